@@ -20,8 +20,8 @@ from pathlib import Path
 from benchmarks.emulated_memory import guest_rss_mib, total_rss_mib
 from benchmarks.results import Figure, write
 from contract.loader import load_contract
-from edge.service import ServiceClient
 from eventplane.envelope import Envelope, write_event
+from eventplane_client.device import ServiceClient
 from local.mosquitto import start_mosquitto
 from local.process import Child, Supervisor
 from tests.eventually import eventually

@@ -9,9 +9,6 @@ from pathlib import Path
 from shutil import which
 
 from edge.certificate import read_validity
-from edge.discovery.choice import choose
-from edge.discovery.errors import DiscoveryError
-from edge.discovery.profile_files import load_profile
 from edge.errors import SettingProblem
 from edge.health.status import EXPIRES_SOON_S
 from edge.mqtt import Login
@@ -74,6 +71,11 @@ def _password(login: Login | None) -> Iterator[SettingProblem]:
 
 def _profile(local: LocalSettings) -> Iterator[SettingProblem]:
     if local.profile is not None:
+        # A build may leave the part out; then there is no such setting.
+        from edge.discovery import DiscoveryError
+        from edge.discovery.broker import choose
+        from edge.discovery.profile import load_profile
+
         try:
             choose(load_profile(local.profile), has_login=local.login is not None, name=str(local.profile))
         except DiscoveryError as error:

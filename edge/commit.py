@@ -19,13 +19,12 @@ from edge.delivery_queues import DeliveryQueues, VolatileEvent
 from edge.errors import SpoolFullError
 from edge.mailbox import Received
 from edge.pressure import Pressure
-from edge.questions.handlers import HandlersQuestion
-from edge.questions.state import StateQuestion
 from edge.reports import Reporter, Reports
 from edge.spool import Arrival, Delivery, Discard, Holding, Size, Spool
 from eventplane.contract import Channel, Priority, WhenFull
 from eventplane.delivery import Refusal
 from eventplane.downlink.wire import Incoming
+from eventplane.questions import HandlersQuestion, StateQuestion
 from eventplane.receipts import Receipt
 
 if TYPE_CHECKING:

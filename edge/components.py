@@ -22,7 +22,7 @@ from edge.mqtt.endpoint import BrokerAddress
 from edge.numbering import RecentKeys
 from edge.options import Clock, ForwarderOptions
 from edge.pressure import Pressure
-from edge.questions.answers import Answers
+from edge.questions import Answers
 from edge.reports import Heartbeat, Reporter, ReportOptions
 from edge.settings import Settings
 from edge.spool import Spool

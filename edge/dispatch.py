@@ -17,8 +17,6 @@ from edge.interest import Interest
 from edge.mailbox import LinkName, Received
 from edge.numbering import RecentKeys
 from edge.pressure import Pressure
-from edge.questions import handlers, state
-from edge.questions.wire import QuestionError
 from edge.spool import Discard, Size, Waiting
 from eventplane.contract import Channel, Contract, ParticipantKind, Priority
 from eventplane.conversation.attributes import EXPIRY_TIME
@@ -28,6 +26,7 @@ from eventplane.downlink.wire import received
 from eventplane.envelope import EnvelopeError, parse_event
 from eventplane.expiry import BY_EVENT
 from eventplane.interest import NO_INTEREST
+from eventplane.questions import QuestionError, read_handlers_question, read_state_question
 from eventplane.receipts import SPOOL_FULL, Receipt, ReceiptError, digest, read_receipts
 from eventplane.topics import (
     handlers_topic,
@@ -283,7 +282,7 @@ class Dispatcher:
             self._take_submission(Submission(payload, inbox.address, self._device.outbox, refusal), batch)
 
     def _take_question(self, payload: bytes, role: StateQuestions | HandlersQuestions, batch: Batch) -> None:
-        read = state.read_question if isinstance(role, StateQuestions) else handlers.read_question
+        read = read_state_question if isinstance(role, StateQuestions) else read_handlers_question
         try:
             batch.questions.append(read(payload, role.channel.address))
         except QuestionError as error:

@@ -19,13 +19,12 @@ from edge.interest import Interest
 from edge.link import Link
 from edge.mailbox import Acknowledged, Connected, Disconnected, LinkName, Message, Received, Reload, Stop
 from edge.options import Clock, ForwarderOptions
-from edge.questions.handlers import HandlersQuestion
-from edge.questions.state import StateQuestion
 from edge.reports import Heartbeat
 from edge.spool import Spool
 from edge.uplink import AckResult, Uplink
 from eventplane.contract import Contract
 from eventplane.downlink.acknowledgements import OLDER, Result
+from eventplane.questions import HandlersQuestion, StateQuestion
 from eventplane.receipts import write_receipts
 from eventplane.topics import receipt_topic
 

@@ -1,7 +1,7 @@
-"""`python -m edge.discovery`: where the home's broker is, by its profile, and who announces one.
+"""`python -m edge.discovery`: show, announce and find the home's broker.
 
 Exit status: 0 found, or `announce` was stopped by SIGTERM or SIGINT; 1 nothing found; 2 wrong command line;
-78 wrong settings, no profile that can be used, or a missing library (EX_CONFIG).
+78 wrong settings, no usable profile, or a missing library (EX_CONFIG).
 """
 
 from __future__ import annotations
@@ -17,12 +17,10 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from edge.command_line import EX_WRONG_COMMAND_LINE, end
-from edge.discovery.announcement import services
-from edge.discovery.announcing import Announcing
-from edge.discovery.choice import Candidate, choose, judge
-from edge.discovery.errors import DiscoveryError, LibraryMissingError
-from edge.discovery.interfaces import Interface, read_interface
-from edge.discovery.profile_files import load_profile
+from edge.discovery import DiscoveryError
+from edge.discovery.announcement import AnnouncementUpdater, Interface, read_interface, services
+from edge.discovery.broker import Candidate, choose, evaluate
+from edge.discovery.profile import load_profile
 from edge.errors import SettingsError
 from edge.mqtt.endpoint import place
 from edge.settings import Settings, load_settings
@@ -32,15 +30,15 @@ USAGE = """usage: python -m edge.discovery [show] (--settings FILE | --profile F
        python -m edge.discovery announce --settings FILE
        python -m edge.discovery find --interfaces NAME[,NAME] [--seconds N]
 
-  show             the listeners of Mosquitto's profile, and the one that is taken
-  announce         tell the home's network of the broker, by DNS-SD, until stopped
-  find             the brokers that are announced in the home
+  show             print the listeners of Mosquitto's profile, and which one the forwarder uses
+  announce         announce the broker in the home's network, by DNS-SD, until stopped
+  find             print the brokers that are announced in the home
   --settings FILE  the forwarder's, see docs/device.md
   --profile FILE   mosquitto.conf
 """
 
-LOOK_EVERY_S = 10.0
-"""Between two looks at profile and interfaces, seconds."""
+CHECK_EVERY_S = 10.0
+"""Between two checks of profile and interfaces, seconds."""
 
 _FIND_S = 3.0
 _OPTIONS = {
@@ -48,15 +46,15 @@ _OPTIONS = {
     "announce": ({"--settings"},),
     "find": ({"--interfaces"},),
 }
-"""What each command needs."""
+"""The options that each command requires."""
 
 
 def main() -> int:
-    """Run what the command line asks for; the exit status."""
-    asked = _read_command_line()
-    if isinstance(asked, int):
-        return asked
-    command, options = asked
+    """Run the command and return the exit status."""
+    request = _read_command_line()
+    if isinstance(request, int):
+        return request
+    command, options = request
     try:
         if command == "find":
             return _find(options["--interfaces"].split(","), float(options.get("--seconds", _FIND_S)))
@@ -70,8 +68,8 @@ def main() -> int:
 
 
 def _read_command_line() -> tuple[str, dict[str, str]] | int:
-    """The command and its options, or the exit status when there is nothing to run."""
-    problem = "see how it is used"
+    """Return the command and its options, or the exit status if there is nothing to run."""
+    problem = "the command or its options are wrong"
     try:
         given, words = getopt.gnu_getopt(
             sys.argv[1:], "h", ["settings=", "profile=", "interfaces=", "seconds=", "help"]
@@ -103,12 +101,12 @@ def _show_settings(settings: Settings) -> int:
 
 def _show(profile: Path, *, has_login: bool, names: Iterable[str] = ()) -> int:
     listeners = load_profile(profile)
-    for each in judge(listeners, has_login=has_login):
+    for each in evaluate(listeners, has_login=has_login):
         print(f"{each.listener}: {each.address if isinstance(each, Candidate) else each.reason}")
     for name in names:
         try:
-            told = services(listeners, read_interface(name), str(profile))
-            print(f"{name}: " + ", ".join(f"{each.kind} at port {each.port}" for each in told))
+            found = services(listeners, read_interface(name), str(profile))
+            print(f"{name}: " + ", ".join(f"{each.kind} at port {each.port}" for each in found))
         except DiscoveryError as error:
             print(f"{name}: nothing is announced: {error}")
     print(f"the broker is at {choose(listeners, has_login=has_login, name=str(profile))}")
@@ -117,10 +115,8 @@ def _show(profile: Path, *, has_login: bool, names: Iterable[str] = ()) -> int:
 
 def _find(names: Sequence[str], seconds: float) -> int:
     interfaces = [read_interface(each) for each in names]
-    try:
-        from edge.discovery.dns_sd import find
-    except ImportError as error:
-        raise LibraryMissingError from error
+    from edge.discovery.dns_sd import find  # it needs a package
+
     found = find(interfaces, seconds)
     for each in found:
         addresses = ", ".join(place(host, each.port) for host in each.hosts)
@@ -133,27 +129,27 @@ def _find(names: Sequence[str], seconds: float) -> int:
 
 def _announce(settings: Settings) -> int:
     if settings.announcement is None or settings.local.profile is None:
-        print("there is no [announcement] in the settings: nothing is announced", file=sys.stderr)
+        print("the settings have no [announcement]: nothing is announced; add the table", file=sys.stderr)
         return os.EX_CONFIG
-    try:
-        from edge.discovery.dns_sd import Announcer
-    except ImportError as error:
-        raise LibraryMissingError from error
+    from edge.discovery.dns_sd import DnsSdAnnouncer  # it needs a package
+
     start_logging(settings.log_level, dict(os.environ))
     stopped = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopped.set())
 
-    def speak(interface: Interface) -> Announcer:
-        return Announcer(interface, settings.thing)
+    def open_announcer(interface: Interface) -> DnsSdAnnouncer:
+        return DnsSdAnnouncer(interface, settings.thing)
 
-    announcing = Announcing(settings.local.profile, settings.announcement.names, read_interface, speak)
+    updater = AnnouncementUpdater(
+        settings.local.profile, settings.announcement.names, read_interface, open_announcer
+    )
     try:
         while not stopped.is_set():
-            announcing.look()
-            stopped.wait(LOOK_EVERY_S)
+            updater.update()
+            stopped.wait(CHECK_EVERY_S)
     finally:
-        announcing.close()
+        updater.close()
         logging.shutdown()
     return os.EX_OK
 

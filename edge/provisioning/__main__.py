@@ -1,6 +1,6 @@
-"""`python -m edge.provisioning --settings FILE`: sees to it that this device has a certificate.
+"""`python -m edge.provisioning --settings FILE`: get this device a certificate, or a new one if it is due.
 
-It tries until it has succeeded. Exit status: 0 done, or stopped by SIGTERM or SIGINT; 2 wrong command line;
+It tries until it succeeds. Exit status: 0 done, or stopped by SIGTERM or SIGINT; 2 wrong command line;
 78 wrong settings (EX_CONFIG).
 """
 
@@ -17,11 +17,9 @@ from edge.command_line import end, read_command_line
 from edge.errors import SettingProblem, SettingsError
 from edge.link import Backoff
 from edge.mqtt import TlsFiles
-from edge.provisioning.conversation import Cloud
-from edge.provisioning.errors import ProvisioningError
-from edge.provisioning.identity import Identity
-from edge.provisioning.renewal import Renewal
-from edge.provisioning.signing_request import make_signing_request
+from edge.provisioning import ProvisioningError
+from edge.provisioning.conversation import MqttCloud
+from edge.provisioning.renewal import Identity, Renewal, make_signing_request
 from edge.settings import ProvisioningSettings, Settings, load_settings
 from edge.systemd import start_logging
 
@@ -35,7 +33,7 @@ _DAY_S = 86_400
 
 
 def main() -> int:
-    """Provision, or see that there is no need to."""
+    """Provision, unless there is no need to, and return the exit status."""
     file, _ = read_command_line(USAGE)
     environment = dict(os.environ)
     try:
@@ -55,7 +53,7 @@ def _provision(settings: Settings, provisioning: ProvisioningSettings, own: TlsF
         signal.signal(number, lambda *_: stop.set())
     identity = Identity(own.certificate)
     renewal = _renewal(settings, provisioning, own, identity)
-    # Full jitter: a fleet that was refused at once must not come back at once.
+    # Full jitter: a fleet that is refused at one moment must not come back at one moment.
     backoff = Backoff(provisioning.retry_min_s, provisioning.retry_max_s)
     failures = 0
     while not stop.is_set():
@@ -72,7 +70,7 @@ def _provision(settings: Settings, provisioning: ProvisioningSettings, own: TlsF
 
 
 def _provisioning(settings: Settings) -> tuple[ProvisioningSettings, TlsFiles]:
-    """What is to be done, and where the device's own identity belongs. Raises `SettingsError`."""
+    """Return the settings of provisioning and the files of the device's identity. Raises `SettingsError`."""
     own = settings.cloud.identity
     if settings.provisioning is None or own is None:  # with the table there is an identity
         problem = SettingProblem("provisioning", "the table is missing", "add it, see docs/device.md")
@@ -86,7 +84,7 @@ def _renewal(
     claim = TlsFiles(own.ca, provisioning.claim_certificate, provisioning.claim_key)
     return Renewal(
         identity,
-        Cloud(settings.cloud, settings.thing, claim, provisioning.answer_timeout_s),
+        MqttCloud(settings.cloud, settings.thing, claim, provisioning.answer_timeout_s),
         provisioning.template,
         settings.thing,
         provisioning.max_age_days * _DAY_S,

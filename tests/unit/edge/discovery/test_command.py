@@ -41,7 +41,7 @@ def test_it_shows_every_listener_and_the_one_that_is_taken(
         assert run(monkeypatch, *asked) == os.EX_OK
         assert capsys.readouterr().out.splitlines() == [
             "listener 1884 on every address: 127.0.0.1:1884",
-            "listener 9001 on every address: speaks websockets, not plain MQTT",
+            "listener 9001 on every address: uses websockets, not plain MQTT",
             "the broker is at 127.0.0.1:1884",
         ]
 
@@ -51,7 +51,7 @@ def test_it_shows_what_would_be_announced(
 ) -> None:
     assert run(monkeypatch, "show", "--settings", "announced.toml") == os.EX_OK
     shown = capsys.readouterr().out
-    assert "lo: nothing is announced: lo: it leads nowhere but here" in shown
+    assert "lo: nothing is announced: lo: it is the loopback interface" in shown
     assert "absent0: nothing is announced: absent0: No such device" in shown
 
 
@@ -67,8 +67,8 @@ def test_without_a_profile_the_settings_say_where(
     [
         (["--profile", "absent.conf"], "absent.conf: No such file"),
         (["--settings", "absent.toml"], "absent.toml: No such file"),
-        (["announce", "--settings", "profile.toml"], "there is no [announcement]"),
-        (["find", "--interfaces", "lo"], "lo: it leads nowhere but here"),
+        (["announce", "--settings", "profile.toml"], "the settings have no [announcement]"),
+        (["find", "--interfaces", "lo"], "lo: it is the loopback interface"),
     ],
 )
 def test_what_it_cannot_do_it_says(

@@ -1,4 +1,4 @@
-"""A service's questions of one kind that have no answer yet. Thread-safe."""
+"""The questions of a service that have no answer yet."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ Answer = TypeVar("Answer", bound=_Answer)
 
 
 class OpenQuestions(Generic[Asked, Answer]):
-    """Asked on `topic` every `repeat_s` monotonic seconds and over each new connection, until answered.
+    """Questions of one kind, sent to `topic` every `repeat_s` seconds until answered. Thread-safe.
 
-    `write` makes the payload of a question with its id, `read` gives what stands in an answer.
+    `write` returns the payload of a question with its id, `read` the answer in a payload. All times are
+    monotonic seconds.
     """
 
     def __init__(
@@ -37,12 +38,12 @@ class OpenQuestions(Generic[Asked, Answer]):
         self._write = write
         self._read = read
         self._changed = threading.Condition()
-        self._open: dict[str, tuple[bytes, float]] = {}  # the payload, and when it is due (again)
+        self._open: dict[str, tuple[bytes, float]] = {}  # payload, and when it is due
         self._answers: dict[str, Answer] = {}
         self._closed = False
 
     def ask(self, about: Asked) -> str:
-        """A new question; its id."""
+        """Add a question and return its id."""
         id = secrets.token_hex(_ID_BYTES)
         payload = self._write(id, about)
         with self._changed:
@@ -50,31 +51,31 @@ class OpenQuestions(Generic[Asked, Answer]):
         return id
 
     def wait_answer(self, id: str, timeout_s: float) -> Answer | None:
-        """The answer to question `id`, None when none comes within `timeout_s` seconds or it is closed."""
+        """Wait for the answer to question `id`; None after `timeout_s` seconds, or if closed."""
         with self._changed:
             self._changed.wait_for(lambda: self._closed or id in self._answers, timeout_s)
             self._open.pop(id, None)
             return self._answers.pop(id, None)
 
     def due(self, now: float) -> list[bytes]:
-        """The payloads to send now."""
+        """Return the payloads to send now."""
         with self._changed:
             ready = {id: payload for id, (payload, at) in self._open.items() if at <= now}
             self._open.update((id, (payload, now + self._repeat_s)) for id, payload in ready.items())
             return list(ready.values())
 
     def deadline(self) -> float | None:
-        """When `due` gives something, None for never."""
+        """Return when `due` returns the next payload, None for never."""
         with self._changed:
             return min((at for _, at in self._open.values()), default=None)
 
     def resend(self) -> None:
-        """All are due again."""
+        """Make all questions due again, for a new connection."""
         with self._changed:
             self._open = {id: (payload, 0.0) for id, (payload, _) in self._open.items()}
 
-    def answered(self, payload: bytes) -> None:
-        """An answer came; one that nobody waits for any more counts for nothing. Raises `QuestionError`."""
+    def take_answer(self, payload: bytes) -> None:
+        """Take an answer; ignore it if nobody waits for it. Raises `QuestionError`."""
         answer = self._read(payload)
         with self._changed:
             if self._open.pop(answer.id, None) is not None:
@@ -82,7 +83,7 @@ class OpenQuestions(Generic[Asked, Answer]):
                 self._changed.notify_all()
 
     def close(self) -> None:
-        """Wake whoever waits."""
+        """Wake the threads that wait."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from edge.asker import Asker
-from edge.errors import RequestTimeoutError
-from edge.questions.handlers import HandlersAnswer
 from eventplane.conversation.reply import Replier, Reply, Status, write_reply
 from eventplane.envelope import Envelope
+from eventplane.questions import HandlersAnswer
 from eventplane.sender import Sender
+from eventplane_client.device.asker import Asker
+from eventplane_client.errors import RequestTimeoutError
 from tests.unit.eventplane.conversation.worlds import ask
 
 SECONDS = 30

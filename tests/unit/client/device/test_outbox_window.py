@@ -4,8 +4,8 @@ import threading
 
 import pytest
 
-from edge.outbox_window import OutboxWindow
 from eventplane.receipts import Receipt, digest
+from eventplane_client.device.outbox_window import OutboxWindow
 
 
 @pytest.fixture

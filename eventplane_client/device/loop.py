@@ -1,4 +1,4 @@
-"""The thread of a service client: between its broker, its window, its questions and its handlers."""
+"""The thread of a service client: it connects the broker with the window, the questions and the handlers."""
 
 from __future__ import annotations
 
@@ -16,49 +16,51 @@ from edge.link import Backoff, DnsSd, link_to_broker
 from edge.mailbox import Connected, Disconnected, LinkName, Mailbox, Message, Received, Stop
 from edge.mqtt import Connection, Endpoint
 from edge.mqtt.endpoint import BrokerAddress
-from edge.outbox_window import OutboxWindow
-from edge.questions.open_questions import OpenQuestions
-from edge.questions.wire import QuestionError
+from eventplane.questions import QuestionError
 from eventplane.receipts import Receipt, ReceiptError, digest, read_receipts, write_receipts
 from eventplane.topics import interest_topic, local_topic, receipt_topic
+from eventplane_client.device.open_questions import OpenQuestions
+from eventplane_client.device.outbox_window import OutboxWindow
 
 _log = logging.getLogger(__name__)
 
 CLOSE_S = 1.0
-"""How long saying goodbye may take, seconds."""
+"""Timeout of DISCONNECT and of the last messages before it, seconds."""
 
 _BACKOFF = Backoff(first_s=0.1, max_s=2.0)
 
 
 @dataclass(frozen=True, slots=True)
 class _Wake:
-    """Something new is to be sent."""
+    """There is something new to send."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Announce:
-    """What the service handles, from now on and over each connection; empty to take it back."""
+    """The announcement to retain at the broker from now on; empty to withdraw it."""
 
     payload: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class _Handled:
-    """The handler is through with `received`; `receipt` is None when it failed and shall get it again."""
+    """The handler is done with `received`; `receipt` is None if it failed and should get it again."""
 
     received: Received
     receipt: Receipt | None
 
 
 class ServiceLoop:
-    """Serves `service` over a broker until it is closed.
+    """Sends and receives for `service` over one broker until it is closed.
 
-    The broker is at `address`, or where a profile of Mosquitto leads or an announcement; `endpoint` says how
-    else to connect.
-    Messages on the topics of `readers` go to them and are confirmed by a receipt; those of the inbox go to
-    `on_delivery` and are acknowledged when they are `confirm`ed. `on_refused` is told of a message of the
-    `window` that was refused and that somebody left to it, or gave up waiting for. All are called by this
-    thread and must not wait.
+    Args:
+        address: the broker's, unless `found_by` (a profile of Mosquitto, or DNS-SD) leads elsewhere.
+        endpoint: how to connect, apart from the address.
+        readers: called with the messages on their topics, which are confirmed by a receipt.
+        on_delivery: called with each message of the inbox, which is acknowledged once it is `confirm`ed.
+        on_refused: called with a message of the `window` that was refused and that nobody waits for.
+
+    This thread calls all of them; they must not wait.
     """
 
     def __init__(
@@ -84,7 +86,7 @@ class ServiceLoop:
         self._mailbox: Mailbox[Message | _Wake | _Announce | _Handled] = Mailbox()
         self._early: deque[Received] = deque()
         self._announced: bytes | None = None
-        self._is_forgotten = endpoint.clean_session
+        self._is_clean = endpoint.clean_session
         self._link = link_to_broker(
             address,
             found_by,
@@ -103,23 +105,23 @@ class ServiceLoop:
         return self._link.up
 
     def start(self) -> None:
-        """Begin to connect."""
+        """Start the thread, which connects."""
         self._thread.start()
 
     def wake(self) -> None:
-        """Something new is to be sent."""
+        """Make the thread look for something to send. Thread-safe."""
         self._mailbox.put(_Wake())
 
     def announce(self, payload: bytes) -> None:
-        """Keep what the service handles with the broker, over each connection; empty: take it back."""
+        """Retain the announcement at the broker, over each connection; empty to withdraw it."""
         self._mailbox.put(_Announce(payload))
 
     def confirm(self, received: Received, receipt: Receipt | None) -> None:
-        """The inbox's message is dealt with; without a `receipt` it failed. Any thread may call it."""
+        """End the delivery of a message of the inbox; without a `receipt` it failed. Thread-safe."""
         self._mailbox.put(_Handled(received, receipt))
 
     def close(self) -> None:
-        """End; what was said before still goes out."""
+        """Stop the thread; it still sends earlier confirmations and announcements."""
         self._stopping = True
         self._mailbox.put(Stop())
         self._thread.join(2 * CLOSE_S)
@@ -134,13 +136,13 @@ class ServiceLoop:
             self._link.tick(now)
             if self._link.up:
                 self._send(now)
-            for message in self._mailbox.wait(self._patience()):
+            for message in self._mailbox.wait(self._timeout_s()):
                 self._take(message)
         for message in self._mailbox.wait(0):
             if isinstance(message, _Handled | _Announce):
                 self._take(message)
-        if self._is_forgotten and self._announced and self._link.up:
-            self._keep(b"")  # after a farewell the broker publishes no will
+        if self._is_clean and self._announced and self._link.up:
+            self._retain(b"")  # after a DISCONNECT the broker publishes no will
         self._link.close(CLOSE_S)
 
     def _send(self, now: float) -> None:
@@ -150,7 +152,7 @@ class ServiceLoop:
             for payload in questions.due(now):
                 self._link.publish(questions.topic, payload)
 
-    def _patience(self) -> float | None:
+    def _timeout_s(self) -> float | None:
         if not self._link.up:
             due = [self._link.deadline()]
         else:
@@ -169,7 +171,7 @@ class ServiceLoop:
             case _Announce(payload):
                 self._announced = payload
                 if self._link.up:
-                    self._keep(payload)
+                    self._retain(payload)
             case _Handled(received, receipt):
                 if receipt and self._link.up:
                     self._link.publish(receipt_topic(self._service, "inbox"), write_receipts([receipt]))
@@ -178,26 +180,26 @@ class ServiceLoop:
                 self._begin(generation)
             case Disconnected(_, generation, reason):
                 if self._link.disconnected(generation, reason, monotonic()):
-                    self._early.clear()  # they come again
+                    self._early.clear()  # the broker sends them again
             case _:
-                pass  # a Stop or a wake-up has done its work; the broker's PUBACK proves nothing
+                pass  # a Stop or a wake-up has ended the wait; the broker's PUBACK proves nothing
 
     def _begin(self, generation: int) -> None:
-        """A connection stands: the broker and the forwarder may have forgotten what was said over another."""
+        """Send everything pending again: broker and forwarder may have forgotten an earlier connection."""
         if not self._link.connected(generation, monotonic()):
             return
         if self._announced is not None:
-            self._keep(self._announced)
+            self._retain(self._announced)
         self._window.resend()
         for questions in self._questions.values():
             questions.resend()
         self._take_early()
 
-    def _keep(self, announcement: bytes) -> None:
+    def _retain(self, announcement: bytes) -> None:
         self._link.publish(interest_topic(self._service), announcement, retain=True)
 
     def _take_early(self) -> None:
-        """A lasting session delivers before the connection stands; until then no receipt could go out."""
+        """Deliver what came before SUBACK, as in a persistent session; until then no receipt can be sent."""
         while self._early and self._link.up:
             self._on_delivery(self._early.popleft())
 
@@ -205,19 +207,19 @@ class ServiceLoop:
         questions, reader = self._questions.get(message.topic), self._readers.get(message.topic)
         try:
             if questions is not None:
-                questions.answered(message.payload)
+                questions.take_answer(message.payload)
             elif reader is not None:
                 reader(message.payload)
                 self._confirm(message)
             else:
                 self._take_receipts(read_receipts(message.payload))
         except QuestionError as error:
-            _log.warning("%s: an answer ignored: %s", self._service, error)
+            _log.warning("%s: ignored an answer: %s", self._service, error)
         except ReceiptError as error:
-            _log.warning("%s: receipts ignored: %s", self._service, error)
+            _log.warning("%s: ignored receipts: %s", self._service, error)
 
     def _confirm(self, message: Received) -> None:
-        if self._link.up:  # else it comes again
+        if self._link.up:  # else the broker sends it again
             receipt = write_receipts([Receipt(digest(message.payload))])
             self._link.publish(f"{message.topic}/receipts", receipt)
 

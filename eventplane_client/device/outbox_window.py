@@ -1,4 +1,4 @@
-"""The messages of a service that have no receipt yet: bounded, in order, known by their digest."""
+"""The messages of a service that have no receipt yet: bounded, in order, identified by their digest."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from eventplane.receipts import Receipt, digest
 
 _MOST_DOUBLINGS = 4
-"""How often the timeout doubles while no receipt comes. The broker keeps what we send for a forwarder that is
-away, so a copy of everything every few seconds would fill its queue."""
+"""How often the timeout doubles while no receipt comes. The broker queues messages for a forwarder that is
+offline, so a copy of each every few seconds would fill its queue."""
 
 
 @dataclass(slots=True)
 class OutboxMessage:
-    """One of them; `awaited` by so many who want to be told its `receipt` themselves, or `left` by others."""
+    """One message: `awaited` callers wait for its `receipt`; `left` if a caller does not wait."""
 
     payload: bytes
     number: int
@@ -26,10 +26,9 @@ class OutboxMessage:
 
 
 class OutboxWindow:
-    """At most `size` messages. Thread-safe.
+    """At most `size` messages. Thread-safe; all times are monotonic seconds.
 
-    One without a receipt for `timeout_s` seconds is due again; then after twice as long, and so on, until a
-    receipt comes.
+    A message without a receipt for `timeout_s` seconds is due again, then after twice as long, and so on.
     """
 
     def __init__(self, size: int, timeout_s: float) -> None:
@@ -46,10 +45,10 @@ class OutboxWindow:
         return len(self._waiting)
 
     def add(self, payload: bytes, timeout_s: float, *, awaited: bool = False) -> OutboxMessage | None:
-        """Take `payload` in; None when there was no room within `timeout_s` seconds, or it is closed.
+        """Add a message; None if there was no room within `timeout_s` seconds, or the window is closed.
 
-        Bytes that wait already are the same message and are not taken twice. Who says `awaited` calls
-        `wait_receipt` next.
+        A payload that waits already is the same message and is not added twice. With `awaited` the caller
+        calls `wait_receipt` next.
         """
         name = digest(payload)
         with self._changed:
@@ -68,15 +67,15 @@ class OutboxWindow:
             return message
 
     def wait_receipt(self, message: OutboxMessage, timeout_s: float) -> Receipt | None:
-        """The receipt of `message`, None when none comes within `timeout_s` seconds, or it is closed."""
+        """Wait for the receipt of `message`; None after `timeout_s` seconds, or if closed."""
         with self._changed:
             self._changed.wait_for(lambda: self._closed or message.receipt is not None, timeout_s)
-            if message.receipt is None:  # who got it goes on to count as told
+            if message.receipt is None:  # a caller that got it stays counted
                 message.awaited -= 1
             return message.receipt
 
     def withdraw(self, message: OutboxMessage) -> bool:
-        """Send `message` no more; return whether it was sent at all."""
+        """Stop sending `message`; return whether it was sent at all."""
         name = digest(message.payload)
         with self._changed:
             if self._waiting.pop(name, None) is not None:
@@ -86,7 +85,7 @@ class OutboxWindow:
             return message.sent_at > 0
 
     def due(self, now: float) -> list[bytes]:
-        """The payloads to send now; they count as sent at `now` (monotonic seconds)."""
+        """Return the payloads to send now, and note them as sent at `now`."""
         with self._changed:
             names = list(self._unsent)
             self._unsent.clear()
@@ -99,18 +98,18 @@ class OutboxWindow:
             return [self._waiting[name].payload for name in names]
 
     def deadline(self) -> float | None:
-        """When a message that was sent is due again, None for never."""
+        """Return when a message that was sent is due again, None for never."""
         with self._changed:
             oldest = next(iter(self._waiting.values()), None)
             return oldest.sent_at + self._patience_s() if oldest else None
 
     def resend(self) -> None:
-        """All are due again, in the order they came."""
+        """Make all messages due again, in the order in which they were added."""
         with self._changed:
             self._unsent = deque(sorted(self._waiting, key=lambda name: self._waiting[name].number))
 
     def confirm(self, receipt: Receipt) -> OutboxMessage | None:
-        """The message whose receipt has come, None when it has left already."""
+        """Remove and return the message of `receipt`, None if it is not in the window."""
         name = receipt.digest
         with self._changed:
             message = self._waiting.pop(name, None)
@@ -124,13 +123,13 @@ class OutboxWindow:
             return message
 
     def wait_empty(self, timeout_s: float) -> bool:
-        """Whether every message has its receipt, within `timeout_s` seconds."""
+        """Wait up to `timeout_s` seconds; return whether every message has its receipt."""
         with self._changed:
             self._changed.wait_for(lambda: self._closed or not self._waiting, timeout_s)
             return not self._waiting
 
     def close(self) -> None:
-        """Wake whoever waits."""
+        """Wake the threads that wait."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from edge.inbox_handler import InboxHandler
-from edge.service import has_expired
 from eventplane.envelope import Envelope
 from eventplane.receipts import Receipt, digest
+from eventplane_client.device.inbox_handler import InboxHandler
+from eventplane_client.device.service_client import has_expired
 from tests.unit.client.worlds import lasting
 
 pytestmark = pytest.mark.source("C4")

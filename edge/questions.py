@@ -1,4 +1,4 @@
-"""The forwarder's answers to the questions of services on the device."""
+"""Answers the questions of services on the device. A build may leave this part out (`edge.parts`)."""
 
 from __future__ import annotations
 
@@ -6,22 +6,24 @@ from functools import cached_property
 
 from edge.decision import Decider
 from edge.interest import Interest
-from edge.questions import handlers, state
-from edge.questions.handlers import HandlersAnswer, HandlersQuestion
-from edge.questions.state import StateAnswer, StateQuestion
 from edge.spool import Spool
 from eventplane.contract import Contract, Downlink
 from eventplane.conversation.errors import NotAskingError
 from eventplane.conversation.handlers import Handlers
 from eventplane.envelope import parse_event
+from eventplane.questions import (
+    HandlersAnswer,
+    HandlersQuestion,
+    StateAnswer,
+    StateQuestion,
+    write_handlers_answer,
+    write_state_answer,
+)
 from eventplane.topics import handlers_answer_topic, state_answer_topic
 
 
 class Answers:
-    """Of the device `thing`: by `contract`, what the `spool` holds, and where `intake` would lead that.
-
-    Who handles an event is a matter of `interest` too.
-    """
+    """Answers for the device `thing`, from its contract, spool and decisions, and the services' interest."""
 
     def __init__(
         self, contract: Contract, thing: str, spool: Spool, intake: Decider, interest: Interest
@@ -33,14 +35,14 @@ class Answers:
         self._interest = interest
 
     def to(self, question: StateQuestion | HandlersQuestion) -> tuple[str, bytes]:
-        """The topic and the payload of the answer."""
+        """Return the topic and the payload of the answer."""
         service = self._contract.channel(question.inbox).participant
         if isinstance(question, StateQuestion):
-            return state_answer_topic(service), state.write_answer(self._state(question))
-        return handlers_answer_topic(service), handlers.write_answer(self._who_handles(question, service))
+            return state_answer_topic(service), write_state_answer(self._state(question))
+        return handlers_answer_topic(service), write_handlers_answer(self._who_handles(question, service))
 
     def _state(self, question: StateQuestion) -> StateAnswer:
-        """The current state of a key, for a service that would be sent it."""
+        """Return the current state of a key to a service that the device would send it to."""
         holding = self._spool.holding(Downlink.STATE, question.key)
         if holding is None or not holding.json:
             return StateAnswer(question.id, None)
@@ -60,5 +62,5 @@ class Answers:
 
     @cached_property
     def _handlers(self) -> Handlers:
-        # A second index of all routes: only a device on which somebody asks needs it.
+        # A second index of all routes: only a device on which a service asks needs it.
         return Handlers(self._contract, self._interest.answers)

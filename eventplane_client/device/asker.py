@@ -1,4 +1,4 @@
-"""A service on the device asks: an event goes out, and the replies of all who handle it come back."""
+"""Requests of a service on the device: an event goes out, and the replies of all who handle it come back."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from time import monotonic
 
-from edge.errors import ClientClosedError, NotAskingError, RequestDroppedError, RequestTimeoutError
-from edge.questions.handlers import HandlersAnswer
 from eventplane.conversation.circuit import Circuit
 from eventplane.conversation.errors import ReplyError
 from eventplane.conversation.open_requests import Announcements, OpenRequests, Replies
@@ -18,12 +16,14 @@ from eventplane.conversation.peers import PeerListener
 from eventplane.conversation.reply import Replier, read_reply
 from eventplane.conversation.request import write_request
 from eventplane.envelope import Envelope, EnvelopeError, parse_event
+from eventplane.questions import HandlersAnswer
 from eventplane.timestamps import timestamp
+from eventplane_client.errors import ClosedError, NotAskingError, RequestDroppedError, RequestTimeoutError
 
 _log = logging.getLogger(__name__)
 
 LOOK_AGAIN_S = 5.0
-"""How often an asker looks whether those it waits for still handle the event, seconds."""
+"""Between two checks whether those it waits for still handle the event, seconds."""
 
 _ID_BYTES = 16
 
@@ -32,10 +32,10 @@ Send = Callable[[Envelope, float], None]
 
 
 class Asker:
-    """Asks as `service`. Thread-safe.
+    """Sends the requests of `service` and collects their replies. Thread-safe.
 
-    `ask_handlers` finds out who handles an event within so many seconds, None if nobody says so;
-    `on_change` is told when the circuit of a peer changes, and must not ask.
+    `ask_handlers` returns who handles an event, None if it was not answered within the given seconds;
+    `on_change` is called when the circuit of a peer changes, and must not ask.
     """
 
     def __init__(self, service: str, ask_handlers: AskHandlers, on_change: PeerListener) -> None:
@@ -46,20 +46,20 @@ class Asker:
         self._closed = False
 
     def peers(self) -> dict[str, Circuit]:
-        """The circuit of each peer that was asked."""
+        """Return the circuit of each peer that was asked."""
         with self._changed:
             return self._requests.peers()
 
     @property
     def ignored_replies(self) -> int:
-        """How many replies did not count: malformed, of one that was not asked, or in another's name."""
+        """The number of replies ignored: malformed, of one that was not asked, or in another's name."""
         with self._changed:
             return self._requests.ignored
 
     def request(
         self, event: Envelope, timeout_s: float, send: Send, *, durable: bool = True, expires: bool
     ) -> Replies:
-        """Send `event` as a request by `send`, and wait for the replies. Raises what `ServiceClient` says."""
+        """Send `event` as a request with `send` and return the replies. See `ServiceClient.request`."""
         give_up = monotonic() + timeout_s
         now = datetime.now(UTC)
         id = secrets.token_hex(_ID_BYTES)
@@ -81,7 +81,7 @@ class Asker:
         if found is None:
             if durable:
                 raise RequestTimeoutError(self._service, timeout_s, {}, None)
-            raise RequestDroppedError(self._service, "nobody said who handles the event")
+            raise RequestDroppedError(self._service, "the forwarder did not answer who handles the event")
         with self._changed:
             self._requests.open(id, *_handlers_of(found))
         try:
@@ -98,11 +98,11 @@ class Asker:
         return replies
 
     def take(self, payload: bytes) -> None:
-        """A message on the topic of replies."""
+        """Take a message of the topic of replies."""
         try:
             correlation_id, reply = read_reply(parse_event(payload))
         except (EnvelopeError, ReplyError) as error:
-            _log.warning("%s: a reply ignored: %s", self._service, error)
+            _log.warning("%s: ignored a reply: %s", self._service, error)
             with self._changed:
                 self._requests.ignored += 1
             return
@@ -110,16 +110,16 @@ class Asker:
             counts = self._requests.replied(correlation_id, reply)
             self._changed.notify_all()
         if not counts:
-            _log.warning("%s: a reply ignored: %s was not asked", self._service, reply.replier)
+            _log.warning("%s: ignored a reply: %s was not asked", self._service, reply.replier)
 
     def close(self) -> None:
-        """Wake whoever waits."""
+        """Wake the threads that wait."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
 
     def _wait(self, id: str, draft: Envelope, give_up: float) -> bool:
-        """Whether nobody is waited for any more, before `give_up`."""
+        """Wait until `give_up`; return whether every reply came."""
         while True:
             left = give_up - monotonic()
             with self._changed:
@@ -129,7 +129,7 @@ class Asker:
                 if self._requests.is_answered(id):
                     return True
                 if self._closed:
-                    raise ClientClosedError(self._service)
+                    raise ClosedError(self._service)
             left = give_up - monotonic()
             if left <= 0:
                 return False
@@ -145,6 +145,6 @@ class Asker:
 
 
 def _handlers_of(answer: HandlersAnswer) -> tuple[list[Replier], Announcements]:
-    """The peers that handle the event, and what names their last announcements."""
+    """Return the peers that handle the event, and the names of their last announcements."""
     announced = {Replier(name): announcement for name, announcement in answer.announced.items()}
     return [Replier(each) for each in answer.handlers], announced
