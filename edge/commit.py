@@ -13,14 +13,13 @@ from collections import ChainMap, Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from edge.counts import Counts
+from edge.counts import Counts, NotStored
 from edge.decision import Decider, SequenceNumber
 from edge.delivery_queues import DeliveryQueues, VolatileEvent
 from edge.errors import SpoolFullError
 from edge.mailbox import Received
 from edge.pressure import Pressure
-from edge.reporter import Reporter, Reports
-from edge.reports import NotStored
+from edge.reports import Reporter, Reports
 from edge.spool import Arrival, Delivery, Discard, Holding, Size, Spool
 from eventplane.contract import Channel, Priority, WhenFull
 from eventplane.delivery import Refusal

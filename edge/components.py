@@ -23,7 +23,7 @@ from edge.numbering import RecentKeys
 from edge.options import Clock, ForwarderOptions
 from edge.pressure import Pressure
 from edge.questions import Answers
-from edge.reporter import Figures, Reporter, ReportOptions
+from edge.reports import Heartbeat, Reporter, ReportOptions
 from edge.settings import Settings
 from edge.spool import Spool
 from edge.uplink import Topics, Uplink, UplinkLimits
@@ -49,7 +49,7 @@ class Dependencies:
     local: Link
     cloud: Link
     clock: Clock
-    figures: Figures
+    heartbeat: Heartbeat
     counts: Counts
     interest: Interest
 
@@ -76,7 +76,7 @@ class Components:
         reports = ReportOptions(
             options.thing, options.heartbeat_s, options.manifest_interval_s, options.first_manifest_s
         )
-        reporter = Reporter(reports, spool, deps.counts, deps.figures, now)
+        reporter = Reporter(reports, spool, deps.counts, deps.heartbeat, now)
         self.commits = CommitLoop(spool, self._queues, self._pressure, reporter, deps.counts)
         self._make_uplink(contract.device.outbox)
         self._follow(contract, image)

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from edge.commit import Batch, Submission
+from edge.counts import NotStored
 from edge.decision import Decider, Decision
 from edge.delivery_queues import DeliveryQueues
 from edge.downlink import DownlinkReceiver
@@ -16,7 +17,6 @@ from edge.interest import Interest
 from edge.mailbox import LinkName, Received
 from edge.numbering import RecentKeys
 from edge.pressure import Pressure
-from edge.reports import NotStored
 from edge.spool import Discard, Size, Waiting
 from eventplane.contract import Channel, Contract, ParticipantKind, Priority
 from eventplane.conversation.attributes import EXPIRY_TIME

@@ -12,10 +12,11 @@ from typing import Final
 
 from edge.commit import Batch
 from edge.contract_updates import is_contract_update, why_refused
+from edge.counts import NotStored
 from edge.decision import Decider, DownlinkDecision
 from edge.delivery_queues import DeliveryQueues
 from edge.pressure import Pressure
-from edge.reports import Heading, NotStored
+from edge.reports import Heading
 from edge.spool import MOST_KEYS, Delivery, Holding, Size, Spool
 from eventplane.contract import Contract, Downlink, Priority, WhenFull
 from eventplane.delivery import Refusal

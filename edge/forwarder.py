@@ -19,7 +19,7 @@ from edge.interest import Interest
 from edge.link import Link
 from edge.mailbox import Acknowledged, Connected, Disconnected, LinkName, Message, Received, Reload, Stop
 from edge.options import Clock, ForwarderOptions
-from edge.reporter import Figures
+from edge.reports import Heartbeat
 from edge.spool import Spool
 from edge.uplink import AckResult, Uplink
 from eventplane.contract import Contract
@@ -43,9 +43,9 @@ class Forwarder:
     `image` is the contract of the device's image (None: the same); what comes down is measured by it.
 
     `wait` gives the messages reported so far, after at most the seconds it is given (None: for ever).
-    `figures` are what a heartbeat tells; `contract_came` is called when another contract has come down. A
-    damaged spool is opened again, which recovers it; `spool` is the one in use. Raises `SpoolError` from
-    `run` when the disk fails otherwise; what was not committed was not acknowledged.
+    `heartbeat` returns what a heartbeat reports; `contract_came` is called when another contract has come
+    down. A damaged spool is opened again, which recovers it; `spool` is the one in use. Raises `SpoolError`
+    from `run` when the disk fails otherwise; what was not committed was not acknowledged.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class Forwarder:
         cloud: Link,
         wait: Callable[[float | None], Sequence[Message]],
         clock: Clock | None = None,
-        figures: Figures = dict,
+        heartbeat: Heartbeat = dict,
         contract_came: Callable[[], None] = lambda: None,
         image: Contract | None = None,
     ) -> None:
@@ -71,7 +71,7 @@ class Forwarder:
         self._contract = contract
         self._image = image or contract
         self._dependencies = Dependencies(
-            options, local, cloud, self._clock, figures, self.counts, Interest()
+            options, local, cloud, self._clock, heartbeat, self.counts, Interest()
         )
         self._given_spool = spool
         self._components = self._assembled(spool)

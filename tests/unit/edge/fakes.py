@@ -233,7 +233,7 @@ class Device:
             self.cloud_link,
             self._wait,
             self.time.clock(),
-            figures=lambda: {"answer": 42},
+            heartbeat=lambda: {"answer": 42},
             contract_came=self._count_contract,
         )
         self.turn()
