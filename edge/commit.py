@@ -20,7 +20,7 @@ from edge.errors import SpoolFullError
 from edge.numbering import RecentKeys
 from edge.planning import Batch, Plan, Planner
 from edge.pressure import Pressure
-from edge.reporter import Reporter, Reports
+from edge.reports import Reporter, Reports
 from edge.spool import Delivery, Discard, Size, Spool
 from eventplane.contract import Priority, WhenFull
 

@@ -25,8 +25,8 @@ from edge.mqtt.endpoint import BrokerAddress
 from edge.numbering import RecentKeys
 from edge.planning import Planner
 from edge.pressure import Pressure
-from edge.questions.answers import Answers
-from edge.reporter import Figures, Reporter, ReportOptions
+from edge.questions import Answers
+from edge.reports import Heartbeat, Reporter, ReportOptions
 from edge.settings import Settings
 from edge.spool import Spool
 from edge.uplink import Topics, Uplink, UplinkLimits
@@ -84,7 +84,7 @@ class Dependencies:
     options: ForwarderOptions
     links: Mapping[LinkName, Link]
     clock: Clock
-    figures: Figures
+    heartbeat: Heartbeat
     counts: Counts
     interest: Interest
 
@@ -111,7 +111,7 @@ class Components:
         reports = ReportOptions(
             options.thing, options.heartbeat_s, options.manifest_interval_s, options.first_manifest_s
         )
-        reporter = Reporter(reports, spool, deps.counts, deps.figures, now)
+        reporter = Reporter(reports, spool, deps.counts, deps.heartbeat, now)
         self.commits = CommitLoop(spool, self._queues, self._pressure, self._recent, reporter, deps.counts)
         self._make_uplink(contract.device.outbox)
         self._follow(contract, image)

@@ -10,18 +10,15 @@ from contextlib import closing, nullcontext
 from time import monotonic
 
 from edge.certificate import CertificateFile
-from edge.collector import Collector
 from edge.components import forwarder_options, make_links
 from edge.contract_updates import ActiveContract, active_contract, keep_contract
 from edge.errors import SettingProblem
-from edge.figures import heartbeat
 from edge.forwarder import Forwarder
-from edge.health.pages import pages
-from edge.health.server import HealthServer
-from edge.health.snapshots import Snapshots
-from edge.health.verdict import Thresholds
+from edge.health.server import HealthServer, Snapshots, pages
+from edge.health.status import Thresholds
+from edge.housekeeping import Hangup, Housekeeping, HousekeepingOptions, Posted
 from edge.mailbox import Mailbox, Stop
-from edge.monitor import Hangup, Monitor, MonitorOptions, Posted
+from edge.metrics import Metrics
 from edge.settings import HealthSettings, Settings
 from edge.spool import Spool
 from edge.systemd import ServiceManager
@@ -54,22 +51,22 @@ def run(
             "thing %s, contract %s, spool epoch %s at sequence %d",
             settings.thing, contract.version, spool.epoch, spool.next_sequence,
         )  # fmt: skip
-        links = make_links(settings, lambda: collector.contract, mailbox.put)
+        links = make_links(settings, lambda: metrics.contract, mailbox.put)
         forwarder = Forwarder(
             contract,
             forwarder_options(settings),
             spool,
             links,
-            lambda timeout_s: monitor.wait(timeout_s),
-            figures=lambda: heartbeat(collector.collect(monotonic())),
+            lambda timeout_s: housekeeping.wait(timeout_s),
+            heartbeat=lambda: metrics.heartbeat(monotonic()),
             contract_came=lambda: mailbox.put(Hangup()),
             image=image,
         )
         identity = settings.cloud.identity
         certificate = CertificateFile(identity.certificate) if identity else None
-        collector = Collector(settings.thing, contract, forwarder, links, certificate, monotonic())
+        metrics = Metrics(settings.thing, contract, forwarder, links.values(), certificate, monotonic())
         if refused or found.refused:
-            collector.refuse_contract()
+            metrics.refused_contract()
 
         def read_again() -> ActiveContract | SettingProblem:
             nonlocal image
@@ -79,13 +76,13 @@ def run(
                 keep_contract(found.contract, settings.spool)
             return found
 
-        options = MonitorOptions(
+        options = HousekeepingOptions(
             read_again,
             Thresholds(settings.health.urgent_age_s, settings.health.normal_age_s),
             settings.cloud.puback_timeout_s,
         )
-        monitor = Monitor(mailbox, collector, ServiceManager(environment, os.getpid()), options)
-        with _endpoint(settings.health, monitor.snapshots):
+        housekeeping = Housekeeping(mailbox, metrics, ServiceManager(environment, os.getpid()), options)
+        with _endpoint(settings.health, housekeeping.snapshots):
             forwarder.run()
         _log.info("stopped at sequence %d", forwarder.spool.next_sequence)
 

@@ -12,12 +12,12 @@ from heapq import merge
 from itertools import chain, groupby, islice
 from typing import NamedTuple
 
-from edge.counts import Counts
+from edge.counts import Counts, NotStored
 from edge.numbering import why_expired
-from edge.reports import NotStored, is_statement
 from edge.spool import BEFORE_EVERYTHING, READ_CHARACTERS, Delivery, Discard, Size, Spool, Waiting
 from eventplane.contract import Priority
 from eventplane.delivery import Outcome
+from eventplane.device_reports import is_irreplaceable
 from eventplane.receipts import SPOOL_FULL
 
 _MOST_READS = 4
@@ -340,7 +340,7 @@ class DeliveryQueues:
         for _, event in groupby(merge(*unsent, key=_sequence), key=_sequence):
             deliveries = [each for each in event if each.delivery not in self.discards]
             # Reports of losses must not be dropped.
-            if deliveries and not is_statement(deliveries[0].json):
+            if deliveries and not is_irreplaceable(deliveries[0].json):
                 yield deliveries
 
     def _unsent(self, destination: str, rank: int) -> Iterator[Waiting]:

@@ -12,8 +12,6 @@ from edge.inbox import InboxPump
 from edge.interest import Interest
 from edge.mailbox import LinkName, Received
 from edge.planning import Batch, Submission
-from edge.questions import handlers, state
-from edge.questions.wire import QuestionError
 from edge.spool import Waiting
 from eventplane.contract import Channel, Contract, ParticipantKind, Priority
 from eventplane.conversation.attributes import EXPIRY_TIME
@@ -22,6 +20,7 @@ from eventplane.downlink.errors import DownlinkError
 from eventplane.downlink.wire import received
 from eventplane.envelope import EnvelopeError, parse_event
 from eventplane.expiry import BY_EVENT
+from eventplane.questions import QuestionError, read_handlers_question, read_state_question
 from eventplane.receipts import Receipt, ReceiptError, read_receipts
 from eventplane.sender import Sender
 from eventplane.sending import SendingRights
@@ -211,7 +210,7 @@ class Dispatcher:
             )
 
     def _take_question(self, payload: bytes, role: StateQuestions | HandlersQuestions, batch: Batch) -> None:
-        read = state.read_question if isinstance(role, StateQuestions) else handlers.read_question
+        read = read_state_question if isinstance(role, StateQuestions) else read_handlers_question
         try:
             batch.questions.append(read(payload, role.channel.address))
         except QuestionError as error:

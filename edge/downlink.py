@@ -11,11 +11,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from edge.contract_updates import is_contract_update, why_refused
+from edge.counts import NotStored
 from edge.decision import Decider, DownlinkDecision
 from edge.delivery_queues import DeliveryQueues
 from edge.planning import Plan
 from edge.pressure import Pressure
-from edge.reports import Heading, NotStored
+from edge.reports import Heading
 from edge.spool import MOST_KEYS, Delivery, Holding, Size, Spool
 from eventplane.contract import Contract, Downlink, Priority, WhenFull
 from eventplane.delivery import Refusal
@@ -59,7 +60,7 @@ _SHARE = 4
 class DownlinkReceiver:
     """Judges what the cloud sent to `thing`, under `contract`, against what `spool` holds.
 
-    No contract may take away the alarms of the `image`'s. `intake` routes events, `pressure` decides whether
+    No contract may take away the alarms of the `image`'s. `decider` routes events, `pressure` decides whether
     there is room, `queues` know what is still pending.
     """
 

@@ -18,13 +18,12 @@ from edge.interest import Interest
 from edge.link import Link
 from edge.mailbox import Acknowledged, Connected, Disconnected, LinkName, Message, Received, Reload, Stop
 from edge.planning import Batch, Plan
-from edge.questions.handlers import HandlersQuestion
-from edge.questions.state import StateQuestion
-from edge.reporter import Figures
+from edge.reports import Heartbeat
 from edge.spool import Spool
 from edge.uplink import AckResult, Uplink
 from eventplane.contract import Contract
 from eventplane.downlink.acknowledgements import OLDER, Result
+from eventplane.questions import HandlersQuestion, StateQuestion
 from eventplane.receipts import write_receipts
 from eventplane.topics import receipt_topic
 
@@ -43,9 +42,9 @@ class Forwarder:
     `image` is the contract of the device's image (None: the same); what comes down is measured by it.
 
     `wait` gives the messages reported so far, after at most the seconds it is given (None: for ever).
-    `figures` are what a heartbeat tells; `contract_came` is called when another contract has come down. A
-    damaged spool is opened again, which recovers it; `spool` is the one in use. Raises `SpoolError` from
-    `run` when the disk fails otherwise; what was not committed was not acknowledged.
+    `heartbeat` returns what a heartbeat reports; `contract_came` is called when another contract has come
+    down. A damaged spool is opened again, which recovers it; `spool` is the one in use. Raises `SpoolError`
+    from `run` when the disk fails otherwise; what was not committed was not acknowledged.
     """
 
     def __init__(
@@ -56,7 +55,7 @@ class Forwarder:
         links: Mapping[LinkName, Link],
         wait: Callable[[float | None], Sequence[Message]],
         clock: Clock | None = None,
-        figures: Figures = dict,
+        heartbeat: Heartbeat = dict,
         contract_came: Callable[[], None] = lambda: None,
         image: Contract | None = None,
     ) -> None:
@@ -69,7 +68,7 @@ class Forwarder:
         self._contract_came = contract_came
         self._contract = contract
         self._image = image or contract
-        self._dependencies = Dependencies(options, links, self._clock, figures, self.counts, Interest())
+        self._dependencies = Dependencies(options, links, self._clock, heartbeat, self.counts, Interest())
         self._given_spool = spool
         self._components = self._assembled(spool)
         self._next: Reload | None = None

@@ -9,18 +9,17 @@ from __future__ import annotations
 from collections import ChainMap, Counter
 from dataclasses import dataclass, field
 
+from edge.counts import NotStored
 from edge.decision import Decider, Decision, SequenceNumber
 from edge.delivery_queues import VolatileEvent
 from edge.mailbox import Received
 from edge.pressure import Pressure
-from edge.questions.handlers import HandlersQuestion
-from edge.questions.state import StateQuestion
-from edge.reports import NotStored
 from edge.spool import Arrival, Delivery, Discard, Holding, Size
 from eventplane.contract import Channel, Priority
 from eventplane.delivery import Outcome, Refusal
 from eventplane.downlink.wire import Incoming
 from eventplane.interest import NO_INTEREST
+from eventplane.questions import HandlersQuestion, StateQuestion
 from eventplane.receipts import SPOOL_FULL, Receipt, digest
 
 
