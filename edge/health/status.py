@@ -166,6 +166,7 @@ def _spool(status: Status) -> Iterator[Finding]:
 
 def _links(status: Status) -> Iterator[Finding]:
     local, cloud = status.links[LinkName.LOCAL], status.links[LinkName.CLOUD]
+    urgent = status.links[LinkName.URGENT]
     if not local.up:
         yield Finding(
             "local_broker_down",
@@ -173,6 +174,15 @@ def _links(status: Status) -> Iterator[Finding]:
             f"no connection to the home's broker for {local.for_s:.0f} s",
             "see whether Mosquitto runs and accepts connections at local.host and local.port, "
             "or where local.profile leads",
+        )
+    elif not urgent.up:
+        yield Finding(
+            "urgent_session_down",
+            Health.FAILING if urgent.for_s >= LOCAL_DOWN_S else Health.DEGRADED,
+            f"no session of urgent outboxes at the home's broker for {urgent.for_s:.0f} s: "
+            "an alarm waits behind other messages",
+            "see the log for what the broker refuses; it must know the user name of local.username with "
+            "-urgent behind it, with the same password (docs/device.md)",
         )
     if local.complaint:
         problem = f"the broker's profile cannot be used, the former address stays: {local.complaint}"
