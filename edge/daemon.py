@@ -10,7 +10,7 @@ from contextlib import closing, nullcontext
 from time import monotonic
 
 from edge.certificate import CertificateFile
-from edge.components import forwarder_options, make_links
+from edge.components import make_links
 from edge.contract_updates import ActiveContract, active_contract, keep_contract
 from edge.errors import SettingProblem
 from edge.forwarder import Forwarder
@@ -54,7 +54,7 @@ def run(
         links = make_links(settings, lambda: metrics.contract, mailbox.put)
         forwarder = Forwarder(
             contract,
-            forwarder_options(settings),
+            settings,
             spool,
             links,
             lambda timeout_s: housekeeping.wait(timeout_s),
