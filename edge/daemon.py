@@ -15,8 +15,7 @@ from edge.contract_updates import ActiveContract, active_contract, keep_contract
 from edge.errors import SettingProblem
 from edge.forwarder import Forwarder
 from edge.health.server import HealthServer, Snapshots, pages
-from edge.health.status import Thresholds
-from edge.housekeeping import Hangup, Housekeeping, HousekeepingOptions, Posted
+from edge.housekeeping import Hangup, Housekeeping, Posted
 from edge.mailbox import Mailbox, Stop
 from edge.metrics import Metrics
 from edge.settings import HealthSettings, Settings
@@ -76,12 +75,8 @@ def run(
                 keep_contract(found.contract, settings.spool)
             return found
 
-        options = HousekeepingOptions(
-            read_again,
-            Thresholds(settings.health.urgent_age_s, settings.health.normal_age_s),
-            settings.cloud.puback_timeout_s,
-        )
-        housekeeping = Housekeeping(mailbox, metrics, ServiceManager(environment, os.getpid()), options)
+        manager = ServiceManager(environment, os.getpid())
+        housekeeping = Housekeeping(mailbox, metrics, manager, settings, read_again)
         with _endpoint(settings.health, housekeeping.snapshots):
             forwarder.run()
         _log.info("stopped at sequence %d", forwarder.spool.next_sequence)

@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 from edge.mailbox import LinkName
 from edge.pressure import ROOM
+from edge.settings import HealthSettings
 from eventplane.contract import Priority
 
 EXPIRES_SOON_S = 30 * 86_400.0
@@ -100,21 +101,13 @@ class Finding:
     remedy: str
 
 
-@dataclass(frozen=True, slots=True)
-class Thresholds:
-    """The age, in seconds, from which an event that could be delivered makes the device unwell."""
-
-    urgent_s: float
-    normal_s: float
-
-
-def judge(status: Status, thresholds: Thresholds, stuck: str | None = None) -> tuple[Finding, ...]:
+def judge(status: Status, settings: HealthSettings, stuck: str | None = None) -> tuple[Finding, ...]:
     """Return all that is wrong, the gravest first; `stuck` is the watchdog's complaint."""
     found = [
         *_uplink(stuck),
         *_spool(status),
         *_links(status),
-        *_ages(status, thresholds),
+        *_ages(status, settings),
         *_contract(status),
         *_certificate(status),
     ]
@@ -196,8 +189,8 @@ def _links(status: Status) -> Iterator[Finding]:
         )
 
 
-def _ages(status: Status, thresholds: Thresholds) -> Iterator[Finding]:
-    limits = {Priority.URGENT: thresholds.urgent_s, Priority.NORMAL: thresholds.normal_s}
+def _ages(status: Status, settings: HealthSettings) -> Iterator[Finding]:
+    limits = {Priority.URGENT: settings.urgent_age_s, Priority.NORMAL: settings.normal_age_s}
     for each in status.backlog:
         if not each.pending:
             continue

@@ -196,7 +196,7 @@ class Device:
         self.local, self.urgent, self.cloud = Wires(), Wires(), Wires()
         self.inbound: list[Sequence[Message]] = []
         self.contracts_came = 0
-        self._settings = Settings(
+        self.settings = Settings(
             thing="thing",
             contract=path.parent / "contract.json",
             spool=path,
@@ -231,7 +231,7 @@ class Device:
         self.cloud_link = Link(LinkName.CLOUD, self.cloud.dial, backoff, 5.0)
         self.forwarder = Forwarder(
             self.contract,
-            self._settings,
+            self.settings,
             self._first,
             self.links,
             self._wait,

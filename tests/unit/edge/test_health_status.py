@@ -10,7 +10,6 @@ from edge.health.status import (
     Health,
     Progress,
     Status,
-    Thresholds,
     Watchdog,
     judge,
     overall,
@@ -18,10 +17,11 @@ from edge.health.status import (
     to_json,
 )
 from edge.mailbox import LinkName
+from edge.settings import HealthSettings
 from eventplane.contract import Priority
 from tests.unit.edge.statuses import WELL, waiting, with_link
 
-LIMITS = Thresholds(urgent_s=60.0, normal_s=900.0)
+LIMITS = HealthSettings(urgent_age_s=60.0, normal_age_s=900.0)
 LOCAL, CLOUD = LinkName.LOCAL, LinkName.CLOUD
 
 

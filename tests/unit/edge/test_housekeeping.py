@@ -10,8 +10,7 @@ import pytest
 from edge.contract_updates import ActiveContract, active_contract
 from edge.errors import SettingProblem, SpoolCorruptError
 from edge.health.server import Snapshot
-from edge.health.status import Thresholds
-from edge.housekeeping import Hangup, Housekeeping, HousekeepingOptions, Posted, SnapshotWanted
+from edge.housekeeping import Hangup, Housekeeping, Posted, SnapshotWanted
 from edge.mailbox import Connected, LinkName, Mailbox, Message, Reload, Stop
 from edge.metrics import Metrics, render
 from edge.systemd import ServiceManager
@@ -42,7 +41,8 @@ class Service:
             self.mailbox,
             self.metrics,
             ServiceManager(environment, 1),
-            HousekeepingOptions(self._read, Thresholds(60.0, 900.0), 30.0),
+            device.settings,
+            self._read,
             lambda: device.time.seconds,
         )
 
