@@ -1,4 +1,4 @@
-"""Whether the device could run like this (`--check`), without touching its spool or a broker."""
+"""Whether the device could run like this (`check`), without touching its spool or a broker."""
 
 from __future__ import annotations
 
