@@ -59,7 +59,7 @@ _SHARE = 4
 class DownlinkReceiver:
     """Judges what the cloud sent to `thing`, under `contract`, against what `spool` holds.
 
-    No contract may take away the alarms of the `image`'s. `intake` routes events, `pressure` decides whether
+    No contract may take away the alarms of the `image`'s. `decider` routes events, `pressure` decides whether
     there is room, `queues` know what is still pending.
     """
 
@@ -69,7 +69,7 @@ class DownlinkReceiver:
         image: Contract,
         thing: str,
         spool: Spool,
-        intake: Decider,
+        decider: Decider,
         pressure: Pressure,
         queues: DeliveryQueues,
     ) -> None:
@@ -80,35 +80,35 @@ class DownlinkReceiver:
         self._inbox = contract.device.inbox
         self._thing = thing
         self._spool = spool
-        self._intake = intake
+        self._decider = decider
         self._pressure = pressure
         self._queues = queues
 
-    def judge(self, turn: Batch) -> None:
-        """Judge all of `turn.descents` and put the results into `turn`."""
-        answers = [answer for each in turn.descents if (answer := self._judge(each, turn)) is not None]
-        turn.descended.update(each.reason or each.result.value for each in answers)
+    def judge(self, batch: Batch) -> None:
+        """Judge all of `batch.descents` and put the results into `batch`."""
+        answers = [answer for each in batch.descents if (answer := self._judge(each, batch)) is not None]
+        batch.descended.update(each.reason or each.result.value for each in answers)
         for event in answer_events(
-            answers, self._thing, self._spool.epoch, turn.slot.sequence, self._intake.timestamp()
+            answers, self._thing, self._spool.epoch, batch.slot.sequence, self._decider.timestamp()
         ):
-            turn.store(self._intake.own(event, turn.slot))
+            batch.store(self._decider.own(event, batch.slot))
 
-    def _judge(self, incoming: Incoming, turn: Batch) -> Acknowledgement | None:
-        before = self._held(incoming, turn)
+    def _judge(self, incoming: Incoming, batch: Batch) -> Acknowledgement | None:
+        before = self._held(incoming, batch)
         verdict = receive(before.held if before else None, incoming)
         if verdict is Verdict.DUPLICATE and before is not None and self._may_be_undelivered(before):
             verdict = Verdict.APPLY
         if verdict is Verdict.APPLY:
-            return self._apply(incoming, before, turn)
+            return self._apply(incoming, before, batch)
         if not self._has_room_for_answer():
             return None
         if verdict is Verdict.DUPLICATE:
             return stored(incoming)
         return rejected(incoming, OLDER, "the device holds a newer one of this key")
 
-    def _apply(self, incoming: Incoming, before: Holding | None, turn: Batch) -> Acknowledgement | None:
-        descended = self._intake.descend(incoming.event, self._inbox, turn.slot)
-        refusal = self._refusal(incoming, before, descended, turn)
+    def _apply(self, incoming: Incoming, before: Holding | None, batch: Batch) -> Acknowledgement | None:
+        descended = self._decider.descend(incoming.event, self._inbox, batch.slot)
+        refusal = self._refusal(incoming, before, descended, batch)
         if refusal is not None:
             if not self._has_room_for_answer():
                 return None
@@ -119,22 +119,22 @@ class DownlinkReceiver:
             len(descended.expiries) + 1,
         )
         if not self._pressure.admits(descended.rank, size, self._inbox.when_full):
-            turn.turned_away[NotStored(self._inbox.address, incoming.event.type, SPOOL_FULL)] += 1
+            batch.turned_away[NotStored(self._inbox.address, incoming.event.type, SPOOL_FULL)] += 1
             return None
-        turn.fleeting.extend(descended.fleeting)
-        rank, sequence = self._deliver(descended, before, turn, supersedes=incoming.kind is Downlink.STATE)
+        batch.fleeting.extend(descended.fleeting)
+        rank, sequence = self._deliver(descended, before, batch, supersedes=incoming.kind is Downlink.STATE)
         text = incoming.event.json if keeps_text else ""
-        turn.new_keys += _adds_key(incoming, before)
-        turn.new_characters += _growth(incoming, before)
-        turn.holdings[incoming.kind, incoming.key] = Holding(
+        batch.new_keys += _adds_key(incoming, before)
+        batch.new_characters += _growth(incoming, before)
+        batch.holdings[incoming.kind, incoming.key] = Holding(
             incoming.kind, incoming.key, held(incoming), rank, sequence, text
         )
-        turn.contract_changed |= is_contract_update(incoming)
-        turn.uplink_interest_changed |= is_uplink_interest(incoming)
+        batch.contract_changed |= is_contract_update(incoming)
+        batch.uplink_interest_changed |= is_uplink_interest(incoming)
         return stored(incoming)
 
     def _refusal(
-        self, incoming: Incoming, before: Holding | None, descended: DownlinkDecision, turn: Batch
+        self, incoming: Incoming, before: Holding | None, descended: DownlinkDecision, batch: Batch
     ) -> Refusal | None:
         refused = [each.entry_refusal(incoming.event, incoming.kind, incoming.key) for each in self._rights]
         if all(refused):
@@ -148,42 +148,42 @@ class DownlinkReceiver:
                 readers = ", ".join(descended.unwanted)
                 return Refusal(NO_INTEREST, f"the reader of {readers} announced that it handles others")
             return Refusal(UNROUTED, f"no route of the device takes type {incoming.event.type!r:.200}")
-        if _adds_key(incoming, before) and self._spool.held_keys() + turn.new_keys >= MOST_KEYS:
+        if _adds_key(incoming, before) and self._spool.held_keys() + batch.new_keys >= MOST_KEYS:
             return Refusal(TOO_MANY_KEYS, f"the device holds {MOST_KEYS} keys; delete some of them")
         most, grows = self._spool.capacity_bytes // _SHARE, _growth(incoming, before)
-        if grows > 0 and self._spool.held_bytes() + turn.new_characters + grows > most:
+        if grows > 0 and self._spool.held_bytes() + batch.new_characters + grows > most:
             return Refusal(TOO_MUCH_STATE, f"the device holds {most} bytes of states; delete or shorten some")
         return None
 
     def _deliver(
-        self, descended: DownlinkDecision, before: Holding | None, turn: Batch, *, supersedes: bool
+        self, descended: DownlinkDecision, before: Holding | None, batch: Batch, *, supersedes: bool
     ) -> tuple[int, int]:
         """Store the delivery behind that of the event `before`, or in its place; return rank and sequence."""
         rank = descended.rank
         if before is not None and before.sequence:
-            if before.sequence >= turn.first_sequence:
-                # Of this same turn.
+            if before.sequence >= batch.first_sequence:
+                # Of this same batch.
                 if supersedes and descended.is_stored:
-                    turn.arrivals[before.sequence - turn.first_sequence] = descended.arrival(
+                    batch.arrivals[before.sequence - batch.first_sequence] = descended.arrival(
                         before.rank, before.sequence
                     )
                     return before.rank, before.sequence
                 rank = max(rank, before.rank)
             elif supersedes:
-                turn.replaced += self._ways(before)
+                batch.replaced += self._ways(before)
             elif self._waits(before):
                 rank = max(rank, before.rank)
         if not descended.is_stored:
             return (before.rank, before.sequence) if before and before.sequence > 0 else (rank, 0)
-        sequence = turn.slot.sequence
-        turn.store(descended.arrival(rank, sequence))
+        sequence = batch.slot.sequence
+        batch.store(descended.arrival(rank, sequence))
         return rank, sequence
 
     def _has_room_for_answer(self) -> bool:
         return self._pressure.admits(Priority.URGENT.rank, Size(ANSWER_BYTES, 1), WhenFull.REFUSE)
 
-    def _held(self, incoming: Incoming, turn: Batch) -> Holding | None:
-        known = turn.holdings.get((incoming.kind, incoming.key))
+    def _held(self, incoming: Incoming, batch: Batch) -> Holding | None:
+        known = batch.holdings.get((incoming.kind, incoming.key))
         return known or self._spool.holding(incoming.kind, incoming.key)
 
     def _may_be_undelivered(self, before: Holding) -> bool:
