@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from edge.commit import CommitLoop
 from edge.counts import Counts
@@ -21,14 +21,17 @@ from edge.mqtt import Connection, Endpoint
 from edge.mqtt.endpoint import BrokerAddress
 from edge.numbering import RecentKeys
 from edge.options import Clock, ForwarderOptions
+from edge.parts import NoAnswers, has_part
 from edge.pressure import Pressure
-from edge.questions import Answers
 from edge.reporter import Figures, Reporter, ReportOptions
 from edge.settings import Settings
 from edge.spool import Spool
 from edge.uplink import Topics, Uplink, UplinkLimits
 from eventplane.contract import Channel, Contract, Forward, Place
 from eventplane.topics import urgent_rule
+
+if TYPE_CHECKING:
+    from edge.questions import Answers
 
 _log = logging.getLogger(__name__)
 
@@ -63,7 +66,7 @@ class Components:
     uplink: Uplink
     decider: Decider
     dispatcher: Dispatcher
-    answers: Answers
+    answers: Answers | NoAnswers
 
     def __init__(self, deps: Dependencies, spool: Spool, contract: Contract, image: Contract) -> None:
         self.spool = spool
@@ -158,9 +161,16 @@ class Components:
             descent,
             deps.interest,
         )
-        self.answers = Answers(contract, deps.options.thing, self.spool, self.decider, deps.interest)
+        self.answers = self._make_answers(contract, deps)
         self.follow_uplink_interest()
         self._warn_of_strangers()
+
+    def _make_answers(self, contract: Contract, deps: Dependencies) -> Answers | NoAnswers:
+        if not has_part("questions"):
+            return NoAnswers(contract, deps.options.thing)
+        from edge.questions import Answers
+
+        return Answers(contract, deps.options.thing, self.spool, self.decider, deps.interest)
 
     def _make_uplink(self, channel: Channel) -> None:
         deps, options = self._dependencies, self._dependencies.options

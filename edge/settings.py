@@ -19,6 +19,7 @@ from edge.errors import SettingProblem, SettingsError
 from edge.mqtt import Login, TlsFiles
 from edge.mqtt.endpoint import is_on_this_device
 from edge.packing import LONGEST_DELAY_MS
+from edge.parts import missing_parts
 from edge.publishing import BYTES_PER_S, PUBLISHES_PER_S
 from edge.settings_reader import (
     SettingsReader,
@@ -321,6 +322,7 @@ def _with_defaults(kind: type, given: Mapping[str, Any]) -> dict[str, Any]:
 def _conflicts(thing: str, tables: Mapping[str, Mapping[str, Any]]) -> Iterator[SettingProblem]:
     """Yield what is wrong with settings together, each of which is good by itself; `tables` with defaults."""
     local, cloud = tables["local"], tables["cloud"]
+    yield from missing_parts(tables)
     yield from _local_conflicts(local)
     yield from _cloud_conflicts(cloud)
     if "announcement" in tables and local["profile"] is None:
