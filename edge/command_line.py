@@ -107,7 +107,7 @@ def _load(options: Options) -> Settings:
 def _run(options: Options) -> int:
     from edge.contract_updates import last_contract, read_contract
     from edge.daemon import run
-    from edge.journal import start_logging
+    from edge.systemd import start_logging
 
     settings = _load(options)
     contract = read_contract(settings.contract)

@@ -18,9 +18,9 @@ from edge.discovery.announcement import AnnouncementUpdater, Interface, read_int
 from edge.discovery.broker import Candidate, choose, evaluate
 from edge.discovery.profile import load_profile
 from edge.errors import SettingProblem, SettingsError
-from edge.journal import start_logging
 from edge.mqtt.endpoint import place
 from edge.settings import Settings
+from edge.systemd import start_logging
 
 CHECK_EVERY_S = 10.0
 """Between two checks of profile and interfaces, seconds."""

@@ -9,13 +9,13 @@ import threading
 import time
 
 from edge.errors import SettingProblem, SettingsError
-from edge.journal import start_logging
 from edge.link import Backoff
 from edge.mqtt import TlsFiles
 from edge.provisioning import ProvisioningError
 from edge.provisioning.conversation import MqttCloud
 from edge.provisioning.renewal import Identity, Renewal, make_signing_request
 from edge.settings import ProvisioningSettings, Settings
+from edge.systemd import start_logging
 
 _log = logging.getLogger("edge.provisioning")
 _DAY_S = 86_400
