@@ -1,4 +1,4 @@
-"""Whether the device could run like this (`--check`), without touching its spool or a broker."""
+"""Whether the device could run like this (`check`), without touching its spool or a broker."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from edge.certificate import read_validity
 from edge.errors import SettingProblem
 from edge.health.status import EXPIRES_SOON_S
 from edge.mqtt import Login
-from edge.mqtt.endpoint import PasswordFileError
-from edge.private_file import is_private
+from edge.mqtt.endpoint import PasswordFileError, is_private
 from edge.settings import CloudSettings, LocalSettings, ProvisioningSettings, Settings
 
 

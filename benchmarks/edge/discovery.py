@@ -64,7 +64,7 @@ def _announcement_mib(site: Site) -> float:
         'rule = "r"\ntls = false\n'
         f'[local]\nprofile = "{profile}"\n[announcement]\ninterfaces = "home0"\n'
     )
-    command = [sys.executable, "-m", "edge.discovery", "announce", "--settings", str(settings)]
+    command = [sys.executable, "-m", "edge", "announce", "--settings", str(settings)]
     child = site.supervisor.start("announcement", device.argv(*command))
     if not eventually(lambda: "announced _mqtt._tcp" in child.log.read_text(), 60):
         sys.exit(f"nothing was announced:\n{child.log.read_text()}")

@@ -85,13 +85,13 @@ class House:
             '[announcement]\ninterfaces = "home0"\n'
         )
         return self.start(
-            "announcement", sys.executable, "-m", "edge.discovery", "announce", "--settings", str(settings)
+            "announcement", sys.executable, "-m", "edge", "announce", "--settings", str(settings)
         )
 
     def found(self) -> str:
         """What the second device finds."""
         return self.second.run(
-            sys.executable, "-m", "edge.discovery", "find", "--interfaces", "home0", "--seconds", "2"
+            sys.executable, "-m", "edge", "discovery", "find", "--interfaces", "home0", "--seconds", "2"
         ).stdout
 
     def answers(self, asking: Device, address: str, seconds: float) -> int:

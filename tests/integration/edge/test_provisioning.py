@@ -77,7 +77,7 @@ class Device:
         )
 
     def start(self) -> Child:
-        command = [sys.executable, "-m", "edge.provisioning", "--settings", str(self.settings)]
+        command = [sys.executable, "-m", "edge", "provision", "--settings", str(self.settings)]
         return self._supervisor.start("provisioning", command)
 
     def provision(self) -> str:

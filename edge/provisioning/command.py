@@ -1,53 +1,33 @@
-"""`python -m edge.provisioning --settings FILE`: get this device a certificate, or a new one if it is due.
-
-It tries until it succeeds. Exit status: 0 done, or stopped by SIGTERM or SIGINT; 2 wrong command line;
-78 wrong settings (EX_CONFIG).
-"""
+"""The command `provision`: get a certificate for this device, or renew it in time."""
 
 from __future__ import annotations
 
 import logging
 import os
 import signal
-import sys
 import threading
 import time
 
-from edge.command_line import end, read_command_line
 from edge.errors import SettingProblem, SettingsError
-from edge.journal import start_logging
 from edge.link import Backoff
 from edge.mqtt import TlsFiles
 from edge.provisioning import ProvisioningError
 from edge.provisioning.conversation import MqttCloud
 from edge.provisioning.renewal import Identity, Renewal, make_signing_request
-from edge.settings import ProvisioningSettings, Settings, load_settings
-
-USAGE = """usage: python -m edge.provisioning --settings FILE
-
-  --settings FILE  the forwarder's, TOML, see docs/device.md
-"""
+from edge.settings import ProvisioningSettings, Settings
+from edge.systemd import start_logging
 
 _log = logging.getLogger("edge.provisioning")
 _DAY_S = 86_400
 
 
-def main() -> int:
-    """Provision, unless there is no need to, and return the exit status."""
-    file, _ = read_command_line(USAGE)
-    environment = dict(os.environ)
-    try:
-        settings = load_settings(file, environment)
-        provisioning, own = _provisioning(settings)
-    except SettingsError as error:
-        print(error, file=sys.stderr)
-        return os.EX_CONFIG
-    start_logging(settings.log_level, environment)
-    _provision(settings, provisioning, own)
-    return os.EX_OK
+def provision(settings: Settings) -> None:
+    """Try until this device has a certificate that need not be renewed, or SIGTERM or SIGINT.
 
-
-def _provision(settings: Settings, provisioning: ProvisioningSettings, own: TlsFiles) -> None:
+    Raises `SettingsError` when the settings cannot work.
+    """
+    provisioning, own = _provisioning(settings)
+    start_logging(settings.log_level, dict(os.environ))
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
@@ -90,7 +70,3 @@ def _renewal(
         provisioning.max_age_days * _DAY_S,
         make_signing_request if provisioning.keys == "device" else None,
     )
-
-
-if __name__ == "__main__":
-    end(main())
