@@ -4,7 +4,7 @@ from edge import reports
 from edge.counts import MOST_KINDS, OTHER_TYPES, Counts
 from edge.reports import Heading, NotStored
 from edge.spool import DiscardTally
-from edge.spool.discards import MOST_RANGES
+from edge.spool.tables import MOST_RANGES
 from edge.stamps import stamp
 from eventplane.delivery import Outcome
 

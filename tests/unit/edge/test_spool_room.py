@@ -9,7 +9,7 @@ import pytest
 
 from edge.errors import SpoolFullError
 from edge.spool import BEFORE_EVERYTHING, Spool
-from edge.spool.room import KEPT_FREE_BYTES, RESERVE_BYTES
+from edge.spool.space import KEPT_FREE_BYTES, RESERVE_BYTES
 from tests.unit.edge.disks import DISK_BYTES, KIB, SmallDisk, fill_the_rest, limited_files
 from tests.unit.edge.spools import CLOUD, arrival, beside, cloud, fill, waiting
 
@@ -134,7 +134,7 @@ def test_space_is_given_back_in_bounded_steps(tmp_path: Path) -> None:
         while spool.tidy():
             steps += 1
         assert steps > 10
-        assert spool.used_bytes < 512 * KIB
+        assert spool.used_bytes < 1024 * KIB  # of it the ring of the recent keys
     assert path.stat().st_size < 2 * KEPT_FREE_BYTES
     assert sum(each.stat().st_size for each in beside(path, "")) < 2 * KEPT_FREE_BYTES + RESERVE_BYTES
 
