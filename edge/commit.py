@@ -239,8 +239,9 @@ class CommitLoop:
         return bool(batch.done or batch.dead_lettered or batch.replaced or self._outgoing.discards)
 
     def _commit(self, batch: Batch, made: Reports) -> None:
+        arrivals = [*batch.arrivals, *made.arrivals]
         self._spool.commit(
-            [*batch.arrivals, *made.arrivals],
+            arrivals,
             [*batch.done, *batch.replaced],
             [*self._outgoing.discards.values(), *batch.dead_lettered],
             life_ms=batch.life_ms,
@@ -248,6 +249,7 @@ class CommitLoop:
             close_statements=made.manifest,
             close_discards=made.losses,
         )
+        self._outgoing.stored(arrivals, batch.life_ms)
 
     def _note_full(self, error: SpoolFullError, now: float) -> None:
         if not self._full:

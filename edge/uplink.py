@@ -110,11 +110,13 @@ class Uplink:
         self._poison = PoisonDetector()
         self._usual_size = 0
         self._waiting_since: float | None = None
+        self._due_ms: int | None = None  # when the first ordinary event has to go; None: not known
         self._heard_at = 0.0
 
     def follow(self, contract: Contract) -> None:
         """Let events wait for a batch for as long as the outboxes of `contract` allow."""
         self._delays = BatchingDelays(contract, self._limits.longest_delay_ms)
+        self._due_ms = None
 
     @property
     def idle(self) -> bool:
@@ -199,22 +201,23 @@ class Uplink:
                 return
 
     def _pump_ordinary(self, now: float) -> None:
+        most = self._poison.size or self._most
         while self._has_room():
-            pending = self._queue.ordinary(self._poison.size or self._most)
-            if not pending:
-                self._waiting_since = None
+            count = self._queue.fill(most)
+            if not count:
+                self._waiting_since = self._due_ms = None
                 return
             if self._waiting_since is None:
                 self._waiting_since = now
-            if not self._is_due(pending, now) or not self._publisher.may_go(
+            if not self._is_due(count, now) or not self._publisher.may_go(
                 self._usual_size, now, urgent=False
             ):
                 return
-            sent = self._send(pending, now, urgent=False)
+            sent = self._send(self._queue.ordinary(most), now, urgent=False)
             if not sent:
                 return
             self._queue.take(sent)
-            self._waiting_since = None
+            self._waiting_since = self._due_ms = None
 
     def _pump_probe(self, now: float) -> None:
         """Request an answer when there was none for long, or when the connection has to prove itself."""
@@ -240,18 +243,28 @@ class Uplink:
         window = 1 if self._poison.size else self._ordinary_window
         return len(self._in_flight) < window and self._in_flight.ordinary_bytes < self._limits.payload_bytes
 
-    def _is_due(self, pending: Sequence[Waiting], now: float) -> bool:
-        if len(pending) >= self._most or self._queue.more or self._poison.size:
+    def _is_due(self, count: int, now: float) -> bool:
+        """Return whether a batch of `count` ordinary events has to go; if not, see to being woken."""
+        if count >= self._most or self._queue.more or self._poison.size:
             return True
         if self._in_flight.ordinary or self._waiting_since is None:
             return False
         due_at = self._waiting_since + self._delay_s
         if now >= due_at and self._delays and self._spool.pressure < MOST_GATHERED:
             # The earliest event decides: the others go along.
-            due_at = now + (self._delays.due_ms(pending) - self._life()) / 1000
+            due_at = now + (self._earliest_ms(self._delays) - self._life()) / 1000
         if now < due_at:
             self._publisher.wake(due_at)
         return now >= due_at
+
+    def _earliest_ms(self, delays: BatchingDelays) -> int:
+        """Return when the first ordinary event has to go, looking only at those that are new."""
+        fresh = self._queue.fresh()
+        if self._due_ms is None:
+            self._due_ms = delays.due_ms(self._queue.ordinary(self._most))
+        elif fresh:
+            self._due_ms = min(self._due_ms, delays.due_ms(fresh))
+        return self._due_ms
 
     def _send(self, pending: Sequence[Waiting], now: float, *, urgent: bool) -> tuple[Delivery, ...]:
         """Publish as many of `pending` as fit one payload and return them; none if the pace forbids it."""
@@ -298,5 +311,5 @@ class Uplink:
 
     def _forget(self) -> None:
         self._in_flight.clear()
-        self._waiting_since = None
+        self._waiting_since = self._due_ms = None
         self._queue.rewind()
