@@ -5,9 +5,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from time import monotonic
 from typing import Protocol
 
-from edge.commit import CommitLoop
+from edge.commit import CommitLoop, Deciding
 from edge.counts import Counts
 from edge.decision import RECENT_EVENTS, Decider
 from edge.delivery_queues import DeliveryQueues, VolatileEvent
@@ -15,15 +17,16 @@ from edge.dispatch import Dispatcher, local_topics
 from edge.downlink import DownlinkReceiver, uplink_interest
 from edge.inbox import InboxPump
 from edge.interest import Interest
+from edge.life_clock import Uptime, system_uptime
 from edge.link import Backoff, Link, link_to_broker
 from edge.mailbox import LinkName, Message
 from edge.mqtt import Connection, Endpoint
 from edge.mqtt.endpoint import BrokerAddress
 from edge.numbering import RecentKeys
-from edge.options import Clock, ForwarderOptions
+from edge.planning import Planner
 from edge.pressure import Pressure
 from edge.questions import Answers
-from edge.reporter import Figures, Reporter, ReportOptions
+from edge.reports import Heartbeat, Reporter, ReportOptions
 from edge.settings import Settings
 from edge.spool import Spool
 from edge.uplink import Topics, Uplink, UplinkLimits
@@ -33,6 +36,36 @@ from eventplane.topics import urgent_rule
 _log = logging.getLogger(__name__)
 
 Emit = Callable[[Message], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """`monotonic` seconds for every interval, `uptime` for the device's life, and the wall clock's `now`.
+
+    `now` is for time stamps only: it jumps.
+    """
+
+    monotonic: Callable[[], float] = monotonic
+    now: Callable[[], datetime] = lambda: datetime.now(UTC)
+    uptime: Callable[[], Uptime] = system_uptime
+
+
+@dataclass(frozen=True, slots=True)
+class ForwarderOptions:
+    """Who we are and how much may be under way; see `edge.settings` for each. `topics` are the cloud's.
+
+    `first_manifest_s` after a start the device states where it stands, also when there is nothing new.
+    """
+
+    thing: str
+    topics: Topics
+    uplink: UplinkLimits
+    inbox_window: int
+    receipt_timeout_s: float
+    stop_grace_s: float
+    heartbeat_s: float
+    manifest_interval_s: float
+    first_manifest_s: float = 60.0
 
 
 class Timer(Protocol):
@@ -49,7 +82,7 @@ class Dependencies:
     local: Link
     cloud: Link
     clock: Clock
-    figures: Figures
+    heartbeat: Heartbeat
     counts: Counts
     interest: Interest
 
@@ -61,7 +94,7 @@ class Components:
     """
 
     uplink: Uplink
-    decider: Decider
+    deciding: Deciding
     dispatcher: Dispatcher
     answers: Answers
 
@@ -76,8 +109,8 @@ class Components:
         reports = ReportOptions(
             options.thing, options.heartbeat_s, options.manifest_interval_s, options.first_manifest_s
         )
-        reporter = Reporter(reports, spool, deps.counts, deps.figures, now)
-        self.commits = CommitLoop(spool, self._queues, self._pressure, reporter, deps.counts)
+        reporter = Reporter(reports, spool, deps.counts, deps.heartbeat, now)
+        self.commits = CommitLoop(spool, self._queues, self._pressure, self._recent, reporter, deps.counts)
         self._make_uplink(contract.device.outbox)
         self._follow(contract, image)
 
@@ -131,34 +164,12 @@ class Components:
         self._contract = contract
         self.uplink.follow(contract)
         self._make_inboxes(_local_inboxes(contract))
-        self.decider = Decider(
-            contract,
-            deps.options.thing,
-            self.spool.epoch,
-            deps.clock.now,
-            self._recent,
-            deps.interest,
-        )
-        descent = DownlinkReceiver(
-            contract,
-            image,
-            deps.options.thing,
-            self.spool,
-            self.decider,
-            self._pressure,
-            self._queues,
-        )
-        self.dispatcher = Dispatcher(
-            contract,
-            self.decider,
-            self.inboxes,
-            self._pressure,
-            self._recent,
-            self._queues,
-            descent,
-            deps.interest,
-        )
-        self.answers = Answers(contract, deps.options.thing, self.spool, self.decider, deps.interest)
+        thing = deps.options.thing
+        decider = Decider(contract, thing, self.spool.epoch, deps.clock.now, self._recent, deps.interest)
+        receiver = DownlinkReceiver(contract, image, thing, self.spool, decider, self._pressure, self._queues)
+        self.deciding = Deciding(decider, Planner(decider, contract.device.outbox), receiver)
+        self.dispatcher = Dispatcher(contract, self.inboxes, self._queues, deps.interest)
+        self.answers = Answers(contract, thing, self.spool, decider, deps.interest)
         self.follow_uplink_interest()
         self._warn_of_strangers()
 

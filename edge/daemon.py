@@ -60,7 +60,7 @@ def run(
             local,
             cloud,
             lambda timeout_s: housekeeping.wait(timeout_s),
-            figures=lambda: metrics.heartbeat(monotonic()),
+            heartbeat=lambda: metrics.heartbeat(monotonic()),
             contract_came=lambda: mailbox.put(Hangup()),
             image=image,
         )

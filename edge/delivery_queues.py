@@ -12,12 +12,12 @@ from heapq import merge
 from itertools import chain, groupby, islice
 from typing import NamedTuple
 
-from edge.counts import Counts
-from edge.numbering import RecentKeys, why_expired
-from edge.reports import NotStored, is_statement
+from edge.counts import Counts, NotStored
+from edge.numbering import why_expired
 from edge.spool import BEFORE_EVERYTHING, READ_CHARACTERS, Arrival, Delivery, Discard, Size, Spool, Waiting
 from eventplane.contract import Priority
 from eventplane.delivery import Outcome
+from eventplane.device_reports import is_irreplaceable
 from eventplane.receipts import SPOOL_FULL
 
 _MOST_READS = 4
@@ -300,7 +300,7 @@ class DeliveryQueues:
         self._counts = counts
         self._cursors: dict[tuple[str, int], DeliveryCursor] = {}
         self._volatile: dict[tuple[str, int], VolatileQueue] = {}
-        self._sent_unstored = RecentKeys(MOST_REMEMBERED)
+        self._sent_unstored: dict[bytes, None] = {}
         self._stored_to = spool.next_sequence
 
     def open(self, destination: str) -> dict[int, Queue]:
@@ -343,8 +343,9 @@ class DeliveryQueues:
                 mark = _mark(event)
                 if mark in self._sent_unstored:
                     continue
-                self._sent_unstored.add(mark)
-                self._sent_unstored.settle()
+                self._sent_unstored[mark] = None
+                if len(self._sent_unstored) > MOST_REMEMBERED:
+                    del self._sent_unstored[next(iter(self._sent_unstored))]
             if is_up(event.destination):
                 self._volatile[event.destination, event.rank].put(event)
             else:
@@ -431,7 +432,7 @@ class DeliveryQueues:
         for _, event in groupby(merge(*unsent, key=_sequence), key=_sequence):
             deliveries = [each for each in event if each.delivery not in self.discards]
             # Reports of losses must not be dropped.
-            if deliveries and not is_statement(deliveries[0].json):
+            if deliveries and not is_irreplaceable(deliveries[0].json):
                 yield deliveries
 
     def _unsent(self, destination: str, rank: int) -> Iterator[Waiting]:
@@ -447,7 +448,7 @@ class DeliveryQueues:
             self._counts.delivered_unstored(NotStored(event.destination, event.type, SENT_UNSTORED))
         else:
             # Its refusal is counted already, and its sender repeats it.
-            self._sent_unstored.forget(_mark(event))
+            self._sent_unstored.pop(_mark(event), None)
 
 
 class UplinkQueue:

@@ -1,4 +1,4 @@
-"""What one batch of the loop takes in, before its commit."""
+"""Sorts what the brokers deliver: which topic is whose box, and what a message on it means."""
 
 from __future__ import annotations
 
@@ -7,27 +7,21 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from edge.commit import Batch, Submission
-from edge.decision import Decider, Decision
 from edge.delivery_queues import DeliveryQueues
-from edge.downlink import DownlinkReceiver
 from edge.inbox import InboxPump
 from edge.interest import Interest
 from edge.mailbox import LinkName, Received
-from edge.numbering import RecentKeys
-from edge.pressure import Pressure
-from edge.reports import NotStored
-from edge.spool import Discard, Size, Waiting
-from eventplane.contract import Channel, Contract, ParticipantKind, Priority
+from edge.planning import Batch, Submission
+from edge.spool import Waiting
+from eventplane.contract import Channel, Contract, ParticipantKind
 from eventplane.conversation.attributes import EXPIRY_TIME
 from eventplane.delivery import DEAD_LETTER_TYPE, Outcome, Refusal
 from eventplane.downlink.errors import DownlinkError
 from eventplane.downlink.wire import received
 from eventplane.envelope import EnvelopeError, parse_event
 from eventplane.expiry import BY_EVENT
-from eventplane.interest import NO_INTEREST
 from eventplane.questions import QuestionError, read_handlers_question, read_state_question
-from eventplane.receipts import SPOOL_FULL, Receipt, ReceiptError, digest, read_receipts
+from eventplane.receipts import Receipt, ReceiptError, read_receipts
 from eventplane.topics import (
     handlers_topic,
     interest_topic,
@@ -104,42 +98,39 @@ def local_topics(contract: Contract) -> dict[str, Role]:
 
 
 class Dispatcher:
-    """Takes messages of both brokers into a `Batch`: services' events, questions and receipts for `inboxes`,
-    what they announce to `interest`, and what came down, which `descent` judges.
+    """Sorts received messages into a `Batch`, under `contract`: services' events and questions, and events
+    that came down from the cloud.
 
-    `pressure` says what finds room, `recent` remembers what did, `outgoing` ends what cannot be kept.
+    Receipts end deliveries of `inboxes`, announcements go to `interest`; `queues` ends what is given up.
     """
 
     def __init__(
         self,
         contract: Contract,
-        decider: Decider,
         inboxes: Mapping[str, InboxPump],
-        pressure: Pressure,
-        recent: RecentKeys,
-        outgoing: DeliveryQueues,
-        descent: DownlinkReceiver,
+        queues: DeliveryQueues,
         interest: Interest,
     ) -> None:
         self._topics = local_topics(contract)
         self._device = contract.device
-        self._decider = decider
         self._inboxes = inboxes
-        self._pressure = pressure
-        self._recent = recent
-        self._outgoing = outgoing
-        self._descent = descent
+        self._queues = queues
         self._interest = interest
 
     def take(self, message: Received, batch: Batch) -> None:
-        """Whatever the message is, it is acknowledged once the batch is committed."""
+        """Sort `message` into `batch`; whatever it is, it is acknowledged once the batch is committed."""
         batch.acknowledge.append(message)
         if message.link is LinkName.CLOUD:
-            self._take_descent(message.payload, batch)
+            self._take_downlink(message.payload, batch)
             return
         role = self._topics.get(message.topic)
-        if role is None:
-            self._take_stray(message, batch)
+        if isinstance(role, Outbox):
+            channel = role.channel
+            batch.submissions.append(
+                Submission(message.payload, channel.address, channel, answer=channel.participant)
+            )
+        elif role is None:
+            self._take_unknown(message, batch)
         elif isinstance(role, InboxReceipts):
             self._take_receipts(message.payload, role.channel, batch)
         elif isinstance(role, Announcements):
@@ -151,135 +142,44 @@ class Dispatcher:
                 message.generation,
                 retained=message.retained,
             )
-        elif isinstance(role, StateQuestions | HandlersQuestions):
-            self._take_question(message.payload, role, batch)
         else:
-            channel = role.channel
-            self._take_submission(
-                Submission(message.payload, channel.address, channel, answer=channel.participant), batch
-            )
+            self._take_question(message.payload, role, batch)
 
-    def close(self, batch: Batch) -> None:
-        """All that belongs to `batch` was taken."""
-        self._descent.judge(batch)
+    def give_up(self, pending: Waiting, channel: Channel, refusal: Refusal, batch: Batch) -> None:
+        """End a delivery over `channel` that can never succeed; it becomes a dead letter.
 
-    def kept(self, batch: Batch) -> None:
-        """The batch is committed."""
-        self._recent.settle()
-        if batch.holdings:
-            self._outgoing.withdraw(batch.replaced)
-
-    def give_up(self, waiting: Waiting, channel: Channel, refusal: Refusal, batch: Batch) -> None:
-        """A delivery over `channel` that can never succeed ends, and becomes a dead letter.
-
-        A dead letter becomes a small one; whoever refuses that as well would refuse them for ever, so it is
-        dropped and counted.
+        A refused dead letter becomes a small one. A reader that refuses that too would refuse them for ever,
+        so it is dropped and counted.
         """
-        original = waiting.json.encode("utf-8")
-        if _is_dead_letter(waiting.json):
+        original = pending.json.encode("utf-8")
+        if _is_dead_letter(pending.json):
             if len(original) <= _SMALL_BYTES:
                 _log.warning("a dead letter over %s is dropped: %s", channel.address, refusal.reason)
-                self._outgoing.discard(waiting.delivery, Outcome.DROPPED, refusal.reason)
+                self._queues.discard(pending.delivery, Outcome.DROPPED, refusal.reason)
                 return
             original = original[:_LETTER_BYTES]
-        submission = Submission(original, channel.address, channel, refusal, ends=waiting.delivery)
-        self._take_submission(submission, batch)
-
-    def again(self, batch: Batch) -> Batch:
-        """`batch` as it is under the pressure of now: what it had taken in is judged and numbered anew."""
-        for key in batch.keys:
-            self._recent.forget(key)
-        retry = Batch(
-            batch.first_sequence,
-            batch.life_ms,
-            batch.counted,
-            done=batch.done,
-            acknowledge=batch.acknowledge,
-            descents=batch.descents,
-            questions=batch.questions,
-        )
-        for submission in batch.submissions:
-            self._take_submission(submission, retry)
-        self.close(retry)
-        return retry
-
-    def _take_submission(self, submission: Submission, batch: Batch) -> None:
-        batch.submissions.append(submission)
-        decision = self._decision(submission, batch)
-        refused = decision.refused
-        if decision.arrival is not None and not self._finds_room(submission, decision):
-            refused = SPOOL_FULL
-            batch.fleeting.extend(decision.unstored)
-            if submission.ends is None:
-                batch.turned_away[NotStored(submission.address, decision.type, SPOOL_FULL)] += 1
-        else:
-            self._keep(decision, batch)
-            if refused is not None:
-                batch.refused[submission.address, refused] += 1
-        self._end(submission, refused, batch)
-        if submission.answer is not None:
-            batch.receipts.setdefault(submission.answer, []).append(
-                Receipt(digest(submission.payload), refused)
-            )
-
-    def _decision(self, submission: Submission, batch: Batch) -> Decision:
-        if submission.refusal is None:
-            return self._decider.accept(submission.payload, submission.channel, batch.slot)
-        return self._decider.refuse(
-            submission.payload, submission.address, submission.channel, submission.refusal, batch.slot
+        batch.submissions.append(
+            Submission(original, channel.address, channel, refusal, ends=pending.delivery)
         )
 
-    def _finds_room(self, submission: Submission, decision: Decision) -> bool:
-        assert decision.arrival is not None  # noqa: S101 - the caller has asked
-        size = Size(len(decision.arrival.json), len(decision.arrival.destinations))
-        if submission.ends is None:
-            return self._pressure.admits(decision.arrival.rank, size, submission.channel.when_full)
-        # A dead letter in the place of a delivery takes little more than that leaves.
-        more = size._replace(deliveries=size.deliveries - 1)
-        return self._pressure.admits(Priority.URGENT.rank, more, submission.channel.when_full)
-
-    def _keep(self, decision: Decision, batch: Batch) -> None:
-        batch.fleeting.extend(decision.fleeting)
-        for address in decision.unwanted:
-            batch.not_wanted[NotStored(address, decision.type, NO_INTEREST)] += 1
-        if decision.arrival is not None:
-            batch.store(decision.arrival)
-        if decision.key is not None:
-            self._recent.add(decision.key)
-            batch.keys.append(decision.key)
-
-    def _end(self, submission: Submission, refused: str | None, batch: Batch) -> None:
-        if submission.ends is None or submission.refusal is None:
-            return
-        if refused == SPOOL_FULL:
-            self._outgoing.discard(submission.ends, Outcome.DROPPED, SPOOL_FULL)
-        elif submission.ends.destination == self._device.outbox.address:
-            # Reported, or the audit would take it for acknowledged by the cloud.
-            batch.dead_lettered.append(
-                Discard(submission.ends, Outcome.DEAD_LETTERED, submission.refusal.reason)
-            )
-        else:
-            batch.replaced.append(submission.ends)
-
-    def _take_stray(self, message: Received, batch: Batch) -> None:
-        """A subscription of an earlier contract, which the broker's session remembers."""
+    def _take_unknown(self, message: Received, batch: Batch) -> None:
+        """An outbox without a participant, or a subscription of an earlier contract that the broker keeps."""
         if is_outbox_topic(message.topic):
             refusal = Refusal("unknown_channel", "no box of the contract has this topic")
-            self._take_submission(
-                Submission(message.payload, message.topic, self._device.outbox, refusal), batch
-            )
+            batch.submissions.append(Submission(message.payload, message.topic, self._device.outbox, refusal))
         else:
-            # Receipts, questions, announcements: nobody's events, and services go on with them for ever.
+            # Receipts, questions, announcements: no events, and services repeat them without end.
             _log.warning("a message on %s ignored: the contract in force has no use for it", message.topic)
 
-    def _take_descent(self, payload: bytes, batch: Batch) -> None:
-        """What names no key cannot be answered: a dead letter tells of it."""
+    def _take_downlink(self, payload: bytes, batch: Batch) -> None:
+        """A message that names no key cannot be answered; it becomes a dead letter."""
         try:
-            batch.descents.append(received(parse_event(payload)))
+            batch.downlinks.append(received(parse_event(payload)))
         except (EnvelopeError, DownlinkError) as error:
-            inbox = self._device.inbox
             refusal = Refusal(error.reason, error.detail)
-            self._take_submission(Submission(payload, inbox.address, self._device.outbox, refusal), batch)
+            batch.submissions.append(
+                Submission(payload, self._device.inbox.address, self._device.outbox, refusal)
+            )
 
     def _take_question(self, payload: bytes, role: StateQuestions | HandlersQuestions, batch: Batch) -> None:
         read = read_state_question if isinstance(role, StateQuestions) else read_handlers_question
@@ -303,10 +203,10 @@ class Dispatcher:
 
     def _take_receipt(self, receipt: Receipt, ended: Waiting, inbox: InboxPump, batch: Batch) -> None:
         if receipt.refused == Outcome.EXPIRED and _can_expire(ended.json):
-            if not self._outgoing.lose(ended.delivery, BY_EVENT):
-                self._outgoing.discard(ended.delivery, Outcome.EXPIRED, BY_EVENT)
+            if not self._queues.lose(ended.delivery, BY_EVENT):
+                self._queues.discard(ended.delivery, Outcome.EXPIRED, BY_EVENT)
             return
-        stored = self._outgoing.delivered([ended.delivery])
+        stored = self._queues.delivered([ended.delivery])
         if receipt.refused is None:
             batch.done.extend(stored)
             return

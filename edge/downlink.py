@@ -10,12 +10,13 @@ import logging
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from edge.commit import Batch
 from edge.contract_updates import is_contract_update, why_refused
+from edge.counts import NotStored
 from edge.decision import Decider, DownlinkDecision
 from edge.delivery_queues import DeliveryQueues
+from edge.planning import Plan
 from edge.pressure import Pressure
-from edge.reports import Heading, NotStored
+from edge.reports import Heading
 from edge.spool import MOST_KEYS, Delivery, Holding, Size, Spool
 from eventplane.contract import Contract, Downlink, Priority, WhenFull
 from eventplane.delivery import Refusal
@@ -84,31 +85,31 @@ class DownlinkReceiver:
         self._pressure = pressure
         self._queues = queues
 
-    def judge(self, batch: Batch) -> None:
-        """Judge all of `batch.descents` and put the results into `batch`."""
-        answers = [answer for each in batch.descents if (answer := self._judge(each, batch)) is not None]
-        batch.descended.update(each.reason or each.result.value for each in answers)
+    def judge(self, downlinks: Sequence[Incoming], plan: Plan) -> None:
+        """Judge `downlinks` and put the results into `plan`."""
+        answers = [answer for each in downlinks if (answer := self._judge(each, plan)) is not None]
+        plan.descended.update(each.reason or each.result.value for each in answers)
         for event in answer_events(
-            answers, self._thing, self._spool.epoch, batch.slot.sequence, self._decider.timestamp()
+            answers, self._thing, self._spool.epoch, plan.next.sequence, self._decider.timestamp()
         ):
-            batch.store(self._decider.own(event, batch.slot))
+            plan.store(self._decider.own(event, plan.next))
 
-    def _judge(self, incoming: Incoming, batch: Batch) -> Acknowledgement | None:
-        before = self._held(incoming, batch)
+    def _judge(self, incoming: Incoming, plan: Plan) -> Acknowledgement | None:
+        before = self._held(incoming, plan)
         verdict = receive(before.held if before else None, incoming)
         if verdict is Verdict.DUPLICATE and before is not None and self._may_be_undelivered(before):
             verdict = Verdict.APPLY
         if verdict is Verdict.APPLY:
-            return self._apply(incoming, before, batch)
+            return self._apply(incoming, before, plan)
         if not self._has_room_for_answer():
             return None
         if verdict is Verdict.DUPLICATE:
             return stored(incoming)
         return rejected(incoming, OLDER, "the device holds a newer one of this key")
 
-    def _apply(self, incoming: Incoming, before: Holding | None, batch: Batch) -> Acknowledgement | None:
-        descended = self._decider.descend(incoming.event, self._inbox, batch.slot)
-        refusal = self._refusal(incoming, before, descended, batch)
+    def _apply(self, incoming: Incoming, before: Holding | None, plan: Plan) -> Acknowledgement | None:
+        descended = self._decider.descend(incoming.event, self._inbox, plan.next)
+        refusal = self._refusal(incoming, before, descended, plan)
         if refusal is not None:
             if not self._has_room_for_answer():
                 return None
@@ -119,22 +120,22 @@ class DownlinkReceiver:
             len(descended.expiries) + 1,
         )
         if not self._pressure.admits(descended.rank, size, self._inbox.when_full):
-            batch.turned_away[NotStored(self._inbox.address, incoming.event.type, SPOOL_FULL)] += 1
+            plan.turned_away[NotStored(self._inbox.address, incoming.event.type, SPOOL_FULL)] += 1
             return None
-        batch.fleeting.extend(descended.fleeting)
-        rank, sequence = self._deliver(descended, before, batch, supersedes=incoming.kind is Downlink.STATE)
+        plan.volatile.extend(descended.volatile)
+        rank, sequence = self._deliver(descended, before, plan, supersedes=incoming.kind is Downlink.STATE)
         text = incoming.event.json if keeps_text else ""
-        batch.new_keys += _adds_key(incoming, before)
-        batch.new_characters += _growth(incoming, before)
-        batch.holdings[incoming.kind, incoming.key] = Holding(
+        plan.new_keys += _adds_key(incoming, before)
+        plan.new_characters += _growth(incoming, before)
+        plan.holdings[incoming.kind, incoming.key] = Holding(
             incoming.kind, incoming.key, held(incoming), rank, sequence, text
         )
-        batch.contract_changed |= is_contract_update(incoming)
-        batch.uplink_interest_changed |= is_uplink_interest(incoming)
+        plan.contract_changed |= is_contract_update(incoming)
+        plan.uplink_interest_changed |= is_uplink_interest(incoming)
         return stored(incoming)
 
     def _refusal(
-        self, incoming: Incoming, before: Holding | None, descended: DownlinkDecision, batch: Batch
+        self, incoming: Incoming, before: Holding | None, descended: DownlinkDecision, plan: Plan
     ) -> Refusal | None:
         refused = [each.entry_refusal(incoming.event, incoming.kind, incoming.key) for each in self._rights]
         if all(refused):
@@ -143,47 +144,47 @@ class DownlinkReceiver:
             return why_refused(incoming, self._image)
         if is_uplink_interest(incoming) and (refusal := why_interest_refused(incoming)):
             return refusal
-        if incoming.kind is Downlink.COMMAND and not (descended.is_stored or descended.fleeting):
+        if incoming.kind is Downlink.COMMAND and not (descended.is_stored or descended.volatile):
             if descended.unwanted:
                 readers = ", ".join(descended.unwanted)
                 return Refusal(NO_INTEREST, f"the reader of {readers} announced that it handles others")
             return Refusal(UNROUTED, f"no route of the device takes type {incoming.event.type!r:.200}")
-        if _adds_key(incoming, before) and self._spool.held_keys() + batch.new_keys >= MOST_KEYS:
+        if _adds_key(incoming, before) and self._spool.held_keys() + plan.new_keys >= MOST_KEYS:
             return Refusal(TOO_MANY_KEYS, f"the device holds {MOST_KEYS} keys; delete some of them")
         most, grows = self._spool.capacity_bytes // _SHARE, _growth(incoming, before)
-        if grows > 0 and self._spool.held_bytes() + batch.new_characters + grows > most:
+        if grows > 0 and self._spool.held_bytes() + plan.new_characters + grows > most:
             return Refusal(TOO_MUCH_STATE, f"the device holds {most} bytes of states; delete or shorten some")
         return None
 
     def _deliver(
-        self, descended: DownlinkDecision, before: Holding | None, batch: Batch, *, supersedes: bool
+        self, descended: DownlinkDecision, before: Holding | None, plan: Plan, *, supersedes: bool
     ) -> tuple[int, int]:
         """Store the delivery behind that of the event `before`, or in its place; return rank and sequence."""
         rank = descended.rank
         if before is not None and before.sequence:
-            if before.sequence >= batch.first_sequence:
-                # Of this same batch.
+            if before.sequence >= plan.start.sequence:
+                # Of this same plan.
                 if supersedes and descended.is_stored:
-                    batch.arrivals[before.sequence - batch.first_sequence] = descended.arrival(
+                    plan.arrivals[before.sequence - plan.start.sequence] = descended.arrival(
                         before.rank, before.sequence
                     )
                     return before.rank, before.sequence
                 rank = max(rank, before.rank)
             elif supersedes:
-                batch.replaced += self._ways(before)
+                plan.replaced += self._ways(before)
             elif self._waits(before):
                 rank = max(rank, before.rank)
         if not descended.is_stored:
             return (before.rank, before.sequence) if before and before.sequence > 0 else (rank, 0)
-        sequence = batch.slot.sequence
-        batch.store(descended.arrival(rank, sequence))
+        sequence = plan.next.sequence
+        plan.store(descended.arrival(rank, sequence))
         return rank, sequence
 
     def _has_room_for_answer(self) -> bool:
         return self._pressure.admits(Priority.URGENT.rank, Size(ANSWER_BYTES, 1), WhenFull.REFUSE)
 
-    def _held(self, incoming: Incoming, batch: Batch) -> Holding | None:
-        known = batch.holdings.get((incoming.kind, incoming.key))
+    def _held(self, incoming: Incoming, plan: Plan) -> Holding | None:
+        known = plan.holdings.get((incoming.kind, incoming.key))
         return known or self._spool.holding(incoming.kind, incoming.key)
 
     def _may_be_undelivered(self, before: Holding) -> bool:

@@ -11,15 +11,14 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
-from edge.commit import Batch
-from edge.components import Components, Dependencies
+from edge.components import Clock, Components, Dependencies, ForwarderOptions
 from edge.counts import Counts
 from edge.errors import SpoolCorruptError, SpoolError
 from edge.interest import Interest
 from edge.link import Link
 from edge.mailbox import Acknowledged, Connected, Disconnected, LinkName, Message, Received, Reload, Stop
-from edge.options import Clock, ForwarderOptions
-from edge.reporter import Figures
+from edge.planning import Batch, Plan
+from edge.reports import Heartbeat
 from edge.spool import Spool
 from edge.uplink import AckResult, Uplink
 from eventplane.contract import Contract
@@ -43,9 +42,9 @@ class Forwarder:
     `image` is the contract of the device's image (None: the same); what comes down is measured by it.
 
     `wait` gives the messages reported so far, after at most the seconds it is given (None: for ever).
-    `figures` are what a heartbeat tells; `contract_came` is called when another contract has come down. A
-    damaged spool is opened again, which recovers it; `spool` is the one in use. Raises `SpoolError` from
-    `run` when the disk fails otherwise; what was not committed was not acknowledged.
+    `heartbeat` returns what a heartbeat reports; `contract_came` is called when another contract has come
+    down. A damaged spool is opened again, which recovers it; `spool` is the one in use. Raises `SpoolError`
+    from `run` when the disk fails otherwise; what was not committed was not acknowledged.
     """
 
     def __init__(
@@ -57,7 +56,7 @@ class Forwarder:
         cloud: Link,
         wait: Callable[[float | None], Sequence[Message]],
         clock: Clock | None = None,
-        figures: Figures = dict,
+        heartbeat: Heartbeat = dict,
         contract_came: Callable[[], None] = lambda: None,
         image: Contract | None = None,
     ) -> None:
@@ -71,7 +70,7 @@ class Forwarder:
         self._contract = contract
         self._image = image or contract
         self._dependencies = Dependencies(
-            options, local, cloud, self._clock, figures, self.counts, Interest()
+            options, local, cloud, self._clock, heartbeat, self.counts, Interest()
         )
         self._given_spool = spool
         self._components = self._assembled(spool)
@@ -103,13 +102,13 @@ class Forwarder:
         """One round: take in, commit, acknowledge, send."""
         now = self._clock.monotonic()
         try:
-            batch = self._take_in(messages, now)
+            batch, plan = self._commit(messages, now)
         except SpoolCorruptError as error:
             self._recover(error)
             # Nothing of them is kept yet, and nobody will report them again.
-            batch = self._take_in(messages, now)
+            batch, plan = self._commit(messages, now)
         with self._recovering():
-            self._confirm(batch)
+            self._confirm(batch, plan)
             # Before another contract is in force, which may not know who asks.
             self._answer(batch.questions)
         with self._recovering():
@@ -123,14 +122,12 @@ class Forwarder:
         self._contract, self._image = reload.contract, reload.image or self._image
         self._components.adopt(self._contract, self._image)
 
-    def _take_in(self, messages: Sequence[Message], now: float) -> Batch:
-        """Up to the commit."""
-        components = self._components
-        batch = components.commits.begin()
+    def _commit(self, messages: Sequence[Message], now: float) -> tuple[Batch, Plan]:
+        batch = Batch()
         for message in messages:
             self._take(message, batch, now)
-        components.dispatcher.close(batch)
-        return components.commits.keep(batch, components.dispatcher, components.decider, now)
+        components = self._components
+        return batch, components.commits.commit(batch, components.deciding, now)
 
     def _answer(self, questions: Sequence[StateQuestion | HandlersQuestion]) -> None:
         for each in questions:
@@ -227,28 +224,28 @@ class Forwarder:
             for inbox in self._components.inboxes.values():
                 batch.done.extend(inbox.acknowledged(message.mid))
 
-    def _confirm(self, batch: Batch) -> None:
+    def _confirm(self, batch: Batch, plan: Plan) -> None:
         """After the commit: PUBACK in the order of receiving, then the receipts of each service."""
         for received in batch.acknowledge:
             self._link(received.link).acknowledge(received.generation, received.mid)
         if self._local.up:
-            for service, receipts in batch.receipts.items():
+            for service, receipts in plan.receipts.items():
                 for first in range(0, len(receipts), _MOST_RECEIPTS):
                     some = write_receipts(receipts[first : first + _MOST_RECEIPTS])
                     self._local.publish(receipt_topic(service, "outbox"), some)
-        self._components.send_volatile(batch.fleeting)
-        for (address, reason), count in batch.refused.items():
+        self._components.send_volatile(plan.volatile)
+        for (address, reason), count in plan.refused.items():
             self.counts.dead_letters[reason] += count
             _log.warning("%d message(s) of %s became dead letters: %s", count, address, reason)
-        for (address, type_, reason), count in batch.turned_away.items():
+        for (address, type_, reason), count in plan.turned_away.items():
             _log.warning("%d event(s) of %s refused: %s (%s)", count, address, reason, type_)
-        self.counts.descended.update(batch.descended)
-        for outcome, count in batch.descended.items():
+        self.counts.descended.update(plan.descended)
+        for outcome, count in plan.descended.items():
             level = logging.DEBUG if outcome in (Result.STORED, OLDER) else logging.WARNING
             _log.log(level, "%d event(s) came down: %s", count, outcome)
-        if batch.contract_changed:
+        if plan.contract_changed:
             self._contract_came()
-        if batch.uplink_interest_changed:  # reads the spool, so last
+        if plan.uplink_interest_changed:  # reads the spool, so last
             self._components.follow_uplink_interest()
 
     def _link(self, name: LinkName) -> Link:

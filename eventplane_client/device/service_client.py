@@ -16,7 +16,7 @@ from time import monotonic
 from types import TracebackType
 from typing import Final, Protocol, Self
 
-from edge.discovery.errors import DiscoveryError
+from edge.discovery import DiscoveryError
 from edge.link import DnsSd
 from edge.mailbox import Received
 from edge.mqtt import Endpoint, Login, PinnedCertificate, Will

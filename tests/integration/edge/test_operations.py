@@ -335,7 +335,7 @@ def test_at_its_most_talkative_it_tells_neither_keys_nor_payloads(
 
 
 def check(home: Home) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "edge", "--settings", str(home.settings), "--check"]
+    command = [sys.executable, "-m", "edge", "check", "--settings", str(home.settings)]
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=SECONDS)
 
 

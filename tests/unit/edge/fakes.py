@@ -10,12 +10,12 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from random import Random
 
+from edge.components import Clock, ForwarderOptions
 from edge.delivery_queues import DeliveryCursor
 from edge.forwarder import Forwarder
 from edge.life_clock import Uptime
 from edge.link import Backoff, Link
 from edge.mailbox import Acknowledged, Connected, Disconnected, LinkName, Message, Received
-from edge.options import Clock, ForwarderOptions
 from edge.spool import Arrival, Delivery, Spool
 from edge.spool.store import CAPACITY_DELIVERIES
 from edge.uplink import Topics, UplinkLimits
@@ -233,7 +233,7 @@ class Device:
             self.cloud_link,
             self._wait,
             self.time.clock(),
-            figures=lambda: {"answer": 42},
+            heartbeat=lambda: {"answer": 42},
             contract_came=self._count_contract,
         )
         self.turn()

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from edge.counts import NotStored
 from edge.delivery_queues import (
     BEST_EFFORT_RANK,
     MOST_CHARACTERS,
@@ -16,7 +17,6 @@ from edge.delivery_queues import (
 )
 from edge.errors import SpoolCorruptError
 from edge.mailbox import Disconnected, LinkName
-from edge.reports import NotStored
 from eventplane.delivery import Outcome
 from tests.unit.edge.fakes import ALARM, READING, Device, contract, event
 

@@ -262,7 +262,7 @@ def test_a_profile_that_leads_nowhere_is_told(cloud: CloudSettings, tmp_path: Pa
     assert [each.setting for each in file_problems(asked, NOW)] == ["local.profile"]
     profile.write_text("listener 9001\nprotocol websockets\n")
     (problem,) = file_problems(asked, NOW)
-    assert "speaks websockets" in problem.problem
+    assert "uses websockets" in problem.problem
     assert problem.remedy
     profile.write_text("listener 1884\n")
     assert file_problems(asked, NOW) == []

@@ -54,7 +54,7 @@ def test_it_needs_only_the_core_and_the_standard_library(module: Path) -> None:
 
 @pytest.mark.source("P7", "P18")
 def test_the_forwarder_loads_nothing_heavy() -> None:
-    modules = loaded("edge.__main__")
+    modules = loaded("edge.command_line, edge.daemon")
     assert "edge.mqtt" in modules
     assert not modules & HEAVY
     # Without `local.profile` nobody reads one.

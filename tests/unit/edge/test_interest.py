@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from edge.counts import NotStored
 from edge.interest import Interest
 from edge.mailbox import LinkName, Reload
-from edge.reports import NotStored
 from eventplane.announcement import new_announcement, write_announcement
 from eventplane.contract import Priority
 from eventplane.device_reports import DISCARDED, MANIFEST

@@ -145,10 +145,6 @@ def test_every_family_has_its_help_and_its_type_before_its_samples(metrics: Metr
     assert len(set(seen)) == len(seen)
 
 
-def test_a_counter_is_named_like_one() -> None:
-    assert all((each.kind == "counter") == each.name.endswith("_total") for each in METRICS)
-
-
 def test_a_family_without_samples_is_left_out(device: Device) -> None:
     metrics = metrics_of(device)
     text = render(read_all(metrics.reading(metrics.status(device.time.seconds))))

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from edge.counts import NotStored
 from edge.delivery_queues import DeliveryCursor
 from edge.errors import SpoolFullError
 from edge.mailbox import LinkName
-from edge.reports import NotStored
 from eventplane.contract import Contract
 from eventplane.delivery import Outcome
 from eventplane.device_reports import DISCARDED

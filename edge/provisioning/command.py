@@ -1,61 +1,39 @@
-"""`python -m edge.provisioning --settings FILE`: sees to it that this device has a certificate.
-
-It tries until it has succeeded. Exit status: 0 done, or stopped by SIGTERM or SIGINT; 2 wrong command line;
-78 wrong settings (EX_CONFIG).
-"""
+"""The command `provision`: get a certificate for this device, or renew it in time."""
 
 from __future__ import annotations
 
 import logging
 import os
 import signal
-import sys
 import threading
 import time
 
-from edge.command_line import end, read_command_line
 from edge.errors import SettingProblem, SettingsError
-from edge.journal import start_logging
 from edge.link import Backoff
 from edge.mqtt import TlsFiles
-from edge.provisioning.conversation import Cloud
-from edge.provisioning.errors import ProvisioningError
-from edge.provisioning.identity import Identity
-from edge.provisioning.renewal import Renewal
-from edge.provisioning.signing_request import make_signing_request
-from edge.settings import ProvisioningSettings, Settings, load_settings
-
-USAGE = """usage: python -m edge.provisioning --settings FILE
-
-  --settings FILE  the forwarder's, TOML, see docs/device.md
-"""
+from edge.provisioning import ProvisioningError
+from edge.provisioning.conversation import MqttCloud
+from edge.provisioning.renewal import Identity, Renewal, make_signing_request
+from edge.settings import ProvisioningSettings, Settings
+from edge.systemd import start_logging
 
 _log = logging.getLogger("edge.provisioning")
 _DAY_S = 86_400
 
 
-def main() -> int:
-    """Provision, or see that there is no need to."""
-    file, _ = read_command_line(USAGE)
-    environment = dict(os.environ)
-    try:
-        settings = load_settings(file, environment)
-        provisioning, own = _provisioning(settings)
-    except SettingsError as error:
-        print(error, file=sys.stderr)
-        return os.EX_CONFIG
-    start_logging(settings.log_level, environment)
-    _provision(settings, provisioning, own)
-    return os.EX_OK
+def provision(settings: Settings) -> None:
+    """Try until this device has a certificate that need not be renewed, or SIGTERM or SIGINT.
 
-
-def _provision(settings: Settings, provisioning: ProvisioningSettings, own: TlsFiles) -> None:
+    Raises `SettingsError` when the settings cannot work.
+    """
+    provisioning, own = _provisioning(settings)
+    start_logging(settings.log_level, dict(os.environ))
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     identity = Identity(own.certificate)
     renewal = _renewal(settings, provisioning, own, identity)
-    # Full jitter: a fleet that was refused at once must not come back at once.
+    # Full jitter: a fleet that is refused at one moment must not come back at one moment.
     backoff = Backoff(provisioning.retry_min_s, provisioning.retry_max_s)
     failures = 0
     while not stop.is_set():
@@ -72,7 +50,7 @@ def _provision(settings: Settings, provisioning: ProvisioningSettings, own: TlsF
 
 
 def _provisioning(settings: Settings) -> tuple[ProvisioningSettings, TlsFiles]:
-    """What is to be done, and where the device's own identity belongs. Raises `SettingsError`."""
+    """Return the settings of provisioning and the files of the device's identity. Raises `SettingsError`."""
     own = settings.cloud.identity
     if settings.provisioning is None or own is None:  # with the table there is an identity
         problem = SettingProblem("provisioning", "the table is missing", "add it, see docs/device.md")
@@ -86,13 +64,9 @@ def _renewal(
     claim = TlsFiles(own.ca, provisioning.claim_certificate, provisioning.claim_key)
     return Renewal(
         identity,
-        Cloud(settings.cloud, settings.thing, claim, provisioning.answer_timeout_s),
+        MqttCloud(settings.cloud, settings.thing, claim, provisioning.answer_timeout_s),
         provisioning.template,
         settings.thing,
         provisioning.max_age_days * _DAY_S,
         make_signing_request if provisioning.keys == "device" else None,
     )
-
-
-if __name__ == "__main__":
-    end(main())
