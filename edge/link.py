@@ -211,10 +211,10 @@ def link_to_broker(
         return Link(name, partial(dial, address), backoff, connect_timeout_s)
     # Imported only where used: it takes memory.
     if isinstance(found_by, DnsSd):
-        from edge.discovery.announced_link import AnnouncedLink, Wanted, browse_home
+        from edge.discovery.dns_sd import AnnouncedBroker, AnnouncedLink, browse_home
 
-        wanted = Wanted(found_by.thing, address.tls, has_login)
+        wanted = AnnouncedBroker(found_by.thing, address.tls, has_login)
         return AnnouncedLink(wanted, browse_home(found_by.interfaces), dial, backoff, connect_timeout_s, wake)
-    from edge.discovery.profile_link import ProfileLink
+    from edge.discovery.broker import ProfileLink
 
     return ProfileLink(found_by, address, dial, backoff, connect_timeout_s, has_login=has_login)

@@ -13,8 +13,8 @@ import pytest
 
 from edge.mailbox import Disconnected
 from edge.mqtt import PinnedCertificate
-from edge.service import ServiceClient
 from eventplane_client import ClientSettings, Mode, connect, connection
+from eventplane_client.device import ServiceClient
 from local.mosquitto import Broker
 from local.ports import free_port, is_listening
 from local.process import Child, Supervisor

@@ -10,15 +10,15 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from random import Random
 
+from edge.components import Clock, ForwarderOptions
+from edge.delivery_queues import DeliveryCursor
 from edge.forwarder import Forwarder
-from edge.lane import Lane
 from edge.life_clock import Uptime
 from edge.link import Backoff, Link
 from edge.mailbox import Acknowledged, Connected, Disconnected, LinkName, Message, Received
-from edge.options import Clock, ForwarderOptions, Topics, UplinkLimits
-from edge.questions.state import StateAnswer, read_answer, write_question
 from edge.spool import Arrival, Delivery, Spool
 from edge.spool.store import CAPACITY_DELIVERIES
+from edge.uplink import Topics, UplinkLimits
 from eventplane.announcement import new_announcement, write_announcement
 from eventplane.batch import unpack
 from eventplane.contract import Contract, compile_contract
@@ -26,6 +26,7 @@ from eventplane.device_reports import DISCARDED, HEARTBEAT
 from eventplane.downlink.acknowledgements import ACKNOWLEDGED, Acknowledgement, from_data
 from eventplane.envelope import Envelope, parse_event, write_event
 from eventplane.event_keys import key_digest
+from eventplane.questions import StateAnswer, read_state_answer, write_state_question
 from eventplane.receipts import Receipt, read_receipts
 from eventplane.topics import (
     device_topic,
@@ -232,7 +233,7 @@ class Device:
             self.cloud_link,
             self._wait,
             self.time.clock(),
-            figures=lambda: {"answer": 42},
+            heartbeat=lambda: {"answer": 42},
             contract_came=self._count_contract,
         )
         self.turn()
@@ -304,7 +305,7 @@ class Device:
     def question_of(self, service: str, id: str, key: str) -> Received:
         """A service asks for the current state of a key."""
         self._mid += 1
-        question = write_question(id, key)
+        question = write_state_question(id, key)
         return Received(LinkName.LOCAL, self.local_link.generation, self._mid, state_topic(service), question)
 
     def announcement_of(self, service: str, *filters: object, payload: bytes | None = None) -> Received:
@@ -373,7 +374,7 @@ class Device:
         kinds = Counter(
             {(each.channel, each.reason): n for each, n in self.forwarder.counts.not_stored.items()}
         )
-        for waiting in Lane(self.spool, "device.outbox", 1).unsent():
+        for waiting in DeliveryCursor(self.spool, "device.outbox", 1).unsent():
             if DISCARDED in waiting.json:
                 for each in parse_event(waiting.json).data()["not_stored"]:
                     kinds[each["channel"], each["reason"]] += each["count"]
@@ -387,11 +388,11 @@ class Device:
     def answers(self, service: str) -> list[StateAnswer]:
         """What a service was told of the keys that it asked for."""
         topic = state_answer_topic(service)
-        return [read_answer(payload) for _, to, payload in self.local.last.published if to == topic]
+        return [read_state_answer(payload) for _, to, payload in self.local.last.published if to == topic]
 
     def acknowledgements(self) -> list[Acknowledgement]:
         """What the spool still holds of the device's answers to the cloud, in order."""
-        texts = [each.json for each in Lane(self.spool, "device.outbox", 1).unsent()]
+        texts = [each.json for each in DeliveryCursor(self.spool, "device.outbox", 1).unsent()]
         events = [parse_event(each) for each in texts if ACKNOWLEDGED in each]
         return [answer for each in events for answer in from_data(each.data())[0]]
 

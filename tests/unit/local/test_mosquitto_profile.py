@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from edge.service import MAX_MESSAGE_BYTES
+from eventplane_client.device import MAX_MESSAGE_BYTES
 from local.errors import ProfileError
 from local.mosquitto import PROFILE, _replace
 

@@ -49,9 +49,9 @@ def test_the_same_input_makes_the_same_bytes(artifact: Path, tmp_path: Path) -> 
     assert again.read_bytes() == artifact.read_bytes()
 
 
-@pytest.mark.parametrize("program", [(), ("provision",), ("discovery",), ("discovery", "announce")])
-def test_its_programs_start_with_nothing_beside_them(artifact: Path, program: tuple[str, ...]) -> None:
-    started = run(artifact, *program, "--settings", "absent.toml")
+@pytest.mark.parametrize("command", [(), ("run",), ("check",), ("provision",), ("discovery",), ("announce",)])
+def test_its_commands_start_with_nothing_beside_them(artifact: Path, command: tuple[str, ...]) -> None:
+    started = run(artifact, *command, "--settings", "absent.toml")
     assert started.returncode == os.EX_CONFIG
     assert "absent.toml: No such file" in started.stderr
 
@@ -60,6 +60,7 @@ def test_it_says_what_it_is(artifact: Path) -> None:
     manifest = json.loads(run(artifact, "manifest").stdout)
     assert manifest["version"] == (ROOT / "edge" / "packaging" / "VERSION").read_text().strip()
     assert (manifest["revision"], manifest["contract_format"]) == ("v9-test", FORMAT)
+    assert run(artifact, "--version").stdout == f"eventplane-forwarder {manifest['version']} (v9-test)\n"
 
 
 @pytest.mark.source("P7")

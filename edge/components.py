@@ -1,0 +1,299 @@
+"""The parts that hang on one spool, and of these the ones that hang on one contract."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from time import monotonic
+from typing import Protocol
+
+from edge.commit import CommitLoop, Deciding
+from edge.counts import Counts
+from edge.decision import RECENT_EVENTS, Decider
+from edge.delivery_queues import DeliveryQueues, VolatileEvent
+from edge.dispatch import Dispatcher, local_topics
+from edge.downlink import DownlinkReceiver, uplink_interest
+from edge.inbox import InboxPump
+from edge.interest import Interest
+from edge.life_clock import Uptime, system_uptime
+from edge.link import Backoff, Link, link_to_broker
+from edge.mailbox import LinkName, Message
+from edge.mqtt import Connection, Endpoint
+from edge.mqtt.endpoint import BrokerAddress
+from edge.numbering import RecentKeys
+from edge.planning import Planner
+from edge.pressure import Pressure
+from edge.questions import Answers
+from edge.reports import Heartbeat, Reporter, ReportOptions
+from edge.settings import Settings
+from edge.spool import Spool
+from edge.uplink import Topics, Uplink, UplinkLimits
+from eventplane.contract import Channel, Contract, Forward, Place
+from eventplane.topics import urgent_rule
+
+_log = logging.getLogger(__name__)
+
+Emit = Callable[[Message], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """`monotonic` seconds for every interval, `uptime` for the device's life, and the wall clock's `now`.
+
+    `now` is for time stamps only: it jumps.
+    """
+
+    monotonic: Callable[[], float] = monotonic
+    now: Callable[[], datetime] = lambda: datetime.now(UTC)
+    uptime: Callable[[], Uptime] = system_uptime
+
+
+@dataclass(frozen=True, slots=True)
+class ForwarderOptions:
+    """Who we are and how much may be under way; see `edge.settings` for each. `topics` are the cloud's.
+
+    `first_manifest_s` after a start the device states where it stands, also when there is nothing new.
+    """
+
+    thing: str
+    topics: Topics
+    uplink: UplinkLimits
+    inbox_window: int
+    receipt_timeout_s: float
+    stop_grace_s: float
+    heartbeat_s: float
+    manifest_interval_s: float
+    first_manifest_s: float = 60.0
+
+
+class Timer(Protocol):
+    """Something that may be due without a message, at monotonic seconds."""
+
+    def deadline(self) -> float | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Dependencies:
+    """What stays whatever becomes of spool and contract."""
+
+    options: ForwarderOptions
+    local: Link
+    cloud: Link
+    clock: Clock
+    heartbeat: Heartbeat
+    counts: Counts
+    interest: Interest
+
+
+class Components:
+    """Parts over `spool` under `contract`; `adopt` follows another contract and changes what it must.
+
+    `image` is the contract of the device's image: what comes down is measured by it.
+    """
+
+    uplink: Uplink
+    deciding: Deciding
+    dispatcher: Dispatcher
+    answers: Answers
+
+    def __init__(self, deps: Dependencies, spool: Spool, contract: Contract, image: Contract) -> None:
+        self.spool = spool
+        self.inboxes: dict[str, InboxPump] = {}
+        self._dependencies = deps
+        self._queues = DeliveryQueues(spool, deps.counts)
+        self._recent = RecentKeys(RECENT_EVENTS, spool.recent_keys(RECENT_EVENTS))
+        self._pressure = Pressure(spool, self._queues)
+        options, now = deps.options, deps.clock.monotonic()
+        reports = ReportOptions(
+            options.thing, options.heartbeat_s, options.manifest_interval_s, options.first_manifest_s
+        )
+        reporter = Reporter(reports, spool, deps.counts, deps.heartbeat, now)
+        self.commits = CommitLoop(spool, self._queues, self._pressure, self._recent, reporter, deps.counts)
+        self._make_uplink(contract.device.outbox)
+        self._follow(contract, image)
+
+    @property
+    def timers(self) -> Iterator[Timer]:
+        """All that may be due without a message."""
+        yield from (self._dependencies.local, self._dependencies.cloud, self.uplink, self.commits)
+        yield from self.inboxes.values()
+
+    def adopt(self, contract: Contract, image: Contract) -> None:
+        """Work under `contract`. What goes on over a channel that is as before goes on."""
+        before, now = self._contract, self._dependencies.clock.monotonic()
+        if contract.device.outbox != before.device.outbox:
+            # The broker counts what is unacknowledged; a new uplink does not know of it.
+            self._dependencies.cloud.reset("the contract changed the uplink", now)
+            self._queues.retire(before.device.outbox.address)
+            self._make_uplink(contract.device.outbox)
+        resubscribes = set(local_topics(contract)) != set(local_topics(before))
+        if resubscribes:
+            # First: what follows reads the spool, and may find it damaged.
+            self._dependencies.local.reset("the contract changed the subscriptions", now)
+        self._follow(contract, image)
+        if resubscribes:
+            self.rewind_inboxes()
+
+    def rewind_inboxes(self) -> None:
+        """The home's broker is gone."""
+        self._dependencies.interest.forget()
+        for inbox in self.inboxes.values():
+            inbox.rewind()
+
+    def send_volatile(self, events: list[VolatileEvent]) -> None:
+        """Hand over what nobody keeps, to lines that stand."""
+        self._queues.send_volatile(events, self._is_up)
+
+    def follow_uplink_interest(self) -> None:
+        """Send up what the cloud wants from now on, where the contract has the device ask for that."""
+        uplink = self._contract.device.outbox
+        asks = uplink.forward is Forward.WANTED
+        wanted = uplink_interest(self.spool) if asks else None
+        if asks:
+            _log.info("what goes up: %s", "all" if wanted is None else "what the cloud wants")
+        self._dependencies.interest.wanted_up(uplink.address, wanted)
+
+    def abandon(self) -> None:
+        """Other parts take over: what was in memory is given up, and counted."""
+        self._queues.clear()
+
+    def _follow(self, contract: Contract, image: Contract) -> None:
+        deps = self._dependencies
+        self._contract = contract
+        self.uplink.follow(contract)
+        self._make_inboxes(_local_inboxes(contract))
+        thing = deps.options.thing
+        decider = Decider(contract, thing, self.spool.epoch, deps.clock.now, self._recent, deps.interest)
+        receiver = DownlinkReceiver(contract, image, thing, self.spool, decider, self._pressure, self._queues)
+        self.deciding = Deciding(decider, Planner(decider, contract.device.outbox), receiver)
+        self.dispatcher = Dispatcher(contract, self.inboxes, self._queues, deps.interest)
+        self.answers = Answers(contract, thing, self.spool, decider, deps.interest)
+        self.follow_uplink_interest()
+        self._warn_of_strangers()
+
+    def _make_uplink(self, channel: Channel) -> None:
+        deps, options = self._dependencies, self._dependencies.options
+        self._uplink_address = channel.address
+        self.uplink = Uplink(self._queues, channel, deps.cloud, options.topics, options.uplink, deps.counts)
+
+    def _make_inboxes(self, channels: list[Channel]) -> None:
+        kept = {address: each for address, each in self.inboxes.items() if each.channel in channels}
+        for address in self.inboxes.keys() - kept.keys():
+            self._queues.retire(address)
+        self.inboxes = {each.address: kept.get(each.address) or self._inbox(each) for each in channels}
+
+    def _inbox(self, channel: Channel) -> InboxPump:
+        options = self._dependencies.options
+        return InboxPump(
+            self._queues, channel, self._dependencies.local, options.inbox_window, options.receipt_timeout_s
+        )
+
+    def _is_up(self, destination: str) -> bool:
+        return (
+            self._dependencies.cloud if destination == self._uplink_address else self._dependencies.local
+        ).up
+
+    def _warn_of_strangers(self) -> None:
+        """Deliveries for a channel that the contract no longer routes to are kept; somebody has to know."""
+        for destination, waiting in self.spool.backlog().items():
+            if waiting and destination not in self.inboxes and destination != self._uplink_address:
+                _log.warning(
+                    "%d event(s) wait for %s, which no route leads to; restore the route",
+                    waiting,
+                    destination,
+                )
+
+
+def _local_inboxes(contract: Contract) -> list[Channel]:
+    """The inboxes on this device that some route leads to."""
+    addresses = dict.fromkeys(route.destination for route in contract.routes_at(Place.DEVICE))
+    return [contract.channel(address) for address in addresses if address != contract.device.outbox.address]
+
+
+def forwarder_options(settings: Settings) -> ForwarderOptions:
+    """What the loop is told."""
+    cloud = settings.cloud
+    return ForwarderOptions(
+        thing=settings.thing,
+        topics=_topics(settings),
+        uplink=UplinkLimits(
+            window=cloud.max_unacknowledged,
+            payload_bytes=cloud.payload_bytes,
+            batch_events=cloud.batch_events,
+            puback_timeout_s=cloud.puback_timeout_s,
+            publishes_per_s=cloud.publishes_per_s,
+            bytes_per_s=cloud.bytes_per_s,
+            probe_interval_s=cloud.probe_interval_s,
+            single=cloud.mode == "single",
+            longest_delay_ms=cloud.longest_delay_ms,
+        ),
+        inbox_window=settings.local.inbox_window,
+        receipt_timeout_s=settings.local.receipt_timeout_s,
+        stop_grace_s=settings.stop_grace_s,
+        heartbeat_s=settings.heartbeat_s,
+        manifest_interval_s=settings.manifest_interval_s,
+    )
+
+
+def _topics(settings: Settings) -> Topics:
+    cloud = settings.cloud
+    template, rule = cloud.topic.replace("{thing}", settings.thing), cloud.rule or ""
+    return Topics(template.replace("{rule}", rule), template.replace("{rule}", urgent_rule(rule)))
+
+
+def local_link(settings: Settings, contract: Callable[[], Contract], emit: Emit) -> Link:
+    """The line to the home's broker; each connection subscribes to what the `contract` says then."""
+    local = settings.local
+
+    def dial(address: BrokerAddress, generation: int) -> Connection:
+        endpoint = Endpoint(
+            host=address.host,
+            port=address.port,
+            client_id=local.client_id,
+            # A lasting session: the broker keeps our messages while we restart.
+            clean_session=False,
+            keepalive_s=local.keepalive_s,
+            connect_timeout_s=local.connect_timeout_s,
+            subscriptions=tuple(local_topics(contract())),
+            tls=address.tls,
+            login=local.login,
+        )
+        return Connection(endpoint, LinkName.LOCAL, generation, emit)
+
+    return link_to_broker(
+        BrokerAddress(local.host, local.port),
+        local.profile,
+        dial,
+        Backoff(local.reconnect_min_s, local.reconnect_max_s),
+        local.connect_timeout_s,
+        has_login=local.login is not None,
+    )
+
+
+def cloud_link(settings: Settings, emit: Emit) -> Link:
+    """The line to IoT Core."""
+    cloud = settings.cloud
+    inbox = cloud.inbox_topic.replace("{thing}", settings.thing)
+    endpoint = Endpoint(
+        host=cloud.host,
+        port=cloud.port,
+        client_id=settings.thing,
+        # The spool remembers what was sent, and the cloud what was not answered: no session to keep. One
+        # that is kept would bring states that newer ones have followed.
+        clean_session=True,
+        keepalive_s=cloud.keepalive_s,
+        connect_timeout_s=cloud.connect_timeout_s,
+        subscriptions=(inbox,) if cloud.subscribes else (),
+        # An alarm must get through also where the cloud has not been told of the downlink.
+        needs_subscriptions=False,
+        tls=cloud.identity,
+        protocol=cloud.protocol,
+    )
+
+    def dial(generation: int) -> Connection:
+        return Connection(endpoint, LinkName.CLOUD, generation, emit)
+
+    backoff = Backoff(cloud.reconnect_min_s, cloud.reconnect_max_s)
+    return Link(LinkName.CLOUD, dial, backoff, cloud.connect_timeout_s)
