@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from time import monotonic
@@ -13,14 +13,14 @@ from edge.commit import CommitLoop, Deciding
 from edge.counts import Counts
 from edge.decision import RECENT_EVENTS, Decider
 from edge.delivery_queues import DeliveryQueues, VolatileEvent
-from edge.dispatch import Dispatcher, local_topics
+from edge.dispatch import Dispatcher, subscriptions
 from edge.downlink import DownlinkReceiver, uplink_interest
 from edge.inbox import InboxPump
 from edge.interest import Interest
 from edge.life_clock import Uptime, system_uptime
 from edge.link import Backoff, Link, link_to_broker
 from edge.mailbox import LinkName, Message
-from edge.mqtt import Connection, Endpoint
+from edge.mqtt import Connection, Endpoint, Login
 from edge.mqtt.endpoint import BrokerAddress
 from edge.numbering import RecentKeys
 from edge.planning import Planner
@@ -34,6 +34,9 @@ from eventplane.contract import Channel, Contract, Forward, Place
 from eventplane.topics import urgent_rule
 
 _log = logging.getLogger(__name__)
+
+URGENT_SUFFIX = "-urgent"
+"""Behind the client id, and the user name, of the second session at the home's broker."""
 
 Emit = Callable[[Message], None]
 
@@ -79,8 +82,7 @@ class Dependencies:
     """What stays whatever becomes of spool and contract."""
 
     options: ForwarderOptions
-    local: Link
-    cloud: Link
+    links: Mapping[LinkName, Link]
     clock: Clock
     heartbeat: Heartbeat
     counts: Counts
@@ -117,23 +119,26 @@ class Components:
     @property
     def timers(self) -> Iterator[Timer]:
         """All that may be due without a message."""
-        yield from (self._dependencies.local, self._dependencies.cloud, self.uplink, self.commits)
+        yield from self._dependencies.links.values()
+        yield from (self.uplink, self.commits)
         yield from self.inboxes.values()
 
     def adopt(self, contract: Contract, image: Contract) -> None:
         """Work under `contract`. What goes on over a channel that is as before goes on."""
         before, now = self._contract, self._dependencies.clock.monotonic()
+        links = self._dependencies.links
         if contract.device.outbox != before.device.outbox:
             # The broker counts what is unacknowledged; a new uplink does not know of it.
-            self._dependencies.cloud.reset("the contract changed the uplink", now)
+            links[LinkName.CLOUD].reset("the contract changed the uplink", now)
             self._queues.retire(before.device.outbox.address)
             self._make_uplink(contract.device.outbox)
-        resubscribes = set(local_topics(contract)) != set(local_topics(before))
-        if resubscribes:
+        sessions = (LinkName.LOCAL, LinkName.URGENT)
+        changed = [each for each in sessions if subscriptions(contract, each) != subscriptions(before, each)]
+        for each in changed:
             # First: what follows reads the spool, and may find it damaged.
-            self._dependencies.local.reset("the contract changed the subscriptions", now)
+            links[each].reset("the contract changed the subscriptions", now)
         self._follow(contract, image)
-        if resubscribes:
+        if LinkName.LOCAL in changed:
             self.rewind_inboxes()
 
     def rewind_inboxes(self) -> None:
@@ -176,7 +181,9 @@ class Components:
     def _make_uplink(self, channel: Channel) -> None:
         deps, options = self._dependencies, self._dependencies.options
         self._uplink_address = channel.address
-        self.uplink = Uplink(self._queues, channel, deps.cloud, options.topics, options.uplink, deps.counts)
+        self.uplink = Uplink(
+            self._queues, channel, deps.links[LinkName.CLOUD], options.topics, options.uplink, deps.counts
+        )
 
     def _make_inboxes(self, channels: list[Channel]) -> None:
         kept = {address: each for address, each in self.inboxes.items() if each.channel in channels}
@@ -187,13 +194,16 @@ class Components:
     def _inbox(self, channel: Channel) -> InboxPump:
         options = self._dependencies.options
         return InboxPump(
-            self._queues, channel, self._dependencies.local, options.inbox_window, options.receipt_timeout_s
+            self._queues,
+            channel,
+            self._dependencies.links[LinkName.LOCAL],
+            options.inbox_window,
+            options.receipt_timeout_s,
         )
 
     def _is_up(self, destination: str) -> bool:
-        return (
-            self._dependencies.cloud if destination == self._uplink_address else self._dependencies.local
-        ).up
+        name = LinkName.CLOUD if destination == self._uplink_address else LinkName.LOCAL
+        return self._dependencies.links[name].up
 
     def _warn_of_strangers(self) -> None:
         """Deliveries for a channel that the contract no longer routes to are kept; somebody has to know."""
@@ -243,24 +253,36 @@ def _topics(settings: Settings) -> Topics:
     return Topics(template.replace("{rule}", rule), template.replace("{rule}", urgent_rule(rule)))
 
 
-def local_link(settings: Settings, contract: Callable[[], Contract], emit: Emit) -> Link:
-    """The line to the home's broker; each connection subscribes to what the `contract` says then."""
+def make_links(settings: Settings, contract: Callable[[], Contract], emit: Emit) -> dict[LinkName, Link]:
+    """Return the two sessions at the home's broker and the one at IoT Core.
+
+    Each connection subscribes to what the `contract` says then.
+    """
+    sessions = (LinkName.LOCAL, LinkName.URGENT)
+    links = {each: _local_link(settings, each, contract, emit) for each in sessions}
+    return {**links, LinkName.CLOUD: _cloud_link(settings, emit)}
+
+
+def _local_link(settings: Settings, session: LinkName, contract: Callable[[], Contract], emit: Emit) -> Link:
     local = settings.local
+    # A broker may be set to take a client's user name for its id, so each session is a user of its own.
+    suffix = URGENT_SUFFIX if session is LinkName.URGENT else ""
+    login = local.login and Login(local.login.username + suffix, local.login.password_file)
 
     def dial(address: BrokerAddress, generation: int) -> Connection:
         endpoint = Endpoint(
             host=address.host,
             port=address.port,
-            client_id=local.client_id,
+            client_id=local.client_id + suffix,
             # A lasting session: the broker keeps our messages while we restart.
             clean_session=False,
             keepalive_s=local.keepalive_s,
             connect_timeout_s=local.connect_timeout_s,
-            subscriptions=tuple(local_topics(contract())),
+            subscriptions=subscriptions(contract(), session),
             tls=address.tls,
-            login=local.login,
+            login=login,
         )
-        return Connection(endpoint, LinkName.LOCAL, generation, emit)
+        return Connection(endpoint, session, generation, emit)
 
     return link_to_broker(
         BrokerAddress(local.host, local.port),
@@ -269,11 +291,11 @@ def local_link(settings: Settings, contract: Callable[[], Contract], emit: Emit)
         Backoff(local.reconnect_min_s, local.reconnect_max_s),
         local.connect_timeout_s,
         has_login=local.login is not None,
+        name=session,
     )
 
 
-def cloud_link(settings: Settings, emit: Emit) -> Link:
-    """The line to IoT Core."""
+def _cloud_link(settings: Settings, emit: Emit) -> Link:
     cloud = settings.cloud
     inbox = cloud.inbox_topic.replace("{thing}", settings.thing)
     endpoint = Endpoint(

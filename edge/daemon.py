@@ -10,7 +10,7 @@ from contextlib import closing, nullcontext
 from time import monotonic
 
 from edge.certificate import CertificateFile
-from edge.components import cloud_link, forwarder_options, local_link
+from edge.components import forwarder_options, make_links
 from edge.contract_updates import ActiveContract, active_contract, keep_contract
 from edge.errors import SettingProblem
 from edge.forwarder import Forwarder
@@ -51,14 +51,12 @@ def run(
             "thing %s, contract %s, spool epoch %s at sequence %d",
             settings.thing, contract.version, spool.epoch, spool.next_sequence,
         )  # fmt: skip
-        local = local_link(settings, lambda: metrics.contract, mailbox.put)
-        cloud = cloud_link(settings, mailbox.put)
+        links = make_links(settings, lambda: metrics.contract, mailbox.put)
         forwarder = Forwarder(
             contract,
             forwarder_options(settings),
             spool,
-            local,
-            cloud,
+            links,
             lambda timeout_s: housekeeping.wait(timeout_s),
             heartbeat=lambda: metrics.heartbeat(monotonic()),
             contract_came=lambda: mailbox.put(Hangup()),
@@ -66,7 +64,7 @@ def run(
         )
         identity = settings.cloud.identity
         certificate = CertificateFile(identity.certificate) if identity else None
-        metrics = Metrics(settings.thing, contract, forwarder, (local, cloud), certificate, monotonic())
+        metrics = Metrics(settings.thing, contract, forwarder, links.values(), certificate, monotonic())
         if refused or found.refused:
             metrics.refused_contract()
 

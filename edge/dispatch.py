@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from edge.delivery_queues import DeliveryQueues
@@ -13,7 +13,7 @@ from edge.interest import Interest
 from edge.mailbox import LinkName, Received
 from edge.planning import Batch, Submission
 from edge.spool import Waiting
-from eventplane.contract import Channel, Contract, ParticipantKind
+from eventplane.contract import Channel, Contract, ParticipantKind, Priority
 from eventplane.conversation.attributes import EXPIRY_TIME
 from eventplane.delivery import DEAD_LETTER_TYPE, Outcome, Refusal
 from eventplane.downlink.errors import DownlinkError
@@ -22,7 +22,10 @@ from eventplane.envelope import EnvelopeError, parse_event
 from eventplane.expiry import BY_EVENT
 from eventplane.questions import QuestionError, read_handlers_question, read_state_question
 from eventplane.receipts import Receipt, ReceiptError, read_receipts
+from eventplane.sender import Sender
+from eventplane.sending import SendingRights
 from eventplane.topics import (
+    OUTBOXES,
     handlers_topic,
     interest_topic,
     is_outbox_topic,
@@ -84,7 +87,7 @@ Role = Outbox | InboxReceipts | StateQuestions | HandlersQuestions | Announcemen
 
 
 def local_topics(contract: Contract) -> dict[str, Role]:
-    """The topics to subscribe to, with what they carry."""
+    """Return the topics of the contract's services, with what they carry."""
     topics: dict[str, Role] = {}
     for service in contract.of_kind(ParticipantKind.DEVICE_SERVICE):
         topics[local_topic(service.name, service.outbox.box)] = Outbox(service.outbox)
@@ -95,6 +98,31 @@ def local_topics(contract: Contract) -> dict[str, Role]:
             if channel is not None and channel.receipts:
                 topics[receipt_topic(service.name, channel.box)] = InboxReceipts(channel)
     return topics
+
+
+def subscriptions(contract: Contract, session: LinkName) -> tuple[str, ...]:
+    """Return the topic filters of one of the two sessions at the home's broker.
+
+    The urgent session has the outboxes from which an urgent event can come, so that neither a queue of ours
+    nor the broker's one queue a client holds up an alarm behind a flood. The first session has all the rest
+    and every outbox, also those that no contract knows: what comes over both is stored once.
+    """
+    topics = local_topics(contract)
+    if session is LinkName.URGENT:
+        rights = SendingRights(contract)
+        types = [name for name, each in contract.event_types.items() if each.priority is Priority.URGENT]
+        return tuple(
+            topic
+            for topic, role in topics.items()
+            if isinstance(role, Outbox) and _may_be_urgent(role.channel, types, rights)
+        )
+    return (OUTBOXES, *(topic for topic, role in topics.items() if not isinstance(role, Outbox)))
+
+
+def _may_be_urgent(outbox: Channel, urgent_types: Sequence[str], rights: SendingRights) -> bool:
+    """Whether the contract lets urgent events come over `outbox`; a `severitynumber` can add others."""
+    sender = Sender(service=outbox.participant)
+    return outbox.priority is Priority.URGENT or any(rights.may_send(sender, each) for each in urgent_types)
 
 
 class Dispatcher:

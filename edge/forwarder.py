@@ -8,7 +8,7 @@ for anything but its own destination.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 
 from edge.components import Clock, Components, Dependencies, ForwarderOptions
@@ -37,7 +37,7 @@ _MOST_RECEIPTS = 1000
 
 
 class Forwarder:
-    """Joins the home's broker (`local`), the `spool` and the `cloud`'s broker under a `contract`.
+    """Joins the home's broker, the `spool` and the cloud's broker under a `contract`, over `links`.
 
     `image` is the contract of the device's image (None: the same); what comes down is measured by it.
 
@@ -52,8 +52,7 @@ class Forwarder:
         contract: Contract,
         options: ForwarderOptions,
         spool: Spool,
-        local: Link,
-        cloud: Link,
+        links: Mapping[LinkName, Link],
         wait: Callable[[float | None], Sequence[Message]],
         clock: Clock | None = None,
         heartbeat: Heartbeat = dict,
@@ -63,15 +62,13 @@ class Forwarder:
         self.counts = Counts()
         self._clock = clock or Clock()
         self._options = options
-        self._local = local
-        self._cloud = cloud
+        self._links = links
+        self._local, self._cloud = links[LinkName.LOCAL], links[LinkName.CLOUD]
         self._wait = wait
         self._contract_came = contract_came
         self._contract = contract
         self._image = image or contract
-        self._dependencies = Dependencies(
-            options, local, cloud, self._clock, heartbeat, self.counts, Interest()
-        )
+        self._dependencies = Dependencies(options, links, self._clock, heartbeat, self.counts, Interest())
         self._given_spool = spool
         self._components = self._assembled(spool)
         self._next: Reload | None = None
@@ -138,6 +135,7 @@ class Forwarder:
     def _send(self, now: float) -> None:
         components = self._components
         self._local.tick(now)
+        self._links[LinkName.URGENT].tick(now)
         # The home first: an emergency call must not wait for the cloud's line or compression.
         for inbox in components.inboxes.values():
             inbox.tick(now)
@@ -156,7 +154,8 @@ class Forwarder:
 
     def _finish(self) -> None:
         give_up = self._clock.monotonic() + self._options.stop_grace_s
-        self._local.close(_CLOSE_S)
+        for name in (LinkName.URGENT, LinkName.LOCAL):
+            self._links[name].close(_CLOSE_S)
         while not self.uplink.idle and self._cloud.up:
             left = give_up - self._clock.monotonic()
             if left <= 0:
@@ -206,9 +205,9 @@ class Forwarder:
             case Acknowledged():
                 self._take_acknowledged(message, batch, now)
             case Connected(link, generation):
-                self._link(link).connected(generation, now)
+                self._links[link].connected(generation, now)
             case Disconnected(link, generation, reason):
-                if self._link(link).disconnected(generation, reason, now):
+                if self._links[link].disconnected(generation, reason, now):
                     self._rewind(link, batch)
             case Reload():
                 self._next = message
@@ -216,7 +215,7 @@ class Forwarder:
                 self._stopping = True
 
     def _take_acknowledged(self, message: Acknowledged, batch: Batch, now: float) -> None:
-        if message.generation != self._link(message.link).generation:
+        if message.generation != self._links[message.link].generation:
             return
         if message.link is LinkName.CLOUD:
             self._settle(self.uplink.acknowledged(message.mid, message.failure, now), batch)
@@ -227,7 +226,7 @@ class Forwarder:
     def _confirm(self, batch: Batch, plan: Plan) -> None:
         """After the commit: PUBACK in the order of receiving, then the receipts of each service."""
         for received in batch.acknowledge:
-            self._link(received.link).acknowledge(received.generation, received.mid)
+            self._links[received.link].acknowledge(received.generation, received.mid)
         if self._local.up:
             for service, receipts in plan.receipts.items():
                 for first in range(0, len(receipts), _MOST_RECEIPTS):
@@ -248,9 +247,6 @@ class Forwarder:
         if plan.uplink_interest_changed:  # reads the spool, so last
             self._components.follow_uplink_interest()
 
-    def _link(self, name: LinkName) -> Link:
-        return self._local if name is LinkName.LOCAL else self._cloud
-
     def _settle(self, settled: AckResult, batch: Batch) -> None:
         batch.done.extend(settled.done)
         for waiting, refusal in settled.refused:
@@ -259,5 +255,5 @@ class Forwarder:
     def _rewind(self, name: LinkName, batch: Batch) -> None:
         if name is LinkName.CLOUD:
             self._settle(self.uplink.disconnected(), batch)
-        else:
+        elif name is LinkName.LOCAL:
             self._components.rewind_inboxes()

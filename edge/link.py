@@ -217,4 +217,4 @@ def link_to_broker(
         return AnnouncedLink(wanted, browse_home(found_by.interfaces), dial, backoff, connect_timeout_s, wake)
     from edge.discovery.broker import ProfileLink
 
-    return ProfileLink(found_by, address, dial, backoff, connect_timeout_s, has_login=has_login)
+    return ProfileLink(found_by, address, dial, backoff, connect_timeout_s, has_login=has_login, name=name)

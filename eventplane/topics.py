@@ -4,6 +4,9 @@ from __future__ import annotations
 
 LOCAL_PREFIX = "eventplane"
 
+OUTBOXES = f"{LOCAL_PREFIX}/+/outbox"
+"""The filter of every outbox on the home's Mosquitto, also of those that no contract knows."""
+
 
 def local_topic(participant: str, box: str) -> str:
     """The topic of a service's `inbox` or `outbox` on the home's Mosquitto."""

@@ -193,7 +193,7 @@ class Device:
         self.path = path
         self.contract = plane or contract(**device_outbox)
         self.time = FakeClock()
-        self.local, self.cloud = Wires(), Wires()
+        self.local, self.urgent, self.cloud = Wires(), Wires(), Wires()
         self.inbound: list[Sequence[Message]] = []
         self.contracts_came = 0
         self._limits = UplinkLimits(
@@ -213,6 +213,7 @@ class Device:
         self._first = self.open()
         backoff = Backoff(1.0, 60.0, Random(1))
         self.local_link = Link(LinkName.LOCAL, self.local.dial, backoff, 5.0)
+        self.urgent_link = Link(LinkName.URGENT, self.urgent.dial, backoff, 5.0)
         self.cloud_link = Link(LinkName.CLOUD, self.cloud.dial, backoff, 5.0)
         options = ForwarderOptions(
             "thing",
@@ -229,8 +230,7 @@ class Device:
             self.contract,
             options,
             self._first,
-            self.local_link,
-            self.cloud_link,
+            self.links,
             self._wait,
             self.time.clock(),
             heartbeat=lambda: {"answer": 42},
@@ -251,6 +251,10 @@ class Device:
             capacity_deliveries=self.capacity_deliveries,
             now_life=self.time.uptime,
         )
+
+    @property
+    def links(self) -> dict[LinkName, Link]:
+        return {each.name: each for each in (self.local_link, self.urgent_link, self.cloud_link)}
 
     @property
     def spool(self) -> Spool:
@@ -276,13 +280,12 @@ class Device:
 
     def connect(self, *names: LinkName) -> None:
         """The brokers accept the newest connections (all brokers without `names`)."""
-        links = {LinkName.LOCAL: self.local_link, LinkName.CLOUD: self.cloud_link}
-        for name in names or links:
-            self.turn(Connected(name, links[name].generation))
+        for name in names or self.links:
+            self.turn(Connected(name, self.links[name].generation))
 
     def disconnect(self, name: LinkName) -> None:
         """A broker is gone; after the longest backoff the next dial is under way."""
-        link = self.local_link if name is LinkName.LOCAL else self.cloud_link
+        link = self.links[name]
         self.turn(Disconnected(name, link.generation, "gone"))
         self.turn(after=61.0)
 
@@ -325,7 +328,7 @@ class Device:
 
     def puback(self, mid: int, link: LinkName = LinkName.CLOUD, failure: str | None = None) -> Acknowledged:
         """The broker acknowledges a publish of the current connection."""
-        generation = (self.cloud_link if link is LinkName.CLOUD else self.local_link).generation
+        generation = self.links[link].generation
         return Acknowledged(link, generation, mid, failure)
 
     def acknowledge_all(self) -> None:

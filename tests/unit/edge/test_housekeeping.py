@@ -35,7 +35,7 @@ class Service:
         environment = {"NOTIFY_SOCKET": str(directory / "notify")}
         if watchdog_s:
             environment["WATCHDOG_USEC"] = str(round(watchdog_s * 1e6))
-        links = (device.local_link, device.cloud_link)
+        links = device.links.values()
         self.metrics = Metrics("home-1", device.contract, device.forwarder, links, None, device.time.seconds)
         self.housekeeping = Housekeeping(
             self.mailbox,
@@ -145,7 +145,7 @@ def test_a_line_that_comes_or_goes_is_said_at_once(unwatched: Service) -> None:
     unwatched.device.disconnect(LinkName.CLOUD)
     unwatched.wait()
     (status,) = unwatched.heard()
-    assert status.startswith("STATUS=degraded: local up, cloud down; 0 deliveries pending")
+    assert status.startswith("STATUS=degraded: local up, urgent up, cloud down; 0 deliveries pending")
     unwatched.wait()
     assert unwatched.heard() == []
 
