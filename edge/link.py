@@ -10,7 +10,7 @@ from pathlib import Path
 from random import Random
 from typing import Protocol
 
-from edge.mailbox import LinkName
+from edge.mailbox import LinkName, Share
 from edge.mqtt.endpoint import BrokerAddress
 
 _log = logging.getLogger(__name__)
@@ -65,7 +65,8 @@ class Backoff:
 class Link:
     """The link to one broker. All times are seconds of one monotonic clock.
 
-    `up_since` is when the current connection came up, `connects` counts the connections that came up.
+    `up_since` is when the current connection came up, `connects` counts the connections that came up. `share`
+    has the received messages that wait for the loop, if they are bounded.
     """
 
     def __init__(self, name: LinkName, dial: Dial, backoff: Backoff, connect_timeout_s: float) -> None:
@@ -74,6 +75,7 @@ class Link:
         self.up = False
         self.up_since = 0.0
         self.connects = 0
+        self.share: Share | None = None
         self._dial = dial
         self._backoff = backoff
         # The connection has timeouts of its own, for dialling, CONNACK and SUBACK: this one comes after them.

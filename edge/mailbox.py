@@ -10,6 +10,7 @@ publish.
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -21,6 +22,8 @@ from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 if TYPE_CHECKING:
     from eventplane.contract import Contract
+
+_log = logging.getLogger(__name__)
 
 Item = TypeVar("Item")
 
@@ -114,23 +117,22 @@ Message = Connected | Disconnected | Received | Acknowledged | Reload | Stop
 class Share:
     """The messages of one link that wait for the loop, at most about `limit_bytes` of memory.
 
-    When it is full, the connection stops reading: the kernel and the broker keep what follows. With `drops`
-    the connection drops messages instead, because it must go on to read acknowledgements.
+    When it is full, the connection stops reading: the kernel and the broker keep what follows. The cloud's
+    (`drops`) drops messages instead, because it must go on to read acknowledgements.
 
     QoS 0 messages get half of the share, and the connection drops what exceeds that: so a flood of them
     delays no QoS 1 message. `dropped` counts the dropped messages, `pauses` how often reading stopped.
     """
 
-    def __init__(
-        self, limit_bytes: int, notify: Callable[[bool], None], *, urgent: bool = False, drops: bool = False
-    ) -> None:
+    def __init__(self, link: LinkName, limit_bytes: int, notify: Callable[[bool], None]) -> None:
         self.limit_bytes = limit_bytes
-        self.drops = drops
+        self.urgent = link is LinkName.URGENT
+        self.drops = link is LinkName.CLOUD
+        self._link = link
         self.dropped = 0
         self.pauses = 0
         self.waiting_bytes = 0
         self._notify = notify
-        self.urgent = urgent
         # `put` and `take` run in different threads. No signal handler takes it.
         self._lock = Lock()
         self._messages: deque[Received] = deque()
@@ -162,7 +164,16 @@ class Share:
     def count_dropped(self, count: int) -> None:
         """Note messages that the connection dropped."""
         with self._lock:
-            self.dropped += count
+            before, self.dropped = self.dropped, self.dropped + count
+        if not before or len(str(self.dropped)) > len(str(before)):  # the first, and each power of ten
+            text = "%s broker: %d message(s) dropped so far: %s"
+            _log.warning(text, self._link, self.dropped, self._remedy)
+
+    @property
+    def _remedy(self) -> str:
+        if self.drops:
+            return "they are unacknowledged and come again; raise cloud.buffer_bytes"
+        return "at QoS 0 they have half of the buffer; publish at QoS 1, or raise local.buffer_bytes"
 
     def may_read(self, resume: Callable[[], None]) -> bool:
         """Return whether the connection may read on; if not, `resume` is called when it may."""
@@ -216,11 +227,8 @@ class Mailbox(Generic[Item]):
         self._control.put(item)
 
     def share(self, link: LinkName, limit_bytes: int) -> Share:
-        """Make the share of a link. The cloud's is one that `drops`."""
-        urgent = link is LinkName.URGENT
-        drops = link is LinkName.CLOUD
-        share = Share(limit_bytes, self._wake, urgent=urgent, drops=drops)
-        self._shares[link] = share
+        """Make the share of a link."""
+        share = self._shares[link] = Share(link, limit_bytes, self._wake)
         return share
 
     def wait(self, timeout_s: float | None, linger_s: float = 0.0) -> list[Item | Received]:

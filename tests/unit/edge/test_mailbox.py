@@ -116,7 +116,7 @@ def test_a_connections_end_overtakes_its_messages_and_loses_none(mailbox: Mailbo
 
 
 def test_a_full_share_stops_its_connection_until_it_is_half_empty() -> None:
-    share = Share(8 * 64 * 1024, lambda _: None)
+    share = Share(LOCAL, 8 * 64 * 1024, lambda _: None)
     resumed: list[str] = []
 
     def resume() -> None:
@@ -143,7 +143,7 @@ def test_the_share_of_a_link_with_acknowledgements_is_always_read(mailbox: Mailb
 
 
 def test_at_qos_0_half_of_the_share_is_left_to_qos_1() -> None:
-    share = Share(4 * 64 * 1024, lambda _: None)
+    share = Share(LOCAL, 4 * 64 * 1024, lambda _: None)
     fill(share, LOCAL, 2, LARGE)
     assert (share.room_for_qos_0, share.room) == (0, 2 * 64 * 1024)
 
@@ -211,3 +211,15 @@ def test_lingering_gathers_what_comes_meanwhile(mailbox: Mailbox[Message]) -> No
     messages = fill(share, LOCAL, 1)
     threading.Timer(0.01, share.put, [messages]).start()
     assert mailbox.wait(FOREVER_S, linger_s=1.0) == messages * 2
+
+
+def test_dropped_messages_are_reported_at_the_first_and_at_each_power_of_ten(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    share = Share(LOCAL, 1_000, lambda _: None)
+    for _ in range(120):
+        share.count_dropped(1)
+    counts = [int(text.split()[2]) for text in caplog.messages]
+    assert counts == [1, 10, 100]
+    assert "publish at QoS 1" in caplog.text
+    assert share.dropped == 120
