@@ -69,6 +69,7 @@ class TestFirstSessionHasIt:
     """Only then may the urgent session leave a message to the first."""
 
     def test_not_while_the_first_is_down(self, device: Device) -> None:
+        device.disconnect(LOCAL)
         assert not first_session_has_it(device.links, device.time.seconds)
 
     @pytest.mark.parametrize(
