@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from edge.counts import NotStored
 from edge.delivery_queues import DeliveryQueues
 from edge.inbox import InboxPump
 from edge.interest import Interest
 from edge.mailbox import LinkName, Received
 from edge.planning import Batch, Submission
 from edge.spool import Waiting
-from eventplane.contract import Channel, Contract, ParticipantKind
+from eventplane.contract import Channel, Contract, ParticipantKind, Priority
 from eventplane.conversation.attributes import EXPIRY_TIME
 from eventplane.delivery import DEAD_LETTER_TYPE, Outcome, Refusal
 from eventplane.downlink.errors import DownlinkError
@@ -22,7 +23,10 @@ from eventplane.envelope import EnvelopeError, parse_event
 from eventplane.expiry import BY_EVENT
 from eventplane.questions import QuestionError, read_handlers_question, read_state_question
 from eventplane.receipts import Receipt, ReceiptError, read_receipts
+from eventplane.sender import Sender
+from eventplane.sending import SendingRights
 from eventplane.topics import (
+    OUTBOXES,
     handlers_topic,
     interest_topic,
     is_outbox_topic,
@@ -41,6 +45,16 @@ _LETTER_BYTES = 4096
 
 _SMALL_BYTES = 10 * 1024
 """No dead letter of `_LETTER_BYTES` is larger: one that is refused as well was not too large."""
+
+MOST_UNKNOWN = 100
+"""Dead letters of unknown outboxes in UNKNOWN_EVERY_S seconds; further messages are counted and reported.
+
+Ours: enough to find a misspelt topic, too few to fill a spool or the uplink's quota with them."""
+
+UNKNOWN_EVERY_S = 60.0
+
+UNKNOWN_CHANNEL = "unknown_channel"
+"""The reason of a message on an outbox that the contract does not have."""
 
 _WORD = re.compile(r"[\w.-]{1,64}", re.ASCII)
 
@@ -84,7 +98,7 @@ Role = Outbox | InboxReceipts | StateQuestions | HandlersQuestions | Announcemen
 
 
 def local_topics(contract: Contract) -> dict[str, Role]:
-    """The topics to subscribe to, with what they carry."""
+    """Return the topics of the contract's services, with what they carry."""
     topics: dict[str, Role] = {}
     for service in contract.of_kind(ParticipantKind.DEVICE_SERVICE):
         topics[local_topic(service.name, service.outbox.box)] = Outbox(service.outbox)
@@ -95,6 +109,31 @@ def local_topics(contract: Contract) -> dict[str, Role]:
             if channel is not None and channel.receipts:
                 topics[receipt_topic(service.name, channel.box)] = InboxReceipts(channel)
     return topics
+
+
+def subscriptions(contract: Contract, session: LinkName) -> tuple[str, ...]:
+    """Return the topic filters of one of the two sessions at the home's broker.
+
+    The urgent session has the outboxes from which an urgent event can come, so that neither a queue of ours
+    nor the broker's one queue a client holds up an alarm behind a flood. The first session has all the rest
+    and every outbox, also those that no contract knows: what comes over both is stored once.
+    """
+    topics = local_topics(contract)
+    if session is LinkName.URGENT:
+        rights = SendingRights(contract)
+        types = [name for name, each in contract.event_types.items() if each.priority is Priority.URGENT]
+        return tuple(
+            topic
+            for topic, role in topics.items()
+            if isinstance(role, Outbox) and _may_be_urgent(role.channel, types, rights)
+        )
+    return (OUTBOXES, *(topic for topic, role in topics.items() if not isinstance(role, Outbox)))
+
+
+def _may_be_urgent(outbox: Channel, urgent_types: Sequence[str], rights: SendingRights) -> bool:
+    """Whether the contract lets urgent events come over `outbox`; a `severitynumber` can add others."""
+    sender = Sender(service=outbox.participant)
+    return outbox.priority is Priority.URGENT or any(rights.may_send(sender, each) for each in urgent_types)
 
 
 class Dispatcher:
@@ -116,8 +155,10 @@ class Dispatcher:
         self._inboxes = inboxes
         self._queues = queues
         self._interest = interest
+        self._unknown = 0
+        self._unknown_since = float("-inf")
 
-    def take(self, message: Received, batch: Batch) -> None:
+    def take(self, message: Received, batch: Batch, now: float) -> None:
         """Sort `message` into `batch`; whatever it is, it is acknowledged once the batch is committed."""
         batch.acknowledge.append(message)
         if message.link is LinkName.CLOUD:
@@ -130,7 +171,7 @@ class Dispatcher:
                 Submission(message.payload, channel.address, channel, answer=channel.participant)
             )
         elif role is None:
-            self._take_unknown(message, batch)
+            self._take_unknown(message, batch, now)
         elif isinstance(role, InboxReceipts):
             self._take_receipts(message.payload, role.channel, batch)
         elif isinstance(role, Announcements):
@@ -162,14 +203,22 @@ class Dispatcher:
             Submission(original, channel.address, channel, refusal, ends=pending.delivery)
         )
 
-    def _take_unknown(self, message: Received, batch: Batch) -> None:
+    def _take_unknown(self, message: Received, batch: Batch, now: float) -> None:
         """An outbox without a participant, or a subscription of an earlier contract that the broker keeps."""
-        if is_outbox_topic(message.topic):
-            refusal = Refusal("unknown_channel", "no box of the contract has this topic")
-            batch.submissions.append(Submission(message.payload, message.topic, self._device.outbox, refusal))
-        else:
+        if not is_outbox_topic(message.topic):
             # Receipts, questions, announcements: no events, and services repeat them without end.
             _log.warning("a message on %s ignored: the contract in force has no use for it", message.topic)
+            return
+        if now >= self._unknown_since + UNKNOWN_EVERY_S:
+            self._unknown, self._unknown_since = 0, now
+        self._unknown += 1
+        if self._unknown > MOST_UNKNOWN:
+            # By the filter: a million topics must not become a million counters.
+            batch.ignored[NotStored(OUTBOXES, "", UNKNOWN_CHANNEL)] += 1
+            return
+        detail = f"no participant of the contract has the outbox {message.topic!r:.200}; correct the topic, "
+        refusal = Refusal(UNKNOWN_CHANNEL, detail + "or add the participant and give the device the contract")
+        batch.submissions.append(Submission(message.payload, message.topic, self._device.outbox, refusal))
 
     def _take_downlink(self, payload: bytes, batch: Batch) -> None:
         """A message that names no key cannot be answered; it becomes a dead letter."""

@@ -8,17 +8,18 @@ for anything but its own destination.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 
-from edge.components import Clock, Components, Dependencies, ForwarderOptions
+from edge.components import Clock, Components, Dependencies
 from edge.counts import Counts
 from edge.errors import SpoolCorruptError, SpoolError
 from edge.interest import Interest
 from edge.link import Link
 from edge.mailbox import Acknowledged, Connected, Disconnected, LinkName, Message, Received, Reload, Stop
 from edge.planning import Batch, Plan
-from edge.reports import Heartbeat
+from edge.reports import FIRST_MANIFEST_S, Heartbeat
+from edge.settings import Settings
 from edge.spool import Spool
 from edge.uplink import AckResult, Uplink
 from eventplane.contract import Contract
@@ -37,7 +38,7 @@ _MOST_RECEIPTS = 1000
 
 
 class Forwarder:
-    """Joins the home's broker (`local`), the `spool` and the `cloud`'s broker under a `contract`.
+    """Joins the home's broker, the `spool` and the cloud's broker under a `contract`, over `links`.
 
     `image` is the contract of the device's image (None: the same); what comes down is measured by it.
 
@@ -50,27 +51,27 @@ class Forwarder:
     def __init__(
         self,
         contract: Contract,
-        options: ForwarderOptions,
+        settings: Settings,
         spool: Spool,
-        local: Link,
-        cloud: Link,
+        links: Mapping[LinkName, Link],
         wait: Callable[[float | None], Sequence[Message]],
         clock: Clock | None = None,
         heartbeat: Heartbeat = dict,
         contract_came: Callable[[], None] = lambda: None,
         image: Contract | None = None,
+        first_manifest_s: float = FIRST_MANIFEST_S,
     ) -> None:
         self.counts = Counts()
         self._clock = clock or Clock()
-        self._options = options
-        self._local = local
-        self._cloud = cloud
+        self._settings = settings
+        self._links = links
+        self._local, self._cloud = links[LinkName.LOCAL], links[LinkName.CLOUD]
         self._wait = wait
         self._contract_came = contract_came
         self._contract = contract
         self._image = image or contract
         self._dependencies = Dependencies(
-            options, local, cloud, self._clock, heartbeat, self.counts, Interest()
+            settings, links, self._clock, heartbeat, self.counts, Interest(), first_manifest_s
         )
         self._given_spool = spool
         self._components = self._assembled(spool)
@@ -138,6 +139,7 @@ class Forwarder:
     def _send(self, now: float) -> None:
         components = self._components
         self._local.tick(now)
+        self._links[LinkName.URGENT].tick(now)
         # The home first: an emergency call must not wait for the cloud's line or compression.
         for inbox in components.inboxes.values():
             inbox.tick(now)
@@ -155,8 +157,9 @@ class Forwarder:
         return max(0.0, min(due) - self._clock.monotonic()) if due else None
 
     def _finish(self) -> None:
-        give_up = self._clock.monotonic() + self._options.stop_grace_s
-        self._local.close(_CLOSE_S)
+        give_up = self._clock.monotonic() + self._settings.stop_grace_s
+        for name in (LinkName.URGENT, LinkName.LOCAL):
+            self._links[name].close(_CLOSE_S)
         while not self.uplink.idle and self._cloud.up:
             left = give_up - self._clock.monotonic()
             if left <= 0:
@@ -202,13 +205,13 @@ class Forwarder:
     def _take(self, message: Message, batch: Batch, now: float) -> None:
         match message:
             case Received():
-                self._components.dispatcher.take(message, batch)
+                self._components.dispatcher.take(message, batch, now)
             case Acknowledged():
                 self._take_acknowledged(message, batch, now)
             case Connected(link, generation):
-                self._link(link).connected(generation, now)
+                self._links[link].connected(generation, now)
             case Disconnected(link, generation, reason):
-                if self._link(link).disconnected(generation, reason, now):
+                if self._links[link].disconnected(generation, reason, now):
                     self._rewind(link, batch)
             case Reload():
                 self._next = message
@@ -216,7 +219,7 @@ class Forwarder:
                 self._stopping = True
 
     def _take_acknowledged(self, message: Acknowledged, batch: Batch, now: float) -> None:
-        if message.generation != self._link(message.link).generation:
+        if message.generation != self._links[message.link].generation:
             return
         if message.link is LinkName.CLOUD:
             self._settle(self.uplink.acknowledged(message.mid, message.failure, now), batch)
@@ -227,7 +230,7 @@ class Forwarder:
     def _confirm(self, batch: Batch, plan: Plan) -> None:
         """After the commit: PUBACK in the order of receiving, then the receipts of each service."""
         for received in batch.acknowledge:
-            self._link(received.link).acknowledge(received.generation, received.mid)
+            self._links[received.link].acknowledge(received.generation, received.mid)
         if self._local.up:
             for service, receipts in plan.receipts.items():
                 for first in range(0, len(receipts), _MOST_RECEIPTS):
@@ -248,9 +251,6 @@ class Forwarder:
         if plan.uplink_interest_changed:  # reads the spool, so last
             self._components.follow_uplink_interest()
 
-    def _link(self, name: LinkName) -> Link:
-        return self._local if name is LinkName.LOCAL else self._cloud
-
     def _settle(self, settled: AckResult, batch: Batch) -> None:
         batch.done.extend(settled.done)
         for waiting, refusal in settled.refused:
@@ -259,5 +259,5 @@ class Forwarder:
     def _rewind(self, name: LinkName, batch: Batch) -> None:
         if name is LinkName.CLOUD:
             self._settle(self.uplink.disconnected(), batch)
-        else:
+        elif name is LinkName.LOCAL:
             self._components.rewind_inboxes()

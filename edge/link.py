@@ -196,6 +196,7 @@ def link_to_broker(
     connect_timeout_s: float,
     *,
     has_login: bool,
+    name: LinkName = LinkName.LOCAL,
     wake: Callable[[], None] = lambda: None,
 ) -> Link:
     """Return a link to `address`, or to the broker that a profile of Mosquitto or an announcement names.
@@ -204,7 +205,7 @@ def link_to_broker(
     another broker is announced. Raises `LibraryMissingError`.
     """
     if found_by is None:
-        return Link(LinkName.LOCAL, partial(dial, address), backoff, connect_timeout_s)
+        return Link(name, partial(dial, address), backoff, connect_timeout_s)
     # Imported only where used: it takes memory.
     if isinstance(found_by, DnsSd):
         from edge.discovery.dns_sd import AnnouncedBroker, AnnouncedLink, browse_home
@@ -213,4 +214,4 @@ def link_to_broker(
         return AnnouncedLink(wanted, browse_home(found_by.interfaces), dial, backoff, connect_timeout_s, wake)
     from edge.discovery.broker import ProfileLink
 
-    return ProfileLink(found_by, address, dial, backoff, connect_timeout_s, has_login=has_login)
+    return ProfileLink(found_by, address, dial, backoff, connect_timeout_s, has_login=has_login, name=name)

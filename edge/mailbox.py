@@ -22,9 +22,10 @@ DRAIN_LIMIT = 1_000
 
 
 class LinkName(StrEnum):
-    """The broker at the other end: the home's or the cloud's."""
+    """An MQTT session: the first and the urgent one at the home's broker, and the one at the cloud's."""
 
     LOCAL = "local"
+    URGENT = "urgent"
     CLOUD = "cloud"
 
 

@@ -77,14 +77,14 @@ class Metrics:
         thing: str,
         contract: Contract,
         forwarder: Forwarder,
-        links: Iterable[Link],
+        links: Mapping[LinkName, Link],
         certificate: CertificateFile | None,
         started: float,
     ) -> None:
         self.contract = contract
         self._thing = thing
         self._forwarder = forwarder
-        self._links = {each.name: LinkWatch(each, started) for each in links}
+        self._links = {name: LinkWatch(each, started) for name, each in links.items()}
         self._certificate = certificate
         self._started = started
         self._reloads = 0

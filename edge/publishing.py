@@ -13,12 +13,6 @@ from edge.counts import Counts
 from edge.link import Link
 from edge.spool import Delivery
 
-PUBLISHES_PER_S = 100
-"""Publishes a second on one connection (AWS IoT Core quotas; accounts of today have more)."""
-
-BYTES_PER_S = 512 * 1024
-"""Bytes a second on one connection (AWS IoT Core quotas, throughput per connection)."""
-
 URGENT_SHARE = 0.1
 """What ordinary publishes leave of each budget at any time, so that an urgent one finds room at once."""
 

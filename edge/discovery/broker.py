@@ -175,11 +175,10 @@ class ProfileLink(Link):
         connect_timeout_s: float,
         *,
         has_login: bool,
+        name: LinkName = LinkName.LOCAL,
     ) -> None:
         self._finder = finder = BrokerFinder(profile, fallback, has_login=has_login)
-        super().__init__(
-            LinkName.LOCAL, lambda number: dial(finder.next(), number), backoff, connect_timeout_s
-        )
+        super().__init__(name, lambda number: dial(finder.next(), number), backoff, connect_timeout_s)
 
     @property
     def complaint(self) -> str | None:

@@ -72,8 +72,8 @@ from eventplane_client.errors import (
 _log = logging.getLogger(__name__)
 
 MAX_MESSAGE_BYTES = 256 * 1024
-"""Largest message that the home's broker accepts, bytes: `message_size_limit` of our Mosquitto profile. It
-drops a larger one without an error: no receipt would ever come."""
+"""Largest message that is sent, bytes. An event is at most 96 KiB; over a megabyte the home's broker ends the
+sender's connection."""
 
 RANGES: Final = {
     "window": Range(1, 10_000, "messages", is_whole=True),
@@ -423,7 +423,7 @@ class ServiceClient:
                 if give_up - monotonic() < 2 * _ROOM_S:
                     if durable:
                         raise
-                    raise RequestDroppedError(self.service, "the device's store is full") from error
+                    raise RequestDroppedError(self.service, "the device has no room for it") from error
             else:
                 return
             if self._stopped.wait(_ROOM_S):

@@ -10,15 +10,15 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from random import Random
 
-from edge.components import Clock, ForwarderOptions
+from edge.components import Clock
 from edge.delivery_queues import DeliveryCursor
 from edge.forwarder import Forwarder
 from edge.life_clock import Uptime
 from edge.link import Backoff, Link
 from edge.mailbox import Acknowledged, Connected, Disconnected, LinkName, Message, Received
+from edge.settings import CloudSettings, HealthSettings, LocalSettings, Settings
 from edge.spool import Arrival, Delivery, Spool
 from edge.spool.store import CAPACITY_DELIVERIES
-from edge.uplink import Topics, UplinkLimits
 from eventplane.announcement import new_announcement, write_announcement
 from eventplane.batch import unpack
 from eventplane.contract import Contract, compile_contract
@@ -193,17 +193,31 @@ class Device:
         self.path = path
         self.contract = plane or contract(**device_outbox)
         self.time = FakeClock()
-        self.local, self.cloud = Wires(), Wires()
+        self.local, self.urgent, self.cloud = Wires(), Wires(), Wires()
         self.inbound: list[Sequence[Message]] = []
         self.contracts_came = 0
-        self._limits = UplinkLimits(
-            window, 128 * 1024, batch_events, 30, publishes_per_s=publishes_per_s, single=single
+        self.settings = Settings(
+            thing="thing",
+            contract=path.parent / "contract.json",
+            spool=path,
+            heartbeat_s=heartbeat_s,
+            manifest_interval_s=1e6,
+            local=LocalSettings(inbox_window=3),
+            cloud=CloudSettings(
+                host="cloud",
+                rule="rule",
+                max_unacknowledged=window,
+                batch_events=batch_events,
+                publishes_per_s=publishes_per_s,
+                mode="single" if single else "batch",
+            ),
+            health=HealthSettings(),
+            provisioning=None,
         )
         self._mid = 0
         self.capacity_bytes = capacity_bytes
         self.capacity_deliveries = capacity_deliveries
-        self.heartbeat_s = heartbeat_s
-        self.first_manifest_s = first_manifest_s
+        self._first_manifest_s = first_manifest_s
         if settled:
             self._settle()
         self.start()
@@ -213,28 +227,18 @@ class Device:
         self._first = self.open()
         backoff = Backoff(1.0, 60.0, Random(1))
         self.local_link = Link(LinkName.LOCAL, self.local.dial, backoff, 5.0)
+        self.urgent_link = Link(LinkName.URGENT, self.urgent.dial, backoff, 5.0)
         self.cloud_link = Link(LinkName.CLOUD, self.cloud.dial, backoff, 5.0)
-        options = ForwarderOptions(
-            "thing",
-            Topics(TOPIC, URGENT_TOPIC),
-            self._limits,
-            3,
-            10.0,
-            2.0,
-            heartbeat_s=self.heartbeat_s,
-            manifest_interval_s=1e6,
-            first_manifest_s=self.first_manifest_s,
-        )
         self.forwarder = Forwarder(
             self.contract,
-            options,
+            self.settings,
             self._first,
-            self.local_link,
-            self.cloud_link,
+            self.links,
             self._wait,
             self.time.clock(),
             heartbeat=lambda: {"answer": 42},
             contract_came=self._count_contract,
+            first_manifest_s=self._first_manifest_s,
         )
         self.turn()
 
@@ -251,6 +255,10 @@ class Device:
             capacity_deliveries=self.capacity_deliveries,
             now_life=self.time.uptime,
         )
+
+    @property
+    def links(self) -> dict[LinkName, Link]:
+        return {each.name: each for each in (self.local_link, self.urgent_link, self.cloud_link)}
 
     @property
     def spool(self) -> Spool:
@@ -276,13 +284,12 @@ class Device:
 
     def connect(self, *names: LinkName) -> None:
         """The brokers accept the newest connections (all brokers without `names`)."""
-        links = {LinkName.LOCAL: self.local_link, LinkName.CLOUD: self.cloud_link}
-        for name in names or links:
-            self.turn(Connected(name, links[name].generation))
+        for name in names or self.links:
+            self.turn(Connected(name, self.links[name].generation))
 
     def disconnect(self, name: LinkName) -> None:
         """A broker is gone; after the longest backoff the next dial is under way."""
-        link = self.local_link if name is LinkName.LOCAL else self.cloud_link
+        link = self.links[name]
         self.turn(Disconnected(name, link.generation, "gone"))
         self.turn(after=61.0)
 
@@ -325,7 +332,7 @@ class Device:
 
     def puback(self, mid: int, link: LinkName = LinkName.CLOUD, failure: str | None = None) -> Acknowledged:
         """The broker acknowledges a publish of the current connection."""
-        generation = (self.cloud_link if link is LinkName.CLOUD else self.local_link).generation
+        generation = self.links[link].generation
         return Acknowledged(link, generation, mid, failure)
 
     def acknowledge_all(self) -> None:
