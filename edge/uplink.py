@@ -76,6 +76,7 @@ class Uplink:
         self._topics = topics
         self._publisher = Publisher(link, Pace(settings.publishes_per_s, settings.bytes_per_s), counts)
         self._settings = settings
+        self._queues = queues
         single = settings.mode == "single"
         self._queues = queues
         self._delay_s = min(channel.batching_delay_ms, settings.longest_delay_ms) / 1000
