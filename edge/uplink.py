@@ -78,7 +78,6 @@ class Uplink:
         self._settings = settings
         self._queues = queues
         single = settings.mode == "single"
-        self._queues = queues
         self._delay_s = min(channel.batching_delay_ms, settings.longest_delay_ms) / 1000
         self._delays: BatchingDelays | None = None
         self._pack = pack_one if single else pack_first
