@@ -115,7 +115,7 @@ class DeliveryCursor(DeliveryQueue):
 
     After `rewind` it starts again from the oldest delivery that the spool still holds, so nothing has to be
     remembered about what was sent. It skips deliveries for which `is_over` returns True; that function ends
-    them.
+    them. While it `has_read_all`, what is stored next may be appended instead of read.
     """
 
     def __init__(
@@ -153,9 +153,9 @@ class DeliveryCursor(DeliveryQueue):
         self.has_read_all = not self.more
 
     def append(self, pending: Waiting) -> None:
-        """Add the newest delivery, which is stored, without reading it, if all before it have been read."""
+        """Add the newest delivery, which is stored, if all before it have been read and there is room ahead."""
         size = self._characters + len(pending.json)
-        self.has_read_all &= len(self._ahead) < _MOST_APPENDED and size <= _MOST_CHARACTERS_AHEAD
+        self.has_read_all = len(self._ahead) < _MOST_APPENDED and size <= _MOST_CHARACTERS_AHEAD
         if self.has_read_all:
             self._read_up_to = pending.delivery.sequence
             self._add(pending)
@@ -306,7 +306,7 @@ class DeliveryQueues:
         for each in arrivals:
             for destination, expires_ms in each.destinations.items():
                 found = self._cursors.get((destination, each.rank))
-                if found is not None:
+                if found is not None and found.has_read_all:
                     delivery = Delivery(destination, each.rank, each.sequence)
                     found.append(Waiting(delivery, each.json, expires_ms, life_ms))
 
