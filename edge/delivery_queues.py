@@ -153,7 +153,7 @@ class DeliveryCursor(DeliveryQueue):
         self.has_read_all = not self.more
 
     def append(self, pending: Waiting) -> None:
-        """Add the newest delivery, which is stored, if all before it have been read and there is room ahead."""
+        """Add the delivery that was stored last, while all before it have been read and there is room."""
         size = self._characters + len(pending.json)
         self.has_read_all = len(self._ahead) < _MOST_APPENDED and size <= _MOST_CHARACTERS_AHEAD
         if self.has_read_all:
