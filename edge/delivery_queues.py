@@ -341,15 +341,15 @@ class DeliveryQueues:
                 stored.append(each)
         return stored
 
-    def lose(self, delivery: Delivery, reason: str) -> bool:
+    def end_volatile(self, delivery: Delivery, reason: str) -> bool:
         """End a delivery that was not made if it is volatile; return whether it is."""
         queue = self._volatile.get((delivery.destination, delivery.rank))
         if queue is not None:
             queue.end(delivery, reason)
         return queue is not None
 
-    def waiting(self, delivery: Delivery) -> Waiting | None:
-        """Return a delivery that is in flight, with its event's text; None when it has ended."""
+    def find(self, delivery: Delivery) -> Waiting | None:
+        """Return a delivery that has been sent, with its event's text; None when it has ended."""
         if queue := self._volatile.get((delivery.destination, delivery.rank)):
             return queue.in_flight(delivery)
         found = self.spool.read(delivery.destination, delivery.rank, delivery.sequence - 1, 1)
@@ -490,7 +490,7 @@ class UplinkQueue:
     def repeated(self) -> list[Waiting]:
         """Return the next group to send once more, without what has expired; it is in flight then."""
         while self._again:
-            found = map(self._queues.waiting, self._again.popleft())
+            found = map(self._queues.find, self._again.popleft())
             if pending := [each for each in found if each is not None and not self._queues.is_over(each)]:
                 return pending
         return []

@@ -196,7 +196,7 @@ class DownlinkReceiver:
 
     def _waits(self, before: Holding) -> bool:
         """Return whether the event before is still pending: the next one must not overtake it."""
-        return any(self._queues.waiting(each) for each in self._ways(before))
+        return any(self._queues.find(each) for each in self._ways(before))
 
     def _ways(self, before: Holding) -> Sequence[Delivery]:
         """Return the deliveries that the event before may have."""

@@ -285,9 +285,9 @@ class Uplink:
         return AckResult()
 
     def _refuse(self, delivery: Delivery | None, detail: str) -> AckResult:
-        if delivery is None or self._queues.lose(delivery, REFUSED_BY_CLOUD):
+        if delivery is None or self._queues.end_volatile(delivery, REFUSED_BY_CLOUD):
             return AckResult()
-        pending = self._queues.waiting(delivery)
+        pending = self._queues.find(delivery)
         if pending is None:
             return AckResult()
         return AckResult((), ((pending, Refusal(REFUSED_BY_CLOUD, detail)),))
