@@ -284,7 +284,7 @@ class Dispatcher:
 
     def _take_receipt(self, receipt: Receipt, ended: Waiting, inbox: InboxPump, batch: Batch) -> None:
         if receipt.refused == Outcome.EXPIRED and _can_expire(ended.json):
-            if not self._queues.lose(ended.delivery, BY_EVENT):
+            if not self._queues.end_volatile(ended.delivery, BY_EVENT):
                 self._queues.discard(ended.delivery, Outcome.EXPIRED, BY_EVENT)
             return
         stored = self._queues.delivered([ended.delivery])
