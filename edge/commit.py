@@ -97,6 +97,8 @@ class CommitLoop:
             self._recent.add(key)
         if plan.holdings:
             self._queues.withdraw(plan.replaced)
+        for kind, count in batch.ignored.items():
+            self._counts.lost(kind, count)
         self._counts.turned_away(plan.turned_away)
         self._counts.not_wanted(plan.not_wanted)
         self._reporter.stored(made, now)

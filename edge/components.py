@@ -31,12 +31,9 @@ from edge.settings import Settings
 from edge.spool import Spool
 from edge.uplink import Topics, Uplink
 from eventplane.contract import Channel, Contract, Forward, Place
-from eventplane.topics import urgent_rule
+from eventplane.topics import URGENT_CLIENT_SUFFIX, urgent_rule
 
 _log = logging.getLogger(__name__)
-
-URGENT_SUFFIX = "-urgent"
-"""Behind the client id, and the user name, of the second session at the home's broker."""
 
 Emit = Callable[[Message], None]
 
@@ -227,7 +224,7 @@ def make_links(settings: Settings, contract: Callable[[], Contract], emit: Emit)
 def _local_link(settings: Settings, session: LinkName, contract: Callable[[], Contract], emit: Emit) -> Link:
     local = settings.local
     # A broker may be set to take a client's user name for its id, so each session is a user of its own.
-    suffix = URGENT_SUFFIX if session is LinkName.URGENT else ""
+    suffix = URGENT_CLIENT_SUFFIX if session is LinkName.URGENT else ""
     login = local.login and Login(local.login.username + suffix, local.login.password_file)
 
     def dial(address: BrokerAddress, generation: int) -> Connection:

@@ -19,6 +19,7 @@ from eventplane.device_reports import router_source
 from eventplane.envelope import Envelope, EnvelopeError, parse_event
 from eventplane.event_keys import key_digest
 from eventplane.guarantee import is_promised
+from eventplane.limits import MAX_EVENT_BYTES
 from eventplane.ordering import OrderedInboxes, next_positions
 from eventplane.router import Router
 from eventplane.sender import Sender
@@ -32,6 +33,12 @@ No window of a broker bounds better what it sends again after a restart. Mosquit
 `max_inflight_messages` for each PUBACK, and reads one PUBACK while it writes hundreds of messages (measured).
 About 1.4 MiB, up to twice that after that many events.
 """
+
+NO_ATTRIBUTES = (
+    "; the payload has no CloudEvents attributes: send structured mode (one JSON object with attributes and "
+    "data), for the user properties of MQTT 5's binary mode do not come through"
+)
+"""The remedy in the dead letter of a payload that names no `specversion`."""
 
 _ID_DIGITS = 32
 
@@ -124,31 +131,30 @@ class Decider:
         `pending` are keys that will be remembered when the batch before it is stored.
         """
         try:
-            event = stamp_sender(parse_event(payload), Sender(service=channel.participant))
-            key = key_digest(event.key)
-            if key in pending or key in self._recent:
-                return Decision()
-            stamped = stamp(event, self._epoch, number.sequence)
+            return self._accept(payload, channel, number, pending)
         except EnvelopeError as error:
-            return self.refuse(
-                payload, channel.address, channel, Refusal(error.reason, error.detail), number, pending
-            )
-        if (refused := self._rights.refusal(event)) is not None:
-            return self.refuse(payload, channel.address, channel, refused, number, pending)
+            refusal = Refusal(error.reason, error.detail + _advice(payload))
+            return self.refuse(payload, channel.address, channel, refusal, number, pending)
+
+    def _accept(
+        self, payload: bytes, channel: Channel, number: SequenceNumber, pending: Container[bytes]
+    ) -> Decision:
+        """Raises `EnvelopeError` for a message that becomes a dead letter."""
+        event = stamp_sender(parse_event(payload), Sender(service=channel.participant))
+        key = key_digest(event.key)
+        if key in pending or key in self._recent:
+            return Decision()
+        stamped = stamp(event, self._epoch, number.sequence)
+        if refusal := self._rights.refusal(event):
+            raise EnvelopeError(refusal.reason, refusal.detail)
         routes = self._router.route(event)
         if not routes:
-            refusal = Refusal("unrouted", f"no route of the device takes type {event.type!r}")
-            return self.refuse(payload, channel.address, channel, refusal, number, pending)
+            raise EnvelopeError("unrouted", f"no route of the device takes type {event.type!r}")
         priority = self._contract.priority(event, channel)
         destinations, unwanted = self._parted(self._channels(routes), event, priority)
         promised = self._promised(destinations, routes, event, channel)
         positions = self._positions(stamped, priority, number, promised)
-        try:
-            stamped = stamp_positions(stamped, positions)
-        except EnvelopeError as error:
-            return self.refuse(
-                payload, channel.address, channel, Refusal(error.reason, error.detail), number, pending
-            )
+        stamped = stamp_positions(stamped, positions)
         volatile = tuple(
             VolatileEvent(each.address, event.type, event.json, key)
             for each in destinations
@@ -280,6 +286,13 @@ class Decider:
         """Of `ways` those to forward to, and the addresses of the others."""
         wanted = [each for each in ways if self._interest.wants(each.address, event, priority)]
         return wanted, tuple(each.address for each in ways if each not in wanted)
+
+
+def _advice(payload: bytes) -> str:
+    """Return what to add to the problem of a `payload` in which no attribute of CloudEvents can be seen."""
+    # An MQTT 5 client in binary mode has them in user properties, which a broker does not give to a
+    # subscriber of 3.1.1, so all that shows is what is missing.
+    return "" if b'"specversion"' in payload[:MAX_EVENT_BYTES] else NO_ATTRIBUTES
 
 
 def _arrival(

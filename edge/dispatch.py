@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from edge.counts import NotStored
 from edge.delivery_queues import DeliveryQueues
 from edge.inbox import InboxPump
 from edge.interest import Interest
@@ -44,6 +45,16 @@ _LETTER_BYTES = 4096
 
 _SMALL_BYTES = 10 * 1024
 """No dead letter of `_LETTER_BYTES` is larger: one that is refused as well was not too large."""
+
+MOST_UNKNOWN = 100
+"""Dead letters of unknown outboxes in UNKNOWN_EVERY_S seconds; further messages are counted and reported.
+
+Ours: enough to find a misspelt topic, too few to fill a spool or the uplink's quota with them."""
+
+UNKNOWN_EVERY_S = 60.0
+
+UNKNOWN_CHANNEL = "unknown_channel"
+"""The reason of a message on an outbox that the contract does not have."""
 
 _WORD = re.compile(r"[\w.-]{1,64}", re.ASCII)
 
@@ -144,8 +155,10 @@ class Dispatcher:
         self._inboxes = inboxes
         self._queues = queues
         self._interest = interest
+        self._unknown = 0
+        self._unknown_since = float("-inf")
 
-    def take(self, message: Received, batch: Batch) -> None:
+    def take(self, message: Received, batch: Batch, now: float) -> None:
         """Sort `message` into `batch`; whatever it is, it is acknowledged once the batch is committed."""
         batch.acknowledge.append(message)
         if message.link is LinkName.CLOUD:
@@ -158,7 +171,7 @@ class Dispatcher:
                 Submission(message.payload, channel.address, channel, answer=channel.participant)
             )
         elif role is None:
-            self._take_unknown(message, batch)
+            self._take_unknown(message, batch, now)
         elif isinstance(role, InboxReceipts):
             self._take_receipts(message.payload, role.channel, batch)
         elif isinstance(role, Announcements):
@@ -190,14 +203,22 @@ class Dispatcher:
             Submission(original, channel.address, channel, refusal, ends=pending.delivery)
         )
 
-    def _take_unknown(self, message: Received, batch: Batch) -> None:
+    def _take_unknown(self, message: Received, batch: Batch, now: float) -> None:
         """An outbox without a participant, or a subscription of an earlier contract that the broker keeps."""
-        if is_outbox_topic(message.topic):
-            refusal = Refusal("unknown_channel", "no box of the contract has this topic")
-            batch.submissions.append(Submission(message.payload, message.topic, self._device.outbox, refusal))
-        else:
+        if not is_outbox_topic(message.topic):
             # Receipts, questions, announcements: no events, and services repeat them without end.
             _log.warning("a message on %s ignored: the contract in force has no use for it", message.topic)
+            return
+        if now >= self._unknown_since + UNKNOWN_EVERY_S:
+            self._unknown, self._unknown_since = 0, now
+        self._unknown += 1
+        if self._unknown > MOST_UNKNOWN:
+            # By the filter: a million topics must not become a million counters.
+            batch.ignored[NotStored(OUTBOXES, "", UNKNOWN_CHANNEL)] += 1
+            return
+        detail = f"no participant of the contract has the outbox {message.topic!r:.200}; correct the topic, "
+        refusal = Refusal(UNKNOWN_CHANNEL, detail + "or add the participant and give the device the contract")
+        batch.submissions.append(Submission(message.payload, message.topic, self._device.outbox, refusal))
 
     def _take_downlink(self, payload: bytes, batch: Batch) -> None:
         """A message that names no key cannot be answered; it becomes a dead letter."""

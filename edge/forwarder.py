@@ -205,7 +205,7 @@ class Forwarder:
     def _take(self, message: Message, batch: Batch, now: float) -> None:
         match message:
             case Received():
-                self._components.dispatcher.take(message, batch)
+                self._components.dispatcher.take(message, batch, now)
             case Acknowledged():
                 self._take_acknowledged(message, batch, now)
             case Connected(link, generation):

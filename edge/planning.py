@@ -43,7 +43,8 @@ class Submission:
 class Batch:
     """The input of one turn: `submissions`, events from the cloud (`downlinks`), deliveries that are `done`.
 
-    After the commit the messages in `acknowledge` are acknowledged and the `questions` of services answered.
+    After the commit the messages in `acknowledge` are acknowledged, the `questions` of services answered, and
+    what was `ignored` is counted.
     """
 
     submissions: list[Submission] = field(default_factory=list)
@@ -51,6 +52,7 @@ class Batch:
     done: list[Delivery] = field(default_factory=list)
     acknowledge: list[Received] = field(default_factory=list)
     questions: list[StateQuestion | HandlersQuestion] = field(default_factory=list)
+    ignored: Counter[NotStored] = field(default_factory=Counter)
 
 
 @dataclass(slots=True)

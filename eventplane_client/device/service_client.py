@@ -72,8 +72,8 @@ from eventplane_client.errors import (
 _log = logging.getLogger(__name__)
 
 MAX_MESSAGE_BYTES = 256 * 1024
-"""Largest message that the home's broker accepts, bytes: `message_size_limit` of our Mosquitto profile. It
-drops a larger one without an error: no receipt would ever come."""
+"""Largest message that is sent, bytes. An event is at most 96 KiB; over a megabyte the home's broker ends the
+sender's connection."""
 
 RANGES: Final = {
     "window": Range(1, 10_000, "messages", is_whole=True),
