@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from edge.errors import EdgeError, SettingProblem, SettingsError, SpoolError
+from edge.parts import require_part
 
 if TYPE_CHECKING:
     from edge.settings import Settings
@@ -141,6 +142,7 @@ def _check(options: Options) -> int:
 
 
 def _provision(options: Options) -> int:
+    require_part("provisioning")
     from edge.provisioning.command import provision
 
     provision(_load(options))
@@ -148,6 +150,7 @@ def _provision(options: Options) -> int:
 
 
 def _discovery(options: Options) -> int:
+    require_part("discovery")
     from edge.discovery import command
 
     if "profile" in options:
@@ -156,6 +159,7 @@ def _discovery(options: Options) -> int:
 
 
 def _find(options: Options) -> int:
+    require_part("discovery")
     from edge.discovery.command import find
 
     seconds = options.get("seconds", "3")
@@ -165,6 +169,7 @@ def _find(options: Options) -> int:
 
 
 def _announce(options: Options) -> int:
+    require_part("discovery")
     from edge.discovery.command import announce
 
     return announce(_load(options))

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from time import monotonic
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from edge.commit import CommitLoop, Deciding
 from edge.counts import Counts
@@ -23,15 +23,18 @@ from edge.mailbox import LinkName, Message
 from edge.mqtt import Connection, Endpoint, Login
 from edge.mqtt.endpoint import BrokerAddress
 from edge.numbering import RecentKeys
+from edge.parts import NoAnswers, has_part
 from edge.planning import Planner
 from edge.pressure import Pressure
-from edge.questions import Answers
 from edge.reports import FIRST_MANIFEST_S, Heartbeat, Reporter
 from edge.settings import Settings
 from edge.spool import Spool
 from edge.uplink import Topics, Uplink
 from eventplane.contract import Channel, Contract, Forward, Place
 from eventplane.topics import URGENT_CLIENT_SUFFIX, urgent_rule
+
+if TYPE_CHECKING:
+    from edge.questions import Answers
 
 _log = logging.getLogger(__name__)
 
@@ -78,7 +81,7 @@ class Components:
     uplink: Uplink
     deciding: Deciding
     dispatcher: Dispatcher
-    answers: Answers
+    answers: Answers | NoAnswers
 
     def __init__(self, deps: Dependencies, spool: Spool, contract: Contract, image: Contract) -> None:
         self.spool = spool
@@ -157,9 +160,17 @@ class Components:
         receiver = DownlinkReceiver(contract, image, thing, self.spool, decider, self._pressure, self._queues)
         self.deciding = Deciding(decider, Planner(decider, contract.device.outbox), receiver)
         self.dispatcher = Dispatcher(contract, self.inboxes, self._queues, deps.interest)
-        self.answers = Answers(contract, thing, self.spool, decider, deps.interest)
+        self.answers = self._make_answers(contract, decider)
         self.follow_uplink_interest()
         self._warn_of_strangers()
+
+    def _make_answers(self, contract: Contract, decider: Decider) -> Answers | NoAnswers:
+        thing = self._dependencies.settings.thing
+        if not has_part("questions"):
+            return NoAnswers(contract, thing)
+        from edge.questions import Answers
+
+        return Answers(contract, thing, self.spool, decider, self._dependencies.interest)
 
     def _make_uplink(self, channel: Channel) -> None:
         deps, settings = self._dependencies, self._dependencies.settings

@@ -18,6 +18,7 @@ from typing import Any, Literal
 from edge.errors import SettingProblem, SettingsError
 from edge.mqtt import Login, TlsFiles
 from edge.mqtt.endpoint import is_on_this_device
+from edge.parts import missing_parts
 from edge.settings_reader import (
     SettingsReader,
     choice,
@@ -322,6 +323,7 @@ def _with_defaults(kind: type, given: Mapping[str, Any]) -> dict[str, Any]:
 def _conflicts(thing: str, tables: Mapping[str, Mapping[str, Any]]) -> Iterator[SettingProblem]:
     """Yield what is wrong with settings together, each of which is good by itself; `tables` with defaults."""
     local, cloud = tables["local"], tables["cloud"]
+    yield from missing_parts(tables)
     yield from _local_conflicts(local)
     yield from _cloud_conflicts(cloud)
     if "announcement" in tables and local["profile"] is None:

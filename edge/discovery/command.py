@@ -1,4 +1,4 @@
-"""The commands `discovery` and `announce`: where the broker is by its profile, and who announces one.
+"""The commands `discovery` and `announce`: find the broker by its profile, and announce it.
 
 Each returns the exit status. It raises `DiscoveryError` for a profile, an interface or a library that it
 cannot use.

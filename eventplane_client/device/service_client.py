@@ -423,7 +423,7 @@ class ServiceClient:
                 if give_up - monotonic() < 2 * _ROOM_S:
                     if durable:
                         raise
-                    raise RequestDroppedError(self.service, "the device's store is full") from error
+                    raise RequestDroppedError(self.service, "the device has no room for it") from error
             else:
                 return
             if self._stopped.wait(_ROOM_S):

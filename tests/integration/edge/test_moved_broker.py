@@ -140,7 +140,7 @@ def test_a_broken_profile_changes_nothing_and_is_told(movable: Movable, cloud: C
     movable.rewrite("70000")
     # Asking wakes the loop, which looks at the profile then.
     wait_for(lambda: "profile_refused" in problems(home))
-    assert f"127.0.0.1:{port} stays" in home.log()
+    assert f"127.0.0.1:{port} remains" in home.log()
     assert health(home)["status"] == "degraded"
     service.put(event(2), 60)
     home.broker.child.stop()

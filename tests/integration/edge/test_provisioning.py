@@ -117,7 +117,7 @@ def test_a_certificate_near_its_end_is_replaced(device: Device, aws: FakeAws) ->
     first = device.pair.read_text()
     aws.life = timedelta(days=300)
     # It asks with what it has: the claim would have been a second attempt.
-    assert "asking with the claim" not in device.provision()
+    assert "trying with the claim" not in device.provision()
     assert read_validity(device.pair.read_text()).end > read_validity(first).end
     assert aws.created == 2
 
@@ -125,7 +125,7 @@ def test_a_certificate_near_its_end_is_replaced(device: Device, aws: FakeAws) ->
 def test_a_certificate_that_opens_nothing_is_replaced_with_the_claim(device: Device, aws: FakeAws) -> None:
     device.provision()
     device.pair.write_text("damaged")
-    assert "asking with the claim" in device.provision()
+    assert "trying with the claim" in device.provision()
     assert aws.created == 2
 
 
