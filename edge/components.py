@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from time import monotonic
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from edge.commit import CommitLoop, Deciding
 from edge.counts import Counts
@@ -19,7 +19,7 @@ from edge.inbox import InboxPump
 from edge.interest import Interest
 from edge.life_clock import Uptime, system_uptime
 from edge.link import Backoff, Link, link_to_broker
-from edge.mailbox import LinkName, Message
+from edge.mailbox import LinkName, Mailbox
 from edge.mqtt import Connection, Endpoint, Login
 from edge.mqtt.endpoint import BrokerAddress
 from edge.numbering import RecentKeys
@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from edge.questions import Answers
 
 _log = logging.getLogger(__name__)
-
-Emit = Callable[[Message], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,18 +220,23 @@ def _topics(settings: Settings) -> Topics:
     return Topics(template.replace("{rule}", rule), template.replace("{rule}", urgent_rule(rule)))
 
 
-def make_links(settings: Settings, contract: Callable[[], Contract], emit: Emit) -> dict[LinkName, Link]:
+def make_links(
+    settings: Settings, contract: Callable[[], Contract], mailbox: Mailbox[Any]
+) -> dict[LinkName, Link]:
     """Return the two sessions at the home's broker and the one at IoT Core.
 
     Each connection subscribes to what the `contract` says then.
     """
     sessions = (LinkName.LOCAL, LinkName.URGENT)
-    links = {each: _local_link(settings, each, contract, emit) for each in sessions}
-    return {**links, LinkName.CLOUD: _cloud_link(settings, emit)}
+    links = {each: _local_link(settings, each, contract, mailbox) for each in sessions}
+    return {**links, LinkName.CLOUD: _cloud_link(settings, mailbox)}
 
 
-def _local_link(settings: Settings, session: LinkName, contract: Callable[[], Contract], emit: Emit) -> Link:
+def _local_link(
+    settings: Settings, session: LinkName, contract: Callable[[], Contract], mailbox: Mailbox[Any]
+) -> Link:
     local = settings.local
+    share = mailbox.share(session, local.buffer_bytes)
     # A broker may be set to take a client's user name for its id, so each session is a user of its own.
     suffix = URGENT_CLIENT_SUFFIX if session is LinkName.URGENT else ""
     login = local.login and Login(local.login.username + suffix, local.login.password_file)
@@ -251,9 +254,9 @@ def _local_link(settings: Settings, session: LinkName, contract: Callable[[], Co
             tls=address.tls,
             login=login,
         )
-        return Connection(endpoint, session, generation, emit)
+        return Connection(endpoint, session, generation, mailbox.put, share)
 
-    return link_to_broker(
+    link = link_to_broker(
         BrokerAddress(local.host, local.port),
         local.profile,
         dial,
@@ -262,10 +265,13 @@ def _local_link(settings: Settings, session: LinkName, contract: Callable[[], Co
         has_login=local.login is not None,
         name=session,
     )
+    link.share = share
+    return link
 
 
-def _cloud_link(settings: Settings, emit: Emit) -> Link:
+def _cloud_link(settings: Settings, mailbox: Mailbox[Any]) -> Link:
     cloud = settings.cloud
+    share = mailbox.share(LinkName.CLOUD, cloud.buffer_bytes)
     inbox = cloud.inbox_topic.replace("{thing}", settings.thing)
     endpoint = Endpoint(
         host=cloud.host,
@@ -284,7 +290,9 @@ def _cloud_link(settings: Settings, emit: Emit) -> Link:
     )
 
     def dial(generation: int) -> Connection:
-        return Connection(endpoint, LinkName.CLOUD, generation, emit)
+        return Connection(endpoint, LinkName.CLOUD, generation, mailbox.put, share)
 
     backoff = Backoff(cloud.reconnect_min_s, cloud.reconnect_max_s)
-    return Link(LinkName.CLOUD, dial, backoff, cloud.connect_timeout_s)
+    link = Link(LinkName.CLOUD, dial, backoff, cloud.connect_timeout_s)
+    link.share = share
+    return link

@@ -50,7 +50,7 @@ def run(
             "thing %s, contract %s, spool epoch %s at sequence %d",
             settings.thing, contract.version, spool.epoch, spool.next_sequence,
         )  # fmt: skip
-        links = make_links(settings, lambda: metrics.contract, mailbox.put)
+        links = make_links(settings, lambda: metrics.contract, mailbox)
         forwarder = Forwarder(
             contract,
             settings,

@@ -73,6 +73,14 @@ class LocalSettings:
     )
     reconnect_min_s: float = number(0.1, 0.01, 60.0, "seconds", about="shortest pause between two attempts")
     reconnect_max_s: float = number(2.0, 0.01, 600.0, "seconds", about="longest pause between two attempts")
+    buffer_bytes: int = whole(
+        2 * 1024 * 1024,
+        64 * 1024,
+        64 * 1024 * 1024,
+        "bytes",
+        about="memory of received messages that wait for the spool, in each of the two sessions; the "
+        "broker keeps what exceeds it",
+    )
     inbox_window: int = whole(
         100, 1, 1_000, "deliveries", about="unconfirmed deliveries to one inbox with receipts"
     )
@@ -132,6 +140,14 @@ class CloudSettings:
     keepalive_s: int = whole(60, 30, 1_200, "seconds", about="MQTT keepalive")
     connect_timeout_s: float = number(
         10.0, 0.1, 120.0, "seconds", about="time to connect and subscribe, before an attempt is given up"
+    )
+    buffer_bytes: int = whole(
+        1024 * 1024,
+        64 * 1024,
+        64 * 1024 * 1024,
+        "bytes",
+        about="memory of received messages that wait for the spool; what exceeds it is not acknowledged, "
+        "and the cloud sends it again",
     )
     # IoT Core accepts one CONNECT a second from one client.
     reconnect_min_s: float = number(1.0, 0.01, 60.0, "seconds", about="shortest pause between two attempts")

@@ -51,7 +51,8 @@ class Backlog:
 class LinkState:
     """Whether the connection to a broker is up, for how many seconds, and how often it was made.
 
-    `complaint` is what is wrong with how the broker's address was found.
+    `complaint` is what is wrong with how the broker's address was found. Received messages that wait for the
+    loop take `waiting_bytes`; `dropped` counts those that found no room, `pauses` how often reading stopped.
     """
 
     name: LinkName
@@ -59,6 +60,9 @@ class LinkState:
     for_s: float
     connects: int
     complaint: str | None = None
+    waiting_bytes: int = 0
+    dropped: int = 0
+    pauses: int = 0
 
 
 @dataclass(frozen=True, slots=True)
