@@ -372,6 +372,7 @@ METRICS = (
         "eventplane_received_dropped_total",
         "Received messages without room: at QoS 0, or unacknowledged and sent again by the cloud.",
         _by_link(lambda each: each.dropped),
+        (HeartbeatKey("received_dropped"),),
     ),
     Metric(
         "eventplane_reading_paused_total",

@@ -148,6 +148,22 @@ ROWS: Final = (
         ),
     ),
     Row(
+        "The mailbox",
+        (
+            Panel(
+                "Waiting for the loop",
+                "bytes",
+                (_now("eventplane_received_waiting_bytes", "{{instance}} {{link}}"),),
+            ),
+            Panel(
+                "Reading paused",
+                "short",
+                (Query("increase(eventplane_reading_paused_total{$i}[1h])", "{{instance}} {{link}}"),),
+            ),
+            Panel("Dropped", "cps", (_rate("eventplane_received_dropped_total", "{{instance}} {{link}}"),)),
+        ),
+    ),
+    Row(
         "The process",
         (
             Panel("Memory", "bytes", (_now("process_resident_memory_bytes"),)),

@@ -175,6 +175,7 @@ def test_the_heartbeat_is_flat_and_small(metrics: Metrics, device: Device) -> No
         "cloud_up_s": round(status.links[CLOUD].for_s),
         "cloud_connects": 3,
         "local_connects": 1,
+        "received_dropped": 0,
         "published_events": beat["published_events"],
         "published_bytes": beat["published_bytes"],
         "spool_pressure": round(device.spool.pressure, 3),
