@@ -33,7 +33,7 @@ class CertificateFile:
         self._end: float | None = None
 
     def left_s(self) -> float | None:
-        """Return the seconds until it expires by the wall clock, None if it cannot be read (the link logs why)."""
+        """Return the seconds until it expires by the wall clock, None if it cannot be read."""
         try:
             found = self._file.stat()
             if self._known != (found.st_mtime_ns, found.st_size):
