@@ -85,6 +85,7 @@ ROWS: Final = (
                 "cps",
                 (
                     _rate("eventplane_refused_total", "{{instance}} refused"),
+                    _rate("eventplane_received_dropped_total", "{{instance}} {{link}} dropped"),
                     _rate("eventplane_sent_unstored_total", "{{instance}} sent from memory"),
                 ),
             ),
@@ -125,6 +126,16 @@ ROWS: Final = (
             ),
             Panel("Payload", "Bps", (_rate("eventplane_published_bytes_total"),)),
             Panel(
+                "Received and not yet taken",
+                "bytes",
+                (_now("eventplane_received_waiting_bytes", "{{instance}} {{link}}"),),
+            ),
+            Panel(
+                "Pauses of reading",
+                "cps",
+                (_rate("eventplane_reading_paused_total", "{{instance}} {{link}}"),),
+            ),
+            Panel(
                 "Connections made",
                 "short",
                 (Query("increase(eventplane_connects_total{$i}[1h])", "{{instance}} {{link}}"),),
@@ -145,22 +156,6 @@ ROWS: Final = (
             ),
             Panel("Capacity in deliveries", "short", (_now("eventplane_spool_capacity_deliveries"),)),
             Panel("Written to flash", "Bps", (_rate("eventplane_spool_written_bytes_total"),)),
-        ),
-    ),
-    Row(
-        "The mailbox",
-        (
-            Panel(
-                "Waiting for the loop",
-                "bytes",
-                (_now("eventplane_received_waiting_bytes", "{{instance}} {{link}}"),),
-            ),
-            Panel(
-                "Reading paused",
-                "short",
-                (Query("increase(eventplane_reading_paused_total{$i}[1h])", "{{instance}} {{link}}"),),
-            ),
-            Panel("Dropped", "cps", (_rate("eventplane_received_dropped_total", "{{instance}} {{link}}"),)),
         ),
     ),
     Row(
