@@ -416,6 +416,12 @@ METRICS = (
         "Times the uplink slowed down because the cloud did not keep up.",
         lambda it: it.uplink.slowed,
     ),
+    Metric(
+        "eventplane_spool_on_disk",
+        "1 while events are stored on the disk, 0 while urgent ones go from memory.",
+        lambda it: int(it.spool.is_on_disk),
+        (HeartbeatKey("on_disk"),),
+    ),
     Metric("eventplane_spool_used_bytes", "Room that the spool takes.", lambda it: it.spool.used_bytes),
     Metric(
         "eventplane_spool_capacity_bytes", "Room that the spool may take.", lambda it: it.spool.capacity_bytes

@@ -178,6 +178,7 @@ def test_the_heartbeat_is_flat_and_small(metrics: Metrics, device: Device) -> No
         "received_dropped": 0,
         "published_events": beat["published_events"],
         "published_bytes": beat["published_bytes"],
+        "on_disk": 1,
         "spool_pressure": round(device.spool.pressure, 3),
         "written_bytes": 4_711,
         "uptime_s": round(status.uptime_s),
