@@ -32,9 +32,9 @@ def run(
     environment: Mapping[str, str],
     refused: SettingProblem | None = None,
 ) -> None:
-    """Forward until a signal comes, by `contract` unless another one came down. Raises `SpoolError`.
+    """Forward until a signal comes, by `contract` unless the cloud sent another one. Raises `SpoolError`.
 
-    `refused` is why the contract file is not the one to go by.
+    `refused` is why the contract file cannot be used.
     """
     mailbox: Mailbox[Posted] = Mailbox()
     _listen_to_signals(mailbox)
@@ -48,7 +48,7 @@ def run(
             found = ActiveContract(contract, contract)
         contract, image = found.contract, found.image
         if refused:
-            _log.error("contract %s, which is known from before, is in force: %s", contract.version, refused)
+            _log.error("the last valid contract, %s, stays active: %s", contract.version, refused)
         if spool.is_on_disk:
             keep_contract(contract, settings.spool)
         _log.info(
@@ -93,14 +93,14 @@ def run(
 
 
 def _listen_to_signals(mailbox: Mailbox[Posted]) -> None:
-    """Signals become messages, to the very end: a second SIGTERM changes nothing."""
+    """Turn signals into messages, to the very end: a second SIGTERM changes nothing."""
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: mailbox.put(Stop()))
     signal.signal(signal.SIGHUP, lambda *_: mailbox.put(Hangup()))
 
 
 def _endpoint(health: HealthSettings, snapshots: Snapshots) -> closing[HealthServer] | nullcontext[None]:
-    """The health endpoint, if there is to be one. A device that cannot offer it still forwards."""
+    """Return the health endpoint, if the settings want one. A device without it still forwards."""
     if not health.port:
         return nullcontext()
     try:

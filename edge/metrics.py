@@ -372,6 +372,7 @@ METRICS = (
         "eventplane_received_dropped_total",
         "Received messages without room: at QoS 0, or unacknowledged and sent again by the cloud.",
         _by_link(lambda each: each.dropped),
+        (HeartbeatKey("received_dropped"),),
     ),
     Metric(
         "eventplane_reading_paused_total",
@@ -414,6 +415,12 @@ METRICS = (
         "eventplane_slowdowns_total",
         "Times the uplink slowed down because the cloud did not keep up.",
         lambda it: it.uplink.slowed,
+    ),
+    Metric(
+        "eventplane_spool_on_disk",
+        "1 while events are stored on the disk, 0 while urgent ones go from memory.",
+        lambda it: int(it.spool.is_on_disk),
+        (HeartbeatKey("on_disk"),),
     ),
     Metric("eventplane_spool_used_bytes", "Room that the spool takes.", lambda it: it.spool.used_bytes),
     Metric(

@@ -228,7 +228,7 @@ class Device:
     def start(self) -> None:
         """Start, or start again after `crash`."""
         self._first = self.open()
-        backoff = Backoff(1.0, 60.0, Random(1))
+        backoff = Backoff(1.0, 60.0, Random(1).random)
         self.local_link = Link(LinkName.LOCAL, self.local.dial, backoff, 5.0)
         self.urgent_link = Link(LinkName.URGENT, self.urgent.dial, backoff, 5.0)
         self.cloud_link = Link(LinkName.CLOUD, self.cloud.dial, backoff, 5.0)

@@ -42,7 +42,6 @@ RDEPENDS:${PN} = " \
     python3-io \
     python3-json \
     python3-logging \
-    python3-math \
     python3-netclient \
     python3-sqlite3 \
     python3-threading \
