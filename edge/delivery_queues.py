@@ -251,9 +251,10 @@ class VolatileQueue(DeliveryQueue):
 
     def take_all(self) -> list[VolatileEvent]:
         """Remove all events, those in flight as well, and return them, the oldest first."""
-        events = [event for _, event in (*self._in_flight.values(), *self._waiting)]
+        events = list(self._events.values())
+        self._events.clear()
         self._in_flight.clear()
-        self._waiting.clear()
+        self._ahead.clear()
         self._characters = 0
         return events
 
