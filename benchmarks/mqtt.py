@@ -13,8 +13,7 @@ from statistics import median
 from time import monotonic, process_time
 
 from benchmarks.results import Figure, write
-from edge.mailbox import Mailbox
-from edge.messages import Acknowledged, Connected, LinkName, Message, Received
+from edge.mailbox import Acknowledged, Connected, LinkName, Mailbox, Message, Received
 from edge.mqtt import Connection, Endpoint
 from local.mosquitto import start_mosquitto
 from local.process import Supervisor

@@ -1,43 +1,212 @@
-"""The command line of the device's programs, and their end."""
+"""The forwarder's command line. `USAGE` lists the commands.
+
+Exit status: 0 done, or stopped by SIGTERM or SIGINT; 1 `discovery find` found no broker; 2 wrong command
+line; 74 the spool failed (EX_IOERR); 78 wrong settings, or a broken contract and none that was in force
+before (EX_CONFIG). Any other status is a bug and leaves a traceback.
+"""
 
 from __future__ import annotations
 
 import getopt  # argparse takes 200 KB more, for as long as the device runs
+import json
 import logging
 import os
+import re
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
+from edge.errors import EdgeError, SettingProblem, SettingsError, SpoolError
+from edge.parts import require_part
+
+if TYPE_CHECKING:
+    from edge.settings import Settings
+
+PROGRAM = "eventplane-forwarder"
 EX_WRONG_COMMAND_LINE = 2
 
+USAGE = f"""usage: {PROGRAM} [run] --settings FILE
+       {PROGRAM} check --settings FILE
+       {PROGRAM} provision --settings FILE
+       {PROGRAM} discovery (--settings FILE | --profile FILE)
+       {PROGRAM} discovery find --interfaces NAME[,NAME] [--seconds N]
+       {PROGRAM} announce --settings FILE
+       {PROGRAM} manifest
 
-def read_command_line(usage: str, *flags: str) -> tuple[Path, frozenset[str]]:
-    """The file after `--settings`, and which of the `flags` (`--check`) are there.
+Store the events of this device's services, and deliver them on the device and to the cloud.
 
-    Raises `SystemExit`: with 0 after `--help`, with 2 and a word about it when the command line is wrong.
-    """
-    known = ["settings=", "help", *(flag.removeprefix("--") for flag in flags)]
+commands:
+  run               forward events until SIGTERM; SIGHUP reloads the contract (the default)
+  check             report all that is wrong with settings, contract, password and certificate files
+  provision         get a certificate for this device or renew it, and end
+  discovery         list the listeners of Mosquitto's profile, and show which one is used
+  discovery find    list the brokers that are announced in the home
+  announce          announce the broker in the home by DNS-SD until SIGTERM
+  manifest          print version, revision, contract format and Python of this build as JSON
+
+options:
+  --settings FILE   the settings, TOML; docs/device.md lists them
+  --profile FILE    Mosquitto's profile, mosquitto.conf
+  --interfaces ...  names of network interfaces
+  --seconds N       how long to listen for announcements (3)
+  --version         print the version
+  -h, --help        print this text
+"""
+
+Options = dict[str, str]
+"""Name without dashes -> value."""
+
+_OPTIONS = ("settings=", "profile=", "interfaces=", "seconds=", "version", "help")
+
+_log = logging.getLogger("edge")
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the command of `arguments` (without the program's name) and return the exit status."""
     try:
-        given, rest = getopt.gnu_getopt(sys.argv[1:], "h", known)
+        given, words = getopt.gnu_getopt(arguments, "h", _OPTIONS)
     except getopt.GetoptError as error:
-        _refuse(str(error), usage)
-    options = dict(given)
-    if "-h" in options or "--help" in options:
-        sys.stdout.write(usage)
-        raise SystemExit(os.EX_OK)
-    if rest or "--settings" not in options:
-        _refuse("name the settings, and nothing else", usage)
-    return Path(options["--settings"]), frozenset(flags) & options.keys()
+        return _wrong_command_line(str(error))
+    options = {name.lstrip("-"): value for name, value in given}
+    if options.keys() & {"h", "help"}:
+        sys.stdout.write(USAGE)
+        return os.EX_OK
+    if "version" in options:
+        build = _manifest()
+        print(f"{PROGRAM} {build['version']} ({build['revision']})")
+        return os.EX_OK
+    command = " ".join(words) or "run"
+    if command not in _COMMANDS:
+        return _wrong_command_line(f"there is no command '{command}'")
+    accepted, run = _COMMANDS[command]
+    if set(options) not in accepted:
+        forms = " or ".join(" ".join(f"--{name}" for name in sorted(each)) for each in accepted)
+        return _wrong_command_line(f"'{command}' needs {forms or 'no option'}")
+    try:
+        return run(options)
+    except SpoolError as error:
+        _log.critical("%s", error)
+        return os.EX_IOERR
+    except EdgeError as error:  # of settings, or of what they name
+        print(error, file=sys.stderr)
+        return os.EX_CONFIG
 
 
-def _refuse(problem: str, usage: str) -> NoReturn:
-    sys.stderr.write(f"{problem}\n\n{usage}")
-    raise SystemExit(EX_WRONG_COMMAND_LINE)
+def _wrong_command_line(problem: str) -> int:
+    sys.stderr.write(f"{problem}\n\n{USAGE}")
+    return EX_WRONG_COMMAND_LINE
+
+
+def _load(options: Options) -> Settings:
+    from edge.settings import load_settings
+
+    return load_settings(Path(options["settings"]), dict(os.environ))
+
+
+def _run(options: Options) -> int:
+    from edge.contract_updates import last_contract, read_contract
+    from edge.daemon import run
+    from edge.systemd import start_logging
+
+    settings = _load(options)
+    contract = read_contract(settings.contract)
+    refused = None
+    if isinstance(contract, SettingProblem):
+        refused, last = contract, last_contract(settings.spool)
+        if last is None:
+            raise SettingsError([refused])
+        contract = last
+    start_logging(settings.log_level, dict(os.environ))
+    run(settings, contract, dict(os.environ), refused)
+    return os.EX_OK
+
+
+def _check(options: Options) -> int:
+    from edge.check import awaits_provisioning, expires_soon, file_problems, utc_now
+    from edge.contract_updates import read_contract
+
+    settings, now = _load(options), utc_now()
+    contract = read_contract(settings.contract)
+    problems = file_problems(settings, now)
+    if isinstance(contract, SettingProblem):
+        raise SettingsError([contract, *problems])
+    if problems:
+        raise SettingsError(problems)
+    print(f"thing {settings.thing}, contract {contract.version}: the forwarder can start")
+    if awaits_provisioning(settings):
+        print("warning: there is no certificate yet; provisioning has to bring it")
+    elif warning := expires_soon(settings.cloud, now):
+        print(f"warning: {warning}")
+    return os.EX_OK
+
+
+def _provision(options: Options) -> int:
+    require_part("provisioning")
+    from edge.provisioning.command import provision
+
+    provision(_load(options))
+    return os.EX_OK
+
+
+def _discovery(options: Options) -> int:
+    require_part("discovery")
+    from edge.discovery import command
+
+    if "profile" in options:
+        return command.show(Path(options["profile"]))
+    return command.show_settings(_load(options))
+
+
+def _find(options: Options) -> int:
+    require_part("discovery")
+    from edge.discovery.command import find
+
+    seconds = options.get("seconds", "3")
+    if not re.fullmatch(r"\d{1,4}(\.\d+)?", seconds):
+        return _wrong_command_line(f"--seconds {seconds}: it is not a number of seconds")
+    return find(options["interfaces"].split(","), float(seconds))
+
+
+def _announce(options: Options) -> int:
+    require_part("discovery")
+    from edge.discovery.command import announce
+
+    return announce(_load(options))
+
+
+def _print_manifest(_: Options) -> int:
+    print(json.dumps(_manifest(), indent=2))
+    return os.EX_OK
+
+
+def _manifest() -> dict[str, object]:
+    """Return what the build wrote about itself; of a checkout only the version is known."""
+    if archive := getattr(__loader__, "archive", None):  # type: ignore[name-defined]
+        text = __loader__.get_data(f"{archive}/manifest.json")  # type: ignore[name-defined]
+        return dict(json.loads(text))
+    version = (Path(__file__).parent / "packaging" / "VERSION").read_text().strip()
+    return {"name": PROGRAM, "version": version, "revision": "checkout"}
+
+
+_SETTINGS = frozenset({"settings"})
+_FIND = frozenset({"interfaces"})
+
+_COMMANDS: dict[str, tuple[tuple[frozenset[str], ...], Callable[[Options], int]]] = {
+    "run": ((_SETTINGS,), _run),
+    "check": ((_SETTINGS,), _check),
+    "provision": ((_SETTINGS,), _provision),
+    "discovery": ((_SETTINGS, frozenset({"profile"})), _discovery),
+    "discovery find": ((_FIND, _FIND | {"seconds"}), _find),
+    "announce": ((_SETTINGS,), _announce),
+    "manifest": ((frozenset(),), _print_manifest),
+}
+"""Command -> the sets of options that it accepts, and the function that runs it. A command imports what it
+needs itself, so that the forwarder does not load the other commands' modules."""
 
 
 def end(status: int) -> NoReturn:
-    """End at once: all is closed, and while the interpreter takes itself down a second SIGTERM would kill."""
+    """End the process at once: while the interpreter shuts down, a second SIGTERM would kill it."""
     logging.shutdown()
     sys.stdout.flush()
     os._exit(status)

@@ -1,26 +1,36 @@
-"""The forwarder's settings: one typed place, each with its unit, range and default.
+"""The forwarder's settings: each declared once, with its default, unit, range and meaning.
 
-A TOML file holds them, at the top level and in the tables `[local]`, `[cloud]`, `[health]` and, for a device
-that gets its certificate by itself, `[provisioning]`; for one whose broker others in the home shall find,
-`[announcement]`. The environment overrides it: `EVENTPLANE_THING`,
-`EVENTPLANE_CLOUD_HOST`, ... Relative paths start at the file's directory.
+A TOML file holds them, at the top level and in one table per dataclass: `[local]`, `[cloud]`, `[health]` and,
+if the device uses them, `[provisioning]` and `[announcement]`. The environment overrides the file:
+`EVENTPLANE_THING`, `EVENTPLANE_CLOUD_HOST`, ... Relative paths start at the file's directory. The reader, the
+reference table of the docs and the commented example file are made from these declarations.
 """
 
 # ruff: noqa: RUF009 -- the functions below make dataclass fields, one for each class
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
 
-from edge.errors import SettingsError
+from edge.errors import SettingProblem, SettingsError
 from edge.mqtt import Login, TlsFiles
-from edge.options import LONGEST_DELAY_MS
-from edge.pacing import BYTES_PER_S, PUBLISHES_PER_S
-from edge.setting_conflicts import conflicts
-from edge.settings_reader import SettingsReader, choice, flag, number, path, text, whole, word
+from edge.mqtt.endpoint import is_on_this_device
+from edge.parts import missing_parts
+from edge.settings_reader import (
+    SettingsReader,
+    choice,
+    flag,
+    number,
+    path,
+    text,
+    variable_of,
+    whole,
+    word,
+)
+from eventplane.contract.channel_reader import NUMBERS
 from eventplane.limits import MAX_BATCH_EVENTS, MAX_EVENT_BYTES, MAX_PAYLOAD_BYTES
 from eventplane.topics import (
     CLAIM_CLIENT_PREFIX,
@@ -28,6 +38,8 @@ from eventplane.topics import (
     basic_ingest_topic,
     device_topic,
 )
+
+_LONGEST_DELAY_MS = NUMBERS["batching_delay_ms"].high
 
 _LONGEST_PROVISIONED = 128 - max(len(CLAIM_CLIENT_PREFIX), len(RENEWAL_CLIENT_PREFIX))
 """Characters of a name that, behind either prefix, is a client id of AWS IoT."""
@@ -37,28 +49,48 @@ _LONGEST_PROVISIONED = 128 - max(len(CLAIM_CLIENT_PREFIX), len(RENEWAL_CLIENT_PR
 class LocalSettings:
     """The home's own broker."""
 
-    host: str = text("127.0.0.1")  # or the path of a Unix socket
-    port: int = whole(1883, 1, 65_535, "TCP port")
-    # Mosquitto's own profile: where it leads the forwarder goes, also when it changes. Host and port then
-    # count only until it could be read.
-    profile: Path | None = path(None, "a path; Mosquitto's profile")
-    client_id: str = text("eventplane-forwarder")
-    # For a broker that keeps services apart (docs/device.md): who the forwarder is to it.
-    username: str | None = word(
-        r"[^\x00-\x1f\x7f]{1,128}", "a user name; none for a broker that does not ask", None
+    host: str = text("127.0.0.1", about="address of the broker, or the path of its Unix socket")
+    port: int = whole(1883, 1, 65_535, "TCP port", about="port of the broker")
+    profile: Path | None = path(
+        None,
+        "a path; Mosquitto's profile",
+        about="Mosquitto's configuration file, which gives address and port, also after a change; "
+        "host and port then count only until the file can be read",
     )
-    password_file: Path | None = path(None, "a path; needed with a user name")
-    keepalive_s: int = whole(30, 5, 1_200, "seconds")
-    connect_timeout_s: float = number(5.0, 0.1, 120.0, "seconds")
-    reconnect_min_s: float = number(0.1, 0.01, 60.0, "seconds")
-    reconnect_max_s: float = number(2.0, 0.01, 600.0, "seconds")
-    # Unconfirmed deliveries to one inbox, and how long one may stay unconfirmed before it is sent again.
-    inbox_window: int = whole(100, 1, 1_000, "deliveries")
-    receipt_timeout_s: float = number(10.0, 0.1, 3_600.0, "seconds")
+    client_id: str = text("eventplane-forwarder", about="MQTT client id")
+    username: str | None = word(
+        r"[^\x00-\x1f\x7f]{1,128}",
+        "a user name; none for a broker that does not ask",
+        None,
+        about="user name, for a broker that keeps services apart",
+    )
+    password_file: Path | None = path(
+        None, "a path; needed with a user name", about="file with the password of the user name"
+    )
+    keepalive_s: int = whole(30, 5, 1_200, "seconds", about="MQTT keepalive")
+    connect_timeout_s: float = number(
+        5.0, 0.1, 120.0, "seconds", about="time to connect and subscribe, before an attempt is given up"
+    )
+    reconnect_min_s: float = number(0.1, 0.01, 60.0, "seconds", about="shortest pause between two attempts")
+    reconnect_max_s: float = number(2.0, 0.01, 600.0, "seconds", about="longest pause between two attempts")
+    buffer_bytes: int = whole(
+        2 * 1024 * 1024,
+        64 * 1024,
+        64 * 1024 * 1024,
+        "bytes",
+        about="memory of received messages that wait for the spool, in each of the two sessions; the "
+        "broker keeps what exceeds it",
+    )
+    inbox_window: int = whole(
+        100, 1, 1_000, "deliveries", about="unconfirmed deliveries to one inbox with receipts"
+    )
+    receipt_timeout_s: float = number(
+        10.0, 0.1, 3_600.0, "seconds", about="time after which an unconfirmed delivery is sent again"
+    )
 
     @property
     def login(self) -> Login | None:
-        """Who the forwarder is to the home's broker, None for nobody in particular."""
+        """The forwarder's user at the home's broker, None for an anonymous one."""
         if self.username is None or self.password_file is None:
             return None
         return Login(self.username, self.password_file)
@@ -66,51 +98,96 @@ class LocalSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CloudSettings:
-    """The cloud's broker: AWS IoT Core, or another one. Client id and certificate are the thing's."""
+    """The cloud's broker: AWS IoT Core, or another one. The client id is the thing's name."""
 
-    host: str = text()
-    port: int = whole(8883, 1, 65_535, "TCP port")
-    # Without it everybody on the way can read and change everything: only for a broker on this device.
-    tls: bool = flag(True)
-    ca: Path | None = path(None, "a path; needed for TLS")
-    certificate: Path | None = path(None, "a path; needed for TLS")
-    key: Path | None = path(None, "a path; needed for TLS")
-    protocol: Literal["3.1.1", "5"] = choice("3.1.1", ("3.1.1", "5"))  # of MQTT
-    # Where events are published to; by default IoT Core's Basic Ingest. For urgent events {rule} is the rule
-    # of their own lane, which is called after this one.
+    host: str = text(about="host name of the broker; of IoT Core the data endpoint (Data-ATS)")
+    port: int = whole(8883, 1, 65_535, "TCP port", about="port of the broker")
+    tls: bool = flag(True, about="TLS; without it only a broker on this device is accepted")
+    ca: Path | None = path(
+        None, "a path; needed for TLS", about="certificates of the authorities that vouch for the broker, PEM"
+    )
+    certificate: Path | None = path(None, "a path; needed for TLS", about="the device's certificate, PEM")
+    key: Path | None = path(
+        None, "a path; needed for TLS", about="the device's private key, PEM, mode 0600; may be the same file"
+    )
+    protocol: Literal["3.1.1", "5"] = choice("3.1.1", ("3.1.1", "5"), about="MQTT version")
+    # The rule of urgent events is named after `rule`.
     topic: str = word(
         r"([^#+{}\x00]|\{thing\}|\{rule\}){1,256}",
         "a topic, in which {thing} and {rule} are replaced",
         basic_ingest_topic("{rule}", "{thing}"),
+        about="topic of the events; the default is IoT Core's Basic Ingest",
     )
-    # The topic rule that Basic Ingest publishes go to. Like the thing's name it becomes a part of the topic.
     # IoT Core allows 128 characters, of which `_urgent` takes seven.
-    rule: str | None = word(r"[A-Za-z0-9_]{1,121}", "a topic rule's name; needed for {rule}", None)
-    # Where the cloud publishes what it sends to the device. Whoever has no downlink sets it to "none".
+    rule: str | None = word(
+        r"[A-Za-z0-9_]{1,121}",
+        "a topic rule's name; needed for {rule}",
+        None,
+        about="topic rule that reads the events; urgent events go to `<rule>_urgent`",
+    )
     inbox_topic: str = word(
         r"([^#+{}\x00]|\{thing\}){1,256}",
         "a topic, in which {thing} is replaced, or none",
         device_topic("{thing}", "inbox"),
+        about="topic on which the cloud sends to the device; none without a downlink",
     )
-    # Compressed batches, or one plain event a publish, for readers that know CloudEvents and nothing of ours.
-    mode: str = choice("batch", ("batch", "single"))
-    keepalive_s: int = whole(60, 30, 1_200, "seconds")  # IoT Core takes 30 to 1,200
-    connect_timeout_s: float = number(10.0, 0.1, 120.0, "seconds")
-    # IoT Core takes one CONNECT a second from one client.
-    reconnect_min_s: float = number(1.0, 0.01, 60.0, "seconds")
-    reconnect_max_s: float = number(60.0, 0.01, 3_600.0, "seconds")
-    max_unacknowledged: int = whole(100, 2, 100, "publishes")  # IoT Core's own limit is 100
-    puback_timeout_s: float = number(30.0, 0.1, 600.0, "seconds")
-    # The quotas of one connection, see edge/pacing.py.
-    publishes_per_s: int = whole(PUBLISHES_PER_S, 1, 1_000, "publishes a second")
-    bytes_per_s: int = whole(BYTES_PER_S, 16 * 1024, 1024**3, "bytes a second")
-    # After so long without a PUBACK the broker is asked for one: a line may be dead and look alive.
-    probe_interval_s: float = number(300.0, 0.1, 86_400.0, "seconds")
+    mode: str = choice(
+        "batch",
+        ("batch", "single"),
+        about="compressed batches, or one plain event a publish for readers that know only CloudEvents",
+    )
+    # IoT Core accepts 30 to 1,200.
+    keepalive_s: int = whole(60, 30, 1_200, "seconds", about="MQTT keepalive")
+    connect_timeout_s: float = number(
+        10.0, 0.1, 120.0, "seconds", about="time to connect and subscribe, before an attempt is given up"
+    )
+    buffer_bytes: int = whole(
+        1024 * 1024,
+        64 * 1024,
+        64 * 1024 * 1024,
+        "bytes",
+        about="memory of received messages that wait for the spool; what exceeds it is not acknowledged, "
+        "and the cloud sends it again",
+    )
+    # IoT Core accepts one CONNECT a second from one client.
+    reconnect_min_s: float = number(1.0, 0.01, 60.0, "seconds", about="shortest pause between two attempts")
+    reconnect_max_s: float = number(
+        60.0, 0.01, 3_600.0, "seconds", about="longest pause between two attempts"
+    )
+    # IoT Core's own limit is 100.
+    max_unacknowledged: int = whole(
+        100, 2, 100, "publishes", about="publishes in flight without an acknowledgement"
+    )
+    puback_timeout_s: float = number(
+        30.0, 0.1, 600.0, "seconds", about="time after which a missing acknowledgement ends the connection"
+    )
+    # The quotas of AWS IoT Core for one connection; accounts of today have more publishes.
+    publishes_per_s: int = whole(
+        100, 1, 1_000, "publishes a second", about="the broker's quota for one connection"
+    )
+    bytes_per_s: int = whole(
+        512 * 1024, 16 * 1024, 1024**3, "bytes a second", about="the broker's quota for one connection"
+    )
+    # A connection may be dead and look alive.
+    probe_interval_s: float = number(
+        300.0, 0.1, 86_400.0, "seconds", about="time without an acknowledgement after which a ping is sent"
+    )
     # Never below the largest event, so that each one fits a publish.
-    payload_bytes: int = whole(MAX_PAYLOAD_BYTES, MAX_EVENT_BYTES + 1024, MAX_PAYLOAD_BYTES, "bytes")
-    batch_events: int = whole(250, 1, MAX_BATCH_EVENTS, "events")
-    # How long events may wait for company in a frame, the contract says (batching_delay_ms); this bounds it.
-    longest_delay_ms: int = whole(LONGEST_DELAY_MS, 0, LONGEST_DELAY_MS, "milliseconds")
+    payload_bytes: int = whole(
+        MAX_PAYLOAD_BYTES,
+        MAX_EVENT_BYTES + 1024,
+        MAX_PAYLOAD_BYTES,
+        "bytes",
+        about="largest payload of a publish",
+    )
+    batch_events: int = whole(250, 1, MAX_BATCH_EVENTS, "events", about="most events in a publish")
+    longest_delay_ms: int = whole(
+        _LONGEST_DELAY_MS,
+        0,
+        _LONGEST_DELAY_MS,
+        "milliseconds",
+        about="upper bound for the contract's `batching_delay_ms`",
+    )
 
     @property
     def subscribes(self) -> bool:
@@ -119,7 +196,7 @@ class CloudSettings:
 
     @property
     def identity(self) -> TlsFiles | None:
-        """Who the device is and whom it trusts, None without TLS."""
+        """The device's certificate and the authorities it trusts, None without TLS."""
         if not self.tls or self.ca is None or self.certificate is None or self.key is None:
             return None
         return TlsFiles(self.ca, self.certificate, self.key)
@@ -127,38 +204,57 @@ class CloudSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HealthSettings:
-    """The health endpoint. Nothing protects it, so it is for programs on this device."""
+    """The health endpoint: HTTP without protection, for programs on this device."""
 
-    host: str = text("127.0.0.1")
-    port: int = whole(9464, 0, 65_535, "TCP port, 0 for no endpoint,")
-    # When the oldest event that waits for a reachable destination is too old to be called healthy.
-    urgent_age_s: float = number(60.0, 1.0, 86_400.0, "seconds")
-    normal_age_s: float = number(900.0, 1.0, 604_800.0, "seconds")
+    host: str = text("127.0.0.1", about="address of the endpoint")
+    port: int = whole(9464, 0, 65_535, "TCP port, 0 for no endpoint,", about="port of the endpoint")
+    urgent_age_s: float = number(
+        60.0, 1.0, 86_400.0, "seconds", about="age of an urgent event, deliverable so long, that is a failure"
+    )
+    normal_age_s: float = number(
+        900.0,
+        1.0,
+        604_800.0,
+        "seconds",
+        about="age of a normal event, deliverable so long, that is a failure",
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProvisioningSettings:
     """Fleet provisioning by claim: how the device gets the key and certificate that `[cloud]` names."""
 
-    template: str = word(r"[0-9A-Za-z_-]{1,36}", "a provisioning template's name")
-    claim_certificate: Path = path()
-    claim_key: Path = path()
-    # Who makes the private key. The device needs the openssl program for it; the cloud sends it.
-    keys: str = choice("device", ("device", "cloud"))
-    # A certificate is replaced when a third of its life is left, and at this age in any case.
-    max_age_days: int = whole(365, 1, 36_500, "days")
-    answer_timeout_s: float = number(30.0, 0.1, 600.0, "seconds")
-    retry_min_s: float = number(10.0, 0.1, 3_600.0, "seconds")
-    retry_max_s: float = number(3_600.0, 0.1, 86_400.0, "seconds")
+    template: str = word(
+        r"[0-9A-Za-z_-]{1,36}", "a provisioning template's name", about="provisioning template"
+    )
+    claim_certificate: Path = path(about="certificate of the claim, PEM")
+    claim_key: Path = path(about="private key of the claim, PEM, mode 0600")
+    keys: str = choice(
+        "device",
+        ("device", "cloud"),
+        about="who makes the private key: the device, with openssl, or the cloud, which sends it",
+    )
+    max_age_days: int = whole(
+        365,
+        1,
+        36_500,
+        "days",
+        about="age at which a certificate is replaced; also when a third of its life is left",
+    )
+    answer_timeout_s: float = number(30.0, 0.1, 600.0, "seconds", about="time to wait for the cloud's answer")
+    retry_min_s: float = number(10.0, 0.1, 3_600.0, "seconds", about="shortest pause between two attempts")
+    retry_max_s: float = number(3_600.0, 0.1, 86_400.0, "seconds", about="longest pause between two attempts")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnnouncementSettings:
     """The broker, announced to the home by DNS-SD: by a program of its own, not by the forwarder."""
 
-    # Named one by one, so that the uplink is none of them by mistake.
+    # Named one by one, so that the interface of the uplink is none of them by mistake.
     interfaces: str = word(
-        r"[A-Za-z0-9_.-]{1,15}(,[A-Za-z0-9_.-]{1,15})*", "names of network interfaces with commas between"
+        r"[A-Za-z0-9_.-]{1,15}(,[A-Za-z0-9_.-]{1,15})*",
+        "names of network interfaces with commas between",
+        about="interfaces on which the broker is announced",
     )
 
     @property
@@ -169,26 +265,43 @@ class AnnouncementSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """Everything that `python -m edge` needs to know."""
+    """The settings of one device: those at the top level, and the tables."""
 
     local: LocalSettings
     cloud: CloudSettings
     health: HealthSettings
     provisioning: ProvisioningSettings | None
     announcement: AnnouncementSettings | None = None
-    thing: str = word(r"[A-Za-z0-9:_-]{1,128}", "a thing's name")
-    contract: Path = path()  # in its compiled form
-    spool: Path = path()
-    # Room for events that wait; about 700,000 readings. What is full refuses, so it never fills the disk.
-    spool_capacity_bytes: int = whole(256 * 1024**2, 1024**2, 1024**4, "bytes")
-    # How many deliveries may wait; an event for two inboxes counts twice. The scarcer capacity decides.
-    spool_capacity_deliveries: int = whole(1_000_000, 100, 10**9, "deliveries")
-    # How often the device reports its health, and what it sent, to the cloud.
-    heartbeat_s: float = number(300.0, 1.0, 86_400.0, "seconds")
-    manifest_interval_s: float = number(3_600.0, 1.0, 86_400.0, "seconds")
-    # For unacknowledged publishes, within systemd's patience.
-    stop_grace_s: float = number(2.0, 0.0, 3.0, "seconds")
-    log_level: str = choice("info", ("debug", "info", "warning", "error"))
+    thing: str = word(r"[A-Za-z0-9:_-]{1,128}", "a thing's name", about="the device's name in the cloud")
+    contract: Path = path(about="the compiled contract")
+    spool: Path = path(about="the database that stores events; its directory must be on a disk")
+    spool_capacity_bytes: int = whole(
+        256 * 1024**2,
+        1024**2,
+        1024**4,
+        "bytes",
+        about="room for pending events, about 700,000 readings; a full spool refuses new ones",
+    )
+    spool_capacity_deliveries: int = whole(
+        1_000_000,
+        100,
+        10**9,
+        "deliveries",
+        about="pending deliveries; an event for two destinations counts twice; the scarcer capacity decides",
+    )
+    heartbeat_s: float = number(
+        300.0, 1.0, 86_400.0, "seconds", about="interval of the health reports to the cloud"
+    )
+    manifest_interval_s: float = number(
+        3_600.0, 1.0, 86_400.0, "seconds", about="interval of the reports of what was stored"
+    )
+    # Within systemd's patience.
+    stop_grace_s: float = number(
+        2.0, 0.0, 3.0, "seconds", about="time for unacknowledged publishes after a stop signal"
+    )
+    log_level: str = choice(
+        "info", ("debug", "info", "warning", "error"), about="least severe messages in the log"
+    )
 
 
 TABLES = {
@@ -199,28 +312,18 @@ TABLES = {
     "announcement": AnnouncementSettings,
 }
 OPTIONAL = frozenset({"provisioning", "announcement"})
-"""Tables that a file may leave out as a whole; otherwise what is required in them is missed."""
+"""Tables that a file may leave out as a whole; of the others the required settings must be there."""
 
 
-def load_settings(file: Path, environment: dict[str, str]) -> Settings:
-    """The settings of a TOML `file`, overridden by `environment`. Raises `SettingsError`."""
+def load_settings(file: Path, environment: Mapping[str, str]) -> Settings:
+    """Return the settings of a TOML `file`, overridden by `environment`. Raises `SettingsError`."""
     reader = SettingsReader(file, environment)
     top = reader.read(Settings, tables=TABLES)
     present = {name: kind for name, kind in TABLES.items() if name not in OPTIONAL or reader.has(name)}
     tables = {name: reader.read(kind, name) for name, kind in present.items()}
     known = {each.setting for each in reader.problems}
     complete = {name: _with_defaults(kind, tables[name]) for name, kind in present.items()}
-    found = conflicts(complete["local"], complete["cloud"], provisions="provisioning" in present)
-    if "announcement" in present and complete["local"]["profile"] is None:
-        reader.complain(
-            "local.profile", "it is missing", "an announcement says what Mosquitto's profile says"
-        )
-    if "provisioning" in present and len(top.get("thing", "")) > _LONGEST_PROVISIONED:
-        reader.complain(
-            "thing",
-            f"it has more than {_LONGEST_PROVISIONED} characters",
-            "give a device that is to be provisioned a shorter name",
-        )
+    found = _conflicts(top.get("thing", ""), complete)
     reader.problems += [each for each in found if each.setting not in known]
     if reader.problems:
         raise SettingsError(reader.problems)
@@ -231,3 +334,57 @@ def load_settings(file: Path, environment: dict[str, str]) -> Settings:
 
 def _with_defaults(kind: type, given: Mapping[str, Any]) -> dict[str, Any]:
     return {each.name: given.get(each.name, each.default) for each in fields(kind)}
+
+
+def _conflicts(thing: str, tables: Mapping[str, Mapping[str, Any]]) -> Iterator[SettingProblem]:
+    """Yield what is wrong with settings together, each of which is good by itself; `tables` with defaults."""
+    local, cloud = tables["local"], tables["cloud"]
+    yield from missing_parts(tables)
+    yield from _local_conflicts(local)
+    yield from _cloud_conflicts(cloud)
+    if "announcement" in tables and local["profile"] is None:
+        remedy = "an announcement says what Mosquitto's profile says"
+        yield SettingProblem("local.profile", "it is missing", remedy)
+    if "provisioning" in tables:
+        yield from _provisioning_conflicts(thing, cloud)
+
+
+def _local_conflicts(local: Mapping[str, Any]) -> Iterator[SettingProblem]:
+    for name, other in (("username", "password_file"), ("password_file", "username")):
+        if local[name] is None and local[other] is not None:
+            remedy = f"set it, or {variable_of(f'local.{name}')}, or remove local.{other}"
+            yield SettingProblem(f"local.{name}", "it is missing", remedy)
+    if local["password_file"] is not None and _is_elsewhere(local["host"]):
+        problem = f"{local['host']} is not on this device, and would get a password over the network"
+        yield SettingProblem("local.host", problem, "use the broker at 127.0.0.1: there is no TLS to others")
+
+
+def _cloud_conflicts(cloud: Mapping[str, Any]) -> Iterator[SettingProblem]:
+    for name in ("ca", "certificate", "key"):
+        if cloud["tls"] and cloud[name] is None:
+            remedy = f"set it, or {variable_of(f'cloud.{name}')}, to a path"
+            yield SettingProblem(f"cloud.{name}", "it is missing", remedy)
+    if not cloud["tls"] and _is_elsewhere(cloud["host"]):
+        remedy = "set it to true, or use a broker at 127.0.0.1"
+        yield SettingProblem("cloud.tls", f"{cloud['host']} is not on this device", remedy)
+    if cloud["rule"] is None and "{rule}" in cloud["topic"]:
+        remedy = "to a topic rule's name, or cloud.topic to one without {rule}"
+        remedy = f"set it, or {variable_of('cloud.rule')}, {remedy}"
+        yield SettingProblem("cloud.rule", "it is missing", remedy)
+
+
+def _provisioning_conflicts(thing: str, cloud: Mapping[str, Any]) -> Iterator[SettingProblem]:
+    """Yield why the device could not get a certificate, or replace the one it has."""
+    if not cloud["tls"]:
+        yield SettingProblem("cloud.tls", "a certificate is for TLS only", "set it to true")
+    elif None not in (cloud["certificate"], cloud["key"]) and cloud["certificate"] != cloud["key"]:
+        remedy = "name one file for both: only then are they replaced in one step"
+        yield SettingProblem("cloud.key", "it is another file than cloud.certificate", remedy)
+    if len(thing) > _LONGEST_PROVISIONED:
+        problem = f"it has more than {_LONGEST_PROVISIONED} characters"
+        yield SettingProblem("thing", problem, "give a device that is to be provisioned a shorter name")
+
+
+def _is_elsewhere(host: Any) -> bool:
+    """Return whether `host` is another device; of a missing one nothing is known."""
+    return isinstance(host, str) and not is_on_this_device(host)

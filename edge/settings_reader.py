@@ -1,4 +1,7 @@
-"""Reads dataclasses whose fields say what they accept, from TOML and the environment."""
+"""Read dataclasses whose fields declare settings, from TOML and the environment.
+
+A field declares what it accepts and, as `about`, what the setting means.
+"""
 
 from __future__ import annotations
 
@@ -18,35 +21,35 @@ _Check = Callable[[Any], Any]
 """From a raw value (TOML's, or the environment's text) to the setting's; ValueError when it does not fit."""
 
 
-def text(default: Any = MISSING) -> Any:
-    """A non-empty text."""
-    return _setting(default, "a non-empty text", _as_text)
+def text(default: Any = MISSING, *, about: str) -> Any:
+    """Declare a non-empty text."""
+    return _setting(default, "a non-empty text", about, _as_text)
 
 
-def word(pattern: str, accepts: str, default: Any = MISSING) -> Any:
-    """A text that is `pattern` from end to end, which `accepts` says for people."""
+def word(pattern: str, accepts: str, default: Any = MISSING, *, about: str) -> Any:
+    """Declare a text that is `pattern` from end to end, which `accepts` says for people."""
 
     def check(raw: Any) -> str:
         if not re.fullmatch(pattern, _as_text(raw)):
             raise ValueError
         return str(raw)
 
-    return _setting(default, accepts, check)
+    return _setting(default, accepts, about, check)
 
 
-def path(default: Any = MISSING, accepts: str = "a path") -> Any:
-    """A path; it need not exist yet. What has several lines is a file's content in the place of its name."""
+def path(default: Any = MISSING, accepts: str = "a path", *, about: str) -> Any:
+    """Declare a path, which need not exist yet. A text of several lines is a file's content, not its name."""
 
     def check(raw: Any) -> Path:
         if not _as_text(raw).isprintable():
             raise ValueError
         return Path(raw)
 
-    return _setting(default, accepts, check)
+    return _setting(default, accepts, about, check)
 
 
-def flag(default: bool) -> Any:
-    """Yes or no."""
+def flag(default: bool, *, about: str) -> Any:
+    """Declare a setting that is true or false."""
     words = {"true": True, "false": False}
 
     def check(raw: Any) -> bool:
@@ -54,34 +57,34 @@ def flag(default: bool) -> Any:
             raise ValueError
         return words.get(raw, raw is True)
 
-    return _setting(default, "true or false", check)
+    return _setting(default, "true or false", about, check)
 
 
-def choice(default: str, options: tuple[str, ...]) -> Any:
-    """One of a few words."""
+def choice(default: str, options: tuple[str, ...], *, about: str) -> Any:
+    """Declare one of a few words."""
 
     def check(raw: Any) -> str:
         if raw not in options:
             raise ValueError
         return str(raw)
 
-    return _setting(default, f"one of {', '.join(options)}", check)
+    return _setting(default, f"one of {', '.join(options)}", about, check)
 
 
-def whole(default: int, low: int, high: int, unit: str) -> Any:
-    """A whole number of `unit` from `low` to `high`."""
+def whole(default: int, low: int, high: int, unit: str, *, about: str) -> Any:
+    """Declare a whole number of `unit` from `low` to `high`."""
     accepts = Range(low, high, unit, is_whole=True)
-    return _setting(default, str(accepts), accepts.read)
+    return _setting(default, str(accepts), about, accepts.read)
 
 
-def number(default: float, low: float, high: float, unit: str) -> Any:
-    """A number of `unit` from `low` to `high`."""
+def number(default: float, low: float, high: float, unit: str, *, about: str) -> Any:
+    """Declare a number of `unit` from `low` to `high`."""
     accepts = Range(low, high, unit)
-    return _setting(default, str(accepts), accepts.read)
+    return _setting(default, str(accepts), about, accepts.read)
 
 
 class SettingsReader:
-    """A TOML `file` under an `environment` that overrides it; gathers what is wrong as `problems`."""
+    """Reads a TOML `file` under an `environment` that overrides it; collects what is wrong as `problems`."""
 
     def __init__(self, file: Path, environment: Mapping[str, str]) -> None:
         self.problems: list[SettingProblem] = []
@@ -90,7 +93,7 @@ class SettingsReader:
         self._document = self._parse(file)
 
     def read(self, kind: type, table: str = "", *, tables: Collection[str] = ()) -> dict[str, Any]:
-        """The members of the dataclass `kind` in `[table]` (without one: the top level) that have no problem.
+        """Return the valid settings of the dataclass `kind` in `[table]`, "" for the top level.
 
         `tables` are members of the top level that are read by themselves.
         """
@@ -100,7 +103,7 @@ class SettingsReader:
         for name in raw:
             if name not in known and name not in tables:
                 remedy = f"remove it{_nearest(prefix, name, known)}"
-                self.complain(prefix + name, "it is unknown", remedy)
+                self._note(prefix + name, "it is unknown", remedy)
         self._refuse_unknown_variables(prefix, known)
         values: dict[str, Any] = {}
         for name, each in known.items():
@@ -109,15 +112,14 @@ class SettingsReader:
             if given is not None:
                 values |= self._checked(each, given, prefix)
             elif each.default is MISSING:
-                self.complain(prefix + name, "it is missing", f"set it, or {variable}, to {_accepts(each)}")
+                self._note(prefix + name, "it is missing", f"set it, or {variable}, to {_accepts(each)}")
         return values
 
     def has(self, table: str) -> bool:
-        """Whether the file has `[table]`; the environment alone does not make it."""
+        """Return whether the file has `[table]`; the environment alone does not make it."""
         return table in self._document
 
-    def complain(self, setting: str, problem: str, remedy: str) -> None:
-        """Note a problem."""
+    def _note(self, setting: str, problem: str, remedy: str) -> None:
         self.problems.append(SettingProblem(setting, problem, remedy))
 
     def _parse(self, file: Path) -> dict[str, Any]:
@@ -136,41 +138,41 @@ class SettingsReader:
         raw = self._document.get(name, {})
         if isinstance(raw, dict):
             return raw
-        self.complain(name, f"{raw!r} is not a table", f"write it as [{name}]")
+        self._note(name, f"{raw!r} is not a table", f"write it as [{name}]")
         return {}
 
     def _checked(self, each: Field[Any], given: Any, prefix: str) -> dict[str, Any]:
         try:
             value = each.metadata["check"](given)
         except ValueError:
-            # Not what has several lines: it may be a key.
+            # A text of several lines is not repeated: it may be a key.
             told = "what has several lines" if isinstance(given, str) and "\n" in given else repr(given)
-            self.complain(prefix + each.name, f"{told} does not fit", f"give {_accepts(each)}")
+            self._note(prefix + each.name, f"{told} does not fit", f"give {_accepts(each)}")
             return {}
         return {each.name: self._folder / value if isinstance(value, Path) else value}
 
     def _refuse_unknown_variables(self, prefix: str, known: Collection[str]) -> None:
-        """Only those of a table: other programs of the plane have variables with our prefix as well."""
+        """Refuse those of a table only: other programs of the plane have variables with our prefix, too."""
         start = variable_of(prefix)
         variables = {variable_of(prefix + name) for name in known}
         for variable in sorted(self._environment):
             if prefix and variable.startswith(start) and variable not in variables:
                 remedy = f"remove it{_nearest('', variable, variables)}"
-                self.complain(variable, "no setting has this variable", remedy)
+                self._note(variable, "no setting has this variable", remedy)
 
 
 def variable_of(setting: str) -> str:
-    """The environment variable that overrides a setting."""
+    """Return the environment variable that overrides a setting."""
     return ENVIRONMENT_PREFIX + setting.replace(".", "_").upper()
 
 
-def _setting(default: Any, accepts: str, check: _Check) -> Any:
-    metadata = {"accepts": accepts, "check": check}
+def _setting(default: Any, accepts: str, about: str, check: _Check) -> Any:
+    metadata = {"accepts": accepts, "about": about, "check": check}
     return field(metadata=metadata) if default is MISSING else field(default=default, metadata=metadata)
 
 
 def _nearest(prefix: str, name: str, known: Collection[str]) -> str:
-    """What was probably meant."""
+    """Return the part of a remedy that names what was probably meant."""
     from difflib import get_close_matches  # over a megabyte of memory, for a program that is about to end
 
     near = get_close_matches(name, known, 1)

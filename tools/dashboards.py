@@ -1,6 +1,6 @@
-"""Writes docs/dashboards/device.json, Grafana's dashboard of a device's metrics. `--check` compares only.
+"""Write docs/dashboards/device.json, Grafana's dashboard of a device's metrics; `--check` only compares.
 
-What it shows stands in `ROWS`, in the order of the questions that somebody asks who looks at it.
+`ROWS` declares the panels, in the order in which an operator asks.
 """
 
 from __future__ import annotations
@@ -34,9 +34,12 @@ ROWS: Final = (
                 "none",
                 (_now("eventplane_problem", "{{instance}} {{problem}} ({{health}})"),),
             ),
-            Panel("Lines to the brokers", "none", (_now("eventplane_link_up", "{{instance}} {{link}}"),)),
             Panel(
-                "Who it is", "none", (_now("eventplane_info", "{{instance}} {{thing}} {{contract}}"),), "stat"
+                "Connections to the brokers", "none", (_now("eventplane_link_up", "{{instance}} {{link}}"),)
+            ),
+            Panel("Connected for", "s", (_now("eventplane_link_up_seconds", "{{instance}} {{link}}"),)),
+            Panel(
+                "Device", "none", (_now("eventplane_info", "{{instance}} {{thing}} {{contract}}"),), "stat"
             ),
         ),
     ),
@@ -44,7 +47,7 @@ ROWS: Final = (
         "Does everything flow?",
         (
             Panel(
-                "Oldest that waits",
+                "Oldest pending event",
                 "s",
                 (
                     Query(
@@ -54,7 +57,7 @@ ROWS: Final = (
                 ),
             ),
             Panel(
-                "Deliveries that wait",
+                "Pending deliveries",
                 "short",
                 (
                     Query(
@@ -67,9 +70,9 @@ ROWS: Final = (
                 "Events in, and up to the cloud",
                 "cps",
                 (
-                    _rate("eventplane_arrivals_total", "{{instance}} stored"),
+                    _rate("eventplane_stored_total", "{{instance}} stored"),
                     _rate("eventplane_published_events_total", "{{instance}} published"),
-                    _rate("eventplane_descended_total", "{{instance}} down: {{outcome}}"),
+                    _rate("eventplane_downlink_total", "{{instance}} down: {{outcome}}"),
                 ),
             ),
         ),
@@ -82,6 +85,7 @@ ROWS: Final = (
                 "cps",
                 (
                     _rate("eventplane_refused_total", "{{instance}} refused"),
+                    _rate("eventplane_received_dropped_total", "{{instance}} {{link}} dropped"),
                     _rate("eventplane_sent_unstored_total", "{{instance}} sent from memory"),
                 ),
             ),
@@ -89,17 +93,17 @@ ROWS: Final = (
                 "Dead letters", "cps", (_rate("eventplane_dead_letters_total", "{{instance}} {{reason}}"),)
             ),
             Panel(
-                "Expired, dropped and spared",
+                "Expired, dropped and unwanted",
                 "cps",
                 (
                     _rate("eventplane_discards_total", "{{instance}} {{outcome}} {{reason}}"),
-                    _rate("eventplane_unwanted_total", "{{instance}} handled by nobody"),
+                    _rate("eventplane_unwanted_total", "{{instance}} unwanted"),
                 ),
             ),
         ),
     ),
     Row(
-        "The line to the cloud",
+        "The connection to the cloud",
         (
             Panel(
                 "Publish to acknowledgement, mean",
@@ -117,10 +121,20 @@ ROWS: Final = (
                 (
                     _rate("eventplane_publishes_total", "{{instance}} sent"),
                     _rate("eventplane_slowdowns_total", "{{instance}} slowed down"),
-                    _now("eventplane_in_flight", "{{instance}} unanswered"),
+                    _now("eventplane_in_flight", "{{instance}} in flight"),
                 ),
             ),
             Panel("Payload", "Bps", (_rate("eventplane_published_bytes_total"),)),
+            Panel(
+                "Received and not yet taken",
+                "bytes",
+                (_now("eventplane_received_waiting_bytes", "{{instance}} {{link}}"),),
+            ),
+            Panel(
+                "Pauses of reading",
+                "cps",
+                (_rate("eventplane_reading_paused_total", "{{instance}} {{link}}"),),
+            ),
             Panel(
                 "Connections made",
                 "short",
@@ -140,7 +154,7 @@ ROWS: Final = (
                     _now("eventplane_spool_capacity_bytes", "{{instance}} capacity"),
                 ),
             ),
-            Panel("Deliveries that may wait", "short", (_now("eventplane_spool_capacity_deliveries"),)),
+            Panel("Capacity in deliveries", "short", (_now("eventplane_spool_capacity_deliveries"),)),
             Panel("Written to flash", "Bps", (_rate("eventplane_spool_written_bytes_total"),)),
         ),
     ),
@@ -148,13 +162,13 @@ ROWS: Final = (
         "The process",
         (
             Panel("Memory", "bytes", (_now("process_resident_memory_bytes"),)),
-            Panel("Computing", "percentunit", (_rate("process_cpu_seconds_total"),)),
-            Panel("Up since", "s", (_now("eventplane_uptime_seconds"),)),
+            Panel("CPU", "percentunit", (_rate("process_cpu_seconds_total"),)),
+            Panel("Uptime", "s", (_now("eventplane_uptime_seconds"),)),
             Panel(
-                "Contracts taken and refused",
+                "Contracts accepted and refused",
                 "short",
                 (
-                    _now("eventplane_reloads_total", "{{instance}} taken"),
+                    _now("eventplane_reloads_total", "{{instance}} accepted"),
                     _now("eventplane_reloads_refused_total", "{{instance}} refused"),
                 ),
             ),
@@ -165,12 +179,12 @@ ROWS: Final = (
 
 
 def device_dashboard() -> str:
-    """What FILE should hold."""
+    """Return the content of FILE."""
     return dashboard("eventplane-devices", "Event Plane: devices", ROWS)
 
 
 def main() -> int:
-    """Exit status 1 when `--check` finds the file out of date."""
+    """Return 1 if `--check` finds the file out of date."""
     text = device_dashboard()
     if "--check" in sys.argv[1:]:
         if not FILE.exists() or FILE.read_text() != text:

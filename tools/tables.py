@@ -1,6 +1,7 @@
 """Write the tables of the docs that repeat what code and tests say. `--check` only compares.
 
-A table stands between `<!-- table: NAME -->` and `<!-- end -->` in a Markdown file under docs/.
+A table stands between `<!-- table: NAME -->` and `<!-- end -->` in a Markdown file under docs/. The device's
+file of settings is written as a whole.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ sys.path.insert(0, str(ROOT))
 
 from benchmarks.scale.parameters import published  # noqa: E402 - after the path it needs
 from benchmarks.scale.tables import TABLES as SCALE_TABLES  # noqa: E402
-from edge.health.metrics import METRICS  # noqa: E402
+from edge.command_line import USAGE  # noqa: E402
+from edge.metrics import METRICS  # noqa: E402
 from edge.settings import TABLES as SETTINGS_TABLES  # noqa: E402
 from edge.settings import Settings  # noqa: E402
 from edge.settings_reader import variable_of  # noqa: E402
@@ -30,20 +32,25 @@ from eventplane.contract.settings import Number, Word  # noqa: E402
 from eventplane.contract.vocabulary import ParticipantKind  # noqa: E402
 from operations.reasons import OTHER, REASONS  # noqa: E402
 from tools import sources  # noqa: E402
+from tools.settings_file import settings_file  # noqa: E402
 
 _TABLE = re.compile(r"(<!-- table: (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
+SETTINGS_FILE = ROOT / "edge" / "packaging" / "forwarder.toml"
+
+
 def settings_table() -> str:
-    """The forwarder's settings: name, environment variable, default, what it accepts."""
+    """The forwarder's settings: name, environment variable, default, what it accepts, what it means."""
     rows = []
     for table, kind in {"": Settings, **SETTINGS_TABLES}.items():
         for each in dataclasses.fields(kind):
             if "accepts" in each.metadata:
                 name = f"{table}.{each.name}" if table else each.name
                 default = _default(each.default)
-                rows.append([f"`{name}`", f"`{variable_of(name)}`", default, each.metadata["accepts"]])
-    return _table(["setting", "environment", "default", "accepts"], rows)
+                accepts, about = each.metadata["accepts"], each.metadata["about"]
+                rows.append([f"`{name}`", f"`{variable_of(name)}`", default, accepts, about])
+    return _table(["setting", "environment", "default", "accepts", "meaning"], rows)
 
 
 def _default(value: object) -> str:
@@ -51,6 +58,11 @@ def _default(value: object) -> str:
         return "required"
     # As TOML and the environment write it.
     return "none" if value is None else f"`{str(value).lower() if isinstance(value, bool) else value}`"
+
+
+def device_usage() -> str:
+    """What the device's command line prints for `--help`."""
+    return f"```text\n{USAGE}```\n"
 
 
 def limits_table() -> str:
@@ -108,9 +120,12 @@ def _setting_row(name: str, setting: Word[Any] | Number) -> list[str]:
 
 
 def metrics_table() -> str:
-    """What `/metrics` of a device tells."""
-    rows = [[f"`{each.name}`", each.kind, each.help] for each in METRICS]
-    return _table(["metric", "kind", "meaning"], rows)
+    """What `/metrics` of a device reports, and the key of those that its heartbeat carries."""
+    rows = []
+    for each in METRICS:
+        keys = ", ".join(f"`{key.name}`" for key in each.heartbeat)
+        rows.append([f"`{each.name}`", each.kind, each.help, keys])
+    return _table(["metric", "kind", "meaning", "in the heartbeat"], rows)
 
 
 def reasons_table() -> str:
@@ -163,6 +178,7 @@ TABLES = {
     "archive-columns": archive_columns_table,
     "metrics": metrics_table,
     "settings": settings_table,
+    "device-usage": device_usage,
     "limits": limits_table,
     "channel": channel_table,
     "reasons": reasons_table,
@@ -191,17 +207,15 @@ def main() -> int:
         return 1
     for row in missing:
         print(f'row {row} has no test; mark one that shows it with @pytest.mark.source("{row}")')
-    stale = []
-    for file in sorted((ROOT / "docs").rglob("*.md")):
-        text = file.read_text()
-        if current(text) != text:
-            stale.append(file)
+    wanted = {file: current(file.read_text()) for file in sorted((ROOT / "docs").rglob("*.md"))}
+    wanted[SETTINGS_FILE] = settings_file()
+    stale = [file for file, text in wanted.items() if not file.exists() or file.read_text() != text]
     if "--check" in sys.argv[1:]:
         for file in stale:
-            print(f"{file.relative_to(ROOT)}: a table is out of date; run `make tables`")
+            print(f"{file.relative_to(ROOT)}: it is out of date; run `make tables`")
         return 1 if stale or missing else 0
     for file in stale:
-        file.write_text(current(file.read_text()))
+        file.write_text(wanted[file])
     return 1 if missing else 0
 
 

@@ -8,10 +8,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from edge.messages import Acknowledged, Connected, Disconnected, LinkName, Message
+from edge.mailbox import Acknowledged, Connected, Disconnected, LinkName, Message
 from edge.mqtt.connection import Connection
-from edge.mqtt.endpoint import Endpoint
-from edge.mqtt.tls_files import TlsFiles
+from edge.mqtt.endpoint import Endpoint, TlsFiles
 from eventplane.topics import basic_ingest_topic, urgent_rule
 from local.demo.plane import Plane
 from local.things import provision

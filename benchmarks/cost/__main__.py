@@ -16,7 +16,7 @@ from benchmarks.cost.deployment import MONTH_S, Deployment
 from benchmarks.cost.idle import Key, Usage, idle, jobs
 from benchmarks.cost.life import Reads
 from benchmarks.cost.meter import Meter
-from benchmarks.cost.prices import Units, dollars
+from benchmarks.cost.prices import Units, billed, dollars
 from benchmarks.cost.receipts import receipts
 from benchmarks.cost.regimes import Regime, regimes
 from benchmarks.cost.site import Observed, Site, life_of
@@ -113,8 +113,11 @@ def _idle(found: Counted, deployments: Mapping[str, Deployment]) -> Iterator[Fig
     alarm = found.regimes["alarm"][1].usage
     for name, deployment in deployments.items():
         parts = idle(deployment, found.calls, alarm)
-        usd = dollars(sum(parts.values(), Counter()))
-        yield Figure(f"idle_{name}", usd, "USD/month", AIMS[name], False, note="without jobs on the archive")
+        total = sum(parts.values(), Counter())
+        note = "without jobs on the archive"
+        yield Figure(f"idle_{name}", dollars(total), "USD/month", AIMS[name], False, note=note)
+        note = "what an account with nothing else is billed: without the units that are always free"
+        yield Figure(f"idle_{name}_billed", dollars(billed(total)), "USD/month", None, False, note=note)
         for part, units in parts.items():
             yield Figure(f"idle_{name}_{part}", dollars(units), "USD/month", None, False, note=_listed(units))
         work = jobs(deployment)

@@ -12,8 +12,12 @@ Units = Counter[str]
 """How many of each billable unit, by its name in prices.toml. Fractions are allowed."""
 
 FILE: Final = Path(__file__).with_name("prices.toml")
-PRICES: Final = {name: each["usd"] / each["per"] for name, each in tomllib.loads(FILE.read_text()).items()}
+_ROWS: Final = tomllib.loads(FILE.read_text())
+PRICES: Final = {name: each["usd"] / each["per"] for name, each in _ROWS.items()}
 """US dollars of one unit."""
+
+FREE: Final = {name: float(each["free"]) for name, each in _ROWS.items() if "free" in each}
+"""Units of a month that each account gets for nothing."""
 
 IOT_BYTES: Final = 5 * 1024
 """What one message, rule or action of IoT Core is metered by."""
@@ -25,6 +29,12 @@ SQS_BYTES: Final = 64 * 1024
 def dollars(units: Mapping[str, float]) -> float:
     """What `units` cost."""
     return sum(number * PRICES[name] for name, number in units.items())
+
+
+def billed(units: Mapping[str, float]) -> Units:
+    """Return what of a month's `units` is billed to an account that uses nothing else."""
+    left = {name: max(0.0, number - FREE.get(name, 0.0)) for name, number in units.items()}
+    return Counter(left)  # type: ignore[arg-type]
 
 
 def chunks(size: int, of: int) -> int:

@@ -95,7 +95,8 @@ def regimes(scale: float) -> list[Regime]:
             name="alarm",
             type=ALARM,
             inboxes=ALARM_INBOXES,
-            events=max(2, round(60 * scale)),
+            # Two windows of the archive's functions: in a shorter run an event has too many objects.
+            events=max(2, round(240 * scale)),
             batch=1,
             per_s=2,
             aim=6.0,

@@ -1,1 +1,1 @@
-"""What the device says about itself: health, metrics, heartbeat, and its word to systemd."""
+"""The device's health: what is wrong with it, and the endpoint that reports it."""

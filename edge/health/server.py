@@ -1,18 +1,23 @@
-"""The health endpoint: a thread that answers one connection at a time.
+"""The health endpoint: `/healthz` and `/metrics`, over as much of HTTP/1.1 as they need.
 
-The standard library's `http.server` does the same for 3 MB of resident memory more (docs/device.md).
+A thread answers one GET a connection and one connection at a time. The standard library's `http.server` does
+the same for 3 MB more of resident memory.
 """
 
 from __future__ import annotations
 
 import contextlib
 import logging
+import re
 import socket
 import threading
 from collections.abc import Callable, Mapping
+from queue import Empty, SimpleQueue
 from time import monotonic
+from typing import NamedTuple
 
-from edge.health.http import Response, is_complete, read_path
+from edge.health.status import Finding, Health, Status, overall, to_json
+from edge.metrics import CONTENT_TYPE, Families, render
 
 _log = logging.getLogger(__name__)
 
@@ -25,13 +30,130 @@ _QUEUED = 8
 
 _CHUNK = 2048
 
+PATIENCE_S = 3.0
+"""How long the loop may be busy, seconds: a commit on worn flash takes one."""
+
+MAX_HEAD_BYTES = 4096
+"""Most bytes of a request line with its headers; a monitoring program sends about 200."""
+
+_REQUEST_LINE = re.compile(rb"([A-Z]{1,16}) (/[!-~]*) HTTP/1\.[01]")
+_HEAD_END = re.compile(rb"\r?\n\r?\n")
+_REASONS = {
+    200: "OK",
+    400: "Bad Request",
+    404: "Not Found",
+    405: "Method Not Allowed",
+    503: "Service Unavailable",
+}
+TEXT = "text/plain; charset=utf-8"
+
+
+class Response(NamedTuple):
+    """An answer; `content_type` of the `body`."""
+
+    status: int
+    body: str
+    content_type: str = TEXT
+
+    def encode(self) -> bytes:
+        """Return the bytes on the wire. The connection ends with them: there is no next request."""
+        body = self.body.encode("utf-8", "replace")
+        allow = "Allow: GET\r\n" if self.status == 405 else ""
+        head = (
+            f"HTTP/1.1 {self.status} {_REASONS[self.status]}\r\n{allow}Content-Type: {self.content_type}\r\n"
+            f"Content-Length: {len(body)}\r\nCache-Control: no-store\r\nConnection: close\r\n\r\n"
+        )
+        return head.encode("ascii") + body
+
+
+def is_complete(received: bytes) -> bool:
+    """Return whether no more bytes are needed: the head has ended, or is longer than we accept."""
+    return len(received) > MAX_HEAD_BYTES or _HEAD_END.search(received) is not None
+
+
+def read_path(received: bytes) -> str | Response:
+    """Return the path that a complete head asks for, without its query, or the refusal."""
+    if _HEAD_END.search(received[: MAX_HEAD_BYTES + 4]) is None:
+        return Response(400, f"send a request head of at most {MAX_HEAD_BYTES} bytes\n")
+    line = received.splitlines()[0] if received else b""
+    found = _REQUEST_LINE.fullmatch(line)
+    if found is None:
+        return Response(400, "send `GET /path HTTP/1.1`\n")
+    if found[1] != b"GET":
+        return Response(405, "only GET is answered here\n")
+    return found[2].partition(b"?")[0].decode("ascii")
+
+
+class Snapshot(NamedTuple):
+    """The device at one moment, what is wrong with it, and its metrics."""
+
+    status: Status
+    findings: tuple[Finding, ...]
+    families: Families
+
+
+class Snapshots:
+    """Snapshots for other threads, made by the loop's thread, which owns the spool.
+
+    `nudge` wakes the loop, which then calls `answer`.
+    """
+
+    def __init__(self, nudge: Callable[[], None]) -> None:
+        self._nudge = nudge
+        self._asked: SimpleQueue[SimpleQueue[Snapshot]] = SimpleQueue()
+
+    def ask(self, timeout_s: float) -> Snapshot | None:
+        """Return a fresh snapshot; None when the loop made none within `timeout_s` seconds."""
+        reply: SimpleQueue[Snapshot] = SimpleQueue()
+        self._asked.put(reply)
+        self._nudge()
+        try:
+            return reply.get(timeout=timeout_s)
+        except Empty:
+            return None
+
+    def answer(self, make: Callable[[], Snapshot]) -> None:
+        """Make one snapshot for all that have asked, if any did."""
+        if self._asked.empty():
+            return
+        snapshot = make()
+        while not self._asked.empty():
+            self._asked.get().put(snapshot)
+
+
+def pages(snapshots: Snapshots) -> Mapping[str, Callable[[], Response]]:
+    """Return `/healthz` and `/metrics`."""
+    return {"/healthz": lambda: _healthz(snapshots), "/metrics": lambda: _metrics(snapshots)}
+
+
+def _healthz(snapshots: Snapshots) -> Response:
+    snapshot = snapshots.ask(PATIENCE_S)
+    if snapshot is None:
+        problem = f"the forwarder's loop did not turn for {PATIENCE_S:g} s"
+        remedy = "see whether its disk answers; systemd's watchdog restarts it if it stays so"
+        return _json(503, to_json([Finding("loop_stalled", Health.FAILING, problem, remedy)]))
+    status, findings, _ = snapshot
+    code = 503 if overall(findings) is Health.FAILING else 200
+    return _json(
+        code, to_json(findings, thing=status.thing, uptime_s=round(status.uptime_s), pending=status.pending)
+    )
+
+
+def _metrics(snapshots: Snapshots) -> Response:
+    snapshot = snapshots.ask(PATIENCE_S)
+    if snapshot is None:
+        return Response(503, f"the forwarder's loop did not turn for {PATIENCE_S:g} s\n")
+    return Response(200, render(snapshot.families), CONTENT_TYPE)
+
+
+def _json(status: int, body: str) -> Response:
+    return Response(status, body, "application/json")
+
 
 class HealthServer:
     """Serves `pages` by path on `host` and `port` (0: a free one, see the attribute).
 
-    Raises `OSError` when the port is taken.
-
-    A page is made for each request, in this server's thread.
+    A page is made for each request, in this server's thread. Raises `OSError` when the port is taken.
     """
 
     def __init__(self, host: str, port: int, pages: Mapping[str, Callable[[], Response]]) -> None:

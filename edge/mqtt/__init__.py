@@ -1,12 +1,9 @@
-"""MQTT for exactly this job: QoS 0 and 1, a thread for each connection, acknowledgement by the receiver.
+"""MQTT for the device: QoS 0 and 1, one thread for each connection, acknowledgement by the receiver.
 
-`encode`, `decode` and `session` do no I/O; `line`, `dial` and `connection` do nothing else.
+`codec` and `session` do no I/O; `transport` and `connection` do nothing else.
 """
 
 from edge.mqtt.connection import Connection
-from edge.mqtt.endpoint import Endpoint, Will
-from edge.mqtt.login import Login
-from edge.mqtt.pinned_certificate import PinnedCertificate
-from edge.mqtt.tls_files import TlsFiles
+from edge.mqtt.endpoint import Endpoint, Login, PinnedCertificate, TlsFiles, Will
 
 __all__ = ["Connection", "Endpoint", "Login", "PinnedCertificate", "TlsFiles", "Will"]

@@ -1,111 +1,156 @@
 """One connection to a broker, from dialling to its end; a reconnect is a new one.
 
-A fresh session for each connection is what makes the rest simple: what was not acknowledged is forgotten
-here and sent again by whoever keeps it, and an acknowledgement cannot reach a later connection.
+Each connection has a session of its own: unacknowledged packets are forgotten here and sent again by their
+owner, and an acknowledgement cannot reach a later connection.
 """
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable
+from contextlib import suppress
+from math import inf
 from select import POLLIN, poll
 from time import monotonic
 from typing import Final
 
 from edge.errors import EdgeError
-from edge.messages import Disconnected, LinkName, Message
-from edge.mqtt.address import place
-from edge.mqtt.dial import dial
-from edge.mqtt.endpoint import Endpoint
-from edge.mqtt.line import CHUNK_BYTES, Line
+from edge.mailbox import Disconnected, LinkName, Message, Received, Share
+from edge.mqtt.endpoint import Endpoint, place
 from edge.mqtt.session import Session
-from edge.mqtt.waker import Waker
+from edge.mqtt.transport import CHUNK_BYTES, Transport, dial
 
-_HUNG_UP: Final = b""
+_END_OF_STREAM: Final = b""
+
+
+class SelfPipe:
+    """Wakes a thread that waits in poll: a pipe with one byte at most.
+
+    Not thread-safe: callers hold a lock.
+    """
+
+    def __init__(self) -> None:
+        self._read, self._write = os.pipe()
+        self._awake = False
+        self._closed = False
+
+    def fileno(self) -> int:
+        """Return the descriptor to poll for input."""
+        return self._read
+
+    def wake(self) -> None:
+        """End the current wait, or the next one at once."""
+        if not self._awake and not self._closed:
+            self._awake = True
+            os.write(self._write, b"\0")
+
+    def clear(self) -> None:
+        """Take the byte out; the thread is awake."""
+        if self._awake:
+            self._awake = False
+            os.read(self._read, 1)
+
+    def close(self) -> None:
+        """Free the descriptors; nobody waits any more."""
+        self._closed = True
+        os.close(self._read)
+        os.close(self._write)
 
 
 class Connection:
-    """Dials `endpoint` at once, in a thread of its own; everything that happens goes to `emit`."""
+    """Dials `endpoint` at once, in a thread of its own; reports everything to `emit`.
+
+    With a `share`, messages go there instead; when it is full, the connection stops reading, or drops them.
+    """
 
     def __init__(
-        self, endpoint: Endpoint, link: LinkName, generation: int, emit: Callable[[Message], None]
+        self,
+        endpoint: Endpoint,
+        link: LinkName,
+        generation: int,
+        emit: Callable[[Message], None],
+        share: Share | None = None,
     ) -> None:
         self._endpoint = endpoint
         self._link = link
         self._generation = generation
         self._emit = emit
-        # Guards the session and the waker. The socket is the thread's alone.
+        self._share = share
+        # Guards the session and the self-pipe. The socket is the thread's alone.
         self._lock = threading.Lock()
-        self._waker = Waker()
-        self._session = Session(endpoint, link, generation)
+        self._self_pipe = SelfPipe()
+        self._session = Session(endpoint, link, generation, drops=share is not None and share.drops)
         self._abandoned = False
         self._unsent = memoryview(b"")
+        self._send_error: OSError | None = None
         self._thread = threading.Thread(target=self._run, name=f"mqtt-{link}-{generation}", daemon=True)
         self._thread.start()
 
     def publish(self, topic: str, payload: bytes, qos: int = 1, *, retain: bool = False) -> int:
-        """Send; the packet id comes back in `Acknowledged`, unless the connection ends before.
+        """Send; return the packet id, which comes back in `Acknowledged` unless the connection ends before.
 
-        With `retain` the broker keeps it for who subscribes later. The id is 0, which is none, at QoS 0, and
-        when the connection does not stand (`Disconnected` is on its way then). Raises `UnsendableError` for a
-        topic or payload that MQTT has no place for.
+        With `retain` the broker keeps the message for later subscribers. The id is 0, which is none, at QoS 0
+        and while the connection is not up (`Disconnected` follows then). Raises `UnsendableError` for a topic
+        or payload that MQTT cannot carry.
         """
         with self._lock:
             mid = self._session.publish(topic, payload, qos, retain=retain)
-            self._waker.wake()
+            self._self_pipe.wake()
         return mid
 
     def ping(self) -> int:
-        """Send PINGREQ; the number comes back in `Acknowledged` when it is answered. 0 as for `publish`."""
+        """Send PINGREQ; return the number that comes back in `Acknowledged`, 0 as for `publish`."""
         with self._lock:
             mid = self._session.ping()
-            self._waker.wake()
+            self._self_pipe.wake()
         return mid
 
-    def acknowledge(self, mid: int) -> None:
-        """Send PUBACK for a received message of this connection."""
+    def acknowledge(self, *mids: int) -> None:
+        """Send PUBACK for received messages of this connection."""
         with self._lock:
-            self._session.acknowledge(mid)
-            self._waker.wake()
+            for mid in mids:
+                self._session.acknowledge(mid)
+            self._self_pipe.wake()
 
     def close(self, timeout_s: float) -> None:
-        """Send what waits, say goodbye, and wait up to `timeout_s` seconds for the thread's end."""
+        """Send what waits and DISCONNECT, and wait up to `timeout_s` seconds for the thread's end."""
         with self._lock:
             self._session.close()
-            self._waker.wake()
+            self._self_pipe.wake()
         self._thread.join(timeout_s)
         if self._thread.is_alive():
             self.abandon()
 
     def abandon(self) -> None:
-        """Cut the line without waiting for anybody; nothing more is sent over it."""
+        """Cut the connection without waiting; nothing more is sent."""
         with self._lock:
             self._abandoned = True
             self._session.end("abandoned")
-            self._waker.wake()
+            self._self_pipe.wake()
 
     def _run(self) -> None:
         try:
-            self._converse()
+            self._dial_and_exchange()
         finally:
             with self._lock:
                 self._session.end("a bug; see the traceback")
-                self._waker.close()
+                self._self_pipe.close()
             self._report()
             self._emit(Disconnected(self._link, self._generation, self._session.ended or ""))
 
-    def _converse(self) -> None:
+    def _dial_and_exchange(self) -> None:
         login = self._endpoint.login
         try:
             password = login.password() if login else None
-            line = dial(self._endpoint, self._wait)
+            transport = dial(self._endpoint, self._wait)
         except (OSError, EdgeError) as error:
             where = place(self._endpoint.host, self._endpoint.port)
             with self._lock:
                 self._session.end(f"cannot connect to {where}: {self._explain(error)}")
             return
         try:
-            self._exchange(line, password)
+            self._exchange(transport, password)
         except (ConnectionResetError, BrokenPipeError):
             with self._lock:
                 self._session.lost(None)
@@ -113,82 +158,115 @@ class Connection:
             with self._lock:
                 self._session.lost(self._explain(error))
         finally:
-            line.close()
+            transport.close()
 
-    def _exchange(self, line: Line, password: bytes | None) -> None:
+    def _exchange(self, transport: Transport, password: bytes | None) -> None:
         watch = poll()
-        watch.register(self._waker, POLLIN)
+        watch.register(self._self_pipe, POLLIN)
         with self._lock:
             self._session.start(monotonic(), password)
         finished = False
         while True:
+            reading = self._may_read()
             with self._lock:
-                self._session.tick(monotonic())
-            sent = self._send(line)
+                if reading and self._session.has_undecoded:
+                    self._session.decode(*self._room())
+                self._session.tick(monotonic(), reading=reading)
+            sent = self._send(transport)
             self._report()
             with self._lock:
                 if self._session.ended is not None:
                     return
-                deadline = 0 if line.buffered else self._session.deadline()
-                finish = sent and self._session.said_goodbye and not finished
+                # Without undecoded packets there is room for at least one more piece.
+                receives = reading and not self._session.has_undecoded
+                finish = sent and self._session.disconnect_is_out and not finished
+                at_once = reading and (transport.buffered or not receives or self._send_error is not None)
+                deadline = 0.0 if at_once else self._session.deadline()
             if finish:
-                line.finish()
+                transport.finish()
                 finished = True
-            watch.register(line, line.interest(sending=not sent))
+            if events := transport.interest(sending=not sent, receiving=receives):
+                watch.register(transport, events)
+            else:
+                with suppress(KeyError):
+                    watch.unregister(transport)  # or a broker that hung up would be reported again and again
             ready = {file for file, _ in watch.poll(_milliseconds(deadline))}
             with self._lock:
-                self._waker.clear()
-            if line.buffered or line.fileno() in ready:
-                self._receive(line)
+                self._self_pipe.clear()
+            if receives and (at_once or transport.fileno() in ready):
+                self._receive(transport)
 
-    def _send(self, line: Line) -> bool:
-        """Send what there is; False when the line takes no more for now."""
+    def _may_read(self) -> bool:
+        """Whether there is room for messages; if not, the share wakes this thread when there is."""
+        # What comes after our DISCONNECT is dropped anyway.
+        return self._share is None or self._session.is_closing or self._share.may_read(self._resume)
+
+    def _room(self) -> tuple[float, float]:
+        if self._share is None:
+            return inf, inf
+        return self._share.room, self._share.room_for_qos_0
+
+    def _resume(self) -> None:
+        with self._lock:
+            self._self_pipe.wake()
+
+    def _send(self, transport: Transport) -> bool:
+        """Send what there is; False when the transport takes no more for now."""
         while True:
             if not self._unsent:
                 with self._lock:
                     self._unsent = memoryview(self._session.take_bytes(CHUNK_BYTES))
-            if not self._unsent or self._abandoned:
+            if not self._unsent or self._abandoned or self._send_error is not None:
                 return True
             try:
-                count = line.send(self._unsent)
-            except OSError:
-                # It hung up; what it said before (a refusal, TLS's alert) is the better reason.
-                while self._receive(line):
-                    pass
-                raise
+                count = transport.send(self._unsent)
+            except OSError as error:
+                # The broker closed it; what it sent before (a refusal, messages, a TLS alert) is read first.
+                self._send_error = error
+                return True
             if not count:
                 return False
             self._unsent = self._unsent[count:]
             with self._lock:
                 self._session.sent(monotonic())
 
-    def _receive(self, line: Line) -> bool:
-        """Whether something came that may have more behind it."""
-        data = line.receive()
+    def _receive(self, transport: Transport) -> None:
+        data = transport.receive()
+        if not data and self._send_error is not None:
+            raise self._send_error
         if data is None:
-            return False
+            return
         with self._lock:
-            if data == _HUNG_UP:
+            if data == _END_OF_STREAM:
                 self._session.lost(None)
             else:
-                self._session.receive(data, monotonic())
-        return data != _HUNG_UP
+                self._session.receive(data, monotonic(), *self._room())
 
     def _report(self) -> None:
         with self._lock:
             messages = self._session.take_messages()
+            dropped, self._session.dropped = self._session.dropped, 0
+        if self._share is None:
+            for message in messages:
+                self._emit(message)
+            return
+        if dropped:
+            self._share.count_dropped(dropped)
+        if received := [each for each in messages if isinstance(each, Received)]:
+            self._share.put(received)
         for message in messages:
-            self._emit(message)
+            if not isinstance(message, Received):
+                self._emit(message)
 
     def _wait(self, file: int, events: int, deadline: float) -> None:
-        """See `edge.mqtt.dial.Wait`."""
+        """See `edge.mqtt.transport.Wait`."""
         watch = poll()
-        watch.register(self._waker, POLLIN)
+        watch.register(self._self_pipe, POLLIN)
         watch.register(file, events)
         while True:
             ready = {each for each, _ in watch.poll(_milliseconds(deadline))}
             with self._lock:
-                self._waker.clear()
+                self._self_pipe.clear()
                 if self._session.ended is not None:
                     raise ConnectionAbortedError
             if file in ready:
@@ -198,12 +276,12 @@ class Connection:
 
     def _explain(self, error: Exception) -> str:
         if self._endpoint.tls and isinstance(error, OSError):
-            from edge.mqtt.tls_line import explain  # only where it is in memory anyhow
+            from edge.mqtt.tls import explain  # only where it is in memory anyhow
 
             return explain(error)
         return str(error)
 
 
 def _milliseconds(deadline: float | None) -> int | None:
-    """From now, for poll. Rounded up: a turn too early would find nothing to do and come again at once."""
+    """Convert to a timeout of poll, rounded up: a turn too early would find nothing due."""
     return None if deadline is None else max(0, int((deadline - monotonic()) * 1000) + 1)

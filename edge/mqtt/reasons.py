@@ -1,11 +1,10 @@
-"""MQTT 5's reason codes (chapter 2.4) and MQTT 3.1.1's return codes, in words, with what to do."""
+"""Names and remedies of MQTT 5's reason codes (chapter 2.4) and MQTT 3.1.1's return codes."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from edge.mqtt.endpoint import Endpoint
-from edge.mqtt.tls_files import TlsFiles
+from edge.mqtt.endpoint import Endpoint, TlsFiles
 
 FAILURE: Final = 0x80
 """Codes from here on are failures."""
@@ -54,11 +53,11 @@ _OF_RETURN_CODE: Final = {1: 0x84, 2: 0x85, 3: 0x88, 4: 0x86, 5: 0x87}
 
 _CERTIFICATE: Final = "see that the certificate is active and its policy allows client id {client_id!r}"
 _LOGIN: Final = "see that the broker knows this user name and password, and lets client id {client_id!r} in"
-_STRANGER: Final = (
+_NO_IDENTITY: Final = (
     "see whether the broker wants a user name and password, and client id {client_id!r} may connect"
 )
 _OF_IDENTITY: Final = frozenset({0x85, 0x86, 0x87, 0x8A})
-"""What a broker says who does not take us for who we say we are."""
+"""The broker does not accept our identity."""
 
 _REMEDIES: Final = {
     0x84: "use the other protocol version",
@@ -71,25 +70,28 @@ _REMEDIES: Final = {
 
 
 def name(code: int) -> str:
-    """The code's name in MQTT 5."""
+    """Return the code's name in MQTT 5."""
     return _NAMES.get(code, f"unknown reason 0x{code:02x}")
 
 
 def identity(endpoint: Endpoint) -> str:
-    """The remedy when the broker does not take us for who we say we are."""
-    remedy = _CERTIFICATE if isinstance(endpoint.tls, TlsFiles) else _LOGIN if endpoint.login else _STRANGER
+    """Return the remedy when the broker does not accept our identity."""
+    if isinstance(endpoint.tls, TlsFiles):
+        remedy = _CERTIFICATE
+    else:
+        remedy = _LOGIN if endpoint.login else _NO_IDENTITY
     return remedy.format(client_id=endpoint.client_id)
 
 
 def of_connack(code: int) -> int:
-    """MQTT 5's code for what a CONNACK says, whose codes below 0x80 are MQTT 3.1.1's."""
+    """Return MQTT 5's code for a CONNACK's, whose codes below 0x80 are MQTT 3.1.1's."""
     return _OF_RETURN_CODE.get(code, code)
 
 
 def explain(code: int, text: str, endpoint: Endpoint) -> str:
-    """The name, the broker's own words if any, and the remedy if there is one."""
-    said = f" ({text})" if text else ""
+    """Return the name, the broker's own words if any, and the remedy if there is one."""
+    details = f" ({text})" if text else ""
     if code in _OF_IDENTITY:
-        return f"{name(code)}{said}; {identity(endpoint)}"
+        return f"{name(code)}{details}; {identity(endpoint)}"
     remedy = _REMEDIES.get(code)
-    return f"{name(code)}{said}" + (f"; {remedy.format(client_id=endpoint.client_id)}" if remedy else "")
+    return f"{name(code)}{details}" + (f"; {remedy.format(client_id=endpoint.client_id)}" if remedy else "")

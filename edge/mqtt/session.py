@@ -1,4 +1,4 @@
-"""One MQTT session from CONNECT to its end, without I/O: bytes in, messages out, and bytes to send.
+"""One MQTT session from CONNECT to its end, without I/O: bytes in, messages and bytes to send out.
 
 Times are seconds of one monotonic clock, given by the caller. Not thread-safe.
 """
@@ -7,16 +7,24 @@ from __future__ import annotations
 
 import logging
 from collections import deque
+from collections.abc import Iterator
 from enum import Enum, auto
+from typing import Final
 
-from edge.messages import Acknowledged, Connected, LinkName, Message, Received
-from edge.mqtt import encode, reasons, window
-from edge.mqtt.decode import Decoder
+from edge.mailbox import Acknowledged, Connected, LinkName, Message, Received
+from edge.mqtt import codec, reasons
+from edge.mqtt.codec import (
+    ConnAck,
+    Decoder,
+    Disconnect,
+    Packet,
+    PingResp,
+    ProtocolError,
+    PubAck,
+    Publish,
+    SubAck,
+)
 from edge.mqtt.endpoint import Endpoint
-from edge.mqtt.errors import ProtocolError
-from edge.mqtt.packets import ConnAck, Disconnect, Packet, PingResp, PubAck, Publish, SubAck
-from edge.mqtt.properties import MAXIMUM_PACKET_SIZE, REASON_STRING, RECEIVE_MAXIMUM, SERVER_KEEP_ALIVE
-from edge.mqtt.pulse import Pulse
 
 _log = logging.getLogger(__name__)
 
@@ -26,6 +34,10 @@ _MAX_FILTERS = 8
 
 _PROTOCOL_ERROR = 0x82
 
+_ANY: Final = float("inf")
+
+MAX_ID: Final = 65_535
+
 
 class _Phase(Enum):
     CONNECTING = auto()
@@ -34,22 +46,181 @@ class _Phase(Enum):
     CLOSING = auto()
 
 
-class Session:
-    """Begins with `start`. `ended` is the reason once it is over; nothing brings it back then."""
+class KeepAlive:
+    """MQTT's keepalive: when to send PINGREQ, and when to presume the broker dead.
 
-    def __init__(self, endpoint: Endpoint, link: LinkName, generation: int) -> None:
+    `interval_s` 0 means no keepalive. While the connection is not `reading`, PINGREQ only keeps the broker
+    from presuming us dead.
+    """
+
+    def __init__(self, interval_s: float) -> None:
+        self.interval_s = interval_s
+        self.reading = True
+        self._sent_at = 0.0
+        self._heard_at = 0.0
+        self._asked = False
+
+    def sent(self, now: float) -> None:
+        """Bytes went out."""
+        self._sent_at = now
+
+    def heard(self, now: float) -> None:
+        """Bytes came in: a broker that is busy sending is alive, though its PINGRESP has to queue."""
+        self._heard_at = now
+
+    def answered(self) -> None:
+        """PINGRESP came."""
+        self._asked = False
+
+    def read(self, now: float, *, reading: bool) -> None:
+        """The connection reads from now on, or stops reading."""
+        if reading and not self.reading:
+            self._heard_at = now  # the broker's answers may have waited
+        self.reading = reading
+
+    def deadline(self) -> float | None:
+        """Return when `ask` or `is_dead` turns true, None for never."""
+        if not self.interval_s:
+            return None
+        return (self._heard_at if self._asked and self.reading else self._sent_at) + self.interval_s
+
+    def ask(self, now: float) -> bool:
+        """Return whether to send PINGREQ now; it then counts as sent."""
+        if (self._asked and self.reading) or not self._is_due(now):
+            return False
+        self._asked = True
+        self._sent_at = now  # or, while it cannot be sent, it would be due again at once
+        self._heard_at = now  # its answer has the full interval
+        return True
+
+    def is_dead(self, now: float) -> bool:
+        """Whether PINGREQ was sent and nothing at all was received since."""
+        return self._asked and self.reading and self._is_due(now)
+
+    def _is_due(self, now: float) -> bool:
+        deadline = self.deadline()
+        return deadline is not None and now >= deadline
+
+
+class SendWindow:
+    """The packet ids of our packets that the broker has not answered yet."""
+
+    def __init__(self) -> None:
+        self.receive_maximum = MAX_ID
+        self._last = 0
+        self._in_use: set[int] = set()
+        self._held_back: deque[bytes] = deque()
+
+    def new_id(self) -> int:
+        """Return an id that is not in use, or 0 when all are."""
+        if len(self._in_use) == MAX_ID:
+            return 0
+        last = self._last
+        while True:
+            last = last % MAX_ID + 1
+            if last not in self._in_use:
+                break
+        self._last = last
+        self._in_use.add(last)
+        return last
+
+    def may_go(self, packet: bytes) -> bool:
+        """Return whether the PUBLISH with the newest id may be sent now; if not, it is kept here.
+
+        A broker may hang up on a client that exceeds its receive maximum (MQTT 5).
+        """
+        if len(self._in_use) <= self.receive_maximum:
+            return True
+        self._held_back.append(packet)
+        return False
+
+    def release(self, mid: int) -> bool:
+        """Free the id of an answer; False for an id that is not in use (a duplicate, or nonsense)."""
+        if mid not in self._in_use:
+            return False
+        self._in_use.remove(mid)
+        return True
+
+    def next_held_back(self) -> bytes | None:
+        """Return the PUBLISH that may be sent in the place of a released one."""
+        return self._held_back.popleft() if self._held_back else None
+
+
+class PendingPings:
+    """PINGREQs without an answer: a PINGRESP has no id, but they come in order."""
+
+    def __init__(self) -> None:
+        self._last = MAX_ID
+        self._waiting: deque[int] = deque()
+
+    def keepalive(self) -> None:
+        """PINGREQ was sent for the keepalive."""
+        self._waiting.append(0)
+
+    def new_id(self) -> int:
+        """PINGREQ was sent for a caller; return its number, which is no packet id."""
+        self._last += 1
+        self._waiting.append(self._last)
+        return self._last
+
+    def answered(self) -> int:
+        """Return the number of the oldest; 0 for the keepalive's, and for an answer to nothing."""
+        return self._waiting.popleft() if self._waiting else 0
+
+
+class ReceiveWindow:
+    """The packet ids of the broker's messages that we have not acknowledged yet."""
+
+    def __init__(self) -> None:
+        self._owed: dict[int, int] = {}
+
+    def is_news(self, mid: int, *, duplicate: bool) -> bool:
+        """Return whether to report the message: not if it is redelivered while it is in flight here."""
+        owed = self._owed.get(mid, 0)
+        if owed and duplicate:
+            return False
+        # Mosquitto reuses ids round-robin, even one that we have not acknowledged.
+        self._owed[mid] = owed + 1
+        return True
+
+    def settle(self, mid: int) -> bool:
+        """Return whether to send PUBACK: once, after all messages with this id are done.
+
+        A second PUBACK would acknowledge whatever gets the id next.
+        """
+        owed = self._owed.pop(mid, 0)
+        if owed > 1:
+            self._owed[mid] = owed - 1
+        return owed == 1
+
+
+class Session:
+    """Begins with `start`. `ended` is the reason once it is over, which is final.
+
+    While `has_undecoded`, call `decode` again before more is read. With `drops` it drops messages for which
+    there is no room, instead of leaving them undecoded; `dropped` counts them.
+    """
+
+    def __init__(self, endpoint: Endpoint, link: LinkName, generation: int, *, drops: bool = False) -> None:
         self.ended: str | None = None
+        self.has_undecoded = False
+        self.dropped = 0
         self._endpoint = endpoint
         self._version = endpoint.version
         self._link = link
         self._generation = generation
         self._phase = _Phase.CONNECTING
+        # CONNACK, and then the SUBACKs, have a deadline each.
         self._answer_by = 0.0
-        self._pulse = Pulse(endpoint.keepalive_s)
+        self._keepalive = KeepAlive(endpoint.keepalive_s)
         self._decoder = Decoder(self._version, endpoint.max_packet_bytes)
-        self._sent = window.Sent()
-        self._received = window.Received()
-        self._pings = window.Pings()
+        self._packets: Iterator[Packet] = iter(())
+        self._drops = drops
+        self._room = self._room_for_qos_0 = _ANY
+        self._resumed = False
+        self._sent = SendWindow()
+        self._received = ReceiveWindow()
+        self._pings = PendingPings()
         self._filters: dict[int, tuple[str, ...]] = {}
         self._refused: list[str] = []
         self._max_packet_bytes: float = float("inf")
@@ -57,26 +228,35 @@ class Session:
         self._outgoing: deque[bytes] = deque()
 
     @property
-    def said_goodbye(self) -> bool:
-        """Whether all that we had to say was taken for sending, our farewell last."""
+    def is_closing(self) -> bool:
+        """Whether `close` was called while the connection was up."""
+        return self._phase is _Phase.CLOSING
+
+    @property
+    def _awaits_answer(self) -> bool:
+        return self._phase is _Phase.CONNECTING or bool(self._filters)
+
+    @property
+    def disconnect_is_out(self) -> bool:
+        """Whether everything was taken for sending, our DISCONNECT last."""
         return self._phase is _Phase.CLOSING and not self._outgoing
 
     def start(self, now: float, password: bytes | None = None) -> None:
-        """The line stands; `password` is the login's. Raises `UnsendableError`."""
+        """Begin, over a transport that is connected; `password` is the login's. Raises `UnsendableError`."""
         self._answer_by = now + self._endpoint.connect_timeout_s
-        self._pulse.sent(now)
+        self._keepalive.sent(now)
         self._outgoing.append(_connect(self._endpoint, password))
 
     def publish(self, topic: str, payload: bytes, qos: int = _QOS, *, retain: bool = False) -> int:
-        """Its packet id, 0 at QoS 0, and 0 when no connection stands. Raises `UnsendableError`."""
+        """Send; return the packet id, 0 at QoS 0 and while not up. Raises `UnsendableError`."""
         if self.ended is not None or self._phase is not _Phase.UP:
             return 0
-        name = encode.topic_name(topic)
+        name = codec.topic_name(topic)
         mid = self._sent.new_id() if qos else 0
         if qos and not mid:
-            self.end(f"{window.MAX_ID} publishes without a PUBACK")
+            self.end(f"{MAX_ID} publishes without a PUBACK")
             return 0
-        packet = encode.publish(self._version, name, payload, mid, retain=retain)
+        packet = codec.encode_publish(self._version, name, payload, mid, retain=retain)
         if len(packet) > self._max_packet_bytes:
             self._refuse(mid, f"{len(packet)} bytes, the broker takes {self._max_packet_bytes}")
         elif not mid or self._sent.may_go(packet):
@@ -84,81 +264,107 @@ class Session:
         return mid
 
     def ping(self) -> int:
-        """Ask the broker for an answer; its number comes back in `Acknowledged`, 0 as for `publish`."""
+        """Send PINGREQ; return the number that comes back in `Acknowledged`, 0 while not up."""
         if self.ended is not None or self._phase is not _Phase.UP:
             return 0
-        self._outgoing.append(encode.PINGREQ)
+        self._outgoing.append(codec.PINGREQ)
         return self._pings.new_id()
 
     def acknowledge(self, mid: int) -> None:
-        """PUBACK for a message of this session; nothing for any other."""
+        """Send PUBACK for a message of this session; ignore any other."""
         if self._received.settle(mid) and self.ended is None and self._phase is not _Phase.CLOSING:
-            self._outgoing.append(encode.puback(mid))
+            self._outgoing.append(codec.encode_puback(mid))
 
     def close(self) -> None:
-        """Say goodbye; the broker then ends the connection."""
+        """Send DISCONNECT; the broker then ends the connection."""
         if self.ended is None and self._phase in (_Phase.SUBSCRIBING, _Phase.UP):
             self._phase = _Phase.CLOSING
-            self._outgoing.append(encode.disconnect(self._version))
+            self._outgoing.append(codec.encode_disconnect(self._version))
         else:
             self.end("closed")
 
     def end(self, reason: str) -> None:
-        """It is over, and nothing that waits is sent any more. The first reason counts."""
+        """End the session; nothing more is sent. The first reason counts."""
         if self.ended is None:
             self.ended = reason
             self._outgoing.clear()
 
     def lost(self, error: str | None) -> None:
-        """The line ended, for an `error` or (None) because the broker hung up."""
+        """The transport ended, for an `error` or (None) because the broker closed it."""
         if self._phase is _Phase.CLOSING:
             self.end("closed")
         elif error is not None or self._phase is _Phase.UP:
             self.end(f"connection lost: {error or 'the broker hung up'}")
         elif self._phase is _Phase.CONNECTING:
-            # IoT Core's way to say no.
+            # IoT Core refuses in this way.
             self.end(f"the broker hung up instead of CONNACK; {reasons.identity(self._endpoint)}")
         else:
             self.end("the broker hung up instead of SUBACK; see its access rules")
 
     def deadline(self) -> float | None:
-        """When `tick` has something to do, None for never."""
-        if self._phase in (_Phase.CONNECTING, _Phase.SUBSCRIBING):
-            return self._answer_by
-        return self._pulse.deadline() if self._phase is _Phase.UP else None
+        """Return when `tick` has something to do, None for never."""
+        if self._phase is _Phase.CLOSING:
+            return None
+        keepalive = None if self._phase is _Phase.CONNECTING else self._keepalive.deadline()
+        if not self._awaits_answer:
+            return keepalive
+        return self._answer_by if keepalive is None else min(self._answer_by, keepalive)
 
-    def tick(self, now: float) -> None:
-        """Keep the connection alive, or give it up."""
-        if self.ended is not None:
+    def tick(self, now: float, *, reading: bool = True) -> None:
+        """Send PINGREQ, or end the session, when it is time to.
+
+        No answer can come while the connection is not `reading`: nothing is presumed dead then.
+        """
+        if self.ended is not None or self._phase is _Phase.CLOSING:
             return
-        if self._phase in (_Phase.CONNECTING, _Phase.SUBSCRIBING):
-            if now >= self._answer_by:
+        self._keepalive.read(now, reading=reading)
+        if self._awaits_answer:
+            if not reading:
+                self._answer_by = now + self._endpoint.connect_timeout_s
+            elif now >= self._answer_by:
                 packet = "CONNECT" if self._phase is _Phase.CONNECTING else "SUBSCRIBE"
                 self.end(f"no answer to {packet} within {self._endpoint.connect_timeout_s} s")
-        elif self._phase is _Phase.UP:
-            if self._pulse.given_up(now):
-                self.end(f"no answer to PINGREQ within {self._pulse.interval_s} s")
-            elif self._pulse.ask(now):
-                self._pings.keepalive()
-                self._outgoing.append(encode.PINGREQ)
+                return
+        if self._phase is _Phase.CONNECTING:
+            return
+        if self._keepalive.is_dead(now):
+            self.end(f"no answer to PINGREQ within {self._keepalive.interval_s} s")
+        elif self._keepalive.ask(now):
+            self._pings.keepalive()
+            self._outgoing.append(codec.PINGREQ)
 
-    def receive(self, data: bytes, now: float) -> None:
-        """Take in what arrived."""
-        self._pulse.heard(now)
+    def receive(self, data: bytes, now: float, room: float = _ANY, room_for_qos_0: float = _ANY) -> None:
+        """Process what arrived, up to messages of `room` bytes; see `decode`."""
+        self._keepalive.heard(now)
+        self._packets = self._decoder.feed(data)
+        self.decode(room, room_for_qos_0)
+        if self._filters:
+            # CONNACK came; or a backlog comes, which brokers send before SUBACK: progress is an answer.
+            self._answer_by = now + self._endpoint.connect_timeout_s
+
+    def decode(self, room: float = _ANY, room_for_qos_0: float = _ANY) -> None:
+        """Process the packets of what arrived until their messages fill `room`, in bytes of memory.
+
+        Messages at QoS 0 that exceed `room_for_qos_0` are dropped, and with `drops` all that exceed `room`.
+        """
+        self._room, self._room_for_qos_0 = room, room_for_qos_0
+        self.has_undecoded = True
         try:
-            for packet in self._decoder.feed(data):
-                if self.ended is not None:
+            while self.ended is None and (self._room > 0 or self._drops or self._phase is _Phase.CLOSING):
+                packet = next(self._packets, None)
+                if packet is None:
+                    self.has_undecoded = False
                     return
                 self._take(packet)
         except ProtocolError as error:
             self._hang_up(f"the broker broke the protocol: {error}", _PROTOCOL_ERROR)
 
     def sent(self, now: float) -> None:
-        """Bytes of `take_bytes` are on their way."""
-        self._pulse.sent(now)
+        """Bytes of `take_bytes` were sent."""
+        self._keepalive.sent(now)
 
     def take_bytes(self, limit: int) -> bytes:
-        """What is to be sent next: whole packets, up to `limit` bytes of them, or one that is larger."""
+        """Return what to send next: whole packets, up to `limit` bytes of them, or one that is larger."""
         outgoing = self._outgoing
         packets: list[bytes] = []
         size = 0
@@ -168,7 +374,7 @@ class Session:
         return b"".join(packets)
 
     def take_messages(self) -> list[Message]:
-        """What there is to report."""
+        """Return what there is to report."""
         messages, self._messages = self._messages, []
         return messages
 
@@ -191,11 +397,21 @@ class Session:
     def _take_publish(self, packet: Publish) -> None:
         if self._phase is _Phase.CONNECTING:
             raise ProtocolError("PUBLISH", "it came before CONNACK")
-        topic, payload, _, mid, duplicate, retained = packet
-        # After our farewell no PUBACK can follow: it will come again.
-        if self._phase is _Phase.CLOSING or (mid and not self._received.is_news(mid, duplicate=duplicate)):
+        if self._phase is _Phase.CLOSING:
+            return  # after our DISCONNECT no PUBACK can follow: the message will be redelivered
+        if self._phase is _Phase.SUBSCRIBING and self._resumed:
+            # The broker resumes the lasting session with its backlog, and SUBACK comes only after that.
+            self._be_up()
+        topic, payload, _, mid, duplicate, retained, oversize = packet
+        if (self._room if mid else self._room_for_qos_0) <= 0:
+            self.dropped += 1
             return
-        self._messages.append(Received(self._link, self._generation, mid, topic, payload, retained))
+        if mid and not self._received.is_news(mid, duplicate=duplicate):
+            return
+        message = Received(self._link, self._generation, mid, topic, payload, retained, oversize)
+        self._room -= message.memory_bytes
+        self._room_for_qos_0 -= message.memory_bytes
+        self._messages.append(message)
 
     def _take_puback(self, mid: int, reason: int) -> None:
         if not self._sent.release(mid):
@@ -210,26 +426,28 @@ class Session:
         if mid := self._pings.answered():
             self._messages.append(Acknowledged(self._link, self._generation, mid))
         else:
-            self._pulse.answered()
+            self._keepalive.answered()
 
     def _take_connack(self, packet: ConnAck) -> None:
         if self._phase is not _Phase.CONNECTING:
             raise ProtocolError("CONNACK", "a second one")
         if packet.reason:
-            text = packet.properties.get(REASON_STRING, "")
+            text = packet.properties.get(codec.REASON_STRING, "")
             code = reasons.of_connack(packet.reason)
             self.end(f"CONNECT refused: {reasons.explain(code, text, self._endpoint)}")
             return
-        self._pulse.interval_s = packet.properties.get(SERVER_KEEP_ALIVE, self._pulse.interval_s)
-        self._sent.receive_maximum = packet.properties.get(RECEIVE_MAXIMUM, window.MAX_ID)
-        self._max_packet_bytes = packet.properties.get(MAXIMUM_PACKET_SIZE, self._max_packet_bytes)
+        found = packet.properties
+        self._keepalive.interval_s = found.get(codec.SERVER_KEEP_ALIVE, self._keepalive.interval_s)
+        self._sent.receive_maximum = found.get(codec.RECEIVE_MAXIMUM, MAX_ID)
+        self._max_packet_bytes = found.get(codec.MAXIMUM_PACKET_SIZE, self._max_packet_bytes)
         self._phase = _Phase.SUBSCRIBING
+        self._resumed = packet.session_present
         topics = self._endpoint.subscriptions
         for first in range(0, len(topics), _MAX_FILTERS):
             mid = self._sent.new_id()
             self._filters[mid] = topics[first : first + _MAX_FILTERS]
-            self._outgoing.append(encode.subscribe(self._version, mid, self._filters[mid], _QOS))
-        self._see_whether_all_subscribed()
+            self._outgoing.append(codec.encode_subscribe(self._version, mid, self._filters[mid], _QOS))
+        self._check_subscribed()
 
     def _take_suback(self, mid: int, codes: bytes) -> None:
         filters = self._filters.pop(mid, None)
@@ -241,10 +459,10 @@ class Session:
         for topic, code in zip(filters, codes, strict=True):
             if code >= reasons.FAILURE:
                 self._refused.append(f"{topic} ({reasons.name(code)})")
-        self._see_whether_all_subscribed()
+        self._check_subscribed()
 
-    def _see_whether_all_subscribed(self) -> None:
-        if self._filters or self._phase is not _Phase.SUBSCRIBING:
+    def _check_subscribed(self) -> None:
+        if self._filters or self._phase not in (_Phase.SUBSCRIBING, _Phase.UP):
             return
         refused = f"SUBSCRIBE refused for {', '.join(self._refused)}; see the broker's access rules"
         if self._refused and self._endpoint.needs_subscriptions:
@@ -252,6 +470,10 @@ class Session:
         else:
             if self._refused:
                 _log.error("%s broker: %s", self._link, refused)
+            self._be_up()
+
+    def _be_up(self) -> None:
+        if self._phase is _Phase.SUBSCRIBING:
             self._phase = _Phase.UP
             self._messages.append(Connected(self._link, self._generation))
 
@@ -263,11 +485,11 @@ class Session:
 
     def _hang_up(self, reason: str, code: int) -> None:
         self.end(reason)
-        self._outgoing.append(encode.disconnect(self._version, code))
+        self._outgoing.append(codec.encode_disconnect(self._version, code))
 
 
 def _connect(endpoint: Endpoint, password: bytes | None) -> bytes:
-    return encode.connect(
+    return codec.encode_connect(
         endpoint.version,
         endpoint.client_id,
         clean=endpoint.clean_session,

@@ -7,8 +7,8 @@ from random import Random
 from typing import Final
 
 from edge import reports
+from edge.numbering import stamp
 from edge.spool import Birth, DiscardTally, Statement
-from edge.stamps import stamp
 from edge.uplink import REFUSED_BY_CLOUD
 from eventplane.delivery import Outcome
 from eventplane.envelope import Envelope, EventKey

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from edge import reports
+from edge.numbering import stamp
 from edge.spool import Statement
-from edge.stamps import stamp
 from eventplane.contract import ParticipantKind
 from eventplane.delivery import PAYLOAD_INVALID, Outcome
 from eventplane.envelope import Envelope, write_event

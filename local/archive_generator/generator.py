@@ -11,7 +11,7 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
-from edge.stamps import stamp
+from edge.numbering import stamp
 from eventplane.contract import Contract, Priority
 from eventplane.delivery import Outcome
 from eventplane.envelope import Envelope

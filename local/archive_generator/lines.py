@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from edge.stamps import stamp
+from edge.numbering import stamp
 from eventplane.envelope import Envelope, write_event
 from eventplane.sender import Sender
 from eventplane.sending import stamp_sender

@@ -63,7 +63,7 @@ def provision(
     timeout_s: float,
     created: set[str],
 ) -> Path:
-    """Let `edge.provisioning` get the device's certificate with the claim in `folder`, and return its file.
+    """Run the command `provision` with the claim in `folder`, and return the device's certificate file.
 
     `created` gets the ids of the certificates that came on the way: it asks for another one where a
     registration was not answered, and nobody else knows the first.
@@ -95,7 +95,7 @@ def provision(
     file.write_text("".join(_table(name, values) for name, values in settings.items()), encoding="utf-8")
     with log.open("wb") as output:
         child = subprocess.Popen(
-            [sys.executable, "-m", "edge.provisioning", "--settings", str(file)],
+            [sys.executable, "-m", "edge", "provision", "--settings", str(file)],
             cwd=_CHECKOUT, stdout=output, stderr=output,
         )  # fmt: skip
         try:

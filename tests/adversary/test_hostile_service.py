@@ -9,7 +9,7 @@ import pytest
 from paho.mqtt.client import CallbackAPIVersion, Client, MQTTv5, Properties
 from paho.mqtt.packettypes import PacketTypes
 
-from edge.messages import Acknowledged, Connected, Received
+from edge.mailbox import Acknowledged, Connected, Received
 from eventplane.envelope import write_event
 from eventplane.mqtt_binding import to_binary
 from eventplane.receipts import Receipt, digest, write_receipts
@@ -17,24 +17,24 @@ from eventplane.topics import local_topic, receipt_topic
 from tests.adversary.conftest import Attempt
 from tests.adversary.forgeries import CLIMATE, PULSE, SERVICE
 from tests.adversary.world import ALARM, HELP, VICTIM, VOICE, World, new_id
-from tests.integration.edge.line import Line
+from tests.integration.edge.probe import Probe
 
 USER = "climate-service"
 DROPPED = "Mosquitto drops it without a word; its own log has it with `log_type debug` only"
 
 
 @pytest.fixture
-def connect(world: World) -> Iterator[Callable[..., Line]]:
+def connect(world: World) -> Iterator[Callable[..., Probe]]:
     """Makes connections to the home's broker as the hostile service's user."""
-    made: list[Line] = []
+    made: list[Probe] = []
 
-    def connect(**changes: Any) -> Line:
+    def connect(**changes: Any) -> Probe:
         usual = {"login": world.guarded.login(USER), "subscriptions": (), "keepalive_s": 600}
         # The broker knows a connection by its user: without a session nothing is left for the next one.
-        line = Line(world.home.broker.port, **usual | {"clean_session": True} | changes)
-        made.append(line)
-        line.next(Connected)
-        return line
+        probe = Probe(world.home.broker.port, **usual | {"clean_session": True} | changes)
+        made.append(probe)
+        probe.next(Connected)
+        return probe
 
     yield connect
     for each in made:
@@ -47,34 +47,34 @@ def alarm(**attributes: str) -> Any:
 
 @pytest.mark.parametrize("place", ["the voice service's outbox", "the call service's inbox"])
 def test_a_topic_of_another_service(
-    world: World, attempt: Attempt, connect: Callable[..., Line], place: str
+    world: World, attempt: Attempt, connect: Callable[..., Probe], place: str
 ) -> None:
     """home-7/climate-service: publish an alarm to"""
     event = alarm()
     topic = local_topic(*(("voice-service", "outbox") if "outbox" in place else ("call-service", "inbox")))
-    line = connect()
-    line.connection.publish(topic, event.json.encode())
-    line.next(Acknowledged)
+    probe = connect()
+    probe.connection.publish(topic, event.json.encode())
+    probe.next(Acknowledged)
     # What the broker takes from the voice service after it comes out after it.
     attempt.refused(world.is_heard(world.calls_for_help()), "a true alarm was not heard")
     attempt.refused(not world.who_got(event), world.who_got(event))
     attempt.untraced(DROPPED)
 
 
-def test_a_receipt_of_another_service(world: World, attempt: Attempt, connect: Callable[..., Line]) -> None:
+def test_a_receipt_of_another_service(world: World, attempt: Attempt, connect: Callable[..., Probe]) -> None:
     """home-7/climate-service: confirm in the call service's place an alarm that it has not handled"""
     event = alarm()
-    line = connect()
-    line.connection.publish(
+    probe = connect()
+    probe.connection.publish(
         receipt_topic("call-service", "inbox"), write_receipts([Receipt(digest(event.json.encode()))])
     )
-    line.next(Acknowledged)
+    probe.next(Acknowledged)
     world.home.services["voice-service"].put(event)
     attempt.refused(world.is_heard(event), "the alarm was not heard")
     attempt.untraced(DROPPED)
 
 
-def test_a_listener_on_everything(world: World, attempt: Attempt, connect: Callable[..., Line]) -> None:
+def test_a_listener_on_everything(world: World, attempt: Attempt, connect: Callable[..., Probe]) -> None:
     """home-7/climate-service: subscribe to every topic of the broker, and to the call service's inbox"""
     spy = connect(
         subscriptions=("#", local_topic("call-service", "inbox"), local_topic("voice-service", "outbox"))
@@ -89,7 +89,7 @@ def test_a_listener_on_everything(world: World, attempt: Attempt, connect: Calla
 
 
 def test_the_client_id_of_another_service(
-    world: World, attempt: Attempt, connect: Callable[..., Line]
+    world: World, attempt: Attempt, connect: Callable[..., Probe]
 ) -> None:
     """home-7/climate-service: connect by the client id of the call service, to take its inbox over"""
     connect(client_id="eventplane-call-service", subscriptions=(local_topic("call-service", "inbox"),))

@@ -169,11 +169,11 @@ def test_it_stays_within_the_memory_of_its_unit(plane: Plane) -> None:
 def test_what_was_stored_offline_survives_a_power_cut_and_is_sent_after_it(plane: Plane) -> None:
     device, cloud = plane.device, plane.cloud
     cloud.stop()
-    stored = metric(device, "eventplane_arrivals_total")
+    stored = metric(device, "eventplane_stored_total")
     events = [reading() for _ in range(20)]
     for event in events:
         publish(device, event)
-    assert eventually(lambda: metric(device, "eventplane_arrivals_total") >= stored + len(events), PATIENCE_S)
+    assert eventually(lambda: metric(device, "eventplane_stored_total") >= stored + len(events), PATIENCE_S)
     device.cut_power()
     cloud.start()
     device.boot()

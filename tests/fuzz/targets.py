@@ -19,14 +19,13 @@ from pathlib import Path
 from typing import Final
 
 from contract.loader import CONTRACT_FILE, load_contract
-from edge.discovery.choice import choose
-from edge.discovery.errors import DiscoveryError
+from edge.discovery import DiscoveryError
+from edge.discovery.broker import choose
 from edge.discovery.profile import read_profile
 from edge.errors import SpoolError
-from edge.messages import LinkName
-from edge.mqtt.decode import Decoder
+from edge.mailbox import LinkName
+from edge.mqtt.codec import Decoder, ProtocolError
 from edge.mqtt.endpoint import MAX_PACKET_BYTES, Endpoint
-from edge.mqtt.errors import ProtocolError
 from edge.mqtt.session import Session
 from edge.spool import BEFORE_EVERYTHING, Arrival, Spool
 from eventplane.batch import unpack

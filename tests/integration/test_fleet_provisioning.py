@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from botocore.exceptions import ClientError
 
-from edge.provisioning.errors import ProvisioningError, RejectedError
+from edge.provisioning import ProvisioningError, RejectedError
 from edge.provisioning.renewal import Outcome
 from eventplane.fleet import State
 from eventplane.topics import CLAIM_CLIENT_PREFIX, RENEWAL_CLIENT_PREFIX, basic_ingest_topic, device_topic
@@ -82,7 +82,7 @@ def test_a_device_with_a_claim_becomes_a_thing_and_fills_its_outbox(
         f'template = "{outputs["ProvisioningTemplate"]}"\nclaim_certificate = "claim.crt"\n'
         'claim_key = "claim.key"\nretry_min_s = 0.1\nretry_max_s = 0.1\n'
     )
-    command = [sys.executable, "-m", "edge.provisioning", "--settings", str(settings)]
+    command = [sys.executable, "-m", "edge", "provision", "--settings", str(settings)]
     child = supervisor.start("provisioning", command)
     assert eventually(lambda: not child.running), child.log.read_text()
     assert child.wait() == 0

@@ -17,14 +17,14 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from edge.messages import LinkName
+from edge.mailbox import LinkName
 from edge.spool import BEFORE_EVERYTHING
 from eventplane.contract import Downlink
 from eventplane.downlink.acknowledgements import Acknowledgement, Result
 from eventplane.downlink.wire import DELETE, KEY, KIND, ORDER, RESET, VERSION
 from eventplane.envelope import parse_event
 from tests.examples import examples
-from tests.unit.edge.downlink.descents import command, state
+from tests.unit.edge.downlinks import command, state
 from tests.unit.edge.fakes import Device
 
 pytestmark = pytest.mark.source("K4", "K2")

@@ -14,9 +14,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from contract import load_contract
-from edge.intake import Intake, Slot
+from edge.decision import Decider, SequenceNumber
 from edge.interest import Interest
-from edge.recent import RecentKeys
+from edge.numbering import RecentKeys
 from edge.spool import Arrival
 from eventplane.contract import Contract, ContractError, Forward, ParticipantKind, Priority, compile_contract
 from eventplane.contract.floor import floor_problems
@@ -229,20 +229,20 @@ Sent = tuple[str, int]
 """A sender, and which of `EVENTS` it sends."""
 
 
-def intake_of(contract: Contract) -> Intake:
+def intake_of(contract: Contract) -> Decider:
     """The device's own decisions under a contract, where the cloud wants as little as it can."""
     interest = Interest()
     if contract.device.outbox.forward is Forward.WANTED:
         interest.wanted_up(contract.device.outbox.address, AnyOf(()))
-    return Intake(contract, "home-1", "e", lambda: NOW, RecentKeys(1), interest)
+    return Decider(contract, "home-1", "e", lambda: NOW, RecentKeys(1), interest)
 
 
-def arrival(contract: Contract, intake: Intake, sent: Sent) -> Arrival | None:
+def arrival(contract: Contract, intake: Decider, sent: Sent) -> Arrival | None:
     """What the device stores of an event; None where it refuses it, or does not know its sender."""
     service = contract.participants.get(sent[0])
     if service is None or service.kind is not ParticipantKind.DEVICE_SERVICE:
         return None
-    verdict = intake.accept(PAYLOADS[sent[1]], service.outbox, Slot(1, 0))
+    verdict = intake.accept(PAYLOADS[sent[1]], service.outbox, SequenceNumber(1, 0))
     return None if verdict.refused else verdict.arrival
 
 

@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from edge.errors import SpoolCorruptError, SpoolFullError
-from edge.messages import LinkName, Reload
+from edge.mailbox import LinkName, Reload
 from edge.spool import Spool
 from eventplane.device_reports import DISCARDED
 from eventplane.envelope import Envelope, parse_event

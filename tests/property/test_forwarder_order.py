@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from edge.messages import LinkName
+from edge.mailbox import LinkName
 from eventplane.envelope import Envelope, parse_event, write_event
 from eventplane.receipts import Receipt, digest, write_receipts
 from eventplane.topics import local_topic

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edge.intake import Intake, Slot
+from edge.decision import Decider, SequenceNumber
 from edge.interest import Interest
-from edge.recent import RecentKeys
+from edge.numbering import RecentKeys
 from eventplane.contract import Contract, compile_contract
 from eventplane.delivery import DEAD_LETTER_TYPE, Outcome
 from eventplane.envelope import write_event
@@ -70,12 +70,12 @@ def test_device_and_cloud_decide_alike(plane: Contract, type: str, asks: bool) -
         ).json
         for place in ("device", "cloud")
     )
-    intake = Intake(plane, "home-1", "e", lambda: NOW, RecentKeys(1), Interest())
-    verdict = intake.accept(on_device.encode(), plane.channel("device-sender.outbox"), Slot(1, 0))
+    intake = Decider(plane, "home-1", "e", lambda: NOW, RecentKeys(1), Interest())
+    verdict = intake.accept(on_device.encode(), plane.channel("device-sender.outbox"), SequenceNumber(1, 0))
     kept = set(verdict.arrival.destinations) if verdict.arrival else set()
     assert verdict.refused is None
-    assert kept | {each.destination for each in verdict.fleeting} == {"device-a.inbox", "device-b.inbox"}
-    assert len(kept) + len(verdict.fleeting) == 2
+    assert kept | {each.destination for each in verdict.volatile} == {"device-a.inbox", "device-b.inbox"}
+    assert len(kept) + len(verdict.volatile) == 2
 
     planner = Planner(plane, "cloud-sender.outbox")
     first = list(planner.plan(QueueMessage("m", in_cloud, 0, 1), 0))

@@ -11,11 +11,9 @@ from hypothesis import strategies as st
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
-from edge.messages import Acknowledged, Connected, LinkName, Received
-from edge.mqtt import Endpoint, encode
-from edge.mqtt.decode import Decoder
-from edge.mqtt.errors import ProtocolError
-from edge.mqtt.packets import ConnAck, Packet, Publish
+from edge.mailbox import Acknowledged, Connected, LinkName, Received
+from edge.mqtt import Endpoint, codec
+from edge.mqtt.codec import ConnAck, Decoder, Packet, ProtocolError, Publish
 from edge.mqtt.session import Session
 from tests.unit.edge import broker_packets as broker
 
@@ -79,7 +77,9 @@ def test_a_publish_comes_back_as_it_was(
     version: int, topic: str, payload: bytes, mid: int, flags: tuple[bool, bool]
 ) -> None:
     duplicate, retain = flags
-    data = encode.publish(version, encode.topic_name(topic), payload, mid, duplicate=duplicate, retain=retain)
+    data = codec.encode_publish(
+        version, codec.topic_name(topic), payload, mid, duplicate=duplicate, retain=retain
+    )
     assert decode(version, [data]) == [Publish(topic, payload, 1 if mid else 0, mid, duplicate, retain)]
 
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edge.intake import Intake, Slot
+from edge.decision import Decider, SequenceNumber
 from edge.interest import Interest
-from edge.recent import RecentKeys
+from edge.numbering import RecentKeys
 from eventplane.contract import Contract, compile_contract
 from eventplane.delivery import Outcome
 from eventplane.envelope import Envelope, parse_event, write_event
@@ -96,13 +96,13 @@ def test_each_inbox_gets_its_numbers_without_gaps(
     routes: dict[str, list[object]], newer: dict[str, list[object]], sent: list[dict[str, str]]
 ) -> None:
     contract, cloud = contract_of(routes), contract_of(newer)
-    intake = Intake(contract, "home-1", "e", lambda: datetime.now(UTC), RecentKeys(100), Interest())
+    intake = Decider(contract, "home-1", "e", lambda: datetime.now(UTC), RecentKeys(100), Interest())
     counted: dict[str, int] = {}
     found: dict[tuple[str, str], list[int]] = {}
     for at, attributes in enumerate(sent):
         event = write_event({"id": str(at), "source": "/a", **attributes})
         channel = contract.channel("bell.outbox")
-        arrival = intake.accept(event.json.encode(), channel, Slot(at + 1, 0, counted)).arrival
+        arrival = intake.accept(event.json.encode(), channel, SequenceNumber(at + 1, 0, counted)).arrival
         if arrival is None:
             continue
         counted.update(arrival.positions)

@@ -11,7 +11,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from edge.lane import Lane
+from edge.delivery_queues import DeliveryCursor
 from edge.spool import Arrival, Delivery, Discard, Holding, Spool, Statement, read_backlog
 from edge.spool.database import TableTotals
 from eventplane.delivery import Outcome
@@ -205,7 +205,7 @@ class SpoolMachine(RuleBasedStateMachine):
         ]
 
     def _open_lanes(self) -> None:
-        self.lanes = {(d, r): Lane(self.spool, d, r) for d in DESTINATIONS for r in RANKS}
+        self.lanes = {(d, r): DeliveryCursor(self.spool, d, r) for d in DESTINATIONS for r in RANKS}
         self.under_way = set()
 
 

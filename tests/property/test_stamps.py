@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from opentelemetry.sdk.trace import TracerProvider
 
-from edge.stamps import EPOCH, SEQUENCE, stamp
+from edge.numbering import EPOCH, SEQUENCE, stamp
 from eventplane.conversation import attributes
 from eventplane.conversation.request import write_request
 from eventplane.downlink import wire

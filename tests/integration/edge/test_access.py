@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 
 from contract.acl import FORWARDER
-from edge.messages import Acknowledged, Connected, Disconnected, Received
+from edge.mailbox import Acknowledged, Connected, Disconnected, Received
 from edge.mqtt import Login
-from edge.service import ServiceClient
 from eventplane.envelope import Envelope, write_event
 from eventplane.topics import interest_topic, local_topic
+from eventplane_client.device import ServiceClient
 from local.process import Supervisor
 from tests.integration.access import Guarded, start_guarded
 from tests.integration.edge.certificates import Authority
 from tests.integration.edge.conftest import SECONDS, CloudBroker, start_home, wait_for
-from tests.integration.edge.line import Line
+from tests.integration.edge.probe import Probe
 
 READING = "org.eventplane.health.reading.v1"
 ALARM = "org.eventplane.alarm.keyword.v1"
@@ -42,9 +42,9 @@ def event(id: str, type_: str = READING) -> Envelope:
     return write_event({"id": id, "source": "/homes/1/health", "type": type_}, {"value": 1})
 
 
-def line(guarded: Guarded, user: str, topics: tuple[str, ...] = (), **changes: object) -> Line:
+def probe_of(guarded: Guarded, user: str, topics: tuple[str, ...] = (), **changes: object) -> Probe:
     """A connection of `user` that stands."""
-    it = Line(guarded.broker.port, login=guarded.login(user), subscriptions=topics, **changes)
+    it = Probe(guarded.broker.port, login=guarded.login(user), subscriptions=topics, **changes)
     it.next(Connected)
     return it
 
@@ -55,7 +55,7 @@ def client(guarded: Guarded, service: str, **options: Any) -> ServiceClient:
 
 def refusal(guarded: Guarded, login: Login | None, protocol: str) -> str:
     """Why the broker did not take a connection."""
-    return Line(guarded.broker.port, login=login, protocol=protocol).next(Disconnected).reason
+    return Probe(guarded.broker.port, login=login, protocol=protocol).next(Disconnected).reason
 
 
 @pytest.mark.source("P2")
@@ -81,7 +81,7 @@ def test_events_take_their_way_through_the_forwarder_as_without_rules(
     ):
         health.put(event("e1"))
         health.flush(SECONDS)  # from now on the forwarder hears the outbox
-        stranger = line(guarded, "climate-service")
+        stranger = probe_of(guarded, "climate-service")
         stranger.connection.publish(OUTBOX, event("forged").json.encode())
         stranger.next(Acknowledged)  # Mosquitto says so in MQTT 3.1.1, and drops it
         health.put(event("e3"))
@@ -97,7 +97,7 @@ def test_events_take_their_way_through_the_forwarder_as_without_rules(
 
 
 def test_in_mqtt_5_a_service_is_told_that_anothers_outbox_is_not_its_own(guarded: Guarded) -> None:
-    it = line(guarded, "climate-service", protocol="5", session_expiry_s=0)
+    it = probe_of(guarded, "climate-service", protocol="5", session_expiry_s=0)
     it.connection.publish(OUTBOX, b"forged")
     assert it.next(Acknowledged).failure == NOT_AUTHORIZED
     it.connection.publish(local_topic("climate-service", "outbox"), b"its own")
@@ -108,8 +108,8 @@ def test_in_mqtt_5_a_service_is_told_that_anothers_outbox_is_not_its_own(guarded
 @pytest.mark.source("P2")
 def test_a_service_reads_its_own_inbox_and_no_other(guarded: Guarded) -> None:
     inboxes = [local_topic(name, "inbox") for name in ("call-service", "voice-service")]
-    spy = line(guarded, "voice-service", ("#", *inboxes))
-    forwarder = line(guarded, FORWARDER)
+    spy = probe_of(guarded, "voice-service", ("#", *inboxes))
+    forwarder = probe_of(guarded, FORWARDER)
     for inbox in inboxes:
         forwarder.connection.publish(inbox, b"for its reader")
     # What comes first is what comes at all: the broker keeps the order of the forwarder's messages.
@@ -119,9 +119,9 @@ def test_a_service_reads_its_own_inbox_and_no_other(guarded: Guarded) -> None:
 
 
 def test_a_client_id_of_another_service_takes_nothing_from_it(guarded: Guarded) -> None:
-    victim = line(guarded, "voice-service", (local_topic("voice-service", "inbox"),))
-    thief = line(guarded, "climate-service", client_id="voice-service")
-    forwarder = line(guarded, FORWARDER)
+    victim = probe_of(guarded, "voice-service", (local_topic("voice-service", "inbox"),))
+    thief = probe_of(guarded, "climate-service", client_id="voice-service")
+    forwarder = probe_of(guarded, FORWARDER)
     forwarder.connection.publish(local_topic("voice-service", "inbox"), b"hers")
     assert victim.next(Received).payload == b"hers"
     for each in (victim, thief, forwarder):
@@ -142,14 +142,14 @@ def test_who_shows_no_password_or_a_wrong_one_hears_what_to_do(guarded: Guarded,
 def test_a_password_that_others_may_read_is_not_shown_to_anybody(guarded: Guarded) -> None:
     login = guarded.login(FORWARDER)
     login.password_file.chmod(0o644)
-    reason = Line(guarded.broker.port, login=login).next(Disconnected).reason
+    reason = Probe(guarded.broker.port, login=login).next(Disconnected).reason
     assert f"chmod 600 {login.password_file}" in reason
 
 
 def test_a_service_announces_its_own_interest_and_no_other_s(guarded: Guarded) -> None:
     topics = tuple(interest_topic(name) for name in ("call-service", "voice-service"))
-    forwarder = line(guarded, FORWARDER, topics)
-    voice = line(guarded, "voice-service")
+    forwarder = probe_of(guarded, FORWARDER, topics)
+    voice = probe_of(guarded, "voice-service")
     for topic in topics:
         voice.connection.publish(topic, b"what it handles", retain=True)
         voice.next(Acknowledged)

@@ -11,16 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from edge.messages import Disconnected
+from edge.mailbox import Disconnected
 from edge.mqtt import PinnedCertificate
-from edge.service import ServiceClient
 from eventplane_client import ClientSettings, Mode, connect, connection
+from eventplane_client.device import ServiceClient
 from local.mosquitto import Broker
 from local.ports import free_port, is_listening
 from local.process import Child, Supervisor
 from tests.integration.edge.certificates import Authority
 from tests.integration.edge.conftest import CloudBroker, Home, start_home, wait_for
-from tests.integration.edge.line import Line
+from tests.integration.edge.probe import Probe
 from tests.integration.edge.test_operations import event, health, problems
 from tests.integration.edge.test_profiles import MOSQUITTO
 
@@ -103,7 +103,7 @@ def test_a_service_trusts_the_certificate_it_was_given_and_no_other(
         service.put(event(1), 60)
     wait_for(lambda: cloud.has({"e1"}))
     stranger = authority.issue("stranger")
-    refused = Line(port, tls=PinnedCertificate(stranger.certificate)).next(Disconnected).reason
+    refused = Probe(port, tls=PinnedCertificate(stranger.certificate)).next(Disconnected).reason
     assert "certificate verify failed" in refused
 
 
@@ -140,7 +140,7 @@ def test_a_broken_profile_changes_nothing_and_is_told(movable: Movable, cloud: C
     movable.rewrite("70000")
     # Asking wakes the loop, which looks at the profile then.
     wait_for(lambda: "profile_refused" in problems(home))
-    assert f"127.0.0.1:{port} stays" in home.log()
+    assert f"127.0.0.1:{port} remains" in home.log()
     assert health(home)["status"] == "degraded"
     service.put(event(2), 60)
     home.broker.child.stop()

@@ -15,14 +15,14 @@ from typing import Any
 
 import pytest
 
-from edge.messages import Acknowledged, Connected, Disconnected, Received
+from edge.mailbox import Acknowledged, Connected, Disconnected, Received
 from edge.mqtt import TlsFiles
-from edge.mqtt.errors import TlsFileError
+from edge.mqtt.endpoint import TlsFileError
 from local.ports import free_port, is_listening
 from local.process import Child, Supervisor
 from tests.integration.edge.certificates import Authority, Identity
 from tests.integration.edge.conftest import SECONDS
-from tests.integration.edge.line import Line
+from tests.integration.edge.probe import Probe
 
 
 class TlsBroker:
@@ -62,32 +62,32 @@ def files(authority: Authority, identity: Identity) -> TlsFiles:
 def test_ten_thousand_messages_and_large_ones_pass_both_ways(
     start: Callable[..., TlsBroker], authority: Authority, extra: str
 ) -> None:
-    line = Line(start(extra=extra).port, tls=files(authority, authority.issue("c")))
-    line.next(Connected)
+    probe = Probe(start(extra=extra).port, tls=files(authority, authority.issue("c")))
+    probe.next(Connected)
     payloads = [b"%d" % number for number in range(10_000)] + [bytes([n]) * 250_000 for n in range(40)]
-    mids = [line.connection.publish("t", payload) for payload in payloads]
+    mids = [probe.connection.publish("t", payload) for payload in payloads]
     received: list[bytes] = []
     acknowledged: list[int] = []
     while len(received) < len(payloads) or len(acknowledged) < len(mids):
-        report = line.reports.get(timeout=SECONDS)
+        report = probe.reports.get(timeout=SECONDS)
         if isinstance(report, Received):
             received.append(report.payload)
-            line.connection.acknowledge(report.mid)
+            probe.connection.acknowledge(report.mid)
         elif isinstance(report, Acknowledged):
             acknowledged.append(report.mid)
     assert received == payloads
     assert sorted(acknowledged) == sorted(mids)
-    line.close()
+    probe.close()
 
 
 def test_a_broker_that_is_killed_is_a_lost_connection(
     start: Callable[..., TlsBroker], authority: Authority
 ) -> None:
     broker = start()
-    line = Line(broker.port, tls=files(authority, authority.issue("c")))
-    line.next(Connected)
+    probe = Probe(broker.port, tls=files(authority, authority.issue("c")))
+    probe.next(Connected)
     broker.child.kill()
-    assert "connection lost" in line.next(Disconnected).reason
+    assert "connection lost" in probe.next(Disconnected).reason
 
 
 @pytest.mark.parametrize("extra", ["", "tls_version tlsv1.2\n"])
@@ -95,8 +95,8 @@ def test_a_device_that_the_broker_does_not_trust_reads_why(
     start: Callable[..., TlsBroker], authority: Authority, tmp_path: Path, extra: str
 ) -> None:
     stranger = Authority(tmp_path / "strangers").issue("c")
-    line = Line(start(extra=extra).port, tls=files(authority, stranger))
-    reason = line.next(Disconnected).reason
+    probe = Probe(start(extra=extra).port, tls=files(authority, stranger))
+    reason = probe.next(Disconnected).reason
     assert "unknown ca" in reason
     assert "see that the device's certificate is registered" in reason
 
@@ -105,16 +105,16 @@ def test_a_device_whose_certificate_has_expired_reads_it(
     start: Callable[..., TlsBroker], authority: Authority
 ) -> None:
     expired = authority.issue("c", age=timedelta(days=61))
-    line = Line(start().port, tls=files(authority, expired))
-    assert "the device's certificate expired: renew it" in line.next(Disconnected).reason
+    probe = Probe(start().port, tls=files(authority, expired))
+    assert "the device's certificate as expired: renew it" in probe.next(Disconnected).reason
 
 
 def test_a_broker_that_the_device_does_not_trust_is_refused(
     start: Callable[..., TlsBroker], authority: Authority, tmp_path: Path
 ) -> None:
     stranger = Authority(tmp_path / "strangers").issue("server")
-    line = Line(start(stranger).port, tls=files(authority, authority.issue("c")))
-    reason = line.next(Disconnected).reason
+    probe = Probe(start(stranger).port, tls=files(authority, authority.issue("c")))
+    reason = probe.next(Disconnected).reason
     assert "CERTIFICATE_VERIFY_FAILED" in reason
     assert "see that ca is the authority of this server" in reason
 
@@ -126,26 +126,28 @@ def test_a_broker_that_the_device_does_not_trust_is_refused(
 def test_a_broker_whose_certificate_is_out_of_its_time_points_to_the_clock(
     start: Callable[..., TlsBroker], authority: Authority, age: timedelta, problem: str
 ) -> None:
-    line = Line(start(authority.issue("server", age=age)).port, tls=files(authority, authority.issue("c")))
-    reason = line.next(Disconnected).reason
+    probe = Probe(start(authority.issue("server", age=age)).port, tls=files(authority, authority.issue("c")))
+    reason = probe.next(Disconnected).reason
     assert problem in reason
     assert "see that the device's clock is right" in reason
 
 
 def test_a_broker_of_another_name_is_refused(start: Callable[..., TlsBroker], authority: Authority) -> None:
-    line = Line(start().port, host="localhost", tls=files(authority, authority.issue("c")))
-    assert "Hostname mismatch" in line.next(Disconnected).reason
+    probe = Probe(start().port, host="localhost", tls=files(authority, authority.issue("c")))
+    assert "Hostname mismatch" in probe.next(Disconnected).reason
 
 
 def test_a_port_without_tls_is_named(mosquitto: Callable[[str], Any], authority: Authority) -> None:
-    line = Line(mosquitto("home").port, tls=files(authority, authority.issue("c")))
-    assert "cannot connect" in line.next(Disconnected).reason
+    probe = Probe(mosquitto("home").port, tls=files(authority, authority.issue("c")))
+    assert "cannot connect" in probe.next(Disconnected).reason
 
 
 def test_a_handshake_that_nobody_answers_is_given_up(authority: Authority) -> None:
     with socket.create_server(("127.0.0.1", 0)) as hole:
-        line = Line(hole.getsockname()[1], connect_timeout_s=0.2, tls=files(authority, authority.issue("c")))
-        assert "no answer in time" in line.next(Disconnected).reason
+        probe = Probe(
+            hole.getsockname()[1], connect_timeout_s=0.2, tls=files(authority, authority.issue("c"))
+        )
+        assert "no answer in time" in probe.next(Disconnected).reason
 
 
 @pytest.mark.parametrize("mode", [0o644, 0o604, 0o660])
@@ -156,8 +158,8 @@ def test_a_key_that_others_may_read_is_refused(authority: Authority, mode: int) 
         files(authority, identity).context()
     assert error.value.path == identity.key
     assert error.value.remedy == f"chmod 600 {identity.key}"
-    line = Line(1, tls=files(authority, identity))
-    assert f"chmod 600 {identity.key}" in line.next(Disconnected).reason
+    probe = Probe(1, tls=files(authority, identity))
+    assert f"chmod 600 {identity.key}" in probe.next(Disconnected).reason
 
 
 def test_each_file_that_cannot_be_used_is_named(authority: Authority, tmp_path: Path) -> None:
@@ -205,7 +207,7 @@ def test_on_the_port_of_https_it_asks_for_mqtt_by_name(
         monkeypatch.setattr(socket, "getaddrinfo", lambda *_args, **_options: found)
         thread = threading.Thread(target=serve, args=(listener,))
         thread.start()
-        line = Line(443, tls=files(authority, authority.issue("c")))
+        probe = Probe(443, tls=files(authority, authority.issue("c")))
         thread.join(SECONDS)
-        line.next(Disconnected)
+        probe.next(Disconnected)
     assert agreed == ["x-amzn-mqtt-ca"]

@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 
 from contract.loader import load_contract
-from edge.errors import DeadLetteredError
-from edge.service import ServiceClient
 from eventplane.envelope import Envelope, write_event
 from eventplane.receipts import Receipt, write_receipts
 from eventplane.topics import receipt_topic
+from eventplane_client.device import ServiceClient
+from eventplane_client.errors import RefusedError
 from tests.integration.edge.conftest import SECONDS, CloudBroker, Home, wait_for
 from tests.integration.mqtt import TestClient
 
@@ -133,7 +133,7 @@ def test_a_device_that_works_is_well_and_counts(home: Home, cloud: CloudBroker) 
     put(home.service("health-service"), 5)
     wait_for(home.drained)
     wait_for(lambda: metric(home, "eventplane_acknowledged_total") >= 1)
-    assert metric(home, "eventplane_arrivals_total") >= 5
+    assert metric(home, "eventplane_stored_total") >= 5
     assert metric(home, "eventplane_published_events_total") >= 5
     assert metric(home, 'eventplane_pending{destination="device.outbox",priority="normal"}') == 0
     assert metric(home, 'eventplane_link_up{link="cloud"}') == 1
@@ -318,7 +318,7 @@ def test_at_its_most_talkative_it_tells_neither_keys_nor_payloads(
     monkeypatch.setenv("EVENTPLANE_LOG_LEVEL", "debug")
     restart(home)
     service = home.service("health-service")
-    with pytest.raises(DeadLetteredError):
+    with pytest.raises(RefusedError):
         service.put(b"hush, no event", SECONDS)
     attributes = {"id": "e0", "source": "/homes/1/health", "type": READING, "subject": "hush"}
     service.put(write_event(attributes, {"value": "hush"}), SECONDS)
@@ -335,7 +335,7 @@ def test_at_its_most_talkative_it_tells_neither_keys_nor_payloads(
 
 
 def check(home: Home) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "edge", "--settings", str(home.settings), "--check"]
+    command = [sys.executable, "-m", "edge", "check", "--settings", str(home.settings)]
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=SECONDS)
 
 

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from edge.discovery.choice import choose
-from edge.discovery.profile_files import load_profile
-from edge.messages import Connected
-from edge.mqtt.address import BrokerAddress
+from edge.discovery.broker import choose
+from edge.discovery.profile import load_profile
+from edge.mailbox import Connected
+from edge.mqtt.endpoint import BrokerAddress
 from local.ports import free_port
 from local.process import Supervisor
 from tests.integration.edge.certificates import Authority
-from tests.integration.edge.line import Line
+from tests.integration.edge.probe import Probe
 from tests.odd_profiles import ODD_PROFILES, Odd
 
 MOSQUITTO = shutil.which("mosquitto", path="/usr/sbin:/usr/local/sbin:/usr/bin") or "mosquitto"
@@ -48,9 +48,9 @@ def write_profile(odd: Odd, folder: Path) -> tuple[Path, Callable[[str], str]]:
 
 def is_answered(address: BrokerAddress) -> bool:
     """Whether a broker takes the connection and a subscription, within the test's patience."""
-    line = Line(address.port, host=address.host, tls=address.tls)
-    report = line.reports.get(timeout=60)
-    line.connection.close(10)
+    probe = Probe(address.port, host=address.host, tls=address.tls)
+    report = probe.reports.get(timeout=60)
+    probe.connection.close(10)
     return isinstance(report, Connected)
 
 

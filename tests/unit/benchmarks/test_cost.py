@@ -14,7 +14,7 @@ from benchmarks.cost.idle import CANARY, Usage, idle, jobs, traces
 from benchmarks.cost.life import Reads, Written
 from benchmarks.cost.meter import Meter
 from benchmarks.cost.poller import Batch, polled
-from benchmarks.cost.prices import Units, dollars
+from benchmarks.cost.prices import Units, billed, dollars
 from benchmarks.cost.receipts import receipts
 
 
@@ -81,6 +81,11 @@ def test_an_idle_month_has_what_the_templates_have(production: Deployment) -> No
     assert found["canary"]["sqs_request"] == 7 * MONTH_MIN
     assert found["metrics"]["custom_metric"] == 3 + production.filtered_metrics
     assert jobs(production)["glue_flex_dpu_h"] > 0
+
+
+def test_what_is_always_free_is_not_billed() -> None:
+    units = {"dashboard": 4.0, "alarm_metric": 9.0, "sqs_request": 1_000_001.0, "iot_rule": 1.0}
+    assert billed(units) == {"dashboard": 1, "alarm_metric": 0, "sqs_request": 1, "iot_rule": 1}
 
 
 def test_an_object_is_paid_for_until_it_is_deleted(production: Deployment) -> None:

@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from edge.intake import Intake, Slot
+from edge.decision import Decider, SequenceNumber
 from edge.interest import Interest
-from edge.recent import RecentKeys
+from edge.numbering import RecentKeys
 from eventplane.batch import unpack
 from eventplane.contract import Contract
 from eventplane.envelope import Envelope, EnvelopeError
@@ -25,9 +25,9 @@ KINDS = 11
     "message", [poison(number, SOURCE) for number in range(KINDS)], ids=lambda message: message.kind
 )
 def test_the_device_refuses_each_kind_for_its_reason(message: Poison, contract: Contract) -> None:
-    intake = Intake(contract, "home-01", "epoch", lambda: datetime.now(UTC), RecentKeys(1), Interest())
+    intake = Decider(contract, "home-01", "epoch", lambda: datetime.now(UTC), RecentKeys(1), Interest())
 
-    verdict = intake.accept(message.payload, contract.channel("health-service.outbox"), Slot(1, 0))
+    verdict = intake.accept(message.payload, contract.channel("health-service.outbox"), SequenceNumber(1, 0))
 
     assert verdict.refused == message.reason
     assert verdict.arrival is not None

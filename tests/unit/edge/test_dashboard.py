@@ -6,7 +6,7 @@ import json
 import re
 from itertools import combinations
 
-from edge.health.metrics import METRICS
+from edge.metrics import METRICS
 from tools.dashboards import FILE, ROWS, device_dashboard
 
 DOCUMENT = json.loads(device_dashboard())

@@ -54,14 +54,8 @@ def test_it_needs_only_the_core_and_the_standard_library(module: Path) -> None:
 
 @pytest.mark.source("P7", "P18")
 def test_the_forwarder_loads_nothing_heavy() -> None:
-    modules = loaded("edge.__main__")
+    modules = loaded("edge.command_line, edge.daemon")
     assert "edge.mqtt" in modules
     assert not modules & HEAVY
     # Without `local.profile` nobody reads one.
     assert not {each for each in modules if each.startswith("edge.discovery")}
-
-
-def test_a_service_without_tls_does_not_load_it() -> None:
-    modules = loaded("edge.service")
-    assert "edge.mqtt" in modules
-    assert "ssl" not in modules

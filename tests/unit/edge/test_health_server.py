@@ -8,8 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from edge.health import server as module
-from edge.health.http import MAX_HEAD_BYTES, Response
-from edge.health.server import HealthServer
+from edge.health.server import MAX_HEAD_BYTES, HealthServer, Response
 
 GOOD = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from edge.counts import NotStored
 from edge.interest import Interest
-from edge.messages import LinkName, Reload
-from edge.reports import NotStored
+from edge.mailbox import LinkName, Reload
 from eventplane.announcement import new_announcement, write_announcement
 from eventplane.contract import Priority
 from eventplane.device_reports import DISCARDED, MANIFEST
@@ -18,7 +18,7 @@ from eventplane.envelope import Envelope, parse_event
 from eventplane.interest import NO_INTEREST
 from eventplane.topics import interest_topic
 from eventplane.uplink_interest import UPLINK_INTEREST_TYPE, UPLINK_KEY
-from tests.unit.edge.downlink.descents import command, state
+from tests.unit.edge.downlinks import command, state
 from tests.unit.edge.fakes import ALARM, DEAD_LETTER, READING, Device, contract, event
 
 LOCAL, CLOUD = LinkName.LOCAL, LinkName.CLOUD
@@ -139,7 +139,7 @@ def test_an_announcement_that_is_wrong_is_refused_and_everything_is_forwarded(
 def test_a_stranger_s_announcement_is_refused_and_no_dead_letter(
     home: Device, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with caplog.at_level(logging.WARNING, "edge.reception"):
+    with caplog.at_level(logging.WARNING, "edge.dispatch"):
         home.turn(home.announcement_of("stranger", LOUD))
     assert interest_topic("stranger") in caplog.text
     assert home.letters() == []

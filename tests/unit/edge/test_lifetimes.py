@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from edge.lifetimes import lifetime_ms, why_expired
+from edge.numbering import lifetime_ms, why_expired
 from edge.spool import Delivery, Waiting
 from eventplane.expiry import BY_CHANNEL, BY_EVENT
 from tests.unit.edge.fakes import event

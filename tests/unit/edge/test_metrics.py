@@ -1,34 +1,134 @@
+"""The table of metrics: each read from the part that knows it, and what heartbeat and page make of them."""
+
 from __future__ import annotations
 
 import re
-from dataclasses import fields, replace
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from edge.figures import Figures, heartbeat
-from edge.health.metrics import METRICS, render
-from edge.health.snapshots import Snapshot
-from edge.health.verdict import Finding, Health
-from tests.unit.edge.figures import WELL, waiting
+from edge.health.status import Finding, Health, Status
+from edge.mailbox import Disconnected, LinkName
+from edge.metrics import METRICS, Metrics, heartbeat, read_all, render
+from edge.mqtt import reasons
+from edge.spool import Spool
+from eventplane.contract import Priority
+from tests.unit.edge.fakes import ALARM, Device, event
+from tests.unit.edge.statuses import waiting
 
-FULL = replace(
-    WELL,
-    backlog=(waiting(2.5),),
-    dead_letters={"not_json": 2},
-    descended={"stored": 5, "older": 1},
-    discards={("expired", "ttl"): 4},
-    publishes=9,
-    certificate_left_s=86_400.0,
-)
-FINDINGS = (Finding("cloud_down", Health.DEGRADED, "no line", "wait"),)
+LOCAL, CLOUD = LinkName.LOCAL, LinkName.CLOUD
+QUOTA = reasons.name(0x97)
+FINDINGS = (Finding("cloud_down", Health.DEGRADED, "no connection", "wait"),)
 SAMPLE = re.compile(r'([a-z_:]+)(?:\{((?:[a-z_]+="(?:[^"\\\n]|\\["\\n])*",?)*)\})? (\S+)')
 
 
+def metrics_of(device: Device) -> Metrics:
+    metrics = Metrics("home-1", device.contract, device.forwarder, device.links, None, device.time.seconds)
+    metrics.look(device.time.seconds)
+    return metrics
+
+
+@pytest.fixture
+def metrics(device: Device, monkeypatch: pytest.MonkeyPatch) -> Metrics:
+    """Of a device with a day behind it, in which everything happened another number of times."""
+    monkeypatch.setattr(Spool, "written_bytes", property(lambda _: 4_711))
+    metrics = metrics_of(device)
+    for _ in range(2):
+        device.disconnect(CLOUD)
+        device.connect(CLOUD)
+    for mid, failure in ((1, None), (2, QUOTA)):
+        device.turn(device.from_service(event(f"e{mid}")))
+        device.turn(after=1.0)  # longer than it is held back for a batch
+        device.turn(device.puback(mid, failure=failure))
+    device.turn(*(device.from_service(b"no event %d" % number) for number in range(3)))
+    device.resize(1024)
+    device.turn(*(device.from_service(event(f"low{number}")) for number in range(4)))
+    device.turn(Disconnected(LOCAL, device.local_link.generation, "gone"))
+    metrics.look(device.time.seconds)
+    device.time.seconds += 7.0
+    return metrics
+
+
+def page(metrics: Metrics, status: Status) -> list[str]:
+    return render(read_all(metrics.reading(status, FINDINGS))).splitlines()
+
+
+def value(lines: list[str], family: str) -> float:
+    """Return the only sample of a family."""
+    (found,) = (line for line in lines if line.startswith(family + " "))
+    return float(found.split()[1])
+
+
+def test_each_metric_is_read_where_it_is_counted(metrics: Metrics, device: Device) -> None:
+    lines = page(metrics, metrics.status(device.time.seconds))
+    for line in (
+        'eventplane_connects_total{link="cloud"} 3',
+        'eventplane_connects_total{link="local"} 1',
+        'eventplane_link_up{link="cloud"} 1',
+        'eventplane_link_up{link="local"} 0',
+        'eventplane_link_up_seconds{link="local"} 0.0',
+        "eventplane_refused_total 4",
+        "eventplane_slowdowns_total 1",
+        "eventplane_acknowledged_total 1",
+        "eventplane_spool_written_bytes_total 4711",
+        "eventplane_spool_capacity_bytes 1024",
+        'eventplane_dead_letters_total{reason="not_json"} 3',
+        f"eventplane_stored_total {device.spool.next_sequence - 1}",
+        'eventplane_problem{problem="cloud_down",health="degraded"} 1',
+        f'eventplane_pending{{destination="device.outbox",priority="normal"}} '
+        f"{device.spool.pending('device.outbox', 1)}",
+    ):
+        assert line in lines
+    assert value(lines, "eventplane_publishes_total") >= 2
+    assert value(lines, "eventplane_published_events_total") >= 2
+    assert value(lines, "eventplane_published_bytes_total") > value(lines, "eventplane_publishes_total")
+    assert value(lines, "eventplane_spool_pressure") >= 1.0
+    assert value(lines, "process_resident_memory_bytes") > 1e6
+
+
+def test_a_cloud_that_refuses_for_want_of_quota_is_progress(device: Device) -> None:
+    metrics = metrics_of(device)
+    device.turn(device.from_service(event("fire", ALARM)))
+    before = metrics.progress()
+    device.turn(device.puback(1, failure=QUOTA), after=1.0)
+    after = metrics.progress()
+    assert after.answered == before.answered + 1
+    assert after.waiting == before.waiting == 1
+    assert device.forwarder.uplink.acknowledge_s == 0.0
+
+
+def test_the_status_is_that_of_the_parts(metrics: Metrics, device: Device) -> None:
+    status = metrics.status(device.time.seconds)
+    assert status.links[CLOUD].up
+    assert not status.links[LOCAL].up
+    assert status.links[LOCAL].for_s == 7.0
+    assert status.pending == device.spool.backlog()["device.outbox"]
+    assert status.pressure >= 1.0
+    ages = {each.priority: each.oldest_s for each in status.backlog if each.destination == "device.outbox"}
+    assert ages[Priority.NORMAL] >= 7.0
+    assert ages[Priority.URGENT] == 0.0
+
+
+def test_an_urgent_event_that_waits_has_an_age_of_its_own(device: Device) -> None:
+    metrics = metrics_of(device)
+    device.disconnect(CLOUD)
+    device.turn(device.from_service(event("fire", ALARM)))
+    device.time.seconds += 30.0
+    found = metrics.status(device.time.seconds)
+    assert metrics.heartbeat(device.time.seconds)["oldest_urgent_s"] == pytest.approx(30.0)
+    waiting = {(each.destination, each.priority): each.pending for each in found.backlog if each.pending}
+    assert waiting == {("device.outbox", Priority.URGENT): 1, ("call.inbox", Priority.URGENT): 1}
+
+
 @pytest.mark.source("P18")
-def test_every_family_has_its_help_and_its_type_before_its_samples() -> None:
+def test_every_family_has_its_help_and_its_type_before_its_samples(metrics: Metrics, device: Device) -> None:
+    device.forwarder.counts.descended.update(stored=5, older=1)
+    device.forwarder.counts.discards["expired", "ttl"] += 4  # type: ignore[index]
+    status = replace(metrics.status(device.time.seconds), certificate_left_s=86_400.0)
     family = ""
     seen: list[str] = []
-    for line in render(Snapshot(FULL, FINDINGS)).splitlines():
+    for line in page(metrics, status):
         if line.startswith("# HELP "):
             family = line.split()[2]
             seen.append(family)
@@ -44,48 +144,47 @@ def test_every_family_has_its_help_and_its_type_before_its_samples() -> None:
     assert len(set(seen)) == len(seen)
 
 
-def test_a_counter_is_named_like_one() -> None:
-    assert all((each.kind == "counter") == each.name.endswith("_total") for each in METRICS)
+def test_a_family_without_samples_is_left_out(device: Device) -> None:
+    metrics = metrics_of(device)
+    text = render(read_all(metrics.reading(metrics.status(device.time.seconds))))
+    assert "dead_letters" not in text
+    assert "certificate" not in text
+    assert text.endswith("\n")
 
 
-def test_values_stand_with_their_labels() -> None:
-    lines = render(Snapshot(FULL, FINDINGS)).splitlines()
-    assert 'eventplane_oldest_seconds{destination="device.outbox",priority="urgent"} 2.5' in lines
-    assert 'eventplane_pending{destination="device.outbox",priority="urgent"} 3' in lines
-    assert 'eventplane_dead_letters_total{reason="not_json"} 2' in lines
-    assert 'eventplane_descended_total{outcome="stored"} 5' in lines
-    assert 'eventplane_discards_total{outcome="expired",reason="ttl"} 4' in lines
-    assert 'eventplane_link_up{link="cloud"} 1' in lines
-    assert "eventplane_publishes_total 9" in lines
-    assert 'eventplane_problem{problem="cloud_down",health="degraded"} 1' in lines
+def test_labels_are_escaped(device: Device) -> None:
+    metrics = metrics_of(device)
+    lines = page(metrics, replace(metrics.status(device.time.seconds), thing='a"b\\c\nd'))
+    assert any('thing="a\\"b\\\\c\\nd"' in line for line in lines)
+    assert all(SAMPLE.fullmatch(line) for line in lines if not line.startswith("#"))
 
 
-def test_a_family_without_samples_is_left_out() -> None:
-    assert "dead_letters" not in render(Snapshot(WELL, FINDINGS))
-    assert render(Snapshot(WELL, FINDINGS)).endswith("\n")
+def test_the_heartbeat_is_flat_and_small(metrics: Metrics, device: Device) -> None:
+    status = metrics.status(device.time.seconds)
+    backlog = (waiting(2.54), waiting(1.0, destination="call.inbox"), waiting(9.0, Priority.NORMAL))
+    beat: dict[str, Any] = heartbeat(metrics.reading(replace(status, backlog=backlog)))
+    assert beat == {
+        "contract": device.contract.version,
+        "oldest_urgent_s": 2.5,
+        "oldest_normal_s": 9.0,
+        "pending": 9,
+        "stored": device.spool.next_sequence - 1,
+        "refused": 4,
+        "dead_letters": 3,
+        "discards": 3,
+        "cloud_up_s": round(status.links[CLOUD].for_s),
+        "cloud_connects": 3,
+        "local_connects": 1,
+        "published_events": beat["published_events"],
+        "published_bytes": beat["published_bytes"],
+        "spool_pressure": round(device.spool.pressure, 3),
+        "written_bytes": 4_711,
+        "uptime_s": round(status.uptime_s),
+        "rss_bytes": beat["rss_bytes"],
+    }
+    assert all(isinstance(each, int | float | str) for each in beat.values())
 
 
-def test_labels_are_escaped() -> None:
-    text = render(Snapshot(replace(WELL, thing='a"b\\c\nd'), ()))
-    assert 'thing="a\\"b\\\\c\\nd"' in text
-    assert all(SAMPLE.fullmatch(line) for line in text.splitlines() if not line.startswith("#"))
-
-
-def test_every_figure_is_shown_somewhere() -> None:
-    """A figure that nobody shows is a figure that nobody needs."""
-    numbers = {each.name for each in fields(Figures) if each.type in ("int", "float")}
-    changed = [
-        name
-        for name in numbers
-        if render(Snapshot(replace(WELL, **{name: 987_654}), FINDINGS)) != render(Snapshot(WELL, FINDINGS))  # type: ignore[arg-type]
-    ]
-    assert set(changed) == numbers
-
-
-def test_the_heartbeat_is_flat_and_small() -> None:
-    beat = heartbeat(FULL)
-    assert beat["pending"] == 3
-    assert beat["oldest_urgent_s"] == 2.5
-    assert beat["discards"] == 4
-    assert beat["contract"] == "c0ffee"
-    assert all(isinstance(value, int | float | str) for value in beat.values())
+def test_every_key_of_the_heartbeat_belongs_to_one_metric() -> None:
+    keys = [key.name for metric in METRICS for key in metric.heartbeat]
+    assert len(set(keys)) == len(keys)

@@ -6,14 +6,30 @@ import tracemalloc
 
 import pytest
 
-from edge.mqtt import Will, encode
-from edge.mqtt.decode import Decoder
-from edge.mqtt.errors import ProtocolError, UnsendableError
-from edge.mqtt.packets import ConnAck, Disconnect, Packet, PingResp, PubAck, Publish, SubAck
+from edge.mqtt import Will
+from edge.mqtt.codec import (
+    PINGREQ,
+    ConnAck,
+    Decoder,
+    Disconnect,
+    Packet,
+    PingResp,
+    ProtocolError,
+    PubAck,
+    Publish,
+    SubAck,
+    UnsendableError,
+    encode_connect,
+    encode_disconnect,
+    encode_puback,
+    encode_publish,
+    encode_subscribe,
+    topic_name,
+)
 from tests.unit.edge import broker_packets as broker
 
 LIMIT = 1000
-T = encode.topic_name("a/b")
+T = topic_name("a/b")
 
 
 def decode(data: bytes, version: int = 4) -> list[Packet]:
@@ -25,27 +41,27 @@ def decode(data: bytes, version: int = 4) -> list[Packet]:
     ("packet", "expected"),
     [
         (
-            encode.connect(4, "me", clean=True, keepalive_s=60),
+            encode_connect(4, "me", clean=True, keepalive_s=60),
             "10 0e 00 04 4d 51 54 54 04 02 00 3c 00 02 6d 65",
         ),
         (
-            encode.connect(4, "me", clean=False, keepalive_s=300, will=Will("w", b"!", 1, retain=True)),
+            encode_connect(4, "me", clean=False, keepalive_s=300, will=Will("w", b"!", 1, retain=True)),
             "10 14 00 04 4d 51 54 54 04 2c 01 2c 00 02 6d 65 00 01 77 00 01 21",
         ),
         (
-            encode.connect(5, "me", clean=False, keepalive_s=0, session_expiry_s=3600, max_packet_bytes=1024),
+            encode_connect(5, "me", clean=False, keepalive_s=0, session_expiry_s=3600, max_packet_bytes=1024),
             "10 19 00 04 4d 51 54 54 05 00 00 00 0a 11 00 00 0e 10 27 00 00 04 00 00 02 6d 65",
         ),
         (
-            encode.connect(5, "", clean=True, keepalive_s=1, max_packet_bytes=16, will=Will("w", b"", 0)),
+            encode_connect(5, "", clean=True, keepalive_s=1, max_packet_bytes=16, will=Will("w", b"", 0)),
             "10 18 00 04 4d 51 54 54 05 06 00 01 05 27 00 00 00 10 00 00 00 00 01 77 00 00",
         ),
         (
-            encode.connect(4, "me", clean=True, keepalive_s=60, username="u", password=b"\xff\x00"),
+            encode_connect(4, "me", clean=True, keepalive_s=60, username="u", password=b"\xff\x00"),
             "10 15 00 04 4d 51 54 54 04 c2 00 3c 00 02 6d 65 00 01 75 00 02 ff 00",
         ),
         (
-            encode.connect(
+            encode_connect(
                 5,
                 "me",
                 clean=True,
@@ -58,16 +74,16 @@ def decode(data: bytes, version: int = 4) -> list[Packet]:
             "10 20 00 04 4d 51 54 54 05 c6 00 01 05 27 00 00 00 10 00 02 6d 65 "
             "00 00 01 77 00 00 00 01 75 00 01 70",
         ),
-        (encode.subscribe(4, 1, ["a", "b/#"], 1), "82 0c 00 01 00 01 61 01 00 03 62 2f 23 01"),
-        (encode.subscribe(5, 0x102, ["a"], 0), "82 07 01 02 00 00 01 61 00"),
-        (encode.publish(4, T, b"hi", 0), "30 07 00 03 61 2f 62 68 69"),
-        (encode.publish(4, T, b"", 10, duplicate=True, retain=True), "3b 07 00 03 61 2f 62 00 0a"),
-        (encode.publish(5, T, b"hi", 10), "32 0a 00 03 61 2f 62 00 0a 00 68 69"),
-        (encode.puback(0xFFFE), "40 02 ff fe"),
-        (encode.PINGREQ, "c0 00"),
-        (encode.disconnect(4, 0x82), "e0 00"),
-        (encode.disconnect(5), "e0 00"),
-        (encode.disconnect(5, 0x82), "e0 01 82"),
+        (encode_subscribe(4, 1, ["a", "b/#"], 1), "82 0c 00 01 00 01 61 01 00 03 62 2f 23 01"),
+        (encode_subscribe(5, 0x102, ["a"], 0), "82 07 01 02 00 00 01 61 00"),
+        (encode_publish(4, T, b"hi", 0), "30 07 00 03 61 2f 62 68 69"),
+        (encode_publish(4, T, b"", 10, duplicate=True, retain=True), "3b 07 00 03 61 2f 62 00 0a"),
+        (encode_publish(5, T, b"hi", 10), "32 0a 00 03 61 2f 62 00 0a 00 68 69"),
+        (encode_puback(0xFFFE), "40 02 ff fe"),
+        (PINGREQ, "c0 00"),
+        (encode_disconnect(4, 0x82), "e0 00"),
+        (encode_disconnect(5), "e0 00"),
+        (encode_disconnect(5, 0x82), "e0 01 82"),
     ],
 )
 def test_what_we_send_is_what_the_standard_prescribes(packet: bytes, expected: str) -> None:
@@ -76,21 +92,21 @@ def test_what_we_send_is_what_the_standard_prescribes(packet: bytes, expected: s
 
 @pytest.mark.parametrize("size", [0, 121, 122, 16_377, 16_378, 2_097_145, 2_097_146])
 def test_a_length_takes_as_many_bytes_as_it_needs(size: int) -> None:
-    packet = encode.publish(4, T, bytes(size), 1)
+    packet = encode_publish(4, T, bytes(size), 1)
     assert list(Decoder(4, len(packet)).feed(packet)) == [Publish("a/b", bytes(size), 1, 1, False, False)]
 
 
 @pytest.mark.parametrize(
     "send",
     [
-        lambda: encode.topic_name(""),
-        lambda: encode.topic_name("a/+"),
-        lambda: encode.topic_name("#"),
-        lambda: encode.topic_name("a\0b"),
-        lambda: encode.topic_name("\ud800"),
-        lambda: encode.topic_name("x" * 65_536),
-        lambda: encode.connect(4, "\0", clean=True, keepalive_s=1),
-        lambda: encode.subscribe(4, 1, ["ok", "\udfff"], 1),
+        lambda: topic_name(""),
+        lambda: topic_name("a/+"),
+        lambda: topic_name("#"),
+        lambda: topic_name("a\0b"),
+        lambda: topic_name("\ud800"),
+        lambda: topic_name("x" * 65_536),
+        lambda: encode_connect(4, "\0", clean=True, keepalive_s=1),
+        lambda: encode_subscribe(4, 1, ["ok", "\udfff"], 1),
     ],
 )
 def test_what_mqtt_has_no_place_for_is_refused(send: object) -> None:
@@ -146,7 +162,7 @@ def test_what_a_broker_sends_is_read(version: int, data: bytes, expected: Packet
         (4, b"\xe0\x00", "DISCONNECT"),
         (5, b"\xf0\x00", "AUTH"),
         (4, b"\x40\xff\xff\xff\xff", "PUBACK"),
-        (4, b"\x30\xff\xff\xff\x7f", "PUBLISH"),
+        (4, b"\x40\xff\xff\xff\x7f", "PUBACK"),
         (4, b"\x30\x00", "PUBLISH"),
         (4, b"\x30\x01\x00", "PUBLISH"),
         (4, b"\x30\x02\x00\x01", "PUBLISH"),
@@ -193,10 +209,34 @@ def test_what_was_good_before_the_first_error_is_not_lost() -> None:
 
 
 def test_the_limit_counts_the_whole_packet() -> None:
-    packet = broker.publish(b"t", bytes(100))
+    packet = broker.packet(0x90, b"\0\1" + bytes(100))
     assert list(Decoder(4, len(packet)).feed(packet))
     with pytest.raises(ProtocolError, match=f"the limit of {len(packet) - 1}"):
         list(Decoder(4, len(packet) - 1).feed(packet[:4]))
+
+
+@pytest.mark.parametrize("version", [4, 5])
+@pytest.mark.parametrize("piece", [1_000, 65_536, 1_000_000])
+def test_of_a_publish_beyond_the_limit_the_beginning_is_kept(version: int, piece: int) -> None:
+    payload = bytes(number % 251 for number in range(500_000))
+    data = broker.publish(b"t", payload, 7, version) + broker.puback(1)
+    decoder = Decoder(version, 300_000)
+    tracemalloc.start()
+    try:
+        packets = [
+            packet
+            for start in range(0, len(data), piece)
+            for packet in decoder.feed(data[start : start + piece])
+        ]
+        assert tracemalloc.get_traced_memory()[1] < 300_000 + 2 * min(piece, len(data))
+    finally:
+        tracemalloc.stop()
+    assert packets == [Publish("t", payload[:4096], 1, 7, False, False, oversize=500_000), PubAck(1, 0)]
+
+
+def test_a_publish_is_not_decoded_before_it_is_asked_for() -> None:
+    packets = Decoder(4, LIMIT).feed(broker.publish(b"t", b"") + b"\0\0")
+    assert next(packets) == Publish("t", b"", 0, 0, False, False)
 
 
 def test_nothing_is_set_aside_for_what_a_length_merely_claims() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from edge.messages import Acknowledged, Disconnected, LinkName
+from edge.mailbox import Acknowledged, Disconnected, LinkName
 from eventplane.delivery import Outcome
 from eventplane.envelope import Envelope, parse_event
 from tests.unit.edge.fakes import (
@@ -50,6 +50,17 @@ def test_no_delay_when_the_channel_allows_none(tmp_path: Path) -> None:
     device.turn(device.from_service(event("a")))
     assert device.uplinked() == [["a"]]
     device.crash()
+
+
+def test_what_was_just_stored_is_sent_without_being_read_back(
+    device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(device.spool, "read", lambda *_: pytest.fail("its text is in memory"))
+    for n in range(3):
+        device.turn(device.from_service(event(f"e{n}")), device.from_service(event(f"fire{n}", ALARM)))
+    device.turn(after=1.0)
+    assert device.uplinked() == [["fire0"], ["fire1"], ["fire2"], ["e0", "e1", "e2"]]
+    assert len(device.delivered("call")) == 3
 
 
 def test_a_full_batch_does_not_wait(device: Device) -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edge.stamps import stamp
+from edge.numbering import stamp
 from eventplane.envelope import EnvelopeError, parse_event, write_event
 from eventplane.hops import hops_of, sent_on
 from eventplane.limits import MAX_EVENT_BYTES, MAX_HOPS, MAX_SENT_EVENT_BYTES

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from edge.stamps import stamp
+from edge.numbering import stamp
 from eventplane import handover, ledger
 from eventplane.contract import Contract, Place
 from eventplane.device_reports import MANIFEST

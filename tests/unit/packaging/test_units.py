@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from edge.command_line import EX_WRONG_COMMAND_LINE
-from edge.health.pages import PATIENCE_S
+from edge.health.server import PATIENCE_S
 from edge.spool.recovery import SALVAGE_S
 from tools.device_image import PACKAGING
 
@@ -72,7 +72,7 @@ def test_nothing_installed_beside_python_gets_into_a_service(unit: Path) -> None
     python, *options = section(unit, "Service")["ExecStart"].split()
     assert python == "/usr/bin/python3"
     # The announcement needs a package; it is off by default.
-    assert options[:2] == ["-I", "-S"] or (options[0] == "-I" and options[2:4] == ["discovery", "announce"])
+    assert options[:2] == ["-I", "-S"] or (options[0] == "-I" and options[2] == "announce")
 
 
 def test_the_forwarder_has_the_time_it_says_it_needs_to_start_and_to_end() -> None:

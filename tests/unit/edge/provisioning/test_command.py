@@ -1,15 +1,14 @@
-"""`python -m edge.provisioning`: settings that cannot work end it at once, with the word for what to do."""
+"""The command `provision` ends at once with settings that cannot work, and names the remedy."""
 
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 
 import pytest
 
+from edge.command_line import main
 from edge.errors import SettingsError
-from edge.provisioning.__main__ import main
 from edge.settings import ProvisioningSettings, load_settings
 
 FORWARDER = (
@@ -36,14 +35,12 @@ def write(folder: Path, text: str, key: str = "identity.pem") -> Path:
 )
 def test_settings_that_cannot_work_are_named(
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     text: str,
     key: str,
     remedy: str,
 ) -> None:
-    monkeypatch.setattr(sys, "argv", ["provision", "--settings", str(write(tmp_path, text, key))])
-    assert main() == os.EX_CONFIG
+    assert main(["provision", "--settings", str(write(tmp_path, text, key))]) == os.EX_CONFIG
     assert remedy in capsys.readouterr().err
 
 

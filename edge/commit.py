@@ -1,0 +1,213 @@
+"""Commits batches, also when the disk is full.
+
+Then the batch is planned again under more pressure until what is left of it finds room. What makes the room
+is committed first, by itself: only ends of deliveries may use the spool's reserve, so beside arrivals they
+would find no more room than these do. If even the ends find none, they are owed and tried again, while
+deliveries go on. Nothing is acknowledged before.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from edge.counts import Counts
+from edge.decision import Decider, SequenceNumber
+from edge.delivery_queues import DeliveryQueues
+from edge.downlink import DownlinkReceiver
+from edge.errors import SpoolFullError
+from edge.numbering import RecentKeys
+from edge.planning import Batch, Plan, Planner
+from edge.pressure import Pressure
+from edge.reports import Reporter, Reports
+from edge.spool import Delivery, Discard, Size, Spool
+from eventplane.contract import Priority, WhenFull
+
+_log = logging.getLogger(__name__)
+
+RETRY_S = 5.0
+"""Seconds until a commit that found no room is tried again, and the spool is asked whether there is any."""
+
+TIDY_EVERY_S = 0.1
+"""Seconds between two steps of housekeeping while there is more to do."""
+
+
+class Deciding(NamedTuple):
+    """The parts that follow a contract: they say what becomes of a batch."""
+
+    decider: Decider
+    planner: Planner
+    receiver: DownlinkReceiver
+
+
+class CommitLoop:
+    """Commits to `spool` what batches and `reporter` bring, and remembers it in `recent`.
+
+    Owns the `pressure` on the spool and the ends of deliveries in `queues`. Times are monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        spool: Spool,
+        queues: DeliveryQueues,
+        pressure: Pressure,
+        recent: RecentKeys,
+        reporter: Reporter,
+        counts: Counts,
+    ) -> None:
+        self._spool = spool
+        self._queues = queues
+        self._pressure = pressure
+        self._recent = recent
+        self._reporter = reporter
+        self._counts = counts
+        self._owed: list[Delivery] = []
+        self._retry_at: float | None = None
+        self._tidy_at: float | None = None
+        self._full = False
+
+    def commit(self, batch: Batch, by: Deciding, now: float) -> Plan:
+        """Commit `batch` and return what became of it. Raises `SpoolError`, but not for want of room."""
+        ends = [*self._owed, *batch.done]
+        self._owed = []
+        self._pressure.begin()
+        plan = self._plan(batch, by)
+        made = self._reports(plan, by.decider, now)
+        while plan.arrivals or made.arrivals or (self._may_end(now) and self._has_ends(plan, ends)):
+            try:
+                self._store(plan, ends, made)
+            except SpoolFullError as error:
+                self._note_full(error, now)
+                if made.arrivals:
+                    self._reporter.put_off(now)
+                    made = Reports()
+                elif plan.arrivals:
+                    plan = self._smaller(batch, by, ends, now)
+                else:
+                    self._retry_at = now + RETRY_S
+                    self._owe(plan, ends)
+                    break
+            else:
+                self._ended([*plan.dropped, *plan.dead_lettered])
+                break
+        else:
+            self._owe(plan, ends)
+        for key in plan.keys:
+            self._recent.add(key)
+        if plan.holdings:
+            self._queues.withdraw(plan.replaced)
+        for kind, count in batch.ignored.items():
+            self._counts.lost(kind, count)
+        self._counts.turned_away(plan.turned_away)
+        self._counts.not_wanted(plan.not_wanted)
+        self._reporter.stored(made, now)
+        return plan
+
+    def tidy(self, now: float) -> None:
+        """A bounded step of the spool's housekeeping; after a refusal it finds out whether there is room."""
+        if self._tidy_at is not None and now < self._tidy_at:
+            return
+        try:
+            more = self._spool.tidy()
+        except SpoolFullError as error:
+            self._note_full(error, now)
+            return
+        self._tidy_at = now + TIDY_EVERY_S if more else None
+        if self._full and self._spool.pressure >= 1.0:
+            self._tidy_at = now + RETRY_S
+        elif self._full:
+            self._full = False
+            _log.warning("the spool has room again")
+
+    def deadline(self) -> float | None:
+        """When there is something to do without a message."""
+        due = [self._reporter.deadline()]
+        if self._tidy_at is not None:
+            due.append(self._tidy_at)
+        if self._retry_at is not None:
+            due.append(self._retry_at)
+        elif self._queues.discards:
+            due.append(0.0)  # what has expired is counted at once, and makes room
+        return min(due)
+
+    def _plan(self, batch: Batch, by: Deciding) -> Plan:
+        spool = self._spool
+        plan = Plan(SequenceNumber(spool.next_sequence, spool.life(), spool.counted))
+        for each in batch.submissions:
+            by.planner.add(each, plan, self._pressure)
+        by.receiver.judge(batch.downlinks, plan)
+        return plan
+
+    def _reports(self, plan: Plan, decider: Decider, now: float) -> Reports:
+        made = self._reporter.due(decider, plan.next, now)
+        size = Size(
+            sum(len(each.json) for each in made.arrivals),
+            sum(len(each.destinations) for each in made.arrivals),
+        )
+        if made.arrivals and not self._pressure.admits(Priority.URGENT.rank, size, WhenFull.REFUSE):
+            self._reporter.put_off(now)
+            return Reports()
+        return made
+
+    def _smaller(self, batch: Batch, by: Deciding, ends: list[Delivery], now: float) -> Plan:
+        """Plan `batch` under more pressure; what makes room for it is ended for good, and so are `ends`."""
+        if self._may_end(now):
+            self._pressure.tighten()
+            plan = self._plan(batch, by)
+            if not plan.arrivals or self._end(plan, ends, now):
+                return plan
+        self._pressure.close()
+        return self._plan(batch, by)
+
+    def _end(self, plan: Plan, ends: list[Delivery], now: float) -> bool:
+        """Commit the ends that need no dead letter, without the arrivals; return whether there was room."""
+        discards = [*self._queues.discards.values(), *plan.dropped]
+        try:
+            self._spool.commit([], ends, discards, life_ms=plan.life_ms)
+        except SpoolFullError:
+            self._retry_at = now + RETRY_S
+            return False
+        ends.clear()
+        self._ended(plan.dropped)
+        plan.dropped.clear()
+        return True
+
+    def _owe(self, plan: Plan, ends: list[Delivery]) -> None:
+        """End with a later commit what `plan` ends; its dead letters are stored already."""
+        self._owed = [*ends, *plan.replaced]
+        more = (*plan.dropped, *plan.dead_lettered)
+        self._queues.discards.update({each.delivery: each for each in more})
+
+    def _ended(self, discards: Iterable[Discard]) -> None:
+        """The pending ends and `discards` are on the disk."""
+        self._retry_at = None
+        self._counts.discarded(self._queues.discards.values())
+        self._counts.discarded(discards)
+        self._queues.discards.clear()
+
+    def _may_end(self, now: float) -> bool:
+        """Whether it is time to try again what found no room."""
+        return self._retry_at is None or now >= self._retry_at
+
+    def _has_ends(self, plan: Plan, ends: list[Delivery]) -> bool:
+        return bool(ends or plan.dropped or plan.dead_lettered or plan.replaced or self._queues.discards)
+
+    def _store(self, plan: Plan, ends: list[Delivery], made: Reports) -> None:
+        arrivals = [*plan.arrivals, *made.arrivals]
+        self._spool.commit(
+            arrivals,
+            [*ends, *plan.replaced],
+            [*self._queues.discards.values(), *plan.dropped, *plan.dead_lettered],
+            life_ms=plan.life_ms,
+            holdings=list(plan.holdings.values()),
+            close_statements=made.manifest,
+            close_discards=made.losses,
+        )
+        self._queues.stored(arrivals, plan.life_ms)
+
+    def _note_full(self, error: SpoolFullError, now: float) -> None:
+        if not self._full:
+            _log.warning("%s", error)  # once: the same complaint over and over says nothing new
+        self._full = True
+        self._tidy_at = now + RETRY_S

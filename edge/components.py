@@ -1,0 +1,298 @@
+"""The parts that hang on one spool, and of these the ones that hang on one contract."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Protocol
+
+from edge.commit import CommitLoop, Deciding
+from edge.counts import Counts
+from edge.decision import RECENT_EVENTS, Decider
+from edge.delivery_queues import DeliveryQueues, VolatileEvent
+from edge.dispatch import Dispatcher, subscriptions
+from edge.downlink import DownlinkReceiver, uplink_interest
+from edge.inbox import InboxPump
+from edge.interest import Interest
+from edge.life_clock import Uptime, system_uptime
+from edge.link import Backoff, Link, link_to_broker
+from edge.mailbox import LinkName, Mailbox
+from edge.mqtt import Connection, Endpoint, Login
+from edge.mqtt.endpoint import BrokerAddress
+from edge.numbering import RecentKeys
+from edge.parts import NoAnswers, has_part
+from edge.planning import Planner
+from edge.pressure import Pressure
+from edge.reports import FIRST_MANIFEST_S, Heartbeat, Reporter
+from edge.settings import Settings
+from edge.spool import Spool
+from edge.uplink import Topics, Uplink
+from eventplane.contract import Channel, Contract, Forward, Place
+from eventplane.topics import URGENT_CLIENT_SUFFIX, urgent_rule
+
+if TYPE_CHECKING:
+    from edge.questions import Answers
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """`monotonic` seconds for every interval, `uptime` for the device's life, and the wall clock's `now`.
+
+    `now` is for time stamps only: it jumps.
+    """
+
+    monotonic: Callable[[], float] = monotonic
+    now: Callable[[], datetime] = lambda: datetime.now(UTC)
+    uptime: Callable[[], Uptime] = system_uptime
+
+
+class Timer(Protocol):
+    """Something that may be due without a message, at monotonic seconds."""
+
+    def deadline(self) -> float | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Dependencies:
+    """What stays whatever becomes of spool and contract."""
+
+    settings: Settings
+    links: Mapping[LinkName, Link]
+    clock: Clock
+    heartbeat: Heartbeat
+    counts: Counts
+    interest: Interest
+    first_manifest_s: float = FIRST_MANIFEST_S
+
+
+class Components:
+    """Parts over `spool` under `contract`; `adopt` follows another contract and changes what it must.
+
+    `image` is the contract of the device's image: what comes down is measured by it.
+    """
+
+    uplink: Uplink
+    deciding: Deciding
+    dispatcher: Dispatcher
+    answers: Answers | NoAnswers
+
+    def __init__(self, deps: Dependencies, spool: Spool, contract: Contract, image: Contract) -> None:
+        self.spool = spool
+        self.inboxes: dict[str, InboxPump] = {}
+        self._dependencies = deps
+        self._queues = DeliveryQueues(spool, deps.counts)
+        self._recent = RecentKeys(RECENT_EVENTS, spool.recent_keys(RECENT_EVENTS))
+        self._pressure = Pressure(spool, self._queues)
+        reporter = Reporter(
+            deps.settings,
+            spool,
+            deps.counts,
+            deps.heartbeat,
+            deps.clock.monotonic(),
+            deps.first_manifest_s,
+        )
+        self.commits = CommitLoop(spool, self._queues, self._pressure, self._recent, reporter, deps.counts)
+        self._make_uplink(contract.device.outbox)
+        self._follow(contract, image)
+
+    @property
+    def timers(self) -> Iterator[Timer]:
+        """All that may be due without a message."""
+        yield from self._dependencies.links.values()
+        yield from (self.uplink, self.commits)
+        yield from self.inboxes.values()
+
+    def adopt(self, contract: Contract, image: Contract) -> None:
+        """Work under `contract`. What goes on over a channel that is as before goes on."""
+        before, now = self._contract, self._dependencies.clock.monotonic()
+        links = self._dependencies.links
+        if contract.device.outbox != before.device.outbox:
+            # The broker counts what is unacknowledged; a new uplink does not know of it.
+            links[LinkName.CLOUD].reset("the contract changed the uplink", now)
+            self._queues.retire(before.device.outbox.address)
+            self._make_uplink(contract.device.outbox)
+        sessions = (LinkName.LOCAL, LinkName.URGENT)
+        changed = [each for each in sessions if subscriptions(contract, each) != subscriptions(before, each)]
+        for each in changed:
+            # First: what follows reads the spool, and may find it damaged.
+            links[each].reset("the contract changed the subscriptions", now)
+        self._follow(contract, image)
+        if LinkName.LOCAL in changed:
+            self.rewind_inboxes()
+
+    def rewind_inboxes(self) -> None:
+        """The home's broker is gone."""
+        self._dependencies.interest.forget()
+        for inbox in self.inboxes.values():
+            inbox.rewind()
+
+    def send_volatile(self, events: list[VolatileEvent]) -> None:
+        """Hand over what nobody keeps, to lines that stand."""
+        self._queues.send_volatile(events, self._is_up)
+
+    def follow_uplink_interest(self) -> None:
+        """Send up what the cloud wants from now on, where the contract has the device ask for that."""
+        uplink = self._contract.device.outbox
+        asks = uplink.forward is Forward.WANTED
+        wanted = uplink_interest(self.spool) if asks else None
+        if asks:
+            _log.info("what goes up: %s", "all" if wanted is None else "what the cloud wants")
+        self._dependencies.interest.wanted_up(uplink.address, wanted)
+
+    def abandon(self) -> None:
+        """Other parts take over: what was in memory is given up, and counted."""
+        self._queues.clear()
+
+    def _follow(self, contract: Contract, image: Contract) -> None:
+        deps = self._dependencies
+        self._contract = contract
+        self.uplink.follow(contract)
+        self._make_inboxes(_local_inboxes(contract))
+        thing = deps.settings.thing
+        decider = Decider(contract, thing, self.spool.epoch, deps.clock.now, self._recent, deps.interest)
+        receiver = DownlinkReceiver(contract, image, thing, self.spool, decider, self._pressure, self._queues)
+        self.deciding = Deciding(decider, Planner(decider, contract.device.outbox), receiver)
+        self.dispatcher = Dispatcher(contract, self.inboxes, self._queues, deps.interest)
+        self.answers = self._make_answers(contract, decider)
+        self.follow_uplink_interest()
+        self._warn_of_strangers()
+
+    def _make_answers(self, contract: Contract, decider: Decider) -> Answers | NoAnswers:
+        thing = self._dependencies.settings.thing
+        if not has_part("questions"):
+            return NoAnswers(contract, thing)
+        from edge.questions import Answers
+
+        return Answers(contract, thing, self.spool, decider, self._dependencies.interest)
+
+    def _make_uplink(self, channel: Channel) -> None:
+        deps, settings = self._dependencies, self._dependencies.settings
+        self._uplink_address = channel.address
+        self.uplink = Uplink(
+            self._queues, channel, deps.links[LinkName.CLOUD], _topics(settings), settings.cloud, deps.counts
+        )
+
+    def _make_inboxes(self, channels: list[Channel]) -> None:
+        kept = {address: each for address, each in self.inboxes.items() if each.channel in channels}
+        for address in self.inboxes.keys() - kept.keys():
+            self._queues.retire(address)
+        self.inboxes = {each.address: kept.get(each.address) or self._inbox(each) for each in channels}
+
+    def _inbox(self, channel: Channel) -> InboxPump:
+        local = self._dependencies.settings.local
+        return InboxPump(
+            self._queues,
+            channel,
+            self._dependencies.links[LinkName.LOCAL],
+            local.inbox_window,
+            local.receipt_timeout_s,
+        )
+
+    def _is_up(self, destination: str) -> bool:
+        name = LinkName.CLOUD if destination == self._uplink_address else LinkName.LOCAL
+        return self._dependencies.links[name].up
+
+    def _warn_of_strangers(self) -> None:
+        """Deliveries for a channel that the contract no longer routes to are kept; somebody has to know."""
+        for destination, waiting in self.spool.backlog().items():
+            if waiting and destination not in self.inboxes and destination != self._uplink_address:
+                _log.warning(
+                    "%d event(s) wait for %s, which no route leads to; restore the route",
+                    waiting,
+                    destination,
+                )
+
+
+def _local_inboxes(contract: Contract) -> list[Channel]:
+    """The inboxes on this device that some route leads to."""
+    addresses = dict.fromkeys(route.destination for route in contract.routes_at(Place.DEVICE))
+    return [contract.channel(address) for address in addresses if address != contract.device.outbox.address]
+
+
+def _topics(settings: Settings) -> Topics:
+    cloud = settings.cloud
+    template, rule = cloud.topic.replace("{thing}", settings.thing), cloud.rule or ""
+    return Topics(template.replace("{rule}", rule), template.replace("{rule}", urgent_rule(rule)))
+
+
+def make_links(
+    settings: Settings, contract: Callable[[], Contract], mailbox: Mailbox[Any]
+) -> dict[LinkName, Link]:
+    """Return the two sessions at the home's broker and the one at IoT Core.
+
+    Each connection subscribes to what the `contract` says then.
+    """
+    sessions = (LinkName.LOCAL, LinkName.URGENT)
+    links = {each: _local_link(settings, each, contract, mailbox) for each in sessions}
+    return {**links, LinkName.CLOUD: _cloud_link(settings, mailbox)}
+
+
+def _local_link(
+    settings: Settings, session: LinkName, contract: Callable[[], Contract], mailbox: Mailbox[Any]
+) -> Link:
+    local = settings.local
+    share = mailbox.share(session, local.buffer_bytes)
+    # A broker may be set to take a client's user name for its id, so each session is a user of its own.
+    suffix = URGENT_CLIENT_SUFFIX if session is LinkName.URGENT else ""
+    login = local.login and Login(local.login.username + suffix, local.login.password_file)
+
+    def dial(address: BrokerAddress, generation: int) -> Connection:
+        endpoint = Endpoint(
+            host=address.host,
+            port=address.port,
+            client_id=local.client_id + suffix,
+            # A lasting session: the broker keeps our messages while we restart.
+            clean_session=False,
+            keepalive_s=local.keepalive_s,
+            connect_timeout_s=local.connect_timeout_s,
+            subscriptions=subscriptions(contract(), session),
+            tls=address.tls,
+            login=login,
+        )
+        return Connection(endpoint, session, generation, mailbox.put, share)
+
+    link = link_to_broker(
+        BrokerAddress(local.host, local.port),
+        local.profile,
+        dial,
+        Backoff(local.reconnect_min_s, local.reconnect_max_s),
+        local.connect_timeout_s,
+        has_login=local.login is not None,
+        name=session,
+    )
+    link.share = share
+    return link
+
+
+def _cloud_link(settings: Settings, mailbox: Mailbox[Any]) -> Link:
+    cloud = settings.cloud
+    share = mailbox.share(LinkName.CLOUD, cloud.buffer_bytes)
+    inbox = cloud.inbox_topic.replace("{thing}", settings.thing)
+    endpoint = Endpoint(
+        host=cloud.host,
+        port=cloud.port,
+        client_id=settings.thing,
+        # The spool remembers what was sent, and the cloud what was not answered: no session to keep. One
+        # that is kept would bring states that newer ones have followed.
+        clean_session=True,
+        keepalive_s=cloud.keepalive_s,
+        connect_timeout_s=cloud.connect_timeout_s,
+        subscriptions=(inbox,) if cloud.subscribes else (),
+        # An alarm must get through also where the cloud has not been told of the downlink.
+        needs_subscriptions=False,
+        tls=cloud.identity,
+        protocol=cloud.protocol,
+    )
+
+    def dial(generation: int) -> Connection:
+        return Connection(endpoint, LinkName.CLOUD, generation, mailbox.put, share)
+
+    backoff = Backoff(cloud.reconnect_min_s, cloud.reconnect_max_s)
+    link = Link(LinkName.CLOUD, dial, backoff, cloud.connect_timeout_s)
+    link.share = share
+    return link

@@ -1,0 +1,283 @@
+"""Sorts what the brokers deliver: which topic is whose box, and what a message on it means."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from edge.counts import NotStored
+from edge.delivery_queues import DeliveryQueues
+from edge.inbox import InboxPump
+from edge.interest import Interest
+from edge.mailbox import LinkName, Received
+from edge.planning import Batch, Submission
+from edge.spool import Waiting
+from eventplane.contract import Channel, Contract, ParticipantKind, Priority
+from eventplane.conversation.attributes import EXPIRY_TIME
+from eventplane.delivery import DEAD_LETTER_TYPE, Outcome, Refusal
+from eventplane.downlink.errors import DownlinkError
+from eventplane.downlink.wire import received
+from eventplane.envelope import EnvelopeError, parse_event
+from eventplane.expiry import BY_EVENT
+from eventplane.questions import QuestionError, read_handlers_question, read_state_question
+from eventplane.receipts import Receipt, ReceiptError, read_receipts
+from eventplane.sender import Sender
+from eventplane.sending import SendingRights
+from eventplane.topics import (
+    OUTBOXES,
+    handlers_topic,
+    interest_topic,
+    is_outbox_topic,
+    local_topic,
+    receipt_topic,
+    state_topic,
+)
+
+_log = logging.getLogger(__name__)
+
+NO_WORD = "refused"
+"""The reason of a dead letter whose service gave none that can be routed and counted."""
+
+_LETTER_BYTES = 4096
+"""What is kept of a dead letter that is refused: if it was too large, its own must be smaller."""
+
+_SMALL_BYTES = 10 * 1024
+"""No dead letter of `_LETTER_BYTES` is larger: one that is refused as well was not too large."""
+
+MOST_UNKNOWN = 100
+"""Dead letters of unknown outboxes in UNKNOWN_EVERY_S seconds; further messages are counted and reported.
+
+Ours: enough to find a misspelt topic, too few to fill a spool or the uplink's quota with them."""
+
+UNKNOWN_EVERY_S = 60.0
+
+UNKNOWN_CHANNEL = "unknown_channel"
+"""The reason of a message on an outbox that the contract does not have."""
+
+_WORD = re.compile(r"[\w.-]{1,64}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Outbox:
+    """Messages on this topic are events that a service sends."""
+
+    channel: Channel
+
+
+@dataclass(frozen=True, slots=True)
+class InboxReceipts:
+    """Messages on this topic confirm what a service has taken from its inbox."""
+
+    channel: Channel
+
+
+@dataclass(frozen=True, slots=True)
+class StateQuestions:
+    """On this topic the service with this inbox asks for the current state of a key."""
+
+    channel: Channel
+
+
+@dataclass(frozen=True, slots=True)
+class HandlersQuestions:
+    """On this topic the service with this inbox asks who handles an event."""
+
+    channel: Channel
+
+
+@dataclass(frozen=True, slots=True)
+class Announcements:
+    """On this topic the service with this inbox announces what it handles."""
+
+    channel: Channel
+
+
+Role = Outbox | InboxReceipts | StateQuestions | HandlersQuestions | Announcements
+
+
+def local_topics(contract: Contract) -> dict[str, Role]:
+    """Return the topics of the contract's services, with what they carry."""
+    topics: dict[str, Role] = {}
+    for service in contract.of_kind(ParticipantKind.DEVICE_SERVICE):
+        topics[local_topic(service.name, service.outbox.box)] = Outbox(service.outbox)
+        topics[state_topic(service.name)] = StateQuestions(service.inbox)
+        topics[interest_topic(service.name)] = Announcements(service.inbox)
+        topics[handlers_topic(service.name)] = HandlersQuestions(service.inbox)
+        for channel in (service.inbox, service.replies):
+            if channel is not None and channel.receipts:
+                topics[receipt_topic(service.name, channel.box)] = InboxReceipts(channel)
+    return topics
+
+
+def subscriptions(contract: Contract, session: LinkName) -> tuple[str, ...]:
+    """Return the topic filters of one of the two sessions at the home's broker.
+
+    The urgent session has the outboxes from which an urgent event can come, so that neither a queue of ours
+    nor the broker's one queue a client holds up an alarm behind a flood. The first session has all the rest
+    and every outbox, also those that no contract knows: what comes over both is stored once.
+    """
+    topics = local_topics(contract)
+    if session is LinkName.URGENT:
+        rights = SendingRights(contract)
+        types = [name for name, each in contract.event_types.items() if each.priority is Priority.URGENT]
+        return tuple(
+            topic
+            for topic, role in topics.items()
+            if isinstance(role, Outbox) and _may_be_urgent(role.channel, types, rights)
+        )
+    return (OUTBOXES, *(topic for topic, role in topics.items() if not isinstance(role, Outbox)))
+
+
+def _may_be_urgent(outbox: Channel, urgent_types: Sequence[str], rights: SendingRights) -> bool:
+    """Whether the contract lets urgent events come over `outbox`; a `severitynumber` can add others."""
+    sender = Sender(service=outbox.participant)
+    return outbox.priority is Priority.URGENT or any(rights.may_send(sender, each) for each in urgent_types)
+
+
+class Dispatcher:
+    """Sorts received messages into a `Batch`, under `contract`: services' events and questions, and events
+    that came down from the cloud.
+
+    Receipts end deliveries of `inboxes`, announcements go to `interest`; `queues` ends what is given up.
+    """
+
+    def __init__(
+        self,
+        contract: Contract,
+        inboxes: Mapping[str, InboxPump],
+        queues: DeliveryQueues,
+        interest: Interest,
+    ) -> None:
+        self._topics = local_topics(contract)
+        self._device = contract.device
+        self._inboxes = inboxes
+        self._queues = queues
+        self._interest = interest
+        self._unknown = 0
+        self._unknown_since = float("-inf")
+
+    def take(self, message: Received, batch: Batch, now: float) -> None:
+        """Sort `message` into `batch`; whatever it is, it is acknowledged once the batch is committed."""
+        batch.acknowledge.append(message)
+        if message.link is LinkName.CLOUD:
+            self._take_downlink(message.payload, batch)
+            return
+        role = self._topics.get(message.topic)
+        if isinstance(role, Outbox):
+            channel = role.channel
+            batch.submissions.append(
+                Submission(message.payload, channel.address, channel, answer=channel.participant)
+            )
+        elif role is None:
+            self._take_unknown(message, batch, now)
+        elif isinstance(role, InboxReceipts):
+            self._take_receipts(message.payload, role.channel, batch)
+        elif isinstance(role, Announcements):
+            channel = role.channel
+            self._interest.take(
+                channel.participant,
+                channel.address,
+                message.payload,
+                message.generation,
+                retained=message.retained,
+            )
+        else:
+            self._take_question(message.payload, role, batch)
+
+    def give_up(self, pending: Waiting, channel: Channel, refusal: Refusal, batch: Batch) -> None:
+        """End a delivery over `channel` that can never succeed; it becomes a dead letter.
+
+        A refused dead letter becomes a small one. A reader that refuses that too would refuse them for ever,
+        so it is dropped and counted.
+        """
+        original = pending.json.encode("utf-8")
+        if _is_dead_letter(pending.json):
+            if len(original) <= _SMALL_BYTES:
+                _log.warning("a dead letter over %s is dropped: %s", channel.address, refusal.reason)
+                self._queues.discard(pending.delivery, Outcome.DROPPED, refusal.reason)
+                return
+            original = original[:_LETTER_BYTES]
+        batch.submissions.append(
+            Submission(original, channel.address, channel, refusal, ends=pending.delivery)
+        )
+
+    def _take_unknown(self, message: Received, batch: Batch, now: float) -> None:
+        """An outbox without a participant, or a subscription of an earlier contract that the broker keeps."""
+        if not is_outbox_topic(message.topic):
+            # Receipts, questions, announcements: no events, and services repeat them without end.
+            _log.warning("a message on %s ignored: the contract in force has no use for it", message.topic)
+            return
+        if now >= self._unknown_since + UNKNOWN_EVERY_S:
+            self._unknown, self._unknown_since = 0, now
+        self._unknown += 1
+        if self._unknown > MOST_UNKNOWN:
+            # By the filter: a million topics must not become a million counters.
+            batch.ignored[NotStored(OUTBOXES, "", UNKNOWN_CHANNEL)] += 1
+            return
+        detail = f"no participant of the contract has the outbox {message.topic!r:.200}; correct the topic, "
+        refusal = Refusal(UNKNOWN_CHANNEL, detail + "or add the participant and give the device the contract")
+        batch.submissions.append(Submission(message.payload, message.topic, self._device.outbox, refusal))
+
+    def _take_downlink(self, payload: bytes, batch: Batch) -> None:
+        """A message that names no key cannot be answered; it becomes a dead letter."""
+        try:
+            batch.downlinks.append(received(parse_event(payload)))
+        except (EnvelopeError, DownlinkError) as error:
+            refusal = Refusal(error.reason, error.detail)
+            batch.submissions.append(
+                Submission(payload, self._device.inbox.address, self._device.outbox, refusal)
+            )
+
+    def _take_question(self, payload: bytes, role: StateQuestions | HandlersQuestions, batch: Batch) -> None:
+        read = read_state_question if isinstance(role, StateQuestions) else read_handlers_question
+        try:
+            batch.questions.append(read(payload, role.channel.address))
+        except QuestionError as error:
+            _log.warning("a question of %s ignored: %s", role.channel.participant, error)
+
+    def _take_receipts(self, payload: bytes, channel: Channel, batch: Batch) -> None:
+        inbox = self._inboxes.get(channel.address)
+        if inbox is None:
+            return
+        try:
+            receipts = read_receipts(payload)
+        except ReceiptError as error:
+            _log.warning("receipts of %s ignored: %s", channel.address, error)
+            return
+        for receipt in receipts:
+            for ended in inbox.receipted(receipt):
+                self._take_receipt(receipt, ended, inbox, batch)
+
+    def _take_receipt(self, receipt: Receipt, ended: Waiting, inbox: InboxPump, batch: Batch) -> None:
+        if receipt.refused == Outcome.EXPIRED and _can_expire(ended.json):
+            if not self._queues.lose(ended.delivery, BY_EVENT):
+                self._queues.discard(ended.delivery, Outcome.EXPIRED, BY_EVENT)
+            return
+        stored = self._queues.delivered([ended.delivery])
+        if receipt.refused is None:
+            batch.done.extend(stored)
+            return
+        channel = inbox.channel
+        self.give_up(ended, channel, _refusal(receipt.refused, channel.participant), batch)
+
+
+def _is_dead_letter(json: str) -> bool:
+    # Others may speak of the type: only the event's own counts.
+    return DEAD_LETTER_TYPE in json and parse_event(json).type == DEAD_LETTER_TYPE
+
+
+def _can_expire(json: str) -> bool:
+    """Whether a reader can be right that the event was too old by its own word; it knows no channel's."""
+    try:
+        return EXPIRY_TIME in json and EXPIRY_TIME in parse_event(json).attributes
+    except EnvelopeError:
+        return False
+
+
+def _refusal(reason: str, service: str) -> Refusal:
+    """The reason is the service's own, so it may be anything: what is no word stands in the detail."""
+    if _WORD.fullmatch(reason):
+        return Refusal(reason, f"{service} can never handle it")
+    return Refusal(NO_WORD, f"{service} can never handle it: {reason!r}")

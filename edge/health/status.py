@@ -1,0 +1,278 @@
+"""Whether the device is well: does every link deliver, and if not, what should somebody do.
+
+A device without network is well, only cut off: it stores, routes at home and says so. Nothing that a restart
+cannot fix is a reason for one, so the watchdog has a narrower rule of its own:
+
+It is fed from the loop's thread between two turns, so a loop that hangs feeds nothing. Beyond that the uplink
+is stuck when something waits for the cloud, one and the same connection is up, and no publish was answered,
+all of it for longer than the uplink itself can take. The uplink cuts a connection whose PUBACK is overdue, so
+a bad network or a silent cloud never causes it: then the connection changes. A cloud that refuses for want of
+quota answers. Only a bug of ours causes it, and that is what a restart fixes. A commit that fails needs no
+rule: a spool that is full refuses, which no restart would fix.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import NamedTuple
+
+from edge.mailbox import LinkName
+from edge.pressure import ROOM
+from edge.settings import HealthSettings
+from eventplane.contract import Priority
+
+EXPIRES_SOON_S = 30 * 86_400.0
+"""Time enough to bring a certificate to a home that is seldom online."""
+
+LOCAL_DOWN_S = 60.0
+"""A broker that restarts is back in seconds; after this long it is broken, and so is the home."""
+
+_RAISE = "raise spool_capacity_bytes or spool_capacity_deliveries, whichever is used up"
+
+
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """What is pending for one `destination` at one `priority`; `oldest_s` is the age of the oldest, seconds.
+
+    `link` leads there; None when no route does any more.
+    """
+
+    destination: str
+    priority: Priority
+    link: LinkName | None
+    pending: int
+    oldest_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class LinkState:
+    """Whether the connection to a broker is up, for how many seconds, and how often it was made.
+
+    `complaint` is what is wrong with how the broker's address was found. Received messages that wait for the
+    loop take `waiting_bytes`; `dropped` counts those that found no room, `pauses` how often reading stopped.
+    """
+
+    name: LinkName
+    up: bool
+    for_s: float
+    connects: int
+    complaint: str | None = None
+    waiting_bytes: int = 0
+    dropped: int = 0
+    pauses: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """The device at one moment: plain values, which any thread may read."""
+
+    thing: str
+    contract_version: str
+    uptime_s: float
+    pressure: float
+    """Used share of the spool's scarcer capacity."""
+    links: Mapping[LinkName, LinkState]
+    backlog: tuple[Backlog, ...] = ()
+    contract_refused: bool = False
+    """Whether the start or the last reload found a broken contract."""
+    certificate_left_s: float | None = None
+    """Until the device's certificate expires, by the wall clock; None when that is not known."""
+
+    @property
+    def pending(self) -> int:
+        """Deliveries that wait for any destination."""
+        return sum(each.pending for each in self.backlog)
+
+
+class Health(StrEnum):
+    """In one word. `degraded` is for people to look at some time, `failing` for now."""
+
+    OK = "ok"
+    DEGRADED = "degraded"
+    FAILING = "failing"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is not as it should be, and what to do about it."""
+
+    name: str
+    health: Health
+    problem: str
+    remedy: str
+
+
+def judge(status: Status, settings: HealthSettings, stuck: str | None = None) -> tuple[Finding, ...]:
+    """Return all that is wrong, the gravest first; `stuck` is the watchdog's complaint."""
+    found = [
+        *_uplink(stuck),
+        *_spool(status),
+        *_links(status),
+        *_ages(status, settings),
+        *_contract(status),
+        *_certificate(status),
+    ]
+    return tuple(sorted(found, key=lambda each: each.health is not Health.FAILING))
+
+
+def overall(findings: Sequence[Finding]) -> Health:
+    """Return the worst health of the findings."""
+    if any(each.health is Health.FAILING for each in findings):
+        return Health.FAILING
+    return Health.DEGRADED if findings else Health.OK
+
+
+def to_json(findings: Sequence[Finding], **more: object) -> str:
+    """Return the body of `/healthz`: the health, the problems, and `more`."""
+    problems = [asdict(each) for each in findings]
+    return json.dumps({"status": overall(findings), **more, "problems": problems}, indent=1) + "\n"
+
+
+def summary(status: Status, findings: Sequence[Finding]) -> str:
+    """Return one line for `systemctl status`."""
+    links = ", ".join(f"{each.name} {'up' if each.up else 'down'}" for each in status.links.values())
+    problem = f"; {findings[0].problem}" if findings else ""
+    return f"{overall(findings)}: {links}; {status.pending} deliveries pending{problem}"
+
+
+def _uplink(stuck: str | None) -> Iterator[Finding]:
+    if stuck:
+        remedy = "restart the forwarder (systemd's watchdog does) and report this with its log"
+        yield Finding("stuck", Health.FAILING, stuck, remedy)
+
+
+def _spool(status: Status) -> Iterator[Finding]:
+    if status.pressure >= ROOM[Priority.NORMAL.rank]:
+        yield Finding(
+            "spool_full",
+            Health.FAILING,
+            f"the spool is {status.pressure:.0%} full: only urgent events are sure of room",
+            f"restore the connection to the cloud, make room on the disk, or {_RAISE}",
+        )
+    elif status.pressure >= ROOM[Priority.LOW.rank]:
+        yield Finding(
+            "spool_filling",
+            Health.DEGRADED,
+            f"the spool is {status.pressure:.0%} full: events of low priority are no longer sure of room",
+            f"restore the connection to the cloud, or {_RAISE}",
+        )
+
+
+def _links(status: Status) -> Iterator[Finding]:
+    local, cloud = status.links[LinkName.LOCAL], status.links[LinkName.CLOUD]
+    urgent = status.links[LinkName.URGENT]
+    if not local.up:
+        yield Finding(
+            "local_broker_down",
+            Health.FAILING if local.for_s >= LOCAL_DOWN_S else Health.DEGRADED,
+            f"no connection to the home's broker for {local.for_s:.0f} s",
+            "see whether Mosquitto runs and accepts connections at local.host and local.port, "
+            "or where local.profile leads",
+        )
+    elif not urgent.up:
+        yield Finding(
+            "urgent_session_down",
+            Health.FAILING if urgent.for_s >= LOCAL_DOWN_S else Health.DEGRADED,
+            f"no session of urgent outboxes at the home's broker for {urgent.for_s:.0f} s: "
+            "an alarm waits behind other messages",
+            "see the log for what the broker refuses; it must know the user name of local.username with "
+            "-urgent behind it, with the same password (docs/device.md)",
+        )
+    if local.complaint:
+        problem = f"the broker's profile cannot be used, the former address stays: {local.complaint}"
+        yield Finding("profile_refused", Health.DEGRADED, problem, "correct the file; no restart is needed")
+    if not cloud.up:
+        yield Finding(
+            "cloud_down",
+            Health.DEGRADED,
+            f"no connection to the cloud for {cloud.for_s:.0f} s; events are kept",
+            "nothing, if the home is offline; otherwise see the log for what the cloud refuses",
+        )
+
+
+def _ages(status: Status, settings: HealthSettings) -> Iterator[Finding]:
+    limits = {Priority.URGENT: settings.urgent_age_s, Priority.NORMAL: settings.normal_age_s}
+    for each in status.backlog:
+        if not each.pending:
+            continue
+        if each.link is None:
+            problem = f"{each.pending} events wait for {each.destination}, which no route leads to"
+            yield Finding("no_route", Health.DEGRADED, problem, "restore the route in the contract")
+        elif each.priority in limits:
+            yield from _age(each, status.links[each.link], limits[each.priority])
+
+
+def _age(each: Backlog, link: LinkState, limit_s: float) -> Iterator[Finding]:
+    """Find an event that is late; the time without a connection does not count."""
+    age_s = min(each.oldest_s, link.for_s if link.up else 0.0)
+    if age_s >= limit_s:
+        remedy = (
+            "see eventplane_slowdowns_total and the log for what delays the cloud's acknowledgements"
+            if link.name is LinkName.CLOUD
+            else "see whether the service runs and confirms what it gets"
+        )
+        problem = f"an {each.priority} event" if each.priority is Priority.URGENT else "a normal event"
+        problem += f" waits for {each.destination} for {each.oldest_s:.0f} s"
+        yield Finding("late", Health.FAILING, problem, remedy)
+
+
+def _contract(status: Status) -> Iterator[Finding]:
+    if status.contract_refused:
+        problem = f"the new contract was refused; {status.contract_version} stays active"
+        remedy = "see the log, correct the file and send SIGHUP"
+        yield Finding("contract_refused", Health.DEGRADED, problem, remedy)
+
+
+def _certificate(status: Status) -> Iterator[Finding]:
+    left_s = status.certificate_left_s
+    if left_s is not None and left_s < EXPIRES_SOON_S:
+        days = f"{left_s / 86_400:.0f} days"
+        problem = f"the device's certificate {'expires in ' + days if left_s > 0 else 'has expired'}"
+        yield Finding(
+            "certificate_expires", Health.DEGRADED, problem, "replace the files; no restart is needed"
+        )
+
+
+class Progress(NamedTuple):
+    """What the watchdog compares: the cloud's connection (0: none), its answers to publishes, what waits."""
+
+    connection: int
+    answered: int
+    waiting: int
+
+
+class Watchdog:
+    """Fed every `interval_s` monotonic seconds; None: the service manager has no watchdog."""
+
+    def __init__(self, interval_s: float | None, now: float) -> None:
+        self._interval_s = interval_s
+        self._next = now
+        self._last = Progress(0, 0, 0)
+        self._still_since = now
+
+    def deadline(self) -> float | None:
+        """Return when it is due to be fed, None for never."""
+        return None if self._interval_s is None else self._next
+
+    def is_due(self, now: float) -> bool:
+        """Return True once an interval."""
+        if self._interval_s is None or now < self._next:
+            return False
+        self._next = now + self._interval_s
+        return True
+
+    def complaint(self, seen: Progress, now: float, patience_s: float) -> str | None:
+        """Return why it must not be fed, None when the uplink makes progress or has nothing to send."""
+        moved = (seen.connection, seen.answered) != (self._last.connection, self._last.answered)
+        if moved or not seen.connection or not seen.waiting or not self._last.waiting:
+            self._still_since = now
+        self._last = seen
+        still_s = now - self._still_since
+        if still_s < patience_s:
+            return None
+        return (
+            f"{seen.waiting} deliveries wait and the connected cloud answered no publish for {still_s:.0f} s"
+        )

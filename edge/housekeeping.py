@@ -1,0 +1,153 @@
+"""What happens between two turns of the loop: snapshots, the watchdog, reloads of the contract.
+
+The loop takes its messages from here. So this runs on the loop's thread, may read whatever the loop owns, and
+notices when the loop hangs. Only the service manager's watchdog wakes an idle loop.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from time import monotonic
+
+from edge.contract_updates import ActiveContract
+from edge.errors import SettingProblem
+from edge.health.server import Snapshot, Snapshots
+from edge.health.status import Finding, Status, Watchdog, judge, summary
+from edge.mailbox import Mailbox, Message, Reload, Stop
+from edge.metrics import Metrics, read_all
+from edge.packing import BatchingDelays
+from edge.settings import Settings
+from edge.systemd import ServiceManager
+
+_log = logging.getLogger(__name__)
+
+STUCK_PUBACKS = 3
+"""After so many PUBACK timeouts without progress the uplink counts as stuck."""
+
+STUCK_AT_LEAST_S = 60.0
+"""But not earlier, seconds: a slow pace may leave tens of seconds between two publishes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hangup:
+    """SIGHUP, or a contract that came down: read the contract again."""
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotWanted:
+    """The health endpoint asks for a snapshot."""
+
+
+Posted = Message | Hangup | SnapshotWanted
+
+
+class Housekeeping:
+    """Waits for messages in the place of the loop; `snapshots` is for other threads.
+
+    `read_contract` returns the contract to use after SIGHUP or a contract from the cloud.
+    """
+
+    def __init__(
+        self,
+        mailbox: Mailbox[Posted],
+        metrics: Metrics,
+        manager: ServiceManager,
+        settings: Settings,
+        read_contract: Callable[[], ActiveContract | SettingProblem],
+        now: Callable[[], float] = monotonic,
+    ) -> None:
+        self.snapshots = Snapshots(lambda: mailbox.put(SnapshotWanted()))
+        self._mailbox = mailbox
+        self._metrics = metrics
+        self._manager = manager
+        self._settings = settings
+        self._read_contract = read_contract
+        self._now = now
+        # Twice within what the manager grants, as sd_watchdog_enabled(3) advises.
+        self._watchdog = Watchdog(manager.watchdog_s / 2 if manager.watchdog_s else None, now())
+        self._in_service = False
+        self._stopping = False
+        self._complaint: str | None = None
+
+    def wait(self, timeout_s: float | None) -> Sequence[Message]:
+        """Return the messages so far, after at most `timeout_s` seconds (None: no limit)."""
+        self._between_turns(self._now())
+        messages = self._mailbox.wait(self._patience(timeout_s))
+        self._snapshots_due()
+        return [each for each in map(self._take, messages) if each is not None]
+
+    def _snapshots_due(self) -> None:
+        self.snapshots.answer(lambda: self._snapshot(self._now()))
+
+    def _between_turns(self, now: float) -> None:
+        changed = self._metrics.look(now)
+        if self._stopping:
+            return  # links that go down now are no news, and the end is bounded in time
+        if not self._in_service:
+            self._in_service = True
+            self._manager.ready(self._status(now))
+        elif self._watchdog.is_due(now):
+            self._feed(now)
+        elif changed:
+            self._manager.status(self._status(now))
+
+    def _feed(self, now: float) -> None:
+        status = self._status(now)
+        if self._complaint is None:
+            self._manager.alive(status)
+        else:
+            _log.error("the watchdog is not fed: %s", self._complaint)
+            self._manager.status(status)
+
+    def _patience(self, timeout_s: float | None) -> float | None:
+        due = self._watchdog.deadline()
+        if due is None:
+            return timeout_s
+        left_s = max(0.0, due - self._now())
+        return left_s if timeout_s is None else min(timeout_s, left_s)
+
+    def _take(self, message: Posted) -> Message | None:
+        match message:
+            case SnapshotWanted():
+                return None
+            case Hangup():
+                return self._reload()
+            case Stop():
+                self._stopping = True
+                self._manager.stopping()
+        return message
+
+    def _reload(self) -> Reload | None:
+        """Return the new contract; a broken one is refused, and the old one stays active."""
+        self._manager.reloading()
+        self._in_service = False  # until the turn that applies it is over
+        version = self._metrics.contract.version
+        found = self._read_contract()
+        if isinstance(found, SettingProblem):
+            _log.error("contract %s stays active, the new one is refused: %s", version, found)
+            self._metrics.refused_contract()
+            return None
+        _log.info("contract %s follows %s", found.contract.version, version)
+        self._metrics.reloaded(found.contract)
+        if found.refused:
+            self._metrics.refused_contract()
+        return Reload(found.contract, found.image)
+
+    def _snapshot(self, now: float) -> Snapshot:
+        status, findings = self._judged(now)
+        return Snapshot(status, findings, read_all(self._metrics.reading(status, findings)))
+
+    def _judged(self, now: float) -> tuple[Status, tuple[Finding, ...]]:
+        self._complaint = self._watchdog.complaint(self._metrics.progress(), now, self._stuck_after_s())
+        status = self._metrics.status(now)
+        return status, judge(status, self._settings.health, self._complaint)
+
+    def _status(self, now: float) -> str:
+        return summary(*self._judged(now))
+
+    def _stuck_after_s(self) -> float:
+        cloud = self._settings.cloud
+        batching_s = BatchingDelays(self._metrics.contract, cloud.longest_delay_ms).longest_s
+        return max(STUCK_AT_LEAST_S, STUCK_PUBACKS * cloud.puback_timeout_s) + batching_s

@@ -1,0 +1,470 @@
+"""The forwarder's metrics: one table feeds the heartbeat, the Prometheus page, the docs and the dashboard.
+
+Each metric is declared once, in `METRICS`: its name and help, how it is read, and the key under which
+the heartbeat carries it. The loop's own thread reads them, because the values belong to the loop: one row of
+the spool for each destination and priority with a backlog, the rest is in memory.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from edge.certificate import CertificateFile
+from edge.counts import Counts
+from edge.errors import SpoolError
+from edge.forwarder import Forwarder
+from edge.health.status import Backlog, Finding, LinkState, Progress, Status
+from edge.link import Link
+from edge.mailbox import LinkName
+from edge.spool import Spool
+from edge.uplink import Uplink
+from eventplane.contract import Contract, Place, Priority
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+_STATM = Path("/proc/self/statm")
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+
+
+class LinkWatch:
+    """Since when a link is as it is; `look` costs nothing and is called between turns."""
+
+    def __init__(self, link: Link, now: float) -> None:
+        self._link = link
+        self._standing = 0
+        self._since = now
+
+    @property
+    def standing(self) -> int:
+        """The generation of the connection that is up, 0 for none."""
+        return self._standing
+
+    def look(self, now: float) -> bool:
+        """Return whether the link changed since the last look. Seconds of the monotonic clock."""
+        standing = self._link.generation if self._link.up else 0
+        if standing == self._standing:
+            return False
+        self._standing, self._since = standing, now
+        return True
+
+    def state(self, now: float) -> LinkState:
+        """Return the state of the link now."""
+        link, share = self._link, self._link.share
+        return LinkState(
+            link.name,
+            bool(self._standing),
+            now - self._since,
+            link.connects,
+            link.complaint,
+            waiting_bytes=share.waiting_bytes if share else 0,
+            dropped=share.dropped if share else 0,
+            pauses=share.pauses if share else 0,
+        )
+
+
+class Reading(NamedTuple):
+    """What metrics are read from, by the loop's thread only."""
+
+    status: Status
+    findings: Sequence[Finding]
+    counts: Counts
+    spool: Spool
+    uplink: Uplink
+    reloads: int
+    reloads_refused: int
+
+
+class Metrics:
+    """Reads the metrics of `forwarder` and the links of `thing` under `contract`; `started` is now."""
+
+    def __init__(
+        self,
+        thing: str,
+        contract: Contract,
+        forwarder: Forwarder,
+        links: Mapping[LinkName, Link],
+        certificate: CertificateFile | None,
+        started: float,
+    ) -> None:
+        self.contract = contract
+        self._thing = thing
+        self._forwarder = forwarder
+        self._links = {name: LinkWatch(each, started) for name, each in links.items()}
+        self._certificate = certificate
+        self._started = started
+        self._reloads = 0
+        self._reloads_refused = 0
+        self._contract_refused = False
+
+    def reloaded(self, contract: Contract) -> None:
+        """Count a reload that made `contract` the active one."""
+        self.contract = contract
+        self._reloads += 1
+        self._contract_refused = False
+
+    def refused_contract(self) -> None:
+        """Count a contract, of the file or from the cloud, that cannot be used; another one is active."""
+        self._reloads_refused += 1
+        self._contract_refused = True
+
+    def look(self, now: float) -> bool:
+        """Return whether a link changed since the last look."""
+        changed = [each.look(now) for each in self._links.values()]
+        return any(changed)
+
+    def progress(self) -> Progress:
+        """Return what the watchdog compares."""
+        uplink = self.contract.device.outbox.address
+        waiting = sum(self._forwarder.spool.pending(uplink, each.rank) for each in Priority)
+        return Progress(self._links[LinkName.CLOUD].standing, self._forwarder.counts.answered, waiting)
+
+    def status(self, now: float) -> Status:
+        """Return the device's status now, monotonic seconds."""
+        return Status(
+            thing=self._thing,
+            contract_version=self.contract.version,
+            uptime_s=now - self._started,
+            pressure=self._forwarder.spool.pressure,
+            links={name: each.state(now) for name, each in self._links.items()},
+            backlog=tuple(self._backlog()),
+            contract_refused=self._contract_refused,
+            certificate_left_s=self._certificate.left_s() if self._certificate else None,
+        )
+
+    def reading(self, status: Status, findings: Sequence[Finding] = ()) -> Reading:
+        """Return what the metrics are read from, beside `status` and the `findings` about it."""
+        it = self._forwarder
+        return Reading(status, findings, it.counts, it.spool, it.uplink, self._reloads, self._reloads_refused)
+
+    def heartbeat(self, now: float) -> dict[str, float | str]:
+        """Return what the device reports to the cloud about its health: flat, and small in a batch."""
+        return heartbeat(self.reading(self.status(now)))
+
+    def _backlog(self) -> Iterator[Backlog]:
+        uplink = self.contract.device.outbox.address
+        links = {route.destination: LinkName.LOCAL for route in self.contract.routes_at(Place.DEVICE)}
+        links[uplink] = LinkName.CLOUD
+        for destination in dict.fromkeys([*links, *self._forwarder.spool.destinations()]):
+            for priority in Priority:
+                yield self._pending(destination, priority, links.get(destination))
+
+    def _pending(self, destination: str, priority: Priority, link: LinkName | None) -> Backlog:
+        spool = self._forwarder.spool
+        pending = spool.pending(destination, priority.rank)
+        try:
+            stored_ms = spool.oldest_stored_ms(destination, priority.rank)
+        except SpoolError:
+            # Metrics must not end the loop: its next turn finds the damage and deals with it.
+            stored_ms = None
+        oldest_s = 0.0 if stored_ms is None else max(0.0, (spool.life() - stored_ms) / 1000)
+        return Backlog(destination, priority, link, pending, oldest_s)
+
+
+_Sample = tuple[Mapping[str, str], float]
+"""Labels and value."""
+
+_NO_LABELS: Mapping[str, str] = {}
+
+
+class HeartbeatKey(NamedTuple):
+    """One number of the heartbeat: the samples with `labels`, combined and rounded to `digits`."""
+
+    name: str
+    combine: Callable[[Sequence[float]], float] = sum
+    digits: int = 0
+    labels: Mapping[str, str] = _NO_LABELS
+
+    def of(self, samples: Iterable[_Sample]) -> float:
+        """Return the number; 0 without a sample."""
+        values = [value for labels, value in samples if self.labels.items() <= labels.items()]
+        return round(self.combine(values) if values else 0, self.digits or None)
+
+
+class Metric(NamedTuple):
+    """One family: its name, what it says, how it is read, and what the heartbeat carries of it."""
+
+    name: str
+    help: str
+    read: Callable[[Reading], float | Iterable[_Sample]]
+    heartbeat: tuple[HeartbeatKey, ...] = ()
+
+    @property
+    def kind(self) -> str:
+        """Prometheus' type, which the name ends with."""
+        return "counter" if self.name.endswith("_total") else "gauge"
+
+    def samples(self, reading: Reading) -> list[_Sample]:
+        """Return the samples of this family now."""
+        value = self.read(reading)
+        return [({}, value)] if isinstance(value, int | float) else list(value)
+
+
+def heartbeat(reading: Reading) -> dict[str, float | str]:
+    """Return the numbers of the metrics that the heartbeat carries, and the contract's version."""
+    carried = {key.name: key.of(metric.samples(reading)) for metric in METRICS for key in metric.heartbeat}
+    return {"contract": reading.status.contract_version, **carried}
+
+
+Families = Sequence[tuple[Metric, Sequence[_Sample]]]
+"""The samples of every metric at one moment: plain values, which any thread may read."""
+
+
+def read_all(reading: Reading) -> Families:
+    """Return the samples of all metrics."""
+    return [(each, each.samples(reading)) for each in METRICS]
+
+
+def render(families: Families) -> str:
+    """Return Prometheus' text format 0.0.4. A family without samples is left out."""
+    lines: list[str] = []
+    for metric, samples in families:
+        if samples:
+            lines.append(f"# HELP {metric.name} {_escape(metric.help)}")
+            lines.append(f"# TYPE {metric.name} {metric.kind}")
+            lines += [f"{metric.name}{_labels(labels)} {_number(value)}" for labels, value in samples]
+    return "\n".join(lines) + "\n"
+
+
+def _labels(labels: Mapping[str, str]) -> str:
+    pairs = ",".join(f'{name}="{_escape_value(value)}"' for name, value in labels.items())
+    return f"{{{pairs}}}" if pairs else ""
+
+
+def _escape(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("\n", "\\n")
+
+
+def _escape_value(text: str) -> str:
+    return _escape(text).replace('"', '\\"')
+
+
+def _number(value: float) -> str:
+    return str(value) if isinstance(value, int) else repr(float(value))
+
+
+def _by_destination(value: Callable[[Backlog], float]) -> Callable[[Reading], Iterable[_Sample]]:
+    return lambda it: [
+        ({"destination": each.destination, "priority": each.priority}, value(each))
+        for each in it.status.backlog
+    ]
+
+
+def _by_link(value: Callable[[LinkState], float]) -> Callable[[Reading], Iterable[_Sample]]:
+    return lambda it: [({"link": each.name}, value(each)) for each in it.status.links.values()]
+
+
+def _by(label: str, counter: Callable[[Counts], Mapping[str, int]]) -> Callable[[Reading], Iterable[_Sample]]:
+    return lambda it: [({label: each}, count) for each, count in sorted(counter(it.counts).items())]
+
+
+def _discards(it: Reading) -> Iterable[_Sample]:
+    for (outcome, reason), count in sorted(it.counts.discards.items()):
+        yield {"outcome": outcome, "reason": reason}, count
+
+
+def _certificate(it: Reading) -> Iterable[_Sample]:
+    left_s = it.status.certificate_left_s
+    return [] if left_s is None else [({}, left_s)]
+
+
+def _info(it: Reading) -> Iterable[_Sample]:
+    status, spool = it.status, it.spool
+    labels = {"thing": status.thing, "contract": status.contract_version}
+    return [(labels | {"epoch": spool.epoch, "birth": spool.birth.kind}, 1)]
+
+
+def _problems(it: Reading) -> Iterable[_Sample]:
+    return [({"problem": each.name, "health": each.health.value}, 1) for each in it.findings]
+
+
+def _rss_bytes() -> int:
+    """Return the resident memory of this process; 0 where the kernel does not report it."""
+    try:
+        return int(_STATM.read_text("ascii").split()[1]) * _PAGE_BYTES
+    except (OSError, IndexError, ValueError):
+        return 0
+
+
+METRICS = (
+    Metric(
+        "eventplane_oldest_seconds",
+        "Age of the oldest event without an acknowledgement; 0 when none is pending.",
+        _by_destination(lambda each: each.oldest_s),
+        (
+            HeartbeatKey("oldest_urgent_s", max, 1, {"priority": Priority.URGENT}),
+            HeartbeatKey("oldest_normal_s", max, 1, {"priority": Priority.NORMAL}),
+        ),
+    ),
+    Metric(
+        "eventplane_pending",
+        "Pending deliveries.",
+        _by_destination(lambda each: each.pending),
+        (HeartbeatKey("pending"),),
+    ),
+    Metric(
+        "eventplane_stored_total",
+        "Events stored since the spool's epoch began.",
+        lambda it: it.spool.next_sequence - 1,
+        (HeartbeatKey("stored"),),
+    ),
+    Metric(
+        "eventplane_refused_total",
+        "Messages that found the spool full; their senders keep them.",
+        lambda it: it.counts.refused,
+        (HeartbeatKey("refused"),),
+    ),
+    Metric(
+        "eventplane_sent_unstored_total",
+        "Deliveries of urgent ones among them that were made from memory.",
+        lambda it: it.counts.sent_unstored,
+    ),
+    Metric(
+        "eventplane_unwanted_total",
+        "Deliveries that were left out because nobody at the destination handles such events.",
+        lambda it: it.counts.unwanted,
+    ),
+    Metric(
+        "eventplane_dead_letters_total",
+        "Messages that became dead letters.",
+        _by("reason", lambda counts: counts.dead_letters),
+        (HeartbeatKey("dead_letters"),),
+    ),
+    Metric(
+        "eventplane_downlink_total",
+        "Events of the cloud that were answered: stored, or why not; repetitions included.",
+        _by("outcome", lambda counts: counts.descended),
+    ),
+    Metric(
+        "eventplane_discards_total",
+        "Deliveries that expired, were dropped or refused by the cloud.",
+        _discards,
+        (HeartbeatKey("discards"),),
+    ),
+    Metric("eventplane_problem", "The problems on `/healthz`, one sample each.", _problems),
+    Metric(
+        "eventplane_link_up", "Whether the connection to a broker is up.", _by_link(lambda each: int(each.up))
+    ),
+    Metric(
+        "eventplane_link_up_seconds",
+        "How long the connection to a broker has been up; 0 when it is down.",
+        _by_link(lambda each: each.for_s if each.up else 0.0),
+        (HeartbeatKey("cloud_up_s", labels={"link": LinkName.CLOUD}),),
+    ),
+    Metric(
+        "eventplane_connects_total",
+        "How often the connection to a broker was made.",
+        _by_link(lambda each: each.connects),
+        (
+            HeartbeatKey("cloud_connects", labels={"link": LinkName.CLOUD}),
+            HeartbeatKey("local_connects", labels={"link": LinkName.LOCAL}),
+        ),
+    ),
+    Metric(
+        "eventplane_received_waiting_bytes",
+        "Memory of received messages that wait for the loop.",
+        _by_link(lambda each: each.waiting_bytes),
+    ),
+    Metric(
+        "eventplane_received_dropped_total",
+        "Received messages without room: at QoS 0, or unacknowledged and sent again by the cloud.",
+        _by_link(lambda each: each.dropped),
+    ),
+    Metric(
+        "eventplane_reading_paused_total",
+        "Times that a connection stopped reading because too much waited for the loop.",
+        _by_link(lambda each: each.pauses),
+    ),
+    Metric(
+        "eventplane_publishes_total",
+        "Publishes sent to the cloud, repetitions included.",
+        lambda it: it.counts.published,
+    ),
+    Metric(
+        "eventplane_published_events_total",
+        "Events in them.",
+        lambda it: it.counts.published_events,
+        (HeartbeatKey("published_events"),),
+    ),
+    Metric(
+        "eventplane_published_bytes_total",
+        "Bytes of their payloads, compressed.",
+        lambda it: it.counts.published_bytes,
+        (HeartbeatKey("published_bytes"),),
+    ),
+    Metric(
+        "eventplane_acknowledged_total",
+        "Publishes that the cloud acknowledged.",
+        lambda it: it.counts.acknowledged,
+    ),
+    Metric(
+        "eventplane_acknowledge_seconds_total",
+        "Time from these publishes to their acknowledgements.",
+        lambda it: it.uplink.acknowledge_s,
+    ),
+    Metric(
+        "eventplane_in_flight",
+        "Publishes in flight, without an acknowledgement yet.",
+        lambda it: it.uplink.unacknowledged,
+    ),
+    Metric(
+        "eventplane_slowdowns_total",
+        "Times the uplink slowed down because the cloud did not keep up.",
+        lambda it: it.uplink.slowed,
+    ),
+    Metric("eventplane_spool_used_bytes", "Room that the spool takes.", lambda it: it.spool.used_bytes),
+    Metric(
+        "eventplane_spool_capacity_bytes", "Room that the spool may take.", lambda it: it.spool.capacity_bytes
+    ),
+    Metric(
+        "eventplane_spool_capacity_deliveries",
+        "Deliveries that may be pending.",
+        lambda it: it.spool.capacity_deliveries,
+    ),
+    Metric(
+        "eventplane_spool_pressure",
+        "Used share of the scarcer capacity; 1 also when the disk refuses.",
+        lambda it: it.spool.pressure,
+        (HeartbeatKey("spool_pressure", digits=3),),
+    ),
+    Metric(
+        "eventplane_spool_written_bytes_total",
+        "Bytes written to storage, which wears out flash.",
+        lambda it: it.spool.written_bytes,
+        (HeartbeatKey("written_bytes"),),
+    ),
+    Metric("eventplane_reloads_total", "Contracts that a reload made the active one.", lambda it: it.reloads),
+    Metric(
+        "eventplane_reloads_refused_total",
+        "Contracts that a start or a reload refused.",
+        lambda it: it.reloads_refused,
+    ),
+    Metric(
+        "eventplane_certificate_left_seconds",
+        "Time until the device's certificate expires, by its clock.",
+        _certificate,
+    ),
+    Metric(
+        "eventplane_info", "The device: thing, contract version, the spool's epoch and how it began.", _info
+    ),
+    Metric(
+        "eventplane_uptime_seconds",
+        "Time since the forwarder's start.",
+        lambda it: it.status.uptime_s,
+        (HeartbeatKey("uptime_s"),),
+    ),
+    Metric(
+        "process_cpu_seconds_total",
+        "CPU time of the process, user and system.",
+        lambda _: time.process_time(),
+    ),
+    Metric(
+        "process_resident_memory_bytes",
+        "Resident memory of the process.",
+        lambda _: _rss_bytes(),
+        (HeartbeatKey("rss_bytes"),),
+    ),
+)

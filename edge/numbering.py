@@ -1,0 +1,105 @@
+"""What the device adds to its knowledge of an event: number, lifetime, and whether it came before.
+
+A lifetime is an event's `expirytime` minus its `time`: both come from one clock, so the difference is right
+however wrong that clock is. An `expirytime` without a `time` is left to the cloud, which has a clock to
+trust. Time during which the device was switched off counts as 0: it may deliver an expired event, and the
+cloud still checks `expirytime`; it never expires an event early.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from edge.spool import Waiting
+from eventplane.contract import Channel
+from eventplane.envelope import TOO_LARGE, Envelope, EnvelopeError, parse_event, reserved
+from eventplane.expiry import BY_CHANNEL, BY_EVENT
+from eventplane.limits import MAX_SENT_EVENT_BYTES, MAX_UPLINK_EVENT_BYTES
+from eventplane.numbering import EPOCH, ORDER, ORDER_EPOCH, SEQUENCE, SEQUENCE_DIGITS
+from eventplane.ordering import positions_text
+from eventplane.timestamps import timestamp_ms
+
+_BUCKETS = 4_096
+"""Of a few hundred bytes each when the memory is full."""
+
+
+def stamp(event: Envelope, epoch: str, sequence: int) -> Envelope:
+    """`event` with its epoch and number.
+
+    Raises `EnvelopeError`: `reserved_attribute` when it already carries one of the names, or a position in an
+    inbox, `too_large` when the stamped event would exceed what readers accept.
+    """
+    for name in (ORDER, ORDER_EPOCH):
+        if name in event.attributes:
+            raise reserved(name)
+    return _checked(event.stamped(**{EPOCH: epoch, SEQUENCE: f"{sequence:0{SEQUENCE_DIGITS}d}"}))
+
+
+def stamp_positions(event: Envelope, positions: Mapping[str, int]) -> Envelope:
+    """A stamped `event` with its `positions` in ordered inboxes. Raises `EnvelopeError`: `too_large`."""
+    return _checked(event.stamped(**{ORDER: positions_text(positions)})) if positions else event
+
+
+def _checked(stamped: Envelope) -> Envelope:
+    size = len(stamped.json.encode("utf-8"))
+    if size > MAX_UPLINK_EVENT_BYTES:
+        raise EnvelopeError(
+            TOO_LARGE,
+            f"{size} bytes once numbered, at most {MAX_UPLINK_EVENT_BYTES} go up; "
+            f"send at most {MAX_SENT_EVENT_BYTES}",
+        )
+    return stamped
+
+
+def lifetime_ms(event: Envelope) -> int | None:
+    """From the event's `time` to its `expirytime`, at least 0; None when one of the two is missing."""
+    time, expirytime = event.attributes.get("time"), event.attributes.get("expirytime")
+    if time is None or expirytime is None:
+        return None
+    return max(0, timestamp_ms(str(expirytime)) - timestamp_ms(str(time)))
+
+
+def expires_ms(now_ms: int, lifetime: int | None, *channels: Channel) -> int | None:
+    """When a delivery over `channels`, stored at `now_ms`, expires by the strictest word; None is never."""
+    bounds = [channel.expiry_s * 1000 for channel in channels if channel.expiry_s is not None]
+    if lifetime is not None:
+        bounds.append(lifetime)
+    return now_ms + min(bounds) if bounds else None
+
+
+def why_expired(waiting: Waiting) -> str:
+    """Whose word it was, for the record: the event's or a channel's."""
+    try:
+        lifetime = lifetime_ms(parse_event(waiting.json))
+    except EnvelopeError:  # nothing of ours, or damaged: then it can only have been the channel
+        return BY_CHANNEL
+    expired_at = waiting.expires_ms
+    own = lifetime is not None and expired_at is not None and waiting.stored_ms + lifetime <= expired_at
+    return BY_EVENT if own else BY_CHANNEL
+
+
+class RecentKeys:
+    """The last `capacity` event keys at least, and at most twice as many; at first `stored`, oldest first.
+
+    Keys lie behind one another in short texts of bytes: about 20 bytes a key, a fifth of a set's objects.
+    """
+
+    def __init__(self, capacity: int, stored: Iterable[bytes] = ()) -> None:
+        self._capacity = capacity
+        self._young = [b""] * _BUCKETS
+        self._old = self._young
+        self._count = 0
+        for each in stored:
+            self.add(each)
+
+    def __contains__(self, key: bytes) -> bool:
+        bucket = int.from_bytes(key[:2], "little") % _BUCKETS
+        # Between two keys, where one ends and the next begins, 128 bits do not match by chance.
+        return key in self._young[bucket] or key in self._old[bucket]
+
+    def add(self, key: bytes) -> None:
+        """Remember `key`, which is a digest."""
+        if self._count >= self._capacity:
+            self._old, self._young, self._count = self._young, [b""] * _BUCKETS, 0
+        self._young[int.from_bytes(key[:2], "little") % _BUCKETS] += key
+        self._count += 1

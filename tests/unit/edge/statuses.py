@@ -1,0 +1,34 @@
+"""The status of a device that is well, to be made worse."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from edge.health.status import Backlog, LinkState, Status
+from edge.mailbox import LinkName
+from eventplane.contract import Priority
+
+WELL = Status(
+    thing="home-1",
+    contract_version="c0ffee",
+    uptime_s=100.0,
+    pressure=0.1,
+    links={
+        LinkName.LOCAL: LinkState(LinkName.LOCAL, True, 1_000.0, 1),
+        LinkName.URGENT: LinkState(LinkName.URGENT, True, 1_000.0, 1),
+        LinkName.CLOUD: LinkState(LinkName.CLOUD, True, 1_000.0, 2),
+    },
+)
+
+
+def with_link(status: Status, name: LinkName, up: bool, for_s: float) -> Status:
+    return replace(status, links={**status.links, name: LinkState(name, up, for_s, 1)})
+
+
+def waiting(
+    oldest_s: float,
+    priority: Priority = Priority.URGENT,
+    destination: str = "device.outbox",
+    link: LinkName | None = LinkName.CLOUD,
+) -> Backlog:
+    return Backlog(destination, priority, link, 3, oldest_s)

@@ -1,0 +1,68 @@
+"""The packages' forwarder.toml: complete, correct, and it decides only where files are."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from edge.errors import SettingsError
+from edge.settings import TABLES, Settings, load_settings
+from tools.device_image import PACKAGING
+from tools.settings_file import PACKAGED
+
+FILE = PACKAGING / "forwarder.toml"
+PRODUCT = {
+    "thing": "home-1",
+    "host": "broker.example.org",
+    "rule": "ingest",
+    "template": "fleet",
+    "interfaces": "eth0",
+    "profile": "/etc/mosquitto/mosquitto.conf",
+    "username": "forwarder",
+    "password_file": "/etc/eventplane/forwarder.password",
+}
+"""What a product fills in where the file has an empty text."""
+
+
+def completed(folder: Path, *, lines: str) -> Path:
+    """Return the file with its empty texts filled in, and its tables and settings `lines` uncommented."""
+
+    def fill(empty: re.Match[str]) -> str:
+        return f'{empty[1]} = "{PRODUCT[empty[1]]}"'
+
+    text = re.sub(r'^#(\w+) = ""$', fill, FILE.read_text(), flags=re.MULTILINE)
+    text = re.sub(rf"^#(\[\w+\]|{lines} = )", r"\1", text, flags=re.MULTILINE)
+    file = folder / "forwarder.toml"
+    file.write_text(text)
+    return file
+
+
+@pytest.mark.source("P13")
+def test_it_has_every_setting_and_each_default(tmp_path: Path) -> None:
+    everything = completed(tmp_path, lines=r"\w+")
+    document = tomllib.loads(everything.read_text())
+    for table, kind in {"": Settings, **TABLES}.items():
+        names = [each.name for each in dataclasses.fields(kind) if "accepts" in each.metadata]
+        given = document[table] if table else document
+        assert [name for name in given if name not in TABLES] == names
+    expected = load_settings(everything, {})
+    assert load_settings(completed(tmp_path, lines=r"claim_\w+"), {}) == expected
+
+
+def test_a_device_starts_only_when_somebody_has_completed_it() -> None:
+    with pytest.raises(SettingsError) as caught:
+        load_settings(FILE, {})
+    assert {each.setting for each in caught.value.problems} == {"thing", "cloud.host", "cloud.rule"}
+
+
+def test_what_the_package_decides_stands_where_the_units_may_write() -> None:
+    settings = tomllib.loads(FILE.read_text())
+    writable = [settings["spool"], settings["cloud"]["certificate"], settings["cloud"]["key"]]
+    assert {str(Path(each).parent) for each in writable} == {"/var/lib/eventplane"}
+    unit = (PACKAGING / "eventplane-provisioning.service").read_text()
+    for name in ("claim_certificate", "claim_key"):
+        assert f":{PACKAGED[f'provisioning.{name}']}\n" in unit

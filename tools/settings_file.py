@@ -1,0 +1,61 @@
+"""Makes edge/packaging/forwarder.toml, the forwarder's complete settings, from their declarations."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import textwrap
+from typing import Any
+
+from edge.settings import OPTIONAL, TABLES, Settings
+
+_HEAD = """\
+# The forwarder's settings, each with its meaning, what it accepts and its default. Remove the "#" before a
+# name to change its value. The environment overrides this file: EVENTPLANE_CLOUD_HOST sets `host` of [cloud].
+# `eventplane-forwarder check --settings FILE` reports everything that is wrong.
+"""
+
+_IDENTITY = "/var/lib/eventplane/identity.pem"
+
+PACKAGED = {
+    "contract": "/etc/eventplane/contract.json",
+    "spool": "/var/lib/eventplane/spool.db",
+    # Debian's package ca-certificates has it.
+    "cloud.ca": "/etc/ssl/certs/Amazon_Root_CA_1.pem",
+    "cloud.certificate": _IDENTITY,
+    "cloud.key": _IDENTITY,
+    "provisioning.claim_certificate": "/etc/eventplane/claim.crt",
+    "provisioning.claim_key": "/etc/eventplane/claim.key",
+}
+"""Setting -> its value where the packages put the files and the units may write."""
+
+_WIDTH = 110
+
+
+def settings_file() -> str:
+    """Return the text of the file: complete, with what the packages decide filled in."""
+    parts = [_HEAD]
+    for table, kind in {"": Settings, **TABLES}.items():
+        off = "#" if table in OPTIONAL else ""
+        if table:
+            parts.append(_comment(f"{(kind.__doc__ or '').partition(chr(10))[0]}") + f"{off}[{table}]\n")
+        parts += [
+            _setting(f"{table}.{each.name}" if table else each.name, each, off)
+            for each in dataclasses.fields(kind)
+            if "accepts" in each.metadata
+        ]
+    return "\n".join(parts)
+
+
+def _setting(name: str, each: dataclasses.Field[Any], off: str) -> str:
+    is_required = each.default is dataclasses.MISSING
+    about = f"{'Required: ' if is_required else ''}{each.metadata['about']} ({each.metadata['accepts']})."
+    # TOML writes texts, numbers and booleans as JSON does. An empty text is to be filled in.
+    value = PACKAGED.get(name, "" if is_required or each.default is None else each.default)
+    mark = off if name in PACKAGED else "#"
+    return _comment(about) + f"{mark}{name.rpartition('.')[2]} = {json.dumps(value)}\n"
+
+
+def _comment(text: str) -> str:
+    text = text[0].upper() + text[1:]
+    return textwrap.fill(text, _WIDTH, initial_indent="# ", subsequent_indent="# ") + "\n"
