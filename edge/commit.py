@@ -194,8 +194,9 @@ class CommitLoop:
         return bool(ends or plan.dropped or plan.dead_lettered or plan.replaced or self._queues.discards)
 
     def _store(self, plan: Plan, ends: list[Delivery], made: Reports) -> None:
+        arrivals = [*plan.arrivals, *made.arrivals]
         self._spool.commit(
-            [*plan.arrivals, *made.arrivals],
+            arrivals,
             [*ends, *plan.replaced],
             [*self._queues.discards.values(), *plan.dropped, *plan.dead_lettered],
             life_ms=plan.life_ms,
@@ -203,6 +204,7 @@ class CommitLoop:
             close_statements=made.manifest,
             close_discards=made.losses,
         )
+        self._queues.stored(arrivals, plan.life_ms)
 
     def _note_full(self, error: SpoolFullError, now: float) -> None:
         if not self._full:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from time import monotonic
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from edge.commit import CommitLoop, Deciding
 from edge.counts import Counts
@@ -19,17 +19,17 @@ from edge.inbox import InboxPump
 from edge.interest import Interest
 from edge.life_clock import Uptime, system_uptime
 from edge.link import Backoff, Link, link_to_broker
-from edge.mailbox import LinkName, Message
+from edge.mailbox import LinkName, Mailbox
 from edge.mqtt import Connection, Endpoint, Login
 from edge.mqtt.endpoint import BrokerAddress
 from edge.numbering import RecentKeys
 from edge.parts import NoAnswers, has_part
 from edge.planning import Planner
 from edge.pressure import Pressure
-from edge.reports import Heartbeat, Reporter, ReportOptions
+from edge.reports import FIRST_MANIFEST_S, Heartbeat, Reporter
 from edge.settings import Settings
 from edge.spool import Spool
-from edge.uplink import Topics, Uplink, UplinkLimits
+from edge.uplink import Topics, Uplink
 from eventplane.contract import Channel, Contract, Forward, Place
 from eventplane.topics import URGENT_CLIENT_SUFFIX, urgent_rule
 
@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from edge.questions import Answers
 
 _log = logging.getLogger(__name__)
-
-Emit = Callable[[Message], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,24 +51,6 @@ class Clock:
     uptime: Callable[[], Uptime] = system_uptime
 
 
-@dataclass(frozen=True, slots=True)
-class ForwarderOptions:
-    """Who we are and how much may be under way; see `edge.settings` for each. `topics` are the cloud's.
-
-    `first_manifest_s` after a start the device states where it stands, also when there is nothing new.
-    """
-
-    thing: str
-    topics: Topics
-    uplink: UplinkLimits
-    inbox_window: int
-    receipt_timeout_s: float
-    stop_grace_s: float
-    heartbeat_s: float
-    manifest_interval_s: float
-    first_manifest_s: float = 60.0
-
-
 class Timer(Protocol):
     """Something that may be due without a message, at monotonic seconds."""
 
@@ -81,12 +61,13 @@ class Timer(Protocol):
 class Dependencies:
     """What stays whatever becomes of spool and contract."""
 
-    options: ForwarderOptions
+    settings: Settings
     links: Mapping[LinkName, Link]
     clock: Clock
     heartbeat: Heartbeat
     counts: Counts
     interest: Interest
+    first_manifest_s: float = FIRST_MANIFEST_S
 
 
 class Components:
@@ -107,11 +88,14 @@ class Components:
         self._queues = DeliveryQueues(spool, deps.counts)
         self._recent = RecentKeys(RECENT_EVENTS, spool.recent_keys(RECENT_EVENTS))
         self._pressure = Pressure(spool, self._queues)
-        options, now = deps.options, deps.clock.monotonic()
-        reports = ReportOptions(
-            options.thing, options.heartbeat_s, options.manifest_interval_s, options.first_manifest_s
+        reporter = Reporter(
+            deps.settings,
+            spool,
+            deps.counts,
+            deps.heartbeat,
+            deps.clock.monotonic(),
+            deps.first_manifest_s,
         )
-        reporter = Reporter(reports, spool, deps.counts, deps.heartbeat, now)
         self.commits = CommitLoop(spool, self._queues, self._pressure, self._recent, reporter, deps.counts)
         self._make_uplink(contract.device.outbox)
         self._follow(contract, image)
@@ -169,7 +153,7 @@ class Components:
         self._contract = contract
         self.uplink.follow(contract)
         self._make_inboxes(_local_inboxes(contract))
-        thing = deps.options.thing
+        thing = deps.settings.thing
         decider = Decider(contract, thing, self.spool.epoch, deps.clock.now, self._recent, deps.interest)
         receiver = DownlinkReceiver(contract, image, thing, self.spool, decider, self._pressure, self._queues)
         self.deciding = Deciding(decider, Planner(decider, contract.device.outbox), receiver)
@@ -179,7 +163,7 @@ class Components:
         self._warn_of_strangers()
 
     def _make_answers(self, contract: Contract, decider: Decider) -> Answers | NoAnswers:
-        thing = self._dependencies.options.thing
+        thing = self._dependencies.settings.thing
         if not has_part("questions"):
             return NoAnswers(contract, thing)
         from edge.questions import Answers
@@ -187,10 +171,10 @@ class Components:
         return Answers(contract, thing, self.spool, decider, self._dependencies.interest)
 
     def _make_uplink(self, channel: Channel) -> None:
-        deps, options = self._dependencies, self._dependencies.options
+        deps, settings = self._dependencies, self._dependencies.settings
         self._uplink_address = channel.address
         self.uplink = Uplink(
-            self._queues, channel, deps.links[LinkName.CLOUD], options.topics, options.uplink, deps.counts
+            self._queues, channel, deps.links[LinkName.CLOUD], _topics(settings), settings.cloud, deps.counts
         )
 
     def _make_inboxes(self, channels: list[Channel]) -> None:
@@ -200,13 +184,13 @@ class Components:
         self.inboxes = {each.address: kept.get(each.address) or self._inbox(each) for each in channels}
 
     def _inbox(self, channel: Channel) -> InboxPump:
-        options = self._dependencies.options
+        local = self._dependencies.settings.local
         return InboxPump(
             self._queues,
             channel,
             self._dependencies.links[LinkName.LOCAL],
-            options.inbox_window,
-            options.receipt_timeout_s,
+            local.inbox_window,
+            local.receipt_timeout_s,
         )
 
     def _is_up(self, destination: str) -> bool:
@@ -230,49 +214,29 @@ def _local_inboxes(contract: Contract) -> list[Channel]:
     return [contract.channel(address) for address in addresses if address != contract.device.outbox.address]
 
 
-def forwarder_options(settings: Settings) -> ForwarderOptions:
-    """What the loop is told."""
-    cloud = settings.cloud
-    return ForwarderOptions(
-        thing=settings.thing,
-        topics=_topics(settings),
-        uplink=UplinkLimits(
-            window=cloud.max_unacknowledged,
-            payload_bytes=cloud.payload_bytes,
-            batch_events=cloud.batch_events,
-            puback_timeout_s=cloud.puback_timeout_s,
-            publishes_per_s=cloud.publishes_per_s,
-            bytes_per_s=cloud.bytes_per_s,
-            probe_interval_s=cloud.probe_interval_s,
-            single=cloud.mode == "single",
-            longest_delay_ms=cloud.longest_delay_ms,
-        ),
-        inbox_window=settings.local.inbox_window,
-        receipt_timeout_s=settings.local.receipt_timeout_s,
-        stop_grace_s=settings.stop_grace_s,
-        heartbeat_s=settings.heartbeat_s,
-        manifest_interval_s=settings.manifest_interval_s,
-    )
-
-
 def _topics(settings: Settings) -> Topics:
     cloud = settings.cloud
     template, rule = cloud.topic.replace("{thing}", settings.thing), cloud.rule or ""
     return Topics(template.replace("{rule}", rule), template.replace("{rule}", urgent_rule(rule)))
 
 
-def make_links(settings: Settings, contract: Callable[[], Contract], emit: Emit) -> dict[LinkName, Link]:
+def make_links(
+    settings: Settings, contract: Callable[[], Contract], mailbox: Mailbox[Any]
+) -> dict[LinkName, Link]:
     """Return the two sessions at the home's broker and the one at IoT Core.
 
     Each connection subscribes to what the `contract` says then.
     """
     sessions = (LinkName.LOCAL, LinkName.URGENT)
-    links = {each: _local_link(settings, each, contract, emit) for each in sessions}
-    return {**links, LinkName.CLOUD: _cloud_link(settings, emit)}
+    links = {each: _local_link(settings, each, contract, mailbox) for each in sessions}
+    return {**links, LinkName.CLOUD: _cloud_link(settings, mailbox)}
 
 
-def _local_link(settings: Settings, session: LinkName, contract: Callable[[], Contract], emit: Emit) -> Link:
+def _local_link(
+    settings: Settings, session: LinkName, contract: Callable[[], Contract], mailbox: Mailbox[Any]
+) -> Link:
     local = settings.local
+    share = mailbox.share(session, local.buffer_bytes)
     # A broker may be set to take a client's user name for its id, so each session is a user of its own.
     suffix = URGENT_CLIENT_SUFFIX if session is LinkName.URGENT else ""
     login = local.login and Login(local.login.username + suffix, local.login.password_file)
@@ -290,9 +254,9 @@ def _local_link(settings: Settings, session: LinkName, contract: Callable[[], Co
             tls=address.tls,
             login=login,
         )
-        return Connection(endpoint, session, generation, emit)
+        return Connection(endpoint, session, generation, mailbox.put, share)
 
-    return link_to_broker(
+    link = link_to_broker(
         BrokerAddress(local.host, local.port),
         local.profile,
         dial,
@@ -301,10 +265,13 @@ def _local_link(settings: Settings, session: LinkName, contract: Callable[[], Co
         has_login=local.login is not None,
         name=session,
     )
+    link.share = share
+    return link
 
 
-def _cloud_link(settings: Settings, emit: Emit) -> Link:
+def _cloud_link(settings: Settings, mailbox: Mailbox[Any]) -> Link:
     cloud = settings.cloud
+    share = mailbox.share(LinkName.CLOUD, cloud.buffer_bytes)
     inbox = cloud.inbox_topic.replace("{thing}", settings.thing)
     endpoint = Endpoint(
         host=cloud.host,
@@ -323,7 +290,9 @@ def _cloud_link(settings: Settings, emit: Emit) -> Link:
     )
 
     def dial(generation: int) -> Connection:
-        return Connection(endpoint, LinkName.CLOUD, generation, emit)
+        return Connection(endpoint, LinkName.CLOUD, generation, mailbox.put, share)
 
     backoff = Backoff(cloud.reconnect_min_s, cloud.reconnect_max_s)
-    return Link(LinkName.CLOUD, dial, backoff, cloud.connect_timeout_s)
+    link = Link(LinkName.CLOUD, dial, backoff, cloud.connect_timeout_s)
+    link.share = share
+    return link

@@ -10,13 +10,12 @@ from contextlib import closing, nullcontext
 from time import monotonic
 
 from edge.certificate import CertificateFile
-from edge.components import forwarder_options, make_links
+from edge.components import make_links
 from edge.contract_updates import ActiveContract, active_contract, keep_contract
 from edge.errors import SettingProblem
 from edge.forwarder import Forwarder
 from edge.health.server import HealthServer, Snapshots, pages
-from edge.health.status import Thresholds
-from edge.housekeeping import Hangup, Housekeeping, HousekeepingOptions, Posted
+from edge.housekeeping import Hangup, Housekeeping, Posted
 from edge.mailbox import Mailbox, Stop
 from edge.metrics import Metrics
 from edge.settings import HealthSettings, Settings
@@ -51,10 +50,10 @@ def run(
             "thing %s, contract %s, spool epoch %s at sequence %d",
             settings.thing, contract.version, spool.epoch, spool.next_sequence,
         )  # fmt: skip
-        links = make_links(settings, lambda: metrics.contract, mailbox.put)
+        links = make_links(settings, lambda: metrics.contract, mailbox)
         forwarder = Forwarder(
             contract,
-            forwarder_options(settings),
+            settings,
             spool,
             links,
             lambda timeout_s: housekeeping.wait(timeout_s),
@@ -64,7 +63,7 @@ def run(
         )
         identity = settings.cloud.identity
         certificate = CertificateFile(identity.certificate) if identity else None
-        metrics = Metrics(settings.thing, contract, forwarder, links.values(), certificate, monotonic())
+        metrics = Metrics(settings.thing, contract, forwarder, links, certificate, monotonic())
         if refused or found.refused:
             metrics.refused_contract()
 
@@ -76,12 +75,8 @@ def run(
                 keep_contract(found.contract, settings.spool)
             return found
 
-        options = HousekeepingOptions(
-            read_again,
-            Thresholds(settings.health.urgent_age_s, settings.health.normal_age_s),
-            settings.cloud.puback_timeout_s,
-        )
-        housekeeping = Housekeeping(mailbox, metrics, ServiceManager(environment, os.getpid()), options)
+        manager = ServiceManager(environment, os.getpid())
+        housekeeping = Housekeeping(mailbox, metrics, manager, settings, read_again)
         with _endpoint(settings.health, housekeeping.snapshots):
             forwarder.run()
         _log.info("stopped at sequence %d", forwarder.spool.next_sequence)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from edge.counts import Counts, NotStored
 from edge.numbering import why_expired
-from edge.spool import BEFORE_EVERYTHING, READ_CHARACTERS, Delivery, Discard, Size, Spool, Waiting
+from edge.spool import BEFORE_EVERYTHING, READ_CHARACTERS, Arrival, Delivery, Discard, Size, Spool, Waiting
 from eventplane.contract import Priority
 from eventplane.delivery import Outcome
 from eventplane.device_reports import is_irreplaceable
@@ -29,6 +29,10 @@ _READ_AHEAD = 100
 
 _SLICE = 64
 """Deliveries that `unsent` reads at a time."""
+
+_MOST_APPENDED = 500
+_MOST_CHARACTERS_AHEAD = 256 * 1024
+"""Most deliveries, and text, that a cursor keeps without having to read them: two batches of the uplink."""
 
 BEST_EFFORT_RANK = 3
 """Behind the ranks of the contract's priorities: it uses only room that no promised delivery wants."""
@@ -55,7 +59,58 @@ MOST_REMEMBERED = 4096
 """Deliveries of unstored events that are remembered; a repetition of an older one is sent once more."""
 
 
-class DeliveryCursor:
+class DeliveryQueue:
+    """The deliveries that come next to one destination at one rank; `added` counts all that ever came."""
+
+    def __init__(self) -> None:
+        self.added = 0
+        self._ahead: deque[Waiting] = deque()
+        self._characters = 0
+
+    @property
+    def more(self) -> bool:
+        """Whether the spool may hold more than has been read ahead."""
+        return False
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is nothing to send."""
+        return not self._ahead and not self.more
+
+    def fill(self, count: int) -> int:  # noqa: ARG002 - a queue in memory has no more
+        """Read ahead up to `count` deliveries; return how many come next, of which some may be over."""
+        return len(self._ahead)
+
+    def peek(self, count: int) -> Sequence[Waiting]:
+        """Return up to `count` deliveries that come next; fewer when they are large, over, or the last."""
+        self.fill(count)
+        return self.ahead(count)
+
+    def ahead(self, count: int) -> Sequence[Waiting]:
+        """Return up to `count` deliveries that come next, of those read ahead."""
+        return list(islice(self._ahead, count))
+
+    def last(self, count: int) -> Iterable[Waiting]:
+        """Return the last `count` deliveries of those read ahead."""
+        return islice(reversed(self._ahead), count)
+
+    def take(self, count: int = 1) -> list[Waiting]:
+        """Remove the first `count` deliveries, which are in flight then."""
+        taken = [self._ahead.popleft() for _ in range(count)]
+        self._characters -= sum(len(each.json) for each in taken)
+        return taken
+
+    def rewind(self) -> None:
+        """Start again after the connection is gone."""
+        raise NotImplementedError
+
+    def _add(self, pending: Waiting) -> None:
+        self._ahead.append(pending)
+        self._characters += len(pending.json)
+        self.added += 1
+
+
+class DeliveryCursor(DeliveryQueue):
     """Reads the pending deliveries of one `destination` and `rank` from the spool, in order, a little ahead.
 
     After `rewind` it starts again from the oldest delivery that the spool still holds, so nothing has to be
@@ -70,38 +125,40 @@ class DeliveryCursor:
         rank: int,
         is_over: Callable[[Waiting], bool] = lambda _: False,
     ) -> None:
+        super().__init__()
         self._spool = spool
         self._destination = destination
         self._rank = rank
         self._is_over = is_over
-        self._read_up_to = BEFORE_EVERYTHING
-        self._ahead: deque[Waiting] = deque()
+        self.rewind()
 
     @property
     def more(self) -> bool:
-        """Whether the spool may hold more than has been read ahead."""
         return self._spool.newest(self._destination, self._rank) > self._read_up_to
 
-    def peek(self, count: int) -> Sequence[Waiting]:
-        """Return up to `count` deliveries that come next; fewer when they are large, over, or the last."""
-        self._keep_ahead(lambda pending: not self._is_over(pending))
+    def fill(self, count: int) -> int:
+        if self._expires_ms is not None and self._expires_ms <= self._spool.life():
+            self._keep_ahead(lambda pending: not self._is_over(pending))
         for _ in range(_MOST_READS):
             missing = count - len(self._ahead)
             if missing > 0 and self.more:
                 self._read(max(missing, _READ_AHEAD))
             if self._ahead or not self.more:
                 break
-        return list(islice(self._ahead, count))
-
-    def take(self, count: int = 1) -> None:
-        """Mark the first `count` deliveries as in flight."""
-        for _ in range(count):
-            self._ahead.popleft()
+        return len(self._ahead)
 
     def rewind(self) -> None:
-        """Forget what is in flight and what was read ahead."""
-        self._ahead.clear()
+        self._keep_ahead(lambda _: False)
         self._read_up_to = BEFORE_EVERYTHING
+        self.has_read_all = not self.more
+
+    def append(self, pending: Waiting) -> None:
+        """Add the newest delivery, which is stored, without reading it, if all before it have been read."""
+        size = self._characters + len(pending.json)
+        self.has_read_all &= len(self._ahead) < _MOST_APPENDED and size <= _MOST_CHARACTERS_AHEAD
+        if self.has_read_all:
+            self._read_up_to = pending.delivery.sequence
+            self._add(pending)
 
     def unsent(self) -> Iterator[Waiting]:
         """Yield what is not in flight, the oldest first."""
@@ -115,15 +172,29 @@ class DeliveryCursor:
         self._keep_ahead(lambda pending: pending.delivery not in deliveries)
 
     def _keep_ahead(self, wanted: Callable[[Waiting], bool]) -> None:
-        self._ahead = deque(each for each in self._ahead if wanted(each))
+        kept = list(filter(wanted, self._ahead))
+        self._ahead.clear()
+        self._characters = 0
+        self._expires_ms: int | None = None  # of the first one ahead that expires, or earlier
+        self.added -= len(kept)
+        for each in kept:
+            self._add(each)
+
+    def _add(self, pending: Waiting) -> None:
+        super()._add(pending)
+        if pending.expires_ms is not None:
+            self._expires_ms = min(self._expires_ms or pending.expires_ms, pending.expires_ms)
 
     def _read(self, count: int) -> None:
         found = self._spool.read(self._destination, self._rank, self._read_up_to, count)
-        self._ahead.extend(each for each in found if not self._is_over(each))
+        for each in found:
+            if not self._is_over(each):
+                self._add(each)
         cut_short = len(found) == count or sum(len(each.json) for each in found) >= READ_CHARACTERS
         # Otherwise this was all, even if the newest deliveries are done and gone.
         newest = self._spool.newest(self._destination, self._rank)
         self._read_up_to = found[-1].delivery.sequence if cut_short else newest
+        self.has_read_all = not self.more
 
 
 class VolatileEvent(NamedTuple):
@@ -140,54 +211,38 @@ Ended = Callable[[VolatileEvent, str | None], None]
 """Called with each event that ended, and the reason if it was not delivered."""
 
 
-class VolatileQueue:
-    """The events for `destination` at `rank` that are only in memory: waiting, and in flight.
-
-    It has the interface of a `DeliveryCursor`. It is bounded; the oldest events go first.
-    """
+class VolatileQueue(DeliveryQueue):
+    """The events for `destination` at `rank` that are only in memory: bounded, the oldest go first."""
 
     def __init__(self, destination: str, rank: int, ended: Ended) -> None:
+        super().__init__()
         self._destination = destination
         self._rank = rank
         self._ended = ended
-        self._waiting: deque[tuple[Waiting, VolatileEvent]] = deque()
-        self._in_flight: dict[Delivery, tuple[Waiting, VolatileEvent]] = {}
-        self._characters = 0
-        self._count = 0
-
-    @property
-    def more(self) -> bool:
-        """Always False: `peek` sees everything."""
-        return False
+        self._events: dict[Delivery, VolatileEvent] = {}
+        self._in_flight: dict[Delivery, Waiting] = {}
 
     def put(self, event: VolatileEvent) -> None:
         """Add `event`; drop the oldest ones when there are too many."""
-        self._count += 1
-        delivery = Delivery(self._destination, self._rank, self._count)
-        self._waiting.append((Waiting(delivery, event.json, None, 0), event))
-        self._characters += len(event.json)
-        while len(self._waiting) > MOST_EVENTS or self._characters > MOST_CHARACTERS:
-            self._ended(self._pop()[1], OVERFLOW)
+        delivery = Delivery(self._destination, self._rank, self.added + 1)
+        self._events[delivery] = event
+        self._add(Waiting(delivery, event.json, None, 0))
+        while len(self._ahead) > MOST_EVENTS or self._characters > MOST_CHARACTERS:
+            self._drop_first(OVERFLOW)
 
-    def peek(self, count: int) -> Sequence[Waiting]:
-        """Return up to `count` events that come next."""
-        return [pending for pending, _ in islice(self._waiting, count)]
-
-    def take(self, count: int = 1) -> None:
-        """Mark the first `count` events as in flight."""
-        for _ in range(count):
-            pending, event = self._pop()
-            self._in_flight[pending.delivery] = pending, event
+    def take(self, count: int = 1) -> list[Waiting]:
+        taken = super().take(count)
+        self._in_flight.update((each.delivery, each) for each in taken)
+        return taken
 
     def in_flight(self, delivery: Delivery) -> Waiting | None:
         """Return a delivery that is in flight; None when it has ended."""
-        found = self._in_flight.get(delivery)
-        return found[0] if found else None
+        return self._in_flight.get(delivery)
 
     def end(self, delivery: Delivery, reason: str | None = None) -> None:
         """End a delivery that was made, or that was given up for a `reason`."""
-        if found := self._in_flight.pop(delivery, None):
-            self._ended(found[1], reason)
+        if self._in_flight.pop(delivery, None):
+            self._ended(self._events.pop(delivery), reason)
 
     def rewind(self) -> None:
         """Give up what is in flight, which is never sent twice; what waits goes on waiting."""
@@ -197,16 +252,12 @@ class VolatileQueue:
     def clear(self) -> None:
         """Give up everything, because the connection is gone."""
         self.rewind()
-        while self._waiting:
-            self._ended(self._pop()[1], OFFLINE)
+        while self._ahead:
+            self._drop_first(OFFLINE)
 
-    def _pop(self) -> tuple[Waiting, VolatileEvent]:
-        first = self._waiting.popleft()
-        self._characters -= len(first[1].json)
-        return first
-
-
-Queue = DeliveryCursor | VolatileQueue
+    def _drop_first(self, reason: str) -> None:
+        (first,) = super().take()
+        self._ended(self._events.pop(first.delivery), reason)
 
 
 class DeliveryQueues:
@@ -224,15 +275,16 @@ class DeliveryQueues:
         self._cursors: dict[tuple[str, int], DeliveryCursor] = {}
         self._volatile: dict[tuple[str, int], VolatileQueue] = {}
         self._sent_unstored: dict[bytes, None] = {}
+        self._stored_to = spool.next_sequence
 
-    def open(self, destination: str) -> dict[int, Queue]:
+    def open(self, destination: str) -> dict[int, DeliveryQueue]:
         """Return new queues of `destination` by rank, the most urgent first, best effort last."""
         for each in Priority:
             cursor = DeliveryCursor(self.spool, destination, each.rank, self.is_over)
             self._cursors[destination, each.rank] = cursor
         for rank in (UNSTORED_RANK, BEST_EFFORT_RANK):
             self._volatile[destination, rank] = VolatileQueue(destination, rank, self._ended)
-        queues: dict[tuple[str, int], Queue] = {**self._cursors, **self._volatile}
+        queues: dict[tuple[str, int], DeliveryQueue] = {**self._cursors, **self._volatile}
         return {rank: queues[to, rank] for to, rank in sorted(queues) if to == destination}
 
     def retire(self, destination: str) -> None:
@@ -242,6 +294,21 @@ class DeliveryQueues:
             del self._volatile[destination, rank]
         for priority in Priority:
             del self._cursors[destination, priority.rank]
+
+    def stored(self, arrivals: Sequence[Arrival], life_ms: int) -> None:
+        """Queue what was just committed at `life_ms`, so that it need not be read from the spool."""
+        if not arrivals:
+            return
+        if arrivals[0].sequence != self._stored_to:
+            for cursor in self._cursors.values():
+                cursor.has_read_all = False  # deliveries were stored that were not appended
+        self._stored_to = arrivals[-1].sequence + 1
+        for each in arrivals:
+            for destination, expires_ms in each.destinations.items():
+                found = self._cursors.get((destination, each.rank))
+                if found is not None:
+                    delivery = Delivery(destination, each.rank, each.sequence)
+                    found.append(Waiting(delivery, each.json, expires_ms, life_ms))
 
     def send_volatile(self, events: Iterable[VolatileEvent], is_up: Callable[[str], bool]) -> None:
         """Queue `events` whose destination is connected; give up the others."""
@@ -302,7 +369,7 @@ class DeliveryQueues:
         self.discards[delivery] = Discard(delivery, outcome, reason)
 
     def withdraw(self, deliveries: Iterable[Delivery]) -> None:
-        """Forget `deliveries`, which ended in the spool, so that they are not sent any more."""
+        """Forget `deliveries`, which end without being sent."""
         ended = set(deliveries)
         for destination, rank in {each[:2] for each in ended}:
             if cursor := self._cursors.get((destination, rank)):
@@ -326,8 +393,7 @@ class DeliveryQueues:
         for pending in dropped:
             if not self.is_over(pending):
                 self.discard(pending.delivery, Outcome.DROPPED, SPOOL_FULL)
-        for cursor in self._cursors.values():
-            cursor.drop({pending.delivery for pending in dropped})
+        self.withdraw(pending.delivery for pending in dropped)
         return freed
 
     def _droppable(self, least_rank: int) -> Iterator[list[Waiting]]:
@@ -371,22 +437,43 @@ class UplinkQueue:
         self._by_rank = queues.open(destination)
         self._unstored, self._urgent, *self._ordinary = self._by_rank.values()
         self._again: deque[tuple[Delivery, ...]] = deque()
+        self._seen = [0] * len(self._ordinary)
 
     @property
     def more(self) -> bool:
         """Whether more ordinary events wait than have been read ahead."""
         return any(queue.more for queue in self._ordinary)
 
+    def fill(self, count: int) -> int:
+        """Read ahead up to `count` ordinary events; return how many come next, of which some may be over."""
+        found = 0
+        for queue in self._ordinary:
+            if not queue.empty:
+                found += queue.fill(count - found)
+                if queue.more or found >= count:
+                    break  # a lower priority waits until this one is empty
+        return found
+
+    def fresh(self) -> list[Waiting]:
+        """Return the ordinary events that were read ahead since the last call, and are not in flight."""
+        found: list[Waiting] = []
+        for number, queue in enumerate(self._ordinary):
+            found += queue.last(queue.added - self._seen[number])
+            self._seen[number] = queue.added
+        return found
+
     def urgent(self, count: int) -> Sequence[Waiting]:
         """Return up to `count` urgent events that come next, unstored ones first."""
+        if self._unstored.empty:
+            return () if self._urgent.empty else self._urgent.peek(count)
         unstored = self._unstored.peek(count)
         return [*unstored, *self._urgent.peek(count - len(unstored))]
 
     def ordinary(self, count: int) -> Sequence[Waiting]:
-        """Return up to `count` other events that come next."""
+        """Return up to `count` ordinary events that come next, of those read ahead."""
         found: list[Waiting] = []
         for queue in self._ordinary:
-            found += queue.peek(count - len(found))
+            found += queue.ahead(count - len(found))
             if queue.more or len(found) >= count:
                 break  # a lower priority waits until this one is empty
         return found
@@ -407,14 +494,6 @@ class UplinkQueue:
             if pending := [each for each in found if each is not None and not self._queues.is_over(each)]:
                 return pending
         return []
-
-    def delivered(self, deliveries: Sequence[Delivery]) -> Sequence[Delivery]:
-        """End `deliveries`, which were made; return those that have to end in the spool."""
-        return self._queues.delivered(deliveries)
-
-    def refused(self, delivery: Delivery, reason: str) -> Waiting | None:
-        """Return what has to become a dead letter; end a volatile delivery and return None."""
-        return None if self._queues.lose(delivery, reason) else self._queues.waiting(delivery)
 
     def rewind(self) -> None:
         """Start again from what the spool still holds, because the connection is gone."""

@@ -247,12 +247,10 @@ class Dispatcher:
             _log.warning("receipts of %s ignored: %s", channel.address, error)
             return
         for receipt in receipts:
-            self._take_receipt(receipt, inbox, batch)
+            for ended in inbox.receipted(receipt):
+                self._take_receipt(receipt, ended, inbox, batch)
 
-    def _take_receipt(self, receipt: Receipt, inbox: InboxPump, batch: Batch) -> None:
-        ended = inbox.receipted(receipt)
-        if ended is None:
-            return
+    def _take_receipt(self, receipt: Receipt, ended: Waiting, inbox: InboxPump, batch: Batch) -> None:
         if receipt.refused == Outcome.EXPIRED and _can_expire(ended.json):
             if not self._queues.lose(ended.delivery, BY_EVENT):
                 self._queues.discard(ended.delivery, Outcome.EXPIRED, BY_EVENT)

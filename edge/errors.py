@@ -47,6 +47,10 @@ class SpoolFullError(SpoolError):
     """The disk, its quota or the spool's capacity has no room: nothing changed, later commits may succeed."""
 
 
+class SpoolUnavailableError(SpoolError):
+    """The disk is missing, read-only or broken: nothing changed. `Spool.without_disk` goes on without it."""
+
+
 class SpoolCorruptError(SpoolError):
     """The file is damaged, `damage` says where. Opening the spool again recovers what is readable."""
 

@@ -11,14 +11,15 @@ import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 
-from edge.components import Clock, Components, Dependencies, ForwarderOptions
+from edge.components import Clock, Components, Dependencies
 from edge.counts import Counts
 from edge.errors import SpoolCorruptError, SpoolError
 from edge.interest import Interest
 from edge.link import Link
 from edge.mailbox import Acknowledged, Connected, Disconnected, LinkName, Message, Received, Reload, Stop
 from edge.planning import Batch, Plan
-from edge.reports import Heartbeat
+from edge.reports import FIRST_MANIFEST_S, Heartbeat
+from edge.settings import Settings
 from edge.spool import Spool
 from edge.uplink import AckResult, Uplink
 from eventplane.contract import Contract
@@ -50,7 +51,7 @@ class Forwarder:
     def __init__(
         self,
         contract: Contract,
-        options: ForwarderOptions,
+        settings: Settings,
         spool: Spool,
         links: Mapping[LinkName, Link],
         wait: Callable[[float | None], Sequence[Message]],
@@ -58,17 +59,20 @@ class Forwarder:
         heartbeat: Heartbeat = dict,
         contract_came: Callable[[], None] = lambda: None,
         image: Contract | None = None,
+        first_manifest_s: float = FIRST_MANIFEST_S,
     ) -> None:
         self.counts = Counts()
         self._clock = clock or Clock()
-        self._options = options
+        self._settings = settings
         self._links = links
         self._local, self._cloud = links[LinkName.LOCAL], links[LinkName.CLOUD]
         self._wait = wait
         self._contract_came = contract_came
         self._contract = contract
         self._image = image or contract
-        self._dependencies = Dependencies(options, links, self._clock, heartbeat, self.counts, Interest())
+        self._dependencies = Dependencies(
+            settings, links, self._clock, heartbeat, self.counts, Interest(), first_manifest_s
+        )
         self._given_spool = spool
         self._components = self._assembled(spool)
         self._next: Reload | None = None
@@ -153,7 +157,7 @@ class Forwarder:
         return max(0.0, min(due) - self._clock.monotonic()) if due else None
 
     def _finish(self) -> None:
-        give_up = self._clock.monotonic() + self._options.stop_grace_s
+        give_up = self._clock.monotonic() + self._settings.stop_grace_s
         for name in (LinkName.URGENT, LinkName.LOCAL):
             self._links[name].close(_CLOSE_S)
         while not self.uplink.idle and self._cloud.up:

@@ -5,7 +5,7 @@ A delivery ends with the broker's PUBACK or, when the channel has `receipts`, wi
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 from edge.delivery_queues import DeliveryQueues
@@ -47,8 +47,9 @@ class InboxPump:
         self._topic = local_topic(channel.participant, channel.box)
         self._queues = queues
         self._by_rank = queues.open(channel.address)
-        # By packet id or, with receipts, by the payload's digest.
-        self._in_flight: dict[Hashable, _Sent] = {}
+        # By packet id or, with receipts, by the payload's digest, which several deliveries may share.
+        self._sent: dict[Hashable, list[_Sent]] = {}
+        self._in_flight = 0
         self._repetitions = 0
 
     def rewind(self) -> None:
@@ -58,11 +59,10 @@ class InboxPump:
 
     def acknowledged(self, mid: int) -> list[Delivery]:
         """Return the spool's deliveries that PUBACK `mid` ends; none when a receipt is required."""
-        ended = self._end(mid)
-        return self._queues.delivered([ended.delivery]) if ended else []
+        return self._queues.delivered(each.delivery for each in self._end(mid))
 
-    def receipted(self, receipt: Receipt) -> Waiting | None:
-        """Return the delivery that the service's `receipt` ends, None for an unknown one."""
+    def receipted(self, receipt: Receipt) -> Sequence[Waiting]:
+        """Return the deliveries that the service's `receipt` ends: all in flight with these bytes."""
         return self._end(receipt.digest)
 
     def tick(self, now: float) -> None:
@@ -74,31 +74,36 @@ class InboxPump:
 
     def deadline(self) -> float | None:
         """Return when `tick` has something to do, None for never."""
-        oldest = next(iter(self._in_flight.values()), None)
-        patience_s = self._timeout_s * 2.0 ** min(self._repetitions, _MOST_DOUBLINGS)
-        return oldest.sent_at + patience_s if oldest else None
+        if not self._sent:
+            return None
+        oldest = next(iter(self._sent.values()))[0]
+        return oldest.sent_at + self._timeout_s * 2.0 ** min(self._repetitions, _MOST_DOUBLINGS)
 
     def pump(self, now: float) -> None:
         """Send what the window allows, the most urgent first."""
         if not self._link.up:
             return
         for rank, queue in self._by_rank.items():
-            room = self._window if rank <= Priority.URGENT.rank else self._ordinary_window
-            for pending in queue.peek(max(0, room - len(self._in_flight))):
+            if queue.empty:
+                continue
+            window = self._window if rank <= Priority.URGENT.rank else self._ordinary_window
+            for pending in queue.peek(max(0, window - self._in_flight)):
                 payload = pending.json.encode("utf-8")
                 mid = self._link.publish(self._topic, payload)
                 key = digest(payload) if self.channel.receipts else mid
-                self._in_flight[key] = _Sent(pending, now)
+                self._sent.setdefault(key, []).append(_Sent(pending, now))
+                self._in_flight += 1
                 queue.take()
 
     def _start_over(self) -> None:
-        self._in_flight.clear()
+        self._sent.clear()
+        self._in_flight = 0
         for queue in self._by_rank.values():
             queue.rewind()
 
-    def _end(self, key: Hashable) -> Waiting | None:
-        ended = self._in_flight.pop(key, None)
-        if ended is None:
-            return None
-        self._repetitions = 0
-        return ended.pending
+    def _end(self, key: Hashable) -> list[Waiting]:
+        ended = [each.pending for each in self._sent.pop(key, ())]
+        if ended:
+            self._in_flight -= len(ended)
+            self._repetitions = 0
+        return ended

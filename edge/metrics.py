@@ -53,8 +53,17 @@ class LinkWatch:
 
     def state(self, now: float) -> LinkState:
         """Return the state of the link now."""
-        link = self._link
-        return LinkState(link.name, bool(self._standing), now - self._since, link.connects, link.complaint)
+        link, share = self._link, self._link.share
+        return LinkState(
+            link.name,
+            bool(self._standing),
+            now - self._since,
+            link.connects,
+            link.complaint,
+            waiting_bytes=share.waiting_bytes if share else 0,
+            dropped=share.dropped if share else 0,
+            pauses=share.pauses if share else 0,
+        )
 
 
 class Reading(NamedTuple):
@@ -77,14 +86,14 @@ class Metrics:
         thing: str,
         contract: Contract,
         forwarder: Forwarder,
-        links: Iterable[Link],
+        links: Mapping[LinkName, Link],
         certificate: CertificateFile | None,
         started: float,
     ) -> None:
         self.contract = contract
         self._thing = thing
         self._forwarder = forwarder
-        self._links = {each.name: LinkWatch(each, started) for each in links}
+        self._links = {name: LinkWatch(each, started) for name, each in links.items()}
         self._certificate = certificate
         self._started = started
         self._reloads = 0
@@ -353,6 +362,21 @@ METRICS = (
             HeartbeatKey("cloud_connects", labels={"link": LinkName.CLOUD}),
             HeartbeatKey("local_connects", labels={"link": LinkName.LOCAL}),
         ),
+    ),
+    Metric(
+        "eventplane_received_waiting_bytes",
+        "Memory of received messages that wait for the loop.",
+        _by_link(lambda each: each.waiting_bytes),
+    ),
+    Metric(
+        "eventplane_received_dropped_total",
+        "Received messages without room: at QoS 0, or unacknowledged and sent again by the cloud.",
+        _by_link(lambda each: each.dropped),
+    ),
+    Metric(
+        "eventplane_reading_paused_total",
+        "Times that a connection stopped reading because too much waited for the loop.",
+        _by_link(lambda each: each.pauses),
     ),
     Metric(
         "eventplane_publishes_total",

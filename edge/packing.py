@@ -23,9 +23,6 @@ _MOST_CHARACTERS = (MAX_BATCH_BYTES - 1) // 4
 _HEADROOM = 0.9
 """How much of the proportional share to try next when a batch is too large: texts compress unevenly."""
 
-LONGEST_DELAY_MS = 300_000
-"""The longest `batching_delay_ms` that a contract can have, milliseconds."""
-
 MOST_GATHERED = 0.5
 """How full the spool may be while its events wait for a batch. Ours: from 70 % on it refuses or drops some
 (`edge.pressure`), which must not happen to any while the cloud can be reached."""

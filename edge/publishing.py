@@ -13,12 +13,6 @@ from edge.counts import Counts
 from edge.link import Link
 from edge.spool import Delivery
 
-PUBLISHES_PER_S = 100
-"""Publishes a second on one connection (AWS IoT Core quotas; accounts of today have more)."""
-
-BYTES_PER_S = 512 * 1024
-"""Bytes a second on one connection (AWS IoT Core quotas, throughput per connection)."""
-
 URGENT_SHARE = 0.1
 """What ordinary publishes leave of each budget at any time, so that an urgent one finds room at once."""
 
@@ -124,65 +118,34 @@ class Publish:
     urgent: bool
 
 
-class InFlight:
-    """The unacknowledged publishes by packet id, in the order of sending.
-
-    `ordinary` counts those that are not urgent, `ordinary_bytes` is their size.
-    """
-
-    def __init__(self) -> None:
-        self.ordinary = 0
-        self.ordinary_bytes = 0
-        self._publishes: dict[int, Publish] = {}
-
-    def __len__(self) -> int:
-        return len(self._publishes)
-
-    @property
-    def all(self) -> list[Publish]:
-        """All of them, the oldest first."""
-        return list(self._publishes.values())
-
-    @property
-    def oldest(self) -> Publish | None:
-        """The one that was sent first."""
-        return next(iter(self._publishes.values()), None)
-
-    def add(self, mid: int, publish: Publish) -> None:
-        """Add a publish that was sent with packet id `mid`."""
-        self._publishes[mid] = publish
-        self._count(publish, 1)
-
-    def pop(self, mid: int) -> Publish | None:
-        """Remove and return the publish `mid`, None for an unknown one."""
-        publish = self._publishes.pop(mid, None)
-        if publish is not None:
-            self._count(publish, -1)
-        return publish
-
-    def clear(self) -> None:
-        """Remove all, because their connection is gone."""
-        self._publishes.clear()
-        self.ordinary = self.ordinary_bytes = 0
-
-    def _count(self, publish: Publish, sign: int) -> None:
-        if not publish.urgent:
-            self.ordinary += sign
-            self.ordinary_bytes += sign * publish.size
-
-
 class Publisher:
-    """Publishes over `link` within `pace`, and counts in `counts`. Times are monotonic seconds.
+    """Publishes over `link` within `pace`, counts in `counts`, and keeps what is unacknowledged.
 
-    `wake_at` is when something can be done that has to wait until then.
+    Times are monotonic seconds. `wake_at` is when something can be done that has to wait until then;
+    `ordinary` counts the unacknowledged publishes that are not urgent, `ordinary_bytes` is their size.
     """
 
     def __init__(self, link: Link, pace: Pace, counts: Counts) -> None:
-        self.in_flight = InFlight()
         self.pace = pace
         self.wake_at: float | None = None
+        self.ordinary = 0
+        self.ordinary_bytes = 0
         self._link = link
         self._counts = counts
+        self._in_flight: dict[int, Publish] = {}
+
+    def __len__(self) -> int:
+        return len(self._in_flight)
+
+    @property
+    def in_flight(self) -> list[Publish]:
+        """The unacknowledged publishes, the oldest first."""
+        return list(self._in_flight.values())
+
+    @property
+    def oldest(self) -> Publish | None:
+        """The unacknowledged publish that was sent first."""
+        return next(iter(self._in_flight.values()), None)
 
     def may_go(self, size: int, now: float, *, urgent: bool) -> bool:
         """Return whether the pace allows a publish of `size` now; if not, set `wake_at`."""
@@ -200,7 +163,10 @@ class Publisher:
         mid = self._link.publish(topic, payload)
         if not mid:
             return  # the connection is over, which is reported soon: this proves nothing about an event
-        self.in_flight.add(mid, Publish(deliveries, size, now, urgent))
+        self._in_flight[mid] = Publish(deliveries, size, now, urgent)
+        if not urgent:
+            self.ordinary += 1
+            self.ordinary_bytes += size
         self._counts.published += 1
         self._counts.published_events += len(deliveries)
         self._counts.published_bytes += len(payload)
@@ -208,15 +174,25 @@ class Publisher:
     def ping(self, now: float) -> None:
         """Request an answer without publishing anything."""
         if mid := self._link.ping():
-            self.in_flight.add(mid, Publish((), 0, now, urgent=True))
+            self._in_flight[mid] = Publish((), 0, now, urgent=True)
 
     def answered(self, mid: int, *, accepted: bool) -> Publish | None:
         """Remove and return the publish that the broker answered, None for an unknown one."""
-        publish = self.in_flight.pop(mid)
-        if publish is not None and publish.size:  # a ping is no publish
+        publish = self._in_flight.pop(mid, None)
+        if publish is None:
+            return None
+        if not publish.urgent:
+            self.ordinary -= 1
+            self.ordinary_bytes -= publish.size
+        if publish.size:  # a ping is no publish
             self._counts.answered += 1
             self._counts.acknowledged += accepted
         return publish
+
+    def forget(self) -> None:
+        """Forget the unacknowledged publishes, because their connection is gone."""
+        self._in_flight.clear()
+        self.ordinary = self.ordinary_bytes = 0
 
     def wake(self, at: float) -> None:
         """Make sure that `wake_at` is not later than `at`."""

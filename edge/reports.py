@@ -9,6 +9,7 @@ from typing import Any
 from edge.counts import Counts, NotStored
 from edge.decision import Decider, SequenceNumber
 from edge.pressure import ROOM
+from edge.settings import Settings
 from edge.spool import BEFORE_EVERYTHING, Arrival, Birth, DiscardTally, Spool, Statement
 from eventplane.contract import Priority
 from eventplane.device_reports import DISCARDED, HEARTBEAT, MANIFEST, STARTED, forwarder_source
@@ -19,6 +20,10 @@ LOSSES_EVERY_S = 60.0
 
 MANY_LOSSES = 10_000
 """So many losses are reported without waiting for the minute to end."""
+
+FIRST_MANIFEST_S = 60.0
+"""Age of the process, seconds, at which it reports for the first time that nothing new was stored: a restart
+loop must not fill the spool with that."""
 
 HEARTBEAT_LIFETIMES = 2
 """After so many intervals a heartbeat expires: newer ones say more."""
@@ -108,20 +113,6 @@ def heartbeat(heading: Heading, interval_s: float, figures: Mapping[str, Any]) -
     return heading.write(HEARTBEAT, {"interval_s": interval_s, "figures": figures})
 
 
-@dataclass(frozen=True, slots=True)
-class ReportOptions:
-    """`thing` names the source; the intervals of the heartbeat and of the manifests are seconds.
-
-    After `first_manifest_s` the process reports for the first time that nothing new was stored: a restart
-    loop must not fill the spool with that.
-    """
-
-    thing: str
-    heartbeat_s: float
-    manifest_interval_s: float
-    first_manifest_s: float
-
-
 @dataclass(slots=True)
 class Reports:
     """Reports to store in one commit, and what that commit closes because they contain it."""
@@ -142,9 +133,15 @@ class Reporter:
     """
 
     def __init__(
-        self, options: ReportOptions, spool: Spool, counts: Counts, heartbeat: Heartbeat, now: float
+        self,
+        settings: Settings,
+        spool: Spool,
+        counts: Counts,
+        heartbeat: Heartbeat,
+        now: float,
+        first_manifest_s: float = FIRST_MANIFEST_S,
     ) -> None:
-        self._options = options
+        self._settings = settings
         self._spool = spool
         self._counts = counts
         self._heartbeat = heartbeat
@@ -153,8 +150,8 @@ class Reporter:
         self._losses_left = bool(spool.discards())
         # One event may be the last manifest itself.
         news = sum(each.count for each in spool.statements()) > 1
-        self._manifest_at = now if news else now + min(options.first_manifest_s, options.manifest_interval_s)
-        self._heartbeat_at = now + options.heartbeat_s
+        self._manifest_at = now if news else now + min(first_manifest_s, settings.manifest_interval_s)
+        self._heartbeat_at = now + settings.heartbeat_s
         self._not_before = now
 
     def deadline(self) -> float:
@@ -175,7 +172,7 @@ class Reporter:
 
         def add(write: Callable[[Heading], Envelope], lifetime: int | None = None) -> None:
             sequence = number.sequence + len(made.arrivals)
-            heading = Heading(self._options.thing, self._spool.epoch, sequence, decider.timestamp())
+            heading = Heading(self._settings.thing, self._spool.epoch, sequence, decider.timestamp())
             report = write(heading)
             arrival = decider.own(report, SequenceNumber(sequence, number.life_ms, counted), lifetime)
             made.arrivals.append(arrival)
@@ -197,7 +194,7 @@ class Reporter:
             add(lambda heading: manifest(heading, statements, acknowledged_to))
         if now >= self._heartbeat_at:
             made.heartbeat = True
-            every_s = self._options.heartbeat_s
+            every_s = self._settings.heartbeat_s
             # It is only worth room that nobody else wants.
             if self._spool.pressure < ROOM[Priority.LOW.rank]:
                 lifetime = round(HEARTBEAT_LIFETIMES * every_s * 1000)
@@ -214,9 +211,9 @@ class Reporter:
             # Of a very long list only a part was reported.
             self._losses_left = bool(self._spool.discards())
         if made.manifest:
-            self._manifest_at = now + self._options.manifest_interval_s
+            self._manifest_at = now + self._settings.manifest_interval_s
         if made.heartbeat:
-            self._heartbeat_at = now + self._options.heartbeat_s
+            self._heartbeat_at = now + self._settings.heartbeat_s
 
     def put_off(self, now: float) -> None:
         """Note that there is no room for reports now."""

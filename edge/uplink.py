@@ -15,11 +15,9 @@ from typing import NamedTuple
 from edge.counts import Counts
 from edge.delivery_queues import DeliveryQueues, UplinkQueue
 from edge.link import Link
-from edge.packing import LONGEST_DELAY_MS, MOST_GATHERED, PROBE, BatchingDelays, pack_first, pack_one
+from edge.packing import MOST_GATHERED, PROBE, BatchingDelays, pack_first, pack_one
 from edge.poison import PoisonDetector
 from edge.publishing import (
-    BYTES_PER_S,
-    PUBLISHES_PER_S,
     Pace,
     Publish,
     Publisher,
@@ -27,6 +25,7 @@ from edge.publishing import (
     remedy,
     wire_size,
 )
+from edge.settings import CloudSettings
 from edge.spool import Delivery, Waiting
 from eventplane.contract import Channel, Contract, Priority
 from eventplane.delivery import Refusal
@@ -50,26 +49,6 @@ class Topics(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class UplinkLimits:
-    """At most `window` unacknowledged publishes of `payload_bytes` and `batch_events` each.
-
-    `single` publishes each event by itself, uncompressed. After `puback_timeout_s` without an acknowledgement
-    the uplink reconnects; after `probe_interval_s` without traffic it asks the broker for an answer. No event
-    waits for a batch longer than `longest_delay_ms`, whatever the contract says.
-    """
-
-    window: int
-    payload_bytes: int
-    batch_events: int
-    puback_timeout_s: float
-    publishes_per_s: int = PUBLISHES_PER_S
-    bytes_per_s: int = BYTES_PER_S
-    probe_interval_s: float = 300.0
-    single: bool = False
-    longest_delay_ms: int = LONGEST_DELAY_MS
-
-
-@dataclass(frozen=True, slots=True)
 class AckResult:
     """The deliveries that an answer of the broker ends: `done`, or `refused` permanently."""
 
@@ -89,51 +68,52 @@ class Uplink:
         channel: Channel,
         link: Link,
         topics: Topics,
-        limits: UplinkLimits,
+        settings: CloudSettings,
         counts: Counts,
     ) -> None:
         self.acknowledge_s = 0.0
         self._link = link
         self._topics = topics
-        self._pace = Pace(limits.publishes_per_s, limits.bytes_per_s)
-        self._publisher = Publisher(link, self._pace, counts)
-        self._in_flight = self._publisher.in_flight
-        self._limits = limits
-        self._spool = queues.spool
-        self._life = queues.spool.life
-        self._delay_s = min(channel.batching_delay_ms, limits.longest_delay_ms) / 1000
+        self._publisher = Publisher(link, Pace(settings.publishes_per_s, settings.bytes_per_s), counts)
+        self._settings = settings
+        self._queues = queues
+        single = settings.mode == "single"
+        self._delay_s = min(channel.batching_delay_ms, settings.longest_delay_ms) / 1000
         self._delays: BatchingDelays | None = None
-        self._pack = pack_one if limits.single else pack_first
-        self._most = 1 if limits.single else limits.batch_events
-        self._ordinary_window = limits.window - max(1, limits.window // _URGENT_SHARE)
+        self._pack = pack_one if single else pack_first
+        self._most = 1 if single else settings.batch_events
+        window = settings.max_unacknowledged
+        self._ordinary_window = window - max(1, window // _URGENT_SHARE)
         self._queue = UplinkQueue(queues, channel.address)
         self._poison = PoisonDetector()
         self._usual_size = 0
         self._waiting_since: float | None = None
+        self._due_ms: int | None = None  # when the first ordinary event has to go; None: not known
         self._heard_at = 0.0
 
     def follow(self, contract: Contract) -> None:
         """Let events wait for a batch for as long as the outboxes of `contract` allow."""
-        self._delays = BatchingDelays(contract, self._limits.longest_delay_ms)
+        self._delays = BatchingDelays(contract, self._settings.longest_delay_ms)
+        self._due_ms = None
 
     @property
     def idle(self) -> bool:
         """Whether every publish is acknowledged."""
-        return not self._in_flight
+        return not self._publisher
 
     @property
     def unacknowledged(self) -> int:
         """The number of publishes without a PUBACK."""
-        return len(self._in_flight)
+        return len(self._publisher)
 
     @property
     def slowed(self) -> int:
         """How often the cloud's quota reduced the pace."""
-        return self._pace.slowed
+        return self._publisher.pace.slowed
 
     def disconnected(self) -> AckResult:
         """Start again from the spool: the connection is gone. Return what the cloud will never take."""
-        poison = self._poison.dropped(self._in_flight.all)
+        poison = self._poison.dropped(self._publisher.in_flight)
         self._forget()
         return self._refuse(poison, "the cloud's broker ends every connection at it")
 
@@ -147,25 +127,27 @@ class Uplink:
             if publish.size:  # a ping is no publish
                 self.acknowledge_s += now - publish.sent_at
             self._poison.acknowledged(publish)
-            return AckResult(self._queue.delivered(publish.deliveries))
+            return AckResult(self._queues.delivered(publish.deliveries))
         return self._failed(publish, failure, now)
 
     def tick(self, now: float) -> None:
         """Reconnect when a PUBACK is overdue: a throttled publish silently gets none."""
-        oldest = self._in_flight.oldest
-        if oldest is None or now < oldest.sent_at + self._limits.puback_timeout_s:
+        oldest = self._publisher.oldest
+        if oldest is None or now < oldest.sent_at + self._settings.puback_timeout_s:
             return
         if self._heard_at > oldest.sent_at:
-            self._pace.slow_down(now)  # others were answered: the connection works, this one was throttled
-        self._link.reset(f"no answer within {self._limits.puback_timeout_s} s", now)
+            self._publisher.pace.slow_down(
+                now
+            )  # others were answered: the connection works, this one was throttled
+        self._link.reset(f"no answer within {self._settings.puback_timeout_s} s", now)
         self._poison.restarted()
         self._forget()
 
     def deadline(self) -> float | None:
         """Return when `tick` or `pump` has something to do without a message, None for never."""
-        oldest = self._in_flight.oldest
+        oldest = self._publisher.oldest
         due = [
-            oldest.sent_at + self._limits.puback_timeout_s if oldest else None,
+            oldest.sent_at + self._settings.puback_timeout_s if oldest else None,
             self._publisher.wake_at if self._link.up else None,
         ]
         return min((each for each in due if each is not None), default=None)
@@ -183,8 +165,8 @@ class Uplink:
 
     def _pump_urgent(self, now: float) -> None:
         tried = self._poison.size if self._poison.urgent else None
-        window = 1 if tried else self._limits.window
-        while len(self._in_flight) < window:
+        window = 1 if tried else self._settings.max_unacknowledged
+        while len(self._publisher) < window:
             pending = self._queue.urgent(tried or self._most)
             if not pending or not (sent := self._send(pending, now, urgent=True)):
                 return
@@ -199,35 +181,38 @@ class Uplink:
                 return
 
     def _pump_ordinary(self, now: float) -> None:
+        most = self._poison.size or self._most
         while self._has_room():
-            pending = self._queue.ordinary(self._poison.size or self._most)
-            if not pending:
-                self._waiting_since = None
+            count = self._queue.fill(most)
+            if not count:
+                self._waiting_since = self._due_ms = None
                 return
             if self._waiting_since is None:
                 self._waiting_since = now
-            if not self._is_due(pending, now) or not self._publisher.may_go(
+            if not self._is_due(count, now) or not self._publisher.may_go(
                 self._usual_size, now, urgent=False
             ):
                 return
-            sent = self._send(pending, now, urgent=False)
+            sent = self._send(self._queue.ordinary(most), now, urgent=False)
             if not sent:
                 return
             self._queue.take(sent)
-            self._waiting_since = None
+            self._waiting_since = self._due_ms = None
 
     def _pump_probe(self, now: float) -> None:
         """Request an answer when there was none for long, or when the connection has to prove itself."""
-        if self._in_flight:
+        if self._publisher:
             return
-        due_at = max(self._heard_at, self._link.up_since) + self._limits.probe_interval_s
+        due_at = max(self._heard_at, self._link.up_since) + self._settings.probe_interval_s
         if now < due_at and not self._poison.needs_proof:
             self._publisher.wake(due_at)
             return
         # Where the suspects would go: a topic that the cloud refuses proves nothing against an event.
         topic = self._topics.of(urgent=self._poison.urgent)
         if self._publisher.may_go(wire_size(topic, PROBE), now, urgent=True):
-            if self._limits.single:  # other readers than ours may not know what to do with an empty batch
+            if (
+                self._settings.mode == "single"
+            ):  # other readers than ours may not know what to do with an empty batch
                 self._publisher.ping(now)
             else:
                 self._publisher.publish(topic, PROBE, (), now, urgent=True)
@@ -238,25 +223,35 @@ class Uplink:
         More than one payload's worth of bytes would only queue in front of the next urgent event.
         """
         window = 1 if self._poison.size else self._ordinary_window
-        return len(self._in_flight) < window and self._in_flight.ordinary_bytes < self._limits.payload_bytes
+        return len(self._publisher) < window and self._publisher.ordinary_bytes < self._settings.payload_bytes
 
-    def _is_due(self, pending: Sequence[Waiting], now: float) -> bool:
-        if len(pending) >= self._most or self._queue.more or self._poison.size:
+    def _is_due(self, count: int, now: float) -> bool:
+        """Return whether a batch of `count` ordinary events has to go; if not, see to being woken."""
+        if count >= self._most or self._queue.more or self._poison.size:
             return True
-        if self._in_flight.ordinary or self._waiting_since is None:
+        if self._publisher.ordinary or self._waiting_since is None:
             return False
         due_at = self._waiting_since + self._delay_s
-        if now >= due_at and self._delays and self._spool.pressure < MOST_GATHERED:
+        if now >= due_at and self._delays and self._queues.spool.pressure < MOST_GATHERED:
             # The earliest event decides: the others go along.
-            due_at = now + (self._delays.due_ms(pending) - self._life()) / 1000
+            due_at = now + (self._earliest_ms(self._delays) - self._queues.spool.life()) / 1000
         if now < due_at:
             self._publisher.wake(due_at)
         return now >= due_at
 
+    def _earliest_ms(self, delays: BatchingDelays) -> int:
+        """Return when the first ordinary event has to go, looking only at those that are new."""
+        fresh = self._queue.fresh()
+        if self._due_ms is None:
+            self._due_ms = delays.due_ms(self._queue.ordinary(self._most))
+        elif fresh:
+            self._due_ms = min(self._due_ms, delays.due_ms(fresh))
+        return self._due_ms
+
     def _send(self, pending: Sequence[Waiting], now: float, *, urgent: bool) -> tuple[Delivery, ...]:
         """Publish as many of `pending` as fit one payload and return them; none if the pace forbids it."""
         topic = self._topics.of(urgent=urgent)
-        payload, count = self._pack([each.json for each in pending], self._limits.payload_bytes)
+        payload, count = self._pack([each.json for each in pending], self._settings.payload_bytes)
         size = wire_size(topic, payload)
         if not urgent:
             self._usual_size = size  # so that a batch that has to wait is packed only once
@@ -270,7 +265,7 @@ class Uplink:
         deliveries = publish.deliveries
         match remedy(failure):
             case Remedy.SLOW_DOWN:
-                self._pace.slow_down(now)
+                self._publisher.pace.slow_down(now)
                 self._queue.repeat(deliveries)
             case Remedy.SPLIT:
                 if len(deliveries) == 1:
@@ -285,18 +280,20 @@ class Uplink:
                 self._forget()
             case Remedy.RECONNECT:
                 self._link.reset(f"publish refused: {failure}", now)
-                poison = self._poison.dropped([publish, *self._in_flight.all])
+                poison = self._poison.dropped([publish, *self._publisher.in_flight])
                 self._forget()
                 return self._refuse(poison, failure)
         return AckResult()
 
     def _refuse(self, delivery: Delivery | None, detail: str) -> AckResult:
-        pending = self._queue.refused(delivery, REFUSED_BY_CLOUD) if delivery else None
+        if delivery is None or self._queues.lose(delivery, REFUSED_BY_CLOUD):
+            return AckResult()
+        pending = self._queues.waiting(delivery)
         if pending is None:
             return AckResult()
         return AckResult((), ((pending, Refusal(REFUSED_BY_CLOUD, detail)),))
 
     def _forget(self) -> None:
-        self._in_flight.clear()
-        self._waiting_since = None
+        self._publisher.forget()
+        self._waiting_since = self._due_ms = None
         self._queue.rewind()

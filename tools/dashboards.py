@@ -125,6 +125,16 @@ ROWS: Final = (
             ),
             Panel("Payload", "Bps", (_rate("eventplane_published_bytes_total"),)),
             Panel(
+                "Received and not yet taken",
+                "bytes",
+                (_now("eventplane_received_waiting_bytes", "{{instance}} {{link}}"),),
+            ),
+            Panel(
+                "Pauses of reading",
+                "cps",
+                (_rate("eventplane_reading_paused_total", "{{instance}} {{link}}"),),
+            ),
+            Panel(
                 "Connections made",
                 "short",
                 (Query("increase(eventplane_connects_total{$i}[1h])", "{{instance}} {{link}}"),),

@@ -24,7 +24,6 @@ from benchmarks.edge.parts import Contender, Publisher, SinkProcess, Site, start
 from benchmarks.edge.processes import peak_rss_mib
 from benchmarks.edge.runs import ALARM, ALARM_TOPIC, REALISTIC, send_paced
 from benchmarks.results import Figure
-from local.process import Child
 
 LIMIT_MIB = 64
 AIM_RSS_MIB = 48.0
@@ -71,7 +70,7 @@ def queued(site: Site) -> list[Figure]:
         _queue(contender, range(QUEUED))
         with SinkProcess(site, ALARMS, alarms_only=True) as sink:
             contender.child.start()
-            with Watch(contender.child) as watch:
+            with Watch(contender) as watch:
                 _send_alarms(contender)
                 found = sink.report(PATIENCE_S)
         contender.child.stop()
@@ -92,7 +91,7 @@ def waiting(site: Site) -> list[Figure]:
         with SinkProcess(site, WAITING) as sink:
             began = time.monotonic()
             contender.child.start()
-            with Watch(contender.child) as watch:
+            with Watch(contender) as watch:
                 found = sink.report(4 * PATIENCE_S)
                 took = time.monotonic() - began
         return [
@@ -105,7 +104,7 @@ def topics(site: Site) -> list[Figure]:
     """Messages to a million outboxes that the contract does not have."""
     with MemoryLimit("topics", LIMIT_MIB) as limit, _forwarder(site, "topics", limit) as contender:
         contender.child.start()
-        with SinkProcess(site, sys.maxsize) as sink, Watch(contender.child) as watch:
+        with SinkProcess(site, sys.maxsize) as sink, Watch(contender) as watch:
             load = Load(contender, TOPICS_PER_S, 0, "eventplane/nobody-{number}/outbox", count=TOPICS)
             sent = load.wait()
             found = sink.stop()
@@ -165,11 +164,12 @@ class Load:
 
 
 class Watch:
-    """Follow `child`'s peak of resident memory, and start it again after its end, as systemd does."""
+    """Follows the forwarder's peak of resident memory, and starts it again after its end, as systemd does."""
 
-    def __init__(self, child: Child) -> None:
-        self.peak_mib = 0.0
-        self._child = child
+    def __init__(self, contender: Contender) -> None:
+        self.peak_mib = self.broker_peak_mib = 0.0
+        self._child = contender.child
+        self._broker = contender.broker
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
 
@@ -183,6 +183,8 @@ class Watch:
         self._stopped.set()
         self._thread.join()
         self._look()
+        if self._broker is not None and self._broker.pid is not None:
+            self.broker_peak_mib = peak_rss_mib(self._broker.pid)
 
     def _run(self) -> None:
         while not self._stopped.wait(0.05):
@@ -199,7 +201,7 @@ class Watch:
 def _flood(site: Site, name: str, topic: str, type: str) -> list[Figure]:
     with MemoryLimit(name, LIMIT_MIB) as limit, _forwarder(site, name, limit) as contender:
         contender.child.start()
-        with SinkProcess(site, ALARMS, alarms_only=True) as sink, Watch(contender.child) as watch:
+        with SinkProcess(site, ALARMS, alarms_only=True) as sink, Watch(contender) as watch:
             sink.until_connected()
             with Load(contender, FLOOD_PER_S, REALISTIC, topic, type) as load:
                 _send_alarms(contender)
@@ -277,5 +279,7 @@ def _rss_figure(name: str, watch: Watch, limit: MemoryLimit, note: str = "") -> 
         "MiB",
         AIM_RSS_MIB,
         higher_is_better=False,
-        note=f"{limit.note}; {note}" if note else limit.note,
+        note="; ".join(
+            filter(None, (limit.note, note, f"its broker's peak {watch.broker_peak_mib:.3g} MiB"))
+        ),
     )

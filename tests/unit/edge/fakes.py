@@ -10,15 +10,15 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from random import Random
 
-from edge.components import Clock, ForwarderOptions
+from edge.components import Clock
 from edge.delivery_queues import DeliveryCursor
 from edge.forwarder import Forwarder
 from edge.life_clock import Uptime
 from edge.link import Backoff, Link
 from edge.mailbox import Acknowledged, Connected, Disconnected, LinkName, Message, Received
+from edge.settings import CloudSettings, HealthSettings, LocalSettings, Settings
 from edge.spool import Arrival, Delivery, Spool
 from edge.spool.store import CAPACITY_DELIVERIES
-from edge.uplink import Topics, UplinkLimits
 from eventplane.announcement import new_announcement, write_announcement
 from eventplane.batch import unpack
 from eventplane.contract import Contract, compile_contract
@@ -196,14 +196,28 @@ class Device:
         self.local, self.urgent, self.cloud = Wires(), Wires(), Wires()
         self.inbound: list[Sequence[Message]] = []
         self.contracts_came = 0
-        self._limits = UplinkLimits(
-            window, 128 * 1024, batch_events, 30, publishes_per_s=publishes_per_s, single=single
+        self.settings = Settings(
+            thing="thing",
+            contract=path.parent / "contract.json",
+            spool=path,
+            heartbeat_s=heartbeat_s,
+            manifest_interval_s=1e6,
+            local=LocalSettings(inbox_window=3),
+            cloud=CloudSettings(
+                host="cloud",
+                rule="rule",
+                max_unacknowledged=window,
+                batch_events=batch_events,
+                publishes_per_s=publishes_per_s,
+                mode="single" if single else "batch",
+            ),
+            health=HealthSettings(),
+            provisioning=None,
         )
         self._mid = 0
         self.capacity_bytes = capacity_bytes
         self.capacity_deliveries = capacity_deliveries
-        self.heartbeat_s = heartbeat_s
-        self.first_manifest_s = first_manifest_s
+        self._first_manifest_s = first_manifest_s
         if settled:
             self._settle()
         self.start()
@@ -215,33 +229,23 @@ class Device:
         self.local_link = Link(LinkName.LOCAL, self.local.dial, backoff, 5.0)
         self.urgent_link = Link(LinkName.URGENT, self.urgent.dial, backoff, 5.0)
         self.cloud_link = Link(LinkName.CLOUD, self.cloud.dial, backoff, 5.0)
-        options = ForwarderOptions(
-            "thing",
-            Topics(TOPIC, URGENT_TOPIC),
-            self._limits,
-            3,
-            10.0,
-            2.0,
-            heartbeat_s=self.heartbeat_s,
-            manifest_interval_s=1e6,
-            first_manifest_s=self.first_manifest_s,
-        )
         self.forwarder = Forwarder(
             self.contract,
-            options,
+            self.settings,
             self._first,
             self.links,
             self._wait,
             self.time.clock(),
             heartbeat=lambda: {"answer": 42},
             contract_came=self._count_contract,
+            first_manifest_s=self._first_manifest_s,
         )
         self.turn()
 
     def resize(self, capacity_bytes: int) -> None:
         """Give the spool in use another capacity."""
-        self.spool._room.capacity_bytes = capacity_bytes
-        self.spool._room._build_wall(capacity_bytes)
+        self.spool._space.capacity_bytes = capacity_bytes
+        self.spool._space._set_limit(capacity_bytes)
 
     def open(self) -> Spool:
         """The spool's file, on the clock of the device."""

@@ -101,6 +101,25 @@ def test_a_new_contract_changes_the_wait_of_what_is_there(device: Device) -> Non
     assert device.uplinked() == [["a"]]
 
 
+def test_the_delay_of_an_event_is_looked_up_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    device = Device(tmp_path / "spool.db", plane=plane(), batch_events=50)
+    device.connect()
+    looked_up: list[int] = []
+    due_ms = BatchingDelays._due_ms
+
+    def count(self: BatchingDelays, pending: Waiting) -> int:
+        looked_up.append(pending.delivery.sequence)
+        return due_ms(self, pending)
+
+    monkeypatch.setattr(BatchingDelays, "_due_ms", count)
+    for n in range(20):
+        device.turn(device.from_service(event(f"e{n}")), after=0.5)
+    device.turn(after=0.5)
+    assert device.uplinked() == []
+    assert len(looked_up) == len(set(looked_up)) == 20
+    device.crash()
+
+
 @pytest.mark.parametrize("member", ["correlationid", "replyto"])
 def test_requests_and_replies_do_not_wait(member: str) -> None:
     gathering = BatchingDelays(plane(), 300_000)

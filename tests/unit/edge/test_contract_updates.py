@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import gzip
-import zlib
 from pathlib import Path
 from typing import Any
 
@@ -123,8 +122,10 @@ def test_a_command_of_such_a_key_is_a_command(device: Device) -> None:
 
 def test_one_that_this_program_cannot_read_leaves_it_to_the_file(device: Device, file: Path) -> None:
     device.turn(device.from_cloud(update(1, contract_document(other()))))
-    newer = update(1, contract_document(other()) | {"format": 99}).encode()
-    device.spool._db.execute("UPDATE holding SET text = ?, checksum = ?", (newer, zlib.crc32(newer)))
+    newer = update(1, contract_document(other()) | {"format": 99})
+    held = device.spool.holding("state", KEY)
+    assert held is not None
+    device.spool.commit([], life_ms=0, holdings=[held._replace(json=newer)])
     assert in_force(device, file) == contract().version
 
 

@@ -5,7 +5,7 @@ from edge.counts import MOST_KINDS, OTHER_TYPES, Counts, NotStored
 from edge.numbering import stamp
 from edge.reports import Heading
 from edge.spool import DiscardTally
-from edge.spool.discards import MOST_RANGES
+from edge.spool.tables import MOST_RANGES
 from eventplane.delivery import Outcome
 
 

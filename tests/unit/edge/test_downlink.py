@@ -296,11 +296,11 @@ class TestBounds:
         device.connect(LOCAL)
         device.connect(CLOUD)
         device.turn(device.from_service(event("waits", ALARM)))
-        device.spool._room.capacity_deliveries = device.spool.used_deliveries
+        device.spool._space.capacity_deliveries = device.spool.used_deliveries
         device.turn(device.from_cloud(command(1, subject="nobody")), device.from_cloud(state(1)))
         assert (results(device), held(device)) == ([], None)
         assert device.spool.used_deliveries == device.spool.capacity_deliveries
-        device.spool._room.capacity_deliveries = 100
+        device.spool._space.capacity_deliveries = 100
         device.turn(device.from_cloud(command(1, subject="nobody")))
         assert results(device) == [("c1", Result.REJECTED, UNROUTED)]
         device.crash()

@@ -10,8 +10,7 @@ import pytest
 from edge.contract_updates import ActiveContract, active_contract
 from edge.errors import SettingProblem, SpoolCorruptError
 from edge.health.server import Snapshot
-from edge.health.status import Thresholds
-from edge.housekeeping import Hangup, Housekeeping, HousekeepingOptions, Posted, SnapshotWanted
+from edge.housekeeping import Hangup, Housekeeping, Posted, SnapshotWanted
 from edge.mailbox import Connected, LinkName, Mailbox, Message, Reload, Stop
 from edge.metrics import Metrics, render
 from edge.systemd import ServiceManager
@@ -35,13 +34,15 @@ class Service:
         environment = {"NOTIFY_SOCKET": str(directory / "notify")}
         if watchdog_s:
             environment["WATCHDOG_USEC"] = str(round(watchdog_s * 1e6))
-        links = device.links.values()
-        self.metrics = Metrics("home-1", device.contract, device.forwarder, links, None, device.time.seconds)
+        self.metrics = Metrics(
+            "home-1", device.contract, device.forwarder, device.links, None, device.time.seconds
+        )
         self.housekeeping = Housekeeping(
             self.mailbox,
             self.metrics,
             ServiceManager(environment, 1),
-            HousekeepingOptions(self._read, Thresholds(60.0, 900.0), 30.0),
+            device.settings,
+            self._read,
             lambda: device.time.seconds,
         )
 

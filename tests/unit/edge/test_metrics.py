@@ -24,8 +24,7 @@ SAMPLE = re.compile(r'([a-z_:]+)(?:\{((?:[a-z_]+="(?:[^"\\\n]|\\["\\n])*",?)*)\}
 
 
 def metrics_of(device: Device) -> Metrics:
-    links = device.links.values()
-    metrics = Metrics("home-1", device.contract, device.forwarder, links, None, device.time.seconds)
+    metrics = Metrics("home-1", device.contract, device.forwarder, device.links, None, device.time.seconds)
     metrics.look(device.time.seconds)
     return metrics
 

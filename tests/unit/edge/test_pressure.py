@@ -72,9 +72,9 @@ def counted_device(
     """Offline, with plenty of bytes and `room` for deliveries, of which `waiting` of `kind` are there."""
     device = Device(path / "spool.db", capacity_deliveries=room, plane=plane)
     device.connect(LOCAL)
-    device.spool._room.capacity_deliveries = 100 * room  # past the gate
+    device.spool._space.capacity_deliveries = 100 * room  # past the gate
     device.turn(*(device.from_service(event(f"old{n}", kind)) for n in range(waiting)))
-    device.spool._room.capacity_deliveries = room
+    device.spool._space.capacity_deliveries = room
     return device
 
 

@@ -107,6 +107,7 @@ class TestDamage:
     ) -> None:
         device.turn(device.from_service(event("first")))
         damaged = device.spool
+        device.forwarder.uplink.disconnected()  # so that it reads from the spool again
         self.damage(device, monkeypatch, method)
         device.turn(device.from_service(event("fire", ALARM)))
         assert device.spool is not damaged
