@@ -85,6 +85,7 @@ ROWS: Final = (
                 "cps",
                 (
                     _rate("eventplane_refused_total", "{{instance}} refused"),
+                    _rate("eventplane_received_dropped_total", "{{instance}} {{link}} dropped"),
                     _rate("eventplane_sent_unstored_total", "{{instance}} sent from memory"),
                 ),
             ),
