@@ -183,8 +183,8 @@ audit-proof: setup ## Prove the audit by planted faults: EVENTS=1000000; writes 
 bench-audit: setup ## Measure the audit beside DuckDB: EVENTS="1000000 5000000"; writes build/bench/audit.json
 	@python -m benchmarks.audit.bench $(if $(EVENTS),--events $(EVENTS))
 
-device-image: setup ## Build what a device runs: build/device/eventplane-forwarder.pyz
-	@python tools/device_image.py --revision "$$(git describe --always --dirty 2>/dev/null || echo unknown)"
+device-image: setup ## Build what a device runs: build/device/eventplane-forwarder.pyz (WITHOUT="discovery questions": without these parts)
+	@python tools/device_image.py --revision "$$(git describe --always --dirty 2>/dev/null || echo unknown)" $(addprefix --without ,$(WITHOUT))
 
 device-image-check: device-image ## Run it under Debian's armv7l Python, emulated (as root; a minute, 20 MB of packages)
 	@tools/device-userland.sh

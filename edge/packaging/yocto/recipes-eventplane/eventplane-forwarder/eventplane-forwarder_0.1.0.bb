@@ -9,8 +9,11 @@ EXTERNALSRC_BUILD = "${WORKDIR}/build"
 
 PACKAGE_ARCH = "all"
 
+# Parts to leave out, for example "--without discovery --without questions"; docs/device.md lists them.
+EVENTPLANE_IMAGE_OPTIONS ?= ""
+
 do_compile() {
-    ${PYTHON} ${S}/tools/device_image.py --output ${B}/eventplane-forwarder.pyz --revision ${PV}
+    ${PYTHON} ${S}/tools/device_image.py --output ${B}/eventplane-forwarder.pyz --revision ${PV} ${EVENTPLANE_IMAGE_OPTIONS}
 }
 
 do_install() {
