@@ -29,7 +29,7 @@ PRODUCT = {
 
 
 def completed(folder: Path, *, lines: str) -> Path:
-    """Return the file with its empty texts filled in, and with its tables and settings `lines` uncommented."""
+    """Return the file with its empty texts filled in, and its tables and settings `lines` uncommented."""
 
     def fill(empty: re.Match[str]) -> str:
         return f'{empty[1]} = "{PRODUCT[empty[1]]}"'
