@@ -1,9 +1,9 @@
-"""The artifact on a device's processor, emulated: `make device-image-check` writes build/bench/device.json.
+"""The artifact on an emulated armv7l processor: `make device-image-check` writes build/bench/device.json.
 
-The forwarder runs in Debian's armv7l user-land (tools/device-userland.sh) with nothing but Debian's Python
-beside it, between a real Mosquitto with our profile and a second one that plays IoT Core, over mutual TLS.
-Every event has to arrive character for character as it was sent. Times are the emulator's, many times
-slower than a device's processor; sizes and memory are the device's.
+The forwarder runs in Debian's armv7l user-land (tools/device-userland.sh) with Debian's Python alone, between
+a real Mosquitto with our profile and a second one in the place of IoT Core, over mutual TLS. Every event must
+arrive character for character as it was sent. Times are the emulator's, many times slower than a device's
+processor; sizes and memory are the device's.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from pathlib import Path
 from benchmarks.emulated_memory import guest_rss_mib, total_rss_mib
 from benchmarks.results import Figure, write
 from contract.loader import load_contract
-from edge.service import ServiceClient
 from eventplane.envelope import Envelope, write_event
+from eventplane_client.device import ServiceClient
 from local.mosquitto import start_mosquitto
 from local.process import Child, Supervisor
 from tests.eventually import eventually
@@ -35,16 +35,16 @@ EVENTS = 1_000
 SERVICE = "health-service"
 SOURCE = "/check"
 PATIENCE_S = 300.0
-"""For any one step, seconds: the emulator is slow, and the machine may be busy."""
+"""Limit of any one step, seconds: the emulator is slow, and the machine may be busy."""
 
 _STAMPS = re.compile(r'^\{"deviceepoch":"[^"]*","devicesequence":"[^"]*",')
 _EMULATED = "wall clock under qemu-arm"
 
 
 def main() -> int:
-    """Check, measure, write; 1 when an event did not arrive as it was sent."""
+    """Check, measure, write the figures; return 1 if an event did not arrive as it was sent."""
     if os.geteuid() != 0:
-        sys.exit("device-image-check enters another root directory: repeat it as root")
+        sys.exit("device-image-check needs chroot: repeat it as root")
     with (
         tempfile.TemporaryDirectory() as folder,
         tempfile.TemporaryDirectory(dir=USERLAND, prefix="run-") as place,
@@ -61,7 +61,7 @@ def _check(supervisor: Supervisor, folder: Path, place: Path) -> int:
     device = supervisor.start(
         "device", _emulated(f"/{place.name}/image.pyz", "--settings", f"/{place.name}/forwarder.toml")
     )
-    # Before the forwarder's first subscription nobody hears a service: this one asks often.
+    # Mosquitto drops what is published before the forwarder's first subscription: resend often.
     with ServiceClient(SERVICE, port=port, receipt_timeout_s=0.1) as service:
         service.put(_event(EVENTS), PATIENCE_S)
     start_s = time.monotonic() - began
@@ -87,7 +87,7 @@ def _check(supervisor: Supervisor, folder: Path, place: Path) -> int:
             Figure("events forwarded", EVENTS / forwarded_s, "events/s", note=f"in the cloud; {_EMULATED}"),
             Figure("resident memory", own_mib, "MiB", note="the armv7l process alone, libraries included"),
             Figure("resident memory, bare Python", bare_mib, "MiB", note="python3 -c, the same way"),
-            Figure("resident memory with emulator", with_emulator_mib, "MiB", note="what VmRSS says"),
+            Figure("resident memory with emulator", with_emulator_mib, "MiB", note="VmRSS"),
         ],
         "make device-image-check",
         clock=_EMULATED,
@@ -99,7 +99,7 @@ def _check(supervisor: Supervisor, folder: Path, place: Path) -> int:
 
 
 def _brokers(supervisor: Supervisor, folder: Path, place: Path) -> tuple[CloudBroker, int]:
-    """The cloud's broker and the port of the home's; what the device needs to know stands in `place`."""
+    """Start both brokers; write what the device needs to `place`. Return the cloud's and the home's port."""
     authority = Authority(folder / "certificates")
     cloud = CloudBroker(supervisor, folder / "cloud", authority)
     port = start_mosquitto(supervisor, "home", folder / "home").port
@@ -118,7 +118,7 @@ def _brokers(supervisor: Supervisor, folder: Path, place: Path) -> tuple[CloudBr
 
 
 def _bare_python(supervisor: Supervisor, place: Path) -> float:
-    """Memory of a Python that has done nothing but say so, MiB."""
+    """Return the memory of a Python that only sleeps, MiB."""
     program = f"import time; open('/{place.name}/up', 'w').close(); time.sleep({PATIENCE_S})"
     child = supervisor.start("bare", _emulated("-c", program), ready=(place / "up").exists)
     memory = guest_rss_mib(child.pid or 0, "python3")
@@ -127,7 +127,7 @@ def _bare_python(supervisor: Supervisor, place: Path) -> float:
 
 
 def _emulated(*arguments: str) -> list[str]:
-    """Runs the user-land's Python in one process: unshare and the shell become the emulator."""
+    """Return the command for the user-land's Python: unshare and the shell become the emulator."""
     enter = 'mount --rbind /proc "$0/proc" && exec chroot "$0" /qemu-arm-static /usr/bin/python3 -I -S "$@"'
     return ["unshare", "--mount", "sh", "-c", enter, str(USERLAND), *arguments]
 
@@ -150,7 +150,7 @@ def _as_sent(event: Envelope) -> str:
 
 def _wait(device: Child, condition: Callable[[], bool]) -> None:
     if not eventually(lambda: condition() or not device.running, PATIENCE_S) or not device.running:
-        sys.exit(f"the forwarder did not do it:\n{device.log.read_text()}")
+        sys.exit(f"the forwarder ended, or a step took more than {PATIENCE_S:g} s:\n{device.log.read_text()}")
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from benchmarks.results import Figure, write
 from contract.loader import load_contract
-from edge.pacing import wire_size
+from edge.publishing import wire_size
 from eventplane.announcement import new_announcement
 from eventplane.batch import pack
 from eventplane.contract import Contract, Place, Priority, compile_contract, contract_document

@@ -12,7 +12,8 @@ from contract.diagram import diagram
 from contract.diff import diff_text
 from contract.loader import CONTRACT_FILE, load_any
 from contract.summary import summary, warnings_text
-from eventplane.contract import Contract, check
+from eventplane.contract import Contract
+from eventplane.contract.checks import check
 from eventplane.errors import EventPlaneError
 
 

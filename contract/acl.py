@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from eventplane.contract import Contract, ParticipantKind
 from eventplane.topics import (
+    OUTBOXES,
+    URGENT_CLIENT_SUFFIX,
     handlers_answer_topic,
     handlers_topic,
     interest_topic,
@@ -40,4 +42,6 @@ def acl(contract: Contract) -> str:
         theirs += ["", f"user {name}", *(f"topic {right} {topic}" for right, topic in rights)]
         # The other end of each.
         ours += [f"topic {'read' if right == 'write' else 'write'} {topic}" for right, topic in rights]
-    return "\n".join([_HEAD, "", f"user {FORWARDER}", *ours, *theirs])
+    # Its second session only receives, and of that what it subscribes to.
+    urgent = ["", f"user {FORWARDER}{URGENT_CLIENT_SUFFIX}", f"topic read {OUTBOXES}"]
+    return "\n".join([_HEAD, "", f"user {FORWARDER}", f"topic read {OUTBOXES}", *ours, *urgent, *theirs])

@@ -9,14 +9,10 @@ from pathlib import Path
 from shutil import which
 
 from edge.certificate import read_validity
-from edge.discovery.choice import choose
-from edge.discovery.errors import DiscoveryError
-from edge.discovery.profile_files import load_profile
 from edge.errors import SettingProblem
 from edge.health.status import EXPIRES_SOON_S
 from edge.mqtt import Login
-from edge.mqtt.endpoint import PasswordFileError
-from edge.private_file import is_private
+from edge.mqtt.endpoint import PasswordFileError, is_private
 from edge.settings import CloudSettings, LocalSettings, ProvisioningSettings, Settings
 
 
@@ -75,6 +71,11 @@ def _password(login: Login | None) -> Iterator[SettingProblem]:
 
 def _profile(local: LocalSettings) -> Iterator[SettingProblem]:
     if local.profile is not None:
+        # A build may leave the part out; then there is no such setting.
+        from edge.discovery import DiscoveryError
+        from edge.discovery.broker import choose
+        from edge.discovery.profile import load_profile
+
         try:
             choose(load_profile(local.profile), has_login=local.login is not None, name=str(local.profile))
         except DiscoveryError as error:

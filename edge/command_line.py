@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from edge.errors import EdgeError, SettingProblem, SettingsError, SpoolError
+from edge.parts import require_part
 
 if TYPE_CHECKING:
     from edge.settings import Settings
@@ -104,9 +105,9 @@ def _load(options: Options) -> Settings:
 
 
 def _run(options: Options) -> int:
-    from edge.contract_file import last_contract, read_contract
+    from edge.contract_updates import last_contract, read_contract
     from edge.daemon import run
-    from edge.journal import start_logging
+    from edge.systemd import start_logging
 
     settings = _load(options)
     contract = read_contract(settings.contract)
@@ -123,7 +124,7 @@ def _run(options: Options) -> int:
 
 def _check(options: Options) -> int:
     from edge.check import awaits_provisioning, expires_soon, file_problems, utc_now
-    from edge.contract_file import read_contract
+    from edge.contract_updates import read_contract
 
     settings, now = _load(options), utc_now()
     contract = read_contract(settings.contract)
@@ -141,6 +142,7 @@ def _check(options: Options) -> int:
 
 
 def _provision(options: Options) -> int:
+    require_part("provisioning")
     from edge.provisioning.command import provision
 
     provision(_load(options))
@@ -148,6 +150,7 @@ def _provision(options: Options) -> int:
 
 
 def _discovery(options: Options) -> int:
+    require_part("discovery")
     from edge.discovery import command
 
     if "profile" in options:
@@ -156,6 +159,7 @@ def _discovery(options: Options) -> int:
 
 
 def _find(options: Options) -> int:
+    require_part("discovery")
     from edge.discovery.command import find
 
     seconds = options.get("seconds", "3")
@@ -165,6 +169,7 @@ def _find(options: Options) -> int:
 
 
 def _announce(options: Options) -> int:
+    require_part("discovery")
     from edge.discovery.command import announce
 
     return announce(_load(options))

@@ -1,125 +1,65 @@
-"""Commits a batch, and keeps on when the disk is full.
+"""Commits batches, also when the disk is full.
 
-Then the batch is taken again under more pressure until what is left of it finds room. What makes the room is
-committed first, by itself: only ends of deliveries may use the spool's reserve, so beside arrivals they would
-find no more room than these do. If even the ends find none, they are owed and tried again, while deliveries
-go on. Nothing is acknowledged before.
+Then the batch is planned again under more pressure until what is left of it finds room. What makes the room
+is committed first, by itself: only ends of deliveries may use the spool's reserve, so beside arrivals they
+would find no more room than these do. If even the ends find none, they are owed and tried again, while
+deliveries go on. Nothing is acknowledged before.
 """
 
 from __future__ import annotations
 
 import logging
-from collections import ChainMap, Counter
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from typing import NamedTuple
 
 from edge.counts import Counts
 from edge.decision import Decider, SequenceNumber
+from edge.delivery_queues import DeliveryQueues
+from edge.downlink import DownlinkReceiver
 from edge.errors import SpoolFullError
-from edge.mailbox import Received
-from edge.memory_lane import Fleeting
-from edge.outgoing import Outgoing
+from edge.numbering import RecentKeys
+from edge.planning import Batch, Plan, Planner
 from edge.pressure import Pressure
-from edge.questions.handlers import HandlersQuestion
-from edge.questions.state import StateQuestion
-from edge.reporter import Reporter, Reports
-from edge.reports import NotStored
-from edge.spool import Arrival, Delivery, Discard, Holding, Size, Spool
-from eventplane.contract import Channel, Priority, WhenFull
-from eventplane.delivery import Refusal
-from eventplane.downlink.wire import Incoming
-from eventplane.receipts import Receipt
-
-if TYPE_CHECKING:
-    from edge.dispatch import Dispatcher
+from edge.reports import Reporter, Reports
+from edge.spool import Delivery, Discard, Size, Spool
+from eventplane.contract import Priority, WhenFull
 
 _log = logging.getLogger(__name__)
 
 RETRY_S = 5.0
-"""After how many seconds what found no room is tried again, and the spool asked whether there is any."""
+"""Seconds until a commit that found no room is tried again, and the spool is asked whether there is any."""
 
 TIDY_EVERY_S = 0.1
 """Seconds between two steps of housekeeping while there is more to do."""
 
 
-@dataclass(frozen=True, slots=True)
-class Submission:
-    """Bytes that somebody wants to be kept; with a `refusal` it is their dead letter.
+class Deciding(NamedTuple):
+    """The parts that follow a contract: they say what becomes of a batch."""
 
-    They came over or were meant for `address`; `channel` gives priority and `when_full`. `answer` is the
-    service that gets a receipt, `ends` the delivery in whose place the dead letter comes.
-    """
-
-    payload: bytes
-    address: str
-    channel: Channel
-    refusal: Refusal | None = None
-    answer: str | None = None
-    ends: Delivery | None = None
-
-
-@dataclass(slots=True)
-class Batch:
-    """To commit at `life_ms` of the device's life: `arrivals`, numbered from `first_sequence`, the deliveries
-    that are `done`, those to the cloud that became dead letters (`dead_lettered`), those `replaced` by other
-    dead letters or by a newer state, and the `holdings` of the cloud's state. To send afterwards: the rest.
-
-    `counted` has the last number of each counter as committed, `numbers` those of `arrivals`.
-
-    `submissions` and `keys` (what is remembered as stored) allow for taking the batch again when the disk is
-    full.
-    `receipts` are by service, `refused` counts dead letters by channel address and reason, `turned_away` what
-    found no room, `not_wanted` what its reader does not handle. `descents` came from the cloud, `descended`
-    counts what became of them, `new_keys` and `new_characters` what is held in addition; `questions` of
-    services are answered from what is committed.
-    """
-
-    first_sequence: int
-    life_ms: int
-    counted: dict[str, int]
-    numbers: dict[str, int] = field(default_factory=dict)
-    arrivals: list[Arrival] = field(default_factory=list)
-    done: list[Delivery] = field(default_factory=list)
-    dead_lettered: list[Discard] = field(default_factory=list)
-    replaced: list[Delivery] = field(default_factory=list)
-    acknowledge: list[Received] = field(default_factory=list)
-    fleeting: list[Fleeting] = field(default_factory=list)
-    receipts: dict[str, list[Receipt]] = field(default_factory=dict)
-    refused: Counter[tuple[str, str]] = field(default_factory=Counter)
-    turned_away: Counter[NotStored] = field(default_factory=Counter)
-    not_wanted: Counter[NotStored] = field(default_factory=Counter)
-    submissions: list[Submission] = field(default_factory=list)
-    keys: list[bytes] = field(default_factory=list)
-    descents: list[Incoming] = field(default_factory=list)
-    holdings: dict[tuple[str, str], Holding] = field(default_factory=dict)
-    new_keys: int = 0
-    new_characters: int = 0
-    descended: Counter[str] = field(default_factory=Counter)
-    contract_changed: bool = False
-    uplink_interest_changed: bool = False
-    questions: list[StateQuestion | HandlersQuestion] = field(default_factory=list)
-
-    @property
-    def slot(self) -> SequenceNumber:
-        """What the next arrival gets."""
-        counted = ChainMap(self.numbers, self.counted)
-        return SequenceNumber(self.first_sequence + len(self.arrivals), self.life_ms, counted)
-
-    def store(self, arrival: Arrival) -> None:
-        """Take the `arrival` of the current `slot`."""
-        self.arrivals.append(arrival)
-        self.numbers.update(arrival.positions)
+    decider: Decider
+    planner: Planner
+    receiver: DownlinkReceiver
 
 
 class CommitLoop:
-    """Keeps what `dispatcher` and `reporter` make, in `spool`. Times are monotonic seconds."""
+    """Commits to `spool` what batches and `reporter` bring, and remembers it in `recent`.
+
+    Owns the `pressure` on the spool and the ends of deliveries in `queues`. Times are monotonic seconds.
+    """
 
     def __init__(
-        self, spool: Spool, outgoing: Outgoing, pressure: Pressure, reporter: Reporter, counts: Counts
+        self,
+        spool: Spool,
+        queues: DeliveryQueues,
+        pressure: Pressure,
+        recent: RecentKeys,
+        reporter: Reporter,
+        counts: Counts,
     ) -> None:
         self._spool = spool
-        self._outgoing = outgoing
+        self._queues = queues
         self._pressure = pressure
+        self._recent = recent
         self._reporter = reporter
         self._counts = counts
         self._owed: list[Delivery] = []
@@ -127,41 +67,42 @@ class CommitLoop:
         self._tidy_at: float | None = None
         self._full = False
 
-    def begin(self) -> Batch:
-        """A new batch."""
-        self._pressure.begin()
-        return Batch(self._spool.next_sequence, self._spool.life(), self._spool.counted)
-
-    def keep(self, batch: Batch, dispatcher: Dispatcher, decider: Decider, now: float) -> Batch:
-        """Commit `batch`; what became of it. Raises `SpoolError`, but not because there is no room."""
-        batch.done[:0] = self._owed
+    def commit(self, batch: Batch, by: Deciding, now: float) -> Plan:
+        """Commit `batch` and return what became of it. Raises `SpoolError`, but not for want of room."""
+        ends = [*self._owed, *batch.done]
         self._owed = []
-        made = self._reports(batch, decider, now)
-        while batch.arrivals or made.arrivals or (self._may_end(now) and self._has_ends(batch)):
+        self._pressure.begin()
+        plan = self._plan(batch, by)
+        made = self._reports(plan, by.decider, now)
+        while plan.arrivals or made.arrivals or (self._may_end(now) and self._has_ends(plan, ends)):
             try:
-                self._commit(batch, made)
+                self._store(plan, ends, made)
             except SpoolFullError as error:
                 self._note_full(error, now)
                 if made.arrivals:
                     self._reporter.put_off(now)
                     made = Reports()
-                elif batch.arrivals:
-                    batch = self._taken_again(batch, dispatcher, now)
+                elif plan.arrivals:
+                    plan = self._smaller(batch, by, ends, now)
                 else:
-                    self._owe(batch)
                     self._retry_at = now + RETRY_S
+                    self._owe(plan, ends)
                     break
             else:
-                self._ended()
-                self._counts.discarded(batch.dead_lettered)
+                self._ended([*plan.dropped, *plan.dead_lettered])
                 break
         else:
-            self._owe(batch)
-        dispatcher.kept(batch)
-        self._counts.turned_away(batch.turned_away)
-        self._counts.not_wanted(batch.not_wanted)
+            self._owe(plan, ends)
+        for key in plan.keys:
+            self._recent.add(key)
+        if plan.holdings:
+            self._queues.withdraw(plan.replaced)
+        for kind, count in batch.ignored.items():
+            self._counts.lost(kind, count)
+        self._counts.turned_away(plan.turned_away)
+        self._counts.not_wanted(plan.not_wanted)
         self._reporter.stored(made, now)
-        return batch
+        return plan
 
     def tidy(self, now: float) -> None:
         """A bounded step of the spool's housekeeping; after a refusal it finds out whether there is room."""
@@ -186,12 +127,20 @@ class CommitLoop:
             due.append(self._tidy_at)
         if self._retry_at is not None:
             due.append(self._retry_at)
-        elif self._outgoing.discards:
+        elif self._queues.discards:
             due.append(0.0)  # what has expired is counted at once, and makes room
         return min(due)
 
-    def _reports(self, batch: Batch, decider: Decider, now: float) -> Reports:
-        made = self._reporter.due(decider, batch.slot, now)
+    def _plan(self, batch: Batch, by: Deciding) -> Plan:
+        spool = self._spool
+        plan = Plan(SequenceNumber(spool.next_sequence, spool.life(), spool.counted))
+        for each in batch.submissions:
+            by.planner.add(each, plan, self._pressure)
+        by.receiver.judge(batch.downlinks, plan)
+        return plan
+
+    def _reports(self, plan: Plan, decider: Decider, now: float) -> Reports:
+        made = self._reporter.due(decider, plan.next, now)
         size = Size(
             sum(len(each.json) for each in made.arrivals),
             sum(len(each.destinations) for each in made.arrivals),
@@ -201,55 +150,61 @@ class CommitLoop:
             return Reports()
         return made
 
-    def _taken_again(self, batch: Batch, dispatcher: Dispatcher, now: float) -> Batch:
-        """What is left of `batch` under more pressure; what makes room for it has ended for good."""
+    def _smaller(self, batch: Batch, by: Deciding, ends: list[Delivery], now: float) -> Plan:
+        """Plan `batch` under more pressure; what makes room for it is ended for good, and so are `ends`."""
         if self._may_end(now):
             self._pressure.tighten()
-            batch = dispatcher.again(batch)
-            if not batch.arrivals or self._end(batch, now):
-                return batch
+            plan = self._plan(batch, by)
+            if not plan.arrivals or self._end(plan, ends, now):
+                return plan
         self._pressure.close()
-        return dispatcher.again(batch)
+        return self._plan(batch, by)
 
-    def _end(self, batch: Batch, now: float) -> bool:
-        """Commit what ends without a dead letter, without the arrivals; whether there was room for that."""
+    def _end(self, plan: Plan, ends: list[Delivery], now: float) -> bool:
+        """Commit the ends that need no dead letter, without the arrivals; return whether there was room."""
+        discards = [*self._queues.discards.values(), *plan.dropped]
         try:
-            self._spool.commit([], batch.done, self._outgoing.discards.values(), life_ms=batch.life_ms)
+            self._spool.commit([], ends, discards, life_ms=plan.life_ms)
         except SpoolFullError:
             self._retry_at = now + RETRY_S
             return False
-        batch.done.clear()
-        self._ended()
+        ends.clear()
+        self._ended(plan.dropped)
+        plan.dropped.clear()
         return True
 
-    def _owe(self, batch: Batch) -> None:
-        """End with a later commit what `batch` ends; its dead letters are stored already."""
-        self._owed = [*batch.done, *batch.replaced]
-        self._outgoing.discards.update({each.delivery: each for each in batch.dead_lettered})
+    def _owe(self, plan: Plan, ends: list[Delivery]) -> None:
+        """End with a later commit what `plan` ends; its dead letters are stored already."""
+        self._owed = [*ends, *plan.replaced]
+        more = (*plan.dropped, *plan.dead_lettered)
+        self._queues.discards.update({each.delivery: each for each in more})
 
-    def _ended(self) -> None:
-        """What was to end is on the disk."""
+    def _ended(self, discards: Iterable[Discard]) -> None:
+        """The pending ends and `discards` are on the disk."""
         self._retry_at = None
-        self._counts.discarded(self._outgoing.discards.values())
-        self._outgoing.discards.clear()
+        self._counts.discarded(self._queues.discards.values())
+        self._counts.discarded(discards)
+        self._queues.discards.clear()
 
     def _may_end(self, now: float) -> bool:
         """Whether it is time to try again what found no room."""
         return self._retry_at is None or now >= self._retry_at
 
-    def _has_ends(self, batch: Batch) -> bool:
-        return bool(batch.done or batch.dead_lettered or batch.replaced or self._outgoing.discards)
+    def _has_ends(self, plan: Plan, ends: list[Delivery]) -> bool:
+        return bool(ends or plan.dropped or plan.dead_lettered or plan.replaced or self._queues.discards)
 
-    def _commit(self, batch: Batch, made: Reports) -> None:
+    def _store(self, plan: Plan, ends: list[Delivery], made: Reports) -> None:
+        arrivals = [*plan.arrivals, *made.arrivals]
         self._spool.commit(
-            [*batch.arrivals, *made.arrivals],
-            [*batch.done, *batch.replaced],
-            [*self._outgoing.discards.values(), *batch.dead_lettered],
-            life_ms=batch.life_ms,
-            holdings=list(batch.holdings.values()),
+            arrivals,
+            [*ends, *plan.replaced],
+            [*self._queues.discards.values(), *plan.dropped, *plan.dead_lettered],
+            life_ms=plan.life_ms,
+            holdings=list(plan.holdings.values()),
             close_statements=made.manifest,
             close_discards=made.losses,
         )
+        self._queues.stored(arrivals, plan.life_ms)
 
     def _note_full(self, error: SpoolFullError, now: float) -> None:
         if not self._full:

@@ -3,39 +3,52 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from datetime import UTC, datetime
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Protocol
 
-from edge.commit import CommitLoop
+from edge.commit import CommitLoop, Deciding
 from edge.counts import Counts
 from edge.decision import RECENT_EVENTS, Decider
-from edge.dispatch import Dispatcher, local_topics
-from edge.downlink.descent import Descent
-from edge.downlink.uplink_interest import uplink_interest
-from edge.handover import Handover
+from edge.delivery_queues import DeliveryQueues, VolatileEvent
+from edge.dispatch import Dispatcher, subscriptions
+from edge.downlink import DownlinkReceiver, uplink_interest
 from edge.inbox import InboxPump
 from edge.interest import Interest
+from edge.life_clock import Uptime, system_uptime
 from edge.link import Backoff, Link, link_to_broker
-from edge.mailbox import LinkName, Message
-from edge.memory_lane import Fleeting
-from edge.mqtt import Connection, Endpoint
+from edge.mailbox import LinkName, Mailbox
+from edge.mqtt import Connection, Endpoint, Login
 from edge.mqtt.endpoint import BrokerAddress
 from edge.numbering import RecentKeys
-from edge.options import Clock, ForwarderOptions, Topics, UplinkLimits
-from edge.outgoing import Outgoing
+from edge.parts import NoAnswers, has_part
+from edge.planning import Planner
 from edge.pressure import Pressure
-from edge.questions.answers import Answers
-from edge.reporter import Figures, Reporter, ReportOptions
+from edge.reports import FIRST_MANIFEST_S, Heartbeat, Reporter
 from edge.settings import Settings
 from edge.spool import Spool
-from edge.uplink import Uplink
+from edge.uplink import Topics, Uplink
 from eventplane.contract import Channel, Contract, Forward, Place
-from eventplane.topics import urgent_rule
+from eventplane.topics import URGENT_CLIENT_SUFFIX, urgent_rule
+
+if TYPE_CHECKING:
+    from edge.questions import Answers
 
 _log = logging.getLogger(__name__)
 
-Emit = Callable[[Message], None]
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """`monotonic` seconds for every interval, `uptime` for the device's life, and the wall clock's `now`.
+
+    `now` is for time stamps only: it jumps.
+    """
+
+    monotonic: Callable[[], float] = monotonic
+    now: Callable[[], datetime] = lambda: datetime.now(UTC)
+    uptime: Callable[[], Uptime] = system_uptime
 
 
 class Timer(Protocol):
@@ -48,13 +61,13 @@ class Timer(Protocol):
 class Dependencies:
     """What stays whatever becomes of spool and contract."""
 
-    options: ForwarderOptions
-    local: Link
-    cloud: Link
+    settings: Settings
+    links: Mapping[LinkName, Link]
     clock: Clock
-    figures: Figures
+    heartbeat: Heartbeat
     counts: Counts
     interest: Interest
+    first_manifest_s: float = FIRST_MANIFEST_S
 
 
 class Components:
@@ -64,47 +77,52 @@ class Components:
     """
 
     uplink: Uplink
-    decider: Decider
+    deciding: Deciding
     dispatcher: Dispatcher
-    answers: Answers
+    answers: Answers | NoAnswers
 
     def __init__(self, deps: Dependencies, spool: Spool, contract: Contract, image: Contract) -> None:
         self.spool = spool
         self.inboxes: dict[str, InboxPump] = {}
         self._dependencies = deps
-        self._handover = Handover(deps.counts)
-        self._outgoing = Outgoing(spool, self._handover.ended)
+        self._queues = DeliveryQueues(spool, deps.counts)
         self._recent = RecentKeys(RECENT_EVENTS, spool.recent_keys(RECENT_EVENTS))
-        self._pressure = Pressure(spool, self._outgoing)
-        options, now = deps.options, deps.clock.monotonic()
-        reports = ReportOptions(
-            options.thing, options.heartbeat_s, options.manifest_interval_s, options.first_manifest_s
+        self._pressure = Pressure(spool, self._queues)
+        reporter = Reporter(
+            deps.settings,
+            spool,
+            deps.counts,
+            deps.heartbeat,
+            deps.clock.monotonic(),
+            deps.first_manifest_s,
         )
-        reporter = Reporter(reports, spool, deps.counts, deps.figures, now)
-        self.commits = CommitLoop(spool, self._outgoing, self._pressure, reporter, deps.counts)
+        self.commits = CommitLoop(spool, self._queues, self._pressure, self._recent, reporter, deps.counts)
         self._make_uplink(contract.device.outbox)
         self._follow(contract, image)
 
     @property
     def timers(self) -> Iterator[Timer]:
         """All that may be due without a message."""
-        yield from (self._dependencies.local, self._dependencies.cloud, self.uplink, self.commits)
+        yield from self._dependencies.links.values()
+        yield from (self.uplink, self.commits)
         yield from self.inboxes.values()
 
     def adopt(self, contract: Contract, image: Contract) -> None:
         """Work under `contract`. What goes on over a channel that is as before goes on."""
         before, now = self._contract, self._dependencies.clock.monotonic()
+        links = self._dependencies.links
         if contract.device.outbox != before.device.outbox:
             # The broker counts what is unacknowledged; a new uplink does not know of it.
-            self._dependencies.cloud.reset("the contract changed the uplink", now)
-            self._outgoing.retire(before.device.outbox.address)
+            links[LinkName.CLOUD].reset("the contract changed the uplink", now)
+            self._queues.retire(before.device.outbox.address)
             self._make_uplink(contract.device.outbox)
-        resubscribes = set(local_topics(contract)) != set(local_topics(before))
-        if resubscribes:
+        sessions = (LinkName.LOCAL, LinkName.URGENT)
+        changed = [each for each in sessions if subscriptions(contract, each) != subscriptions(before, each)]
+        for each in changed:
             # First: what follows reads the spool, and may find it damaged.
-            self._dependencies.local.reset("the contract changed the subscriptions", now)
+            links[each].reset("the contract changed the subscriptions", now)
         self._follow(contract, image)
-        if resubscribes:
+        if LinkName.LOCAL in changed:
             self.rewind_inboxes()
 
     def rewind_inboxes(self) -> None:
@@ -113,9 +131,9 @@ class Components:
         for inbox in self.inboxes.values():
             inbox.rewind()
 
-    def send_fleeting(self, events: list[Fleeting]) -> None:
+    def send_volatile(self, events: list[VolatileEvent]) -> None:
         """Hand over what nobody keeps, to lines that stand."""
-        self._handover.hand_over(events, self._outgoing, self._is_up)
+        self._queues.send_volatile(events, self._is_up)
 
     def follow_uplink_interest(self) -> None:
         """Send up what the cloud wants from now on, where the contract has the device ask for that."""
@@ -128,65 +146,56 @@ class Components:
 
     def abandon(self) -> None:
         """Other parts take over: what was in memory is given up, and counted."""
-        self._outgoing.clear()
+        self._queues.clear()
 
     def _follow(self, contract: Contract, image: Contract) -> None:
         deps = self._dependencies
         self._contract = contract
         self.uplink.follow(contract)
         self._make_inboxes(_local_inboxes(contract))
-        self.decider = Decider(
-            contract,
-            deps.options.thing,
-            self.spool.epoch,
-            deps.clock.now,
-            self._recent,
-            deps.interest,
-        )
-        descent = Descent(
-            contract,
-            image,
-            deps.options.thing,
-            self.spool,
-            self.decider,
-            self._pressure,
-            self._outgoing,
-        )
-        self.dispatcher = Dispatcher(
-            contract,
-            self.decider,
-            self.inboxes,
-            self._pressure,
-            self._recent,
-            self._outgoing,
-            descent,
-            deps.interest,
-        )
-        self.answers = Answers(contract, deps.options.thing, self.spool, self.decider, deps.interest)
+        thing = deps.settings.thing
+        decider = Decider(contract, thing, self.spool.epoch, deps.clock.now, self._recent, deps.interest)
+        receiver = DownlinkReceiver(contract, image, thing, self.spool, decider, self._pressure, self._queues)
+        self.deciding = Deciding(decider, Planner(decider, contract.device.outbox), receiver)
+        self.dispatcher = Dispatcher(contract, self.inboxes, self._queues, deps.interest)
+        self.answers = self._make_answers(contract, decider)
         self.follow_uplink_interest()
         self._warn_of_strangers()
 
+    def _make_answers(self, contract: Contract, decider: Decider) -> Answers | NoAnswers:
+        thing = self._dependencies.settings.thing
+        if not has_part("questions"):
+            return NoAnswers(contract, thing)
+        from edge.questions import Answers
+
+        return Answers(contract, thing, self.spool, decider, self._dependencies.interest)
+
     def _make_uplink(self, channel: Channel) -> None:
-        deps, options = self._dependencies, self._dependencies.options
+        deps, settings = self._dependencies, self._dependencies.settings
         self._uplink_address = channel.address
-        self.uplink = Uplink(self._outgoing, channel, deps.cloud, options.topics, options.uplink, deps.counts)
+        self.uplink = Uplink(
+            self._queues, channel, deps.links[LinkName.CLOUD], _topics(settings), settings.cloud, deps.counts
+        )
 
     def _make_inboxes(self, channels: list[Channel]) -> None:
         kept = {address: each for address, each in self.inboxes.items() if each.channel in channels}
         for address in self.inboxes.keys() - kept.keys():
-            self._outgoing.retire(address)
+            self._queues.retire(address)
         self.inboxes = {each.address: kept.get(each.address) or self._inbox(each) for each in channels}
 
     def _inbox(self, channel: Channel) -> InboxPump:
-        options = self._dependencies.options
+        local = self._dependencies.settings.local
         return InboxPump(
-            self._outgoing, channel, self._dependencies.local, options.inbox_window, options.receipt_timeout_s
+            self._queues,
+            channel,
+            self._dependencies.links[LinkName.LOCAL],
+            local.inbox_window,
+            local.receipt_timeout_s,
         )
 
     def _is_up(self, destination: str) -> bool:
-        return (
-            self._dependencies.cloud if destination == self._uplink_address else self._dependencies.local
-        ).up
+        name = LinkName.CLOUD if destination == self._uplink_address else LinkName.LOCAL
+        return self._dependencies.links[name].up
 
     def _warn_of_strangers(self) -> None:
         """Deliveries for a channel that the contract no longer routes to are kept; somebody has to know."""
@@ -205,69 +214,64 @@ def _local_inboxes(contract: Contract) -> list[Channel]:
     return [contract.channel(address) for address in addresses if address != contract.device.outbox.address]
 
 
-def forwarder_options(settings: Settings) -> ForwarderOptions:
-    """What the loop is told."""
-    cloud = settings.cloud
-    return ForwarderOptions(
-        thing=settings.thing,
-        topics=_topics(settings),
-        uplink=UplinkLimits(
-            window=cloud.max_unacknowledged,
-            payload_bytes=cloud.payload_bytes,
-            batch_events=cloud.batch_events,
-            puback_timeout_s=cloud.puback_timeout_s,
-            publishes_per_s=cloud.publishes_per_s,
-            bytes_per_s=cloud.bytes_per_s,
-            probe_interval_s=cloud.probe_interval_s,
-            single=cloud.mode == "single",
-            longest_delay_ms=cloud.longest_delay_ms,
-        ),
-        inbox_window=settings.local.inbox_window,
-        receipt_timeout_s=settings.local.receipt_timeout_s,
-        stop_grace_s=settings.stop_grace_s,
-        heartbeat_s=settings.heartbeat_s,
-        manifest_interval_s=settings.manifest_interval_s,
-    )
-
-
 def _topics(settings: Settings) -> Topics:
     cloud = settings.cloud
     template, rule = cloud.topic.replace("{thing}", settings.thing), cloud.rule or ""
     return Topics(template.replace("{rule}", rule), template.replace("{rule}", urgent_rule(rule)))
 
 
-def local_link(settings: Settings, contract: Callable[[], Contract], emit: Emit) -> Link:
-    """The line to the home's broker; each connection subscribes to what the `contract` says then."""
+def make_links(
+    settings: Settings, contract: Callable[[], Contract], mailbox: Mailbox[Any]
+) -> dict[LinkName, Link]:
+    """Return the two sessions at the home's broker and the one at IoT Core.
+
+    Each connection subscribes to what the `contract` says then.
+    """
+    sessions = (LinkName.LOCAL, LinkName.URGENT)
+    links = {each: _local_link(settings, each, contract, mailbox) for each in sessions}
+    return {**links, LinkName.CLOUD: _cloud_link(settings, mailbox)}
+
+
+def _local_link(
+    settings: Settings, session: LinkName, contract: Callable[[], Contract], mailbox: Mailbox[Any]
+) -> Link:
     local = settings.local
+    share = mailbox.share(session, local.buffer_bytes)
+    # A broker may be set to take a client's user name for its id, so each session is a user of its own.
+    suffix = URGENT_CLIENT_SUFFIX if session is LinkName.URGENT else ""
+    login = local.login and Login(local.login.username + suffix, local.login.password_file)
 
     def dial(address: BrokerAddress, generation: int) -> Connection:
         endpoint = Endpoint(
             host=address.host,
             port=address.port,
-            client_id=local.client_id,
+            client_id=local.client_id + suffix,
             # A lasting session: the broker keeps our messages while we restart.
             clean_session=False,
             keepalive_s=local.keepalive_s,
             connect_timeout_s=local.connect_timeout_s,
-            subscriptions=tuple(local_topics(contract())),
+            subscriptions=subscriptions(contract(), session),
             tls=address.tls,
-            login=local.login,
+            login=login,
         )
-        return Connection(endpoint, LinkName.LOCAL, generation, emit)
+        return Connection(endpoint, session, generation, mailbox.put, share)
 
-    return link_to_broker(
+    link = link_to_broker(
         BrokerAddress(local.host, local.port),
         local.profile,
         dial,
         Backoff(local.reconnect_min_s, local.reconnect_max_s),
         local.connect_timeout_s,
         has_login=local.login is not None,
+        name=session,
     )
+    link.share = share
+    return link
 
 
-def cloud_link(settings: Settings, emit: Emit) -> Link:
-    """The line to IoT Core."""
+def _cloud_link(settings: Settings, mailbox: Mailbox[Any]) -> Link:
     cloud = settings.cloud
+    share = mailbox.share(LinkName.CLOUD, cloud.buffer_bytes)
     inbox = cloud.inbox_topic.replace("{thing}", settings.thing)
     endpoint = Endpoint(
         host=cloud.host,
@@ -286,7 +290,9 @@ def cloud_link(settings: Settings, emit: Emit) -> Link:
     )
 
     def dial(generation: int) -> Connection:
-        return Connection(endpoint, LinkName.CLOUD, generation, emit)
+        return Connection(endpoint, LinkName.CLOUD, generation, mailbox.put, share)
 
     backoff = Backoff(cloud.reconnect_min_s, cloud.reconnect_max_s)
-    return Link(LinkName.CLOUD, dial, backoff, cloud.connect_timeout_s)
+    link = Link(LinkName.CLOUD, dial, backoff, cloud.connect_timeout_s)
+    link.share = share
+    return link

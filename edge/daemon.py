@@ -10,14 +10,12 @@ from contextlib import closing, nullcontext
 from time import monotonic
 
 from edge.certificate import CertificateFile
-from edge.components import cloud_link, forwarder_options, local_link
-from edge.contract_file import keep_contract
-from edge.downlink.contract_update import ContractInForce, contract_in_force
+from edge.components import make_links
+from edge.contract_updates import ActiveContract, active_contract, keep_contract
 from edge.errors import SettingProblem
 from edge.forwarder import Forwarder
 from edge.health.server import HealthServer, Snapshots, pages
-from edge.health.status import Thresholds
-from edge.housekeeping import Hangup, Housekeeping, HousekeepingOptions, Posted
+from edge.housekeeping import Hangup, Housekeeping, Posted
 from edge.mailbox import Mailbox, Stop
 from edge.metrics import Metrics
 from edge.settings import HealthSettings, Settings
@@ -41,9 +39,9 @@ def run(
     mailbox: Mailbox[Posted] = Mailbox()
     _listen_to_signals(mailbox)
     with _spool(settings) as spool:
-        found = contract_in_force(settings.contract, spool, contract)
+        found = active_contract(settings.contract, spool, contract)
         if isinstance(found, SettingProblem):
-            found = ContractInForce(contract, contract)
+            found = ActiveContract(contract, contract)
         contract, image = found.contract, found.image
         if refused:
             _log.error("contract %s, which is known from before, is in force: %s", contract.version, refused)
@@ -52,39 +50,33 @@ def run(
             "thing %s, contract %s, spool epoch %s at sequence %d",
             settings.thing, contract.version, spool.epoch, spool.next_sequence,
         )  # fmt: skip
-        local = local_link(settings, lambda: metrics.contract, mailbox.put)
-        cloud = cloud_link(settings, mailbox.put)
+        links = make_links(settings, lambda: metrics.contract, mailbox)
         forwarder = Forwarder(
             contract,
-            forwarder_options(settings),
+            settings,
             spool,
-            local,
-            cloud,
+            links,
             lambda timeout_s: housekeeping.wait(timeout_s),
-            figures=lambda: metrics.heartbeat(monotonic()),
+            heartbeat=lambda: metrics.heartbeat(monotonic()),
             contract_came=lambda: mailbox.put(Hangup()),
             image=image,
         )
         identity = settings.cloud.identity
         certificate = CertificateFile(identity.certificate) if identity else None
-        metrics = Metrics(settings.thing, contract, forwarder, (local, cloud), certificate, monotonic())
+        metrics = Metrics(settings.thing, contract, forwarder, links, certificate, monotonic())
         if refused or found.refused:
             metrics.refused_contract()
 
-        def read_again() -> ContractInForce | SettingProblem:
+        def read_again() -> ActiveContract | SettingProblem:
             nonlocal image
-            found = contract_in_force(settings.contract, forwarder.spool, image)
+            found = active_contract(settings.contract, forwarder.spool, image)
             if not isinstance(found, SettingProblem):
                 image = found.image
                 keep_contract(found.contract, settings.spool)
             return found
 
-        options = HousekeepingOptions(
-            read_again,
-            Thresholds(settings.health.urgent_age_s, settings.health.normal_age_s),
-            settings.cloud.puback_timeout_s,
-        )
-        housekeeping = Housekeeping(mailbox, metrics, ServiceManager(environment, os.getpid()), options)
+        manager = ServiceManager(environment, os.getpid())
+        housekeeping = Housekeeping(mailbox, metrics, manager, settings, read_again)
         with _endpoint(settings.health, housekeeping.snapshots):
             forwarder.run()
         _log.info("stopped at sequence %d", forwarder.spool.next_sequence)

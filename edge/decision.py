@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from types import MappingProxyType
 from typing import NamedTuple
 
+from edge.delivery_queues import UNSTORED_RANK, VolatileEvent
 from edge.interest import Interest
-from edge.memory_lane import UNSTORED_RANK, Fleeting
 from edge.numbering import RecentKeys, expires_ms, lifetime_ms, stamp, stamp_positions
 from edge.spool import Arrival
 from eventplane.contract import Channel, Contract, Place, Priority, Route
@@ -19,15 +19,26 @@ from eventplane.device_reports import router_source
 from eventplane.envelope import Envelope, EnvelopeError, parse_event
 from eventplane.event_keys import key_digest
 from eventplane.guarantee import is_promised
+from eventplane.limits import MAX_EVENT_BYTES
 from eventplane.ordering import OrderedInboxes, next_positions
 from eventplane.router import Router
 from eventplane.sender import Sender
 from eventplane.sending import SendingRights, stamp_sender
 from eventplane.timestamps import timestamp
 
-RECENT_EVENTS = 4096
-"""Among how many stored events a repetition is recognised: more than brokers and services usually hold
-unacknowledged. About half a megabyte."""
+RECENT_EVENTS = 65_536
+"""Among how many stored events a repetition is recognised at least: as many as MQTT has packet ids.
+
+No window of a broker bounds better what it sends again after a restart. Mosquitto 2.0.11 hands over a whole
+`max_inflight_messages` for each PUBACK, and reads one PUBACK while it writes hundreds of messages (measured).
+About 1.4 MiB, up to twice that after that many events.
+"""
+
+NO_ATTRIBUTES = (
+    "; the payload has no CloudEvents attributes: send structured mode (one JSON object with attributes and "
+    "data), for the user properties of MQTT 5's binary mode do not come through"
+)
+"""The remedy in the dead letter of a payload that names no `specversion`."""
 
 _ID_DIGITS = 32
 
@@ -44,7 +55,7 @@ class SequenceNumber(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What becomes of a message: `arrival` to store, `fleeting` to send without, `refused` reason or None.
+    """What becomes of a message: `arrival` to store, `volatile` to send without, `refused` reason or None.
 
     `key` is what to remember once that is done; a repetition has none, and nothing is to be done for it.
     `unstored` is what to send of an urgent event for whose arrival there is no room. `unwanted` are addresses
@@ -53,16 +64,16 @@ class Decision:
 
     key: bytes | None = None
     arrival: Arrival | None = None
-    fleeting: tuple[Fleeting, ...] = ()
+    volatile: tuple[VolatileEvent, ...] = ()
     refused: str | None = None
     type: str = ""
-    unstored: tuple[Fleeting, ...] = ()
+    unstored: tuple[VolatileEvent, ...] = ()
     unwanted: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class DownlinkDecision:
-    """An event of the cloud on its way into the home: `expiries` by address, `fleeting` to others.
+    """An event of the cloud on its way into the home: `expiries` by address, `volatile` to others.
 
     `unwanted` are addresses to which it is not forwarded, as for a `Decision`.
     """
@@ -70,7 +81,7 @@ class DownlinkDecision:
     event: Envelope
     rank: int
     expiries: Mapping[str, int | None]
-    fleeting: tuple[Fleeting, ...]
+    volatile: tuple[VolatileEvent, ...]
     unwanted: tuple[str, ...]
 
     @property
@@ -112,46 +123,55 @@ class Decider:
         self._recent = recent
         self._interest = interest
 
-    def accept(self, payload: bytes, channel: Channel, slot: SequenceNumber) -> Decision:
-        """The decision on a message that came over `channel`; `slot` is what an event gets."""
+    def accept(
+        self, payload: bytes, channel: Channel, number: SequenceNumber, pending: Container[bytes] = ()
+    ) -> Decision:
+        """Decide on a message that came over `channel`; an event gets `number`.
+
+        `pending` are keys that will be remembered when the batch before it is stored.
+        """
         try:
-            event = stamp_sender(parse_event(payload), Sender(service=channel.participant))
-            key = key_digest(event.key)
-            if key in self._recent:
-                return Decision()
-            stamped = stamp(event, self._epoch, slot.sequence)
+            return self._accept(payload, channel, number, pending)
         except EnvelopeError as error:
-            return self.refuse(payload, channel.address, channel, Refusal(error.reason, error.detail), slot)
+            refusal = Refusal(error.reason, error.detail + _advice(payload))
+            return self.refuse(payload, channel.address, channel, refusal, number, pending)
+
+    def _accept(
+        self, payload: bytes, channel: Channel, number: SequenceNumber, pending: Container[bytes]
+    ) -> Decision:
+        """Raises `EnvelopeError` for a message that becomes a dead letter."""
+        event = stamp_sender(parse_event(payload), Sender(service=channel.participant))
+        key = key_digest(event.key)
+        if key in pending or key in self._recent:
+            return Decision()
+        stamped = stamp(event, self._epoch, number.sequence)
         if refusal := self._rights.refusal(event):
-            return self.refuse(payload, channel.address, channel, refusal, slot)
+            raise EnvelopeError(refusal.reason, refusal.detail)
         routes = self._router.route(event)
         if not routes:
-            refusal = Refusal("unrouted", f"no route of the device takes type {event.type!r}")
-            return self.refuse(payload, channel.address, channel, refusal, slot)
+            raise EnvelopeError("unrouted", f"no route of the device takes type {event.type!r}")
         priority = self._contract.priority(event, channel)
         destinations, unwanted = self._parted(self._channels(routes), event, priority)
         promised = self._promised(destinations, routes, event, channel)
-        positions = self._positions(stamped, priority, slot, promised)
-        try:
-            stamped = stamp_positions(stamped, positions)
-        except EnvelopeError as error:
-            return self.refuse(payload, channel.address, channel, Refusal(error.reason, error.detail), slot)
-        fleeting = tuple(
-            Fleeting(each.address, event.type, event.json, key)
+        positions = self._positions(stamped, priority, number, promised)
+        stamped = stamp_positions(stamped, positions)
+        volatile = tuple(
+            VolatileEvent(each.address, event.type, event.json, key)
             for each in destinations
             if each not in promised
         )
         lifetime = lifetime_ms(event)
-        expiries = {each.address: expires_ms(slot.life_ms, lifetime, channel, each) for each in promised}
-        arrival = _arrival(stamped, key, priority, slot, expiries, positions) if promised else None
-        unstored: tuple[Fleeting, ...] = ()
+        expiries = {each.address: expires_ms(number.life_ms, lifetime, channel, each) for each in promised}
+        arrival = _arrival(stamped, key, priority, number, expiries, positions) if promised else None
+        unstored: tuple[VolatileEvent, ...] = ()
         if arrival is not None and priority is Priority.URGENT:
             unstored = tuple(
-                Fleeting(each.address, event.type, event.json, key, UNSTORED_RANK) for each in destinations
+                VolatileEvent(each.address, event.type, event.json, key, UNSTORED_RANK)
+                for each in destinations
             )
-        return Decision(key, arrival, fleeting, None, event.type, unstored, unwanted)
+        return Decision(key, arrival, volatile, None, event.type, unstored, unwanted)
 
-    def descend(self, event: Envelope, channel: Channel, slot: SequenceNumber) -> DownlinkDecision:
+    def descend(self, event: Envelope, channel: Channel, number: SequenceNumber) -> DownlinkDecision:
         """Where an `event` goes that came down over `channel`: never up again, whatever the routes say.
 
         It gets no number of the device: the numbers are for what comes up.
@@ -165,9 +185,9 @@ class Decider:
         return DownlinkDecision(
             event,
             priority.rank,
-            {each.address: expires_ms(slot.life_ms, lifetime, channel, each) for each in promised},
+            {each.address: expires_ms(number.life_ms, lifetime, channel, each) for each in promised},
             tuple(
-                Fleeting(each.address, event.type, event.json, key_digest(event.key))
+                VolatileEvent(each.address, event.type, event.json, key_digest(event.key))
                 for each in ways
                 if each not in promised
             ),
@@ -175,7 +195,13 @@ class Decider:
         )
 
     def refuse(
-        self, original: bytes, address: str, channel: Channel, refusal: Refusal, slot: SequenceNumber
+        self,
+        original: bytes,
+        address: str,
+        channel: Channel,
+        refusal: Refusal,
+        number: SequenceNumber,
+        pending: Container[bytes] = (),
     ) -> Decision:
         """The dead letter of `original`, which came over or was meant for `address`.
 
@@ -193,13 +219,13 @@ class Decider:
             sender=Sender(service=channel.participant),
         ).stamped(**self._itself.attributes)
         key = key_digest(letter.key)
-        if key in self._recent:
+        if key in pending or key in self._recent:
             return Decision(refused=refusal.reason)
-        return Decision(key, self._kept(letter, channel, slot), (), refusal.reason, letter.type)
+        return Decision(key, self._kept(letter, channel, number), (), refusal.reason, letter.type)
 
-    def own(self, report: Envelope, slot: SequenceNumber, lifetime: int | None = None) -> Arrival:
+    def own(self, report: Envelope, number: SequenceNumber, lifetime: int | None = None) -> Arrival:
         """The forwarder's own `report`, which expires after `lifetime` milliseconds (None: never)."""
-        return self._kept(report.stamped(**self._itself.attributes), self._uplink, slot, lifetime)
+        return self._kept(report.stamped(**self._itself.attributes), self._uplink, number, lifetime)
 
     def addresses(self, event: Envelope) -> list[str]:
         """Where the routes of the device lead `event`, whatever is wanted there."""
@@ -216,29 +242,29 @@ class Decider:
         return timestamp(self._now())
 
     def _kept(
-        self, event: Envelope, channel: Channel, slot: SequenceNumber, lifetime: int | None = None
+        self, event: Envelope, channel: Channel, number: SequenceNumber, lifetime: int | None = None
     ) -> Arrival:
         """Of an event that tells about others: whatever its channels say, it is stored and expires by its own
         `lifetime` alone.
         """
-        stamped = stamp(event, self._epoch, slot.sequence)
+        stamped = stamp(event, self._epoch, number.sequence)
         # A contract that forgets such events does not make them vanish.
         destinations = self._destinations(event) or [self._uplink]
-        expires = expires_ms(slot.life_ms, lifetime)
+        expires = expires_ms(number.life_ms, lifetime)
         expiries = dict.fromkeys((each.address for each in destinations), expires)
         priority = self._contract.priority(event, channel)
-        positions = self._positions(stamped, priority, slot, destinations)
+        positions = self._positions(stamped, priority, number, destinations)
         stamped = stamp_positions(stamped, positions)
-        return _arrival(stamped, key_digest(event.key), priority, slot, expiries, positions)
+        return _arrival(stamped, key_digest(event.key), priority, number, expiries, positions)
 
     def _positions(
-        self, event: Envelope, priority: Priority, slot: SequenceNumber, stored_for: Sequence[Channel]
+        self, event: Envelope, priority: Priority, number: SequenceNumber, stored_for: Sequence[Channel]
     ) -> dict[str, int]:
         """The numbers of a stamped `event` in ordered inboxes: what the cloud's routes will lead there."""
         if not self._ordered or self._uplink not in stored_for:
             return {}
         counters = self._ordered.counters(stamp_sender(event, self._as_cloud_sees), priority, self._uplink)
-        return next_positions(counters, slot.counted)
+        return next_positions(counters, number.counted)
 
     def _destinations(self, event: Envelope) -> list[Channel]:
         return self._channels(self._router.route(event))
@@ -262,12 +288,19 @@ class Decider:
         return wanted, tuple(each.address for each in ways if each not in wanted)
 
 
+def _advice(payload: bytes) -> str:
+    """Return what to add to the problem of a `payload` in which no attribute of CloudEvents can be seen."""
+    # An MQTT 5 client in binary mode has them in user properties, which a broker does not give to a
+    # subscriber of 3.1.1, so all that shows is what is missing.
+    return "" if b'"specversion"' in payload[:MAX_EVENT_BYTES] else NO_ATTRIBUTES
+
+
 def _arrival(
     event: Envelope,
     key: bytes,
     priority: Priority,
-    slot: SequenceNumber,
+    number: SequenceNumber,
     expiries: Mapping[str, int | None],
     positions: Mapping[str, int],
 ) -> Arrival:
-    return Arrival(slot.sequence, priority.rank, event.json, expiries, key, positions)
+    return Arrival(number.sequence, priority.rank, event.json, expiries, key, positions)

@@ -1,25 +1,19 @@
-"""What one batch of the loop takes in, before its commit."""
+"""Sorts what the brokers deliver: which topic is whose box, and what a message on it means."""
 
 from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from edge.commit import Batch, Submission
-from edge.decision import Decider, Decision
-from edge.downlink.descent import Descent
+from edge.counts import NotStored
+from edge.delivery_queues import DeliveryQueues
 from edge.inbox import InboxPump
 from edge.interest import Interest
 from edge.mailbox import LinkName, Received
-from edge.numbering import RecentKeys
-from edge.outgoing import Outgoing
-from edge.pressure import Pressure
-from edge.questions import handlers, state
-from edge.questions.wire import QuestionError
-from edge.reports import NotStored
-from edge.spool import Discard, Size, Waiting
+from edge.planning import Batch, Submission
+from edge.spool import Waiting
 from eventplane.contract import Channel, Contract, ParticipantKind, Priority
 from eventplane.conversation.attributes import EXPIRY_TIME
 from eventplane.delivery import DEAD_LETTER_TYPE, Outcome, Refusal
@@ -27,9 +21,12 @@ from eventplane.downlink.errors import DownlinkError
 from eventplane.downlink.wire import received
 from eventplane.envelope import EnvelopeError, parse_event
 from eventplane.expiry import BY_EVENT
-from eventplane.interest import NO_INTEREST
-from eventplane.receipts import SPOOL_FULL, Receipt, ReceiptError, digest, read_receipts
+from eventplane.questions import QuestionError, read_handlers_question, read_state_question
+from eventplane.receipts import Receipt, ReceiptError, read_receipts
+from eventplane.sender import Sender
+from eventplane.sending import SendingRights
 from eventplane.topics import (
+    OUTBOXES,
     handlers_topic,
     interest_topic,
     is_outbox_topic,
@@ -48,6 +45,16 @@ _LETTER_BYTES = 4096
 
 _SMALL_BYTES = 10 * 1024
 """No dead letter of `_LETTER_BYTES` is larger: one that is refused as well was not too large."""
+
+MOST_UNKNOWN = 100
+"""Dead letters of unknown outboxes in UNKNOWN_EVERY_S seconds; further messages are counted and reported.
+
+Ours: enough to find a misspelt topic, too few to fill a spool or the uplink's quota with them."""
+
+UNKNOWN_EVERY_S = 60.0
+
+UNKNOWN_CHANNEL = "unknown_channel"
+"""The reason of a message on an outbox that the contract does not have."""
 
 _WORD = re.compile(r"[\w.-]{1,64}", re.ASCII)
 
@@ -91,7 +98,7 @@ Role = Outbox | InboxReceipts | StateQuestions | HandlersQuestions | Announcemen
 
 
 def local_topics(contract: Contract) -> dict[str, Role]:
-    """The topics to subscribe to, with what they carry."""
+    """Return the topics of the contract's services, with what they carry."""
     topics: dict[str, Role] = {}
     for service in contract.of_kind(ParticipantKind.DEVICE_SERVICE):
         topics[local_topic(service.name, service.outbox.box)] = Outbox(service.outbox)
@@ -104,43 +111,67 @@ def local_topics(contract: Contract) -> dict[str, Role]:
     return topics
 
 
-class Dispatcher:
-    """Takes messages of both brokers into a `Batch`: services' events, questions and receipts for `inboxes`,
-    what they announce to `interest`, and what came down, which `descent` judges.
+def subscriptions(contract: Contract, session: LinkName) -> tuple[str, ...]:
+    """Return the topic filters of one of the two sessions at the home's broker.
 
-    `pressure` says what finds room, `recent` remembers what did, `outgoing` ends what cannot be kept.
+    The urgent session has the outboxes from which an urgent event can come, so that neither a queue of ours
+    nor the broker's one queue a client holds up an alarm behind a flood. The first session has all the rest
+    and every outbox, also those that no contract knows: what comes over both is stored once.
+    """
+    topics = local_topics(contract)
+    if session is LinkName.URGENT:
+        rights = SendingRights(contract)
+        types = [name for name, each in contract.event_types.items() if each.priority is Priority.URGENT]
+        return tuple(
+            topic
+            for topic, role in topics.items()
+            if isinstance(role, Outbox) and _may_be_urgent(role.channel, types, rights)
+        )
+    return (OUTBOXES, *(topic for topic, role in topics.items() if not isinstance(role, Outbox)))
+
+
+def _may_be_urgent(outbox: Channel, urgent_types: Sequence[str], rights: SendingRights) -> bool:
+    """Whether the contract lets urgent events come over `outbox`; a `severitynumber` can add others."""
+    sender = Sender(service=outbox.participant)
+    return outbox.priority is Priority.URGENT or any(rights.may_send(sender, each) for each in urgent_types)
+
+
+class Dispatcher:
+    """Sorts received messages into a `Batch`, under `contract`: services' events and questions, and events
+    that came down from the cloud.
+
+    Receipts end deliveries of `inboxes`, announcements go to `interest`; `queues` ends what is given up.
     """
 
     def __init__(
         self,
         contract: Contract,
-        decider: Decider,
         inboxes: Mapping[str, InboxPump],
-        pressure: Pressure,
-        recent: RecentKeys,
-        outgoing: Outgoing,
-        descent: Descent,
+        queues: DeliveryQueues,
         interest: Interest,
     ) -> None:
         self._topics = local_topics(contract)
         self._device = contract.device
-        self._decider = decider
         self._inboxes = inboxes
-        self._pressure = pressure
-        self._recent = recent
-        self._outgoing = outgoing
-        self._descent = descent
+        self._queues = queues
         self._interest = interest
+        self._unknown = 0
+        self._unknown_since = float("-inf")
 
-    def take(self, message: Received, batch: Batch) -> None:
-        """Whatever the message is, it is acknowledged once the batch is committed."""
+    def take(self, message: Received, batch: Batch, now: float) -> None:
+        """Sort `message` into `batch`; whatever it is, it is acknowledged once the batch is committed."""
         batch.acknowledge.append(message)
         if message.link is LinkName.CLOUD:
-            self._take_descent(message.payload, batch)
+            self._take_downlink(message.payload, batch)
             return
         role = self._topics.get(message.topic)
-        if role is None:
-            self._take_stray(message, batch)
+        if isinstance(role, Outbox):
+            channel = role.channel
+            batch.submissions.append(
+                Submission(message.payload, channel.address, channel, answer=channel.participant)
+            )
+        elif role is None:
+            self._take_unknown(message, batch, now)
         elif isinstance(role, InboxReceipts):
             self._take_receipts(message.payload, role.channel, batch)
         elif isinstance(role, Announcements):
@@ -152,138 +183,55 @@ class Dispatcher:
                 message.generation,
                 retained=message.retained,
             )
-        elif isinstance(role, StateQuestions | HandlersQuestions):
-            self._take_question(message.payload, role, batch)
         else:
-            channel = role.channel
-            self._take_submission(
-                Submission(message.payload, channel.address, channel, answer=channel.participant), batch
-            )
+            self._take_question(message.payload, role, batch)
 
-    def close(self, batch: Batch) -> None:
-        """All that belongs to `batch` was taken."""
-        self._descent.judge(batch)
+    def give_up(self, pending: Waiting, channel: Channel, refusal: Refusal, batch: Batch) -> None:
+        """End a delivery over `channel` that can never succeed; it becomes a dead letter.
 
-    def kept(self, batch: Batch) -> None:
-        """The batch is committed."""
-        self._recent.settle()
-        if batch.holdings:
-            self._outgoing.withdraw(batch.replaced)
-
-    def give_up(self, waiting: Waiting, channel: Channel, refusal: Refusal, batch: Batch) -> None:
-        """A delivery over `channel` that can never succeed ends, and becomes a dead letter.
-
-        A dead letter becomes a small one; whoever refuses that as well would refuse them for ever, so it is
-        dropped and counted.
+        A refused dead letter becomes a small one. A reader that refuses that too would refuse them for ever,
+        so it is dropped and counted.
         """
-        original = waiting.json.encode("utf-8")
-        if _is_dead_letter(waiting.json):
+        original = pending.json.encode("utf-8")
+        if _is_dead_letter(pending.json):
             if len(original) <= _SMALL_BYTES:
                 _log.warning("a dead letter over %s is dropped: %s", channel.address, refusal.reason)
-                self._outgoing.discard(waiting.delivery, Outcome.DROPPED, refusal.reason)
+                self._queues.discard(pending.delivery, Outcome.DROPPED, refusal.reason)
                 return
             original = original[:_LETTER_BYTES]
-        submission = Submission(original, channel.address, channel, refusal, ends=waiting.delivery)
-        self._take_submission(submission, batch)
-
-    def again(self, batch: Batch) -> Batch:
-        """`batch` as it is under the pressure of now: what it had taken in is judged and numbered anew."""
-        for key in batch.keys:
-            self._recent.forget(key)
-        retry = Batch(
-            batch.first_sequence,
-            batch.life_ms,
-            batch.counted,
-            done=batch.done,
-            acknowledge=batch.acknowledge,
-            descents=batch.descents,
-            questions=batch.questions,
-        )
-        for submission in batch.submissions:
-            self._take_submission(submission, retry)
-        self.close(retry)
-        return retry
-
-    def _take_submission(self, submission: Submission, batch: Batch) -> None:
-        batch.submissions.append(submission)
-        decision = self._decision(submission, batch)
-        refused = decision.refused
-        if decision.arrival is not None and not self._finds_room(submission, decision):
-            refused = SPOOL_FULL
-            batch.fleeting.extend(decision.unstored)
-            if submission.ends is None:
-                batch.turned_away[NotStored(submission.address, decision.type, SPOOL_FULL)] += 1
-        else:
-            self._keep(decision, batch)
-            if refused is not None:
-                batch.refused[submission.address, refused] += 1
-        self._end(submission, refused, batch)
-        if submission.answer is not None:
-            batch.receipts.setdefault(submission.answer, []).append(
-                Receipt(digest(submission.payload), refused)
-            )
-
-    def _decision(self, submission: Submission, batch: Batch) -> Decision:
-        if submission.refusal is None:
-            return self._decider.accept(submission.payload, submission.channel, batch.slot)
-        return self._decider.refuse(
-            submission.payload, submission.address, submission.channel, submission.refusal, batch.slot
+        batch.submissions.append(
+            Submission(original, channel.address, channel, refusal, ends=pending.delivery)
         )
 
-    def _finds_room(self, submission: Submission, decision: Decision) -> bool:
-        assert decision.arrival is not None  # noqa: S101 - the caller has asked
-        size = Size(len(decision.arrival.json), len(decision.arrival.destinations))
-        if submission.ends is None:
-            return self._pressure.admits(decision.arrival.rank, size, submission.channel.when_full)
-        # A dead letter in the place of a delivery takes little more than that leaves.
-        more = size._replace(deliveries=size.deliveries - 1)
-        return self._pressure.admits(Priority.URGENT.rank, more, submission.channel.when_full)
-
-    def _keep(self, decision: Decision, batch: Batch) -> None:
-        batch.fleeting.extend(decision.fleeting)
-        for address in decision.unwanted:
-            batch.not_wanted[NotStored(address, decision.type, NO_INTEREST)] += 1
-        if decision.arrival is not None:
-            batch.store(decision.arrival)
-        if decision.key is not None:
-            self._recent.add(decision.key)
-            batch.keys.append(decision.key)
-
-    def _end(self, submission: Submission, refused: str | None, batch: Batch) -> None:
-        if submission.ends is None or submission.refusal is None:
-            return
-        if refused == SPOOL_FULL:
-            self._outgoing.discard(submission.ends, Outcome.DROPPED, SPOOL_FULL)
-        elif submission.ends.destination == self._device.outbox.address:
-            # Reported, or the audit would take it for acknowledged by the cloud.
-            batch.dead_lettered.append(
-                Discard(submission.ends, Outcome.DEAD_LETTERED, submission.refusal.reason)
-            )
-        else:
-            batch.replaced.append(submission.ends)
-
-    def _take_stray(self, message: Received, batch: Batch) -> None:
-        """A subscription of an earlier contract, which the broker's session remembers."""
-        if is_outbox_topic(message.topic):
-            refusal = Refusal("unknown_channel", "no box of the contract has this topic")
-            self._take_submission(
-                Submission(message.payload, message.topic, self._device.outbox, refusal), batch
-            )
-        else:
-            # Receipts, questions, announcements: nobody's events, and services go on with them for ever.
+    def _take_unknown(self, message: Received, batch: Batch, now: float) -> None:
+        """An outbox without a participant, or a subscription of an earlier contract that the broker keeps."""
+        if not is_outbox_topic(message.topic):
+            # Receipts, questions, announcements: no events, and services repeat them without end.
             _log.warning("a message on %s ignored: the contract in force has no use for it", message.topic)
+            return
+        if now >= self._unknown_since + UNKNOWN_EVERY_S:
+            self._unknown, self._unknown_since = 0, now
+        self._unknown += 1
+        if self._unknown > MOST_UNKNOWN:
+            # By the filter: a million topics must not become a million counters.
+            batch.ignored[NotStored(OUTBOXES, "", UNKNOWN_CHANNEL)] += 1
+            return
+        detail = f"no participant of the contract has the outbox {message.topic!r:.200}; correct the topic, "
+        refusal = Refusal(UNKNOWN_CHANNEL, detail + "or add the participant and give the device the contract")
+        batch.submissions.append(Submission(message.payload, message.topic, self._device.outbox, refusal))
 
-    def _take_descent(self, payload: bytes, batch: Batch) -> None:
-        """What names no key cannot be answered: a dead letter tells of it."""
+    def _take_downlink(self, payload: bytes, batch: Batch) -> None:
+        """A message that names no key cannot be answered; it becomes a dead letter."""
         try:
-            batch.descents.append(received(parse_event(payload)))
+            batch.downlinks.append(received(parse_event(payload)))
         except (EnvelopeError, DownlinkError) as error:
-            inbox = self._device.inbox
             refusal = Refusal(error.reason, error.detail)
-            self._take_submission(Submission(payload, inbox.address, self._device.outbox, refusal), batch)
+            batch.submissions.append(
+                Submission(payload, self._device.inbox.address, self._device.outbox, refusal)
+            )
 
     def _take_question(self, payload: bytes, role: StateQuestions | HandlersQuestions, batch: Batch) -> None:
-        read = state.read_question if isinstance(role, StateQuestions) else handlers.read_question
+        read = read_state_question if isinstance(role, StateQuestions) else read_handlers_question
         try:
             batch.questions.append(read(payload, role.channel.address))
         except QuestionError as error:
@@ -299,17 +247,15 @@ class Dispatcher:
             _log.warning("receipts of %s ignored: %s", channel.address, error)
             return
         for receipt in receipts:
-            self._take_receipt(receipt, inbox, batch)
+            for ended in inbox.receipted(receipt):
+                self._take_receipt(receipt, ended, inbox, batch)
 
-    def _take_receipt(self, receipt: Receipt, inbox: InboxPump, batch: Batch) -> None:
-        ended = inbox.receipted(receipt)
-        if ended is None:
-            return
+    def _take_receipt(self, receipt: Receipt, ended: Waiting, inbox: InboxPump, batch: Batch) -> None:
         if receipt.refused == Outcome.EXPIRED and _can_expire(ended.json):
-            if not self._outgoing.lose(ended.delivery, BY_EVENT):
-                self._outgoing.discard(ended.delivery, Outcome.EXPIRED, BY_EVENT)
+            if not self._queues.lose(ended.delivery, BY_EVENT):
+                self._queues.discard(ended.delivery, Outcome.EXPIRED, BY_EVENT)
             return
-        stored = self._outgoing.delivered([ended.delivery])
+        stored = self._queues.delivered([ended.delivery])
         if receipt.refused is None:
             batch.done.extend(stored)
             return

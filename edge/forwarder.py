@@ -8,24 +8,23 @@ for anything but its own destination.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 
-from edge.commit import Batch
-from edge.components import Components, Dependencies
+from edge.components import Clock, Components, Dependencies
 from edge.counts import Counts
 from edge.errors import SpoolCorruptError, SpoolError
 from edge.interest import Interest
 from edge.link import Link
 from edge.mailbox import Acknowledged, Connected, Disconnected, LinkName, Message, Received, Reload, Stop
-from edge.options import Clock, ForwarderOptions
-from edge.questions.handlers import HandlersQuestion
-from edge.questions.state import StateQuestion
-from edge.reporter import Figures
+from edge.planning import Batch, Plan
+from edge.reports import FIRST_MANIFEST_S, Heartbeat
+from edge.settings import Settings
 from edge.spool import Spool
-from edge.uplink import Settled, Uplink
+from edge.uplink import AckResult, Uplink
 from eventplane.contract import Contract
 from eventplane.downlink.acknowledgements import OLDER, Result
+from eventplane.questions import HandlersQuestion, StateQuestion
 from eventplane.receipts import write_receipts
 from eventplane.topics import receipt_topic
 
@@ -39,40 +38,40 @@ _MOST_RECEIPTS = 1000
 
 
 class Forwarder:
-    """Joins the home's broker (`local`), the `spool` and the `cloud`'s broker under a `contract`.
+    """Joins the home's broker, the `spool` and the cloud's broker under a `contract`, over `links`.
 
     `image` is the contract of the device's image (None: the same); what comes down is measured by it.
 
     `wait` gives the messages reported so far, after at most the seconds it is given (None: for ever).
-    `figures` are what a heartbeat tells; `contract_came` is called when another contract has come down. A
-    damaged spool is opened again, which recovers it; `spool` is the one in use. Raises `SpoolError` from
-    `run` when the disk fails otherwise; what was not committed was not acknowledged.
+    `heartbeat` returns what a heartbeat reports; `contract_came` is called when another contract has come
+    down. A damaged spool is opened again, which recovers it; `spool` is the one in use. Raises `SpoolError`
+    from `run` when the disk fails otherwise; what was not committed was not acknowledged.
     """
 
     def __init__(
         self,
         contract: Contract,
-        options: ForwarderOptions,
+        settings: Settings,
         spool: Spool,
-        local: Link,
-        cloud: Link,
+        links: Mapping[LinkName, Link],
         wait: Callable[[float | None], Sequence[Message]],
         clock: Clock | None = None,
-        figures: Figures = dict,
+        heartbeat: Heartbeat = dict,
         contract_came: Callable[[], None] = lambda: None,
         image: Contract | None = None,
+        first_manifest_s: float = FIRST_MANIFEST_S,
     ) -> None:
         self.counts = Counts()
         self._clock = clock or Clock()
-        self._options = options
-        self._local = local
-        self._cloud = cloud
+        self._settings = settings
+        self._links = links
+        self._local, self._cloud = links[LinkName.LOCAL], links[LinkName.CLOUD]
         self._wait = wait
         self._contract_came = contract_came
         self._contract = contract
         self._image = image or contract
         self._dependencies = Dependencies(
-            options, local, cloud, self._clock, figures, self.counts, Interest()
+            settings, links, self._clock, heartbeat, self.counts, Interest(), first_manifest_s
         )
         self._given_spool = spool
         self._components = self._assembled(spool)
@@ -104,13 +103,13 @@ class Forwarder:
         """One round: take in, commit, acknowledge, send."""
         now = self._clock.monotonic()
         try:
-            batch = self._take_in(messages, now)
+            batch, plan = self._commit(messages, now)
         except SpoolCorruptError as error:
             self._recover(error)
             # Nothing of them is kept yet, and nobody will report them again.
-            batch = self._take_in(messages, now)
+            batch, plan = self._commit(messages, now)
         with self._recovering():
-            self._confirm(batch)
+            self._confirm(batch, plan)
             # Before another contract is in force, which may not know who asks.
             self._answer(batch.questions)
         with self._recovering():
@@ -124,14 +123,12 @@ class Forwarder:
         self._contract, self._image = reload.contract, reload.image or self._image
         self._components.adopt(self._contract, self._image)
 
-    def _take_in(self, messages: Sequence[Message], now: float) -> Batch:
-        """Up to the commit."""
-        components = self._components
-        batch = components.commits.begin()
+    def _commit(self, messages: Sequence[Message], now: float) -> tuple[Batch, Plan]:
+        batch = Batch()
         for message in messages:
             self._take(message, batch, now)
-        components.dispatcher.close(batch)
-        return components.commits.keep(batch, components.dispatcher, components.decider, now)
+        components = self._components
+        return batch, components.commits.commit(batch, components.deciding, now)
 
     def _answer(self, questions: Sequence[StateQuestion | HandlersQuestion]) -> None:
         for each in questions:
@@ -142,6 +139,7 @@ class Forwarder:
     def _send(self, now: float) -> None:
         components = self._components
         self._local.tick(now)
+        self._links[LinkName.URGENT].tick(now)
         # The home first: an emergency call must not wait for the cloud's line or compression.
         for inbox in components.inboxes.values():
             inbox.tick(now)
@@ -159,8 +157,9 @@ class Forwarder:
         return max(0.0, min(due) - self._clock.monotonic()) if due else None
 
     def _finish(self) -> None:
-        give_up = self._clock.monotonic() + self._options.stop_grace_s
-        self._local.close(_CLOSE_S)
+        give_up = self._clock.monotonic() + self._settings.stop_grace_s
+        for name in (LinkName.URGENT, LinkName.LOCAL):
+            self._links[name].close(_CLOSE_S)
         while not self.uplink.idle and self._cloud.up:
             left = give_up - self._clock.monotonic()
             if left <= 0:
@@ -206,13 +205,13 @@ class Forwarder:
     def _take(self, message: Message, batch: Batch, now: float) -> None:
         match message:
             case Received():
-                self._components.dispatcher.take(message, batch)
+                self._components.dispatcher.take(message, batch, now)
             case Acknowledged():
                 self._take_acknowledged(message, batch, now)
             case Connected(link, generation):
-                self._link(link).connected(generation, now)
+                self._links[link].connected(generation, now)
             case Disconnected(link, generation, reason):
-                if self._link(link).disconnected(generation, reason, now):
+                if self._links[link].disconnected(generation, reason, now):
                     self._rewind(link, batch)
             case Reload():
                 self._next = message
@@ -220,7 +219,7 @@ class Forwarder:
                 self._stopping = True
 
     def _take_acknowledged(self, message: Acknowledged, batch: Batch, now: float) -> None:
-        if message.generation != self._link(message.link).generation:
+        if message.generation != self._links[message.link].generation:
             return
         if message.link is LinkName.CLOUD:
             self._settle(self.uplink.acknowledged(message.mid, message.failure, now), batch)
@@ -228,34 +227,31 @@ class Forwarder:
             for inbox in self._components.inboxes.values():
                 batch.done.extend(inbox.acknowledged(message.mid))
 
-    def _confirm(self, batch: Batch) -> None:
+    def _confirm(self, batch: Batch, plan: Plan) -> None:
         """After the commit: PUBACK in the order of receiving, then the receipts of each service."""
         for received in batch.acknowledge:
-            self._link(received.link).acknowledge(received.generation, received.mid)
+            self._links[received.link].acknowledge(received.generation, received.mid)
         if self._local.up:
-            for service, receipts in batch.receipts.items():
+            for service, receipts in plan.receipts.items():
                 for first in range(0, len(receipts), _MOST_RECEIPTS):
                     some = write_receipts(receipts[first : first + _MOST_RECEIPTS])
                     self._local.publish(receipt_topic(service, "outbox"), some)
-        self._components.send_fleeting(batch.fleeting)
-        for (address, reason), count in batch.refused.items():
+        self._components.send_volatile(plan.volatile)
+        for (address, reason), count in plan.refused.items():
             self.counts.dead_letters[reason] += count
             _log.warning("%d message(s) of %s became dead letters: %s", count, address, reason)
-        for (address, type_, reason), count in batch.turned_away.items():
+        for (address, type_, reason), count in plan.turned_away.items():
             _log.warning("%d event(s) of %s refused: %s (%s)", count, address, reason, type_)
-        self.counts.descended.update(batch.descended)
-        for outcome, count in batch.descended.items():
+        self.counts.descended.update(plan.descended)
+        for outcome, count in plan.descended.items():
             level = logging.DEBUG if outcome in (Result.STORED, OLDER) else logging.WARNING
             _log.log(level, "%d event(s) came down: %s", count, outcome)
-        if batch.contract_changed:
+        if plan.contract_changed:
             self._contract_came()
-        if batch.uplink_interest_changed:  # reads the spool, so last
+        if plan.uplink_interest_changed:  # reads the spool, so last
             self._components.follow_uplink_interest()
 
-    def _link(self, name: LinkName) -> Link:
-        return self._local if name is LinkName.LOCAL else self._cloud
-
-    def _settle(self, settled: Settled, batch: Batch) -> None:
+    def _settle(self, settled: AckResult, batch: Batch) -> None:
         batch.done.extend(settled.done)
         for waiting, refusal in settled.refused:
             self._components.dispatcher.give_up(waiting, self._contract.device.outbox, refusal, batch)
@@ -263,5 +259,5 @@ class Forwarder:
     def _rewind(self, name: LinkName, batch: Batch) -> None:
         if name is LinkName.CLOUD:
             self._settle(self.uplink.disconnected(), batch)
-        else:
+        elif name is LinkName.LOCAL:
             self._components.rewind_inboxes()

@@ -11,14 +11,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from time import monotonic
 
-from edge.downlink.contract_update import ContractInForce
+from edge.contract_updates import ActiveContract
 from edge.errors import SettingProblem
-from edge.gathering import Gathering
 from edge.health.server import Snapshot, Snapshots
-from edge.health.status import Finding, Status, Thresholds, Watchdog, judge, summary
+from edge.health.status import Finding, Status, Watchdog, judge, summary
 from edge.mailbox import Mailbox, Message, Reload, Stop
 from edge.metrics import Metrics, read_all
-from edge.options import LONGEST_DELAY_MS
+from edge.packing import BatchingDelays
+from edge.settings import Settings
 from edge.systemd import ServiceManager
 
 _log = logging.getLogger(__name__)
@@ -43,31 +43,27 @@ class SnapshotWanted:
 Posted = Message | Hangup | SnapshotWanted
 
 
-@dataclass(frozen=True, slots=True)
-class HousekeepingOptions:
-    """How to read the `contract`, when the device is unwell, and the uplink's PUBACK timeout in seconds."""
-
-    contract: Callable[[], ContractInForce | SettingProblem]
-    thresholds: Thresholds
-    puback_timeout_s: float
-
-
 class Housekeeping:
-    """Waits for messages in the place of the loop; `snapshots` is for other threads."""
+    """Waits for messages in the place of the loop; `snapshots` is for other threads.
+
+    `read_contract` returns the contract to use after SIGHUP or a contract from the cloud.
+    """
 
     def __init__(
         self,
         mailbox: Mailbox[Posted],
         metrics: Metrics,
         manager: ServiceManager,
-        options: HousekeepingOptions,
+        settings: Settings,
+        read_contract: Callable[[], ActiveContract | SettingProblem],
         now: Callable[[], float] = monotonic,
     ) -> None:
         self.snapshots = Snapshots(lambda: mailbox.put(SnapshotWanted()))
         self._mailbox = mailbox
         self._metrics = metrics
         self._manager = manager
-        self._options = options
+        self._settings = settings
+        self._read_contract = read_contract
         self._now = now
         # Twice within what the manager grants, as sd_watchdog_enabled(3) advises.
         self._watchdog = Watchdog(manager.watchdog_s / 2 if manager.watchdog_s else None, now())
@@ -128,7 +124,7 @@ class Housekeeping:
         self._manager.reloading()
         self._in_service = False  # until the turn that applies it is over
         version = self._metrics.contract.version
-        found = self._options.contract()
+        found = self._read_contract()
         if isinstance(found, SettingProblem):
             _log.error("contract %s stays active, the new one is refused: %s", version, found)
             self._metrics.refused_contract()
@@ -146,11 +142,12 @@ class Housekeeping:
     def _judged(self, now: float) -> tuple[Status, tuple[Finding, ...]]:
         self._complaint = self._watchdog.complaint(self._metrics.progress(), now, self._stuck_after_s())
         status = self._metrics.status(now)
-        return status, judge(status, self._options.thresholds, self._complaint)
+        return status, judge(status, self._settings.health, self._complaint)
 
     def _status(self, now: float) -> str:
         return summary(*self._judged(now))
 
     def _stuck_after_s(self) -> float:
-        batching_s = Gathering(self._metrics.contract, LONGEST_DELAY_MS).longest_s
-        return max(STUCK_AT_LEAST_S, STUCK_PUBACKS * self._options.puback_timeout_s) + batching_s
+        cloud = self._settings.cloud
+        batching_s = BatchingDelays(self._metrics.contract, cloud.longest_delay_ms).longest_s
+        return max(STUCK_AT_LEAST_S, STUCK_PUBACKS * cloud.puback_timeout_s) + batching_s

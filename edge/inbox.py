@@ -1,15 +1,15 @@
-"""The way to one on-device service: its inbox topic on the home's broker. Needs no cloud.
+"""Deliver events to one on-device service: publish them to its inbox topic on the home's broker.
 
 A delivery ends with the broker's PUBACK or, when the channel has `receipts`, with the service's own receipt.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
+from edge.delivery_queues import DeliveryQueues
 from edge.link import Link
-from edge.outgoing import Outgoing
 from edge.spool import Delivery, Waiting
 from eventplane.contract import Channel, Priority
 from eventplane.receipts import Receipt, digest
@@ -19,25 +19,25 @@ _URGENT_SHARE = 10
 """One in so many deliveries of the window is kept free for urgent events."""
 
 _MOST_DOUBLINGS = 5
-"""How often the timeout doubles while nothing is confirmed. The broker keeps what we send for a service that
+"""How often the timeout doubles while nothing is confirmed. The broker keeps what is sent for a service that
 is away, so a copy every few seconds would bury it when it comes back."""
 
 
 @dataclass(frozen=True, slots=True)
-class _UnderWay:
-    waiting: Waiting
+class _Sent:
+    pending: Waiting
     sent_at: float
 
 
 class InboxPump:
-    """Carries one inbox `channel` over `link`, at most `window` deliveries unconfirmed.
+    """Delivers one inbox `channel` over `link`, with at most `window` unconfirmed deliveries.
 
-    What is unconfirmed for `timeout_s` monotonic seconds is sent again, with all that follows it; then for
-    twice as long, and so on, until something is confirmed.
+    What is unconfirmed for `timeout_s` monotonic seconds is sent again, with everything that follows it; then
+    for twice as long, and so on, until a delivery is confirmed.
     """
 
     def __init__(
-        self, outgoing: Outgoing, channel: Channel, link: Link, window: int, timeout_s: float
+        self, queues: DeliveryQueues, channel: Channel, link: Link, window: int, timeout_s: float
     ) -> None:
         self.channel = channel
         self._link = link
@@ -45,24 +45,24 @@ class InboxPump:
         self._ordinary_window = window - window // _URGENT_SHARE
         self._timeout_s = timeout_s
         self._topic = local_topic(channel.participant, channel.box)
-        self._outgoing = outgoing
-        self._lanes = outgoing.lanes(channel.address)
-        # By packet id or, with receipts, by the payload's digest.
-        self._under_way: dict[Hashable, _UnderWay] = {}
+        self._queues = queues
+        self._by_rank = queues.open(channel.address)
+        # By packet id or, with receipts, by the payload's digest, which several deliveries may share.
+        self._sent: dict[Hashable, list[_Sent]] = {}
+        self._in_flight = 0
         self._repetitions = 0
 
     def rewind(self) -> None:
-        """The connection is gone: all that the spool still holds is to be sent over the next one."""
+        """Start again from the spool, because the connection is gone."""
         self._start_over()
-        self._outgoing.clear(self.channel.address)
+        self._queues.clear(self.channel.address)
 
     def acknowledged(self, mid: int) -> list[Delivery]:
-        """The spool's deliveries that the broker's PUBACK ends; none when it takes a receipt."""
-        ended = self._end(mid)
-        return self._outgoing.delivered([ended.delivery]) if ended else []
+        """Return the spool's deliveries that PUBACK `mid` ends; none when a receipt is required."""
+        return self._queues.delivered(each.delivery for each in self._end(mid))
 
-    def receipted(self, receipt: Receipt) -> Waiting | None:
-        """The delivery that the service's `receipt` ends, None for an unknown one."""
+    def receipted(self, receipt: Receipt) -> Sequence[Waiting]:
+        """Return the deliveries that the service's `receipt` ends: all in flight with these bytes."""
         return self._end(receipt.digest)
 
     def tick(self, now: float) -> None:
@@ -73,32 +73,37 @@ class InboxPump:
             self._start_over()
 
     def deadline(self) -> float | None:
-        """When `tick` has something to do, None for never."""
-        oldest = next(iter(self._under_way.values()), None)
-        patience_s = self._timeout_s * 2.0 ** min(self._repetitions, _MOST_DOUBLINGS)
-        return oldest.sent_at + patience_s if oldest else None
+        """Return when `tick` has something to do, None for never."""
+        if not self._sent:
+            return None
+        oldest = next(iter(self._sent.values()))[0]
+        return oldest.sent_at + self._timeout_s * 2.0 ** min(self._repetitions, _MOST_DOUBLINGS)
 
     def pump(self, now: float) -> None:
-        """Send what may be sent, the most urgent first."""
+        """Send what the window allows, the most urgent first."""
         if not self._link.up:
             return
-        for rank, lane in self._lanes.items():
-            room = self._window if rank <= Priority.URGENT.rank else self._ordinary_window
-            for waiting in lane.peek(max(0, room - len(self._under_way))):
-                payload = waiting.json.encode("utf-8")
+        for rank, queue in self._by_rank.items():
+            if queue.empty:
+                continue
+            window = self._window if rank <= Priority.URGENT.rank else self._ordinary_window
+            for pending in queue.peek(max(0, window - self._in_flight)):
+                payload = pending.json.encode("utf-8")
                 mid = self._link.publish(self._topic, payload)
                 key = digest(payload) if self.channel.receipts else mid
-                self._under_way[key] = _UnderWay(waiting, now)
-                lane.take()
+                self._sent.setdefault(key, []).append(_Sent(pending, now))
+                self._in_flight += 1
+                queue.take()
 
     def _start_over(self) -> None:
-        self._under_way.clear()
-        for lane in self._lanes.values():
-            lane.rewind()
+        self._sent.clear()
+        self._in_flight = 0
+        for queue in self._by_rank.values():
+            queue.rewind()
 
-    def _end(self, key: Hashable) -> Waiting | None:
-        ended = self._under_way.pop(key, None)
-        if ended is None:
-            return None
-        self._repetitions = 0
-        return ended.waiting
+    def _end(self, key: Hashable) -> list[Waiting]:
+        ended = [each.pending for each in self._sent.pop(key, ())]
+        if ended:
+            self._in_flight -= len(ended)
+            self._repetitions = 0
+        return ended

@@ -10,7 +10,7 @@ from pathlib import Path
 from random import Random
 from typing import Protocol
 
-from edge.mailbox import LinkName
+from edge.mailbox import LinkName, Share
 from edge.mqtt.endpoint import BrokerAddress
 
 _log = logging.getLogger(__name__)
@@ -23,7 +23,7 @@ class BrokerConnection(Protocol):
 
     def ping(self) -> int: ...
 
-    def acknowledge(self, mid: int) -> None: ...
+    def acknowledge(self, *mids: int) -> None: ...
 
     def close(self, timeout_s: float) -> None: ...
 
@@ -65,7 +65,8 @@ class Backoff:
 class Link:
     """The link to one broker. All times are seconds of one monotonic clock.
 
-    `up_since` is when the current connection came up, `connects` counts the connections that came up.
+    `up_since` is when the current connection came up, `connects` counts the connections that came up. `share`
+    has the received messages that wait for the loop, if they are bounded.
     """
 
     def __init__(self, name: LinkName, dial: Dial, backoff: Backoff, connect_timeout_s: float) -> None:
@@ -74,10 +75,11 @@ class Link:
         self.up = False
         self.up_since = 0.0
         self.connects = 0
+        self.share: Share | None = None
         self._dial = dial
         self._backoff = backoff
-        # The connection has timeouts of its own; this one does not trust them.
-        self._patience_s = 2 * connect_timeout_s
+        # The connection has timeouts of its own, for dialling, CONNACK and SUBACK: this one comes after them.
+        self._patience_s = 3 * connect_timeout_s
         self._connection: BrokerConnection | None = None
         self._closed = False
         self._failures = 0
@@ -148,10 +150,13 @@ class Link:
         """Send PINGREQ, whose answer is reported like that to a publish. Only while `up`."""
         return self._require_connection().ping()
 
-    def acknowledge(self, generation: int, mid: int) -> None:
-        """Send PUBACK, unless the connection of the message ended: then the broker redelivers it."""
-        if self._connection is not None and generation == self.generation and mid:
-            self._connection.acknowledge(mid)
+    def acknowledge(self, generation: int, *mids: int) -> None:
+        """Send PUBACKs, unless the connection of the messages ended: then the broker redelivers them.
+
+        An id of 0, of a message at QoS 0, is ignored.
+        """
+        if self._connection is not None and generation == self.generation and any(mids):
+            self._connection.acknowledge(*filter(None, mids))
 
     def close(self, timeout_s: float) -> None:
         """Close the link permanently and in good order, within `timeout_s` seconds."""
@@ -196,6 +201,7 @@ def link_to_broker(
     connect_timeout_s: float,
     *,
     has_login: bool,
+    name: LinkName = LinkName.LOCAL,
     wake: Callable[[], None] = lambda: None,
 ) -> Link:
     """Return a link to `address`, or to the broker that a profile of Mosquitto or an announcement names.
@@ -204,13 +210,13 @@ def link_to_broker(
     another broker is announced. Raises `LibraryMissingError`.
     """
     if found_by is None:
-        return Link(LinkName.LOCAL, partial(dial, address), backoff, connect_timeout_s)
+        return Link(name, partial(dial, address), backoff, connect_timeout_s)
     # Imported only where used: it takes memory.
     if isinstance(found_by, DnsSd):
-        from edge.discovery.announced_link import AnnouncedLink, Wanted, browse_home
+        from edge.discovery.dns_sd import AnnouncedBroker, AnnouncedLink, browse_home
 
-        wanted = Wanted(found_by.thing, address.tls, has_login)
+        wanted = AnnouncedBroker(found_by.thing, address.tls, has_login)
         return AnnouncedLink(wanted, browse_home(found_by.interfaces), dial, backoff, connect_timeout_s, wake)
-    from edge.discovery.profile_link import ProfileLink
+    from edge.discovery.broker import ProfileLink
 
-    return ProfileLink(found_by, address, dial, backoff, connect_timeout_s, has_login=has_login)
+    return ProfileLink(found_by, address, dial, backoff, connect_timeout_s, has_login=has_login, name=name)

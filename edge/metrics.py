@@ -1,6 +1,6 @@
 """The forwarder's metrics: one table feeds the heartbeat, the Prometheus page, the docs and the dashboard.
 
-Each metric is declared once, in `METRICS`: its name, kind and help, how it is read, and the key under which
+Each metric is declared once, in `METRICS`: its name and help, how it is read, and the key under which
 the heartbeat carries it. The loop's own thread reads them, because the values belong to the loop: one row of
 the spool for each destination and priority with a backlog, the rest is in memory.
 """
@@ -11,7 +11,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from edge.certificate import CertificateFile
 from edge.counts import Counts
@@ -53,8 +53,17 @@ class LinkWatch:
 
     def state(self, now: float) -> LinkState:
         """Return the state of the link now."""
-        link = self._link
-        return LinkState(link.name, bool(self._standing), now - self._since, link.connects, link.complaint)
+        link, share = self._link, self._link.share
+        return LinkState(
+            link.name,
+            bool(self._standing),
+            now - self._since,
+            link.connects,
+            link.complaint,
+            waiting_bytes=share.waiting_bytes if share else 0,
+            dropped=share.dropped if share else 0,
+            pauses=share.pauses if share else 0,
+        )
 
 
 class Reading(NamedTuple):
@@ -77,14 +86,14 @@ class Metrics:
         thing: str,
         contract: Contract,
         forwarder: Forwarder,
-        links: Iterable[Link],
+        links: Mapping[LinkName, Link],
         certificate: CertificateFile | None,
         started: float,
     ) -> None:
         self.contract = contract
         self._thing = thing
         self._forwarder = forwarder
-        self._links = {each.name: LinkWatch(each, started) for each in links}
+        self._links = {name: LinkWatch(each, started) for name, each in links.items()}
         self._certificate = certificate
         self._started = started
         self._reloads = 0
@@ -176,13 +185,17 @@ class HeartbeatKey(NamedTuple):
 
 
 class Metric(NamedTuple):
-    """One family: its name, its kind, what it says, how it is read, and what the heartbeat carries of it."""
+    """One family: its name, what it says, how it is read, and what the heartbeat carries of it."""
 
     name: str
-    kind: Literal["counter", "gauge"]
     help: str
     read: Callable[[Reading], float | Iterable[_Sample]]
     heartbeat: tuple[HeartbeatKey, ...] = ()
+
+    @property
+    def kind(self) -> str:
+        """Prometheus' type, which the name ends with."""
+        return "counter" if self.name.endswith("_total") else "gauge"
 
     def samples(self, reading: Reading) -> list[_Sample]:
         """Return the samples of this family now."""
@@ -279,7 +292,6 @@ def _rss_bytes() -> int:
 METRICS = (
     Metric(
         "eventplane_oldest_seconds",
-        "gauge",
         "Age of the oldest event without an acknowledgement; 0 when none is pending.",
         _by_destination(lambda each: each.oldest_s),
         (
@@ -289,74 +301,61 @@ METRICS = (
     ),
     Metric(
         "eventplane_pending",
-        "gauge",
         "Pending deliveries.",
         _by_destination(lambda each: each.pending),
         (HeartbeatKey("pending"),),
     ),
     Metric(
         "eventplane_stored_total",
-        "counter",
         "Events stored since the spool's epoch began.",
         lambda it: it.spool.next_sequence - 1,
         (HeartbeatKey("stored"),),
     ),
     Metric(
         "eventplane_refused_total",
-        "counter",
         "Messages that found the spool full; their senders keep them.",
         lambda it: it.counts.refused,
         (HeartbeatKey("refused"),),
     ),
     Metric(
         "eventplane_sent_unstored_total",
-        "counter",
         "Deliveries of urgent ones among them that were made from memory.",
         lambda it: it.counts.sent_unstored,
     ),
     Metric(
         "eventplane_unwanted_total",
-        "counter",
         "Deliveries that were left out because nobody at the destination handles such events.",
         lambda it: it.counts.unwanted,
     ),
     Metric(
         "eventplane_dead_letters_total",
-        "counter",
         "Messages that became dead letters.",
         _by("reason", lambda counts: counts.dead_letters),
         (HeartbeatKey("dead_letters"),),
     ),
     Metric(
         "eventplane_downlink_total",
-        "counter",
         "Events of the cloud that were answered: stored, or why not; repetitions included.",
         _by("outcome", lambda counts: counts.descended),
     ),
     Metric(
         "eventplane_discards_total",
-        "counter",
         "Deliveries that expired, were dropped or refused by the cloud.",
         _discards,
         (HeartbeatKey("discards"),),
     ),
-    Metric("eventplane_problem", "gauge", "The problems on `/healthz`, one sample each.", _problems),
+    Metric("eventplane_problem", "The problems on `/healthz`, one sample each.", _problems),
     Metric(
-        "eventplane_link_up",
-        "gauge",
-        "Whether the connection to a broker is up.",
-        _by_link(lambda each: int(each.up)),
+        "eventplane_link_up", "Whether the connection to a broker is up.", _by_link(lambda each: int(each.up))
     ),
     Metric(
         "eventplane_link_up_seconds",
-        "gauge",
         "How long the connection to a broker has been up; 0 when it is down.",
         _by_link(lambda each: each.for_s if each.up else 0.0),
         (HeartbeatKey("cloud_up_s", labels={"link": LinkName.CLOUD}),),
     ),
     Metric(
         "eventplane_connects_total",
-        "counter",
         "How often the connection to a broker was made.",
         _by_link(lambda each: each.connects),
         (
@@ -365,121 +364,105 @@ METRICS = (
         ),
     ),
     Metric(
+        "eventplane_received_waiting_bytes",
+        "Memory of received messages that wait for the loop.",
+        _by_link(lambda each: each.waiting_bytes),
+    ),
+    Metric(
+        "eventplane_received_dropped_total",
+        "Received messages without room: at QoS 0, or unacknowledged and sent again by the cloud.",
+        _by_link(lambda each: each.dropped),
+    ),
+    Metric(
+        "eventplane_reading_paused_total",
+        "Times that a connection stopped reading because too much waited for the loop.",
+        _by_link(lambda each: each.pauses),
+    ),
+    Metric(
         "eventplane_publishes_total",
-        "counter",
         "Publishes sent to the cloud, repetitions included.",
         lambda it: it.counts.published,
     ),
     Metric(
         "eventplane_published_events_total",
-        "counter",
         "Events in them.",
         lambda it: it.counts.published_events,
         (HeartbeatKey("published_events"),),
     ),
     Metric(
         "eventplane_published_bytes_total",
-        "counter",
         "Bytes of their payloads, compressed.",
         lambda it: it.counts.published_bytes,
         (HeartbeatKey("published_bytes"),),
     ),
     Metric(
         "eventplane_acknowledged_total",
-        "counter",
         "Publishes that the cloud acknowledged.",
         lambda it: it.counts.acknowledged,
     ),
     Metric(
         "eventplane_acknowledge_seconds_total",
-        "counter",
         "Time from these publishes to their acknowledgements.",
         lambda it: it.uplink.acknowledge_s,
     ),
     Metric(
         "eventplane_in_flight",
-        "gauge",
         "Publishes in flight, without an acknowledgement yet.",
         lambda it: it.uplink.unacknowledged,
     ),
     Metric(
         "eventplane_slowdowns_total",
-        "counter",
         "Times the uplink slowed down because the cloud did not keep up.",
         lambda it: it.uplink.slowed,
     ),
+    Metric("eventplane_spool_used_bytes", "Room that the spool takes.", lambda it: it.spool.used_bytes),
     Metric(
-        "eventplane_spool_used_bytes",
-        "gauge",
-        "Room that the spool takes.",
-        lambda it: it.spool.used_bytes,
-    ),
-    Metric(
-        "eventplane_spool_capacity_bytes",
-        "gauge",
-        "Room that the spool may take.",
-        lambda it: it.spool.capacity_bytes,
+        "eventplane_spool_capacity_bytes", "Room that the spool may take.", lambda it: it.spool.capacity_bytes
     ),
     Metric(
         "eventplane_spool_capacity_deliveries",
-        "gauge",
         "Deliveries that may be pending.",
         lambda it: it.spool.capacity_deliveries,
     ),
     Metric(
         "eventplane_spool_pressure",
-        "gauge",
         "Used share of the scarcer capacity; 1 also when the disk refuses.",
         lambda it: it.spool.pressure,
         (HeartbeatKey("spool_pressure", digits=3),),
     ),
     Metric(
         "eventplane_spool_written_bytes_total",
-        "counter",
         "Bytes written to storage, which wears out flash.",
         lambda it: it.spool.written_bytes,
         (HeartbeatKey("written_bytes"),),
     ),
-    Metric(
-        "eventplane_reloads_total",
-        "counter",
-        "Contracts that a reload made the active one.",
-        lambda it: it.reloads,
-    ),
+    Metric("eventplane_reloads_total", "Contracts that a reload made the active one.", lambda it: it.reloads),
     Metric(
         "eventplane_reloads_refused_total",
-        "counter",
         "Contracts that a start or a reload refused.",
         lambda it: it.reloads_refused,
     ),
     Metric(
         "eventplane_certificate_left_seconds",
-        "gauge",
         "Time until the device's certificate expires, by its clock.",
         _certificate,
     ),
     Metric(
-        "eventplane_info",
-        "gauge",
-        "The device: thing, contract version, the spool's epoch and how it began.",
-        _info,
+        "eventplane_info", "The device: thing, contract version, the spool's epoch and how it began.", _info
     ),
     Metric(
         "eventplane_uptime_seconds",
-        "gauge",
         "Time since the forwarder's start.",
         lambda it: it.status.uptime_s,
         (HeartbeatKey("uptime_s"),),
     ),
     Metric(
         "process_cpu_seconds_total",
-        "counter",
         "CPU time of the process, user and system.",
         lambda _: time.process_time(),
     ),
     Metric(
         "process_resident_memory_bytes",
-        "gauge",
         "Resident memory of the process.",
         lambda _: _rss_bytes(),
         (HeartbeatKey("rss_bytes"),),

@@ -15,7 +15,7 @@ next priority lasts hours and not minutes.
 
 from __future__ import annotations
 
-from edge.outgoing import Outgoing
+from edge.delivery_queues import DeliveryQueues
 from edge.spool import Size, Spool
 from eventplane.contract import Priority, WhenFull
 
@@ -40,11 +40,11 @@ _NOTHING = Size(0, 0)
 
 
 class Pressure:
-    """The gate in front of the `spool` for one turn after the other; `outgoing` is where room is made."""
+    """The gate in front of the `spool` for one turn after the other; `queues` is where room is made."""
 
-    def __init__(self, spool: Spool, outgoing: Outgoing) -> None:
+    def __init__(self, spool: Spool, queues: DeliveryQueues) -> None:
         self._spool = spool
-        self._outgoing = outgoing
+        self._queues = queues
         self._at_once = Size(
             min(EVICTED_AT_ONCE.bytes, spool.capacity_bytes // _SMALLEST_SHARE),
             min(EVICTED_AT_ONCE.deliveries, spool.capacity_deliveries // _SMALLEST_SHARE),
@@ -107,7 +107,7 @@ class Pressure:
             wanted = Size(
                 *(each if lack > 0 else 0 for lack, each in zip(missing, self._at_once, strict=True))
             )
-            freed = self._outgoing.evict(missing, wanted, Priority.NORMAL.rank if urgent else rank)
+            freed = self._queues.evict(missing, wanted, Priority.NORMAL.rank if urgent else rank)
             self._credit = self._credit.plus(freed)
             self._growth = self._growth.minus(freed)
         return self._credit.covers(lacking)

@@ -1,27 +1,40 @@
-"""What the forwarder says of itself, as events. Pure: what to say, when and under which id are parameters."""
+"""The forwarder's reports about itself, and when they are due. They are stored and sent like any event."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
-from edge.spool import Birth, DiscardTally, Statement
-from eventplane.device_reports import DISCARDED, HEARTBEAT, MANIFEST, REPORT_PREFIX, STARTED, forwarder_source
-from eventplane.envelope import Envelope, EnvelopeError, parse_event, write_event
+from edge.counts import Counts, NotStored
+from edge.decision import Decider, SequenceNumber
+from edge.pressure import ROOM
+from edge.settings import Settings
+from edge.spool import BEFORE_EVERYTHING, Arrival, Birth, DiscardTally, Spool, Statement
+from eventplane.contract import Priority
+from eventplane.device_reports import DISCARDED, HEARTBEAT, MANIFEST, STARTED, forwarder_source
+from eventplane.envelope import Envelope, write_event
 
+LOSSES_EVERY_S = 60.0
+"""Seconds between two reports of losses."""
 
-class NotStored(NamedTuple):
-    """Events that never got a number: refused, or given up by a best-effort channel."""
+MANY_LOSSES = 10_000
+"""So many losses are reported without waiting for the minute to end."""
 
-    channel: str
-    type: str
-    reason: str
+FIRST_MANIFEST_S = 60.0
+"""Age of the process, seconds, at which it reports for the first time that nothing new was stored: a restart
+loop must not fill the spool with that."""
+
+HEARTBEAT_LIFETIMES = 2
+"""After so many intervals a heartbeat expires: newer ones say more."""
+
+Heartbeat = Callable[[], Mapping[str, float | str]]
+"""Returns what a heartbeat reports."""
 
 
 @dataclass(frozen=True, slots=True)
 class Heading:
-    """The attributes of a report of the device `thing`: `number` makes its id within the spool's `epoch`."""
+    """The attributes of a report of the device `thing`; `number` makes its id within the spool's `epoch`."""
 
     thing: str
     epoch: str
@@ -29,7 +42,7 @@ class Heading:
     time: str
 
     def write(self, type: str, data: Mapping[str, Any]) -> Envelope:
-        """The event."""
+        """Return the event."""
         attributes = {
             "id": f"{self.epoch}-{self.number}",
             "source": forwarder_source(self.thing),
@@ -40,7 +53,7 @@ class Heading:
 
 
 def started(heading: Heading, birth: Birth) -> Envelope:
-    """The store began a new life."""
+    """Return the report that a spool was created or recovered."""
     data = {
         "birth": birth.kind,
         "epoch": heading.epoch,
@@ -54,7 +67,7 @@ def started(heading: Heading, birth: Birth) -> Envelope:
 def discarded(
     heading: Heading, tallies: Sequence[DiscardTally], not_stored: Mapping[NotStored, int]
 ) -> Envelope:
-    """What was not delivered, and what was not even taken, since the last such report."""
+    """Return the report of what was not delivered, and not even stored, since the last such report."""
     deliveries = [
         {
             "destination": each.destination,
@@ -72,7 +85,7 @@ def discarded(
 def manifest(
     heading: Heading, statements: Sequence[Statement], acknowledged_to: Mapping[str, int]
 ) -> Envelope:
-    """Return the event that states what was stored since the last manifest, also where that is nothing.
+    """Return the report of what was stored since the last manifest, also where that is nothing.
 
     `acknowledged_to` has for each destination the number up to which no delivery is pending
     (`Spool.acknowledged_to`); a destination that is not in it is stated without one.
@@ -96,16 +109,131 @@ def manifest(
 
 
 def heartbeat(heading: Heading, interval_s: float, figures: Mapping[str, Any]) -> Envelope:
-    """The device is there, and how it is."""
+    """Return the report that the device is alive, with its metrics."""
     return heading.write(HEARTBEAT, {"interval_s": interval_s, "figures": figures})
 
 
-def is_statement(json: str) -> bool:
-    """Whether an event of the spool is a report that stands for others, and cannot be made again."""
-    # Reading every event for this would cost more than it gives.
-    if REPORT_PREFIX not in json:
-        return False
-    try:
-        return parse_event(json).type in (STARTED, DISCARDED, MANIFEST)
-    except EnvelopeError:
-        return False
+@dataclass(slots=True)
+class Reports:
+    """Reports to store in one commit, and what that commit closes because they contain it."""
+
+    arrivals: list[Arrival] = field(default_factory=list)
+    started: bool = False
+    losses: bool = False
+    not_stored: Mapping[NotStored, int] = field(default_factory=dict)
+    manifest: bool = False
+    heartbeat: bool = False
+
+
+class Reporter:
+    """Makes the reports of one `spool` as they fall due, from `now` on. Times are monotonic seconds.
+
+    Losses are reported at the first of them, and then once a minute: a report for each must not make a flood
+    worse.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        spool: Spool,
+        counts: Counts,
+        heartbeat: Heartbeat,
+        now: float,
+        first_manifest_s: float = FIRST_MANIFEST_S,
+    ) -> None:
+        self._settings = settings
+        self._spool = spool
+        self._counts = counts
+        self._heartbeat = heartbeat
+        self._started_due = spool.birth.kind != "resumed"
+        self._losses_at = now
+        self._losses_left = bool(spool.discards())
+        # One event may be the last manifest itself.
+        news = sum(each.count for each in spool.statements()) > 1
+        self._manifest_at = now if news else now + min(first_manifest_s, settings.manifest_interval_s)
+        self._heartbeat_at = now + settings.heartbeat_s
+        self._not_before = now
+
+    def deadline(self) -> float:
+        """Return when the next report is due."""
+        due = [self._manifest_at, self._heartbeat_at]
+        if self._started_due:
+            due.append(self._not_before)
+        if self._has_losses:
+            due.append(self._losses_due_at())
+        return max(self._not_before, min(due))
+
+    def due(self, decider: Decider, number: SequenceNumber, now: float) -> Reports:
+        """Return what to store now, numbered from `number` on."""
+        made = Reports()
+        counted = dict(number.counted)
+        if now < self._not_before:
+            return made
+
+        def add(write: Callable[[Heading], Envelope], lifetime: int | None = None) -> None:
+            sequence = number.sequence + len(made.arrivals)
+            heading = Heading(self._settings.thing, self._spool.epoch, sequence, decider.timestamp())
+            report = write(heading)
+            arrival = decider.own(report, SequenceNumber(sequence, number.life_ms, counted), lifetime)
+            made.arrivals.append(arrival)
+            counted.update(arrival.positions)
+
+        if self._started_due:
+            made.started = True
+            add(lambda heading: started(heading, self._spool.birth))
+        # What nobody wanted is no loss: it is reported with the next one, or with the manifest.
+        is_time = now >= self._manifest_at and bool(self._counts.not_stored)
+        if is_time or (self._has_losses and now >= self._losses_due_at()):
+            made.losses, made.not_stored = True, dict(self._counts.not_stored)
+            add(lambda heading: discarded(heading, self._spool.discards(), made.not_stored))
+        if now >= self._manifest_at:
+            made.manifest = True
+            statements = self._statements(decider.destinations)
+            names = (each.destination for each in statements)
+            acknowledged_to = {name: self._spool.acknowledged_to(name) for name in names}
+            add(lambda heading: manifest(heading, statements, acknowledged_to))
+        if now >= self._heartbeat_at:
+            made.heartbeat = True
+            every_s = self._settings.heartbeat_s
+            # It is only worth room that nobody else wants.
+            if self._spool.pressure < ROOM[Priority.LOW.rank]:
+                lifetime = round(HEARTBEAT_LIFETIMES * every_s * 1000)
+                add(lambda heading: heartbeat(heading, every_s, self._heartbeat()), lifetime)
+        return made
+
+    def stored(self, made: Reports, now: float) -> None:
+        """Note that the commit with `made` is on the disk."""
+        if made.started:
+            self._started_due = False
+        if made.losses:
+            self._counts.reported(made.not_stored)
+            self._losses_at = now + LOSSES_EVERY_S
+            # Of a very long list only a part was reported.
+            self._losses_left = bool(self._spool.discards())
+        if made.manifest:
+            self._manifest_at = now + self._settings.manifest_interval_s
+        if made.heartbeat:
+            self._heartbeat_at = now + self._settings.heartbeat_s
+
+    def put_off(self, now: float) -> None:
+        """Note that there is no room for reports now."""
+        self._not_before = now + LOSSES_EVERY_S
+
+    def _statements(self, destinations: Iterable[str]) -> list[Statement]:
+        """Return what was stored since the last manifest, for each of `destinations` and for any other."""
+        stated = {each: self._nothing_for(each) for each in destinations}
+        stated |= {each.destination: each for each in self._spool.statements()}
+        return list(stated.values())
+
+    def _nothing_for(self, destination: str) -> Statement:
+        """Return an empty range behind the newest event that was ever stored for it."""
+        newest = max(self._spool.newest(destination, each.rank) for each in Priority)
+        last = 0 if newest == BEFORE_EVERYTHING else newest
+        return Statement(destination, last + 1, last, 0, 0)
+
+    @property
+    def _has_losses(self) -> bool:
+        return self._losses_left or self._counts.unreported > 0
+
+    def _losses_due_at(self) -> float:
+        return self._not_before if self._counts.unreported >= MANY_LOSSES else self._losses_at

@@ -18,8 +18,7 @@ from typing import Any, Literal
 from edge.errors import SettingProblem, SettingsError
 from edge.mqtt import Login, TlsFiles
 from edge.mqtt.endpoint import is_on_this_device
-from edge.options import LONGEST_DELAY_MS
-from edge.pacing import BYTES_PER_S, PUBLISHES_PER_S
+from edge.parts import missing_parts
 from edge.settings_reader import (
     SettingsReader,
     choice,
@@ -31,6 +30,7 @@ from edge.settings_reader import (
     whole,
     word,
 )
+from eventplane.contract.channel_reader import NUMBERS
 from eventplane.limits import MAX_BATCH_EVENTS, MAX_EVENT_BYTES, MAX_PAYLOAD_BYTES
 from eventplane.topics import (
     CLAIM_CLIENT_PREFIX,
@@ -38,6 +38,8 @@ from eventplane.topics import (
     basic_ingest_topic,
     device_topic,
 )
+
+_LONGEST_DELAY_MS = NUMBERS["batching_delay_ms"].high
 
 _LONGEST_PROVISIONED = 128 - max(len(CLAIM_CLIENT_PREFIX), len(RENEWAL_CLIENT_PREFIX))
 """Characters of a name that, behind either prefix, is a client id of AWS IoT."""
@@ -71,6 +73,14 @@ class LocalSettings:
     )
     reconnect_min_s: float = number(0.1, 0.01, 60.0, "seconds", about="shortest pause between two attempts")
     reconnect_max_s: float = number(2.0, 0.01, 600.0, "seconds", about="longest pause between two attempts")
+    buffer_bytes: int = whole(
+        2 * 1024 * 1024,
+        64 * 1024,
+        64 * 1024 * 1024,
+        "bytes",
+        about="memory of received messages that wait for the spool, in each of the two sessions; the "
+        "broker keeps what exceeds it",
+    )
     inbox_window: int = whole(
         100, 1, 1_000, "deliveries", about="unconfirmed deliveries to one inbox with receipts"
     )
@@ -131,6 +141,14 @@ class CloudSettings:
     connect_timeout_s: float = number(
         10.0, 0.1, 120.0, "seconds", about="time to connect and subscribe, before an attempt is given up"
     )
+    buffer_bytes: int = whole(
+        1024 * 1024,
+        64 * 1024,
+        64 * 1024 * 1024,
+        "bytes",
+        about="memory of received messages that wait for the spool; what exceeds it is not acknowledged, "
+        "and the cloud sends it again",
+    )
     # IoT Core accepts one CONNECT a second from one client.
     reconnect_min_s: float = number(1.0, 0.01, 60.0, "seconds", about="shortest pause between two attempts")
     reconnect_max_s: float = number(
@@ -143,12 +161,12 @@ class CloudSettings:
     puback_timeout_s: float = number(
         30.0, 0.1, 600.0, "seconds", about="time after which a missing acknowledgement ends the connection"
     )
-    # The quotas of one connection, see edge/pacing.py.
+    # The quotas of AWS IoT Core for one connection; accounts of today have more publishes.
     publishes_per_s: int = whole(
-        PUBLISHES_PER_S, 1, 1_000, "publishes a second", about="the broker's quota for one connection"
+        100, 1, 1_000, "publishes a second", about="the broker's quota for one connection"
     )
     bytes_per_s: int = whole(
-        BYTES_PER_S, 16 * 1024, 1024**3, "bytes a second", about="the broker's quota for one connection"
+        512 * 1024, 16 * 1024, 1024**3, "bytes a second", about="the broker's quota for one connection"
     )
     # A connection may be dead and look alive.
     probe_interval_s: float = number(
@@ -164,9 +182,9 @@ class CloudSettings:
     )
     batch_events: int = whole(250, 1, MAX_BATCH_EVENTS, "events", about="most events in a publish")
     longest_delay_ms: int = whole(
-        LONGEST_DELAY_MS,
+        _LONGEST_DELAY_MS,
         0,
-        LONGEST_DELAY_MS,
+        _LONGEST_DELAY_MS,
         "milliseconds",
         about="upper bound for the contract's `batching_delay_ms`",
     )
@@ -321,6 +339,7 @@ def _with_defaults(kind: type, given: Mapping[str, Any]) -> dict[str, Any]:
 def _conflicts(thing: str, tables: Mapping[str, Mapping[str, Any]]) -> Iterator[SettingProblem]:
     """Yield what is wrong with settings together, each of which is good by itself; `tables` with defaults."""
     local, cloud = tables["local"], tables["cloud"]
+    yield from missing_parts(tables)
     yield from _local_conflicts(local)
     yield from _cloud_conflicts(cloud)
     if "announcement" in tables and local["profile"] is None:

@@ -1,15 +1,33 @@
-"""Our word to the service manager: datagrams to the socket that it names in the environment (sd_notify(3)).
+"""The service manager's interfaces: readiness, status and watchdog (sd_notify(3)), and the journal.
 
-Without a manager nothing is sent. A manager that does not listen is not our problem: nothing here fails.
+Without a manager nothing is sent, and the log is plain text. A manager that does not listen is not our
+problem: nothing here fails.
 """
 
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import socket
-from collections.abc import Mapping
-from time import monotonic_ns
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from time import monotonic, monotonic_ns
+
+REPEATS_PASSED = 5
+"""Records of one kind that pass within `REPEAT_S` seconds; the rest are counted."""
+
+REPEAT_S = 60.0
+
+_PRIORITIES = {
+    logging.DEBUG: 7,
+    logging.INFO: 6,
+    logging.WARNING: 4,
+    logging.ERROR: 3,
+    logging.CRITICAL: 2,
+}
+"""Of syslog; the journal reads them from the head of each line (sd-daemon(3))."""
 
 
 class ServiceManager:
@@ -17,25 +35,25 @@ class ServiceManager:
 
     def __init__(self, environment: Mapping[str, str], pid: int) -> None:
         address = environment.get("NOTIFY_SOCKET", "")
-        # "@" stands for the zero byte that starts an abstract address.
+        # "@" means the zero byte that starts an abstract address.
         self._address = "\0" + address[1:] if address.startswith("@") else address
         self.watchdog_s = _watchdog_s(environment, pid) if address else None
-        """Within how many seconds it wants to hear that we are alive; None when it does not ask."""
+        """Seconds within which it expects a sign of life; None without a watchdog."""
 
     def ready(self, status: str) -> None:
-        """We are in service, after the start or a reload."""
+        """Report that we are in service, after the start or a reload."""
         self._send("READY=1", _status(status))
 
     def reloading(self) -> None:
-        """A reload begins; `ready` ends it."""
+        """Report that a reload begins; `ready` ends it."""
         self._send("RELOADING=1", f"MONOTONIC_USEC={monotonic_ns() // 1000}")
 
     def stopping(self) -> None:
-        """We are about to end."""
+        """Report that we are about to end."""
         self._send("STOPPING=1", "STATUS=stopping")
 
     def status(self, text: str) -> None:
-        """What `systemctl status` shows."""
+        """Set what `systemctl status` shows."""
         self._send(_status(text))
 
     def alive(self, status: str) -> None:
@@ -66,8 +84,64 @@ def _watchdog_s(environment: Mapping[str, str], pid: int) -> float | None:
     return microseconds / 1e6 if whose == pid and microseconds > 0 else None
 
 
+class JournalFormatter(logging.Formatter):
+    """Formats each line with its priority; the journal itself knows the time."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return all lines of the record: a traceback's last line is as severe as its first."""
+        prefix = f"<{_PRIORITIES.get(record.levelno, 6)}>"
+        return "\n".join(prefix + line for line in super().format(record).splitlines())
+
+
+@dataclass(slots=True)
+class _Kind:
+    since: float
+    passed: int = 0
+    left_out: int = 0
+
+
+class RepeatFilter(logging.Filter):
+    """Passes `REPEATS_PASSED` records of a kind every `REPEAT_S` seconds; the next one says how many did not.
+
+    A kind is a logger and a message before its arguments are put in, so there are as many as the code has.
+    """
+
+    def __init__(self, now: Callable[[], float] = monotonic) -> None:
+        super().__init__()
+        self._now = now
+        self._kinds: dict[tuple[str, str], _Kind] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Return whether the record passes."""
+        now = self._now()
+        kind = self._kinds.setdefault((record.name, record.msg), _Kind(now))
+        if now - kind.since >= REPEAT_S:
+            if kind.left_out:
+                record.msg = f"{record.msg} ({kind.left_out} more like it were left out)"
+            kind.since, kind.passed, kind.left_out = now, 0, 0
+        if kind.passed >= REPEATS_PASSED:
+            kind.left_out += 1
+            return False
+        kind.passed += 1
+        return True
+
+
+def start_logging(level: str, environment: Mapping[str, str]) -> None:
+    """Write records of `level` (a lower-case name) and above to standard error."""
+    handler = logging.StreamHandler(sys.stderr)
+    if logs_to_journal(environment, sys.stderr.fileno()):
+        handler.setFormatter(JournalFormatter("%(name)s: %(message)s"))
+    else:
+        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    if level != "debug":
+        handler.addFilter(RepeatFilter())
+    root = logging.getLogger()
+    root.setLevel(level.upper())
+    root.addHandler(handler)
+
+
 def logs_to_journal(environment: Mapping[str, str], descriptor: int) -> bool:
-    """Whether `descriptor` is the journal's own stream, as JOURNAL_STREAM (systemd.exec(5)) names it."""
+    """Return whether `descriptor` is the journal's own stream, by JOURNAL_STREAM (systemd.exec(5))."""
     try:
         opened = os.fstat(descriptor)
     except OSError:

@@ -1,269 +1,299 @@
-"""The way to the cloud: what waits in the spool, in compressed batches, at most so many unacknowledged.
+"""The uplink: send pending events to the cloud in compressed batches, with few of them unacknowledged.
 
-An urgent event goes at once, in its own publish, ahead of all that waits. The rest forms batches by itself
+An urgent event goes at once, in its own publish, ahead of everything that waits. The rest forms batches
 while earlier publishes are unacknowledged, or for as long as the outboxes of its events allow
-(`edge.gathering`), and keeps to the pace that the cloud allows. Only the broker's PUBACK ends a delivery, or
-its word that it will never take the event; a connection that ends takes its unacknowledged publishes with it
-and the next one sends them again from the spool.
+(`edge.packing`), within the cloud's quota. A delivery ends when the broker acknowledges it, or refuses it
+permanently. The unacknowledged publishes of a connection that ended are sent again from the spool.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from edge.backlog import Backlog
 from edge.counts import Counts
-from edge.gathering import MOST_GATHERED, Gathering
-from edge.in_flight import Publish
+from edge.delivery_queues import DeliveryQueues, UplinkQueue
 from edge.link import Link
-from edge.options import Topics, UplinkLimits
-from edge.outgoing import Outgoing
-from edge.pacing import Pace, wire_size
-from edge.packing import PROBE, pack_first, pack_one
-from edge.publisher import Publisher
-from edge.refusals import Remedy, remedy
+from edge.packing import MOST_GATHERED, PROBE, BatchingDelays, pack_first, pack_one
+from edge.poison import PoisonDetector
+from edge.publishing import (
+    Pace,
+    Publish,
+    Publisher,
+    Remedy,
+    remedy,
+    wire_size,
+)
+from edge.settings import CloudSettings
 from edge.spool import Delivery, Waiting
-from edge.suspicion import Suspicion
 from eventplane.contract import Channel, Contract, Priority
 from eventplane.delivery import Refusal
 
 REFUSED_BY_CLOUD = "refused_by_cloud"
-"""The reason of a dead letter that the cloud's broker does not take."""
+"""The reason of a dead letter whose event the cloud's broker refuses."""
 
 _URGENT_SHARE = 10
 """One in so many publishes of the window is kept free for urgent events."""
 
 
+class Topics(NamedTuple):
+    """Where publishes go: urgent events have a topic of their own, so that nothing queues before them."""
+
+    ordinary: str
+    urgent: str
+
+    def of(self, *, urgent: bool) -> str:
+        """Return the topic of one publish."""
+        return self.urgent if urgent else self.ordinary
+
+
 @dataclass(frozen=True, slots=True)
-class Settled:
-    """What ends: deliveries that are `done`, and those that the cloud will never take."""
+class AckResult:
+    """The deliveries that an answer of the broker ends: `done`, or `refused` permanently."""
 
     done: Sequence[Delivery] = ()
     refused: Sequence[tuple[Waiting, Refusal]] = ()
 
 
 class Uplink:
-    """Carries one `channel` (the device's outbox) over `link` to `topics`. Times are monotonic seconds.
+    """Delivers one `channel` (the device's outbox) over `link` to `topics`. Times are monotonic seconds.
 
-    It counts its publishes in `counts`, and itself the seconds from publishes to the PUBACKs that took them
-    (`acknowledge_s`).
+    Publishes are counted in `counts`; `acknowledge_s` sums up the seconds from publish to PUBACK.
     """
 
     def __init__(
         self,
-        outgoing: Outgoing,
+        queues: DeliveryQueues,
         channel: Channel,
         link: Link,
         topics: Topics,
-        limits: UplinkLimits,
+        settings: CloudSettings,
         counts: Counts,
     ) -> None:
         self.acknowledge_s = 0.0
         self._link = link
         self._topics = topics
-        self._pace = Pace(limits.publishes_per_s, limits.bytes_per_s)
-        self._publisher = Publisher(link, self._pace, counts)
-        self._under_way = self._publisher.under_way
-        self._limits = limits
-        self._spool = outgoing.spool
-        self._life = outgoing.spool.life
-        self._delay_s = min(channel.batching_delay_ms, limits.longest_delay_ms) / 1000
-        self._gathering: Gathering | None = None
-        self._pack = pack_one if limits.single else pack_first
-        self._most = 1 if limits.single else limits.batch_events
-        self._ordinary_window = limits.window - max(1, limits.window // _URGENT_SHARE)
-        self._backlog = Backlog(outgoing, channel.address)
-        self._suspicion = Suspicion()
+        self._publisher = Publisher(link, Pace(settings.publishes_per_s, settings.bytes_per_s), counts)
+        self._settings = settings
+        self._queues = queues
+        single = settings.mode == "single"
+        self._delay_s = min(channel.batching_delay_ms, settings.longest_delay_ms) / 1000
+        self._delays: BatchingDelays | None = None
+        self._pack = pack_one if single else pack_first
+        self._most = 1 if single else settings.batch_events
+        window = settings.max_unacknowledged
+        self._ordinary_window = window - max(1, window // _URGENT_SHARE)
+        self._queue = UplinkQueue(queues, channel.address)
+        self._poison = PoisonDetector()
         self._usual_size = 0
         self._waiting_since: float | None = None
+        self._due_ms: int | None = None  # when the first ordinary event has to go; None: not known
         self._heard_at = 0.0
 
     def follow(self, contract: Contract) -> None:
-        """Let events wait for company for as long as the outboxes of `contract` say."""
-        self._gathering = Gathering(contract, self._limits.longest_delay_ms)
+        """Let events wait for a batch for as long as the outboxes of `contract` allow."""
+        self._delays = BatchingDelays(contract, self._settings.longest_delay_ms)
+        self._due_ms = None
 
     @property
     def idle(self) -> bool:
-        """Whether no publish is unacknowledged."""
-        return not self._under_way
+        """Whether every publish is acknowledged."""
+        return not self._publisher
 
     @property
     def unacknowledged(self) -> int:
-        """Publishes without a PUBACK."""
-        return len(self._under_way)
+        """The number of publishes without a PUBACK."""
+        return len(self._publisher)
 
     @property
     def slowed(self) -> int:
-        """How often the cloud's quota made the pace slower."""
-        return self._pace.slowed
+        """How often the cloud's quota reduced the pace."""
+        return self._publisher.pace.slowed
 
-    def disconnected(self) -> Settled:
-        """The connection is gone: all that the spool still holds is to be sent over the next one."""
-        convicted = self._suspicion.dropped(self._under_way.all)
+    def disconnected(self) -> AckResult:
+        """Start again from the spool: the connection is gone. Return what the cloud will never take."""
+        poison = self._poison.dropped(self._publisher.in_flight)
         self._forget()
-        return self._refuse(convicted, "the cloud's broker ends every connection at it")
+        return self._refuse(poison, "the cloud's broker ends every connection at it")
 
-    def acknowledged(self, mid: int, failure: str | None, now: float) -> Settled:
-        """What PUBACK `mid` ends; nothing for an unknown one."""
+    def acknowledged(self, mid: int, failure: str | None, now: float) -> AckResult:
+        """Return the deliveries that PUBACK `mid` ends; none for an unknown one."""
         publish = self._publisher.answered(mid, accepted=failure is None)
         if publish is None:
-            return Settled()
+            return AckResult()
         self._heard_at = now
         if failure is None:
             if publish.size:  # a ping is no publish
                 self.acknowledge_s += now - publish.sent_at
-            self._suspicion.acknowledged(publish)
-            return Settled(self._backlog.delivered(publish.deliveries))
+            self._poison.acknowledged(publish)
+            return AckResult(self._queues.delivered(publish.deliveries))
         return self._failed(publish, failure, now)
 
     def tick(self, now: float) -> None:
-        """Reconnect when a PUBACK is overdue: a throttled publish gets none, and nobody says so."""
-        oldest = self._under_way.oldest
-        if oldest is None or now < oldest.sent_at + self._limits.puback_timeout_s:
+        """Reconnect when a PUBACK is overdue: a throttled publish silently gets none."""
+        oldest = self._publisher.oldest
+        if oldest is None or now < oldest.sent_at + self._settings.puback_timeout_s:
             return
         if self._heard_at > oldest.sent_at:
-            self._pace.slow_down(now)  # others were answered: the line works, this one was too much
-        self._link.reset(f"no answer within {self._limits.puback_timeout_s} s", now)
-        self._suspicion.restarted()
+            self._publisher.pace.slow_down(
+                now
+            )  # others were answered: the connection works, this one was throttled
+        self._link.reset(f"no answer within {self._settings.puback_timeout_s} s", now)
+        self._poison.restarted()
         self._forget()
 
     def deadline(self) -> float | None:
-        """When `tick` or `pump` has something to do by itself, None for never."""
-        oldest = self._under_way.oldest
+        """Return when `tick` or `pump` has something to do without a message, None for never."""
+        oldest = self._publisher.oldest
         due = [
-            oldest.sent_at + self._limits.puback_timeout_s if oldest else None,
+            oldest.sent_at + self._settings.puback_timeout_s if oldest else None,
             self._publisher.wake_at if self._link.up else None,
         ]
         return min((each for each in due if each is not None), default=None)
 
     def pump(self, now: float) -> None:
-        """Send what may be sent."""
+        """Send what the window and the pace allow."""
         self._publisher.wake_at = None
         if not self._link.up:
             return
-        if not self._suspicion.needs_proof:
+        if not self._poison.needs_proof:
             self._pump_urgent(now)
             self._pump_repeated(now)
             self._pump_ordinary(now)
         self._pump_probe(now)
 
     def _pump_urgent(self, now: float) -> None:
-        tried = self._suspicion.size if self._suspicion.urgent else None
-        window = 1 if tried else self._limits.window
-        while len(self._under_way) < window:
-            waiting = self._backlog.urgent(tried or self._most)
-            if not waiting or not (sent := self._send(waiting, now, urgent=True)):
+        tried = self._poison.size if self._poison.urgent else None
+        window = 1 if tried else self._settings.max_unacknowledged
+        while len(self._publisher) < window:
+            pending = self._queue.urgent(tried or self._most)
+            if not pending or not (sent := self._send(pending, now, urgent=True)):
                 return
-            self._backlog.take(sent)
+            self._queue.take(sent)
 
     def _pump_repeated(self, now: float) -> None:
-        while self._has_room() and (waiting := self._backlog.repeated()):
-            urgent = waiting[0].delivery.rank <= Priority.URGENT.rank
-            sent = self._send(waiting, now, urgent=urgent)
-            self._backlog.repeat(tuple(each.delivery for each in waiting[len(sent) :]))
+        while self._has_room() and (pending := self._queue.repeated()):
+            urgent = pending[0].delivery.rank <= Priority.URGENT.rank
+            sent = self._send(pending, now, urgent=urgent)
+            self._queue.repeat(tuple(each.delivery for each in pending[len(sent) :]))
             if not sent:
                 return
 
     def _pump_ordinary(self, now: float) -> None:
+        most = self._poison.size or self._most
         while self._has_room():
-            waiting = self._backlog.ordinary(self._suspicion.size or self._most)
-            if not waiting:
-                self._waiting_since = None
+            count = self._queue.fill(most)
+            if not count:
+                self._waiting_since = self._due_ms = None
                 return
             if self._waiting_since is None:
                 self._waiting_since = now
-            if not self._is_due(waiting, now) or not self._publisher.may_go(
+            if not self._is_due(count, now) or not self._publisher.may_go(
                 self._usual_size, now, urgent=False
             ):
                 return
-            sent = self._send(waiting, now, urgent=False)
+            sent = self._send(self._queue.ordinary(most), now, urgent=False)
             if not sent:
                 return
-            self._backlog.take(sent)
-            self._waiting_since = None
+            self._queue.take(sent)
+            self._waiting_since = self._due_ms = None
 
     def _pump_probe(self, now: float) -> None:
-        """Ask for a sign of life when there was none for long, or when the connection has to prove itself."""
-        if self._under_way:
+        """Request an answer when there was none for long, or when the connection has to prove itself."""
+        if self._publisher:
             return
-        due_at = max(self._heard_at, self._link.up_since) + self._limits.probe_interval_s
-        if now < due_at and not self._suspicion.needs_proof:
+        due_at = max(self._heard_at, self._link.up_since) + self._settings.probe_interval_s
+        if now < due_at and not self._poison.needs_proof:
             self._publisher.wake(due_at)
             return
         # Where the suspects would go: a topic that the cloud refuses proves nothing against an event.
-        topic = self._topics.of(urgent=self._suspicion.urgent)
+        topic = self._topics.of(urgent=self._poison.urgent)
         if self._publisher.may_go(wire_size(topic, PROBE), now, urgent=True):
-            if self._limits.single:  # other readers than ours may not know what to do with an empty batch
+            if (
+                self._settings.mode == "single"
+            ):  # other readers than ours may not know what to do with an empty batch
                 self._publisher.ping(now)
             else:
                 self._publisher.publish(topic, PROBE, (), now, urgent=True)
 
     def _has_room(self) -> bool:
-        """Whether an ordinary publish may be under way beside those that are.
+        """Return whether another ordinary publish may be in flight.
 
-        Beyond one payload's worth of bytes they would only queue in front of the next urgent event.
+        More than one payload's worth of bytes would only queue in front of the next urgent event.
         """
-        window = 1 if self._suspicion.size else self._ordinary_window
-        return len(self._under_way) < window and self._under_way.ordinary_bytes < self._limits.payload_bytes
+        window = 1 if self._poison.size else self._ordinary_window
+        return len(self._publisher) < window and self._publisher.ordinary_bytes < self._settings.payload_bytes
 
-    def _is_due(self, waiting: Sequence[Waiting], now: float) -> bool:
-        if len(waiting) >= self._most or self._backlog.more or self._suspicion.size:
+    def _is_due(self, count: int, now: float) -> bool:
+        """Return whether a batch of `count` ordinary events has to go; if not, see to being woken."""
+        if count >= self._most or self._queue.more or self._poison.size:
             return True
-        if self._under_way.ordinary or self._waiting_since is None:
+        if self._publisher.ordinary or self._waiting_since is None:
             return False
         due_at = self._waiting_since + self._delay_s
-        if now >= due_at and self._gathering and self._spool.pressure < MOST_GATHERED:
-            # By the earliest event due: the others go along.
-            due_at = now + (self._gathering.due_ms(waiting) - self._life()) / 1000
+        if now >= due_at and self._delays and self._queues.spool.pressure < MOST_GATHERED:
+            # The earliest event decides: the others go along.
+            due_at = now + (self._earliest_ms(self._delays) - self._queues.spool.life()) / 1000
         if now < due_at:
             self._publisher.wake(due_at)
         return now >= due_at
 
-    def _send(self, waiting: Sequence[Waiting], now: float, *, urgent: bool) -> tuple[Delivery, ...]:
-        """Send as many of `waiting` as fit one payload, none when the pace does not allow it."""
+    def _earliest_ms(self, delays: BatchingDelays) -> int:
+        """Return when the first ordinary event has to go, looking only at those that are new."""
+        fresh = self._queue.fresh()
+        if self._due_ms is None:
+            self._due_ms = delays.due_ms(self._queue.ordinary(self._most))
+        elif fresh:
+            self._due_ms = min(self._due_ms, delays.due_ms(fresh))
+        return self._due_ms
+
+    def _send(self, pending: Sequence[Waiting], now: float, *, urgent: bool) -> tuple[Delivery, ...]:
+        """Publish as many of `pending` as fit one payload and return them; none if the pace forbids it."""
         topic = self._topics.of(urgent=urgent)
-        payload, count = self._pack([each.json for each in waiting], self._limits.payload_bytes)
+        payload, count = self._pack([each.json for each in pending], self._settings.payload_bytes)
         size = wire_size(topic, payload)
         if not urgent:
-            self._usual_size = size  # so that a batch too large for now is packed only once
+            self._usual_size = size  # so that a batch that has to wait is packed only once
         if not self._publisher.may_go(size, now, urgent=urgent):
             return ()
-        deliveries = tuple(each.delivery for each in waiting[:count])
+        deliveries = tuple(each.delivery for each in pending[:count])
         self._publisher.publish(topic, payload, deliveries, now, urgent=urgent)
         return deliveries
 
-    def _failed(self, publish: Publish, failure: str, now: float) -> Settled:
+    def _failed(self, publish: Publish, failure: str, now: float) -> AckResult:
         deliveries = publish.deliveries
         match remedy(failure):
             case Remedy.SLOW_DOWN:
-                self._pace.slow_down(now)
-                self._backlog.repeat(deliveries)
+                self._publisher.pace.slow_down(now)
+                self._queue.repeat(deliveries)
             case Remedy.SPLIT:
                 if len(deliveries) == 1:
                     return self._refuse(deliveries[0], failure)
                 half = len(deliveries) // 2
-                self._backlog.repeat(deliveries[:half], deliveries[half:])
+                self._queue.repeat(deliveries[:half], deliveries[half:])
             case Remedy.CONFIGURE:
                 advice = "see that the device's policy and the setting cloud.topic agree"
-                topic = self._topics.of(urgent=publish.urgent if deliveries else self._suspicion.urgent)
+                topic = self._topics.of(urgent=publish.urgent if deliveries else self._poison.urgent)
                 self._link.reset(f"publish to {topic} refused: {failure}; {advice}", now)
-                self._suspicion.restarted()
+                self._poison.restarted()
                 self._forget()
             case Remedy.RECONNECT:
                 self._link.reset(f"publish refused: {failure}", now)
-                convicted = self._suspicion.dropped([publish, *self._under_way.all])
+                poison = self._poison.dropped([publish, *self._publisher.in_flight])
                 self._forget()
-                return self._refuse(convicted, failure)
-        return Settled()
+                return self._refuse(poison, failure)
+        return AckResult()
 
-    def _refuse(self, delivery: Delivery | None, detail: str) -> Settled:
-        waiting = self._backlog.refused(delivery, REFUSED_BY_CLOUD) if delivery else None
-        if waiting is None:
-            return Settled()
-        return Settled((), ((waiting, Refusal(REFUSED_BY_CLOUD, detail)),))
+    def _refuse(self, delivery: Delivery | None, detail: str) -> AckResult:
+        if delivery is None or self._queues.lose(delivery, REFUSED_BY_CLOUD):
+            return AckResult()
+        pending = self._queues.waiting(delivery)
+        if pending is None:
+            return AckResult()
+        return AckResult((), ((pending, Refusal(REFUSED_BY_CLOUD, detail)),))
 
     def _forget(self) -> None:
-        self._under_way.clear()
-        self._waiting_since = None
-        self._backlog.rewind()
+        self._publisher.forget()
+        self._waiting_since = self._due_ms = None
+        self._queue.rewind()

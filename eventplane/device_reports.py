@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from eventplane.envelope import EnvelopeError, parse_event
+
 REPORT_PREFIX = "org.eventplane.device."
 
 STARTED = REPORT_PREFIX + "started.v1"
@@ -14,7 +16,7 @@ DEVICE_CONTRACT = REPORT_PREFIX + "contract.v1"
 
 
 def forwarder_source(thing: str) -> str:
-    """The `source` of the reports of the device `thing`."""
+    """Return the `source` of the reports of the device `thing`."""
     return f"/devices/{thing}/forwarder"
 
 
@@ -24,9 +26,20 @@ def router_source(thing: str) -> str:
 
 
 def thing_of(source: str) -> str | None:
-    """The device whose forwarder writes under `source`; None when no forwarder does."""
+    """Return the device whose forwarder writes under `source`; None when no forwarder does."""
     match source.split("/"):
         case ["", "devices", thing, "forwarder"] if thing:
             return thing
         case _:
             return None
+
+
+def is_irreplaceable(json: str) -> bool:
+    """Return whether a stored event is a report about other events, which cannot be made again."""
+    # Parsing every event for this would cost more than it gives.
+    if REPORT_PREFIX not in json:
+        return False
+    try:
+        return parse_event(json).type in (STARTED, DISCARDED, MANIFEST)
+    except EnvelopeError:
+        return False

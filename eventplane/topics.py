@@ -4,6 +4,9 @@ from __future__ import annotations
 
 LOCAL_PREFIX = "eventplane"
 
+OUTBOXES = f"{LOCAL_PREFIX}/+/outbox"
+"""The filter of every outbox on the home's Mosquitto, also of those that no contract knows."""
+
 
 def local_topic(participant: str, box: str) -> str:
     """The topic of a service's `inbox` or `outbox` on the home's Mosquitto."""
@@ -32,8 +35,8 @@ def interest_topic(service: str) -> str:
 def is_outbox_topic(topic: str) -> bool:
     """Whether somebody sends events on `topic`, whoever that is."""
     match topic.split("/"):
-        case [prefix, service, "outbox"] if prefix == LOCAL_PREFIX and service:
-            return True
+        case [prefix, _, "outbox"]:
+            return prefix == LOCAL_PREFIX
         case _:
             return False
 
@@ -67,6 +70,9 @@ def urgent_rule(rule: str) -> str:
     """The rule for urgent events beside the ingest `rule`: it leads to a queue and a router of their own."""
     return f"{rule}_urgent"
 
+
+URGENT_CLIENT_SUFFIX = "-urgent"
+"""Behind the forwarder's client id, and its user name, for its second session at the home's Mosquitto."""
 
 CLAIM_CLIENT_PREFIX = "claim-"
 """What the client ids of devices without a certificate start with. No device is called so: no claim can push

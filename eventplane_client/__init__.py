@@ -5,12 +5,34 @@ with connect(ClientSettings("alarm-centre", "sqs:prod")) as client, client.subsc
         ...
 """
 
-from eventplane.sender import Sender
-from eventplane_client.client import Client
-from eventplane_client.cloud_event import cloud_event_of
-from eventplane_client.connection import connect
-from eventplane_client.inbox import Inbox, Received
-from eventplane_client.ports import Mode
-from eventplane_client.settings import ClientSettings
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from eventplane.sender import Sender
+    from eventplane_client.client import Client
+    from eventplane_client.cloud_event import cloud_event_of
+    from eventplane_client.connection import connect
+    from eventplane_client.inbox import Inbox, Received
+    from eventplane_client.ports import Mode
+    from eventplane_client.settings import ClientSettings
 
 __all__ = ["Client", "ClientSettings", "Inbox", "Mode", "Received", "Sender", "cloud_event_of", "connect"]
+
+_MODULES = {
+    "Client": "eventplane_client.client",
+    "ClientSettings": "eventplane_client.settings",
+    "Inbox": "eventplane_client.inbox",
+    "Mode": "eventplane_client.ports",
+    "Received": "eventplane_client.inbox",
+    "Sender": "eventplane.sender",
+    "cloud_event_of": "eventplane_client.cloud_event",
+    "connect": "eventplane_client.connection",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Import a public name at its first use: a service on a device loads `eventplane_client.device` only."""
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_MODULES[name]), name)

@@ -17,8 +17,6 @@ from eventplane_client.asker import QueueAsker
 from eventplane_client.client import Client, Subscriptions
 from eventplane_client.connectors import connector_of
 from eventplane_client.conversation import Conversations, NoConversations, telling
-from eventplane_client.dynamodb_table import TABLE as FILTER_TABLE
-from eventplane_client.dynamodb_table import WINDOW_S
 from eventplane_client.errors import ClientSettingsError, NotRegisteredError
 from eventplane_client.memory import MemoryPlane, MemoryTransport
 from eventplane_client.memory_filter import WINDOW, Memory, MemoryFilter
@@ -206,6 +204,7 @@ def _over_mqtt(
 def sqs_client(settings: ClientSettings, environment: str, on_notice: Listener) -> Client:
     from eventplane_client.aws import aws_client
     from eventplane_client.dynamodb_interest import DynamoDbInterest
+    from eventplane_client.dynamodb_table import TABLE as FILTER_TABLE
     from eventplane_client.sqs import SqsTransport
 
     contract = _contract_of(settings)
@@ -301,6 +300,7 @@ def _dynamodb(settings: ClientSettings, kind: str, table: str, lease: Lease) -> 
     from eventplane_client.aws import aws_client
     from eventplane_client.dynamodb import DynamoDbFilter
     from eventplane_client.dynamodb_log import DynamoDbLogFilter
+    from eventplane_client.dynamodb_table import WINDOW_S
 
     make = DynamoDbLogFilter if kind == "dynamodb-log" else DynamoDbFilter
     window_s = settings.window or WINDOW_S

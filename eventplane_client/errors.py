@@ -53,9 +53,10 @@ class NothingThereError(ClientError):
 class NotConfirmedError(ClientError):
     """Nobody confirmed a put within `timeout_s` seconds: it is kept or not. Put it again; it counts once."""
 
-    def __init__(self, participant: str, timeout_s: float) -> None:
+    def __init__(self, participant: str, timeout_s: float, detail: str = "") -> None:
         super().__init__(
-            f"{participant}: not confirmed within {timeout_s} s; put the same event again, it counts once"
+            f"{participant}: "
+            + (detail or f"not confirmed within {timeout_s} s; put the same event again, it counts once")
         )
         self.participant = participant
         self.timeout_s = timeout_s

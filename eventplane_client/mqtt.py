@@ -4,41 +4,17 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any
 
-from edge.errors import (
-    ClientClosedError,
-    DeadLetteredError,
-    EdgeError,
-    MessageTooLargeError,
-    ReceiptTimeoutError,
-    StoreFullError,
-    WindowFullError,
-)
-from edge.errors import NotAskingError as NotAsking
-from edge.errors import RequestDroppedError as DroppedRequest
-from edge.errors import RequestTimeoutError as LateRequest
-from edge.service import Confirm, ServiceClient, has_expired
 from eventplane.announcement import Announcement
 from eventplane.conversation.circuit import Circuit
 from eventplane.conversation.open_requests import Replies
-from eventplane.delivery import Outcome
 from eventplane.envelope import Envelope
-from eventplane_client.errors import (
-    ClientSettingsError,
-    ClosedError,
-    NoRoomError,
-    NotAskingError,
-    NotConfirmedError,
-    RefusedError,
-    RequestDroppedError,
-    RequestTimeoutError,
-    UnroutedError,
-)
+from eventplane_client.device.service_client import Confirm, ServiceClient, has_expired
+from eventplane_client.errors import ClientSettingsError, ClosedError
 from eventplane_client.ports import Message
 
 DEFAULT_PORT = 1883
@@ -76,7 +52,7 @@ class MqttTransport:
 
     Nothing is confirmed before it is acknowledged here, so what is in hand at a crash comes again: from the
     broker, and from the forwarder where the inbox has `receipts`. What is released waits in this process.
-    `options` go to `edge.service.ServiceClient`.
+    `options` go to `eventplane_client.device.ServiceClient`.
     """
 
     visibility_s = None
@@ -90,20 +66,18 @@ class MqttTransport:
         self._closed = False
         try:
             self._service = ServiceClient(participant, host, port, on_delivery=self._deliver, **options)
-        except EdgeError as error:
-            raise ClientSettingsError("transport", str(error), "or name the broker's address") from error
+        except ClientSettingsError as error:
+            raise ClientSettingsError("transport", error.problem, "or name the broker's address") from error
         self.interest = MqttInterest(self._service)
 
     def put(self, event: Envelope, timeout_s: float, *, durable: bool) -> None:
-        with self._named_errors(timeout_s):
-            if durable:
-                self._service.put(event, timeout_s)
-            else:
-                self._service.send(event, timeout_s)
+        if durable:
+            self._service.put(event, timeout_s)
+        else:
+            self._service.send(event, timeout_s)
 
     def request(self, event: Envelope, timeout_s: float, *, durable: bool, expires: bool) -> Replies:
-        with self._named_errors(timeout_s):
-            return self._service.request(event, timeout_s, durable=durable, expires=expires)
+        return self._service.request(event, timeout_s, durable=durable, expires=expires)
 
     def peers(self) -> dict[str, Circuit]:
         return self._service.peers()
@@ -159,28 +133,3 @@ class MqttTransport:
         held.is_in_hand = True
         held.attempt += 1
         return Message(held.payload, held.attempt, None)
-
-    @contextmanager
-    def _named_errors(self, timeout_s: float) -> Iterator[None]:
-        try:
-            yield
-        except (ReceiptTimeoutError, WindowFullError) as error:
-            raise NotConfirmedError(self._participant, timeout_s) from error
-        except StoreFullError as error:
-            raise NoRoomError(self._participant) from error
-        except DeadLetteredError as error:
-            if error.reason == Outcome.UNROUTED:
-                raise UnroutedError(self._participant, "no route of the device takes it") from error
-            raise RefusedError(self._participant, error.reason, "it was kept as a dead letter") from error
-        except MessageTooLargeError as error:
-            raise RefusedError(self._participant, "too_large", str(error)) from error
-        except LateRequest as error:
-            raise RequestTimeoutError(
-                self._participant, error.timeout_s, error.replies, error.missing
-            ) from error
-        except DroppedRequest as error:
-            raise RequestDroppedError(self._participant, error.problem) from error
-        except NotAsking as error:
-            raise NotAskingError(self._participant, error.problem) from error
-        except ClientClosedError as error:
-            raise ClosedError(self._participant) from error

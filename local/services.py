@@ -11,10 +11,10 @@ from hashlib import sha256
 from types import TracebackType
 from typing import Final, Protocol, Self
 
-from edge.service import ServiceClient
 from eventplane.contract import Contract
 from eventplane.envelope import Envelope, write_event
 from eventplane.timestamps import timestamp
+from eventplane_client.device import ServiceClient
 from local.oracle import Arrived
 from local.poison import Poison
 from local.ports import LOOPBACK

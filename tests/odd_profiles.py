@@ -152,12 +152,12 @@ ODD_PROFILES = (
         **_DEFAULT,
     ),
     leads("later versions", "listener PORT 127.0.0.1\nnovelty 7\n", "127.0.0.1:PORT", **_DEFAULT),
-    fails("websockets only", "listener PORT\nprotocol websockets\n", "speaks websockets", **_GOOD),
+    fails("websockets only", "listener PORT\nprotocol websockets\n", "uses websockets", **_GOOD),
     fails("shared key only", "listener PORT\npsk_hint home\n", "pre-shared key", **_GOOD),
     fails(
         "certificates only",
         f"listener PORT\n{_TLS}cafile FOLDER/server.pem\nrequire_certificate true\n",
-        "wants a certificate of its clients",
+        "requires a certificate of its clients",
         **_GOOD,
     ),
     fails(

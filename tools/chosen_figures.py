@@ -51,6 +51,12 @@ _CHOSEN: Final = (
         "{rss_idle:.1f} MiB; {drain_unthrottled:,.0f} events/s; {latency_p50_at_100_per_s:.1f} ms median",
     ),
     (
+        "bench/edge",
+        "10,000 messages a second at QoS 0 from one service: another one's alarm, SIGTERM, memory",
+        "{flood_alarm_p99:.2f} s to the cloud at the 99th percentile; ended after {flood_stop:.1f} s; "
+        "{flood_rss_peak:.0f} MiB at most",
+    ),
+    (
         "bench/router",
         "events read and routed by 1,000 routes, one core",
         "{parse_and_route_1000:,.0f} a second",

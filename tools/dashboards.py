@@ -85,6 +85,7 @@ ROWS: Final = (
                 "cps",
                 (
                     _rate("eventplane_refused_total", "{{instance}} refused"),
+                    _rate("eventplane_received_dropped_total", "{{instance}} {{link}} dropped"),
                     _rate("eventplane_sent_unstored_total", "{{instance}} sent from memory"),
                 ),
             ),
@@ -124,6 +125,16 @@ ROWS: Final = (
                 ),
             ),
             Panel("Payload", "Bps", (_rate("eventplane_published_bytes_total"),)),
+            Panel(
+                "Received and not yet taken",
+                "bytes",
+                (_now("eventplane_received_waiting_bytes", "{{instance}} {{link}}"),),
+            ),
+            Panel(
+                "Pauses of reading",
+                "cps",
+                (_rate("eventplane_reading_paused_total", "{{instance}} {{link}}"),),
+            ),
             Panel(
                 "Connections made",
                 "short",

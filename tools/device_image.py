@@ -17,12 +17,13 @@ import marshal
 import os
 import sys
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
+from edge.parts import PARTS  # noqa: E402 - after the path it needs
 from eventplane.contract.canonical import FORMAT  # noqa: E402 - after the path it needs
 from tools.import_closure import Closure, closure  # noqa: E402
 
@@ -39,20 +40,21 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)
 """The first moment that a zip archive can name: no build's time gets into the bytes."""
 
 
-def device_closure() -> Closure:
-    """What a device needs of this checkout. It needs no packages: `lint-imports` sees to that."""
-    return closure([ROOT], PROGRAM)
+def device_closure(without: Collection[str] = ()) -> Closure:
+    """Return what a device needs of this checkout, except the parts `without`. It needs no packages."""
+    return closure([ROOT], PROGRAM, without=[f"edge.{part}" for part in without])
 
 
-def build(output: Path, revision: str) -> dict[str, object]:
-    """Write the artifact; its manifest."""
-    found = device_closure()
+def build(output: Path, revision: str, without: Collection[str] = ()) -> dict[str, object]:
+    """Write the artifact, except the parts `without`, and return its manifest."""
+    found = device_closure(without)
     manifest: dict[str, object] = {
         "name": "eventplane-forwarder",
         "version": VERSION,
         "revision": revision,
         "contract_format": FORMAT,
         "python": f"{sys.version_info.major}.{sys.version_info.minor}",
+        "parts": [part for part in PARTS if part not in without],
         "modules": len(found.files),
     }
     members = dict(_members(found))
@@ -118,8 +120,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--output", type=Path, default=OUTPUT)
     parser.add_argument("--revision", default="unknown", help="what `git describe` says")
+    parser.add_argument(
+        "--without", action="append", default=[], choices=PARTS, help="leave out a part; may be repeated"
+    )
     arguments = parser.parse_args()
-    manifest = build(arguments.output, arguments.revision)
+    manifest = build(arguments.output, arguments.revision, arguments.without)
     content = arguments.output.read_bytes()
     print(
         f"{arguments.output}: {manifest['version']} ({manifest['revision']}), {manifest['modules']} modules, "

@@ -13,12 +13,12 @@ from time import perf_counter
 from benchmarks.conversation.by_hand import peer
 from benchmarks.results import Figure
 from contract import load_contract
-from edge.service import ServiceClient
 from eventplane.contract import Contract, compile_contract, contract_document
 from eventplane.conversation.open_requests import Replies
 from eventplane.conversation.reply import Status
 from eventplane.envelope import Envelope, write_event
 from eventplane_client import Client, ClientSettings, Mode, connect
+from eventplane_client.device import ServiceClient
 from local.mosquitto import start_mosquitto
 from local.process import Supervisor
 from tests.integration.downlink import MESSAGE, Home

@@ -1,1 +1,1 @@
-"""The forwarder measured against Mosquitto's own bridge, on one machine and in one run."""
+"""Measures the forwarder beside Mosquitto's own bridge, on one machine in one run."""

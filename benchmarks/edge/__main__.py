@@ -1,4 +1,4 @@
-"""`python -m benchmarks.edge`: the forwarder against Mosquitto's bridge; writes build/bench/edge.json."""
+"""`python -m benchmarks.edge`: the forwarder beside Mosquitto's bridge; writes build/bench/edge.json."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks.edge import discovery, runs
+from benchmarks.edge import attacks, discovery, runs
 from benchmarks.edge.parts import Site
-from benchmarks.results import Figure, write
+from benchmarks.results import Figure, machine_load, write
 from local.process import Supervisor
 
 _RUNS: dict[str, Callable[[Site], list[Figure]]] = {
@@ -19,17 +19,22 @@ _RUNS: dict[str, Callable[[Site], list[Figure]]] = {
     "latency": runs.latency,
     "urgent": runs.urgent,
     "memory": runs.memory,
+    "home": runs.home,
+    "flood": attacks.flood,
+    "queued": attacks.queued,
+    "waiting": attacks.waiting,
+    "topics": attacks.topics,
     "discovery": discovery.memory,
 }
 
 
 def main() -> None:
-    """Run what is asked for, everything by default."""
+    """Run the named measurements, all by default."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.edge")
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(_RUNS)}")
     names = parser.parse_args().names or list(_RUNS)
-    figures = []
-    # Beside the results and not in /tmp, which may be memory: bytes written there would count as none.
+    figures = [machine_load()]
+    # Beside the results: /tmp may be memory, and bytes written there would count as none.
     scratch = Path(__file__).parents[2] / "build"
     scratch.mkdir(exist_ok=True)
     for name in names:

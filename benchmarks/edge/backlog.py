@@ -1,10 +1,11 @@
-"""A spool as a long outage leaves it, written through the spool itself."""
+"""Fills a spool as a long outage does."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from benchmarks.edge.parts import CAPACITY, event
+from benchmarks.edge.events import event
+from benchmarks.edge.parts import CAPACITY
 from contract.loader import load_contract
 from edge.numbering import stamp
 from edge.spool import Arrival, Spool
@@ -16,7 +17,7 @@ _COMMIT = 1_000
 
 
 def fill(path: Path, count: int, size: int, first: int = 0) -> Path:
-    """`path`, with `count` events of `size` bytes, from id `first` on, that wait for the cloud."""
+    """Store `count` events of `size` bytes in `path`, ids from `first` on, pending for the cloud."""
     uplink = load_contract().device.outbox.address
     with Spool(path, capacity_bytes=CAPACITY) as spool:
         for begin in range(first, first + count, _COMMIT):
@@ -30,7 +31,7 @@ def fill(path: Path, count: int, size: int, first: int = 0) -> Path:
 
 def _arrival(spool: Spool, sequence: int, number: int, size: int, uplink: str) -> Arrival:
     text = event(number, size).decode()
-    # Checking a million events that were made well would take longer than all the rest.
+    # The envelope is not checked: for a million events that would take longer than everything else.
     stamped = stamp(Envelope({}, text), spool.epoch, sequence)
     key = key_digest(("health-service", "/homes/1/health-service", str(number)))
     return Arrival(sequence, Priority.NORMAL.rank, stamped.json, {uplink: None}, key)

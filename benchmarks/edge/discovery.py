@@ -1,11 +1,12 @@
-"""What it costs to find the broker by its profile, and to announce it."""
+"""Measures what it costs to find the broker by its profile, and to announce it."""
 
 from __future__ import annotations
 
 import sys
 from statistics import median
 
-from benchmarks.edge.parts import Publisher, SinkProcess, Site, event, start_forwarder
+from benchmarks.edge.events import event
+from benchmarks.edge.parts import Publisher, SinkProcess, Site, start_forwarder
 from benchmarks.edge.processes import rss_mib
 from benchmarks.edge.runs import SIZE
 from benchmarks.results import Figure
@@ -16,7 +17,7 @@ REPEATS = 3
 
 
 def memory(site: Site) -> list[Figure]:
-    """Resident memory of the idle forwarder without and with a profile, and of the program that announces."""
+    """Measure the idle forwarder without and with a profile, and the program that announces."""
     without = [_idle_mib(site, f"settings-{number}", by_profile=False) for number in range(REPEATS)]
     following = [_idle_mib(site, f"profile-{number}", by_profile=True) for number in range(REPEATS)]
     return [
@@ -27,7 +28,7 @@ def memory(site: Site) -> list[Figure]:
 
 
 def _announcement(site: Site) -> list[Figure]:
-    """Nothing where the machine lets nobody make networks."""
+    """Measure nothing where the machine does not allow network namespaces."""
     if not can_make_networks():
         return []
     note = "a process of its own, off by default; in the development environment"

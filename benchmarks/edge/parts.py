@@ -1,4 +1,4 @@
-"""The two that are compared, each with a home's Mosquitto in front and the same sink behind."""
+"""The forwarder and the bridge, each with a home's Mosquitto before it and the same sink behind it."""
 
 from __future__ import annotations
 
@@ -9,14 +9,16 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib.util import MAGIC_NUMBER
 from pathlib import Path
 from typing import Any
 
 from benchmarks.edge import wire
+from benchmarks.edge.memory_limit import MemoryLimit
 from contract.loader import load_contract
 from local.mosquitto import start_mosquitto
 from local.ports import LOOPBACK, free_port, is_listening
@@ -27,7 +29,7 @@ from tools import device_image
 ROOT = Path(__file__).parents[2]
 TOPIC = "eventplane/health-service/outbox"
 CAPACITY = 2**32
-"""Bytes that a spool may take; no run here is about a full one."""
+"""Bytes that a spool may take: no run fills it."""
 
 _SYSTEM_PYTHON = "/usr/bin/python3"
 _DEVICE_ENVIRONMENT = {"MALLOC_ARENA_MAX": "1"}
@@ -38,7 +40,7 @@ _REPORT_S = 120.0
 
 @dataclass(frozen=True)
 class Site:
-    """One run: its directory, children, certificates, the port of the cloud to be, the device's program."""
+    """One run: its directory, children, certificates, the cloud's port, and the device's program."""
 
     supervisor: Supervisor
     directory: Path
@@ -57,16 +59,18 @@ class Site:
 
 
 class SinkProcess:
-    """The cloud's end, until `report`. Use it in a `with` block."""
+    """The cloud's broker, until `report`. Use it in a `with` block."""
 
-    def __init__(self, site: Site, expect: int, *, quota: bool = False) -> None:
+    def __init__(self, site: Site, expect: int, *, quota: bool = False, alarms_only: bool = False) -> None:
         server = site.authority.issue("cloud")
         files = {"ca": site.authority.ca, "certificate": server.certificate, "key": server.key}
         options = [part for name, file in files.items() for part in (f"--{name}", str(file))]
         self._process = subprocess.Popen(
             [
                 *(sys.executable, "-m", "benchmarks.edge.sink", *options),
-                *("--port", str(site.port), "--expect", str(expect), *(["--quota"] if quota else [])),
+                *("--port", str(site.port), "--expect", str(expect)),
+                *(["--quota"] if quota else []),
+                *(["--alarms-only"] if alarms_only else []),
             ],
             stdout=subprocess.PIPE,
             text=True,
@@ -74,7 +78,7 @@ class SinkProcess:
         )
         assert self._process.stdout is not None  # noqa: S101 - it is a pipe
         self._output = self._process.stdout
-        self._until("listening")
+        self._read_until("listening")
 
     def __enter__(self) -> SinkProcess:
         return self
@@ -84,36 +88,46 @@ class SinkProcess:
         self._process.wait()
         self._output.close()
 
-    def report(self) -> dict[str, Any]:
-        """What came, once all of it is there."""
-        return dict(json.loads(self._until("{")))
+    def report(self, within_s: float | None = None) -> dict[str, Any]:
+        """Return what arrived, once all of it did or after `within_s` seconds (None: no limit)."""
+        timer = threading.Timer(within_s or threading.TIMEOUT_MAX, self._process.terminate)
+        timer.daemon = True
+        timer.start()
+        try:
+            return dict(json.loads(self._read_until("{")))
+        finally:
+            timer.cancel()
+
+    def is_complete(self) -> bool:
+        """Whether everything expected has arrived."""
+        return self._process.poll() is not None
 
     def until_connected(self) -> None:
         """Wait for the next CONNECT."""
-        self._until("connected")
+        self._read_until("connected")
 
-    def _until(self, start: str) -> str:
+    def _read_until(self, start: str) -> str:
         for line in self._output:
             if line.startswith(start):
                 return line
         raise SystemExit(f"the sink ended before it said {start!r}")
 
     def stop(self) -> dict[str, Any]:
-        """What came so far."""
+        """Return what has arrived so far."""
         self._process.send_signal(signal.SIGTERM)
         return self.report()
 
 
 class Publisher:
-    """A service on the device, as fast as the broker takes it: QoS 1, at most a window unacknowledged."""
+    """A service on the device that publishes as fast as the broker takes it, `_WINDOW` in flight."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, client_id: str = "benchmark") -> None:
         self._socket = socket.create_connection((LOOPBACK, port), timeout=_REPORT_S)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._packets = wire.Packets()
         self._mid = 0
         self._unacknowledged = 0
-        self._socket.sendall(wire.connect("benchmark"))
+        self._socket.sendall(wire.connect(client_id))
         self._receive()
 
     def __enter__(self) -> Publisher:
@@ -123,11 +137,11 @@ class Publisher:
         self._socket.close()
 
     def send(self, payload: bytes, topic: str = TOPIC) -> None:
-        """One message, acknowledged before it returns."""
+        """Publish one message at QoS 1 and wait for its PUBACK."""
         self.send_all([payload], topic)
 
     def send_all(self, payloads: Iterable[bytes], topic: str = TOPIC) -> None:
-        """All of them, acknowledged before it returns."""
+        """Publish all of them at QoS 1 and wait for their PUBACKs."""
         waiting: deque[bytes] = deque()
         for payload in payloads:
             self._mid = self._mid % 65_535 + 1
@@ -135,6 +149,10 @@ class Publisher:
             if len(waiting) == _WINDOW:
                 self._flush(waiting)
         self._flush(waiting)
+
+    def flood(self, payloads: Iterable[bytes], topic: str) -> None:
+        """Publish all of them at QoS 0, as fast as the broker reads."""
+        self._socket.sendall(b"".join(wire.publish(topic, each) for each in payloads))
 
     def _flush(self, waiting: deque[bytes]) -> None:
         self._unacknowledged = len(waiting)
@@ -152,11 +170,12 @@ class Publisher:
 
 @dataclass(frozen=True)
 class Contender:
-    """`child` is the process that is measured, `port` where a service publishes."""
+    """The process that is measured (`child`), the `broker` before it, and the `port` for services."""
 
     child: Child
     port: int
     spool: Path
+    broker: Child | None = None
 
     @property
     def pid(self) -> int:
@@ -166,9 +185,15 @@ class Contender:
 
 
 def start_forwarder(
-    site: Site, name: str, *, spool: Path | None = None, settings: str = "", by_profile: bool = False
+    site: Site,
+    name: str,
+    *,
+    spool: Path | None = None,
+    settings: str = "",
+    by_profile: bool = False,
+    limit: MemoryLimit | None = None,
 ) -> Contender:
-    """A home's Mosquitto with the device's profile, and our forwarder behind it.
+    """Start a home's Mosquitto with the device's profile, and our forwarder behind it, within `limit`.
 
     `by_profile`: it finds the broker by that profile.
     """
@@ -186,20 +211,19 @@ def start_forwarder(
         f'rule = "ingest"\nca = "{site.authority.ca}"\ncertificate = "{identity.certificate}"\n'
         f'key = "{identity.key}"\nreconnect_max_s = 1.0\nlongest_delay_ms = 250\n{settings}'
     )
-    log = site.supervisor.run_dir / f"{name}.log"
     child = site.supervisor.start(
         name,
-        [*site.program, "--settings", str(file)],
+        [*(limit.command if limit else ()), *site.program, "--settings", str(file)],
         env=_DEVICE_ENVIRONMENT,
-        ready=lambda: "local broker connected" in log.read_text(),
+        ready="local broker connected",
     )
-    return Contender(child, broker.port, spool)
+    return Contender(child, broker.port, spool, broker.child)
 
 
 def _device_program(directory: Path) -> tuple[str, ...]:
-    """The artifact, started as its unit starts it: without what a development environment adds to a process.
+    """Build the artifact and return the command that starts it as its unit does.
 
-    By the system's Python, if the bytecode is for it: that is what a device has.
+    It runs under the system's Python if the bytecode is for that one, as on a device.
     """
     artifact = directory / "eventplane-forwarder.pyz"
     device_image.build(artifact, "benchmark")
@@ -211,7 +235,7 @@ def _device_program(directory: Path) -> tuple[str, ...]:
 
 
 def start_bridge(site: Site, name: str) -> Contender:
-    """A home's Mosquitto that carries its outboxes to the cloud by itself."""
+    """Start a home's Mosquitto that forwards its outboxes to the cloud by its own bridge."""
     directory = site.directory / name
     directory.mkdir(parents=True)
     identity = site.authority.issue(name)
@@ -231,23 +255,5 @@ def start_bridge(site: Site, name: str) -> Contender:
 
 
 def mosquitto() -> str:
-    """The broker's program; Debian installs it where only root's PATH looks."""
+    """Return the broker's program; Debian installs it where only root's PATH looks."""
     return shutil.which("mosquitto", path="/usr/sbin:/usr/local/sbin:/usr/bin") or "mosquitto"
-
-
-def event(number: int, size: int, type: str = "org.eventplane.health.reading.v1") -> bytes:
-    """An event of `size` bytes whose id is `number`. Its payload does not shrink to nothing."""
-    head = (
-        f'{{"specversion":"1.0","id":"{number}","source":"/homes/1/health-service","type":"{type}",'
-        '"subject":"/homes/1/persons/1","time":"2026-01-01T00:00:00.000Z",'
-        '"datacontenttype":"application/json","data":{"property":"heart_rate",'
-        f'"value":{number % 97 + 40}.{number % 1_000:03},"unit":"bpm","text":"'
-    )
-    fill = size - len(head) - 3
-    digits = f"{number * 2_654_435_761 % 2**64:020d}" * (fill // 20 + 1)
-    return f'{head}{digits[: max(0, fill)]}"}}}}'.encode()
-
-
-def events(numbers: Sequence[int], size: int) -> Iterable[bytes]:
-    """Several of them, made as they are asked for."""
-    return (event(number, size) for number in numbers)

@@ -1,10 +1,10 @@
-"""The cloud's end of the line: accepts the forwarder and the bridge alike, acknowledges, counts.
+"""The cloud's broker of a run: accepts the forwarder and the bridge alike, acknowledges, counts.
 
-`python -m benchmarks.edge.sink` is a process of its own, so that it does not share its core's time with who
-drives the run. It prints one JSON object once `expect` different events are in, or when it is told to stop.
+`python -m benchmarks.edge.sink` is a process of its own, so that it does not share a core's time with the run
+that starts it. It prints one JSON object once `expect` different events have arrived, or on SIGTERM.
 
-With `--quota` it keeps IoT Core's limits by acknowledging no faster than they allow. IoT Core itself leaves
-what is beyond them unacknowledged, which would leave the bridge stuck for ever.
+With `--quota` it acknowledges no faster than IoT Core's limits allow. IoT Core itself never acknowledges what
+exceeds them, which would leave the bridge stuck.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import zlib
 from pathlib import Path
 
 from benchmarks.edge import wire
+from benchmarks.edge.events import EARLIEST_NS
 
 PUBLISHES_PER_S = 100
 BYTES_PER_S = 512 * 1024
@@ -28,18 +29,18 @@ _CHUNK = 256 * 1024
 _ZLIB_FIRST = 0x78
 
 _NUMBER = re.compile(rb'"id":"(\d+)"')
-"""The benchmark's events have decimal ids, which no data of theirs repeats."""
-
-
-_EARLIEST = 10**9
-"""An id beyond it is the nanosecond of sending, of the machine's monotonic clock; below, a number."""
+"""The benchmark's events have decimal ids, which their data does not repeat."""
 
 
 class Sink:
-    """Serves one connection after the other until `expect` different events came, or `stop`."""
+    """Serves one connection after the other until `expect` different events arrived, or `stop`.
 
-    def __init__(self, expect: int, quota: bool) -> None:
+    With `alarms_only` it counts events whose id is a time of sending.
+    """
+
+    def __init__(self, expect: int, quota: bool, alarms_only: bool) -> None:
         self._expect = expect
+        self._alarms_only = alarms_only
         self._quota = quota
         self._stopped = False
         self._numbers: set[bytes] = set()
@@ -52,8 +53,8 @@ class Sink:
         self._stopped = True
 
     def serve(self, server: socket.socket, context: ssl.SSLContext) -> None:
-        """Accept and count."""
-        while not self._done():
+        """Accept connections and count their events."""
+        while not self.is_done():
             try:
                 accepted, _ = server.accept()
             except TimeoutError:
@@ -63,10 +64,10 @@ class Sink:
                 with context.wrap_socket(accepted, server_side=True) as connection:
                     self._converse(connection)
             except OSError:
-                continue  # it hangs up; the next connection goes on
+                continue  # the client hung up; it connects again
 
     def report(self) -> dict[str, object]:
-        """Times are nanoseconds of the machine's monotonic clock; latencies from an event's id to here."""
+        """Return the counts; times are nanoseconds of the machine's monotonic clock."""
         return {
             "first_ns": self._first,
             "last_ns": self._last,
@@ -82,7 +83,7 @@ class Sink:
         self._connections += 1
         packets = wire.Packets()
         connection.settimeout(0.2)
-        while not self._done():
+        while not self.is_done():
             try:
                 data = connection.recv(_CHUNK)
             except TimeoutError:
@@ -96,7 +97,7 @@ class Sink:
     def _answer(self, first: int, body: bytes) -> bytes:
         match wire.kind(first):
             case wire.CONNECT:
-                _say("connected")
+                _print_line("connected")
                 return wire.CONNACK_OK
             case wire.SUBSCRIBE:
                 return wire.suback(body)
@@ -104,11 +105,12 @@ class Sink:
                 return wire.PINGRESP
             case wire.PUBLISH if first & 6:
                 mid, payload = wire.read_publish(body)
-                self._count(payload)
+                self.count(payload)
                 return wire.puback(mid)
         return b""
 
-    def _count(self, payload: bytes) -> None:
+    def count(self, payload: bytes) -> None:
+        """Count the events of a publish."""
         if self._quota:
             self._wait(len(payload))
         now = time.monotonic_ns()
@@ -117,42 +119,44 @@ class Sink:
         text = zlib.decompress(payload) if payload[:1] and payload[0] == _ZLIB_FIRST else payload
         numbers = _NUMBER.findall(text)
         self._events += len(numbers)
-        self._numbers.update(numbers)
+        self._numbers.update(each for each in numbers if not self._alarms_only or int(each) > EARLIEST_NS)
         self._publishes += 1
         self._bytes += len(payload)
-        if sent := [number for each in numbers if (number := int(each)) > _EARLIEST]:
+        if sent := [number for each in numbers if (number := int(each)) > EARLIEST_NS]:
             self._arrivals.append((now, sent))
 
     def _wait(self, size: int) -> None:
         self._free_at = max(self._free_at, time.monotonic()) + max(1 / PUBLISHES_PER_S, size / BYTES_PER_S)
         time.sleep(max(0.0, self._free_at - time.monotonic()))
 
-    def _done(self) -> bool:
+    def is_done(self) -> bool:
+        """Whether everything expected has arrived, or the run is stopped."""
         return self._stopped or len(self._numbers) >= self._expect
 
 
 def main() -> None:
-    """Listen, say so on standard output, and report."""
+    """Listen, print so, and print the counts at the end."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--expect", type=int, required=True)
     parser.add_argument("--quota", action="store_true")
+    parser.add_argument("--alarms-only", action="store_true", help="expect only events whose id is a time")
     for name in ("ca", "certificate", "key"):
         parser.add_argument(f"--{name}", type=Path, required=True)
     arguments = parser.parse_args()
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=arguments.ca)
     context.verify_mode = ssl.CERT_REQUIRED
     context.load_cert_chain(arguments.certificate, arguments.key)
-    sink = Sink(arguments.expect, arguments.quota)
+    sink = Sink(arguments.expect, arguments.quota, arguments.alarms_only)
     signal.signal(signal.SIGTERM, lambda *_: sink.stop())
     with socket.create_server(("127.0.0.1", arguments.port)) as server:
         server.settimeout(0.2)
-        _say("listening")
+        _print_line("listening")
         sink.serve(server, context)
-    _say(json.dumps(sink.report()))
+    _print_line(json.dumps(sink.report()))
 
 
-def _say(line: str) -> None:
+def _print_line(line: str) -> None:
     sys.stdout.write(line + "\n")
     sys.stdout.flush()
 

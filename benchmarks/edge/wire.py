@@ -1,6 +1,6 @@
-"""As much MQTT 3.1.1 as both ends of a benchmark need, written apart from the forwarder's own layer.
+"""The part of MQTT 3.1.1 that a benchmark needs, apart from the forwarder's own layer.
 
-A benchmark that spoke through the code it measures would share its faults and its speed.
+A benchmark over the code that it measures would share its faults and its speed.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ _LENGTH_BITS = 7
 
 
 class Packets:
-    """Cuts what a connection brings, in whatever pieces, into `(first byte, body)`."""
+    """Cuts the bytes of a connection into packets, `(first byte, body)`."""
 
     def __init__(self) -> None:
         self._rest = b""
 
     def feed(self, data: bytes) -> Iterator[tuple[int, bytes]]:
-        """The packets that `data` completes."""
+        """Yield the packets that `data` completes."""
         rest = self._rest + data
         at = 0
         while (packet := _packet(rest, at)) is not None:
@@ -32,35 +32,35 @@ class Packets:
 
 
 def kind(first: int) -> int:
-    """The packet's type, of its first byte."""
+    """Return a packet's type from its first byte."""
     return first >> _RETAIN_QOS_DUP_BITS
 
 
 def connect(client_id: str) -> bytes:
-    """CONNECT with a clean session and without keepalive."""
+    """Return CONNECT with a clean session and without keepalive."""
     body = struct.pack("!H4sBBH", 4, b"MQTT", 4, 2, 0) + _text(client_id)
     return bytes([CONNECT << 4]) + _length(len(body)) + body
 
 
-def publish(topic: str, payload: bytes, mid: int) -> bytes:
-    """PUBLISH at QoS 1."""
-    body = _text(topic) + struct.pack("!H", mid) + payload
-    return bytes([PUBLISH << 4 | 2]) + _length(len(body)) + body
+def publish(topic: str, payload: bytes, mid: int = 0) -> bytes:
+    """Return PUBLISH at QoS 1, or at QoS 0 without a packet id."""
+    body = _text(topic) + (struct.pack("!H", mid) if mid else b"") + payload
+    return bytes([PUBLISH << 4 | (2 if mid else 0)]) + _length(len(body)) + body
 
 
 def read_publish(body: bytes) -> tuple[bytes, bytes]:
-    """The two bytes of the packet id, and the payload, of a PUBLISH at QoS 1."""
+    """Return the packet id as two bytes, and the payload, of a PUBLISH at QoS 1."""
     at = 2 + int.from_bytes(body[:2], "big")
     return body[at : at + 2], body[at + 2 :]
 
 
 def puback(mid: bytes) -> bytes:
-    """PUBACK of the packet id in two bytes."""
+    """Return PUBACK for a packet id in two bytes."""
     return b"\x40\x02" + mid
 
 
 def suback(body: bytes) -> bytes:
-    """SUBACK that grants QoS 1 to every filter of a SUBSCRIBE."""
+    """Return SUBACK that grants QoS 1 to every filter of a SUBSCRIBE."""
     filters, at = 0, 2
     while at < len(body):
         at += 2 + int.from_bytes(body[at : at + 2], "big") + 1

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from edge import durable
 from edge.spool import BEFORE_EVERYTHING, Arrival, Spool
-from edge.spool.file import PAGE_BYTES
+from edge.spool.database import PAGE_BYTES
 from eventplane.event_keys import KEY_BYTES
 
 _COMMITS = 20

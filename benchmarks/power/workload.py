@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from random import Random
 
-import edge.spool.file
+import edge.spool.database
 from edge.spool import BEFORE_EVERYTHING, Arrival, Delivery, Discard, Holding, Spool
 from eventplane.delivery import Outcome
 from eventplane.downlink.reception import Held
@@ -129,5 +129,5 @@ class Workload:
 
 
 if __name__ == "__main__":
-    edge.spool.file.WAL_BYTES = _LOG_BYTES
+    edge.spool.database.WAL_BYTES = _LOG_BYTES
     Workload(Path(sys.argv[1]), Random(int(sys.argv[2]))).run(int(sys.argv[3]))

@@ -1,4 +1,4 @@
-"""The commands `discovery` and `announce`: where the broker is by its profile, and who announces one.
+"""The commands `discovery` and `announce`: find the broker by its profile, and announce it.
 
 Each returns the exit status. It raises `DiscoveryError` for a profile, an interface or a library that it
 cannot use.
@@ -13,19 +13,17 @@ import threading
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from edge.discovery.announcement import services
-from edge.discovery.announcing import Announcing
-from edge.discovery.choice import Candidate, choose, judge
-from edge.discovery.errors import DiscoveryError, LibraryMissingError
-from edge.discovery.interfaces import Interface, read_interface
-from edge.discovery.profile_files import load_profile
+from edge.discovery import DiscoveryError
+from edge.discovery.announcement import AnnouncementUpdater, Interface, read_interface, services
+from edge.discovery.broker import Candidate, choose, evaluate
+from edge.discovery.profile import load_profile
 from edge.errors import SettingProblem, SettingsError
-from edge.journal import start_logging
 from edge.mqtt.endpoint import place
 from edge.settings import Settings
+from edge.systemd import start_logging
 
-LOOK_EVERY_S = 10.0
-"""Between two looks at profile and interfaces, seconds."""
+CHECK_EVERY_S = 10.0
+"""Between two checks of profile and interfaces, seconds."""
 
 
 def show_settings(settings: Settings) -> int:
@@ -41,12 +39,12 @@ def show_settings(settings: Settings) -> int:
 def show(profile: Path, *, has_login: bool = False, names: Iterable[str] = ()) -> int:
     """Print the listeners of `profile`, the one that is used, and what interfaces `names` would announce."""
     listeners = load_profile(profile)
-    for each in judge(listeners, has_login=has_login):
+    for each in evaluate(listeners, has_login=has_login):
         print(f"{each.listener}: {each.address if isinstance(each, Candidate) else each.reason}")
     for name in names:
         try:
-            told = services(listeners, read_interface(name), str(profile))
-            print(f"{name}: " + ", ".join(f"{each.kind} at port {each.port}" for each in told))
+            found = services(listeners, read_interface(name), str(profile))
+            print(f"{name}: " + ", ".join(f"{each.kind} at port {each.port}" for each in found))
         except DiscoveryError as error:
             print(f"{name}: nothing is announced: {error}")
     print(f"the broker is at {choose(listeners, has_login=has_login, name=str(profile))}")
@@ -56,10 +54,8 @@ def show(profile: Path, *, has_login: bool = False, names: Iterable[str] = ()) -
 def find(names: Sequence[str], seconds: float) -> int:
     """Print the brokers that are announced on the interfaces `names` within `seconds`; 1 if none is."""
     interfaces = [read_interface(each) for each in names]
-    try:
-        from edge.discovery import dns_sd
-    except ImportError as error:
-        raise LibraryMissingError from error
+    from edge.discovery import dns_sd  # it needs a package
+
     found = dns_sd.find(interfaces, seconds)
     for each in found:
         addresses = ", ".join(place(host, each.port) for host in each.hosts)
@@ -75,23 +71,23 @@ def announce(settings: Settings) -> int:
     if settings.announcement is None or settings.local.profile is None:
         problem = SettingProblem("announcement", "the table is missing", "add it, see docs/device.md")
         raise SettingsError([problem])
-    try:
-        from edge.discovery.dns_sd import Announcer
-    except ImportError as error:
-        raise LibraryMissingError from error
+    from edge.discovery.dns_sd import DnsSdAnnouncer  # it needs a package
+
     start_logging(settings.log_level, dict(os.environ))
     stopped = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopped.set())
 
-    def speak(interface: Interface) -> Announcer:
-        return Announcer(interface, settings.thing)
+    def open_announcer(interface: Interface) -> DnsSdAnnouncer:
+        return DnsSdAnnouncer(interface, settings.thing)
 
-    announcing = Announcing(settings.local.profile, settings.announcement.names, read_interface, speak)
+    updater = AnnouncementUpdater(
+        settings.local.profile, settings.announcement.names, read_interface, open_announcer
+    )
     try:
         while not stopped.is_set():
-            announcing.look()
-            stopped.wait(LOOK_EVERY_S)
+            updater.update()
+            stopped.wait(CHECK_EVERY_S)
     finally:
-        announcing.close()
+        updater.close()
     return os.EX_OK

@@ -1,30 +1,34 @@
-"""Mosquitto's profile (mosquitto.conf), read for its listeners as Mosquitto 2.0 itself reads it.
+"""Reads the listeners in Mosquitto's profile (mosquitto.conf) as Mosquitto 2.0 itself reads them.
 
-Source: mosquitto.conf(5), and where that is silent what Mosquitto 2.0.11 does. Names that say nothing about
-listeners are passed over, those of later versions included. That a profile is read does not mean that
-Mosquitto takes it: it refuses more.
+Source: mosquitto.conf(5), and where that is silent the behaviour of Mosquitto 2.0.11. Options that do not
+concern listeners are skipped, those of later versions included. Mosquitto may refuse a profile that is read
+here: it checks more.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Final
 
-from edge.discovery.errors import ProfileError
+from edge.discovery import ProfileError
 
 DEFAULT_PORT: Final = 1883
 
+_MOST_BYTES: Final = 1024 * 1024
+"""A profile has a few KB; a larger file is some other file."""
+
 Included = Callable[[str], Iterable[tuple[str, str]]]
-"""From the value of `include_dir` to name and text of each file in it. Raises `ProfileError`."""
+"""Returns name and text of each file in the value of `include_dir`. Raises `ProfileError`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Listener:
     """One listener. `port` 0 is a Unix socket, whose path is the `host`; `host` None is every address.
 
-    `family` is what `socket_domain` says (ipv4, ipv6), `certificate` what it shows to those who come by TLS.
+    `family` is the value of `socket_domain` (ipv4, ipv6), `certificate` the file that TLS clients are shown.
     """
 
     port: int
@@ -38,13 +42,13 @@ class Listener:
     anonymous: bool = False
 
     def __str__(self) -> str:
-        place = self.host or f"every {self.family + ' ' if self.family else ''}address"
-        return f"listener {self.port} on {place}" if self.port else f"listener 0 at {place}"
+        where = self.host or f"every {self.family + ' ' if self.family else ''}address"
+        return f"listener {self.port} on {where}" if self.port else f"listener 0 at {where}"
 
 
 @dataclass(slots=True)
 class _Draft:
-    """A listener as far as it has been read."""
+    """A listener that is being read."""
 
     port: int = 0
     host: str | None = None
@@ -63,32 +67,37 @@ _WORDS: Final = frozenset({
     "keyfile", "max_connections", "max_qos", "password_file", "protocol", "psk_file", "psk_hint",
     "socket_domain", "tls_engine",
 })  # fmt: skip
-"""What is kept of a listener: what the answer needs, and what makes the default one come into being."""
+"""The options that are kept: those that are needed here, and those that create the default listener."""
 
 _FLAG_VALUES: Final = {"true": "true", "1": "true", "false": "false", "0": "false"}
 _DEFAULTS: Final = {"max_connections": "-1", "max_qos": "2", "protocol": "mqtt"}
-_OF_SECURITY: Final = frozenset({"allow_anonymous", "password_file", "psk_file"})
-"""Of one listener only after `per_listener_settings true`."""
-_OF_EVERYBODY: Final = _OF_SECURITY | {"per_listener_settings"}
+_SECURITY: Final = frozenset({"allow_anonymous", "password_file", "psk_file"})
+"""Options of a single listener only after `per_listener_settings true`."""
+_GLOBAL: Final = _SECURITY | {"per_listener_settings"}
 
 
 def read_profile(text: str, name: str = "profile", included: Included = lambda _: ()) -> tuple[Listener, ...]:
-    """The listeners of the profile `text`, which is called `name`. Raises `ProfileError`."""
-    reading = _Reading(included)
-    reading.read(name, text)
-    return reading.listeners()
+    """Return the listeners of the profile `text` with this `name`. Raises `ProfileError`."""
+    reader = _ProfileReader(included)
+    reader.read(name, text)
+    return reader.listeners()
 
 
-class _Reading:
+def load_profile(file: Path) -> tuple[Listener, ...]:
+    """Return the listeners of the profile `file` and what it includes. Raises `ProfileError`."""
+    return read_profile(_text(file), str(file), _included)
+
+
+class _ProfileReader:
     def __init__(self, included: Included) -> None:
         self._included = included
         self._default = _Draft()
         self._drafts: list[_Draft] = []
-        self._everywhere: dict[str, str] = {}
-        self._has_place = False
+        self._global: dict[str, str] = {}
+        self._has_address = False
 
     def read(self, name: str, text: str, *, nested: bool = False) -> None:
-        draft = self._default  # in each file anew
+        draft = self._default  # reset in each file
         for number, line in enumerate(text.split("\n"), 1):
             word, _, value = line.strip(" \r").partition(" ")
             value = value.strip()
@@ -96,7 +105,7 @@ class _Reading:
             if word == "listener":
                 draft = self._listener(value, where)
             elif word in ("port", "bind_address"):
-                self._place(word, value, where)
+                self._address(word, value, where)
             elif word == "include_dir" and not nested:
                 for each, inner in self._included(_needed(word, value, where)):
                     self.read(each, inner, nested=True)
@@ -105,18 +114,18 @@ class _Reading:
 
     def listeners(self) -> tuple[Listener, ...]:
         drafts = list(self._drafts)
-        if not drafts or self._default_is_wanted():
+        if not drafts or self._has_default():
             self._default.port = self._default.port or DEFAULT_PORT
             drafts.append(self._default)
-        made = tuple(map(self._made, drafts))
-        if self._has_place:
-            return made
-        # Nobody said where: Mosquitto then takes programs on the same machine, and whoever they are.
-        anonymous = self._everywhere.get("allow_anonymous") != "false"
-        return tuple(replace(each, host="localhost", anonymous=anonymous) for each in made)
+        listeners = tuple(map(self._listener_of, drafts))
+        if self._has_address:
+            return listeners
+        # Without an address Mosquitto accepts all programs on the same machine, and only those.
+        anonymous = self._global.get("allow_anonymous") != "false"
+        return tuple(replace(each, host="localhost", anonymous=anonymous) for each in listeners)
 
     def _listener(self, value: str, where: str) -> _Draft:
-        self._has_place = True
+        self._has_address = True
         port, host, *_ = [*_needed("listener", value, where).split(), ""]
         draft = _Draft(_port(port, where, lowest=0), None if host.startswith("#") else host or None)
         if draft.port == 0 and draft.host is None:
@@ -126,30 +135,30 @@ class _Reading:
         self._drafts.append(draft)
         return draft
 
-    def _place(self, word: str, value: str, where: str) -> None:
-        self._has_place = True
+    def _address(self, word: str, value: str, where: str) -> None:
+        self._has_address = True
         if word == "port":
             self._default.port = _port(_needed(word, value, where), where, lowest=1)
         else:
             self._default.host = _needed(word, value, where).split()[0]
 
     def _option(self, draft: _Draft, word: str, value: str) -> None:
-        each_its_own = word in _OF_SECURITY and self._everywhere.get("per_listener_settings") == "true"
-        if each_its_own or word not in _OF_EVERYBODY:
+        is_of_listener = word in _SECURITY and self._global.get("per_listener_settings") == "true"
+        if is_of_listener or word not in _GLOBAL:
             draft.options[word] = value
         else:
-            self._everywhere[word] = value
+            self._global[word] = value
 
-    def _default_is_wanted(self) -> bool:
+    def _has_default(self) -> bool:
         default = self._default
-        said = [
+        given = [
             name for name, value in default.options.items() if value not in ("false", _DEFAULTS.get(name))
         ]
-        return bool(default.port or default.host or set(said) - {"allow_anonymous"})
+        return bool(default.port or default.host or set(given) - {"allow_anonymous"})
 
-    def _made(self, draft: _Draft) -> Listener:
+    def _listener_of(self, draft: _Draft) -> Listener:
         options = draft.options
-        secure = "certfile" in options and "keyfile" in options  # one alone means nothing
+        secure = "certfile" in options and "keyfile" in options  # one alone has no effect
         return Listener(
             draft.port,
             draft.host,
@@ -159,7 +168,7 @@ class _Reading:
             options["certfile"] if secure else None,
             secure and draft.is_on("require_certificate"),
             "psk_hint" in options,
-            "true" in (options.get("allow_anonymous"), self._everywhere.get("allow_anonymous")),
+            "true" in (options.get("allow_anonymous"), self._global.get("allow_anonymous")),
         )
 
 
@@ -184,9 +193,44 @@ def _needed(word: str, value: str, where: str) -> str:
 
 
 def _port(text: str, where: str, *, lowest: int) -> int:
-    """As C reads a number: the digits at the beginning, and 0 where there is none."""
+    """Parse a number as C does: the digits at the beginning, 0 without any."""
     digits = re.match(r"[+-]?[0-9]{1,9}", text)
     port = int(digits[0]) if digits else 0
     if not lowest <= port <= 65_535:
         raise ProfileError(where, f"{text!r} is no port", "write a number from 1 to 65535")
     return port
+
+
+def _included(folder: str) -> Iterator[tuple[str, str]]:
+    """Yield name and text of each file, in the order in which Mosquitto reads them."""
+    path = Path(folder)
+    if not path.is_absolute():
+        raise ProfileError(
+            folder,
+            "include_dir is relative, and only Mosquitto knows to what",
+            "make it absolute",
+        )
+    try:
+        names = [each.name for each in path.iterdir()]
+    except (OSError, ValueError) as error:
+        raise ProfileError(folder, str(error), "name a directory that can be read") from error
+    for name in sorted(names, key=_order):
+        if name.endswith(".conf") and name != ".conf":
+            yield str(path / name), _text(path / name)
+
+
+def _order(name: str) -> list[tuple[str, str]]:
+    """Sort by letters regardless of their case, capitals before equal small letters."""
+    return [(each.upper(), each) for each in name]
+
+
+def _text(file: Path) -> str:
+    try:
+        with file.open("rb") as opened:
+            content = opened.read(_MOST_BYTES + 1)
+    except OSError as error:
+        remedy = "name Mosquitto's profile, a file that the forwarder's user may read"
+        raise ProfileError(str(file), error.strerror or str(error), remedy) from error
+    if len(content) > _MOST_BYTES:
+        raise ProfileError(str(file), f"it has more than {_MOST_BYTES} bytes", "name Mosquitto's profile")
+    return content.decode("utf-8", "replace")

@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 from edge.mailbox import LinkName
 from edge.pressure import ROOM
+from edge.settings import HealthSettings
 from eventplane.contract import Priority
 
 EXPIRES_SOON_S = 30 * 86_400.0
@@ -50,7 +51,8 @@ class Backlog:
 class LinkState:
     """Whether the connection to a broker is up, for how many seconds, and how often it was made.
 
-    `complaint` is what is wrong with how the broker's address was found.
+    `complaint` is what is wrong with how the broker's address was found. Received messages that wait for the
+    loop take `waiting_bytes`; `dropped` counts those that found no room, `pauses` how often reading stopped.
     """
 
     name: LinkName
@@ -58,6 +60,9 @@ class LinkState:
     for_s: float
     connects: int
     complaint: str | None = None
+    waiting_bytes: int = 0
+    dropped: int = 0
+    pauses: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,21 +105,13 @@ class Finding:
     remedy: str
 
 
-@dataclass(frozen=True, slots=True)
-class Thresholds:
-    """The age, in seconds, from which an event that could be delivered makes the device unwell."""
-
-    urgent_s: float
-    normal_s: float
-
-
-def judge(status: Status, thresholds: Thresholds, stuck: str | None = None) -> tuple[Finding, ...]:
+def judge(status: Status, settings: HealthSettings, stuck: str | None = None) -> tuple[Finding, ...]:
     """Return all that is wrong, the gravest first; `stuck` is the watchdog's complaint."""
     found = [
         *_uplink(stuck),
         *_spool(status),
         *_links(status),
-        *_ages(status, thresholds),
+        *_ages(status, settings),
         *_contract(status),
         *_certificate(status),
     ]
@@ -166,6 +163,7 @@ def _spool(status: Status) -> Iterator[Finding]:
 
 def _links(status: Status) -> Iterator[Finding]:
     local, cloud = status.links[LinkName.LOCAL], status.links[LinkName.CLOUD]
+    urgent = status.links[LinkName.URGENT]
     if not local.up:
         yield Finding(
             "local_broker_down",
@@ -173,6 +171,15 @@ def _links(status: Status) -> Iterator[Finding]:
             f"no connection to the home's broker for {local.for_s:.0f} s",
             "see whether Mosquitto runs and accepts connections at local.host and local.port, "
             "or where local.profile leads",
+        )
+    elif not urgent.up:
+        yield Finding(
+            "urgent_session_down",
+            Health.FAILING if urgent.for_s >= LOCAL_DOWN_S else Health.DEGRADED,
+            f"no session of urgent outboxes at the home's broker for {urgent.for_s:.0f} s: "
+            "an alarm waits behind other messages",
+            "see the log for what the broker refuses; it must know the user name of local.username with "
+            "-urgent behind it, with the same password (docs/device.md)",
         )
     if local.complaint:
         problem = f"the broker's profile cannot be used, the former address stays: {local.complaint}"
@@ -186,8 +193,8 @@ def _links(status: Status) -> Iterator[Finding]:
         )
 
 
-def _ages(status: Status, thresholds: Thresholds) -> Iterator[Finding]:
-    limits = {Priority.URGENT: thresholds.urgent_s, Priority.NORMAL: thresholds.normal_s}
+def _ages(status: Status, settings: HealthSettings) -> Iterator[Finding]:
+    limits = {Priority.URGENT: settings.urgent_age_s, Priority.NORMAL: settings.normal_age_s}
     for each in status.backlog:
         if not each.pending:
             continue

@@ -29,6 +29,13 @@ _NEVER_ZERO = {RECEIVE_MAXIMUM, MAXIMUM_PACKET_SIZE}
 
 PINGREQ: Final = b"\xc0\x00"
 
+OVERSIZE_BYTES: Final = 4096
+"""What is kept of a payload that is too large: enough to name its sender in a dead letter."""
+
+_OVERSIZE_HEAD_BYTES: Final = 0xFFFF + 16 * 1024
+"""What is read of a packet that is too large: the longest topic, the properties of any sane sender, and
+OVERSIZE_BYTES."""
+
 _MAX_LENGTH = 268_435_455
 
 
@@ -76,7 +83,10 @@ class SubAck(NamedTuple):
 
 
 class Publish(NamedTuple):
-    """An application message. `mid` is 0 at QoS 0."""
+    """An application message. `mid` is 0 at QoS 0.
+
+    `oversize` is the size of a payload that is too large, bytes, of which `payload` is the beginning; else 0.
+    """
 
     topic: str
     payload: bytes
@@ -84,6 +94,7 @@ class Publish(NamedTuple):
     mid: int
     duplicate: bool
     retain: bool
+    oversize: int = 0
 
 
 class PubAck(NamedTuple):
@@ -224,15 +235,17 @@ _READERS = (
 class Decoder:
     """Decodes packets from bytes in any pieces. Unusable after a `ProtocolError`.
 
-    Keeps only bytes that arrived: a length field reserves nothing, and a packet that claims more than
-    `max_packet_bytes` (of a whole packet) fails at its first bytes.
+    Keeps only bytes that arrived: a length field reserves nothing. Of a PUBLISH that claims more than
+    `max_packet_bytes` (of a whole packet) only the beginning is kept; any other such packet fails at once.
     """
 
     def __init__(self, version: int, max_packet_bytes: int) -> None:
         self._is_5 = version == 5
         self._max = max_packet_bytes
+        self._kept_bytes = min(_OVERSIZE_HEAD_BYTES, max_packet_bytes)
         self._rest = bytearray()
         self._needed = 0
+        self._skip = 0
         # By the whole first byte: of all these packets the lower half is reserved, and 0.
         self._decode: dict[int, Callable[[bytes], Packet]] = {
             0x20: self._connack, 0x40: self._puback, 0x90: self._suback, 0xD0: self._pingresp,
@@ -241,7 +254,14 @@ class Decoder:
             self._decode[0xE0] = self._disconnect
 
     def feed(self, data: bytes) -> Iterator[Packet]:
-        """Yield the packets that are complete now; consume all of them. Raises `ProtocolError`."""
+        """Yield the packets that are complete now; consume all of them before the next call.
+
+        Decodes as far as it is consumed. Raises `ProtocolError`.
+        """
+        if self._skip:
+            skipped = min(self._skip, len(data))
+            self._skip -= skipped
+            data = data[skipped:]
         if self._rest:
             self._rest += data
             if len(self._rest) < self._needed:
@@ -256,11 +276,16 @@ class Decoder:
                 problem = f"first byte 0x{first:02x}, a broker must not send it"
                 raise ProtocolError(_NAMES[first >> 4], problem)
             start, end = self._frame(data, offset, size)
-            if end > size:
+            kept = end if end - offset <= self._max else offset + self._kept_bytes
+            if kept > size:
                 self._rest += data[offset:]
-                self._needed = end - offset
+                self._needed = kept - offset
                 return
-            yield decode(data[start:end]) if decode else self._publish(data, first, start, end)
+            if decode:
+                yield decode(data[start:end])
+            else:
+                self._skip = max(0, end - size)
+                yield self._publish(data, first, start, kept, end)
             offset = end
 
     def _frame(self, data: bytes, offset: int, size: int) -> tuple[int, int]:
@@ -273,19 +298,20 @@ class Decoder:
             length |= (digit & 0x7F) << 7 * (position - offset - 1)
             if digit < 0x80:
                 end = position + 1 + length
-                if end - offset > self._max:
+                if end - offset > self._max and data[offset] >> 4 != _PUBLISH:
                     name = _NAMES[data[offset] >> 4]
                     raise ProtocolError(name, f"{end - offset} bytes, more than the limit of {self._max}")
                 return position + 1, end
         raise ProtocolError(_NAMES[data[offset] >> 4], "a length of more than four bytes")
 
-    def _publish(self, data: bytes, first: int, start: int, end: int) -> Publish:
+    def _publish(self, data: bytes, first: int, start: int, kept: int, end: int) -> Publish:
+        """Decode a PUBLISH that ends at `end`, of which the bytes up to `kept` are in `data`."""
         # By far the most frequent packet: written out, no slices but topic and payload.
         qos = first >> 1 & 3
         position = start + 2
-        topic_end = position + (data[start] << 8 | data[start + 1]) if position <= end else end + 1
+        topic_end = position + (data[start] << 8 | data[start + 1]) if position <= kept else kept + 1
         body = topic_end + 2 if qos else topic_end
-        if body > end or qos > 1:
+        if body > kept or qos > 1:
             problem = f"QoS {qos}, we asked for 1" if qos > 1 else "it ends too early"
             raise ProtocolError("PUBLISH", problem)
         topic = _topic(data[position:topic_end])
@@ -293,15 +319,19 @@ class Decoder:
         if qos and not mid:
             raise ProtocolError("PUBLISH", "packet id 0")
         if not self._is_5:
-            payload = data[body:end]
-        elif body < end and not data[body]:
-            payload = data[body + 1 : end]
+            payload = data[body:kept]
+        elif body < kept and not data[body]:
+            payload = data[body + 1 : kept]
         else:
-            reader = Reader("PUBLISH", data[body:end])
+            reader = Reader("PUBLISH", data[body:kept])
             if TOPIC_ALIAS in reader.properties():
                 raise ProtocolError("PUBLISH", "a topic alias, which we did not allow")
             payload = reader.rest()
-        return Publish(topic, payload, qos, mid, bool(first & 8), bool(first & 1))
+        oversize = 0
+        if kept < end:
+            oversize = len(payload) + end - kept
+            payload = payload[:OVERSIZE_BYTES]
+        return Publish(topic, payload, qos, mid, bool(first & 8), bool(first & 1), oversize)
 
     def _connack(self, body: bytes) -> ConnAck:
         reader = Reader("CONNACK", body)

@@ -9,12 +9,14 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
+from contextlib import suppress
+from math import inf
 from select import POLLIN, poll
 from time import monotonic
 from typing import Final
 
 from edge.errors import EdgeError
-from edge.mailbox import Disconnected, LinkName, Message
+from edge.mailbox import Disconnected, LinkName, Message, Received, Share
 from edge.mqtt.endpoint import Endpoint, place
 from edge.mqtt.session import Session
 from edge.mqtt.transport import CHUNK_BYTES, Transport, dial
@@ -57,21 +59,31 @@ class SelfPipe:
 
 
 class Connection:
-    """Dials `endpoint` at once, in a thread of its own; reports everything to `emit`."""
+    """Dials `endpoint` at once, in a thread of its own; reports everything to `emit`.
+
+    With a `share`, messages go there instead; when it is full, the connection stops reading, or drops them.
+    """
 
     def __init__(
-        self, endpoint: Endpoint, link: LinkName, generation: int, emit: Callable[[Message], None]
+        self,
+        endpoint: Endpoint,
+        link: LinkName,
+        generation: int,
+        emit: Callable[[Message], None],
+        share: Share | None = None,
     ) -> None:
         self._endpoint = endpoint
         self._link = link
         self._generation = generation
         self._emit = emit
+        self._share = share
         # Guards the session and the self-pipe. The socket is the thread's alone.
         self._lock = threading.Lock()
         self._self_pipe = SelfPipe()
-        self._session = Session(endpoint, link, generation)
+        self._session = Session(endpoint, link, generation, drops=share is not None and share.drops)
         self._abandoned = False
         self._unsent = memoryview(b"")
+        self._send_error: OSError | None = None
         self._thread = threading.Thread(target=self._run, name=f"mqtt-{link}-{generation}", daemon=True)
         self._thread.start()
 
@@ -94,10 +106,11 @@ class Connection:
             self._self_pipe.wake()
         return mid
 
-    def acknowledge(self, mid: int) -> None:
-        """Send PUBACK for a received message of this connection."""
+    def acknowledge(self, *mids: int) -> None:
+        """Send PUBACK for received messages of this connection."""
         with self._lock:
-            self._session.acknowledge(mid)
+            for mid in mids:
+                self._session.acknowledge(mid)
             self._self_pipe.wake()
 
     def close(self, timeout_s: float) -> None:
@@ -154,24 +167,48 @@ class Connection:
             self._session.start(monotonic(), password)
         finished = False
         while True:
+            reading = self._may_read()
             with self._lock:
-                self._session.tick(monotonic())
+                if reading and self._session.has_undecoded:
+                    self._session.decode(*self._room())
+                self._session.tick(monotonic(), reading=reading)
             sent = self._send(transport)
             self._report()
             with self._lock:
                 if self._session.ended is not None:
                     return
-                deadline = 0 if transport.buffered else self._session.deadline()
+                # Without undecoded packets there is room for at least one more piece.
+                receives = reading and not self._session.has_undecoded
                 finish = sent and self._session.disconnect_is_out and not finished
+                at_once = reading and (transport.buffered or not receives or self._send_error is not None)
+                deadline = 0.0 if at_once else self._session.deadline()
             if finish:
                 transport.finish()
                 finished = True
-            watch.register(transport, transport.interest(sending=not sent))
+            if events := transport.interest(sending=not sent, receiving=receives):
+                watch.register(transport, events)
+            else:
+                with suppress(KeyError):
+                    watch.unregister(transport)  # or a broker that hung up would be reported again and again
             ready = {file for file, _ in watch.poll(_milliseconds(deadline))}
             with self._lock:
                 self._self_pipe.clear()
-            if transport.buffered or transport.fileno() in ready:
+            if receives and (at_once or transport.fileno() in ready):
                 self._receive(transport)
+
+    def _may_read(self) -> bool:
+        """Whether there is room for messages; if not, the share wakes this thread when there is."""
+        # What comes after our DISCONNECT is dropped anyway.
+        return self._share is None or self._session.is_closing or self._share.may_read(self._resume)
+
+    def _room(self) -> tuple[float, float]:
+        if self._share is None:
+            return inf, inf
+        return self._share.room, self._share.room_for_qos_0
+
+    def _resume(self) -> None:
+        with self._lock:
+            self._self_pipe.wake()
 
     def _send(self, transport: Transport) -> bool:
         """Send what there is; False when the transport takes no more for now."""
@@ -179,38 +216,47 @@ class Connection:
             if not self._unsent:
                 with self._lock:
                     self._unsent = memoryview(self._session.take_bytes(CHUNK_BYTES))
-            if not self._unsent or self._abandoned:
+            if not self._unsent or self._abandoned or self._send_error is not None:
                 return True
             try:
                 count = transport.send(self._unsent)
-            except OSError:
-                # The broker closed it; what it sent before (a refusal, a TLS alert) is the better reason.
-                while self._receive(transport):
-                    pass
-                raise
+            except OSError as error:
+                # The broker closed it; what it sent before (a refusal, messages, a TLS alert) is read first.
+                self._send_error = error
+                return True
             if not count:
                 return False
             self._unsent = self._unsent[count:]
             with self._lock:
                 self._session.sent(monotonic())
 
-    def _receive(self, transport: Transport) -> bool:
-        """Process what arrived; return whether more may follow."""
+    def _receive(self, transport: Transport) -> None:
         data = transport.receive()
+        if not data and self._send_error is not None:
+            raise self._send_error
         if data is None:
-            return False
+            return
         with self._lock:
             if data == _END_OF_STREAM:
                 self._session.lost(None)
             else:
-                self._session.receive(data, monotonic())
-        return data != _END_OF_STREAM
+                self._session.receive(data, monotonic(), *self._room())
 
     def _report(self) -> None:
         with self._lock:
             messages = self._session.take_messages()
+            dropped, self._session.dropped = self._session.dropped, 0
+        if self._share is None:
+            for message in messages:
+                self._emit(message)
+            return
+        if dropped:
+            self._share.count_dropped(dropped)
+        if received := [each for each in messages if isinstance(each, Received)]:
+            self._share.put(received)
         for message in messages:
-            self._emit(message)
+            if not isinstance(message, Received):
+                self._emit(message)
 
     def _wait(self, file: int, events: int, deadline: float) -> None:
         """See `edge.mqtt.transport.Wait`."""

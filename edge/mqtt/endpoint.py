@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import stat
 from collections.abc import Iterator
@@ -14,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from edge.errors import EdgeError
-from edge.private_file import is_private
 
 if TYPE_CHECKING:
     import ssl
@@ -28,6 +28,15 @@ MAX_PASSWORD_BYTES: Final = 1024
 
 _LOOPBACK: Final = re.compile(r"localhost|::1|127(\.\d{1,3}){3}")
 _FIRST_CERTIFICATE: Final = re.compile("-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
+
+
+def is_private(found: os.stat_result) -> bool:
+    """Return whether only its owner has access to a file; root may let a group read what is root's.
+
+    systemd hands out credentials like that (LoadCredential=): its grant to one user shows as the group's.
+    """
+    granted = found.st_mode & (stat.S_IRWXG | stat.S_IRWXO)
+    return not granted or (found.st_uid == 0 and granted == stat.S_IRGRP)
 
 
 class _FileError(EdgeError):

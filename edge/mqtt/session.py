@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
+from collections.abc import Iterator
 from enum import Enum, auto
 from typing import Final
 
@@ -33,6 +34,8 @@ _MAX_FILTERS = 8
 
 _PROTOCOL_ERROR = 0x82
 
+_ANY: Final = float("inf")
+
 MAX_ID: Final = 65_535
 
 
@@ -46,11 +49,13 @@ class _Phase(Enum):
 class KeepAlive:
     """MQTT's keepalive: when to send PINGREQ, and when to presume the broker dead.
 
-    `interval_s` 0 means no keepalive.
+    `interval_s` 0 means no keepalive. While the connection is not `reading`, PINGREQ only keeps the broker
+    from presuming us dead.
     """
 
     def __init__(self, interval_s: float) -> None:
         self.interval_s = interval_s
+        self.reading = True
         self._sent_at = 0.0
         self._heard_at = 0.0
         self._asked = False
@@ -67,23 +72,30 @@ class KeepAlive:
         """PINGRESP came."""
         self._asked = False
 
+    def read(self, now: float, *, reading: bool) -> None:
+        """The connection reads from now on, or stops reading."""
+        if reading and not self.reading:
+            self._heard_at = now  # the broker's answers may have waited
+        self.reading = reading
+
     def deadline(self) -> float | None:
         """Return when `ask` or `is_dead` turns true, None for never."""
         if not self.interval_s:
             return None
-        return (self._heard_at if self._asked else self._sent_at) + self.interval_s
+        return (self._heard_at if self._asked and self.reading else self._sent_at) + self.interval_s
 
     def ask(self, now: float) -> bool:
         """Return whether to send PINGREQ now; it then counts as sent."""
-        if self._asked or not self._is_due(now):
+        if (self._asked and self.reading) or not self._is_due(now):
             return False
         self._asked = True
+        self._sent_at = now  # or, while it cannot be sent, it would be due again at once
         self._heard_at = now  # its answer has the full interval
         return True
 
     def is_dead(self, now: float) -> bool:
         """Whether PINGREQ was sent and nothing at all was received since."""
-        return self._asked and self._is_due(now)
+        return self._asked and self.reading and self._is_due(now)
 
     def _is_due(self, now: float) -> bool:
         deadline = self.deadline()
@@ -183,18 +195,29 @@ class ReceiveWindow:
 
 
 class Session:
-    """Begins with `start`. `ended` is the reason once it is over, which is final."""
+    """Begins with `start`. `ended` is the reason once it is over, which is final.
 
-    def __init__(self, endpoint: Endpoint, link: LinkName, generation: int) -> None:
+    While `has_undecoded`, call `decode` again before more is read. With `drops` it drops messages for which
+    there is no room, instead of leaving them undecoded; `dropped` counts them.
+    """
+
+    def __init__(self, endpoint: Endpoint, link: LinkName, generation: int, *, drops: bool = False) -> None:
         self.ended: str | None = None
+        self.has_undecoded = False
+        self.dropped = 0
         self._endpoint = endpoint
         self._version = endpoint.version
         self._link = link
         self._generation = generation
         self._phase = _Phase.CONNECTING
+        # CONNACK, and then the SUBACKs, have a deadline each.
         self._answer_by = 0.0
         self._keepalive = KeepAlive(endpoint.keepalive_s)
         self._decoder = Decoder(self._version, endpoint.max_packet_bytes)
+        self._packets: Iterator[Packet] = iter(())
+        self._drops = drops
+        self._room = self._room_for_qos_0 = _ANY
+        self._resumed = False
         self._sent = SendWindow()
         self._received = ReceiveWindow()
         self._pings = PendingPings()
@@ -203,6 +226,15 @@ class Session:
         self._max_packet_bytes: float = float("inf")
         self._messages: list[Message] = []
         self._outgoing: deque[bytes] = deque()
+
+    @property
+    def is_closing(self) -> bool:
+        """Whether `close` was called while the connection was up."""
+        return self._phase is _Phase.CLOSING
+
+    @property
+    def _awaits_answer(self) -> bool:
+        return self._phase is _Phase.CONNECTING or bool(self._filters)
 
     @property
     def disconnect_is_out(self) -> bool:
@@ -271,31 +303,57 @@ class Session:
 
     def deadline(self) -> float | None:
         """Return when `tick` has something to do, None for never."""
-        if self._phase in (_Phase.CONNECTING, _Phase.SUBSCRIBING):
-            return self._answer_by
-        return self._keepalive.deadline() if self._phase is _Phase.UP else None
+        if self._phase is _Phase.CLOSING:
+            return None
+        keepalive = None if self._phase is _Phase.CONNECTING else self._keepalive.deadline()
+        if not self._awaits_answer:
+            return keepalive
+        return self._answer_by if keepalive is None else min(self._answer_by, keepalive)
 
-    def tick(self, now: float) -> None:
-        """Send PINGREQ, or end the session, when it is time to."""
-        if self.ended is not None:
+    def tick(self, now: float, *, reading: bool = True) -> None:
+        """Send PINGREQ, or end the session, when it is time to.
+
+        No answer can come while the connection is not `reading`: nothing is presumed dead then.
+        """
+        if self.ended is not None or self._phase is _Phase.CLOSING:
             return
-        if self._phase in (_Phase.CONNECTING, _Phase.SUBSCRIBING):
-            if now >= self._answer_by:
+        self._keepalive.read(now, reading=reading)
+        if self._awaits_answer:
+            if not reading:
+                self._answer_by = now + self._endpoint.connect_timeout_s
+            elif now >= self._answer_by:
                 packet = "CONNECT" if self._phase is _Phase.CONNECTING else "SUBSCRIBE"
                 self.end(f"no answer to {packet} within {self._endpoint.connect_timeout_s} s")
-        elif self._phase is _Phase.UP:
-            if self._keepalive.is_dead(now):
-                self.end(f"no answer to PINGREQ within {self._keepalive.interval_s} s")
-            elif self._keepalive.ask(now):
-                self._pings.keepalive()
-                self._outgoing.append(codec.PINGREQ)
+                return
+        if self._phase is _Phase.CONNECTING:
+            return
+        if self._keepalive.is_dead(now):
+            self.end(f"no answer to PINGREQ within {self._keepalive.interval_s} s")
+        elif self._keepalive.ask(now):
+            self._pings.keepalive()
+            self._outgoing.append(codec.PINGREQ)
 
-    def receive(self, data: bytes, now: float) -> None:
-        """Process what arrived."""
+    def receive(self, data: bytes, now: float, room: float = _ANY, room_for_qos_0: float = _ANY) -> None:
+        """Process what arrived, up to messages of `room` bytes; see `decode`."""
         self._keepalive.heard(now)
+        self._packets = self._decoder.feed(data)
+        self.decode(room, room_for_qos_0)
+        if self._filters:
+            # CONNACK came; or a backlog comes, which brokers send before SUBACK: progress is an answer.
+            self._answer_by = now + self._endpoint.connect_timeout_s
+
+    def decode(self, room: float = _ANY, room_for_qos_0: float = _ANY) -> None:
+        """Process the packets of what arrived until their messages fill `room`, in bytes of memory.
+
+        Messages at QoS 0 that exceed `room_for_qos_0` are dropped, and with `drops` all that exceed `room`.
+        """
+        self._room, self._room_for_qos_0 = room, room_for_qos_0
+        self.has_undecoded = True
         try:
-            for packet in self._decoder.feed(data):
-                if self.ended is not None:
+            while self.ended is None and (self._room > 0 or self._drops or self._phase is _Phase.CLOSING):
+                packet = next(self._packets, None)
+                if packet is None:
+                    self.has_undecoded = False
                     return
                 self._take(packet)
         except ProtocolError as error:
@@ -339,11 +397,21 @@ class Session:
     def _take_publish(self, packet: Publish) -> None:
         if self._phase is _Phase.CONNECTING:
             raise ProtocolError("PUBLISH", "it came before CONNACK")
-        topic, payload, _, mid, duplicate, retained = packet
-        # After our DISCONNECT no PUBACK can follow: the message will be redelivered.
-        if self._phase is _Phase.CLOSING or (mid and not self._received.is_news(mid, duplicate=duplicate)):
+        if self._phase is _Phase.CLOSING:
+            return  # after our DISCONNECT no PUBACK can follow: the message will be redelivered
+        if self._phase is _Phase.SUBSCRIBING and self._resumed:
+            # The broker resumes the lasting session with its backlog, and SUBACK comes only after that.
+            self._be_up()
+        topic, payload, _, mid, duplicate, retained, oversize = packet
+        if (self._room if mid else self._room_for_qos_0) <= 0:
+            self.dropped += 1
             return
-        self._messages.append(Received(self._link, self._generation, mid, topic, payload, retained))
+        if mid and not self._received.is_news(mid, duplicate=duplicate):
+            return
+        message = Received(self._link, self._generation, mid, topic, payload, retained, oversize)
+        self._room -= message.memory_bytes
+        self._room_for_qos_0 -= message.memory_bytes
+        self._messages.append(message)
 
     def _take_puback(self, mid: int, reason: int) -> None:
         if not self._sent.release(mid):
@@ -373,6 +441,7 @@ class Session:
         self._sent.receive_maximum = found.get(codec.RECEIVE_MAXIMUM, MAX_ID)
         self._max_packet_bytes = found.get(codec.MAXIMUM_PACKET_SIZE, self._max_packet_bytes)
         self._phase = _Phase.SUBSCRIBING
+        self._resumed = packet.session_present
         topics = self._endpoint.subscriptions
         for first in range(0, len(topics), _MAX_FILTERS):
             mid = self._sent.new_id()
@@ -393,7 +462,7 @@ class Session:
         self._check_subscribed()
 
     def _check_subscribed(self) -> None:
-        if self._filters or self._phase is not _Phase.SUBSCRIBING:
+        if self._filters or self._phase not in (_Phase.SUBSCRIBING, _Phase.UP):
             return
         refused = f"SUBSCRIBE refused for {', '.join(self._refused)}; see the broker's access rules"
         if self._refused and self._endpoint.needs_subscriptions:
@@ -401,6 +470,10 @@ class Session:
         else:
             if self._refused:
                 _log.error("%s broker: %s", self._link, refused)
+            self._be_up()
+
+    def _be_up(self) -> None:
+        if self._phase is _Phase.SUBSCRIBING:
             self._phase = _Phase.UP
             self._messages.append(Connected(self._link, self._generation))
 

@@ -36,8 +36,8 @@ class TlsTransport(Transport):
         self._send_waits_for = POLLOUT
         self._receive_waits_for = POLLIN
 
-    def interest(self, *, sending: bool) -> int:
-        return self._receive_waits_for | (self._send_waits_for if sending else 0)
+    def interest(self, *, sending: bool, receiving: bool) -> int:
+        return (self._send_waits_for if sending else 0) | (self._receive_waits_for if receiving else 0)
 
     def handshake(self) -> int:
         """Continue the handshake; return 0 when it is done, else the events to poll for."""

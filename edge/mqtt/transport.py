@@ -38,9 +38,9 @@ class Transport:
         """Return the descriptor to poll."""
         return self._socket.fileno()
 
-    def interest(self, *, sending: bool) -> int:
-        """Return the events to poll for, with something to send or without."""
-        return POLLIN | POLLOUT if sending else POLLIN
+    def interest(self, *, sending: bool, receiving: bool) -> int:
+        """Return the events to poll for in order to send, to receive, or both; 0 for none."""
+        return (POLLOUT if sending else 0) | (POLLIN if receiving else 0)
 
     def send(self, data: memoryview) -> int:
         """Return how many of the bytes were taken; 0 when it would block."""

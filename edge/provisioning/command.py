@@ -9,15 +9,13 @@ import threading
 import time
 
 from edge.errors import SettingProblem, SettingsError
-from edge.journal import start_logging
 from edge.link import Backoff
 from edge.mqtt import TlsFiles
-from edge.provisioning.conversation import Cloud
-from edge.provisioning.errors import ProvisioningError
-from edge.provisioning.identity import Identity
-from edge.provisioning.renewal import Renewal
-from edge.provisioning.signing_request import make_signing_request
+from edge.provisioning import ProvisioningError
+from edge.provisioning.conversation import MqttCloud
+from edge.provisioning.renewal import Identity, Renewal, make_signing_request
 from edge.settings import ProvisioningSettings, Settings
+from edge.systemd import start_logging
 
 _log = logging.getLogger("edge.provisioning")
 _DAY_S = 86_400
@@ -35,7 +33,7 @@ def provision(settings: Settings) -> None:
         signal.signal(number, lambda *_: stop.set())
     identity = Identity(own.certificate)
     renewal = _renewal(settings, provisioning, own, identity)
-    # Full jitter: a fleet that was refused at once must not come back at once.
+    # Full jitter: a fleet that is refused at one moment must not come back at one moment.
     backoff = Backoff(provisioning.retry_min_s, provisioning.retry_max_s)
     failures = 0
     while not stop.is_set():
@@ -52,7 +50,7 @@ def provision(settings: Settings) -> None:
 
 
 def _provisioning(settings: Settings) -> tuple[ProvisioningSettings, TlsFiles]:
-    """What is to be done, and where the device's own identity belongs. Raises `SettingsError`."""
+    """Return the settings of provisioning and the files of the device's identity. Raises `SettingsError`."""
     own = settings.cloud.identity
     if settings.provisioning is None or own is None:  # with the table there is an identity
         problem = SettingProblem("provisioning", "the table is missing", "add it, see docs/device.md")
@@ -66,7 +64,7 @@ def _renewal(
     claim = TlsFiles(own.ca, provisioning.claim_certificate, provisioning.claim_key)
     return Renewal(
         identity,
-        Cloud(settings.cloud, settings.thing, claim, provisioning.answer_timeout_s),
+        MqttCloud(settings.cloud, settings.thing, claim, provisioning.answer_timeout_s),
         provisioning.template,
         settings.thing,
         provisioning.max_age_days * _DAY_S,

@@ -1,4 +1,4 @@
-"""Provisioning over real connections: asks as the claim, tries as the thing."""
+"""Runs the exchange over MQTT connections to AWS IoT Core."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Self
 
 from edge.mailbox import Connected, Disconnected, LinkName, Mailbox, Message, Received
 from edge.mqtt import Connection, Endpoint, TlsFiles
-from edge.provisioning.errors import NoAnswerError, UnreachableError
+from edge.provisioning import NoAnswerError, UnreachableError
 from edge.provisioning.exchange import Created, Exchange, Registered, Request
 from edge.settings import CloudSettings
 from eventplane.topics import CLAIM_CLIENT_PREFIX, RENEWAL_CLIENT_PREFIX
@@ -20,46 +20,46 @@ _CLOSE_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class Cloud:
-    """AWS IoT Core, as the device called `thing` sees it. `timeout_s` is for each answer."""
+class MqttCloud:
+    """AWS IoT Core, for the device called `thing`. `timeout_s` is for each answer."""
 
     settings: CloudSettings
     thing: str
     claim: TlsFiles
     timeout_s: float
 
-    def converse(
+    def run(
         self, exchange: Exchange, on_created: Callable[[Created], None], pair: Path | None = None
     ) -> None:
-        """Run `exchange` with the device's own `pair`, without one as the claim. Raises `ProvisioningError`.
+        """Run `exchange` with the device's `pair`, without one as the claim. Raises `ProvisioningError`.
 
-        Either has a client id of its own, so that the forwarder's connection stands meanwhile. `on_created`
-        is called before the certificate is registered, and has to store it.
+        Either has a client id of its own, so that the forwarder stays connected. `on_created` is called
+        before the certificate is registered, and has to store it.
         """
         if pair is None:
             client_id, tls = CLAIM_CLIENT_PREFIX + self.thing, self.claim
         else:
             client_id, tls = RENEWAL_CLIENT_PREFIX + self.thing, TlsFiles(self.claim.ca, pair, pair)
-        with self._line(client_id, tls, exchange.topics) as line:
-            line.wait_connected(self.settings.connect_timeout_s)
+        with self._connect(client_id, tls, exchange.topics) as connection:
+            connection.wait_connected(self.settings.connect_timeout_s)
             request = exchange.first
             while True:
-                step = line.ask(request, exchange, self.timeout_s)
+                step = connection.ask(request, exchange, self.timeout_s)
                 if isinstance(step, Registered):
                     return
                 on_created(step)
                 request = step.then
 
     def try_pair(self, pair: Path) -> None:
-        """Connect as the device itself with the key and certificate in `pair`. Raises `UnreachableError`.
+        """Connect as the device with the key and certificate in `pair`. Raises `UnreachableError`.
 
-        IoT Core has room for one connection of a name, so the forwarder's is cut; it dials again by itself.
+        IoT Core allows one connection of a client id, so it cuts the forwarder's, which reconnects by itself.
         """
-        with self._line(self.thing, TlsFiles(self.claim.ca, pair, pair), ()) as line:
-            line.wait_connected(self.settings.connect_timeout_s)
+        with self._connect(self.thing, TlsFiles(self.claim.ca, pair, pair), ()) as connection:
+            connection.wait_connected(self.settings.connect_timeout_s)
 
-    def _line(self, client_id: str, tls: TlsFiles, topics: tuple[str, ...]) -> _Line:
-        return _Line(
+    def _connect(self, client_id: str, tls: TlsFiles, topics: tuple[str, ...]) -> _BlockingConnection:
+        return _BlockingConnection(
             Endpoint(
                 host=self.settings.host,
                 port=self.settings.port,
@@ -73,8 +73,8 @@ class Cloud:
         )
 
 
-class _Line:
-    """One connection whose user waits for what it reports."""
+class _BlockingConnection:
+    """One connection whose caller waits for its reports."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._client_id = endpoint.client_id
@@ -91,15 +91,15 @@ class _Line:
         self._connection.close(_CLOSE_S)
 
     def wait_connected(self, connect_timeout_s: float) -> None:
-        """Raises `UnreachableError`."""
-        # The connection has timeouts of its own; this one does not trust them.
+        """Wait until the connection is up. Raises `UnreachableError`."""
+        # A second timeout, in case the one of the connection fails.
         deadline = monotonic() + 2 * connect_timeout_s
         while not isinstance(report := self._next(deadline), Connected):
             if report is None:
                 raise UnreachableError(self._client_id, "no answer to CONNECT or SUBSCRIBE")
 
     def ask(self, request: Request, exchange: Exchange, timeout_s: float) -> Created | Registered:
-        """Send `request` and wait for what follows. Raises `ProvisioningError`."""
+        """Send `request` and return the result of its answer. Raises `ProvisioningError`."""
         self._connection.publish(request.topic, request.payload)
         deadline = monotonic() + timeout_s
         while (report := self._next(deadline)) is not None:
@@ -111,7 +111,7 @@ class _Line:
         raise NoAnswerError(request.step, timeout_s)
 
     def _next(self, deadline: float) -> Message | None:
-        """The next report, None when there is none by `deadline`. Raises `UnreachableError` at the end."""
+        """Return the next report, None after `deadline`. Raises `UnreachableError` if the connection ends."""
         if not self._reports:
             self._reports = self._mailbox.wait(max(0.0, deadline - monotonic()))
         if not self._reports:

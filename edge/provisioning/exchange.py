@@ -1,7 +1,7 @@
-"""The conversation with AWS IoT's fleet provisioning as a pure state machine: who has to say what next.
+"""The exchange with AWS IoT's fleet provisioning, as a state machine without I/O.
 
-Two requests, each with an answer: `create` gives a certificate and a token for it, `register` lets the
-template make it the device's. Source: AWS IoT developer guide, "Device provisioning MQTT API".
+Two requests, each with an answer: `create` returns a certificate and a token for it, `register` makes the
+template attach it to the device. Source: AWS IoT developer guide, "Device provisioning MQTT API".
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import json
 from dataclasses import dataclass
 from typing import Any, Final
 
-from edge.provisioning.errors import AnswerError, RejectedError, WrongThingError
+from edge.provisioning import AnswerError, RejectedError, WrongThingError
 from eventplane.topics import CREATE_FROM_REQUEST_TOPIC, CREATE_WITH_KEY_TOPIC, answer_topics, register_topic
 
 CREATE: Final = "create"
@@ -19,7 +19,7 @@ REGISTER: Final = "register"
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """To be published; `step` names it in errors."""
+    """A request to publish; `step` names it in errors."""
 
     step: str
     topic: str
@@ -28,7 +28,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Created:
-    """A certificate, and its key if the cloud made it. Store both before `then` makes them count."""
+    """A certificate, and its key if the cloud generated it. Store both before sending `then`."""
 
     certificate: str
     private_key: str | None
@@ -37,15 +37,15 @@ class Created:
 
 @dataclass(frozen=True, slots=True)
 class Registered:
-    """The certificate is the thing's own."""
+    """The certificate is registered as the thing's."""
 
 
 class Exchange:
-    """One run. `signing_request` (CSR in PEM) is for a key that stays here; None: the cloud makes the key."""
+    """One run. `signing_request` (PEM) is for a key of the device; None: the cloud generates the key."""
 
     def __init__(self, template: str, thing: str, signing_request: str | None) -> None:
         self._thing = thing
-        self._makes_key = signing_request is None
+        self._cloud_generates_key = signing_request is None
         self._create = CREATE_WITH_KEY_TOPIC if signing_request is None else CREATE_FROM_REQUEST_TOPIC
         self._register = register_topic(template)
         body = {} if signing_request is None else {"certificateSigningRequest": signing_request}
@@ -54,11 +54,11 @@ class Exchange:
 
     @property
     def topics(self) -> tuple[str, ...]:
-        """The answers' topics. Subscribe before the first request, or the answer goes nowhere."""
+        """The topics of the answers. Subscribe before the first request, or its answer is lost."""
         return answer_topics(self._create) + answer_topics(self._register)
 
     def answer(self, topic: str, payload: bytes) -> Created | Registered | None:
-        """What follows from a message; None when it does not belong to the present step (QoS 1 repeats).
+        """Return the result of a message; None if it is not of the present step (QoS 1 redelivers).
 
         Raises `RejectedError`, `AnswerError`, `WrongThingError`.
         """
@@ -78,10 +78,10 @@ class Exchange:
 
     def _created(self, body: dict[str, Any]) -> Created:
         certificate = self._text(body, "certificatePem")
-        private_key = self._text(body, "privateKey") if self._makes_key else None
+        private_key = self._text(body, "privateKey") if self._cloud_generates_key else None
         token = self._text(body, "certificateOwnershipToken")
         self._step = REGISTER
-        # The template's one parameter: what makes a device's name.
+        # The template's one parameter, which makes the device's name.
         parameters = {"SerialNumber": self._thing}
         payload = _json({"certificateOwnershipToken": token, "parameters": parameters})
         return Created(certificate, private_key, Request(REGISTER, self._register, payload))

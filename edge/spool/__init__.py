@@ -1,8 +1,7 @@
 """The durable store in front of everything that leaves the device."""
 
-from edge.spool.backlog import read_backlog
 from edge.spool.contents import READ_CHARACTERS
-from edge.spool.holdings import MOST_KEYS
+from edge.spool.database import read_backlog
 from edge.spool.records import (
     BEFORE_EVERYTHING,
     Arrival,
@@ -16,6 +15,7 @@ from edge.spool.records import (
     Waiting,
 )
 from edge.spool.store import Spool
+from edge.spool.tables import MOST_KEYS
 
 __all__ = [
     "BEFORE_EVERYTHING",

@@ -1,45 +1,97 @@
-"""What is in the database: the device's row, the lanes, the deliveries. Errors are SQLite's own."""
+"""What is in the database: the row of the device and the tables, read and written together.
+
+Errors are SQLite's own, and `DamagedRowError`.
+"""
 
 from __future__ import annotations
 
 import json
+import secrets
 import sqlite3
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, fields, replace
 
 from edge.life_clock import LifeClock, Uptime
-from edge.spool.batch import DamagedTextError
-from edge.spool.deliveries import Deliveries
-from edge.spool.discards import add_discards, forget_discards
-from edge.spool.file import transaction
-from edge.spool.holdings import Holdings
-from edge.spool.lanes import Lanes
+from edge.spool.database import FORMAT, SCHEMA, DamagedRowError, TableTotals, checksum, transaction
+from edge.spool.deliveries import Deliveries, PendingQueues
 from edge.spool.records import BEFORE_EVERYTHING, Arrival, Birth, Delivery, Discard, Holding, Waiting
-from edge.spool.ring import add_keys
+from edge.spool.tables import (
+    Holdings,
+    add_discards,
+    add_keys,
+    forget_discards,
+    put_counters,
+    read_counters,
+)
+
+EPOCH_BYTES = 8
+"""Random bytes in an epoch id, which names one life of the spool."""
 
 READ_CHARACTERS = 512 * 1024
 """A read stops once it holds this much text, so that memory stays bounded whatever the events' sizes."""
 
 
-class Contents:
-    """Reads and writes `db`. Loading it takes the same time whatever waits, and shows damage near by."""
+@dataclass(frozen=True, slots=True)
+class Device:
+    """The row of the table `device`."""
 
     epoch: str
     next_sequence: int
+    commits: int
+    pending: int
+    life_ms: int
+    boot: str
+    boot_ms: int
+    birth: str
+    totals: bytes
+
+    @classmethod
+    def read(cls, db: sqlite3.Connection) -> Device:
+        """Read the row. Raises `DamagedRowError`."""
+        row = db.execute("SELECT * FROM device").fetchone()
+        if row is None or checksum("device", *row[:-1]) != row[-1]:
+            raise DamagedRowError("the row of the device")
+        return cls(*row[:-1])
+
+    def write(self, db: sqlite3.Connection) -> None:
+        """Put it in the place of the row."""
+        values = tuple(getattr(self, name) for name in _FIELDS)
+        db.execute(_WRITE, (*values, checksum("device", *values)))
+
+
+_FIELDS = tuple(each.name for each in fields(Device))
+_WRITE = f"UPDATE device SET {', '.join(f'{each} = ?' for each in (*_FIELDS, 'checksum'))}"  # noqa: S608
+
+
+def create(db: sqlite3.Connection, birth: Birth, life: LifeClock) -> None:
+    """Make the tables of a new epoch."""
+    for statement in SCHEMA:
+        db.execute(statement)
+    db.execute(f"PRAGMA user_version = {FORMAT}")
+    db.execute(f"INSERT INTO device VALUES ({'0, ' * len(_FIELDS)}0)")  # noqa: S608
+    device = Device(secrets.token_hex(EPOCH_BYTES), 1, 0, 0, life(), *life.uptime(), "", TableTotals().pack())
+    replace(device, birth=json.dumps(birth)).write(db)
+
+
+class Contents:
+    """Reads and writes `db`. Loading it takes the same time whatever is pending, and shows damage near by."""
 
     def __init__(self, db: sqlite3.Connection, now_life: Callable[[], Uptime]) -> None:
         self._db = db
-        self.epoch, self.next_sequence, life_ms, boot, uptime_ms, birth = db.execute(
-            "SELECT * FROM device"
-        ).fetchone()
-        self.birth = Birth(*json.loads(birth)) if birth else Birth("resumed")
-        self.life = LifeClock(life_ms, Uptime(boot, uptime_ms), now_life)
-        self.counted = {str(name): int(last) for name, last in db.execute("SELECT name, last FROM counter")}
-        self.lanes = Lanes(db)
+        self.device = device = Device.read(db)
+        self.birth = _birth(device.birth)
+        self.life = LifeClock(device.life_ms, Uptime(device.boot, device.boot_ms), now_life)
+        self._totals = TableTotals.unpack(device.totals)
+        self._totals.check(db)
+        self.counted = read_counters(db)
+        self.queues = PendingQueues(db)
         self.holdings = Holdings(db)
-        self._deliveries = Deliveries(db)
-        for lane in self.lanes:
-            if lane.pending and not self.read(lane.destination, lane.rank, BEFORE_EVERYTHING, 1):
-                raise DamagedTextError(None)
+        self._deliveries = Deliveries(db, self.queues)
+        if self.queues.pending() != device.pending:
+            raise DamagedRowError("the number of pending deliveries")
+        for each in self.queues:
+            if each.pending:
+                self.read(each.destination, each.rank, BEFORE_EVERYTHING, 1)
 
     def commit(
         self,
@@ -50,39 +102,41 @@ class Contents:
         life_ms: int,
         closing: tuple[bool, bool],
     ) -> None:
-        """One transaction; `closing` says whether statements and discards have been reported."""
-        next_sequence = arrivals[-1].sequence + 1 if arrivals else self.next_sequence
+        """Do all of it in one transaction; `closing`: whether statements and discards have been reported."""
+        next_sequence = arrivals[-1].sequence + 1 if arrivals else self.device.next_sequence
         # The last one of a counter stands.
         counted = {name: number for each in arrivals for name, number in each.positions.items()}
+        before = self._totals.copy()
         try:
             with transaction(self._db):
                 self._close(*closing)
                 self._end(done)
                 kinds = {each.delivery: each for each in discarded}
                 # One that has ended already counts for nothing.
-                add_discards(self._db, [kinds[each] for each in self._end(kinds)])
+                add_discards(self._db, [kinds[each] for each in self._end(kinds)], self._totals)
                 # Last, so that arrivals find room in the place of what ends with them.
                 self._insert(arrivals, life_ms)
-                self._db.executemany("INSERT OR REPLACE INTO counter VALUES (?, ?)", counted.items())
-                self.holdings.put(holdings)
-                self.lanes.write()
-                self._write_device(next_sequence, life_ms, stored=bool(arrivals))
+                put_counters(self._db, self.counted, counted, self._totals)
+                self.holdings.put(holdings, self._totals)
+                self.queues.write(self._totals)
+                device = self._write_device(next_sequence, life_ms, stored=bool(arrivals))
         except BaseException:
-            self.lanes.forget()
+            self._totals = before
+            self.queues.forget()
             self.holdings.forget()
             raise
-        self.lanes.keep()
+        self.queues.keep()
         self.counted.update(counted)
-        self.next_sequence = next_sequence
+        self.device = device
 
     def read(self, destination: str, rank: int, after: int, limit: int) -> list[Waiting]:
         """See `Spool.read`."""
-        lane = self.lanes.get(destination, rank)
+        queue = self.queues.get(destination, rank)
         found: list[Waiting] = []
         characters = 0
-        if lane is None:
+        if queue is None:
             return found
-        for sequence, text, expires_ms, stored_ms in self._deliveries.read(lane, after):
+        for sequence, text, expires_ms, stored_ms in self._deliveries.read(queue, after):
             found.append(Waiting(Delivery(destination, rank, sequence), text, expires_ms, stored_ms))
             characters += len(text)
             if len(found) == limit or characters >= READ_CHARACTERS:
@@ -91,32 +145,46 @@ class Contents:
 
     def _close(self, statements: bool, discards: bool) -> None:
         if statements:
-            self.lanes.close_statements()
+            self.queues.close_statements()
         if discards:
-            forget_discards(self._db)
+            forget_discards(self._db, self._totals)
 
     def _insert(self, arrivals: Sequence[Arrival], life_ms: int) -> None:
-        self._deliveries.add(arrivals, life_ms, self.lanes.draft)
+        self._deliveries.add(arrivals, life_ms, self._totals)
         if arrivals:
             add_keys(self._db, arrivals[0].sequence, [each.key for each in arrivals])
 
     def _end(self, deliveries: Iterable[Delivery]) -> list[Delivery]:
-        """Forget deliveries. Those that were there."""
-        lanes: dict[tuple[str, int], list[int]] = {}
-        ended: list[Delivery] = []
+        """Remove deliveries. Returns those that were there."""
+        queues: dict[tuple[str, int], list[int]] = {}
         for destination, rank, sequence in deliveries:
-            lanes.setdefault((destination, rank), []).append(sequence)
-        for (destination, rank), sequences in lanes.items():
-            if self.lanes.get(destination, rank) is not None:
-                lane = self.lanes.draft(destination, rank)
-                here = self._deliveries.end(lane, sequences)
-                ended += [Delivery(destination, rank, each) for each in here]
-        return ended
+            queues.setdefault((destination, rank), []).append(sequence)
+        return [
+            Delivery(*queue, sequence)
+            for queue, sequences in queues.items()
+            for sequence in self._deliveries.end(*queue, sequences, self._totals)
+        ]
 
-    def _write_device(self, next_sequence: int, life_ms: int, *, stored: bool) -> None:
+    def _write_device(self, next_sequence: int, life_ms: int, *, stored: bool) -> Device:
         """The birth is reported with the first arrivals: from then on the spool is a resumed one."""
-        self._db.execute(
-            "UPDATE device SET next_sequence = ?, life_ms = MAX(life_ms, ?), boot = ?, uptime_ms = ?,"
-            " birth = CASE WHEN ? THEN '' ELSE birth END",
-            (next_sequence, life_ms, *self.life.uptime(), stored),
+        boot, boot_ms = self.life.uptime()
+        device = Device(
+            self.device.epoch,
+            next_sequence,
+            self.device.commits + 1,
+            self.queues.pending(),
+            max(self.device.life_ms, life_ms),
+            boot,
+            boot_ms,
+            "" if stored else self.device.birth,
+            self._totals.pack(),
         )
+        device.write(self._db)
+        return device
+
+
+def _birth(text: str) -> Birth:
+    if not text:
+        return Birth("resumed")
+    birth = Birth(*json.loads(text))
+    return birth._replace(lost_ranges=tuple((first, last) for first, last in birth.lost_ranges))

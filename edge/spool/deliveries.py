@@ -1,95 +1,352 @@
-"""Events and who still waits for them, within the caller's transaction."""
+"""Events and the queues in which they are pending, within the caller's transaction.
+
+A commit's events that go the same way are one blob: rows of a table share pages, and SQLite writes a page
+anew when a row of it goes; a blob's own pages are written once and freed unwritten. Every queue keeps its
+counters in a row of its own, so nothing about a backlog is ever counted again and a start takes the same time
+whatever waits.
+"""
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import struct
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
-from edge.spool.batch import DamagedTextError, grouped, pack_texts, pack_waiting, unpack_texts, unpack_waiting
-from edge.spool.lanes import LaneRow
-from edge.spool.records import Arrival
+from edge.spool.database import DamagedRowError, TableTotals, checksum
+from edge.spool.records import BEFORE_EVERYTHING, Arrival, Statement
+from eventplane.event_keys import KEY_BYTES
 
-_NEXT = "SELECT last, waiting FROM delivery WHERE lane = ? AND last >= ? ORDER BY last LIMIT 1"
+BATCH_BYTES = 32 * 1024
+"""Text in a batch, more only for a single event. One event that waits keeps its whole batch on the disk."""
+
+_COUNT = struct.Struct("<I")
+_EVENT = struct.Struct("<III")  # the batch's last sequence minus this one, bytes of text, CRC-32 of them
+_WAITING = struct.Struct("<Iq")  # the batch's last sequence minus this one, expiry or _NEVER
+_NEVER = (1 << 63) - 1
+_TEXT_SEED = 0x5EED  # the CRC-32 of nothing would be 0
+_DIGESTS = 1 << (8 * KEY_BYTES)
+
+_NEXT = """
+SELECT last, before, waiting, checksum FROM delivery WHERE queue = ? AND last >= ? ORDER BY last LIMIT 1
+"""
 _DELETE_DELIVERED = """
 DELETE FROM batch WHERE last = ? AND NOT EXISTS (
-    SELECT 1 FROM lane CROSS JOIN delivery ON delivery.lane = lane.number
-    WHERE lane.rank = batch.rank AND delivery.last = batch.last
-)
+    SELECT 1 FROM queue CROSS JOIN delivery ON delivery.queue = queue.number
+    WHERE queue.rank = batch.rank AND delivery.last = batch.last
+) RETURNING checksum
 """
 
 
-class Deliveries:
-    """The pending deliveries of every lane, in batches that are known by their last sequence."""
+@dataclass(slots=True)
+class PendingQueue:
+    """One destination at one rank; see the table `queue`. The last four count since the last closing."""
+
+    number: int
+    destination: str
+    rank: int
+    pending: int = 0
+    newest: int = BEFORE_EVERYTHING
+    head: int = BEFORE_EVERYTHING
+    tail: int = BEFORE_EVERYTHING
+    first: int = 0
+    last: int = 0
+    count: int = 0
+    digest: int = 0
+
+    @classmethod
+    def read(cls, row: Sequence[Any]) -> PendingQueue:
+        """Return the queue of a row of the table. Raises `DamagedRowError`."""
+        *fields, code = row
+        if checksum("queue", *fields) != code:
+            raise DamagedRowError(f"queue {row[0]!r}")
+        fields[-1] = int.from_bytes(fields[-1], "big")
+        return cls(*fields)
+
+    def stored(self, sequence: int, key: bytes) -> None:
+        """Count one more delivery."""
+        self.pending += 1
+        self.newest = max(self.newest, sequence)
+        self.first = min(self.first, sequence) if self.count else sequence
+        self.last = max(self.last, sequence) if self.count else sequence
+        self.count += 1
+        self.digest = (self.digest + int.from_bytes(key, "big")) % _DIGESTS
+
+    def row(self) -> tuple[int | str | bytes, ...]:
+        """Return the row of the table."""
+        values = (
+            self.number,
+            self.destination,
+            self.rank,
+            self.pending,
+            self.newest,
+            self.head,
+            self.tail,
+            self.first,
+            self.last,
+            self.count,
+            self.digest.to_bytes(KEY_BYTES, "big"),
+        )
+        return (*values, checksum("queue", *values))
+
+
+class PendingQueues:
+    """All queues. Changes are made to drafts, which `keep` makes valid once they are committed."""
 
     def __init__(self, db: sqlite3.Connection) -> None:
         self._db = db
-        # The batch read last: who reads a few events at a time reads it many times.
+        queues = map(PendingQueue.read, db.execute("SELECT * FROM queue ORDER BY number"))
+        self._queues = {(each.destination, each.rank): each for each in queues}
+        self._drafts: dict[tuple[str, int], PendingQueue] = {}
+
+    def __iter__(self) -> Iterator[PendingQueue]:
+        return iter(self._queues.values())
+
+    def get(self, destination: str, rank: int) -> PendingQueue | None:
+        """Return the committed queue, None when nothing was ever stored for it."""
+        return self._queues.get((destination, rank))
+
+    def pending(self) -> int:
+        """Return how many deliveries are pending, in all queues, with the drafts."""
+        return sum(each.pending for each in {**self._queues, **self._drafts}.values())
+
+    def draft(self, destination: str, rank: int) -> PendingQueue:
+        """Return a copy to change, of a queue that is made when there is none."""
+        key = (destination, rank)
+        if key not in self._drafts:
+            known = self._queues.get(key)
+            new = len({*self._queues, *self._drafts}) + 1
+            self._drafts[key] = replace(known) if known else PendingQueue(new, destination, rank)
+        return self._drafts[key]
+
+    def close_statements(self) -> None:
+        """Start counting anew what is stored."""
+        for each in list(self._queues.values()):
+            if each.count:
+                self.draft(each.destination, each.rank)
+        for draft in self._drafts.values():
+            draft.first = draft.last = draft.count = draft.digest = 0
+
+    def write(self, totals: TableTotals) -> None:
+        """Put the drafts into the transaction."""
+        rows = [each.row() for each in self._drafts.values()]
+        self._db.executemany(f"INSERT OR REPLACE INTO queue VALUES ({'?, ' * 11}?)", rows)  # noqa: S608
+        for key, row in zip(self._drafts, rows, strict=True):
+            if known := self._queues.get(key):
+                totals.remove("queue", int(known.row()[-1]))
+            totals.add("queue", int(row[-1]))
+
+    def keep(self) -> None:
+        """Take the drafts for valid: the transaction is committed."""
+        self._queues.update(self._drafts)
+        self._drafts.clear()
+
+    def forget(self) -> None:
+        """Forget the drafts: the transaction was rolled back."""
+        self._drafts.clear()
+
+    def statements(self) -> list[Statement]:
+        """Return what was stored since the last closing, by destination."""
+        found: dict[str, Statement] = {}
+        for each in self._queues.values():
+            if each.count:
+                this = Statement(each.destination, each.first, each.last, each.count, each.digest)
+                known = found.get(each.destination)
+                found[each.destination] = _sum(known, this) if known else this
+        return list(found.values())
+
+
+def _sum(one: Statement, other: Statement) -> Statement:
+    return Statement(
+        one.destination,
+        min(one.first, other.first),
+        max(one.last, other.last),
+        one.count + other.count,
+        (one.digest + other.digest) % _DIGESTS,
+    )
+
+
+class EventBatch(NamedTuple):
+    """A row of the table `batch`."""
+
+    last: int
+    rank: int
+    stored_ms: int
+    checksum: int
+    destinations: str
+    texts: Any  # bytes, unless it is damaged
+
+    @classmethod
+    def of(cls, events: Sequence[Arrival], stored_ms: int) -> EventBatch:
+        """Pack the texts of `events`, which have the same rank and destinations, behind a table of them."""
+        last, rank, destinations = events[-1].sequence, events[0].rank, "\n".join(events[0].destinations)
+        texts = [each.json.encode("utf-8") for each in events]
+        table = _COUNT.pack(len(texts)) + b"".join(
+            _EVENT.pack(last - each.sequence, len(text), zlib.crc32(text, _TEXT_SEED))
+            for each, text in zip(events, texts, strict=True)
+        )
+        code = checksum("batch", last, rank, stored_ms, destinations, table)
+        return cls(last, rank, stored_ms, code, destinations, b"".join((table, *texts)))
+
+    def read_texts(self) -> Iterator[tuple[int, str | None]]:
+        """Read each event's sequence and text, None for a damaged one. Raises `DamagedRowError`."""
+        last, rank, stored_ms, code, destinations, blob = self
+        damaged = DamagedRowError(f"batch {last!r}")
+        if not isinstance(blob, bytes) or len(blob) < _COUNT.size:
+            raise damaged
+        start = _COUNT.size + _COUNT.unpack_from(blob)[0] * _EVENT.size
+        table = blob[:start]
+        if len(table) != start or code != checksum("batch", last, rank, stored_ms, destinations, table):
+            raise damaged
+        for before, size, text_code in _EVENT.iter_unpack(table[_COUNT.size :]):
+            text = blob[start : start + size]
+            start += size
+            intact = size and len(text) == size and zlib.crc32(text, _TEXT_SEED) == text_code
+            yield last - before, text.decode("utf-8") if intact else None
+
+
+class PendingBatch(NamedTuple):
+    """A row of the table `delivery`; `waiting` has each pending sequence and its expiry."""
+
+    last: int
+    before: int
+    waiting: list[tuple[int, int | None]]
+
+    @classmethod
+    def read(cls, db: sqlite3.Connection, queue: int, after: int) -> PendingBatch | None:
+        """Read the first one behind sequence `after`. Raises `DamagedRowError`."""
+        row = db.execute(_NEXT, (queue, after + 1)).fetchone()
+        if row is None:
+            return None
+        *values, code = row
+        if checksum("delivery", queue, *values) != code:
+            raise DamagedRowError(f"the list of what is pending of batch {row[0]!r}", row[0])
+        last, before, blob = values
+        waiting = [
+            (last - less, None if expires_ms == _NEVER else expires_ms)
+            for less, expires_ms in _WAITING.iter_unpack(blob)
+        ]
+        return cls(last, before, waiting)
+
+    def write(self, db: sqlite3.Connection, queue: int) -> None:
+        """Put it in the place of the row with the same `last`."""
+        blob = b"".join(
+            _WAITING.pack(self.last - sequence, _NEVER if expires_ms is None else expires_ms)
+            for sequence, expires_ms in self.waiting
+        )
+        values = (queue, self.last, self.before, blob)
+        db.execute(
+            "INSERT OR REPLACE INTO delivery VALUES (?, ?, ?, ?, ?)", (*values, checksum("delivery", *values))
+        )
+
+
+class Deliveries:
+    """The pending deliveries of every queue."""
+
+    def __init__(self, db: sqlite3.Connection, queues: PendingQueues) -> None:
+        self._db = db
+        self._queues = queues
+        # The batch read last: a reader that takes a few events at a time reads it many times.
         self._read_last: int | None = None
         self._read: tuple[int, dict[int, str]] = (0, {})
 
-    def add(self, arrivals: Sequence[Arrival], stored_ms: int, lane: Callable[[str, int], LaneRow]) -> None:
-        """Store events; `lane` gives the counters of a destination and rank."""
-        for batch in grouped(arrivals):
-            last, rank, destinations = batch[-1].sequence, batch[0].rank, batch[0].destinations
-            self._db.execute(
-                "INSERT INTO batch VALUES (?, ?, ?, ?, ?)",
-                (last, rank, stored_ms, "\n".join(destinations), pack_texts(batch)),
-            )
-            for destination in destinations:
-                row = lane(destination, rank)
-                waiting = [(each.sequence, each.destinations[destination]) for each in batch]
-                self._db.execute(
-                    "INSERT INTO delivery VALUES (?, ?, ?)", (row.number, last, pack_waiting(waiting, last))
-                )
-                for each in batch:
-                    row.stored(each.sequence, each.key)
+    def add(self, arrivals: Sequence[Arrival], stored_ms: int, totals: TableTotals) -> None:
+        """Store events."""
+        for events in _grouped(arrivals):
+            batch = EventBatch.of(events, stored_ms)
+            self._db.execute("INSERT INTO batch VALUES (?, ?, ?, ?, ?, ?)", batch)
+            totals.add("batch", batch.checksum)
+            for destination in events[0].destinations:
+                queue = self._queues.draft(destination, batch.rank)
+                waiting = [(each.sequence, each.destinations[destination]) for each in events]
+                PendingBatch(batch.last, queue.tail, waiting).write(self._db, queue.number)
+                queue.tail = batch.last
+                for each in events:
+                    queue.stored(each.sequence, each.key)
 
-    def end(self, lane: LaneRow, sequences: Iterable[int]) -> set[int]:
-        """Forget deliveries. Those that were there; the others have ended already."""
+    def end(self, destination: str, rank: int, sequences: Iterable[int], totals: TableTotals) -> set[int]:
+        """Remove deliveries from a queue. Returns those that were in it; the others have ended already."""
         missing = set(sequences)
         ended: set[int] = set()
-        while missing:
-            row = self._db.execute(_NEXT, (lane.number, min(missing))).fetchone()
-            if row is None:
-                break
-            last, blob = row
-            waiting = unpack_waiting(blob, last)
-            here = missing.intersection(sequence for sequence, _ in waiting)
+        if self._queues.get(destination, rank) is None:
+            return ended
+        queue = self._queues.draft(destination, rank)
+        while missing and (batch := PendingBatch.read(self._db, queue.number, min(missing) - 1)):
+            here = missing.intersection(sequence for sequence, _ in batch.waiting)
             if here:
-                self._rewrite(lane, last, [each for each in waiting if each[0] not in here])
+                left = [each for each in batch.waiting if each[0] not in here]
+                self._rewrite(queue, batch._replace(waiting=left), totals)
             ended |= here
             # Whatever is not above this batch's last has now been looked for.
-            missing = {each for each in missing if each > last}
-        lane.pending -= len(ended)
+            missing = {each for each in missing if each > batch.last}
+        queue.pending -= len(ended)
+        if queue.pending < 0 or (queue.pending == 0) != (queue.head == queue.tail):
+            raise DamagedRowError(f"the queue of {destination} at rank {rank}")
         return ended
 
-    def read(self, lane: LaneRow, after: int) -> Iterator[tuple[int, str, int | None, int]]:
-        """Sequence, text, expiry and time of storing of what waits behind `after`, in order."""
+    def read(self, queue: PendingQueue, after: int) -> Iterator[tuple[int, str, int | None, int]]:
+        """Read sequence, text, expiry and time of storing of what is pending behind `after`, in order."""
         # One query a batch: an open cursor would keep the write-ahead log from starting anew.
-        while row := self._db.execute(_NEXT, (lane.number, after + 1)).fetchone():
-            last, blob = row
-            stored_ms, texts = self._read_batch(last)
-            for sequence, expires_ms in unpack_waiting(blob, last):
+        while batch := PendingBatch.read(self._db, queue.number, after):
+            if batch.before > after and batch.before != queue.head:
+                raise DamagedRowError(f"the list of what is pending before batch {batch.last}")
+            stored_ms, texts = self._read_batch(batch.last)
+            # All of it first: what is skipped must be there as well.
+            if not texts.keys() >= {sequence for sequence, _ in batch.waiting}:
+                raise DamagedRowError(f"batch {batch.last}")
+            for sequence, expires_ms in batch.waiting:
                 if sequence > after:
-                    if sequence not in texts:
-                        raise DamagedTextError(sequence)
                     yield sequence, texts[sequence], expires_ms, stored_ms
-            after = last
+            after = batch.last
+        if queue.head != queue.tail and queue.tail > after:
+            raise DamagedRowError(f"the list of what is pending behind {after}")
 
     def _read_batch(self, last: int) -> tuple[int, dict[int, str]]:
         if self._read_last != last:
-            row = self._db.execute("SELECT stored_ms, texts FROM batch WHERE last = ?", (last,)).fetchone()
+            row = self._db.execute("SELECT * FROM batch WHERE last = ?", (last,)).fetchone()
             if row is None:
-                raise DamagedTextError(last)
-            self._read, self._read_last = (row[0], unpack_texts(row[1], last)), last
+                raise DamagedRowError(f"batch {last}")
+            batch, texts = EventBatch(*row), {}
+            for sequence, text in batch.read_texts():
+                if text is None:
+                    raise DamagedRowError(f"the text of event {sequence}")
+                texts[sequence] = text
+            self._read, self._read_last = (batch.stored_ms, texts), last
         return self._read
 
-    def _rewrite(self, lane: LaneRow, last: int, waiting: list[tuple[int, int | None]]) -> None:
-        if waiting:
-            self._db.execute(
-                "UPDATE delivery SET waiting = ? WHERE lane = ? AND last = ?",
-                (pack_waiting(waiting, last), lane.number, last),
-            )
+    def _rewrite(self, queue: PendingQueue, batch: PendingBatch, totals: TableTotals) -> None:
+        if batch.waiting:
+            batch.write(self._db, queue.number)
             return
-        self._db.execute("DELETE FROM delivery WHERE lane = ? AND last = ?", (lane.number, last))
-        self._db.execute(_DELETE_DELIVERED, (last,))
+        self._db.execute("DELETE FROM delivery WHERE queue = ? AND last = ?", (queue.number, batch.last))
+        if batch.before == queue.head:
+            queue.head = batch.last
+        elif batch.last == queue.tail:
+            queue.tail = batch.before
+        elif follower := PendingBatch.read(self._db, queue.number, batch.last):
+            follower._replace(before=batch.before).write(self._db, queue.number)
+        for (code,) in self._db.execute(_DELETE_DELIVERED, (batch.last,)).fetchall():
+            totals.remove("batch", code)
+
+
+def _grouped(arrivals: Sequence[Arrival]) -> list[list[Arrival]]:
+    """Return batches of the same rank and destinations. For any one destination they are in order."""
+    batches: list[list[Arrival]] = []
+    opened: dict[tuple[int, str], tuple[list[Arrival], int]] = {}
+    for each in arrivals:
+        ways = [(each.rank, destination) for destination in each.destinations]
+        batch, size = opened.get(ways[0], ([], 0))
+        together = bool(batch) and batch[0].destinations.keys() == each.destinations.keys()
+        # A batch of this one's in between would break the order of the open one's later events.
+        if (
+            not together
+            or size + len(each.json) > BATCH_BYTES
+            or any(opened[way][0] is not batch for way in ways)
+        ):
+            batch, size = [], 0
+            batches.append(batch)
+        batch.append(each)
+        opened.update((way, (batch, size + len(each.json))) for way in ways)
+    return batches

@@ -1,37 +1,158 @@
-"""Tells a damaged write-ahead log from one that a power cut has torn; SQLite takes both for the log's end.
+"""What must be in the spool's write-ahead log, and what can be read of it when it is damaged.
 
-A power cut can tear the transaction that was being written, no other. So at most one commit stands behind
-the frame where SQLite stopped; with more of them, commits that were acknowledged are missing. The formats
-are those of https://www.sqlite.org/fileformat2.html#walformat.
+SQLite takes the first frame of the log that is not valid for its end, and drops the rest. After a power cut
+that is right; after damage, commits that were acknowledged are missing. So each commit is noted in a file of
+its own beside the spool, without a sync: the note may be older than the database, never newer. When it is
+lost, the log itself is evidence: a power cut can tear the transaction that was being written, no other, and
+the header never, because it is synced before the first frame. Formats:
+https://www.sqlite.org/fileformat2.html#walformat
 """
 
 from __future__ import annotations
 
-import sqlite3
+import contextlib
+import os
 import struct
+import zlib
+from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
-_HEADER = struct.Struct(">16x8s8x")  # the salts, which each round of the log has anew
-_FRAME = struct.Struct(">4xL8s8x")  # the pages of the database after a commit, else 0; the salts
+from edge.spool.database import PAGE_BYTES, DamagedRowError
+
+_NOTE = struct.Struct("<16sqqqI")  # epoch, commits, next sequence, pending deliveries, CRC-32 of them
+
+_HEADER = struct.Struct(">4I8s2I")  # magic, version, page size, checkpoint, salts, checksum of what is before
+_FRAME = struct.Struct(">2I8s2I")  # page, pages of the database after a commit or 0, salts, checksum
+_STEP = _FRAME.size + PAGE_BYTES
+_MAGIC = 0x377F0682  # checksums of little-endian words
+_VERSION = 3007000
+_CHECKED = 24
+_WORD = 0xFFFFFFFF
+_LAST_FRAME = struct.Struct("=16xI")  # in the header of the shared memory, by the byte order of the machine
 
 
-def misses_commits(path: Path, db: sqlite3.Connection, page_bytes: int) -> bool:
-    """Whether the log of the newly opened `db` at `path` holds commits that SQLite did not reach."""
-    log = path.with_name(path.name + "-wal")
-    if not log.exists() or log.stat().st_size < _HEADER.size:
-        return False
-    _, valid, _ = db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
-    step = _FRAME.size + page_bytes
-    commits = 0
-    with log.open("rb") as file:
-        (salts,) = _HEADER.unpack(file.read(_HEADER.size))
-        place = _HEADER.size + max(0, valid) * step
-        while commits <= 1:
-            file.seek(place)
-            frame = file.read(_FRAME.size)
-            if len(frame) < _FRAME.size:
-                return False
-            pages, found = _FRAME.unpack(frame)
-            commits += found == salts and pages > 0
-            place += step
-    return True
+class CommitNote(NamedTuple):
+    """What the spool of an epoch had after its last commit, or after one before."""
+
+    epoch: str
+    commits: int
+    next_sequence: int
+    pending: int
+
+
+class CommitNotes:
+    """The file of the last commit beside the spool at `path`."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = os.open(_note_of(path), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+    def write(self, note: CommitNote) -> None:
+        """Note a commit that is on the disk. A disk that cannot keep the note keeps an older one."""
+        fields = _NOTE.pack(note.epoch.encode(), *note[1:], 0)[:-4]
+        with contextlib.suppress(OSError):
+            # Within one sector: a power cut leaves this note or an older one.
+            os.pwrite(self._file, fields + struct.pack("<I", zlib.crc32(fields)), 0)
+
+    def close(self) -> None:
+        """Close the file."""
+        os.close(self._file)
+
+
+def read_note(path: Path) -> CommitNote | None:
+    """Return the last note of the spool at `path`, None when there is none that is intact."""
+    try:
+        content = _note_of(path).read_bytes()
+        epoch, *numbers, code = _NOTE.unpack(content)
+        return CommitNote(epoch.decode(), *numbers) if zlib.crc32(content[:-4]) == code else None
+    except (OSError, struct.error, UnicodeDecodeError):
+        return None
+
+
+def has_log(path: Path) -> bool:
+    """Return whether there is a log with at least a frame."""
+    log = log_of(path)
+    return log.exists() and log.stat().st_size > _HEADER.size
+
+
+def check_log_header(path: Path) -> None:
+    """Raise `DamagedRowError` when SQLite would ignore the log of the spool at `path`."""
+    with log_of(path).open("rb") as log:
+        if _valid_salts(log.read(_HEADER.size)) is None:
+            raise DamagedRowError("the header of the log")
+
+
+def check_log_end(path: Path) -> None:
+    """Raise `DamagedRowError` when there are commits behind the frame where SQLite has stopped reading.
+
+    The spool at `path` must be open and have been read. At most one commit can be there after a power cut.
+    """
+    (valid,) = _LAST_FRAME.unpack(Path(f"{path}-shm").read_bytes()[: _LAST_FRAME.size])
+    with log_of(path).open("rb") as log:
+        salts = _valid_salts(log.read(_HEADER.size))
+        log.seek(valid * _STEP, os.SEEK_CUR)
+        commits = sum(pages > 0 for _, pages, found, _ in _frames(log.read()) if found == salts)
+    if commits > 1:
+        raise DamagedRowError(f"the log, {commits} commits before its end,")
+
+
+def log_of(path: Path) -> Path:
+    """Return the path of the log of the database at `path`."""
+    return Path(f"{path}-wal")
+
+
+def rebuild_log(source: Path, target: Path) -> None:
+    """Write the log `source` to `target` with new checksums, so that SQLite reads it all.
+
+    Damaged pages of it are read as they are: the checksums of the rows tell which.
+    """
+    content = source.read_bytes()
+    frames = list(_frames(content[_HEADER.size :]))
+    # Each round of the log has salts of its own; the first frame is always of the last round.
+    salts = _valid_salts(content[: _HEADER.size]) or (frames[0][2] if frames else b"")
+    ends = [n for n, (_, pages, found, _) in enumerate(frames) if pages and found == salts]
+    sums = (0, 0)
+    header = struct.pack(">4I8s", _MAGIC, _VERSION, PAGE_BYTES, 0, salts.ljust(8, b"\0"))
+    sums = _sum(header, sums)
+    written = [header, struct.pack(">2I", *sums)]
+    for page, pages, _, data in frames[: ends[-1] + 1 if ends else 0]:
+        if page:
+            front = struct.pack(">2I", page, pages)
+            sums = _sum(front + data, sums)
+            written += [front, salts, struct.pack(">2I", *sums), data]
+    descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    try:
+        os.pwrite(descriptor, b"".join(written), 0)
+    finally:
+        os.close(descriptor)
+
+
+def _note_of(path: Path) -> Path:
+    return path.with_name(path.name + ".commits")
+
+
+def _valid_salts(header: bytes) -> bytes | None:
+    """Return the salts of a header that SQLite accepts."""
+    if len(header) < _HEADER.size:
+        return None
+    magic, version, page_bytes, _, salts, *sums = _HEADER.unpack(header)
+    order = ">" if magic & 1 else "<"
+    valid = magic & ~1 == _MAGIC and (version, page_bytes) == (_VERSION, PAGE_BYTES)
+    return salts if valid and _sum(header[:_CHECKED], (0, 0), order) == tuple(sums) else None
+
+
+def _frames(content: bytes) -> Iterator[tuple[int, int, bytes, bytes]]:
+    """Return page, pages after a commit, salts and data of each whole frame."""
+    for start in range(0, len(content) - _STEP + 1, _STEP):
+        page, pages, salts, *_ = _FRAME.unpack_from(content, start)
+        yield page, pages, salts, content[start + _FRAME.size : start + _STEP]
+
+
+def _sum(data: bytes, sums: tuple[int, int], order: str = "<") -> tuple[int, int]:
+    """Go on with the log's checksum."""
+    one, other = sums
+    words = struct.unpack(f"{order}{len(data) // 4}I", data)
+    for even, odd in zip(words[::2], words[1::2], strict=True):
+        one = (one + even + other) & _WORD
+        other = (other + odd + one) & _WORD
+    return one, other

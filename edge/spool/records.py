@@ -123,9 +123,14 @@ class Holding(NamedTuple):
 
 
 class Birth(NamedTuple):
-    """How the spool came to be. A recovered one has `salvaged` events of `lost_epoch`, as far as known."""
+    """How the spool came to be. A recovered one has `salvaged` events of `lost_epoch`, as far as known.
 
-    kind: Literal["created", "resumed", "recovered"]
+    At most `lost` events of that epoch are lost (None: unknown), with numbers within `lost_ranges`.
+    """
+
+    kind: Literal["created", "resumed", "recovered", "without_disk"]
     damage: str = ""
     salvaged: int = 0
     lost_epoch: str = ""
+    lost: int | None = 0
+    lost_ranges: tuple[tuple[int, int], ...] = ()

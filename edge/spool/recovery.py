@@ -11,16 +11,20 @@ import contextlib
 import json
 import os
 import re
+from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from time import monotonic
 
 from edge import durable
 from edge.life_clock import LifeClock
-from edge.spool.file import connect, create, transaction
+from edge.spool.contents import Device, create
+from edge.spool.database import connect, transaction
+from edge.spool.log import has_log, log_of, read_note, rebuild_log
 from edge.spool.records import Birth
-from edge.spool.room import START_BYTES, reserve_of
 from edge.spool.salvage import salvage
+from edge.spool.space import START_BYTES, reserve_of
 
 KEPT = 3
 """Damaged files that are kept."""
@@ -33,7 +37,7 @@ _NUMBER = re.compile(r"\.damaged-(\d+)-\d+T\d+Z$")
 
 
 def marker_of(path: Path) -> Path:
-    """Exists from when damage shows until the spool has been recovered."""
+    """Return the path of the file that exists from when damage shows until the spool has been recovered."""
     return path.with_name(path.name + ".damaged")
 
 
@@ -51,20 +55,25 @@ def recover(path: Path, damage: str, life: LifeClock) -> None:
         with transaction(db):
             create(db, Birth("recovered"), life)
         give_up = monotonic() + SALVAGE_S
-        result = salvage(path, db, lambda: monotonic() < give_up)
-        notes = [damage]
-        notes += [f"{result.lost} texts lost"] if result.lost else []
-        notes += [f"salvage ended early: {result.stopped}"] if result.stopped else []
-        birth = Birth("recovered", ", ".join(notes), result.events, result.epoch)
-        db.execute(
-            "UPDATE device SET birth = ?, life_ms = ?", (json.dumps(birth), max(life(), result.life_ms))
+        with _whole_log(path) as readable:
+            result = salvage(readable, db, read_note(path), lambda: monotonic() < give_up)
+        birth = Birth(
+            "recovered",
+            ", ".join([damage, *result.notes]),
+            result.events,
+            result.epoch,
+            result.lost,
+            tuple(result.lost_ranges),
         )
+        device = Device.read(db)
+        replace(device, birth=json.dumps(birth), life_ms=max(life(), result.life_ms)).write(db)
     durable.sync(new)
     durable.move(new, _recovered(path))
 
 
 def finish_recovery(path: Path, capacity_bytes: int) -> None:
     """Exchange a damaged spool for its recovered one, if there is one. Repeats what was cut off."""
+    _remove(_copy_of(path))
     recovered = _recovered(path)
     if not recovered.exists():
         _remove(path.with_name(path.name + ".recovering"))
@@ -81,6 +90,28 @@ def finish_recovery(path: Path, capacity_bytes: int) -> None:
     _prune(path, capacity_bytes)
 
 
+@contextlib.contextmanager
+def _whole_log(path: Path) -> Iterator[Path]:
+    """Give the database a name under which its log is one that SQLite reads to its end, damaged or not."""
+    copy = _copy_of(path)
+    _remove(copy)
+    readable = path
+    if has_log(path):
+        # Without hard links, or without room, what SQLite reads by itself has to do.
+        with contextlib.suppress(OSError):
+            rebuild_log(log_of(path), log_of(copy))
+            copy.hardlink_to(path)
+            readable = copy
+    try:
+        yield readable
+    finally:
+        _remove(copy)
+
+
+def _copy_of(path: Path) -> Path:
+    return path.with_name(path.name + ".salvage")
+
+
 def _recovered(path: Path) -> Path:
     return path.with_name(path.name + ".recovered")
 
@@ -92,7 +123,7 @@ def _aside(path: Path) -> Path:
 
 
 def _asides(path: Path) -> list[tuple[int, Path]]:
-    """The damaged files by number, which tells their age: a device's wall clock may not."""
+    """Return the damaged files by number, which is their age: a device's wall clock may be wrong."""
     found = ((_NUMBER.search(each.name), each) for each in path.parent.glob(f"{path.name}.damaged-*"))
     return sorted((int(match[1]), each) for match, each in found if match)
 

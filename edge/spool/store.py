@@ -16,14 +16,22 @@ from typing import Self
 from edge import durable
 from edge.errors import SpoolCorruptError, SpoolError, SpoolFullError
 from edge.life_clock import LifeClock, Uptime, system_uptime
-from edge.spool.contents import Contents
-from edge.spool.discards import read_discards
-from edge.spool.failures import damage_of_any_kind, named_errors
-from edge.spool.file import PAGE_BYTES, check_header, connect, prepare
-from edge.spool.log import misses_commits
+from edge.spool import log
+from edge.spool.contents import Contents, Device, create
+from edge.spool.database import (
+    DamagedRowError,
+    check_header,
+    connect,
+    connect_to_read,
+    has_tables,
+    invalid_is_damage,
+    named_errors,
+    transaction,
+)
 from edge.spool.records import (
     BEFORE_EVERYTHING,
     Arrival,
+    Birth,
     Delivery,
     Discard,
     DiscardTally,
@@ -32,8 +40,8 @@ from edge.spool.records import (
     Waiting,
 )
 from edge.spool.recovery import finish_recovery, marker_of, recover
-from edge.spool.ring import read_keys
-from edge.spool.room import Room, reserve_of, written_bytes
+from edge.spool.space import Space, reserve_of, written_bytes
+from edge.spool.tables import read_discards, read_keys
 
 CAPACITY_BYTES = 256 * 1024 * 1024
 """What is stored at most unless told otherwise: a day without a network at 5 events a second."""
@@ -45,7 +53,9 @@ CAPACITY_DELIVERIES = 1_000_000
 class Spool:
     """The store at `path`, created when it is not there. Opening takes the same time whatever is in it.
 
-    Raises `SpoolError` from every method when the disk or the file fails.
+    Every method raises `SpoolCorruptError` when the file is damaged, `SpoolFullError` when there is no room,
+    and `SpoolUnavailableError` when the disk is missing, read-only or broken; the constructor also
+    `SpoolError` while another process has the spool.
     """
 
     def __init__(
@@ -55,28 +65,49 @@ class Spool:
         capacity_bytes: int = CAPACITY_BYTES,
         capacity_deliveries: int = CAPACITY_DELIVERIES,
         now_life: Callable[[], Uptime] = system_uptime,
+        on_disk: bool = True,
     ) -> None:
         self.path = path
+        self.is_on_disk = on_disk
         self._capacities = capacity_bytes, capacity_deliveries
         self._now_life = now_life
         self._closing = contextlib.ExitStack()
         with named_errors(path, "cannot be opened"), contextlib.ExitStack() as undo:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            taken = SpoolError(path, "another forwarder writes it", "stop that one first")
-            undo.enter_context(durable.only_one(path, taken))
-            finish_recovery(path, capacity_bytes)
-            try:
-                self._open_without_room(undo)
-            except SpoolCorruptError as error:
-                recover(path, error.damage, LifeClock(0, None, now_life))
-                finish_recovery(path, capacity_bytes)
-                self._open_without_room(undo)
+            if on_disk:
+                self._open_on_disk(undo)
+            else:
+                self._db = undo.enter_context(contextlib.closing(connect(None)))
+                with transaction(self._db):
+                    create(self._db, Birth("without_disk"), LifeClock(0, None, now_life))
+                self._load(None)
             self._closing = undo.pop_all()
         self._written_before = written_bytes()
-        self.epoch = self._contents.epoch
+        self.epoch = self._contents.device.epoch
         self.birth = self._contents.birth
         self.life = self._contents.life
         self.life_ms = self.life()
+
+    @classmethod
+    def without_disk(
+        cls,
+        path: Path,
+        *,
+        capacity_bytes: int = CAPACITY_BYTES,
+        capacity_deliveries: int = CAPACITY_DELIVERIES,
+        now_life: Callable[[], Uptime] = system_uptime,
+    ) -> Self:
+        """Return a spool in memory for the time in which the one at `path` cannot be used.
+
+        It is empty and stays so: it refuses every event and state as a full one does, and its pressure is
+        1.0.
+        """
+        return cls(
+            path,
+            capacity_bytes=capacity_bytes,
+            capacity_deliveries=capacity_deliveries,
+            now_life=now_life,
+            on_disk=False,
+        )
 
     def commit(
         self,
@@ -89,60 +120,66 @@ class Spool:
         close_statements: bool = False,
         close_discards: bool = False,
     ) -> None:
-        """Store `arrivals` (numbered on from `next_sequence`) and `holdings` in the place of those of the
-        same kind and key, end deliveries, all or nothing, for good.
+        """Store events, replace states of the same kind and key, and end deliveries, in one transaction.
 
-        What is closed is what `statements` and `discards` told before this commit; what it stores and
-        discards itself counts for the next report.
+        `arrivals` are numbered on from `next_sequence`. What is closed is what `statements` and `discards`
+        returned before this commit; what it stores and discards itself counts for the next report.
+        Raises `ValueError` for other numbers.
         """
         done, discarded = list(done), list(discarded)
+        if any(each.sequence != number for number, each in enumerate(arrivals, self.next_sequence)):
+            raise ValueError(f"events have to be numbered on from {self.next_sequence}")
+        if not self.is_on_disk and (arrivals or holdings):
+            raise SpoolFullError(
+                self.path, "cannot commit: it is in memory", "see why its disk cannot be used"
+            )
         closing = (close_statements, close_discards)
         try:
             self._commit(arrivals, done, discarded, holdings, life_ms, closing)
         except SpoolFullError:
-            self._room.refused = True
+            self._space.refused = True
             if arrivals or holdings:
                 raise
             # Ending deliveries makes room, and needs some to be written down.
-            self._room.give_up_reserve()
+            self._space.give_up_reserve()
             self._commit(arrivals, done, discarded, holdings, life_ms, closing)
-        self._room.measure()
+        self._space.measure()
 
     def read(self, destination: str, rank: int, after: int, limit: int) -> list[Waiting]:
-        """Up to `limit` pending deliveries of one destination and rank, in order, behind sequence `after`.
+        """Return up to `limit` pending deliveries of one destination and rank, in order, behind `after`.
 
         At least one when there is one; fewer than `limit` also when they hold `READ_CHARACTERS`.
         """
-        with self._errors("cannot be read"), damage_of_any_kind(self.path):
+        with self._errors("cannot be read"), invalid_is_damage(self.path):
             return self._contents.read(destination, rank, after, limit)
 
     def holding(self, kind: str, key: str) -> Holding | None:
-        """What the device holds of a key, None when it never got anything or has forgotten a deletion."""
-        with self._errors("cannot be read"), damage_of_any_kind(self.path):
+        """Return what the device holds of a key, None for nothing and for a deletion that is forgotten."""
+        with self._errors("cannot be read"), invalid_is_damage(self.path):
             return self._contents.holdings.get(kind, key)
 
     def held_keys(self) -> int:
-        """How many keys have a state."""
+        """Return how many keys have a state."""
         with self._errors("cannot be read"):
             return self._contents.holdings.count()
 
     def held_bytes(self) -> int:
-        """How much text of states is held, bytes."""
+        """Return the bytes of all states."""
         with self._errors("cannot be read"):
             return self._contents.holdings.size()
 
     def newest(self, destination: str, rank: int) -> int:
-        """The highest sequence ever pending for a destination and rank, else `BEFORE_EVERYTHING`."""
-        lane = self._contents.lanes.get(destination, rank)
+        """Return the highest sequence ever pending for a destination and rank, else `BEFORE_EVERYTHING`."""
+        lane = self._contents.queues.get(destination, rank)
         return lane.newest if lane else BEFORE_EVERYTHING
 
     def pending(self, destination: str, rank: int) -> int:
-        """How many deliveries wait, without a disk access."""
-        lane = self._contents.lanes.get(destination, rank)
+        """Return how many deliveries are pending, without a disk access."""
+        lane = self._contents.queues.get(destination, rank)
         return lane.pending if lane else 0
 
     def oldest_stored_ms(self, destination: str, rank: int) -> int | None:
-        """When the delivery that comes next was stored, None when none waits."""
+        """Return when the delivery that comes next was stored, None when none is pending."""
         if not self.pending(destination, rank):
             return None
         oldest = self.read(destination, rank, BEFORE_EVERYTHING, 1)
@@ -154,49 +191,49 @@ class Spool:
         Each of them was acknowledged, or ended otherwise and is counted by `discards`. Negative while
         salvaged events are pending.
         """
-        lanes = [each for each in self._contents.lanes if each.destination == destination and each.pending]
+        lanes = [each for each in self._contents.queues if each.destination == destination and each.pending]
         oldest = [
             self.read(destination, each.rank, BEFORE_EVERYTHING, 1)[0].delivery.sequence for each in lanes
         ]
         return min(oldest, default=self.next_sequence) - 1
 
     def destinations(self) -> list[str]:
-        """Every destination that ever had a delivery."""
-        return list(dict.fromkeys(lane.destination for lane in self._contents.lanes))
+        """Return every destination that ever had a delivery."""
+        return list(dict.fromkeys(lane.destination for lane in self._contents.queues))
 
     def backlog(self) -> dict[str, int]:
-        """Pending deliveries by destination."""
+        """Return the number of pending deliveries by destination."""
         counts = dict.fromkeys(self.destinations(), 0)
-        for lane in self._contents.lanes:
+        for lane in self._contents.queues:
             counts[lane.destination] += lane.pending
         return counts
 
     def statements(self) -> list[Statement]:
-        """What was stored since the last closing, by destination; those without anything are left out."""
-        return self._contents.lanes.statements()
+        """Return what was stored since the last closing, of the destinations that got something."""
+        return self._contents.queues.statements()
 
     def discards(self) -> list[DiscardTally]:
-        """What was discarded since the last closing; a very long list comes in parts, a closing each."""
-        with self._errors("cannot be read"), damage_of_any_kind(self.path):
+        """Return what was discarded since the last closing; a long list comes in parts, a closing each."""
+        with self._errors("cannot be read"), invalid_is_damage(self.path):
             return read_discards(self._db)
 
     def recent_keys(self, count: int) -> list[bytes]:
-        """The keys of the last `count` events, or as many as are kept, oldest first."""
-        with self._errors("cannot be read"), damage_of_any_kind(self.path):
-            return read_keys(self._db, self._contents.next_sequence, count)
+        """Return the keys of the last `count` events, or as many as are kept, oldest first."""
+        with self._errors("cannot be read"), invalid_is_damage(self.path):
+            return read_keys(self._db, self._contents.device.next_sequence, count)
 
     def tidy(self) -> bool:
-        """A bounded step of housekeeping, for idle times: gives space back. Whether there is more to do.
+        """Give space back, in a bounded step, for idle times. Returns whether there is more to do.
 
-        After the disk refused a commit it is what finds out that there is room again.
+        After a commit found no room it finds out when there is room again.
         """
         with self._errors("cannot be tidied"):
-            return self._room.tidy()
+            return self._space.tidy()
 
     @property
     def next_sequence(self) -> int:
         """The number of the next arrival."""
-        return self._contents.next_sequence
+        return self._contents.device.next_sequence
 
     @property
     def counted(self) -> dict[str, int]:
@@ -206,32 +243,32 @@ class Spool:
     @property
     def capacity_bytes(self) -> int:
         """How much may be stored; beside it the log and the reserve take 9 MB at most."""
-        return self._room.capacity_bytes
+        return self._space.capacity_bytes
 
     @property
     def used_bytes(self) -> int:
         """How much is stored: the file's pages that are in use."""
-        return self._room.used_bytes
+        return self._space.used_bytes
 
     @property
     def capacity_deliveries(self) -> int:
         """How many deliveries may wait; an event that waits for two destinations is two."""
-        return self._room.capacity_deliveries
+        return self._space.capacity_deliveries
 
     @property
     def used_deliveries(self) -> int:
         """How many deliveries wait, for all destinations."""
-        return self._room.used_deliveries
+        return self._space.used_deliveries
 
     @property
     def pressure(self) -> float:
         """Used share of the scarcer capacity; at least 1.0 while the disk refuses."""
-        return self._room.pressure
+        return self._space.pressure
 
     @property
     def disk_refuses(self) -> bool:
         """Whether a commit found no room, until `tidy` finds some again."""
-        return self._room.refused
+        return self._space.refused
 
     @property
     def written_bytes(self) -> int:
@@ -251,6 +288,22 @@ class Spool:
     ) -> None:
         self.close()
 
+    def _open_on_disk(self, undo: contextlib.ExitStack) -> None:
+        path, (capacity_bytes, _) = self.path, self._capacities
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        in_use = SpoolError(path, "another forwarder writes it", "stop that one first")
+        undo.enter_context(durable.only_one(path, in_use))
+        finish_recovery(path, capacity_bytes)
+        try:
+            self._open_without_room(undo)
+        except SpoolCorruptError as error:
+            recover(path, error.damage, LifeClock(0, None, self._now_life))
+            finish_recovery(path, capacity_bytes)
+            self._open_without_room(undo)
+        self._notes = log.CommitNotes(path)
+        undo.callback(self._notes.close)
+        self._note_commit()
+
     def _open_without_room(self, undo: contextlib.ExitStack) -> None:
         """A start on a full disk takes the reserve."""
         try:
@@ -261,19 +314,47 @@ class Spool:
 
     def _open(self, undo: contextlib.ExitStack) -> None:
         """Raises `SpoolCorruptError` for all damage that shows without reading everything."""
+        path = self.path
         with self._errors("cannot be opened"), contextlib.ExitStack() as attempt:
-            if marker_of(self.path).exists():
-                raise SpoolCorruptError(self.path, "it was found damaged while it was used")
-            with damage_of_any_kind(self.path):
-                check_header(self.path)
-                self._db = attempt.enter_context(contextlib.closing(connect(self.path)))
-                if misses_commits(self.path, self._db, PAGE_BYTES):
-                    raise SpoolCorruptError(self.path, "its log is damaged before its end")
-                if prepare(self.path, self._db, LifeClock(0, None, self._now_life)):
-                    durable.sync(self.path.parent)
-                self._contents = Contents(self._db, self._now_life)
-            self._room = Room(self.path, self._db, *self._capacities, self._contents.lanes.pending)
+            if marker_of(path).exists():
+                damage = marker_of(path).read_text(encoding="utf-8", errors="replace")
+                raise SpoolCorruptError(path, damage or "it was found damaged while it was used")
+            note = log.read_note(path)
+            with invalid_is_damage(path):
+                check_header(path)
+                if log.has_log(path):
+                    self._check_log(note)
+                self._db = attempt.enter_context(contextlib.closing(connect(path)))
+                is_new = not has_tables(path, self._db)
+                if is_new and note:
+                    raise SpoolCorruptError(path, f"the file is empty after {note.commits} commits")
+                if is_new:
+                    with transaction(self._db):
+                        create(self._db, Birth("created"), LifeClock(0, None, self._now_life))
+                    durable.sync(path.parent)
+                self._load(path)
+                _check_commits(note, self._contents.device)
             undo.push(attempt.pop_all())
+
+    def _check_log(self, note: log.CommitNote | None) -> None:
+        """Find out what SQLite does not read of the log, before it drops that."""
+        log.check_log_header(self.path)
+        with contextlib.closing(connect_to_read(self.path)) as db:
+            if has_tables(self.path, db):
+                _check_commits(note, Device.read(db))
+            elif note:
+                raise SpoolCorruptError(self.path, f"the file is empty after {note.commits} commits")
+            log.check_log_end(self.path)
+
+    def _load(self, path: Path | None) -> None:
+        self._contents = Contents(self._db, self._now_life)
+        self._space = Space(path, self._db, *self._capacities, self._contents.queues.pending)
+
+    def _note_commit(self) -> None:
+        if self.is_on_disk:
+            device = self._contents.device
+            note = log.CommitNote(device.epoch, device.commits, device.next_sequence, device.pending)
+            self._notes.write(note)
 
     def _commit(
         self,
@@ -286,13 +367,24 @@ class Spool:
     ) -> None:
         with self._errors("cannot commit"):
             self._contents.commit(arrivals, done, discarded, holdings, life_ms, closing)
+        self._note_commit()
 
     @contextlib.contextmanager
     def _errors(self, problem: str) -> Iterator[None]:
         try:
             with named_errors(self.path, problem):
                 yield
-        except SpoolCorruptError:
-            with contextlib.suppress(OSError):
-                marker_of(self.path).touch()  # so that the next opening recovers, whatever it sees itself
+        except SpoolCorruptError as error:
+            if self.is_on_disk and not marker_of(self.path).exists():
+                # So that the next opening recovers, whatever it sees itself.
+                with contextlib.suppress(OSError):
+                    marker_of(self.path).write_text(error.damage, encoding="utf-8")
             raise
+
+
+def _check_commits(note: log.CommitNote | None, device: Device) -> None:
+    """Raise `DamagedRowError` when the database has fewer commits than were noted beside it."""
+    if note and note.epoch == device.epoch and note.commits > device.commits:
+        raise DamagedRowError(
+            f"the log: {note.commits - device.commits} of {note.commits} commits are missing, it"
+        )

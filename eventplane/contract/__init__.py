@@ -1,12 +1,11 @@
 """The contract: the one declaration of participants, channels, event types and routes.
 
 `compile_contract` turns the document people write into a `Contract`; `Contract.canonical` is its compiled
-form, which the device image, the functions and the audit load with `load_compiled`. `check` warns of what is
-allowed and was hardly meant.
+form, which the device image, the functions and the audit load with `load_compiled`. None of these needs
+`eventplane.contract.checks`, which warns of what is allowed and hardly meant.
 """
 
 from eventplane.contract.canonical import contract_document
-from eventplane.contract.checks import check
 from eventplane.contract.compiler import compile_contract, load_compiled
 from eventplane.contract.errors import ContractError, ContractFormatError, Problem
 from eventplane.contract.model import Channel, Contract, EventType, Participant, Route, Webhook
@@ -47,7 +46,6 @@ __all__ = [
     "Webhook",
     "WebhookMode",
     "WhenFull",
-    "check",
     "compile_contract",
     "contract_document",
     "load_compiled",

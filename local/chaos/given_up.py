@@ -1,4 +1,5 @@
-"""What devices say that they did not deliver: the one reason for which an event may be missing.
+"""What devices report as not delivered, the one reason for which an event may be missing, and what they sent
+again.
 
 On a full disk an urgent event takes the place of others, whose senders have their receipts already. The
 device counts them and reports their numbers; so many, and no more, are no loss that nobody knows of.
@@ -9,9 +10,9 @@ from __future__ import annotations
 import gzip
 import json
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from eventplane.device_reports import DISCARDED, STARTED
 from eventplane.ledger import TAP
@@ -21,21 +22,50 @@ from local.sent import Key
 
 def given_up(archive: Path, destination: str) -> Counter[str]:
     """How many deliveries to `destination` each device has reported as discarded, by its name."""
-    reports = {
-        (event["source"], event["id"]): event
-        for file in (archive / TAP).rglob("*.json.gz")
-        for line in gzip.decompress(file.read_bytes()).decode().splitlines()
-        if DISCARDED in line and (text := json.loads(line)["event"])
-        for event in [json.loads(text)]
-        if event["type"] == DISCARDED
-    }
     counts: Counter[str] = Counter()
-    for (source, _), event in reports.items():
+    for event in _reports(archive):
         told = event["data"]["deliveries"]
-        counts[source.split("/")[2]] += sum(
+        counts[event["source"].split("/")[2]] += sum(
             each["count"] for each in told if each["destination"] == destination
         )
     return +counts
+
+
+def not_stored(archive: Path, channel: str) -> Counter[str]:
+    """How many deliveries to `channel` devices report as given up from memory, by reason."""
+    counts: Counter[str] = Counter()
+    for event in _reports(archive):
+        for each in event["data"]["not_stored"]:
+            if each["channel"] == channel:
+                counts[each["reason"]] += each["count"]
+    return counts
+
+
+def sent_again(archive: Path) -> int:
+    """How many events that devices sent to the cloud it had accepted before.
+
+    After a crash a device sends again what was in flight, since nothing told it that the cloud has it.
+    """
+    items = {
+        (row["message_id"], row["index"]): (row["client_id"], event["source"], event["id"])
+        for row in map(json.loads, _lines(archive))
+        if row["event"]
+        for event in [json.loads(row["event"])]
+    }
+    return len(items) - len(set(items.values()))
+
+
+def _reports(archive: Path) -> Iterable[dict[str, Any]]:
+    """The reports of losses, each once."""
+    events = (json.loads(json.loads(line)["event"] or "{}") for line in _lines(archive) if DISCARDED in line)
+    return {
+        (event["source"], event["id"]): event for event in events if event.get("type") == DISCARDED
+    }.values()
+
+
+def _lines(archive: Path) -> Iterator[str]:
+    for file in (archive / TAP).rglob("*.json.gz"):
+        yield from gzip.decompress(file.read_bytes()).decode().splitlines()
 
 
 def missing(verdicts: Iterable[Verdict]) -> set[Key]:

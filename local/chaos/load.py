@@ -11,11 +11,11 @@ from time import monotonic, time
 from types import TracebackType
 from typing import Final, Self
 
-from edge.service import ServiceClient
 from eventplane.contract import Channel, Contract, Place
 from eventplane.envelope import Envelope, write_event
 from eventplane.receipts import SPOOL_FULL
 from eventplane.timestamps import timestamp
+from eventplane_client.device import ServiceClient
 from local.chaos.careless import CarelessClient
 from local.poison import Poison
 from local.ports import LOOPBACK

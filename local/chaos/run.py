@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from contextlib import ExitStack, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from time import monotonic
@@ -24,7 +24,7 @@ from local.chaos.cloud import Cloud
 from local.chaos.counters import Times
 from local.chaos.disk import DISK, small_disk
 from local.chaos.drain import in_homes, missing, wait_until_nothing_waits
-from local.chaos.given_up import given_up
+from local.chaos.given_up import given_up, not_stored, sent_again
 from local.chaos.home import Home, start_home
 from local.chaos.injector import Injector, Struck
 from local.chaos.kinds import faults_of
@@ -51,7 +51,9 @@ from local.services import (
 class Outcome:
     """Everything that a run found.
 
-    `given_up` counts by home what the device says it discarded. `arrivals` by cloud service; `called` has
+    `given_up` counts by home what the device says it discarded, `not_stored` by reason what it gave up from
+    memory on its way to the cloud, `sent_again` what the cloud accepted more than once. `arrivals` by cloud
+    service; `called` has
     when the home's call-service placed the call for each alarm. `ended` has the processes that nobody had
     killed. `ordered` are the services whose inboxes keep an order. `watched` are the plane's own alarms.
     `send_s` and `drain_s`: how long the homes sent, and how long then until everything stood still, which
@@ -75,6 +77,8 @@ class Outcome:
     ended: Sequence[End] = ()
     ordered: Collection[str] = ()
     watched: Watched | None = None
+    sent_again: int = 0
+    not_stored: Counter[str] = field(default_factory=Counter)
 
 
 def run(scenario: Scenario, seed: int, output: Path, kinds: Sequence[str] = ()) -> Outcome:
@@ -142,6 +146,8 @@ def run(scenario: Scenario, seed: int, output: Path, kinds: Sequence[str] = ()) 
             contract_version=contract.version,
             cloud=cloud.description,
             watched=watched,
+            sent_again=sent_again(archive),
+            not_stored=not_stored(archive, contract.device.outbox.address),
         )
 
 

@@ -73,6 +73,8 @@ def summary(outcome: Outcome, run: dict[str, Any], *, loses: bool = False) -> di
         ),
         "ended": [{"process": each.name, "status": each.status} for each in outcome.ended],
         "given_up": outcome.given_up.total(),
+        "sent_again": outcome.sent_again,
+        "not_stored": dict(outcome.not_stored),
         "out_of_order": late,
         **({"outages": outages.rows, "alarms_not_evaluated": outages.unread} if outages else {}),
     }
@@ -136,6 +138,8 @@ def figures(outcome: Outcome, document: dict[str, Any], *, loses: bool) -> list[
         _less("given_up", document["given_up"], "events", None, "for alarms on a full disk, and reported"),
         _less("unexpected", document["unexpected"], "events", 0.0, "received and not expected"),
         _less("duplicated", document["duplicates"], "deliveries", None, "received again"),
+        _less("sent_again", outcome.sent_again, "events", None, "by devices, which the cloud had accepted"),
+        *_not_stored(outcome),
         _less("out_of_order", sum(document["out_of_order"].values()), "deliveries", None, "first arrivals"),
         *_order_declared(outcome, document),
         _less("audit_lost", document["audit_lost"], "events", 0.0, "accepted by the cloud and not delivered"),
@@ -160,6 +164,12 @@ def figures(outcome: Outcome, document: dict[str, Any], *, loses: bool) -> list[
         *_recovered(outcome),
         *_grown(outcome),
     ]
+
+
+def _not_stored(outcome: Outcome) -> Iterator[Figure]:
+    """What devices gave up on the way to the cloud, of events that are only in memory."""
+    for reason, count in sorted(outcome.not_stored.items()):
+        yield _less(f"given_up_{reason}", count, "events", None, "of those only in memory, and reported")
 
 
 def _order_declared(outcome: Outcome, document: dict[str, Any]) -> Iterator[Figure]:

@@ -63,7 +63,7 @@ def provision(
     timeout_s: float,
     created: set[str],
 ) -> Path:
-    """Let the command `provision` get the device's certificate with the claim in `folder`, and return its file.
+    """Run the command `provision` with the claim in `folder`, and return the device's certificate file.
 
     `created` gets the ids of the certificates that came on the way: it asks for another one where a
     registration was not answered, and nobody else knows the first.

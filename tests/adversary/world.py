@@ -21,8 +21,6 @@ from typing import Any, Protocol
 
 import pytest
 
-from edge.errors import DeadLetteredError
-from edge.service import ServiceClient
 from eventplane.batch import pack
 from eventplane.contract import Downlink
 from eventplane.delivery import DEAD_LETTER_TYPE
@@ -32,7 +30,8 @@ from eventplane.presence import BUCKETS
 from eventplane.sqs_binding import split
 from eventplane.topics import basic_ingest_topic
 from eventplane_client import Client, ClientSettings, Inbox, connect
-from eventplane_client.errors import NothingThereError
+from eventplane_client.device import ServiceClient
+from eventplane_client.errors import NothingThereError, RefusedError
 from local.cloud import CloudEndpoint
 from local.demo.plane import Plane as Deployed
 from local.things import Thing
@@ -114,7 +113,7 @@ class HostileService:
     def send(self, event: Envelope) -> None:
         port, login = self.guarded.broker.port, self.guarded.login(self.service)
         # The forwarder's receipt says that it refused.
-        with ServiceClient(self.service, port=port, login=login) as client, suppress(DeadLetteredError):
+        with ServiceClient(self.service, port=port, login=login) as client, suppress(RefusedError):
             # As bytes: of an event the client leaves out what only the plane may write.
             client.put(event.json.encode(), PATIENCE_S)
 

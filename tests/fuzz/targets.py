@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Final
 
 from contract.loader import CONTRACT_FILE, load_contract
-from edge.discovery.choice import choose
-from edge.discovery.errors import DiscoveryError
+from edge.discovery import DiscoveryError
+from edge.discovery.broker import choose
 from edge.discovery.profile import read_profile
 from edge.errors import SpoolError
 from edge.mailbox import LinkName

@@ -10,6 +10,7 @@ from contract.acl import FORWARDER, acl
 from contract.loader import load_contract
 from edge.mqtt import Login
 from eventplane.contract import ParticipantKind
+from eventplane.topics import URGENT_CLIENT_SUFFIX
 from local.mosquitto import Access, Broker, start_mosquitto
 from local.process import Supervisor
 
@@ -28,15 +29,18 @@ class Guarded:
 def start_guarded(supervisor: Supervisor, name: str, folder: Path) -> Guarded:
     """Start a broker called `name` whose users are the forwarder and the services of the shipped contract."""
     contract = load_contract()
-    users = [FORWARDER, *(each.name for each in contract.of_kind(ParticipantKind.DEVICE_SERVICE))]
+    forwarder = [FORWARDER, FORWARDER + URGENT_CLIENT_SUFFIX]
+    users = [*forwarder, *(each.name for each in contract.of_kind(ParticipantKind.DEVICE_SERVICE))]
     folder.mkdir(parents=True, exist_ok=True)
-    for user in users:
+    # Both sessions of the forwarder have one password.
+    secrets = {user: f"secret of {user.removesuffix(URGENT_CLIENT_SUFFIX)}" for user in users}
+    for user, secret in secrets.items():
         file = folder / f"{user}.password"
         file.touch(0o600)
-        file.write_text(f"secret of {user}\n")
+        file.write_text(f"{secret}\n")
     access = Access(folder / "passwords", folder / "rules")
     access.passwords.touch(0o600)
-    access.passwords.write_text("".join(f"{user}:secret of {user}\n" for user in users))
+    access.passwords.write_text("".join(f"{user}:{secret}\n" for user, secret in secrets.items()))
     subprocess.run(["mosquitto_passwd", "-U", str(access.passwords)], check=True)
     access.rules.touch(0o600)
     access.rules.write_text(acl(contract) + "\n")

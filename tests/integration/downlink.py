@@ -14,12 +14,12 @@ from typing import Any
 
 from contract import load_contract
 from contract.acl import FORWARDER
-from edge.service import ServiceClient
 from eventplane.attributes import AttributeValue
 from eventplane.contract import Downlink
 from eventplane.downlink.desired import Desired
 from eventplane.downlink.table import from_item, read_request, sort_key
 from eventplane.envelope import Envelope, write_event
+from eventplane_client.device import ServiceClient
 from local.cloud import CloudEndpoint
 from local.mosquitto import Broker, start_mosquitto
 from local.network import Link, Network

@@ -10,10 +10,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from edge.mqtt import TlsFiles
-from edge.provisioning.conversation import Cloud
+from edge.provisioning.conversation import MqttCloud
 from edge.provisioning.exchange import Exchange
-from edge.provisioning.identity import Identity
-from edge.provisioning.renewal import Outcome, Renewal
+from edge.provisioning.renewal import Identity, Outcome, Renewal
 from edge.settings import CloudSettings
 from eventplane.fleet import Device
 from eventplane.fleet_registry import Registry
@@ -73,9 +72,9 @@ class HomeDevice:
     def ask_for(self, name: str) -> None:
         """Ask with the own certificate to be registered as `name`. Raises `ProvisioningError`."""
         exchange = Exchange(self.fleet.outputs["ProvisioningTemplate"], name, None)
-        self._cloud(name).converse(exchange, lambda _: None, self.pair)
+        self._cloud(name).run(exchange, lambda _: None, self.pair)
 
-    def _cloud(self, name: str) -> Cloud:
+    def _cloud(self, name: str) -> MqttCloud:
         claim = self.fleet.claim
         tls = TlsFiles(claim.ca, claim.certificate, claim.key)
         settings = CloudSettings(
@@ -87,7 +86,7 @@ class HomeDevice:
             rule=self.fleet.outputs["IngestRule"],
             connect_timeout_s=ANSWER_SECONDS,
         )
-        return Cloud(settings, name, tls, ANSWER_SECONDS)
+        return MqttCloud(settings, name, tls, ANSWER_SECONDS)
 
 
 def make_claim(emulator: CloudEndpoint, policy: str, folder: Path) -> Thing:

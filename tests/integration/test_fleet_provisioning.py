@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from botocore.exceptions import ClientError
 
-from edge.provisioning.errors import ProvisioningError, RejectedError
+from edge.provisioning import ProvisioningError, RejectedError
 from edge.provisioning.renewal import Outcome
 from eventplane.fleet import State
 from eventplane.topics import CLAIM_CLIENT_PREFIX, RENEWAL_CLIENT_PREFIX, basic_ingest_topic, device_topic

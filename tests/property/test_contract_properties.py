@@ -4,7 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eventplane.cesql import parse
-from eventplane.contract import check, compile_contract, load_compiled
+from eventplane.contract import compile_contract, load_compiled
+from eventplane.contract.checks import check
 from eventplane.contract.possibilities import possible
 from eventplane.explain import explain_filter
 from eventplane.filters import All, Any, Exact, Filter, Not, Prefix, Sql, Suffix

@@ -24,7 +24,7 @@ from eventplane.downlink.acknowledgements import Acknowledgement, Result
 from eventplane.downlink.wire import DELETE, KEY, KIND, ORDER, RESET, VERSION
 from eventplane.envelope import parse_event
 from tests.examples import examples
-from tests.unit.edge.downlink.descents import command, state
+from tests.unit.edge.downlinks import command, state
 from tests.unit.edge.fakes import Device
 
 pytestmark = pytest.mark.source("K4", "K2")

@@ -74,8 +74,8 @@ def test_device_and_cloud_decide_alike(plane: Contract, type: str, asks: bool) -
     verdict = intake.accept(on_device.encode(), plane.channel("device-sender.outbox"), SequenceNumber(1, 0))
     kept = set(verdict.arrival.destinations) if verdict.arrival else set()
     assert verdict.refused is None
-    assert kept | {each.destination for each in verdict.fleeting} == {"device-a.inbox", "device-b.inbox"}
-    assert len(kept) + len(verdict.fleeting) == 2
+    assert kept | {each.destination for each in verdict.volatile} == {"device-a.inbox", "device-b.inbox"}
+    assert len(kept) + len(verdict.volatile) == 2
 
     planner = Planner(plane, "cloud-sender.outbox")
     first = list(planner.plan(QueueMessage("m", in_cloud, 0, 1), 0))

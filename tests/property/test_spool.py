@@ -11,8 +11,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from edge.lane import Lane
+from edge.delivery_queues import DeliveryCursor
 from edge.spool import Arrival, Delivery, Discard, Holding, Spool, Statement, read_backlog
+from edge.spool.database import TableTotals
 from eventplane.delivery import Outcome
 from tests.examples import examples
 from tests.unit.edge.spools import holding, key
@@ -107,7 +108,7 @@ class SpoolMachine(RuleBasedStateMachine):
         """The process dies with a transaction open: another one finds the files as they are."""
         self.spool._db.execute("BEGIN IMMEDIATE")
         self.spool._contents._insert(self._arrivals(events), 0)
-        self.spool._contents.holdings.put(holdings)
+        self.spool._contents.holdings.put(holdings, TableTotals())
         crashed = self.directory / f"after-{self.used}"
         shutil.rmtree(crashed, ignore_errors=True)
         crashed.mkdir()
@@ -204,7 +205,7 @@ class SpoolMachine(RuleBasedStateMachine):
         ]
 
     def _open_lanes(self) -> None:
-        self.lanes = {(d, r): Lane(self.spool, d, r) for d in DESTINATIONS for r in RANKS}
+        self.lanes = {(d, r): DeliveryCursor(self.spool, d, r) for d in DESTINATIONS for r in RANKS}
         self.under_way = set()
 
 

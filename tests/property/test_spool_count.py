@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edge.lane import Lane
+from edge.delivery_queues import DeliveryCursor
 from edge.mailbox import LinkName
-from edge.reports import is_statement
 from eventplane.contract import WhenFull
 from eventplane.delivery import Outcome
+from eventplane.device_reports import is_irreplaceable
 from eventplane.envelope import parse_event
 from eventplane.receipts import SPOOL_FULL, Receipt, digest, write_receipts
 from tests.examples import examples
@@ -74,8 +74,8 @@ class CountedDevice:
         """The events that wait for the cloud, with their ranks; nothing is under way."""
         found = {}
         for rank in (0, 1, 2):
-            for each in Lane(self.device.spool, "device.outbox", rank).unsent():
-                if not is_statement(each.json) and (id := parse_event(each.json).id) in self.kept:
+            for each in DeliveryCursor(self.device.spool, "device.outbox", rank).unsent():
+                if not is_irreplaceable(each.json) and (id := parse_event(each.json).id) in self.kept:
                     found[id] = rank
         return found
 

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from contract import load_contract
-from edge.service import ServiceClient
 from eventplane.conversation.reply import Replier, Reply, Status
 from eventplane.envelope import Envelope, write_event
 from eventplane_client import Client, ClientSettings, Inbox, connect, contract_in_force
+from eventplane_client.device import ServiceClient
 from eventplane_client.errors import RequestTimeoutError
 from eventplane_client.functions import handles_events
 from local.demo import plane as demo

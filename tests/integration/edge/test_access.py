@@ -11,9 +11,9 @@ import pytest
 from contract.acl import FORWARDER
 from edge.mailbox import Acknowledged, Connected, Disconnected, Received
 from edge.mqtt import Login
-from edge.service import ServiceClient
 from eventplane.envelope import Envelope, write_event
 from eventplane.topics import interest_topic, local_topic
+from eventplane_client.device import ServiceClient
 from local.process import Supervisor
 from tests.integration.access import Guarded, start_guarded
 from tests.integration.edge.certificates import Authority

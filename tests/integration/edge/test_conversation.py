@@ -12,18 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from edge import asker, service
-from edge.errors import (
-    ClientClosedError,
-    DeadLetteredError,
-    NotAskingError,
-    RefusedError,
-    RequestDroppedError,
-    RequestTimeoutError,
-    StoreFullError,
-)
-from edge.questions.handlers import HandlersAnswer, read_question, write_answer
-from edge.service import ServiceClient
 from eventplane.contract import Contract, Downlink, compile_contract
 from eventplane.conversation.circuit import OPENS_AFTER, Circuit
 from eventplane.conversation.open_requests import Replies
@@ -33,9 +21,19 @@ from eventplane.device_reports import STARTED
 from eventplane.downlink.wire import stamped
 from eventplane.envelope import Envelope, parse_event, write_event
 from eventplane.guarantee import DELIVERY_GUARANTEE
+from eventplane.questions import HandlersAnswer, read_handlers_question, write_handlers_answer
 from eventplane.receipts import SPOOL_FULL, Receipt, digest, write_receipts
 from eventplane.sender import Sender
 from eventplane.topics import handlers_answer_topic, handlers_topic, local_topic, receipt_topic
+from eventplane_client.device import ServiceClient, UnhandleableError, asker, service_client
+from eventplane_client.errors import (
+    ClosedError,
+    NoRoomError,
+    NotAskingError,
+    RefusedError,
+    RequestDroppedError,
+    RequestTimeoutError,
+)
 from local.mosquitto import Broker
 from local.process import Supervisor
 from tests.integration.edge.certificates import Authority
@@ -92,7 +90,7 @@ def test_a_failure_that_comes_again_is_not_replied(home: Home) -> None:
 
 def test_what_can_never_be_handled_is_replied_as_a_failure(home: Home) -> None:
     def never(event: Envelope) -> None:
-        raise RefusedError("no_bulb", "it has none")
+        raise UnhandleableError("no_bulb", "it has none")
 
     home.service("lamp", on_event=never)
     found = home.service("button").request(ask(), SECONDS)
@@ -204,7 +202,7 @@ def test_the_guarantees(home: Home, durable: bool, connected: bool) -> None:
         home.broker.child.start()
         assert button.request(ask("r"), SECONDS)["lamp"].status is Status.HANDLED
     else:
-        with pytest.raises(RequestDroppedError, match="nobody said"):
+        with pytest.raises(RequestDroppedError, match="did not answer"):
             button.request(ask("r"), 0.2, durable=False)
         assert button.waiting == 0
         asking = in_background(lambda: button.request(ask("again"), SECONDS, durable=False))
@@ -231,8 +229,10 @@ class FullForwarder:
         while messages:
             topic, payload = messages.pop(0)
             if topic == handlers_topic("button"):
-                answer = HandlersAnswer(read_question(payload, "").id, THING, ("lamp",), comes_again=False)
-                assert self._line.publish(handlers_answer_topic("button"), write_answer(answer))
+                answer = HandlersAnswer(
+                    read_handlers_question(payload, "").id, THING, ("lamp",), comes_again=False
+                )
+                assert self._line.publish(handlers_answer_topic("button"), write_handlers_answer(answer))
                 continue
             self.requests.append(parse_event(payload))
             has_room = len(self.requests) > self._refusals
@@ -265,14 +265,14 @@ def test_a_request_waits_for_room_in_the_spool(home: Home, durable: bool) -> Non
 def test_a_request_that_found_no_room_until_its_timeout_is_not_kept(
     home: Home, durable: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(service, "_ROOM_S", 3.0)
+    monkeypatch.setattr(service_client, "_ROOM_S", 3.0)
     home.forwarder.stop()
     button = home.service("button")
     with TestClient("stand-in", "127.0.0.1", home.broker.port) as line:
         forwarder = FullForwarder(line, refusals=10**9)
         asking = in_background(lambda: button.request(ask("r"), 8.0, durable=durable))
         forwarder.serve(asking.done)
-    with pytest.raises(StoreFullError if durable else RequestDroppedError, match="store is full"):
+    with pytest.raises(NoRoomError if durable else RequestDroppedError, match="no room for"):
         asking.result()
     assert len(forwarder.requests) > 1
     assert button.waiting == 0
@@ -330,12 +330,12 @@ def _answer(forwarder: TestClient, times: int) -> None:
     """Say that the lamp handles what is asked about, to so many questions."""
     seen: set[str] = set()
     while len(seen) < times:
-        wait_for(lambda: {read_question(each, "").id for _, each in forwarder.messages} > seen)
+        wait_for(lambda: {read_handlers_question(each, "").id for _, each in forwarder.messages} > seen)
         for _, payload in list(forwarder.messages):
-            id = read_question(payload, "").id
+            id = read_handlers_question(payload, "").id
             if id not in seen:
                 seen.add(id)
-                answer = write_answer(HandlersAnswer(id, THING, ("lamp",), comes_again=False))
+                answer = write_handlers_answer(HandlersAnswer(id, THING, ("lamp",), comes_again=False))
                 assert forwarder.publish(handlers_answer_topic("button"), answer)
 
 
@@ -433,7 +433,7 @@ def test_a_request_that_nobody_handles_has_no_replies(
 
 
 def test_a_request_that_the_plane_refuses_is_not_waited_for(home: Home) -> None:
-    with pytest.raises(DeadLetteredError):
+    with pytest.raises(RefusedError):
         home.service("button").request(ask(deviceepoch="mine"), SECONDS)
 
 
@@ -442,7 +442,7 @@ def test_closing_ends_the_waiting(home: Home) -> None:
     asking = in_background(lambda: button.request(ask("r"), SECONDS))
     wait_for(lambda: "lamp" in button.peers())
     button.close()
-    with pytest.raises(ClientClosedError):
+    with pytest.raises(ClosedError):
         asking.result(SECONDS)
 
 

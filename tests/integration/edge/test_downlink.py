@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from contract.loader import load_contract
-from edge.downlink.contract_update import CONTRACT_REFUSED, CONTRACT_TYPE, contract_key
+from edge.contract_updates import CONTRACT_REFUSED, CONTRACT_TYPE, contract_key
 from eventplane.contract import Contract, Downlink, compile_contract, contract_document
 from eventplane.device_reports import STARTED
 from eventplane.downlink.acknowledgements import Acknowledgement, Result

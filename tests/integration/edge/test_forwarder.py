@@ -9,11 +9,11 @@ from secrets import token_hex
 
 import pytest
 
-from edge.errors import RefusedError, StoreFullError
-from edge.service import ServiceClient
 from eventplane.device_reports import DISCARDED, STARTED
 from eventplane.envelope import Envelope, write_event
 from eventplane.numbering import EPOCH, SEQUENCE
+from eventplane_client.device import ServiceClient, UnhandleableError
+from eventplane_client.errors import NoRoomError
 from local.process import Child
 from tests.integration.edge.certificates import Authority
 from tests.integration.edge.conftest import SECONDS, THING, CloudBroker, Home, wait_for
@@ -109,7 +109,7 @@ def test_an_event_that_a_service_can_never_handle_becomes_a_dead_letter(
     home: Home, cloud: CloudBroker
 ) -> None:
     def refuse(_alarm: Envelope) -> None:
-        raise RefusedError("no_such_room", "there is nobody to call")
+        raise UnhandleableError("no_such_room", "there is nobody to call")
 
     home.service("call-service", on_event=refuse)
     home.service("voice-service").put(event(1, ALARM))
@@ -197,7 +197,7 @@ def test_a_full_spool_refuses_readings_and_still_lets_an_alarm_ring(home: Home, 
     for number in range(200):
         try:
             service.put(event(number).stamped(pad=token_hex(5_000)), SECONDS)
-        except StoreFullError:
+        except NoRoomError:
             refused += 1
     assert 50 < refused < 150
     home.service("voice-service").put(event(1000, ALARM))

@@ -29,7 +29,7 @@ ENDED = "voice-service announces nothing any more"
 
 SERVICE = """
 import sys, threading
-from edge.service import ServiceClient
+from eventplane_client.device import ServiceClient
 with ServiceClient("voice-service", port=int(sys.argv[1]), clean_session=True,
                    on_event=print, handles=[{"exact": {"type": sys.argv[2]}}]):
     threading.Event().wait()

@@ -13,8 +13,8 @@ import pytest
 
 from edge.mailbox import Disconnected
 from edge.mqtt import PinnedCertificate
-from edge.service import ServiceClient
 from eventplane_client import ClientSettings, Mode, connect, connection
+from eventplane_client.device import ServiceClient
 from local.mosquitto import Broker
 from local.ports import free_port, is_listening
 from local.process import Child, Supervisor
@@ -140,7 +140,7 @@ def test_a_broken_profile_changes_nothing_and_is_told(movable: Movable, cloud: C
     movable.rewrite("70000")
     # Asking wakes the loop, which looks at the profile then.
     wait_for(lambda: "profile_refused" in problems(home))
-    assert f"127.0.0.1:{port} stays" in home.log()
+    assert f"127.0.0.1:{port} remains" in home.log()
     assert health(home)["status"] == "degraded"
     service.put(event(2), 60)
     home.broker.child.stop()

@@ -5,14 +5,16 @@ from __future__ import annotations
 import os
 import signal
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import Literal
+from time import monotonic
+from typing import Any, Literal
 
 import pytest
 
-from edge.mailbox import Acknowledged, Connected, Disconnected, LinkName, Received
-from edge.mqtt import Connection, Will
+from edge.mailbox import Acknowledged, Connected, Disconnected, LinkName, Mailbox, Message, Received
+from edge.mqtt import Connection, Endpoint, Will
 from local.mosquitto import Broker
 from local.ports import free_port
 from tests.integration.edge.conftest import SECONDS, wait_for
@@ -63,9 +65,9 @@ def test_what_was_not_acknowledged_comes_again_on_the_next_connection(
     assert sum(isinstance(each, Received) for each in reports) == 1
     probe.connection.close(SECONDS)
     again = Probe(broker.port, protocol=protocol)
-    # The broker's memory comes first, the confirmation of our subscriptions afterwards.
-    assert again.next(Received).payload == b"hello"
+    # The broker's SUBACK comes after its backlog, which is an answer as well.
     again.next(Connected)
+    assert again.next(Received).payload == b"hello"
     again.connection.close(SECONDS)
 
 
@@ -264,7 +266,7 @@ def test_after_a_restart_of_the_broker_a_new_connection_stands(broker: Broker) -
         (b"HTTP/1.1 400 Bad Request\r\n\r\n", "broke the protocol"),
         (broker_packets.connack() * 2, "CONNACK: a second one"),
         (broker_packets.connack(reason=3), "CONNECT refused: server unavailable"),
-        (broker_packets.connack() + b"\x30\xff\xff\xff\x7f", "more than the limit"),
+        (broker_packets.connack() + b"\x40\xff\xff\xff\x7f", "more than the limit"),
     ],
 )
 def test_whatever_answers_has_a_reason(answer: bytes, reason: str) -> None:
@@ -318,3 +320,134 @@ def test_many_connections_leave_nothing_open(broker: Broker) -> None:
         probe.gather(Disconnected, 1)
         probe.connection.publish("t", b"")
     assert len(list(files.iterdir())) <= before
+
+
+class Slow:
+    """A connection with a share, whose loop takes messages only when a test says so."""
+
+    def __init__(self, port: int, limit_bytes: int, **changes: Any) -> None:
+        self.mailbox: Mailbox[Message] = Mailbox()
+        self.share = self.mailbox.share(LinkName.LOCAL, limit_bytes)
+        endpoint = replace(Endpoint("127.0.0.1", port, "c", False, 30, 10.0, ("t",)), **changes)
+        self.connection = Connection(endpoint, LinkName.LOCAL, 7, self.mailbox.put, self.share)
+        self.most_bytes = 0
+        put = self.share.put
+
+        def measure(messages: Iterable[Received]) -> None:
+            put(messages)
+            self.most_bytes = max(self.most_bytes, self.share.waiting_bytes)
+
+        self.share.put = measure  # type: ignore[method-assign]
+
+    def batches(self) -> Iterator[list[Message]]:
+        while True:
+            batch = self.mailbox.wait(SECONDS)
+            assert batch, "nothing came"
+            yield batch
+            self.connection.acknowledge(*(each.mid for each in batch if isinstance(each, Received)))
+
+    def receive(self, count: int) -> list[Received]:
+        """Take and acknowledge `count` messages."""
+        found: list[Received] = []
+        for batch in self.batches():
+            assert not any(isinstance(each, Disconnected) for each in batch), batch
+            found += [each for each in batch if isinstance(each, Received)]
+            if len(found) >= count:
+                return found
+        return found
+
+
+def left_waiting(broker: Broker, payloads: list[bytes]) -> None:
+    """Payloads that wait in the broker for the lasting session of client `c`."""
+    probe = Probe(broker.port)
+    probe.next(Connected)
+    probe.close()
+    with TestClient("sender", "127.0.0.1", broker.port) as sender:
+        assert sender.publish_all("t", payloads)
+
+
+@pytest.mark.source("P6")
+@both_protocols
+def test_a_backlog_stays_in_the_broker_while_the_share_is_full(broker: Broker, protocol: Protocol) -> None:
+    payloads = [b"%5d" % number + bytes(20_000) for number in range(1_000)]
+    left_waiting(broker, payloads)
+    slow = Slow(broker.port, 200_000, protocol=protocol)
+    wait_for(lambda: slow.share.pauses == 1)
+    received = slow.receive(len(payloads))
+    assert [each.payload for each in received] == payloads
+    # A share, and what one piece of the socket adds to it.
+    assert 200_000 <= slow.most_bytes <= 200_000 + 65_536 + 21_000
+    slow.connection.close(SECONDS)
+
+
+def test_a_backlog_before_suback_does_not_end_the_connection() -> None:
+    # Mosquitto sends SUBACK after its whole backlog, which can take longer than an answer may.
+    with ScriptedBroker() as broker:
+        probe = Probe(broker.port, connect_timeout_s=0.2)
+        broker.accept()
+        broker.send(broker_packets.connack(present=True))
+        until = monotonic() + 1.0
+        broker.send(broker_packets.publish(b"t", b"", 1))
+        probe.next(Connected)
+        while monotonic() < until:
+            probe.connection.acknowledge(probe.next(Received).mid)
+            broker.send(broker_packets.publish(b"t", b"", 1))
+        broker.send(broker_packets.suback(1, b"\1"))
+        probe.next(Received)
+        probe.connection.abandon()
+        assert probe.next(Disconnected).reason == "abandoned"
+
+
+def test_while_the_share_is_full_pings_go_out_and_the_broker_is_not_presumed_dead() -> None:
+    with ScriptedBroker() as broker:
+        slow = Slow(broker.port, 10_000, keepalive_s=1, subscriptions=())
+        broker.accept()
+        broker.received(15)
+        broker.send(broker_packets.connack())
+        assert isinstance(slow.mailbox.wait(SECONDS)[0], Connected)
+        broker.send(b"".join(broker_packets.publish(b"t", bytes(1_000), n) for n in range(1, 301)))
+        for _ in range(4):  # none is answered
+            assert broker.received(2) == b"\xc0\x00"
+        assert slow.share.pauses == 1
+        first = slow.mailbox.wait(0)
+        assert isinstance(first[0], Received)
+        slow.connection.acknowledge(first[0].mid)
+        assert broker.received(4) == broker_packets.puback(1)
+        slow.receive(300 - len(first))
+        slow.connection.abandon()
+
+
+def test_a_qos_0_flood_delays_no_qos_1_message(broker: Broker) -> None:
+    slow = Slow(broker.port, 40_000)
+    assert isinstance(slow.mailbox.wait(SECONDS)[0], Connected)
+    flood = Probe(broker.port, client_id="flood", subscriptions=())
+    flood.next(Connected)
+    for _ in range(2_000):
+        flood.connection.publish("t", bytes(1_000), qos=0)
+    flood.connection.publish("t", b"alarm")
+    # Nobody takes anything from the mailbox, and still it arrives.
+    wait_for(lambda: slow.share.waiting > 0 and slow.share._messages[-1].payload == b"alarm")
+    assert slow.share.pauses == 0
+    assert slow.share.waiting_bytes <= 20_000 + 2 * 1_300
+    assert slow.share.dropped + slow.share.waiting == 2_001
+    flood.close()
+    slow.connection.close(SECONDS)
+
+
+def test_what_came_before_the_line_broke_is_received_though_the_share_was_full() -> None:
+    with ScriptedBroker() as broker:
+        slow = Slow(broker.port, 10_000, clean_session=True, subscriptions=())
+        broker.accept()
+        broker.send(broker_packets.connack())
+        broker.send(b"".join(broker_packets.publish(b"t", b"%3d" % n + bytes(1_000)) for n in range(300)))
+        wait_for(lambda: slow.share.waiting > 0)
+        broker.hang_up()
+        # It cannot send, and finds out before it has read everything.
+        slow.connection.publish("t", bytes(1_000_000))
+        seen: list[Message] = []
+        while not any(isinstance(each, Disconnected) for each in seen):
+            seen += slow.mailbox.wait(SECONDS)
+        seen += slow.mailbox.wait(0)
+    numbers = [int(each.payload[:3]) for each in seen if isinstance(each, Received)]
+    assert numbers == sorted(numbers)
+    assert len(numbers) + slow.share.dropped == 300

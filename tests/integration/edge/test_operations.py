@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 
 from contract.loader import load_contract
-from edge.errors import DeadLetteredError
-from edge.service import ServiceClient
 from eventplane.envelope import Envelope, write_event
 from eventplane.receipts import Receipt, write_receipts
 from eventplane.topics import receipt_topic
+from eventplane_client.device import ServiceClient
+from eventplane_client.errors import RefusedError
 from tests.integration.edge.conftest import SECONDS, CloudBroker, Home, wait_for
 from tests.integration.mqtt import TestClient
 
@@ -318,7 +318,7 @@ def test_at_its_most_talkative_it_tells_neither_keys_nor_payloads(
     monkeypatch.setenv("EVENTPLANE_LOG_LEVEL", "debug")
     restart(home)
     service = home.service("health-service")
-    with pytest.raises(DeadLetteredError):
+    with pytest.raises(RefusedError):
         service.put(b"hush, no event", SECONDS)
     attributes = {"id": "e0", "source": "/homes/1/health", "type": READING, "subject": "hush"}
     service.put(write_event(attributes, {"value": "hush"}), SECONDS)

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from edge.discovery.choice import choose
-from edge.discovery.profile_files import load_profile
+from edge.discovery.broker import choose
+from edge.discovery.profile import load_profile
 from edge.mailbox import Connected
 from edge.mqtt.endpoint import BrokerAddress
 from local.ports import free_port

@@ -14,13 +14,13 @@ import pytest
 from contract.loader import load_contract
 from edge.certificate import read_validity
 from edge.mqtt import TlsFiles
-from edge.provisioning.conversation import Cloud
-from edge.provisioning.errors import NoAnswerError, RejectedError, UnreachableError
+from edge.provisioning import NoAnswerError, RejectedError, UnreachableError
+from edge.provisioning.conversation import MqttCloud
 from edge.provisioning.exchange import Created, Exchange
-from edge.provisioning.signing_request import make_signing_request
-from edge.service import ServiceClient
+from edge.provisioning.renewal import make_signing_request
 from edge.settings import CloudSettings
 from eventplane.envelope import write_event
+from eventplane_client.device import ServiceClient
 from local.mosquitto import Broker
 from local.ports import free_port
 from local.process import Child, Supervisor
@@ -44,7 +44,7 @@ def claim(authority: Authority) -> TlsFiles:
 
 
 @pytest.fixture
-def line(cloud: CloudBroker, claim: TlsFiles) -> Cloud:
+def line(cloud: CloudBroker, claim: TlsFiles) -> MqttCloud:
     """What the program uses, to be tried step by step."""
     unused = Path("unused")
     settings = CloudSettings(
@@ -56,7 +56,7 @@ def line(cloud: CloudBroker, claim: TlsFiles) -> Cloud:
         rule="ingest",
         connect_timeout_s=SECONDS,
     )
-    return Cloud(settings, THING, claim, SECONDS)
+    return MqttCloud(settings, THING, claim, SECONDS)
 
 
 class Device:
@@ -94,7 +94,7 @@ def device(supervisor: Supervisor, tmp_path: Path, cloud: CloudBroker, claim: Tl
 
 
 def test_a_device_with_a_claim_comes_to_a_certificate_that_connects(
-    device: Device, aws: FakeAws, line: Cloud
+    device: Device, aws: FakeAws, line: MqttCloud
 ) -> None:
     assert "a new certificate is in use" in device.provision()
     assert aws.registered == [{"certificateOwnershipToken": "token-1", "parameters": {"SerialNumber": THING}}]
@@ -106,7 +106,7 @@ def test_a_device_with_a_claim_comes_to_a_certificate_that_connects(
 def test_it_asks_again_only_when_it_is_time_to(device: Device, aws: FakeAws) -> None:
     device.provision()
     first = device.pair.read_text()
-    assert "good for a while" in device.provision()
+    assert "needs no renewal" in device.provision()
     assert (aws.created, device.pair.read_text()) == (1, first)
 
 
@@ -117,7 +117,7 @@ def test_a_certificate_near_its_end_is_replaced(device: Device, aws: FakeAws) ->
     first = device.pair.read_text()
     aws.life = timedelta(days=300)
     # It asks with what it has: the claim would have been a second attempt.
-    assert "asking with the claim" not in device.provision()
+    assert "trying with the claim" not in device.provision()
     assert read_validity(device.pair.read_text()).end > read_validity(first).end
     assert aws.created == 2
 
@@ -125,7 +125,7 @@ def test_a_certificate_near_its_end_is_replaced(device: Device, aws: FakeAws) ->
 def test_a_certificate_that_opens_nothing_is_replaced_with_the_claim(device: Device, aws: FakeAws) -> None:
     device.provision()
     device.pair.write_text("damaged")
-    assert "asking with the claim" in device.provision()
+    assert "trying with the claim" in device.provision()
     assert aws.created == 2
 
 
@@ -158,28 +158,28 @@ def test_sigterm_ends_the_waiting(supervisor: Supervisor, tmp_path: Path, claim:
     assert child.wait() == 0
 
 
-def test_silence_has_an_end(aws: FakeAws, line: Cloud) -> None:
+def test_silence_has_an_end(aws: FakeAws, line: MqttCloud) -> None:
     aws.silent = True
     with pytest.raises(NoAnswerError) as caught:
-        replace(line, timeout_s=0.1).converse(Exchange(TEMPLATE, THING, "csr"), _unexpected)
+        replace(line, timeout_s=0.1).run(Exchange(TEMPLATE, THING, "csr"), _unexpected)
     assert caught.value.step == "create"
 
 
-def test_the_certificate_is_in_hand_before_it_is_registered(aws: FakeAws, line: Cloud) -> None:
+def test_the_certificate_is_in_hand_before_it_is_registered(aws: FakeAws, line: MqttCloud) -> None:
     aws.refuses = [REGISTER]
     kept: list[Created] = []
     with pytest.raises(RejectedError):
-        line.converse(Exchange(TEMPLATE, THING, make_signing_request(THING).request), kept.append)
+        line.run(Exchange(TEMPLATE, THING, make_signing_request(THING).request), kept.append)
     assert len(kept) == 1
 
 
 def test_a_claim_that_the_broker_does_not_know_is_named(
-    line: Cloud, tmp_path: Path, authority: Authority
+    line: MqttCloud, tmp_path: Path, authority: Authority
 ) -> None:
     stranger = Authority(tmp_path / "elsewhere").issue("claim")
     claim = TlsFiles(authority.ca, stranger.certificate, stranger.key)
     with pytest.raises(UnreachableError, match=f"claim-{THING}"):
-        replace(line, claim=claim).converse(Exchange(TEMPLATE, THING, "csr"), _unexpected)
+        replace(line, claim=claim).run(Exchange(TEMPLATE, THING, "csr"), _unexpected)
 
 
 def _unexpected(created: Created) -> None:

@@ -8,23 +8,20 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from edge.errors import (
-    ClientClosedError,
-    DeadLetteredError,
-    EdgeError,
+from eventplane.announcement import AnnouncementError
+from eventplane.envelope import Envelope, write_event
+from eventplane.questions import StateAnswer, read_state_question, write_state_answer
+from eventplane.receipts import Receipt, digest, read_receipts, write_receipts
+from eventplane.topics import local_topic, receipt_topic, state_answer_topic, state_topic
+from eventplane_client.device import MAX_MESSAGE_BYTES, ServiceClient
+from eventplane_client.device.errors import (
     FlushTimeoutError,
     MessageTooLargeError,
     ReceiptTimeoutError,
     StateTimeoutError,
-    StoreFullError,
     WindowFullError,
 )
-from edge.questions.state import StateAnswer, read_question, write_answer
-from edge.service import MAX_MESSAGE_BYTES, ServiceClient
-from eventplane.announcement import AnnouncementError
-from eventplane.envelope import Envelope, write_event
-from eventplane.receipts import Receipt, digest, read_receipts, write_receipts
-from eventplane.topics import local_topic, receipt_topic, state_answer_topic, state_topic
+from eventplane_client.errors import ClientError, ClosedError, NoRoomError, RefusedError
 from local.mosquitto import Broker
 from tests.integration.edge.conftest import SECONDS, wait_for
 from tests.integration.mqtt import TestClient
@@ -52,7 +49,7 @@ def test_without_receipts_it_says_so(broker: Broker) -> None:
             client.flush(0.1)
         assert late.value.waiting == 2
     for call in (lambda: client.put(b"4"), lambda: client.send(b"4"), lambda: client.flush(1)):
-        with pytest.raises(ClientClosedError):
+        with pytest.raises(ClosedError):
             call()
 
 
@@ -68,13 +65,13 @@ def test_a_question_for_a_state_is_asked_until_somebody_answers(broker: Broker) 
             found: list[Envelope | None] = []
             asking.start()
             wait_for(lambda: len(forwarder.messages) >= 2)
-            question = read_question(forwarder.messages[-1][1], "")
-            for payload in (b"garbage", write_answer(StateAnswer("another", None))):
+            question = read_state_question(forwarder.messages[-1][1], "")
+            for payload in (b"garbage", write_state_answer(StateAnswer("another", None))):
                 assert forwarder.publish(answers, payload)
-            assert forwarder.publish(answers, write_answer(StateAnswer(question.id, EVENT.json)))
+            assert forwarder.publish(answers, write_state_answer(StateAnswer(question.id, EVENT.json)))
             asking.join(SECONDS)
         assert found == [EVENT]
-    with pytest.raises(ClientClosedError):
+    with pytest.raises(ClosedError):
         client.state("a/b/c")
 
 
@@ -102,7 +99,7 @@ def test_put_returns_with_the_receipt_and_raises_what_it_says(broker: Broker) ->
     def put(payload: bytes) -> None:
         try:
             client.put(payload, SECONDS)
-        except EdgeError as error:
+        except ClientError as error:
             outcomes[payload] = error
         else:
             outcomes[payload] = None
@@ -127,9 +124,9 @@ def test_put_returns_with_the_receipt_and_raises_what_it_says(broker: Broker) ->
         for thread in threads:
             thread.join(SECONDS)
     assert outcomes[b"kept"] is None
-    assert isinstance(outcomes[b"no room"], StoreFullError)
+    assert isinstance(outcomes[b"no room"], NoRoomError)
     garbage = outcomes[b"garbage"]
-    assert isinstance(garbage, DeadLetteredError)
+    assert isinstance(garbage, RefusedError)
     assert garbage.reason == "not_json"
     assert refused == []
 
@@ -235,6 +232,6 @@ def test_a_refusal_is_told_to_who_waits_and_to_who_left_it_to_the_client(broker:
             receipts = write_receipts([Receipt(digest(b"same"), "unrouted")])
             wait_for(lambda: (OUTBOX, b"same") in forwarder.messages)
             forwarder.publish(receipt_topic("sensor", "outbox"), receipts)
-            with pytest.raises(DeadLetteredError):
+            with pytest.raises(RefusedError):
                 waiting.result(SECONDS)
         wait_for(lambda: refused == [(b"same", "unrouted")])

@@ -9,7 +9,7 @@ import pytest
 from eventplane.device_reports import DISCARDED, STARTED
 from eventplane.envelope import write_event
 from eventplane.ledger import TapRecord, to_line
-from local.chaos.given_up import given_up, missing, unexcused
+from local.chaos.given_up import given_up, missing, not_stored, sent_again, unexcused
 from local.oracle import Verdict
 
 
@@ -31,6 +31,40 @@ def test_deliveries_to_the_uplink_count_once_a_report(tmp_path: Path) -> None:
     ]
     (folder / "1.json.gz").write_bytes(gzip.compress("\n".join(lines).encode()))
     assert given_up(tmp_path, "device.outbox") == Counter({"home-1": 57})
+
+
+def test_what_was_given_up_from_memory_counts_by_reason(tmp_path: Path) -> None:
+    told = [
+        {"channel": "device.outbox", "type": "t", "reason": "overflow", "count": 3},
+        {"channel": "device.outbox", "type": "u", "reason": "overflow", "count": 1},
+        {"channel": "call-service.inbox", "type": "t", "reason": "offline", "count": 9},
+    ]
+    event = write_event(
+        {"id": "1", "source": "/devices/home-1/forwarder", "type": DISCARDED},
+        {"deliveries": [], "not_stored": told},
+    )
+    record = TapRecord(1, 1, "home-1", "t", "m", 0, event.json, None, None)
+    (tmp_path / "tap").mkdir()
+    (tmp_path / "tap" / "1.json.gz").write_bytes(gzip.compress(to_line(record).encode()))
+    assert not_stored(tmp_path, "device.outbox") == Counter(overflow=4)
+
+
+def test_an_event_that_was_accepted_in_two_frames_was_sent_again(tmp_path: Path) -> None:
+    def line(client: str, id: str, message: str, index: int) -> str:
+        event = write_event({"id": id, "source": "/s", "type": "t.v1"}, None)
+        return to_line(TapRecord(1, 1, client, "t", message, index, event.json, None, None))
+
+    lines = [
+        line("home-1", "1", "m1", 0),
+        line("home-1", "2", "m1", 1),
+        line("home-1", "2", "m1", 1),  # the same item, archived twice
+        line("home-1", "2", "m2", 0),
+        line("home-2", "2", "m3", 0),
+        to_line(TapRecord(1, 1, "home-1", "t", "m4", 0, None, "e30=", "not_json")),
+    ]
+    (tmp_path / "tap").mkdir()
+    (tmp_path / "tap" / "1.json.gz").write_bytes(gzip.compress("\n".join(lines).encode()))
+    assert sent_again(tmp_path) == 1
 
 
 STARTED_KEY = (STARTED, "/devices/home-2/forwarder")

@@ -15,7 +15,6 @@ from typing import Any
 import boto3
 import pytest
 
-from edge.service import ServiceClient
 from eventplane.announcement import new_announcement
 from eventplane.contract import Contract, compile_contract, interest
 from eventplane.contract.publication import KEY, Head, contract_item, head_item
@@ -34,6 +33,7 @@ from eventplane_client.asker import QueueAsker
 from eventplane_client.connection import memory_plane
 from eventplane_client.contract_in_force import ContractInForce
 from eventplane_client.conversation import telling
+from eventplane_client.device import ServiceClient
 from eventplane_client.errors import (
     ClientError,
     ClientSettingsError,

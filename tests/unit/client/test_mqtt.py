@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from edge.errors import DeadLetteredError
+from eventplane.receipts import Receipt
+from eventplane_client.device.outbox_window import OutboxWindow
 from eventplane_client.errors import RefusedError, UnroutedError
 from eventplane_client.mqtt import MqttTransport
 from eventplane_client.ports import Message
@@ -29,10 +30,7 @@ def transport() -> Iterator[MqttTransport]:
 def test_what_the_forwarder_refuses_has_a_name(
     transport: MqttTransport, monkeypatch: pytest.MonkeyPatch, reason: str, error: type[RefusedError]
 ) -> None:
-    def refuse(*_: object) -> None:
-        raise DeadLetteredError(SERVICE, reason)
-
-    monkeypatch.setattr(transport._service, "put", refuse)
+    monkeypatch.setattr(OutboxWindow, "wait_receipt", lambda *_: Receipt("", reason))
     with pytest.raises(RefusedError) as wrong:
         transport.put(event(), 1, durable=True)
     assert (type(wrong.value), wrong.value.reason) == (error, reason)

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from eventplane.cesql import parse
-from eventplane.contract import Contract, Problem, check, compile_contract
+from eventplane.contract import Contract, Problem, compile_contract
+from eventplane.contract.checks import check
 from eventplane.contract.filter_reader import read_filter
 from eventplane.contract.possibilities import possible
 

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from contract import load_contract
 from contract.summary import summary
-from eventplane.contract import Contract, ContractError, Place, Reach, check, compile_contract, load_compiled
+from eventplane.contract import Contract, ContractError, Place, Reach, compile_contract, load_compiled
+from eventplane.contract.checks import check
 from eventplane.contract.subscription import (
     granted_filter,
     new_subscription,

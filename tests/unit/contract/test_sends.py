@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from eventplane.contract import Contract, check, compile_contract
+from eventplane.contract import Contract, compile_contract
+from eventplane.contract.checks import check
 from eventplane.delivery import DEAD_LETTER_TYPE
 
 KINDS = {

@@ -13,10 +13,10 @@ from eventplane.contract import (
     ContractError,
     Webhook,
     WebhookMode,
-    check,
     compile_contract,
     load_compiled,
 )
+from eventplane.contract.checks import check
 from eventplane.delivery import DEAD_LETTER_TYPE
 
 

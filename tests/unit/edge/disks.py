@@ -51,6 +51,22 @@ def limited_files(size: int) -> Iterator[Callable[[], None]]:
         lift()
 
 
+@contextlib.contextmanager
+def read_only_disk_at(directory: Path, prepare: Callable[[], None]) -> Iterator[None]:
+    """A disk that is read-only once `prepare` has been called."""
+    if os.geteuid() == 0:
+        subprocess.run(["mount", "-t", "tmpfs", "tmpfs", directory], check=True)
+        prepare()
+        subprocess.run(["mount", "-o", "remount,ro", directory], check=True)
+        yield
+        subprocess.run(["umount", directory], check=True)
+    else:
+        prepare()
+        directory.chmod(0o500)
+        yield
+        directory.chmod(0o700)
+
+
 def fill_the_rest(other: Path) -> None:
     """Until there is no room, and never more than a small disk holds: this may be somebody's real one."""
     with other.open("wb", buffering=0) as file, contextlib.suppress(OSError):

@@ -10,13 +10,13 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from random import Random
 
+from edge.components import Clock
+from edge.delivery_queues import DeliveryCursor
 from edge.forwarder import Forwarder
-from edge.lane import Lane
 from edge.life_clock import Uptime
 from edge.link import Backoff, Link
 from edge.mailbox import Acknowledged, Connected, Disconnected, LinkName, Message, Received
-from edge.options import Clock, ForwarderOptions, Topics, UplinkLimits
-from edge.questions.state import StateAnswer, read_answer, write_question
+from edge.settings import CloudSettings, HealthSettings, LocalSettings, Settings
 from edge.spool import Arrival, Delivery, Spool
 from edge.spool.store import CAPACITY_DELIVERIES
 from eventplane.announcement import new_announcement, write_announcement
@@ -26,6 +26,7 @@ from eventplane.device_reports import DISCARDED, HEARTBEAT
 from eventplane.downlink.acknowledgements import ACKNOWLEDGED, Acknowledgement, from_data
 from eventplane.envelope import Envelope, parse_event, write_event
 from eventplane.event_keys import key_digest
+from eventplane.questions import StateAnswer, read_state_answer, write_state_question
 from eventplane.receipts import Receipt, read_receipts
 from eventplane.topics import (
     device_topic,
@@ -192,17 +193,31 @@ class Device:
         self.path = path
         self.contract = plane or contract(**device_outbox)
         self.time = FakeClock()
-        self.local, self.cloud = Wires(), Wires()
+        self.local, self.urgent, self.cloud = Wires(), Wires(), Wires()
         self.inbound: list[Sequence[Message]] = []
         self.contracts_came = 0
-        self._limits = UplinkLimits(
-            window, 128 * 1024, batch_events, 30, publishes_per_s=publishes_per_s, single=single
+        self.settings = Settings(
+            thing="thing",
+            contract=path.parent / "contract.json",
+            spool=path,
+            heartbeat_s=heartbeat_s,
+            manifest_interval_s=1e6,
+            local=LocalSettings(inbox_window=3),
+            cloud=CloudSettings(
+                host="cloud",
+                rule="rule",
+                max_unacknowledged=window,
+                batch_events=batch_events,
+                publishes_per_s=publishes_per_s,
+                mode="single" if single else "batch",
+            ),
+            health=HealthSettings(),
+            provisioning=None,
         )
         self._mid = 0
         self.capacity_bytes = capacity_bytes
         self.capacity_deliveries = capacity_deliveries
-        self.heartbeat_s = heartbeat_s
-        self.first_manifest_s = first_manifest_s
+        self._first_manifest_s = first_manifest_s
         if settled:
             self._settle()
         self.start()
@@ -212,35 +227,25 @@ class Device:
         self._first = self.open()
         backoff = Backoff(1.0, 60.0, Random(1))
         self.local_link = Link(LinkName.LOCAL, self.local.dial, backoff, 5.0)
+        self.urgent_link = Link(LinkName.URGENT, self.urgent.dial, backoff, 5.0)
         self.cloud_link = Link(LinkName.CLOUD, self.cloud.dial, backoff, 5.0)
-        options = ForwarderOptions(
-            "thing",
-            Topics(TOPIC, URGENT_TOPIC),
-            self._limits,
-            3,
-            10.0,
-            2.0,
-            heartbeat_s=self.heartbeat_s,
-            manifest_interval_s=1e6,
-            first_manifest_s=self.first_manifest_s,
-        )
         self.forwarder = Forwarder(
             self.contract,
-            options,
+            self.settings,
             self._first,
-            self.local_link,
-            self.cloud_link,
+            self.links,
             self._wait,
             self.time.clock(),
-            figures=lambda: {"answer": 42},
+            heartbeat=lambda: {"answer": 42},
             contract_came=self._count_contract,
+            first_manifest_s=self._first_manifest_s,
         )
         self.turn()
 
     def resize(self, capacity_bytes: int) -> None:
         """Give the spool in use another capacity."""
-        self.spool._room.capacity_bytes = capacity_bytes
-        self.spool._room._build_wall(capacity_bytes)
+        self.spool._space.capacity_bytes = capacity_bytes
+        self.spool._space._set_limit(capacity_bytes)
 
     def open(self) -> Spool:
         """The spool's file, on the clock of the device."""
@@ -250,6 +255,10 @@ class Device:
             capacity_deliveries=self.capacity_deliveries,
             now_life=self.time.uptime,
         )
+
+    @property
+    def links(self) -> dict[LinkName, Link]:
+        return {each.name: each for each in (self.local_link, self.urgent_link, self.cloud_link)}
 
     @property
     def spool(self) -> Spool:
@@ -275,13 +284,12 @@ class Device:
 
     def connect(self, *names: LinkName) -> None:
         """The brokers accept the newest connections (all brokers without `names`)."""
-        links = {LinkName.LOCAL: self.local_link, LinkName.CLOUD: self.cloud_link}
-        for name in names or links:
-            self.turn(Connected(name, links[name].generation))
+        for name in names or self.links:
+            self.turn(Connected(name, self.links[name].generation))
 
     def disconnect(self, name: LinkName) -> None:
         """A broker is gone; after the longest backoff the next dial is under way."""
-        link = self.local_link if name is LinkName.LOCAL else self.cloud_link
+        link = self.links[name]
         self.turn(Disconnected(name, link.generation, "gone"))
         self.turn(after=61.0)
 
@@ -304,7 +312,7 @@ class Device:
     def question_of(self, service: str, id: str, key: str) -> Received:
         """A service asks for the current state of a key."""
         self._mid += 1
-        question = write_question(id, key)
+        question = write_state_question(id, key)
         return Received(LinkName.LOCAL, self.local_link.generation, self._mid, state_topic(service), question)
 
     def announcement_of(self, service: str, *filters: object, payload: bytes | None = None) -> Received:
@@ -324,7 +332,7 @@ class Device:
 
     def puback(self, mid: int, link: LinkName = LinkName.CLOUD, failure: str | None = None) -> Acknowledged:
         """The broker acknowledges a publish of the current connection."""
-        generation = (self.cloud_link if link is LinkName.CLOUD else self.local_link).generation
+        generation = self.links[link].generation
         return Acknowledged(link, generation, mid, failure)
 
     def acknowledge_all(self) -> None:
@@ -373,7 +381,7 @@ class Device:
         kinds = Counter(
             {(each.channel, each.reason): n for each, n in self.forwarder.counts.not_stored.items()}
         )
-        for waiting in Lane(self.spool, "device.outbox", 1).unsent():
+        for waiting in DeliveryCursor(self.spool, "device.outbox", 1).unsent():
             if DISCARDED in waiting.json:
                 for each in parse_event(waiting.json).data()["not_stored"]:
                     kinds[each["channel"], each["reason"]] += each["count"]
@@ -387,11 +395,11 @@ class Device:
     def answers(self, service: str) -> list[StateAnswer]:
         """What a service was told of the keys that it asked for."""
         topic = state_answer_topic(service)
-        return [read_answer(payload) for _, to, payload in self.local.last.published if to == topic]
+        return [read_state_answer(payload) for _, to, payload in self.local.last.published if to == topic]
 
     def acknowledgements(self) -> list[Acknowledgement]:
         """What the spool still holds of the device's answers to the cloud, in order."""
-        texts = [each.json for each in Lane(self.spool, "device.outbox", 1).unsent()]
+        texts = [each.json for each in DeliveryCursor(self.spool, "device.outbox", 1).unsent()]
         events = [parse_event(each) for each in texts if ACKNOWLEDGED in each]
         return [answer for each in events for answer in from_data(each.data())[0]]
 

@@ -15,6 +15,7 @@ WELL = Status(
     pressure=0.1,
     links={
         LinkName.LOCAL: LinkState(LinkName.LOCAL, True, 1_000.0, 1),
+        LinkName.URGENT: LinkState(LinkName.URGENT, True, 1_000.0, 1),
         LinkName.CLOUD: LinkState(LinkName.CLOUD, True, 1_000.0, 2),
     },
 )

@@ -4,19 +4,19 @@ from pathlib import Path
 
 import pytest
 
-from edge.errors import SpoolCorruptError
-from edge.mailbox import Disconnected, LinkName
-from edge.memory_lane import (
+from edge.counts import NotStored
+from edge.delivery_queues import (
     BEST_EFFORT_RANK,
     MOST_CHARACTERS,
     MOST_EVENTS,
     OFFLINE,
     OVERFLOW,
     UNCONFIRMED,
-    Fleeting,
-    MemoryLane,
+    VolatileEvent,
+    VolatileQueue,
 )
-from edge.reports import NotStored
+from edge.errors import SpoolCorruptError
+from edge.mailbox import Disconnected, LinkName
 from eventplane.delivery import Outcome
 from tests.unit.edge.fakes import ALARM, READING, Device, contract, event
 
@@ -28,18 +28,18 @@ class Ends:
     def __init__(self) -> None:
         self.all: list[tuple[str, str | None]] = []
 
-    def __call__(self, event: Fleeting, reason: str | None) -> None:
+    def __call__(self, event: VolatileEvent, reason: str | None) -> None:
         self.all.append((event.json[:1], reason))
 
 
-def fleeting(json: str) -> Fleeting:
-    return Fleeting("display.inbox", READING, json, b"")
+def fleeting(json: str) -> VolatileEvent:
+    return VolatileEvent("display.inbox", READING, json, b"")
 
 
 @pytest.mark.source("N4")
 def test_it_keeps_the_newest_within_its_bounds() -> None:
     ends = Ends()
-    lane = MemoryLane("display.inbox", BEST_EFFORT_RANK, ends)
+    lane = VolatileQueue("display.inbox", BEST_EFFORT_RANK, ends)
     for number in range(MOST_EVENTS + 2):
         lane.put(fleeting(str(number)))
     assert ends.all == [("0", OVERFLOW), ("1", OVERFLOW)]
@@ -50,7 +50,7 @@ def test_it_keeps_the_newest_within_its_bounds() -> None:
 
 def test_its_text_is_bounded_as_well() -> None:
     ends = Ends()
-    lane = MemoryLane("display.inbox", BEST_EFFORT_RANK, ends)
+    lane = VolatileQueue("display.inbox", BEST_EFFORT_RANK, ends)
     for letter in "abc":
         lane.put(fleeting(letter * (MOST_CHARACTERS // 2)))
     assert ends.all == [("a", OVERFLOW)]
@@ -58,7 +58,7 @@ def test_its_text_is_bounded_as_well() -> None:
 
 def test_each_event_has_one_end() -> None:
     ends = Ends()
-    lane = MemoryLane("display.inbox", BEST_EFFORT_RANK, ends)
+    lane = VolatileQueue("display.inbox", BEST_EFFORT_RANK, ends)
     for letter in "abcd":
         lane.put(fleeting(letter))
     first, *_ = [each.delivery for each in lane.peek(3)]

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.serialization import (
 
 from edge.certificate import CertificateFile
 from edge.check import awaits_provisioning, expires_soon, file_problems
-from edge.contract_file import read_contract
+from edge.contract_updates import read_contract
 from edge.errors import SettingProblem
 from edge.mqtt import Login
 from edge.settings import CloudSettings, HealthSettings, LocalSettings, ProvisioningSettings, Settings
@@ -262,7 +262,7 @@ def test_a_profile_that_leads_nowhere_is_told(cloud: CloudSettings, tmp_path: Pa
     assert [each.setting for each in file_problems(asked, NOW)] == ["local.profile"]
     profile.write_text("listener 9001\nprotocol websockets\n")
     (problem,) = file_problems(asked, NOW)
-    assert "speaks websockets" in problem.problem
+    assert "uses websockets" in problem.problem
     assert problem.remedy
     profile.write_text("listener 1884\n")
     assert file_problems(asked, NOW) == []

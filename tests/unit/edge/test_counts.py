@@ -1,11 +1,11 @@
 from __future__ import annotations
 
 from edge import reports
-from edge.counts import MOST_KINDS, OTHER_TYPES, Counts
+from edge.counts import MOST_KINDS, OTHER_TYPES, Counts, NotStored
 from edge.numbering import stamp
-from edge.reports import Heading, NotStored
+from edge.reports import Heading
 from edge.spool import DiscardTally
-from edge.spool.discards import MOST_RANGES
+from edge.spool.tables import MOST_RANGES
 from eventplane.delivery import Outcome
 
 
@@ -26,7 +26,7 @@ def test_a_report_never_tells_more_kinds_than_fit_an_event() -> None:
         counts.lost(NotStored("sensor.outbox", f"type-{number}", "offline"))
     assert len(counts.not_stored) == MOST_KINDS + 1
     assert counts.not_stored[NotStored("sensor.outbox", OTHER_TYPES, "offline")] == 2 * MOST_KINDS
-    assert counts.untold == 3 * MOST_KINDS
+    assert counts.unreported == 3 * MOST_KINDS
 
 
 def test_what_happens_while_a_report_is_stored_is_left_for_the_next() -> None:
@@ -34,6 +34,6 @@ def test_what_happens_while_a_report_is_stored_is_left_for_the_next() -> None:
     counts.lost(kind, 2)
     told = dict(counts.not_stored)
     counts.lost(kind)
-    counts.told(told)
+    counts.reported(told)
     assert counts.not_stored == {kind: 1}
-    assert counts.untold == 1
+    assert counts.unreported == 1

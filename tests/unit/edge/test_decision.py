@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from edge.decision import Decider, SequenceNumber
+from edge.delivery_queues import VolatileEvent
 from edge.interest import Interest
-from edge.memory_lane import Fleeting
 from edge.numbering import RecentKeys
 from eventplane.contract import Contract, compile_contract, contract_document
 from eventplane.delivery import Refusal
@@ -96,9 +96,9 @@ def test_a_best_effort_outbox_gives_no_number() -> None:
     sent = offered.stamped(senderservice="sensor")
     verdict = made(plane).accept(offered.json.encode(), plane.channel("sensor.outbox"), SLOT)
     assert verdict.arrival is None
-    assert verdict.fleeting == (
-        Fleeting("display.inbox", READING, sent.json, key_digest(sent.key)),
-        Fleeting("device.outbox", READING, sent.json, key_digest(sent.key)),
+    assert verdict.volatile == (
+        VolatileEvent("display.inbox", READING, sent.json, key_digest(sent.key)),
+        VolatileEvent("device.outbox", READING, sent.json, key_digest(sent.key)),
     )
 
 
@@ -110,7 +110,7 @@ def test_a_best_effort_destination_takes_nothing_from_the_others() -> None:
     verdict = made(plane).accept(offered.json.encode(), plane.channel("sensor.outbox"), SLOT)
     assert verdict.arrival is not None
     assert dict(verdict.arrival.destinations) == {"device.outbox": None}
-    assert verdict.fleeting == (Fleeting("display.inbox", READING, sent.json, key_digest(sent.key)),)
+    assert verdict.volatile == (VolatileEvent("display.inbox", READING, sent.json, key_digest(sent.key)),)
 
 
 @pytest.mark.source("P4", "C1")
@@ -119,7 +119,7 @@ def test_an_event_that_asks_for_less_is_stored_nowhere() -> None:
     offered = event("e", READING, subject="show", deliveryguarantee="best_effort")
     verdict = made(plane).accept(offered.json.encode(), plane.channel("sensor.outbox"), SLOT)
     assert verdict.arrival is None
-    assert [each.destination for each in verdict.fleeting] == ["display.inbox", "device.outbox"]
+    assert [each.destination for each in verdict.volatile] == ["display.inbox", "device.outbox"]
 
 
 @pytest.mark.source("P4", "C1")
@@ -143,7 +143,7 @@ def test_the_guarantee_of_a_route_goes_before_that_of_the_type(
     verdict = made(plane).accept(offered.json.encode(), plane.channel("sensor.outbox"), SLOT)
     kept = [] if verdict.arrival is None else sorted(verdict.arrival.destinations, reverse=True)
     assert kept == stored
-    assert len(kept) + len(verdict.fleeting) == 2
+    assert len(kept) + len(verdict.volatile) == 2
 
 
 @pytest.mark.source("P4")
@@ -156,7 +156,7 @@ def test_two_routes_to_one_channel_are_one_delivery_with_the_stronger_guarantee(
     verdict = made(plane).accept(offered.json.encode(), plane.channel("sensor.outbox"), SLOT)
     assert verdict.arrival is not None
     assert sorted(verdict.arrival.destinations) == ["device.outbox", "display.inbox"]
-    assert verdict.fleeting == ()
+    assert verdict.volatile == ()
 
 
 def test_what_is_no_event_is_a_dead_letter_also_where_nothing_is_promised() -> None:

@@ -59,9 +59,3 @@ def test_the_forwarder_loads_nothing_heavy() -> None:
     assert not modules & HEAVY
     # Without `local.profile` nobody reads one.
     assert not {each for each in modules if each.startswith("edge.discovery")}
-
-
-def test_a_service_without_tls_does_not_load_it() -> None:
-    modules = loaded("edge.service")
-    assert "edge.mqtt" in modules
-    assert "ssl" not in modules

@@ -122,7 +122,7 @@ def test_a_backlog_that_expired_as_a_whole_does_not_hold_up_an_alarm(offline: De
     offline.turn(*(offline.from_service(event(f"e{n}", **SHORT)) for n in range(1000)))
     offline.turn(after=100.0)
     back(offline)
-    assert len(offline.forwarder._assembly._outgoing.discards) < 500  # a turn passes over few at a time
+    assert len(offline.forwarder._components._queues.discards) < 500  # a turn passes over few at a time
     offline.turn(offline.from_service(event("fire", ALARM)))
     assert offline.uplinked() == [["fire"]]
     assert len(offline.delivered("call")) == 1

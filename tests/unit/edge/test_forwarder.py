@@ -7,12 +7,12 @@ import pytest
 
 from edge.errors import SpoolError
 from edge.mailbox import Connected, LinkName, Received, Stop
-from edge.service import MAX_MESSAGE_BYTES
 from edge.spool import Arrival
 from eventplane.delivery import Outcome
 from eventplane.envelope import Envelope, parse_event
 from eventplane.numbering import EPOCH, SEQUENCE
 from eventplane.receipts import SPOOL_FULL, Receipt, digest, write_receipts
+from eventplane_client.device import MAX_MESSAGE_BYTES
 from tests.unit.edge.fakes import ALARM, DEAD_LETTER, Device, event, ordered
 
 LOCAL, CLOUD = LinkName.LOCAL, LinkName.CLOUD

@@ -10,7 +10,6 @@ from edge.health.status import (
     Health,
     Progress,
     Status,
-    Thresholds,
     Watchdog,
     judge,
     overall,
@@ -18,10 +17,11 @@ from edge.health.status import (
     to_json,
 )
 from edge.mailbox import LinkName
+from edge.settings import HealthSettings
 from eventplane.contract import Priority
 from tests.unit.edge.statuses import WELL, waiting, with_link
 
-LIMITS = Thresholds(urgent_s=60.0, normal_s=900.0)
+LIMITS = HealthSettings(urgent_age_s=60.0, normal_age_s=900.0)
 LOCAL, CLOUD = LinkName.LOCAL, LinkName.CLOUD
 
 
@@ -76,6 +76,13 @@ def test_the_homes_broker_may_restart_but_not_stay_away(down_s: float, health: H
     assert judged(with_link(WELL, LOCAL, False, down_s)) == (health, ["local_broker_down"])
 
 
+def test_urgent_outboxes_without_a_session_are_reported_unless_the_broker_is_down() -> None:
+    assert judged(with_link(WELL, LinkName.URGENT, False, 5.0)) == (Health.DEGRADED, ["urgent_session_down"])
+    down = with_link(WELL, LinkName.URGENT, False, 60.0)
+    assert judged(down) == (Health.FAILING, ["urgent_session_down"])
+    assert judged(with_link(down, LOCAL, False, 5.0)) == (Health.DEGRADED, ["local_broker_down"])
+
+
 @pytest.mark.parametrize(
     ("pressure", "expected"),
     [
@@ -111,7 +118,7 @@ def test_the_document_says_what_is_wrong_and_what_to_do() -> None:
 def test_the_summary_is_one_line() -> None:
     status = with_link(late(waiting(1.0)), CLOUD, False, 5.0)
     assert summary(status, judge(status, LIMITS)) == (
-        "degraded: local up, cloud down; 3 deliveries pending; "
+        "degraded: local up, urgent up, cloud down; 3 deliveries pending; "
         "no connection to the cloud for 5 s; events are kept"
     )
 

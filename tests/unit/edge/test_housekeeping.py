@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from edge.downlink.contract_update import ContractInForce, contract_in_force
+from edge.contract_updates import ActiveContract, active_contract
 from edge.errors import SettingProblem, SpoolCorruptError
 from edge.health.server import Snapshot
-from edge.health.status import Thresholds
-from edge.housekeeping import Hangup, Housekeeping, HousekeepingOptions, Posted, SnapshotWanted
+from edge.housekeeping import Hangup, Housekeeping, Posted, SnapshotWanted
 from edge.mailbox import Connected, LinkName, Mailbox, Message, Reload, Stop
 from edge.metrics import Metrics, render
 from edge.systemd import ServiceManager
@@ -35,18 +34,20 @@ class Service:
         environment = {"NOTIFY_SOCKET": str(directory / "notify")}
         if watchdog_s:
             environment["WATCHDOG_USEC"] = str(round(watchdog_s * 1e6))
-        links = (device.local_link, device.cloud_link)
-        self.metrics = Metrics("home-1", device.contract, device.forwarder, links, None, device.time.seconds)
+        self.metrics = Metrics(
+            "home-1", device.contract, device.forwarder, device.links, None, device.time.seconds
+        )
         self.housekeeping = Housekeeping(
             self.mailbox,
             self.metrics,
             ServiceManager(environment, 1),
-            HousekeepingOptions(self._read, Thresholds(60.0, 900.0), 30.0),
+            device.settings,
+            self._read,
             lambda: device.time.seconds,
         )
 
-    def _read(self) -> ContractInForce | SettingProblem:
-        return contract_in_force(self.contract_file, self.device.spool, self.device.contract)
+    def _read(self) -> ActiveContract | SettingProblem:
+        return active_contract(self.contract_file, self.device.spool, self.device.contract)
 
     def wait(self, *posted: Posted, after: float = 0.0) -> list[Message]:
         """One look into the mailbox, `after` seconds."""
@@ -145,7 +146,7 @@ def test_a_line_that_comes_or_goes_is_said_at_once(unwatched: Service) -> None:
     unwatched.device.disconnect(LinkName.CLOUD)
     unwatched.wait()
     (status,) = unwatched.heard()
-    assert status.startswith("STATUS=degraded: local up, cloud down; 0 deliveries pending")
+    assert status.startswith("STATUS=degraded: local up, urgent up, cloud down; 0 deliveries pending")
     unwatched.wait()
     assert unwatched.heard() == []
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from edge.counts import NotStored
 from edge.interest import Interest
 from edge.mailbox import LinkName, Reload
-from edge.reports import NotStored
 from eventplane.announcement import new_announcement, write_announcement
 from eventplane.contract import Priority
 from eventplane.device_reports import DISCARDED, MANIFEST
@@ -18,7 +18,7 @@ from eventplane.envelope import Envelope, parse_event
 from eventplane.interest import NO_INTEREST
 from eventplane.topics import interest_topic
 from eventplane.uplink_interest import UPLINK_INTEREST_TYPE, UPLINK_KEY
-from tests.unit.edge.downlink.descents import command, state
+from tests.unit.edge.downlinks import command, state
 from tests.unit.edge.fakes import ALARM, DEAD_LETTER, READING, Device, contract, event
 
 LOCAL, CLOUD = LinkName.LOCAL, LinkName.CLOUD

@@ -29,9 +29,9 @@ def test_it_dials_at_once_and_then_not_again(link: Link, wires: Wires) -> None:
 
 def test_an_attempt_without_an_answer_is_given_up(link: Link, wires: Wires) -> None:
     link.tick(0.0)
-    link.tick(9.9)
+    link.tick(14.9)
     assert not wires.last.abandoned
-    link.tick(10.0)
+    link.tick(15.0)
     assert wires.last.abandoned
     due = link.deadline()
     assert due is not None

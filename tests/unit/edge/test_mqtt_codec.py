@@ -162,7 +162,7 @@ def test_what_a_broker_sends_is_read(version: int, data: bytes, expected: Packet
         (4, b"\xe0\x00", "DISCONNECT"),
         (5, b"\xf0\x00", "AUTH"),
         (4, b"\x40\xff\xff\xff\xff", "PUBACK"),
-        (4, b"\x30\xff\xff\xff\x7f", "PUBLISH"),
+        (4, b"\x40\xff\xff\xff\x7f", "PUBACK"),
         (4, b"\x30\x00", "PUBLISH"),
         (4, b"\x30\x01\x00", "PUBLISH"),
         (4, b"\x30\x02\x00\x01", "PUBLISH"),
@@ -209,10 +209,34 @@ def test_what_was_good_before_the_first_error_is_not_lost() -> None:
 
 
 def test_the_limit_counts_the_whole_packet() -> None:
-    packet = broker.publish(b"t", bytes(100))
+    packet = broker.packet(0x90, b"\0\1" + bytes(100))
     assert list(Decoder(4, len(packet)).feed(packet))
     with pytest.raises(ProtocolError, match=f"the limit of {len(packet) - 1}"):
         list(Decoder(4, len(packet) - 1).feed(packet[:4]))
+
+
+@pytest.mark.parametrize("version", [4, 5])
+@pytest.mark.parametrize("piece", [1_000, 65_536, 1_000_000])
+def test_of_a_publish_beyond_the_limit_the_beginning_is_kept(version: int, piece: int) -> None:
+    payload = bytes(number % 251 for number in range(500_000))
+    data = broker.publish(b"t", payload, 7, version) + broker.puback(1)
+    decoder = Decoder(version, 300_000)
+    tracemalloc.start()
+    try:
+        packets = [
+            packet
+            for start in range(0, len(data), piece)
+            for packet in decoder.feed(data[start : start + piece])
+        ]
+        assert tracemalloc.get_traced_memory()[1] < 300_000 + 2 * min(piece, len(data))
+    finally:
+        tracemalloc.stop()
+    assert packets == [Publish("t", payload[:4096], 1, 7, False, False, oversize=500_000), PubAck(1, 0)]
+
+
+def test_a_publish_is_not_decoded_before_it_is_asked_for() -> None:
+    packets = Decoder(4, LIMIT).feed(broker.publish(b"t", b"") + b"\0\0")
+    assert next(packets) == Publish("t", b"", 0, 0, False, False)
 
 
 def test_nothing_is_set_aside_for_what_a_length_merely_claims() -> None:

@@ -282,7 +282,9 @@ def test_without_keepalive_nothing_is_due() -> None:
 @pytest.mark.parametrize(("answers", "packet"), [([], "CONNECT"), ([broker.connack()], "SUBSCRIBE")])
 def test_an_answer_that_does_not_come_ends_it(answers: list[bytes], packet: str) -> None:
     wire = Wire(replace(ENDPOINT, subscriptions=("a",)))
-    wire.receive(*answers)
+    if answers:
+        wire.wait(4)
+        wire.receive(*answers)
     assert wire.session.deadline() == wire.now + 5
     wire.wait(5)
     assert f"no answer to {packet} within 5.0 s" in ended(wire)
@@ -313,3 +315,127 @@ def test_bytes_are_handed_out_in_whole_packets_up_to_a_limit() -> None:
     assert wire.session.take_bytes(250) == packets[2]
     assert wire.session.take_bytes(250) == packets[3]
     assert wire.session.take_bytes(250) == b""
+
+
+def test_a_backlog_before_suback_is_progress_and_makes_a_resumed_session_usable() -> None:
+    wire = Wire(replace(ENDPOINT, clean_session=False, subscriptions=("t",)))
+    assert wire.receive(broker.connack(present=True)) == []
+    first, *others = [broker.publish(b"t", b"%d" % number, number) for number in range(1, 10)]
+    up, received = wire.receive(first)
+    assert up == UP
+    assert received == Received(LinkName.CLOUD, 2, 1, "t", b"1")
+    assert wire.session.publish("t", b"x")
+    for packet in others:
+        assert wire.wait(4) != b""
+        assert len(wire.receive(packet)) == 1
+        wire.session.acknowledge(1)
+        wire.session.publish("t", b"x")
+    assert wire.receive(broker.suback(1, b"\1")) == []
+    wire.sent()
+    assert wire.wait(29) == b""
+    assert wire.session.ended is None
+
+
+def test_a_backlog_is_no_excuse_for_a_suback_that_never_comes() -> None:
+    wire = Wire(replace(ENDPOINT, clean_session=False, subscriptions=("t",)))
+    wire.receive(broker.connack(present=True), broker.publish(b"t", b"", 1))
+    wire.wait(5)
+    assert "no answer to SUBSCRIBE" in ended(wire)
+
+
+def test_a_new_session_is_not_up_before_suback() -> None:
+    wire = Wire(replace(ENDPOINT, subscriptions=("t",)))
+    assert len(wire.receive(broker.connack(), broker.publish(b"t", b"", 1))) == 1
+    assert wire.session.publish("t", b"x") == 0
+
+
+def test_a_subscription_refused_after_the_backlog_ends_it() -> None:
+    wire = Wire(replace(ENDPOINT, clean_session=False, subscriptions=("t",)))
+    wire.receive(broker.connack(present=True), broker.publish(b"t", b"", 1), broker.suback(1, b"\x80"))
+    assert "SUBSCRIBE refused for t" in ended(wire)
+
+
+def test_while_it_does_not_read_nothing_is_presumed_dead_and_pings_go_on() -> None:
+    wire = up()
+    assert wire.wait(30) == codec.PINGREQ
+    for _ in range(5):
+        wire.now += 30
+        wire.session.tick(wire.now, reading=False)
+        assert wire.sent() == codec.PINGREQ
+    deadline = wire.session.deadline()
+    assert deadline == wire.now + 30
+    assert wire.wait(29) == b""  # it reads again: the answer has a full interval
+    wire.wait(30)
+    assert "no answer to PINGREQ" in ended(wire)
+
+
+def test_a_ping_that_cannot_be_sent_is_not_due_again_at_once() -> None:
+    wire = up()
+    wire.now += 30
+    for _ in range(3):
+        wire.session.tick(wire.now, reading=False)
+    assert wire.session.take_bytes(1_000) == codec.PINGREQ
+
+
+def test_while_it_does_not_read_a_suback_may_take_its_time() -> None:
+    wire = Wire(replace(ENDPOINT, clean_session=False, subscriptions=("t",)))
+    wire.receive(broker.connack(present=True), broker.publish(b"t", b"", 1))
+    for _ in range(3):
+        wire.now += 60
+        wire.session.tick(wire.now, reading=False)
+    wire.wait(4)
+    assert wire.session.ended is None
+
+
+def test_messages_beyond_the_room_wait_undecoded_and_so_does_what_follows() -> None:
+    wire = up()
+    packets = [broker.publish(b"t", bytes(1_000), number) for number in range(1, 6)]
+    mid = wire.session.publish("t", b"x")
+    wire.session.receive(b"".join(packets) + broker.puback(mid), wire.now, room=2_000)
+    assert [each.mid for each in wire.session.take_messages()] == [1, 2]  # type: ignore[union-attr]
+    assert wire.session.has_undecoded
+    wire.session.decode(room=1)
+    assert [each.mid for each in wire.session.take_messages()] == [3]  # type: ignore[union-attr]
+    wire.session.decode()
+    assert not wire.session.has_undecoded
+    assert wire.session.take_messages()[-1] == Acknowledged(LinkName.CLOUD, 2, mid)
+
+
+def test_after_its_farewell_nothing_waits_for_room() -> None:
+    wire = up()
+    wire.session.close()
+    wire.session.receive(broker.publish(b"t", b"", 1), wire.now, room=0)
+    assert not wire.session.has_undecoded
+
+
+def test_at_qos_0_what_exceeds_its_room_is_dropped_and_counted_and_qos_1_is_not() -> None:
+    wire = up()
+    flood = [broker.publish(b"t", bytes(1_000))] * 10
+    wire.session.receive(b"".join([*flood, broker.publish(b"t", b"alarm", 1)]), wire.now, 10_000, 2_000)
+    messages = wire.session.take_messages()
+    assert [each.mid for each in messages] == [0, 0, 1]  # type: ignore[union-attr]
+    assert wire.session.dropped == 8
+
+
+def test_where_acknowledgements_must_be_read_a_message_beyond_the_room_comes_again_later() -> None:
+    session = Session(ENDPOINT, LinkName.CLOUD, 2, drops=True)
+    session.start(0.0)
+    session.receive(broker.connack(), 0.0)
+    mid = session.publish("t", b"x")
+    session.take_messages()
+    session.receive(broker.publish(b"t", b"down", 1) + broker.puback(mid), 0.0, room=0)
+    assert session.take_messages() == [Acknowledged(LinkName.CLOUD, 2, mid)]
+    assert session.dropped == 1
+    session.take_bytes(1_000)
+    session.acknowledge(1)
+    assert session.take_bytes(1_000) == b""
+    session.receive(broker.publish(b"t", b"down", 1, duplicate=True), 0.0, room=1)
+    assert session.take_messages() == [Received(LinkName.CLOUD, 2, 1, "t", b"down")]
+
+
+def test_a_payload_beyond_the_limit_is_reported_with_its_beginning_and_size() -> None:
+    wire = up(replace(ENDPOINT, max_packet_bytes=100_000))
+    (message,) = wire.receive(broker.publish(b"t", bytes(200_000), 1))
+    assert message == Received(LinkName.CLOUD, 2, 1, "t", bytes(4096), oversize=200_000)
+    wire.session.acknowledge(1)
+    assert wire.sent() == codec.encode_puback(1)

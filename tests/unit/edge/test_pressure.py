@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from edge.counts import NotStored
+from edge.delivery_queues import DeliveryCursor
 from edge.errors import SpoolFullError
-from edge.lane import Lane
 from edge.mailbox import LinkName
-from edge.reports import NotStored
 from eventplane.contract import Contract
 from eventplane.delivery import Outcome
 from eventplane.device_reports import DISCARDED
@@ -72,9 +72,9 @@ def counted_device(
     """Offline, with plenty of bytes and `room` for deliveries, of which `waiting` of `kind` are there."""
     device = Device(path / "spool.db", capacity_deliveries=room, plane=plane)
     device.connect(LOCAL)
-    device.spool._room.capacity_deliveries = 100 * room  # past the gate
+    device.spool._space.capacity_deliveries = 100 * room  # past the gate
     device.turn(*(device.from_service(event(f"old{n}", kind)) for n in range(waiting)))
-    device.spool._room.capacity_deliveries = room
+    device.spool._space.capacity_deliveries = room
     return device
 
 
@@ -107,7 +107,7 @@ def test_the_oldest_of_the_least_urgent_go_when_too_many_wait(tmp_path: Path) ->
     assert device.spool.used_deliveries <= 100
     device.turn(*(device.from_service(event(f"fire{n}", ALARM)) for n in range(10)))
     assert [each.refused for each in device.receipts()[-10:]] == [None] * 10
-    left = [parse_event(each.json).id for each in Lane(device.spool, "device.outbox", 2).unsent()]
+    left = [parse_event(each.json).id for each in DeliveryCursor(device.spool, "device.outbox", 2).unsent()]
     assert 0 < len(left) < 60 - 20
     assert left == [f"old{n}" for n in range(60 - len(left), 60)]
     assert device.spool.pending("device.outbox", 1) >= 40  # readings were not touched
@@ -245,7 +245,7 @@ def test_losses_are_reported_once_a_minute(tmp_path: Path) -> None:
     device.turn(after=15.0)
     counts = [
         parse_event(each.json).data()["not_stored"][0]["count"]
-        for each in Lane(device.spool, "device.outbox", 1).unsent()
+        for each in DeliveryCursor(device.spool, "device.outbox", 1).unsent()
         if DISCARDED in each.json
     ]
     assert counts == [1, 49]

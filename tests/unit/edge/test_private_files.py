@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from edge.mqtt import Login
-from edge.mqtt.endpoint import MAX_PASSWORD_BYTES, PasswordFileError
-from edge.private_file import is_private
+from edge.mqtt.endpoint import MAX_PASSWORD_BYTES, PasswordFileError, is_private
 
 
 def found(mode: int, owner: int) -> os.stat_result:

@@ -6,28 +6,25 @@ from edge.numbering import RecentKeys
 from eventplane.event_keys import KEY_BYTES, key_digest
 
 
+def key(number: int) -> bytes:
+    return key_digest(("/s", str(number)))
+
+
 @pytest.mark.source("F-W3")
-def test_it_knows_the_last_keys_only_also_those_it_was_given() -> None:
-    recent = RecentKeys(2, [b"a", b"b"])
-    recent.add(b"c")
-    recent.settle()
-    assert [each in recent for each in (b"a", b"b", b"c")] == [False, True, True]
+def test_it_knows_at_least_the_last_keys_and_at_most_twice_as_many() -> None:
+    recent = RecentKeys(1_000, map(key, range(2_500)))
+    recent.add(key(2_500))
+    known = [number for number in range(3_000) if key(number) in recent]
+    assert known == list(range(1_000, 2_501))
+    for number in range(2_501, 3_001):
+        recent.add(key(number))
+    assert [number for number in range(3_001) if key(number) in recent] == list(range(2_000, 3_001))
 
 
-def test_what_was_not_stored_is_no_repetition() -> None:
-    recent = RecentKeys(2)
-    recent.add(b"a")
-    recent.forget(b"a")
-    assert b"a" not in recent
-
-
-def test_what_found_no_room_pushes_nothing_out() -> None:
-    recent = RecentKeys(2, [b"a", b"b"])
-    for _ in range(3):
-        recent.add(b"c")
-        recent.forget(b"c")
-        recent.settle()
-    assert b"a" in recent
+def test_keys_that_start_alike_are_told_apart() -> None:
+    alike = [b"\0" * 8 + number.to_bytes(8, "big") for number in range(1, 400)]
+    recent = RecentKeys(1_000, alike[:300])
+    assert [each in recent for each in alike] == [True] * 300 + [False] * 99
 
 
 def test_source_and_id_both_count() -> None:

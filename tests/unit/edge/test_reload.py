@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from edge.delivery_queues import DeliveryCursor
 from edge.errors import SpoolCorruptError, SpoolError
-from edge.lane import Lane
 from edge.mailbox import LinkName, Reload
 from edge.spool import Spool
 from eventplane.contract import Contract
@@ -17,7 +17,7 @@ from eventplane.device_reports import STARTED
 from eventplane.envelope import parse_event
 from eventplane.interest import NO_INTEREST
 from eventplane.uplink_interest import UPLINK_INTEREST_TYPE, UPLINK_KEY
-from tests.unit.edge.downlink.descents import state
+from tests.unit.edge.downlinks import state
 from tests.unit.edge.fakes import ALARM, Device, contract, event
 
 LOCAL, CLOUD = LinkName.LOCAL, LinkName.CLOUD
@@ -107,6 +107,7 @@ class TestDamage:
     ) -> None:
         device.turn(device.from_service(event("first")))
         damaged = device.spool
+        device.forwarder.uplink.disconnected()  # so that it reads from the spool again
         self.damage(device, monkeypatch, method)
         device.turn(device.from_service(event("fire", ALARM)))
         assert device.spool is not damaged
@@ -188,7 +189,7 @@ class TestDamage:
             if each.type == STARTED
         ] + [
             parse_event(each.json)
-            for each in Lane(device.spool, "device.outbox", 1).unsent()
+            for each in DeliveryCursor(device.spool, "device.outbox", 1).unsent()
             if STARTED in each.json
         ]
         assert started[0].data()["birth"] == "recovered"

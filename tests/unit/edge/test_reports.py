@@ -12,13 +12,14 @@ import pytest
 
 from contract import load_contract
 from edge import reports
-from edge.lane import Lane
+from edge.counts import NotStored
+from edge.delivery_queues import DeliveryCursor
 from edge.mailbox import LinkName
-from edge.reports import Heading, NotStored, is_statement
+from edge.reports import Heading
 from edge.spool import Birth, DiscardTally, Statement
 from eventplane.contract import Place
 from eventplane.delivery import Outcome
-from eventplane.device_reports import DISCARDED, HEARTBEAT, MANIFEST, STARTED
+from eventplane.device_reports import DISCARDED, HEARTBEAT, MANIFEST, STARTED, is_irreplaceable
 from eventplane.envelope import Envelope, parse_event
 from eventplane.event_keys import key_digest
 from eventplane.router import Router
@@ -62,19 +63,21 @@ def test_a_manifest_writes_digests_as_everybody_can_compare_them() -> None:
 
 @pytest.mark.parametrize("report", ALL, ids=lambda each: each.type)
 def test_what_stands_for_others_is_known_as_such(report: Envelope) -> None:
-    assert is_statement(report.json) is (report.type != HEARTBEAT)
+    assert is_irreplaceable(report.json) is (report.type != HEARTBEAT)
 
 
 @pytest.mark.parametrize(
     "json", [event("e").json, event("e", subject=MANIFEST).json, f"not an event {MANIFEST}"]
 )
 def test_what_only_speaks_of_reports_is_none(json: str) -> None:
-    assert not is_statement(json)
+    assert not is_irreplaceable(json)
 
 
 def stored(device: Device, type_: str, rank: int = 1) -> list[Envelope]:
     """The reports of one type that wait for the cloud."""
-    waiting = (parse_event(each.json) for each in Lane(device.spool, "device.outbox", rank).unsent())
+    waiting = (
+        parse_event(each.json) for each in DeliveryCursor(device.spool, "device.outbox", rank).unsent()
+    )
     return [each for each in waiting if each.type == type_]
 
 
@@ -110,7 +113,9 @@ def test_manifests_state_every_stored_event_once_whatever_crashes(make: Callable
             device.crash()
             device.start()
     (last, *_) = device.spool.statements()
-    everything = [parse_event(each.json) for each in Lane(device.spool, "device.outbox", 1).unsent()]
+    everything = [
+        parse_event(each.json) for each in DeliveryCursor(device.spool, "device.outbox", 1).unsent()
+    ]
     statements = [each for report in stored(device, MANIFEST) for each in report.data()["statements"]]
     uplinked = [each for each in statements if each["destination"] == "device.outbox"]
     spans = [(each["first"], each["last"]) for each in uplinked] + [(last.first, last.last)]

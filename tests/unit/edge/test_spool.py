@@ -1,13 +1,13 @@
 from __future__ import annotations
 
-import contextlib
 import sqlite3
+import stat
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from edge.errors import SpoolCorruptError, SpoolError
+from edge.errors import SpoolCorruptError, SpoolError, SpoolFullError, SpoolUnavailableError
 from edge.life_clock import Uptime
 from edge.spool import (
     BEFORE_EVERYTHING,
@@ -21,8 +21,7 @@ from edge.spool import (
     read_backlog,
 )
 from edge.spool.contents import Contents
-from edge.spool.discards import MOST_RANGES
-from edge.spool.ring import KEPT_KEYS
+from edge.spool.tables import KEPT_KEYS, MOST_RANGES
 from eventplane.delivery import Outcome
 from eventplane.event_keys import KEY_BYTES
 from tests.unit.edge.spools import CLOUD, HOME, arrival, cloud, fill, holding, key, waiting
@@ -129,7 +128,7 @@ def test_a_file_of_another_format_is_left_alone(path: Path) -> None:
     db = sqlite3.connect(path)
     db.execute("PRAGMA user_version = 7")
     db.close()
-    with pytest.raises(SpoolError, match="format is 7"):
+    with pytest.raises(SpoolUnavailableError, match="format is 7"):
         Spool(path)
 
 
@@ -241,7 +240,7 @@ def test_the_keys_of_the_last_events_outlive_them(path: Path) -> None:
     with Spool(path) as spool:
         for first in range(1, KEPT_KEYS + 2_000, 1_000):
             spool.commit([arrival(n) for n in range(first, first + 1_000)], life_ms=0)
-        spool.commit([], [cloud(n) for n in range(1, spool.next_sequence)], life_ms=0)
+            spool.commit([], [cloud(n) for n in range(first, first + 1_000)], life_ms=0)
         spool.commit([arrival(spool.next_sequence)], life_ms=0)
         last = spool.next_sequence - 1
     with Spool(path) as spool:
@@ -284,63 +283,6 @@ def test_a_start_reads_the_same_whatever_waits(path: Path) -> None:
     assert reads[1] < 1.5 * reads[0]  # forty times as much waits; a tree is a little higher
 
 
-def test_format_1_is_brought_up_to_date(path: Path) -> None:
-    path.parent.mkdir()
-    db = sqlite3.connect(path, isolation_level=None)
-    for statement in FORMAT_1.split(";"):
-        db.execute(statement)
-    db.executemany("INSERT INTO event VALUES (?, ?, ?)", [(n, n % 2, f"text {n}") for n in range(1, 400)])
-    db.executemany("INSERT INTO delivery VALUES (1, ?, ?)", [(n % 2, n) for n in range(1, 400)])
-    db.execute("INSERT INTO delivery VALUES (2, 1, 399)")
-    db.execute("INSERT INTO event VALUES (500, 1, 'delivered')")
-    db.execute("DELETE FROM event WHERE sequence = 500")
-    db.close()
-    with Spool(path) as spool:
-        assert (spool.birth.kind, spool.epoch, spool.next_sequence) == ("resumed", "0123456789abcdef", 501)
-        assert spool.backlog() == {CLOUD: 399, HOME: 1}
-        assert waiting(spool) == [f"text {n}" for n in range(1, 400, 2)]
-        assert waiting(spool, HOME) == ["text 399"]
-        assert spool.statements() == []
-        assert spool.recent_keys(10) == []
-        spool.commit([arrival(501)], [Delivery(HOME, 1, 399)], life_ms=0)
-        assert spool.recent_keys(10) == [key(501)]
-
-
-def test_format_2_gets_a_place_for_what_the_cloud_desires(path: Path) -> None:
-    with Spool(path) as spool:
-        fill(spool, 3)
-        epoch = spool.epoch
-    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as db:
-        for table in ("holding", "counter"):
-            db.execute(f"DROP TABLE {table}")
-        db.execute("PRAGMA user_version = 2")
-    with Spool(path) as spool:
-        assert (spool.birth.kind, spool.epoch) == ("resumed", epoch)
-        assert len(waiting(spool)) == 3
-        spool.commit([], life_ms=0, holdings=[holding("a/b/c")])
-    with Spool(path) as spool:
-        assert spool.holding("state", "a/b/c") == holding("a/b/c")
-
-
-def test_what_format_3_held_knows_of_no_reset_and_no_sender(path: Path) -> None:
-    with Spool(path) as spool:
-        fill(spool, 3)
-        spool.commit([], life_ms=0, holdings=[holding("a/b/c", 5), holding("a/b/d", 6, reset=9)])
-    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as db:
-        for column in ("reset", "sender"):
-            db.execute(f"ALTER TABLE holding DROP COLUMN {column}")
-        db.execute("DROP TABLE counter")
-        db.execute("PRAGMA user_version = 3")
-    with Spool(path) as spool:
-        found = spool.holding("state", "a/b/c")
-        assert found is not None
-        assert (found.held.reset, found.held.version, found.held.sender) == (0, 5, "")
-        assert len(waiting(spool)) == 3
-        spool.commit([], life_ms=0, holdings=[holding("a/b/c", 1, reset=7)])
-    with Spool(path) as spool:
-        assert spool.holding("state", "a/b/c") == holding("a/b/c", 1, reset=7)
-
-
 @pytest.mark.source("P17")
 def test_what_goes_into_ordered_inboxes_is_counted_with_the_commit(path: Path) -> None:
     with Spool(path) as spool:
@@ -351,16 +293,49 @@ def test_what_goes_into_ordered_inboxes_is_counted_with_the_commit(path: Path) -
         assert spool.counted == {"desk/normal/0123abcd": 2}
 
 
-@pytest.mark.source("P17")
-def test_format_4_has_counted_nothing(path: Path) -> None:
+class TestWithoutDisk:
+    def test_it_refuses_events_and_states_and_nothing_else(self, path: Path) -> None:
+        with Spool.without_disk(path) as spool:
+            assert not path.parent.exists()
+            assert (spool.is_on_disk, spool.birth.kind, spool.pressure) == (False, "without_disk", 1.0)
+            with pytest.raises(SpoolFullError):
+                spool.commit([arrival(1)], life_ms=0)
+            with pytest.raises(SpoolFullError):
+                spool.commit([], life_ms=0, holdings=[holding("a/b/c")])
+            # What a spool on the disk has handed out ends elsewhere.
+            spool.commit([], [cloud(7)], [Discard(cloud(8), Outcome.EXPIRED, "ttl")], life_ms=5)
+            assert (spool.read(CLOUD, 1, BEFORE_EVERYTHING, 10), spool.backlog()) == ([], {})
+            assert (spool.statements(), spool.discards(), spool.recent_keys(10)) == ([], [], [])
+            assert (spool.holding("state", "a/b/c"), spool.next_sequence) == (None, 1)
+            assert not spool.tidy()
+            assert spool.pressure == 1.0
+
+    def test_the_one_on_the_disk_goes_on_where_it_was(self, path: Path) -> None:
+        with Spool(path) as spool:
+            fill(spool, 3)
+            epoch = spool.epoch
+        with Spool.without_disk(path) as other:
+            assert other.epoch != epoch
+        with Spool(path) as spool:
+            assert (spool.epoch, spool.birth.kind, len(waiting(spool))) == (epoch, "resumed", 3)
+
+
+def test_numbers_have_to_go_on(path: Path) -> None:
+    with Spool(path) as spool:
+        for wrong in ([arrival(2)], [arrival(1), arrival(3)], [arrival(1), arrival(1)]):
+            with pytest.raises(ValueError, match="numbered on from 1"):
+                spool.commit(wrong, life_ms=0)
+        assert spool.backlog() == {}
+
+
+def test_the_files_are_for_their_owner_alone(path: Path) -> None:
     with Spool(path) as spool:
         fill(spool, 3)
-    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as db:
-        db.execute("DROP TABLE counter")
-        db.execute("PRAGMA user_version = 4")
-    with Spool(path) as spool:
-        assert spool.counted == {}
-        assert len(waiting(spool)) == 3
+        modes = {
+            each.name: stat.S_IMODE(each.stat().st_mode) for each in (path.parent, *path.parent.iterdir())
+        }
+    assert modes.pop("state") == 0o700
+    assert set(modes.values()) == {0o600}, modes
 
 
 class TestHoldings:
@@ -376,7 +351,7 @@ class TestHoldings:
     def test_the_oldest_deletions_and_commands_make_room_and_states_stay(
         self, path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("edge.spool.holdings.MOST_KEYS", 3)
+        monkeypatch.setattr("edge.spool.tables.MOST_KEYS", 3)
         with Spool(path) as spool:
             for n in range(5):
                 spool.commit([], life_ms=0, holdings=[holding(f"s/t/{n}")])
@@ -411,31 +386,6 @@ class TestHoldings:
         with Spool(path) as spool:
             assert spool.holding("state", "a/b/c") is None
             assert spool.holding("state", "a/b/d") is not None
-
-    def test_a_text_without_a_length_is_followed_by_another(self, path: Path) -> None:
-        with Spool(path) as spool:
-            spool.commit([], life_ms=0, holdings=[holding("a/b/c")])
-            spool._db.execute("PRAGMA writable_schema = ON")
-            spool._db.execute("UPDATE sqlite_schema SET sql = REPLACE(sql, 'BLOB NOT NULL', 'BLOB')")
-            spool._db.execute("PRAGMA writable_schema = RESET")
-            spool._db.execute("UPDATE holding SET text = NULL")
-            assert spool.held_bytes() == 0
-            spool.commit([], life_ms=0, holdings=[holding("a/b/c", 2)])
-            assert spool.holding("state", "a/b/c") == holding("a/b/c", 2)
-
-
-FORMAT_1 = """
-CREATE TABLE device (epoch TEXT NOT NULL);
-INSERT INTO device VALUES ('0123456789abcdef');
-CREATE TABLE destination (number INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
-INSERT INTO destination VALUES (1, 'device.outbox'), (2, 'call.inbox');
-CREATE TABLE event (sequence INTEGER PRIMARY KEY AUTOINCREMENT, rank INTEGER NOT NULL, json TEXT NOT NULL);
-CREATE TABLE delivery (
-    destination INTEGER NOT NULL, rank INTEGER NOT NULL, sequence INTEGER NOT NULL,
-    PRIMARY KEY (destination, rank, sequence)
-) WITHOUT ROWID;
-PRAGMA user_version = 1
-"""
 
 
 def _read_bytes() -> int:

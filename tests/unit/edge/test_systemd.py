@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import logging
 import os
 import secrets
 import socket
@@ -10,7 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from edge.systemd import ServiceManager, logs_to_journal
+from edge.systemd import (
+    REPEAT_S,
+    REPEATS_PASSED,
+    JournalFormatter,
+    RepeatFilter,
+    ServiceManager,
+    logs_to_journal,
+)
 
 
 @pytest.fixture(params=["path", "abstract"])
@@ -87,3 +95,38 @@ def test_the_journal_is_known_by_the_stream_it_names() -> None:
         assert not logs_to_journal({"JOURNAL_STREAM": "1:2"}, stream.fileno())
         closed = stream.fileno()
     assert not logs_to_journal(named, closed if closed != sys.stderr.fileno() else -1)
+
+
+def record(message: str, *arguments: object, level: int = logging.WARNING) -> logging.LogRecord:
+    return logging.LogRecord("edge.link", level, "f", 1, message, arguments, None)
+
+
+def test_every_line_of_a_record_has_its_priority() -> None:
+    formatter = JournalFormatter("%(name)s: %(message)s")
+    assert formatter.format(record("one\ntwo", level=logging.ERROR)) == "<3>edge.link: one\n<3>two"
+    assert formatter.format(record("x", level=logging.CRITICAL)).startswith("<2>")
+    assert formatter.format(record("x", level=logging.INFO)).startswith("<6>")
+    assert formatter.format(record("x", level=logging.DEBUG)).startswith("<7>")
+
+
+def test_repeated_complaints_are_left_out_and_counted() -> None:
+    now = [0.0]
+    repeats = RepeatFilter(lambda: now[0])
+    passed = [repeats.filter(record("cloud: %s", number)) for number in range(REPEATS_PASSED + 7)]
+    assert passed == [True] * REPEATS_PASSED + [False] * 7
+    assert repeats.filter(record("another one"))
+    now[0] = REPEAT_S
+    late = record("cloud: %s", "again")
+    assert repeats.filter(late)
+    assert late.getMessage() == "cloud: again (7 more like it were left out)"
+    following = record("cloud: %s", "again")
+    assert repeats.filter(following)
+    assert following.getMessage() == "cloud: again"
+
+
+def test_a_rare_complaint_is_never_left_out() -> None:
+    now = [0.0]
+    repeats = RepeatFilter(lambda: now[0])
+    for _ in range(5 * REPEATS_PASSED):
+        assert repeats.filter(record("rare"))
+        now[0] += REPEAT_S / REPEATS_PASSED

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from edge.handover import SENT_UNSTORED
+from edge.delivery_queues import SENT_UNSTORED, UNCONFIRMED
 from edge.mailbox import Disconnected, LinkName
-from edge.memory_lane import UNCONFIRMED
 from eventplane.envelope import Envelope, parse_event
 from eventplane.receipts import Receipt, digest, write_receipts
 from tests.unit.edge.disks import SmallDisk, fill_the_rest

@@ -52,6 +52,17 @@ def test_no_delay_when_the_channel_allows_none(tmp_path: Path) -> None:
     device.crash()
 
 
+def test_what_was_just_stored_is_sent_without_being_read_back(
+    device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(device.spool, "read", lambda *_: pytest.fail("its text is in memory"))
+    for n in range(3):
+        device.turn(device.from_service(event(f"e{n}")), device.from_service(event(f"fire{n}", ALARM)))
+    device.turn(after=1.0)
+    assert device.uplinked() == [["fire0"], ["fire1"], ["fire2"], ["e0", "e1", "e2"]]
+    assert len(device.delivered("call")) == 3
+
+
 def test_a_full_batch_does_not_wait(device: Device) -> None:
     device.turn(*(device.from_service(event(f"e{n}")) for n in range(7)))
     assert device.uplinked() == [["e0", "e1", "e2", "e3", "e4"]]

@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from edge.service import MAX_MESSAGE_BYTES
+from edge.decision import RECENT_EVENTS
+from edge.mqtt.endpoint import MAX_PACKET_BYTES
+from eventplane_client.device import MAX_MESSAGE_BYTES
 from local.errors import ProfileError
 from local.mosquitto import PROFILE, _replace
 
@@ -24,5 +26,16 @@ def test_the_device_listens_on_the_loopback_only() -> None:
     assert [line.split()[-1] for line in listeners] == ["127.0.0.1"]
 
 
-def test_the_service_client_knows_what_the_broker_drops() -> None:
-    assert f"message_size_limit {MAX_MESSAGE_BYTES}" in PROFILE.read_text().splitlines()
+def limit(setting: str) -> int:
+    (found,) = [line for line in PROFILE.read_text().splitlines() if line.split()[:1] == [setting]]
+    return int(found.split()[1])
+
+
+def test_the_broker_takes_what_a_service_client_sends_and_nothing_that_the_forwarder_cannot_read() -> None:
+    assert MAX_MESSAGE_BYTES < limit("max_packet_size") < MAX_PACKET_BYTES
+    assert not [line for line in PROFILE.read_text().splitlines() if line.startswith("message_size_limit")]
+
+
+def test_the_forwarder_remembers_as_many_events_as_can_be_in_flight() -> None:
+    assert limit("max_inflight_messages") <= RECENT_EVENTS
+    assert RECENT_EVENTS >= 65_535  # the packet ids of one session

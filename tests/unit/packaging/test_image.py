@@ -11,16 +11,18 @@ from pathlib import Path
 
 import pytest
 
+from edge.parts import PARTS
 from eventplane.contract.canonical import FORMAT
+from tests.unit.edge.fakes import contract
 from tools.device_image import ROOT
 
 TOOL = ROOT / "tools" / "device_image.py"
 
 
-def build(output: Path, **environment: str) -> Path:
+def build(output: Path, *options: str, **environment: str) -> Path:
     """The artifact, built by a process of its own with Python's hashes as random as anywhere."""
     subprocess.run(
-        [sys.executable, str(TOOL), "--output", str(output), "--revision", "v9-test"],
+        [sys.executable, str(TOOL), "--output", str(output), "--revision", "v9-test", *options],
         check=True,
         env={**os.environ, **environment},
         stdout=subprocess.DEVNULL,
@@ -67,10 +69,63 @@ def test_it_says_what_it_is(artifact: Path) -> None:
 def test_it_holds_what_the_device_imports_and_nothing_else(artifact: Path) -> None:
     names = zipfile.ZipFile(artifact).namelist()
     tops = {name.partition("/")[0] for name in names}
-    assert {"edge", "eventplane", "__main__.py", "manifest.json"} <= tops
-    assert not tops & {"contract", "lambdas", "local", "stacks", "tests", "glue_jobs"}
-    # For services and for the cloud, not for the forwarder.
-    assert not {"edge/service.py", "eventplane/ingest.py", "eventplane/sqs_binding.py"} & set(names)
+    # The client library is for services, which bring it themselves.
+    assert tops == {"edge", "eventplane", "__main__.py", "manifest.json"}
+    assert not {"eventplane/ingest.py", "eventplane/sqs_binding.py"} & set(names)
+
+
+@pytest.fixture(scope="module")
+def smallest(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The artifact without any part."""
+    without = [f"--without={part}" for part in PARTS]
+    return build(tmp_path_factory.mktemp("smallest") / "image.pyz", *without)
+
+
+def write_settings(folder: Path, table: str) -> Path:
+    """Write settings for a cloud without a broker, and `table`; return their file."""
+    (folder / "contract.json").write_bytes(contract().canonical)
+    file = folder / "forwarder.toml"
+    file.write_text(
+        'thing = "home-1"\ncontract = "contract.json"\nspool = "spool.db"\n'
+        '[cloud]\nhost = "127.0.0.1"\nport = 1\ntls = false\nrule = "events"\n'
+        f"[health]\nport = 0\n{table}"
+    )
+    return file
+
+
+def test_a_part_that_is_left_out_is_not_in_it_and_the_manifest_lists_the_others(
+    artifact: Path, smallest: Path
+) -> None:
+    assert json.loads(run(artifact, "manifest").stdout)["parts"] == list(PARTS)
+    assert json.loads(run(smallest, "manifest").stdout)["parts"] == []
+    parts = tuple(f"edge/{part}" for part in PARTS)
+    assert [each for each in zipfile.ZipFile(artifact).namelist() if each.startswith(parts)]
+    assert not [each for each in zipfile.ZipFile(smallest).namelist() if each.startswith(parts)]
+
+
+def test_a_command_or_setting_whose_part_is_left_out_is_refused_by_name(
+    smallest: Path, tmp_path: Path
+) -> None:
+    settings = write_settings(tmp_path, '[local]\nprofile = "mosquitto.conf"\n')
+    for command, refusal in (
+        ("provision", "leaves out the part 'provisioning'"),
+        ("run", "setting 'local.profile': this build of the forwarder leaves out the part 'discovery'"),
+    ):
+        started = run(smallest, command, "--settings", str(settings))
+        assert (started.returncode, refusal in started.stderr) == (os.EX_CONFIG, True)
+
+
+def test_without_its_parts_it_starts(smallest: Path, tmp_path: Path) -> None:
+    settings = write_settings(tmp_path, "[local]\nport = 1\n")
+    checked = run(smallest, "check", "--settings", str(settings))
+    assert (checked.returncode, checked.stderr) == (os.EX_OK, "")
+    command = [sys.executable, "-I", "-S", str(smallest), "--settings", str(settings)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as forwarder:
+        assert forwarder.stderr is not None
+        assert any("local broker: " in line for line in forwarder.stderr)  # it dials
+        forwarder.terminate()
+        rest = forwarder.stderr.read()
+    assert (forwarder.returncode, "Traceback" in rest) == (os.EX_OK, False)
 
 
 def test_every_module_is_there_as_bytecode_and_as_source(artifact: Path) -> None:

@@ -10,7 +10,7 @@ from tools.import_closure import Closure, closure
 
 
 @pytest.fixture
-def found(tmp_path: Path) -> Closure:
+def roots(tmp_path: Path) -> list[Path]:
     sources = {
         "app/__init__.py": "",
         "app/main.py": "from app import near\nfrom .sub import deep\nimport json.decoder, nowhere\n",
@@ -26,7 +26,12 @@ def found(tmp_path: Path) -> Closure:
         (tmp_path / "one" / name).write_text(text)
     (tmp_path / "two").mkdir()
     (tmp_path / "two" / "other_root.py").write_text("import zlib\n")
-    return closure([tmp_path / "one", tmp_path / "two"], "app.main")
+    return [tmp_path / "one", tmp_path / "two"]
+
+
+@pytest.fixture
+def found(roots: list[Path]) -> Closure:
+    return closure(roots, "app.main")
 
 
 def test_it_follows_every_kind_of_import_through_all_roots(found: Closure) -> None:
@@ -37,3 +42,9 @@ def test_it_follows_every_kind_of_import_through_all_roots(found: Closure) -> No
 
 def test_it_names_the_modules_of_the_standard_library(found: Closure) -> None:
     assert found.standard == {"json.decoder", "urllib.parse", "zlib"}
+
+
+def test_what_is_left_out_takes_with_it_what_only_it_imports(roots: list[Path]) -> None:
+    found = closure(roots, "app.main", without=["app.sub"])
+    assert list(found.files) == ["app", "app.lazy", "app.main", "app.near"]
+    assert found.standard == {"json.decoder", "urllib.parse"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -10,14 +11,12 @@ import pytest
 from zeroconf import NotRunningException, ServiceInfo
 
 from edge.discovery import dns_sd
-from edge.discovery.announced_link import AnnouncedLink, Wanted
-from edge.discovery.announcement import PLAIN, SECURE
-from edge.discovery.dns_sd import Announced, BrokerBrowser
-from edge.discovery.interfaces import Interface
-from edge.errors import EdgeError
+from edge.discovery.announcement import PLAIN, SECURE, Interface
+from edge.discovery.dns_sd import Announced, AnnouncedBroker, AnnouncedLink, BrokerBrowser
 from edge.link import Backoff
 from edge.mqtt.endpoint import BrokerAddress, PinnedCertificate
-from edge.service import ServiceClient
+from eventplane_client.device import ServiceClient
+from eventplane_client.errors import ClientSettingsError
 from tests.unit.edge.fakes import Wires
 
 pytestmark = pytest.mark.source("C9")
@@ -54,7 +53,7 @@ class World:
             self.dialled.append(address)
             return wires.dial(generation)
 
-        wanted = Wanted(thing, certificate, login)
+        wanted = AnnouncedBroker(thing, certificate, login)
         self.link = AnnouncedLink(wanted, lambda _: self.browser, dial, Backoff(0.1, 1.0), 5.0, lambda: None)
 
     def tick(self) -> None:
@@ -71,7 +70,7 @@ def test_nobody_is_dialled_until_somebody_is_announced() -> None:
     world = World()
     world.tick()
     assert (world.dialled, world.link.deadline()) == ([], None)
-    assert world.link.complaint == "nobody announces a broker in the home"
+    assert world.link.complaint == "no broker is announced in the home"
     world.browser.found = (OURS,)
     world.tick()
     assert world.dialled == [BrokerAddress("192.0.2.7", 1884)]
@@ -116,9 +115,9 @@ def test_a_line_that_stands_stays_though_its_broker_is_announced_no_more() -> No
         ("home-2", None, False, [BrokerAddress("192.0.2.8", 1885)], None),
         ("home-3", None, False, [], "it is of thing home-1"),
         ("home-1", PINNED, True, [BrokerAddress("192.0.2.7", 8883, PINNED)], None),
-        ("home-2", PINNED, False, [], "home-2 1885: it speaks without TLS"),
-        ("", None, True, [], "home-1 1884: it would get the password over the network without TLS"),
-        ("", None, True, [], "home-1 8883: it speaks TLS, and no certificate"),
+        ("home-2", PINNED, False, [], "home-2 1885: it does not use TLS"),
+        ("", None, True, [], "home-1 1884: it would receive the password over the network without TLS"),
+        ("", None, True, [], "home-1 8883: it uses TLS, and no certificate"),
     ],
 )
 def test_only_who_may_be_trusted_with_it_is_dialled(
@@ -139,9 +138,10 @@ def test_only_who_may_be_trusted_with_it_is_dialled(
 
 
 def test_without_the_library_a_service_says_so_and_leaves_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "edge.discovery.dns_sd", None)
+    monkeypatch.setitem(sys.modules, "zeroconf", None)
+    monkeypatch.delitem(sys.modules, "edge.discovery.dns_sd")
     before = threading.active_count()
-    with pytest.raises(EdgeError, match="install python3-zeroconf"):
+    with pytest.raises(ClientSettingsError, match="install python3-zeroconf"):
         ServiceClient("lamp", announced_by="")
     assert threading.active_count() == before
 
@@ -169,7 +169,7 @@ def test_a_browser_follows_announcements_and_interfaces(monkeypatch: pytest.Monk
     interfaces = [HOME]
     monkeypatch.setattr(dns_sd, "_open", lambda _: line)
     monkeypatch.setattr(dns_sd, "home_interfaces", lambda _: interfaces)
-    monkeypatch.setattr(dns_sd, "_LOOK_EVERY_S", 0.01)
+    monkeypatch.setattr(dns_sd, "_CHECK_EVERY_S", 0.01)
     opened = threading.Event()
 
     def browse(_line: Line, kinds: list[str], listener: Any) -> None:
@@ -202,8 +202,8 @@ def test_an_interface_that_cannot_be_used_ends_nothing(
 
     monkeypatch.setattr(dns_sd, "_open", refuse)
     monkeypatch.setattr(dns_sd, "home_interfaces", lambda _: [HOME])
-    monkeypatch.setattr(dns_sd, "_LOOK_EVERY_S", 0.01)
+    monkeypatch.setattr(dns_sd, "_CHECK_EVERY_S", 0.01)
     browser = BrokerBrowser((), lambda: None)
     assert all(asked.acquire(timeout=SECONDS) for _ in range(2))
     browser.close()
-    assert "home0: nobody is found there" in caplog.text
+    assert "home0: brokers cannot be found there" in caplog.text

@@ -8,11 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from edge.discovery import interfaces
-from edge.discovery.announcement import PLAIN, SECURE, Service, services
-from edge.discovery.announcing import Announcing
-from edge.discovery.errors import InterfaceError, UnreachableError
-from edge.discovery.interfaces import Interface, read_interface
+from edge.discovery import InterfaceError, UnreachableError, announcement
+from edge.discovery.announcement import (
+    PLAIN,
+    SECURE,
+    AnnouncementUpdater,
+    Interface,
+    Service,
+    read_interface,
+    services,
+)
 from edge.discovery.profile import read_profile
 
 HOME = Interface("home0", "192.0.2.7", ("192.0.2.7", "2001:db8::7"))
@@ -54,7 +59,9 @@ def test_what_nobody_in_the_home_reaches_is_not_announced(profile: str) -> None:
         services(read_profile(profile), HOME)
 
 
-@pytest.mark.parametrize(("name", "problem"), [("lo", "nowhere but here"), ("absent0", "No such device")])
+@pytest.mark.parametrize(
+    ("name", "problem"), [("lo", "the loopback interface"), ("absent0", "No such device")]
+)
 def test_an_interface_without_a_home_behind_it_is_refused(name: str, problem: str) -> None:
     with pytest.raises(InterfaceError, match=problem):
         read_interface(name)
@@ -62,22 +69,22 @@ def test_an_interface_without_a_home_behind_it_is_refused(name: str, problem: st
 
 @pytest.mark.parametrize("flags", [MULTICAST | POINT_TO_POINT, 0])
 def test_an_uplink_or_tunnel_is_refused(monkeypatch: pytest.MonkeyPatch, flags: int) -> None:
-    monkeypatch.setattr(interfaces.fcntl, "ioctl", lambda *_: struct.pack("16xH238x", flags))
-    with pytest.raises(InterfaceError, match="a line to one peer"):
+    monkeypatch.setattr(announcement.fcntl, "ioctl", lambda *_: struct.pack("16xH238x", flags))
+    with pytest.raises(InterfaceError, match="leads to one peer"):
         read_interface("wwan0")
 
 
-class Voices:
+class Announcers:
     """What is said on the network."""
 
     def __init__(self) -> None:
         self.said: list[object] = []
 
-    def speak(self, interface: Interface) -> Voices:
+    def open(self, interface: Interface) -> Announcers:
         self.said.append(interface.name)
         return self
 
-    def tell(self, services: Sequence[Service]) -> None:
+    def announce(self, services: Sequence[Service]) -> None:
         self.said.append([each.port for each in services])
 
     def close(self) -> None:
@@ -87,44 +94,44 @@ class Voices:
 def test_what_is_announced_follows_profile_and_interface(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    profile, voices, now = tmp_path / "mosquitto.conf", Voices(), [HOME]
+    profile, announcers, now = tmp_path / "mosquitto.conf", Announcers(), [HOME]
 
     def read(name: str) -> Interface:
         if not now:
             raise InterfaceError(name, "it has no IPv4 address yet", "wait")
         return now[0]
 
-    announcing = Announcing(profile, ["home0"], read, voices.speak)
+    updater = AnnouncementUpdater(profile, ["home0"], read, announcers.open)
 
-    def look() -> list[object]:
-        voices.said.clear()
-        announcing.look()
-        return list(voices.said)
+    def update() -> list[object]:
+        announcers.said.clear()
+        updater.update()
+        return list(announcers.said)
 
-    assert [look(), look()] == [[], []]  # no such profile
+    assert [update(), update()] == [[], []]  # no such profile
     profile.write_text("listener 1884\nallow_anonymous true\n")
-    assert [look(), look()] == [["home0", [1884]], []]
+    assert [update(), update()] == [["home0", [1884]], []]
     profile.write_text("listener 1885\n")
-    assert look() == ["goodbye", "home0", [1885]]
+    assert update() == ["goodbye", "home0", [1885]]
     now[0] = Interface("home0", "192.0.2.8", ("192.0.2.8",))
-    assert look() == ["goodbye", "home0", [1885]]
+    assert update() == ["goodbye", "home0", [1885]]
     profile.write_text("listener 1885 127.0.0.1\n")
-    assert [look(), look()] == [["goodbye"], []]
+    assert [update(), update()] == [["goodbye"], []]
     profile.write_text("listener 1885\n")
-    assert look() == ["home0", [1885]]
+    assert update() == ["home0", [1885]]
     now.clear()
-    assert look() == ["goodbye"]
+    assert update() == ["goodbye"]
     errors = [each.getMessage() for each in caplog.records if each.levelname == "ERROR"]
     assert [each.partition(": ")[0] for each in errors] == ["nothing is announced on home0"] * 3
-    assert "takes everybody in the home" in caplog.text
+    assert "accepts everybody in the home" in caplog.text
 
 
 def test_the_end_is_said() -> None:
-    voices = Voices()
+    announcers = Announcers()
     profile = Path(__file__).parents[4] / "edge" / "packaging" / "mosquitto.conf"
-    announcing = Announcing(
-        profile, ["lo"], lambda _: Interface("x", "127.0.0.1", ("127.0.0.1",)), voices.speak
+    updater = AnnouncementUpdater(
+        profile, ["lo"], lambda _: Interface("x", "127.0.0.1", ("127.0.0.1",)), announcers.open
     )
-    announcing.look()
-    announcing.close()
-    assert voices.said == ["x", [1883], "goodbye"]
+    updater.update()
+    updater.close()
+    assert announcers.said == ["x", [1883], "goodbye"]

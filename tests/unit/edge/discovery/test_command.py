@@ -33,7 +33,7 @@ def test_it_shows_every_listener_and_the_one_that_is_taken(capsys: pytest.Captur
         assert main(["discovery", *asked]) == os.EX_OK
         assert capsys.readouterr().out.splitlines() == [
             "listener 1884 on every address: 127.0.0.1:1884",
-            "listener 9001 on every address: speaks websockets, not plain MQTT",
+            "listener 9001 on every address: uses websockets, not plain MQTT",
             "the broker is at 127.0.0.1:1884",
         ]
 
@@ -41,7 +41,7 @@ def test_it_shows_every_listener_and_the_one_that_is_taken(capsys: pytest.Captur
 def test_it_shows_what_would_be_announced(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["discovery", "--settings", "announced.toml"]) == os.EX_OK
     shown = capsys.readouterr().out
-    assert "lo: nothing is announced: lo: it leads nowhere but here" in shown
+    assert "lo: nothing is announced: lo: it is the loopback interface" in shown
     assert "absent0: nothing is announced: absent0: No such device" in shown
 
 
@@ -56,7 +56,7 @@ def test_without_a_profile_the_settings_say_where(capsys: pytest.CaptureFixture[
         (["discovery", "--profile", "absent.conf"], "absent.conf: No such file"),
         (["discovery", "--settings", "absent.toml"], "absent.toml: No such file"),
         (["announce", "--settings", "profile.toml"], "setting 'announcement': the table is missing; add it"),
-        (["discovery", "find", "--interfaces", "lo"], "lo: it leads nowhere but here"),
+        (["discovery", "find", "--interfaces", "lo"], "lo: it is the loopback interface"),
     ],
 )
 def test_what_it_cannot_do_it_says(

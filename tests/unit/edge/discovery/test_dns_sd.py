@@ -9,12 +9,9 @@ from typing import Any
 import pytest
 from zeroconf import NonUniqueNameException, NotRunningException, ServiceInfo
 
-from edge.discovery import dns_sd
-from edge.discovery.announcement import PLAIN, Service
-from edge.discovery.announcing import Announcing
-from edge.discovery.dns_sd import Announced, Announcer
-from edge.discovery.errors import MulticastDnsError
-from edge.discovery.interfaces import Interface
+from edge.discovery import MulticastDnsError, dns_sd
+from edge.discovery.announcement import PLAIN, AnnouncementUpdater, Interface, Service
+from edge.discovery.dns_sd import Announced, DnsSdAnnouncer
 
 HOME = Interface("home0", "192.0.2.7", ("192.0.2.7",))
 
@@ -49,18 +46,18 @@ def line(monkeypatch: pytest.MonkeyPatch) -> Line:
 
 
 def test_a_name_that_is_taken_is_an_error_with_the_interface(line: Line) -> None:
-    announcer = Announcer(HOME, "home-1")
+    announcer = DnsSdAnnouncer(HOME, "home-1")
     with pytest.raises(MulticastDnsError, match="home0: multicast DNS: NonUniqueName"):
-        announcer.tell([Service(PLAIN, 1884, HOME.addresses)])
+        announcer.announce([Service(PLAIN, 1884, HOME.addresses)])
 
 
 def test_without_a_goodbye_the_sockets_are_freed(line: Line, caplog: pytest.LogCaptureFixture) -> None:
     line.is_taken = False
-    announcer = Announcer(HOME, "home-1")
-    announcer.tell([Service(PLAIN, 1884, HOME.addresses)])
+    announcer = DnsSdAnnouncer(HOME, "home-1")
+    announcer.announce([Service(PLAIN, 1884, HOME.addresses)])
     announcer.close()
     assert line.is_closed
-    assert "home0: no goodbye" in caplog.text
+    assert "home0: not withdrawn" in caplog.text
 
 
 def test_announcing_goes_on_and_says_why_nothing_is_announced(
@@ -68,13 +65,15 @@ def test_announcing_goes_on_and_says_why_nothing_is_announced(
 ) -> None:
     profile = tmp_path / "mosquitto.conf"
     profile.write_text("listener 1884\n")
-    announcing = Announcing(profile, ["home0"], lambda _: HOME, lambda each: Announcer(each, "home-1"))
-    announcing.look()
+    updater = AnnouncementUpdater(
+        profile, ["home0"], lambda _: HOME, lambda each: DnsSdAnnouncer(each, "home-1")
+    )
+    updater.update()
     assert "nothing is announced on home0" in caplog.text
     assert line.is_closed
     line.is_taken = False
     with caplog.at_level(logging.INFO):
-        announcing.look()
+        updater.update()
     assert "announced _mqtt._tcp" in caplog.text
 
 
@@ -88,4 +87,4 @@ def test_a_name_that_is_none_does_not_hide_the_others(
     monkeypatch.setattr(dns_sd, "ServiceBrowser", browse)
     with caplog.at_level(logging.WARNING):
         assert dns_sd.find([HOME], 0.0) == [Announced("good", "", ("192.0.2.8",), 1884, False)]
-    assert "passed over" in caplog.text
+    assert "skipped the announcement" in caplog.text

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from edge.discovery.finder import LOOK_EVERY_S, BrokerFinder
-from edge.discovery.profile_link import ProfileLink
+from edge.discovery.broker import CHECK_EVERY_S, BrokerFinder, ProfileLink
 from edge.link import Backoff
 from edge.mqtt.endpoint import BrokerAddress
 from tests.unit.edge.fakes import Wires
@@ -32,12 +31,12 @@ class Profile:
         self.file.write_text(f"listener {port} 127.0.0.1\n")
 
     def moved(self) -> bool:
-        self.now += LOOK_EVERY_S
+        self.now += CHECK_EVERY_S
         return self.finder.has_moved(self.now)
 
     def connect(self) -> BrokerAddress:
         address = self.finder.next()
-        self.finder.arrived()
+        self.finder.connected()
         return address
 
 
@@ -66,18 +65,18 @@ def test_without_a_profile_the_settings_count_and_with_a_broken_one_what_it_said
     assert "'70000' is no port" in (profile.finder.complaint or "")
     # Once of each complaint.
     assert [each for each in caplog.messages if "70000" in each] == [
-        f"the broker's profile cannot be used, 127.0.0.1:1884 stays: {profile.finder.complaint}"
+        f"the broker's profile cannot be used, 127.0.0.1:1884 remains: {profile.finder.complaint}"
     ]
 
 
 def test_where_nobody_answers_every_second_dial_goes_to_what_worked(profile: Profile) -> None:
     profile.says(1884)
     assert [profile.finder.next() for _ in range(3)] == [at(1884)] * 3
-    profile.finder.arrived()
+    profile.finder.connected()
     profile.says(1885)
     assert [profile.finder.next() for _ in range(4)] == [at(1885), at(1884), at(1885), at(1884)]
     profile.finder.next()
-    profile.finder.arrived()
+    profile.finder.connected()
     assert [profile.finder.next() for _ in range(3)] == [at(1885)] * 3
 
 
@@ -115,7 +114,7 @@ def test_between_two_looks_the_disk_is_left_alone(profile: Profile) -> None:
     profile.connect()
     assert not profile.finder.has_moved(100.0)
     profile.says(70_000)
-    profile.finder.has_moved(100.0 + LOOK_EVERY_S - 0.1)
+    profile.finder.has_moved(100.0 + CHECK_EVERY_S - 0.1)
     assert profile.finder.complaint is None
 
 
@@ -136,7 +135,7 @@ def test_the_line_leaves_a_broker_that_moved_and_goes_on_at_the_new_one(
     profile.says(1885)
     link.tick(10.0)
     assert not wires.last.abandoned
-    link.tick(10.0 + LOOK_EVERY_S)
+    link.tick(10.0 + CHECK_EVERY_S)
     assert wires.last.abandoned
     # Like any other end: whoever waits for confirmations hears of it.
     assert link.up

@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from edge.discovery.choice import Candidate, Refused, choose, judge
-from edge.discovery.errors import DiscoveryError, NoListenerError, ProfileError
-from edge.discovery.profile import read_profile
-from edge.discovery.profile_files import load_profile
+from edge.discovery import DiscoveryError, NoListenerError, ProfileError
+from edge.discovery.broker import Candidate, Rejected, choose, evaluate
+from edge.discovery.profile import load_profile, read_profile
 from tests.odd_profiles import ODD_PROFILES, Odd
 from tools.device_image import PACKAGING
 
@@ -45,10 +44,10 @@ def test_our_own_profile_leads_to_the_settings_defaults() -> None:
 
 def test_each_listener_is_judged() -> None:
     listeners = read_profile("listener 1884\nlistener 9001\nprotocol websockets\n")
-    here, web = judge(listeners, has_login=False)
+    here, web = evaluate(listeners, has_login=False)
     assert isinstance(here, Candidate)
     assert str(here.listener) == "listener 1884 on every address"
-    assert isinstance(web, Refused)
+    assert isinstance(web, Rejected)
 
 
 def test_all_reasons_are_told() -> None:

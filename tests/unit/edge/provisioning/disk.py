@@ -15,7 +15,7 @@ class PowerCutError(BaseException):
 
 
 class Disk:
-    """Counts the file operations of `edge.provisioning.identity`, and cuts the power before number `cut`.
+    """Counts the file operations of `edge.provisioning.renewal`, and cuts the power before number `cut`.
 
     Of a file that was not synced nothing is left but its name. A rename that was not synced is undone when
     `forgets_renames`: both outcomes happen in the world.

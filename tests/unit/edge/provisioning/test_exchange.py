@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edge.provisioning.errors import AnswerError, ProvisioningError, RejectedError, WrongThingError
+from edge.provisioning import AnswerError, ProvisioningError, RejectedError, WrongThingError
 from edge.provisioning.exchange import Created, Exchange, Registered
 
 CREATE = "$aws/certificates/create/json"

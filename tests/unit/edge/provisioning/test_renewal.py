@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from edge.provisioning.errors import (
+from edge.provisioning import (
     IdentityFileError,
     KeyMakingError,
     NotAcceptedError,
@@ -18,9 +18,7 @@ from edge.provisioning.errors import (
     UnreachableError,
 )
 from edge.provisioning.exchange import Created, Exchange, Request
-from edge.provisioning.identity import Identity
-from edge.provisioning.renewal import PATIENCE, Outcome, Renewal
-from edge.provisioning.signing_request import SigningRequest
+from edge.provisioning.renewal import MOST_TRIES, Identity, Outcome, Renewal, SigningRequest
 from tests.unit.edge.provisioning.disk import Disk, PowerCutError
 from tests.unit.edge.provisioning.pems import certificate
 
@@ -43,7 +41,7 @@ class FakeCloud:
         self.refuses_own = False
         self.asked_with: list[str] = []
 
-    def converse(
+    def run(
         self, exchange: Exchange, on_created: Callable[[Created], None], pair: Path | None = None
     ) -> None:
         self._reach()
@@ -158,7 +156,7 @@ def test_a_refusal_leaves_the_old_pair_in_use(
     assert identity.path.read_text() == OLD
     cloud.refusal = None
     it = renewal(identity, cloud)
-    outcomes = [_outcome(it) for _ in range(PATIENCE)]
+    outcomes = [_outcome(it) for _ in range(MOST_TRIES)]
     assert outcomes[-1] is Outcome.RENEWED
     assert accepts(cloud, identity.path)
 
@@ -174,9 +172,11 @@ def test_a_policy_that_is_not_in_force_yet_costs_no_second_certificate(
     identity: Identity, cloud: FakeCloud
 ) -> None:
     identity.path.write_text(OLD)
-    cloud.slow_policies = PATIENCE - 1
+    cloud.slow_policies = MOST_TRIES - 1
     it = renewal(identity, cloud)
-    assert [_outcome(it) for _ in range(PATIENCE)] == [NotAcceptedError] * (PATIENCE - 1) + [Outcome.RENEWED]
+    assert [_outcome(it) for _ in range(MOST_TRIES)] == [NotAcceptedError] * (MOST_TRIES - 1) + [
+        Outcome.RENEWED
+    ]
     assert len(cloud.requests) == 1
 
 
@@ -184,7 +184,9 @@ def test_a_pair_that_never_connects_is_replaced_by_another(identity: Identity, c
     identity.path.write_text(OLD)
     identity.stage("key", "never registered")
     it = renewal(identity, cloud)
-    assert [_outcome(it) for _ in range(PATIENCE)] == [NotAcceptedError] * (PATIENCE - 1) + [Outcome.RENEWED]
+    assert [_outcome(it) for _ in range(MOST_TRIES)] == [NotAcceptedError] * (MOST_TRIES - 1) + [
+        Outcome.RENEWED
+    ]
 
 
 def test_without_a_network_a_waiting_pair_is_kept(identity: Identity, cloud: FakeCloud) -> None:
@@ -194,7 +196,7 @@ def test_without_a_network_a_waiting_pair_is_kept(identity: Identity, cloud: Fak
     identity.stage("key", fresh)
     cloud.reachable = False
     it = renewal(identity, cloud)
-    for _ in range(2 * PATIENCE):
+    for _ in range(2 * MOST_TRIES):
         assert _outcome(it) in (NotAcceptedError, UnreachableError)
     cloud.reachable = True
     assert _outcome(it) is Outcome.RENEWED
@@ -258,6 +260,6 @@ def test_a_power_cut_before_any_operation_leaves_a_pair_that_works(
         assert accepts(cloud, identity.path), f"cut before operation {cut}"
         # And the device comes to its new certificate after all.
         it = renewal(identity, cloud)
-        outcomes = [_outcome(it) for _ in range(PATIENCE)]
+        outcomes = [_outcome(it) for _ in range(MOST_TRIES)]
         assert Outcome.RENEWED in outcomes or "old" not in identity.path.read_text()
         assert accepts(cloud, identity.path)

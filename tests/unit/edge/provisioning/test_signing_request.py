@@ -9,8 +9,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
-from edge.provisioning.errors import KeyMakingError
-from edge.provisioning.signing_request import make_signing_request
+from edge.provisioning import KeyMakingError
+from edge.provisioning.renewal import make_signing_request
 
 
 def test_the_request_is_for_the_key_and_in_the_things_name() -> None:

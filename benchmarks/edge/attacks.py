@@ -1,0 +1,285 @@
+"""What a flood or a backlog in the home's broker does to alarms, to the forwarder's memory and to its stop.
+
+Each attack runs against a forwarder of its own in a memory cgroup of LIMIT_MIB. The alarms come from another
+service than the flood, 10 a second; an alarm's latency is from its publish to its arrival in the cloud.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from statistics import quantiles
+from types import TracebackType
+from typing import Any, Self
+
+from benchmarks.edge.events import events
+from benchmarks.edge.memory_limit import MemoryLimit
+from benchmarks.edge.parts import Contender, Publisher, SinkProcess, Site, start_forwarder
+from benchmarks.edge.processes import peak_rss_mib
+from benchmarks.edge.runs import ALARM, ALARM_TOPIC, REALISTIC, send_paced
+from benchmarks.results import Figure
+
+LIMIT_MIB = 64
+AIM_RSS_MIB = 48.0
+AIM_ALARM_S = 1.0
+AIM_STOP_S = 5.0
+
+ALARMS = 150
+ALARMS_PER_S = 10
+
+PATIENCE_S = 30.0
+"""How long an alarm is waited for, seconds; one that has not arrived then counts as that late."""
+
+STOP_PATIENCE_S = 60.0
+
+FLOOD_PER_S = 10_000
+MOVEMENT = "org.eventplane.activity.motion.v1"
+NEIGHBOUR = "eventplane/activity-service/outbox"
+"""A service that never sends anything urgent; `MIXED` is one that may."""
+MIXED = "eventplane/health-service/outbox"
+READING = "org.eventplane.health.reading.v1"
+
+QUEUED = 60_000
+LARGE = 90 * 1024
+WAITING = 690
+"""Messages of LARGE bytes: 62 MB, what the profile of the home's broker lets wait for one client."""
+
+TOPICS = 1_000_000
+TOPICS_PER_S = 20_000
+
+_PROBE_S = 0.2
+
+
+def flood(site: Site) -> list[Figure]:
+    """A QoS 0 flood of a service that sends nothing urgent, and of one that may."""
+    return [
+        *_flood(site, "flood", NEIGHBOUR, MOVEMENT),
+        *_flood(site, "flood_mixed", MIXED, READING),
+    ]
+
+
+def queued(site: Site) -> list[Figure]:
+    """60,000 events at QoS 1 that wait in the home's broker when the forwarder comes back."""
+    with MemoryLimit("queued", LIMIT_MIB) as limit, _forwarder(site, "queued", limit) as contender:
+        _queue(contender, range(QUEUED))
+        with SinkProcess(site, ALARMS, alarms_only=True) as sink:
+            contender.child.start()
+            with Watch(contender) as watch:
+                _send_alarms(contender)
+                found = sink.report(PATIENCE_S)
+        contender.child.stop()
+        _queue(contender, range(QUEUED, 2 * QUEUED))
+        contender.child.start()
+        took = _stop(contender)
+        return [
+            alarm_figure("queued", found, f"behind {QUEUED} events of {REALISTIC} B at QoS 1"),
+            _stop_figure("queued", took),
+            _rss_figure("queued", watch, limit),
+        ]
+
+
+def waiting(site: Site) -> list[Figure]:
+    """62 MB of large events that wait in the home's broker when the forwarder comes back."""
+    with MemoryLimit("waiting", LIMIT_MIB) as limit, _forwarder(site, "waiting", limit) as contender:
+        _queue(contender, range(WAITING), LARGE)
+        with SinkProcess(site, WAITING) as sink:
+            began = time.monotonic()
+            contender.child.start()
+            with Watch(contender) as watch:
+                found = sink.report(4 * PATIENCE_S)
+                took = time.monotonic() - began
+        return [
+            _rss_figure("waiting", watch, limit, f"{WAITING} x {LARGE} B, {found['different']} arrived"),
+            Figure("waiting_drain", took, "s", higher_is_better=False, note="within IoT Core's quotas"),
+        ]
+
+
+def topics(site: Site) -> list[Figure]:
+    """Messages to a million outboxes that the contract does not have."""
+    with MemoryLimit("topics", LIMIT_MIB) as limit, _forwarder(site, "topics", limit) as contender:
+        contender.child.start()
+        with SinkProcess(site, sys.maxsize) as sink, Watch(contender) as watch:
+            load = Load(contender, TOPICS_PER_S, 0, "eventplane/nobody-{number}/outbox", count=TOPICS)
+            sent = load.wait()
+            found = sink.stop()
+        took = _stop(contender)
+        note = f"{sent['sent']} topics, one message each at {sent['sent'] / sent['seconds']:,.0f}/s; "
+        note += f"{found['events']} dead letters and reports reached the cloud meanwhile"
+        return [_rss_figure("topics", watch, limit, note), _stop_figure("topics", took)]
+
+
+class Load:
+    """The flood: `rate` messages a second of `size` bytes at QoS 0 to `topic`, until `stop` or `count`."""
+
+    def __init__(
+        self,
+        contender: Contender,
+        rate: int,
+        size: int,
+        topic: str,
+        type: str = READING,
+        count: int = sys.maxsize,
+    ) -> None:
+        options = {
+            "port": contender.port,
+            "rate": rate,
+            "size": size,
+            "topic": topic,
+            "count": count,
+            "type": type,
+        }
+        self._process = subprocess.Popen(
+            [
+                *(sys.executable, "-m", "benchmarks.edge.load"),
+                *(part for name, value in options.items() for part in (f"--{name}", str(value))),
+            ],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._process.kill()
+        self._process.__exit__(kind, error, trace)
+
+    def wait(self) -> dict[str, Any]:
+        """Return what was sent, once all of it was."""
+        assert self._process.stdout is not None  # noqa: S101 - it is a pipe
+        return dict(json.loads(self._process.stdout.read()))
+
+    def stop(self) -> dict[str, Any]:
+        """End the flood; return what was sent."""
+        self._process.send_signal(signal.SIGTERM)
+        return self.wait()
+
+
+class Watch:
+    """Follows the forwarder's peak of resident memory, and starts it again after its end, as systemd does."""
+
+    def __init__(self, contender: Contender) -> None:
+        self.peak_mib = self.broker_peak_mib = 0.0
+        self._child = contender.child
+        self._broker = contender.broker
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stopped.set()
+        self._thread.join()
+        self._look()
+        if self._broker is not None and self._broker.pid is not None:
+            self.broker_peak_mib = peak_rss_mib(self._broker.pid)
+
+    def _run(self) -> None:
+        while not self._stopped.wait(0.05):
+            self._look()
+
+    def _look(self) -> None:
+        try:
+            if self._child.pid is not None:
+                self.peak_mib = max(self.peak_mib, peak_rss_mib(self._child.pid))
+        except (OSError, StopIteration):  # it has ended, and has no memory any more
+            self._child.revive()
+
+
+def _flood(site: Site, name: str, topic: str, type: str) -> list[Figure]:
+    with MemoryLimit(name, LIMIT_MIB) as limit, _forwarder(site, name, limit) as contender:
+        contender.child.start()
+        with SinkProcess(site, ALARMS, alarms_only=True) as sink, Watch(contender) as watch:
+            sink.until_connected()
+            with Load(contender, FLOOD_PER_S, REALISTIC, topic, type) as load:
+                _send_alarms(contender)
+                found = sink.report(PATIENCE_S)
+                took = _stop(contender)
+                sent = load.stop()
+        per_s = sent["sent"] / sent["seconds"]
+        return [
+            alarm_figure(name, found, f"during {per_s:,.0f} messages of {REALISTIC} B a second at QoS 0"),
+            _stop_figure(name, took),
+            _rss_figure(name, watch, limit),
+        ]
+
+
+@contextmanager
+def _forwarder(site: Site, name: str, limit: MemoryLimit) -> Iterator[Contender]:
+    """Return a stopped forwarder whose sessions the home's broker knows: an alarm has gone through both."""
+    contender = start_forwarder(site, name, limit=limit)
+    with SinkProcess(site, 1, alarms_only=True) as sink, Publisher(contender.port) as publisher:
+        while not sink.is_complete():
+            send_paced(publisher, 1 / _PROBE_S, 1, ALARM, ALARM_TOPIC)
+            time.sleep(_PROBE_S)
+    contender.child.stop()
+    try:
+        yield contender
+    finally:
+        contender.child.stop()
+
+
+def _queue(contender: Contender, numbers: range, size: int = REALISTIC) -> None:
+    with Publisher(contender.port) as publisher:
+        publisher.send_all(events(numbers, size), MIXED)
+
+
+def _send_alarms(contender: Contender) -> None:
+    with Publisher(contender.port) as publisher:
+        send_paced(publisher, ALARMS_PER_S, ALARMS, ALARM, ALARM_TOPIC)
+
+
+def _stop(contender: Contender) -> float:
+    """Seconds from SIGTERM to the end of the process."""
+    began = time.monotonic()
+    contender.child.stop(STOP_PATIENCE_S)
+    return time.monotonic() - began
+
+
+def alarm_figure(name: str, found: dict[str, Any], note: str) -> Figure:
+    first: dict[int, float] = {}
+    for at, sent in found["arrivals"]:
+        for each in sent:
+            first.setdefault(each, (at - each) / 1e9)
+    missing = ALARMS - len(first)
+    latencies = [*first.values(), *[PATIENCE_S] * missing]
+    cuts = quantiles(latencies, n=100)
+    return Figure(
+        f"{name}_alarm_p99",
+        cuts[98],
+        "s",
+        AIM_ALARM_S,
+        higher_is_better=False,
+        note=f"{ALARMS} alarms at {ALARMS_PER_S}/s {note}; median {cuts[49]:.3g} s; "
+        f"{missing} had not arrived {PATIENCE_S:g} s after the last one",
+    )
+
+
+def _stop_figure(name: str, seconds: float) -> Figure:
+    note = "SIGTERM to the end of the process"
+    return Figure(f"{name}_stop", seconds, "s", AIM_STOP_S, higher_is_better=False, note=note)
+
+
+def _rss_figure(name: str, watch: Watch, limit: MemoryLimit, note: str = "") -> Figure:
+    return Figure(
+        f"{name}_rss_peak",
+        watch.peak_mib,
+        "MiB",
+        AIM_RSS_MIB,
+        higher_is_better=False,
+        note="; ".join(
+            filter(None, (limit.note, note, f"its broker's peak {watch.broker_peak_mib:.3g} MiB"))
+        ),
+    )

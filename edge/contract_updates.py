@@ -1,0 +1,182 @@
+"""The device's contract: read from its file, or sent by the cloud and checked before it is stored.
+
+A contract from the cloud is stored in the spool like every state, so it is there with its answer or not at
+all. While it is stored it takes precedence over the file of the image, also after a restart; deleting the key
+makes the file active again. None may take away the alarms of the file's contract
+(eventplane/contract/floor.py).
+
+A copy of the last active contract is kept beside the spool. With it a device goes on although its file
+breaks, also after a crash or a power cut: a home without alarms is worse than one with yesterday's routes.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from edge import durable
+from edge.errors import SettingProblem, SpoolError
+from edge.spool import Spool
+from eventplane.contract import Contract, ContractError, Downlink, Problem, load_compiled
+from eventplane.contract.floor import floor_problems
+from eventplane.delivery import Refusal
+from eventplane.device_reports import DEVICE_CONTRACT
+from eventplane.downlink.rights import CONTRACT_KEYS
+from eventplane.downlink.wire import Incoming
+from eventplane.envelope import Envelope, parse_event
+
+_log = logging.getLogger(__name__)
+
+CONTRACT_TYPE: Final = DEVICE_CONTRACT
+"""Its data is a compiled contract, as JSON or (`data_base64`) as gzip."""
+
+CONTRACT_REFUSED: Final = "contract_refused"
+
+MOST_BYTES: Final = 1024 * 1024
+"""Largest contract, uncompressed. Ours: the shipped one has 20 KB; bounds what a payload can unpack to."""
+
+_GZIP: Final = 16 + zlib.MAX_WBITS
+
+_MOST_NAMED: Final = 3
+"""Problems in one refusal: an acknowledgement has room for some hundred characters."""
+
+
+def contract_key(name: str) -> str:
+    """Return the key under which the contract called `name` is sent."""
+    return CONTRACT_KEYS + name
+
+
+def is_contract_update(incoming: Incoming) -> bool:
+    """Return whether `incoming` is a contract for the forwarder itself."""
+    return incoming.kind is Downlink.STATE and incoming.key.startswith(CONTRACT_KEYS)
+
+
+def why_refused(incoming: Incoming, image: Contract) -> Refusal | None:
+    """Return why a device whose image has the contract `image` refuses `incoming`; None when it takes it."""
+    name = image.name
+    if incoming.key != contract_key(name):
+        return Refusal(
+            CONTRACT_REFUSED, f"the device's contract is {name!r}; send it under {contract_key(name)}"
+        )
+    if incoming.is_deleted:
+        return None
+    try:
+        contract = _read(incoming.event)
+    except ContractError as error:
+        return Refusal(CONTRACT_REFUSED, str(error))
+    except (ValueError, zlib.error) as error:
+        return Refusal(CONTRACT_REFUSED, f"its data is no compiled contract: {error}")
+    if contract.name != name:
+        return Refusal(CONTRACT_REFUSED, f"it is the contract {contract.name!r}, the device's is {name!r}")
+    if problems := floor_problems(image, contract):
+        return Refusal(CONTRACT_REFUSED, _floor_text(problems))
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class ActiveContract:
+    """The `contract` to follow, and that of the device's `image`, which is the source of the alarm floor.
+
+    `refused` says why a contract that the cloud sent is not the one to follow, although it is stored.
+    """
+
+    contract: Contract
+    image: Contract
+    refused: SettingProblem | None = None
+
+
+def active_contract(
+    file: Path, spool: Spool, known: Contract | None = None
+) -> ActiveContract | SettingProblem:
+    """Return the contract that the cloud sent or, without one that can be followed, the one in `file`.
+
+    While `file` cannot be read, `known` takes its place: the image's contract as it was read before. The
+    result is a problem where there is none at all, or the spool cannot be read.
+    """
+    found = read_contract(file)
+    if not isinstance(found, SettingProblem):
+        image = found
+    elif known is not None:
+        image = known
+    else:
+        return found
+    try:
+        holding = spool.holding(Downlink.STATE, contract_key(image.name))
+    except SpoolError as error:
+        return SettingProblem("contract", f"the delivered one cannot be read: {error.problem}", error.remedy)
+    refused = None
+    if holding is not None and not holding.held.is_deleted:
+        try:
+            delivered = _read(parse_event(holding.json))
+        except (ContractError, ValueError, zlib.error) as error:
+            # An older program after a newer one: the file is of its own time.
+            refused = str(error)
+        else:
+            problems = floor_problems(image, delivered)
+            if not problems:
+                return ActiveContract(delivered, image)
+            # Of another image, or from before there was a floor.
+            refused = _floor_text(problems)
+    if isinstance(found, SettingProblem):
+        return found
+    if refused is None:
+        return ActiveContract(found, found)
+    _log.error("the contract that the cloud sent is not followed, %s is: %s", file, refused)
+    return ActiveContract(found, found, SettingProblem("contract", refused, "send another contract"))
+
+
+def read_contract(file: Path) -> Contract | SettingProblem:
+    """Return the contract in `file`, or why it cannot be used."""
+    try:
+        return load_compiled(file.read_bytes(), str(file))
+    except ContractError as error:
+        return SettingProblem("contract", str(error), "compile it again (python -m contract compile)")
+    except OSError as error:
+        problem = f"{file}: {error.strerror or error}"
+        return SettingProblem("contract", problem, "name a compiled contract (python -m contract compile)")
+
+
+def last_contract(spool: Path) -> Contract | None:
+    """Return the last contract that was active over `spool`, None when no usable one is kept."""
+    found = read_contract(_kept(spool))
+    return found if isinstance(found, Contract) else None
+
+
+def keep_contract(contract: Contract, spool: Path) -> None:
+    """Write the active `contract` beside `spool`; log what prevents it, and raise nothing."""
+    file = _kept(spool)
+    try:
+        if not file.exists() or file.read_bytes() != contract.canonical:
+            durable.write(file, contract.canonical)
+    except OSError as error:
+        _log.warning(
+            "%s: %s; until it is written no start gets over a broken contract file, make room for it",
+            file, error.strerror or error,
+        )  # fmt: skip
+
+
+def _kept(spool: Path) -> Path:
+    return spool.with_name(spool.name + ".contract")
+
+
+def _floor_text(problems: Sequence[Problem]) -> str:
+    named = "; ".join(f"{each.path}: {each.message}" for each in problems[:_MOST_NAMED])
+    more = f" (and {len(problems) - _MOST_NAMED} more)" if len(problems) > _MOST_NAMED else ""
+    return f"it takes alarms away: {named}{more}; {problems[0].remedy}"
+
+
+def _read(event: Envelope) -> Contract:
+    """Return the contract in `event`. Raises `ContractError`; `ValueError` or `zlib.error` for other data."""
+    data = event.data()
+    if isinstance(data, bytes):
+        unpacking = zlib.decompressobj(_GZIP)
+        compiled = unpacking.decompress(data, MOST_BYTES)
+        if not unpacking.eof:
+            raise ValueError(f"not all of a gzip file, or more than {MOST_BYTES} bytes in it")
+        return load_compiled(compiled, event.source)
+    return load_compiled(json.dumps(data), event.source)

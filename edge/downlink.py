@@ -1,0 +1,274 @@
+"""Judge what the cloud sent down: store it, deliver it in the home, and answer, in one commit.
+
+So the state, its delivery and the answer are all there or none is. What finds no room gets no answer: the
+cloud keeps it and sends it again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+from edge.contract_updates import is_contract_update, why_refused
+from edge.counts import NotStored
+from edge.decision import Decider, DownlinkDecision
+from edge.delivery_queues import DeliveryQueues
+from edge.planning import Plan
+from edge.pressure import Pressure
+from edge.reports import Heading
+from edge.spool import MOST_KEYS, Delivery, Holding, Size, Spool
+from eventplane.contract import Contract, Downlink, Priority, WhenFull
+from eventplane.delivery import Refusal
+from eventplane.downlink.acknowledgements import (
+    ACKNOWLEDGED,
+    OLDER,
+    Acknowledgement,
+    rejected,
+    stored,
+    to_data,
+)
+from eventplane.downlink.reception import Verdict, held, receive
+from eventplane.downlink.rights import DownlinkRights
+from eventplane.downlink.wire import Incoming
+from eventplane.envelope import Envelope, EnvelopeError, parse_event
+from eventplane.filters import Filter
+from eventplane.interest import NO_INTEREST
+from eventplane.receipts import SPOOL_FULL
+from eventplane.uplink_interest import UPLINK_KEY, UplinkInterestError, read_uplink_interest
+
+_log = logging.getLogger(__name__)
+
+TOO_MANY_KEYS = "too_many_keys"
+TOO_MUCH_STATE = "too_much_state"
+UNROUTED = "unrouted"
+"""Why the device refuses a further state, or a command that nobody in the home reads. A state needs no
+reader: the contract that names one may follow."""
+
+INTEREST_REFUSED: Final = "interest_refused"
+
+ANSWER_BYTES = 500
+"""What one answer usually takes in the spool."""
+
+_MOST_CHARACTERS = 32 * 1024
+"""Most text of the senders and the device in one event of answers: the rest has to fit as well."""
+
+_SHARE = 4
+"""One part in so many of the spool's capacity is for states: what stays must not crowd out what passes."""
+
+
+class DownlinkReceiver:
+    """Judges what the cloud sent to `thing`, under `contract`, against what `spool` holds.
+
+    No contract may take away the alarms of the `image`'s. `decider` routes events, `pressure` decides whether
+    there is room, `queues` know what is still pending.
+    """
+
+    def __init__(
+        self,
+        contract: Contract,
+        image: Contract,
+        thing: str,
+        spool: Spool,
+        decider: Decider,
+        pressure: Pressure,
+        queues: DeliveryQueues,
+    ) -> None:
+        self._contract = contract
+        # By the image's as well: a contract without a cloud service must not lock out its successor.
+        self._rights = [DownlinkRights(each) for each in (contract, image)]
+        self._image = image
+        self._inbox = contract.device.inbox
+        self._thing = thing
+        self._spool = spool
+        self._decider = decider
+        self._pressure = pressure
+        self._queues = queues
+
+    def judge(self, downlinks: Sequence[Incoming], plan: Plan) -> None:
+        """Judge `downlinks` and put the results into `plan`."""
+        answers = [answer for each in downlinks if (answer := self._judge(each, plan)) is not None]
+        plan.descended.update(each.reason or each.result.value for each in answers)
+        for event in answer_events(
+            answers, self._thing, self._spool.epoch, plan.next.sequence, self._decider.timestamp()
+        ):
+            plan.store(self._decider.own(event, plan.next))
+
+    def _judge(self, incoming: Incoming, plan: Plan) -> Acknowledgement | None:
+        before = self._held(incoming, plan)
+        verdict = receive(before.held if before else None, incoming)
+        if verdict is Verdict.DUPLICATE and before is not None and self._may_be_undelivered(before):
+            verdict = Verdict.APPLY
+        if verdict is Verdict.APPLY:
+            return self._apply(incoming, before, plan)
+        if not self._has_room_for_answer():
+            return None
+        if verdict is Verdict.DUPLICATE:
+            return stored(incoming)
+        return rejected(incoming, OLDER, "the device holds a newer one of this key")
+
+    def _apply(self, incoming: Incoming, before: Holding | None, plan: Plan) -> Acknowledgement | None:
+        descended = self._decider.descend(incoming.event, self._inbox, plan.next)
+        refusal = self._refusal(incoming, before, descended, plan)
+        if refusal is not None:
+            if not self._has_room_for_answer():
+                return None
+            return rejected(incoming, refusal.reason, refusal.detail)
+        keeps_text = incoming.kind is Downlink.STATE and not incoming.is_deleted
+        size = Size(
+            len(incoming.event.json) * (keeps_text + descended.is_stored) + ANSWER_BYTES,
+            len(descended.expiries) + 1,
+        )
+        if not self._pressure.admits(descended.rank, size, self._inbox.when_full):
+            plan.turned_away[NotStored(self._inbox.address, incoming.event.type, SPOOL_FULL)] += 1
+            return None
+        plan.volatile.extend(descended.volatile)
+        rank, sequence = self._deliver(descended, before, plan, supersedes=incoming.kind is Downlink.STATE)
+        text = incoming.event.json if keeps_text else ""
+        plan.new_keys += _adds_key(incoming, before)
+        plan.new_characters += _growth(incoming, before)
+        plan.holdings[incoming.kind, incoming.key] = Holding(
+            incoming.kind, incoming.key, held(incoming), rank, sequence, text
+        )
+        plan.contract_changed |= is_contract_update(incoming)
+        plan.uplink_interest_changed |= is_uplink_interest(incoming)
+        return stored(incoming)
+
+    def _refusal(
+        self, incoming: Incoming, before: Holding | None, descended: DownlinkDecision, plan: Plan
+    ) -> Refusal | None:
+        refused = [each.entry_refusal(incoming.event, incoming.kind, incoming.key) for each in self._rights]
+        if all(refused):
+            return refused[0]
+        if is_contract_update(incoming):
+            return why_refused(incoming, self._image)
+        if is_uplink_interest(incoming) and (refusal := why_interest_refused(incoming)):
+            return refusal
+        if incoming.kind is Downlink.COMMAND and not (descended.is_stored or descended.volatile):
+            if descended.unwanted:
+                readers = ", ".join(descended.unwanted)
+                return Refusal(NO_INTEREST, f"the reader of {readers} announced that it handles others")
+            return Refusal(UNROUTED, f"no route of the device takes type {incoming.event.type!r:.200}")
+        if _adds_key(incoming, before) and self._spool.held_keys() + plan.new_keys >= MOST_KEYS:
+            return Refusal(TOO_MANY_KEYS, f"the device holds {MOST_KEYS} keys; delete some of them")
+        most, grows = self._spool.capacity_bytes // _SHARE, _growth(incoming, before)
+        if grows > 0 and self._spool.held_bytes() + plan.new_characters + grows > most:
+            return Refusal(TOO_MUCH_STATE, f"the device holds {most} bytes of states; delete or shorten some")
+        return None
+
+    def _deliver(
+        self, descended: DownlinkDecision, before: Holding | None, plan: Plan, *, supersedes: bool
+    ) -> tuple[int, int]:
+        """Store the delivery behind that of the event `before`, or in its place; return rank and sequence."""
+        rank = descended.rank
+        if before is not None and before.sequence:
+            if before.sequence >= plan.start.sequence:
+                # Of this same plan.
+                if supersedes and descended.is_stored:
+                    plan.arrivals[before.sequence - plan.start.sequence] = descended.arrival(
+                        before.rank, before.sequence
+                    )
+                    return before.rank, before.sequence
+                rank = max(rank, before.rank)
+            elif supersedes:
+                plan.replaced += self._ways(before)
+            elif self._waits(before):
+                rank = max(rank, before.rank)
+        if not descended.is_stored:
+            return (before.rank, before.sequence) if before and before.sequence > 0 else (rank, 0)
+        sequence = plan.next.sequence
+        plan.store(descended.arrival(rank, sequence))
+        return rank, sequence
+
+    def _has_room_for_answer(self) -> bool:
+        return self._pressure.admits(Priority.URGENT.rank, Size(ANSWER_BYTES, 1), WhenFull.REFUSE)
+
+    def _held(self, incoming: Incoming, plan: Plan) -> Holding | None:
+        known = plan.holdings.get((incoming.kind, incoming.key))
+        return known or self._spool.holding(incoming.kind, incoming.key)
+
+    def _may_be_undelivered(self, before: Holding) -> bool:
+        """Return whether it was salvaged without its delivery: that may have been made, or lost."""
+        # One that is still pending is enough.
+        return before.sequence < 0 and not self._waits(before)
+
+    def _waits(self, before: Holding) -> bool:
+        """Return whether the event before is still pending: the next one must not overtake it."""
+        return any(self._queues.waiting(each) for each in self._ways(before))
+
+    def _ways(self, before: Holding) -> Sequence[Delivery]:
+        """Return the deliveries that the event before may have."""
+        uplink = self._contract.device.outbox.address
+        destinations = (each for each in self._spool.destinations() if each != uplink)
+        return [Delivery(each, before.rank, before.sequence) for each in destinations]
+
+
+def _growth(incoming: Incoming, before: Holding | None) -> int:
+    """Return by how many characters the text of stored states grows."""
+    keeps_text = incoming.kind is Downlink.STATE and not incoming.is_deleted
+    return len(incoming.event.json) * keeps_text - (len(before.json) if before else 0)
+
+
+def _adds_key(incoming: Incoming, before: Holding | None) -> bool:
+    """Return whether the device will store one state more."""
+    is_live = incoming.kind is Downlink.STATE and not incoming.is_deleted
+    return is_live and not (before and before.is_live)
+
+
+def answer_events(
+    answers: Sequence[Acknowledgement], thing: str, epoch: str, first: int, time: str
+) -> Iterator[Envelope]:
+    """Yield the events that carry `answers`, many in one, for the sequences from `first` on."""
+    number = first
+    for some in _parts(answers):
+        try:
+            event = Heading(thing, epoch, number, time).write(ACKNOWLEDGED, to_data(some, epoch))
+        except EnvelopeError as error:
+            # One alone that names an event as long as an event may be. The cloud parks what gets no answer.
+            _log.error("%d answer(s) to the cloud cannot be written: %s", len(some), error)
+            continue
+        number += 1
+        yield event
+
+
+def _parts(answers: Iterable[Acknowledgement]) -> Iterator[list[Acknowledgement]]:
+    part: list[Acknowledgement] = []
+    size = 0
+    for each in answers:
+        written = ANSWER_BYTES + len(each.source) + len(each.id) + len(each.detail)
+        if part and size + written > _MOST_CHARACTERS:
+            yield part
+            part, size = [], 0
+        part.append(each)
+        size += written
+    if part:
+        yield part
+
+
+def is_uplink_interest(incoming: Incoming) -> bool:
+    """Return whether `incoming` is the state that says which events the cloud wants."""
+    return incoming.kind is Downlink.STATE and incoming.key == UPLINK_KEY
+
+
+def why_interest_refused(incoming: Incoming) -> Refusal | None:
+    """Return why the uplink interest `incoming` cannot be used; None when it can."""
+    if incoming.is_deleted:
+        return None
+    try:
+        read_uplink_interest(incoming.event)
+    except UplinkInterestError as error:
+        return Refusal(INTEREST_REFUSED, str(error))
+    return None
+
+
+def uplink_interest(spool: Spool) -> Filter | None:
+    """Return what the cloud wants, by the state in `spool`; None where it is unknown. Raises `SpoolError`."""
+    holding = spool.holding(Downlink.STATE, UPLINK_KEY)
+    if holding is None or holding.held.is_deleted:
+        return None
+    try:
+        return read_uplink_interest(parse_event(holding.json))
+    except UplinkInterestError as error:
+        # An older program after a newer one.
+        _log.error("what the cloud wants cannot be read, everything goes up: %s", error)
+        return None

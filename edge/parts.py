@@ -1,0 +1,77 @@
+"""The parts of the device that a build may leave out (`tools/device_image.py --without PART`).
+
+A part is the module or package `edge.NAME`. Whoever needs one imports it inside a function, after a check.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, Final
+
+from edge.errors import EdgeError, SettingProblem
+from eventplane.questions import (
+    HandlersAnswer,
+    HandlersQuestion,
+    StateAnswer,
+    StateQuestion,
+    write_handlers_answer,
+    write_state_answer,
+)
+from eventplane.topics import handlers_answer_topic, state_answer_topic
+
+if TYPE_CHECKING:
+    from eventplane.contract import Contract
+
+PARTS: Final = ("discovery", "provisioning", "questions")
+
+
+class PartMissingError(EdgeError):
+    """This build leaves out the `part` that is needed here."""
+
+    def __init__(self, part: str) -> None:
+        super().__init__(f"{_problem(part)}; install a build that has it")
+        self.part = part
+
+
+def has_part(part: str) -> bool:
+    """Return whether this build has `part`."""
+    return find_spec(f"edge.{part}") is not None
+
+
+def require_part(part: str) -> None:
+    """Raise `PartMissingError` unless this build has `part`."""
+    if not has_part(part):
+        raise PartMissingError(part)
+
+
+def missing_parts(tables: Mapping[str, Mapping[str, Any]]) -> Iterator[SettingProblem]:
+    """Yield the settings in `tables` (`[local]` and the optional ones present) that lack their part."""
+    needed = {"announcement": "discovery", "provisioning": "provisioning"}
+    needed = {name: part for name, part in needed.items() if name in tables}
+    if tables["local"]["profile"] is not None:
+        needed["local.profile"] = "discovery"
+    for setting, part in needed.items():
+        if not has_part(part):
+            yield SettingProblem(setting, _problem(part), "install a build with it, or remove the setting")
+
+
+class NoAnswers:
+    """Answers the questions of services in a build without the part `questions`: with the reason."""
+
+    def __init__(self, contract: Contract, thing: str) -> None:
+        self._contract = contract
+        self._thing = thing
+
+    def to(self, question: StateQuestion | HandlersQuestion) -> tuple[str, bytes]:
+        """Return the topic and the payload of the answer."""
+        service = self._contract.channel(question.inbox).participant
+        problem = str(PartMissingError("questions"))
+        if isinstance(question, StateQuestion):
+            return state_answer_topic(service), write_state_answer(StateAnswer(question.id, None, problem))
+        answer = HandlersAnswer(question.id, self._thing, (), comes_again=False, problem=problem)
+        return handlers_answer_topic(service), write_handlers_answer(answer)
+
+
+def _problem(part: str) -> str:
+    return f"this build of the forwarder leaves out the part {part!r}"

@@ -1,0 +1,170 @@
+"""What the messages of one turn ask for, and the plan of what becomes of it.
+
+A plan is made from a batch and thrown away when it cannot be committed: it depends on the room that there is
+and on the next sequence number, the batch on neither.
+"""
+
+from __future__ import annotations
+
+from collections import ChainMap, Counter
+from dataclasses import dataclass, field
+
+from edge.counts import NotStored
+from edge.decision import Decider, Decision, SequenceNumber
+from edge.delivery_queues import VolatileEvent
+from edge.mailbox import Received
+from edge.pressure import Pressure
+from edge.spool import Arrival, Delivery, Discard, Holding, Size
+from eventplane.contract import Channel, Priority
+from eventplane.delivery import Outcome, Refusal
+from eventplane.downlink.wire import Incoming
+from eventplane.interest import NO_INTEREST
+from eventplane.questions import HandlersQuestion, StateQuestion
+from eventplane.receipts import SPOOL_FULL, Receipt, digest
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """Bytes to store; with a `refusal` they become a dead letter.
+
+    They came over or were meant for `address`; `channel` gives priority and `when_full`. `answer` is the
+    service that gets a receipt, `ends` the delivery whose place the dead letter takes.
+    """
+
+    payload: bytes
+    address: str
+    channel: Channel
+    refusal: Refusal | None = None
+    answer: str | None = None
+    ends: Delivery | None = None
+
+
+@dataclass(slots=True)
+class Batch:
+    """The input of one turn: `submissions`, events from the cloud (`downlinks`), deliveries that are `done`.
+
+    After the commit the messages in `acknowledge` are acknowledged, the `questions` of services answered, and
+    what was `ignored` is counted.
+    """
+
+    submissions: list[Submission] = field(default_factory=list)
+    downlinks: list[Incoming] = field(default_factory=list)
+    done: list[Delivery] = field(default_factory=list)
+    acknowledge: list[Received] = field(default_factory=list)
+    questions: list[StateQuestion | HandlersQuestion] = field(default_factory=list)
+    ignored: Counter[NotStored] = field(default_factory=Counter)
+
+
+@dataclass(slots=True)
+class Plan:
+    """What becomes of a batch, numbered from `start` on.
+
+    To commit: `arrivals`; the deliveries that end because they become dead letters (`dead_lettered` towards
+    the cloud, `replaced` in the home, where also a newer state replaces), or whose dead letter finds no room
+    (`dropped`); and the `holdings` of the cloud's state. `numbers` are the arrivals' in ordered inboxes.
+
+    To do afterwards: remember `keys`, send `volatile` events and the `receipts` of each service, and count
+    dead letters by address and reason (`refused`), events without room (`turned_away`), events that their
+    reader does not handle (`not_wanted`), and what came down (`descended`).
+    """
+
+    start: SequenceNumber
+    arrivals: list[Arrival] = field(default_factory=list)
+    numbers: dict[str, int] = field(default_factory=dict)
+    dead_lettered: list[Discard] = field(default_factory=list)
+    replaced: list[Delivery] = field(default_factory=list)
+    dropped: list[Discard] = field(default_factory=list)
+    holdings: dict[tuple[str, str], Holding] = field(default_factory=dict)
+    new_keys: int = 0
+    new_characters: int = 0
+    keys: set[bytes] = field(default_factory=set)
+    volatile: list[VolatileEvent] = field(default_factory=list)
+    receipts: dict[str, list[Receipt]] = field(default_factory=dict)
+    refused: Counter[tuple[str, str]] = field(default_factory=Counter)
+    turned_away: Counter[NotStored] = field(default_factory=Counter)
+    not_wanted: Counter[NotStored] = field(default_factory=Counter)
+    descended: Counter[str] = field(default_factory=Counter)
+    contract_changed: bool = False
+    uplink_interest_changed: bool = False
+
+    @property
+    def next(self) -> SequenceNumber:
+        """The number of the next arrival."""
+        sequence, life_ms, counted = self.start
+        numbers = ChainMap(self.numbers, counted) if self.numbers else counted  # type: ignore[arg-type]
+        return SequenceNumber(sequence + len(self.arrivals), life_ms, numbers)
+
+    @property
+    def life_ms(self) -> int:
+        """When the batch is stored, in milliseconds of the device's life."""
+        return self.start.life_ms
+
+    def store(self, arrival: Arrival) -> None:
+        """Add the `arrival` with the number `next`."""
+        self.arrivals.append(arrival)
+        self.numbers.update(arrival.positions)
+
+
+class Planner:
+    """Plans batches by what `decider` decides for each event; `uplink` is the device's outbox."""
+
+    def __init__(self, decider: Decider, uplink: Channel) -> None:
+        self._decider = decider
+        self._uplink = uplink
+
+    def add(self, submission: Submission, plan: Plan, pressure: Pressure) -> None:
+        """Add to `plan` what becomes of `submission` where `pressure` leaves room."""
+        decision = self._decide(submission, plan)
+        refused = decision.refused
+        if decision.arrival is not None and not _finds_room(submission, decision.arrival, pressure):
+            refused = SPOOL_FULL
+            plan.volatile.extend(decision.unstored)
+            if submission.ends is None:
+                plan.turned_away[NotStored(submission.address, decision.type, SPOOL_FULL)] += 1
+        else:
+            _keep(decision, plan)
+            if refused is not None:
+                plan.refused[submission.address, refused] += 1
+        self._end(submission, refused, plan)
+        if submission.answer is not None:
+            answers = plan.receipts.setdefault(submission.answer, [])
+            answers.append(Receipt(digest(submission.payload), refused))
+
+    def _decide(self, submission: Submission, plan: Plan) -> Decision:
+        payload, channel = submission.payload, submission.channel
+        if submission.refusal is None:
+            return self._decider.accept(payload, channel, plan.next, plan.keys)
+        return self._decider.refuse(
+            payload, submission.address, channel, submission.refusal, plan.next, plan.keys
+        )
+
+    def _end(self, submission: Submission, refused: str | None, plan: Plan) -> None:
+        if submission.ends is None or submission.refusal is None:
+            return
+        if refused == SPOOL_FULL:
+            plan.dropped.append(Discard(submission.ends, Outcome.DROPPED, SPOOL_FULL))
+        elif submission.ends.destination == self._uplink.address:
+            # Reported, or the audit would take it for acknowledged by the cloud.
+            reason = submission.refusal.reason
+            plan.dead_lettered.append(Discard(submission.ends, Outcome.DEAD_LETTERED, reason))
+        else:
+            plan.replaced.append(submission.ends)
+
+
+def _finds_room(submission: Submission, arrival: Arrival, pressure: Pressure) -> bool:
+    size = Size(len(arrival.json), len(arrival.destinations))
+    if submission.ends is None:
+        return pressure.admits(arrival.rank, size, submission.channel.when_full)
+    # A dead letter in the place of a delivery takes little more than that leaves.
+    more = size._replace(deliveries=size.deliveries - 1)
+    return pressure.admits(Priority.URGENT.rank, more, submission.channel.when_full)
+
+
+def _keep(decision: Decision, plan: Plan) -> None:
+    plan.volatile.extend(decision.volatile)
+    for address in decision.unwanted:
+        plan.not_wanted[NotStored(address, decision.type, NO_INTEREST)] += 1
+    if decision.arrival is not None:
+        plan.store(decision.arrival)
+    if decision.key is not None:
+        plan.keys.add(decision.key)

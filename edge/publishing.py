@@ -1,0 +1,230 @@
+"""Publish to the cloud's broker within its quota, and track the publishes that it has not acknowledged.
+
+AWS IoT Core does not answer a publish beyond its quota, so `Pace` keeps the quota from this side.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from edge.counts import Counts
+from edge.link import Link
+from edge.spool import Delivery
+
+URGENT_SHARE = 0.1
+"""What ordinary publishes leave of each budget at any time, so that an urgent one finds room at once."""
+
+_OVERHEAD_BYTES = 48
+"""Of a publish beside its topic and payload: MQTT's header (at most 10) and the TLS record around it (29)."""
+
+_TLS_RECORD_SHARE = 512
+"""A payload of many TLS records of 16 KiB grows by 29 bytes each, less than one in so many."""
+
+_PERIOD_S = 1.0
+_LEAST_SHARE = 1 / 16
+_RECOVERY_PER_S = 1 / 60
+"""The cloud's complaint halves the pace, down to a sixteenth; it is whole again within a minute."""
+
+
+def wire_size(topic: str, payload: bytes) -> int:
+    """Return the bytes that a publish takes from the budget."""
+    return len(payload) + len(payload) // _TLS_RECORD_SHARE + len(topic) + _OVERHEAD_BYTES
+
+
+class Bucket:
+    """Tokens, each of which comes back a second after it was taken.
+
+    So no second sees more than the budget, and all of it can be used: a bucket that fills steadily would have
+    to keep its burst out of its rate. What costs more than the budget goes when all tokens are there, and
+    keeps them for as many seconds as it is too large.
+    """
+
+    def __init__(self) -> None:
+        self._taken: deque[tuple[float, int]] = deque()  # when they come back, and how many
+        self._out = 0
+
+    def ready_at(self, cost: int, now: float, room: float) -> float:
+        """Return when `cost` tokens may be taken while at most `room` are out; `now` for at once."""
+        while self._taken and self._taken[0][0] <= now:
+            self._out -= self._taken.popleft()[1]
+        left = room - self._out
+        at = now
+        for back_at, tokens in self._taken:
+            if cost <= left:
+                break
+            left += tokens
+            at = back_at
+        return at
+
+    def take(self, cost: int, now: float, tokens: float) -> None:
+        """Take `cost` of `tokens`; the caller has asked `ready_at`."""
+        back_at = now + _PERIOD_S * max(1.0, cost / tokens)
+        latest = self._taken[-1][0] if self._taken else back_at
+        self._taken.append((max(back_at, latest), cost))
+        self._out += cost
+
+
+class Pace:
+    """Both budgets, made smaller for a while when the cloud complains.
+
+    Times are monotonic seconds. `slowed` counts the complaints.
+    """
+
+    def __init__(self, publishes_per_s: int, bytes_per_s: int) -> None:
+        self.slowed = 0
+        self._budgets = ((Bucket(), publishes_per_s), (Bucket(), bytes_per_s))
+        self._share = 1.0
+        self._slowed_at = 0.0
+
+    def share(self, now: float) -> float:
+        """Return the usable share of the budgets, from 1/16 to 1."""
+        return min(1.0, self._share + (now - self._slowed_at) * _RECOVERY_PER_S) if self.slowed else 1.0
+
+    def ready_at(self, size: int, now: float, *, urgent: bool) -> float:
+        """Return when a publish of `size` bytes may go; `now` for at once."""
+        usable = self.share(now) * (1.0 if urgent else 1.0 - URGENT_SHARE)
+        return max(
+            bucket.ready_at(cost, now, usable * per_s)
+            for (bucket, per_s), cost in zip(self._budgets, (1, size), strict=True)
+        )
+
+    def take(self, size: int, now: float) -> None:
+        """Charge a publish of `size` bytes to the budgets."""
+        share = self.share(now)
+        for (bucket, per_s), cost in zip(self._budgets, (1, size), strict=True):
+            bucket.take(cost, now, share * per_s)
+
+    def slow_down(self, now: float) -> None:
+        """Halve the pace; complaints within one second count as one."""
+        if self.slowed and now < self._slowed_at + _PERIOD_S:
+            return
+        self._share = max(_LEAST_SHARE, self.share(now) / 2)
+        self._slowed_at = now
+        self.slowed += 1
+
+
+@dataclass(frozen=True, slots=True)
+class Publish:
+    """An unacknowledged publish; a probe has no `deliveries`, and if it is a ping no `size`.
+
+    `size` in bytes, `sent_at` in monotonic seconds.
+    """
+
+    deliveries: tuple[Delivery, ...]
+    size: int
+    sent_at: float
+    urgent: bool
+
+
+class Publisher:
+    """Publishes over `link` within `pace`, counts in `counts`, and keeps what is unacknowledged.
+
+    Times are monotonic seconds. `wake_at` is when something can be done that has to wait until then;
+    `ordinary` counts the unacknowledged publishes that are not urgent, `ordinary_bytes` is their size.
+    """
+
+    def __init__(self, link: Link, pace: Pace, counts: Counts) -> None:
+        self.pace = pace
+        self.wake_at: float | None = None
+        self.ordinary = 0
+        self.ordinary_bytes = 0
+        self._link = link
+        self._counts = counts
+        self._in_flight: dict[int, Publish] = {}
+
+    def __len__(self) -> int:
+        return len(self._in_flight)
+
+    @property
+    def in_flight(self) -> list[Publish]:
+        """The unacknowledged publishes, the oldest first."""
+        return list(self._in_flight.values())
+
+    @property
+    def oldest(self) -> Publish | None:
+        """The unacknowledged publish that was sent first."""
+        return next(iter(self._in_flight.values()), None)
+
+    def may_go(self, size: int, now: float, *, urgent: bool) -> bool:
+        """Return whether the pace allows a publish of `size` now; if not, set `wake_at`."""
+        ready_at = self.pace.ready_at(size, now, urgent=urgent)
+        if ready_at > now:
+            self.wake(ready_at)
+        return ready_at <= now
+
+    def publish(
+        self, topic: str, payload: bytes, deliveries: tuple[Delivery, ...], now: float, *, urgent: bool
+    ) -> None:
+        """Send; the caller has asked `may_go`."""
+        size = wire_size(topic, payload)
+        self.pace.take(size, now)
+        mid = self._link.publish(topic, payload)
+        if not mid:
+            return  # the connection is over, which is reported soon: this proves nothing about an event
+        self._in_flight[mid] = Publish(deliveries, size, now, urgent)
+        if not urgent:
+            self.ordinary += 1
+            self.ordinary_bytes += size
+        self._counts.published += 1
+        self._counts.published_events += len(deliveries)
+        self._counts.published_bytes += len(payload)
+
+    def ping(self, now: float) -> None:
+        """Request an answer without publishing anything."""
+        if mid := self._link.ping():
+            self._in_flight[mid] = Publish((), 0, now, urgent=True)
+
+    def answered(self, mid: int, *, accepted: bool) -> Publish | None:
+        """Remove and return the publish that the broker answered, None for an unknown one."""
+        publish = self._in_flight.pop(mid, None)
+        if publish is None:
+            return None
+        if not publish.urgent:
+            self.ordinary -= 1
+            self.ordinary_bytes -= publish.size
+        if publish.size:  # a ping is no publish
+            self._counts.answered += 1
+            self._counts.acknowledged += accepted
+        return publish
+
+    def forget(self) -> None:
+        """Forget the unacknowledged publishes, because their connection is gone."""
+        self._in_flight.clear()
+        self.ordinary = self.ordinary_bytes = 0
+
+    def wake(self, at: float) -> None:
+        """Make sure that `wake_at` is not later than `at`."""
+        self.wake_at = at if self.wake_at is None else min(self.wake_at, at)
+
+
+class Remedy(Enum):
+    """What helps against a refused publish (MQTT 5.0, section 3.4.2.1)."""
+
+    SLOW_DOWN = auto()
+    """Send it again, less often: the quota is used up."""
+
+    SPLIT = auto()
+    """Never send it again as it is: the broker cannot take something in the payload."""
+
+    CONFIGURE = auto()
+    """Nothing on this side: the topic is the same for all, so the device's policy or settings are wrong."""
+
+    RECONNECT = auto()
+    """Try again on another connection: the broker does not say whether it or the payload is the cause."""
+
+
+_REMEDIES = {
+    "quota exceeded": Remedy.SLOW_DOWN,
+    "payload format invalid": Remedy.SPLIT,
+    "packet too large": Remedy.SPLIT,
+    "not authorized": Remedy.CONFIGURE,
+    "topic name invalid": Remedy.CONFIGURE,
+}
+
+
+def remedy(failure: str) -> Remedy:
+    """Return the remedy for a failure by the name that MQTT gives its reason code."""
+    text = failure.lower()
+    return next((each for name, each in _REMEDIES.items() if name in text), Remedy.RECONNECT)

@@ -1,0 +1,66 @@
+"""Answers the questions of services on the device. A build may leave this part out (`edge.parts`)."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+from edge.decision import Decider
+from edge.interest import Interest
+from edge.spool import Spool
+from eventplane.contract import Contract, Downlink
+from eventplane.conversation.errors import NotAskingError
+from eventplane.conversation.handlers import Handlers
+from eventplane.envelope import parse_event
+from eventplane.questions import (
+    HandlersAnswer,
+    HandlersQuestion,
+    StateAnswer,
+    StateQuestion,
+    write_handlers_answer,
+    write_state_answer,
+)
+from eventplane.topics import handlers_answer_topic, state_answer_topic
+
+
+class Answers:
+    """Answers for the device `thing`, from its contract, spool and decisions, and the services' interest."""
+
+    def __init__(
+        self, contract: Contract, thing: str, spool: Spool, intake: Decider, interest: Interest
+    ) -> None:
+        self._contract = contract
+        self._thing = thing
+        self._spool = spool
+        self._intake = intake
+        self._interest = interest
+
+    def to(self, question: StateQuestion | HandlersQuestion) -> tuple[str, bytes]:
+        """Return the topic and the payload of the answer."""
+        service = self._contract.channel(question.inbox).participant
+        if isinstance(question, StateQuestion):
+            return state_answer_topic(service), write_state_answer(self._state(question))
+        return handlers_answer_topic(service), write_handlers_answer(self._who_handles(question, service))
+
+    def _state(self, question: StateQuestion) -> StateAnswer:
+        """Return the current state of a key to a service that the device would send it to."""
+        holding = self._spool.holding(Downlink.STATE, question.key)
+        if holding is None or not holding.json:
+            return StateAnswer(question.id, None)
+        readers = self._intake.addresses(parse_event(holding.json))
+        return StateAnswer(question.id, holding.json if question.inbox in readers else None)
+
+    def _who_handles(self, question: HandlersQuestion, service: str) -> HandlersAnswer:
+        comes_again = self._contract.channel(question.inbox).receipts
+        try:
+            found = self._handlers.of(question.event, service)
+        except NotAskingError as error:
+            return HandlersAnswer(question.id, self._thing, (), comes_again, str(error)[:400])
+        names = tuple(sorted(each.participant for each in found))
+        inboxes = {each: self._contract.participants[each].inbox.address for each in names}
+        announced = {each: last for each, inbox in inboxes.items() if (last := self._interest.last(inbox))}
+        return HandlersAnswer(question.id, self._thing, names, comes_again, announced=announced)
+
+    @cached_property
+    def _handlers(self) -> Handlers:
+        # A second index of all routes: only a device on which a service asks needs it.
+        return Handlers(self._contract, self._interest.answers)

@@ -1,0 +1,292 @@
+"""The small tables, within the caller's transaction: recent keys, counters, discards, device states."""
+
+from __future__ import annotations
+
+import sqlite3
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import Any
+
+from edge.spool.database import DamagedRowError, TableTotals, checksum
+from edge.spool.records import Discard, DiscardTally, Holding
+from eventplane.delivery import Outcome
+from eventplane.downlink.reception import Held
+from eventplane.event_keys import KEY_BYTES
+
+KEPT_KEYS = 65_536
+"""Keys of events that are kept at least, so that a duplicate is recognised after a crash; 16 bytes each. As
+many as MQTT has packet ids: no sender and no broker can have more in flight."""
+
+MOST_RANGES = 1000
+"""Ranges of discards that are reported, and closed, at a time: a report has to fit into an event."""
+
+MOST_KEYS = 4096
+"""Keys of which the device holds a state, and as many deletions and commands. Ours: a home's settings and
+messages are a few hundred, and 4,096 states of 350 B are 2 MB on the disk."""
+
+_BLOCK_KEYS = 16
+_SLOTS = KEPT_KEYS // _BLOCK_KEYS + 1
+
+_OLDEST = f"SELECT * FROM discard ORDER BY destination, outcome, reason, first LIMIT {MOST_RANGES}"  # noqa: S608
+_TOUCHING = """
+SELECT * FROM discard
+WHERE destination = ? AND outcome = ? AND reason = ? AND first <= ? ORDER BY first DESC LIMIT 2
+"""
+_FORGET = "DELETE FROM discard WHERE destination = ? AND outcome = ? AND reason = ? AND first = ?"
+
+_COLUMNS = (
+    "checksum, kind, key, live, reset, version, deleted, position, sender, source, id, rank, sequence, text"
+)
+_GET = f"SELECT {_COLUMNS} FROM holding WHERE kind = ? AND key = ?"  # noqa: S608
+_ALL = f"SELECT {_COLUMNS} FROM holding ORDER BY number"  # noqa: S608
+_PUT_OUT = "DELETE FROM holding WHERE kind = ? AND key = ? RETURNING checksum, LENGTH(text)"
+# A new number each time: they tell which is the oldest.
+_PUT = f"INSERT INTO holding ({_COLUMNS}) VALUES ({'?, ' * 13}?)"  # noqa: S608
+_TRIM = """
+DELETE FROM holding WHERE number IN (
+    SELECT number FROM holding WHERE live = 0 ORDER BY number
+    LIMIT MAX(0, (SELECT COUNT(*) FROM holding WHERE live = 0) - ?)
+) RETURNING checksum, LENGTH(text)
+"""
+
+
+def add_keys(db: sqlite3.Connection, first: int, keys: Sequence[bytes]) -> None:
+    """Remember the keys of the events from sequence `first` on.
+
+    A ring of blocks, in place: a sequence determines the place of its key, so a commit writes one or two
+    pages.
+    """
+    if not keys:
+        return
+    block, before = divmod(first, _BLOCK_KEYS)
+    # Sequence 0 is never used, so block 0 starts with a filler.
+    known = b""
+    if first > 1 and before:
+        row = db.execute("SELECT * FROM recent WHERE slot = ?", (block % _SLOTS,)).fetchone()
+        known = _checked_keys(row, block, before)
+    joined = known.ljust(before * KEY_BYTES, b"\0") + b"".join(keys)
+    step = _BLOCK_KEYS * KEY_BYTES
+    for number, start in enumerate(range(0, len(joined), step), block):
+        part = joined[start : start + step]
+        values = (number % _SLOTS, number, part)
+        db.execute(
+            "INSERT OR REPLACE INTO recent VALUES (?, ?, ?, ?)", (*values, checksum("recent", *values))
+        )
+
+
+def read_keys(db: sqlite3.Connection, next_sequence: int, count: int) -> list[bytes]:
+    """Return the keys of the last `count` events, or as many as are kept, oldest first.
+
+    Raises `DamagedRowError`.
+    """
+    first = max(1, next_sequence - min(count, KEPT_KEYS))
+    if first == next_sequence:
+        return []
+    found = {row[1]: row for row in db.execute("SELECT * FROM recent")}
+    keys: list[bytes] = []
+    for block in range(first // _BLOCK_KEYS, (next_sequence - 1) // _BLOCK_KEYS + 1):
+        start = max(0, first - block * _BLOCK_KEYS)
+        end = min(_BLOCK_KEYS, next_sequence - block * _BLOCK_KEYS)
+        row = _checked_keys(found.get(block), block, end)
+        keys += (row[n * KEY_BYTES : (n + 1) * KEY_BYTES] for n in range(start, end))
+    return keys
+
+
+def _checked_keys(row: Sequence[Any] | None, block: int, count: int) -> bytes:
+    """Return the first `count` keys of a block. What is not of this round of the ring is damage as well."""
+    if row is None or row[1] != block or checksum("recent", *row[:-1]) != row[-1]:
+        raise DamagedRowError(f"block {block} of the recent keys")
+    keys: bytes = row[2][: count * KEY_BYTES]
+    if len(keys) != count * KEY_BYTES:
+        raise DamagedRowError(f"block {block} of the recent keys")
+    return keys
+
+
+def read_counters(db: sqlite3.Connection) -> dict[str, int]:
+    """Return the last number of each counter. Raises `DamagedRowError`."""
+    found = {}
+    for name, last, code in db.execute("SELECT * FROM counter"):
+        if checksum("counter", name, last) != code:
+            raise DamagedRowError(f"counter {name!r}")
+        found[name] = last
+    return found
+
+
+def put_counters(
+    db: sqlite3.Connection, before: Mapping[str, int], after: Mapping[str, int], totals: TableTotals
+) -> None:
+    """Write the counters `after`, of which some had a number `before`."""
+    for name, last in after.items():
+        code = checksum("counter", name, last)
+        db.execute("INSERT OR REPLACE INTO counter VALUES (?, ?, ?)", (name, last, code))
+        if name in before:
+            totals.remove("counter", checksum("counter", name, before[name]))
+        totals.add("counter", code)
+
+
+def add_discards(db: sqlite3.Connection, discarded: Iterable[Discard], totals: TableTotals) -> None:
+    """Count deliveries that ended without a delivery, adjoining sequences as one range."""
+    kinds = sorted((each.delivery.destination, each.outcome.value, each.reason, each.delivery.sequence)
+                   for each in discarded)  # fmt: skip
+    for kind, group in groupby(kinds, key=lambda each: each[:3]):
+        for first, last in merged((each[3], each[3]) for each in group):
+            add_discard_range(db, kind, first, last, totals)
+
+
+def add_discard_range(
+    db: sqlite3.Connection, kind: tuple[str, str, str], first: int, last: int, totals: TableTotals
+) -> None:
+    """Count one range, joined with its neighbours on both sides. `kind`: destination, outcome, reason."""
+    for row in db.execute(_TOUCHING, (*kind, last + 1)).fetchall():
+        *_, known_first, known_last = _checked_discard(row)
+        if known_last >= first - 1:
+            db.execute(_FORGET, (*kind, known_first))
+            totals.remove("discard", row[-1])
+            first, last = min(first, known_first), max(last, known_last)
+    values = (*kind, first, last)
+    code = checksum("discard", *values)
+    db.execute("INSERT INTO discard VALUES (?, ?, ?, ?, ?, ?)", (*values, code))
+    totals.add("discard", code)
+
+
+def read_discards(db: sqlite3.Connection) -> list[DiscardTally]:
+    """Return the next to report, `MOST_RANGES` at most. Raises `DamagedRowError`."""
+    tallies = []
+    for kind, group in groupby(map(_checked_discard, db.execute(_OLDEST)), key=lambda row: row[:3]):
+        destination, outcome, reason = kind
+        ranges = tuple((first, last) for *_, first, last in group)
+        count = sum(last - first + 1 for first, last in ranges)
+        tallies.append(DiscardTally(destination, Outcome(outcome), reason, count, ranges))
+    return tallies
+
+
+def forget_discards(db: sqlite3.Connection, totals: TableTotals) -> None:
+    """Forget what `read_discards` returns."""
+    for destination, outcome, reason, first, _, code in db.execute(_OLDEST).fetchall():
+        db.execute(_FORGET, (destination, outcome, reason, first))
+        totals.remove("discard", code)
+
+
+def salvage_discards(db: sqlite3.Connection) -> Iterator[tuple[tuple[str, str, str], int, int]]:
+    """Read all ranges that are intact. Raises `sqlite3.Error` where the file is damaged."""
+    for row in db.execute("SELECT * FROM discard"):
+        try:
+            destination, outcome, reason, first, last = _checked_discard(row)
+        except DamagedRowError:
+            continue
+        yield (destination, outcome, reason), first, last
+
+
+def _checked_discard(row: tuple[Any, ...]) -> tuple[str, str, str, int, int]:
+    destination, outcome, reason, first, last, code = row
+    if checksum("discard", destination, outcome, reason, first, last) != code:
+        raise DamagedRowError("a range of discards")
+    return destination, outcome, reason, first, last
+
+
+def merged(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Join ascending ranges that overlap or adjoin."""
+    result: list[tuple[int, int]] = []
+    for first, last in ranges:
+        if result and first <= result[-1][1] + 1:
+            result[-1] = (result[-1][0], max(last, result[-1][1]))
+        else:
+            result.append((first, last))
+    return result
+
+
+class Holdings:
+    """What the cloud desires of the device, the newest of each key.
+
+    Beside states there are deletions, so that what is older and comes late does not bring a key back, and the
+    numbers of the last commands, so that none comes twice. Of these the oldest make room: nothing so old is
+    still on its way.
+    """
+
+    def __init__(self, db: sqlite3.Connection) -> None:
+        self._db = db
+        self._bytes: int | None = None
+
+    def get(self, kind: str, key: str) -> Holding | None:
+        """Return what is held. Raises `DamagedRowError`."""
+        row = self._db.execute(_GET, (kind, key)).fetchone()
+        return _holding(row) if row else None
+
+    def count(self) -> int:
+        """Return the number of keys with a state that is not deleted."""
+        (count,) = self._db.execute("SELECT COUNT(*) FROM holding WHERE live = 1").fetchone()
+        return int(count)
+
+    def size(self) -> int:
+        """Return the bytes of all texts; they are counted once and then kept."""
+        if self._bytes is None:
+            (size,) = self._db.execute("SELECT TOTAL(LENGTH(text)) FROM holding").fetchone()
+            self._bytes = int(size)
+        return self._bytes
+
+    def put(self, holdings: Iterable[Holding], totals: TableTotals) -> None:
+        """Hold these in the place of others of the same kind and key."""
+        crowds = False
+        for each in holdings:
+            row = _row(each)
+            self._forget(_PUT_OUT, (each.kind, each.key), totals)
+            self._db.execute(_PUT, row)
+            totals.add("holding", row[0])
+            if self._bytes is not None:
+                self._bytes += len(row[-1])
+            crowds |= not each.is_live
+        if crowds:
+            self._forget(_TRIM, (MOST_KEYS,), totals)
+
+    def forget(self) -> None:
+        """Forget what was counted: the transaction was rolled back."""
+        self._bytes = None
+
+    def _forget(self, statement: str, values: tuple[Any, ...], totals: TableTotals) -> None:
+        for code, length in self._db.execute(statement, values).fetchall():
+            totals.remove("holding", code)
+            if self._bytes is not None:
+                self._bytes -= length
+
+
+def salvage_holdings(db: sqlite3.Connection) -> Iterator[Holding]:
+    """Read all that are intact, the oldest first. Raises `sqlite3.Error` where the file is damaged."""
+    for row in db.execute(_ALL):
+        try:
+            yield _holding(row)
+        except DamagedRowError:
+            continue
+
+
+def _row(holding: Holding) -> tuple[Any, ...]:
+    kind, key, held, rank, sequence, json = holding
+    text = json.encode("utf-8")
+    values: tuple[int | str, ...] = (
+        str(kind),
+        key,
+        int(holding.is_live),
+        held.reset,
+        held.version,
+        int(held.is_deleted),
+        held.order,
+    )
+    values += (held.sender, held.source, held.id, rank, sequence)
+    return (checksum("holding", *values, zlib.crc32(text)), *values, text)
+
+
+def _holding(row: tuple[Any, ...]) -> Holding:
+    code, *values, text = row
+    if not isinstance(text, bytes) or checksum("holding", *values, zlib.crc32(text)) != code:
+        raise DamagedRowError("a state of the device")
+    kind, key, _, reset, version, deleted, order, sender, source, id, rank, sequence = values
+    held = Held(
+        reset=reset,
+        version=version,
+        is_deleted=bool(deleted),
+        order=order,
+        sender=sender,
+        source=source,
+        id=id,
+    )
+    return Holding(kind, key, held, rank, sequence, text.decode("utf-8"))

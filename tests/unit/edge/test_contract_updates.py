@@ -1,0 +1,237 @@
+"""The contract that the cloud sends, and the copy of the last active one beside the spool."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from edge import durable
+from edge.contract_updates import (
+    CONTRACT_REFUSED,
+    CONTRACT_TYPE,
+    MOST_BYTES,
+    ActiveContract,
+    active_contract,
+    contract_key,
+    keep_contract,
+    last_contract,
+)
+from edge.errors import SettingProblem
+from edge.mailbox import Reload
+from eventplane.contract import Contract, compile_contract, contract_document
+from eventplane.downlink.acknowledgements import Result
+from tests.unit.edge.downlinks import command, state
+from tests.unit.edge.fakes import ALARM, Device, contract
+
+KEY = contract_key("test")
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    file = tmp_path / "contract.json"
+    file.write_bytes(contract().canonical)
+    return file
+
+
+def other() -> Contract:
+    return contract(uplink_prefix="org.eventplane.alarm.")
+
+
+def update(version: int, data: Any, key: str = KEY, type: str = CONTRACT_TYPE) -> str:
+    return state(version, key, type=type, data=data)
+
+
+def packed(content: bytes) -> str:
+    text = state(1, KEY, type=CONTRACT_TYPE)
+    return f'{text[:-1]},"data_base64":"{base64.b64encode(content).decode()}"}}'
+
+
+def in_force(device: Device, file: Path) -> str:
+    found = active_contract(file, device.spool)
+    assert isinstance(found, ActiveContract)
+    return found.contract.version
+
+
+@pytest.mark.parametrize("compress", [False, True])
+def test_it_is_stored_told_and_stands_before_the_file_also_after_a_crash(
+    device: Device, file: Path, compress: bool
+) -> None:
+    text = packed(gzip.compress(other().canonical)) if compress else update(1, contract_document(other()))
+    device.turn(device.from_cloud(text))
+    assert device.contracts_came == 1
+    assert [each.result for each in device.acknowledgements()] == [Result.STORED]
+    assert in_force(device, file) == other().version
+    device.crash()
+    device.start()
+    assert in_force(device, file) == other().version
+
+
+def test_deleting_it_gives_the_file_its_place_back(device: Device, file: Path) -> None:
+    device.turn(device.from_cloud(update(1, contract_document(other()))))
+    device.turn(device.from_cloud(state(2, KEY, type=CONTRACT_TYPE, deleted=True)))
+    assert device.contracts_came == 2
+    assert in_force(device, file) == contract().version
+
+
+WRONG_ROUTE = {"x": {"filter": {"exact": {"type": "t"}}, "to": "nobody.inbox"}}
+
+
+@pytest.mark.parametrize(
+    ("text", "detail"),
+    [
+        (update(1, {"format": 1}), "name"),
+        (update(1, None), ""),
+        (update(1, "contract"), ""),
+        (update(1, contract_document(other()) | {"routes": WRONG_ROUTE}), "nobody"),
+        (update(1, contract_document(other()) | {"name": "another"}), "another"),
+        (update(1, contract_document(other()), contract_key("another")), KEY),
+        (packed(b"no gzip"), "no compiled contract"),
+        (packed(gzip.compress(b"no contract")), "not JSON"),
+        (packed(gzip.compress(other().canonical)[:-9]), "not all"),
+        (packed(gzip.compress(b" " * (MOST_BYTES + 1))), "more than"),
+    ],
+)
+def test_a_broken_one_is_rejected_and_the_one_in_force_stays(
+    device: Device, file: Path, text: str, detail: str
+) -> None:
+    device.turn(device.from_cloud(text))
+    (answer,) = device.acknowledgements()
+    assert (answer.result, answer.reason) == (Result.REJECTED, CONTRACT_REFUSED)
+    assert detail in answer.detail
+    assert device.contracts_came == 0
+    assert in_force(device, file) == contract().version
+
+
+def test_a_broken_one_does_not_take_the_place_of_a_good_one(device: Device, file: Path) -> None:
+    device.turn(device.from_cloud(update(1, contract_document(other()))), device.from_cloud(update(2, {})))
+    assert in_force(device, file) == other().version
+    # What corrects it has a newer version.
+    device.turn(device.from_cloud(update(3, contract_document(contract()))))
+    assert in_force(device, file) == contract().version
+
+
+def test_a_command_of_such_a_key_is_a_command(device: Device) -> None:
+    device.turn(device.from_cloud(command(1, KEY)))
+    assert device.contracts_came == 0
+    assert [each.result for each in device.acknowledgements()] == [Result.STORED]
+
+
+def test_one_that_this_program_cannot_read_leaves_it_to_the_file(device: Device, file: Path) -> None:
+    device.turn(device.from_cloud(update(1, contract_document(other()))))
+    newer = update(1, contract_document(other()) | {"format": 99})
+    held = device.spool.holding("state", KEY)
+    assert held is not None
+    device.spool.commit([], life_ms=0, holdings=[held._replace(json=newer)])
+    assert in_force(device, file) == contract().version
+
+
+def test_without_either_it_says_why(device: Device, tmp_path: Path) -> None:
+    found = active_contract(tmp_path / "nowhere.json", device.spool)
+    assert isinstance(found, SettingProblem)
+    assert "nowhere.json" in str(found)
+
+
+def test_a_damaged_spool_gives_no_contract_so_that_the_one_in_force_stays(device: Device, file: Path) -> None:
+    device.turn(device.from_cloud(update(1, contract_document(other()))))
+    device.spool._db.execute("UPDATE holding SET text = zeroblob(10)")
+    found = active_contract(file, device.spool)
+    assert isinstance(found, SettingProblem)
+    assert isinstance(active_contract(file, device.spool, contract()), SettingProblem)
+
+
+def silent() -> Contract:
+    """The device's contract without its alarm route."""
+    document = contract_document(contract())
+    del document["routes"]["calls"]
+    return compile_contract(document, "test")
+
+
+def test_one_that_takes_the_alarms_away_is_rejected_with_what_and_the_remedy(
+    device: Device, file: Path
+) -> None:
+    device.turn(device.from_cloud(update(1, contract_document(silent()))))
+    (answer,) = device.acknowledgements()
+    assert (answer.result, answer.reason) == (Result.REJECTED, CONTRACT_REFUSED)
+    assert "routes.calls" in answer.detail
+    assert "need a new image" in answer.detail
+    assert device.contracts_came == 0
+    assert in_force(device, file) == contract().version
+
+
+def test_it_is_measured_by_the_image_and_not_by_what_came_down_before(device: Device, file: Path) -> None:
+    with_more = contract_document(contract())
+    with_more["routes"]["more"] = {"filter": {"exact": {"type": ALARM}}, "to": "display.inbox"}
+    more = compile_contract(with_more, "test")
+    device.turn(device.from_cloud(update(1, with_more)))
+    assert in_force(device, file) == more.version
+    # The route is no part of the image's contract, so that it may go again.
+    device.turn(Reload(more, contract()), device.from_cloud(update(2, contract_document(other()))))
+    assert in_force(device, file) == other().version
+    device.turn(device.from_cloud(update(3, contract_document(silent()))))
+    assert in_force(device, file) == other().version
+
+
+def test_a_stored_one_that_takes_the_alarms_of_a_new_image_away_leaves_it_to_the_file(
+    device: Device, file: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    device.turn(device.from_cloud(update(1, contract_document(other()))))
+    image = contract_document(contract())
+    image["routes"]["rings"] = {"filter": {"exact": {"type": ALARM}}, "to": "display.inbox"}
+    new = compile_contract(image, "test")
+    file.write_bytes(new.canonical)
+    found = active_contract(file, device.spool)
+    assert isinstance(found, ActiveContract)
+    assert (found.contract.version, found.image.version) == (new.version, new.version)
+    assert "routes.rings" in str(found.refused)
+    assert "routes.rings" in caplog.text
+
+
+def test_while_the_file_is_broken_the_image_is_what_it_was_before(device: Device, file: Path) -> None:
+    device.turn(device.from_cloud(update(1, contract_document(other()))))
+    file.write_bytes(b"{")
+    found = active_contract(file, device.spool, contract())
+    assert found == ActiveContract(other(), contract())
+
+
+@pytest.fixture
+def spool_path(tmp_path: Path) -> Path:
+    return tmp_path / "spool.db"
+
+
+def test_the_kept_contract_is_the_last_active_one(spool_path: Path) -> None:
+    assert last_contract(spool_path) is None
+    for each in (contract(), contract(uplink_prefix="org.eventplane.alarm.")):
+        keep_contract(each, spool_path)
+        assert last_contract(spool_path) == each
+
+
+def test_a_contract_that_is_kept_already_is_not_written_again(
+    spool_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keep_contract(contract(), spool_path)
+    monkeypatch.setattr(durable, "write", lambda *_: pytest.fail("flash wears out"))
+    keep_contract(contract(), spool_path)
+
+
+def test_a_damaged_kept_contract_is_unknown_and_written_anew(spool_path: Path) -> None:
+    keep_contract(contract(), spool_path)
+    (file,) = spool_path.parent.iterdir()
+    file.write_bytes(file.read_bytes()[:100])
+    assert last_contract(spool_path) is None
+    keep_contract(contract(), spool_path)
+    assert last_contract(spool_path) == contract()
+
+
+def test_without_room_the_contract_is_not_kept_and_that_is_logged(
+    spool_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def full(path: Path, content: bytes) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(durable, "write", full)
+    keep_contract(contract(), spool_path)
+    assert "spool.db.contract: No space left on device" in caplog.text

@@ -1,0 +1,135 @@
+"""Which session at the home's broker brings what, and what becomes of messages that no box expects."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from contract.acl import FORWARDER, acl
+from contract.loader import load_contract
+from edge.counts import NotStored
+from edge.decision import NO_ATTRIBUTES
+from edge.dispatch import MOST_UNKNOWN, UNKNOWN_CHANNEL, UNKNOWN_EVERY_S, subscriptions
+from edge.mailbox import LinkName, Received
+from eventplane.envelope import parse_event
+from eventplane.topics import OUTBOXES, URGENT_CLIENT_SUFFIX, local_topic
+from tests.unit.edge.fakes import ALARM, DEAD_LETTER, READING, Device, contract, event
+
+LOCAL, URGENT, CLOUD = LinkName.LOCAL, LinkName.URGENT, LinkName.CLOUD
+STRANGE = "eventplane/sensr/outbox"
+
+
+def over(device: Device, session: LinkName, payload: bytes, topic: str = "") -> Received:
+    """A message over one of the two sessions, by default on the sensor's outbox."""
+    device.turn()
+    generation = device.links[session].generation
+    return Received(session, generation, 1, topic or local_topic("sensor", "outbox"), payload)
+
+
+def letters(device: Device) -> list[dict[str, object]]:
+    found = [parse_event(each.json) for each in device.spool.read("device.outbox", 1, 0, 1_000)]
+    return [each.data() for each in found if each.type == DEAD_LETTER]
+
+
+class TestSessions:
+    def test_outboxes_of_urgent_events_have_a_session_of_their_own(self) -> None:
+        plane = load_contract()
+        assert set(subscriptions(plane, URGENT)) == {
+            local_topic(each, "outbox") for each in ("voice-service", "health-service", "call-service")
+        }
+
+    def test_the_first_session_has_every_outbox_and_no_other_topic_twice(self) -> None:
+        first = subscriptions(load_contract(), LOCAL)
+        assert OUTBOXES in first
+        assert not [each for each in first if each.endswith("/outbox") and each != OUTBOXES]
+        assert len(set(first)) == len(first) > 10
+
+    def test_a_service_without_sends_may_be_urgent_unless_no_urgent_type_is_left_to_it(self) -> None:
+        plane = contract(sensor={"sends": [READING]}, display={"sends": [ALARM]})
+        assert subscriptions(plane, URGENT) == (local_topic("display", "outbox"),)
+
+    def test_the_urgent_user_reads_outboxes_and_writes_nothing(self) -> None:
+        rules = acl(load_contract()).split("\n\n")
+        (urgent,) = [each for each in rules if each.startswith(f"user {FORWARDER}{URGENT_CLIENT_SUFFIX}\n")]
+        assert urgent.splitlines()[1:] == [f"topic read {OUTBOXES}"]
+
+    @pytest.mark.parametrize("sessions", [(URGENT, LOCAL), (LOCAL, URGENT)])
+    def test_what_comes_over_both_is_stored_once_and_acknowledged_twice(
+        self, device: Device, sessions: tuple[LinkName, LinkName]
+    ) -> None:
+        for session in sessions:
+            device.turn(over(device, session, event("fire", ALARM).json.encode()))
+        assert device.spool.pending("call.inbox", 0) == 1
+        assert device.local.last.acknowledged == device.urgent.last.acknowledged == [1]
+
+    def test_an_alarm_comes_while_the_first_session_is_down(self, device: Device) -> None:
+        device.disconnect(LOCAL)
+        device.turn(over(device, URGENT, event("fire", ALARM).json.encode()))
+        assert device.urgent.last.acknowledged == [1]
+        device.connect(LOCAL)
+        assert [parse_event(each).id for each in device.delivered("call")] == ["fire"]
+
+    def test_the_urgent_session_is_dialled_again_by_itself(self, device: Device) -> None:
+        dialled, first = len(device.urgent.all), len(device.local.all)
+        device.disconnect(URGENT)
+        assert (len(device.urgent.all), len(device.local.all)) == (dialled + 1, first)
+        device.forwarder._finish()
+        assert device.urgent.last.abandoned or device.urgent.last.closed
+
+
+class TestUnknownOutboxes:
+    def test_they_become_dead_letters_that_name_topic_and_remedy(self, device: Device) -> None:
+        device.turn(over(device, LOCAL, event("e").json.encode(), STRANGE))
+        (letter,) = letters(device)
+        assert letter["channel"] == STRANGE
+        assert STRANGE in str(letter["detail"])
+        assert "correct the topic" in str(letter["detail"])
+        assert device.local.last.acknowledged == [1]
+
+    def test_a_flood_of_them_is_counted_and_fills_nothing(self, device: Device) -> None:
+        for number in range(3 * MOST_UNKNOWN):
+            device.turn(over(device, LOCAL, b"%d" % number, f"eventplane/x{number}/outbox"))
+        assert len(letters(device)) == MOST_UNKNOWN
+        assert device.not_stored() == {(OUTBOXES, UNKNOWN_CHANNEL): 2 * MOST_UNKNOWN}
+        device.turn(after=UNKNOWN_EVERY_S)
+        device.turn(over(device, LOCAL, b"later", STRANGE))
+        assert len(letters(device)) == MOST_UNKNOWN + 1
+
+    def test_what_was_counted_is_reported(self, device: Device) -> None:
+        flood = [over(device, LOCAL, b"%d" % number, STRANGE) for number in range(MOST_UNKNOWN + 5)]
+        device.turn(*flood)
+        assert device.forwarder.counts.not_stored == {NotStored(OUTBOXES, "", UNKNOWN_CHANNEL): 5}
+        device.turn(after=61.0)
+        assert device.not_stored() == {(OUTBOXES, UNKNOWN_CHANNEL): 5}
+
+
+class TestPayloads:
+    @pytest.mark.parametrize("payload", [b'{"temperature": 21}', b"21.5", b"\xff\x00", b"{}"])
+    def test_a_payload_without_attributes_gets_the_advice_to_send_structured_mode(
+        self, device: Device, payload: bytes
+    ) -> None:
+        device.turn(device.from_service(payload))
+        (letter,) = letters(device)
+        assert str(letter["detail"]).endswith(NO_ATTRIBUTES)
+
+    def test_an_event_with_one_attribute_missing_does_not(self, device: Device) -> None:
+        device.turn(device.from_service(event("e").json.replace('"id"', '"idd"').encode()))
+        (letter,) = letters(device)
+        assert "structured" not in str(letter["detail"])
+
+    def test_what_is_as_large_as_the_broker_lets_through_becomes_a_dead_letter(self, device: Device) -> None:
+        device.turn(device.from_service(b"x" * 999_000))
+        (letter,) = letters(device)
+        assert letter["original_bytes"] == 999_000
+        assert device.receipts()[-1].refused == "too_large"
+
+
+def test_an_alarm_of_a_full_spool_goes_once_though_it_comes_over_both_sessions(tmp_path: Path) -> None:
+    device = Device(tmp_path / "spool.db")
+    device.connect()
+    device.resize(device.spool.used_bytes)
+    for session in (URGENT, LOCAL):
+        device.turn(over(device, session, event("fire", ALARM).json.encode()))
+    assert len(device.delivered("call")) == 1
+    device.crash()
