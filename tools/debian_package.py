@@ -6,7 +6,6 @@ It needs none of Debian's tools. The maintainer's files are in edge/packaging/de
 
 from __future__ import annotations
 
-import argparse
 import gzip
 import hashlib
 import io
@@ -21,7 +20,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
-from tools.device_image import OUTPUT, PACKAGING, VERSION, build, with_fixed_hashes  # noqa: E402
+from tools.device_image import OUTPUT, PACKAGING, VERSION, build, read_arguments, with_fixed_bytecode  # noqa: E402
 
 DEBIAN = PACKAGING / "debian"
 NAME = "eventplane-forwarder"
@@ -133,12 +132,9 @@ def _member(name: str, content: bytes) -> bytes:
 
 def main() -> int:
     """Build program and package, and print what was built."""
-    with_fixed_hashes()
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--output", type=Path, default=OUTPUT.with_name(f"{NAME}_{VERSION}_all.deb"))
-    parser.add_argument("--revision", default="unknown", help="what `git describe` prints")
-    arguments = parser.parse_args()
-    build(OUTPUT, arguments.revision)
+    with_fixed_bytecode()
+    arguments = read_arguments(__doc__.partition("\n")[0], OUTPUT.with_name(f"{NAME}_{VERSION}_all.deb"))
+    build(OUTPUT, arguments.revision, arguments.without)
     write_package(arguments.output, OUTPUT.read_bytes())
     content = arguments.output.read_bytes()
     print(f"{arguments.output}: {len(content):,} bytes, sha256 {hashlib.sha256(content).hexdigest()[:16]}")
