@@ -73,20 +73,32 @@ class Dependencies:
 class Components:
     """Parts over `spool` under `contract`; `adopt` follows another contract and changes what it must.
 
-    `image` is the contract of the device's image: what comes down is measured by it.
+    `image` is the contract of the device's image: what comes down is measured by it. The parts take over from
+    those `before`: urgent events in memory, and without a disk the keys of what it holds.
     """
 
+    recent: RecentKeys
     uplink: Uplink
     deciding: Deciding
     dispatcher: Dispatcher
     answers: Answers | NoAnswers
 
-    def __init__(self, deps: Dependencies, spool: Spool, contract: Contract, image: Contract) -> None:
+    def __init__(
+        self,
+        deps: Dependencies,
+        spool: Spool,
+        contract: Contract,
+        image: Contract,
+        before: Components | None = None,
+    ) -> None:
         self.spool = spool
         self.inboxes: dict[str, InboxPump] = {}
         self._dependencies = deps
         self._queues = DeliveryQueues(spool, deps.counts)
-        self._recent = RecentKeys(RECENT_EVENTS, spool.recent_keys(RECENT_EVENTS))
+        if before is not None and not spool.is_on_disk:
+            self.recent = before.recent
+        else:
+            self.recent = RecentKeys(RECENT_EVENTS, spool.recent_keys(RECENT_EVENTS))
         self._pressure = Pressure(spool, self._queues)
         reporter = Reporter(
             deps.settings,
@@ -96,9 +108,11 @@ class Components:
             deps.clock.monotonic(),
             deps.first_manifest_s,
         )
-        self.commits = CommitLoop(spool, self._queues, self._pressure, self._recent, reporter, deps.counts)
+        self.commits = CommitLoop(spool, self._queues, self._pressure, self.recent, reporter, deps.counts)
         self._make_uplink(contract.device.outbox)
         self._follow(contract, image)
+        if before is not None:
+            self.send_volatile(before.abandon())
 
     @property
     def timers(self) -> Iterator[Timer]:
@@ -144,9 +158,11 @@ class Components:
             _log.info("what goes up: %s", "all" if wanted is None else "what the cloud wants")
         self._dependencies.interest.wanted_up(uplink.address, wanted)
 
-    def abandon(self) -> None:
-        """Other parts take over: what was in memory is given up, and counted."""
+    def abandon(self) -> list[VolatileEvent]:
+        """Give up what is in memory, and count it, but for urgent events, which are returned."""
+        urgent = self._queues.take_unstored()
         self._queues.clear()
+        return urgent
 
     def _follow(self, contract: Contract, image: Contract) -> None:
         deps = self._dependencies
@@ -154,7 +170,7 @@ class Components:
         self.uplink.follow(contract)
         self._make_inboxes(_local_inboxes(contract))
         thing = deps.settings.thing
-        decider = Decider(contract, thing, self.spool.epoch, deps.clock.now, self._recent, deps.interest)
+        decider = Decider(contract, thing, self.spool.epoch, deps.clock.now, self.recent, deps.interest)
         receiver = DownlinkReceiver(contract, image, thing, self.spool, decider, self._pressure, self._queues)
         self.deciding = Deciding(decider, Planner(decider, contract.device.outbox), receiver)
         self.dispatcher = Dispatcher(contract, self.inboxes, self._queues, deps.interest)

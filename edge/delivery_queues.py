@@ -249,6 +249,14 @@ class VolatileQueue(DeliveryQueue):
         for delivery in list(self._in_flight):
             self.end(delivery, UNCONFIRMED)
 
+    def take_all(self) -> list[VolatileEvent]:
+        """Remove all events, those in flight as well, and return them, the oldest first."""
+        events = list(self._events.values())
+        for each in (self._events, self._in_flight, self._ahead):
+            each.clear()
+        self._characters = 0
+        return events
+
     def clear(self) -> None:
         """Give up everything, because the connection is gone."""
         self.rewind()
@@ -324,6 +332,11 @@ class DeliveryQueues:
                 self._volatile[event.destination, event.rank].put(event)
             else:
                 self._ended(event, OFFLINE)
+
+    def take_unstored(self) -> list[VolatileEvent]:
+        """Remove the urgent events that are only in memory, those in flight as well, and return them."""
+        queues = [each for (_, rank), each in self._volatile.items() if rank == UNSTORED_RANK]
+        return [event for each in queues for event in each.take_all()]
 
     def clear(self, destination: str | None = None) -> None:
         """Give up the volatile events for `destination` (None: for all), whose connection is gone."""

@@ -200,6 +200,8 @@ class Device:
             thing="thing",
             contract=path.parent / "contract.json",
             spool=path,
+            spool_capacity_bytes=capacity_bytes,
+            spool_capacity_deliveries=capacity_deliveries,
             heartbeat_s=heartbeat_s,
             manifest_interval_s=1e6,
             local=LocalSettings(inbox_window=3),

@@ -206,6 +206,6 @@ def test_the_quota_only_delays_it(tmp_path: Path) -> None:
 def test_what_was_in_memory_when_the_spool_was_recovered_is_counted(tmp_path: Path) -> None:
     device = device_of(tmp_path)
     device.turn(device.from_service(event("e", subject="show")))
-    device.forwarder._recover(SpoolCorruptError(device.path, "page 3 is torn"))
+    device.forwarder._recover(SpoolCorruptError(device.path, "page 3 is torn"), device.time.seconds)
     assert device.not_stored() == {("display.inbox", UNCONFIRMED): 1, ("device.outbox", OFFLINE): 1}
     device.crash()
