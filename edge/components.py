@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from edge.commit import CommitLoop, Deciding
 from edge.counts import Counts
 from edge.decision import RECENT_EVENTS, Decider
 from edge.delivery_queues import DeliveryQueues, VolatileEvent
-from edge.dispatch import Dispatcher, subscriptions
+from edge.dispatch import Dispatcher, UrgentHint, subscriptions
 from edge.downlink import DownlinkReceiver, uplink_interest
 from edge.inbox import InboxPump
 from edge.interest import Interest
@@ -22,6 +22,7 @@ from edge.link import Backoff, Link, link_to_broker
 from edge.mailbox import LinkName, Mailbox
 from edge.mqtt import Connection, Endpoint, Login
 from edge.mqtt.endpoint import BrokerAddress
+from edge.mqtt.session import Skips
 from edge.numbering import RecentKeys
 from edge.parts import NoAnswers, has_part
 from edge.planning import Planner
@@ -37,6 +38,9 @@ if TYPE_CHECKING:
     from edge.questions import Answers
 
 _log = logging.getLogger(__name__)
+
+_NEW_SESSION_S: Final = 60.0
+"""How long after the first session began the urgent one may still receive what came before, seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,13 +247,36 @@ def make_links(
 
     Each connection subscribes to what the `contract` says then.
     """
-    sessions = (LinkName.LOCAL, LinkName.URGENT)
-    links = {each: _local_link(settings, each, contract, mailbox) for each in sessions}
-    return {**links, LinkName.CLOUD: _cloud_link(settings, mailbox)}
+    hint = UrgentHint(contract)
+    links: dict[LinkName, Link] = {}
+
+    def skips(topic: str, payload: bytes) -> bool:
+        return first_session_has_it(links, monotonic()) and not hint.may_be_urgent(topic, payload)
+
+    links[LinkName.LOCAL] = _local_link(settings, LinkName.LOCAL, contract, mailbox)
+    links[LinkName.URGENT] = _local_link(settings, LinkName.URGENT, contract, mailbox, skips)
+    links[LinkName.CLOUD] = _cloud_link(settings, mailbox)
+    return links
+
+
+def first_session_has_it(links: Mapping[LinkName, Link], now: float) -> bool:
+    """Return whether the first session has, unacknowledged, what the urgent one receives `now`.
+
+    The first has every outbox. It lacks what was published before it existed, which only the backlog of an
+    older urgent session can hold.
+    """
+    first, urgent = links[LinkName.LOCAL], links[LinkName.URGENT]
+    if not first.up:
+        return False
+    return first.resumed or (not urgent.resumed and now - first.up_since > _NEW_SESSION_S)
 
 
 def _local_link(
-    settings: Settings, session: LinkName, contract: Callable[[], Contract], mailbox: Mailbox[Any]
+    settings: Settings,
+    session: LinkName,
+    contract: Callable[[], Contract],
+    mailbox: Mailbox[Any],
+    skips: Skips | None = None,
 ) -> Link:
     local = settings.local
     share = mailbox.share(session, local.buffer_bytes)
@@ -270,7 +297,7 @@ def _local_link(
             tls=address.tls,
             login=login,
         )
-        return Connection(endpoint, session, generation, mailbox.put, share)
+        return Connection(endpoint, session, generation, mailbox.put, share, skips)
 
     link = link_to_broker(
         BrokerAddress(local.host, local.port),

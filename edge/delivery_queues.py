@@ -115,7 +115,7 @@ class DeliveryCursor(DeliveryQueue):
 
     After `rewind` it starts again from the oldest delivery that the spool still holds, so nothing has to be
     remembered about what was sent. It skips deliveries for which `is_over` returns True; that function ends
-    them.
+    them. While it `has_read_all`, what is stored next may be appended instead of read.
     """
 
     def __init__(
@@ -153,9 +153,9 @@ class DeliveryCursor(DeliveryQueue):
         self.has_read_all = not self.more
 
     def append(self, pending: Waiting) -> None:
-        """Add the newest delivery, which is stored, without reading it, if all before it have been read."""
+        """Add the delivery that was stored last, while all before it have been read and there is room."""
         size = self._characters + len(pending.json)
-        self.has_read_all &= len(self._ahead) < _MOST_APPENDED and size <= _MOST_CHARACTERS_AHEAD
+        self.has_read_all = len(self._ahead) < _MOST_APPENDED and size <= _MOST_CHARACTERS_AHEAD
         if self.has_read_all:
             self._read_up_to = pending.delivery.sequence
             self._add(pending)
@@ -252,8 +252,9 @@ class VolatileQueue(DeliveryQueue):
     def take_all(self) -> list[VolatileEvent]:
         """Remove all events, those in flight as well, and return them, the oldest first."""
         events = list(self._events.values())
-        for each in (self._events, self._in_flight, self._ahead):
-            each.clear()
+        self._events.clear()
+        self._in_flight.clear()
+        self._ahead.clear()
         self._characters = 0
         return events
 
@@ -314,7 +315,7 @@ class DeliveryQueues:
         for each in arrivals:
             for destination, expires_ms in each.destinations.items():
                 found = self._cursors.get((destination, each.rank))
-                if found is not None:
+                if found is not None and found.has_read_all:
                     delivery = Delivery(destination, each.rank, each.sequence)
                     found.append(Waiting(delivery, each.json, expires_ms, life_ms))
 
@@ -354,15 +355,15 @@ class DeliveryQueues:
                 stored.append(each)
         return stored
 
-    def lose(self, delivery: Delivery, reason: str) -> bool:
+    def end_volatile(self, delivery: Delivery, reason: str) -> bool:
         """End a delivery that was not made if it is volatile; return whether it is."""
         queue = self._volatile.get((delivery.destination, delivery.rank))
         if queue is not None:
             queue.end(delivery, reason)
         return queue is not None
 
-    def waiting(self, delivery: Delivery) -> Waiting | None:
-        """Return a delivery that is in flight, with its event's text; None when it has ended."""
+    def find(self, delivery: Delivery) -> Waiting | None:
+        """Return a delivery that has been sent, with its event's text; None when it has ended."""
         if queue := self._volatile.get((delivery.destination, delivery.rank)):
             return queue.in_flight(delivery)
         found = self.spool.read(delivery.destination, delivery.rank, delivery.sequence - 1, 1)
@@ -503,7 +504,7 @@ class UplinkQueue:
     def repeated(self) -> list[Waiting]:
         """Return the next group to send once more, without what has expired; it is in flight then."""
         while self._again:
-            found = map(self._queues.waiting, self._again.popleft())
+            found = map(self._queues.find, self._again.popleft())
             if pending := [each for each in found if each is not None and not self._queues.is_over(each)]:
                 return pending
         return []

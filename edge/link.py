@@ -19,6 +19,9 @@ _log = logging.getLogger(__name__)
 class BrokerConnection(Protocol):
     """One connection; see `edge.mqtt.Connection`."""
 
+    @property
+    def resumed(self) -> bool: ...
+
     def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> int: ...
 
     def ping(self) -> int: ...
@@ -100,6 +103,12 @@ class Link:
     def deadline(self) -> float | None:
         """Return when `tick` has something to do, None for never."""
         return None if self.up or self._closed else self._act_at
+
+    @property
+    def resumed(self) -> bool:
+        """Whether the connection resumed a session that the broker had kept."""
+        connection = self._connection
+        return connection is not None and connection.resumed
 
     @property
     def is_dialling(self) -> bool:

@@ -12,7 +12,7 @@ import sqlite3
 import struct
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from edge.spool.database import DamagedRowError, TableTotals, checksum
@@ -74,9 +74,17 @@ class PendingQueue:
         self.count += 1
         self.digest = (self.digest + int.from_bytes(key, "big")) % _DIGESTS
 
+    def copy(self) -> PendingQueue:
+        """Return one that changes apart from this."""
+        return PendingQueue(*self._front(), self.digest)
+
     def row(self) -> tuple[int | str | bytes, ...]:
         """Return the row of the table."""
-        values = (
+        values = (*self._front(), self.digest.to_bytes(KEY_BYTES, "big"))
+        return (*values, checksum("queue", *values))
+
+    def _front(self) -> tuple[int, str, int, int, int, int, int, int, int, int]:
+        return (
             self.number,
             self.destination,
             self.rank,
@@ -87,9 +95,7 @@ class PendingQueue:
             self.first,
             self.last,
             self.count,
-            self.digest.to_bytes(KEY_BYTES, "big"),
         )
-        return (*values, checksum("queue", *values))
 
 
 class PendingQueues:
@@ -100,6 +106,7 @@ class PendingQueues:
         queues = map(PendingQueue.read, db.execute("SELECT * FROM queue ORDER BY number"))
         self._queues = {(each.destination, each.rank): each for each in queues}
         self._drafts: dict[tuple[str, int], PendingQueue] = {}
+        self._pending = sum(each.pending for each in self._queues.values())
 
     def __iter__(self) -> Iterator[PendingQueue]:
         return iter(self._queues.values())
@@ -110,7 +117,10 @@ class PendingQueues:
 
     def pending(self) -> int:
         """Return how many deliveries are pending, in all queues, with the drafts."""
-        return sum(each.pending for each in {**self._queues, **self._drafts}.values())
+        return self._pending + sum(
+            draft.pending - (self._queues[key].pending if key in self._queues else 0)
+            for key, draft in self._drafts.items()
+        )
 
     def draft(self, destination: str, rank: int) -> PendingQueue:
         """Return a copy to change, of a queue that is made when there is none."""
@@ -118,7 +128,7 @@ class PendingQueues:
         if key not in self._drafts:
             known = self._queues.get(key)
             new = len({*self._queues, *self._drafts}) + 1
-            self._drafts[key] = replace(known) if known else PendingQueue(new, destination, rank)
+            self._drafts[key] = known.copy() if known else PendingQueue(new, destination, rank)
         return self._drafts[key]
 
     def close_statements(self) -> None:
@@ -140,6 +150,7 @@ class PendingQueues:
 
     def keep(self) -> None:
         """Take the drafts for valid: the transaction is committed."""
+        self._pending = self.pending()
         self._queues.update(self._drafts)
         self._drafts.clear()
 

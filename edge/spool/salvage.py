@@ -88,8 +88,7 @@ class _Copy:
         self.result = Salvage()
         self._device = self._read_device()
         self._queues = self._read_queues()
-        # By queue, of the deliveries in the new spool: those that were pending, and those that may have been.
-        self._pending = Counter[tuple[str, int]]()
+        # By queue, how many deliveries were copied that may have been pending or not.
         self._doubtful = Counter[tuple[str, int]]()
         # The batches that were read (by `last`), the sum of their checksums, and their damaged texts.
         self._read = array("q")
@@ -141,13 +140,11 @@ class _Copy:
 
     def _lost_of(self, queue: PendingQueue) -> tuple[int, list[tuple[int, int]]]:
         """Return how many deliveries of a queue are lost at most, and the numbers that they are among."""
-        key = (queue.destination, queue.rank)
-        missing = queue.pending - self._pending[key]
-        if missing <= 0:
-            return 0, []
         ranges = merged(sorted(self._missing_numbers(queue)))
-        numbers = sum(last - first + 1 for first, last in ranges) - self._doubtful[key]
-        return max(0, min(missing, numbers)), ranges
+        numbers = sum(last - first + 1 for first, last in ranges)
+        # Which of the numbers are doubtful ones, which were copied, is not told apart.
+        numbers -= self._doubtful[queue.destination, queue.rank]
+        return max(0, min(queue.pending, numbers)), ranges
 
     def _missing_numbers(self, queue: PendingQueue) -> Iterator[tuple[int, int]]:
         """Return ranges of sequences that were pending in a queue, or may have been, and were not copied."""
@@ -219,11 +216,15 @@ class _Copy:
             except _DAMAGE:
                 continue
             self.result.life_ms = max(self.result.life_ms, batch.stored_ms)
-            with self._step() as totals:
-                deliveries.add(arrivals, batch.stored_ms, totals)
-                # What the new epoch states begins with its own events.
-                queues.close_statements()
-                queues.write(totals)
+            try:
+                with self._step() as totals:
+                    deliveries.add(arrivals, batch.stored_ms, totals)
+                    # What the new epoch states begins with its own events.
+                    queues.close_statements()
+                    queues.write(totals)
+            except sqlite3.IntegrityError:  # events that another batch has as well
+                queues.forget()
+                continue
             queues.keep()
             self.result.events += len(arrivals)
 
@@ -240,8 +241,7 @@ class _Copy:
             for name, (is_known, waiting) in pending.items():
                 if not is_known or sequence in waiting:
                     destinations[name] = waiting.get(sequence)
-                    counter = self._pending if is_known else self._doubtful
-                    counter[name, batch.rank] += text is not None
+                    self._doubtful[name, batch.rank] += not is_known and text is not None
             # Without destinations it was delivered, and kept for the sake of others in its batch.
             if destinations and text is None:
                 self._damaged.add(sequence)
@@ -289,6 +289,7 @@ class _Copy:
                 self.result.notes.append(f"{lost} {what} lost")
 
     def _batches(self) -> Iterator[tuple[int, int, int, int, str, bytes]]:
+        """Read rows in ascending order, so that the new queues are in order."""
         after: int | None = BEFORE_EVERYTHING
         while after is not None:
             try:
@@ -296,10 +297,12 @@ class _Copy:
             except _UNREADABLE:
                 after = self._behind_hole(after)
                 continue
-            if row is None or not isinstance(row[0], int):
+            if row is None:
                 return
-            yield row
-            after = row[0]
+            if not self._read or row[0] > self._read[-1]:
+                yield row
+            # A damaged number, or pages that have changed places, lead back.
+            after = row[0] if row[0] > after else self._behind_hole(after)
 
     def _behind_hole(self, after: int) -> int | None:
         """Return the nearest number behind `after` that can be read on from, None when there is none."""
@@ -314,6 +317,7 @@ class _Copy:
 
     def _can_read(self, after: int) -> bool:
         try:
-            return self._old.execute(_NEXT, (after,)).fetchone() is not None
+            row = self._old.execute(_NEXT, (after,)).fetchone()
         except _UNREADABLE:
             return False
+        return row is not None and row[0] > after

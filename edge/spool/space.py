@@ -23,6 +23,9 @@ START_BYTES = 512 * 1024
 KEPT_FREE_BYTES = 1024 * 1024
 """Free pages that stay in the file, to be used again."""
 
+MEASURE_EVERY = 16
+"""Commits between two measurements while the spool is less than half full."""
+
 _STEP_PAGES = 256
 
 
@@ -48,6 +51,7 @@ class Space:
         self.used_bytes = 0
         self.used_deliveries = 0
         self._free_bytes = 0
+        self._unmeasured = 0
         self._shrunk = False
         self.refused = path is None
         self._set_limit(capacity_bytes)
@@ -61,8 +65,17 @@ class Space:
         used = max(self.used_bytes / self.capacity_bytes, self.used_deliveries / self.capacity_deliveries)
         return max(1.0, used) if self.refused else used
 
+    def committed(self, stored_bytes: int) -> None:
+        """Count a commit of events of `stored_bytes`. Measuring takes a tenth of its time, so few are measured."""
+        self._unmeasured += 1
+        self.used_bytes += stored_bytes
+        self.used_deliveries = self._count()
+        if self._unmeasured == MEASURE_EVERY or self.used_bytes > self.capacity_bytes // 2:
+            self.measure()
+
     def measure(self) -> None:
         """Measure how much is used now."""
+        self._unmeasured = 0
         (pages,) = self._db.execute("PRAGMA page_count").fetchone()
         (free,) = self._db.execute("PRAGMA freelist_count").fetchone()
         self.used_bytes = (pages - free) * PAGE_BYTES
@@ -80,6 +93,8 @@ class Space:
 
     def tidy(self) -> bool:
         """Give free pages back and remake the reserve. Returns whether there is more to do."""
+        if self._unmeasured:
+            self.measure()
         if self._free_bytes > self._kept_free():
             before = self._free_bytes
             # As a script: `execute` takes only the first step of it, a single page.

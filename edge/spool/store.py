@@ -143,7 +143,7 @@ class Spool:
             # Ending deliveries makes room, and needs some to be written down.
             self._space.give_up_reserve()
             self._commit(arrivals, done, discarded, holdings, life_ms, closing)
-        self._space.measure()
+        self._space.committed(sum(len(each.json) for each in arrivals))
 
     def read(self, destination: str, rank: int, after: int, limit: int) -> list[Waiting]:
         """Return up to `limit` pending deliveries of one destination and rank, in order, behind `after`.

@@ -117,6 +117,7 @@ class FakeWire:
     pings: int = 0
     closed: bool = False
     abandoned: bool = False
+    resumed: bool = True
 
     def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> int:
         self.published.append((len(self.published) + 1, topic, payload))
@@ -126,8 +127,8 @@ class FakeWire:
         self.pings += 1
         return 65_535 + self.pings
 
-    def acknowledge(self, mid: int) -> None:
-        self.acknowledged.append(mid)
+    def acknowledge(self, *mids: int) -> None:
+        self.acknowledged += mids
 
     def close(self, timeout_s: float) -> None:
         self.closed = True
