@@ -199,7 +199,7 @@ class Forwarder:
             damaged.path,
             capacity_bytes=damaged.capacity_bytes,
             capacity_deliveries=damaged.capacity_deliveries,
-            now_life=self._clock.uptime,
+            now_uptime=self._clock.uptime,
         )
 
     def _take(self, message: Message, batch: Batch, now: float) -> None:

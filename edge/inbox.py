@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from edge.delivery_queues import DeliveryQueues
 from edge.link import Link
-from edge.spool import Delivery, Waiting
+from edge.spool import Delivery, PendingDelivery
 from eventplane.contract import Channel, Priority
 from eventplane.receipts import Receipt, digest
 from eventplane.topics import local_topic
@@ -25,7 +25,7 @@ is away, so a copy every few seconds would bury it when it comes back."""
 
 @dataclass(frozen=True, slots=True)
 class _Sent:
-    pending: Waiting
+    pending: PendingDelivery
     sent_at: float
 
 
@@ -61,7 +61,7 @@ class InboxPump:
         """Return the spool's deliveries that PUBACK `mid` ends; none when a receipt is required."""
         return self._queues.delivered(each.delivery for each in self._end(mid))
 
-    def receipted(self, receipt: Receipt) -> Sequence[Waiting]:
+    def receipted(self, receipt: Receipt) -> Sequence[PendingDelivery]:
         """Return the deliveries that the service's `receipt` ends: all in flight with these bytes."""
         return self._end(receipt.digest)
 
@@ -101,7 +101,7 @@ class InboxPump:
         for queue in self._by_rank.values():
             queue.rewind()
 
-    def _end(self, key: Hashable) -> list[Waiting]:
+    def _end(self, key: Hashable) -> list[PendingDelivery]:
         ended = [each.pending for each in self._sent.pop(key, ())]
         if ended:
             self._in_flight -= len(ended)
