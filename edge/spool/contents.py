@@ -6,7 +6,7 @@ Errors are SQLite's own, and `DamagedRowError`.
 from __future__ import annotations
 
 import json
-import secrets
+import os
 import sqlite3
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields, replace
@@ -69,7 +69,7 @@ def create(db: sqlite3.Connection, birth: Birth, life: LifeClock) -> None:
         db.execute(statement)
     db.execute(f"PRAGMA user_version = {FORMAT}")
     db.execute(f"INSERT INTO device VALUES ({'0, ' * len(_FIELDS)}0)")  # noqa: S608
-    device = Device(secrets.token_hex(EPOCH_BYTES), 1, 0, 0, life(), *life.uptime(), "", TableTotals().pack())
+    device = Device(os.urandom(EPOCH_BYTES).hex(), 1, 0, 0, life(), *life.uptime(), "", TableTotals().pack())
     replace(device, birth=json.dumps(birth)).write(db)
 
 
