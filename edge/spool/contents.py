@@ -77,13 +77,8 @@ def create(db: sqlite3.Connection, origin: SpoolOrigin, clock: UptimeClock) -> N
         db.execute(statement)
     db.execute(f"PRAGMA user_version = {FORMAT}")
     db.execute(f"INSERT INTO device VALUES ({'0, ' * len(_FIELDS)}0)")  # noqa: S608
-<<<<<<< HEAD
-    epoch, totals = secrets.token_hex(EPOCH_BYTES), TableTotals().pack()
+    epoch, totals = os.urandom(EPOCH_BYTES).hex(), TableTotals().pack()
     Device(epoch, 1, 0, 0, clock(), *clock.uptime(), json.dumps(origin), totals).write(db)
-=======
-    device = Device(os.urandom(EPOCH_BYTES).hex(), 1, 0, 0, life(), *life.uptime(), "", TableTotals().pack())
-    replace(device, birth=json.dumps(birth)).write(db)
->>>>>>> monitor
 
 
 class Contents:
