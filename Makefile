@@ -20,7 +20,7 @@ ENV ?= dev
 
 .PHONY: help setup demo test check lint types unit synth diff deploy destroy smoke contract catalogue explain audit lock tables \
   crash-test bench-router bench-edge bench-spool bench-client bench-cloud bench-cost bench-scale bench-audit audit-proof \
-  bench-downlink bench-interest bench-tracing bench-conversation device-image device-image-check device-boot-check chaos attack fuzz figures clean
+  bench-downlink bench-interest bench-tracing bench-conversation device-image deb device-image-check device-boot-check chaos attack fuzz figures clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  \033[36m%-18s\033[0m %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -183,14 +183,18 @@ audit-proof: setup ## Prove the audit by planted faults: EVENTS=1000000; writes 
 bench-audit: setup ## Measure the audit beside DuckDB: EVENTS="1000000 5000000"; writes build/bench/audit.json
 	@python -m benchmarks.audit.bench $(if $(EVENTS),--events $(EVENTS))
 
-device-image: setup ## Build what a device runs: build/device/eventplane-forwarder.pyz
-	@python tools/device_image.py --revision "$$(git describe --always --dirty 2>/dev/null || echo unknown)"
+device-image: setup ## Build what a device runs: build/device/eventplane-forwarder.pyz (WITHOUT="discovery questions": without these parts)
+	@python tools/device_image.py --revision "$$(git describe --always --dirty 2>/dev/null || echo unknown)" $(addprefix --without ,$(WITHOUT))
 
-device-image-check: device-image ## Run it under Debian's armv7l Python, emulated (as root; a minute, 20 MB of packages)
+deb: setup ## Build the Debian package of the forwarder: build/device/eventplane-forwarder_VERSION_all.deb
+	@python tools/debian_package.py --revision "$$(git describe --always --dirty 2>/dev/null || echo unknown)"
+
+device-image-check: deb ## Install and run the package in a clean armv7l Debian, emulated (as root; minutes, 45 MB of packages)
 	@tools/device-userland.sh
+	pytest tests/device/test_package.py
 	@python -m benchmarks.device
 
-device-boot-check: setup ## Boot the units under systemd on an emulated armv7l machine (as root; minutes, 75 MB of packages)
+device-boot-check: setup ## Boot the package's units under systemd on an emulated armv7l machine (as root; minutes, 75 MB of packages)
 	pytest tests/device
 
 clean: ## Delete everything that setup, builds and runs made

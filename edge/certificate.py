@@ -1,4 +1,4 @@
-"""From when to when a certificate is valid; the standard library tells it only of a connection's peer."""
+"""Read when a certificate is valid, which the standard library does only for a connection's peer."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SEQUENCE, _VERSION = 0x30, 0xA0
 _UTC_TIME, _GENERALIZED_TIME = 0x17, 0x18
 _LONG, _MOST_LENGTH_BYTES = 0x80, 4
 _CENTURY_PIVOT = 50
-"""RFC 5280, 4.1.2.5.1: two digits from 50 on are of the last century."""
+"""RFC 5280, 4.1.2.5.1: years of two digits from 50 on are of the last century."""
 
 
 class Validity(NamedTuple):
@@ -25,7 +25,7 @@ class Validity(NamedTuple):
 
 
 class CertificateFile:
-    """How long the certificate in `file` is still good; read again when it is replaced."""
+    """How long the certificate in `file` is still valid; read again when it is replaced."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
@@ -33,7 +33,7 @@ class CertificateFile:
         self._end: float | None = None
 
     def left_s(self) -> float | None:
-        """Seconds until it expires by the wall clock, None when it cannot be read: then the link says why."""
+        """Return the seconds until it expires by the wall clock, None if it cannot be read."""
         try:
             found = self._file.stat()
             if self._known != (found.st_mtime_ns, found.st_size):
@@ -52,7 +52,7 @@ class _Value(NamedTuple):
 
 
 def read_validity(pem: str) -> Validity:
-    """The validity of the first certificate in a PEM text. Raises `ValueError` when there is none to read."""
+    """Return the validity of the first certificate in a PEM text. Raises `ValueError` if there is none."""
     _, header, rest = pem.partition(_HEADER)
     body, footer, _ = rest.partition(_FOOTER)
     if not header or not footer:
@@ -77,7 +77,7 @@ def _inside(der: bytes) -> bytes:
 
 
 def _read(der: bytes) -> _Value:
-    """The first value of `der` with what follows it."""
+    """Return the first value of `der` and what follows it."""
     if len(der) < 2:
         raise ValueError("it is cut short")
     length, at = der[1], 2

@@ -21,7 +21,7 @@ class _NoPassphraseError(Exception):
 
 
 def file_problems(settings: Settings, now: datetime) -> list[SettingProblem]:
-    """What is wrong with the files that the settings name, at `now`, the wall clock's time."""
+    """Return what is wrong with the files that the settings name, at `now` of the wall clock."""
     found = [*_password(settings.local.login), *_profile(settings.local)]
     files = settings.cloud.identity
     if files is None:
@@ -36,7 +36,7 @@ def file_problems(settings: Settings, now: datetime) -> list[SettingProblem]:
 
 
 def awaits_provisioning(settings: Settings) -> bool:
-    """Whether the device has no certificate yet, and is going to get one by itself."""
+    """Return whether the device has no certificate yet and is going to get one by itself."""
     files = settings.cloud.identity
     if files is None or settings.provisioning is None:
         return False
@@ -45,12 +45,12 @@ def awaits_provisioning(settings: Settings) -> bool:
     except FileNotFoundError:
         return True
     except OSError:
-        return False  # it cannot be told; reading it will say why
+        return False  # unknown; reading it will report why
     return False
 
 
 def expires_soon(cloud: CloudSettings, now: datetime) -> str | None:
-    """A warning when the certificate, which is good, will not be for much longer."""
+    """Return a warning if the certificate, which is valid, expires soon."""
     if cloud.identity is None:
         return None
     left = read_validity(cloud.identity.certificate.read_text("ascii")).end - now
@@ -156,7 +156,7 @@ def _pair(setting: str, certificate: Path, key: Path) -> Iterator[SettingProblem
             remedy = "name a certificate and its private key, PEM files"
         yield SettingProblem(setting, problem, remedy)
     except OSError:
-        return  # said of the file that cannot be read
+        return  # reported for the file that cannot be read
 
 
 def _unreadable(setting: str, file: Path, error: OSError, remedy: str) -> SettingProblem:
@@ -164,5 +164,5 @@ def _unreadable(setting: str, file: Path, error: OSError, remedy: str) -> Settin
 
 
 def utc_now() -> datetime:
-    """The wall clock's time."""
+    """Return the wall clock's time."""
     return datetime.now(UTC)

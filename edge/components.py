@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from edge.commit import CommitLoop, Deciding
 from edge.counts import Counts
 from edge.decision import RECENT_EVENTS, Decider
 from edge.delivery_queues import DeliveryQueues, VolatileEvent
-from edge.dispatch import Dispatcher, subscriptions
+from edge.dispatch import Dispatcher, UrgentHint, subscriptions
 from edge.downlink import DownlinkReceiver, uplink_interest
 from edge.inbox import InboxPump
 from edge.interest import Interest
@@ -21,6 +21,7 @@ from edge.link import Backoff, Link, link_to_broker
 from edge.mailbox import LinkName, Mailbox
 from edge.mqtt import Connection, Endpoint, Login
 from edge.mqtt.endpoint import BrokerAddress
+from edge.mqtt.session import Skips
 from edge.numbering import RecentKeys
 from edge.parts import NoAnswers, has_part
 from edge.planning import Planner
@@ -37,6 +38,9 @@ if TYPE_CHECKING:
     from edge.questions import Answers
 
 _log = logging.getLogger(__name__)
+
+_NEW_SESSION_S: Final = 60.0
+"""How long after the first session began the urgent one may still receive what came before, seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,20 +77,32 @@ class Dependencies:
 class Components:
     """Parts over `spool` under `contract`; `adopt` follows another contract and changes what it must.
 
-    `image` is the contract of the device's image: what comes down is measured by it.
+    `image` is the contract of the device's image: what comes down is measured by it. The parts take over from
+    those `before`: urgent events in memory, and without a disk the keys of what it holds.
     """
 
+    recent: RecentKeys
     uplink: Uplink
     deciding: Deciding
     dispatcher: Dispatcher
     answers: Answers | NoAnswers
 
-    def __init__(self, deps: Dependencies, spool: Spool, contract: Contract, image: Contract) -> None:
+    def __init__(
+        self,
+        deps: Dependencies,
+        spool: Spool,
+        contract: Contract,
+        image: Contract,
+        before: Components | None = None,
+    ) -> None:
         self.spool = spool
         self.inboxes: dict[str, InboxPump] = {}
         self._dependencies = deps
         self._queues = DeliveryQueues(spool, deps.counts)
-        self._recent = RecentKeys(RECENT_EVENTS, spool.recent_keys(RECENT_EVENTS))
+        if before is not None and not spool.is_on_disk:
+            self.recent = before.recent
+        else:
+            self.recent = RecentKeys(RECENT_EVENTS, spool.recent_keys(RECENT_EVENTS))
         self._pressure = Pressure(spool, self._queues)
         reporter = Reporter(
             deps.settings,
@@ -96,9 +112,11 @@ class Components:
             deps.clock.monotonic(),
             deps.first_manifest_s,
         )
-        self.commits = CommitLoop(spool, self._queues, self._pressure, self._recent, reporter, deps.counts)
+        self.commits = CommitLoop(spool, self._queues, self._pressure, self.recent, reporter, deps.counts)
         self._make_uplink(contract.device.outbox)
         self._follow(contract, image)
+        if before is not None:
+            self.send_volatile(before.abandon())
 
     @property
     def timers(self) -> Iterator[Timer]:
@@ -144,9 +162,11 @@ class Components:
             _log.info("what goes up: %s", "all" if wanted is None else "what the cloud wants")
         self._dependencies.interest.wanted_up(uplink.address, wanted)
 
-    def abandon(self) -> None:
-        """Other parts take over: what was in memory is given up, and counted."""
+    def abandon(self) -> list[VolatileEvent]:
+        """Give up what is in memory, and count it, but for urgent events, which are returned."""
+        urgent = self._queues.take_unstored()
         self._queues.clear()
+        return urgent
 
     def _follow(self, contract: Contract, image: Contract) -> None:
         deps = self._dependencies
@@ -154,7 +174,7 @@ class Components:
         self.uplink.follow(contract)
         self._make_inboxes(_local_inboxes(contract))
         thing = deps.settings.thing
-        decider = Decider(contract, thing, self.spool.epoch, deps.clock.now, self._recent, deps.interest)
+        decider = Decider(contract, thing, self.spool.epoch, deps.clock.now, self.recent, deps.interest)
         receiver = DownlinkReceiver(contract, image, thing, self.spool, decider, self._pressure, self._queues)
         self.deciding = Deciding(decider, Planner(decider, contract.device.outbox), receiver)
         self.dispatcher = Dispatcher(contract, self.inboxes, self._queues, deps.interest)
@@ -227,13 +247,36 @@ def make_links(
 
     Each connection subscribes to what the `contract` says then.
     """
-    sessions = (LinkName.LOCAL, LinkName.URGENT)
-    links = {each: _local_link(settings, each, contract, mailbox) for each in sessions}
-    return {**links, LinkName.CLOUD: _cloud_link(settings, mailbox)}
+    hint = UrgentHint(contract)
+    links: dict[LinkName, Link] = {}
+
+    def skips(topic: str, payload: bytes) -> bool:
+        return first_session_has_it(links, monotonic()) and not hint.may_be_urgent(topic, payload)
+
+    links[LinkName.LOCAL] = _local_link(settings, LinkName.LOCAL, contract, mailbox)
+    links[LinkName.URGENT] = _local_link(settings, LinkName.URGENT, contract, mailbox, skips)
+    links[LinkName.CLOUD] = _cloud_link(settings, mailbox)
+    return links
+
+
+def first_session_has_it(links: Mapping[LinkName, Link], now: float) -> bool:
+    """Return whether the first session has, unacknowledged, what the urgent one receives `now`.
+
+    The first has every outbox. It lacks what was published before it existed, which only the backlog of an
+    older urgent session can hold.
+    """
+    first, urgent = links[LinkName.LOCAL], links[LinkName.URGENT]
+    if not first.up:
+        return False
+    return first.resumed or (not urgent.resumed and now - first.up_since > _NEW_SESSION_S)
 
 
 def _local_link(
-    settings: Settings, session: LinkName, contract: Callable[[], Contract], mailbox: Mailbox[Any]
+    settings: Settings,
+    session: LinkName,
+    contract: Callable[[], Contract],
+    mailbox: Mailbox[Any],
+    skips: Skips | None = None,
 ) -> Link:
     local = settings.local
     share = mailbox.share(session, local.buffer_bytes)
@@ -254,7 +297,7 @@ def _local_link(
             tls=address.tls,
             login=login,
         )
-        return Connection(endpoint, session, generation, mailbox.put, share)
+        return Connection(endpoint, session, generation, mailbox.put, share, skips)
 
     link = link_to_broker(
         BrokerAddress(local.host, local.port),

@@ -11,7 +11,7 @@ from time import monotonic
 
 from edge.certificate import CertificateFile
 from edge.components import make_links
-from edge.contract_updates import ActiveContract, active_contract, keep_contract
+from edge.contract_updates import ActiveContract, active_contract, keep_contract, last_contract
 from edge.errors import SettingProblem
 from edge.forwarder import Forwarder
 from edge.health.server import HealthServer, Snapshots, pages
@@ -19,8 +19,8 @@ from edge.housekeeping import Hangup, Housekeeping, Posted
 from edge.mailbox import Mailbox, Stop
 from edge.metrics import Metrics
 from edge.settings import HealthSettings, Settings
-from edge.spool import Spool
 from edge.systemd import ServiceManager
+from edge.without_disk import DiskWatch
 from eventplane.contract import Contract
 
 _log = logging.getLogger(__name__)
@@ -32,20 +32,25 @@ def run(
     environment: Mapping[str, str],
     refused: SettingProblem | None = None,
 ) -> None:
-    """Forward until a signal comes, by `contract` unless another one came down. Raises `SpoolError`.
+    """Forward until a signal comes, by `contract` unless the cloud sent another one. Raises `SpoolError`.
 
-    `refused` is why the contract file is not the one to go by.
+    `refused` is why the contract file cannot be used.
     """
     mailbox: Mailbox[Posted] = Mailbox()
     _listen_to_signals(mailbox)
-    with _spool(settings) as spool:
+    disk = DiskWatch(settings)
+    with disk.open(monotonic()) as spool:
+        if not spool.is_on_disk:
+            # A contract that came down is in the spool, and beside it for such days.
+            contract = last_contract(settings.spool) or contract
         found = active_contract(settings.contract, spool, contract)
         if isinstance(found, SettingProblem):
             found = ActiveContract(contract, contract)
         contract, image = found.contract, found.image
         if refused:
-            _log.error("contract %s, which is known from before, is in force: %s", contract.version, refused)
-        keep_contract(contract, settings.spool)
+            _log.error("the last valid contract, %s, stays active: %s", contract.version, refused)
+        if spool.is_on_disk:
+            keep_contract(contract, settings.spool)
         _log.info(
             "thing %s, contract %s, spool epoch %s at sequence %d",
             settings.thing, contract.version, spool.epoch, spool.next_sequence,
@@ -60,6 +65,7 @@ def run(
             heartbeat=lambda: metrics.heartbeat(monotonic()),
             contract_came=lambda: mailbox.put(Hangup()),
             image=image,
+            disk=disk,
         )
         identity = settings.cloud.identity
         certificate = CertificateFile(identity.certificate) if identity else None
@@ -69,6 +75,10 @@ def run(
 
         def read_again() -> ActiveContract | SettingProblem:
             nonlocal image
+            if (failure := forwarder.disk_failure) is not None:
+                return SettingProblem(
+                    "contract", f"the spool cannot be read: {failure.problem}", failure.remedy
+                )
             found = active_contract(settings.contract, forwarder.spool, image)
             if not isinstance(found, SettingProblem):
                 image = found.image
@@ -83,22 +93,14 @@ def run(
 
 
 def _listen_to_signals(mailbox: Mailbox[Posted]) -> None:
-    """Signals become messages, to the very end: a second SIGTERM changes nothing."""
+    """Turn signals into messages, to the very end: a second SIGTERM changes nothing."""
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: mailbox.put(Stop()))
     signal.signal(signal.SIGHUP, lambda *_: mailbox.put(Hangup()))
 
 
-def _spool(settings: Settings) -> Spool:
-    return Spool(
-        settings.spool,
-        capacity_bytes=settings.spool_capacity_bytes,
-        capacity_deliveries=settings.spool_capacity_deliveries,
-    )
-
-
 def _endpoint(health: HealthSettings, snapshots: Snapshots) -> closing[HealthServer] | nullcontext[None]:
-    """The health endpoint, if there is to be one. A device that cannot offer it still forwards."""
+    """Return the health endpoint, if the settings want one. A device without it still forwards."""
     if not health.port:
         return nullcontext()
     try:

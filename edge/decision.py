@@ -227,6 +227,11 @@ class Decider:
         """The forwarder's own `report`, which expires after `lifetime` milliseconds (None: never)."""
         return self._kept(report.stamped(**self._itself.attributes), self._uplink, number, lifetime)
 
+    def volatile(self, report: Envelope, rank: int) -> VolatileEvent:
+        """Return the forwarder's own `report` as an event for the cloud that is not stored."""
+        stamped = report.stamped(**self._itself.attributes)
+        return VolatileEvent(self._uplink.address, stamped.type, stamped.json, key_digest(stamped.key), rank)
+
     def addresses(self, event: Envelope) -> list[str]:
         """Where the routes of the device lead `event`, whatever is wanted there."""
         return [each.address for each in self._destinations(event)]

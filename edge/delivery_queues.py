@@ -124,7 +124,7 @@ class DeliveryCursor(DeliveryQueue):
 
     After `rewind` it starts again from the oldest delivery that the spool still holds, so nothing has to be
     remembered about what was sent. It skips deliveries for which `is_over` returns True; that function ends
-    them.
+    them. While it `has_read_all`, what is stored next may be appended instead of read.
     """
 
     def __init__(
@@ -162,9 +162,9 @@ class DeliveryCursor(DeliveryQueue):
         self.has_read_all = not self.more
 
     def append(self, pending: PendingDelivery) -> None:
-        """Add the newest delivery, which is stored, without reading it, if all before it have been read."""
+        """Add the delivery that was stored last, while all before it have been read and there is room."""
         size = self._characters + len(pending.json)
-        self.has_read_all &= len(self._ahead) < _MOST_APPENDED and size <= _MOST_CHARACTERS_AHEAD
+        self.has_read_all = len(self._ahead) < _MOST_APPENDED and size <= _MOST_CHARACTERS_AHEAD
         if self.has_read_all:
             self._read_up_to = pending.delivery.sequence
             self._add(pending)
@@ -258,6 +258,15 @@ class VolatileQueue(DeliveryQueue):
         for delivery in list(self._in_flight):
             self.end(delivery, UNCONFIRMED)
 
+    def take_all(self) -> list[VolatileEvent]:
+        """Remove all events, those in flight as well, and return them, the oldest first."""
+        events = list(self._events.values())
+        self._events.clear()
+        self._in_flight.clear()
+        self._ahead.clear()
+        self._characters = 0
+        return events
+
     def clear(self) -> None:
         """Give up everything, because the connection is gone."""
         self.rewind()
@@ -315,7 +324,7 @@ class DeliveryQueues:
         for each in arrivals:
             for destination, expires_ms in each.destinations.items():
                 found = self._cursors.get((destination, each.rank))
-                if found is not None:
+                if found is not None and found.has_read_all:
                     delivery = Delivery(destination, each.rank, each.sequence)
                     found.append(PendingDelivery(delivery, each.json, expires_ms, uptime_ms))
 
@@ -334,6 +343,11 @@ class DeliveryQueues:
             else:
                 self._ended(event, OFFLINE)
 
+    def take_unstored(self) -> list[VolatileEvent]:
+        """Remove the urgent events that are only in memory, those in flight as well, and return them."""
+        queues = [each for (_, rank), each in self._volatile.items() if rank == UNSTORED_RANK]
+        return [event for each in queues for event in each.take_all()]
+
     def clear(self, destination: str | None = None) -> None:
         """Give up the volatile events for `destination` (None: for all), whose connection is gone."""
         for (to, _), queue in self._volatile.items():
@@ -350,15 +364,15 @@ class DeliveryQueues:
                 stored.append(each)
         return stored
 
-    def lose(self, delivery: Delivery, reason: str) -> bool:
+    def end_volatile(self, delivery: Delivery, reason: str) -> bool:
         """End a delivery that was not made if it is volatile; return whether it is."""
         queue = self._volatile.get((delivery.destination, delivery.rank))
         if queue is not None:
             queue.end(delivery, reason)
         return queue is not None
 
-    def waiting(self, delivery: Delivery) -> PendingDelivery | None:
-        """Return a delivery that is in flight, with its event's text; None when it has ended."""
+    def find(self, delivery: Delivery) -> PendingDelivery | None:
+        """Return a delivery that has been sent, with its event's text; None when it has ended."""
         if queue := self._volatile.get((delivery.destination, delivery.rank)):
             return queue.in_flight(delivery)
         found = self.spool.read(delivery.destination, delivery.rank, delivery.sequence - 1, 1)
@@ -499,7 +513,7 @@ class UplinkQueue:
     def repeated(self) -> list[PendingDelivery]:
         """Return the next group to send once more, without what has expired; it is in flight then."""
         while self._again:
-            found = map(self._queues.waiting, self._again.popleft())
+            found = map(self._queues.find, self._again.popleft())
             if pending := [each for each in found if each is not None and not self._queues.is_over(each)]:
                 return pending
         return []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from edge.counts import NotStored
@@ -116,7 +116,8 @@ def subscriptions(contract: Contract, session: LinkName) -> tuple[str, ...]:
 
     The urgent session has the outboxes from which an urgent event can come, so that neither a queue of ours
     nor the broker's one queue a client holds up an alarm behind a flood. The first session has all the rest
-    and every outbox, also those that no contract knows: what comes over both is stored once.
+    and every outbox, also those that no contract knows: what comes over both is stored once. Where an outbox
+    carries other events too, the urgent session's connection skips these (`UrgentHint`).
     """
     topics = local_topics(contract)
     if session is LinkName.URGENT:
@@ -134,6 +135,37 @@ def _may_be_urgent(outbox: Channel, urgent_types: Sequence[str], rights: Sending
     """Whether the contract lets urgent events come over `outbox`; a `severitynumber` can add others."""
     sender = Sender(service=outbox.participant)
     return outbox.priority is Priority.URGENT or any(rights.may_send(sender, each) for each in urgent_types)
+
+
+class UrgentHint:
+    """Tells messages of services that may be urgent under the `contract` of now from those that cannot be.
+
+    It looks for the urgent types' names in the bytes, so that a network thread can afford to ask for each.
+    """
+
+    def __init__(self, contract: Callable[[], Contract]) -> None:
+        self._current = contract
+        self._contract: Contract | None = None
+        self._topics: frozenset[str] = frozenset()
+        self._marks: tuple[bytes, ...] = ()
+
+    def may_be_urgent(self, topic: str, payload: bytes) -> bool:
+        """Return False for a message that is surely not urgent."""
+        contract = self._current()
+        if contract is not self._contract:
+            self._read(contract)
+        return topic in self._topics or any(mark in payload for mark in self._marks)
+
+    def _read(self, contract: Contract) -> None:
+        types = [name for name, each in contract.event_types.items() if each.priority is Priority.URGENT]
+        self._marks = (b"severitynumber", *(each.encode() for each in types))
+        # An urgent channel makes every type urgent that has no priority of its own.
+        self._topics = frozenset(
+            topic
+            for topic, role in local_topics(contract).items()
+            if isinstance(role, Outbox) and role.channel.priority is Priority.URGENT
+        )
+        self._contract = contract
 
 
 class Dispatcher:
@@ -252,7 +284,7 @@ class Dispatcher:
 
     def _take_receipt(self, receipt: Receipt, ended: PendingDelivery, inbox: InboxPump, batch: Batch) -> None:
         if receipt.refused == Outcome.EXPIRED and _can_expire(ended.json):
-            if not self._queues.lose(ended.delivery, BY_EVENT):
+            if not self._queues.end_volatile(ended.delivery, BY_EVENT):
                 self._queues.discard(ended.delivery, Outcome.EXPIRED, BY_EVENT)
             return
         stored = self._queues.delivered([ended.delivery])

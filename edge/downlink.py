@@ -87,6 +87,8 @@ class DownlinkReceiver:
 
     def judge(self, downlinks: Sequence[Incoming], plan: Plan) -> None:
         """Judge `downlinks` and put the results into `plan`."""
+        if not downlinks:
+            return
         answers = [answer for each in downlinks if (answer := self._judge(each, plan)) is not None]
         plan.descended.update(each.reason or each.result.value for each in answers)
         for event in answer_events(
@@ -194,7 +196,7 @@ class DownlinkReceiver:
 
     def _waits(self, before: DeviceState) -> bool:
         """Return whether the event before is still pending: the next one must not overtake it."""
-        return any(self._queues.waiting(each) for each in self._ways(before))
+        return any(self._queues.find(each) for each in self._ways(before))
 
     def _ways(self, before: DeviceState) -> Sequence[Delivery]:
         """Return the deliveries that the event before may have."""

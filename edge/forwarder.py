@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 
 from edge.components import Clock, Components, Dependencies
 from edge.counts import Counts
-from edge.errors import SpoolCorruptError, SpoolError
+from edge.errors import SpoolCorruptError, SpoolError, SpoolUnavailableError
 from edge.interest import Interest
 from edge.link import Link
 from edge.mailbox import Acknowledged, Connected, Disconnected, LinkName, Message, Received, Reload, Stop
@@ -22,6 +22,7 @@ from edge.reports import FIRST_MANIFEST_S, Heartbeat
 from edge.settings import Settings
 from edge.spool import Spool
 from edge.uplink import AckResult, Uplink
+from edge.without_disk import DiskWatch
 from eventplane.contract import Contract
 from eventplane.downlink.acknowledgements import OLDER, Result
 from eventplane.questions import HandlersQuestion, StateQuestion
@@ -60,6 +61,7 @@ class Forwarder:
         contract_came: Callable[[], None] = lambda: None,
         image: Contract | None = None,
         first_manifest_s: float = FIRST_MANIFEST_S,
+        disk: DiskWatch | None = None,
     ) -> None:
         self.counts = Counts()
         self._clock = clock or Clock()
@@ -74,7 +76,8 @@ class Forwarder:
             settings, links, self._clock, heartbeat, self.counts, Interest(), first_manifest_s
         )
         self._given_spool = spool
-        self._components = self._assembled(spool)
+        self._disk = disk or DiskWatch(settings, self._clock.uptime)
+        self._components = self._over(spool)
         self._next: Reload | None = None
         self._stopping = False
 
@@ -82,6 +85,11 @@ class Forwarder:
     def spool(self) -> Spool:
         """The store in use."""
         return self._components.spool
+
+    @property
+    def disk_failure(self) -> SpoolError | None:
+        """Why the spool is not on its disk, None while it is."""
+        return self._disk.failure
 
     @property
     def uplink(self) -> Uplink:
@@ -102,20 +110,30 @@ class Forwarder:
     def turn(self, messages: Sequence[Message]) -> None:
         """One round: take in, commit, acknowledge, send."""
         now = self._clock.monotonic()
-        try:
-            batch, plan = self._commit(messages, now)
-        except SpoolCorruptError as error:
-            self._recover(error)
-            # Nothing of them is kept yet, and nobody will report them again.
-            batch, plan = self._commit(messages, now)
-        with self._recovering():
+        if (spool := self._disk.open_again(now)) is not None:
+            self._replace(spool)
+            self._contract_came()  # one that came down may be stored
+        batch, plan = self._commit_anyway(messages, now)
+        with self._recovering(now):
             self._confirm(batch, plan)
             # Before another contract is in force, which may not know who asks.
             self._answer(batch.questions)
-        with self._recovering():
+        with self._recovering(now):
             if self._next is not None:
                 self._reload(self._next)
             self._send(now)
+
+    def _commit_anyway(self, messages: Sequence[Message], now: float) -> tuple[Batch, Plan]:
+        """Commit what `messages` bring, in the end without a disk: nobody will report them again."""
+        try:
+            return self._commit(messages, now)
+        except (SpoolCorruptError, SpoolUnavailableError) as error:
+            self._recover(error, now)
+        try:
+            return self._commit(messages, now)
+        except (SpoolCorruptError, SpoolUnavailableError) as error:
+            self._replace(self._disk.without_disk(error, now))
+        return self._commit(messages, now)
 
     def _reload(self, reload: Reload) -> None:
         """Work under another contract from the next turn on; what is stored stays stored."""
@@ -145,6 +163,12 @@ class Forwarder:
             inbox.tick(now)
             inbox.pump(now)
         self._cloud.tick(now)
+        if self._cloud.up and self._disk.failure is not None:
+            decider, epoch = components.deciding.decider, components.spool.epoch
+            heartbeat = self._dependencies.heartbeat
+            components.send_volatile(
+                self._disk.reports(decider, epoch, self._cloud.generation, heartbeat, now)
+            )
         components.uplink.tick(now)
         if not self._stopping:
             components.uplink.pump(now)
@@ -152,7 +176,7 @@ class Forwarder:
 
     def _patience(self) -> float | None:
         """Seconds until something is due without a message, None for never."""
-        deadlines = (each.deadline() for each in self._components.timers)
+        deadlines = (each.deadline() for each in (self._disk, *self._components.timers))
         due = [each for each in deadlines if each is not None]
         return max(0.0, min(due) - self._clock.monotonic()) if due else None
 
@@ -168,39 +192,47 @@ class Forwarder:
         self._cloud.close(_CLOSE_S)
 
     @contextmanager
-    def _recovering(self) -> Iterator[None]:
-        """What comes after a commit ends where the spool shows damage; later turns make up for it."""
+    def _recovering(self, now: float) -> Iterator[None]:
+        """What comes after a commit ends where the spool fails; later turns make up for it."""
         try:
             yield
-        except SpoolCorruptError as error:
-            self._recover(error)
+        except (SpoolCorruptError, SpoolUnavailableError) as error:
+            self._recover(error, now)
 
-    def _recover(self, error: SpoolCorruptError) -> None:
-        """Go on with what is readable."""
-        self._components.abandon()
-        self._components = Components(
-            self._dependencies, self._reopened(self.spool, error), self._contract, self._image
-        )
-        # What was under way belongs to the old spool's numbers.
-        self._cloud.reset("the spool was recovered", self._clock.monotonic())
-
-    def _assembled(self, spool: Spool) -> Components:
-        try:
-            return Components(self._dependencies, spool, self._contract, self._image)
-        except SpoolCorruptError as error:
-            return Components(self._dependencies, self._reopened(spool, error), self._contract, self._image)
-
-    def _reopened(self, damaged: Spool, error: SpoolCorruptError) -> Spool:
-        """Opening the spool again sets the damaged file aside and saves what is readable."""
+    def _recover(self, error: SpoolCorruptError | SpoolUnavailableError, now: float) -> None:
+        """Go on with what is readable of a damaged spool, or without a disk."""
+        if isinstance(error, SpoolUnavailableError):
+            self._replace(self._disk.without_disk(error, now))
+            return
         _log.error("%s", error)
         with suppress(SpoolError):
-            damaged.close()
-        return Spool(
-            damaged.path,
-            capacity_bytes=damaged.capacity_bytes,
-            capacity_deliveries=damaged.capacity_deliveries,
-            now_uptime=self._clock.uptime,
-        )
+            self.spool.close()
+        # That sets the damaged file aside and saves what is readable.
+        self._replace(self._disk.open(now))
+
+    def _replace(self, spool: Spool) -> None:
+        """Work with another `spool` from now on."""
+        before = self._components
+        with suppress(SpoolError):
+            before.spool.close()
+        self._components = self._over(spool, before)
+        if spool.is_on_disk:
+            # What was in flight belongs to the numbers of the spool before.
+            self._cloud.reset("the spool was opened again", self._clock.monotonic())
+
+    def _over(self, spool: Spool, before: Components | None = None) -> Components:
+        """Return the parts over `spool`, or over another one if it fails."""
+        contracts = self._contract, self._image
+        try:
+            return Components(self._dependencies, spool, *contracts, before)
+        except (SpoolCorruptError, SpoolUnavailableError) as error:
+            _log.error("%s", error)
+            now = self._clock.monotonic()
+            with suppress(SpoolError):
+                spool.close()
+            damaged = isinstance(error, SpoolCorruptError)
+            other = self._disk.open(now) if damaged else self._disk.without_disk(error, now)
+            return Components(self._dependencies, other, *contracts, before)
 
     def _take(self, message: Message, batch: Batch, now: float) -> None:
         match message:

@@ -25,6 +25,8 @@ is away, so a copy every few seconds would bury it when it comes back."""
 
 @dataclass(frozen=True, slots=True)
 class _Sent:
+    """A delivery that is sent and not confirmed yet."""
+
     pending: PendingDelivery
     sent_at: float
 

@@ -7,7 +7,7 @@ connection; those of an earlier one count for nothing, because what was withdraw
 from __future__ import annotations
 
 import logging
-import secrets
+import os
 
 from eventplane.announcement import AnnouncementError, read_announcement
 from eventplane.contract import Priority
@@ -51,7 +51,7 @@ class Interest:
         if announcement is not None:
             self._announced[inbox] = announcement.interest
             if not retained:
-                self._last[inbox] = secrets.token_hex(_NAME_BYTES)
+                self._last[inbox] = os.urandom(_NAME_BYTES).hex()
             _log.info("%s announced what it handles", service)
         elif before is not None:
             _log.info("%s announces nothing any more", service)

@@ -37,6 +37,13 @@ OVERHEAD_BYTES: Final = 256
 """Memory of a waiting message beyond its topic and payload, as CPython 3.11 takes it on 64 bits. It bounds
 tiny messages, whose payload is nothing, by the same limit as large ones."""
 
+_QOS_0_PART: Final = 2
+"""Messages at QoS 0 fill at most this part of a share, one in so many."""
+
+_URGENT_QOS_0_PART: Final = 8
+"""The same for the urgent link, whose alarms are at QoS 1 and wait behind little. The first session has these
+topics too, so that what is dropped here still comes there."""
+
 _URGENT_PART: Final = 0.75
 """The part of a batch that the urgent link may take while other links wait: its flood must not stop them."""
 
@@ -120,7 +127,7 @@ class Share:
     When it is full, the connection stops reading: the kernel and the broker keep what follows. The cloud's
     (`drops`) drops messages instead, because it must go on to read acknowledgements.
 
-    QoS 0 messages get half of the share, and the connection drops what exceeds that: so a flood of them
+    QoS 0 messages get a part of the share, and the connection drops what exceeds that: so a flood of them
     delays no QoS 1 message. `dropped` counts the dropped messages, `pauses` how often reading stopped.
     """
 
@@ -128,6 +135,7 @@ class Share:
         self.limit_bytes = limit_bytes
         self.urgent = link is LinkName.URGENT
         self.drops = link is LinkName.CLOUD
+        self._qos_0_bytes = limit_bytes // (_URGENT_QOS_0_PART if self.urgent else _QOS_0_PART)
         self._link = link
         self.dropped = 0
         self.pauses = 0
@@ -151,7 +159,7 @@ class Share:
     @property
     def room_for_qos_0(self) -> int:
         """The same for QoS 0 messages."""
-        return max(0, self.limit_bytes // 2 - self.waiting_bytes)
+        return max(0, self._qos_0_bytes - self.waiting_bytes)
 
     def put(self, messages: Iterable[Received]) -> None:
         """Add messages of a connection; never waits."""
@@ -173,7 +181,7 @@ class Share:
     def _remedy(self) -> str:
         if self.drops:
             return "they are unacknowledged and come again; raise cloud.buffer_bytes"
-        return "at QoS 0 they have half of the buffer; publish at QoS 1, or raise local.buffer_bytes"
+        return "at QoS 0 they get a part of the buffer; publish at QoS 1, or raise local.buffer_bytes"
 
     def may_read(self, resume: Callable[[], None]) -> bool:
         """Return whether the connection may read on; if not, `resume` is called when it may."""

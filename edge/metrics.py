@@ -99,6 +99,7 @@ class Metrics:
         self._reloads = 0
         self._reloads_refused = 0
         self._contract_refused = False
+        self._has_disk = True
 
     def reloaded(self, contract: Contract) -> None:
         """Count a reload that made `contract` the active one."""
@@ -112,9 +113,10 @@ class Metrics:
         self._contract_refused = True
 
     def look(self, now: float) -> bool:
-        """Return whether a link changed since the last look."""
+        """Return whether a link, or whether there is a disk, changed since the last look."""
         changed = [each.look(now) for each in self._links.values()]
-        return any(changed)
+        had_disk, self._has_disk = self._has_disk, self._forwarder.disk_failure is None
+        return any(changed) or had_disk != self._has_disk
 
     def progress(self) -> Progress:
         """Return what the watchdog compares."""
@@ -124,6 +126,7 @@ class Metrics:
 
     def status(self, now: float) -> Status:
         """Return the device's status now, monotonic seconds."""
+        failure = self._forwarder.disk_failure
         return Status(
             thing=self._thing,
             contract_version=self.contract.version,
@@ -131,6 +134,7 @@ class Metrics:
             pressure=self._forwarder.spool.pressure,
             links={name: each.state(now) for name, each in self._links.items()},
             backlog=tuple(self._backlog()),
+            disk_failure=None if failure is None else failure.problem,
             contract_refused=self._contract_refused,
             certificate_left_s=self._certificate.left_s() if self._certificate else None,
         )
@@ -372,6 +376,7 @@ METRICS = (
         "eventplane_received_dropped_total",
         "Received messages without room: at QoS 0, or unacknowledged and sent again by the cloud.",
         _by_link(lambda each: each.dropped),
+        (HeartbeatKey("received_dropped"),),
     ),
     Metric(
         "eventplane_reading_paused_total",
@@ -414,6 +419,12 @@ METRICS = (
         "eventplane_slowdowns_total",
         "Times the uplink slowed down because the cloud did not keep up.",
         lambda it: it.uplink.slowed,
+    ),
+    Metric(
+        "eventplane_spool_on_disk",
+        "1 while events are stored on the disk, 0 while urgent ones go from memory.",
+        lambda it: int(it.spool.is_on_disk),
+        (HeartbeatKey("on_disk"),),
     ),
     Metric("eventplane_spool_used_bytes", "Room that the spool takes.", lambda it: it.spool.used_bytes),
     Metric(

@@ -56,14 +56,15 @@ class Pressure:
         self._growth = _NOTHING
         self._credit = _NOTHING
         self._weight = 0
-        self._closed = False
+        # In memory nothing is stored, so there is no use in trying.
+        self._closed = not self._spool.is_on_disk
 
     def tighten(self) -> None:
         """The disk refused this turn: it counts as full, and takes twice the room for what it shall keep."""
         weight = max(1, 2 * self._weight)
         self.begin()
         self._weight = weight
-        self._closed = weight > _MOST_WEIGHT
+        self._closed |= weight > _MOST_WEIGHT
 
     def close(self) -> None:
         """Nothing comes in during this turn, and nothing is given up for it: there is no room at all."""

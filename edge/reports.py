@@ -8,11 +8,12 @@ from typing import Any
 
 from edge.counts import Counts, NotStored
 from edge.decision import Decider, SequenceNumber
+from edge.errors import SpoolError
 from edge.pressure import ROOM
 from edge.settings import Settings
 from edge.spool import BEFORE_EVERYTHING, LossReport, Manifest, Spool, SpoolOrigin, StoredEvent
 from eventplane.contract import Priority
-from eventplane.device_reports import DISCARDED, HEARTBEAT, MANIFEST, STARTED, forwarder_source
+from eventplane.device_reports import DISCARDED, DISK_FAILED, HEARTBEAT, MANIFEST, STARTED, forwarder_source
 from eventplane.envelope import Envelope, write_event
 
 LOSSES_EVERY_S = 60.0
@@ -24,6 +25,9 @@ MANY_LOSSES = 10_000
 FIRST_MANIFEST_S = 60.0
 """Age of the process, seconds, at which it reports for the first time that nothing new was stored: a restart
 loop must not fill the spool with that."""
+
+DISK_FAILED_SEVERITY = 21
+"""FATAL in the CloudEvents severity extension: routers treat it as urgent, whatever a contract declares."""
 
 HEARTBEAT_LIFETIMES = 2
 """After so many intervals a heartbeat expires: newer ones say more."""
@@ -41,13 +45,14 @@ class Heading:
     number: int
     time: str
 
-    def write(self, type: str, data: Mapping[str, Any]) -> Envelope:
-        """Return the event."""
-        attributes = {
+    def write(self, type: str, data: Mapping[str, Any], **more: int) -> Envelope:
+        """Return the event, with `more` attributes."""
+        attributes: dict[str, str | int | bool] = {
             "id": f"{self.epoch}-{self.number}",
             "source": forwarder_source(self.thing),
             "type": type,
             "time": self.time,
+            **more,
         }
         return write_event(attributes, data)
 
@@ -111,6 +116,12 @@ def manifest(
 def heartbeat(heading: Heading, interval_s: float, figures: Mapping[str, Any]) -> Envelope:
     """Return the report that the device is alive, with its metrics."""
     return heading.write(HEARTBEAT, {"interval_s": interval_s, "figures": figures})
+
+
+def disk_failed(heading: Heading, failure: SpoolError, for_s: float) -> Envelope:
+    """Return the urgent report that for `for_s` seconds nothing could be stored, because of `failure`."""
+    data = {"problem": failure.problem, "remedy": failure.remedy, "for_s": round(for_s)}
+    return heading.write(DISK_FAILED, data, severitynumber=DISK_FAILED_SEVERITY)
 
 
 @dataclass(slots=True)

@@ -95,6 +95,8 @@ class JournalFormatter(logging.Formatter):
 
 @dataclass(slots=True)
 class _Kind:
+    """The records of one kind in the interval from `since`, monotonic seconds."""
+
     since: float
     passed: int = 0
     left_out: int = 0

@@ -136,9 +136,8 @@ class Uplink:
         if oldest is None or now < oldest.sent_at + self._settings.puback_timeout_s:
             return
         if self._heard_at > oldest.sent_at:
-            self._publisher.pace.slow_down(
-                now
-            )  # others were answered: the connection works, this one was throttled
+            # Others were answered: the connection works, this one was throttled.
+            self._publisher.pace.slow_down(now)
         self._link.reset(f"no answer within {self._settings.puback_timeout_s} s", now)
         self._poison.restarted()
         self._forget()
@@ -286,9 +285,9 @@ class Uplink:
         return AckResult()
 
     def _refuse(self, delivery: Delivery | None, detail: str) -> AckResult:
-        if delivery is None or self._queues.lose(delivery, REFUSED_BY_CLOUD):
+        if delivery is None or self._queues.end_volatile(delivery, REFUSED_BY_CLOUD):
             return AckResult()
-        pending = self._queues.waiting(delivery)
+        pending = self._queues.find(delivery)
         if pending is None:
             return AckResult()
         return AckResult((), ((pending, Refusal(REFUSED_BY_CLOUD, detail)),))

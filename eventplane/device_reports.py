@@ -10,6 +10,7 @@ STARTED = REPORT_PREFIX + "started.v1"
 DISCARDED = REPORT_PREFIX + "discarded.v1"
 MANIFEST = REPORT_PREFIX + "manifest.v1"
 HEARTBEAT = REPORT_PREFIX + "heartbeat.v1"
+DISK_FAILED = REPORT_PREFIX + "diskfailed.v1"
 
 DEVICE_CONTRACT = REPORT_PREFIX + "contract.v1"
 """The state that gives a forwarder another contract. It goes down; no device sends it."""

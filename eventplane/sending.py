@@ -12,6 +12,7 @@ from eventplane.delivery import DEAD_LETTER_TYPE, Refusal
 from eventplane.device_reports import (
     DEVICE_CONTRACT,
     DISCARDED,
+    DISK_FAILED,
     HEARTBEAT,
     MANIFEST,
     STARTED,
@@ -29,7 +30,7 @@ from eventplane.uplink_interest import UPLINK_INTEREST_TYPE
 SENDER_NOT_ALLOWED: Final = "sender_not_allowed"
 """Why an event is refused: its sender may not send this type, or not in this name."""
 
-DEVICE_REPORTS: Final = frozenset({STARTED, DISCARDED, MANIFEST, HEARTBEAT, ACKNOWLEDGED})
+DEVICE_REPORTS: Final = frozenset({STARTED, DISCARDED, MANIFEST, HEARTBEAT, DISK_FAILED, ACKNOWLEDGED})
 """What only a device's forwarder sends, about its own device."""
 
 DEVICE_STATES: Final = frozenset({DEVICE_CONTRACT, UPLINK_INTEREST_TYPE})

@@ -1,50 +1,37 @@
-"""Asks where replies come into a queue that the participant's processes share."""
+"""Requests of a participant whose replies come into a queue that its processes share."""
 
 from __future__ import annotations
 
 import logging
-import secrets
 import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
 from time import monotonic
 from typing import Final, TypeVar
 
 from eventplane.conversation.attributes import CORRELATION_ID
 from eventplane.conversation.circuit import Circuit
-from eventplane.conversation.errors import ReplyError
-from eventplane.conversation.open_requests import (
-    NO_ANNOUNCEMENTS,
-    Announcements,
-    OpenRequests,
-    Replies,
-)
+from eventplane.conversation.open_requests import NO_ANNOUNCEMENTS, Announcements, Replies
 from eventplane.conversation.peers import PeerListener
-from eventplane.conversation.reply import Replier, read_reply
-from eventplane.conversation.request import write_request
-from eventplane.envelope import Envelope, EnvelopeError, parse_event
+from eventplane.conversation.reply import Replier
+from eventplane.envelope import Envelope
 from eventplane.expiry import is_expired
-from eventplane.timestamps import timestamp
 from eventplane_client.errors import (
     ClientError,
     ClosedError,
     NoRoomError,
     NotConfirmedError,
     RequestDroppedError,
-    RequestTimeoutError,
     UnavailableError,
 )
+from eventplane_client.pending_requests import Handlers, PendingRequests
 from eventplane_client.ports import Message, Transport
 
 _log = logging.getLogger(__name__)
 
-_AWAY: Final = (UnavailableError, NoRoomError, NotConfirmedError)
-"""What may be over before a request's timeout."""
-
-LOOK_AGAIN_S = 5.0
-"""How often an asker looks whether those it waits for still handle the event, seconds."""
+_TEMPORARY: Final = (UnavailableError, NoRoomError, NotConfirmedError)
+"""The errors that may end before a request's timeout."""
 
 _OTHERS_S: Final = 1.0
 """After which a reply that another process waits for is visible to that again, seconds."""
@@ -55,7 +42,6 @@ _RETRY_S: Final = 1.0
 
 _MOST: Final = 10
 _REMEMBERED: Final = 1_000
-_ID_BYTES: Final = 16
 
 FindHandlers = Callable[[Envelope], frozenset[Replier]]
 
@@ -63,11 +49,11 @@ _Result = TypeVar("_Result")
 
 
 class QueueAsker:
-    """Asks as `participant` over `transport`; what `replies` receives are the replies.
+    """Sends the requests of `participant` over `transport`; `replies` receives the replies. Thread-safe.
 
-    `handlers` says who handles an event, by what is in force now; it raises the client's errors and those of
-    `eventplane.conversation`. `announced` names the last announcements of participants. A thread polls while
-    requests are open.
+    `handlers` returns who handles an event, by what is in force now; it raises the client's errors and those
+    of `eventplane.conversation`. `announced` names the last announcements of participants. A thread polls
+    while requests are open.
     """
 
     def __init__(
@@ -85,143 +71,110 @@ class QueueAsker:
         self._replies = replies
         self._handlers = handlers
         self._announced = announced
-        self._changed = threading.Condition()
-        self._requests = OpenRequests(on_change)
+        self._pending = PendingRequests(participant, on_change)
         self._ended: deque[str] = deque(maxlen=_REMEMBERED)
         self._ids: set[str] = set()
         self._poller: threading.Thread | None = None
-        self._closed = False
 
     def peers(self) -> dict[str, Circuit]:
-        with self._changed:
-            return self._requests.peers()
+        return self._pending.peers()
 
     @property
     def ignored_replies(self) -> int:
-        with self._changed:
-            return self._requests.ignored
+        return self._pending.ignored_replies
 
     def request(self, event: Envelope, timeout_s: float, *, durable: bool, expires: bool) -> Replies:
         try:
             return self._request(event, timeout_s, durable=durable, expires=expires)
-        except _AWAY as error:
+        except _TEMPORARY as error:
             if durable:
                 raise
             raise RequestDroppedError(self._participant, str(error)) from error
 
     def _request(self, event: Envelope, timeout_s: float, *, durable: bool, expires: bool) -> Replies:
-        """Ask, and raise what kept the request from being sent until its timeout."""
+        """Return the replies, or raise what kept the request from being sent until its timeout."""
         give_up = monotonic() + timeout_s
-        now = datetime.now(UTC)
-        id = secrets.token_hex(_ID_BYTES)
-        asked = write_request(
-            event,
-            asker=self._participant,
-            device=None,
-            correlation_id=id,
-            deadline=timestamp(now + timedelta(seconds=timeout_s)) if expires else None,
-            now=timestamp(now),
-            durable=durable,
-        )
+        id, write = self._pending.draft(event, timeout_s, durable=durable, expires=expires)
+        request = write(None)
 
         def put(timeout_s: float) -> None:
-            # The event itself says whether it need be kept; what could not be sent at all is tried again.
-            self._transport.put(asked, timeout_s, durable=True)
+            # The event itself says whether it is durable; one that could not be sent at all is tried again.
+            self._transport.put(request, timeout_s, durable=True)
 
-        self._open(id, self._try_until(give_up, lambda _: self._handlers(asked)))
-        try:
+        def send(_: float) -> None:
+            self._start_poller()
             self._try_until(give_up, put)
-            answered = self._wait(id, asked, give_up)
-        except BaseException:
-            self._end(id, timed_out=False)
-            raise
-        replies, missing = self._end(id, timed_out=not answered)
-        if missing:
-            raise RequestTimeoutError(self._participant, timeout_s, replies, missing)
-        return replies
+
+        def look(_: float) -> Handlers | None:
+            try:
+                return self._handlers(request), self._announced()
+            except UnavailableError as error:
+                _log.warning("%s: it is not known now who handles the event: %s", self._participant, error)
+                return None
+
+        found = self._try_until(give_up, lambda _: self._handlers(request))
+        handlers = sorted(found, key=str), self._announced()
+        with self._pending.changed:
+            self._ids.add(id)
+        try:
+            return self._pending.run(id, handlers, send, look, timeout_s=timeout_s, give_up=give_up)
+        finally:
+            self._remember(id)
 
     def close(self) -> None:
-        with self._changed:
-            self._closed = True
-            self._changed.notify_all()
+        self._pending.close()
+        with self._pending.changed:
             poller = self._poller
         if poller is not None:
             poller.join()
         self._replies.close()
 
-    def _open(self, id: str, peers: frozenset[Replier]) -> None:
-        with self._changed:
-            if self._closed:
-                raise ClosedError(self._participant)
-            self._requests.open(id, sorted(peers, key=str), self._announced())
-            self._ids.add(id)
-            if self._poller is None:
-                self._poller = threading.Thread(
-                    target=self._poll, name=f"{self._participant}-replies", daemon=True
-                )
-                self._poller.start()
-
-    def _end(self, id: str, *, timed_out: bool) -> tuple[Replies, list[str]]:
-        with self._changed:
+    def _remember(self, id: str) -> None:
+        """Know the replies to an ended request as this process's own for a while."""
+        with self._pending.changed:
             if len(self._ended) == _REMEMBERED:
                 self._ids.discard(self._ended[0])
             self._ended.append(id)
-            return self._requests.end(id, timed_out=timed_out)
+
+    def _start_poller(self) -> None:
+        with self._pending.changed:
+            if self._poller is None and not self._pending.closed:
+                name = f"{self._participant}-replies"
+                self._poller = threading.Thread(target=self._poll, name=name, daemon=True)
+                self._poller.start()
 
     def _try_until(self, give_up: float, call: Callable[[float], _Result]) -> _Result:
         """Return what `call`, which gets the seconds left, returns.
 
-        While what it needs is away or full it is called again, at least once in all, until `give_up`.
+        After a temporary error it is called again until `give_up`, at least once in all.
         """
         while True:
             left = max(0.0, give_up - monotonic())
             try:
                 return call(left)
-            except _AWAY as error:
+            except _TEMPORARY as error:
                 if monotonic() >= give_up:
                     raise
                 _log.info("%s: a request waits: %s", self._participant, error)
-            with self._changed:
-                if self._changed.wait_for(lambda: self._closed, min(left, _RETRY_S)):
+            with self._pending.changed:
+                if self._pending.changed.wait_for(lambda: self._pending.closed, min(left, _RETRY_S)):
                     raise ClosedError(self._participant)
-
-    def _wait(self, id: str, asked: Envelope, give_up: float) -> bool:
-        """Whether nobody is waited for any more, before `give_up`."""
-        while True:
-            left = give_up - monotonic()
-            with self._changed:
-                self._changed.wait_for(
-                    lambda: self._closed or self._requests.is_answered(id), max(0.0, min(left, LOOK_AGAIN_S))
-                )
-                if self._requests.is_answered(id):
-                    return True
-                if self._closed:
-                    raise ClosedError(self._participant)
-            if monotonic() >= give_up:
-                return False
-            try:
-                found = self._handlers(asked)
-            except UnavailableError as error:
-                _log.warning("%s: who handles the event is not known now: %s", self._participant, error)
-                continue
-            with self._changed:
-                self._requests.handlers_are(id, found, self._announced())
 
     def _poll(self) -> None:
-        """While requests are open."""
+        """Read replies while requests are open."""
         try:
             while self._is_awaited():
                 self._read()
         except BaseException:
-            with self._changed:
-                self._poller = None  # the next request begins anew
+            with self._pending.changed:
+                self._poller = None  # the next request starts another
             raise
 
     def _is_awaited(self) -> bool:
-        with self._changed:
-            if not self._closed and len(self._requests):
+        with self._pending.changed:
+            if not self._pending.closed and len(self._pending):
                 return True
-            self._poller = None  # in one step with the look: a request that opens now starts a thread
+            self._poller = None  # in one step with the check: a request that opens now starts a thread
             return False
 
     def _read(self) -> None:
@@ -230,28 +183,19 @@ class QueueAsker:
                 self._take(message)
         except ClientError as error:
             _log.warning("%s: replies cannot be read now: %s", self._participant, error)
-            with self._changed:
-                self._changed.wait_for(lambda: self._closed, _RETRY_S)
+            with self._pending.changed:
+                self._pending.changed.wait_for(lambda: self._pending.closed, _RETRY_S)
 
     def _take(self, message: Message) -> None:
-        try:
-            event = parse_event(message.body)
-            id, reply = read_reply(event)
-        except (EnvelopeError, ReplyError) as error:
-            _log.warning("%s: a reply ignored: %s", self._participant, error)
-            with self._changed:
-                self._requests.ignored += 1
+        reply = self._pending.take(message.body)
+        if reply is None:
             self._replies.acknowledge([message])
             return
-        with self._changed:
+        id, event = reply
+        with self._pending.changed:
             is_ours = id in self._ids
-            # That of another process is a sign of life as well.
-            counts = self._requests.replied(id, reply)
-            self._changed.notify_all()
-        if not counts:
-            _log.warning("%s: a reply ignored: %s was not asked", self._participant, reply.replier)
         if is_ours or is_expired(event, time.time_ns() // 1_000_000):
             self._replies.acknowledge([message])
         else:
-            _log.debug("%s: %s is another's: %s", self._participant, CORRELATION_ID, id)
+            _log.debug("%s: %s is of another process: %s", self._participant, CORRELATION_ID, id)
             self._replies.release(message, _OTHERS_S)

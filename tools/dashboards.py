@@ -145,6 +145,7 @@ ROWS: Final = (
     Row(
         "The store",
         (
+            Panel("On its disk", "none", (_now("eventplane_spool_on_disk"),)),
             Panel("Pressure", "percentunit", (_now("eventplane_spool_pressure"),)),
             Panel(
                 "Room",

@@ -1,31 +1,34 @@
 #!/usr/bin/env bash
-# Makes a root directory of Debian 12 for armv7l under build/device:
-#   userland  Python with all it needs and nothing else, and the emulator that runs it (qemu-arm-static)
-#   machine   a whole device: kernel, systemd, Mosquitto, Python, OpenSSL; tests/device boots it
+# Makes a root directory of Debian 12 for armv7l under build/device, installed by Debian's own scripts, and the emulator
+# that runs it (qemu-arm-static):
+#   userland  what every Debian has, Python and Mosquitto
+#   machine   a whole device besides: kernel (in build/device/kernel), systemd, OpenSSL; tests/device boots it
 # The packages come over this machine's own apt configuration, signatures checked; nothing is installed on this
-# machine. DEVICE_SOURCES names another sources file, for a machine that is not Debian 12.
+# machine. DEVICE_SOURCES names another sources file, for a machine that is not Debian 12. Needs root.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 kind=${1:-userland}
+# usr-is-merged: the root has the merged /usr from the start, so nothing needs to convert it.
+packages=('?essential' usr-is-merged python3 mosquitto)
 case $kind in
-  userland) packages=(python3) ;;
-  machine) packages=(base-files base-passwd busybox-static linux-image-armmp mosquitto mosquitto-clients openssl
-    procps python3 systemd systemd-sysv udev) ;;
+  userland) packages+=(systemd-standalone-sysusers) ;;
+  machine) packages+=(busybox-static mosquitto-clients openssl procps systemd systemd-sysv udev) ;;
   *) echo "usage: $0 [userland|machine]" >&2; exit 2 ;;
 esac
-target=build/device/$kind
+build=$PWD/build/device
+target=$build/$kind
 say() { printf 'device-userland: %s\n' "$*" >&2; }
 
-for program in apt-get dpkg-deb tar; do
+for program in apt-get dpkg dpkg-deb tar unshare; do
   command -v "$program" >/dev/null || { say "$program is missing: this needs Debian, or a machine like it"; exit 1; }
 done
 
-digest=$(cat "$0" ${DEVICE_SOURCES:+"$DEVICE_SOURCES"} | sha256sum)
+digest=$(cat "$0" tools/armhf-root.sh ${DEVICE_SOURCES:+"$DEVICE_SOURCES"} | sha256sum)
 [ -f "$target/.made-from" ] && [ "$(cat "$target/.made-from")" = "$digest" ] && exit
 
 say "$target ..."
-apt=$PWD/build/device/apt-$kind
+apt=$build/apt-$kind
 rm -rf "$target" "$apt" # two versions of a package must not mix
 mkdir -p "$target"/usr/{bin,lib,sbin} "$apt"/{lists,cache/archives}/partial
 # As in every Debian 12: the programs of / are those of /usr.
@@ -40,25 +43,41 @@ fi
 # A source that has no armhf, or is just being updated, is no reason to stop: the next step names what it lacks.
 apt-get "${options[@]}" update || say "not every source could be read; going on with the others"
 apt-get "${options[@]}" --yes --download-only install "${packages[@]}"
+if [ "$kind" = machine ]; then
+  # The kernel alone: what Debian installs with it makes an initial ramdisk, and the tests make their own.
+  kernel=$(apt-cache "${options[@]}" depends linux-image-armmp | sed -n 's/^ *Depends: \(linux-image-.*-armmp\)$/\1/p')
+  (cd "$apt/cache" && apt-get "${options[@]}" download "$kernel")
+  rm -rf "$build/kernel"
+  dpkg-deb --extract "$apt/cache/$kernel"_*.deb "$build/kernel"
+fi
+
+# The emulator is this machine's own program, so it comes from this machine's own lists.
+if ! emulator=$(command -v qemu-arm-static); then
+  (cd "$apt/cache" && rm -f qemu-user-static_*.deb && apt-get --quiet=2 download qemu-user-static)
+  dpkg-deb --extract "$apt"/cache/qemu-user-static_*.deb "$apt/emulator"
+  emulator=$apt/emulator/usr/bin/qemu-arm-static
+fi
+cp "$emulator" "$target/qemu-arm-static"
+
+# The scripts of the packages need what they are about to install, so all files come first.
 for package in "$apt"/cache/archives/*.deb; do
-  dpkg-deb --fsys-tarfile "$package" | tar --extract --directory "$target" --keep-directory-symlink \
-    --exclude './usr/share/doc' --exclude './usr/share/man' --exclude './usr/share/locale'
+  dpkg-deb --fsys-tarfile "$package" | tar --extract --directory "$target" --keep-directory-symlink
 done
 [ -e "$target/usr/bin/python3.11" ] || {
   say "Python 3.11 is wanted, as in Debian 12: name sources of it with DEVICE_SOURCES"
   exit 1
 }
-
-if [ "$kind" = userland ]; then
-  # The emulator is this machine's own program, so it comes from this machine's own lists.
-  if ! emulator=$(command -v qemu-arm-static); then
-    (cd "$apt/cache" && rm -f qemu-user-static_*.deb && apt-get --quiet=2 download qemu-user-static)
-    dpkg-deb --extract "$apt"/cache/qemu-user-static_*.deb "$apt/emulator"
-    emulator=$apt/emulator/usr/bin/qemu-arm-static
-  fi
-  cp "$emulator" "$target/qemu-arm-static"
-fi
-# What Debian's own installation does: the bytecode of the standard library lies beside it.
-.venv/bin/python -m compileall -q -s "$target" -p / "$target/usr/lib/python3.11"
-mkdir -p "$target/proc" "$target/tmp"
+for name in passwd group; do cp "$target/usr/share/base-passwd/$name.master" "$target/etc/$name"; done
+mkdir -p "$target"/dev "$target"/var/lib/dpkg/{info,updates,triggers}
+touch "$target"/var/lib/dpkg/{status,available}
+printf '#!/bin/sh\nexit 101\n' >"$target/usr/sbin/policy-rc.d" # no service is started here
+chmod +x "$target/usr/sbin/policy-rc.d"
+mkdir "$target/root/archives"
+cp "$apt"/cache/archives/*.deb "$target/root/archives"
+tools/armhf-root.sh "$target" sh -euc '
+  dpkg --force-depends --unpack /root/archives/*.deb
+  dpkg --configure --pending
+  test -z "$(dpkg --audit)"
+' >"$apt/log" 2>&1 || { tail -n 40 "$apt/log" >&2; say "the packages could not be installed, see $apt/log"; exit 1; }
+rm -rf "$target/root/archives" "$target/usr/sbin/policy-rc.d"
 printf '%s\n' "$digest" >"$target/.made-from"

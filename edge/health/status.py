@@ -76,6 +76,8 @@ class Status:
     """Used share of the spool's scarcer capacity."""
     links: Mapping[LinkName, LinkState]
     backlog: tuple[Backlog, ...] = ()
+    disk_failure: str | None = None
+    """Why the spool in use has no disk, None for one that has."""
     contract_refused: bool = False
     """Whether the start or the last reload found a broken contract."""
     certificate_left_s: float | None = None
@@ -145,7 +147,15 @@ def _uplink(stuck: str | None) -> Iterator[Finding]:
 
 
 def _spool(status: Status) -> Iterator[Finding]:
-    if status.pressure >= ROOM[Priority.NORMAL.rank]:
+    if status.disk_failure is not None:
+        yield Finding(
+            "no_disk",
+            Health.FAILING,
+            f"no disk, nothing is stored: {status.disk_failure}; urgent events go from memory, "
+            "all others stay with their senders",
+            "make the spool's directory writable or replace the disk; the forwarder tries it again by itself",
+        )
+    elif status.pressure >= ROOM[Priority.NORMAL.rank]:
         yield Finding(
             "spool_full",
             Health.FAILING,

@@ -18,7 +18,7 @@ from typing import Final
 from edge.errors import EdgeError
 from edge.mailbox import Disconnected, LinkName, Message, Received, Share
 from edge.mqtt.endpoint import Endpoint, place
-from edge.mqtt.session import Session
+from edge.mqtt.session import Session, Skips
 from edge.mqtt.transport import CHUNK_BYTES, Transport, dial
 
 _END_OF_STREAM: Final = b""
@@ -62,6 +62,7 @@ class Connection:
     """Dials `endpoint` at once, in a thread of its own; reports everything to `emit`.
 
     With a `share`, messages go there instead; when it is full, the connection stops reading, or drops them.
+    Messages that it `skips` are acknowledged at once and not reported.
     """
 
     def __init__(
@@ -71,6 +72,7 @@ class Connection:
         generation: int,
         emit: Callable[[Message], None],
         share: Share | None = None,
+        skips: Skips | None = None,
     ) -> None:
         self._endpoint = endpoint
         self._link = link
@@ -80,12 +82,19 @@ class Connection:
         # Guards the session and the self-pipe. The socket is the thread's alone.
         self._lock = threading.Lock()
         self._self_pipe = SelfPipe()
-        self._session = Session(endpoint, link, generation, drops=share is not None and share.drops)
+        self._session = Session(
+            endpoint, link, generation, drops=share is not None and share.drops, skips=skips
+        )
         self._abandoned = False
         self._unsent = memoryview(b"")
         self._send_error: OSError | None = None
         self._thread = threading.Thread(target=self._run, name=f"mqtt-{link}-{generation}", daemon=True)
         self._thread.start()
+
+    @property
+    def resumed(self) -> bool:
+        """Whether the broker resumed a lasting session."""
+        return self._session.resumed
 
     def publish(self, topic: str, payload: bytes, qos: int = 1, *, retain: bool = False) -> int:
         """Send; return the packet id, which comes back in `Acknowledged` unless the connection ends before.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from enum import Enum, auto
 from typing import Final
 
@@ -35,6 +35,9 @@ _MAX_FILTERS = 8
 _PROTOCOL_ERROR = 0x82
 
 _ANY: Final = float("inf")
+
+Skips = Callable[[str, bytes], bool]
+"""Whether a message, by topic and payload, is of no use to this session."""
 
 MAX_ID: Final = 65_535
 
@@ -197,11 +200,20 @@ class ReceiveWindow:
 class Session:
     """Begins with `start`. `ended` is the reason once it is over, which is final.
 
-    While `has_undecoded`, call `decode` again before more is read. With `drops` it drops messages for which
-    there is no room, instead of leaving them undecoded; `dropped` counts them.
+    `resumed` says whether the broker kept the session. Messages that it `skips` are acknowledged and not
+    reported. While `has_undecoded`, call `decode` again before more is read. With `drops` it drops messages
+    for which there is no room, instead of leaving them undecoded; `dropped` counts them.
     """
 
-    def __init__(self, endpoint: Endpoint, link: LinkName, generation: int, *, drops: bool = False) -> None:
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        link: LinkName,
+        generation: int,
+        *,
+        drops: bool = False,
+        skips: Skips | None = None,
+    ) -> None:
         self.ended: str | None = None
         self.has_undecoded = False
         self.dropped = 0
@@ -216,8 +228,9 @@ class Session:
         self._decoder = Decoder(self._version, endpoint.max_packet_bytes)
         self._packets: Iterator[Packet] = iter(())
         self._drops = drops
+        self._skips = skips
         self._room = self._room_for_qos_0 = _ANY
-        self._resumed = False
+        self.resumed = False
         self._sent = SendWindow()
         self._received = ReceiveWindow()
         self._pings = PendingPings()
@@ -399,10 +412,14 @@ class Session:
             raise ProtocolError("PUBLISH", "it came before CONNACK")
         if self._phase is _Phase.CLOSING:
             return  # after our DISCONNECT no PUBACK can follow: the message will be redelivered
-        if self._phase is _Phase.SUBSCRIBING and self._resumed:
+        if self._phase is _Phase.SUBSCRIBING and self.resumed:
             # The broker resumes the lasting session with its backlog, and SUBACK comes only after that.
             self._be_up()
         topic, payload, _, mid, duplicate, retained, oversize = packet
+        if self._skips is not None and self._skips(topic, payload):
+            if mid and self._received.is_news(mid, duplicate=duplicate):
+                self.acknowledge(mid)
+            return
         if (self._room if mid else self._room_for_qos_0) <= 0:
             self.dropped += 1
             return
@@ -441,7 +458,7 @@ class Session:
         self._sent.receive_maximum = found.get(codec.RECEIVE_MAXIMUM, MAX_ID)
         self._max_packet_bytes = found.get(codec.MAXIMUM_PACKET_SIZE, self._max_packet_bytes)
         self._phase = _Phase.SUBSCRIBING
-        self._resumed = packet.session_present
+        self.resumed = packet.session_present
         topics = self._endpoint.subscriptions
         for first in range(0, len(topics), _MAX_FILTERS):
             mid = self._sent.new_id()

@@ -66,7 +66,7 @@ class Space:
         return max(1.0, used) if self.refused else used
 
     def committed(self, stored_bytes: int) -> None:
-        """Count a commit of events of `stored_bytes`; few are measured, which takes a tenth of their time."""
+        """Count a commit of `stored_bytes`. Measuring takes a tenth of its time, so few are measured."""
         self._unmeasured += 1
         self.used_bytes += stored_bytes
         self.used_deliveries = self._count()

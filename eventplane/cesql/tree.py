@@ -53,16 +53,22 @@ class Exists(_Placed):
 
 @dataclass(frozen=True, slots=True)
 class Not(_Placed):
+    """`NOT operand`."""
+
     operand: Node
 
 
 @dataclass(frozen=True, slots=True)
 class Negate(_Placed):
+    """`-operand`."""
+
     operand: Node
 
 
 @dataclass(frozen=True, slots=True)
 class Arithmetic(_Placed):
+    """`left operator right`, of numbers."""
+
     operator: ArithmeticOperator
     left: Node
     right: Node
@@ -70,6 +76,8 @@ class Arithmetic(_Placed):
 
 @dataclass(frozen=True, slots=True)
 class Comparison(_Placed):
+    """`left operator right`, of values."""
+
     operator: ComparisonOperator
     left: Node
     right: Node
@@ -77,6 +85,8 @@ class Comparison(_Placed):
 
 @dataclass(frozen=True, slots=True)
 class Logic(_Placed):
+    """`left operator right`, of truth values."""
+
     operator: LogicOperator
     left: Node
     right: Node
@@ -92,12 +102,16 @@ class Like(_Placed):
 
 @dataclass(frozen=True, slots=True)
 class In(_Placed):
+    """`operand IN (elements)`."""
+
     operand: Node
     elements: tuple[Node, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Call(_Placed):
+    """`name(arguments)`."""
+
     name: str
     arguments: tuple[Node, ...]
 

@@ -71,7 +71,7 @@ class ServiceLoop:
         endpoint: Endpoint,
         window: OutboxWindow,
         questions: Mapping[str, OpenQuestions[Any, Any]],
-        readers: Mapping[str, Callable[[bytes], None]],
+        readers: Mapping[str, Callable[[bytes], object]],
         on_delivery: Callable[[Received], None],
         on_refused: Callable[[bytes, str], None],
     ) -> None:

@@ -222,7 +222,7 @@ class ServiceClient:
                 endpoint,
                 self._window,
                 questions,
-                {replies: self._asker.take},
+                {replies: self._asker.pending.take},
                 self._deliver,
                 self._report_refused,
             )
@@ -348,12 +348,12 @@ class ServiceClient:
 
     def peers(self) -> dict[str, Circuit]:
         """Return the circuit of each peer that was asked: whether requests wait for it."""
-        return self._asker.peers()
+        return self._asker.pending.peers()
 
     @property
     def ignored_replies(self) -> int:
         """The number of replies ignored: malformed, of one that was not asked, or in another's name."""
-        return self._asker.ignored_replies
+        return self._asker.pending.ignored_replies
 
     def announce(self, filters: Iterable[object]) -> None:
         """Announce what the service handles: events that match none of `filters` are not delivered to it.
@@ -376,7 +376,7 @@ class ServiceClient:
         self._window.close()
         self._states.close()
         self._handlers.close()
-        self._asker.close()
+        self._asker.pending.close()
         self._loop.close()
         self._callbacks.close(CLOSE_S)
 

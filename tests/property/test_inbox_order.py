@@ -31,7 +31,7 @@ class Readers:
         self.plane = MemoryPlane(visibility_s=VISIBILITY_S, max_receives=1_000, clock=lambda: self.now)
         self.memory = Memory()
         self.gaps: list[Notice] = []
-        self.under_way = [*range(1, sent + 1)]
+        self.in_flight = [*range(1, sent + 1)]
         self.done: set[str] = set()
         self.inboxes = [self.opened(), self.opened()]
         self.in_hand: list[list[Received]] = [[], []]
@@ -57,8 +57,8 @@ class Readers:
             extender._extend([message for message, _ in held], [key for _, key in held])
 
     def come(self, at: int) -> None:
-        if self.under_way:
-            number = self.under_way.pop(self.random.randrange(len(self.under_way)))
+        if self.in_flight:
+            number = self.in_flight.pop(self.random.randrange(len(self.in_flight)))
             for _ in range(self.random.choice([1, 1, 2])):
                 self.plane.deliver(READER, numbered(number))
 

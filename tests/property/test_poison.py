@@ -15,24 +15,24 @@ from edge.spool import Delivery
 WINDOW, BATCH = 4, 8
 
 
-def batches(waiting: list[Delivery], suspicion: PoisonDetector) -> Iterator[list[Publish]]:
-    """What an uplink has under way: a window of batches, or one trial."""
-    size = suspicion.size
+def batches(waiting: list[Delivery], detector: PoisonDetector) -> Iterator[list[Publish]]:
+    """What an uplink has in flight: a window of batches, or one trial."""
+    size = detector.size
     count, window = (size, 1) if size else (BATCH, WINDOW)
     starts = range(0, min(len(waiting), count * window), count)
     yield [Publish(tuple(waiting[at : at + count][:count]), 1, 0.0, False) for at in starts]
 
 
-def connect(waiting: list[Delivery], suspicion: PoisonDetector, poison: set[Delivery]) -> Delivery | None:
-    """One connection to a broker that works in order and hangs up at poison; who is convicted."""
+def connect(waiting: list[Delivery], detector: PoisonDetector, poison: set[Delivery]) -> Delivery | None:
+    """One connection to a broker that works in order and hangs up at poison; who is poisonous."""
     while waiting:
-        if suspicion.needs_proof:
-            suspicion.acknowledged(Publish((), 1, 0.0, True))
-        (under_way,) = batches(waiting, suspicion)
-        for index, publish in enumerate(under_way):
+        if detector.needs_proof:
+            detector.acknowledged(Publish((), 1, 0.0, True))
+        (in_flight,) = batches(waiting, detector)
+        for index, publish in enumerate(in_flight):
             if poison & set(publish.deliveries):
-                return suspicion.dropped(under_way[index:])
-            suspicion.acknowledged(publish)
+                return detector.dropped(in_flight[index:])
+            detector.acknowledged(publish)
             del waiting[: len(publish.deliveries)]
     return None
 
@@ -42,14 +42,14 @@ def connect(waiting: list[Delivery], suspicion: PoisonDetector, poison: set[Deli
 def test_poison_is_found_and_nothing_else(count: int, data: st.DataObject) -> None:
     waiting = [Delivery("device.outbox", 1, number) for number in range(count)]
     poison = data.draw(st.sets(st.sampled_from(waiting), max_size=3))
-    suspicion, convicted = PoisonDetector(), set()
+    detector, poisonous = PoisonDetector(), set()
     for _ in range(len(poison) * 20 + 1):
-        found = connect(waiting, suspicion, poison)
+        found = connect(waiting, detector, poison)
         if found is not None:
-            convicted.add(found)
+            poisonous.add(found)
             waiting.remove(found)
     assert not waiting
-    assert convicted == poison
+    assert poisonous == poison
 
 
 @pytest.mark.source("P15")
@@ -57,20 +57,20 @@ def test_poison_is_found_and_nothing_else(count: int, data: st.DataObject) -> No
 def test_an_outage_convicts_nobody(connections: list[tuple[bool, int]]) -> None:
     """Connections that answer some publishes and then none, nor the probe while anybody is tried."""
     waiting = [Delivery("device.outbox", 1, number) for number in range(40)]
-    suspicion = PoisonDetector()
+    detector = PoisonDetector()
     for hung_up, answered in connections:
-        if suspicion.needs_proof:
-            under_way = [Publish((), 1, 0.0, True)]
+        if detector.needs_proof:
+            in_flight = [Publish((), 1, 0.0, True)]
         else:
-            (under_way,) = batches(waiting, suspicion)
-            for publish in under_way[:answered]:
-                suspicion.acknowledged(publish)
+            (in_flight,) = batches(waiting, detector)
+            for publish in in_flight[:answered]:
+                detector.acknowledged(publish)
                 del waiting[: len(publish.deliveries)]
-            under_way = under_way[answered:]
+            in_flight = in_flight[answered:]
         if hung_up:
-            assert suspicion.dropped(under_way) is None
+            assert detector.dropped(in_flight) is None
         else:
-            suspicion.restarted()
+            detector.restarted()
 
 
 @example([False, False, True, *[False] * 7])
@@ -78,25 +78,25 @@ def test_an_outage_convicts_nobody(connections: list[tuple[bool, int]]) -> None:
 def test_what_passes_once_in_eight_is_no_poison(passes: list[bool]) -> None:
     """The line works but for this event, and that one is cut at most seven times in a row: three and four."""
     event = Publish((Delivery("device.outbox", 1, 1),), 1, 0.0, False)
-    suspicion, cuts = PoisonDetector(), 0
+    detector, cuts = PoisonDetector(), 0
     for passed in passes:
-        if suspicion.needs_proof:
-            suspicion.acknowledged(Publish((), 1, 0.0, True))
+        if detector.needs_proof:
+            detector.acknowledged(Publish((), 1, 0.0, True))
         if passed or cuts == 7:
-            suspicion.acknowledged(event)
+            detector.acknowledged(event)
             cuts = 0
         else:
             cuts += 1
-            assert suspicion.dropped([event]) is None
+            assert detector.dropped([event]) is None
 
 
 def test_an_urgent_event_is_tried_before_an_ordinary_one() -> None:
-    suspicion = PoisonDetector()
+    detector = PoisonDetector()
     ordinary = Publish((Delivery("device.outbox", 1, 1),), 1, 0.0, False)
     urgent = Publish((Delivery("device.outbox", 0, 2),), 1, 0.0, True)
     for _ in range(3):
-        suspicion.dropped([ordinary])
-    assert (suspicion.size, suspicion.urgent) == (1, False)
-    suspicion.acknowledged(Publish((), 1, 0.0, True))
-    suspicion.dropped([urgent, ordinary])
-    assert (suspicion.size, suspicion.urgent) == (1, True)
+        detector.dropped([ordinary])
+    assert (detector.size, detector.urgent) == (1, False)
+    detector.acknowledged(Publish((), 1, 0.0, True))
+    detector.dropped([urgent, ordinary])
+    assert (detector.size, detector.urgent) == (1, True)

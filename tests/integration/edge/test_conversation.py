@@ -25,7 +25,8 @@ from eventplane.questions import HandlersAnswer, read_handlers_question, write_h
 from eventplane.receipts import SPOOL_FULL, Receipt, digest, write_receipts
 from eventplane.sender import Sender
 from eventplane.topics import handlers_answer_topic, handlers_topic, local_topic, receipt_topic
-from eventplane_client.device import ServiceClient, UnhandleableError, asker, service_client
+from eventplane_client import pending_requests
+from eventplane_client.device import ServiceClient, UnhandleableError, service_client
 from eventplane_client.errors import (
     ClosedError,
     NoRoomError,
@@ -361,7 +362,7 @@ def test_a_request_survives_the_broker_killed_in_its_midst(home: Home) -> None:
 def test_a_handler_that_leaves_releases_who_waits(
     home: Home, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(asker, "LOOK_AGAIN_S", 0.2)
+    monkeypatch.setattr(pending_requests, "LOOK_AGAIN_S", 0.2)
     button = home.service("button")
     asking = in_background(lambda: button.request(ask("r"), SECONDS))
     wait_for(lambda: "lamp" in button.peers())

@@ -27,7 +27,15 @@ from eventplane.conversation.reply import Failure, Replier, Reply, Status, write
 from eventplane.conversation.request import write_request
 from eventplane.envelope import Envelope, parse_event
 from eventplane.guarantee import DELIVERY_GUARANTEE
-from eventplane_client import Client, ClientSettings, Mode, asker, connect, contract_in_force
+from eventplane_client import (
+    Client,
+    ClientSettings,
+    Mode,
+    asker,
+    connect,
+    contract_in_force,
+    pending_requests,
+)
 from eventplane_client.aio import AsyncClient
 from eventplane_client.asker import QueueAsker
 from eventplane_client.connection import memory_plane
@@ -172,7 +180,7 @@ def _late(client: Client, timeout_s: float) -> RequestTimeoutError:
 
 @pytest.mark.source("C3")
 def test_who_leaves_releases_who_waits(talk: Talk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(asker, "LOOK_AGAIN_S", 0.05)
+    monkeypatch.setattr(pending_requests, "LOOK_AGAIN_S", 0.05)
     porter = talk.client("porter")
     porter.subscribe(ASKED)
     asking = talk.in_background(lambda: talk.desk.request(ask(), SECONDS))
@@ -223,7 +231,7 @@ def test_closing_ends_the_waiting(talk: Talk) -> None:
 def test_no_more_are_open_than_there_may_be(talk: Talk) -> None:
     conversations: Any = talk.desk._conversations
     for each in range(MAX_OPEN):
-        conversations._requests.open(str(each), [])
+        conversations._pending._requests.open(str(each), [])
     with pytest.raises(TooManyRequestsError, match=str(MAX_OPEN)):
         talk.desk.request(ask(), SECONDS)
 

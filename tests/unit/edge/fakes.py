@@ -117,6 +117,7 @@ class FakeWire:
     pings: int = 0
     closed: bool = False
     abandoned: bool = False
+    resumed: bool = True
 
     def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> int:
         self.published.append((len(self.published) + 1, topic, payload))
@@ -126,8 +127,8 @@ class FakeWire:
         self.pings += 1
         return 65_535 + self.pings
 
-    def acknowledge(self, mid: int) -> None:
-        self.acknowledged.append(mid)
+    def acknowledge(self, *mids: int) -> None:
+        self.acknowledged += mids
 
     def close(self, timeout_s: float) -> None:
         self.closed = True
@@ -200,6 +201,8 @@ class Device:
             thing="thing",
             contract=path.parent / "contract.json",
             spool=path,
+            spool_capacity_bytes=capacity_bytes,
+            spool_capacity_deliveries=capacity_deliveries,
             heartbeat_s=heartbeat_s,
             manifest_interval_s=1e6,
             local=LocalSettings(inbox_window=3),
@@ -225,7 +228,7 @@ class Device:
     def start(self) -> None:
         """Start, or start again after `crash`."""
         self._first = self.open()
-        backoff = Backoff(1.0, 60.0, Random(1))
+        backoff = Backoff(1.0, 60.0, Random(1).random)
         self.local_link = Link(LinkName.LOCAL, self.local.dial, backoff, 5.0)
         self.urgent_link = Link(LinkName.URGENT, self.urgent.dial, backoff, 5.0)
         self.cloud_link = Link(LinkName.CLOUD, self.cloud.dial, backoff, 5.0)

@@ -122,16 +122,16 @@ def test_the_delay_of_an_event_is_looked_up_once(tmp_path: Path, monkeypatch: py
 
 @pytest.mark.parametrize("member", ["correlationid", "replyto"])
 def test_requests_and_replies_do_not_wait(member: str) -> None:
-    gathering = BatchingDelays(plane(), 300_000)
+    delays = BatchingDelays(plane(), 300_000)
     front = '{"senderservice":"sensor",'
     waiting = PendingDelivery(Delivery("device.outbox", 1, 1), front + f'"{member}":"x"}}', None, 1_000)
-    assert gathering.due_ms([waiting]) == (0 if member == "correlationid" else 61_000)
+    assert delays.due_ms([waiting]) == (0 if member == "correlationid" else 61_000)
 
 
 def test_what_an_event_says_in_its_data_is_not_its_sender() -> None:
-    gathering = BatchingDelays(plane(), 300_000)
+    delays = BatchingDelays(plane(), 300_000)
     text = '{"senderservice":"display","data":{"senderservice":"sensor"}}'
-    assert gathering.due_ms([PendingDelivery(Delivery("device.outbox", 1, 1), text, None, 1_000)]) == 0
+    assert delays.due_ms([PendingDelivery(Delivery("device.outbox", 1, 1), text, None, 1_000)]) == 0
 
 
 def test_a_device_may_be_set_to_wait_less() -> None:

@@ -32,44 +32,44 @@ class Ends:
         self.all.append((event.json[:1], reason))
 
 
-def fleeting(json: str) -> VolatileEvent:
+def volatile(json: str) -> VolatileEvent:
     return VolatileEvent("display.inbox", READING, json, b"")
 
 
 @pytest.mark.source("N4")
 def test_it_keeps_the_newest_within_its_bounds() -> None:
     ends = Ends()
-    lane = VolatileQueue("display.inbox", BEST_EFFORT_RANK, ends)
+    queue = VolatileQueue("display.inbox", BEST_EFFORT_RANK, ends)
     for number in range(MOST_EVENTS + 2):
-        lane.put(fleeting(str(number)))
+        queue.put(volatile(str(number)))
     assert ends.all == [("0", OVERFLOW), ("1", OVERFLOW)]
-    assert [each.json for each in lane.peek(2)] == ["2", "3"]
-    lane.take()
-    assert [each.json for each in lane.peek(1)] == ["3"]
+    assert [each.json for each in queue.peek(2)] == ["2", "3"]
+    queue.take()
+    assert [each.json for each in queue.peek(1)] == ["3"]
 
 
 def test_its_text_is_bounded_as_well() -> None:
     ends = Ends()
-    lane = VolatileQueue("display.inbox", BEST_EFFORT_RANK, ends)
+    queue = VolatileQueue("display.inbox", BEST_EFFORT_RANK, ends)
     for letter in "abc":
-        lane.put(fleeting(letter * (MOST_CHARACTERS // 2)))
+        queue.put(volatile(letter * (MOST_CHARACTERS // 2)))
     assert ends.all == [("a", OVERFLOW)]
 
 
 def test_each_event_has_one_end() -> None:
     ends = Ends()
-    lane = VolatileQueue("display.inbox", BEST_EFFORT_RANK, ends)
+    queue = VolatileQueue("display.inbox", BEST_EFFORT_RANK, ends)
     for letter in "abcd":
-        lane.put(fleeting(letter))
-    first, *_ = [each.delivery for each in lane.peek(3)]
-    lane.take(3)
-    lane.end(first)
-    lane.rewind()
+        queue.put(volatile(letter))
+    first, *_ = [each.delivery for each in queue.peek(3)]
+    queue.take(3)
+    queue.end(first)
+    queue.rewind()
     assert ends.all == [("a", None), ("b", UNCONFIRMED), ("c", UNCONFIRMED)]
-    lane.end(first)
-    lane.clear()
+    queue.end(first)
+    queue.clear()
     assert ends.all[3:] == [("d", OFFLINE)]
-    assert lane.peek(1) == []
+    assert queue.peek(1) == []
 
 
 def device_of(path: Path, **options: object) -> Device:
@@ -79,7 +79,7 @@ def device_of(path: Path, **options: object) -> Device:
 
 
 @pytest.mark.source("P4")
-def test_it_is_sent_while_the_line_stands_and_never_stored(tmp_path: Path) -> None:
+def test_it_is_sent_while_the_connection_stands_and_never_stored(tmp_path: Path) -> None:
     device = device_of(tmp_path)
     before = device.spool.next_sequence
     sent = event("e", subject="show")
@@ -96,7 +96,7 @@ def test_it_is_sent_while_the_line_stands_and_never_stored(tmp_path: Path) -> No
 
 
 @pytest.mark.source("C1")
-def test_offline_it_is_counted_and_gone(tmp_path: Path) -> None:
+def test_offline_it_is_dropped_and_counted(tmp_path: Path) -> None:
     device = device_of(tmp_path)
     device.disconnect(CLOUD)
     device.turn(device.from_service(event("e")), device.from_service(event("fire", ALARM)))
@@ -149,7 +149,7 @@ def test_what_is_promised_goes_first(tmp_path: Path) -> None:
     device.turn(after=1.0)
     sent = [id for batch in device.uplinked() for id in batch]
     first_wave = sent.index("p0")
-    assert first_wave <= 2  # what was under way already
+    assert first_wave <= 2  # what was in flight already
     assert sent[first_wave : first_wave + 4] == ["p0", "p1", "p2", "p3"]
     assert sorted(sent) == ["b0", "b1", "b2", "p0", "p1", "p2", "p3"]
     device.crash()
@@ -168,7 +168,7 @@ def test_what_waits_for_a_slow_service_is_not_lost_with_the_patience(tmp_path: P
 
 @pytest.mark.source("C1")
 @pytest.mark.parametrize("name", [LOCAL, CLOUD])
-def test_what_was_under_way_is_lost_with_the_line_and_counted(tmp_path: Path, name: LinkName) -> None:
+def test_what_was_in_flight_is_lost_with_the_connection_and_counted(tmp_path: Path, name: LinkName) -> None:
     device = device_of(tmp_path)
     device.turn(*(device.from_service(event(f"e{n}", subject="show")) for n in range(2)))
     device.turn(after=1.0)
@@ -206,6 +206,6 @@ def test_the_quota_only_delays_it(tmp_path: Path) -> None:
 def test_what_was_in_memory_when_the_spool_was_recovered_is_counted(tmp_path: Path) -> None:
     device = device_of(tmp_path)
     device.turn(device.from_service(event("e", subject="show")))
-    device.forwarder._recover(SpoolCorruptError(device.path, "page 3 is torn"))
+    device.forwarder._recover(SpoolCorruptError(device.path, "page 3 is torn"), device.time.seconds)
     assert device.not_stored() == {("display.inbox", UNCONFIRMED): 1, ("device.outbox", OFFLINE): 1}
     device.crash()

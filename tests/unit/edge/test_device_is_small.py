@@ -36,11 +36,11 @@ def imported_packages(source: str) -> set[str]:
     return {name.partition(".")[0] for name in names}
 
 
-def loaded(module: str) -> set[str]:
-    """The modules in memory after a fresh interpreter has imported `module`."""
-    program = f"import sys, {module}; print(*sys.modules, sep='\\n')"
+def loaded(*statements: str) -> set[str]:
+    """The modules in memory after a fresh interpreter, without `site`, has run `statements`."""
+    program = "\n".join(["import sys", *statements, "print(*sys.modules, sep='\\n')"])
     result = subprocess.run(
-        [sys.executable, "-c", program], cwd=EDGE.parent, capture_output=True, text=True, check=True
+        [sys.executable, "-S", "-c", program], cwd=EDGE.parent, capture_output=True, text=True, check=True
     )
     return set(result.stdout.split())
 
@@ -54,8 +54,23 @@ def test_it_needs_only_the_core_and_the_standard_library(module: Path) -> None:
 
 @pytest.mark.source("P7", "P18")
 def test_the_forwarder_loads_nothing_heavy() -> None:
-    modules = loaded("edge.command_line, edge.daemon")
+    modules = loaded("import edge.command_line, edge.daemon")
     assert "edge.mqtt" in modules
     assert not modules & HEAVY
     # Without `local.profile` nobody reads one.
     assert not {each for each in modules if each.startswith("edge.discovery")}
+
+
+LAZY = "from edge.__main__ import _LazyInspect; sys.modules['inspect'] = _LazyInspect('inspect')"
+
+
+def test_the_program_does_not_load_inspect_for_dataclasses() -> None:
+    """A dataclass without a docstring would, and with it `dis` and `ast`."""
+    modules = loaded(LAZY, "import edge.command_line, edge.daemon, eventplane.cesql.compilation")
+    assert "dataclasses" in modules
+    assert "dis" not in modules
+
+
+def test_inspect_is_there_for_everything_that_reads_it() -> None:
+    read = "import inspect; from inspect import signature; assert inspect.signature is signature"
+    assert {"dis", "inspect"} <= loaded(LAZY, "import dataclasses", read)

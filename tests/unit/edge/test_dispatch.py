@@ -8,9 +8,10 @@ import pytest
 
 from contract.acl import FORWARDER, acl
 from contract.loader import load_contract
+from edge.components import first_session_has_it
 from edge.counts import NotStored
 from edge.decision import NO_ATTRIBUTES
-from edge.dispatch import MOST_UNKNOWN, UNKNOWN_CHANNEL, UNKNOWN_EVERY_S, subscriptions
+from edge.dispatch import MOST_UNKNOWN, UNKNOWN_CHANNEL, UNKNOWN_EVERY_S, UrgentHint, subscriptions
 from edge.mailbox import LinkName, Received
 from eventplane.envelope import parse_event
 from eventplane.topics import OUTBOXES, URGENT_CLIENT_SUFFIX, local_topic
@@ -30,6 +31,64 @@ def over(device: Device, session: LinkName, payload: bytes, topic: str = "") -> 
 def letters(device: Device) -> list[dict[str, object]]:
     found = [parse_event(each.json) for each in device.spool.read("device.outbox", 1, 0, 1_000)]
     return [each.data() for each in found if each.type == DEAD_LETTER]
+
+
+class TestUrgentHint:
+    """Of an outbox that carries other events too, the urgent session leaves these to the first."""
+
+    TOPIC = local_topic("sensor", "outbox")
+
+    @pytest.fixture
+    def hint(self) -> UrgentHint:
+        plane = contract()
+        return UrgentHint(lambda: plane)
+
+    def test_an_urgent_type_may_be_urgent(self, hint: UrgentHint) -> None:
+        assert hint.may_be_urgent(self.TOPIC, event("1", ALARM).json.encode())
+
+    def test_another_type_is_not(self, hint: UrgentHint) -> None:
+        assert not hint.may_be_urgent(self.TOPIC, event("1", READING).json.encode())
+        assert not hint.may_be_urgent(self.TOPIC, b"garbage")
+
+    def test_a_severity_may_make_any_type_urgent(self, hint: UrgentHint) -> None:
+        assert hint.may_be_urgent(self.TOPIC, b'{"type": "x", "severitynumber": 21}')
+
+    def test_everything_of_an_urgent_outbox_may_be_urgent(self) -> None:
+        plane = contract(sensor={"outbox": {"priority": "urgent"}})
+        assert UrgentHint(lambda: plane).may_be_urgent(self.TOPIC, event("1", READING).json.encode())
+
+    def test_it_follows_the_contract(self) -> None:
+        planes = [contract(), contract(sensor={"outbox": {"priority": "urgent"}})]
+        hint = UrgentHint(lambda: planes[-1])
+        assert hint.may_be_urgent(self.TOPIC, b"")
+        planes.reverse()
+        assert not hint.may_be_urgent(self.TOPIC, b"")
+
+
+class TestFirstSessionHasIt:
+    """Only then may the urgent session leave a message to the first."""
+
+    def test_not_while_the_first_is_down(self, device: Device) -> None:
+        device.disconnect(LOCAL)
+        assert not first_session_has_it(device.links, device.time.seconds)
+
+    @pytest.mark.parametrize(
+        ("first", "urgent", "after_s", "expected"),
+        [
+            (True, True, 0, True),
+            (True, False, 0, True),
+            # The urgent session may hold what came before the first one began.
+            (False, True, 3_600, False),
+            (False, False, 59, False),
+            (False, False, 61, True),
+        ],
+    )
+    def test_what_came_before_it_began_it_has_not(
+        self, device: Device, first: bool, urgent: bool, after_s: int, expected: bool
+    ) -> None:
+        device.connect(LOCAL, URGENT)
+        device.local.last.resumed, device.urgent.last.resumed = first, urgent
+        assert first_session_has_it(device.links, device.time.seconds + after_s) is expected
 
 
 class TestSessions:

@@ -97,6 +97,13 @@ def test_a_spool_that_fills_is_said_before_it_is_full(
     assert judged(replace(WELL, pressure=pressure)) == expected
 
 
+def test_a_missing_disk_is_the_first_thing_to_read() -> None:
+    """Without one the spool admits nothing: that it is full as well would say less."""
+    status = with_link(replace(WELL, disk_failure="read-only file system", pressure=1.0), CLOUD, False, 5.0)
+    assert judged(status) == (Health.FAILING, ["no_disk", "cloud_down"])
+    assert "read-only file system" in summary(status, judge(status, LIMITS))
+
+
 def test_a_refused_contract_is_said_while_the_old_one_works() -> None:
     assert judged(replace(WELL, contract_refused=True)) == (Health.DEGRADED, ["contract_refused"])
 

@@ -17,7 +17,7 @@ def wires() -> Wires:
 
 @pytest.fixture
 def link(wires: Wires) -> Link:
-    return Link(LinkName.CLOUD, wires.dial, Backoff(1.0, 60.0, Random(1)), connect_timeout_s=5.0)
+    return Link(LinkName.CLOUD, wires.dial, Backoff(1.0, 60.0, Random(1).random), connect_timeout_s=5.0)
 
 
 def test_it_dials_at_once_and_then_not_again(link: Link, wires: Wires) -> None:
@@ -123,7 +123,7 @@ def test_publishing_while_down_is_a_mistake_of_ours(link: Link) -> None:
 
 @pytest.mark.source("C10")
 def test_the_backoff_grows_to_its_bound_and_never_undercuts_the_budget() -> None:
-    backoff = Backoff(1.0, 60.0, Random(1))
+    backoff = Backoff(1.0, 60.0, Random(1).random)
     for failures, ceiling in [(1, 2.0), (3, 8.0), (6, 60.0), (10_000, 60.0)]:
         delays = [backoff.delay_s(failures) for _ in range(200)]
         assert min(delays) >= 1.0

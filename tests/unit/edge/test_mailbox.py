@@ -142,10 +142,11 @@ def test_the_share_of_a_link_with_acknowledgements_is_always_read(mailbox: Mailb
     assert share.may_read(lambda: None)
 
 
-def test_at_qos_0_half_of_the_share_is_left_to_qos_1() -> None:
-    share = Share(LOCAL, 4 * 64 * 1024, lambda _: None)
-    fill(share, LOCAL, 2, LARGE)
-    assert (share.room_for_qos_0, share.room) == (0, 2 * 64 * 1024)
+@pytest.mark.parametrize(("link", "part"), [(LOCAL, 2), (URGENT, 8)])
+def test_qos_0_leaves_the_larger_part_of_the_share_to_qos_1(link: LinkName, part: int) -> None:
+    share = Share(link, 16 * 64 * 1024, lambda _: None)
+    fill(share, link, 16 // part, LARGE)
+    assert (share.room_for_qos_0, share.room) == (0, (16 - 16 // part) * 64 * 1024)
 
 
 def test_a_put_of_another_thread_ends_the_wait(mailbox: Mailbox[Message]) -> None:

@@ -439,3 +439,17 @@ def test_a_payload_beyond_the_limit_is_reported_with_its_beginning_and_size() ->
     assert message == Received(LinkName.CLOUD, 2, 1, "t", bytes(4096), oversize=200_000)
     wire.session.acknowledge(1)
     assert wire.sent() == codec.encode_puback(1)
+
+
+def test_a_message_that_is_of_no_use_is_acknowledged_at_once_and_takes_no_room() -> None:
+    session = Session(ENDPOINT, LinkName.URGENT, 2, skips=lambda _, payload: payload == b"reading")
+    session.start(0.0)
+    session.receive(broker.connack(), 0.0)
+    session.take_messages()
+    session.take_bytes(1_000)
+    packets = [broker.publish(b"t", b"reading", number) for number in range(1, 100)]
+    alarm = broker.publish(b"t", b"alarm", 100)
+    session.receive(b"".join([*packets, broker.publish(b"t", b"reading"), alarm]), 0.0, room=1)
+    assert session.take_messages() == [Received(LinkName.URGENT, 2, 100, "t", b"alarm")]
+    assert session.take_bytes(1_000) == b"".join(map(codec.encode_puback, range(1, 100)))
+    assert session.dropped == 0

@@ -29,7 +29,7 @@ rule = "events"
 
 @pytest.fixture
 def _no_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parts, "find_spec", lambda _: None)
+    monkeypatch.setattr(parts.PathFinder, "find_spec", lambda *_: None)
 
 
 def test_a_checkout_has_all_parts() -> None:

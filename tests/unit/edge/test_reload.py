@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from edge.delivery_queues import DeliveryCursor
-from edge.errors import SpoolCorruptError, SpoolError
+from edge.errors import SpoolCorruptError
 from edge.mailbox import LinkName, Reload
-from edge.spool import Spool
 from eventplane.contract import Contract
 from eventplane.device_reports import STARTED
 from eventplane.envelope import parse_event
@@ -153,15 +152,6 @@ class TestDamage:
         device.turn(device.from_service(event("reading")))
         assert device.not_stored() == {("device.outbox", NO_INTEREST): 1}
 
-    def test_a_disk_that_fails_for_good_ends_it(
-        self, device: Device, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        self.damage(device, monkeypatch, "commit")
-        monkeypatch.setattr("edge.forwarder.Spool", _Broken)
-        with pytest.raises(SpoolError, match="no such disk"):
-            device.turn(device.from_service(event("e")))
-        assert device.local.last.acknowledged == []
-
     def test_a_file_that_is_really_damaged_is_recovered_and_reported(self, tmp_path: Path) -> None:
         device = Device(tmp_path / "spool.db")
         device.connect(LOCAL)
@@ -195,8 +185,3 @@ class TestDamage:
         assert started[0].data()["birth"] == "recovered"
         assert started[0].data()["lost_epoch"] == epoch
         device.crash()
-
-
-class _Broken(Spool):
-    def __init__(self, path: Path, **_: object) -> None:
-        raise SpoolError(path, "no such disk", "replace it")

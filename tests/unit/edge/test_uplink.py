@@ -138,7 +138,7 @@ def test_a_late_puback_of_a_bygone_connection_confirms_nothing(device: Device) -
 
 
 @pytest.mark.source("C1", "C2")
-def test_what_was_under_way_is_sent_again_in_order(device: Device) -> None:
+def test_what_was_in_flight_is_sent_again_in_order(device: Device) -> None:
     device.turn(*(device.from_service(event(f"e{n}")) for n in range(12)))
     device.turn(device.puback(1))
     device.disconnect(CLOUD)
@@ -148,7 +148,7 @@ def test_what_was_under_way_is_sent_again_in_order(device: Device) -> None:
     assert device.spool.backlog() == {"device.outbox": 0}
 
 
-def test_what_is_left_of_a_backlog_waits_for_company_like_anything_else(device: Device) -> None:
+def test_what_is_left_of_a_backlog_waits_for_a_batch_like_anything_else(device: Device) -> None:
     device.turn(device.from_service(event("a")))
     device.turn(after=0.3)
     device.turn(*(device.from_service(event(f"e{n}")) for n in range(5)))
@@ -161,6 +161,17 @@ def test_what_is_left_of_a_backlog_waits_for_company_like_anything_else(device: 
 
 
 @pytest.mark.source("P-W2")
+def test_after_a_crash_only_what_was_unacknowledged_comes_again(device: Device) -> None:
+    device.turn(*(device.from_service(event(f"e{n}")) for n in range(15)))
+    assert [len(batch) for batch in device.uplinked()] == [5, 5, 5]
+    device.turn(device.puback(1), device.puback(3))
+    device.crash()
+    device.start()
+    device.connect()
+    device.turn(after=1.0)
+    assert device.uplinked() == [[f"e{n}" for n in range(5, 10)]]
+
+
 def test_a_missing_puback_forces_a_new_connection(device: Device) -> None:
     device.turn(device.from_service(event("fire", ALARM)))
     stuck = device.cloud.last

@@ -19,7 +19,8 @@ RECIPE = LAYER / "recipes-eventplane" / "eventplane-forwarder" / f"eventplane-fo
 
 PACKAGES = {
     "core": "__future__ abc argparse array ast binascii bisect builtins collections collections.abc "
-    "contextlib copy dataclasses enum errno functools getopt heapq importlib.util io itertools keyword math "
+    "contextlib copy dataclasses enum errno functools getopt heapq importlib.machinery importlib.util io "
+    "itertools keyword math "
     "operator os pathlib platform re select selectors shutil signal stat struct subprocess sys textwrap "
     "threading time traceback types typing urllib.parse warnings weakref zipimport zlib",
     "crypt": "hashlib",
@@ -94,7 +95,7 @@ def test_its_tasks_install_a_program_that_runs_and_the_units(tmp_path: Path) -> 
     values = {key.replace("${PN}", name): value for key, value in variables(text).items()} | {
         "PN": name, "PV": VERSION, "PYTHON": sys.executable,
         "S": str(ROOT), "B": str(tmp_path / "build"), "D": str(tmp_path / "image"),
-        "nonarch_libdir": "/usr/lib", "datadir": "/usr/share",
+        "nonarch_libdir": "/usr/lib", "bindir": "/usr/bin", "datadir": "/usr/share",
         "systemd_system_unitdir": "/usr/lib/systemd/system",
     }  # fmt: skip
     for _, body in _TASK.findall(text):
@@ -106,10 +107,11 @@ def test_its_tasks_install_a_program_that_runs_and_the_units(tmp_path: Path) -> 
     units = sorted(each.name for each in (image / "usr/lib/systemd/system").iterdir())
     assert units == sorted(each.name for each in PACKAGING.glob("eventplane-*"))
     assert sorted(each.name for each in (image / "usr/share/eventplane").iterdir()) == [
+        "forwarder.toml",
         "mosquitto-access.conf",
         "mosquitto.conf",
     ]
-    program = image / "usr/lib/eventplane/eventplane-forwarder.pyz"
+    program = image / "usr/bin/eventplane-forwarder"
     said = subprocess.run(
         [sys.executable, "-I", "-S", program, "manifest"], check=True, capture_output=True, text=True
     )

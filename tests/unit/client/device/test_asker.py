@@ -46,8 +46,8 @@ def test_a_reply_in_the_name_of_another_or_of_one_that_was_not_asked_is_ignored_
             reply = write_reply(
                 event, Reply(Replier(claimed), Status.HANDLED, sender), "2026-01-01T00:00:00Z"
             )
-            home.asker.take(reply.stamped(**Sender(service=sender).attributes).json.encode())
+            home.asker.pending.take(reply.stamped(**Sender(service=sender).attributes).json.encode())
 
     found = home.asker.request(ask(), SECONDS, send, expires=True)
     assert {name: reply.answer for name, reply in found.items()} == {"lamp": "lamp"}
-    assert home.asker.ignored_replies == 3
+    assert home.asker.pending.ignored_replies == 3

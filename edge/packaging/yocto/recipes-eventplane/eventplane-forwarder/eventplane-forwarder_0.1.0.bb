@@ -9,8 +9,11 @@ EXTERNALSRC_BUILD = "${WORKDIR}/build"
 
 PACKAGE_ARCH = "all"
 
+# Parts to leave out, for example "--without discovery --without questions"; docs/device.md lists them.
+EVENTPLANE_IMAGE_OPTIONS ?= ""
+
 do_compile() {
-    ${PYTHON} ${S}/tools/device_image.py --output ${B}/eventplane-forwarder.pyz --revision ${PV}
+    ${PYTHON} ${S}/tools/device_image.py --output ${B}/eventplane-forwarder.pyz --revision ${PV} ${EVENTPLANE_IMAGE_OPTIONS}
 }
 
 do_install() {
@@ -20,12 +23,16 @@ do_install() {
     done
     install -D -m 0644 ${S}/edge/packaging/mosquitto.conf ${D}${datadir}/eventplane/mosquitto.conf
     install -D -m 0644 ${S}/edge/packaging/mosquitto-access.conf ${D}${datadir}/eventplane/mosquitto-access.conf
+    install -D -m 0644 ${S}/edge/packaging/forwarder.toml ${D}${datadir}/eventplane/forwarder.toml
+    install -d ${D}${bindir}
+    ln -s ../lib/eventplane/eventplane-forwarder.pyz ${D}${bindir}/eventplane-forwarder
 }
 
 # The profile of the broker is for a mosquitto_%.bbappend of the product: it replaces that package's own.
 FILES:${PN} += "${nonarch_libdir}/eventplane ${datadir}/eventplane ${systemd_system_unitdir}"
 
-# Starting needs settings, which are the product's: /etc/eventplane/forwarder.toml and contract.json.
+# Starting needs settings, which are the product's: /etc/eventplane/forwarder.toml (complete the one in
+# ${datadir}/eventplane) and contract.json.
 SYSTEMD_SERVICE:${PN} = "eventplane-forwarder.service eventplane-provisioning.timer"
 
 USERADD_PACKAGES = "${PN}"
@@ -42,7 +49,6 @@ RDEPENDS:${PN} = " \
     python3-io \
     python3-json \
     python3-logging \
-    python3-math \
     python3-netclient \
     python3-sqlite3 \
     python3-threading \

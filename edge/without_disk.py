@@ -1,0 +1,131 @@
+"""What the forwarder does while its spool's disk is missing, read-only or broken.
+
+No emergency waits for a disk: a spool in memory takes the place of the one on the disk and stores nothing. So
+every sender gets a receipt that says so, and urgent events go to inboxes and cloud as volatile deliveries.
+The disk is tried again with growing intervals, and the cloud is told over each connection, from memory.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from edge.decision import Decider
+from edge.delivery_queues import BEST_EFFORT_RANK, UNSTORED_RANK, VolatileEvent
+from edge.errors import SpoolCorruptError, SpoolError, SpoolFullError, SpoolUnavailableError
+from edge.reports import Heading, Heartbeat, disk_failed, heartbeat
+from edge.settings import Settings
+from edge.spool import Spool
+from edge.uptime_clock import Uptime, system_uptime
+
+_log = logging.getLogger(__name__)
+
+FIRST_RETRY_S = 1.0
+"""Seconds after a failure until the disk is tried again; twice as long after each further one."""
+
+MOST_RETRY_S = 60.0
+"""Longest wait, seconds. Ours: a remounted disk is used within a minute, a dead one costs nothing."""
+
+WELL_AFTER_S = 600.0
+"""Seconds that a disk must work before its next failure counts as the first one."""
+
+
+class DiskWatch:
+    """Opens the spool of `settings` on its disk, or in memory while that fails. Times are monotonic seconds.
+
+    `failure` is why the spool is in memory, None while it is on the disk.
+    """
+
+    def __init__(self, settings: Settings, now_uptime: Callable[[], Uptime] = system_uptime) -> None:
+        self.failure: SpoolError | None = None
+        self._settings = settings
+        self._now_life = now_uptime
+        self._failures = 0
+        self._failed_at = 0.0
+        self._works_since = 0.0
+        self._retry_at = 0.0
+        self._reported: tuple[int, float] | None = None
+        self._reports = 0
+
+    def open(self, now: float) -> Spool:
+        """Return the spool on its disk, else one in memory.
+
+        Raises `SpoolError` while another process has it.
+        """
+        try:
+            return self._opened(now)
+        except (SpoolUnavailableError, SpoolFullError, SpoolCorruptError) as error:
+            return self.without_disk(error, now)
+
+    def open_again(self, now: float) -> Spool | None:
+        """Open the spool on its disk when it is time to try; None while it is not, or that fails."""
+        if self.failure is None or now < self._retry_at:
+            return None
+        try:
+            return self._opened(now)
+        except SpoolError as error:
+            self._failed(error, now)
+            return None
+
+    def without_disk(self, error: SpoolError, now: float) -> Spool:
+        """Return a spool in memory for the one that failed with `error`."""
+        if self.failure is None:
+            self._failed_at = now
+            if now >= self._works_since + WELL_AFTER_S:
+                self._failures = 0
+            _log.critical("%s; urgent events go on from memory, nothing else is accepted", error)
+        self._failed(error, now)
+        return Spool.without_disk(
+            self._settings.spool,
+            capacity_bytes=self._settings.spool_capacity_bytes,
+            capacity_deliveries=self._settings.spool_capacity_deliveries,
+            now_uptime=self._now_life,
+        )
+
+    def deadline(self) -> float | None:
+        """Return when the disk is to be tried again, None while it works."""
+        return None if self.failure is None else self._retry_at
+
+    def reports(
+        self, decider: Decider, epoch: str, connection: int, figures: Heartbeat, now: float
+    ) -> list[VolatileEvent]:
+        """Return what the cloud has to be told now, over its `connection`; nothing while the disk works.
+
+        Over each connection once, and then as often as a heartbeat, which would not be stored either.
+        """
+        every_s = self._settings.heartbeat_s
+        if self.failure is None or (
+            self._reported is not None
+            and self._reported[0] == connection
+            and now < self._reported[1] + every_s
+        ):
+            return []
+        self._reported = connection, now
+        headings = [
+            Heading(self._settings.thing, epoch, self._reports + each, decider.timestamp()) for each in (1, 2)
+        ]
+        self._reports += 2
+        failure = self.failure
+        return [
+            decider.volatile(disk_failed(headings[0], failure, now - self._failed_at), UNSTORED_RANK),
+            decider.volatile(heartbeat(headings[1], every_s, figures()), BEST_EFFORT_RANK),
+        ]
+
+    def _opened(self, now: float) -> Spool:
+        spool = Spool(
+            self._settings.spool,
+            capacity_bytes=self._settings.spool_capacity_bytes,
+            capacity_deliveries=self._settings.spool_capacity_deliveries,
+            now_uptime=self._now_life,
+        )
+        if self.failure is not None:
+            _log.warning("the spool is on its disk again, after %.0f s without it", now - self._failed_at)
+        self.failure, self._reported, self._works_since = None, None, now
+        return spool
+
+    def _failed(self, error: SpoolError, now: float) -> None:
+        if self.failure is not None and str(error) != str(self.failure):
+            _log.error("%s", error)
+        self.failure = error
+        self._retry_at = now + min(MOST_RETRY_S, FIRST_RETRY_S * 2.0 ** min(self._failures, 32))
+        self._failures += 1

@@ -1,0 +1,141 @@
+"""Floods and backlogs in the home's broker: alarms overtake them, memory stays bounded, SIGTERM is obeyed.
+
+The neighbour of these tests is a service that publishes without any client of ours, as fast as it can.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+import pytest
+
+from benchmarks.edge.parts import Publisher
+from benchmarks.edge.processes import peak_rss_mib, rss_mib
+from eventplane.envelope import write_event
+from eventplane.numbering import SEQUENCE
+from eventplane.topics import local_topic
+from tests.integration.edge.conftest import CloudBroker, Home, wait_for
+
+NEIGHBOUR = local_topic("health-service", "outbox")
+ALARMS = local_topic("voice-service", "outbox")
+READING = "org.eventplane.health.reading.v1"
+ALARM = "org.eventplane.alarm.keyword.v1"
+DEAD_LETTER = "org.eventplane.deadletter.v1"
+
+BACKLOG = 15_000
+LARGE = 90 * 1024
+GROWTH_MIB = 24.0
+"""What a flood may add to the resident memory, beside libraries that are loaded late."""
+
+
+def event(name: str, type_: str = READING, padding: int = 0) -> bytes:
+    return write_event(
+        {"id": name, "source": "/homes/1", "type": type_}, {"text": "x" * padding}
+    ).json.encode()
+
+
+def readings(count: int, padding: int = 0) -> Iterable[bytes]:
+    return (event(f"r{number}", padding=padding) for number in range(count))
+
+
+def names(count: int) -> set[str]:
+    return {f"r{number}" for number in range(count)}
+
+
+def stop(home: Home) -> None:
+    home.forwarder.terminate()
+    assert home.forwarder.wait() == 0
+
+
+def start(home: Home) -> None:
+    """Return when the forwarder has connected again."""
+    before = home.log().count("local broker connected")
+    home.forwarder.start()
+    wait_for(lambda: home.log().count("local broker connected") > before)
+
+
+def sequences(cloud: CloudBroker) -> dict[str, int]:
+    """The device's number of each event that arrived."""
+    return {each.id: int(str(each.attributes[SEQUENCE])) for each in cloud.events}
+
+
+@pytest.fixture
+def known_home(home: Home, cloud: CloudBroker) -> Home:
+    """A home whose broker keeps messages for the forwarder: an alarm and a reading have gone through."""
+    with Publisher(home.broker.port) as publisher:
+        for topic, name, type_ in ((ALARMS, "first-alarm", ALARM), (NEIGHBOUR, "first-reading", READING)):
+            # The broker drops what comes before the forwarder's first subscription.
+            def arrived(topic: str = topic, name: str = name, type_: str = type_) -> bool:
+                publisher.send(event(name, type_), topic)
+                return cloud.has({name})
+
+            wait_for(arrived)
+    return home
+
+
+def test_an_alarm_is_stored_before_the_backlog_that_the_broker_kept(
+    known_home: Home, cloud: CloudBroker
+) -> None:
+    stop(known_home)
+    with Publisher(known_home.broker.port) as publisher:
+        publisher.send_all(readings(BACKLOG), NEIGHBOUR)
+        publisher.send(event("alarm", ALARM), ALARMS)
+    start(known_home)
+    wait_for(lambda: cloud.has(names(BACKLOG) | {"alarm"}))
+    stored = sequences(cloud)
+    assert stored["alarm"] < stored[f"r{BACKLOG - 1}"]
+
+
+def test_an_alarm_does_not_wait_until_the_flood_before_it_is_stored(
+    known_home: Home, cloud: CloudBroker
+) -> None:
+    flood = 2 * BACKLOG
+    with Publisher(known_home.broker.port, "neighbour") as neighbour:
+        neighbour.flood(readings(flood), NEIGHBOUR)
+        # Its PUBACK says that the broker has taken the whole flood.
+        neighbour.send(event("end"), NEIGHBOUR)
+    with Publisher(known_home.broker.port) as publisher:
+        publisher.send(event("alarm", ALARM), ALARMS)
+    wait_for(lambda: cloud.has({"alarm", "end"}))
+    # Mosquitto keeps all of it for a slow reader: the forwarder dropped some, or the alarm overtook it.
+    assert sequences(cloud)["alarm"] < flood
+
+
+def test_memory_does_not_grow_with_what_waits_in_the_broker(known_home: Home, cloud: CloudBroker) -> None:
+    assert known_home.forwarder.pid is not None
+    idle = rss_mib(known_home.forwarder.pid)
+    stop(known_home)
+    count = 690  # as much as the broker's profile lets wait for one client
+    with Publisher(known_home.broker.port) as publisher:
+        publisher.send_all(readings(count, LARGE), NEIGHBOUR)
+    start(known_home)
+    wait_for(lambda: cloud.has(names(count)))
+    assert peak_rss_mib(known_home.forwarder.pid) - idle < GROWTH_MIB
+
+
+def test_it_stops_while_a_backlog_waits_and_loses_none_of_it(known_home: Home, cloud: CloudBroker) -> None:
+    stop(known_home)
+    with Publisher(known_home.broker.port) as publisher:
+        publisher.send_all(readings(BACKLOG), NEIGHBOUR)
+    start(known_home)
+    stop(known_home)
+    stopped_at = int(re.findall(r"stopped at sequence (\d+)", known_home.log())[-1])
+    assert stopped_at < BACKLOG
+    start(known_home)
+    wait_for(lambda: cloud.has(names(BACKLOG)))
+
+
+def test_outboxes_that_the_contract_does_not_have_take_no_memory(
+    known_home: Home, cloud: CloudBroker
+) -> None:
+    assert known_home.forwarder.pid is not None
+    idle = rss_mib(known_home.forwarder.pid)
+    count = 20_000
+    with Publisher(known_home.broker.port) as publisher:
+        for number in range(count):
+            publisher.flood([event(f"s{number}")], local_topic(f"stranger-{number}", "outbox"))
+        publisher.send(event("end"), NEIGHBOUR)
+    wait_for(lambda: cloud.has({"end"}))
+    wait_for(lambda: any(each.type == DEAD_LETTER for each in cloud.events))
+    assert peak_rss_mib(known_home.forwarder.pid) - idle < GROWTH_MIB
