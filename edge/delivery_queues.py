@@ -268,9 +268,9 @@ class VolatileQueue(DeliveryQueue):
         return events
 
     def clear(self) -> None:
-        """Give up everything, because the connection is gone."""
+        """Give up what is in flight, because the connection is gone, and what waits, unless it is urgent."""
         self.rewind()
-        while self._ahead:
+        while self._ahead and self._rank != UNSTORED_RANK:
             self._drop_first(OFFLINE)
 
     def _drop_first(self, reason: str) -> None:
@@ -329,7 +329,10 @@ class DeliveryQueues:
                     found.append(PendingDelivery(delivery, each.json, expires_ms, uptime_ms))
 
     def send_volatile(self, events: Iterable[VolatileEvent], is_up: Callable[[str], bool]) -> None:
-        """Queue `events` whose destination is connected; give up the others."""
+        """Queue `events`; give up those of best effort whose destination is not connected.
+
+        An urgent one waits for its connection: without a disk there is nowhere else for it.
+        """
         for event in events:
             if event.rank == UNSTORED_RANK:
                 mark = _mark(event)
@@ -338,7 +341,7 @@ class DeliveryQueues:
                 self._sent_unstored[mark] = None
                 if len(self._sent_unstored) > MOST_REMEMBERED:
                     del self._sent_unstored[next(iter(self._sent_unstored))]
-            if is_up(event.destination):
+            if event.rank == UNSTORED_RANK or is_up(event.destination):
                 self._volatile[event.destination, event.rank].put(event)
             else:
                 self._ended(event, OFFLINE)

@@ -39,7 +39,7 @@ class DiskWatch:
     def __init__(self, settings: Settings, now_uptime: Callable[[], Uptime] = system_uptime) -> None:
         self.failure: SpoolError | None = None
         self._settings = settings
-        self._now_life = now_uptime
+        self._now_uptime = now_uptime
         self._failures = 0
         self._failed_at = 0.0
         self._works_since = 0.0
@@ -79,7 +79,7 @@ class DiskWatch:
             self._settings.spool,
             capacity_bytes=self._settings.spool_capacity_bytes,
             capacity_deliveries=self._settings.spool_capacity_deliveries,
-            now_uptime=self._now_life,
+            now_uptime=self._now_uptime,
         )
 
     def deadline(self) -> float | None:
@@ -116,7 +116,7 @@ class DiskWatch:
             self._settings.spool,
             capacity_bytes=self._settings.spool_capacity_bytes,
             capacity_deliveries=self._settings.spool_capacity_deliveries,
-            now_uptime=self._now_life,
+            now_uptime=self._now_uptime,
         )
         if self.failure is not None:
             _log.warning("the spool is on its disk again, after %.0f s without it", now - self._failed_at)
