@@ -411,3 +411,29 @@ def test_a_statement_that_is_wrong_is_no_damage(path: Path, monkeypatch: pytest.
         assert not marker_of(path).exists()
         fill(spool, 1)
         assert len(waiting(spool)) == 2
+
+
+@pytest.mark.parametrize("damage", [b"\0" * PAGE_BYTES, b"\xa5" * PAGE_BYTES, b"\xa5"])
+@pytest.mark.parametrize("logged", [True, False])
+def test_a_damaged_schema_costs_nothing(path: Path, tmp_path: Path, damage: bytes, logged: bool) -> None:
+    with Spool(path) as spool:
+        fill(spool, 100)
+        if logged:
+            spool._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            fill(spool, 100)
+        stored = waiting(spool)
+        made = tmp_path / "left"
+        shutil.copytree(path.parent, made) if logged else None
+    if not logged:
+        shutil.copytree(path.parent, made)
+    schema = pages(path, "sqlite_schema")
+    assert len(schema) > 5
+    for page in schema:
+        copy = tmp_path / f"page-{page}" / path.name
+        shutil.copytree(made, copy.parent)
+        with copy.open("r+b") as file:
+            file.seek((page - 1) * PAGE_BYTES + (0 if len(damage) > 1 else 200))
+            file.write(damage)
+        with Spool(copy) as spool:
+            assert waiting(spool) == stored
+            assert spool.origin.lost == 0
