@@ -171,7 +171,9 @@ class Forwarder:
     def _send(self, now: float) -> None:
         components = self._components
         self._local.tick(now)
-        self._links[LinkName.URGENT].tick(now)
+        # At a start after the first session, which then has all that this one receives; or when that fails.
+        if self._local.up or self._local.generation > 1:
+            self._links[LinkName.URGENT].tick(now)
         # The home first: an emergency call must not wait for the cloud's line or compression.
         for inbox in components.inboxes.values():
             inbox.tick(now)
