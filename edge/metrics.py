@@ -164,7 +164,7 @@ class Metrics:
         except SpoolError:
             # Metrics must not end the loop: its next turn finds the damage and deals with it.
             stored_ms = None
-        oldest_s = 0.0 if stored_ms is None else max(0.0, (spool.life() - stored_ms) / 1000)
+        oldest_s = 0.0 if stored_ms is None else max(0.0, (spool.clock() - stored_ms) / 1000)
         return Backlog(destination, priority, link, pending, oldest_s)
 
 
@@ -278,7 +278,7 @@ def _certificate(it: Reading) -> Iterable[_Sample]:
 def _info(it: Reading) -> Iterable[_Sample]:
     status, spool = it.status, it.spool
     labels = {"thing": status.thing, "contract": status.contract_version}
-    return [(labels | {"epoch": spool.epoch, "birth": spool.birth.kind}, 1)]
+    return [(labels | {"epoch": spool.epoch, "birth": spool.origin.kind}, 1)]
 
 
 def _problems(it: Reading) -> Iterable[_Sample]:
