@@ -13,7 +13,7 @@ from pathlib import Path
 from time import perf_counter, process_time
 
 from benchmarks.results import Figure, write
-from edge.spool import Arrival, Delivery, Spool
+from edge.spool import Delivery, Spool, StoredEvent
 from eventplane.event_keys import KEY_BYTES
 
 _EVENT_BYTES = 512
@@ -37,7 +37,7 @@ class Run:
             done = [waiting.popleft() for _ in range(a_commit)] if len(waiting) >= lag else []
             waiting.extend(self._store(a_commit, done))
         while waiting:
-            spool.commit([], [waiting.popleft() for _ in range(min(a_commit, len(waiting)))], life_ms=0)
+            spool.commit([], [waiting.popleft() for _ in range(min(a_commit, len(waiting)))], uptime_ms=0)
         cpu_s = process_time() - started
         spool.close()
         return (_written() - before) / (events * _EVENT_BYTES), 1e6 * cpu_s / events
@@ -54,10 +54,10 @@ class Run:
     def _store(self, count: int, done: list[Delivery]) -> list[Delivery]:
         first = self._spool.next_sequence
         arrivals = [
-            Arrival(n, 1, self._text, {_DESTINATION: None}, os.urandom(KEY_BYTES))
+            StoredEvent(n, 1, self._text, {_DESTINATION: None}, os.urandom(KEY_BYTES))
             for n in range(first, first + count)
         ]
-        self._spool.commit(arrivals, done, life_ms=0)
+        self._spool.commit(arrivals, done, uptime_ms=0)
         return [Delivery(_DESTINATION, 1, each.sequence) for each in arrivals]
 
 

@@ -95,7 +95,7 @@ class CommitLoop:
             self._owe(plan, ends)
         for key in plan.keys:
             self._recent.add(key)
-        if plan.holdings:
+        if plan.states:
             self._queues.withdraw(plan.replaced)
         for kind, count in batch.ignored.items():
             self._counts.lost(kind, count)
@@ -133,7 +133,7 @@ class CommitLoop:
 
     def _plan(self, batch: Batch, by: Deciding) -> Plan:
         spool = self._spool
-        plan = Plan(SequenceNumber(spool.next_sequence, spool.life(), spool.counted))
+        plan = Plan(SequenceNumber(spool.next_sequence, spool.clock(), spool.counted))
         for each in batch.submissions:
             by.planner.add(each, plan, self._pressure)
         by.receiver.judge(batch.downlinks, plan)
@@ -164,7 +164,7 @@ class CommitLoop:
         """Commit the ends that need no dead letter, without the arrivals; return whether there was room."""
         discards = [*self._queues.discards.values(), *plan.dropped]
         try:
-            self._spool.commit([], ends, discards, life_ms=plan.life_ms)
+            self._spool.commit([], ends, discards, uptime_ms=plan.uptime_ms)
         except SpoolFullError:
             self._retry_at = now + RETRY_S
             return False
@@ -199,12 +199,12 @@ class CommitLoop:
             arrivals,
             [*ends, *plan.replaced],
             [*self._queues.discards.values(), *plan.dropped, *plan.dead_lettered],
-            life_ms=plan.life_ms,
-            holdings=list(plan.holdings.values()),
-            close_statements=made.manifest,
-            close_discards=made.losses,
+            uptime_ms=plan.uptime_ms,
+            states=list(plan.states.values()),
+            close_manifests=made.manifest,
+            close_loss_reports=made.losses,
         )
-        self._queues.stored(arrivals, plan.life_ms)
+        self._queues.stored(arrivals, plan.uptime_ms)
 
     def _note_full(self, error: SpoolFullError, now: float) -> None:
         if not self._full:

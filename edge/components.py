@@ -17,7 +17,6 @@ from edge.dispatch import Dispatcher, UrgentHint, subscriptions
 from edge.downlink import DownlinkReceiver, uplink_interest
 from edge.inbox import InboxPump
 from edge.interest import Interest
-from edge.life_clock import Uptime, system_uptime
 from edge.link import Backoff, Link, link_to_broker
 from edge.mailbox import LinkName, Mailbox
 from edge.mqtt import Connection, Endpoint, Login
@@ -31,6 +30,7 @@ from edge.reports import FIRST_MANIFEST_S, Heartbeat, Reporter
 from edge.settings import Settings
 from edge.spool import Spool
 from edge.uplink import Topics, Uplink
+from edge.uptime_clock import Uptime, system_uptime
 from eventplane.contract import Channel, Contract, Forward, Place
 from eventplane.topics import URGENT_CLIENT_SUFFIX, urgent_rule
 

@@ -106,13 +106,13 @@ def active_contract(
     else:
         return found
     try:
-        holding = spool.holding(Downlink.STATE, contract_key(image.name))
+        stored = spool.device_state(Downlink.STATE, contract_key(image.name))
     except SpoolError as error:
         return SettingProblem("contract", f"the delivered one cannot be read: {error.problem}", error.remedy)
     refused = None
-    if holding is not None and not holding.held.is_deleted:
+    if stored is not None and not stored.state_version.is_deleted:
         try:
-            delivered = _read(parse_event(holding.json))
+            delivered = _read(parse_event(stored.json))
         except (ContractError, ValueError, zlib.error) as error:
             # An older program after a newer one: the file is of its own time.
             refused = str(error)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from edge.delivery_queues import UNSTORED_RANK, VolatileEvent
 from edge.interest import Interest
 from edge.numbering import RecentKeys, expires_ms, lifetime_ms, stamp, stamp_positions
-from edge.spool import Arrival
+from edge.spool import StoredEvent
 from eventplane.contract import Channel, Contract, Place, Priority, Route
 from eventplane.delivery import Refusal, dead_letter
 from eventplane.device_reports import router_source
@@ -49,7 +49,7 @@ class SequenceNumber(NamedTuple):
     """
 
     sequence: int
-    life_ms: int
+    uptime_ms: int
     counted: Mapping[str, int] = MappingProxyType({})
 
 
@@ -63,7 +63,7 @@ class Decision:
     """
 
     key: bytes | None = None
-    arrival: Arrival | None = None
+    arrival: StoredEvent | None = None
     volatile: tuple[VolatileEvent, ...] = ()
     refused: str | None = None
     type: str = ""
@@ -89,9 +89,9 @@ class DownlinkDecision:
         """Whether there is a delivery to keep."""
         return bool(self.expiries)
 
-    def arrival(self, rank: int, sequence: int) -> Arrival:
+    def arrival(self, rank: int, sequence: int) -> StoredEvent:
         """What is kept under `sequence`."""
-        return Arrival(sequence, rank, self.event.json, self.expiries, key_digest(self.event.key))
+        return StoredEvent(sequence, rank, self.event.json, self.expiries, key_digest(self.event.key))
 
 
 class Decider:
@@ -161,7 +161,7 @@ class Decider:
             if each not in promised
         )
         lifetime = lifetime_ms(event)
-        expiries = {each.address: expires_ms(number.life_ms, lifetime, channel, each) for each in promised}
+        expiries = {each.address: expires_ms(number.uptime_ms, lifetime, channel, each) for each in promised}
         arrival = _arrival(stamped, key, priority, number, expiries, positions) if promised else None
         unstored: tuple[VolatileEvent, ...] = ()
         if arrival is not None and priority is Priority.URGENT:
@@ -185,7 +185,7 @@ class Decider:
         return DownlinkDecision(
             event,
             priority.rank,
-            {each.address: expires_ms(number.life_ms, lifetime, channel, each) for each in promised},
+            {each.address: expires_ms(number.uptime_ms, lifetime, channel, each) for each in promised},
             tuple(
                 VolatileEvent(each.address, event.type, event.json, key_digest(event.key))
                 for each in ways
@@ -223,7 +223,7 @@ class Decider:
             return Decision(refused=refusal.reason)
         return Decision(key, self._kept(letter, channel, number), (), refusal.reason, letter.type)
 
-    def own(self, report: Envelope, number: SequenceNumber, lifetime: int | None = None) -> Arrival:
+    def own(self, report: Envelope, number: SequenceNumber, lifetime: int | None = None) -> StoredEvent:
         """The forwarder's own `report`, which expires after `lifetime` milliseconds (None: never)."""
         return self._kept(report.stamped(**self._itself.attributes), self._uplink, number, lifetime)
 
@@ -248,14 +248,14 @@ class Decider:
 
     def _kept(
         self, event: Envelope, channel: Channel, number: SequenceNumber, lifetime: int | None = None
-    ) -> Arrival:
+    ) -> StoredEvent:
         """Of an event that tells about others: whatever its channels say, it is stored and expires by its own
         `lifetime` alone.
         """
         stamped = stamp(event, self._epoch, number.sequence)
         # A contract that forgets such events does not make them vanish.
         destinations = self._destinations(event) or [self._uplink]
-        expires = expires_ms(number.life_ms, lifetime)
+        expires = expires_ms(number.uptime_ms, lifetime)
         expiries = dict.fromkeys((each.address for each in destinations), expires)
         priority = self._contract.priority(event, channel)
         positions = self._positions(stamped, priority, number, destinations)
@@ -307,5 +307,5 @@ def _arrival(
     number: SequenceNumber,
     expiries: Mapping[str, int | None],
     positions: Mapping[str, int],
-) -> Arrival:
-    return Arrival(number.sequence, priority.rank, event.json, expiries, key, positions)
+) -> StoredEvent:
+    return StoredEvent(number.sequence, priority.rank, event.json, expiries, key, positions)

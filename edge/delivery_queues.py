@@ -14,7 +14,16 @@ from typing import NamedTuple
 
 from edge.counts import Counts, NotStored
 from edge.numbering import why_expired
-from edge.spool import BEFORE_EVERYTHING, READ_CHARACTERS, Arrival, Delivery, Discard, Size, Spool, Waiting
+from edge.spool import (
+    BEFORE_EVERYTHING,
+    READ_CHARACTERS,
+    Delivery,
+    Discard,
+    PendingDelivery,
+    Size,
+    Spool,
+    StoredEvent,
+)
 from eventplane.contract import Priority
 from eventplane.delivery import Outcome
 from eventplane.device_reports import is_irreplaceable
@@ -64,7 +73,7 @@ class DeliveryQueue:
 
     def __init__(self) -> None:
         self.added = 0
-        self._ahead: deque[Waiting] = deque()
+        self._ahead: deque[PendingDelivery] = deque()
         self._characters = 0
 
     @property
@@ -81,20 +90,20 @@ class DeliveryQueue:
         """Read ahead up to `count` deliveries; return how many come next, of which some may be over."""
         return len(self._ahead)
 
-    def peek(self, count: int) -> Sequence[Waiting]:
+    def peek(self, count: int) -> Sequence[PendingDelivery]:
         """Return up to `count` deliveries that come next; fewer when they are large, over, or the last."""
         self.fill(count)
         return self.ahead(count)
 
-    def ahead(self, count: int) -> Sequence[Waiting]:
+    def ahead(self, count: int) -> Sequence[PendingDelivery]:
         """Return up to `count` deliveries that come next, of those read ahead."""
         return list(islice(self._ahead, count))
 
-    def last(self, count: int) -> Iterable[Waiting]:
+    def last(self, count: int) -> Iterable[PendingDelivery]:
         """Return the last `count` deliveries of those read ahead."""
         return islice(reversed(self._ahead), count)
 
-    def take(self, count: int = 1) -> list[Waiting]:
+    def take(self, count: int = 1) -> list[PendingDelivery]:
         """Remove the first `count` deliveries, which are in flight then."""
         taken = [self._ahead.popleft() for _ in range(count)]
         self._characters -= sum(len(each.json) for each in taken)
@@ -104,7 +113,7 @@ class DeliveryQueue:
         """Start again after the connection is gone."""
         raise NotImplementedError
 
-    def _add(self, pending: Waiting) -> None:
+    def _add(self, pending: PendingDelivery) -> None:
         self._ahead.append(pending)
         self._characters += len(pending.json)
         self.added += 1
@@ -123,7 +132,7 @@ class DeliveryCursor(DeliveryQueue):
         spool: Spool,
         destination: str,
         rank: int,
-        is_over: Callable[[Waiting], bool] = lambda _: False,
+        is_over: Callable[[PendingDelivery], bool] = lambda _: False,
     ) -> None:
         super().__init__()
         self._spool = spool
@@ -137,7 +146,7 @@ class DeliveryCursor(DeliveryQueue):
         return self._spool.newest(self._destination, self._rank) > self._read_up_to
 
     def fill(self, count: int) -> int:
-        if self._expires_ms is not None and self._expires_ms <= self._spool.life():
+        if self._expires_ms is not None and self._expires_ms <= self._spool.clock():
             self._keep_ahead(lambda pending: not self._is_over(pending))
         for _ in range(_MOST_READS):
             missing = count - len(self._ahead)
@@ -152,7 +161,7 @@ class DeliveryCursor(DeliveryQueue):
         self._read_up_to = BEFORE_EVERYTHING
         self.has_read_all = not self.more
 
-    def append(self, pending: Waiting) -> None:
+    def append(self, pending: PendingDelivery) -> None:
         """Add the delivery that was stored last, while all before it have been read and there is room."""
         size = self._characters + len(pending.json)
         self.has_read_all = len(self._ahead) < _MOST_APPENDED and size <= _MOST_CHARACTERS_AHEAD
@@ -160,7 +169,7 @@ class DeliveryCursor(DeliveryQueue):
             self._read_up_to = pending.delivery.sequence
             self._add(pending)
 
-    def unsent(self) -> Iterator[Waiting]:
+    def unsent(self) -> Iterator[PendingDelivery]:
         """Yield what is not in flight, the oldest first."""
         after = self._ahead[0].delivery.sequence - 1 if self._ahead else self._read_up_to
         while found := self._spool.read(self._destination, self._rank, after, _SLICE):
@@ -171,7 +180,7 @@ class DeliveryCursor(DeliveryQueue):
         """Forget `deliveries`, which end without being sent."""
         self._keep_ahead(lambda pending: pending.delivery not in deliveries)
 
-    def _keep_ahead(self, wanted: Callable[[Waiting], bool]) -> None:
+    def _keep_ahead(self, wanted: Callable[[PendingDelivery], bool]) -> None:
         kept = list(filter(wanted, self._ahead))
         self._ahead.clear()
         self._characters = 0
@@ -180,7 +189,7 @@ class DeliveryCursor(DeliveryQueue):
         for each in kept:
             self._add(each)
 
-    def _add(self, pending: Waiting) -> None:
+    def _add(self, pending: PendingDelivery) -> None:
         super()._add(pending)
         if pending.expires_ms is not None:
             self._expires_ms = min(self._expires_ms or pending.expires_ms, pending.expires_ms)
@@ -220,22 +229,22 @@ class VolatileQueue(DeliveryQueue):
         self._rank = rank
         self._ended = ended
         self._events: dict[Delivery, VolatileEvent] = {}
-        self._in_flight: dict[Delivery, Waiting] = {}
+        self._in_flight: dict[Delivery, PendingDelivery] = {}
 
     def put(self, event: VolatileEvent) -> None:
         """Add `event`; drop the oldest ones when there are too many."""
         delivery = Delivery(self._destination, self._rank, self.added + 1)
         self._events[delivery] = event
-        self._add(Waiting(delivery, event.json, None, 0))
+        self._add(PendingDelivery(delivery, event.json, None, 0))
         while len(self._ahead) > MOST_EVENTS or self._characters > MOST_CHARACTERS:
             self._drop_first(OVERFLOW)
 
-    def take(self, count: int = 1) -> list[Waiting]:
+    def take(self, count: int = 1) -> list[PendingDelivery]:
         taken = super().take(count)
         self._in_flight.update((each.delivery, each) for each in taken)
         return taken
 
-    def in_flight(self, delivery: Delivery) -> Waiting | None:
+    def in_flight(self, delivery: Delivery) -> PendingDelivery | None:
         """Return a delivery that is in flight; None when it has ended."""
         return self._in_flight.get(delivery)
 
@@ -259,9 +268,9 @@ class VolatileQueue(DeliveryQueue):
         return events
 
     def clear(self) -> None:
-        """Give up everything, because the connection is gone."""
+        """Give up what is in flight, because the connection is gone, and what waits, unless it is urgent."""
         self.rewind()
-        while self._ahead:
+        while self._ahead and self._rank != UNSTORED_RANK:
             self._drop_first(OFFLINE)
 
     def _drop_first(self, reason: str) -> None:
@@ -304,8 +313,8 @@ class DeliveryQueues:
         for priority in Priority:
             del self._cursors[destination, priority.rank]
 
-    def stored(self, arrivals: Sequence[Arrival], life_ms: int) -> None:
-        """Queue what was just committed at `life_ms`, so that it need not be read from the spool."""
+    def stored(self, arrivals: Sequence[StoredEvent], uptime_ms: int) -> None:
+        """Queue what was just committed at `uptime_ms`, so that it need not be read from the spool."""
         if not arrivals:
             return
         if arrivals[0].sequence != self._stored_to:
@@ -317,10 +326,13 @@ class DeliveryQueues:
                 found = self._cursors.get((destination, each.rank))
                 if found is not None and found.has_read_all:
                     delivery = Delivery(destination, each.rank, each.sequence)
-                    found.append(Waiting(delivery, each.json, expires_ms, life_ms))
+                    found.append(PendingDelivery(delivery, each.json, expires_ms, uptime_ms))
 
     def send_volatile(self, events: Iterable[VolatileEvent], is_up: Callable[[str], bool]) -> None:
-        """Queue `events` whose destination is connected; give up the others."""
+        """Queue `events`; give up those of best effort whose destination is not connected.
+
+        An urgent one waits for its connection: without a disk there is nowhere else for it.
+        """
         for event in events:
             if event.rank == UNSTORED_RANK:
                 mark = _mark(event)
@@ -329,7 +341,7 @@ class DeliveryQueues:
                 self._sent_unstored[mark] = None
                 if len(self._sent_unstored) > MOST_REMEMBERED:
                     del self._sent_unstored[next(iter(self._sent_unstored))]
-            if is_up(event.destination):
+            if event.rank == UNSTORED_RANK or is_up(event.destination):
                 self._volatile[event.destination, event.rank].put(event)
             else:
                 self._ended(event, OFFLINE)
@@ -362,18 +374,18 @@ class DeliveryQueues:
             queue.end(delivery, reason)
         return queue is not None
 
-    def find(self, delivery: Delivery) -> Waiting | None:
+    def find(self, delivery: Delivery) -> PendingDelivery | None:
         """Return a delivery that has been sent, with its event's text; None when it has ended."""
         if queue := self._volatile.get((delivery.destination, delivery.rank)):
             return queue.in_flight(delivery)
         found = self.spool.read(delivery.destination, delivery.rank, delivery.sequence - 1, 1)
         return found[0] if found and found[0].delivery == delivery else None
 
-    def is_over(self, pending: Waiting) -> bool:
+    def is_over(self, pending: PendingDelivery) -> bool:
         """Return whether `pending` must not be sent; if it has expired, end it with the next commit."""
         if pending.delivery in self.discards:
             return True
-        if pending.expires_ms is None or self.spool.life() < pending.expires_ms:
+        if pending.expires_ms is None or self.spool.clock() < pending.expires_ms:
             return False
         self.discard(pending.delivery, Outcome.EXPIRED, why_expired(pending))
         return True
@@ -396,7 +408,7 @@ class DeliveryQueues:
         least `needed`, otherwise nothing, and nothing is dropped.
         """
         freed = Size(0, 0)
-        dropped: list[Waiting] = []
+        dropped: list[PendingDelivery] = []
         for event in self._droppable(least_rank):
             freed = freed.plus(Size(len(event[0].json), len(event)))
             dropped += event
@@ -410,11 +422,11 @@ class DeliveryQueues:
         self.withdraw(pending.delivery for pending in dropped)
         return freed
 
-    def _droppable(self, least_rank: int) -> Iterator[list[Waiting]]:
+    def _droppable(self, least_rank: int) -> Iterator[list[PendingDelivery]]:
         ranks = sorted((each.rank for each in Priority if each.rank >= least_rank), reverse=True)
         return chain.from_iterable(map(self._oldest, ranks))
 
-    def _oldest(self, rank: int) -> Iterator[list[Waiting]]:
+    def _oldest(self, rank: int) -> Iterator[list[PendingDelivery]]:
         """Yield events of one rank, each with all its deliveries that can be dropped."""
         unsent = (self._unsent(each, rank) for each in self.spool.destinations())
         for _, event in groupby(merge(*unsent, key=_sequence), key=_sequence):
@@ -423,7 +435,7 @@ class DeliveryQueues:
             if deliveries and not is_irreplaceable(deliveries[0].json):
                 yield deliveries
 
-    def _unsent(self, destination: str, rank: int) -> Iterator[Waiting]:
+    def _unsent(self, destination: str, rank: int) -> Iterator[PendingDelivery]:
         # A destination that no route leads to any more has no cursor, and nothing in flight.
         cursor = self._cursors.get((destination, rank)) or DeliveryCursor(self.spool, destination, rank)
         return cursor.unsent()
@@ -468,24 +480,24 @@ class UplinkQueue:
                     break  # a lower priority waits until this one is empty
         return found
 
-    def fresh(self) -> list[Waiting]:
+    def fresh(self) -> list[PendingDelivery]:
         """Return the ordinary events that were read ahead since the last call, and are not in flight."""
-        found: list[Waiting] = []
+        found: list[PendingDelivery] = []
         for number, queue in enumerate(self._ordinary):
             found += queue.last(queue.added - self._seen[number])
             self._seen[number] = queue.added
         return found
 
-    def urgent(self, count: int) -> Sequence[Waiting]:
+    def urgent(self, count: int) -> Sequence[PendingDelivery]:
         """Return up to `count` urgent events that come next, unstored ones first."""
         if self._unstored.empty:
             return () if self._urgent.empty else self._urgent.peek(count)
         unstored = self._unstored.peek(count)
         return [*unstored, *self._urgent.peek(count - len(unstored))]
 
-    def ordinary(self, count: int) -> Sequence[Waiting]:
+    def ordinary(self, count: int) -> Sequence[PendingDelivery]:
         """Return up to `count` ordinary events that come next, of those read ahead."""
-        found: list[Waiting] = []
+        found: list[PendingDelivery] = []
         for queue in self._ordinary:
             found += queue.ahead(count - len(found))
             if queue.more or len(found) >= count:
@@ -501,7 +513,7 @@ class UplinkQueue:
         """Send each of `groups` that is not empty once more, by itself, ahead of what waits."""
         self._again.extendleft(group for group in reversed(groups) if group)
 
-    def repeated(self) -> list[Waiting]:
+    def repeated(self) -> list[PendingDelivery]:
         """Return the next group to send once more, without what has expired; it is in flight then."""
         while self._again:
             found = map(self._queues.find, self._again.popleft())
@@ -521,5 +533,5 @@ def _mark(event: VolatileEvent) -> bytes:
     return event.key + event.destination.encode()
 
 
-def _sequence(pending: Waiting) -> int:
+def _sequence(pending: PendingDelivery) -> int:
     return pending.delivery.sequence

@@ -13,7 +13,7 @@ from edge.inbox import InboxPump
 from edge.interest import Interest
 from edge.mailbox import LinkName, Received
 from edge.planning import Batch, Submission
-from edge.spool import Waiting
+from edge.spool import PendingDelivery
 from eventplane.contract import Channel, Contract, ParticipantKind, Priority
 from eventplane.conversation.attributes import EXPIRY_TIME
 from eventplane.delivery import DEAD_LETTER_TYPE, Outcome, Refusal
@@ -218,7 +218,7 @@ class Dispatcher:
         else:
             self._take_question(message.payload, role, batch)
 
-    def give_up(self, pending: Waiting, channel: Channel, refusal: Refusal, batch: Batch) -> None:
+    def give_up(self, pending: PendingDelivery, channel: Channel, refusal: Refusal, batch: Batch) -> None:
         """End a delivery over `channel` that can never succeed; it becomes a dead letter.
 
         A refused dead letter becomes a small one. A reader that refuses that too would refuse them for ever,
@@ -282,7 +282,7 @@ class Dispatcher:
             for ended in inbox.receipted(receipt):
                 self._take_receipt(receipt, ended, inbox, batch)
 
-    def _take_receipt(self, receipt: Receipt, ended: Waiting, inbox: InboxPump, batch: Batch) -> None:
+    def _take_receipt(self, receipt: Receipt, ended: PendingDelivery, inbox: InboxPump, batch: Batch) -> None:
         if receipt.refused == Outcome.EXPIRED and _can_expire(ended.json):
             if not self._queues.end_volatile(ended.delivery, BY_EVENT):
                 self._queues.discard(ended.delivery, Outcome.EXPIRED, BY_EVENT)

@@ -17,7 +17,7 @@ from edge.delivery_queues import DeliveryQueues
 from edge.planning import Plan
 from edge.pressure import Pressure
 from edge.reports import Heading
-from edge.spool import MOST_KEYS, Delivery, Holding, Size, Spool
+from edge.spool import MOST_KEYS, Delivery, DeviceState, Size, Spool
 from eventplane.contract import Contract, Downlink, Priority, WhenFull
 from eventplane.delivery import Refusal
 from eventplane.downlink.acknowledgements import (
@@ -28,7 +28,7 @@ from eventplane.downlink.acknowledgements import (
     stored,
     to_data,
 )
-from eventplane.downlink.reception import Verdict, held, receive
+from eventplane.downlink.reception import Verdict, receive, state_version
 from eventplane.downlink.rights import DownlinkRights
 from eventplane.downlink.wire import Incoming
 from eventplane.envelope import Envelope, EnvelopeError, parse_event
@@ -98,7 +98,7 @@ class DownlinkReceiver:
 
     def _judge(self, incoming: Incoming, plan: Plan) -> Acknowledgement | None:
         before = self._held(incoming, plan)
-        verdict = receive(before.held if before else None, incoming)
+        verdict = receive(before.state_version if before else None, incoming)
         if verdict is Verdict.DUPLICATE and before is not None and self._may_be_undelivered(before):
             verdict = Verdict.APPLY
         if verdict is Verdict.APPLY:
@@ -109,7 +109,7 @@ class DownlinkReceiver:
             return stored(incoming)
         return rejected(incoming, OLDER, "the device holds a newer one of this key")
 
-    def _apply(self, incoming: Incoming, before: Holding | None, plan: Plan) -> Acknowledgement | None:
+    def _apply(self, incoming: Incoming, before: DeviceState | None, plan: Plan) -> Acknowledgement | None:
         descended = self._decider.descend(incoming.event, self._inbox, plan.next)
         refusal = self._refusal(incoming, before, descended, plan)
         if refusal is not None:
@@ -129,15 +129,15 @@ class DownlinkReceiver:
         text = incoming.event.json if keeps_text else ""
         plan.new_keys += _adds_key(incoming, before)
         plan.new_characters += _growth(incoming, before)
-        plan.holdings[incoming.kind, incoming.key] = Holding(
-            incoming.kind, incoming.key, held(incoming), rank, sequence, text
+        plan.states[incoming.kind, incoming.key] = DeviceState(
+            incoming.kind, incoming.key, state_version(incoming), rank, sequence, text
         )
         plan.contract_changed |= is_contract_update(incoming)
         plan.uplink_interest_changed |= is_uplink_interest(incoming)
         return stored(incoming)
 
     def _refusal(
-        self, incoming: Incoming, before: Holding | None, descended: DownlinkDecision, plan: Plan
+        self, incoming: Incoming, before: DeviceState | None, descended: DownlinkDecision, plan: Plan
     ) -> Refusal | None:
         refused = [each.entry_refusal(incoming.event, incoming.kind, incoming.key) for each in self._rights]
         if all(refused):
@@ -151,15 +151,15 @@ class DownlinkReceiver:
                 readers = ", ".join(descended.unwanted)
                 return Refusal(NO_INTEREST, f"the reader of {readers} announced that it handles others")
             return Refusal(UNROUTED, f"no route of the device takes type {incoming.event.type!r:.200}")
-        if _adds_key(incoming, before) and self._spool.held_keys() + plan.new_keys >= MOST_KEYS:
+        if _adds_key(incoming, before) and self._spool.state_count() + plan.new_keys >= MOST_KEYS:
             return Refusal(TOO_MANY_KEYS, f"the device holds {MOST_KEYS} keys; delete some of them")
         most, grows = self._spool.capacity_bytes // _SHARE, _growth(incoming, before)
-        if grows > 0 and self._spool.held_bytes() + plan.new_characters + grows > most:
+        if grows > 0 and self._spool.state_bytes() + plan.new_characters + grows > most:
             return Refusal(TOO_MUCH_STATE, f"the device holds {most} bytes of states; delete or shorten some")
         return None
 
     def _deliver(
-        self, descended: DownlinkDecision, before: Holding | None, plan: Plan, *, supersedes: bool
+        self, descended: DownlinkDecision, before: DeviceState | None, plan: Plan, *, supersedes: bool
     ) -> tuple[int, int]:
         """Store the delivery behind that of the event `before`, or in its place; return rank and sequence."""
         rank = descended.rank
@@ -185,33 +185,33 @@ class DownlinkReceiver:
     def _has_room_for_answer(self) -> bool:
         return self._pressure.admits(Priority.URGENT.rank, Size(ANSWER_BYTES, 1), WhenFull.REFUSE)
 
-    def _held(self, incoming: Incoming, plan: Plan) -> Holding | None:
-        known = plan.holdings.get((incoming.kind, incoming.key))
-        return known or self._spool.holding(incoming.kind, incoming.key)
+    def _held(self, incoming: Incoming, plan: Plan) -> DeviceState | None:
+        known = plan.states.get((incoming.kind, incoming.key))
+        return known or self._spool.device_state(incoming.kind, incoming.key)
 
-    def _may_be_undelivered(self, before: Holding) -> bool:
+    def _may_be_undelivered(self, before: DeviceState) -> bool:
         """Return whether it was salvaged without its delivery: that may have been made, or lost."""
         # One that is still pending is enough.
         return before.sequence < 0 and not self._waits(before)
 
-    def _waits(self, before: Holding) -> bool:
+    def _waits(self, before: DeviceState) -> bool:
         """Return whether the event before is still pending: the next one must not overtake it."""
         return any(self._queues.find(each) for each in self._ways(before))
 
-    def _ways(self, before: Holding) -> Sequence[Delivery]:
+    def _ways(self, before: DeviceState) -> Sequence[Delivery]:
         """Return the deliveries that the event before may have."""
         uplink = self._contract.device.outbox.address
         destinations = (each for each in self._spool.destinations() if each != uplink)
         return [Delivery(each, before.rank, before.sequence) for each in destinations]
 
 
-def _growth(incoming: Incoming, before: Holding | None) -> int:
+def _growth(incoming: Incoming, before: DeviceState | None) -> int:
     """Return by how many characters the text of stored states grows."""
     keeps_text = incoming.kind is Downlink.STATE and not incoming.is_deleted
     return len(incoming.event.json) * keeps_text - (len(before.json) if before else 0)
 
 
-def _adds_key(incoming: Incoming, before: Holding | None) -> bool:
+def _adds_key(incoming: Incoming, before: DeviceState | None) -> bool:
     """Return whether the device will store one state more."""
     is_live = incoming.kind is Downlink.STATE and not incoming.is_deleted
     return is_live and not (before and before.is_live)
@@ -265,11 +265,11 @@ def why_interest_refused(incoming: Incoming) -> Refusal | None:
 
 def uplink_interest(spool: Spool) -> Filter | None:
     """Return what the cloud wants, by the state in `spool`; None where it is unknown. Raises `SpoolError`."""
-    holding = spool.holding(Downlink.STATE, UPLINK_KEY)
-    if holding is None or holding.held.is_deleted:
+    stored = spool.device_state(Downlink.STATE, UPLINK_KEY)
+    if stored is None or stored.state_version.is_deleted:
         return None
     try:
-        return read_uplink_interest(parse_event(holding.json))
+        return read_uplink_interest(parse_event(stored.json))
     except UplinkInterestError as error:
         # An older program after a newer one.
         _log.error("what the cloud wants cannot be read, everything goes up: %s", error)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from edge.delivery_queues import DeliveryQueues
 from edge.link import Link
-from edge.spool import Delivery, Waiting
+from edge.spool import Delivery, PendingDelivery
 from eventplane.contract import Channel, Priority
 from eventplane.receipts import Receipt, digest
 from eventplane.topics import local_topic
@@ -27,7 +27,7 @@ is away, so a copy every few seconds would bury it when it comes back."""
 class _Sent:
     """A delivery that is sent and not confirmed yet."""
 
-    pending: Waiting
+    pending: PendingDelivery
     sent_at: float
 
 
@@ -63,7 +63,7 @@ class InboxPump:
         """Return the spool's deliveries that PUBACK `mid` ends; none when a receipt is required."""
         return self._queues.delivered(each.delivery for each in self._end(mid))
 
-    def receipted(self, receipt: Receipt) -> Sequence[Waiting]:
+    def receipted(self, receipt: Receipt) -> Sequence[PendingDelivery]:
         """Return the deliveries that the service's `receipt` ends: all in flight with these bytes."""
         return self._end(receipt.digest)
 
@@ -103,7 +103,7 @@ class InboxPump:
         for queue in self._by_rank.values():
             queue.rewind()
 
-    def _end(self, key: Hashable) -> list[Waiting]:
+    def _end(self, key: Hashable) -> list[PendingDelivery]:
         ended = [each.pending for each in self._sent.pop(key, ())]
         if ended:
             self._in_flight -= len(ended)

@@ -99,6 +99,7 @@ class Metrics:
         self._reloads = 0
         self._reloads_refused = 0
         self._contract_refused = False
+        self._has_disk = True
 
     def reloaded(self, contract: Contract) -> None:
         """Count a reload that made `contract` the active one."""
@@ -112,9 +113,10 @@ class Metrics:
         self._contract_refused = True
 
     def look(self, now: float) -> bool:
-        """Return whether a link changed since the last look."""
+        """Return whether a link, or whether there is a disk, changed since the last look."""
         changed = [each.look(now) for each in self._links.values()]
-        return any(changed)
+        had_disk, self._has_disk = self._has_disk, self._forwarder.disk_failure is None
+        return any(changed) or had_disk != self._has_disk
 
     def progress(self) -> Progress:
         """Return what the watchdog compares."""
@@ -124,6 +126,7 @@ class Metrics:
 
     def status(self, now: float) -> Status:
         """Return the device's status now, monotonic seconds."""
+        failure = self._forwarder.disk_failure
         return Status(
             thing=self._thing,
             contract_version=self.contract.version,
@@ -131,6 +134,7 @@ class Metrics:
             pressure=self._forwarder.spool.pressure,
             links={name: each.state(now) for name, each in self._links.items()},
             backlog=tuple(self._backlog()),
+            disk_failure=None if failure is None else failure.problem,
             contract_refused=self._contract_refused,
             certificate_left_s=self._certificate.left_s() if self._certificate else None,
         )
@@ -160,7 +164,7 @@ class Metrics:
         except SpoolError:
             # Metrics must not end the loop: its next turn finds the damage and deals with it.
             stored_ms = None
-        oldest_s = 0.0 if stored_ms is None else max(0.0, (spool.life() - stored_ms) / 1000)
+        oldest_s = 0.0 if stored_ms is None else max(0.0, (spool.clock() - stored_ms) / 1000)
         return Backlog(destination, priority, link, pending, oldest_s)
 
 
@@ -274,7 +278,7 @@ def _certificate(it: Reading) -> Iterable[_Sample]:
 def _info(it: Reading) -> Iterable[_Sample]:
     status, spool = it.status, it.spool
     labels = {"thing": status.thing, "contract": status.contract_version}
-    return [(labels | {"epoch": spool.epoch, "birth": spool.birth.kind}, 1)]
+    return [(labels | {"epoch": spool.epoch, "birth": spool.origin.kind}, 1)]
 
 
 def _problems(it: Reading) -> Iterable[_Sample]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from edge.spool import Waiting
+from edge.spool import PendingDelivery
 from eventplane.contract import Channel
 from eventplane.envelope import TOO_LARGE, Envelope, EnvelopeError, parse_event, reserved
 from eventplane.expiry import BY_CHANNEL, BY_EVENT
@@ -67,7 +67,7 @@ def expires_ms(now_ms: int, lifetime: int | None, *channels: Channel) -> int | N
     return now_ms + min(bounds) if bounds else None
 
 
-def why_expired(waiting: Waiting) -> str:
+def why_expired(waiting: PendingDelivery) -> str:
     """Whose word it was, for the record: the event's or a channel's."""
     try:
         lifetime = lifetime_ms(parse_event(waiting.json))

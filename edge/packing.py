@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from itertools import accumulate, takewhile
 
 from edge.delivery_queues import BEST_EFFORT_RANK
-from edge.spool import Waiting
+from edge.spool import PendingDelivery
 from eventplane.batch import pack_texts
 from eventplane.contract import Contract, ParticipantKind
 from eventplane.conversation.attributes import CORRELATION_ID
@@ -71,11 +71,11 @@ class BatchingDelays:
         """The longest that any event waits, seconds."""
         return max(self._delays.values(), default=0) / 1_000
 
-    def due_ms(self, pending: Iterable[Waiting]) -> int:
+    def due_ms(self, pending: Iterable[PendingDelivery]) -> int:
         """Return when the first of `pending` has to go, milliseconds of the device's life; 0 for at once."""
         return min(map(self._due_ms, pending), default=0) if self._delays else 0
 
-    def _due_ms(self, pending: Waiting) -> int:
+    def _due_ms(self, pending: PendingDelivery) -> int:
         found = _SERVICE.search(pending.json)
         delay = self._delays.get(found[1], 0) if found else 0
         if not delay or pending.delivery.rank == BEST_EFFORT_RANK or f'"{CORRELATION_ID}"' in pending.json:

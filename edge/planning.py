@@ -14,7 +14,7 @@ from edge.decision import Decider, Decision, SequenceNumber
 from edge.delivery_queues import VolatileEvent
 from edge.mailbox import Received
 from edge.pressure import Pressure
-from edge.spool import Arrival, Delivery, Discard, Holding, Size
+from edge.spool import Delivery, DeviceState, Discard, Size, StoredEvent
 from eventplane.contract import Channel, Priority
 from eventplane.delivery import Outcome, Refusal
 from eventplane.downlink.wire import Incoming
@@ -61,7 +61,7 @@ class Plan:
 
     To commit: `arrivals`; the deliveries that end because they become dead letters (`dead_lettered` towards
     the cloud, `replaced` in the home, where also a newer state replaces), or whose dead letter finds no room
-    (`dropped`); and the `holdings` of the cloud's state. `numbers` are the arrivals' in ordered inboxes.
+    (`dropped`); and the `states` of the cloud's state. `numbers` are the arrivals' in ordered inboxes.
 
     To do afterwards: remember `keys`, send `volatile` events and the `receipts` of each service, and count
     dead letters by address and reason (`refused`), events without room (`turned_away`), events that their
@@ -69,12 +69,12 @@ class Plan:
     """
 
     start: SequenceNumber
-    arrivals: list[Arrival] = field(default_factory=list)
+    arrivals: list[StoredEvent] = field(default_factory=list)
     numbers: dict[str, int] = field(default_factory=dict)
     dead_lettered: list[Discard] = field(default_factory=list)
     replaced: list[Delivery] = field(default_factory=list)
     dropped: list[Discard] = field(default_factory=list)
-    holdings: dict[tuple[str, str], Holding] = field(default_factory=dict)
+    states: dict[tuple[str, str], DeviceState] = field(default_factory=dict)
     new_keys: int = 0
     new_characters: int = 0
     keys: set[bytes] = field(default_factory=set)
@@ -90,16 +90,16 @@ class Plan:
     @property
     def next(self) -> SequenceNumber:
         """The number of the next arrival."""
-        sequence, life_ms, counted = self.start
+        sequence, uptime_ms, counted = self.start
         numbers = ChainMap(self.numbers, counted) if self.numbers else counted  # type: ignore[arg-type]
-        return SequenceNumber(sequence + len(self.arrivals), life_ms, numbers)
+        return SequenceNumber(sequence + len(self.arrivals), uptime_ms, numbers)
 
     @property
-    def life_ms(self) -> int:
+    def uptime_ms(self) -> int:
         """When the batch is stored, in milliseconds of the device's life."""
-        return self.start.life_ms
+        return self.start.uptime_ms
 
-    def store(self, arrival: Arrival) -> None:
+    def store(self, arrival: StoredEvent) -> None:
         """Add the `arrival` with the number `next`."""
         self.arrivals.append(arrival)
         self.numbers.update(arrival.positions)
@@ -151,7 +151,7 @@ class Planner:
             plan.replaced.append(submission.ends)
 
 
-def _finds_room(submission: Submission, arrival: Arrival, pressure: Pressure) -> bool:
+def _finds_room(submission: Submission, arrival: StoredEvent, pressure: Pressure) -> bool:
     size = Size(len(arrival.json), len(arrival.destinations))
     if submission.ends is None:
         return pressure.admits(arrival.rank, size, submission.channel.when_full)

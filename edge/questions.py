@@ -43,11 +43,11 @@ class Answers:
 
     def _state(self, question: StateQuestion) -> StateAnswer:
         """Return the current state of a key to a service that the device would send it to."""
-        holding = self._spool.holding(Downlink.STATE, question.key)
-        if holding is None or not holding.json:
+        stored = self._spool.device_state(Downlink.STATE, question.key)
+        if stored is None or not stored.json:
             return StateAnswer(question.id, None)
-        readers = self._intake.addresses(parse_event(holding.json))
-        return StateAnswer(question.id, holding.json if question.inbox in readers else None)
+        readers = self._intake.addresses(parse_event(stored.json))
+        return StateAnswer(question.id, stored.json if question.inbox in readers else None)
 
     def _who_handles(self, question: HandlersQuestion, service: str) -> HandlersAnswer:
         comes_again = self._contract.channel(question.inbox).receipts

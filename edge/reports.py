@@ -11,7 +11,7 @@ from edge.decision import Decider, SequenceNumber
 from edge.errors import SpoolError
 from edge.pressure import ROOM
 from edge.settings import Settings
-from edge.spool import BEFORE_EVERYTHING, Arrival, Birth, DiscardTally, Spool, Statement
+from edge.spool import BEFORE_EVERYTHING, LossReport, Manifest, Spool, SpoolOrigin, StoredEvent
 from eventplane.contract import Priority
 from eventplane.device_reports import DISCARDED, DISK_FAILED, HEARTBEAT, MANIFEST, STARTED, forwarder_source
 from eventplane.envelope import Envelope, write_event
@@ -57,7 +57,7 @@ class Heading:
         return write_event(attributes, data)
 
 
-def started(heading: Heading, birth: Birth) -> Envelope:
+def started(heading: Heading, birth: SpoolOrigin) -> Envelope:
     """Return the report that a spool was created or recovered."""
     data = {
         "birth": birth.kind,
@@ -70,7 +70,7 @@ def started(heading: Heading, birth: Birth) -> Envelope:
 
 
 def discarded(
-    heading: Heading, tallies: Sequence[DiscardTally], not_stored: Mapping[NotStored, int]
+    heading: Heading, tallies: Sequence[LossReport], not_stored: Mapping[NotStored, int]
 ) -> Envelope:
     """Return the report of what was not delivered, and not even stored, since the last such report."""
     deliveries = [
@@ -88,7 +88,7 @@ def discarded(
 
 
 def manifest(
-    heading: Heading, statements: Sequence[Statement], acknowledged_to: Mapping[str, int]
+    heading: Heading, statements: Sequence[Manifest], acknowledged_to: Mapping[str, int]
 ) -> Envelope:
     """Return the report of what was stored since the last manifest, also where that is nothing.
 
@@ -128,7 +128,7 @@ def disk_failed(heading: Heading, failure: SpoolError, for_s: float) -> Envelope
 class Reports:
     """Reports to store in one commit, and what that commit closes because they contain it."""
 
-    arrivals: list[Arrival] = field(default_factory=list)
+    arrivals: list[StoredEvent] = field(default_factory=list)
     started: bool = False
     losses: bool = False
     not_stored: Mapping[NotStored, int] = field(default_factory=dict)
@@ -156,11 +156,11 @@ class Reporter:
         self._spool = spool
         self._counts = counts
         self._heartbeat = heartbeat
-        self._started_due = spool.birth.kind != "resumed"
+        self._started_due = spool.origin.kind != "resumed"
         self._losses_at = now
-        self._losses_left = bool(spool.discards())
+        self._losses_left = bool(spool.loss_reports())
         # One event may be the last manifest itself.
-        news = sum(each.count for each in spool.statements()) > 1
+        news = sum(each.count for each in spool.manifests()) > 1
         self._manifest_at = now if news else now + min(first_manifest_s, settings.manifest_interval_s)
         self._heartbeat_at = now + settings.heartbeat_s
         self._not_before = now
@@ -185,18 +185,18 @@ class Reporter:
             sequence = number.sequence + len(made.arrivals)
             heading = Heading(self._settings.thing, self._spool.epoch, sequence, decider.timestamp())
             report = write(heading)
-            arrival = decider.own(report, SequenceNumber(sequence, number.life_ms, counted), lifetime)
+            arrival = decider.own(report, SequenceNumber(sequence, number.uptime_ms, counted), lifetime)
             made.arrivals.append(arrival)
             counted.update(arrival.positions)
 
         if self._started_due:
             made.started = True
-            add(lambda heading: started(heading, self._spool.birth))
+            add(lambda heading: started(heading, self._spool.origin))
         # What nobody wanted is no loss: it is reported with the next one, or with the manifest.
         is_time = now >= self._manifest_at and bool(self._counts.not_stored)
         if is_time or (self._has_losses and now >= self._losses_due_at()):
             made.losses, made.not_stored = True, dict(self._counts.not_stored)
-            add(lambda heading: discarded(heading, self._spool.discards(), made.not_stored))
+            add(lambda heading: discarded(heading, self._spool.loss_reports(), made.not_stored))
         if now >= self._manifest_at:
             made.manifest = True
             statements = self._statements(decider.destinations)
@@ -220,7 +220,7 @@ class Reporter:
             self._counts.reported(made.not_stored)
             self._losses_at = now + LOSSES_EVERY_S
             # Of a very long list only a part was reported.
-            self._losses_left = bool(self._spool.discards())
+            self._losses_left = bool(self._spool.loss_reports())
         if made.manifest:
             self._manifest_at = now + self._settings.manifest_interval_s
         if made.heartbeat:
@@ -230,17 +230,17 @@ class Reporter:
         """Note that there is no room for reports now."""
         self._not_before = now + LOSSES_EVERY_S
 
-    def _statements(self, destinations: Iterable[str]) -> list[Statement]:
+    def _statements(self, destinations: Iterable[str]) -> list[Manifest]:
         """Return what was stored since the last manifest, for each of `destinations` and for any other."""
         stated = {each: self._nothing_for(each) for each in destinations}
-        stated |= {each.destination: each for each in self._spool.statements()}
+        stated |= {each.destination: each for each in self._spool.manifests()}
         return list(stated.values())
 
-    def _nothing_for(self, destination: str) -> Statement:
+    def _nothing_for(self, destination: str) -> Manifest:
         """Return an empty range behind the newest event that was ever stored for it."""
         newest = max(self._spool.newest(destination, each.rank) for each in Priority)
         last = 0 if newest == BEFORE_EVERYTHING else newest
-        return Statement(destination, last + 1, last, 0, 0)
+        return Manifest(destination, last + 1, last, 0, 0)
 
     @property
     def _has_losses(self) -> bool:

@@ -26,7 +26,7 @@ from edge.publishing import (
     wire_size,
 )
 from edge.settings import CloudSettings
-from edge.spool import Delivery, Waiting
+from edge.spool import Delivery, PendingDelivery
 from eventplane.contract import Channel, Contract, Priority
 from eventplane.delivery import Refusal
 
@@ -53,7 +53,7 @@ class AckResult:
     """The deliveries that an answer of the broker ends: `done`, or `refused` permanently."""
 
     done: Sequence[Delivery] = ()
-    refused: Sequence[tuple[Waiting, Refusal]] = ()
+    refused: Sequence[tuple[PendingDelivery, Refusal]] = ()
 
 
 class Uplink:
@@ -233,7 +233,7 @@ class Uplink:
         due_at = self._waiting_since + self._delay_s
         if now >= due_at and self._delays and self._queues.spool.pressure < MOST_GATHERED:
             # The earliest event decides: the others go along.
-            due_at = now + (self._earliest_ms(self._delays) - self._queues.spool.life()) / 1000
+            due_at = now + (self._earliest_ms(self._delays) - self._queues.spool.clock()) / 1000
         if now < due_at:
             self._publisher.wake(due_at)
         return now >= due_at
@@ -247,7 +247,7 @@ class Uplink:
             self._due_ms = min(self._due_ms, delays.due_ms(fresh))
         return self._due_ms
 
-    def _send(self, pending: Sequence[Waiting], now: float, *, urgent: bool) -> tuple[Delivery, ...]:
+    def _send(self, pending: Sequence[PendingDelivery], now: float, *, urgent: bool) -> tuple[Delivery, ...]:
         """Publish as many of `pending` as fit one payload and return them; none if the pace forbids it."""
         topic = self._topics.of(urgent=urgent)
         payload, count = self._pack([each.json for each in pending], self._settings.payload_bytes)

@@ -13,10 +13,10 @@ from collections.abc import Callable
 from edge.decision import Decider
 from edge.delivery_queues import BEST_EFFORT_RANK, UNSTORED_RANK, VolatileEvent
 from edge.errors import SpoolCorruptError, SpoolError, SpoolFullError, SpoolUnavailableError
-from edge.life_clock import Uptime, system_uptime
 from edge.reports import Heading, Heartbeat, disk_failed, heartbeat
 from edge.settings import Settings
 from edge.spool import Spool
+from edge.uptime_clock import Uptime, system_uptime
 
 _log = logging.getLogger(__name__)
 
@@ -36,10 +36,10 @@ class DiskWatch:
     `failure` is why the spool is in memory, None while it is on the disk.
     """
 
-    def __init__(self, settings: Settings, now_life: Callable[[], Uptime] = system_uptime) -> None:
+    def __init__(self, settings: Settings, now_uptime: Callable[[], Uptime] = system_uptime) -> None:
         self.failure: SpoolError | None = None
         self._settings = settings
-        self._now_life = now_life
+        self._now_uptime = now_uptime
         self._failures = 0
         self._failed_at = 0.0
         self._works_since = 0.0
@@ -79,7 +79,7 @@ class DiskWatch:
             self._settings.spool,
             capacity_bytes=self._settings.spool_capacity_bytes,
             capacity_deliveries=self._settings.spool_capacity_deliveries,
-            now_life=self._now_life,
+            now_uptime=self._now_uptime,
         )
 
     def deadline(self) -> float | None:
@@ -116,7 +116,7 @@ class DiskWatch:
             self._settings.spool,
             capacity_bytes=self._settings.spool_capacity_bytes,
             capacity_deliveries=self._settings.spool_capacity_deliveries,
-            now_life=self._now_life,
+            now_uptime=self._now_uptime,
         )
         if self.failure is not None:
             _log.warning("the spool is on its disk again, after %.0f s without it", now - self._failed_at)

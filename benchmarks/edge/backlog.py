@@ -8,7 +8,7 @@ from benchmarks.edge.events import event
 from benchmarks.edge.parts import CAPACITY
 from contract.loader import load_contract
 from edge.numbering import stamp
-from edge.spool import Arrival, Spool
+from edge.spool import Spool, StoredEvent
 from eventplane.contract import Priority
 from eventplane.envelope import Envelope
 from eventplane.event_keys import key_digest
@@ -25,13 +25,13 @@ def fill(path: Path, count: int, size: int, first: int = 0) -> Path:
                 _arrival(spool, spool.next_sequence + offset, number, size, uplink)
                 for offset, number in enumerate(range(begin, min(begin + _COMMIT, first + count)))
             ]
-            spool.commit(arrivals, life_ms=spool.life_ms)
+            spool.commit(arrivals, uptime_ms=spool.uptime_ms)
     return path
 
 
-def _arrival(spool: Spool, sequence: int, number: int, size: int, uplink: str) -> Arrival:
+def _arrival(spool: Spool, sequence: int, number: int, size: int, uplink: str) -> StoredEvent:
     text = event(number, size).decode()
     # The envelope is not checked: for a million events that would take longer than everything else.
     stamped = stamp(Envelope({}, text), spool.epoch, sequence)
     key = key_digest(("health-service", "/homes/1/health-service", str(number)))
-    return Arrival(sequence, Priority.NORMAL.rank, stamped.json, {uplink: None}, key)
+    return StoredEvent(sequence, Priority.NORMAL.rank, stamped.json, {uplink: None}, key)

@@ -116,8 +116,8 @@ def _problem(path: Path, told: _Told) -> tuple[str, str] | None:
 
 def _check(path: Path, told: _Told) -> tuple[str, str] | None:
     with Spool(path) as spool:
-        if spool.birth.kind == "recovered":
-            return "failed", spool.birth.damage
+        if spool.origin.kind == "recovered":
+            return "failed", spool.origin.damage
         problem = told.problem(state(spool))
     if problem:
         return "lost", problem

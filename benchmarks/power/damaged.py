@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from edge import durable
-from edge.spool import BEFORE_EVERYTHING, Arrival, Spool
+from edge.spool import BEFORE_EVERYTHING, Spool, StoredEvent
 from edge.spool.database import PAGE_BYTES
 from eventplane.event_keys import KEY_BYTES
 
@@ -30,8 +30,8 @@ def main(path: Path) -> None:
     """Fill a spool, damage it in the middle, recover it."""
     with Spool(path) as spool:
         for n in range(1, _COMMITS + 1):
-            arrival = Arrival(n, 1, f"{n}{_TEXT}", {"device.outbox": None}, bytes(KEY_BYTES))
-            spool.commit([arrival], life_ms=n)
+            arrival = StoredEvent(n, 1, f"{n}{_TEXT}", {"device.outbox": None}, bytes(KEY_BYTES))
+            spool.commit([arrival], uptime_ms=n)
     file = os.open(path, os.O_RDWR)
     os.pwrite(file, b"\xff" * PAGE_BYTES, path.stat().st_size // 2 // PAGE_BYTES * PAGE_BYTES)
     os.fsync(file)

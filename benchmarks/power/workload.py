@@ -14,9 +14,9 @@ from pathlib import Path
 from random import Random
 
 import edge.spool.database
-from edge.spool import BEFORE_EVERYTHING, Arrival, Delivery, Discard, Holding, Spool
+from edge.spool import BEFORE_EVERYTHING, Delivery, DeviceState, Discard, Spool, StoredEvent
 from eventplane.delivery import Outcome
-from eventplane.downlink.reception import Held
+from eventplane.downlink.reception import StateVersion
 from eventplane.event_keys import KEY_BYTES
 
 _DESTINATIONS = ("device.outbox", "call.inbox", "display.inbox")
@@ -41,15 +41,15 @@ def state(spool: Spool) -> dict[str, object]:
         "epoch": spool.epoch,
         "next": spool.next_sequence,
         "waiting": waiting,
-        "statements": [str(each) for each in spool.statements()],
-        "discards": [str(each) for each in spool.discards()],
+        "statements": [str(each) for each in spool.manifests()],
+        "discards": [str(each) for each in spool.loss_reports()],
         "recent": [each.hex() for each in spool.recent_keys(5)],
-        "held": [_told(spool.holding(kind, key)) for kind in _KINDS for key in _KEYS],
+        "held": [_described(spool.device_state(kind, key)) for kind in _KINDS for key in _KEYS],
     }
 
 
-def _told(holding: Holding | None) -> list[object]:
-    return [] if holding is None else [str(holding.held), holding.sequence, hash_of(holding.json)]
+def _described(found: DeviceState | None) -> list[object]:
+    return [] if found is None else [str(found.state_version), found.sequence, hash_of(found.json)]
 
 
 def hash_of(text: str) -> int:
@@ -89,23 +89,23 @@ class Workload:
             arrivals,
             done,
             dropped,
-            life_ms=first,
-            holdings=[self._holding(first) for _ in range(random.choice((0, 0, 1, 3)))],
-            close_statements=report,
-            close_discards=report,
+            uptime_ms=first,
+            states=[self._device_state(first) for _ in range(random.choice((0, 0, 1, 3)))],
+            close_manifests=report,
+            close_loss_reports=report,
         )
 
-    def _arrival(self, sequence: int) -> Arrival:
+    def _arrival(self, sequence: int) -> StoredEvent:
         random = self._random
         text = json.dumps({"n": sequence, "pad": random.choice("abc") * random.randrange(_LARGEST)})
         destinations = random.sample(_DESTINATIONS, random.choice((1, 1, 2)))
         key = random.randbytes(KEY_BYTES)
-        return Arrival(sequence, random.choice(_RANKS), text, dict.fromkeys(destinations), key)
+        return StoredEvent(sequence, random.choice(_RANKS), text, dict.fromkeys(destinations), key)
 
-    def _holding(self, version: int) -> Holding:
+    def _device_state(self, version: int) -> DeviceState:
         random = self._random
         text = json.dumps({"pad": random.choice("abc") * random.randrange(_LARGEST)})
-        held = Held(
+        held = StateVersion(
             reset=0,
             version=version,
             is_deleted=random.random() < _DELETED,
@@ -114,7 +114,7 @@ class Workload:
             source="/s",
             id=f"{version}",
         )
-        return Holding(random.choice(_KINDS), random.choice(_KEYS), held, 1, version, text)
+        return DeviceState(random.choice(_KINDS), random.choice(_KEYS), held, 1, version, text)
 
     def _some_waiting(self) -> list[Delivery]:
         ways = [(destination, rank) for destination in _DESTINATIONS for rank in _RANKS]

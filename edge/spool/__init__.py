@@ -4,15 +4,15 @@ from edge.spool.contents import READ_CHARACTERS
 from edge.spool.database import read_backlog
 from edge.spool.records import (
     BEFORE_EVERYTHING,
-    Arrival,
-    Birth,
     Delivery,
+    DeviceState,
     Discard,
-    DiscardTally,
-    Holding,
+    LossReport,
+    Manifest,
+    PendingDelivery,
     Size,
-    Statement,
-    Waiting,
+    SpoolOrigin,
+    StoredEvent,
 )
 from edge.spool.store import Spool
 from edge.spool.tables import MOST_KEYS
@@ -21,15 +21,15 @@ __all__ = [
     "BEFORE_EVERYTHING",
     "MOST_KEYS",
     "READ_CHARACTERS",
-    "Arrival",
-    "Birth",
     "Delivery",
+    "DeviceState",
     "Discard",
-    "DiscardTally",
-    "Holding",
+    "LossReport",
+    "Manifest",
+    "PendingDelivery",
     "Size",
     "Spool",
-    "Statement",
-    "Waiting",
+    "SpoolOrigin",
+    "StoredEvent",
     "read_backlog",
 ]

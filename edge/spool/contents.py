@@ -6,23 +6,31 @@ Errors are SQLite's own, and `DamagedRowError`.
 from __future__ import annotations
 
 import json
-import secrets
+import os
 import sqlite3
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 
-from edge.life_clock import LifeClock, Uptime
 from edge.spool.database import FORMAT, SCHEMA, DamagedRowError, TableTotals, checksum, transaction
 from edge.spool.deliveries import Deliveries, PendingQueues
-from edge.spool.records import BEFORE_EVERYTHING, Arrival, Birth, Delivery, Discard, Holding, Waiting
+from edge.spool.records import (
+    BEFORE_EVERYTHING,
+    Delivery,
+    DeviceState,
+    Discard,
+    PendingDelivery,
+    SpoolOrigin,
+    StoredEvent,
+)
 from edge.spool.tables import (
-    Holdings,
+    DeviceStates,
     add_discards,
     add_keys,
-    forget_discards,
+    forget_loss_reports,
     put_counters,
     read_counters,
 )
+from edge.uptime_clock import Uptime, UptimeClock
 
 EPOCH_BYTES = 8
 """Random bytes in an epoch id, which names one life of the spool."""
@@ -39,10 +47,10 @@ class Device:
     next_sequence: int
     commits: int
     pending: int
-    life_ms: int
+    uptime_ms: int
     boot: str
     boot_ms: int
-    birth: str
+    origin: str
     totals: bytes
 
     @classmethod
@@ -63,29 +71,29 @@ _FIELDS = tuple(each.name for each in fields(Device))
 _WRITE = f"UPDATE device SET {', '.join(f'{each} = ?' for each in (*_FIELDS, 'checksum'))}"  # noqa: S608
 
 
-def create(db: sqlite3.Connection, birth: Birth, life: LifeClock) -> None:
+def create(db: sqlite3.Connection, origin: SpoolOrigin, clock: UptimeClock) -> None:
     """Make the tables of a new epoch."""
     for statement in SCHEMA:
         db.execute(statement)
     db.execute(f"PRAGMA user_version = {FORMAT}")
     db.execute(f"INSERT INTO device VALUES ({'0, ' * len(_FIELDS)}0)")  # noqa: S608
-    device = Device(secrets.token_hex(EPOCH_BYTES), 1, 0, 0, life(), *life.uptime(), "", TableTotals().pack())
-    replace(device, birth=json.dumps(birth)).write(db)
+    epoch, totals = os.urandom(EPOCH_BYTES).hex(), TableTotals().pack()
+    Device(epoch, 1, 0, 0, clock(), *clock.uptime(), json.dumps(origin), totals).write(db)
 
 
 class Contents:
     """Reads and writes `db`. Loading it takes the same time whatever is pending, and shows damage near by."""
 
-    def __init__(self, db: sqlite3.Connection, now_life: Callable[[], Uptime]) -> None:
+    def __init__(self, db: sqlite3.Connection, now_uptime: Callable[[], Uptime]) -> None:
         self._db = db
         self.device = device = Device.read(db)
-        self.birth = _birth(device.birth)
-        self.life = LifeClock(device.life_ms, Uptime(device.boot, device.boot_ms), now_life)
+        self.origin = _origin(device.origin)
+        self.clock = UptimeClock(device.uptime_ms, Uptime(device.boot, device.boot_ms), now_uptime)
         self._totals = TableTotals.unpack(device.totals)
         self._totals.check(db)
         self.counted = read_counters(db)
         self.queues = PendingQueues(db)
-        self.holdings = Holdings(db)
+        self.states = DeviceStates(db)
         self._deliveries = Deliveries(db, self.queues)
         if self.queues.pending() != device.pending:
             raise DamagedRowError("the number of pending deliveries")
@@ -95,17 +103,17 @@ class Contents:
 
     def commit(
         self,
-        arrivals: Sequence[Arrival],
+        events: Sequence[StoredEvent],
         done: Iterable[Delivery],
         discarded: Iterable[Discard],
-        holdings: Sequence[Holding],
-        life_ms: int,
+        states: Sequence[DeviceState],
+        uptime_ms: int,
         closing: tuple[bool, bool],
     ) -> None:
         """Do all of it in one transaction; `closing`: whether statements and discards have been reported."""
-        next_sequence = arrivals[-1].sequence + 1 if arrivals else self.device.next_sequence
+        next_sequence = events[-1].sequence + 1 if events else self.device.next_sequence
         # The last one of a counter stands.
-        counted = {name: number for each in arrivals for name, number in each.positions.items()}
+        counted = {name: number for each in events for name, number in each.positions.items()}
         before = self._totals.copy()
         try:
             with transaction(self._db):
@@ -114,30 +122,30 @@ class Contents:
                 kinds = {each.delivery: each for each in discarded}
                 # One that has ended already counts for nothing.
                 add_discards(self._db, [kinds[each] for each in self._end(kinds)], self._totals)
-                # Last, so that arrivals find room in the place of what ends with them.
-                self._insert(arrivals, life_ms)
+                # Last, so that events find room in the place of what ends with them.
+                self._insert(events, uptime_ms)
                 put_counters(self._db, self.counted, counted, self._totals)
-                self.holdings.put(holdings, self._totals)
+                self.states.put(states, self._totals)
                 self.queues.write(self._totals)
-                device = self._write_device(next_sequence, life_ms, stored=bool(arrivals))
+                device = self._write_device(next_sequence, uptime_ms, stored=bool(events))
         except BaseException:
             self._totals = before
             self.queues.forget()
-            self.holdings.forget()
+            self.states.forget()
             raise
         self.queues.keep()
         self.counted.update(counted)
         self.device = device
 
-    def read(self, destination: str, rank: int, after: int, limit: int) -> list[Waiting]:
+    def read(self, destination: str, rank: int, after: int, limit: int) -> list[PendingDelivery]:
         """See `Spool.read`."""
         queue = self.queues.get(destination, rank)
-        found: list[Waiting] = []
+        found: list[PendingDelivery] = []
         characters = 0
         if queue is None:
             return found
         for sequence, text, expires_ms, stored_ms in self._deliveries.read(queue, after):
-            found.append(Waiting(Delivery(destination, rank, sequence), text, expires_ms, stored_ms))
+            found.append(PendingDelivery(Delivery(destination, rank, sequence), text, expires_ms, stored_ms))
             characters += len(text)
             if len(found) == limit or characters >= READ_CHARACTERS:
                 break
@@ -145,14 +153,14 @@ class Contents:
 
     def _close(self, statements: bool, discards: bool) -> None:
         if statements:
-            self.queues.close_statements()
+            self.queues.close_manifests()
         if discards:
-            forget_discards(self._db, self._totals)
+            forget_loss_reports(self._db, self._totals)
 
-    def _insert(self, arrivals: Sequence[Arrival], life_ms: int) -> None:
-        self._deliveries.add(arrivals, life_ms, self._totals)
-        if arrivals:
-            add_keys(self._db, arrivals[0].sequence, [each.key for each in arrivals])
+    def _insert(self, events: Sequence[StoredEvent], uptime_ms: int) -> None:
+        self._deliveries.add(events, uptime_ms, self._totals)
+        if events:
+            add_keys(self._db, events[0].sequence, [each.key for each in events])
 
     def _end(self, deliveries: Iterable[Delivery]) -> list[Delivery]:
         """Remove deliveries. Returns those that were there."""
@@ -165,26 +173,26 @@ class Contents:
             for sequence in self._deliveries.end(*queue, sequences, self._totals)
         ]
 
-    def _write_device(self, next_sequence: int, life_ms: int, *, stored: bool) -> Device:
-        """The birth is reported with the first arrivals: from then on the spool is a resumed one."""
-        boot, boot_ms = self.life.uptime()
+    def _write_device(self, next_sequence: int, uptime_ms: int, *, stored: bool) -> Device:
+        """The origin is reported with the first events: from then on the spool is a resumed one."""
+        boot, boot_ms = self.clock.uptime()
         device = Device(
             self.device.epoch,
             next_sequence,
             self.device.commits + 1,
             self.queues.pending(),
-            max(self.device.life_ms, life_ms),
+            max(self.device.uptime_ms, uptime_ms),
             boot,
             boot_ms,
-            "" if stored else self.device.birth,
+            "" if stored else self.device.origin,
             self._totals.pack(),
         )
         device.write(self._db)
         return device
 
 
-def _birth(text: str) -> Birth:
+def _origin(text: str) -> SpoolOrigin:
     if not text:
-        return Birth("resumed")
-    birth = Birth(*json.loads(text))
-    return birth._replace(lost_ranges=tuple((first, last) for first, last in birth.lost_ranges))
+        return SpoolOrigin("resumed")
+    origin = SpoolOrigin(*json.loads(text))
+    return origin._replace(lost_ranges=tuple((first, last) for first, last in origin.lost_ranges))

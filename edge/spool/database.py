@@ -32,8 +32,8 @@ SCHEMA = (
     epoch TEXT NOT NULL, next_sequence INTEGER NOT NULL,
     commits INTEGER NOT NULL, -- so many in this epoch
     pending INTEGER NOT NULL, -- deliveries of all queues
-    life_ms INTEGER NOT NULL, boot TEXT NOT NULL, boot_ms INTEGER NOT NULL,
-    birth TEXT NOT NULL, -- JSON of a Birth until it has been reported, then ''
+    uptime_ms INTEGER NOT NULL, boot TEXT NOT NULL, boot_ms INTEGER NOT NULL,
+    origin TEXT NOT NULL, -- JSON of a SpoolOrigin until it has been reported, then ''
     totals BLOB NOT NULL, checksum INTEGER NOT NULL
 )""",
     # A destination at a rank: how many deliveries are pending, and what was stored since the last closing.
@@ -68,7 +68,7 @@ SCHEMA = (
 ) WITHOUT ROWID""",
     # What the cloud desires of the device, by kind and key: the newest state, the number of the last command.
     # `rank` and `sequence` are those of its delivery on the device. A higher `number` is more recent.
-    """CREATE TABLE holding (
+    """CREATE TABLE device_state (
     number INTEGER PRIMARY KEY, checksum INTEGER NOT NULL, kind TEXT NOT NULL, key TEXT NOT NULL,
     live INTEGER NOT NULL, -- a state that is not deleted
     reset INTEGER NOT NULL, -- the last one of the key's versions: before it nothing counts
@@ -77,13 +77,13 @@ SCHEMA = (
     rank INTEGER NOT NULL, sequence INTEGER NOT NULL, text BLOB NOT NULL,
     UNIQUE (kind, key)
 )""",
-    "CREATE INDEX holding_age ON holding (live, number)",
+    "CREATE INDEX device_state_age ON device_state (live, number)",
     # The last number of each counter of an ordered inbox, within this epoch.
     "CREATE TABLE counter (name TEXT PRIMARY KEY, last INTEGER NOT NULL, checksum INTEGER NOT NULL)"
     " WITHOUT ROWID",
 )
 
-SMALL_TABLES = ("queue", "discard", "holding", "counter")
+SMALL_TABLES = ("queue", "discard", "device_state", "counter")
 """Tables whose totals are checked at every start. Those of the batches are for a recovery."""
 
 _PATIENCE_S = 0.5

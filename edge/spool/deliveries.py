@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from edge.spool.database import DamagedRowError, TableTotals, checksum
-from edge.spool.records import BEFORE_EVERYTHING, Arrival, Statement
+from edge.spool.records import BEFORE_EVERYTHING, Manifest, StoredEvent
 from eventplane.event_keys import KEY_BYTES
 
 BATCH_BYTES = 32 * 1024
@@ -131,7 +131,7 @@ class PendingQueues:
             self._drafts[key] = known.copy() if known else PendingQueue(new, destination, rank)
         return self._drafts[key]
 
-    def close_statements(self) -> None:
+    def close_manifests(self) -> None:
         """Start counting anew what is stored."""
         for each in list(self._queues.values()):
             if each.count:
@@ -158,19 +158,19 @@ class PendingQueues:
         """Forget the drafts: the transaction was rolled back."""
         self._drafts.clear()
 
-    def statements(self) -> list[Statement]:
+    def manifests(self) -> list[Manifest]:
         """Return what was stored since the last closing, by destination."""
-        found: dict[str, Statement] = {}
+        found: dict[str, Manifest] = {}
         for each in self._queues.values():
             if each.count:
-                this = Statement(each.destination, each.first, each.last, each.count, each.digest)
+                this = Manifest(each.destination, each.first, each.last, each.count, each.digest)
                 known = found.get(each.destination)
                 found[each.destination] = _sum(known, this) if known else this
         return list(found.values())
 
 
-def _sum(one: Statement, other: Statement) -> Statement:
-    return Statement(
+def _sum(one: Manifest, other: Manifest) -> Manifest:
+    return Manifest(
         one.destination,
         min(one.first, other.first),
         max(one.last, other.last),
@@ -190,7 +190,7 @@ class EventBatch(NamedTuple):
     texts: Any  # bytes, unless it is damaged
 
     @classmethod
-    def of(cls, events: Sequence[Arrival], stored_ms: int) -> EventBatch:
+    def of(cls, events: Sequence[StoredEvent], stored_ms: int) -> EventBatch:
         """Pack the texts of `events`, which have the same rank and destinations, behind a table of them."""
         last, rank, destinations = events[-1].sequence, events[0].rank, "\n".join(events[0].destinations)
         texts = [each.json.encode("utf-8") for each in events]
@@ -263,9 +263,9 @@ class Deliveries:
         self._read_last: int | None = None
         self._read: tuple[int, dict[int, str]] = (0, {})
 
-    def add(self, arrivals: Sequence[Arrival], stored_ms: int, totals: TableTotals) -> None:
+    def add(self, stored: Sequence[StoredEvent], stored_ms: int, totals: TableTotals) -> None:
         """Store events."""
-        for events in _grouped(arrivals):
+        for events in _grouped(stored):
             batch = EventBatch.of(events, stored_ms)
             self._db.execute("INSERT INTO batch VALUES (?, ?, ?, ?, ?, ?)", batch)
             totals.add("batch", batch.checksum)
@@ -342,11 +342,11 @@ class Deliveries:
             totals.remove("batch", code)
 
 
-def _grouped(arrivals: Sequence[Arrival]) -> list[list[Arrival]]:
+def _grouped(events: Sequence[StoredEvent]) -> list[list[StoredEvent]]:
     """Return batches of the same rank and destinations. For any one destination they are in order."""
-    batches: list[list[Arrival]] = []
-    opened: dict[tuple[int, str], tuple[list[Arrival], int]] = {}
-    for each in arrivals:
+    batches: list[list[StoredEvent]] = []
+    opened: dict[tuple[int, str], tuple[list[StoredEvent], int]] = {}
+    for each in events:
         ways = [(each.rank, destination) for destination in each.destinations]
         batch, size = opened.get(ways[0], ([], 0))
         together = bool(batch) and batch[0].destinations.keys() == each.destinations.keys()

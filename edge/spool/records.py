@@ -1,4 +1,4 @@
-"""What goes into the spool and what it tells. All times are milliseconds of the device's life."""
+"""The values that go into the spool and come out of it. Times are milliseconds of the uptime clock."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import Final, Literal, NamedTuple
 
 from eventplane.contract import Downlink
 from eventplane.delivery import Outcome
-from eventplane.downlink.reception import Held
+from eventplane.downlink.reception import StateVersion
 
 BEFORE_EVERYTHING: Final = -(1 << 62)
 """Lower than any sequence: where a cursor starts. Salvaged events have negative sequences."""
 
 
 @dataclass(frozen=True, slots=True)
-class Arrival:
+class StoredEvent:
     """An event to keep until each of `destinations` has it; `rank` 0 goes first.
 
-    `destinations` says for each address when the delivery expires (None: never). `key` is
+    `destinations` has for each address when the delivery expires (None: never). `key` is
     `eventplane.event_keys.key_digest` of the event. `positions` are its numbers by counter of an ordered
     inbox (`eventplane.ordering`), which the event carries too.
     """
@@ -32,7 +32,7 @@ class Arrival:
 
 
 class Delivery(NamedTuple):
-    """One event's way to one destination."""
+    """One event for one destination."""
 
     destination: str
     rank: int
@@ -40,25 +40,25 @@ class Delivery(NamedTuple):
 
 
 class Size(NamedTuple):
-    """What events take in the spool: `bytes` of the file, `deliveries` that wait."""
+    """What events take in the spool: `bytes` of the file, pending `deliveries`."""
 
     bytes: int
     deliveries: int
 
     def plus(self, other: Size) -> Size:
-        """Both together."""
+        """Return both together."""
         return Size(self.bytes + other.bytes, self.deliveries + other.deliveries)
 
     def minus(self, other: Size) -> Size:
-        """What is left without `other`."""
+        """Return what is left without `other`."""
         return Size(self.bytes - other.bytes, self.deliveries - other.deliveries)
 
     def covers(self, other: Size) -> bool:
-        """Whether neither of `other` is more."""
+        """Return whether neither of `other` is more."""
         return self.bytes >= other.bytes and self.deliveries >= other.deliveries
 
 
-class Waiting(NamedTuple):
+class PendingDelivery(NamedTuple):
     """A pending delivery with the event's text; it was stored at `stored_ms`."""
 
     delivery: Delivery
@@ -76,7 +76,7 @@ class Discard(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class DiscardTally:
+class LossReport:
     """`count` deliveries that were discarded since the last closing; `ranges` of their sequences."""
 
     destination: str
@@ -87,10 +87,10 @@ class DiscardTally:
 
 
 @dataclass(frozen=True, slots=True)
-class Statement:
+class Manifest:
     """What was stored for a destination since the last closing: `count` events from `first` to `last`.
 
-    When that is nothing, `last` is the newest that was ever stored for it (0: none) and `first` the next.
+    For a count of 0, `last` is the newest that was ever stored for it (0: none) and `first` the next.
     `digest` is the sum of their keys modulo 2**128, so it does not depend on the order.
     """
 
@@ -101,28 +101,28 @@ class Statement:
     digest: int
 
 
-class Holding(NamedTuple):
+class DeviceState(NamedTuple):
     """What the device holds of a `key` of one `kind`: the newest that the cloud desires.
 
-    `held` tells newer from older. `json` is a state's event, '' when it is deleted, and for commands. `rank`
-    and `sequence` are those of the delivery that was made last, `sequence` 0 for none and negative where the
-    event was salvaged: nobody knows whether it was delivered.
+    `state_version` decides what is newer. `json` is a state's event, '' when it is deleted, and for commands.
+    `rank` and `sequence` are those of the delivery that was made last, `sequence` 0 for none and negative
+    where the event was salvaged: then it is unknown whether it was delivered.
     """
 
     kind: str
     key: str
-    held: Held
+    state_version: StateVersion
     rank: int
     sequence: int
     json: str
 
     @property
     def is_live(self) -> bool:
-        """Whether there is a state."""
-        return self.kind == Downlink.STATE and not self.held.is_deleted
+        """Return whether there is a state."""
+        return self.kind == Downlink.STATE and not self.state_version.is_deleted
 
 
-class Birth(NamedTuple):
+class SpoolOrigin(NamedTuple):
     """How the spool came to be. A recovered one has `salvaged` events of `lost_epoch`, as far as known.
 
     At most `lost` events of that epoch are lost (None: unknown), with numbers within `lost_ranges`.

@@ -18,13 +18,13 @@ from pathlib import Path
 from time import monotonic
 
 from edge import durable
-from edge.life_clock import LifeClock
 from edge.spool.contents import Device, create
 from edge.spool.database import connect, transaction
 from edge.spool.log import has_log, log_of, read_note, rebuild_log
-from edge.spool.records import Birth
+from edge.spool.records import SpoolOrigin
 from edge.spool.salvage import salvage
 from edge.spool.space import START_BYTES, reserve_of
+from edge.uptime_clock import UptimeClock
 
 KEPT = 3
 """Damaged files that are kept."""
@@ -41,7 +41,7 @@ def marker_of(path: Path) -> Path:
     return path.with_name(path.name + ".damaged")
 
 
-def recover(path: Path, damage: str, life: LifeClock) -> None:
+def recover(path: Path, damage: str, clock: UptimeClock) -> None:
     """Replace the spool at `path`. Raises `sqlite3.Error` and `OSError` when the disk fails as well."""
     new = path.with_name(path.name + ".recovering")
     _remove(new)
@@ -53,11 +53,11 @@ def recover(path: Path, damage: str, life: LifeClock) -> None:
         db.execute("PRAGMA journal_mode = MEMORY")
         db.execute("PRAGMA synchronous = OFF")
         with transaction(db):
-            create(db, Birth("recovered"), life)
+            create(db, SpoolOrigin("recovered"), clock)
         give_up = monotonic() + SALVAGE_S
         with _whole_log(path) as readable:
             result = salvage(readable, db, read_note(path), lambda: monotonic() < give_up)
-        birth = Birth(
+        origin = SpoolOrigin(
             "recovered",
             ", ".join([damage, *result.notes]),
             result.events,
@@ -66,7 +66,7 @@ def recover(path: Path, damage: str, life: LifeClock) -> None:
             tuple(result.lost_ranges),
         )
         device = Device.read(db)
-        replace(device, birth=json.dumps(birth), life_ms=max(life(), result.life_ms)).write(db)
+        replace(device, origin=json.dumps(origin), uptime_ms=max(clock(), result.uptime_ms)).write(db)
     durable.sync(new)
     durable.move(new, _recovered(path))
 

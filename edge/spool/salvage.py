@@ -26,14 +26,14 @@ from edge.spool.deliveries import (
     PendingQueues,
 )
 from edge.spool.log import CommitNote
-from edge.spool.records import BEFORE_EVERYTHING, Arrival
+from edge.spool.records import BEFORE_EVERYTHING, StoredEvent
 from edge.spool.tables import (
     MOST_RANGES,
-    Holdings,
+    DeviceStates,
     add_discard_range,
     merged,
     salvage_discards,
-    salvage_holdings,
+    salvage_states,
 )
 from eventplane.event_keys import KEY_BYTES
 
@@ -57,7 +57,7 @@ class Salvage:
 
     events: int = 0
     epoch: str = ""
-    life_ms: int = 0
+    uptime_ms: int = 0
     lost: int | None = None
     lost_ranges: Sequence[tuple[int, int]] = ()
     notes: list[str] = field(default_factory=list)
@@ -101,7 +101,7 @@ class _Copy:
             self._copy_events()
             with self._step() as totals:
                 self._copy_discards(totals)
-                self._copy_holdings(totals)
+                self._copy_states(totals)
         except sqlite3.Error as error:
             self.result.notes.append(f"salvage ended early: {error}")
 
@@ -180,7 +180,7 @@ class _Copy:
         with contextlib.suppress(*_DAMAGE):
             device = Device.read(self._old)
             TableTotals.unpack(device.totals)
-            self.result.life_ms = device.life_ms
+            self.result.uptime_ms = device.uptime_ms
             return device
         return None
 
@@ -212,23 +212,23 @@ class _Copy:
                 return
             batch = EventBatch(*row)
             try:
-                arrivals = self._arrivals(batch)
+                events = self._arrivals(batch)
             except _DAMAGE:
                 continue
-            self.result.life_ms = max(self.result.life_ms, batch.stored_ms)
+            self.result.uptime_ms = max(self.result.uptime_ms, batch.stored_ms)
             try:
                 with self._step() as totals:
-                    deliveries.add(arrivals, batch.stored_ms, totals)
+                    deliveries.add(events, batch.stored_ms, totals)
                     # What the new epoch states begins with its own events.
-                    queues.close_statements()
+                    queues.close_manifests()
                     queues.write(totals)
             except sqlite3.IntegrityError:  # events that another batch has as well
                 queues.forget()
                 continue
             queues.keep()
-            self.result.events += len(arrivals)
+            self.result.events += len(events)
 
-    def _arrivals(self, batch: EventBatch) -> list[Arrival]:
+    def _arrivals(self, batch: EventBatch) -> list[StoredEvent]:
         """Return the events of a batch that are pending. Raises `DamagedRowError` when it is no batch."""
         texts = dict(batch.read_texts())
         self._read.append(batch.last)
@@ -246,7 +246,7 @@ class _Copy:
             if destinations and text is None:
                 self._damaged.add(sequence)
             elif destinations and text is not None:
-                found.append(Arrival(sequence - SHIFT, batch.rank, text, destinations, bytes(KEY_BYTES)))
+                found.append(StoredEvent(sequence - SHIFT, batch.rank, text, destinations, bytes(KEY_BYTES)))
         return found
 
     def _pending_of(self, name: str, batch: EventBatch) -> tuple[bool, dict[int, int | None]]:
@@ -272,15 +272,15 @@ class _Copy:
                 copied += 1
         self._note_lost("discard", copied, "ranges of discards")
 
-    def _copy_holdings(self, totals: TableTotals) -> None:
-        copied, holdings = 0, Holdings(self._new)
+    def _copy_states(self, totals: TableTotals) -> None:
+        copied, states = 0, DeviceStates(self._new)
         with contextlib.suppress(*_UNREADABLE):
-            for each in salvage_holdings(self._old):
+            for each in salvage_states(self._old):
                 if not self._more():
                     break
-                holdings.put([each._replace(sequence=each.sequence - SHIFT)], totals)
+                states.put([each._replace(sequence=each.sequence - SHIFT)], totals)
                 copied += 1
-        self._note_lost("holding", copied, "states")
+        self._note_lost("device_state", copied, "states")
 
     def _note_lost(self, table: str, copied: int, what: str) -> None:
         if self._device:

@@ -15,7 +15,6 @@ from typing import Self
 
 from edge import durable
 from edge.errors import SpoolCorruptError, SpoolError, SpoolFullError
-from edge.life_clock import LifeClock, Uptime, system_uptime
 from edge.spool import log
 from edge.spool.contents import Contents, Device, create
 from edge.spool.database import (
@@ -30,18 +29,19 @@ from edge.spool.database import (
 )
 from edge.spool.records import (
     BEFORE_EVERYTHING,
-    Arrival,
-    Birth,
     Delivery,
+    DeviceState,
     Discard,
-    DiscardTally,
-    Holding,
-    Statement,
-    Waiting,
+    LossReport,
+    Manifest,
+    PendingDelivery,
+    SpoolOrigin,
+    StoredEvent,
 )
 from edge.spool.recovery import finish_recovery, marker_of, recover
 from edge.spool.space import Space, reserve_of, written_bytes
-from edge.spool.tables import read_discards, read_keys
+from edge.spool.tables import read_keys, read_loss_reports
+from edge.uptime_clock import Uptime, UptimeClock, system_uptime
 
 CAPACITY_BYTES = 256 * 1024 * 1024
 """What is stored at most unless told otherwise: a day without a network at 5 events a second."""
@@ -64,13 +64,13 @@ class Spool:
         *,
         capacity_bytes: int = CAPACITY_BYTES,
         capacity_deliveries: int = CAPACITY_DELIVERIES,
-        now_life: Callable[[], Uptime] = system_uptime,
+        now_uptime: Callable[[], Uptime] = system_uptime,
         on_disk: bool = True,
     ) -> None:
         self.path = path
         self.is_on_disk = on_disk
         self._capacities = capacity_bytes, capacity_deliveries
-        self._now_life = now_life
+        self._now_uptime = now_uptime
         self._closing = contextlib.ExitStack()
         with named_errors(path, "cannot be opened"), contextlib.ExitStack() as undo:
             if on_disk:
@@ -78,14 +78,14 @@ class Spool:
             else:
                 self._db = undo.enter_context(contextlib.closing(connect(None)))
                 with transaction(self._db):
-                    create(self._db, Birth("without_disk"), LifeClock(0, None, now_life))
+                    create(self._db, SpoolOrigin("without_disk"), UptimeClock(0, None, now_uptime))
                 self._load(None)
             self._closing = undo.pop_all()
         self._written_before = written_bytes()
         self.epoch = self._contents.device.epoch
-        self.birth = self._contents.birth
-        self.life = self._contents.life
-        self.life_ms = self.life()
+        self.origin = self._contents.origin
+        self.clock = self._contents.clock
+        self.uptime_ms = self.clock()
 
     @classmethod
     def without_disk(
@@ -94,7 +94,7 @@ class Spool:
         *,
         capacity_bytes: int = CAPACITY_BYTES,
         capacity_deliveries: int = CAPACITY_DELIVERIES,
-        now_life: Callable[[], Uptime] = system_uptime,
+        now_uptime: Callable[[], Uptime] = system_uptime,
     ) -> Self:
         """Return a spool in memory for the time in which the one at `path` cannot be used.
 
@@ -105,47 +105,47 @@ class Spool:
             path,
             capacity_bytes=capacity_bytes,
             capacity_deliveries=capacity_deliveries,
-            now_life=now_life,
+            now_uptime=now_uptime,
             on_disk=False,
         )
 
     def commit(
         self,
-        arrivals: Sequence[Arrival],
+        events: Sequence[StoredEvent],
         done: Iterable[Delivery] = (),
         discarded: Iterable[Discard] = (),
         *,
-        life_ms: int,
-        holdings: Sequence[Holding] = (),
-        close_statements: bool = False,
-        close_discards: bool = False,
+        uptime_ms: int,
+        states: Sequence[DeviceState] = (),
+        close_manifests: bool = False,
+        close_loss_reports: bool = False,
     ) -> None:
         """Store events, replace states of the same kind and key, and end deliveries, in one transaction.
 
-        `arrivals` are numbered on from `next_sequence`. What is closed is what `statements` and `discards`
+        `events` are numbered on from `next_sequence`. What is closed is what `manifests` and `loss_reports`
         returned before this commit; what it stores and discards itself counts for the next report.
         Raises `ValueError` for other numbers.
         """
         done, discarded = list(done), list(discarded)
-        if any(each.sequence != number for number, each in enumerate(arrivals, self.next_sequence)):
+        if any(each.sequence != number for number, each in enumerate(events, self.next_sequence)):
             raise ValueError(f"events have to be numbered on from {self.next_sequence}")
-        if not self.is_on_disk and (arrivals or holdings):
+        if not self.is_on_disk and (events or states):
             raise SpoolFullError(
                 self.path, "cannot commit: it is in memory", "see why its disk cannot be used"
             )
-        closing = (close_statements, close_discards)
+        closing = (close_manifests, close_loss_reports)
         try:
-            self._commit(arrivals, done, discarded, holdings, life_ms, closing)
+            self._commit(events, done, discarded, states, uptime_ms, closing)
         except SpoolFullError:
             self._space.refused = True
-            if arrivals or holdings:
+            if events or states:
                 raise
             # Ending deliveries makes room, and needs some to be written down.
             self._space.give_up_reserve()
-            self._commit(arrivals, done, discarded, holdings, life_ms, closing)
-        self._space.committed(sum(len(each.json) for each in arrivals))
+            self._commit(events, done, discarded, states, uptime_ms, closing)
+        self._space.committed(sum(len(each.json) for each in events))
 
-    def read(self, destination: str, rank: int, after: int, limit: int) -> list[Waiting]:
+    def read(self, destination: str, rank: int, after: int, limit: int) -> list[PendingDelivery]:
         """Return up to `limit` pending deliveries of one destination and rank, in order, behind `after`.
 
         At least one when there is one; fewer than `limit` also when they hold `READ_CHARACTERS`.
@@ -153,20 +153,20 @@ class Spool:
         with self._errors("cannot be read"), invalid_is_damage(self.path):
             return self._contents.read(destination, rank, after, limit)
 
-    def holding(self, kind: str, key: str) -> Holding | None:
+    def device_state(self, kind: str, key: str) -> DeviceState | None:
         """Return what the device holds of a key, None for nothing and for a deletion that is forgotten."""
         with self._errors("cannot be read"), invalid_is_damage(self.path):
-            return self._contents.holdings.get(kind, key)
+            return self._contents.states.get(kind, key)
 
-    def held_keys(self) -> int:
+    def state_count(self) -> int:
         """Return how many keys have a state."""
         with self._errors("cannot be read"):
-            return self._contents.holdings.count()
+            return self._contents.states.count()
 
-    def held_bytes(self) -> int:
+    def state_bytes(self) -> int:
         """Return the bytes of all states."""
         with self._errors("cannot be read"):
-            return self._contents.holdings.size()
+            return self._contents.states.size()
 
     def newest(self, destination: str, rank: int) -> int:
         """Return the highest sequence ever pending for a destination and rank, else `BEFORE_EVERYTHING`."""
@@ -188,7 +188,7 @@ class Spool:
     def acknowledged_to(self, destination: str) -> int:
         """Return the number up to which no delivery to `destination` is pending.
 
-        Each of them was acknowledged, or ended otherwise and is counted by `discards`. Negative while
+        Each of them was acknowledged, or ended otherwise and is counted by `loss_reports`. Negative while
         salvaged events are pending.
         """
         lanes = [each for each in self._contents.queues if each.destination == destination and each.pending]
@@ -208,14 +208,14 @@ class Spool:
             counts[lane.destination] += lane.pending
         return counts
 
-    def statements(self) -> list[Statement]:
+    def manifests(self) -> list[Manifest]:
         """Return what was stored since the last closing, of the destinations that got something."""
-        return self._contents.queues.statements()
+        return self._contents.queues.manifests()
 
-    def discards(self) -> list[DiscardTally]:
+    def loss_reports(self) -> list[LossReport]:
         """Return what was discarded since the last closing; a long list comes in parts, a closing each."""
         with self._errors("cannot be read"), invalid_is_damage(self.path):
-            return read_discards(self._db)
+            return read_loss_reports(self._db)
 
     def recent_keys(self, count: int) -> list[bytes]:
         """Return the keys of the last `count` events, or as many as are kept, oldest first."""
@@ -297,7 +297,7 @@ class Spool:
         try:
             self._open_without_room(undo)
         except SpoolCorruptError as error:
-            recover(path, error.damage, LifeClock(0, None, self._now_life))
+            recover(path, error.damage, UptimeClock(0, None, self._now_uptime))
             finish_recovery(path, capacity_bytes)
             self._open_without_room(undo)
         self._notes = log.CommitNotes(path)
@@ -330,7 +330,7 @@ class Spool:
                     raise SpoolCorruptError(path, f"the file is empty after {note.commits} commits")
                 if is_new:
                     with transaction(self._db):
-                        create(self._db, Birth("created"), LifeClock(0, None, self._now_life))
+                        create(self._db, SpoolOrigin("created"), UptimeClock(0, None, self._now_uptime))
                     durable.sync(path.parent)
                 self._load(path)
                 _check_commits(note, self._contents.device)
@@ -347,7 +347,7 @@ class Spool:
             log.check_log_end(self.path)
 
     def _load(self, path: Path | None) -> None:
-        self._contents = Contents(self._db, self._now_life)
+        self._contents = Contents(self._db, self._now_uptime)
         self._space = Space(path, self._db, *self._capacities, self._contents.queues.pending)
 
     def _note_commit(self) -> None:
@@ -358,15 +358,15 @@ class Spool:
 
     def _commit(
         self,
-        arrivals: Sequence[Arrival],
+        events: Sequence[StoredEvent],
         done: Sequence[Delivery],
         discarded: Sequence[Discard],
-        holdings: Sequence[Holding],
-        life_ms: int,
+        states: Sequence[DeviceState],
+        uptime_ms: int,
         closing: tuple[bool, bool],
     ) -> None:
         with self._errors("cannot commit"):
-            self._contents.commit(arrivals, done, discarded, holdings, life_ms, closing)
+            self._contents.commit(events, done, discarded, states, uptime_ms, closing)
         self._note_commit()
 
     @contextlib.contextmanager

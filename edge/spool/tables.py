@@ -9,9 +9,9 @@ from itertools import groupby
 from typing import Any
 
 from edge.spool.database import DamagedRowError, TableTotals, checksum
-from edge.spool.records import Discard, DiscardTally, Holding
+from edge.spool.records import DeviceState, Discard, LossReport
 from eventplane.delivery import Outcome
-from eventplane.downlink.reception import Held
+from eventplane.downlink.reception import StateVersion
 from eventplane.event_keys import KEY_BYTES
 
 KEPT_KEYS = 65_536
@@ -38,15 +38,15 @@ _FORGET = "DELETE FROM discard WHERE destination = ? AND outcome = ? AND reason 
 _COLUMNS = (
     "checksum, kind, key, live, reset, version, deleted, position, sender, source, id, rank, sequence, text"
 )
-_GET = f"SELECT {_COLUMNS} FROM holding WHERE kind = ? AND key = ?"  # noqa: S608
-_ALL = f"SELECT {_COLUMNS} FROM holding ORDER BY number"  # noqa: S608
-_PUT_OUT = "DELETE FROM holding WHERE kind = ? AND key = ? RETURNING checksum, LENGTH(text)"
+_GET = f"SELECT {_COLUMNS} FROM device_state WHERE kind = ? AND key = ?"  # noqa: S608
+_ALL = f"SELECT {_COLUMNS} FROM device_state ORDER BY number"  # noqa: S608
+_PUT_OUT = "DELETE FROM device_state WHERE kind = ? AND key = ? RETURNING checksum, LENGTH(text)"
 # A new number each time: they tell which is the oldest.
-_PUT = f"INSERT INTO holding ({_COLUMNS}) VALUES ({'?, ' * 13}?)"  # noqa: S608
+_PUT = f"INSERT INTO device_state ({_COLUMNS}) VALUES ({'?, ' * 13}?)"  # noqa: S608
 _TRIM = """
-DELETE FROM holding WHERE number IN (
-    SELECT number FROM holding WHERE live = 0 ORDER BY number
-    LIMIT MAX(0, (SELECT COUNT(*) FROM holding WHERE live = 0) - ?)
+DELETE FROM device_state WHERE number IN (
+    SELECT number FROM device_state WHERE live = 0 ORDER BY number
+    LIMIT MAX(0, (SELECT COUNT(*) FROM device_state WHERE live = 0) - ?)
 ) RETURNING checksum, LENGTH(text)
 """
 
@@ -150,19 +150,19 @@ def add_discard_range(
     totals.add("discard", code)
 
 
-def read_discards(db: sqlite3.Connection) -> list[DiscardTally]:
+def read_loss_reports(db: sqlite3.Connection) -> list[LossReport]:
     """Return the next to report, `MOST_RANGES` at most. Raises `DamagedRowError`."""
     tallies = []
     for kind, group in groupby(map(_checked_discard, db.execute(_OLDEST)), key=lambda row: row[:3]):
         destination, outcome, reason = kind
         ranges = tuple((first, last) for *_, first, last in group)
         count = sum(last - first + 1 for first, last in ranges)
-        tallies.append(DiscardTally(destination, Outcome(outcome), reason, count, ranges))
+        tallies.append(LossReport(destination, Outcome(outcome), reason, count, ranges))
     return tallies
 
 
-def forget_discards(db: sqlite3.Connection, totals: TableTotals) -> None:
-    """Forget what `read_discards` returns."""
+def forget_loss_reports(db: sqlite3.Connection, totals: TableTotals) -> None:
+    """Forget what `read_loss_reports` returns."""
     for destination, outcome, reason, first, _, code in db.execute(_OLDEST).fetchall():
         db.execute(_FORGET, (destination, outcome, reason, first))
         totals.remove("discard", code)
@@ -196,7 +196,7 @@ def merged(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     return result
 
 
-class Holdings:
+class DeviceStates:
     """What the cloud desires of the device, the newest of each key.
 
     Beside states there are deletions, so that what is older and comes late does not bring a key back, and the
@@ -208,31 +208,31 @@ class Holdings:
         self._db = db
         self._bytes: int | None = None
 
-    def get(self, kind: str, key: str) -> Holding | None:
-        """Return what is held. Raises `DamagedRowError`."""
+    def get(self, kind: str, key: str) -> DeviceState | None:
+        """Return what the device holds of a key. Raises `DamagedRowError`."""
         row = self._db.execute(_GET, (kind, key)).fetchone()
-        return _holding(row) if row else None
+        return _device_state(row) if row else None
 
     def count(self) -> int:
         """Return the number of keys with a state that is not deleted."""
-        (count,) = self._db.execute("SELECT COUNT(*) FROM holding WHERE live = 1").fetchone()
+        (count,) = self._db.execute("SELECT COUNT(*) FROM device_state WHERE live = 1").fetchone()
         return int(count)
 
     def size(self) -> int:
         """Return the bytes of all texts; they are counted once and then kept."""
         if self._bytes is None:
-            (size,) = self._db.execute("SELECT TOTAL(LENGTH(text)) FROM holding").fetchone()
+            (size,) = self._db.execute("SELECT TOTAL(LENGTH(text)) FROM device_state").fetchone()
             self._bytes = int(size)
         return self._bytes
 
-    def put(self, holdings: Iterable[Holding], totals: TableTotals) -> None:
+    def put(self, states: Iterable[DeviceState], totals: TableTotals) -> None:
         """Hold these in the place of others of the same kind and key."""
         crowds = False
-        for each in holdings:
+        for each in states:
             row = _row(each)
             self._forget(_PUT_OUT, (each.kind, each.key), totals)
             self._db.execute(_PUT, row)
-            totals.add("holding", row[0])
+            totals.add("device_state", row[0])
             if self._bytes is not None:
                 self._bytes += len(row[-1])
             crowds |= not each.is_live
@@ -245,42 +245,42 @@ class Holdings:
 
     def _forget(self, statement: str, values: tuple[Any, ...], totals: TableTotals) -> None:
         for code, length in self._db.execute(statement, values).fetchall():
-            totals.remove("holding", code)
+            totals.remove("device_state", code)
             if self._bytes is not None:
                 self._bytes -= length
 
 
-def salvage_holdings(db: sqlite3.Connection) -> Iterator[Holding]:
+def salvage_states(db: sqlite3.Connection) -> Iterator[DeviceState]:
     """Read all that are intact, the oldest first. Raises `sqlite3.Error` where the file is damaged."""
     for row in db.execute(_ALL):
         try:
-            yield _holding(row)
+            yield _device_state(row)
         except DamagedRowError:
             continue
 
 
-def _row(holding: Holding) -> tuple[Any, ...]:
-    kind, key, held, rank, sequence, json = holding
+def _row(state: DeviceState) -> tuple[Any, ...]:
+    kind, key, state_version, rank, sequence, json = state
     text = json.encode("utf-8")
     values: tuple[int | str, ...] = (
         str(kind),
         key,
-        int(holding.is_live),
-        held.reset,
-        held.version,
-        int(held.is_deleted),
-        held.order,
+        int(state.is_live),
+        state_version.reset,
+        state_version.version,
+        int(state_version.is_deleted),
+        state_version.order,
     )
-    values += (held.sender, held.source, held.id, rank, sequence)
-    return (checksum("holding", *values, zlib.crc32(text)), *values, text)
+    values += (state_version.sender, state_version.source, state_version.id, rank, sequence)
+    return (checksum("device_state", *values, zlib.crc32(text)), *values, text)
 
 
-def _holding(row: tuple[Any, ...]) -> Holding:
+def _device_state(row: tuple[Any, ...]) -> DeviceState:
     code, *values, text = row
-    if not isinstance(text, bytes) or checksum("holding", *values, zlib.crc32(text)) != code:
+    if not isinstance(text, bytes) or checksum("device_state", *values, zlib.crc32(text)) != code:
         raise DamagedRowError("a state of the device")
     kind, key, _, reset, version, deleted, order, sender, source, id, rank, sequence = values
-    held = Held(
+    state_version = StateVersion(
         reset=reset,
         version=version,
         is_deleted=bool(deleted),
@@ -289,4 +289,4 @@ def _holding(row: tuple[Any, ...]) -> Holding:
         source=source,
         id=id,
     )
-    return Holding(kind, key, held, rank, sequence, text.decode("utf-8"))
+    return DeviceState(kind, key, state_version, rank, sequence, text.decode("utf-8"))

@@ -21,7 +21,7 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Held:
+class StateVersion:
     """What a device remembers of a key: the last state, tombstones too, or the last of its commands."""
 
     reset: int
@@ -33,9 +33,9 @@ class Held:
     id: str
 
 
-def held(incoming: Incoming) -> Held:
+def state_version(incoming: Incoming) -> StateVersion:
     """What to remember of `incoming` once it is applied."""
-    return Held(
+    return StateVersion(
         reset=incoming.reset,
         version=incoming.version,
         is_deleted=incoming.is_deleted,
@@ -46,7 +46,7 @@ def held(incoming: Incoming) -> Held:
     )
 
 
-def receive(before: Held | None, incoming: Incoming) -> Verdict:
+def receive(before: StateVersion | None, incoming: Incoming) -> Verdict:
     """What to do with `incoming`, of whose key and kind the device holds `before`.
 
     What came after a reset of the key's versions is newer than all before it. Two states of one version are
@@ -64,5 +64,5 @@ def receive(before: Held | None, incoming: Incoming) -> Verdict:
     return Verdict.APPLY if offered > mine else Verdict.OLDER
 
 
-def _rank(state: Held | Incoming) -> tuple[int, int, bool, str, str, str]:
+def _rank(state: StateVersion | Incoming) -> tuple[int, int, bool, str, str, str]:
     return state.reset, state.version, state.is_deleted, state.id, state.source, state.sender

@@ -8,7 +8,7 @@ from typing import Final
 
 from edge import reports
 from edge.numbering import stamp
-from edge.spool import Birth, DiscardTally, Statement
+from edge.spool import LossReport, Manifest, SpoolOrigin
 from edge.uplink import REFUSED_BY_CLOUD
 from eventplane.delivery import Outcome
 from eventplane.envelope import Envelope, EventKey
@@ -48,9 +48,9 @@ class _Stated:
         self.count += 1
         self.digest = (self.digest + int.from_bytes(key, "big")) % (1 << 8 * KEY_BYTES)
 
-    def close(self, destination: str) -> Statement:
+    def close(self, destination: str) -> Manifest:
         first, last = (self.first, self.last) if self.count else (self.newest + 1, self.newest)
-        statement = Statement(destination, first, last, self.count, self.digest)
+        statement = Manifest(destination, first, last, self.count, self.digest)
         self.first = self.last = self.count = self.digest = 0
         return statement
 
@@ -98,7 +98,9 @@ class Device:
         if lost_epoch:
             self._begin()
         birth = (
-            Birth("recovered", "the file is no database", 0, lost_epoch) if lost_epoch else Birth("created")
+            SpoolOrigin("recovered", "the file is no database", 0, lost_epoch)
+            if lost_epoch
+            else SpoolOrigin("created")
         )
         return self._numbered(reports.started(self._heading(at_ms), birth))
 
@@ -111,7 +113,7 @@ class Device:
     def discarded(self, at_ms: int, ended: dict[Outcome, list[int]]) -> Envelope:
         """The report that events, by their numbers, ended on the device."""
         tallies = [
-            DiscardTally(
+            LossReport(
                 self._destinations[0],
                 outcome,
                 _REASONS[outcome],

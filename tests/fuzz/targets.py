@@ -27,7 +27,7 @@ from edge.mailbox import LinkName
 from edge.mqtt.codec import Decoder, ProtocolError
 from edge.mqtt.endpoint import MAX_PACKET_BYTES, Endpoint
 from edge.mqtt.session import Session
-from edge.spool import BEFORE_EVERYTHING, Arrival, Spool
+from edge.spool import BEFORE_EVERYTHING, Spool, StoredEvent
 from eventplane.batch import unpack
 from eventplane.cesql import CesqlParseError, lint, parse, write
 from eventplane.contract import ContractError, load_compiled
@@ -176,7 +176,7 @@ def good_spool() -> bytes:
         with Spool(path) as spool:
             for number in range(1, 6):
                 text = json.dumps({"id": str(number)})
-                spool.commit([Arrival(number, 1, text, {"d": None}, bytes(KEY_BYTES))], life_ms=number)
+                spool.commit([StoredEvent(number, 1, text, {"d": None}, bytes(KEY_BYTES))], uptime_ms=number)
         return path.read_bytes()
 
 
@@ -215,8 +215,8 @@ def _work_with(path: Path) -> None:
         opened.discards()
         opened.recent_keys(10)
         done = [each.delivery for each in waiting[:1]]
-        arrival = Arrival(opened.next_sequence, 1, "{}", {"d": None}, bytes(KEY_BYTES))
-        opened.commit([arrival], done, life_ms=9)
+        arrival = StoredEvent(opened.next_sequence, 1, "{}", {"d": None}, bytes(KEY_BYTES))
+        opened.commit([arrival], done, uptime_ms=9)
 
 
 def profile(raw: bytes) -> str:

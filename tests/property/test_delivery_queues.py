@@ -12,8 +12,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from edge.counts import Counts
 from edge.delivery_queues import _MOST_APPENDED, DeliveryQueues
-from edge.life_clock import Uptime
 from edge.spool import Delivery, Spool
+from edge.uptime_clock import Uptime
 from eventplane.contract import Priority
 from eventplane.delivery import Outcome
 from tests.examples import examples
@@ -39,7 +39,7 @@ class QueuesMachine(RuleBasedStateMachine):
         super().__init__()
         self.directory = Path(tempfile.mkdtemp())
         self.life = 0
-        self.spool = Spool(self.directory / "spool.db", now_life=lambda: Uptime("boot", self.life))
+        self.spool = Spool(self.directory / "spool.db", now_uptime=lambda: Uptime("boot", self.life))
         self.queues = DeliveryQueues(self.spool, Counts())
         self.by_rank = {each: self.queues.open(each) for each in DESTINATIONS}
         self.pending: dict[Delivery, int | None] = {}
@@ -53,7 +53,7 @@ class QueuesMachine(RuleBasedStateMachine):
     def commit(self, events: list[tuple[int, dict[str, int | None]]], repeated: int, told: bool) -> None:
         """Store events, with or without telling the queues; also more than they append."""
         first = self.spool.next_sequence
-        life = self.spool.life()
+        life = self.spool.clock()
         arrivals = [
             arrival(
                 first + n,
@@ -63,7 +63,7 @@ class QueuesMachine(RuleBasedStateMachine):
             )
             for n, (rank, expiries) in enumerate(events * repeated)
         ]
-        self.spool.commit(arrivals, life_ms=life)
+        self.spool.commit(arrivals, uptime_ms=life)
         if told:
             self.queues.stored(arrivals, life)
         for each in arrivals:
@@ -95,7 +95,7 @@ class QueuesMachine(RuleBasedStateMachine):
         """Some deliveries were made; what is over ends with them."""
         done = data.draw(st.sets(st.sampled_from(sorted(self.in_flight)))) if self.in_flight else set()
         discards = list(self.queues.discards.values())
-        self.spool.commit([], done, discards, life_ms=self.spool.life())
+        self.spool.commit([], done, discards, uptime_ms=self.spool.clock())
         self.queues.discards.clear()
         for delivery in done | {each.delivery for each in discards}:
             self.pending.pop(delivery, None)
@@ -130,7 +130,7 @@ class QueuesMachine(RuleBasedStateMachine):
     def _is_over(self, delivery: Delivery) -> bool:
         expires_ms = self.pending[delivery]
         return delivery in self.queues.discards or (
-            expires_ms is not None and self.spool.life() >= expires_ms
+            expires_ms is not None and self.spool.clock() >= expires_ms
         )
 
 

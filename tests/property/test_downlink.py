@@ -21,7 +21,7 @@ from eventplane.downlink.acknowledgements import OLDER, Acknowledgement, from_da
 from eventplane.downlink.addressing import Addressed, addressed
 from eventplane.downlink.desired import KEPT_MS, Desired, State, Step
 from eventplane.downlink.errors import DownlinkError
-from eventplane.downlink.reception import Held, Verdict, held, receive
+from eventplane.downlink.reception import StateVersion, Verdict, receive, state_version
 from eventplane.downlink.rights import CONTRACT_KEYS, DownlinkRights
 from eventplane.downlink.sending import acknowledge, connected, desire, forgot, missed, reconcile, reset
 from eventplane.downlink.table import from_item, remove_request, write_request
@@ -139,7 +139,7 @@ class Device:
     """A device in one of its lives. `log` is what it applied, in that order."""
 
     epoch: str
-    held: dict[tuple[Downlink, str], Held] = field(default_factory=dict)
+    held: dict[tuple[Downlink, str], StateVersion] = field(default_factory=dict)
     bodies: dict[str, str] = field(default_factory=dict)
     log: list[Incoming] = field(default_factory=list)
 
@@ -150,7 +150,7 @@ class Device:
             case Verdict.OLDER:
                 return rejected(offered, OLDER, "")
             case Verdict.APPLY:
-                self.held[offered.kind, offered.key] = held(offered)
+                self.held[offered.kind, offered.key] = state_version(offered)
                 self.log.append(offered)
                 if offered.kind is Downlink.STATE:
                     self.bodies.pop(offered.key, None)

@@ -76,10 +76,10 @@ class DeviceMachine(RuleBasedStateMachine):
             assert Result.STORED in {each.result for each in answers}
             assert self.seen[kind, key][-1] == number
             if kind is Downlink.STATE:
-                holding = self.device.spool.holding(kind, key)
-                assert holding is not None
+                stored = self.device.spool.device_state(kind, key)
+                assert stored is not None
                 deleted = parse_event(text).attributes.get(DELETE) == "true"
-                assert holding.json == ("" if deleted else text)
+                assert stored.json == ("" if deleted else text)
             else:
                 assert sorted(set(self.seen[kind, key])) == list(range(1, number + 1))
         self.device.crash()
@@ -209,10 +209,10 @@ class DeviceMachine(RuleBasedStateMachine):
             stored = [
                 self.number_of(each) for each in self.answers(kind, key) if each.result is Result.STORED
             ]
-            holding = self.device.spool.holding(kind, key)
+            stored = self.device.spool.device_state(kind, key)
             if stored:
-                assert holding is not None
-                held = holding.held
+                assert stored is not None
+                held = stored.state_version
                 number = RESET_BY * held.reset + held.version
                 assert max(stored) <= (number if kind is Downlink.STATE else held.order)
 

@@ -17,7 +17,7 @@ from contract import load_contract
 from edge.decision import Decider, SequenceNumber
 from edge.interest import Interest
 from edge.numbering import RecentKeys
-from edge.spool import Arrival
+from edge.spool import StoredEvent
 from eventplane.contract import Contract, ContractError, Forward, ParticipantKind, Priority, compile_contract
 from eventplane.contract.floor import floor_problems
 from eventplane.conversation.attributes import REPLY_TYPE
@@ -237,7 +237,7 @@ def intake_of(contract: Contract) -> Decider:
     return Decider(contract, "home-1", "e", lambda: NOW, RecentKeys(1), interest)
 
 
-def arrival(contract: Contract, intake: Decider, sent: Sent) -> Arrival | None:
+def arrival(contract: Contract, intake: Decider, sent: Sent) -> StoredEvent | None:
     """What the device stores of an event; None where it refuses it, or does not know its sender."""
     service = contract.participants.get(sent[0])
     if service is None or service.kind is not ParticipantKind.DEVICE_SERVICE:
@@ -247,7 +247,7 @@ def arrival(contract: Contract, intake: Decider, sent: Sent) -> Arrival | None:
 
 
 @cache
-def alarms(name: str) -> dict[Sent, Arrival]:
+def alarms(name: str) -> dict[Sent, StoredEvent]:
     """The calls for help that the device stores under an image's contract."""
     image, found = IMAGES[name], {}
     intake = intake_of(image)
@@ -279,7 +279,7 @@ PAYLOADS = [
 ]
 
 
-def is_alarm(contract: Contract, arrival: Arrival) -> bool:
+def is_alarm(contract: Contract, arrival: StoredEvent) -> bool:
     urgent = {each.address for each in contract.channels if each.priority is Priority.URGENT}
     return arrival.rank == Priority.URGENT.rank or bool(urgent & arrival.destinations.keys())
 

@@ -153,7 +153,7 @@ class Faults:
     def told(self) -> int:
         """How many deliveries to the cloud are reported as lost, or counted for the next report."""
         reports = [each.data() for each in self.taken.values() if each.type == DISCARDED]
-        counted = (each for each in self.device.spool.discards() if each.destination == "device.outbox")
+        counted = (each for each in self.device.spool.loss_reports() if each.destination == "device.outbox")
         return sum(each.count for each in counted) + sum(
             tally["count"]
             for report in reports

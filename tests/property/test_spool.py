@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from edge.delivery_queues import DeliveryCursor
-from edge.spool import Arrival, Delivery, Discard, Holding, Spool, Statement, read_backlog
+from edge.spool import Delivery, DeviceState, Discard, Manifest, Spool, StoredEvent, read_backlog
 from edge.spool.database import TableTotals
 from eventplane.delivery import Outcome
 from tests.examples import examples
-from tests.unit.edge.spools import holding, key
+from tests.unit.edge.spools import device_state, key
 
 pytestmark = pytest.mark.source("C-W3")
 
@@ -29,9 +29,9 @@ some_events = st.lists(
 
 
 KINDS, KEYS = ("state", "command"), ("a/b/c", "a/b/d")
-some_holdings = st.lists(
+some_states = st.lists(
     st.builds(
-        holding,
+        device_state,
         st.sampled_from(KEYS),
         st.integers(0, 10**18 - 1),
         st.text(st.characters(exclude_categories=["Cs"])),
@@ -55,7 +55,7 @@ class SpoolMachine(RuleBasedStateMachine):
         self.pending: dict[Delivery, str] = {}
         self.stated: dict[str, list[int]] = {}
         self.discarded: dict[tuple[str, str], set[int]] = {}
-        self.held: dict[tuple[str, str], Holding] = {}
+        self.held: dict[tuple[str, str], DeviceState] = {}
         self.under_way: set[Delivery] = set()
         self.gone: set[Delivery] = set()
         self.used = 0
@@ -65,30 +65,30 @@ class SpoolMachine(RuleBasedStateMachine):
         self.spool.close()
         shutil.rmtree(self.directory)
 
-    @rule(events=some_events, holdings=some_holdings, data=st.data())
+    @rule(events=some_events, states=some_states, data=st.data())
     def commit(
-        self, events: list[tuple[int, set[str]]], holdings: list[Holding], data: st.DataObject
+        self, events: list[tuple[int, set[str]]], states: list[DeviceState], data: st.DataObject
     ) -> None:
         """New events and states, some of what is under way ends, reports are closed, in one transaction."""
         done = data.draw(st.sets(st.sampled_from(sorted(self.under_way)))) if self.under_way else set()
         dropped = (
             data.draw(st.sets(st.sampled_from(sorted(self.pending)), max_size=3)) if self.pending else set()
         )
-        close_statements, close_discards = data.draw(st.booleans()), data.draw(st.booleans())
+        close_manifests, close_loss_reports = data.draw(st.booleans()), data.draw(st.booleans())
         arrivals = self._arrivals(events)
         self.spool.commit(
             arrivals,
             done,
             [Discard(each, Outcome.DROPPED, f"r{each.rank}") for each in dropped],
-            life_ms=0,
-            holdings=holdings,
-            close_statements=close_statements,
-            close_discards=close_discards,
+            uptime_ms=0,
+            states=states,
+            close_manifests=close_manifests,
+            close_loss_reports=close_loss_reports,
         )
-        self.held |= {(each.kind, each.key): each for each in holdings}
-        if close_statements:
+        self.held |= {(each.kind, each.key): each for each in states}
+        if close_manifests:
             self.stated.clear()
-        if close_discards:
+        if close_loss_reports:
             self.discarded.clear()
         self.used += len(arrivals)
         for each in arrivals:
@@ -103,12 +103,12 @@ class SpoolMachine(RuleBasedStateMachine):
             self.under_way.discard(delivery)
             self.gone.add(delivery)
 
-    @rule(events=some_events, holdings=some_holdings)
-    def crash_before_the_commit(self, events: list[tuple[int, set[str]]], holdings: list[Holding]) -> None:
+    @rule(events=some_events, states=some_states)
+    def crash_before_the_commit(self, events: list[tuple[int, set[str]]], states: list[DeviceState]) -> None:
         """The process dies with a transaction open: another one finds the files as they are."""
         self.spool._db.execute("BEGIN IMMEDIATE")
         self.spool._contents._insert(self._arrivals(events), 0)
-        self.spool._contents.holdings.put(holdings, TableTotals())
+        self.spool._contents.states.put(states, TableTotals())
         crashed = self.directory / f"after-{self.used}"
         shutil.rmtree(crashed, ignore_errors=True)
         crashed.mkdir()
@@ -159,9 +159,9 @@ class SpoolMachine(RuleBasedStateMachine):
     def of_each_key_the_last_is_held(self) -> None:
         for kind in KINDS:
             for key_ in KEYS:
-                assert self.spool.holding(kind, key_) == self.held.get((kind, key_))
-        assert self.spool.held_bytes() == sum(len(each.json.encode()) for each in self.held.values())
-        assert self.spool.held_keys() == sum(each.is_live for each in self.held.values())
+                assert self.spool.device_state(kind, key_) == self.held.get((kind, key_))
+        assert self.spool.state_bytes() == sum(len(each.json.encode()) for each in self.held.values())
+        assert self.spool.state_count() == sum(each.is_live for each in self.held.values())
 
     @invariant()
     def an_event_stays_only_while_it_is_needed(self) -> None:
@@ -172,10 +172,10 @@ class SpoolMachine(RuleBasedStateMachine):
     @invariant()
     def reports_tell_what_happened_since_they_were_closed(self) -> None:
         expected = {
-            Statement(name, min(numbers), max(numbers), len(numbers), sum(numbers))
+            Manifest(name, min(numbers), max(numbers), len(numbers), sum(numbers))
             for name, numbers in self.stated.items()
         }
-        assert {*self.spool.statements()} == expected
+        assert {*self.spool.manifests()} == expected
         for name in DESTINATIONS:
             numbers = [each.sequence for each in self.pending if each.destination == name]
             assert self.spool.acknowledged_to(name) == min(numbers, default=self.used + 1) - 1
@@ -183,11 +183,12 @@ class SpoolMachine(RuleBasedStateMachine):
             (each.destination, each.reason): {
                 n for first, last in each.ranges for n in range(first, last + 1)
             }
-            for each in self.spool.discards()
+            for each in self.spool.loss_reports()
         }
         assert told == self.discarded
         assert all(
-            each.count == len(self.discarded[each.destination, each.reason]) for each in self.spool.discards()
+            each.count == len(self.discarded[each.destination, each.reason])
+            for each in self.spool.loss_reports()
         )
 
     @invariant()
@@ -195,10 +196,10 @@ class SpoolMachine(RuleBasedStateMachine):
         assert self.spool.next_sequence == self.used + 1
         assert self.spool.epoch == self.epoch
 
-    def _arrivals(self, events: list[tuple[int, set[str]]]) -> list[Arrival]:
+    def _arrivals(self, events: list[tuple[int, set[str]]]) -> list[StoredEvent]:
         first = self.spool.next_sequence
         return [
-            Arrival(
+            StoredEvent(
                 first + n, rank, f'{{"n":{first + n}}}', dict.fromkeys(sorted(destinations)), key(first + n)
             )
             for n, (rank, destinations) in enumerate(events)

@@ -67,7 +67,7 @@ class CountedDevice:
             left = [each for each in before if each in after]
             assert not [each for each in left if before[each] > before[id]]
             assert not [each for each in left if before[each] == before[id] and each < id]
-        dropped = [each for each in self.device.spool.discards() if each.outcome is Outcome.DROPPED]
+        dropped = [each for each in self.device.spool.loss_reports() if each.outcome is Outcome.DROPPED]
         assert {each.reason for each in dropped} <= {SPOOL_FULL}
 
     def waiting(self) -> dict[str, int]:

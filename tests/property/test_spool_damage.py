@@ -11,7 +11,7 @@ from random import Random
 import pytest
 
 from edge.errors import SpoolCorruptError
-from edge.spool import BEFORE_EVERYTHING, Arrival, Birth, Delivery, Spool
+from edge.spool import BEFORE_EVERYTHING, Delivery, Spool, SpoolOrigin, StoredEvent
 from edge.spool.database import PAGE_BYTES
 from edge.spool.salvage import SHIFT
 from tests.examples import examples
@@ -50,7 +50,7 @@ class Stored:
             text = json.dumps({"n": number, "pad": random.choice("abc") * random.choice((1, 300, 3000))})
             destinations = random.sample(DESTINATIONS, random.choice((1, 1, 2)))
             arrivals.append(
-                Arrival(number, random.choice(RANKS), text, dict.fromkeys(destinations), key(number))
+                StoredEvent(number, random.choice(RANKS), text, dict.fromkeys(destinations), key(number))
             )
             self.texts[number] = text
             self.pending |= {(each, number) for each in destinations}
@@ -60,7 +60,7 @@ class Stored:
             for each in spool.read(*queue, BEFORE_EVERYTHING, random.choice((0, 2, 6)))
             if random.random() < 0.8
         ]
-        spool.commit(arrivals, done, life_ms=first)
+        spool.commit(arrivals, done, uptime_ms=first)
         self.pending -= {(each.destination, each.sequence) for each in done}
 
 
@@ -101,18 +101,18 @@ def damaged(stored: Stored, directory: Path, random: Random) -> Path:
     return directory / stored.path.name
 
 
-def drain(path: Path, births: list[Birth]) -> Iterator[tuple[Delivery, str]]:
+def drain(path: Path, births: list[SpoolOrigin]) -> Iterator[tuple[Delivery, str]]:
     """Deliver everything, as often as it takes; `births` are how the spool came to be, each time anew."""
     for _ in range(OPENINGS):
         try:
             with Spool(path) as spool:
-                if spool.birth.kind == "recovered" and spool.birth not in births:
-                    births.append(spool.birth)
+                if spool.origin.kind == "recovered" and spool.origin not in births:
+                    births.append(spool.origin)
                 for queue in QUEUES:
                     after = BEFORE_EVERYTHING
                     while rows := spool.read(*queue, after, 5):
                         yield from ((each.delivery, each.json) for each in rows)
-                        spool.commit([], [each.delivery for each in rows], life_ms=0)
+                        spool.commit([], [each.delivery for each in rows], uptime_ms=0)
                         after = rows[-1].delivery.sequence
                 assert sum(spool.backlog().values()) == 0
                 return
@@ -127,7 +127,7 @@ def test_nothing_is_lost_silently_and_nothing_is_invented(tmp_path: Path, seed: 
     for n in range(examples(40)):
         random = Random(f"{seed} {n}")
         path = damaged(stored, tmp_path / f"damaged-{n}", random)
-        births: list[Birth] = []
+        births: list[SpoolOrigin] = []
         delivered = set()
         for delivery, text in drain(path, births):
             number = json.loads(text)["n"]

@@ -13,12 +13,12 @@ from random import Random
 from edge.components import Clock
 from edge.delivery_queues import DeliveryCursor
 from edge.forwarder import Forwarder
-from edge.life_clock import Uptime
 from edge.link import Backoff, Link
 from edge.mailbox import Acknowledged, Connected, Disconnected, LinkName, Message, Received
 from edge.settings import CloudSettings, HealthSettings, LocalSettings, Settings
-from edge.spool import Arrival, Delivery, Spool
+from edge.spool import Delivery, Spool, StoredEvent
 from edge.spool.store import CAPACITY_DELIVERIES
+from edge.uptime_clock import Uptime
 from eventplane.announcement import new_announcement, write_announcement
 from eventplane.batch import unpack
 from eventplane.contract import Contract, compile_contract
@@ -256,7 +256,7 @@ class Device:
             self.path,
             capacity_bytes=self.capacity_bytes,
             capacity_deliveries=self.capacity_deliveries,
-            now_life=self.time.uptime,
+            now_uptime=self.time.uptime,
         )
 
     @property
@@ -273,12 +273,12 @@ class Device:
 
     def _settle(self) -> None:
         with self.open() as spool:
-            arrival = Arrival(
+            arrival = StoredEvent(
                 1, 1, "{}", {"device.outbox": None}, key_digest(("/devices/thing/forwarder", "1"))
             )
-            spool.commit([arrival], life_ms=spool.life())
+            spool.commit([arrival], uptime_ms=spool.clock())
             done = [Delivery("device.outbox", 1, 1)]
-            spool.commit([], done, life_ms=spool.life(), close_statements=True)
+            spool.commit([], done, uptime_ms=spool.clock(), close_manifests=True)
 
     def turn(self, *messages: Message, after: float = 0.0) -> None:
         """Let `after` seconds pass, then one round with `messages`."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from edge.spool import BEFORE_EVERYTHING, Arrival, Delivery, Holding, Spool
-from eventplane.downlink.reception import Held
+from edge.spool import BEFORE_EVERYTHING, Delivery, DeviceState, Spool, StoredEvent
+from eventplane.downlink.reception import StateVersion
 
 CLOUD, HOME = "device.outbox", "call.inbox"
 
@@ -20,12 +20,12 @@ def arrival(
     rank: int = 1,
     to: Iterable[str] | Mapping[str, int | None] = (CLOUD,),
     json: str = "{}",
-) -> Arrival:
+) -> StoredEvent:
     destinations = to if isinstance(to, Mapping) else dict.fromkeys(to)
-    return Arrival(sequence, rank, json, destinations, key(sequence))
+    return StoredEvent(sequence, rank, json, destinations, key(sequence))
 
 
-def holding(
+def device_state(
     key: str,
     version: int = 1,
     json: str = "{}",
@@ -34,8 +34,8 @@ def holding(
     deleted: bool = False,
     sequence: int = 0,
     reset: int = 0,
-) -> Holding:
-    held = Held(
+) -> DeviceState:
+    held = StateVersion(
         reset=reset,
         version=version,
         is_deleted=deleted,
@@ -44,7 +44,7 @@ def holding(
         source="/app",
         id=f"v{version}",
     )
-    return Holding(kind, key, held, 1, sequence, json)
+    return DeviceState(kind, key, held, 1, sequence, json)
 
 
 def cloud(sequence: int) -> Delivery:
@@ -58,7 +58,7 @@ def fill(spool: Spool, count: int, size: int = 500, a_commit: int = 50) -> None:
         arrivals = [
             arrival(start + n, json=_text(start + n, size)) for n in range(min(a_commit, count - first))
         ]
-        spool.commit(arrivals, life_ms=spool.life())
+        spool.commit(arrivals, uptime_ms=spool.clock())
 
 
 def waiting(spool: Spool, destination: str = CLOUD, rank: int = 1) -> list[str]:

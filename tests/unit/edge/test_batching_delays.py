@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from edge.packing import BatchingDelays
-from edge.spool import Delivery, Waiting
+from edge.spool import Delivery, PendingDelivery
 from eventplane.contract import Contract
 from tests.unit.edge.fakes import ALARM, CHORE, Device, contract, event
 
@@ -107,7 +107,7 @@ def test_the_delay_of_an_event_is_looked_up_once(tmp_path: Path, monkeypatch: py
     looked_up: list[int] = []
     due_ms = BatchingDelays._due_ms
 
-    def count(self: BatchingDelays, pending: Waiting) -> int:
+    def count(self: BatchingDelays, pending: PendingDelivery) -> int:
         looked_up.append(pending.delivery.sequence)
         return due_ms(self, pending)
 
@@ -124,18 +124,18 @@ def test_the_delay_of_an_event_is_looked_up_once(tmp_path: Path, monkeypatch: py
 def test_requests_and_replies_do_not_wait(member: str) -> None:
     delays = BatchingDelays(plane(), 300_000)
     front = '{"senderservice":"sensor",'
-    waiting = Waiting(Delivery("device.outbox", 1, 1), front + f'"{member}":"x"}}', None, 1_000)
+    waiting = PendingDelivery(Delivery("device.outbox", 1, 1), front + f'"{member}":"x"}}', None, 1_000)
     assert delays.due_ms([waiting]) == (0 if member == "correlationid" else 61_000)
 
 
 def test_what_an_event_says_in_its_data_is_not_its_sender() -> None:
     delays = BatchingDelays(plane(), 300_000)
     text = '{"senderservice":"display","data":{"senderservice":"sensor"}}'
-    assert delays.due_ms([Waiting(Delivery("device.outbox", 1, 1), text, None, 1_000)]) == 0
+    assert delays.due_ms([PendingDelivery(Delivery("device.outbox", 1, 1), text, None, 1_000)]) == 0
 
 
 def test_a_device_may_be_set_to_wait_less() -> None:
-    waiting = Waiting(Delivery("device.outbox", 1, 1), '{"senderservice":"sensor"}', None, 1_000)
+    waiting = PendingDelivery(Delivery("device.outbox", 1, 1), '{"senderservice":"sensor"}', None, 1_000)
     assert BatchingDelays(plane(), 200).due_ms([waiting]) == 1_200
     assert BatchingDelays(plane(), 0).due_ms([waiting]) == 0
     assert (BatchingDelays(plane(), 300_000).longest_s, BatchingDelays(plane(), 0).longest_s) == (60.0, 0.0)

@@ -123,9 +123,9 @@ def test_a_command_of_such_a_key_is_a_command(device: Device) -> None:
 def test_one_that_this_program_cannot_read_leaves_it_to_the_file(device: Device, file: Path) -> None:
     device.turn(device.from_cloud(update(1, contract_document(other()))))
     newer = update(1, contract_document(other()) | {"format": 99})
-    held = device.spool.holding("state", KEY)
+    held = device.spool.device_state("state", KEY)
     assert held is not None
-    device.spool.commit([], life_ms=0, holdings=[held._replace(json=newer)])
+    device.spool.commit([], uptime_ms=0, states=[held._replace(json=newer)])
     assert in_force(device, file) == contract().version
 
 
@@ -137,7 +137,7 @@ def test_without_either_it_says_why(device: Device, tmp_path: Path) -> None:
 
 def test_a_damaged_spool_gives_no_contract_so_that_the_one_in_force_stays(device: Device, file: Path) -> None:
     device.turn(device.from_cloud(update(1, contract_document(other()))))
-    device.spool._db.execute("UPDATE holding SET text = zeroblob(10)")
+    device.spool._db.execute("UPDATE device_state SET text = zeroblob(10)")
     found = active_contract(file, device.spool)
     assert isinstance(found, SettingProblem)
     assert isinstance(active_contract(file, device.spool, contract()), SettingProblem)

@@ -4,7 +4,7 @@ from edge import reports
 from edge.counts import MOST_KINDS, OTHER_TYPES, Counts, NotStored
 from edge.numbering import stamp
 from edge.reports import Heading
-from edge.spool import DiscardTally
+from edge.spool import LossReport
 from edge.spool.tables import MOST_RANGES
 from eventplane.delivery import Outcome
 
@@ -14,7 +14,7 @@ def test_the_largest_report_fits_an_event() -> None:
     for number in range(2 * MOST_KINDS):
         counts.lost(NotStored("c" * 5_000, f"{number:04}" + "\N{OLD PERSIAN SIGN A}" * 90_000, "spool_full"))
     ranges = tuple((-(1 << 40) + 3 * n, -(1 << 40) + 3 * n + 1) for n in range(MOST_RANGES))
-    tally = DiscardTally("device.outbox", Outcome.DROPPED, "spool_full", 2 * MOST_RANGES, ranges)
+    tally = LossReport("device.outbox", Outcome.DROPPED, "spool_full", 2 * MOST_RANGES, ranges)
     heading = Heading("t" * 128, "e" * 16, 10**11, "2024-01-01T00:00:00.000Z")
     report = reports.discarded(heading, [tally], counts.not_stored)
     assert len(stamp(report, "e" * 16, 10**11).json) > 50_000

@@ -12,7 +12,7 @@ from eventplane.envelope import parse_event
 from eventplane.event_keys import key_digest
 from tests.unit.edge.fakes import ALARM, CHORE, DEAD_LETTER, START, contract, event, ordered
 
-SLOT = SequenceNumber(1, life_ms=50_000)
+SLOT = SequenceNumber(1, uptime_ms=50_000)
 READING = "org.eventplane.reading.v1"
 
 

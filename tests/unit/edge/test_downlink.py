@@ -24,8 +24,8 @@ def shown(device: Device) -> list[str]:
 
 
 def held(device: Device, key: str = KEY) -> str | None:
-    holding = device.spool.holding("state", key)
-    return holding.json if holding else None
+    stored = device.spool.device_state("state", key)
+    return stored.json if stored else None
 
 
 def results(device: Device) -> list[tuple[str, Result, str]]:
@@ -166,7 +166,7 @@ class TestCommands:
     def test_one_that_nobody_reads_is_rejected(self, device: Device) -> None:
         device.turn(device.from_cloud(command(1, subject="nobody")))
         assert results(device) == [("c1", Result.REJECTED, UNROUTED)]
-        assert device.spool.holding("command", "command/app/ring") is None
+        assert device.spool.device_state("command", "command/app/ring") is None
 
     def test_the_services_own_receipt_ends_it_where_the_contract_says_so(self, device: Device) -> None:
         device.turn(device.from_cloud(command(1, type=ALARM)))
@@ -183,7 +183,7 @@ class TestSalvaged:
         device.crash()
         marker_of(device.path).touch()
         device.start()
-        assert device.spool.birth.kind == "recovered"
+        assert device.spool.origin.kind == "recovered"
 
     def test_a_delivery_that_was_saved_is_not_made_anew(self, device: Device) -> None:
         device.disconnect(LOCAL)
@@ -260,7 +260,7 @@ class TestBounds:
         device.turn(device.from_cloud(state(3, "a/b/1", deleted=True)))
         device.turn(device.from_cloud(state(2, "one/too/many")))
         assert results(device)[-1] == ("v2", Result.STORED, "")
-        assert device.spool.held_keys() == MOST_KEYS
+        assert device.spool.state_count() == MOST_KEYS
 
     def test_states_take_a_quarter_of_the_room_at_most(self, tmp_path: Path) -> None:
         device = Device(tmp_path / "spool.db", capacity_bytes=1024 * 1024)

@@ -44,7 +44,7 @@ def results(device: Device) -> list[tuple[Result, str]]:
 def test_what_no_cloud_service_sent_is_refused(device: Device, text: str, sender: dict[str, str]) -> None:
     device.turn(device.from_cloud(by(text, **sender)))
     assert results(device) == [(Result.REJECTED, "sender_not_allowed")]
-    assert device.spool.held_keys() == 0
+    assert device.spool.state_count() == 0
     assert device.contracts_came == 0
     assert device.delivered("display") == []
 
@@ -56,7 +56,7 @@ def test_the_keys_that_steer_the_forwarder_are_for_their_types(
 ) -> None:
     device.turn(device.from_cloud(state(1, key, type=READING, deleted=deleted)))
     assert results(device) == [(Result.REJECTED, "key_not_allowed")]
-    assert (device.spool.holding("state", key), device.contracts_came) == (None, 0)
+    assert (device.spool.device_state("state", key), device.contracts_came) == (None, 0)
 
 
 def test_services_see_who_sent_it_also_when_they_ask_for_the_state(device: Device) -> None:
@@ -108,9 +108,9 @@ class TestResets:
         device.turn(device.from_cloud(state(9)), device.from_cloud(state(6, reset=1)))
         stored, older = (Result.STORED, ""), (Result.REJECTED, OLDER)
         assert results(device) == [stored, older, stored, older, stored, older, older]
-        holding = device.spool.holding("state", KEY)
-        assert holding is not None
-        assert (holding.held.reset, holding.held.version) == (1, 8)
+        stored = device.spool.device_state("state", KEY)
+        assert stored is not None
+        assert (stored.state_version.reset, stored.state_version.version) == (1, 8)
 
     def test_a_reset_tombstone_is_followed_by_any_version(self, device: Device) -> None:
         device.turn(device.from_cloud(state(10**15, deleted=True)))

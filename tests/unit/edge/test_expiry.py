@@ -31,7 +31,7 @@ def back(device: Device) -> None:
 
 
 def told(device: Device) -> list[tuple[str, str, str, int]]:
-    return [(each.destination, each.outcome, each.reason, each.count) for each in device.spool.discards()]
+    return [(each.destination, each.outcome, each.reason, each.count) for each in device.spool.loss_reports()]
 
 
 @pytest.mark.source("N4", "C4")

@@ -7,7 +7,7 @@ import pytest
 
 from edge.errors import SpoolError
 from edge.mailbox import Connected, LinkName, Received, Stop
-from edge.spool import Arrival
+from edge.spool import StoredEvent
 from eventplane.delivery import Outcome
 from eventplane.envelope import Envelope, parse_event
 from eventplane.numbering import EPOCH, SEQUENCE
@@ -233,7 +233,7 @@ class TestInbox:
         device.turn(device.receipt_of("call", write_receipts([receipt])))
         assert device.spool.backlog() == {"call.inbox": 0, "device.outbox": 1}
         assert device.forwarder.counts.discards == {(Outcome.EXPIRED, "expirytime"): 1}
-        (told,) = device.spool.discards()
+        (told,) = device.spool.loss_reports()
         assert (told.destination, told.outcome, told.reason) == ("call.inbox", Outcome.EXPIRED, "expirytime")
 
     @pytest.mark.source("C4")
@@ -277,7 +277,7 @@ class TestInbox:
 def test_somebody_hears_of_events_that_no_route_takes_on(
     device: Device, caplog: pytest.LogCaptureFixture
 ) -> None:
-    device.spool.commit([Arrival(2, 1, "{}", {"retired.inbox": None}, bytes(16))], life_ms=0)
+    device.spool.commit([StoredEvent(2, 1, "{}", {"retired.inbox": None}, bytes(16))], uptime_ms=0)
     device.crash()
     device.start()
     assert "1 event(s) wait for retired.inbox" in caplog.text

@@ -16,6 +16,7 @@ from edge.metrics import Metrics, render
 from edge.systemd import ServiceManager
 from eventplane.contract import Priority
 from tests.unit.edge.fakes import Device, contract, event
+from tests.unit.edge.test_without_disk import Disk
 
 WATCHDOG_S = 20.0
 STUCK_S = 3 * 30.0 + 0.25
@@ -149,6 +150,29 @@ def test_a_line_that_comes_or_goes_is_said_at_once(unwatched: Service) -> None:
     assert status.startswith("STATUS=degraded: local up, urgent up, cloud down; 0 deliveries pending")
     unwatched.wait()
     assert unwatched.heard() == []
+
+
+def test_a_disk_that_fails_and_comes_back_is_reported_at_once(
+    unwatched: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unwatched.wait()
+    unwatched.wait()
+    unwatched.heard()
+    disk = Disk(monkeypatch, "commit")
+    unwatched.device.turn(unwatched.device.from_service(event("e")))
+    unwatched.wait()
+    (line,) = unwatched.heard()
+    assert line.startswith("STATUS=failing: ")
+    assert "no disk, nothing is stored: cannot commit: disk I/O error" in line
+    status, findings, families = unwatched.snapshot()
+    assert (status.disk_failure, findings[0].name) == ("cannot commit: disk I/O error", "no_disk")
+    assert "eventplane_spool_on_disk 0" in render(families)
+    disk.mended = True
+    unwatched.device.turn(after=61.0)
+    unwatched.wait()
+    (line,) = unwatched.heard()
+    assert "disk" not in line
+    assert "eventplane_spool_on_disk 1" in render(unwatched.snapshot().families)
 
 
 def test_a_stuck_line_starves_the_watchdog_until_it_moves(service: Service) -> None:

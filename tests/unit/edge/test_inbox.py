@@ -39,7 +39,7 @@ class Pump:
     def store(self, *texts: str) -> None:
         first = self.spool.next_sequence
         events = [arrival(first + n, 0, (INBOX.address,), text) for n, text in enumerate(texts)]
-        self.spool.commit(events, life_ms=0)
+        self.spool.commit(events, uptime_ms=0)
         self.inbox.pump(0.0)
 
     @property
@@ -48,7 +48,7 @@ class Pump:
 
     def end(self, text: str) -> int:
         ended = self.inbox.receipted(Receipt(digest(text.encode())))
-        self.spool.commit([], [each.delivery for each in ended], life_ms=0)
+        self.spool.commit([], [each.delivery for each in ended], uptime_ms=0)
         self.inbox.pump(0.0)
         return len(ended)
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from edge.numbering import lifetime_ms, why_expired
-from edge.spool import Delivery, Waiting
+from edge.spool import Delivery, PendingDelivery
 from eventplane.expiry import BY_CHANNEL, BY_EVENT
 from tests.unit.edge.fakes import event
 
@@ -38,5 +38,5 @@ def test_a_lifetime_is_a_difference_on_the_events_own_clock(
     ],
 )
 def test_who_said_that_it_expires(json: str, reason: str) -> None:
-    waiting = Waiting(Delivery("device.outbox", 1, 1), json, expires_ms=1000 + 5250, stored_ms=1000)
+    waiting = PendingDelivery(Delivery("device.outbox", 1, 1), json, expires_ms=1000 + 5250, stored_ms=1000)
     assert why_expired(waiting) == reason

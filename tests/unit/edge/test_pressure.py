@@ -129,7 +129,7 @@ def test_an_event_that_is_large_costs_no_more_events_when_only_their_number_is_s
     device = counted_device(tmp_path, 100)
     device.turn(device.from_service(event("fire", ALARM, pad="x" * 50_000)))
     assert device.receipts()[-1].refused is None
-    (tally,) = device.spool.discards()
+    (tally,) = device.spool.loss_reports()
     assert tally.count == 2  # one for the cloud and one for the call service
     device.crash()
 
@@ -140,7 +140,7 @@ def test_a_smaller_number_than_what_waits_drops_nothing_by_itself(tmp_path: Path
     device.turn(after=1.0)
     assert device.spool.used_deliveries >= 500
     assert answers(device, READING) == [FULL]
-    assert device.spool.discards() == []
+    assert device.spool.loss_reports() == []
     device.crash()
 
 
@@ -168,7 +168,7 @@ def test_drop_oldest_makes_room_among_what_is_not_more_urgent(tmp_path: Path) ->
     device = full_device(tmp_path, 0.75, CHORE, plane)
     waiting = device.spool.pending("device.outbox", 2)
     assert answers(device, CHORE) == [None]
-    (tally,) = device.spool.discards()
+    (tally,) = device.spool.loss_reports()
     assert (tally.outcome, tally.reason) == (Outcome.DROPPED, FULL)
     assert tally.ranges == ((2, 1 + tally.count),)  # the oldest, and they are one range
     assert device.spool.pending("device.outbox", 2) == waiting + 1 - tally.count
@@ -179,7 +179,7 @@ def test_drop_oldest_of_low_touches_nothing_more_urgent(tmp_path: Path) -> None:
     plane = contract(sensor={"outbox": DROP_OLDEST})
     device = full_device(tmp_path, 0.75, READING, plane)
     assert answers(device, CHORE) == [FULL]
-    assert device.spool.discards() == []
+    assert device.spool.loss_reports() == []
     device.crash()
 
 
@@ -190,7 +190,7 @@ def test_what_is_under_way_is_not_dropped(tmp_path: Path) -> None:
     under_way = len([id for batch in device.uplinked() for id in batch])
     assert under_way > 0
     assert answers(device, CHORE) == [None]
-    (tally,) = device.spool.discards()
+    (tally,) = device.spool.loss_reports()
     assert tally.ranges[0][0] == 2 + under_way
     device.acknowledge_all()
     dropped = {f"old{n - 2}" for first, last in tally.ranges for n in range(first, last + 1)}
@@ -202,7 +202,7 @@ def test_what_is_under_way_is_not_dropped(tmp_path: Path) -> None:
 def test_urgent_takes_the_place_of_others_when_nothing_is_left(tmp_path: Path, kind: str, rank: int) -> None:
     device = full_device(tmp_path, 1.0, kind)
     assert answers(device, ALARM) == [None]
-    (tally,) = device.spool.discards()
+    (tally,) = device.spool.loss_reports()
     assert (tally.destination, tally.outcome, tally.reason) == ("device.outbox", Outcome.DROPPED, FULL)
     assert device.spool.newest("call.inbox", 0) == device.spool.next_sequence - 1
     assert len(device.delivered("call")) == 1
@@ -213,14 +213,14 @@ def test_urgent_takes_the_place_of_others_when_nothing_is_left(tmp_path: Path, k
 def test_urgent_is_refused_only_when_there_is_nothing_to_evict(tmp_path: Path) -> None:
     device = full_device(tmp_path, 1.0, ALARM)
     assert answers(device, ALARM) == [FULL]
-    assert device.spool.discards() == []
+    assert device.spool.loss_reports() == []
     device.crash()
 
 
 def test_what_was_dropped_and_refused_is_reported(tmp_path: Path) -> None:
     device = full_device(tmp_path, 1.0, CHORE)
     assert answers(device, ALARM, CHORE) == [None, FULL]
-    (tally,) = device.spool.discards()
+    (tally,) = device.spool.loss_reports()
     device.turn()
     report = newest_report(device)
     assert report.type == DISCARDED
@@ -365,7 +365,7 @@ def test_an_alarm_takes_the_place_of_others_on_a_full_disk(
     device.turn(alarm, device.from_service(event("reading")))
     assert [each.refused for each in device.receipts()[-2:]] == [None, FULL]
     assert [parse_event(each).id for each in device.delivered("call")] == ["fire"]
-    (tally,) = device.spool.discards()
+    (tally,) = device.spool.loss_reports()
     assert tally.outcome is Outcome.DROPPED
     assert parse_event(device.delivered("call")[0]).attributes["devicesequence"] == "000000000012"
 
@@ -412,7 +412,9 @@ def test_a_refusal_of_a_service_is_not_lost_when_its_dead_letter_finds_no_room(
     refusal = Receipt(digest(device.delivered("call")[0]), "no_line")
     device.turn(device.receipt_of("call", write_receipts([refusal])))
     assert device.spool.backlog()["call.inbox"] == 0
-    tallies = {(each.destination, each.outcome, each.reason): each.count for each in device.spool.discards()}
+    tallies = {
+        (each.destination, each.outcome, each.reason): each.count for each in device.spool.loss_reports()
+    }
     assert tallies["call.inbox", Outcome.DROPPED, FULL] == 1
 
 

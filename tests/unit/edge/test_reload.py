@@ -123,7 +123,7 @@ class TestDamage:
     def test_while_a_contract_takes_effect(self, device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
         wanting = contract(display={"inbox": {"receipts": True}}, forward="wanted")
         damaged = device.spool
-        self.damage(device, monkeypatch, "holding")  # what the cloud wants
+        self.damage(device, monkeypatch, "device_state")  # what the cloud wants
         device.turn(device.from_service(event("e")), Reload(wanting))
         assert device.spool is not damaged
         assert device.local.last.abandoned  # the new subscriptions need a new connection
@@ -142,7 +142,7 @@ class TestDamage:
 
         def commit_then_tear(*arguments: Any, **options: Any) -> None:
             commit(*arguments, **options)
-            self.damage(device, monkeypatch, "holding")
+            self.damage(device, monkeypatch, "device_state")
 
         monkeypatch.setattr(damaged, "commit", commit_then_tear)
         data = {"version": 1, "filters": [{"exact": {"type": ALARM}}]}

@@ -16,7 +16,7 @@ from edge.counts import NotStored
 from edge.delivery_queues import DeliveryCursor
 from edge.mailbox import LinkName
 from edge.reports import Heading
-from edge.spool import Birth, DiscardTally, Statement
+from edge.spool import LossReport, Manifest, SpoolOrigin
 from eventplane.contract import Place
 from eventplane.delivery import Outcome
 from eventplane.device_reports import DISCARDED, HEARTBEAT, MANIFEST, STARTED, is_irreplaceable
@@ -29,16 +29,16 @@ from glue_jobs.delivery_audit.device_reports import Report, told
 from tests.unit.edge.fakes import ALARM, DEAD_LETTER, READING, Device, contract, event
 
 HEADING = Heading("thing", "e0", 7, "2024-01-01T00:00:00Z")
-TALLY = DiscardTally("device.outbox", Outcome.EXPIRED, "expirytime", 4, ((-3, -2), (5, 6)))
+TALLY = LossReport("device.outbox", Outcome.EXPIRED, "expirytime", 4, ((-3, -2), (5, 6)))
 
 ALL = [
-    reports.started(HEADING, Birth("created")),
-    reports.started(HEADING, Birth("recovered", "page 7 is torn", 12, "lost")),
+    reports.started(HEADING, SpoolOrigin("created")),
+    reports.started(HEADING, SpoolOrigin("recovered", "page 7 is torn", 12, "lost")),
     reports.discarded(HEADING, [TALLY], {}),
     reports.discarded(HEADING, [], {NotStored("sensor.outbox", READING, "spool_full"): 3}),
     reports.manifest(
         HEADING,
-        [Statement("device.outbox", 1, 9, 9, 255), Statement("call.inbox", 1, 0, 0, 0)],
+        [Manifest("device.outbox", 1, 9, 9, 255), Manifest("call.inbox", 1, 0, 0, 0)],
         {"device.outbox": 7},
     ),
     reports.heartbeat(HEADING, 300.0, {"uptime_s": 12, "contract": "v"}),
@@ -57,7 +57,7 @@ def test_every_report_is_what_the_contract_says_and_has_a_reader(report: Envelop
 
 
 def test_a_manifest_writes_digests_as_everybody_can_compare_them() -> None:
-    (stated,) = reports.manifest(HEADING, [Statement("d", 1, 9, 9, 255)], {}).data()["statements"]
+    (stated,) = reports.manifest(HEADING, [Manifest("d", 1, 9, 9, 255)], {}).data()["statements"]
     assert stated["digest"] == "0" * 30 + "ff"
 
 
@@ -112,7 +112,7 @@ def test_manifests_state_every_stored_event_once_whatever_crashes(make: Callable
         if number % 2:
             device.crash()
             device.start()
-    (last, *_) = device.spool.statements()
+    (last, *_) = device.spool.manifests()
     everything = [
         parse_event(each.json) for each in DeliveryCursor(device.spool, "device.outbox", 1).unsent()
     ]
@@ -244,7 +244,7 @@ def test_a_heartbeat_tells_figures_and_goes_when_newer_ones_say_more(make: Calla
     (beat,) = stored(device, HEARTBEAT, rank=2)
     assert beat.data() == {"interval_s": 300.0, "figures": {"answer": 42}}
     (waiting,) = device.spool.read("device.outbox", 2, 0, 10)
-    assert waiting.expires_ms == device.spool.life() + 600_000
+    assert waiting.expires_ms == device.spool.clock() + 600_000
     device.crash()
 
 

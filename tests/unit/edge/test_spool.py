@@ -8,23 +8,23 @@ from pathlib import Path
 import pytest
 
 from edge.errors import SpoolCorruptError, SpoolError, SpoolFullError, SpoolUnavailableError
-from edge.life_clock import Uptime
 from edge.spool import (
     BEFORE_EVERYTHING,
     READ_CHARACTERS,
     Delivery,
     Discard,
-    DiscardTally,
+    LossReport,
+    Manifest,
+    PendingDelivery,
     Spool,
-    Statement,
-    Waiting,
     read_backlog,
 )
 from edge.spool.contents import Contents
 from edge.spool.tables import KEPT_KEYS, MOST_RANGES
+from edge.uptime_clock import Uptime
 from eventplane.delivery import Outcome
 from eventplane.event_keys import KEY_BYTES
-from tests.unit.edge.spools import CLOUD, HOME, arrival, cloud, fill, holding, key, waiting
+from tests.unit.edge.spools import CLOUD, HOME, arrival, cloud, device_state, fill, key, waiting
 
 
 @pytest.fixture
@@ -34,12 +34,12 @@ def path(tmp_path: Path) -> Path:
 
 def test_events_wait_for_each_destination_apart(path: Path) -> None:
     with Spool(path) as spool:
-        spool.commit([arrival(1, 0, (HOME, CLOUD)), arrival(2)], life_ms=0)
-        assert spool.read(HOME, 0, 0, 10) == [Waiting(Delivery(HOME, 0, 1), "{}", None, 0)]
-        spool.commit([], [Delivery(HOME, 0, 1)], life_ms=0)
+        spool.commit([arrival(1, 0, (HOME, CLOUD)), arrival(2)], uptime_ms=0)
+        assert spool.read(HOME, 0, 0, 10) == [PendingDelivery(Delivery(HOME, 0, 1), "{}", None, 0)]
+        spool.commit([], [Delivery(HOME, 0, 1)], uptime_ms=0)
         assert spool.backlog() == {HOME: 0, CLOUD: 2}
         assert [each.delivery.sequence for each in spool.read(CLOUD, 0, 0, 10)] == [1]
-        spool.commit([], [Delivery(CLOUD, 0, 1), Delivery(CLOUD, 1, 2)], life_ms=0)
+        spool.commit([], [Delivery(CLOUD, 0, 1), Delivery(CLOUD, 1, 2)], uptime_ms=0)
         assert spool.backlog() == {HOME: 0, CLOUD: 0}
     with sqlite3.connect(path) as db:
         assert db.execute("SELECT COUNT(*) FROM batch").fetchone() == (0,)
@@ -49,8 +49,8 @@ def test_events_wait_for_each_destination_apart(path: Path) -> None:
 def test_a_number_is_never_used_again_and_the_epoch_stays(path: Path) -> None:
     with Spool(path) as spool:
         epoch = spool.epoch
-        spool.commit([arrival(1), arrival(2)], life_ms=0)
-        spool.commit([], [Delivery(CLOUD, 1, 1), Delivery(CLOUD, 1, 2)], life_ms=0)
+        spool.commit([arrival(1), arrival(2)], uptime_ms=0)
+        spool.commit([], [Delivery(CLOUD, 1, 1), Delivery(CLOUD, 1, 2)], uptime_ms=0)
     with Spool(path) as spool:
         assert spool.epoch == epoch
         assert spool.next_sequence == 3
@@ -69,15 +69,15 @@ def test_a_commit_is_all_or_nothing(path: Path, monkeypatch: pytest.MonkeyPatch)
         raise sqlite3.OperationalError("database or disk is full")
 
     with Spool(path) as spool:
-        spool.commit([arrival(1)], life_ms=0)
+        spool.commit([arrival(1)], uptime_ms=0)
         with monkeypatch.context() as broken:
             broken.setattr(Contents, "_write_device", fail)
             with pytest.raises(SpoolError, match="disk is full"):
-                spool.commit([arrival(2, to=("new.inbox",))], [Delivery(CLOUD, 1, 1)], life_ms=0)
+                spool.commit([arrival(2, to=("new.inbox",))], [Delivery(CLOUD, 1, 1)], uptime_ms=0)
         assert spool.backlog() == {CLOUD: 1}
         assert spool.next_sequence == 2
         assert spool.newest("new.inbox", 1) == BEFORE_EVERYTHING
-        spool.commit([arrival(2, to=("new.inbox",))], life_ms=0)
+        spool.commit([arrival(2, to=("new.inbox",))], uptime_ms=0)
         assert spool.backlog() == {CLOUD: 1, "new.inbox": 1}
 
 
@@ -85,7 +85,7 @@ def test_reading_goes_on_behind_a_sequence_and_stops_at_the_limit_or_the_size(pa
     large = "x" * (READ_CHARACTERS // 2)
     with Spool(path) as spool:
         spool.commit(
-            [arrival(n) for n in range(1, 6)] + [arrival(n, json=large) for n in range(6, 9)], life_ms=0
+            [arrival(n) for n in range(1, 6)] + [arrival(n, json=large) for n in range(6, 9)], uptime_ms=0
         )
         assert [each.delivery.sequence for each in spool.read(CLOUD, 1, 2, 2)] == [3, 4]
         assert [each.delivery.sequence for each in spool.read(CLOUD, 1, 5, 10)] == [6, 7]
@@ -95,14 +95,14 @@ def test_reading_goes_on_behind_a_sequence_and_stops_at_the_limit_or_the_size(pa
 @pytest.mark.source("N5")
 def test_the_newest_is_known_after_a_restart(path: Path) -> None:
     with Spool(path) as spool:
-        spool.commit([arrival(1), arrival(2, 0)], life_ms=0)
+        spool.commit([arrival(1), arrival(2, 0)], uptime_ms=0)
     with Spool(path) as spool:
         assert [spool.newest(CLOUD, rank) for rank in range(3)] == [2, 1, BEFORE_EVERYTHING]
 
 
 def test_what_was_not_committed_is_not_there(path: Path) -> None:
     with Spool(path) as spool:
-        spool.commit([arrival(1)], life_ms=0)
+        spool.commit([arrival(1)], uptime_ms=0)
         spool._db.execute("BEGIN")
         spool._contents._insert([arrival(2)], 0)
     with Spool(path) as spool:
@@ -137,7 +137,7 @@ def test_anybody_may_look_at_the_backlog_meanwhile_and_afterwards(path: Path) ->
         read_backlog(path)
     with Spool(path) as spool:
         assert read_backlog(path) == {}
-        spool.commit([arrival(1, 0, (HOME, CLOUD)), arrival(2)], life_ms=0)
+        spool.commit([arrival(1, 0, (HOME, CLOUD)), arrival(2)], uptime_ms=0)
         assert read_backlog(path) == {HOME: 1, CLOUD: 2}
     assert read_backlog(path) == {HOME: 1, CLOUD: 2}
 
@@ -145,15 +145,15 @@ def test_anybody_may_look_at_the_backlog_meanwhile_and_afterwards(path: Path) ->
 @pytest.mark.source("N5")
 def test_counters_are_known_after_a_restart(path: Path) -> None:
     with Spool(path) as spool:
-        spool.commit([arrival(1, 0, (HOME, CLOUD)), arrival(2), arrival(3)], life_ms=50)
-        spool.commit([arrival(4)], [cloud(2), cloud(2), cloud(99)], life_ms=60)
+        spool.commit([arrival(1, 0, (HOME, CLOUD)), arrival(2), arrival(3)], uptime_ms=50)
+        spool.commit([arrival(4)], [cloud(2), cloud(2), cloud(99)], uptime_ms=60)
     with Spool(path) as spool:
         assert [spool.pending(CLOUD, rank) for rank in range(3)] == [1, 2, 0]
         assert spool.pending(HOME, 0) == 1
         assert spool.oldest_stored_ms(CLOUD, 1) == 50
         assert spool.oldest_stored_ms(CLOUD, 2) is None
         assert spool.destinations() == [HOME, CLOUD]
-        spool.commit([], [cloud(3)], life_ms=70)
+        spool.commit([], [cloud(3)], uptime_ms=70)
         assert spool.oldest_stored_ms(CLOUD, 1) == 60
 
 
@@ -161,7 +161,7 @@ def test_counters_are_known_after_a_restart(path: Path) -> None:
 def test_order_holds_whatever_goes_where(path: Path) -> None:
     ways = [(CLOUD,), (HOME, CLOUD), (CLOUD,), (HOME,), (CLOUD, HOME), (CLOUD,)]
     with Spool(path) as spool:
-        spool.commit([arrival(n, to=way) for n, way in enumerate(ways, 1)], life_ms=0)
+        spool.commit([arrival(n, to=way) for n, way in enumerate(ways, 1)], uptime_ms=0)
         for destination in (CLOUD, HOME):
             found = [each.delivery.sequence for each in spool.read(destination, 1, BEFORE_EVERYTHING, 10)]
             assert found == [n for n, way in enumerate(ways, 1) if destination in way]
@@ -169,25 +169,27 @@ def test_order_holds_whatever_goes_where(path: Path) -> None:
 
 def test_each_destination_has_its_own_expiry(path: Path) -> None:
     with Spool(path) as spool:
-        spool.commit([arrival(1, 0, {HOME: 900, CLOUD: None}), arrival(2, 0, {HOME: 0})], life_ms=7)
+        spool.commit([arrival(1, 0, {HOME: 900, CLOUD: None}), arrival(2, 0, {HOME: 0})], uptime_ms=7)
         assert [each.expires_ms for each in spool.read(HOME, 0, BEFORE_EVERYTHING, 9)] == [900, 0]
-        assert spool.read(CLOUD, 0, BEFORE_EVERYTHING, 9) == [Waiting(Delivery(CLOUD, 0, 1), "{}", None, 7)]
+        assert spool.read(CLOUD, 0, BEFORE_EVERYTHING, 9) == [
+            PendingDelivery(Delivery(CLOUD, 0, 1), "{}", None, 7)
+        ]
 
 
 def test_statements_tell_what_was_stored_since_the_closing(path: Path) -> None:
     top = b"\xff" * KEY_BYTES
     with Spool(path) as spool:
-        spool.commit([arrival(1, 0, (HOME, CLOUD)), arrival(2), replace(arrival(3), key=top)], life_ms=0)
-        spool.commit([], [cloud(2)], life_ms=0)  # delivered or not: it was stored
+        spool.commit([arrival(1, 0, (HOME, CLOUD)), arrival(2), replace(arrival(3), key=top)], uptime_ms=0)
+        spool.commit([], [cloud(2)], uptime_ms=0)  # delivered or not: it was stored
         expected = [
-            Statement(HOME, 1, 1, 1, 1),
-            Statement(CLOUD, 1, 3, 3, (1 + 2 + (1 << 128) - 1) % (1 << 128)),
+            Manifest(HOME, 1, 1, 1, 1),
+            Manifest(CLOUD, 1, 3, 3, (1 + 2 + (1 << 128) - 1) % (1 << 128)),
         ]
-        assert spool.statements() == expected
+        assert spool.manifests() == expected
     with Spool(path) as spool:
-        assert spool.statements() == expected
-        spool.commit([arrival(4)], life_ms=0, close_statements=True)
-        assert spool.statements() == [Statement(CLOUD, 4, 4, 1, 4)]
+        assert spool.manifests() == expected
+        spool.commit([arrival(4)], uptime_ms=0, close_manifests=True)
+        assert spool.manifests() == [Manifest(CLOUD, 4, 4, 1, 4)]
 
 
 def test_discards_are_counted_until_they_are_closed(path: Path) -> None:
@@ -195,29 +197,29 @@ def test_discards_are_counted_until_they_are_closed(path: Path) -> None:
         return Discard(cloud(sequence), Outcome.EXPIRED, "ttl")
 
     with Spool(path) as spool:
-        spool.commit([arrival(n) for n in range(1, 10)], life_ms=0)
-        spool.commit([], [], [expired(n) for n in (1, 3, 4)], life_ms=0)
-        spool.commit([], [cloud(5)], [expired(2), expired(5), expired(2), expired(77)], life_ms=0)
-        spool.commit([], [], [Discard(cloud(9), Outcome.DROPPED, "spool_full")], life_ms=0)
+        spool.commit([arrival(n) for n in range(1, 10)], uptime_ms=0)
+        spool.commit([], [], [expired(n) for n in (1, 3, 4)], uptime_ms=0)
+        spool.commit([], [cloud(5)], [expired(2), expired(5), expired(2), expired(77)], uptime_ms=0)
+        spool.commit([], [], [Discard(cloud(9), Outcome.DROPPED, "spool_full")], uptime_ms=0)
         expected = [
-            DiscardTally(CLOUD, Outcome.DROPPED, "spool_full", 1, ((9, 9),)),
-            DiscardTally(CLOUD, Outcome.EXPIRED, "ttl", 4, ((1, 4),)),
+            LossReport(CLOUD, Outcome.DROPPED, "spool_full", 1, ((9, 9),)),
+            LossReport(CLOUD, Outcome.EXPIRED, "ttl", 4, ((1, 4),)),
         ]
-        assert spool.discards() == expected
+        assert spool.loss_reports() == expected
         assert spool.pending(CLOUD, 1) == 3
     with Spool(path) as spool:
-        assert spool.discards() == expected
-        spool.commit([], [], [expired(7)], life_ms=0, close_discards=True)
-        assert spool.discards() == [DiscardTally(CLOUD, Outcome.EXPIRED, "ttl", 1, ((7, 7),))]
+        assert spool.loss_reports() == expected
+        spool.commit([], [], [expired(7)], uptime_ms=0, close_loss_reports=True)
+        assert spool.loss_reports() == [LossReport(CLOUD, Outcome.EXPIRED, "ttl", 1, ((7, 7),))]
 
 
 def test_a_range_of_discards_that_is_no_number_is_damage(path: Path) -> None:
     with Spool(path) as spool:
-        spool.commit([arrival(n) for n in (1, 2, 3)], life_ms=0)
-        spool.commit([], [], [Discard(cloud(1), Outcome.EXPIRED, "ttl")], life_ms=0)
+        spool.commit([arrival(n) for n in (1, 2, 3)], uptime_ms=0)
+        spool.commit([], [], [Discard(cloud(1), Outcome.EXPIRED, "ttl")], uptime_ms=0)
         spool._db.execute("UPDATE discard SET last = 'no number'")
         with pytest.raises(SpoolCorruptError):
-            spool.commit([], [], [Discard(cloud(2), Outcome.EXPIRED, "ttl")], life_ms=0)
+            spool.commit([], [], [Discard(cloud(2), Outcome.EXPIRED, "ttl")], uptime_ms=0)
     with Spool(path) as spool:
         assert waiting(spool) == ["{}"] * 2
 
@@ -225,23 +227,23 @@ def test_a_range_of_discards_that_is_no_number_is_damage(path: Path) -> None:
 def test_a_very_long_list_of_discards_comes_in_parts(path: Path) -> None:
     numbers = range(1, 2 * MOST_RANGES + 201, 2)
     with Spool(path) as spool:
-        spool.commit([arrival(n) for n in range(1, numbers[-1] + 1)], life_ms=0)
-        spool.commit([], [], [Discard(cloud(n), Outcome.DROPPED, "old") for n in numbers], life_ms=0)
-        (first,) = spool.discards()
-        spool.commit([], life_ms=0, close_discards=True)
-        (second,) = spool.discards()
+        spool.commit([arrival(n) for n in range(1, numbers[-1] + 1)], uptime_ms=0)
+        spool.commit([], [], [Discard(cloud(n), Outcome.DROPPED, "old") for n in numbers], uptime_ms=0)
+        (first,) = spool.loss_reports()
+        spool.commit([], uptime_ms=0, close_loss_reports=True)
+        (second,) = spool.loss_reports()
         assert [*first.ranges, *second.ranges] == [(n, n) for n in numbers]
         assert (first.count, second.count) == (MOST_RANGES, 100)
-        spool.commit([], life_ms=0, close_discards=True)
-        assert spool.discards() == []
+        spool.commit([], uptime_ms=0, close_loss_reports=True)
+        assert spool.loss_reports() == []
 
 
 def test_the_keys_of_the_last_events_outlive_them(path: Path) -> None:
     with Spool(path) as spool:
         for first in range(1, KEPT_KEYS + 2_000, 1_000):
-            spool.commit([arrival(n) for n in range(first, first + 1_000)], life_ms=0)
-            spool.commit([], [cloud(n) for n in range(first, first + 1_000)], life_ms=0)
-        spool.commit([arrival(spool.next_sequence)], life_ms=0)
+            spool.commit([arrival(n) for n in range(first, first + 1_000)], uptime_ms=0)
+            spool.commit([], [cloud(n) for n in range(first, first + 1_000)], uptime_ms=0)
+        spool.commit([arrival(spool.next_sequence)], uptime_ms=0)
         last = spool.next_sequence - 1
     with Spool(path) as spool:
         assert spool.recent_keys(3) == [key(n) for n in (last - 2, last - 1, last)]
@@ -252,24 +254,24 @@ def test_the_birth_is_told_until_something_is_stored(path: Path) -> None:
     kinds = []
     for _ in range(3):
         with Spool(path) as spool:
-            kinds.append(spool.birth.kind)
+            kinds.append(spool.origin.kind)
             if len(kinds) == 2:
                 fill(spool, 1)
     assert kinds == ["created", "created", "resumed"]
 
 
 def test_life_goes_on_with_the_boot_and_stands_still_without_power(path: Path) -> None:
-    with Spool(path, now_life=lambda: Uptime("a", 100)) as spool:
-        assert spool.life_ms == 0
-        spool.commit([arrival(1)], life_ms=40)
-    with Spool(path, now_life=lambda: Uptime("a", 350)) as spool:
-        assert spool.life_ms == 290
-        spool.commit([], life_ms=300)
-    with Spool(path, now_life=lambda: Uptime("b", 999_999)) as spool:
-        assert spool.life_ms == 300
-        spool.commit([], life_ms=1)  # never back
-    with Spool(path, now_life=lambda: Uptime("c", 1)) as spool:
-        assert spool.life_ms == 300
+    with Spool(path, now_uptime=lambda: Uptime("a", 100)) as spool:
+        assert spool.uptime_ms == 0
+        spool.commit([arrival(1)], uptime_ms=40)
+    with Spool(path, now_uptime=lambda: Uptime("a", 350)) as spool:
+        assert spool.uptime_ms == 290
+        spool.commit([], uptime_ms=300)
+    with Spool(path, now_uptime=lambda: Uptime("b", 999_999)) as spool:
+        assert spool.uptime_ms == 300
+        spool.commit([], uptime_ms=1)  # never back
+    with Spool(path, now_uptime=lambda: Uptime("c", 1)) as spool:
+        assert spool.uptime_ms == 300
 
 
 def test_a_start_reads_the_same_whatever_waits(path: Path) -> None:
@@ -287,7 +289,7 @@ def test_a_start_reads_the_same_whatever_waits(path: Path) -> None:
 def test_what_goes_into_ordered_inboxes_is_counted_with_the_commit(path: Path) -> None:
     with Spool(path) as spool:
         for number in (1, 2):
-            spool.commit([replace(arrival(number), positions={"desk/normal/0123abcd": number})], life_ms=0)
+            spool.commit([replace(arrival(number), positions={"desk/normal/0123abcd": number})], uptime_ms=0)
         assert spool.counted == {"desk/normal/0123abcd": 2}
     with Spool(path) as spool:
         assert spool.counted == {"desk/normal/0123abcd": 2}
@@ -297,16 +299,16 @@ class TestWithoutDisk:
     def test_it_refuses_events_and_states_and_nothing_else(self, path: Path) -> None:
         with Spool.without_disk(path) as spool:
             assert not path.parent.exists()
-            assert (spool.is_on_disk, spool.birth.kind, spool.pressure) == (False, "without_disk", 1.0)
+            assert (spool.is_on_disk, spool.origin.kind, spool.pressure) == (False, "without_disk", 1.0)
             with pytest.raises(SpoolFullError):
-                spool.commit([arrival(1)], life_ms=0)
+                spool.commit([arrival(1)], uptime_ms=0)
             with pytest.raises(SpoolFullError):
-                spool.commit([], life_ms=0, holdings=[holding("a/b/c")])
+                spool.commit([], uptime_ms=0, states=[device_state("a/b/c")])
             # What a spool on the disk has handed out ends elsewhere.
-            spool.commit([], [cloud(7)], [Discard(cloud(8), Outcome.EXPIRED, "ttl")], life_ms=5)
+            spool.commit([], [cloud(7)], [Discard(cloud(8), Outcome.EXPIRED, "ttl")], uptime_ms=5)
             assert (spool.read(CLOUD, 1, BEFORE_EVERYTHING, 10), spool.backlog()) == ([], {})
-            assert (spool.statements(), spool.discards(), spool.recent_keys(10)) == ([], [], [])
-            assert (spool.holding("state", "a/b/c"), spool.next_sequence) == (None, 1)
+            assert (spool.manifests(), spool.loss_reports(), spool.recent_keys(10)) == ([], [], [])
+            assert (spool.device_state("state", "a/b/c"), spool.next_sequence) == (None, 1)
             assert not spool.tidy()
             assert spool.pressure == 1.0
 
@@ -317,14 +319,14 @@ class TestWithoutDisk:
         with Spool.without_disk(path) as other:
             assert other.epoch != epoch
         with Spool(path) as spool:
-            assert (spool.epoch, spool.birth.kind, len(waiting(spool))) == (epoch, "resumed", 3)
+            assert (spool.epoch, spool.origin.kind, len(waiting(spool))) == (epoch, "resumed", 3)
 
 
 def test_numbers_have_to_go_on(path: Path) -> None:
     with Spool(path) as spool:
         for wrong in ([arrival(2)], [arrival(1), arrival(3)], [arrival(1), arrival(1)]):
             with pytest.raises(ValueError, match="numbered on from 1"):
-                spool.commit(wrong, life_ms=0)
+                spool.commit(wrong, uptime_ms=0)
         assert spool.backlog() == {}
 
 
@@ -341,12 +343,12 @@ def test_the_files_are_for_their_owner_alone(path: Path) -> None:
 class TestHoldings:
     def test_a_key_has_its_newest_only_and_each_kind_its_own(self, path: Path) -> None:
         with Spool(path) as spool:
-            spool.commit([], life_ms=0, holdings=[holding("a/b/c", 1), holding("a/b/c", 2)])
-            spool.commit([], life_ms=0, holdings=[holding("a/b/c", 9, "", kind="command")])
-            assert spool.holding("state", "a/b/c") == holding("a/b/c", 2)
-            assert spool.holding("command", "a/b/c") == holding("a/b/c", 9, "", kind="command")
-            assert spool.holding("state", "a/b/d") is None
-            assert spool.held_keys() == 1
+            spool.commit([], uptime_ms=0, states=[device_state("a/b/c", 1), device_state("a/b/c", 2)])
+            spool.commit([], uptime_ms=0, states=[device_state("a/b/c", 9, "", kind="command")])
+            assert spool.device_state("state", "a/b/c") == device_state("a/b/c", 2)
+            assert spool.device_state("command", "a/b/c") == device_state("a/b/c", 9, "", kind="command")
+            assert spool.device_state("state", "a/b/d") is None
+            assert spool.state_count() == 1
 
     def test_the_oldest_deletions_and_commands_make_room_and_states_stay(
         self, path: Path, monkeypatch: pytest.MonkeyPatch
@@ -354,38 +356,38 @@ class TestHoldings:
         monkeypatch.setattr("edge.spool.tables.MOST_KEYS", 3)
         with Spool(path) as spool:
             for n in range(5):
-                spool.commit([], life_ms=0, holdings=[holding(f"s/t/{n}")])
-            gone = [holding("s/t/0", 2, "", deleted=True), holding("c/d/e", 1, "", kind="command")]
-            spool.commit([], life_ms=0, holdings=gone)
+                spool.commit([], uptime_ms=0, states=[device_state(f"s/t/{n}")])
+            gone = [device_state("s/t/0", 2, "", deleted=True), device_state("c/d/e", 1, "", kind="command")]
+            spool.commit([], uptime_ms=0, states=gone)
             for n in range(2):
-                spool.commit([], life_ms=0, holdings=[holding(f"x/y/{n}", 2, "", deleted=True)])
-            assert spool.holding("state", "s/t/0") is None
-            assert spool.holding("command", "c/d/e") is not None
-            assert spool.holding("state", "x/y/1") is not None
-            assert spool.held_keys() == 4
+                spool.commit([], uptime_ms=0, states=[device_state(f"x/y/{n}", 2, "", deleted=True)])
+            assert spool.device_state("state", "s/t/0") is None
+            assert spool.device_state("command", "c/d/e") is not None
+            assert spool.device_state("state", "x/y/1") is not None
+            assert spool.state_count() == 4
 
     def test_damage_to_a_text_is_found(self, path: Path) -> None:
         with Spool(path) as spool:
-            spool.commit([], life_ms=0, holdings=[holding("a/b/c", json="x" * 100)])
-            spool._db.execute("UPDATE holding SET text = zeroblob(100)")
+            spool.commit([], uptime_ms=0, states=[device_state("a/b/c", json="x" * 100)])
+            spool._db.execute("UPDATE device_state SET text = zeroblob(100)")
             with pytest.raises(SpoolCorruptError):
-                spool.holding("state", "a/b/c")
+                spool.device_state("state", "a/b/c")
 
     @pytest.mark.parametrize(
         "column", ["text", "checksum", "reset", "version", "deleted", "sequence", "sender", "source"]
     )
     def test_what_has_the_type_of_another_column_is_damage(self, path: Path, column: str) -> None:
         with Spool(path) as spool:
-            spool.commit([], life_ms=0, holdings=[holding("a/b/c"), holding("a/b/d")])
+            spool.commit([], uptime_ms=0, states=[device_state("a/b/c"), device_state("a/b/d")])
             spool._db.execute(
-                f"UPDATE holding SET {column} = ? WHERE key = 'a/b/c'",  # noqa: S608
+                f"UPDATE device_state SET {column} = ? WHERE key = 'a/b/c'",  # noqa: S608
                 (b"" if column in ("sender", "source") else "no number",),
             )
             with pytest.raises(SpoolCorruptError):
-                spool.holding("state", "a/b/c")
+                spool.device_state("state", "a/b/c")
         with Spool(path) as spool:
-            assert spool.holding("state", "a/b/c") is None
-            assert spool.holding("state", "a/b/d") is not None
+            assert spool.device_state("state", "a/b/c") is None
+            assert spool.device_state("state", "a/b/d") is not None
 
 
 def _read_bytes() -> int:

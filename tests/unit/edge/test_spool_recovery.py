@@ -14,10 +14,10 @@ from random import Random
 import pytest
 
 from edge.errors import SpoolCorruptError, SpoolError
-from edge.spool import BEFORE_EVERYTHING, Birth, Spool
+from edge.spool import BEFORE_EVERYTHING, Spool, SpoolOrigin
 from edge.spool.database import FORMAT, PAGE_BYTES
 from edge.spool.recovery import marker_of
-from tests.unit.edge.spools import CLOUD, HOME, arrival, beside, cloud, fill, holding, waiting
+from tests.unit.edge.spools import CLOUD, HOME, arrival, beside, cloud, device_state, fill, waiting
 
 
 @pytest.fixture
@@ -44,8 +44,8 @@ def pages(path: Path, table: str) -> list[int]:
 def test_what_is_no_database_is_set_aside_untouched(path: Path, contents: bytes) -> None:
     path.write_bytes(contents)
     with Spool(path) as spool:
-        assert spool.birth.kind == "recovered"
-        assert spool.birth.damage
+        assert spool.origin.kind == "recovered"
+        assert spool.origin.damage
         fill(spool, 3)
         assert len(waiting(spool)) == 3
     (aside,) = beside(path, ".damaged-")
@@ -65,13 +65,13 @@ def test_one_damaged_page_costs_one_batch(path: Path) -> None:
         found = [json.loads(each)["n"] for each in waiting(spool)]
         assert 1000 - 50 <= len(found) < 1000
         assert found == sorted(set(found))
-        assert spool.birth.kind == "recovered"
-        assert spool.birth.salvaged == len(found) == spool.pending(CLOUD, 1)
-        assert spool.birth.lost_epoch == lost_epoch != spool.epoch
+        assert spool.origin.kind == "recovered"
+        assert spool.origin.salvaged == len(found) == spool.pending(CLOUD, 1)
+        assert spool.origin.lost_epoch == lost_epoch != spool.epoch
         assert spool.next_sequence == 1
-        assert spool.statements() == []
+        assert spool.manifests() == []
         assert all(each.delivery.sequence < 0 for each in spool.read(CLOUD, 1, BEFORE_EVERYTHING, 10))
-        spool.commit([arrival(1, json="new")], life_ms=0)
+        spool.commit([arrival(1, json="new")], uptime_ms=0)
         assert waiting(spool)[-1] == "new"
 
 
@@ -80,18 +80,18 @@ def test_the_damage_is_told_until_it_has_been_reported(path: Path) -> None:
     path.write_bytes(b"garbage" * 1000)
     Spool(path).close()
     with Spool(path) as spool:
-        assert spool.birth.kind == "recovered"
+        assert spool.origin.kind == "recovered"
         fill(spool, 1)
     with Spool(path) as spool:
-        assert spool.birth.kind == "resumed"
+        assert spool.origin.kind == "resumed"
 
 
 def test_destinations_ranks_and_expiries_survive(path: Path) -> None:
     with Spool(path) as spool:
         arrivals = [arrival(1, 0, {HOME: 5000, CLOUD: None}, "a"), arrival(2, 0, {CLOUD: 9000}, "b")]
-        spool.commit(arrivals, life_ms=70)
-        spool.commit([], [spool.read(HOME, 0, BEFORE_EVERYTHING, 1)[0].delivery], life_ms=80)
-        spool.commit([arrival(3, 2, {HOME: 6000}, "c")], life_ms=90)
+        spool.commit(arrivals, uptime_ms=70)
+        spool.commit([], [spool.read(HOME, 0, BEFORE_EVERYTHING, 1)[0].delivery], uptime_ms=80)
+        spool.commit([arrival(3, 2, {HOME: 6000}, "c")], uptime_ms=90)
     marker = path.with_name("spool.db.damaged")
     marker.touch()
     with Spool(path) as spool:
@@ -104,14 +104,14 @@ def test_destinations_ranks_and_expiries_survive(path: Path) -> None:
         ]
         (row,) = spool.read(HOME, 2, BEFORE_EVERYTHING, 10)
         assert (row.json, row.expires_ms, row.stored_ms) == ("c", 6000, 90)
-        assert spool.life_ms >= 90
+        assert spool.uptime_ms >= 90
 
 
 @pytest.mark.parametrize("table", ["delivery", "lane", "device", "recent"])
 def test_events_survive_damage_to_any_other_table(path: Path, table: str) -> None:
     with Spool(path) as spool:
         fill(spool, 200)
-        spool.commit([], [cloud(1)], life_ms=0)
+        spool.commit([], [cloud(1)], uptime_ms=0)
     for page in pages(path, table):
         if page > 1:
             overwrite(path, page)
@@ -121,7 +121,7 @@ def test_events_survive_damage_to_any_other_table(path: Path, table: str) -> Non
             spool.recent_keys(10)
     except SpoolCorruptError:
         with Spool(path) as spool:
-            assert spool.birth.kind == "recovered"
+            assert spool.origin.kind == "recovered"
             assert len(waiting(spool)) >= 199
 
 
@@ -131,13 +131,13 @@ def test_whatever_is_damaged_it_starts_and_goes_on(path: Path, seed: int) -> Non
     with Spool(path) as spool:
         fill(spool, 300)
         stored = waiting(spool)
-        spool.commit([], [cloud(n) for n in range(1, 120)], life_ms=0)
+        spool.commit([], [cloud(n) for n in range(1, 120)], uptime_ms=0)
     for _ in range(random.randrange(1, 6)):
         overwrite(path, random.randrange(1, path.stat().st_size // PAGE_BYTES), filler=random.randbytes(1))
     for _ in range(2):  # the damage may show at the start or when it is met
         try:
             with Spool(path) as spool:
-                spool.commit([arrival(spool.next_sequence)], life_ms=0)
+                spool.commit([arrival(spool.next_sequence)], uptime_ms=0)
                 found = waiting(spool)
                 break
         except SpoolCorruptError:
@@ -189,11 +189,11 @@ def test_a_damaged_log_is_not_taken_for_a_torn_one(
         found = len(waiting(spool))
         if commits_behind == 0 and not noted:
             # A power cut would leave the same.
-            assert (spool.birth.kind, found) == ("resumed", 9)
+            assert (spool.origin.kind, found) == ("resumed", 9)
         else:
-            assert (spool.birth.kind, spool.birth.lost) == ("recovered", 10 - found)
+            assert (spool.origin.kind, spool.origin.lost) == ("recovered", 10 - found)
             assert found >= 9
-            lost = [n for first, last in spool.birth.lost_ranges for n in range(first, last + 1)]
+            lost = [n for first, last in spool.origin.lost_ranges for n in range(first, last + 1)]
             assert len(lost) == 10 - found
 
 
@@ -209,7 +209,7 @@ def test_a_damaged_header_of_the_log_loses_nothing(
     log.write_bytes(content)
     with Spool(left) as spool:
         assert len(waiting(spool)) == 10
-        assert (spool.birth.kind, spool.birth.lost) == ("recovered", 0)
+        assert (spool.origin.kind, spool.origin.lost) == ("recovered", 0)
 
 
 @pytest.mark.parametrize("left_of_the_log", [0, 1, 31, 32, 3000])
@@ -220,22 +220,22 @@ def test_a_log_that_was_cut_short_or_is_gone_is_told_with_the_numbers(
     os.truncate(f"{left}-wal", left_of_the_log)
     with Spool(left) as spool:
         found = len(waiting(spool))
-        assert (spool.birth.kind, spool.birth.lost) == ("recovered", 10 - found)
-        assert spool.birth.lost_ranges == ((found + 1, 10),)
+        assert (spool.origin.kind, spool.origin.lost) == ("recovered", 10 - found)
+        assert spool.origin.lost_ranges == ((found + 1, 10),)
 
 
 def test_a_database_that_is_gone_is_told_with_the_number_of_its_events(path: Path) -> None:
     with Spool(path) as spool:
         fill(spool, 20)
-        spool.commit([], [cloud(n) for n in range(1, 8)], life_ms=0)
+        spool.commit([], [cloud(n) for n in range(1, 8)], uptime_ms=0)
         epoch = spool.epoch
     path.unlink()
     with Spool(path) as spool:
-        assert spool.birth == Birth(
+        assert spool.origin == SpoolOrigin(
             "recovered", "the file is empty after 2 commits", 0, epoch, 13, ((1, 20),)
         )
     with Spool(path) as spool:
-        assert spool.birth.kind == "recovered"
+        assert spool.origin.kind == "recovered"
 
 
 def test_damaged_files_do_not_fill_the_disk(path: Path) -> None:
@@ -271,28 +271,28 @@ def test_an_exchange_that_was_cut_off_is_finished(path: Path, moved: tuple[str, 
 def test_what_the_cloud_desires_is_saved_and_marked_as_salvaged(path: Path) -> None:
     with Spool(path) as spool:
         fill(spool, 100)
-        spool.commit([], life_ms=0, holdings=[holding(f"a/b/{n}", sequence=n) for n in range(50)])
+        spool.commit([], uptime_ms=0, states=[device_state(f"a/b/{n}", sequence=n) for n in range(50)])
     marker_of(path).touch()
     with Spool(path) as spool:
-        assert spool.birth.kind == "recovered"
-        assert spool.held_keys() == 50
-        saved = spool.holding("state", "a/b/7")
+        assert spool.origin.kind == "recovered"
+        assert spool.state_count() == 50
+        saved = spool.device_state("state", "a/b/7")
         assert saved is not None
         assert saved.sequence < 0
-        assert saved._replace(sequence=7) == holding("a/b/7", sequence=7)
+        assert saved._replace(sequence=7) == device_state("a/b/7", sequence=7)
 
 
 def test_a_state_whose_page_is_damaged_is_lost_and_the_ones_before_it_are_not(path: Path) -> None:
     text = "x" * 3 * PAGE_BYTES
     with Spool(path) as spool:
         fill(spool, 10)
-        spool.commit([], life_ms=0, holdings=[holding(f"a/b/{n}", json=text) for n in range(20)])
-    damaged = pages(path, "holding")
+        spool.commit([], uptime_ms=0, states=[device_state(f"a/b/{n}", json=text) for n in range(20)])
+    damaged = pages(path, "device_state")
     overwrite(path, damaged[len(damaged) // 2])
     with Spool(path) as spool:
         assert len(waiting(spool)) == 10
-        assert 0 < spool.held_keys() < 20
-        assert f"{20 - spool.held_keys()} states lost" in spool.birth.damage
+        assert 0 < spool.state_count() < 20
+        assert f"{20 - spool.state_count()} states lost" in spool.origin.damage
 
 
 def test_a_newer_format_is_never_touched(path: Path) -> None:

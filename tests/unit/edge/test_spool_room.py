@@ -22,7 +22,7 @@ def fill_up(spool: Spool) -> int:
     """Store large events until there is no room. The number of the last one."""
     for _ in range(DISK_BYTES // len(LARGE)):
         try:
-            spool.commit([arrival(spool.next_sequence, json=LARGE)], life_ms=0)
+            spool.commit([arrival(spool.next_sequence, json=LARGE)], uptime_ms=0)
         except SpoolFullError:
             return spool.next_sequence - 1
     pytest.fail("the disk was never full")
@@ -30,7 +30,7 @@ def fill_up(spool: Spool) -> int:
 
 def drain(spool: Spool, last: int) -> None:
     for sequence in range(1, last + 1):
-        spool.commit([], [cloud(sequence)], life_ms=0)
+        spool.commit([], [cloud(sequence)], uptime_ms=0)
 
 
 def check_it_survives(path: Path, make_room: Callable[[], None]) -> None:
@@ -45,12 +45,12 @@ def check_it_survives(path: Path, make_room: Callable[[], None]) -> None:
         while spool.tidy():
             pass
         assert spool.pressure < 1.0
-        spool.commit([arrival(last + 1, json="new")], life_ms=0)
+        spool.commit([arrival(last + 1, json="new")], uptime_ms=0)
         assert waiting(spool) == [LARGE, "new"]
         assert beside(path, ".reserve") == [path.with_name(path.name + ".reserve")]
     with Spool(path) as spool:
         assert waiting(spool) == [LARGE, "new"]
-        assert spool.birth.kind == "resumed"
+        assert spool.origin.kind == "resumed"
 
 
 def test_a_disk_that_is_really_full(small_disk: SmallDisk) -> None:
@@ -64,12 +64,12 @@ def test_a_damaged_spool_on_a_full_disk_starts_and_keeps_what_fits(small_disk: S
     fill_the_rest(path.with_name("other"))
     path.with_name("spool.db.damaged").touch()
     with Spool(path) as spool:
-        assert spool.birth.kind == "recovered"
-        assert 1_000 < spool.birth.salvaged == spool.pending(CLOUD, 1) <= events
-        assert (spool.birth.salvaged < events) == ("ended early" in spool.birth.damage)
+        assert spool.origin.kind == "recovered"
+        assert 1_000 < spool.origin.salvaged == spool.pending(CLOUD, 1) <= events
+        assert (spool.origin.salvaged < events) == ("ended early" in spool.origin.damage)
         after = BEFORE_EVERYTHING
         while rows := spool.read(CLOUD, 1, after, 500):
-            spool.commit([], [each.delivery for each in rows], life_ms=0)
+            spool.commit([], [each.delivery for each in rows], uptime_ms=0)
             after = rows[-1].delivery.sequence
         assert spool.pending(CLOUD, 1) == 0
     assert len(beside(path, ".damaged-")) == 2  # with its log
@@ -176,7 +176,7 @@ def test_space_is_given_back_in_bounded_steps(tmp_path: Path) -> None:
         full = spool.used_bytes
         assert full > 20_000 * 500
         for first in range(1, 20_001, 1000):
-            spool.commit([], [cloud(n) for n in range(first, first + 1000)], life_ms=0)
+            spool.commit([], [cloud(n) for n in range(first, first + 1000)], uptime_ms=0)
         steps = 1
         while spool.tidy():
             steps += 1

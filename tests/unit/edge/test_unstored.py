@@ -179,3 +179,11 @@ def test_it_works_on_a_disk_that_is_really_full(small_disk: SmallDisk) -> None:
     assert called(device)[-1] == "fire"
     assert "devicesequence" not in parse_event(device.delivered("call")[-1]).attributes
     device.crash()
+
+
+def test_an_alarm_waits_for_a_connection_and_goes_without_a_repetition(full: Device) -> None:
+    full.turn(Disconnected(CLOUD, full.cloud_link.generation, "gone"))
+    assert offer(full, FIRE) == [FULL]
+    full.turn(after=61.0)
+    full.connect(CLOUD)
+    assert (called(full), full.uplinked()) == (["fire"], [["fire"]])

@@ -196,7 +196,7 @@ def test_a_start_without_the_disk_forwards_alarms(tmp_path: Path, monkeypatch: p
     device = Device(tmp_path / "spool.db")
     device.crash()
     disk = Disk(monkeypatch)
-    forwarder_spool = Spool.without_disk(device.path, now_life=device.time.uptime)
+    forwarder_spool = Spool.without_disk(device.path, now_uptime=device.time.uptime)
     monkeypatch.setattr(device, "open", lambda: forwarder_spool)
     device.start()
     device.connect()

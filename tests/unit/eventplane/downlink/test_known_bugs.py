@@ -8,7 +8,7 @@ import pytest
 
 from eventplane.downlink.acknowledgements import stored
 from eventplane.downlink.desired import AWAY_MS, BACKOFF_MS, KEPT_MS, LOOK_MS, PARKED_MS, State, Step
-from eventplane.downlink.reception import Verdict, held, receive
+from eventplane.downlink.reception import Verdict, receive, state_version
 from eventplane.downlink.sending import acknowledge, connected, desire, missed, reconcile
 from tests.unit.eventplane.downlink.events import (
     EPOCH,
@@ -40,7 +40,7 @@ def test_the_reconcilers_resend_is_dropped_because_the_store_holds_an_equal_vers
     parked = replace(item_of(first), state=State.PARKED, due_at_ms=NOW_MS + PARKED_MS)
     again = reconcile(parked, NOW_MS + PARKED_MS, is_present=True, is_known=True)
     # The device holds it already; only its acknowledgement was lost, and it is given once more.
-    assert receive(held(incoming(first)), incoming(again)) is Verdict.DUPLICATE
+    assert receive(state_version(incoming(first)), incoming(again)) is Verdict.DUPLICATE
     assert item_of(confirmed(again)).state is State.IDLE
 
 
@@ -71,7 +71,7 @@ def test_a_device_that_deleted_takes_the_object_that_was_made_anew() -> None:
     gone = sent(state(1, "old"), deletion(3, "old"))
     late = desire(item_of(confirmed(gone)), THING, state(2, "new"), NOW_MS, is_present=True)
     assert incoming(gone).is_deleted
-    assert receive(held(incoming(gone)), incoming(late)) is Verdict.APPLY
+    assert receive(state_version(incoming(gone)), incoming(late)) is Verdict.APPLY
 
 
 @pytest.mark.source("K-B3")
@@ -122,7 +122,7 @@ def test_the_backlog_collected_offline_is_overwritten_at_reconnect() -> None:
 @pytest.mark.source("K4")
 def test_an_older_version_overtakes_because_versions_are_compared_as_text() -> None:
     assert wanted(state(10), state(9)).is_older
-    assert receive(held(incoming(wanted(state(10)))), incoming(wanted(state(9)))) is Verdict.OLDER
+    assert receive(state_version(incoming(wanted(state(10)))), incoming(wanted(state(9)))) is Verdict.OLDER
 
 
 @pytest.mark.source("K5")

@@ -6,7 +6,7 @@ import pytest
 
 from eventplane.downlink.addressing import Addressed
 from eventplane.downlink.desired import MAX_DELETES
-from eventplane.downlink.reception import Verdict, held, receive
+from eventplane.downlink.reception import Verdict, receive, state_version
 from tests.unit.eventplane.downlink.events import command, deletion, incoming, item_of, state, wanted
 
 SAME = state(5, id="b")
@@ -32,9 +32,9 @@ def test_both_ends_agree_on_what_is_newer(older: Addressed, newer: Addressed) ->
         assert message
         assert (message.id, message.source, message.is_deleted) == (newer.id, newer.source, newer.is_deleted)
     assert receive(None, early) is Verdict.APPLY
-    assert receive(held(early), late) is Verdict.APPLY
-    assert receive(held(late), early) is Verdict.OLDER
-    assert receive(held(late), late) is Verdict.DUPLICATE
+    assert receive(state_version(early), late) is Verdict.APPLY
+    assert receive(state_version(late), early) is Verdict.OLDER
+    assert receive(state_version(late), late) is Verdict.DUPLICATE
 
 
 @pytest.mark.source("K4")
@@ -63,9 +63,9 @@ def test_versions_are_compared_as_numbers(
 def test_commands_are_known_by_their_number() -> None:
     first, second = incoming(wanted(command("a", 9))), incoming(wanted(command("b", 1), now_ms=2 * 10**12))
     assert receive(None, first) is Verdict.APPLY
-    assert receive(held(first), first) is Verdict.DUPLICATE
-    assert receive(held(first), second) is Verdict.APPLY
-    assert receive(held(second), first) is Verdict.OLDER
+    assert receive(state_version(first), first) is Verdict.DUPLICATE
+    assert receive(state_version(first), second) is Verdict.APPLY
+    assert receive(state_version(second), first) is Verdict.OLDER
 
 
 def test_what_is_gone_does_not_go_once_more() -> None:

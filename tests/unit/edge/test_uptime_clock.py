@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from edge.life_clock import LifeClock, Uptime, system_uptime
+from edge.uptime_clock import Uptime, UptimeClock, system_uptime
 
 
 @pytest.mark.parametrize(
@@ -16,7 +16,7 @@ from edge.life_clock import LifeClock, Uptime, system_uptime
 )
 def test_it_goes_on_after_a_restart(then: Uptime | None, expected: int) -> None:
     now = [Uptime("a", 3_000)]
-    life = LifeClock(5_000, then, lambda: now[0])
+    life = UptimeClock(5_000, then, lambda: now[0])
     assert life() == expected
     now[0] = Uptime("a", 3_500)
     assert life() == expected + 500

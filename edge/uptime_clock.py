@@ -1,8 +1,8 @@
-"""How long this device has lived: milliseconds that no one can set, carried on across restarts.
+"""The time that the device has been running: milliseconds that nobody can set, carried on across restarts.
 
 The wall clock of a device jumps (no battery, no network, a wrong time server), so no age and no expiry
 depends on it. Within one boot of the kernel the time since boot is exact, also through suspend and across
-restarts of the process. How long a device was switched off nobody knows; it counts as 0.
+restarts of the process. How long a device was switched off is unknown; it counts as 0.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ class Uptime(NamedTuple):
 
 
 def system_uptime() -> Uptime:
-    """Now, by CLOCK_BOOTTIME of Linux."""
+    """Return the present moment by CLOCK_BOOTTIME of Linux."""
     return Uptime(_boot(), time.clock_gettime_ns(time.CLOCK_BOOTTIME) // _NS_PER_MS)
 
 
-class LifeClock:
-    """Goes on from `life_ms`, which it was at `then`. Calling it tells the milliseconds lived."""
+class UptimeClock:
+    """Goes on from `uptime_ms`, which it was at `then`. Calling it returns the milliseconds of uptime."""
 
     def __init__(
-        self, life_ms: int = 0, then: Uptime | None = None, now: Callable[[], Uptime] = system_uptime
+        self, uptime_ms: int = 0, then: Uptime | None = None, now: Callable[[], Uptime] = system_uptime
     ) -> None:
         self._now = now
         start = now()
         # Another boot, or none known: the time since then cannot be told.
         slept = start.ms - then.ms if then is not None and then.boot == start.boot else 0
-        self._offset_ms = life_ms + max(0, slept) - start.ms
+        self._offset_ms = uptime_ms + max(0, slept) - start.ms
 
     def __call__(self) -> int:
         return self._now().ms + self._offset_ms
 
     def uptime(self) -> Uptime:
-        """The moment to keep together with the milliseconds lived."""
+        """Return the moment to keep together with the milliseconds."""
         return self._now()
 
 
