@@ -6,7 +6,7 @@ Errors are SQLite's own, and `DamagedRowError`.
 from __future__ import annotations
 
 import json
-import secrets
+import os
 import sqlite3
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
@@ -77,7 +77,7 @@ def create(db: sqlite3.Connection, origin: SpoolOrigin, clock: UptimeClock) -> N
         db.execute(statement)
     db.execute(f"PRAGMA user_version = {FORMAT}")
     db.execute(f"INSERT INTO device VALUES ({'0, ' * len(_FIELDS)}0)")  # noqa: S608
-    epoch, totals = secrets.token_hex(EPOCH_BYTES), TableTotals().pack()
+    epoch, totals = os.urandom(EPOCH_BYTES).hex(), TableTotals().pack()
     Device(epoch, 1, 0, 0, clock(), *clock.uptime(), json.dumps(origin), totals).write(db)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -14,17 +13,16 @@ import pytest
 from contract.loader import load_contract
 from local.certificates import Authority
 from local.process import Supervisor
-from tests.device.image import DeviceFile, make_image
+from tests.device.image import DeviceFile, build_package, make_image
 from tests.device.machine import AGENT_FILES, HOST, EmulatedDevice
 from tests.integration.edge.conftest import RULE, THING, CloudBroker
 from tests.integration.edge.provisioning_service import CREATE, REGISTER, TEMPLATE, FakeAws
-from tools.device_image import ROOT
 
+NOT_ROOT = "only root can make and enter another root directory"
+NEXT_VERSION = "999.0"
 IDENTITY = "/var/lib/eventplane/identity.pem"
 UNITS = (
-    "eventplane-forwarder.service",
     "eventplane-provisioning.timer",
-    "mosquitto.service",
     "systemd-networkd.service",
     "systemd-networkd-wait-online.service",
     "check-agent.service",
@@ -42,9 +40,15 @@ class Plane(NamedTuple):
 @pytest.fixture(scope="session")
 def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plane]:
     """A device that has nothing but the fleet's claim when it starts."""
-    _require_emulator()
+    require(
+        {
+            "qemu-system-arm is not installed (make setup installs it)": shutil.which("qemu-system-arm"),
+            "mke2fs is not installed (package e2fsprogs)": shutil.which("mke2fs"),
+            NOT_ROOT: os.geteuid() == 0,
+        }
+    )
     folder = tmp_path_factory.mktemp("device")
-    subprocess.run([str(ROOT / "tools" / "device-userland.sh"), "machine"], check=True)
+    packages = [build_package(folder / "forwarder.deb"), build_package(folder / "next.deb", NEXT_VERSION)]
     authority = Authority(folder / "certificates", ("127.0.0.1", HOST))
     with Supervisor(folder / "run") as supervisor:
         cloud = CloudBroker(supervisor, folder / "cloud", authority)
@@ -52,24 +56,16 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plane]:
             for topic in (CREATE, REGISTER):
                 aws.subscribe(topic)
             files = {**AGENT_FILES, **_settings(authority, cloud.port)}
-            image = make_image(ROOT / "build" / "device" / "machine", folder, files, UNITS)
+            image = make_image(folder, packages, files, UNITS)
             device = EmulatedDevice(supervisor, folder, image)
             yield Plane(device, cloud, aws)
             device.cut_power()
             cloud.close()
 
 
-def _require_emulator() -> None:
-    """Skip without what a machine must offer; in continuous integration fail."""
-    missing = [
-        problem
-        for problem, found in {
-            "qemu-system-arm is not installed (make setup installs it)": shutil.which("qemu-system-arm"),
-            "mke2fs is not installed (package e2fsprogs)": shutil.which("mke2fs"),
-            "files of root can be made by root only": os.geteuid() == 0,
-        }.items()
-        if not found
-    ]
+def require(problems: Mapping[str, object]) -> None:
+    """Skip where the machine lacks something, a key of `problems`; in continuous integration fail."""
+    missing = [problem for problem, found in problems.items() if not found]
     if missing:
         report = pytest.fail if os.environ.get("CI") == "true" else pytest.skip
         report("no emulated device: " + "; ".join(missing))

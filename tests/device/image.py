@@ -1,4 +1,4 @@
-"""The disk and the initial ramdisk of an emulated device, made from build/device/machine."""
+"""The disk and the initial ramdisk of an emulated device, made from what is in build/device."""
 
 from __future__ import annotations
 
@@ -10,7 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from tools.device_image import PACKAGING, build
+from tools.debian_package import write_package
+from tools.device_image import ROOT, VERSION, build
+
+BUILD = ROOT / "build" / "device"
+KERNEL = BUILD / "kernel"
 
 MODULES = (
     "virtio_mmio",
@@ -23,7 +27,10 @@ MODULES = (
 )
 """The drivers that QEMU's machine `virt` needs; Debian's kernel has them as modules."""
 
-DISK_MIB = 512
+MASKED = ("getty.target", "apt-daily.timer", "apt-daily-upgrade.timer")
+"""Nobody logs in, and the packages stay as they are."""
+
+DISK_MIB = 768
 
 _MODE = 0o644
 _FOLDER, _FILE, _PROGRAM = 0o040755, 0o100644, 0o100755
@@ -46,41 +53,53 @@ class Image:
     disk: Path
 
 
-def make_image(machine: Path, folder: Path, files: Mapping[str, DeviceFile], enabled: Sequence[str]) -> Image:
-    """Install the forwarder as the Yocto recipe does, add `files`, enable units; write the image to `folder`.
+def make_image(
+    folder: Path, packages: Sequence[Path], files: Mapping[str, DeviceFile], enabled: Sequence[str]
+) -> Image:
+    """Install the Debian package `packages[0]`, add `files`, enable units, and write the image to `folder`.
 
-    `machine` is the root directory that tools/device-userland.sh makes; it does not change.
+    The other packages are left in the device's /root.
     """
-    root = folder / "root"
-    subprocess.run(["cp", "--archive", str(machine), str(root)], check=True)
-    kernel = next((root / "boot").glob("vmlinuz-*")).rename(folder / "vmlinuz")
-    ramdisk = folder / "ramdisk"
-    ramdisk.write_bytes(_ramdisk(root))
-    for removed in ("boot", "usr/lib/modules", "etc/init.d"):
-        shutil.rmtree(root / removed)
-    _install(root)
+    root = copy_root("machine", folder)
+    for each in packages:
+        shutil.copy(each, root / "root")
+    in_root(root, "dpkg", "--install", f"/root/{packages[0].name}")
+    (root / "qemu-arm-static").unlink()
+    (root / "etc/machine-id").touch()  # otherwise systemd asks questions at the first boot
     for path, file in files.items():
         _write(root / path.lstrip("/"), file)
-    subprocess.run(["systemctl", f"--root={root}", "--quiet", "enable", *enabled], check=True)
-    subprocess.run(["systemctl", f"--root={root}", "--quiet", "mask", "getty.target"], check=True)
+    for verb, units in {"enable": enabled, "mask": MASKED}.items():
+        subprocess.run(["systemctl", f"--root={root}", "--quiet", verb, *units], check=True)
+    ramdisk = folder / "ramdisk"
+    ramdisk.write_bytes(_ramdisk(root / "usr/bin/busybox"))
     disk = folder / "disk.ext4"
     subprocess.run(["mke2fs", "-q", "-t", "ext4", "-d", str(root), str(disk), f"{DISK_MIB}M"], check=True)
     shutil.rmtree(root)
-    return Image(kernel, ramdisk, disk)
+    return Image(next((KERNEL / "boot").glob("vmlinuz-*")), ramdisk, disk)
 
 
-def _install(root: Path) -> None:
-    """What Debian's installation scripts and the recipe do."""
-    for name in ("passwd", "group"):
-        shutil.copy(root / "usr/share/base-passwd" / f"{name}.master", root / "etc" / name)
-    (root / "etc/machine-id").touch()  # otherwise systemd asks questions at the first boot
-    build(root / "usr/lib/eventplane/eventplane-forwarder.pyz", "emulated")
-    for unit in PACKAGING.glob("eventplane-*"):
-        shutil.copy(unit, root / "usr/lib/systemd/system")
-    shutil.copy(PACKAGING / "eventplane.sysusers", root / "usr/lib/sysusers.d/eventplane.conf")
-    shutil.copy(PACKAGING / "mosquitto.conf", root / "etc/mosquitto/mosquitto.conf")
-    _write(root / "usr/lib/sysusers.d/mosquitto.conf", DeviceFile(b"u mosquitto - - /var/lib/mosquitto\n"))
-    _write(root / "usr/lib/tmpfiles.d/mosquitto.conf", DeviceFile(b"d /var/lib/mosquitto 0700 mosquitto\n"))
+def copy_root(kind: str, folder: Path) -> Path:
+    """Return a copy in `folder` of the root directory that tools/device-userland.sh makes."""
+    subprocess.run([str(ROOT / "tools" / "device-userland.sh"), kind], check=True)
+    root = folder / "root"
+    subprocess.run(["cp", "--archive", "--reflink=auto", str(BUILD / kind), str(root)], check=True)
+    return root
+
+
+def in_root(root: Path, *argv: str, status: int = 0) -> str:
+    """Run a command in `root` as its root user, emulated; its output. It has to end with `status`."""
+    command = [str(ROOT / "tools" / "armhf-root.sh"), str(root), *argv]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    assert done.returncode == status, f"{argv}: status {done.returncode}: {done.stdout}"
+    return done.stdout
+
+
+def build_package(output: Path, version: str = VERSION) -> Path:
+    """Build the Debian package of this checkout as `version`."""
+    program = output.with_suffix(".pyz")
+    build(program, "emulated")
+    write_package(output, program.read_bytes(), version)
+    return output
 
 
 def _write(path: Path, file: DeviceFile) -> None:
@@ -90,9 +109,9 @@ def _write(path: Path, file: DeviceFile) -> None:
     path.chmod(file.mode)
 
 
-def _ramdisk(root: Path) -> bytes:
+def _ramdisk(busybox: Path) -> bytes:
     """An archive (cpio, format newc) of the drivers and a script that mounts the disk and starts systemd."""
-    modules = _with_dependencies(root / "usr/lib/modules")
+    modules = _with_dependencies(KERNEL / "lib/modules")
     start = "\n".join(
         [
             "#!/busybox sh",
@@ -107,7 +126,7 @@ def _ramdisk(root: Path) -> bytes:
     members = [
         ("dev", _FOLDER, b""),
         ("root", _FOLDER, b""),
-        ("busybox", _PROGRAM, (root / "usr/bin/busybox").read_bytes()),
+        ("busybox", _PROGRAM, busybox.read_bytes()),
         ("init", _PROGRAM, start.encode()),
         *((each.name, _FILE, each.read_bytes()) for each in modules),
         ("TRAILER!!!", 0, b""),

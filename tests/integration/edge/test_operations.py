@@ -19,7 +19,7 @@ from eventplane.envelope import Envelope, write_event
 from eventplane.receipts import Receipt, write_receipts
 from eventplane.topics import receipt_topic
 from eventplane_client.device import ServiceClient
-from eventplane_client.errors import RefusedError
+from eventplane_client.errors import NoRoomError, RefusedError
 from tests.integration.edge.conftest import SECONDS, CloudBroker, Home, wait_for
 from tests.integration.mqtt import TestClient
 
@@ -161,6 +161,30 @@ def test_it_is_in_service_before_any_broker_and_says_which_are_missing(
     assert problems(home) == ["local_broker_down", "cloud_down"]
     home.broker.child.start()
     wait_for(lambda: problems(home) == ["cloud_down"])
+
+
+@pytest.mark.source("P8")
+def test_without_a_disk_it_is_in_service_and_an_alarm_reaches_the_cloud_from_memory(
+    home: Home, cloud: CloudBroker, manager: Manager, tmp_path: Path
+) -> None:
+    place = tmp_path / "blocked"
+    place.write_text("a file in the place of the directory")
+    restart(home, manager, **{"state/spool.db": "blocked/spool.db"})
+    assert "no disk, nothing is stored" in manager.hear("READY=1")
+    wait_for(lambda: problems(home) == ["no_disk"])
+    assert metric(home, "eventplane_spool_on_disk") == 0
+    alarm = write_event(
+        {"id": "fire", "source": "/homes/1/voice", "type": "org.eventplane.alarm.keyword.v1"},
+        {"keyword": "fire"},
+    )
+    with pytest.raises(NoRoomError):
+        home.service("voice-service").put(alarm, timeout_s=SECONDS)
+    wait_for(lambda: cloud.has({"fire"}))
+    place.unlink()
+    place.mkdir()
+    wait_for(lambda: problems(home) == [])
+    assert metric(home, "eventplane_spool_on_disk") == 1
+    home.service("health-service").put(event(1), timeout_s=SECONDS)
 
 
 @pytest.mark.source("P15")
