@@ -38,7 +38,9 @@ def state(spool: Spool) -> dict[str, object]:
             rows = spool.read(destination, rank, BEFORE_EVERYTHING, 10_000)
             if len(rows) != spool.pending(destination, rank):
                 raise AssertionError(f"{len(rows)} wait, counted {spool.pending(destination, rank)}")
-            waiting[f"{destination} {rank}"] = [[each.delivery.sequence, hash_of(each.json), each.expires_ms] for each in rows]
+            waiting[f"{destination} {rank}"] = [
+                [each.delivery.sequence, hash_of(each.json), each.expires_ms] for each in rows
+            ]
     return {
         "epoch": spool.epoch,
         "next": spool.next_sequence,

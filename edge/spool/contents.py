@@ -13,6 +13,7 @@ from dataclasses import dataclass, fields
 
 from edge.spool.database import FORMAT, SCHEMA, DamagedRowError, TableTotals, checksum, transaction
 from edge.spool.deliveries import Deliveries, PendingQueues
+from edge.spool.log import CommitNote
 from edge.spool.records import (
     BEFORE_EVERYTHING,
     Delivery,
@@ -87,7 +88,7 @@ class Contents:
     def __init__(self, db: sqlite3.Connection, now_uptime: Callable[[], Uptime]) -> None:
         self._db = db
         self.device = device = Device.read(db)
-        self.origin = _origin(device.origin)
+        self.origin = read_origin(device.origin)
         self.clock = UptimeClock(device.uptime_ms, Uptime(device.boot, device.boot_ms), now_uptime)
         self._totals = TableTotals.unpack(device.totals)
         self._totals.check(db)
@@ -97,9 +98,28 @@ class Contents:
         self._deliveries = Deliveries(db, self.queues)
         if self.queues.pending() != device.pending:
             raise DamagedRowError("the number of pending deliveries")
-        for each in self.queues:
-            if each.pending:
-                self.read(each.destination, each.rank, BEFORE_EVERYTHING, 1)
+        oldest = [
+            self.read(each.destination, each.rank, BEFORE_EVERYTHING, 1)[0].delivery.sequence
+            for each in self.queues
+            if each.pending
+        ]
+        self._first = min(oldest, default=device.next_sequence)
+
+    def note(self) -> CommitNote:
+        """Return what to note of the last commit."""
+        device = self.device
+        discards, states = (self._totals.total(each)[0] for each in ("discard", "device_state"))
+        lost = read_origin(device.origin).lost
+        return CommitNote(
+            device.epoch,
+            device.commits,
+            device.next_sequence,
+            device.pending,
+            self._first,
+            discards,
+            states,
+            -1 if lost is None else lost,
+        )
 
     def commit(
         self,
@@ -191,7 +211,8 @@ class Contents:
         return device
 
 
-def _origin(text: str) -> SpoolOrigin:
+def read_origin(text: str) -> SpoolOrigin:
+    """Return the origin of the row of the device."""
     if not text:
         return SpoolOrigin("resumed")
     origin = SpoolOrigin(*json.loads(text))

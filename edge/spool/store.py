@@ -18,6 +18,7 @@ from edge.errors import SpoolCorruptError, SpoolError, SpoolFullError
 from edge.spool import log
 from edge.spool.contents import Contents, Device, create
 from edge.spool.database import (
+    PAGE_BYTES,
     DamagedRowError,
     check_header,
     connect,
@@ -48,6 +49,10 @@ CAPACITY_BYTES = 256 * 1024 * 1024
 
 CAPACITY_DELIVERIES = 1_000_000
 """How many deliveries wait at most unless told otherwise: more than CAPACITY_BYTES holds of usual events."""
+
+
+_NEW_BYTES = 2 * PAGE_BYTES
+"""A file without tables is not longer; the tables come to it with the first checkpoint."""
 
 
 class Spool:
@@ -300,9 +305,8 @@ class Spool:
             recover(path, error.damage, UptimeClock(0, None, self._now_uptime))
             finish_recovery(path, capacity_bytes)
             self._open_without_room(undo)
-        self._notes = log.CommitNotes(path)
+        self._notes = log.CommitNotes(path, self._contents.note())
         undo.callback(self._notes.close)
-        self._note_commit()
 
     def _open_without_room(self, undo: contextlib.ExitStack) -> None:
         """A start on a full disk takes the reserve."""
@@ -326,9 +330,8 @@ class Spool:
                     self._check_log(note)
                 self._db = attempt.enter_context(contextlib.closing(connect(path)))
                 is_new = not has_tables(path, self._db)
-                if is_new and note:
-                    raise SpoolCorruptError(path, f"the file is empty after {note.commits} commits")
                 if is_new:
+                    self._check_new(note)
                     with transaction(self._db):
                         create(self._db, SpoolOrigin("created"), UptimeClock(0, None, self._now_uptime))
                     durable.sync(path.parent)
@@ -338,13 +341,23 @@ class Spool:
 
     def _check_log(self, note: log.CommitNote | None) -> None:
         """Find out what SQLite does not read of the log, before it drops that."""
+        if not self.path.exists() or self.path.stat().st_size < PAGE_BYTES:
+            # SQLite would remove its log.
+            raise SpoolCorruptError(self.path, "the file is empty, but not its log")
         log.check_log_header(self.path)
         with contextlib.closing(connect_to_read(self.path)) as db:
             if has_tables(self.path, db):
                 _check_commits(note, Device.read(db))
-            elif note:
-                raise SpoolCorruptError(self.path, f"the file is empty after {note.commits} commits")
+            else:
+                self._check_new(note)
             log.check_log_end(self.path)
+
+    def _check_new(self, note: log.CommitNote | None) -> None:
+        """Raise `SpoolCorruptError` when a file without tables had some."""
+        if note:
+            raise SpoolCorruptError(self.path, f"the file is empty after {note.commits} commits")
+        if self.path.stat().st_size > _NEW_BYTES:
+            raise SpoolCorruptError(self.path, "the file is not empty, but has no tables")
 
     def _load(self, path: Path | None) -> None:
         self._contents = Contents(self._db, self._now_uptime)
@@ -352,9 +365,7 @@ class Spool:
 
     def _note_commit(self) -> None:
         if self.is_on_disk:
-            device = self._contents.device
-            note = log.CommitNote(device.epoch, device.commits, device.next_sequence, device.pending)
-            self._notes.write(note)
+            self._notes.write(self._contents.note())
 
     def _commit(
         self,
@@ -383,8 +394,11 @@ class Spool:
 
 
 def _check_commits(note: log.CommitNote | None, device: Device) -> None:
-    """Raise `DamagedRowError` when the database has fewer commits than were noted beside it."""
-    if note and note.epoch == device.epoch and note.commits > device.commits:
+    """Raise `DamagedRowError` when the database has fewer commits than were noted beside it, or no note."""
+    if note is None or note.epoch != device.epoch:
+        if device.commits:
+            raise DamagedRowError("the note of the last commit")
+    elif note.commits > device.commits:
         raise DamagedRowError(
             f"the log: {note.commits - device.commits} of {note.commits} commits are missing, it"
         )
