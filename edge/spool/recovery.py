@@ -20,8 +20,16 @@ from time import monotonic
 
 from edge import durable
 from edge.errors import SpoolError
-from edge.spool.contents import Device, create
-from edge.spool.database import PAGE_BYTES, connect, connect_to_read, has_tables, named_errors, transaction
+from edge.spool.database import (
+    PAGE_BYTES,
+    Device,
+    connect,
+    connect_to_read,
+    create,
+    has_tables,
+    named_errors,
+    transaction,
+)
 from edge.spool.log import has_log, log_of, read_note, rebuild_log
 from edge.spool.records import SpoolOrigin
 from edge.spool.salvage import salvage
