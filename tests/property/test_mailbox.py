@@ -1,8 +1,6 @@
-"""The mailbox under any sequence of puts and waits: nothing is lost, mixed up in its link, or beyond its limits."""
+"""The mailbox under any sequence of puts and waits loses nothing and keeps its order and limits."""
 
 from __future__ import annotations
-
-from collections import defaultdict
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -32,8 +30,8 @@ steps = st.one_of(
 def test_every_message_is_taken_once_in_the_order_of_its_link(actions: list[tuple[object, object]]) -> None:
     mailbox: Mailbox[Message] = Mailbox()
     shares = {each: mailbox.share(each, LIMIT) for each in LinkName}
-    put: dict[object, list[Message]] = defaultdict(list)
-    taken: dict[object, list[Message]] = defaultdict(list)
+    put: dict[object, list[Message]] = {each: [] for each in (*LinkName, "control")}
+    taken: dict[object, list[Message]] = {each: [] for each in put}
     paused: set[LinkName] = set()
 
     def note(batch: list[Message]) -> None:
@@ -42,9 +40,9 @@ def test_every_message_is_taken_once_in_the_order_of_its_link(actions: list[tupl
         assert batch[: len(control)] == control
         taken["control"] += control
         assert len(received) <= BATCH_MESSAGES
-        assert sum(each.memory_bytes for each in received[:-1]) <= BATCH_BYTES + len(LinkName) * (
-            BATCH_BYTES + 1_000
-        )
+        large = [each for each in received if each.memory_bytes > BATCH_BYTES]
+        assert sum(each.memory_bytes for each in received if each not in large) <= BATCH_BYTES + 100_000
+        assert len(large) <= len(LinkName)
         if any(each.link is LinkName.URGENT for each in received):
             assert received[0].link is LinkName.URGENT
         for each in received:
