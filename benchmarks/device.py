@@ -1,9 +1,9 @@
-"""The artifact on an emulated armv7l processor: `make device-image-check` writes build/bench/device.json.
+"""The Debian package on an emulated armv7l processor: `make device-image-check`, build/bench/device.json.
 
-The forwarder runs in Debian's armv7l user-land (tools/device-userland.sh) with Debian's Python alone, between
-a real Mosquitto with our profile and a second one in the place of IoT Core, over mutual TLS. Every event must
-arrive character for character as it was sent. Times are the emulator's, many times slower than a device's
-processor; sizes and memory are the device's.
+dpkg installs it in a clean Debian for armv7l (tools/device-userland.sh). The forwarder runs there as its
+user, with Debian's Python alone, between a real Mosquitto with our profile and a second one in the place of
+IoT Core, over mutual TLS. Every event must arrive character for character as it was sent. Times are the
+emulator's, many times slower than a device's processor; sizes and memory are the device's.
 """
 
 from __future__ import annotations
@@ -24,20 +24,23 @@ from eventplane.envelope import Envelope, write_event
 from eventplane_client.device import ServiceClient
 from local.mosquitto import start_mosquitto
 from local.process import Child, Supervisor
+from tests.device.image import copy_root, in_root
 from tests.eventually import eventually
 from tests.integration.edge.certificates import Authority
 from tests.integration.edge.conftest import RULE, THING, CloudBroker
+from tools.debian_package import NAME
+from tools.device_image import OUTPUT, VERSION
 
-BUILD = Path(__file__).parents[1] / "build" / "device"
-ARTIFACT = BUILD / "eventplane-forwarder.pyz"
-USERLAND = BUILD / "userland"
+PACKAGE = OUTPUT.with_name(f"{NAME}_{VERSION}_all.deb")
 EVENTS = 1_000
 SERVICE = "health-service"
 SOURCE = "/check"
 PATIENCE_S = 300.0
 """Limit of any one step, seconds: the emulator is slow, and the machine may be busy."""
 
-_STAMPS = re.compile(r'^\{"deviceepoch":"[^"]*","devicesequence":"[^"]*",')
+_STAMPS = re.compile(r'^\{(?:"(?:deviceepoch|devicesequence|senderservice)":"[^"]*",)+')
+"""What the forwarder adds to an event."""
+
 _EMULATED = "wall clock under qemu-arm"
 
 
@@ -45,21 +48,21 @@ def main() -> int:
     """Check, measure, write the figures; return 1 if an event did not arrive as it was sent."""
     if os.geteuid() != 0:
         sys.exit("device-image-check needs chroot: repeat it as root")
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        tempfile.TemporaryDirectory(dir=USERLAND, prefix="run-") as place,
-        Supervisor(Path(folder)) as supervisor,
-    ):
-        return _check(supervisor, Path(folder), Path(place))
+    with tempfile.TemporaryDirectory() as folder, Supervisor(Path(folder)) as supervisor:
+        return _check(supervisor, Path(folder))
 
 
-def _check(supervisor: Supervisor, folder: Path, place: Path) -> int:
-    bare_mib = _bare_python(supervisor, place)
-    cloud, port = _brokers(supervisor, folder, place)
+def _check(supervisor: Supervisor, folder: Path) -> int:
+    root = copy_root("userland", folder)
+    shutil.copy(PACKAGE, root / "root/forwarder.deb")
+    in_root(root, "dpkg", "--install", "/root/forwarder.deb")
+    bare_mib = _bare_python(supervisor, root)
+    cloud, port = _brokers(supervisor, folder, root)
     sent = {each.json for each in map(_event, range(EVENTS))}
     began = time.monotonic()
+    program = f"/{(root / 'usr/bin' / NAME).resolve().relative_to(root)}"
     device = supervisor.start(
-        "device", _emulated(f"/{place.name}/image.pyz", "--settings", f"/{place.name}/forwarder.toml")
+        "device", _emulated(root, program, "--settings", "/etc/eventplane/forwarder.toml")
     )
     # Mosquitto drops what is published before the forwarder's first subscription: resend often.
     with ServiceClient(SERVICE, port=port, receipt_timeout_s=0.1) as service:
@@ -80,7 +83,8 @@ def _check(supervisor: Supervisor, folder: Path, place: Path) -> int:
     write(
         "device",
         [
-            Figure("artifact", ARTIFACT.stat().st_size / 1024, "KiB", higher_is_better=False),
+            Figure("artifact", (root / program[1:]).stat().st_size / 1024, "KiB", higher_is_better=False),
+            Figure("Debian package", PACKAGE.stat().st_size / 1024, "KiB", higher_is_better=False),
             Figure("events as sent", len(sent & received), "events", EVENTS),
             Figure("start to first receipt", start_s, "s", note=_EMULATED),
             Figure("events stored", EVENTS / stored_s, "events/s", note=f"receipts are back; {_EMULATED}"),
@@ -98,38 +102,50 @@ def _check(supervisor: Supervisor, folder: Path, place: Path) -> int:
     return 0
 
 
-def _brokers(supervisor: Supervisor, folder: Path, place: Path) -> tuple[CloudBroker, int]:
-    """Start both brokers; write what the device needs to `place`. Return the cloud's and the home's port."""
+def _brokers(supervisor: Supervisor, folder: Path, root: Path) -> tuple[CloudBroker, int]:
+    """Start both brokers; write what the device needs to `root`. Return the cloud's and the home's port."""
     authority = Authority(folder / "certificates")
     cloud = CloudBroker(supervisor, folder / "cloud", authority)
     port = start_mosquitto(supervisor, "home", folder / "home").port
     identity = authority.issue(THING)
-    shutil.copy(ARTIFACT, place / "image.pyz")
-    shutil.copy(authority.ca, place / "ca.pem")
-    shutil.copy(identity.certificate, place / "certificate.pem")
-    shutil.copy(identity.key, place / "key.pem")
-    (place / "contract.json").write_bytes(load_contract().canonical)
-    (place / "forwarder.toml").write_text(
-        f'thing = "{THING}"\ncontract = "contract.json"\nspool = "spool.db"\n[local]\nport = {port}\n'
+    state, settings = root / "var/lib/eventplane", root / "etc/eventplane"
+    state.mkdir(0o700)
+    (state / "identity.pem").touch(0o600)
+    (state / "identity.pem").write_bytes(identity.certificate.read_bytes() + identity.key.read_bytes())
+    shutil.copy(authority.ca, settings / "ca.pem")
+    (settings / "contract.json").write_bytes(load_contract().canonical)
+    (settings / "forwarder.toml").write_text(
+        f'thing = "{THING}"\ncontract = "contract.json"\nspool = "/var/lib/eventplane/spool.db"\n'
+        f"[local]\nport = {port}\n"
         f'[cloud]\nhost = "127.0.0.1"\nport = {cloud.port}\nrule = "{RULE}"\nca = "ca.pem"\n'
-        'certificate = "certificate.pem"\nkey = "key.pem"\n'
+        'certificate = "/var/lib/eventplane/identity.pem"\nkey = "/var/lib/eventplane/identity.pem"\n'
     )
+    # systemd does it on a device (StateDirectory=).
+    in_root(root, "chown", "--recursive", "eventplane:eventplane", "/var/lib/eventplane")
     return cloud, port
 
 
-def _bare_python(supervisor: Supervisor, place: Path) -> float:
-    """Return the memory of a Python that only sleeps, MiB."""
-    program = f"import time; open('/{place.name}/up', 'w').close(); time.sleep({PATIENCE_S})"
-    child = supervisor.start("bare", _emulated("-c", program), ready=(place / "up").exists)
+def _bare_python(supervisor: Supervisor, root: Path) -> float:
+    """Memory of a Python that has done nothing but create a file, MiB."""
+    program = f"import time; open('/tmp/up', 'w').close(); time.sleep({PATIENCE_S})"
+    child = supervisor.start("bare", _emulated(root, "-c", program), ready=(root / "tmp/up").exists)
     memory = guest_rss_mib(child.pid or 0, "python3")
     child.stop()
     return memory
 
 
-def _emulated(*arguments: str) -> list[str]:
-    """Return the command for the user-land's Python: unshare and the shell become the emulator."""
-    enter = 'mount --rbind /proc "$0/proc" && exec chroot "$0" /qemu-arm-static /usr/bin/python3 -I -S "$@"'
-    return ["unshare", "--mount", "sh", "-c", enter, str(USERLAND), *arguments]
+def _emulated(root: Path, *arguments: str) -> list[str]:
+    """Run Python as the forwarder's user in `root`; unshare and the shell become the emulator."""
+    uid, gid = next(
+        line.split(":")[2:4]
+        for line in (root / "etc/passwd").read_text().splitlines()
+        if line.startswith("eventplane:")
+    )
+    enter = (
+        'mount --rbind /proc "$0/proc" && '
+        f'exec chroot --userspec={uid}:{gid} "$0" /qemu-arm-static /usr/bin/python3 -I -S "$@"'
+    )
+    return ["unshare", "--mount", "sh", "-c", enter, str(root), *arguments]
 
 
 def _event(number: int) -> Envelope:

@@ -74,7 +74,7 @@ class Housekeeping:
     def wait(self, timeout_s: float | None, linger_s: float = 0.0) -> Sequence[Message]:
         """Return the messages so far, after at most `timeout_s` seconds (None: no limit).
 
-        `linger_s` as in `Mailbox.wait`.
+        With `linger_s` it waits so many seconds for company of what is not urgent.
         """
         self._between_turns(self._now())
         messages = self._mailbox.wait(self._patience(timeout_s), linger_s)

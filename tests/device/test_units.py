@@ -1,7 +1,7 @@
-"""The shipped units under a real systemd, on an emulated processor of the device's kind.
+"""The Debian package and its units under a real systemd, on an emulated processor of the device's kind.
 
 Kernel, systemd, Python, OpenSSL and Mosquitto are Debian 12's for armv7l. The tests share one device and
-leave it as they found it.
+leave it as they found it, up to those at the end, which remove the package.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import pytest
 
 from eventplane.envelope import Envelope, write_event
 from eventplane.topics import local_topic
-from tests.device.conftest import IDENTITY, Plane
+from tests.device.conftest import IDENTITY, NEXT_VERSION, Plane
 from tests.device.machine import PATIENCE_S, EmulatedDevice
 from tests.eventually import eventually
 from tests.integration.edge.conftest import THING
@@ -21,7 +21,9 @@ pytestmark = pytest.mark.source("P7")
 
 FORWARDER = "eventplane-forwarder.service"
 PROVISIONING = "eventplane-provisioning.service"
+PACKAGE = "eventplane-forwarder"
 SERVICE = "health-service"
+STORED = "eventplane_stored_total"
 MEMORY_HIGH = 64 * 1024**2
 """What the forwarder's unit allows before the kernel slows it down, bytes."""
 
@@ -179,3 +181,38 @@ def test_what_was_stored_offline_survives_a_power_cut_and_is_sent_after_it(plane
     device.boot()
     assert eventually(lambda: cloud.has({each.id for each in events}), PATIENCE_S)
     assert device.show(FORWARDER, "ActiveState") == {"ActiveState": "active"}
+
+
+def test_an_upgrade_of_the_package_goes_on_with_what_was_stored(plane: Plane) -> None:
+    device, cloud = plane.device, plane.cloud
+    process = process_of(device)
+    cloud.stop()
+    stored, event = metric(device, STORED), reading()
+    publish(device, event)
+    assert eventually(lambda: metric(device, STORED) > stored, PATIENCE_S)
+    device.run("dpkg", "--force-confold", "--install", "/root/next.deb")
+    device.wait(FORWARDER, ActiveState="active", SubState="running")
+    assert process_of(device) != process
+    assert device.run("dpkg-query", "--show", "--showformat=${Version}", PACKAGE) == NEXT_VERSION
+    cloud.start()
+    assert eventually(lambda: cloud.has({event.id}), PATIENCE_S)
+    device.wait("mosquitto.service", ActiveState="active")
+
+
+def test_removing_the_package_stops_it_and_keeps_what_was_stored(plane: Plane) -> None:
+    device = plane.device
+    device.run("dpkg", "--remove", PACKAGE)
+    device.wait(FORWARDER, ActiveState="inactive", LoadState="masked")
+    assert device.run("ls", "/var/lib/eventplane/spool.db", "/etc/eventplane/forwarder.toml")
+    device.run("dpkg", "--install", "/root/forwarder.deb")
+    device.wait(FORWARDER, ActiveState="active", SubState="running")
+    assert arrives(plane)
+
+
+def test_purging_the_package_leaves_nothing_of_it(plane: Plane) -> None:
+    device = plane.device
+    device.run("dpkg", "--purge", PACKAGE)
+    assert device.show(FORWARDER, "LoadState") == {"LoadState": "not-found"}
+    assert device.try_run("ls", "/var/lib/eventplane").status != 0
+    assert device.try_run("ls", "/etc/eventplane/forwarder.toml").status != 0
+    device.wait("mosquitto.service", ActiveState="active")
