@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from queue import Empty, SimpleQueue
@@ -243,8 +243,9 @@ class Mailbox(Generic[Item]):
         """Return a batch: control items, the urgent link's messages, then the other links' in equal parts.
 
         Waits up to `timeout_s` seconds (None: for ever) for the first. With `linger_s` it waits up to so many
-        seconds for more, unless there is a control item, an urgent message or a full batch. The order of each
-        link's messages is kept. A connection's end can come before its last messages, which still count.
+        seconds for more, unless there is an urgent message, a full batch or a control item other than
+        `Acknowledged`. The order of each link's messages is kept. A connection's end can come before its last
+        messages, which still count.
         """
         items = self._take_control([])
         give_up = None if timeout_s is None else monotonic() + timeout_s
@@ -252,14 +253,14 @@ class Mailbox(Generic[Item]):
             left = None if give_up is None else give_up - monotonic()
             if not self._wait_for_control(items, left):
                 return []
-        if linger_s and not items:
+        if linger_s and _can_wait(items):
             self._linger(items, linger_s)
         return [*items, *self._take_messages()]
 
     def _linger(self, items: list[Item], linger_s: float) -> None:
         until = monotonic() + linger_s
         self._lingers = True
-        while not items and self._may_linger():
+        while _can_wait(items) and self._may_linger():
             if not self._wait_for_control(items, until - monotonic()):
                 break
         self._lingers = False
@@ -329,3 +330,7 @@ class Mailbox(Generic[Item]):
             first = self._first % len(waiting)
             waiting = waiting[first:] + waiting[:first]
         return sorted(waiting, key=lambda each: not each.urgent)
+
+
+def _can_wait(items: Sequence[object]) -> bool:
+    return len(items) < BATCH_MESSAGES and all(isinstance(each, Acknowledged) for each in items)
