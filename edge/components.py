@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from edge.commit import CommitLoop, Deciding
 from edge.counts import Counts
@@ -38,9 +38,6 @@ if TYPE_CHECKING:
     from edge.questions import Answers
 
 _log = logging.getLogger(__name__)
-
-_NEW_SESSION_S: Final = 60.0
-"""How long after the first session began the urgent one may still receive what came before, seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,7 +248,7 @@ def make_links(
     links: dict[LinkName, Link] = {}
 
     def skips(topic: str, payload: bytes) -> bool:
-        return first_session_has_it(links, monotonic()) and not hint.may_be_urgent(topic, payload)
+        return first_session_has_it(links) and not hint.may_be_urgent(topic, payload)
 
     links[LinkName.LOCAL] = _local_link(settings, LinkName.LOCAL, contract, mailbox)
     links[LinkName.URGENT] = _local_link(settings, LinkName.URGENT, contract, mailbox, skips)
@@ -259,16 +256,16 @@ def make_links(
     return links
 
 
-def first_session_has_it(links: Mapping[LinkName, Link], now: float) -> bool:
-    """Return whether the first session has, unacknowledged, what the urgent one receives `now`.
+def first_session_has_it(links: Mapping[LinkName, Link]) -> bool:
+    """Return whether the first session has, unacknowledged, what the urgent one receives now.
 
     The first has every outbox. It lacks what was published before it existed, which only the backlog of an
-    older urgent session can hold.
+    older urgent session, or one that was opened at the same time, can hold.
     """
     first, urgent = links[LinkName.LOCAL], links[LinkName.URGENT]
     if not first.up:
         return False
-    return first.resumed or (not urgent.resumed and now - first.up_since > _NEW_SESSION_S)
+    return first.resumed or (not urgent.resumed and urgent.dialled_at >= first.up_since)
 
 
 def _local_link(

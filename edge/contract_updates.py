@@ -23,7 +23,6 @@ from edge import durable
 from edge.errors import SettingProblem, SpoolError
 from edge.spool import Spool
 from eventplane.contract import Contract, ContractError, Downlink, Problem, load_compiled
-from eventplane.contract.floor import floor_problems
 from eventplane.delivery import Refusal
 from eventplane.device_reports import DEVICE_CONTRACT
 from eventplane.downlink.rights import CONTRACT_KEYS
@@ -73,7 +72,7 @@ def why_refused(incoming: Incoming, image: Contract) -> Refusal | None:
         return Refusal(CONTRACT_REFUSED, f"its data is no compiled contract: {error}")
     if contract.name != name:
         return Refusal(CONTRACT_REFUSED, f"it is the contract {contract.name!r}, the device's is {name!r}")
-    if problems := floor_problems(image, contract):
+    if problems := _below_floor(image, contract):
         return Refusal(CONTRACT_REFUSED, _floor_text(problems))
     return None
 
@@ -117,7 +116,7 @@ def active_contract(
             # An older program after a newer one: the file is of its own time.
             refused = str(error)
         else:
-            problems = floor_problems(image, delivered)
+            problems = _below_floor(image, delivered)
             if not problems:
                 return ActiveContract(delivered, image)
             # Of another image, or from before there was a floor.
@@ -162,6 +161,13 @@ def keep_contract(contract: Contract, spool: Path) -> None:
 
 def _kept(spool: Path) -> Path:
     return spool.with_name(spool.name + ".contract")
+
+
+def _below_floor(image: Contract, contract: Contract) -> Sequence[Problem]:
+    # Only a device that gets a contract from the cloud spends the memory.
+    from eventplane.contract.floor import floor_problems
+
+    return floor_problems(image, contract)
 
 
 def _floor_text(problems: Sequence[Problem]) -> str:

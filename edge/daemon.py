@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import signal
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import closing, nullcontext
 from time import monotonic
 
@@ -16,7 +16,7 @@ from edge.errors import SettingProblem
 from edge.forwarder import Forwarder
 from edge.health.server import HealthServer, Snapshots, pages
 from edge.housekeeping import Hangup, Housekeeping, Posted
-from edge.mailbox import Mailbox, Stop
+from edge.mailbox import Mailbox, Message, Stop
 from edge.metrics import Metrics
 from edge.settings import HealthSettings, Settings
 from edge.systemd import ServiceManager
@@ -55,13 +55,17 @@ def run(
             "thing %s, contract %s, spool epoch %s at sequence %d",
             settings.thing, contract.version, spool.epoch, spool.next_sequence,
         )  # fmt: skip
+
+        def wait(timeout_s: float | None, linger_s: float = 0.0) -> Sequence[Message]:
+            return housekeeping.wait(timeout_s, linger_s)
+
         links = make_links(settings, lambda: metrics.contract, mailbox)
         forwarder = Forwarder(
             contract,
             settings,
             spool,
             links,
-            lambda timeout_s: housekeeping.wait(timeout_s),
+            wait,
             heartbeat=lambda: metrics.heartbeat(monotonic()),
             contract_came=lambda: mailbox.put(Hangup()),
             image=image,

@@ -10,7 +10,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from itertools import groupby
+from typing import Protocol
 
+from edge.commit import GroupCommit
 from edge.components import Clock, Components, Dependencies
 from edge.counts import Counts
 from edge.errors import SpoolCorruptError, SpoolError, SpoolUnavailableError
@@ -38,6 +41,15 @@ _MOST_RECEIPTS = 1000
 """In one message: about 100 KB, which the home's broker takes."""
 
 
+class Wait(Protocol):
+    """Returns the messages so far, after at most `timeout_s` seconds (None: for ever).
+
+    With `linger_s` it waits up to so many seconds for company of what is not urgent.
+    """
+
+    def __call__(self, timeout_s: float | None, linger_s: float = 0.0) -> Sequence[Message]: ...
+
+
 class Forwarder:
     """Joins the home's broker, the `spool` and the cloud's broker under a `contract`, over `links`.
 
@@ -55,7 +67,7 @@ class Forwarder:
         settings: Settings,
         spool: Spool,
         links: Mapping[LinkName, Link],
-        wait: Callable[[float | None], Sequence[Message]],
+        wait: Wait,
         clock: Clock | None = None,
         heartbeat: Heartbeat = dict,
         contract_came: Callable[[], None] = lambda: None,
@@ -78,6 +90,7 @@ class Forwarder:
         self._given_spool = spool
         self._disk = disk or DiskWatch(settings, self._clock.uptime)
         self._components = self._over(spool)
+        self._group_commit = GroupCommit()
         self._next: Reload | None = None
         self._stopping = False
 
@@ -101,7 +114,7 @@ class Forwarder:
         try:
             self.turn([])
             while not self._stopping:
-                self.turn(self._wait(self._patience()))
+                self.turn(self._wait(self._patience(), self._group_commit.linger_s))
             self._finish()
         finally:
             if self.spool is not self._given_spool:
@@ -145,6 +158,7 @@ class Forwarder:
         batch = Batch()
         for message in messages:
             self._take(message, batch, now)
+        self._group_commit.note(len(batch.acknowledge), now)
         components = self._components
         return batch, components.commits.commit(batch, components.deciding, now)
 
@@ -157,7 +171,9 @@ class Forwarder:
     def _send(self, now: float) -> None:
         components = self._components
         self._local.tick(now)
-        self._links[LinkName.URGENT].tick(now)
+        # At a start after the first session, which then has all that this one receives; or when that fails.
+        if self._local.up or self._local.generation > 1:
+            self._links[LinkName.URGENT].tick(now)
         # The home first: an emergency call must not wait for the cloud's line or compression.
         for inbox in components.inboxes.values():
             inbox.tick(now)
@@ -184,6 +200,9 @@ class Forwarder:
         give_up = self._clock.monotonic() + self._settings.stop_grace_s
         for name in (LinkName.URGENT, LinkName.LOCAL):
             self._links[name].close(_CLOSE_S)
+        # Nobody sends again what came at QoS 0.
+        while (messages := self._wait(0.0)) and self._clock.monotonic() < give_up:
+            self.turn(messages)
         while not self.uplink.idle and self._cloud.up:
             left = give_up - self._clock.monotonic()
             if left <= 0:
@@ -261,8 +280,8 @@ class Forwarder:
 
     def _confirm(self, batch: Batch, plan: Plan) -> None:
         """After the commit: PUBACK in the order of receiving, then the receipts of each service."""
-        for received in batch.acknowledge:
-            self._links[received.link].acknowledge(received.generation, received.mid)
+        for (link, generation), messages in groupby(batch.acknowledge, _connection):
+            self._links[link].acknowledge(generation, *(each.mid for each in messages))
         if self._local.up:
             for service, receipts in plan.receipts.items():
                 for first in range(0, len(receipts), _MOST_RECEIPTS):
@@ -293,3 +312,7 @@ class Forwarder:
             self._settle(self.uplink.disconnected(), batch)
         elif name is LinkName.LOCAL:
             self._components.rewind_inboxes()
+
+
+def _connection(received: Received) -> tuple[LinkName, int]:
+    return received.link, received.generation

@@ -71,10 +71,13 @@ class Housekeeping:
         self._stopping = False
         self._complaint: str | None = None
 
-    def wait(self, timeout_s: float | None) -> Sequence[Message]:
-        """Return the messages so far, after at most `timeout_s` seconds (None: no limit)."""
+    def wait(self, timeout_s: float | None, linger_s: float = 0.0) -> Sequence[Message]:
+        """Return the messages so far, after at most `timeout_s` seconds (None: no limit).
+
+        With `linger_s` it waits so many seconds for company of what is not urgent.
+        """
         self._between_turns(self._now())
-        messages = self._mailbox.wait(self._patience(timeout_s))
+        messages = self._mailbox.wait(self._patience(timeout_s), linger_s)
         self._snapshots_due()
         return [each for each in map(self._take, messages) if each is not None]
 

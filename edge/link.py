@@ -83,6 +83,7 @@ class Link:
         self.generation = 0
         self.up = False
         self.up_since = 0.0
+        self.dialled_at = float("-inf")
         self.connects = 0
         self.share: Share | None = None
         self._dial = dial
@@ -124,6 +125,7 @@ class Link:
             return
         self.generation += 1
         self._act_at = now + self._patience_s
+        self.dialled_at = now
         self._connection = self._dial(self.generation)
 
     def connected(self, generation: int, now: float) -> bool:

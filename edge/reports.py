@@ -57,14 +57,16 @@ class Heading:
         return write_event(attributes, data)
 
 
-def started(heading: Heading, birth: SpoolOrigin) -> Envelope:
+def started(heading: Heading, origin: SpoolOrigin) -> Envelope:
     """Return the report that a spool was created or recovered."""
     data = {
-        "birth": birth.kind,
+        "birth": origin.kind,
         "epoch": heading.epoch,
-        "damage": birth.damage,
-        "salvaged": birth.salvaged,
-        "lost_epoch": birth.lost_epoch,
+        "damage": origin.damage,
+        "salvaged": origin.salvaged,
+        "lost_epoch": origin.lost_epoch,
+        "lost": origin.lost,
+        "lost_ranges": origin.lost_ranges,
     }
     return heading.write(STARTED, data)
 

@@ -6,13 +6,12 @@ functions here say what becomes of the record; `eventplane.fleet_registry` store
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
 from eventplane.errors import EventPlaneError
-from eventplane.topics import CLAIM_CLIENT_PREFIX, RENEWAL_CLIENT_PREFIX
+from eventplane.topics import CLAIM_CLIENT_PREFIX, RENEWAL_CLIENT_PREFIX, is_device_name, is_group_name
 
 MAX_REGISTRATIONS_A_DAY: Final = 5
 """Certificates that one device may register in a day (UTC): enough for a bad line, too few for a loop."""
@@ -21,12 +20,6 @@ QUARANTINE_POLICY: Final = "quarantine"
 """The IoT policy that denies everything, without project and environment: a quarantine attaches it."""
 
 _DAY_MS: Final = 86_400_000
-
-# AWS IoT's thing names, short enough for a client id of 128 with either prefix.
-_NAME: Final = re.compile(r"[a-zA-Z0-9:_-]{1,120}")
-
-# Written as an attribute of events, so as plain as the parts of a key there.
-_GROUP: Final = re.compile(r"[A-Za-z0-9._~-]{1,100}")
 
 
 class State(StrEnum):
@@ -149,17 +142,6 @@ class LifeError(EventPlaneError):
         super().__init__(f"{device.thing!r} is {device.state}: {problem}")
         self.thing = device.thing
         self.state = device.state
-
-
-def is_device_name(name: str) -> bool:
-    """Whether a device can be called `name`."""
-    prefixes = (CLAIM_CLIENT_PREFIX, RENEWAL_CLIENT_PREFIX)
-    return _NAME.fullmatch(name) is not None and not name.startswith(prefixes)
-
-
-def is_group_name(name: str) -> bool:
-    """Whether a group of devices can be called `name`."""
-    return _GROUP.fullmatch(name) is not None
 
 
 def made(name: str, now_ms: int) -> Device:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from typing import Final
+
 LOCAL_PREFIX = "eventplane"
 
 OUTBOXES = f"{LOCAL_PREFIX}/+/outbox"
@@ -87,6 +90,24 @@ CREATE_FROM_REQUEST_TOPIC = "$aws/certificates/create-from-csr/json"
 
 CREATE_WITH_KEY_TOPIC = "$aws/certificates/create/json"
 """Asks for a certificate and its key."""
+
+
+# AWS IoT's thing names, short enough for a client id of 128 with either prefix.
+_NAME: Final = re.compile(r"[a-zA-Z0-9:_-]{1,120}")
+
+# Written as an attribute of events, so as plain as the parts of a key there.
+_GROUP: Final = re.compile(r"[A-Za-z0-9._~-]{1,100}")
+
+
+def is_device_name(name: str) -> bool:
+    """Return whether a device can be called `name`."""
+    prefixes = (CLAIM_CLIENT_PREFIX, RENEWAL_CLIENT_PREFIX)
+    return _NAME.fullmatch(name) is not None and not name.startswith(prefixes)
+
+
+def is_group_name(name: str) -> bool:
+    """Return whether a group of devices can be called `name`."""
+    return _GROUP.fullmatch(name) is not None
 
 
 def register_topic(template: str) -> str:

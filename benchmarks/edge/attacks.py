@@ -68,8 +68,8 @@ def queued(site: Site) -> list[Figure]:
     """60,000 events at QoS 1 that wait in the home's broker when the forwarder comes back."""
     with MemoryLimit("queued", LIMIT_MIB) as limit, _forwarder(site, "queued", limit) as contender:
         _queue(contender, range(QUEUED))
-        with SinkProcess(site, ALARMS, alarms_only=True) as sink:
-            contender.child.start()
+        with SinkProcess(site, ALARMS, sent_after=time.monotonic_ns()) as sink:
+            contender.child.launch()
             with Watch(contender) as watch:
                 _send_alarms(contender)
                 found = sink.report(PATIENCE_S)
@@ -90,7 +90,7 @@ def waiting(site: Site) -> list[Figure]:
         _queue(contender, range(WAITING), LARGE)
         with SinkProcess(site, WAITING) as sink:
             began = time.monotonic()
-            contender.child.start()
+            contender.child.launch()
             with Watch(contender) as watch:
                 found = sink.report(4 * PATIENCE_S)
                 took = time.monotonic() - began
@@ -201,7 +201,7 @@ class Watch:
 def _flood(site: Site, name: str, topic: str, type: str) -> list[Figure]:
     with MemoryLimit(name, LIMIT_MIB) as limit, _forwarder(site, name, limit) as contender:
         contender.child.start()
-        with SinkProcess(site, ALARMS, alarms_only=True) as sink, Watch(contender) as watch:
+        with SinkProcess(site, ALARMS, sent_after=time.monotonic_ns()) as sink, Watch(contender) as watch:
             sink.until_connected()
             with Load(contender, FLOOD_PER_S, REALISTIC, topic, type) as load:
                 _send_alarms(contender)
@@ -220,7 +220,7 @@ def _flood(site: Site, name: str, topic: str, type: str) -> list[Figure]:
 def _forwarder(site: Site, name: str, limit: MemoryLimit) -> Iterator[Contender]:
     """Return a stopped forwarder whose sessions the home's broker knows: an alarm has gone through both."""
     contender = start_forwarder(site, name, limit=limit)
-    with SinkProcess(site, 1, alarms_only=True) as sink, Publisher(contender.port) as publisher:
+    with SinkProcess(site, 1, sent_after=time.monotonic_ns()) as sink, Publisher(contender.port) as publisher:
         while not sink.is_complete():
             send_paced(publisher, 1 / _PROBE_S, 1, ALARM, ALARM_TOPIC)
             time.sleep(_PROBE_S)

@@ -61,16 +61,15 @@ class Site:
 class SinkProcess:
     """The cloud's broker, until `report`. Use it in a `with` block."""
 
-    def __init__(self, site: Site, expect: int, *, quota: bool = False, alarms_only: bool = False) -> None:
+    def __init__(self, site: Site, expect: int, *, quota: bool = False, sent_after: int = 0) -> None:
         server = site.authority.issue("cloud")
         files = {"ca": site.authority.ca, "certificate": server.certificate, "key": server.key}
         options = [part for name, file in files.items() for part in (f"--{name}", str(file))]
         self._process = subprocess.Popen(
             [
                 *(sys.executable, "-m", "benchmarks.edge.sink", *options),
-                *("--port", str(site.port), "--expect", str(expect)),
+                *("--port", str(site.port), "--expect", str(expect), "--sent-after", str(sent_after)),
                 *(["--quota"] if quota else []),
-                *(["--alarms-only"] if alarms_only else []),
             ],
             stdout=subprocess.PIPE,
             text=True,

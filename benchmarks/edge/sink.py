@@ -35,12 +35,12 @@ _NUMBER = re.compile(rb'"id":"(\d+)"')
 class Sink:
     """Serves one connection after the other until `expect` different events arrived, or `stop`.
 
-    With `alarms_only` it counts events whose id is a time of sending.
+    With `sent_after` (nanoseconds) only events whose id is a later time of sending are expected.
     """
 
-    def __init__(self, expect: int, quota: bool, alarms_only: bool) -> None:
+    def __init__(self, expect: int, quota: bool, sent_after: int = 0) -> None:
         self._expect = expect
-        self._alarms_only = alarms_only
+        self._sent_after = sent_after
         self._quota = quota
         self._stopped = False
         self._numbers: set[bytes] = set()
@@ -119,10 +119,10 @@ class Sink:
         text = zlib.decompress(payload) if payload[:1] and payload[0] == _ZLIB_FIRST else payload
         numbers = _NUMBER.findall(text)
         self._events += len(numbers)
-        self._numbers.update(each for each in numbers if not self._alarms_only or int(each) > EARLIEST_NS)
+        self._numbers.update(each for each in numbers if int(each) >= self._sent_after)
         self._publishes += 1
         self._bytes += len(payload)
-        if sent := [number for each in numbers if (number := int(each)) > EARLIEST_NS]:
+        if sent := [number for each in numbers if (number := int(each)) > max(EARLIEST_NS, self._sent_after)]:
             self._arrivals.append((now, sent))
 
     def _wait(self, size: int) -> None:
@@ -140,14 +140,14 @@ def main() -> None:
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--expect", type=int, required=True)
     parser.add_argument("--quota", action="store_true")
-    parser.add_argument("--alarms-only", action="store_true", help="expect only events whose id is a time")
+    parser.add_argument("--sent-after", type=int, default=0, help="expect only events sent later, ns")
     for name in ("ca", "certificate", "key"):
         parser.add_argument(f"--{name}", type=Path, required=True)
     arguments = parser.parse_args()
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=arguments.ca)
     context.verify_mode = ssl.CERT_REQUIRED
     context.load_cert_chain(arguments.certificate, arguments.key)
-    sink = Sink(arguments.expect, arguments.quota, arguments.alarms_only)
+    sink = Sink(arguments.expect, arguments.quota, arguments.sent_after)
     signal.signal(signal.SIGTERM, lambda *_: sink.stop())
     with socket.create_server(("127.0.0.1", arguments.port)) as server:
         server.settimeout(0.2)

@@ -20,7 +20,7 @@ from edge.errors import SpoolError
 from edge.spool import Spool
 
 NAME = "spool.db"
-_MEMORY = Path("/dev/shm")  # noqa: S108 (what is written there is synced at no cost)
+MEMORY = Path("/dev/shm")  # noqa: S108 (what is written there is synced at no cost)
 _JUNK_BYTES = 32 * 1024
 
 
@@ -61,7 +61,7 @@ def leftovers(calls: Sequence[Call], cuts: int, seed: int) -> Iterator[tuple[int
     """For each cut how many calls were made, what was kept, and the spool in a directory as it is left."""
     random = Random(seed)
     disk, after = Disk(), 0
-    scratch = Path(tempfile.mkdtemp(dir=_MEMORY if _MEMORY.is_dir() else None))
+    scratch = Path(tempfile.mkdtemp(dir=MEMORY if MEMORY.is_dir() else None))
     try:
         for place in sorted(random.choices(range(len(calls) + 1), k=cuts)):
             for call in calls[after:place]:

@@ -6,6 +6,7 @@ from eventplane.contract.filter_reader import read_filter
 from eventplane.contract.reader import Section
 from eventplane.contract.vocabulary import ParticipantKind, Reach
 from eventplane.filters import Filter
+from eventplane.topics import is_group_name
 
 
 def read_may_subscribe(kind: ParticipantKind, section: Section) -> Filter | None:
@@ -31,9 +32,6 @@ def read_may_address(kind: ParticipantKind, section: Section) -> Reach | tuple[s
         )
     if not isinstance(value, list):
         return section.choice("may_address", Reach, Reach.ONE) or Reach.ONE
-    # Only a contract with groups loads the rules of the fleet.
-    from eventplane.fleet import is_group_name
-
     if not value:
         section.fault("may_address", "the list is empty", "name groups, or write `one` or `everyone`")
     for at, each in enumerate(value):

@@ -9,10 +9,10 @@ from dataclasses import asdict
 from typing import Final
 
 from eventplane.envelope import EnvelopeError
-from eventplane.fleet import is_device_name
 from eventplane.function_settings import ArchiveWriterSettings
 from eventplane.ingest import IngestFrame, parse_frame
 from eventplane.ledger import QUARANTINE, TAP, QuarantineRecord, tap_records, to_line
+from eventplane.topics import is_device_name
 from eventplane.traffic import Publish, Quota, loudest, traffic_text
 from lambdas.common.archive import Archive
 from lambdas.common.aws import WORST_CALL_MS, client

@@ -10,7 +10,7 @@ from eventplane.downlink.desired import BACKOFF_MS, Desired, State, Step
 from eventplane.downlink.keys import is_key
 from eventplane.downlink.sending import connected, forgot, missed, reset
 from eventplane.downlink.table import sort_key
-from eventplane.fleet import is_device_name
+from eventplane.topics import is_device_name
 from lambdas.common.log import logger
 from lambdas.common.queue import Invocation, QueueMessage, read_rule_message
 from lambdas.common.queue_function import QueueReader, queue_function

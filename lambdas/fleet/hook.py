@@ -9,9 +9,10 @@ import os
 from collections.abc import Mapping
 from typing import Any, Final
 
-from eventplane.fleet import Application, Device, Refusal, RefusedError, is_device_name, registered
+from eventplane.fleet import Application, Device, Refusal, RefusedError, registered
 from eventplane.fleet_registry import Registry, Store, change
 from eventplane.function_settings import RegistrySettings
+from eventplane.topics import is_device_name
 from lambdas.common.aws import client
 from lambdas.common.clock import Clock, system_clock
 from lambdas.common.log import logger

@@ -206,15 +206,15 @@ class DeviceMachine(RuleBasedStateMachine):
     @invariant()
     def what_was_answered_is_held(self) -> None:
         for kind, key in self.desired:
-            stored = [
+            answered = [
                 self.number_of(each) for each in self.answers(kind, key) if each.result is Result.STORED
             ]
             stored = self.device.spool.device_state(kind, key)
-            if stored:
+            if answered:
                 assert stored is not None
                 held = stored.state_version
                 number = RESET_BY * held.reset + held.version
-                assert max(stored) <= (number if kind is Downlink.STATE else held.order)
+                assert max(answered) <= (number if kind is Downlink.STATE else held.order)
 
     def deliver_text(self, text: str) -> None:
         self.device.turn(self.device.from_cloud(text), after=1.0)

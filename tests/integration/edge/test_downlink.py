@@ -173,7 +173,7 @@ def test_a_contract_comes_down_and_stays_in_force_and_a_broken_one_is_refused(
     packed = base64.b64encode(gzip.compress(other.canonical, mtime=0)).decode()
     answer = send_until_answered(cloud, down(CONTRACT_TYPE, 1, key, data_base64=packed), key, 1)
     assert answer.result is Result.STORED
-    wait_for(lambda: f"is followed by {other.version}" in home.log())
+    wait_for(lambda: f"contract {other.version} follows" in home.log())
     broken = contract_document(other)
     broken["routes"]["down-voice"]["to"] = "nobody.inbox"
     refused = send_until_answered(cloud, down(CONTRACT_TYPE, 2, key, data=broken), key, 2)

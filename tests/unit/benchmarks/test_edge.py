@@ -27,7 +27,7 @@ def test_a_message_without_a_packet_id_is_qos_0() -> None:
 
 
 def test_a_sink_for_alarms_counts_nothing_else_as_expected() -> None:
-    sink = Sink(expect=1, quota=False, alarms_only=True)
+    sink = Sink(expect=1, quota=False, sent_after=EARLIEST_NS)
     sink.count(event(5, 349))
     assert not sink.is_done()
     sink.count(event(EARLIEST_NS + 1, 349))

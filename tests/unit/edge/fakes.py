@@ -415,7 +415,7 @@ class Device:
     def _count_contract(self) -> None:
         self.contracts_came += 1
 
-    def _wait(self, timeout_s: float | None) -> Sequence[Message]:
+    def _wait(self, timeout_s: float | None, linger_s: float = 0.0) -> Sequence[Message]:
         if self.inbound:
             return self.inbound.pop(0)
         self.time.seconds += timeout_s or 0.0

@@ -70,25 +70,42 @@ class TestFirstSessionHasIt:
 
     def test_not_while_the_first_is_down(self, device: Device) -> None:
         device.disconnect(LOCAL)
-        assert not first_session_has_it(device.links, device.time.seconds)
+        assert not first_session_has_it(device.links)
 
     @pytest.mark.parametrize(
-        ("first", "urgent", "after_s", "expected"),
+        ("first", "urgent", "dialled_after", "expected"),
         [
-            (True, True, 0, True),
-            (True, False, 0, True),
+            (True, True, False, True),
+            (True, False, False, True),
             # The urgent session may hold what came before the first one began.
-            (False, True, 3_600, False),
-            (False, False, 59, False),
-            (False, False, 61, True),
+            (False, True, True, False),
+            (False, False, False, False),
+            (False, False, True, True),
         ],
     )
     def test_what_came_before_it_began_it_has_not(
-        self, device: Device, first: bool, urgent: bool, after_s: int, expected: bool
+        self, device: Device, first: bool, urgent: bool, dialled_after: bool, expected: bool
     ) -> None:
         device.connect(LOCAL, URGENT)
         device.local.last.resumed, device.urgent.last.resumed = first, urgent
-        assert first_session_has_it(device.links, device.time.seconds + after_s) is expected
+        device.urgent_link.dialled_at = device.local_link.up_since - (0 if dialled_after else 1)
+        assert first_session_has_it(device.links) is expected
+
+    def test_at_a_start_the_urgent_session_is_opened_after_it(self, tmp_path: Path) -> None:
+        device = Device(tmp_path / "spool.db")
+        assert (len(device.local.all), len(device.urgent.all)) == (1, 0)
+        device.connect(LOCAL)
+        assert len(device.urgent.all) == 1
+        device.connect(URGENT)
+        assert first_session_has_it(device.links)
+        device.crash()
+
+    def test_an_urgent_session_is_opened_also_when_the_first_cannot_be(self, tmp_path: Path) -> None:
+        device = Device(tmp_path / "spool.db")
+        device.disconnect(LOCAL)
+        device.turn()
+        assert len(device.urgent.all) == 1
+        device.crash()
 
 
 class TestSessions:

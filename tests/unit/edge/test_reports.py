@@ -34,6 +34,8 @@ TALLY = LossReport("device.outbox", Outcome.EXPIRED, "expirytime", 4, ((-3, -2),
 ALL = [
     reports.started(HEADING, SpoolOrigin("created")),
     reports.started(HEADING, SpoolOrigin("recovered", "page 7 is torn", 12, "lost")),
+    reports.started(HEADING, SpoolOrigin("recovered", "page 7 is torn", 12, "lost", 3, ((4, 5), (9, 9)))),
+    reports.started(HEADING, SpoolOrigin("recovered", "it is no database", 0, "", None)),
     reports.discarded(HEADING, [TALLY], {}),
     reports.discarded(HEADING, [], {NotStored("sensor.outbox", READING, "spool_full"): 3}),
     reports.manifest(
@@ -98,6 +100,8 @@ def test_a_new_store_reports_that_it_started_once(make: Callable[..., Device]) -
         "damage": "",
         "salvaged": 0,
         "lost_epoch": "",
+        "lost": 0,
+        "lost_ranges": [],
     }
     device.crash()
     device.start()
