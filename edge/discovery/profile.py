@@ -113,7 +113,7 @@ def limit_warnings(file: Path, most_in_flight: int, most_bytes: int) -> list[str
         )
     if limits["message_size_limit"]:
         found.append(
-            "larger messages than message_size_limit are dropped without an error: set max_packet_size instead"
+            "messages beyond message_size_limit are dropped without an error: set max_packet_size instead"
         )
     if not 0 < limits["max_packet_size"] <= most_bytes:
         found.append(
