@@ -277,7 +277,7 @@ class Settings:
     spool: Path = path(about="the database that stores events; its directory must be on a disk")
     spool_capacity_bytes: int = whole(
         256 * 1024**2,
-        1024**2,
+        4 * 1024**2,
         1024**4,
         "bytes",
         about="room for pending events, about 700,000 readings; a full spool refuses new ones",
