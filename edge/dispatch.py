@@ -19,8 +19,9 @@ from eventplane.conversation.attributes import EXPIRY_TIME
 from eventplane.delivery import DEAD_LETTER_TYPE, Outcome, Refusal
 from eventplane.downlink.errors import DownlinkError
 from eventplane.downlink.wire import received
-from eventplane.envelope import EnvelopeError, parse_event
+from eventplane.envelope import TOO_LARGE, EnvelopeError, parse_event
 from eventplane.expiry import BY_EVENT
+from eventplane.limits import MAX_EVENT_BYTES
 from eventplane.questions import QuestionError, read_handlers_question, read_state_question
 from eventplane.receipts import Receipt, ReceiptError, read_receipts
 from eventplane.sender import Sender
@@ -197,7 +198,12 @@ class Dispatcher:
             self._take_downlink(message.payload, batch)
             return
         role = self._topics.get(message.topic)
-        if isinstance(role, Outbox):
+        if isinstance(role, Outbox) and message.oversize:
+            # Only its beginning was kept, so no receipt can name it.
+            channel = role.channel
+            refusal = Refusal(TOO_LARGE, f"{message.oversize} bytes; an event has at most {MAX_EVENT_BYTES}")
+            batch.submissions.append(Submission(message.payload, channel.address, channel, refusal))
+        elif isinstance(role, Outbox):
             channel = role.channel
             batch.submissions.append(
                 Submission(message.payload, channel.address, channel, answer=channel.participant)
