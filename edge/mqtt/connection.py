@@ -88,6 +88,7 @@ class Connection:
         self._abandoned = False
         self._unsent = memoryview(b"")
         self._send_error: OSError | None = None
+        self._read_at = 0.0
         self._thread = threading.Thread(target=self._run, name=f"mqtt-{link}-{generation}", daemon=True)
         self._thread.start()
 
@@ -191,6 +192,9 @@ class Connection:
                 finish = sent and self._session.disconnect_is_out and not finished
                 at_once = reading and (transport.buffered or not receives or self._send_error is not None)
                 deadline = 0.0 if at_once else self._session.deadline()
+            if receives and not at_once and monotonic() < (until := self._read_at + self._gather_s):
+                # The loop gathers messages too: one larger piece costs both less than many small ones.
+                receives, deadline = False, until if deadline is None else min(until, deadline)
             if finish:
                 transport.finish()
                 finished = True
@@ -214,6 +218,10 @@ class Connection:
         if self._share is None:
             return inf, inf
         return self._share.room, self._share.room_for_qos_0
+
+    @property
+    def _gather_s(self) -> float:
+        return 0.0 if self._share is None else self._share.gather_s
 
     def _resume(self) -> None:
         with self._lock:
@@ -245,11 +253,12 @@ class Connection:
             raise self._send_error
         if data is None:
             return
+        self._read_at = monotonic()
         with self._lock:
             if data == _END_OF_STREAM:
                 self._session.lost(None)
             else:
-                self._session.receive(data, monotonic(), *self._room())
+                self._session.receive(data, self._read_at, *self._room())
 
     def _report(self) -> None:
         with self._lock:

@@ -14,7 +14,7 @@ import contextlib
 import os
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -101,23 +101,26 @@ def log_of(path: Path) -> Path:
     return Path(f"{path}-wal")
 
 
-def rebuild_log(source: Path, target: Path) -> None:
-    """Write the log `source` to `target` with new checksums, so that SQLite reads it all.
+def rebuild_log(database: Path, target: Path, pages: Mapping[int, bytes]) -> None:
+    """Write the log of `database` to `target` with new checksums, so that SQLite reads it all.
 
-    Damaged pages of it are read as they are: the checksums of the rows tell which.
+    Damaged pages of it are read as they are: the checksums of the rows tell which. `pages` come last and take
+    the place of those in the database and in its log.
     """
-    content = source.read_bytes()
+    content = log_of(database).read_bytes() if has_log(database) else b""
     frames = list(_frames(content[_HEADER.size :]))
     # Each round of the log has salts of its own; the first frame is always of the last round.
-    salts = _valid_salts(content[: _HEADER.size]) or (frames[0][2] if frames else b"")
-    ends = [n for n, (_, pages, found, _) in enumerate(frames) if pages and found == salts]
-    sums = (0, 0)
-    header = struct.pack(">4I8s", _MAGIC, _VERSION, PAGE_BYTES, 0, salts.ljust(8, b"\0"))
-    sums = _sum(header, sums)
+    salts = _valid_salts(content[: _HEADER.size]) or (frames[0][2] if frames else bytes(8))
+    ends = [n for n, (_, size, found, _) in enumerate(frames) if size and found == salts]
+    frames = frames[: ends[-1] + 1 if ends else 0]
+    size = frames[-1][1] if frames else database.stat().st_size // PAGE_BYTES
+    frames += [(page, size, salts, data) for page, data in pages.items()]
+    header = struct.pack(">4I8s", _MAGIC, _VERSION, PAGE_BYTES, 0, salts)
+    sums = _sum(header, (0, 0))
     written = [header, struct.pack(">2I", *sums)]
-    for page, pages, _, data in frames[: ends[-1] + 1 if ends else 0]:
+    for page, pages_after, _, data in frames:
         if page:
-            front = struct.pack(">2I", page, pages)
+            front = struct.pack(">2I", page, pages_after)
             sums = _sum(front + data, sums)
             written += [front, salts, struct.pack(">2I", *sums), data]
     descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)

@@ -11,6 +11,7 @@ import contextlib
 import json
 import os
 import re
+import sqlite3
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -18,8 +19,17 @@ from pathlib import Path
 from time import monotonic
 
 from edge import durable
-from edge.spool.contents import Device, create
-from edge.spool.database import connect, transaction
+from edge.errors import SpoolError
+from edge.spool.database import (
+    PAGE_BYTES,
+    Device,
+    connect,
+    connect_to_read,
+    create,
+    has_tables,
+    named_errors,
+    transaction,
+)
 from edge.spool.log import has_log, log_of, read_note, rebuild_log
 from edge.spool.records import SpoolOrigin
 from edge.spool.salvage import salvage
@@ -31,6 +41,9 @@ KEPT = 3
 
 SALVAGE_S = 60.0
 """A start may take so long, seconds; what has not been read by then is in the file that is set aside."""
+
+_POINTERS = 2
+"""The page of an auto-vacuum database that says what the next hundred pages are for: it changes."""
 
 _SIDES = ("", "-wal", "-shm")
 _NUMBER = re.compile(r"\.damaged-(\d+)-\d+T\d+Z$")
@@ -55,7 +68,7 @@ def recover(path: Path, damage: str, clock: UptimeClock) -> None:
         with transaction(db):
             create(db, SpoolOrigin("recovered"), clock)
         give_up = monotonic() + SALVAGE_S
-        with _whole_log(path) as readable:
+        with _readable(path, new, db) as readable:
             result = salvage(readable, db, read_note(path), lambda: monotonic() < give_up)
         origin = SpoolOrigin(
             "recovered",
@@ -91,21 +104,45 @@ def finish_recovery(path: Path, capacity_bytes: int) -> None:
 
 
 @contextlib.contextmanager
-def _whole_log(path: Path) -> Iterator[Path]:
-    """Give the database a name under which its log is one that SQLite reads to its end, damaged or not."""
-    copy = _copy_of(path)
+def _readable(path: Path, new: Path, db: sqlite3.Connection) -> Iterator[Path]:
+    """Give the database at `path` a name under which its log can be read to its end, and its schema.
+
+    A damaged schema is replaced by that of `new`, an empty spool that is open as `db`.
+    """
+    copy, readable = _copy_of(path), path
     _remove(copy)
-    readable = path
-    if has_log(path):
+    schema = {} if _has_schema(path) else _schema_pages(new, db)
+    if schema or has_log(path):
         # Without hard links, or without room, what SQLite reads by itself has to do.
         with contextlib.suppress(OSError):
-            rebuild_log(log_of(path), log_of(copy))
+            rebuild_log(path, log_of(copy), schema)
             copy.hardlink_to(path)
             readable = copy
     try:
         yield readable
     finally:
         _remove(copy)
+
+
+def _has_schema(path: Path) -> bool:
+    try:
+        with contextlib.closing(connect_to_read(path)) as db, named_errors(path, "cannot be read"):
+            return has_tables(path, db)
+    except (SpoolError, sqlite3.Error):
+        return False
+
+
+def _schema_pages(new: Path, db: sqlite3.Connection) -> dict[int, bytes]:
+    """Return the pages of an empty spool that hold no rows; they are always in the same places."""
+    rows = {page for (page,) in db.execute("SELECT rootpage FROM sqlite_schema")}
+    content = new.read_bytes()
+    pages = {
+        number: content[start : start + PAGE_BYTES]
+        for number, start in enumerate(range(0, len(content), PAGE_BYTES), 1)
+        if number not in rows and number != _POINTERS
+    }
+    first = pages[1]
+    return pages | {1: first[:18] + b"\2\2" + first[20:28] + bytes(12) + first[40:]}
 
 
 def _copy_of(path: Path) -> Path:

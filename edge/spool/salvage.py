@@ -16,8 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from edge.spool.contents import Device
-from edge.spool.database import DamagedRowError, TableTotals, connect_to_read, transaction
+from edge.spool.database import DamagedRowError, Device, TableTotals, connect_to_read, transaction
 from edge.spool.deliveries import (
     Deliveries,
     EventBatch,

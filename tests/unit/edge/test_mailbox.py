@@ -227,6 +227,14 @@ def test_dropped_messages_are_reported_at_the_first_and_at_each_power_of_ten(
     assert share.dropped == 120
 
 
+def test_while_the_loop_lingers_connections_read_less_often_but_the_clouds(mailbox: Mailbox[Message]) -> None:
+    local, urgent, cloud = (mailbox.share(each, LIMIT) for each in (LOCAL, URGENT, CLOUD))
+    mailbox.wait(0, linger_s=0.02)
+    assert 0 == cloud.gather_s < urgent.gather_s < local.gather_s < 0.02
+    mailbox.wait(0)
+    assert local.gather_s == urgent.gather_s == 0
+
+
 def test_an_acknowledged_publish_does_not_end_lingering(mailbox: Mailbox[Message]) -> None:
     share = mailbox.share(LOCAL, LIMIT)
     mailbox.put(ACKNOWLEDGED)
