@@ -45,9 +45,7 @@ ALL = [
         {"device.outbox": 7},
     ),
     reports.heartbeat(HEADING, 300.0, {"uptime_s": 12, "contract": "v"}),
-    reports.disk_failed(
-        HEADING, SpoolUnavailableError(Path("s.db"), "disk I/O error", "replace it"), 61.4
-    ),
+    reports.disk_failed(HEADING, SpoolUnavailableError(Path("s.db"), "disk I/O error", "replace it"), 61.4),
 ]
 
 
