@@ -199,7 +199,7 @@ class Forwarder:
 
     @property
     def _urgent_waits(self) -> bool:
-        """At a start for the first session to be up or to fail: it then has all that the urgent one receives."""
+        """Whether the urgent session waits, at a start, for the first to be up or to fail."""
         return not self._local.up and self._local.generation <= 1
 
     def _finish(self) -> None:
