@@ -44,7 +44,7 @@ _ID_DIGITS = 32
 
 
 class SequenceNumber(NamedTuple):
-    """What the next event gets: its number, its time in ms of uptime, the last number of each ordered inbox."""
+    """What the next event gets: number, time in ms of uptime, last number of each ordered inbox."""
 
     sequence: int
     uptime_ms: int
