@@ -27,8 +27,8 @@ from eventplane.contract import Contract
 _log = logging.getLogger(__name__)
 
 SWITCH_INTERVAL_S = 0.001
-"""How long a busy loop keeps a network thread from the interpreter, which it wants three times a read. Python's
-5 ms made alarms behind a backlog 1.5 s late instead of 0.6."""
+"""How long a busy loop keeps a network thread from the interpreter, which that wants three times a read. With
+Python's 5 ms alarms behind a backlog took 1.5 s instead of 0.6."""
 
 
 def run(
