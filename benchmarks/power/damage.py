@@ -1,196 +1,435 @@
-"""Damages the files of a spool at rest at random, delivers what is left, and compares that with what was
-stored.
+"""Damages the files of a spool at rest, serves it as the forwarder does, and compares what comes out.
 
-Bits flip, blocks are zeroed or change places, the end is cut off, in the database or in its log. A spool must
-start each time, deliver nothing that was not stored, and report whatever it lost.
+A spool must start, hand on nothing that was not stored, give no number twice, and report whatever it lost:
+reports are events of the spool itself, and count once they are delivered.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import shutil
-from collections.abc import Callable, Iterator
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
-from edge.errors import SpoolCorruptError, SpoolError
-from edge.spool import BEFORE_EVERYTHING, Delivery, Spool, SpoolOrigin, StoredEvent
+from benchmarks.power.cuts import MEMORY
+from benchmarks.power.snapshots import (
+    BLOCK_BYTES,
+    NAME,
+    Snapshot,
+    Stored,
+    now_uptime,
+    snapshots,
+)
+from benchmarks.power.workload import DESTINATIONS, KEYS, KINDS, RANKS, state
+from edge.errors import SpoolCorruptError
+from edge.spool import BEFORE_EVERYTHING, MOST_KEYS, Delivery, DeviceState, Spool, SpoolOrigin, StoredEvent
 from edge.spool.database import PAGE_BYTES
 from edge.spool.salvage import SHIFT
+from edge.spool.space import RESERVE_BYTES, reserve_of
+from eventplane.event_keys import KEY_BYTES
 
-_DESTINATIONS = ("device.outbox", "call.inbox")
-_RANKS = (0, 1)
-_QUEUES = [(destination, rank) for destination in _DESTINATIONS for rank in _RANKS]
+A_SPOOL = 50
+"""Damages of the snapshots of one workload."""
+
 _OPENINGS = 6
-_BLOCK_BYTES = 4096
+_READ = 5
+_LOG_HEADER_BYTES = 32
+_SIZES = (PAGE_BYTES, BLOCK_BYTES)
+_REPORTS = ("device.outbox", 1)
+
+_Files = dict[str, bytearray]
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What became of one damage. `fault`: what must not be, with its kind before it."""
+
+    fault: tuple[str, str] | None = None
+    lost: int = 0
+    reported: int | None = 0
+    recovered: bool = False
 
 
 @dataclass(slots=True)
 class DamageFindings:
-    """Of `damages`: how many were `harmless`, `saved` everything, lost events and `reported` them.
+    """Outcomes by kind of damage: `counts` by kind and outcome. `faults` say how to repeat them."""
 
-    The rest are faults: losses that were not reported (`silent`), texts that nobody stored (`invented`),
-    spools that did not start (`failed`). `unknown`, of those reported: how many could not say how much is
-    lost.
-    """
-
-    damages: int = 0
-    harmless: int = 0
-    saved: int = 0
+    counts: Counter[tuple[str, str]] = field(default_factory=Counter)
+    lost: int = 0
     reported: int = 0
-    unknown: int = 0
-    silent: int = 0
-    invented: int = 0
-    failed: int = 0
-    first: list[str] = field(default_factory=list)
+    faults: list[str] = field(default_factory=list)
+
+    def count(self, kind: str, seed: int, what: str, outcome: Outcome) -> None:
+        """Add the outcome of a damage of `kind`; `what` describes it."""
+        self.counts[kind, "damages"] += 1
+        if outcome.fault:
+            name, text = outcome.fault
+            self.counts[kind, name] += 1
+            self.faults.append(f"seed {seed}, {kind} ({what}): {name}: {text}")
+        else:
+            self.counts[kind, "reported" if outcome.lost else "lossless"] += 1
+            self.counts[kind, "recovered"] += outcome.recovered
+            self.counts[kind, "without a number"] += outcome.reported is None
+        self.lost += outcome.lost
+        self.reported += outcome.reported or 0
 
 
-class StoredContents:
-    """A spool with random contents, as a stop or a crash leaves it; `pending` has what must be delivered."""
-
-    def __init__(self, directory: Path, random: Random) -> None:
-        self.texts: dict[int, str] = {}
-        self.pending: set[tuple[str, int]] = set()
-        made = directory / "made" / "spool.db"
-        self.path = directory / "left" / "spool.db"
-        with Spool(made) as spool:
-            for _ in range(random.choice((5, 40, 150))):
-                self._commit(spool, random)
-            if random.random() < 0.5:
-                shutil.copytree(made.parent, self.path.parent)
-        if not self.path.exists():
-            shutil.copytree(made.parent, self.path.parent)
-
-    def _commit(self, spool: Spool, random: Random) -> None:
-        first = spool.next_sequence
-        events = [self._event(n, random) for n in range(first, first + random.choice((0, 1, 3, 12)))]
-        done = [
-            each.delivery
-            for queue in _QUEUES
-            for each in spool.read(*queue, BEFORE_EVERYTHING, random.choice((0, 2, 6)))
-            if random.random() < 0.8
-        ]
-        spool.commit(events, done, uptime_ms=first)
-        self.pending -= {(each.destination, each.sequence) for each in done}
-
-    def _event(self, number: int, random: Random) -> StoredEvent:
-        text = json.dumps({"n": number, "pad": random.choice("abc") * random.choice((1, 300, 3000))})
-        destinations = random.sample(_DESTINATIONS, random.choice((1, 1, 2)))
-        self.texts[number] = text
-        self.pending |= {(each, number) for each in destinations}
-        rank = random.choice(_RANKS)
-        return StoredEvent(number, rank, text, dict.fromkeys(destinations), number.to_bytes(16, "big"))
-
-
-def damage_at_random(directory: Path, seed: int, damages: int) -> DamageFindings:
-    """Make a spool in the new `directory` and damage `damages` copies of it, each in one way."""
+def damage_at_random(seeds: Sequence[int]) -> DamageFindings:
+    """Damage a spool for each of `seeds`, which alone determine where, how, and of which workload."""
     findings = DamageFindings()
-    stored = StoredContents(directory, Random(seed))
-    for number in range(damages):
-        random = Random(f"{seed} {number}")
-        path = _damaged(stored, directory / "damaged", random)
-        origins: list[SpoolOrigin] = []
-        findings.damages += 1
-        try:
-            fault = _compare(stored, list(_drain(path, origins)), origins, findings)
-        except SpoolError as error:
-            findings.failed += 1
-            fault = str(error)
-        if fault:
-            findings.first.append(f"seed {seed}, damage {number}: {fault}")
-        shutil.rmtree(path.parent)
+    spool, taken = -1, list[Snapshot]()
+    scratch = Path(tempfile.mkdtemp(dir=MEMORY if MEMORY.is_dir() else None))
+    try:
+        for seed in seeds:
+            if seed // A_SPOOL != spool:
+                spool = seed // A_SPOOL
+                taken = snapshots(scratch / f"spool-{spool}", spool)
+            random = Random(seed)
+            snapshot = random.choice(taken)
+            files = {name: bytearray(content) for name, content in snapshot.files.items()}
+            kind = list(DAMAGES)[seed % len(DAMAGES)]
+            what = DAMAGES[kind](files, snapshot, random)
+            directory = scratch / "damaged"
+            findings.count(kind, seed, what, outcome(snapshot, files, directory, random))
+            shutil.rmtree(directory)
+    finally:
+        shutil.rmtree(scratch)
     return findings
 
 
-def _flip(content: bytearray, random: Random) -> None:
-    for _ in range(random.choice((1, 1, 3, 10))):
-        content[random.randrange(len(content))] ^= 1 << random.randrange(8)
+def outcome(snapshot: Snapshot, files: _Files, directory: Path, random: Random) -> Outcome:
+    """Serve the damaged `files` of a snapshot in the new `directory`."""
+    directory.mkdir()
+    for name, content in files.items():
+        (directory / name).write_bytes(content)
+    reserve = reserve_of(directory / NAME)
+    if not reserve.exists():
+        reserve.touch()
+        os_truncate(reserve)
+    service = _Service(directory / NAME, snapshot, random)
+    try:
+        service.run()
+        return service.outcome()
+    except _Wrong as error:
+        return Outcome((error.kind, str(error)))
+    except Exception as error:  # whatever it is, the forwarder would not have started
+        return Outcome(("failed", repr(error)))
 
 
-def _zero(content: bytearray, random: Random) -> None:
-    size = random.choice((PAGE_BYTES, _BLOCK_BYTES))
-    start = random.randrange(max(1, len(content) // size)) * size
-    content[start : start + size] = bytes(len(content[start : start + size]))
+def os_truncate(reserve: Path) -> None:
+    """Make a reserve without writing it."""
+    with reserve.open("wb") as file:
+        file.truncate(RESERVE_BYTES)
 
 
-def _swap(content: bytearray, random: Random) -> None:
-    size = random.choice((PAGE_BYTES, _BLOCK_BYTES))
-    one, other = (random.randrange(max(1, len(content) // size)) * size for _ in range(2))
-    first, second = content[one : one + size], content[other : other + size]
-    if len(first) == len(second):
-        content[one : one + size], content[other : other + size] = second, first
+class _Wrong(Exception):
+    """The spool did what it must not: `kind` is "invented", "silent" or "failed"."""
+
+    def __init__(self, kind: str, problem: str) -> None:
+        super().__init__(problem)
+        self.kind = kind
 
 
-def _truncate(content: bytearray, random: Random) -> None:
-    del content[random.randrange(len(content)) :]
+class _Service:
+    """Does with the spool at `path` what the forwarder's loop does, until nothing is pending.
 
-
-_DAMAGES: list[Callable[[bytearray, Random], None]] = [_flip, _zero, _swap, _truncate]
-
-
-def _damaged(stored: StoredContents, directory: Path, random: Random) -> Path:
-    """Copy a spool and damage one file of it: the database, or its log."""
-    shutil.copytree(stored.path.parent, directory)
-    path = directory / stored.path.name
-    files = [each for each in (path, path.with_name(path.name + "-wal")) if each.exists()]
-    file = random.choice(files)
-    if content := bytearray(file.read_bytes()):
-        random.choice(_DAMAGES)(content, random)
-        file.write_bytes(content)
-    return path
-
-
-def _drain(path: Path, origins: list[SpoolOrigin]) -> Iterator[tuple[Delivery, str]]:
-    """Deliver everything, reopening the spool where damage is met; `origins` are those of recovered spools.
-
-    Raises `SpoolError` when it does not start, or goes on being damaged.
+    Where it meets damage it opens the spool again. All numbers are those of the snapshot's epoch: each
+    recovery lowers them by SHIFT.
     """
-    for opening in range(_OPENINGS):
-        try:
-            with Spool(path) as spool:
-                if spool.origin.kind == "recovered" and spool.origin not in origins:
-                    origins.append(spool.origin)
-                for queue in _QUEUES:
-                    after = BEFORE_EVERYTHING
-                    while rows := spool.read(*queue, after, 5):
-                        yield from ((each.delivery, each.json) for each in rows)
-                        spool.commit([], [each.delivery for each in rows], uptime_ms=0)
-                        after = rows[-1].delivery.sequence
+
+    def __init__(self, path: Path, snapshot: Snapshot, random: Random) -> None:
+        self._path = path
+        self._snapshot = snapshot
+        self._random = random
+        self._stored = dict(snapshot.stored)
+        self._texts = {(0, each.number): text for text, each in snapshot.stored.items()}
+        self._expected = {each: row.json for each, row in snapshot.pending.items()}
+        self._epochs = [snapshot.epochs[-1]]
+        self._delivered: set[Delivery] = set()
+        self._origins: list[tuple[int, SpoolOrigin]] = []
+        self._discards: set[tuple[str, str, str, int, int]] = set()
+        self._held: dict[tuple[str, str], DeviceState] = {}
+
+    def run(self) -> None:
+        for opening in range(_OPENINGS):
+            try:
+                with Spool(self._path, now_uptime=now_uptime) as spool:
+                    self._serve(spool)
+                with Spool(self._path, now_uptime=now_uptime) as spool:
+                    self._check_served(spool)
                 return
-        except SpoolCorruptError:
-            if opening == _OPENINGS - 1:
-                raise
+            except SpoolCorruptError:
+                if opening == _OPENINGS - 1:
+                    raise
+
+    def outcome(self) -> Outcome:
+        """Return what is lost. Raises `_Wrong` when it was not reported."""
+        missing = sorted(self._expected.keys() - self._delivered, key=lambda each: each.sequence)
+        told = [origin for _, origin in self._origins if origin.kind == "recovered"]
+        most = None if any(each.lost is None for each in told) else sum(each.lost or 0 for each in told)
+        ranges = [
+            (first + SHIFT * (depth - 1), last + SHIFT * (depth - 1))
+            for depth, origin in self._origins
+            for first, last in origin.lost_ranges
+        ]
+        if most is not None:
+            silent = [
+                each for each in missing if not any(first <= each.sequence <= last for first, last in ranges)
+            ]
+            if silent or len(missing) > most:
+                raise _Wrong("silent", f"{len(missing)} lost, {len(silent)} of them not within {ranges},"
+                             f" at most {most} by {told}: {missing[:5]}")  # fmt: skip
+        if not told and len(self._epochs) > 1:
+            raise _Wrong("silent", "recovered without a report")
+        self._check_discards(told)
+        self._check_states(told)
+        self._check_earlier(told)
+        return Outcome(None, len(missing), most, len(self._epochs) > 1)
+
+    def _serve(self, spool: Spool) -> None:
+        if spool.epoch != self._epochs[-1]:
+            self._epochs.append(spool.epoch)
+            if spool.origin.kind == "recovered" and spool.origin.lost_epoch not in (self._epochs[-2], ""):
+                raise _Wrong("failed", f"recovered from {spool.origin.lost_epoch}")
+        elif len(self._epochs) == 1 and not self._delivered and self._random.random() < 0.5:
+            self._check_contents(spool)
+        spool.recent_keys(MOST_KEYS)
+        for kind in KINDS:
+            for key in KEYS:
+                if held := spool.device_state(kind, key):
+                    self._held[kind, key] = held
+        if spool.origin.kind != "resumed":
+            self._store(spool, {"origin": [len(self._epochs) - 1, *spool.origin]}, [_REPORTS[0]])
+        while reports := spool.loss_reports():
+            discards = [
+                (each.destination, each.outcome.value, each.reason, first, last)
+                for each in reports
+                for first, last in each.ranges
+            ]
+            told = {"discards": [len(self._epochs) - 1, discards]}
+            self._store(spool, told, [_REPORTS[0]], close_loss_reports=True)
+        for n in range(3):
+            destinations = self._random.sample(DESTINATIONS, self._random.choice((1, 2)))
+            self._store(spool, {"new": n}, destinations, close_manifests=n == 1)
+        for destination in DESTINATIONS:
+            for rank in RANKS:
+                self._drain(spool, destination, rank)
+        spool.tidy()
+
+    def _store(self, spool: Spool, content: dict[str, object], to: Sequence[str], **close: bool) -> None:
+        sequence, depth = spool.next_sequence, len(self._epochs) - 1
+        number = sequence + SHIFT * depth
+        text = json.dumps({"epoch": spool.epoch, "n": sequence, **content})
+        if self._texts.setdefault((depth, number), text) != text:
+            raise _Wrong("invented", f"number {sequence} of {spool.epoch} is given to another event")
+        _, rank = _REPORTS
+        self._stored[text] = Stored(number, rank, dict.fromkeys(to))
+        event = StoredEvent(sequence, rank, text, dict.fromkeys(to), self._random.randbytes(KEY_BYTES))
+        spool.commit([event], uptime_ms=spool.clock(), **close)
+        self._expected |= {Delivery(each, rank, number): text for each in to}
+
+    def _drain(self, spool: Spool, destination: str, rank: int) -> None:
+        after = BEFORE_EVERYTHING
+        while rows := spool.read(destination, rank, after, _READ):
+            for delivery, text, expires_ms, _ in rows:
+                self._deliver(delivery, text, expires_ms)
+            spool.commit([], [each.delivery for each in rows], uptime_ms=spool.clock())
+            after = rows[-1].delivery.sequence
+
+    def _deliver(self, delivery: Delivery, text: str, expires_ms: int | None) -> None:
+        stored = self._stored.get(text)
+        number = delivery.sequence + SHIFT * (len(self._epochs) - 1)
+        if stored is None or (number, delivery.rank) != (stored.number, stored.rank):
+            raise _Wrong("invented", f"{delivery} is {text[:80]!r}")
+        expiries = (stored.destinations.get(delivery.destination, -1), None)
+        if delivery.destination not in stored.destinations or expires_ms not in expiries:
+            raise _Wrong("invented", f"{delivery} until {expires_ms}, stored for {stored.destinations}")
+        if expires_ms != expiries[0] and len(self._epochs) == 1:
+            raise _Wrong("invented", f"{delivery} does not expire")
+        self._delivered.add(delivery._replace(sequence=number))
+        content = json.loads(text)
+        if "origin" in content:
+            depth, *fields = content["origin"]
+            self._origins.append((depth, SpoolOrigin(*fields)))
+        if "discards" in content:
+            depth, discards = content["discards"]
+            lowered = SHIFT * depth
+            self._discards |= {(*kind, first + lowered, last + lowered) for *kind, first, last in discards}  # type: ignore[misc]
+
+    def _check_contents(self, spool: Spool) -> None:
+        """A spool that reports nothing is as it was."""
+        found, expected = state(spool), self._snapshot.contents
+        differing = [name for name in expected if found[name] != expected[name]]
+        if differing:
+            name = differing[0]
+            raise _Wrong("silent", f"{differing}: {str(found[name])[:200]}, not {str(expected[name])[:200]}")
+
+    def _check_served(self, spool: Spool) -> None:
+        if spool.origin.kind != "resumed" or spool.epoch != self._epochs[-1] or spool.loss_reports():
+            raise _Wrong("failed", f"{spool.origin} after it was served")
+        if left := {name: count for name, count in spool.backlog().items() if count}:
+            raise _Wrong("failed", f"{left} pending after everything was delivered")
+
+    def _check_discards(self, told: Sequence[SpoolOrigin]) -> None:
+        missing = {
+            each
+            for each in self._snapshot.discards
+            if not any(
+                each[:3] == other[:3] and other[3] <= each[3] and each[4] <= other[4]
+                for other in self._discards
+            )
+        }
+        self._check_noted(len(missing), "ranges of discards", told)
+
+    def _check_states(self, told: Sequence[SpoolOrigin]) -> None:
+        texts = {(each.kind, each.key, each.state_version, each.json) for each in self._snapshot.states}
+        for each in self._held.values():
+            if (each.kind, each.key, each.state_version, each.json) not in texts:
+                raise _Wrong("invented", f"a state: {each}")
+        missing = 0
+        for place, expected in self._snapshot.held.items():
+            found = self._held.get(place)
+            missing += found is None or found.state_version != expected.state_version
+        self._check_noted(missing, "states", told)
+        if self._held.keys() - self._snapshot.held.keys() and len(self._epochs) == 1:
+            raise _Wrong("invented", "a state that had been deleted")
+
+    def _check_noted(self, missing: int, what: str, told: Sequence[SpoolOrigin]) -> None:
+        damage = " ".join(each.damage for each in told)
+        noted = sum(int(each) for each in re.findall(rf"(\d+) {what} lost", damage))
+        if missing > noted and f"unknown number of {what}" not in damage:
+            raise _Wrong("silent", f"{missing} {what} lost, {noted} reported: {damage}")
+
+    def _check_earlier(self, told: Sequence[SpoolOrigin]) -> None:
+        """What an earlier recovery lost, and nobody has been told, is not forgotten in the next one."""
+        earlier = self._snapshot.origin
+        if earlier.kind != "recovered" or any(each.lost is None for each in told):
+            return
+        if sum(each.lost or 0 for each in told) < (earlier.lost or 0) or not told:
+            raise _Wrong("silent", f"{earlier} was never reported, but {told}")
 
 
-def _compare(
-    stored: StoredContents,
-    delivered: list[tuple[Delivery, str]],
-    origins: list[SpoolOrigin],
-    findings: DamageFindings,
-) -> str | None:
-    """Return the fault, None when nothing was lost or it was reported."""
-    found = set()
-    for delivery, text in delivered:
-        number = delivery.sequence % SHIFT
-        if stored.texts.get(number) != text:
-            findings.invented += 1
-            return f"{text[:60]!r} was delivered as event {number}"
-        found.add((delivery.destination, number))
-    missing = {number for _, number in stored.pending - found}
-    lost = [origin.lost for origin in origins]
-    if not missing:
-        findings.harmless += not origins
-        findings.saved += bool(origins)
-        return None
-    if None in lost:
-        findings.reported += 1
-        findings.unknown += 1
-        return None
-    ranges = [each for origin in origins for each in origin.lost_ranges]
-    told = {number % SHIFT for first, last in ranges for number in range(first, last + 1)}
-    if missing <= told and len(missing) <= sum(each or 0 for each in lost):
-        findings.reported += 1
-        return None
-    findings.silent += 1
-    return f"lost {sorted(missing)}, reported {lost} of {ranges}"
+def _flip(files: _Files, snapshot: Snapshot, random: Random) -> str:
+    name, size = _choose(files, random)
+    places = [random.randrange(size) for _ in range(random.choice((1, 1, 3, 10)))]
+    for place in places:
+        files[name][place] ^= 1 << random.randrange(8)
+    return f"{name} at {places}"
+
+
+def _zero(files: _Files, snapshot: Snapshot, random: Random) -> str:
+    name, block, start = _block(files, random)
+    _put(files[name], start, bytes(block))
+    return f"{name}, {block} at {start}"
+
+
+def _swap(files: _Files, snapshot: Snapshot, random: Random) -> str:
+    name, block, start = _block(files, random)
+    other = random.randrange(-(-len(files[name]) // block)) * block
+    one, two = bytes(files[name][start : start + block]), bytes(files[name][other : other + block])
+    _put(files[name], start, two)
+    _put(files[name], other, one)
+    return f"{name}, {block} at {start} and {other}"
+
+
+def _truncate(files: _Files, snapshot: Snapshot, random: Random) -> str:
+    name, size = _choose(files, random)
+    size = random.randrange(size)
+    if random.random() < 0.5:
+        size -= size % PAGE_BYTES
+    del files[name][size:]
+    return f"{name} to {size}"
+
+
+def _repeat(files: _Files, snapshot: Snapshot, random: Random) -> str:
+    name, block, start = _block(files, random)
+    other = random.randrange(-(-len(files[name]) // block)) * block
+    _put(files[name], other, bytes(files[name][start : start + block]))
+    return f"{name}, {block} from {start} at {other}"
+
+
+def _older(files: _Files, snapshot: Snapshot, random: Random) -> str:
+    """Some blocks are those of some commits ago: the disk has not kept a write."""
+    places = [
+        (name, block, start)
+        for name in files
+        if name in _DATABASE and name in snapshot.older
+        for block in _SIZES
+        for start in range(0, min(len(files[name]), len(snapshot.older[name])), block)
+        if files[name][start : start + block] != snapshot.older[name][start : start + block]
+    ]
+    if not places:
+        return _zero(files, snapshot, random)
+    chosen = random.sample(places, min(len(places), random.choice((1, 1, 1, 3, 10))))
+    for name, block, start in chosen:
+        _put(files[name], start, snapshot.older[name][start : start + block])
+    return f"{chosen}"
+
+
+def _beside(files: _Files, snapshot: Snapshot, random: Random) -> str:
+    """Damage a file beside the database and its log, or one of those is gone, or one is there too many."""
+    sides = sorted(files.keys() - _DATABASE)
+    name = random.choice(
+        (*sides, *sides, f"{NAME}.reserve", f"{NAME}.damaged", f"{NAME}.recovering", f"{NAME}.salvage")
+    )
+    how = random.choice(("junk", "gone", "empty", "cut", "flipped"))
+    content = files.get(name) or bytearray(random.randbytes(600))
+    match how:
+        case "junk":
+            content[:] = random.randbytes(len(content))
+        case "empty":
+            content.clear()
+        case "cut":
+            del content[random.randrange(len(content)) :]
+        case "flipped":
+            content[random.randrange(len(content))] ^= 1 << random.randrange(8)
+    files[name] = content
+    if how == "gone":
+        del files[name]
+    return f"{name} {how}"
+
+
+def _two(files: _Files, snapshot: Snapshot, random: Random) -> str:
+    kinds = [_flip, _zero, _swap, _truncate, _repeat, _older, _beside]
+    return " and ".join(random.choice(kinds)(files, snapshot, random) for _ in range(2))
+
+
+DAMAGES: dict[str, Callable[[_Files, Snapshot, Random], str]] = {
+    "bit flips": _flip,
+    "zeroed blocks": _zero,
+    "swapped blocks": _swap,
+    "truncation": _truncate,
+    "repeated blocks": _repeat,
+    "older blocks": _older,
+    "side files": _beside,
+    "two damages": _two,
+}
+"""By kind: damages files, and describes how."""
+
+_DATABASE = {NAME, f"{NAME}-wal"}
+
+
+def _choose(files: _Files, random: Random) -> tuple[str, int]:
+    """Choose the database, its log, or the header of the log (as the size that is to be damaged)."""
+    places = [(name, len(files[name])) for name in sorted(_DATABASE) if files.get(name)]
+    places += [
+        (name, _LOG_HEADER_BYTES) for name, size in places if name != NAME and size > _LOG_HEADER_BYTES
+    ]
+    return random.choice(places)
+
+
+def _block(files: _Files, random: Random) -> tuple[str, int, int]:
+    name, size = _choose(files, random)
+    block = random.choice(_SIZES)
+    return name, block, random.randrange(-(-size // block)) * block
+
+
+def _put(content: bytearray, start: int, data: bytes) -> None:
+    """Write `data` at `start`, without making the content longer."""
+    end = min(len(content), start + len(data))
+    content[start:end] = data[: end - start]

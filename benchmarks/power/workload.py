@@ -2,6 +2,7 @@
 
 Before and after each commit it writes a line to its standard output: what the spool holds if the commit is
 there. Reopening, housekeeping, reports and a small log, so that checkpoints come often, are part of it.
+`benchmarks.power.snapshots` runs it in its own process.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from random import Random
 
@@ -19,32 +20,36 @@ from eventplane.delivery import Outcome
 from eventplane.downlink.reception import StateVersion
 from eventplane.event_keys import KEY_BYTES
 
-_DESTINATIONS = ("device.outbox", "call.inbox", "display.inbox")
-_RANKS = (0, 1, 2)
-_LOG_BYTES = 96 * 1024
+DESTINATIONS = ("device.outbox", "call.inbox", "display.inbox")
+RANKS = (0, 1, 2)
+LOG_BYTES = 96 * 1024
 _LARGEST = 3_000
-_REOPEN, _TIDY, _REPORT, _DELETED = 0.02, 0.1, 0.1, 0.2
-_KINDS = ("state", "command")
-_KEYS = tuple(f"a/b/{n}" for n in range(5))
+_REOPEN, _TIDY, _REPORT, _DELETED, _EXPIRES, _NUMBERED = 0.02, 0.1, 0.1, 0.2, 0.2, 0.2
+_LIFETIME_MS = 60_000
+KINDS = ("state", "command")
+KEYS = tuple(f"a/b/{n}" for n in range(5))
 
 
 def state(spool: Spool) -> dict[str, object]:
     """All that must not be lost or come back, for comparison."""
     waiting = {}
-    for destination in _DESTINATIONS:
-        for rank in _RANKS:
+    for destination in DESTINATIONS:
+        for rank in RANKS:
             rows = spool.read(destination, rank, BEFORE_EVERYTHING, 10_000)
             if len(rows) != spool.pending(destination, rank):
                 raise AssertionError(f"{len(rows)} wait, counted {spool.pending(destination, rank)}")
-            waiting[f"{destination} {rank}"] = [[each.delivery.sequence, hash_of(each.json)] for each in rows]
+            waiting[f"{destination} {rank}"] = [
+                [each.delivery.sequence, hash_of(each.json), each.expires_ms] for each in rows
+            ]
     return {
         "epoch": spool.epoch,
         "next": spool.next_sequence,
+        "counted": dict(sorted(spool.counted.items())),
         "waiting": waiting,
         "statements": [str(each) for each in spool.manifests()],
         "discards": [str(each) for each in spool.loss_reports()],
         "recent": [each.hex() for each in spool.recent_keys(5)],
-        "held": [_described(spool.device_state(kind, key)) for kind in _KINDS for key in _KEYS],
+        "held": [_described(spool.device_state(kind, key)) for kind in KINDS for key in KEYS],
     }
 
 
@@ -58,19 +63,21 @@ def hash_of(text: str) -> int:
 
 
 class Workload:
-    """Random commits to the spool at `path`."""
+    """Random commits to the spool at `path`; `stored` has each event, under its epoch and number."""
 
     def __init__(self, path: Path, random: Random) -> None:
         self._path = path
         self._random = random
         self._spool = Spool(path)
+        self.stored: dict[tuple[str, int], StoredEvent] = {}
+        self.states: list[DeviceState] = []
 
-    def run(self, commits: int) -> None:
-        """Do it, and close the spool."""
+    def run(self, commits: int, before: Callable[[], None], after: Callable[[Spool], None]) -> None:
+        """Make `commits`, call `before` and `after` each, and close the spool."""
         for _ in range(commits):
-            self._say({"begin": True})
+            before()
             self._commit()
-            self._say({"state": state(self._spool)})
+            after(self._spool)
             if self._random.random() < _TIDY:
                 self._spool.tidy()
             if self._random.random() < _REOPEN:
@@ -81,6 +88,9 @@ class Workload:
     def _commit(self) -> None:
         random, first = self._random, self._spool.next_sequence
         arrivals = [self._arrival(first + n) for n in range(random.choice((0, 1, 1, 2, 8)))]
+        self.stored |= {(self._spool.epoch, each.sequence): each for each in arrivals}
+        states = [self._device_state(first) for _ in range(random.choice((0, 0, 1, 3)))]
+        self.states += states
         ending = self._some_waiting()
         dropped = [Discard(each, Outcome.DROPPED, "full") for each in ending[::5]]
         done = [each for n, each in enumerate(ending) if n % 5]
@@ -90,17 +100,20 @@ class Workload:
             done,
             dropped,
             uptime_ms=first,
-            states=[self._device_state(first) for _ in range(random.choice((0, 0, 1, 3)))],
+            states=states,
             close_manifests=report,
             close_loss_reports=report,
         )
 
     def _arrival(self, sequence: int) -> StoredEvent:
         random = self._random
-        text = json.dumps({"n": sequence, "pad": random.choice("abc") * random.randrange(_LARGEST)})
-        destinations = random.sample(_DESTINATIONS, random.choice((1, 1, 2)))
+        pad = random.choice("abc") * random.randrange(_LARGEST)
+        text = json.dumps({"epoch": self._spool.epoch, "n": sequence, "pad": pad})
+        expires_ms = sequence + _LIFETIME_MS if random.random() < _EXPIRES else None
+        destinations = dict.fromkeys(random.sample(DESTINATIONS, random.choice((1, 1, 2))), expires_ms)
         key = random.randbytes(KEY_BYTES)
-        return StoredEvent(sequence, random.choice(_RANKS), text, dict.fromkeys(destinations), key)
+        positions = {f"c{sequence % 3}": sequence} if random.random() < _NUMBERED else {}
+        return StoredEvent(sequence, random.choice(RANKS), text, destinations, key, positions)
 
     def _device_state(self, version: int) -> DeviceState:
         random = self._random
@@ -114,20 +127,27 @@ class Workload:
             source="/s",
             id=f"{version}",
         )
-        return DeviceState(random.choice(_KINDS), random.choice(_KEYS), held, 1, version, text)
+        return DeviceState(random.choice(KINDS), random.choice(KEYS), held, 1, version, text)
 
     def _some_waiting(self) -> list[Delivery]:
-        ways = [(destination, rank) for destination in _DESTINATIONS for rank in _RANKS]
+        ways = [(destination, rank) for destination in DESTINATIONS for rank in RANKS]
         return [
             each.delivery
             for destination, rank in self._random.sample(ways, 4)
             for each in self._spool.read(destination, rank, BEFORE_EVERYTHING, self._random.randrange(12))
         ]
 
-    def _say(self, line: Mapping[str, object]) -> None:
-        os.write(1, json.dumps(line).encode() + b"\n")
+
+def _say(line: Mapping[str, object]) -> None:
+    os.write(1, json.dumps(line).encode() + b"\n")
+
+
+def main(path: Path, seed: int, commits: int) -> None:
+    """Say before and after each commit what the spool holds."""
+    edge.spool.database.WAL_BYTES = LOG_BYTES
+    workload = Workload(path, Random(seed))
+    workload.run(commits, lambda: _say({"begin": True}), lambda spool: _say({"state": state(spool)}))
 
 
 if __name__ == "__main__":
-    edge.spool.database.WAL_BYTES = _LOG_BYTES
-    Workload(Path(sys.argv[1]), Random(int(sys.argv[2]))).run(int(sys.argv[3]))
+    main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))

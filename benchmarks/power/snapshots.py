@@ -1,0 +1,163 @@
+"""The files of a spool during the workload of `benchmarks.power.workload`, with all that must be in them.
+
+A kill of the process leaves them so at any time: with a log or without, before the first checkpoint or after
+many, closed, recovered from earlier damage, and recovered again before anything of that was reported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Any
+from unittest.mock import patch
+
+import edge.spool.database
+from benchmarks.power.workload import DESTINATIONS, KEYS, KINDS, LOG_BYTES, RANKS, Workload, state
+from edge.spool import BEFORE_EVERYTHING, Delivery, DeviceState, PendingDelivery, Spool, SpoolOrigin
+from edge.spool.salvage import SHIFT
+from edge.spool.space import reserve_of
+from edge.uptime_clock import Uptime
+
+NAME = "spool.db"
+BLOCK_BYTES = 4096
+_COMMITS = (3, 25, 120)
+_KEPT, _OLDER = 0.15, 12
+_SMALL_LOG, _RECOVERED, _GOES_ON = 0.5, 0.3, 0.5
+_EVERYTHING = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """What was stored as `text`: `number` is its sequence in the snapshot's epoch."""
+
+    number: int
+    rank: int
+    destinations: Mapping[str, int | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The `files` of a spool by name, those of some commits before (`older`), and what is in them."""
+
+    files: Mapping[str, bytes]
+    older: Mapping[str, bytes]
+    origin: SpoolOrigin
+    epochs: tuple[str, ...]
+    contents: Mapping[str, object]
+    pending: Mapping[Delivery, PendingDelivery]
+    stored: Mapping[str, Stored]
+    discards: frozenset[tuple[str, str, str, int, int]]
+    held: Mapping[tuple[str, str], DeviceState]
+    states: frozenset[DeviceState]
+
+
+def now_uptime() -> Uptime:
+    """Return the same moment always, so that the files are the same each time."""
+    return Uptime("b" * 36, 1_000_000)
+
+
+def snapshots(directory: Path, seed: int) -> list[Snapshot]:
+    """Run the workload in the new `directory` and take snapshots of its spool."""
+    random = Random(seed)
+    path = directory / NAME
+    small = random.random() < _SMALL_LOG
+    with patch.object(
+        edge.spool.database, "WAL_BYTES", LOG_BYTES if small else edge.spool.database.WAL_BYTES
+    ):
+        camera = _Camera(path, random)
+        camera.follow(Workload(path, random))
+        if random.random() < _RECOVERED and path.stat().st_size > 4 * BLOCK_BYTES:
+            content = bytearray(path.read_bytes())
+            middle = len(content) // 2
+            content[middle : middle + BLOCK_BYTES] = bytes(BLOCK_BYTES)
+            path.write_bytes(content)
+            with Spool(path, now_uptime=now_uptime) as spool:
+                camera.take(spool)
+            if random.random() < _GOES_ON:
+                camera.follow(Workload(path, random))
+    return camera.taken
+
+
+class _Camera:
+    """Takes snapshots of the spool at `path`."""
+
+    def __init__(self, path: Path, random: Random) -> None:
+        self._path = path
+        self._random = random
+        self._epochs: list[str] = []
+        self._stored: dict[tuple[str, int], Any] = {}
+        self._states: list[DeviceState] = []
+        self._before: list[Mapping[str, bytes]] = []
+        self.taken: list[Snapshot] = []
+
+    def follow(self, workload: Workload) -> None:
+        workload.stored, workload.states = self._stored, self._states
+        with patch("benchmarks.power.workload.Spool", _at_the_same_moment):
+            workload.run(self._random.choice(_COMMITS), lambda: None, self._after)
+        with Spool(self._path, now_uptime=now_uptime) as spool:
+            contents = self._read(spool)
+        self.taken.append(self._snapshot(**contents))  # closed
+
+    def _after(self, spool: Spool) -> None:
+        if self._random.random() < _KEPT or not self._before:
+            self.take(spool)
+
+    def take(self, spool: Spool) -> None:
+        """As the process leaves it when it is killed now."""
+        self.taken.append(self._snapshot(**self._read(spool)))
+
+    def _snapshot(self, **contents: Any) -> Snapshot:
+        files = read_files(self._path)
+        older = self._random.choice(self._before[-_OLDER:]) if self._before else files
+        self._before.append(files)
+        return Snapshot(files, older, **contents)
+
+    def _read(self, spool: Spool) -> dict[str, Any]:
+        if spool.epoch not in self._epochs:
+            self._epochs.append(spool.epoch)
+        rows = [
+            each
+            for destination in DESTINATIONS
+            for rank in RANKS
+            for each in spool.read(destination, rank, BEFORE_EVERYTHING, _EVERYTHING)
+        ]
+        stored = {
+            each.json: Stored(
+                sequence - SHIFT * (len(self._epochs) - 1 - self._epochs.index(epoch)),
+                each.rank,
+                dict(each.destinations),
+            )
+            for (epoch, sequence), each in self._stored.items()
+        }
+        discards = frozenset(
+            (each.destination, each.outcome.value, each.reason, first, last)
+            for each in spool.loss_reports()
+            for first, last in each.ranges
+        )
+        held = {(kind, key): spool.device_state(kind, key) for kind in KINDS for key in KEYS}
+        return {
+            "origin": spool.origin,
+            "epochs": tuple(self._epochs),
+            "contents": state(spool),
+            "pending": {each.delivery: each for each in rows},
+            "stored": stored,
+            "discards": discards,
+            "held": {place: each for place, each in held.items() if each is not None},
+            "states": frozenset(self._states),
+        }
+
+
+def read_files(path: Path) -> dict[str, bytes]:
+    """Return the contents of all files of the spool at `path` but its reserve and its lock."""
+    beside = {reserve_of(path).name, f"{path.name}.lock"}
+    return {
+        each.name: each.read_bytes()
+        for each in path.parent.iterdir()
+        if each.name not in beside and ".damaged-" not in each.name
+    }
+
+
+def _at_the_same_moment(path: Path) -> Spool:
+    return Spool(path, now_uptime=now_uptime)
