@@ -171,8 +171,7 @@ class Forwarder:
     def _send(self, now: float) -> None:
         components = self._components
         self._local.tick(now)
-        # At a start after the first session, which then has all that this one receives; or when that fails.
-        if self._local.up or self._local.generation > 1:
+        if self._may_open_urgent:
             self._links[LinkName.URGENT].tick(now)
         # The home first: an emergency call must not wait for the cloud's line or compression.
         for inbox in components.inboxes.values():
@@ -190,9 +189,15 @@ class Forwarder:
             components.uplink.pump(now)
         components.commits.tidy(now)
 
+    @property
+    def _may_open_urgent(self) -> bool:
+        """Whether the first session has all that the urgent one will receive, or cannot be opened."""
+        return self._local.up or self._local.generation > 1
+
     def _patience(self) -> float | None:
         """Seconds until something is due without a message, None for never."""
-        deadlines = (each.deadline() for each in (self._disk, *self._components.timers))
+        waits = None if self._may_open_urgent else self._links[LinkName.URGENT]
+        deadlines = (each.deadline() for each in (self._disk, *self._components.timers) if each is not waits)
         due = [each for each in deadlines if each is not None]
         return max(0.0, min(due) - self._clock.monotonic()) if due else None
 

@@ -224,7 +224,7 @@ class Settings:
     """The compiled contract."""
     spool: Path = path()
     """The database that stores events; its directory must be on a disk."""
-    spool_capacity_bytes: int = whole(256 * 1024**2, 1024**2, 1024**4, "bytes")
+    spool_capacity_bytes: int = whole(256 * 1024**2, 4 * 1024**2, 1024**4, "bytes")
     """Room for pending events, about 700,000 readings; a full spool refuses new ones."""
     spool_capacity_deliveries: int = whole(1_000_000, 100, 10**9, "deliveries")
     """Pending deliveries; an event for two destinations counts twice; the scarcer capacity decides."""

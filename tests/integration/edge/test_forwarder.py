@@ -187,16 +187,16 @@ def test_a_full_spool_refuses_readings_and_still_lets_an_alarm_ring(home: Home, 
     cloud.stop()
     home.forwarder.kill()
     settings = home.spool.parent.parent / "edge.toml"
-    settings.write_text("spool_capacity_bytes = 1048576\n" + settings.read_text())
+    settings.write_text("spool_capacity_bytes = 4194304\n" + settings.read_text())
     home.forwarder.start()
     refused = 0
     calls: list[Envelope] = []
     service = home.service("health-service")
     home.service("call-service", on_event=calls.append)
-    # 2 MB, more than there is room for.
+    # 8 MB, more than there is room for.
     for number in range(200):
         try:
-            service.put(event(number).stamped(pad=token_hex(5_000)), SECONDS)
+            service.put(event(number).stamped(pad=token_hex(20_000)), SECONDS)
         except NoRoomError:
             refused += 1
     assert 50 < refused < 150
