@@ -187,7 +187,7 @@ device-image: setup ## Build what a device runs: build/device/eventplane-forward
 	@python tools/device_image.py --revision "$$(git describe --always --dirty 2>/dev/null || echo unknown)" $(addprefix --without ,$(WITHOUT))
 
 deb: setup ## Build the Debian package of the forwarder: build/device/eventplane-forwarder_VERSION_all.deb
-	@python tools/debian_package.py --revision "$$(git describe --always --dirty 2>/dev/null || echo unknown)"
+	@python tools/debian_package.py --revision "$$(git describe --always --dirty 2>/dev/null || echo unknown)" $(addprefix --without ,$(WITHOUT))
 
 device-image-check: deb ## Install and run the package in a clean armv7l Debian, emulated (as root; minutes, 45 MB of packages)
 	@tools/device-userland.sh

@@ -15,6 +15,7 @@ from time import monotonic, process_time
 from benchmarks.results import Figure, write
 from edge.mailbox import Acknowledged, Connected, LinkName, Mailbox, Message, Received
 from edge.mqtt import Connection, Endpoint
+from edge.settings import LocalSettings
 from local.mosquitto import start_mosquitto
 from local.process import Supervisor
 
@@ -30,7 +31,8 @@ class _Client:
     def __init__(self, port: int, name: str, *topics: str) -> None:
         self._box: Mailbox[Message] = Mailbox()
         endpoint = Endpoint("127.0.0.1", port, name, not topics, 30, 5.0, topics)
-        self.connection = Connection(endpoint, LinkName.LOCAL, 1, self._box.put)
+        share = self._box.share(LinkName.LOCAL, LocalSettings().buffer_bytes)
+        self.connection = Connection(endpoint, LinkName.LOCAL, 1, self._box.put, share)
 
     def wait(self, kind: type[Message]) -> list[Message]:
         """What has come of this kind, at least one."""
@@ -60,9 +62,9 @@ def receive_all(port: int, topic: str) -> None:
     client = _Client(port, "in", topic)
     count = MESSAGES
     while count:
-        for message in client.wait(Received):
-            count -= 1
-            client.connection.acknowledge(message.mid)  # type: ignore[union-attr]
+        batch = [each for each in client.wait(Received) if isinstance(each, Received)]
+        count -= len(batch)
+        client.connection.acknowledge(*(each.mid for each in batch))
     client.connection.close(5)
 
 

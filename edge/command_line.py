@@ -1,7 +1,7 @@
 """The forwarder's command line. `USAGE` lists the commands.
 
 Exit status: 0 done, or stopped by SIGTERM or SIGINT; 1 `discovery find` found no broker; 2 wrong command
-line; 74 the spool failed (EX_IOERR); 78 wrong settings, or a broken contract and none that was in force
+line; 74 no use of the spool (EX_IOERR); 78 wrong settings, or a broken contract and none that was in force
 before (EX_CONFIG). Any other status is a bug and leaves a traceback.
 """
 

@@ -54,10 +54,12 @@ class GroupCommit:
         self.linger_s = 0.0
         self._since = 0.0
         self._count = 0
+        self._noted_at = 0.0
 
     def note(self, messages: int, now: float) -> None:
         """Note how many messages the turn brought that begins `now`."""
-        if self.linger_s and messages == 1:
+        waited_s, self._noted_at = now - self._noted_at, now
+        if self.linger_s and messages == 1 and waited_s >= self.linger_s:
             self.linger_s, self._since, self._count = 0.0, now + _HOLD_OFF_S, 0
             return
         self._count += messages

@@ -5,22 +5,23 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from enum import Enum, auto
 
 from edge.counts import NotStored
 from edge.delivery_queues import DeliveryQueues
 from edge.inbox import InboxPump
 from edge.interest import Interest
 from edge.mailbox import LinkName, Received
-from edge.planning import Batch, Submission
+from edge.planning import Batch, Question, Submission
 from edge.spool import PendingDelivery
 from eventplane.contract import Channel, Contract, ParticipantKind, Priority
 from eventplane.conversation.attributes import EXPIRY_TIME
 from eventplane.delivery import DEAD_LETTER_TYPE, Outcome, Refusal
 from eventplane.downlink.errors import DownlinkError
 from eventplane.downlink.wire import received
-from eventplane.envelope import EnvelopeError, parse_event
+from eventplane.envelope import TOO_LARGE, EnvelopeError, parse_event
 from eventplane.expiry import BY_EVENT
+from eventplane.limits import MAX_EVENT_BYTES
 from eventplane.questions import QuestionError, read_handlers_question, read_state_question
 from eventplane.receipts import Receipt, ReceiptError, read_receipts
 from eventplane.sender import Sender
@@ -38,13 +39,13 @@ from eventplane.topics import (
 _log = logging.getLogger(__name__)
 
 NO_WORD = "refused"
-"""The reason of a dead letter whose service gave none that can be routed and counted."""
+"""The reason of a dead letter if the service's own is no word."""
 
 _LETTER_BYTES = 4096
-"""What is kept of a dead letter that is refused: if it was too large, its own must be smaller."""
+"""Bytes kept of a refused dead letter: if it was too large, the next one is smaller."""
 
 _SMALL_BYTES = 10 * 1024
-"""No dead letter of `_LETTER_BYTES` is larger: one that is refused as well was not too large."""
+"""No dead letter of `_LETTER_BYTES` is larger: a smaller one was not refused for its size."""
 
 MOST_UNKNOWN = 100
 """Dead letters of unknown outboxes in UNKNOWN_EVERY_S seconds; further messages are counted and reported.
@@ -59,55 +60,32 @@ UNKNOWN_CHANNEL = "unknown_channel"
 _WORD = re.compile(r"[\w.-]{1,64}", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
-class Outbox:
-    """Messages on this topic are events that a service sends."""
+class Role(Enum):
+    """What the messages on a topic of a service are."""
 
-    channel: Channel
-
-
-@dataclass(frozen=True, slots=True)
-class InboxReceipts:
-    """Messages on this topic confirm what a service has taken from its inbox."""
-
-    channel: Channel
-
-
-@dataclass(frozen=True, slots=True)
-class StateQuestions:
-    """On this topic the service with this inbox asks for the current state of a key."""
-
-    channel: Channel
+    OUTBOX = auto()
+    """Events that it sends."""
+    INBOX_RECEIPTS = auto()
+    """Confirmations of what it has taken from its inbox."""
+    STATE_QUESTIONS = auto()
+    """Questions for the current state of a key."""
+    HANDLERS_QUESTIONS = auto()
+    """Questions who handles an event."""
+    ANNOUNCEMENTS = auto()
+    """What it announces to handle."""
 
 
-@dataclass(frozen=True, slots=True)
-class HandlersQuestions:
-    """On this topic the service with this inbox asks who handles an event."""
-
-    channel: Channel
-
-
-@dataclass(frozen=True, slots=True)
-class Announcements:
-    """On this topic the service with this inbox announces what it handles."""
-
-    channel: Channel
-
-
-Role = Outbox | InboxReceipts | StateQuestions | HandlersQuestions | Announcements
-
-
-def local_topics(contract: Contract) -> dict[str, Role]:
-    """Return the topics of the contract's services, with what they carry."""
-    topics: dict[str, Role] = {}
+def local_topics(contract: Contract) -> dict[str, tuple[Role, Channel]]:
+    """Return the topics of the contract's services, with what they carry and the channel concerned."""
+    topics: dict[str, tuple[Role, Channel]] = {}
     for service in contract.of_kind(ParticipantKind.DEVICE_SERVICE):
-        topics[local_topic(service.name, service.outbox.box)] = Outbox(service.outbox)
-        topics[state_topic(service.name)] = StateQuestions(service.inbox)
-        topics[interest_topic(service.name)] = Announcements(service.inbox)
-        topics[handlers_topic(service.name)] = HandlersQuestions(service.inbox)
+        topics[local_topic(service.name, service.outbox.box)] = Role.OUTBOX, service.outbox
+        topics[state_topic(service.name)] = Role.STATE_QUESTIONS, service.inbox
+        topics[interest_topic(service.name)] = Role.ANNOUNCEMENTS, service.inbox
+        topics[handlers_topic(service.name)] = Role.HANDLERS_QUESTIONS, service.inbox
         for channel in (service.inbox, service.replies):
             if channel is not None and channel.receipts:
-                topics[receipt_topic(service.name, channel.box)] = InboxReceipts(channel)
+                topics[receipt_topic(service.name, channel.box)] = Role.INBOX_RECEIPTS, channel
     return topics
 
 
@@ -125,10 +103,10 @@ def subscriptions(contract: Contract, session: LinkName) -> tuple[str, ...]:
         types = [name for name, each in contract.event_types.items() if each.priority is Priority.URGENT]
         return tuple(
             topic
-            for topic, role in topics.items()
-            if isinstance(role, Outbox) and _may_be_urgent(role.channel, types, rights)
+            for topic, (role, channel) in topics.items()
+            if role is Role.OUTBOX and _may_be_urgent(channel, types, rights)
         )
-    return (OUTBOXES, *(topic for topic, role in topics.items() if not isinstance(role, Outbox)))
+    return (OUTBOXES, *(topic for topic, (role, _) in topics.items() if role is not Role.OUTBOX))
 
 
 def _may_be_urgent(outbox: Channel, urgent_types: Sequence[str], rights: SendingRights) -> bool:
@@ -162,8 +140,8 @@ class UrgentHint:
         # An urgent channel makes every type urgent that has no priority of its own.
         self._topics = frozenset(
             topic
-            for topic, role in local_topics(contract).items()
-            if isinstance(role, Outbox) and role.channel.priority is Priority.URGENT
+            for topic, (role, channel) in local_topics(contract).items()
+            if role is Role.OUTBOX and channel.priority is Priority.URGENT
         )
         self._contract = contract
 
@@ -196,27 +174,35 @@ class Dispatcher:
         if message.link is LinkName.CLOUD:
             self._take_downlink(message.payload, batch)
             return
-        role = self._topics.get(message.topic)
-        if isinstance(role, Outbox):
-            channel = role.channel
-            batch.submissions.append(
-                Submission(message.payload, channel.address, channel, answer=channel.participant)
-            )
-        elif role is None:
+        if (found := self._topics.get(message.topic)) is None:
             self._take_unknown(message, batch, now)
-        elif isinstance(role, InboxReceipts):
-            self._take_receipts(message.payload, role.channel, batch)
-        elif isinstance(role, Announcements):
-            channel = role.channel
-            self._interest.take(
-                channel.participant,
-                channel.address,
-                message.payload,
-                message.generation,
-                retained=message.retained,
-            )
-        else:
-            self._take_question(message.payload, role, batch)
+            return
+        role, channel = found
+        payload = message.payload
+        match role:
+            case Role.OUTBOX if message.oversize:
+                # Only its beginning was kept, so no receipt can name it.
+                detail = f"{message.oversize} bytes; an event has at most {MAX_EVENT_BYTES}"
+                refusal = Refusal(TOO_LARGE, detail)
+                batch.submissions.append(Submission(payload, channel.address, channel, refusal))
+            case Role.OUTBOX:
+                batch.submissions.append(
+                    Submission(payload, channel.address, channel, answer=channel.participant)
+                )
+            case Role.INBOX_RECEIPTS:
+                self._take_receipts(payload, channel, batch)
+            case Role.ANNOUNCEMENTS:
+                self._interest.take(
+                    channel.participant,
+                    channel.address,
+                    payload,
+                    message.generation,
+                    retained=message.retained,
+                )
+            case Role.STATE_QUESTIONS:
+                self._take_question(payload, channel, batch, read_state_question)
+            case Role.HANDLERS_QUESTIONS:
+                self._take_question(payload, channel, batch, read_handlers_question)
 
     def give_up(self, pending: PendingDelivery, channel: Channel, refusal: Refusal, batch: Batch) -> None:
         """End a delivery over `channel` that can never succeed; it becomes a dead letter.
@@ -236,7 +222,7 @@ class Dispatcher:
         )
 
     def _take_unknown(self, message: Received, batch: Batch, now: float) -> None:
-        """An outbox without a participant, or a subscription of an earlier contract that the broker keeps."""
+        """Take what came on no topic of the contract: an unknown outbox, or one of an earlier contract."""
         if not is_outbox_topic(message.topic):
             # Receipts, questions, announcements: no events, and services repeat them without end.
             _log.warning("a message on %s ignored: the contract in force has no use for it", message.topic)
@@ -253,7 +239,7 @@ class Dispatcher:
         batch.submissions.append(Submission(message.payload, message.topic, self._device.outbox, refusal))
 
     def _take_downlink(self, payload: bytes, batch: Batch) -> None:
-        """A message that names no key cannot be answered; it becomes a dead letter."""
+        """Take an event from the cloud; one without a key cannot be answered and becomes a dead letter."""
         try:
             batch.downlinks.append(received(parse_event(payload)))
         except (EnvelopeError, DownlinkError) as error:
@@ -262,12 +248,13 @@ class Dispatcher:
                 Submission(payload, self._device.inbox.address, self._device.outbox, refusal)
             )
 
-    def _take_question(self, payload: bytes, role: StateQuestions | HandlersQuestions, batch: Batch) -> None:
-        read = read_state_question if isinstance(role, StateQuestions) else read_handlers_question
+    def _take_question(
+        self, payload: bytes, channel: Channel, batch: Batch, read: Callable[[bytes, str], Question]
+    ) -> None:
         try:
-            batch.questions.append(read(payload, role.channel.address))
+            batch.questions.append(read(payload, channel.address))
         except QuestionError as error:
-            _log.warning("a question of %s ignored: %s", role.channel.participant, error)
+            _log.warning("a question of %s ignored: %s", channel.participant, error)
 
     def _take_receipts(self, payload: bytes, channel: Channel, batch: Batch) -> None:
         inbox = self._inboxes.get(channel.address)
@@ -296,12 +283,12 @@ class Dispatcher:
 
 
 def _is_dead_letter(json: str) -> bool:
-    # Others may speak of the type: only the event's own counts.
+    # The text may contain the type elsewhere.
     return DEAD_LETTER_TYPE in json and parse_event(json).type == DEAD_LETTER_TYPE
 
 
 def _can_expire(json: str) -> bool:
-    """Whether a reader can be right that the event was too old by its own word; it knows no channel's."""
+    """Return whether the event has an expiry of its own; a reader knows no channel's."""
     try:
         return EXPIRY_TIME in json and EXPIRY_TIME in parse_event(json).attributes
     except EnvelopeError:
@@ -309,7 +296,7 @@ def _can_expire(json: str) -> bool:
 
 
 def _refusal(reason: str, service: str) -> Refusal:
-    """The reason is the service's own, so it may be anything: what is no word stands in the detail."""
+    """Return the refusal with the service's own `reason`, in the detail if it is no word."""
     if _WORD.fullmatch(reason):
         return Refusal(reason, f"{service} can never handle it")
     return Refusal(NO_WORD, f"{service} can never handle it: {reason!r}")

@@ -171,8 +171,7 @@ class Forwarder:
     def _send(self, now: float) -> None:
         components = self._components
         self._local.tick(now)
-        # At a start after the first session, which then has all that this one receives; or when that fails.
-        if self._local.up or self._local.generation > 1:
+        if not self._urgent_waits:
             self._links[LinkName.URGENT].tick(now)
         # The home first: an emergency call must not wait for the cloud's line or compression.
         for inbox in components.inboxes.values():
@@ -192,9 +191,16 @@ class Forwarder:
 
     def _patience(self) -> float | None:
         """Seconds until something is due without a message, None for never."""
-        deadlines = (each.deadline() for each in (self._disk, *self._components.timers))
+        timers = (self._disk, *self._components.timers)
+        waits = self._links[LinkName.URGENT] if self._urgent_waits else None
+        deadlines = (each.deadline() for each in timers if each is not waits)
         due = [each for each in deadlines if each is not None]
         return max(0.0, min(due) - self._clock.monotonic()) if due else None
+
+    @property
+    def _urgent_waits(self) -> bool:
+        """Whether the urgent session waits, at a start, for the first to be up or to fail."""
+        return not self._local.up and self._local.generation <= 1
 
     def _finish(self) -> None:
         give_up = self._clock.monotonic() + self._settings.stop_grace_s

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from queue import Empty, SimpleQueue
@@ -43,6 +43,12 @@ _QOS_0_PART: Final = 2
 _URGENT_QOS_0_PART: Final = 8
 """The same for the urgent link, whose alarms are at QoS 1 and wait behind little. The first session has these
 topics too, so that what is dropped here still comes there."""
+
+_GATHER: Final = 0.5
+"""How long a connection waits between two reads while the loop lingers, as a part of that time."""
+
+_URGENT_GATHER: Final = 0.25
+"""The same for the urgent link: what a home sends much of delays an alarm by that."""
 
 _URGENT_PART: Final = 0.75
 """The part of a batch that the urgent link may take while other links wait: its flood must not stop them."""
@@ -140,6 +146,7 @@ class Share:
         self.dropped = 0
         self.pauses = 0
         self.waiting_bytes = 0
+        self.gather_s = 0.0
         self._notify = notify
         # `put` and `take` run in different threads. No signal handler takes it.
         self._lock = Lock()
@@ -160,6 +167,13 @@ class Share:
     def room_for_qos_0(self) -> int:
         """The same for QoS 0 messages."""
         return max(0, self._qos_0_bytes - self.waiting_bytes)
+
+    def gathers(self, linger_s: float) -> None:
+        """Let the connection wait after each read, while the loop lingers `linger_s` for a batch.
+
+        The cloud's does not: acknowledgements come over it, for which the uplink waits.
+        """
+        self.gather_s = 0.0 if self.drops else linger_s * (_URGENT_GATHER if self.urgent else _GATHER)
 
     def put(self, messages: Iterable[Received]) -> None:
         """Add messages of a connection; never waits."""
@@ -243,23 +257,26 @@ class Mailbox(Generic[Item]):
         """Return a batch: control items, the urgent link's messages, then the other links' in equal parts.
 
         Waits up to `timeout_s` seconds (None: for ever) for the first. With `linger_s` it waits up to so many
-        seconds for more, unless there is a control item, an urgent message or a full batch. The order of each
-        link's messages is kept. A connection's end can come before its last messages, which still count.
+        seconds for more, unless there is an urgent message, a full batch or a control item other than
+        `Acknowledged`. The order of each link's messages is kept. A connection's end can come before its last
+        messages, which still count.
         """
+        for share in self._shares.values():
+            share.gathers(linger_s)
         items = self._take_control([])
         give_up = None if timeout_s is None else monotonic() + timeout_s
         while not items and not self._has_messages():
             left = None if give_up is None else give_up - monotonic()
             if not self._wait_for_control(items, left):
                 return []
-        if linger_s and not items:
+        if linger_s and _can_wait(items):
             self._linger(items, linger_s)
         return [*items, *self._take_messages()]
 
     def _linger(self, items: list[Item], linger_s: float) -> None:
         until = monotonic() + linger_s
         self._lingers = True
-        while not items and self._may_linger():
+        while _can_wait(items) and self._may_linger():
             if not self._wait_for_control(items, until - monotonic()):
                 break
         self._lingers = False
@@ -329,3 +346,7 @@ class Mailbox(Generic[Item]):
             first = self._first % len(waiting)
             waiting = waiting[first:] + waiting[:first]
         return sorted(waiting, key=lambda each: not each.urgent)
+
+
+def _can_wait(items: Sequence[object]) -> bool:
+    return len(items) < BATCH_MESSAGES and all(isinstance(each, Acknowledged) for each in items)

@@ -37,6 +37,8 @@ class LinkWatch:
         self._link = link
         self._standing = 0
         self._since = now
+        self._dropped = 0
+        self._dropped_at: float | None = None
 
     @property
     def standing(self) -> int:
@@ -45,6 +47,9 @@ class LinkWatch:
 
     def look(self, now: float) -> bool:
         """Return whether the link changed since the last look. Seconds of the monotonic clock."""
+        share = self._link.share
+        if share and share.dropped != self._dropped:
+            self._dropped, self._dropped_at = share.dropped, now
         standing = self._link.generation if self._link.up else 0
         if standing == self._standing:
             return False
@@ -62,6 +67,7 @@ class LinkWatch:
             link.complaint,
             waiting_bytes=share.waiting_bytes if share else 0,
             dropped=share.dropped if share else 0,
+            since_drop_s=None if self._dropped_at is None else now - self._dropped_at,
             pauses=share.pauses if share else 0,
         )
 

@@ -22,6 +22,8 @@ from eventplane.interest import NO_INTEREST
 from eventplane.questions import HandlersQuestion, StateQuestion
 from eventplane.receipts import SPOOL_FULL, Receipt, digest
 
+Question = StateQuestion | HandlersQuestion
+
 
 @dataclass(frozen=True, slots=True)
 class Submission:
@@ -51,7 +53,7 @@ class Batch:
     downlinks: list[Incoming] = field(default_factory=list)
     done: list[Delivery] = field(default_factory=list)
     acknowledge: list[Received] = field(default_factory=list)
-    questions: list[StateQuestion | HandlersQuestion] = field(default_factory=list)
+    questions: list[Question] = field(default_factory=list)
     ignored: Counter[NotStored] = field(default_factory=Counter)
 
 

@@ -3,7 +3,8 @@
 A TOML file holds them, at the top level and in one table per dataclass: `[local]`, `[cloud]`, `[health]` and,
 if the device uses them, `[provisioning]` and `[announcement]`. The environment overrides the file:
 `EVENTPLANE_THING`, `EVENTPLANE_CLOUD_HOST`, ... Relative paths start at the file's directory. The reader, the
-reference table of the docs and the commented example file are made from these declarations.
+reference table of the docs and the commented example file are made from these declarations: the text below a
+setting is its meaning.
 """
 
 # ruff: noqa: RUF009 -- the functions below make dataclass fields, one for each class
@@ -19,25 +20,10 @@ from edge.errors import SettingProblem, SettingsError
 from edge.mqtt import Login, TlsFiles
 from edge.mqtt.endpoint import is_on_this_device
 from edge.parts import missing_parts
-from edge.settings_reader import (
-    SettingsReader,
-    choice,
-    flag,
-    number,
-    path,
-    text,
-    variable_of,
-    whole,
-    word,
-)
+from edge.settings_reader import SettingsReader, choice, flag, number, path, text, variable_of, whole, word
 from eventplane.contract.channel_reader import NUMBERS
 from eventplane.limits import MAX_BATCH_EVENTS, MAX_EVENT_BYTES, MAX_PAYLOAD_BYTES
-from eventplane.topics import (
-    CLAIM_CLIENT_PREFIX,
-    RENEWAL_CLIENT_PREFIX,
-    basic_ingest_topic,
-    device_topic,
-)
+from eventplane.topics import CLAIM_CLIENT_PREFIX, RENEWAL_CLIENT_PREFIX, basic_ingest_topic, device_topic
 
 _LONGEST_DELAY_MS = NUMBERS["batching_delay_ms"].high
 
@@ -49,44 +35,36 @@ _LONGEST_PROVISIONED = 128 - max(len(CLAIM_CLIENT_PREFIX), len(RENEWAL_CLIENT_PR
 class LocalSettings:
     """The home's own broker."""
 
-    host: str = text("127.0.0.1", about="address of the broker, or the path of its Unix socket")
-    port: int = whole(1883, 1, 65_535, "TCP port", about="port of the broker")
-    profile: Path | None = path(
-        None,
-        "a path; Mosquitto's profile",
-        about="Mosquitto's configuration file, which gives address and port, also after a change; "
-        "host and port then count only until the file can be read",
-    )
-    client_id: str = text("eventplane-forwarder", about="MQTT client id")
+    host: str = text("127.0.0.1")
+    """Address of the broker, or the path of its Unix socket."""
+    port: int = whole(1883, 1, 65_535, "TCP port")
+    """Port of the broker."""
+    profile: Path | None = path(None, "a path; Mosquitto's profile")
+    """Mosquitto's configuration file, which gives address and port, also after a change; host and port then
+    count only until the file can be read."""
+    client_id: str = text("eventplane-forwarder")
+    """MQTT client id."""
     username: str | None = word(
-        r"[^\x00-\x1f\x7f]{1,128}",
-        "a user name; none for a broker that does not ask",
-        None,
-        about="user name, for a broker that keeps services apart",
+        r"[^\x00-\x1f\x7f]{1,128}", "a user name; none for a broker that does not ask", None
     )
-    password_file: Path | None = path(
-        None, "a path; needed with a user name", about="file with the password of the user name"
-    )
-    keepalive_s: int = whole(30, 5, 1_200, "seconds", about="MQTT keepalive")
-    connect_timeout_s: float = number(
-        5.0, 0.1, 120.0, "seconds", about="time to connect and subscribe, before an attempt is given up"
-    )
-    reconnect_min_s: float = number(0.1, 0.01, 60.0, "seconds", about="shortest pause between two attempts")
-    reconnect_max_s: float = number(2.0, 0.01, 600.0, "seconds", about="longest pause between two attempts")
-    buffer_bytes: int = whole(
-        2 * 1024 * 1024,
-        64 * 1024,
-        64 * 1024 * 1024,
-        "bytes",
-        about="memory of received messages that wait for the spool, in each of the two sessions; the "
-        "broker keeps what exceeds it",
-    )
-    inbox_window: int = whole(
-        100, 1, 1_000, "deliveries", about="unconfirmed deliveries to one inbox with receipts"
-    )
-    receipt_timeout_s: float = number(
-        10.0, 0.1, 3_600.0, "seconds", about="time after which an unconfirmed delivery is sent again"
-    )
+    """User name, for a broker that keeps services apart."""
+    password_file: Path | None = path(None, "a path; needed with a user name")
+    """File with the password of the user name."""
+    keepalive_s: int = whole(30, 5, 1_200, "seconds")
+    """MQTT keepalive."""
+    connect_timeout_s: float = number(5.0, 0.1, 120.0, "seconds")
+    """Time to connect and subscribe, before an attempt is given up."""
+    reconnect_min_s: float = number(0.1, 0.01, 60.0, "seconds")
+    """Shortest pause between two attempts."""
+    reconnect_max_s: float = number(2.0, 0.01, 600.0, "seconds")
+    """Longest pause between two attempts."""
+    buffer_bytes: int = whole(2 * 1024 * 1024, 64 * 1024, 64 * 1024 * 1024, "bytes")
+    """Memory of received messages that wait for the spool, in each of the two sessions; the broker keeps what
+    exceeds it."""
+    inbox_window: int = whole(100, 1, 1_000, "deliveries")
+    """Unconfirmed deliveries to one inbox with receipts."""
+    receipt_timeout_s: float = number(10.0, 0.1, 3_600.0, "seconds")
+    """Time after which an unconfirmed delivery is sent again."""
 
     @property
     def login(self) -> Login | None:
@@ -100,94 +78,71 @@ class LocalSettings:
 class CloudSettings:
     """The cloud's broker: AWS IoT Core, or another one. The client id is the thing's name."""
 
-    host: str = text(about="host name of the broker; of IoT Core the data endpoint (Data-ATS)")
-    port: int = whole(8883, 1, 65_535, "TCP port", about="port of the broker")
-    tls: bool = flag(True, about="TLS; without it only a broker on this device is accepted")
-    ca: Path | None = path(
-        None, "a path; needed for TLS", about="certificates of the authorities that vouch for the broker, PEM"
-    )
-    certificate: Path | None = path(None, "a path; needed for TLS", about="the device's certificate, PEM")
-    key: Path | None = path(
-        None, "a path; needed for TLS", about="the device's private key, PEM, mode 0600; may be the same file"
-    )
-    protocol: Literal["3.1.1", "5"] = choice("3.1.1", ("3.1.1", "5"), about="MQTT version")
+    host: str = text()
+    """Host name of the broker; of IoT Core the data endpoint (Data-ATS)."""
+    port: int = whole(8883, 1, 65_535, "TCP port")
+    """Port of the broker."""
+    tls: bool = flag(True)
+    """TLS; without it only a broker on this device is accepted."""
+    ca: Path | None = path(None, "a path; needed for TLS")
+    """Certificates of the authorities that vouch for the broker, PEM."""
+    certificate: Path | None = path(None, "a path; needed for TLS")
+    """The device's certificate, PEM."""
+    key: Path | None = path(None, "a path; needed for TLS")
+    """The device's private key, PEM, mode 0600; may be the same file."""
+    protocol: Literal["3.1.1", "5"] = choice("3.1.1", ("3.1.1", "5"))
+    """MQTT version."""
     # The rule of urgent events is named after `rule`.
     topic: str = word(
         r"([^#+{}\x00]|\{thing\}|\{rule\}){1,256}",
         "a topic, in which {thing} and {rule} are replaced",
         basic_ingest_topic("{rule}", "{thing}"),
-        about="topic of the events; the default is IoT Core's Basic Ingest",
     )
+    """Topic of the events; the default is IoT Core's Basic Ingest."""
     # IoT Core allows 128 characters, of which `_urgent` takes seven.
-    rule: str | None = word(
-        r"[A-Za-z0-9_]{1,121}",
-        "a topic rule's name; needed for {rule}",
-        None,
-        about="topic rule that reads the events; urgent events go to `<rule>_urgent`",
-    )
+    rule: str | None = word(r"[A-Za-z0-9_]{1,121}", "a topic rule's name; needed for {rule}", None)
+    """Topic rule that reads the events; urgent events go to `<rule>_urgent`."""
     inbox_topic: str = word(
         r"([^#+{}\x00]|\{thing\}){1,256}",
         "a topic, in which {thing} is replaced, or none",
         device_topic("{thing}", "inbox"),
-        about="topic on which the cloud sends to the device; none without a downlink",
     )
-    mode: str = choice(
-        "batch",
-        ("batch", "single"),
-        about="compressed batches, or one plain event a publish for readers that know only CloudEvents",
-    )
+    """Topic on which the cloud sends to the device; none without a downlink."""
+    mode: str = choice("batch", ("batch", "single"))
+    """Compressed batches, or one plain event a publish for readers that know only CloudEvents."""
     # IoT Core accepts 30 to 1,200.
-    keepalive_s: int = whole(60, 30, 1_200, "seconds", about="MQTT keepalive")
-    connect_timeout_s: float = number(
-        10.0, 0.1, 120.0, "seconds", about="time to connect and subscribe, before an attempt is given up"
-    )
-    buffer_bytes: int = whole(
-        1024 * 1024,
-        64 * 1024,
-        64 * 1024 * 1024,
-        "bytes",
-        about="memory of received messages that wait for the spool; what exceeds it is not acknowledged, "
-        "and the cloud sends it again",
-    )
+    keepalive_s: int = whole(60, 30, 1_200, "seconds")
+    """MQTT keepalive."""
+    connect_timeout_s: float = number(10.0, 0.1, 120.0, "seconds")
+    """Time to connect and subscribe, before an attempt is given up."""
+    buffer_bytes: int = whole(1024 * 1024, 64 * 1024, 64 * 1024 * 1024, "bytes")
+    """Memory of received messages that wait for the spool; what exceeds it is not acknowledged, and the cloud
+    sends it again."""
     # IoT Core accepts one CONNECT a second from one client.
-    reconnect_min_s: float = number(1.0, 0.01, 60.0, "seconds", about="shortest pause between two attempts")
-    reconnect_max_s: float = number(
-        60.0, 0.01, 3_600.0, "seconds", about="longest pause between two attempts"
-    )
+    reconnect_min_s: float = number(1.0, 0.01, 60.0, "seconds")
+    """Shortest pause between two attempts."""
+    reconnect_max_s: float = number(60.0, 0.01, 3_600.0, "seconds")
+    """Longest pause between two attempts."""
     # IoT Core's own limit is 100.
-    max_unacknowledged: int = whole(
-        100, 2, 100, "publishes", about="publishes in flight without an acknowledgement"
-    )
-    puback_timeout_s: float = number(
-        30.0, 0.1, 600.0, "seconds", about="time after which a missing acknowledgement ends the connection"
-    )
+    max_unacknowledged: int = whole(100, 2, 100, "publishes")
+    """Publishes in flight without an acknowledgement."""
+    puback_timeout_s: float = number(30.0, 0.1, 600.0, "seconds")
+    """Time after which a missing acknowledgement ends the connection."""
     # The quotas of AWS IoT Core for one connection; accounts of today have more publishes.
-    publishes_per_s: int = whole(
-        100, 1, 1_000, "publishes a second", about="the broker's quota for one connection"
-    )
-    bytes_per_s: int = whole(
-        512 * 1024, 16 * 1024, 1024**3, "bytes a second", about="the broker's quota for one connection"
-    )
+    publishes_per_s: int = whole(100, 1, 1_000, "publishes a second")
+    """The broker's quota for one connection."""
+    bytes_per_s: int = whole(512 * 1024, 16 * 1024, 1024**3, "bytes a second")
+    """The broker's quota for one connection."""
     # A connection may be dead and look alive.
-    probe_interval_s: float = number(
-        300.0, 0.1, 86_400.0, "seconds", about="time without an acknowledgement after which a ping is sent"
-    )
+    probe_interval_s: float = number(300.0, 0.1, 86_400.0, "seconds")
+    """Time without an acknowledgement after which a ping is sent."""
     # Never below the largest event, so that each one fits a publish.
-    payload_bytes: int = whole(
-        MAX_PAYLOAD_BYTES,
-        MAX_EVENT_BYTES + 1024,
-        MAX_PAYLOAD_BYTES,
-        "bytes",
-        about="largest payload of a publish",
-    )
-    batch_events: int = whole(250, 1, MAX_BATCH_EVENTS, "events", about="most events in a publish")
-    longest_delay_ms: int = whole(
-        _LONGEST_DELAY_MS,
-        0,
-        _LONGEST_DELAY_MS,
-        "milliseconds",
-        about="upper bound for the contract's `batching_delay_ms`",
-    )
+    payload_bytes: int = whole(MAX_PAYLOAD_BYTES, MAX_EVENT_BYTES + 1024, MAX_PAYLOAD_BYTES, "bytes")
+    """Largest payload of a publish."""
+    batch_events: int = whole(250, 1, MAX_BATCH_EVENTS, "events")
+    """Most events in a publish."""
+    longest_delay_ms: int = whole(_LONGEST_DELAY_MS, 0, _LONGEST_DELAY_MS, "milliseconds")
+    """Upper bound for the contract's `batching_delay_ms`."""
 
     @property
     def subscribes(self) -> bool:
@@ -206,44 +161,36 @@ class CloudSettings:
 class HealthSettings:
     """The health endpoint: HTTP without protection, for programs on this device."""
 
-    host: str = text("127.0.0.1", about="address of the endpoint")
-    port: int = whole(9464, 0, 65_535, "TCP port, 0 for no endpoint,", about="port of the endpoint")
-    urgent_age_s: float = number(
-        60.0, 1.0, 86_400.0, "seconds", about="age of an urgent event, deliverable so long, that is a failure"
-    )
-    normal_age_s: float = number(
-        900.0,
-        1.0,
-        604_800.0,
-        "seconds",
-        about="age of a normal event, deliverable so long, that is a failure",
-    )
+    host: str = text("127.0.0.1")
+    """Address of the endpoint."""
+    port: int = whole(9464, 0, 65_535, "TCP port, 0 for no endpoint,")
+    """Port of the endpoint."""
+    urgent_age_s: float = number(60.0, 1.0, 86_400.0, "seconds")
+    """Age of an urgent event, deliverable so long, that is a failure."""
+    normal_age_s: float = number(900.0, 1.0, 604_800.0, "seconds")
+    """Age of a normal event, deliverable so long, that is a failure."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProvisioningSettings:
     """Fleet provisioning by claim: how the device gets the key and certificate that `[cloud]` names."""
 
-    template: str = word(
-        r"[0-9A-Za-z_-]{1,36}", "a provisioning template's name", about="provisioning template"
-    )
-    claim_certificate: Path = path(about="certificate of the claim, PEM")
-    claim_key: Path = path(about="private key of the claim, PEM, mode 0600")
-    keys: str = choice(
-        "device",
-        ("device", "cloud"),
-        about="who makes the private key: the device, with openssl, or the cloud, which sends it",
-    )
-    max_age_days: int = whole(
-        365,
-        1,
-        36_500,
-        "days",
-        about="age at which a certificate is replaced; also when a third of its life is left",
-    )
-    answer_timeout_s: float = number(30.0, 0.1, 600.0, "seconds", about="time to wait for the cloud's answer")
-    retry_min_s: float = number(10.0, 0.1, 3_600.0, "seconds", about="shortest pause between two attempts")
-    retry_max_s: float = number(3_600.0, 0.1, 86_400.0, "seconds", about="longest pause between two attempts")
+    template: str = word(r"[0-9A-Za-z_-]{1,36}", "a provisioning template's name")
+    """Provisioning template."""
+    claim_certificate: Path = path()
+    """Certificate of the claim, PEM."""
+    claim_key: Path = path()
+    """Private key of the claim, PEM, mode 0600."""
+    keys: str = choice("device", ("device", "cloud"))
+    """Who makes the private key: the device, with openssl, or the cloud, which sends it."""
+    max_age_days: int = whole(365, 1, 36_500, "days")
+    """Age at which a certificate is replaced; also when a third of its life is left."""
+    answer_timeout_s: float = number(30.0, 0.1, 600.0, "seconds")
+    """Time to wait for the cloud's answer."""
+    retry_min_s: float = number(10.0, 0.1, 3_600.0, "seconds")
+    """Shortest pause between two attempts."""
+    retry_max_s: float = number(3_600.0, 0.1, 86_400.0, "seconds")
+    """Longest pause between two attempts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -252,10 +199,9 @@ class AnnouncementSettings:
 
     # Named one by one, so that the interface of the uplink is none of them by mistake.
     interfaces: str = word(
-        r"[A-Za-z0-9_.-]{1,15}(,[A-Za-z0-9_.-]{1,15})*",
-        "names of network interfaces with commas between",
-        about="interfaces on which the broker is announced",
+        r"[A-Za-z0-9_.-]{1,15}(,[A-Za-z0-9_.-]{1,15})*", "names of network interfaces with commas between"
     )
+    """Interfaces on which the broker is announced."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -272,36 +218,25 @@ class Settings:
     health: HealthSettings
     provisioning: ProvisioningSettings | None
     announcement: AnnouncementSettings | None = None
-    thing: str = word(r"[A-Za-z0-9:_-]{1,128}", "a thing's name", about="the device's name in the cloud")
-    contract: Path = path(about="the compiled contract")
-    spool: Path = path(about="the database that stores events; its directory must be on a disk")
-    spool_capacity_bytes: int = whole(
-        256 * 1024**2,
-        1024**2,
-        1024**4,
-        "bytes",
-        about="room for pending events, about 700,000 readings; a full spool refuses new ones",
-    )
-    spool_capacity_deliveries: int = whole(
-        1_000_000,
-        100,
-        10**9,
-        "deliveries",
-        about="pending deliveries; an event for two destinations counts twice; the scarcer capacity decides",
-    )
-    heartbeat_s: float = number(
-        300.0, 1.0, 86_400.0, "seconds", about="interval of the health reports to the cloud"
-    )
-    manifest_interval_s: float = number(
-        3_600.0, 1.0, 86_400.0, "seconds", about="interval of the reports of what was stored"
-    )
+    thing: str = word(r"[A-Za-z0-9:_-]{1,128}", "a thing's name")
+    """The device's name in the cloud."""
+    contract: Path = path()
+    """The compiled contract."""
+    spool: Path = path()
+    """The database that stores events; its directory must be on a disk."""
+    spool_capacity_bytes: int = whole(256 * 1024**2, 4 * 1024**2, 1024**4, "bytes")
+    """Room for pending events, about 700,000 readings; a full spool refuses new ones."""
+    spool_capacity_deliveries: int = whole(1_000_000, 100, 10**9, "deliveries")
+    """Pending deliveries; an event for two destinations counts twice; the scarcer capacity decides."""
+    heartbeat_s: float = number(300.0, 1.0, 86_400.0, "seconds")
+    """Interval of the health reports to the cloud."""
+    manifest_interval_s: float = number(3_600.0, 1.0, 86_400.0, "seconds")
+    """Interval of the reports of what was stored."""
     # Within systemd's patience.
-    stop_grace_s: float = number(
-        2.0, 0.0, 3.0, "seconds", about="time for unacknowledged publishes after a stop signal"
-    )
-    log_level: str = choice(
-        "info", ("debug", "info", "warning", "error"), about="least severe messages in the log"
-    )
+    stop_grace_s: float = number(2.0, 0.0, 3.0, "seconds")
+    """Time for unacknowledged publishes after a stop signal."""
+    log_level: str = choice("info", ("debug", "info", "warning", "error"))
+    """Least severe messages in the log."""
 
 
 TABLES = {

@@ -1,7 +1,4 @@
-"""Read dataclasses whose fields declare settings, from TOML and the environment.
-
-A field declares what it accepts and, as `about`, what the setting means.
-"""
+"""Read dataclasses whose fields declare settings, from TOML and the environment."""
 
 from __future__ import annotations
 
@@ -21,12 +18,12 @@ _Check = Callable[[Any], Any]
 """From a raw value (TOML's, or the environment's text) to the setting's; ValueError when it does not fit."""
 
 
-def text(default: Any = MISSING, *, about: str) -> Any:
+def text(default: Any = MISSING) -> Any:
     """Declare a non-empty text."""
-    return _setting(default, "a non-empty text", about, _as_text)
+    return _setting(default, "a non-empty text", _as_text)
 
 
-def word(pattern: str, accepts: str, default: Any = MISSING, *, about: str) -> Any:
+def word(pattern: str, accepts: str, default: Any = MISSING) -> Any:
     """Declare a text that is `pattern` from end to end, which `accepts` says for people."""
 
     def check(raw: Any) -> str:
@@ -34,10 +31,10 @@ def word(pattern: str, accepts: str, default: Any = MISSING, *, about: str) -> A
             raise ValueError
         return str(raw)
 
-    return _setting(default, accepts, about, check)
+    return _setting(default, accepts, check)
 
 
-def path(default: Any = MISSING, accepts: str = "a path", *, about: str) -> Any:
+def path(default: Any = MISSING, accepts: str = "a path") -> Any:
     """Declare a path, which need not exist yet. A text of several lines is a file's content, not its name."""
 
     def check(raw: Any) -> Path:
@@ -45,10 +42,10 @@ def path(default: Any = MISSING, accepts: str = "a path", *, about: str) -> Any:
             raise ValueError
         return Path(raw)
 
-    return _setting(default, accepts, about, check)
+    return _setting(default, accepts, check)
 
 
-def flag(default: bool, *, about: str) -> Any:
+def flag(default: bool) -> Any:
     """Declare a setting that is true or false."""
     words = {"true": True, "false": False}
 
@@ -57,10 +54,10 @@ def flag(default: bool, *, about: str) -> Any:
             raise ValueError
         return words.get(raw, raw is True)
 
-    return _setting(default, "true or false", about, check)
+    return _setting(default, "true or false", check)
 
 
-def choice(default: str, options: tuple[str, ...], *, about: str) -> Any:
+def choice(default: str, options: tuple[str, ...]) -> Any:
     """Declare one of a few words."""
 
     def check(raw: Any) -> str:
@@ -68,19 +65,19 @@ def choice(default: str, options: tuple[str, ...], *, about: str) -> Any:
             raise ValueError
         return str(raw)
 
-    return _setting(default, f"one of {', '.join(options)}", about, check)
+    return _setting(default, f"one of {', '.join(options)}", check)
 
 
-def whole(default: int, low: int, high: int, unit: str, *, about: str) -> Any:
+def whole(default: int, low: int, high: int, unit: str) -> Any:
     """Declare a whole number of `unit` from `low` to `high`."""
     accepts = Range(low, high, unit, is_whole=True)
-    return _setting(default, str(accepts), about, accepts.read)
+    return _setting(default, str(accepts), accepts.read)
 
 
-def number(default: float, low: float, high: float, unit: str, *, about: str) -> Any:
+def number(default: float, low: float, high: float, unit: str) -> Any:
     """Declare a number of `unit` from `low` to `high`."""
     accepts = Range(low, high, unit)
-    return _setting(default, str(accepts), about, accepts.read)
+    return _setting(default, str(accepts), accepts.read)
 
 
 class SettingsReader:
@@ -166,8 +163,8 @@ def variable_of(setting: str) -> str:
     return ENVIRONMENT_PREFIX + setting.replace(".", "_").upper()
 
 
-def _setting(default: Any, accepts: str, about: str, check: _Check) -> Any:
-    metadata = {"accepts": accepts, "about": about, "check": check}
+def _setting(default: Any, accepts: str, check: _Check) -> Any:
+    metadata = {"accepts": accepts, "check": check}
     return field(metadata=metadata) if default is MISSING else field(default=default, metadata=metadata)
 
 

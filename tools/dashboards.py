@@ -1,18 +1,22 @@
 """Write docs/dashboards/device.json, Grafana's dashboard of a device's metrics; `--check` only compares.
 
-`ROWS` declares the panels, in the order in which an operator asks.
+`ROWS` declares the panels, in the order in which an operator asks. A metric that is in none of them gets a
+panel of its own in a last row: a new metric is on the dashboard as soon as it is declared.
 """
 
 from __future__ import annotations
 
+import re
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
-from tools.grafana import Panel, Query, Row, dashboard  # noqa: E402 - after the path it needs
+from edge.metrics import METRICS, Metric  # noqa: E402 - after the path it needs
+from tools.grafana import Panel, Query, Row, dashboard  # noqa: E402
 
 FILE = ROOT / "docs" / "dashboards" / "device.json"
 
@@ -179,9 +183,20 @@ ROWS: Final = (
 )
 
 
+def rows(metrics: Sequence[Metric] = METRICS) -> tuple[Row, ...]:
+    """Return `ROWS`, and one with the other `metrics` if there are any."""
+    queries = " ".join(query.promql for row in ROWS for panel in row.panels for query in panel.queries)
+    others = [each for each in metrics if not re.search(rf"\b{each.name}\b", queries)]
+    panels = tuple(
+        Panel(each.name, "short", (_rate(each.name) if each.kind == "counter" else _now(each.name),))
+        for each in others
+    )
+    return (*ROWS, Row("Others", panels)) if panels else ROWS
+
+
 def device_dashboard() -> str:
     """Return the content of FILE."""
-    return dashboard("eventplane-devices", "Event Plane: devices", ROWS)
+    return dashboard("eventplane-devices", "Event Plane: devices", rows())
 
 
 def main() -> int:

@@ -13,6 +13,7 @@ import lzma
 import re
 import sys
 import tarfile
+from collections.abc import Collection
 from email.utils import parsedate_to_datetime
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
@@ -31,6 +32,10 @@ SET_BY_DEBIAN = ("persistence_location",)
 """Settings that Debian's mosquitto.conf has; Mosquitto refuses to start when a text is set twice."""
 
 
+UNIT_OF_PART = {"discovery": "eventplane-announcement.", "provisioning": "eventplane-provisioning."}
+"""How the units begin that a build without the part leaves out."""
+
+
 class File(NamedTuple):
     """A file of the package; a symbolic link where it has a `target`."""
 
@@ -39,8 +44,9 @@ class File(NamedTuple):
     target: str = ""
 
 
-def files(program: bytes) -> dict[str, File]:
+def files(program: bytes, without: Collection[str] = ()) -> dict[str, File]:
     """Return what the package installs: path without the leading slash -> file."""
+    left_out = tuple(UNIT_OF_PART[part] for part in without if part in UNIT_OF_PART)
     installed = {
         PROGRAM: File(program, 0o755),
         f"usr/bin/{NAME}": File(target=f"../{PROGRAM.removeprefix('usr/')}"),
@@ -52,7 +58,8 @@ def files(program: bytes) -> dict[str, File]:
         f"{DOC}/changelog.gz": File(gzip.compress(_read("debian/changelog"), mtime=0)),
     }
     for unit in PACKAGING.glob("eventplane-*"):
-        installed[f"usr/lib/systemd/system/{unit.name}"] = File(unit.read_bytes())
+        if not unit.name.startswith(left_out):
+            installed[f"usr/lib/systemd/system/{unit.name}"] = File(unit.read_bytes())
     return dict(sorted(installed.items()))
 
 
@@ -62,9 +69,11 @@ def debian_profile() -> str:
     return "".join(line for line in lines if not line.startswith(SET_BY_DEBIAN))
 
 
-def write_package(output: Path, program: bytes, version: str = VERSION) -> None:
-    """Write the package of `program` to `output`."""
-    installed = files(program)
+def write_package(
+    output: Path, program: bytes, version: str = VERSION, without: Collection[str] = ()
+) -> None:
+    """Write the package of `program`, which was built without the parts `without`, to `output`."""
+    installed = files(program, without)
     size_kib = sum(-(-len(each.content) // 1024) for each in installed.values())
     control = re.sub(
         r"^Architecture:",
@@ -135,7 +144,7 @@ def main() -> int:
     with_fixed_bytecode()
     arguments = read_arguments(__doc__.partition("\n")[0], OUTPUT.with_name(f"{NAME}_{VERSION}_all.deb"))
     build(OUTPUT, arguments.revision, arguments.without)
-    write_package(arguments.output, OUTPUT.read_bytes())
+    write_package(arguments.output, OUTPUT.read_bytes(), without=arguments.without)
     content = arguments.output.read_bytes()
     print(f"{arguments.output}: {len(content):,} bytes, sha256 {hashlib.sha256(content).hexdigest()[:16]}")
     return 0

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
+import inspect
+import itertools
 import json
 import textwrap
+from functools import cache
 from typing import Any
 
 from edge.settings import OPTIONAL, TABLES, Settings
@@ -32,6 +36,18 @@ PACKAGED = {
 _WIDTH = 110
 
 
+@cache
+def meanings(table: type) -> dict[str, str]:
+    """Return what each setting of a dataclass means: the text below its field, in one line."""
+    (declared,) = ast.parse(inspect.getsource(table)).body
+    found = {}
+    for field, text in itertools.pairwise(declared.body if isinstance(declared, ast.ClassDef) else ()):
+        match field, text:
+            case ast.AnnAssign(target=ast.Name(name)), ast.Expr(ast.Constant(str(meaning))):
+                found[name] = " ".join(meaning.split())
+    return found
+
+
 def settings_file() -> str:
     """Return the text of the file: complete, with what the packages decide filled in."""
     parts = [_HEAD]
@@ -40,16 +56,16 @@ def settings_file() -> str:
         if table:
             parts.append(_comment(f"{(kind.__doc__ or '').partition(chr(10))[0]}") + f"{off}[{table}]\n")
         parts += [
-            _setting(f"{table}.{each.name}" if table else each.name, each, off)
+            _setting(f"{table}.{each.name}" if table else each.name, each, meanings(kind)[each.name], off)
             for each in dataclasses.fields(kind)
             if "accepts" in each.metadata
         ]
     return "\n".join(parts)
 
 
-def _setting(name: str, each: dataclasses.Field[Any], off: str) -> str:
+def _setting(name: str, each: dataclasses.Field[Any], meaning: str, off: str) -> str:
     is_required = each.default is dataclasses.MISSING
-    about = f"{'Required: ' if is_required else ''}{each.metadata['about']} ({each.metadata['accepts']})."
+    about = f"{'Required. ' if is_required else ''}{meaning} Accepts: {each.metadata['accepts']}."
     # TOML writes texts, numbers and booleans as JSON does. An empty text is to be filled in.
     value = PACKAGED.get(name, "" if is_required or each.default is None else each.default)
     mark = off if name in PACKAGED else "#"
@@ -57,5 +73,4 @@ def _setting(name: str, each: dataclasses.Field[Any], off: str) -> str:
 
 
 def _comment(text: str) -> str:
-    text = text[0].upper() + text[1:]
     return textwrap.fill(text, _WIDTH, initial_indent="# ", subsequent_indent="# ") + "\n"

@@ -32,7 +32,7 @@ from eventplane.contract.settings import Number, Word  # noqa: E402
 from eventplane.contract.vocabulary import ParticipantKind  # noqa: E402
 from operations.reasons import OTHER, REASONS  # noqa: E402
 from tools import sources  # noqa: E402
-from tools.settings_file import settings_file  # noqa: E402
+from tools.settings_file import meanings, settings_file  # noqa: E402
 
 _TABLE = re.compile(r"(<!-- table: (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
@@ -48,8 +48,8 @@ def settings_table() -> str:
             if "accepts" in each.metadata:
                 name = f"{table}.{each.name}" if table else each.name
                 default = _default(each.default)
-                accepts, about = each.metadata["accepts"], each.metadata["about"]
-                rows.append([f"`{name}`", f"`{variable_of(name)}`", default, accepts, about])
+                accepts, meaning = each.metadata["accepts"], meanings(kind)[each.name]
+                rows.append([f"`{name}`", f"`{variable_of(name)}`", default, accepts, meaning])
     return _table(["setting", "environment", "default", "accepts", "meaning"], rows)
 
 

@@ -25,7 +25,7 @@ def fill(path: Path, count: int, size: int, first: int = 0) -> Path:
                 _arrival(spool, spool.next_sequence + offset, number, size, uplink)
                 for offset, number in enumerate(range(begin, min(begin + _COMMIT, first + count)))
             ]
-            spool.commit(arrivals, uptime_ms=spool.uptime_ms)
+            spool.commit(arrivals, uptime_ms=spool.clock())
     return path
 
 

@@ -8,7 +8,10 @@ EARLIEST_NS = 10**9
 """An id beyond it is the nanosecond of sending, of the machine's monotonic clock."""
 
 
-def event(number: int, size: int, type: str = "org.eventplane.health.reading.v1") -> bytes:
+READING = "org.eventplane.health.reading.v1"
+
+
+def event(number: int, size: int, type: str = READING) -> bytes:
     """Return an event of `size` bytes whose id is `number`. Its payload does not compress to nothing."""
     head = (
         f'{{"specversion":"1.0","id":"{number}","source":"/homes/1/health-service","type":"{type}",'
@@ -21,6 +24,6 @@ def event(number: int, size: int, type: str = "org.eventplane.health.reading.v1"
     return f'{head}{digits[: max(0, fill)]}"}}}}'.encode()
 
 
-def events(numbers: Sequence[int], size: int) -> Iterable[bytes]:
+def events(numbers: Sequence[int], size: int, type: str = READING) -> Iterable[bytes]:
     """Return an event for each of `numbers`, made when it is asked for."""
-    return (event(number, size) for number in numbers)
+    return (event(number, size, type) for number in numbers)

@@ -32,7 +32,7 @@ CAPACITY = 2**32
 """Bytes that a spool may take: no run fills it."""
 
 _SYSTEM_PYTHON = "/usr/bin/python3"
-_DEVICE_ENVIRONMENT = {"MALLOC_ARENA_MAX": "1"}
+_DEVICE_ENVIRONMENT = {"MALLOC_ARENA_MAX": "1", "LC_ALL": "C"}
 
 _WINDOW = 1_000
 _REPORT_S = 120.0

@@ -1,6 +1,6 @@
 """DNS-SD over multicast DNS, by the library zeroconf: the one module of the device that needs a package.
 
-It uses more memory than the forwarder, so only the commands of `python -m edge.discovery` load it, and
+It uses more memory than the forwarder, so only the commands `announce` and `discovery find` load it, and
 services that find their broker by it. Without the library its import raises `LibraryMissingError`.
 """
 

@@ -20,6 +20,14 @@ DEFAULT_PORT: Final = 1883
 _MOST_BYTES: Final = 1024 * 1024
 """A profile has a few KB; a larger file is some other file."""
 
+_LIMITS: Final = {
+    "max_inflight_messages": 20,
+    "max_queued_messages": 1_000,
+    "max_packet_size": 0,
+    "message_size_limit": 0,
+}
+"""The limits that concern the forwarder, with Mosquitto's defaults."""
+
 Included = Callable[[str], Iterable[tuple[str, str]]]
 """Returns name and text of each file in the value of `include_dir`. Raises `ProfileError`."""
 
@@ -88,8 +96,41 @@ def load_profile(file: Path) -> tuple[Listener, ...]:
     return read_profile(_text(file), str(file), _included)
 
 
+def limit_warnings(file: Path, most_in_flight: int, most_bytes: int) -> list[str]:
+    """Return what the limits in the profile `file` would cost a forwarder, each with a remedy.
+
+    It recognises `most_in_flight` messages that come again, and reads packets of `most_bytes`. Raises
+    `ProfileError`.
+    """
+    reader = _ProfileReader(_included)
+    reader.read(str(file), _text(file))
+    limits = {**_LIMITS, **reader.limits}
+    found = []
+    if not 0 < limits["max_inflight_messages"] <= most_in_flight:
+        found.append(
+            f"more than {most_in_flight:,} messages may be in flight, and more than that are not recognised "
+            "when they come again: set max_inflight_messages 20000"
+        )
+    if limits["message_size_limit"]:
+        found.append(
+            "messages beyond message_size_limit are dropped without an error: set max_packet_size instead"
+        )
+    if not 0 < limits["max_packet_size"] <= most_bytes:
+        found.append(
+            f"packets of more than {most_bytes:,} bytes come through, of which the forwarder keeps only the "
+            "beginning: set max_packet_size 1000000"
+        )
+    if limits["max_queued_messages"] <= _LIMITS["max_queued_messages"]:
+        found.append(
+            "messages that come while the forwarder restarts are dropped without an error: "
+            "set max_queued_messages 200000"
+        )
+    return found
+
+
 class _ProfileReader:
     def __init__(self, included: Included) -> None:
+        self.limits: dict[str, int] = {}
         self._included = included
         self._default = _Draft()
         self._drafts: list[_Draft] = []
@@ -109,6 +150,9 @@ class _ProfileReader:
             elif word == "include_dir" and not nested:
                 for each, inner in self._included(_needed(word, value, where)):
                     self.read(each, inner, nested=True)
+            elif word in _LIMITS:
+                # What is no number Mosquitto refuses itself.
+                self.limits[word] = int(value) if value.isdecimal() else _LIMITS[word]
             elif word in _FLAGS or word in _WORDS:
                 self._option(draft, word, _checked(word, value, where))
 

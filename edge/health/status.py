@@ -1,4 +1,4 @@
-"""Whether the device is well: does every link deliver, and if not, what should somebody do.
+"""Judge whether the device is well: what is wrong, how severe that is, and the remedy.
 
 A device without network is well, only cut off: it stores, routes at home and says so. Nothing that a restart
 cannot fix is a reason for one, so the watchdog has a narrower rule of its own:
@@ -30,6 +30,9 @@ EXPIRES_SOON_S = 30 * 86_400.0
 LOCAL_DOWN_S = 60.0
 """A broker that restarts is back in seconds; after this long it is broken, and so is the home."""
 
+DROPPED_S = 60.0
+"""How long after a dropped message the device counts as flooded: a flood drops some every second."""
+
 _RAISE = "raise spool_capacity_bytes or spool_capacity_deliveries, whichever is used up"
 
 
@@ -52,7 +55,8 @@ class LinkState:
     """Whether the connection to a broker is up, for how many seconds, and how often it was made.
 
     `complaint` is what is wrong with how the broker's address was found. Received messages that wait for the
-    loop take `waiting_bytes`; `dropped` counts those that found no room, `pauses` how often reading stopped.
+    loop take `waiting_bytes`; `dropped` counts those that found no room, the last one `since_drop_s` seconds
+    ago (None: never), `pauses` how often reading stopped.
     """
 
     name: LinkName
@@ -62,6 +66,7 @@ class LinkState:
     complaint: str | None = None
     waiting_bytes: int = 0
     dropped: int = 0
+    since_drop_s: float | None = None
     pauses: int = 0
 
 
@@ -194,6 +199,15 @@ def _links(status: Status) -> Iterator[Finding]:
     if local.complaint:
         problem = f"the broker's profile cannot be used, the former address stays: {local.complaint}"
         yield Finding("profile_refused", Health.DEGRADED, problem, "correct the file; no restart is needed")
+    for each in status.links.values():
+        if each.since_drop_s is not None and each.since_drop_s < DROPPED_S:
+            yield Finding(
+                "flooded",
+                Health.DEGRADED,
+                f"the {each.name} session brings more than is stored in time: {each.dropped} messages were "
+                "dropped since the start",
+                "find the sender of so many messages; a service that needs them all sends at QoS 1",
+            )
     if not cloud.up:
         yield Finding(
             "cloud_down",

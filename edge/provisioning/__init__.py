@@ -1,6 +1,6 @@
 """Gets a device its own certificate, and a new one in time: AWS IoT fleet provisioning by claim.
 
-`python -m edge.provisioning --settings FILE` runs beside the forwarder and ends when there is nothing left to
+`python -m edge provision --settings FILE` runs beside the forwarder and ends when there is nothing left to
 do. The forwarder reads its certificate for each connection, so it needs no notice. A build may leave this
 part out (`edge.parts`). Here are its errors; none is final, the next attempt may succeed.
 """

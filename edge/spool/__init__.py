@@ -1,6 +1,5 @@
 """The durable store in front of everything that leaves the device."""
 
-from edge.spool.contents import READ_CHARACTERS
 from edge.spool.database import read_backlog
 from edge.spool.records import (
     BEFORE_EVERYTHING,
@@ -14,7 +13,7 @@ from edge.spool.records import (
     SpoolOrigin,
     StoredEvent,
 )
-from edge.spool.store import Spool
+from edge.spool.store import READ_CHARACTERS, Spool
 from edge.spool.tables import MOST_KEYS
 
 __all__ = [

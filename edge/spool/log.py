@@ -15,8 +15,9 @@ import os
 import struct
 import zlib
 from collections.abc import Iterator, Mapping
+from itertools import chain, islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 from edge import durable
 from edge.spool.database import PAGE_BYTES, DamagedRowError
@@ -32,6 +33,7 @@ _MAGIC = 0x377F0682  # checksums of little-endian words
 _VERSION = 3007000
 _CHECKED = 24
 _WORD = 0xFFFFFFFF
+_Frame = tuple[int, int, bytes, bytes]
 _LAST_FRAME = struct.Struct("=16xI")  # in the header of the shared memory, by the byte order of the machine
 
 
@@ -107,7 +109,7 @@ def check_log_end(path: Path) -> None:
     with log_of(path).open("rb") as log:
         salts = _valid_salts(log.read(_HEADER.size))
         log.seek(valid * _STEP, os.SEEK_CUR)
-        commits = sum(pages > 0 for _, pages, found, _ in _frames(log.read()) if found == salts)
+        commits = sum(pages > 0 for _, pages, found, _ in _frames(log) if found == salts)
     if commits > 1:
         raise DamagedRowError(f"the log, {commits} commits before its end,")
 
@@ -120,30 +122,42 @@ def log_of(path: Path) -> Path:
 def rebuild_log(database: Path, target: Path, pages: Mapping[int, bytes]) -> None:
     """Write the log of `database` to `target` with new checksums, so that SQLite reads it all.
 
-    Damaged pages of it are read as they are: the checksums of the rows tell which. `pages` come last and take
+    Damaged pages of it are read as they are: the checksums of the rows show which. `pages` come last and take
     the place of those in the database and in its log.
     """
-    content = log_of(database).read_bytes() if has_log(database) else b""
-    frames = list(_frames(content[_HEADER.size :]))
-    # Each round of the log has salts of its own; the first frame is always of the last round.
-    salts = _valid_salts(content[: _HEADER.size]) or (frames[0][2] if frames else bytes(8))
-    ends = [n for n, (_, size, found, _) in enumerate(frames) if size and found == salts]
-    frames = frames[: ends[-1] + 1 if ends else 0]
-    size = frames[-1][1] if frames else database.stat().st_size // PAGE_BYTES
-    frames += [(page, size, salts, data) for page, data in pages.items()]
+    source = log_of(database)
+    salts, last, size = _end_of(source) if has_log(database) else (bytes(8), 0, 0)
+    size = size or database.stat().st_size // PAGE_BYTES
     header = struct.pack(">4I8s", _MAGIC, _VERSION, PAGE_BYTES, 0, salts)
     sums = _sum(header, (0, 0))
-    written = [header, struct.pack(">2I", *sums)]
-    for page, pages_after, _, data in frames:
-        if page:
-            front = struct.pack(">2I", page, pages_after)
-            sums = _sum(front + data, sums)
-            written += [front, salts, struct.pack(">2I", *sums), data]
-    descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    try:
-        os.pwrite(descriptor, b"".join(written), 0)
-    finally:
-        os.close(descriptor)
+    with contextlib.ExitStack() as stack:
+        file = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        stack.callback(os.close, file)
+        place = os.pwrite(file, header + struct.pack(">2I", *sums), 0)
+        frames: Iterator[_Frame] = iter(())
+        if last:
+            log = stack.enter_context(source.open("rb"))
+            log.seek(_HEADER.size)
+            frames = islice(_frames(log), last)
+        for page, pages_after, _, data in chain(
+            frames, ((n, size, salts, data) for n, data in pages.items())
+        ):
+            if page:
+                front = struct.pack(">2I", page, pages_after)
+                sums = _sum(front + data, sums)
+                place += os.pwrite(file, front + salts + struct.pack(">2I", *sums) + data, place)
+
+
+def _end_of(log: Path) -> tuple[bytes, int, int]:
+    """Return the salts of the last round of a log, its last commit's frame and the pages after that."""
+    with log.open("rb") as file:
+        salts, last, size = _valid_salts(file.read(_HEADER.size)), 0, 0
+        for number, (_, pages, found, _) in enumerate(_frames(file), 1):
+            # Each round has salts of its own; the first frame is always of the last round.
+            salts = salts or found
+            if pages and found == salts:
+                last, size = number, pages
+    return salts or bytes(8), last, size
 
 
 def _note_of(path: Path) -> Path:
@@ -168,11 +182,11 @@ def _valid_salts(header: bytes) -> bytes | None:
     return salts if valid and _sum(header[:_CHECKED], (0, 0), order) == tuple(sums) else None
 
 
-def _frames(content: bytes) -> Iterator[tuple[int, int, bytes, bytes]]:
-    """Return page, pages after a commit, salts and data of each whole frame."""
-    for start in range(0, len(content) - _STEP + 1, _STEP):
-        page, pages, salts, *_ = _FRAME.unpack_from(content, start)
-        yield page, pages, salts, content[start + _FRAME.size : start + _STEP]
+def _frames(log: BinaryIO) -> Iterator[_Frame]:
+    """Read page, pages after a commit, salts and data of each whole frame."""
+    while len(frame := log.read(_STEP)) == _STEP:
+        page, pages, salts, *_ = _FRAME.unpack_from(frame)
+        yield page, pages, salts, frame[_FRAME.size :]
 
 
 def _sum(data: bytes, sums: tuple[int, int], order: str = "<") -> tuple[int, int]:

@@ -20,8 +20,16 @@ from time import monotonic
 
 from edge import durable
 from edge.errors import SpoolError
-from edge.spool.contents import Device, create, read_origin
-from edge.spool.database import PAGE_BYTES, connect, connect_to_read, has_tables, named_errors, transaction
+from edge.spool.database import (
+    PAGE_BYTES,
+    Device,
+    connect,
+    connect_to_read,
+    create,
+    has_tables,
+    named_errors,
+    transaction,
+)
 from edge.spool.log import has_log, log_of, read_note, rebuild_log
 from edge.spool.records import SpoolOrigin
 from edge.spool.salvage import SHIFT, salvage
@@ -35,7 +43,7 @@ SALVAGE_S = 60.0
 """A start may take so long, seconds; what has not been read by then is in the file that is set aside."""
 
 _POINTERS = 2
-"""The page of an auto-vacuum database that says what the next hundred pages are for: it changes."""
+"""The page of an auto-vacuum database with the uses of the next hundred pages: it changes."""
 
 _SIDES = ("", "-wal", "-shm")
 _NUMBER = re.compile(r"\.damaged-(\d+)-\d+T\d+Z$")
@@ -71,7 +79,7 @@ def recover(path: Path, damage: str, clock: UptimeClock) -> None:
                 result.lost,
                 tuple(result.lost_ranges),
             ),
-            read_origin(result.origin),
+            result.origin,
         )
         device = Device.read(db)
         replace(device, origin=json.dumps(origin), uptime_ms=max(clock(), result.uptime_ms)).write(db)

@@ -19,8 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from edge.spool.contents import Device
-from edge.spool.database import DamagedRowError, TableTotals, connect_to_read, transaction
+from edge.spool.database import DamagedRowError, Device, TableTotals, connect_to_read, transaction
 from edge.spool.deliveries import (
     Deliveries,
     EventBatch,
@@ -29,7 +28,7 @@ from edge.spool.deliveries import (
     PendingQueues,
 )
 from edge.spool.log import CommitNote
-from edge.spool.records import BEFORE_EVERYTHING, StoredEvent
+from edge.spool.records import BEFORE_EVERYTHING, SpoolOrigin, StoredEvent
 from edge.spool.tables import (
     MOST_RANGES,
     DeviceStates,
@@ -57,7 +56,7 @@ class Salvage:
     """What came out: `events` in the new spool; at most `lost` others (None: unknown) are lost.
 
     The numbers of the lost ones are within `lost_ranges`. `notes` report what else is lost, and `origin` is
-    how the damaged spool itself came to be, as far as that was not reported ("": it was).
+    how the damaged spool itself came to be, as far as that was not reported.
     """
 
     events: int = 0
@@ -66,7 +65,7 @@ class Salvage:
     lost: int | None = None
     lost_ranges: Sequence[tuple[int, int]] = ()
     notes: list[str] = field(default_factory=list)
-    origin: str = ""
+    origin: SpoolOrigin = field(default_factory=lambda: SpoolOrigin("resumed"))
 
 
 def salvage(
@@ -132,7 +131,7 @@ class _Copy:
             return
         result.epoch = last.epoch
         if device:
-            result.origin = device.origin
+            result.origin = device.read_origin()
         if note is None:
             return  # nobody knows how many commits there were
         if device and not self._is_newest:
@@ -154,38 +153,34 @@ class _Copy:
                 lost = max(0, note.next_sequence - device.next_sequence)
                 return lost, [(device.next_sequence, note.next_sequence - 1)]
             if self._is_newest:
-                found = [self._lost_of(each) for each in self._queues.values()]
+                found = [self._lost_of(each, note.first) for each in self._queues.values()]
                 return sum(lost for lost, _ in found), [
                     each for lost, ranges in found if lost for each in ranges
                 ]
         newest = device if device and self._is_newest else note
-        ranges = self._not_copied(newest.next_sequence)
+        ranges = self._not_copied(note.first, newest.next_sequence)
         return min(newest.pending, sum(last - first + 1 for first, last in ranges)), ranges
 
-    def _not_copied(self, end: int) -> list[tuple[int, int]]:
-        """Return the ranges of numbers below `end` that may have been pending and were not copied."""
-        ranges, start = [], self._lowest()
+    def _not_copied(self, first: int, end: int) -> list[tuple[int, int]]:
+        """Return the ranges of numbers from `first` to below `end` that were not copied."""
+        ranges, start = [], first
         for sequence in sorted(self._copied):
             if start < sequence:
                 ranges.append((start, min(sequence, end) - 1))
             start = max(start, sequence + 1)
         ranges.append((start, end - 1))
-        return [(first, last) for first, last in ranges if first <= last]
+        return [each for each in ranges if each[0] <= each[1]]
 
-    def _lowest(self) -> int:
-        return self._note.first if self._note else BEFORE_EVERYTHING + 1
-
-    def _lost_of(self, queue: PendingQueue) -> tuple[int, list[tuple[int, int]]]:
+    def _lost_of(self, queue: PendingQueue, lowest: int) -> tuple[int, list[tuple[int, int]]]:
         """Return how many deliveries of a queue are lost at most, and the numbers that they are among."""
-        ranges = merged(sorted(self._missing_numbers(queue)))
+        ranges = merged(sorted(each for each in self._missing_numbers(queue, lowest) if each[0] <= each[1]))
         numbers = sum(last - first + 1 for first, last in ranges)
         # Which of the numbers are doubtful ones, which were copied, is not told apart.
         numbers -= self._doubtful[queue.destination, queue.rank]
         return max(0, min(queue.pending, numbers)), ranges
 
-    def _missing_numbers(self, queue: PendingQueue) -> Iterator[tuple[int, int]]:
+    def _missing_numbers(self, queue: PendingQueue, lowest: int) -> Iterator[tuple[int, int]]:
         """Return ranges of sequences that were pending in a queue, or may have been, and were not copied."""
-        lowest = self._lowest() - 1
         before = after = queue.head
         while before < queue.tail:
             try:
@@ -198,10 +193,10 @@ class _Copy:
             except _UNREADABLE:
                 batch = None
             if batch is None:
-                yield max(before, lowest) + 1, queue.tail
+                yield max(before + 1, lowest), queue.tail
                 return
             if batch.before > before:
-                yield max(before, lowest) + 1, batch.before
+                yield max(before + 1, lowest), batch.before
             is_read = self._is_read(batch.last)
             for sequence, _ in batch.waiting:
                 if not is_read or sequence in self._damaged:

@@ -2,13 +2,14 @@
 
 A commit takes many received events and many ended deliveries at once (WAL, `synchronous=FULL`); nothing is
 acknowledged before. Each destination has its own pending deliveries, ordered by priority rank and then
-sequence. An event goes away once no destination waits for it.
+sequence. An event is deleted when none of its deliveries is pending.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -16,18 +17,21 @@ from typing import Self
 from edge import durable
 from edge.errors import SpoolCorruptError, SpoolError, SpoolFullError
 from edge.spool import log
-from edge.spool.contents import Contents, Device, create
 from edge.spool.database import (
     PAGE_BYTES,
     DamagedRowError,
+    Device,
+    TableTotals,
     check_header,
     connect,
     connect_to_read,
+    create,
     has_tables,
     invalid_is_damage,
     named_errors,
     transaction,
 )
+from edge.spool.deliveries import Deliveries, PendingQueues
 from edge.spool.records import (
     BEFORE_EVERYTHING,
     Delivery,
@@ -41,18 +45,42 @@ from edge.spool.records import (
 )
 from edge.spool.recovery import finish_recovery, marker_of, recover
 from edge.spool.space import Space, reserve_of, written_bytes
-from edge.spool.tables import read_keys, read_loss_reports
+from edge.spool.tables import (
+    DeviceStates,
+    add_discards,
+    add_keys,
+    forget_loss_reports,
+    put_counters,
+    read_counters,
+    read_keys,
+    read_loss_reports,
+)
 from edge.uptime_clock import Uptime, UptimeClock, system_uptime
 
 CAPACITY_BYTES = 256 * 1024 * 1024
-"""What is stored at most unless told otherwise: a day without a network at 5 events a second."""
+"""Default for the bytes that are stored at most: a day without a network at 5 events a second."""
 
-CAPACITY_DELIVERIES = 1_000_000
-"""How many deliveries wait at most unless told otherwise: more than CAPACITY_BYTES holds of usual events."""
-
+READ_CHARACTERS = 512 * 1024
+"""A read stops once it holds this much text, so that memory stays bounded whatever the events' sizes."""
 
 _NEW_BYTES = 2 * PAGE_BYTES
 """A file without tables is not longer; the tables come to it with the first checkpoint."""
+
+CAPACITY_DELIVERIES = 1_000_000
+"""Default for the deliveries that are pending at most: more than CAPACITY_BYTES holds of usual events."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """The arguments of a commit."""
+
+    events: Sequence[StoredEvent]
+    done: Sequence[Delivery]
+    discarded: Sequence[Discard]
+    uptime_ms: int
+    states: Sequence[DeviceState]
+    close_manifests: bool
+    close_loss_reports: bool
 
 
 class Spool:
@@ -87,10 +115,6 @@ class Spool:
                 self._load(None)
             self._closing = undo.pop_all()
         self._written_before = written_bytes()
-        self.epoch = self._contents.device.epoch
-        self.origin = self._contents.origin
-        self.clock = self._contents.clock
-        self.uptime_ms = self.clock()
 
     @classmethod
     def without_disk(
@@ -131,23 +155,23 @@ class Spool:
         returned before this commit; what it stores and discards itself counts for the next report.
         Raises `ValueError` for other numbers.
         """
-        done, discarded = list(done), list(discarded)
         if any(each.sequence != number for number, each in enumerate(events, self.next_sequence)):
             raise ValueError(f"events have to be numbered on from {self.next_sequence}")
         if not self.is_on_disk and (events or states):
-            raise SpoolFullError(
-                self.path, "cannot commit: it is in memory", "see why its disk cannot be used"
-            )
-        closing = (close_manifests, close_loss_reports)
+            remedy = "see why its disk cannot be used"
+            raise SpoolFullError(self.path, "cannot commit: it is in memory", remedy)
+        change = _Change(
+            events, list(done), list(discarded), uptime_ms, states, close_manifests, close_loss_reports
+        )
         try:
-            self._commit(events, done, discarded, states, uptime_ms, closing)
+            self._commit(change)
         except SpoolFullError:
             self._space.refused = True
             if events or states:
                 raise
             # Ending deliveries makes room, and needs some to be written down.
             self._space.give_up_reserve()
-            self._commit(events, done, discarded, states, uptime_ms, closing)
+            self._commit(change)
         self._space.committed(sum(len(each.json) for each in events))
 
     def read(self, destination: str, rank: int, after: int, limit: int) -> list[PendingDelivery]:
@@ -155,33 +179,44 @@ class Spool:
 
         At least one when there is one; fewer than `limit` also when they hold `READ_CHARACTERS`.
         """
-        with self._errors("cannot be read"), invalid_is_damage(self.path):
-            return self._contents.read(destination, rank, after, limit)
+        found: list[PendingDelivery] = []
+        characters = 0
+        queue = self._queues.get(destination, rank)
+        if queue is None:
+            return found
+        with self._reading():
+            for sequence, text, expires_ms, stored_ms in self._deliveries.read(queue, after):
+                delivery = Delivery(destination, rank, sequence)
+                found.append(PendingDelivery(delivery, text, expires_ms, stored_ms))
+                characters += len(text)
+                if len(found) == limit or characters >= READ_CHARACTERS:
+                    break
+        return found
 
     def device_state(self, kind: str, key: str) -> DeviceState | None:
         """Return what the device holds of a key, None for nothing and for a deletion that is forgotten."""
-        with self._errors("cannot be read"), invalid_is_damage(self.path):
-            return self._contents.states.get(kind, key)
+        with self._reading():
+            return self._states.get(kind, key)
 
     def state_count(self) -> int:
         """Return how many keys have a state."""
-        with self._errors("cannot be read"):
-            return self._contents.states.count()
+        with self._reading():
+            return self._states.count()
 
     def state_bytes(self) -> int:
         """Return the bytes of all states."""
-        with self._errors("cannot be read"):
-            return self._contents.states.size()
+        with self._reading():
+            return self._states.size()
 
     def newest(self, destination: str, rank: int) -> int:
         """Return the highest sequence ever pending for a destination and rank, else `BEFORE_EVERYTHING`."""
-        lane = self._contents.queues.get(destination, rank)
-        return lane.newest if lane else BEFORE_EVERYTHING
+        queue = self._queues.get(destination, rank)
+        return queue.newest if queue else BEFORE_EVERYTHING
 
     def pending(self, destination: str, rank: int) -> int:
         """Return how many deliveries are pending, without a disk access."""
-        lane = self._contents.queues.get(destination, rank)
-        return lane.pending if lane else 0
+        queue = self._queues.get(destination, rank)
+        return queue.pending if queue else 0
 
     def oldest_stored_ms(self, destination: str, rank: int) -> int | None:
         """Return when the delivery that comes next was stored, None when none is pending."""
@@ -196,36 +231,36 @@ class Spool:
         Each of them was acknowledged, or ended otherwise and is counted by `loss_reports`. Negative while
         salvaged events are pending.
         """
-        lanes = [each for each in self._contents.queues if each.destination == destination and each.pending]
+        queues = [each for each in self._queues if each.destination == destination and each.pending]
         oldest = [
-            self.read(destination, each.rank, BEFORE_EVERYTHING, 1)[0].delivery.sequence for each in lanes
+            self.read(destination, each.rank, BEFORE_EVERYTHING, 1)[0].delivery.sequence for each in queues
         ]
         return min(oldest, default=self.next_sequence) - 1
 
     def destinations(self) -> list[str]:
         """Return every destination that ever had a delivery."""
-        return list(dict.fromkeys(lane.destination for lane in self._contents.queues))
+        return list(dict.fromkeys(queue.destination for queue in self._queues))
 
     def backlog(self) -> dict[str, int]:
         """Return the number of pending deliveries by destination."""
         counts = dict.fromkeys(self.destinations(), 0)
-        for lane in self._contents.queues:
-            counts[lane.destination] += lane.pending
+        for queue in self._queues:
+            counts[queue.destination] += queue.pending
         return counts
 
     def manifests(self) -> list[Manifest]:
         """Return what was stored since the last closing, of the destinations that got something."""
-        return self._contents.queues.manifests()
+        return self._queues.manifests()
 
     def loss_reports(self) -> list[LossReport]:
         """Return what was discarded since the last closing; a long list comes in parts, a closing each."""
-        with self._errors("cannot be read"), invalid_is_damage(self.path):
+        with self._reading():
             return read_loss_reports(self._db)
 
     def recent_keys(self, count: int) -> list[bytes]:
         """Return the keys of the last `count` events, or as many as are kept, oldest first."""
-        with self._errors("cannot be read"), invalid_is_damage(self.path):
-            return read_keys(self._db, self._contents.device.next_sequence, count)
+        with self._reading():
+            return read_keys(self._db, self._device.next_sequence, count)
 
     def tidy(self) -> bool:
         """Give space back, in a bounded step, for idle times. Returns whether there is more to do.
@@ -238,12 +273,7 @@ class Spool:
     @property
     def next_sequence(self) -> int:
         """The number of the next arrival."""
-        return self._contents.device.next_sequence
-
-    @property
-    def counted(self) -> dict[str, int]:
-        """The last number of each counter of an ordered inbox."""
-        return self._contents.counted
+        return self._device.next_sequence
 
     @property
     def capacity_bytes(self) -> int:
@@ -257,12 +287,12 @@ class Spool:
 
     @property
     def capacity_deliveries(self) -> int:
-        """How many deliveries may wait; an event that waits for two destinations is two."""
+        """How many deliveries may be pending; an event with two destinations has two."""
         return self._space.capacity_deliveries
 
     @property
     def used_deliveries(self) -> int:
-        """How many deliveries wait, for all destinations."""
+        """How many deliveries are pending, for all destinations."""
         return self._space.used_deliveries
 
     @property
@@ -277,7 +307,7 @@ class Spool:
 
     @property
     def written_bytes(self) -> int:
-        """What this process has written to disks since the opening, by the kernel's count (0: untold)."""
+        """What this process has written to disks since the opening, by the kernel's count (0: unknown)."""
         return written_bytes() - self._written_before
 
     def close(self) -> None:
@@ -305,7 +335,7 @@ class Spool:
             recover(path, error.damage, UptimeClock(0, None, self._now_uptime))
             finish_recovery(path, capacity_bytes)
             self._open_without_room(undo)
-        self._notes = log.CommitNotes(path, self._contents.note())
+        self._notes = log.CommitNotes(path, self._last_commit())
         undo.callback(self._notes.close)
 
     def _open_without_room(self, undo: contextlib.ExitStack) -> None:
@@ -336,7 +366,7 @@ class Spool:
                         create(self._db, SpoolOrigin("created"), UptimeClock(0, None, self._now_uptime))
                     durable.sync(path.parent)
                 self._load(path)
-                _check_commits(note, self._contents.device)
+                _check_commits(note, self._device)
             undo.push(attempt.pop_all())
 
     def _check_log(self, note: log.CommitNote | None) -> None:
@@ -360,25 +390,112 @@ class Spool:
             raise SpoolCorruptError(self.path, "the file is not empty, but has no tables")
 
     def _load(self, path: Path | None) -> None:
-        self._contents = Contents(self._db, self._now_uptime)
-        self._space = Space(path, self._db, *self._capacities, self._contents.queues.pending)
+        """Read what every commit needs, in the same time whatever is pending. It shows damage near by."""
+        db, device = self._db, Device.read(self._db)
+        self._totals = TableTotals.unpack(device.totals)
+        self._totals.check(db)
+        self._queues, self._states = PendingQueues(db), DeviceStates(db)
+        self._deliveries = Deliveries(db, self._queues)
+        self._device = device
+        self.epoch = device.epoch
+        self.origin = device.read_origin()
+        self.clock = UptimeClock(device.uptime_ms, Uptime(device.boot, device.boot_ms), self._now_uptime)
+        self.counted = read_counters(db)
+        if self._queues.pending() != device.pending:
+            raise DamagedRowError("the number of pending deliveries")
+        oldest = [
+            self.read(each.destination, each.rank, BEFORE_EVERYTHING, 1)[0].delivery.sequence
+            for each in self._queues
+            if each.pending
+        ]
+        self._first = min(oldest, default=device.next_sequence)
+        self._space = Space(path, db, *self._capacities, self._queues.pending)
 
     def _note_commit(self) -> None:
         if self.is_on_disk:
-            self._notes.write(self._contents.note())
+            self._notes.write(self._last_commit())
 
-    def _commit(
-        self,
-        events: Sequence[StoredEvent],
-        done: Sequence[Delivery],
-        discarded: Sequence[Discard],
-        states: Sequence[DeviceState],
-        uptime_ms: int,
-        closing: tuple[bool, bool],
-    ) -> None:
-        with self._errors("cannot commit"):
-            self._contents.commit(events, done, discarded, states, uptime_ms, closing)
+    def _last_commit(self) -> log.CommitNote:
+        device = self._device
+        discards, states = (self._totals.total(each)[0] for each in ("discard", "device_state"))
+        lost = device.read_origin().lost
+        return log.CommitNote(
+            device.epoch,
+            device.commits,
+            device.next_sequence,
+            device.pending,
+            self._first,
+            discards,
+            states,
+            -1 if lost is None else lost,
+        )
+
+    def _commit(self, change: _Change) -> None:
+        # The last one of a counter stands.
+        counted = {name: number for each in change.events for name, number in each.positions.items()}
+        totals = self._totals.copy()
+        try:
+            with self._errors("cannot commit"), transaction(self._db):
+                device = self._write(change, counted, totals)
+        except BaseException:
+            self._queues.forget()
+            self._states.forget()
+            raise
+        self._queues.keep()
+        self._totals, self._device = totals, device
+        self.counted.update(counted)
         self._note_commit()
+
+    def _write(self, change: _Change, counted: Mapping[str, int], totals: TableTotals) -> Device:
+        if change.close_manifests:
+            self._queues.close_manifests()
+        if change.close_loss_reports:
+            forget_loss_reports(self._db, totals)
+        self._end(change.done, totals)
+        kinds = {each.delivery: each for each in change.discarded}
+        # One that has ended already counts for nothing.
+        add_discards(self._db, [kinds[each] for each in self._end(kinds, totals)], totals)
+        # Last, so that events find room in the place of what ends with them.
+        self._insert(change.events, change.uptime_ms, totals)
+        put_counters(self._db, self.counted, counted, totals)
+        self._states.put(change.states, totals)
+        self._queues.write(totals)
+        before, (boot, boot_ms) = self._device, self.clock.uptime()
+        device = Device(
+            before.epoch,
+            before.next_sequence + len(change.events),
+            before.commits + 1,
+            self._queues.pending(),
+            max(before.uptime_ms, change.uptime_ms),
+            boot,
+            boot_ms,
+            # It is reported with the first events: from then on the spool is a resumed one.
+            "" if change.events else before.origin,
+            totals.pack(),
+        )
+        device.write(self._db)
+        return device
+
+    def _insert(self, events: Sequence[StoredEvent], uptime_ms: int, totals: TableTotals) -> None:
+        self._deliveries.add(events, uptime_ms, totals)
+        if events:
+            add_keys(self._db, events[0].sequence, [each.key for each in events])
+
+    def _end(self, deliveries: Iterable[Delivery], totals: TableTotals) -> list[Delivery]:
+        """Remove deliveries. Returns those that were there."""
+        queues: dict[tuple[str, int], list[int]] = {}
+        for destination, rank, sequence in deliveries:
+            queues.setdefault((destination, rank), []).append(sequence)
+        return [
+            Delivery(*queue, sequence)
+            for queue, sequences in queues.items()
+            for sequence in self._deliveries.end(*queue, sequences, totals)
+        ]
+
+    @contextlib.contextmanager
+    def _reading(self) -> Iterator[None]:
+        with self._errors("cannot be read"), invalid_is_damage(self.path):
+            yield
 
     @contextlib.contextmanager
     def _errors(self, problem: str) -> Iterator[None]:

@@ -69,8 +69,13 @@ def changed(contract: Contract, setting: str, value: str | int) -> Contract:
 
 
 def with_order(contract: Contract, services: Sequence[str]) -> Contract:
-    """The same contract, in which the inboxes of `services` in the cloud keep the order of each sender."""
+    """The same contract, in which the inboxes of `services` in the cloud keep the order of each sender.
+
+    Ordered inboxes are not packed.
+    """
     document = json.loads(contract.canonical)
     for each in services:
-        document["participants"][each]["inbox"]["ordering"] = Ordering.SOURCE
+        inbox = document["participants"][each]["inbox"]
+        inbox["ordering"] = Ordering.SOURCE
+        inbox.pop("events_per_message", None)
     return compile_contract(document, "with order")

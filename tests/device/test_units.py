@@ -216,3 +216,17 @@ def test_purging_the_package_leaves_nothing_of_it(plane: Plane) -> None:
     assert device.try_run("ls", "/var/lib/eventplane").status != 0
     assert device.try_run("ls", "/etc/eventplane/forwarder.toml").status != 0
     device.wait("mosquitto.service", ActiveState="active")
+
+
+def test_a_first_installation_gives_mosquitto_its_profile_and_waits_for_settings(
+    plane: Plane,
+) -> None:
+    device = plane.device
+    before = device.show("mosquitto.service", "MainPID")
+    installed = device.try_run("dpkg", "--install", "/root/forwarder.deb")
+    assert installed.status == 0, installed.errors
+    assert "setting 'thing': it is missing" in installed.errors
+    assert "Complete /etc/eventplane/forwarder.toml" in installed.errors
+    device.wait(FORWARDER, ActiveState="inactive", UnitFileState="enabled")
+    device.wait("mosquitto.service", ActiveState="active")
+    assert device.show("mosquitto.service", "MainPID") != before

@@ -107,8 +107,8 @@ class SpoolMachine(RuleBasedStateMachine):
     def crash_before_the_commit(self, events: list[tuple[int, set[str]]], states: list[DeviceState]) -> None:
         """The process dies with a transaction open: another one finds the files as they are."""
         self.spool._db.execute("BEGIN IMMEDIATE")
-        self.spool._contents._insert(self._arrivals(events), 0)
-        self.spool._contents.states.put(states, TableTotals())
+        self.spool._insert(self._arrivals(events), 0, TableTotals())
+        self.spool._states.put(states, TableTotals())
         crashed = self.directory / f"after-{self.used}"
         shutil.rmtree(crashed, ignore_errors=True)
         crashed.mkdir()

@@ -451,3 +451,22 @@ def test_what_came_before_the_line_broke_is_received_though_the_share_was_full()
     numbers = [int(each.payload[:3]) for each in seen if isinstance(each, Received)]
     assert numbers == sorted(numbers)
     assert len(numbers) + slow.share.dropped == 300
+
+
+def test_while_it_gathers_it_sends_at_once_and_may_be_abandoned() -> None:
+    with ScriptedBroker() as broker:
+        slow = Slow(broker.port, 100_000, clean_session=True, subscriptions=())
+        broker.accept()
+        broker.received(15)
+        broker.send(broker_packets.connack())
+        assert isinstance(slow.mailbox.wait(SECONDS)[0], Connected)
+        slow.share.gathers(4 * SECONDS)
+        slow.share.gathers = lambda _: None  # type: ignore[method-assign]
+        broker.send(broker_packets.publish(b"t", b"", 1))
+        assert len(slow.mailbox.wait(SECONDS)) == 1
+        broker.send(broker_packets.publish(b"t", b"", 2))
+        slow.connection.acknowledge(1)
+        assert broker.received(4) == broker_packets.puback(1)
+        assert slow.mailbox.wait(0) == []
+        slow.connection.abandon()
+        assert isinstance(slow.mailbox.wait(SECONDS)[0], Disconnected)

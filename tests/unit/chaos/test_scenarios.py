@@ -4,7 +4,8 @@ from collections import Counter
 
 import pytest
 
-from local.chaos.scenarios import paper, paper_best_effort, singly
+from contract import load_contract
+from local.chaos.scenarios import SCENARIOS, paper, paper_best_effort, singly
 
 
 def test_half_of_the_seconds_is_half_of_the_load() -> None:
@@ -31,3 +32,8 @@ def test_the_papers_test_is_repeated_with_its_numbers() -> None:
         strikes = each.plan(0, each.kinds, 1, 100)
         assert Counter(strike.kind for strike in strikes) == {"forwarder-kill": 10, "router-kill": 10}
         assert [strike.at_s for strike in strikes if strike.kind == "router-kill"] == [*range(10, 101, 10)]
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_the_contract_of_a_scenario_compiles(name: str) -> None:
+    assert SCENARIOS[name]().contract(load_contract()).version

@@ -6,8 +6,8 @@ import json
 import re
 from itertools import combinations
 
-from edge.metrics import METRICS
-from tools.dashboards import FILE, ROWS, device_dashboard
+from edge.metrics import METRICS, Metric
+from tools.dashboards import FILE, ROWS, device_dashboard, rows
 
 DOCUMENT = json.loads(device_dashboard())
 GRAPHS = [each for each in DOCUMENT["panels"] if each["type"] != "row"]
@@ -17,6 +17,17 @@ QUERIES = [target["expr"] for panel in GRAPHS for target in panel["targets"]]
 def test_it_shows_every_metric_and_none_that_is_not() -> None:
     shown = {name for query in QUERIES for name in re.findall(r"\b(?:eventplane|process)_\w+", query)}
     assert shown == {each.name for each in METRICS}
+
+
+def test_a_metric_without_a_panel_gets_one() -> None:
+    new = (Metric("eventplane_new_total", "New.", lambda _: 1), Metric("eventplane_new", "New.", lambda _: 1))
+    assert rows() == ROWS
+    *known, others = rows((*METRICS, *new))
+    assert tuple(known) == ROWS
+    assert [each.queries[0].promql for each in others.panels] == [
+        "rate(eventplane_new_total{$i}[$__rate_interval])",
+        "eventplane_new{$i}",
+    ]
 
 
 def test_counters_are_shown_as_rates_and_gauges_as_they_are() -> None:

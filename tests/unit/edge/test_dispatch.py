@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -94,6 +95,7 @@ class TestFirstSessionHasIt:
     def test_at_a_start_the_urgent_session_is_opened_after_it(self, tmp_path: Path) -> None:
         device = Device(tmp_path / "spool.db")
         assert (len(device.local.all), len(device.urgent.all)) == (1, 0)
+        assert device.forwarder._patience() != 0  # the loop sleeps until the first one is up
         device.connect(LOCAL)
         assert len(device.urgent.all) == 1
         device.connect(URGENT)
@@ -199,6 +201,13 @@ class TestPayloads:
         (letter,) = letters(device)
         assert letter["original_bytes"] == 999_000
         assert device.receipts()[-1].refused == "too_large"
+
+    def test_of_what_is_larger_only_the_beginning_becomes_a_dead_letter(self, device: Device) -> None:
+        message = replace(device.from_service(b"x" * 4_096), oversize=3_000_000)
+        device.turn(message)
+        (letter,) = letters(device)
+        assert "3000000 bytes" in str(letter["detail"])
+        assert device.local.last.acknowledged == [message.mid]
 
 
 def test_an_alarm_of_a_full_spool_goes_once_though_it_comes_over_both_sessions(tmp_path: Path) -> None:

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -74,6 +76,23 @@ def test_a_late_event_for_a_service_does_not_depend_on_the_cloud() -> None:
 )
 def test_the_homes_broker_may_restart_but_not_stay_away(down_s: float, health: Health) -> None:
     assert judged(with_link(WELL, LOCAL, False, down_s)) == (health, ["local_broker_down"])
+
+
+@pytest.mark.parametrize(("since_s", "flooded"), [(None, False), (0.0, True), (59.9, True), (60.0, False)])
+def test_dropped_messages_are_reported_for_a_minute(since_s: float | None, flooded: bool) -> None:
+    link = replace(WELL.links[LOCAL], dropped=7, since_drop_s=since_s)
+    status = replace(WELL, links={**WELL.links, LOCAL: link})
+    assert judged(status) == ((Health.DEGRADED, ["flooded"]) if flooded else (Health.OK, []))
+    assert all("local session" in each.problem for each in judge(status, LIMITS))
+
+
+def test_every_problem_is_in_the_reference() -> None:
+    root = Path(__file__).parents[3]
+    code = "".join(each.read_text() for each in (root / "edge" / "health").glob("*.py"))
+    names = re.findall(r'Finding\(\s*"(\w+)"', code)
+    assert {"no_disk", "loop_stalled"} <= set(names)
+    page = (root / "docs" / "device.md").read_text()
+    assert all(f"| `{name}` |" in page for name in names)
 
 
 def test_urgent_outboxes_without_a_session_are_reported_unless_the_broker_is_down() -> None:

@@ -183,7 +183,8 @@ def test_lingering_ends_at_once_for_what_must_not_wait(mailbox: Mailbox[Message]
         fill(local, LOCAL, 1)  # does not end it
         match ending:
             case "control":
-                mailbox.put(ACKNOWLEDGED)
+                mailbox.put(ACKNOWLEDGED)  # nor does this
+                mailbox.put(Stop())
             case "urgent":
                 fill(urgent, URGENT, 1)
             case _:
@@ -224,3 +225,19 @@ def test_dropped_messages_are_reported_at_the_first_and_at_each_power_of_ten(
     assert counts == [1, 10, 100]
     assert "publish at QoS 1" in caplog.text
     assert share.dropped == 120
+
+
+def test_while_the_loop_lingers_connections_read_less_often_but_the_clouds(mailbox: Mailbox[Message]) -> None:
+    local, urgent, cloud = (mailbox.share(each, LIMIT) for each in (LOCAL, URGENT, CLOUD))
+    mailbox.wait(0, linger_s=0.02)
+    assert 0 == cloud.gather_s < urgent.gather_s < local.gather_s < 0.02
+    mailbox.wait(0)
+    assert local.gather_s == urgent.gather_s == 0
+
+
+def test_an_acknowledged_publish_does_not_end_lingering(mailbox: Mailbox[Message]) -> None:
+    share = mailbox.share(LOCAL, LIMIT)
+    mailbox.put(ACKNOWLEDGED)
+    messages = fill(share, LOCAL, 1)
+    threading.Timer(0.01, share.put, [messages]).start()
+    assert mailbox.wait(FOREVER_S, linger_s=1.0) == [ACKNOWLEDGED, *messages * 2]

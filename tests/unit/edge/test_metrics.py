@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from edge.health.status import Finding, Health, Status
-from edge.mailbox import Disconnected, LinkName
+from edge.mailbox import Disconnected, LinkName, Mailbox, Message
 from edge.metrics import METRICS, Metrics, heartbeat, read_all, render
 from edge.mqtt import reasons
 from edge.spool import Spool
@@ -108,6 +108,18 @@ def test_the_status_is_that_of_the_parts(metrics: Metrics, device: Device) -> No
     ages = {each.priority: each.oldest_s for each in status.backlog if each.destination == "device.outbox"}
     assert ages[Priority.NORMAL] >= 7.0
     assert ages[Priority.URGENT] == 0.0
+
+
+def test_a_drop_is_dated_when_it_is_seen_and_the_link_itself_did_not_change(device: Device) -> None:
+    metrics = metrics_of(device)
+    share = device.links[LOCAL].share = Mailbox[Message]().share(LOCAL, 65_536)
+    assert metrics.status(device.time.seconds).links[LOCAL].since_drop_s is None
+    share.count_dropped(3)
+    assert not metrics.look(device.time.seconds)
+    device.time.seconds += 5.0
+    assert not metrics.look(device.time.seconds)
+    state = metrics.status(device.time.seconds).links[LOCAL]
+    assert (state.dropped, state.since_drop_s) == (3, 5.0)
 
 
 def test_an_urgent_event_that_waits_has_an_age_of_its_own(device: Device) -> None:

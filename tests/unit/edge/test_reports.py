@@ -14,12 +14,13 @@ from contract import load_contract
 from edge import reports
 from edge.counts import NotStored
 from edge.delivery_queues import DeliveryCursor
+from edge.errors import SpoolUnavailableError
 from edge.mailbox import LinkName
 from edge.reports import Heading
 from edge.spool import LossReport, Manifest, SpoolOrigin
 from eventplane.contract import Place
 from eventplane.delivery import Outcome
-from eventplane.device_reports import DISCARDED, HEARTBEAT, MANIFEST, STARTED, is_irreplaceable
+from eventplane.device_reports import DISCARDED, DISK_FAILED, HEARTBEAT, MANIFEST, STARTED, is_irreplaceable
 from eventplane.envelope import Envelope, parse_event
 from eventplane.event_keys import key_digest
 from eventplane.router import Router
@@ -44,6 +45,7 @@ ALL = [
         {"device.outbox": 7},
     ),
     reports.heartbeat(HEADING, 300.0, {"uptime_s": 12, "contract": "v"}),
+    reports.disk_failed(HEADING, SpoolUnavailableError(Path("s.db"), "disk I/O error", "replace it"), 61.4),
 ]
 
 
@@ -65,7 +67,7 @@ def test_a_manifest_writes_digests_as_everybody_can_compare_them() -> None:
 
 @pytest.mark.parametrize("report", ALL, ids=lambda each: each.type)
 def test_what_stands_for_others_is_known_as_such(report: Envelope) -> None:
-    assert is_irreplaceable(report.json) is (report.type != HEARTBEAT)
+    assert is_irreplaceable(report.json) is (report.type not in (HEARTBEAT, DISK_FAILED))
 
 
 @pytest.mark.parametrize(

@@ -84,7 +84,7 @@ OUT_OF_RANGE = [
     ("health.normal_age_s", 604_801),
     ("spool_capacity_deliveries", 99),
     ("spool_capacity_deliveries", 10**9 + 1),
-    ("spool_capacity_bytes", 1024**2 - 1),
+    ("spool_capacity_bytes", 4 * 1024**2 - 1),
     ("spool_capacity_bytes", 1024**4 + 1),
     ("heartbeat_s", 0),
     ("manifest_interval_s", 86_401),

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from edge.decision import RECENT_EVENTS
+from edge.discovery.profile import limit_warnings
 from edge.mqtt.endpoint import MAX_PACKET_BYTES
 from eventplane_client.device import MAX_MESSAGE_BYTES
 from local.errors import ProfileError
@@ -34,6 +37,15 @@ def limit(setting: str) -> int:
 def test_the_broker_takes_what_a_service_client_sends_and_nothing_that_the_forwarder_cannot_read() -> None:
     assert MAX_MESSAGE_BYTES < limit("max_packet_size") < MAX_PACKET_BYTES
     assert not [line for line in PROFILE.read_text().splitlines() if line.startswith("message_size_limit")]
+
+
+def test_the_forwarder_has_nothing_to_say_against_the_limits(tmp_path: Path) -> None:
+    assert limit_warnings(PROFILE, RECENT_EVENTS, MAX_PACKET_BYTES) == []
+    profile = tmp_path / "mosquitto.conf"
+    profile.write_text("max_inflight_messages 0\nmessage_size_limit 262144\nlistener 1883\n")
+    found = limit_warnings(profile, RECENT_EVENTS, MAX_PACKET_BYTES)
+    named = ("max_inflight_messages", "message_size_limit", "max_packet_size", "max_queued_messages")
+    assert [name in each for name, each in zip(named, found, strict=True)] == [True] * 4
 
 
 def test_the_forwarder_remembers_as_many_events_as_can_be_in_flight() -> None:

@@ -59,6 +59,15 @@ def test_it_installs_every_unit_the_program_and_its_command(package: Path, tmp_p
     assert owners == {"root/root"}
 
 
+def test_a_build_without_a_part_has_no_unit_of_it() -> None:
+    units = {
+        Path(path).name
+        for path in files(b"", ["discovery", "provisioning", "questions"])
+        if "/system/" in path
+    }
+    assert units == {"eventplane-forwarder.service"}
+
+
 def test_what_an_administrator_edits_is_a_conffile(package: Path, tmp_path: Path) -> None:
     dpkg_deb("--control", package, tmp_path)
     conffiles = (tmp_path / "conffiles").read_text().split()

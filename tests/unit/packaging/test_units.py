@@ -80,7 +80,7 @@ def test_the_forwarder_has_the_time_it_says_it_needs_to_start_and_to_end() -> No
     assert int(service["TimeoutStartSec"]) > 2 * SALVAGE_S
     assert int(service["TimeoutStopSec"]) > 5
     assert int(service["WatchdogSec"]) > 2 * PATIENCE_S
-    assert service["Environment"] == "MALLOC_ARENA_MAX=1"
+    assert service["Environment"] == "MALLOC_ARENA_MAX=1 LC_ALL=C"
 
 
 @pytest.mark.parametrize("unit", SERVICES, ids=lambda unit: unit.name)
