@@ -150,7 +150,8 @@ class DeliveryCursor(DeliveryQueue):
             self._keep_ahead(lambda pending: not self._is_over(pending))
         for _ in range(_MOST_READS):
             missing = count - len(self._ahead)
-            if missing > 0 and self.more:
+            # Each read is bounded by text; calls that repeat it must not add up to a window of large events.
+            if missing > 0 and self.more and self._characters < READ_CHARACTERS:
                 self._read(max(missing, _READ_AHEAD))
             if self._ahead or not self.more:
                 break
