@@ -56,8 +56,8 @@ class Forwarder:
     `image` is the contract of the device's image (None: the same), which bounds what the cloud may send.
 
     `heartbeat` returns what a heartbeat reports; `contract_came` is called when the spool may have another
-    contract. A damaged spool is opened again, which recovers it, and one in memory takes the place of one whose
-    disk fails; `spool` is the one in use. What was not committed is not acknowledged. Raises `SpoolError` from
+    contract. A damaged spool is opened again, which recovers it; if its disk fails, one in memory takes its
+    place. `spool` is the one in use. What was not committed is not acknowledged. Raises `SpoolError` from
     `run` if another process takes the spool meanwhile.
     """
 
