@@ -212,7 +212,8 @@ class Components:
 
     def _is_up(self, destination: str) -> bool:
         name = LinkName.CLOUD if destination == self._uplink_address else LinkName.LOCAL
-        return self._dependencies.links[name].up
+        # While a connection is being made events wait, within their bounds: it stands in a second, or fails.
+        return self._dependencies.links[name].is_dialling
 
     def _warn_of_unrouted(self) -> None:
         """Log the destinations of pending deliveries that no route leads to; they are kept."""
