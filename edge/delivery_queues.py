@@ -330,7 +330,7 @@ class DeliveryQueues:
                     found.append(PendingDelivery(delivery, each.json, expires_ms, uptime_ms))
 
     def send_volatile(self, events: Iterable[VolatileEvent], is_up: Callable[[str], bool]) -> None:
-        """Queue `events`; give up those of best effort whose destination is not connected.
+        """Queue `events`; give up those of best effort whose destination has no connection.
 
         An urgent one waits for its connection: without a disk there is nowhere else for it.
         """
@@ -527,6 +527,10 @@ class UplinkQueue:
         self._again.clear()
         for queue in self._by_rank.values():
             queue.rewind()
+        self.clear_volatile()
+
+    def clear_volatile(self) -> None:
+        """Give up the volatile events, because there is no connection."""
         self._queues.clear(self._destination)
 
 
