@@ -1,4 +1,4 @@
-"""What is on the disk when a call returns, and what only one process at a time may do."""
+"""Write files that survive a power cut, and lock a file for one process."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ class UptimeClock:
     ) -> None:
         self._now = now
         start = now()
-        # Another boot, or none known: the time since then cannot be told.
+        # Another boot, or none known: the time since then is unknown.
         slept = start.ms - then.ms if then is not None and then.boot == start.boot else 0
         self._offset_ms = uptime_ms + max(0, slept) - start.ms
 

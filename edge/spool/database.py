@@ -96,6 +96,14 @@ EPOCH_BYTES = 8
 SMALL_TABLES = ("queue", "discard", "device_state", "counter")
 """Tables whose totals are checked at every start. Those of the batches are for a recovery."""
 
+_ORDER = {
+    # Without the texts, which can be a quarter of the capacity.
+    "device_state": """
+SELECT IIF(COUNT(*) = 0, 'ok', 'a row is not in the index') FROM device_state AS each NOT INDEXED
+WHERE number IS NOT (SELECT number FROM device_state WHERE kind = each.kind AND key = each.key)
+"""
+}
+
 _PATIENCE_S = 0.5
 """How long somebody who reads the file may delay a commit, seconds."""
 
@@ -183,7 +191,7 @@ class TableTotals:
             expected = self._totals[table]
             found = db.execute(f"SELECT COUNT(*), IFNULL(SUM(checksum), 0) FROM {table}").fetchone()  # noqa: S608
             # Lookups need the order of the rows too, and the index.
-            (order,) = db.execute(f"PRAGMA integrity_check({table})").fetchone()
+            (order,) = db.execute(_ORDER.get(table, f"PRAGMA integrity_check({table})")).fetchone()
             if found != expected or order != "ok":
                 raise DamagedRowError(f"table {table}: {found[0]} of {expected[0]} rows, {order}: it")
 

@@ -106,7 +106,7 @@ def log_of(path: Path) -> Path:
 def rebuild_log(database: Path, target: Path, pages: Mapping[int, bytes]) -> None:
     """Write the log of `database` to `target` with new checksums, so that SQLite reads it all.
 
-    Damaged pages of it are read as they are: the checksums of the rows tell which. `pages` come last and take
+    Damaged pages of it are read as they are: the checksums of the rows show which. `pages` come last and take
     the place of those in the database and in its log.
     """
     source = log_of(database)

@@ -43,7 +43,7 @@ SALVAGE_S = 60.0
 """A start may take so long, seconds; what has not been read by then is in the file that is set aside."""
 
 _POINTERS = 2
-"""The page of an auto-vacuum database that says what the next hundred pages are for: it changes."""
+"""The page of an auto-vacuum database with the uses of the next hundred pages: it changes."""
 
 _SIDES = ("", "-wal", "-shm")
 _NUMBER = re.compile(r"\.damaged-(\d+)-\d+T\d+Z$")

@@ -86,7 +86,7 @@ class Space:
         """Let what ends deliveries be written."""
         if self._reserve:
             self._reserve.unlink(missing_ok=True)
-        # The log goes back to its beginning; when there is no room for that either, the next try will tell.
+        # The log goes back to its beginning; when there is no room for that either, the next try fails.
         with contextlib.suppress(sqlite3.Error):
             self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
         self._set_limit(self.capacity_bytes + RESERVE_BYTES)

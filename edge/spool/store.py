@@ -2,7 +2,7 @@
 
 A commit takes many received events and many ended deliveries at once (WAL, `synchronous=FULL`); nothing is
 acknowledged before. Each destination has its own pending deliveries, ordered by priority rank and then
-sequence. An event goes away once no destination waits for it.
+sequence. An event is deleted when none of its deliveries is pending.
 """
 
 from __future__ import annotations
@@ -57,13 +57,13 @@ from edge.spool.tables import (
 from edge.uptime_clock import Uptime, UptimeClock, system_uptime
 
 CAPACITY_BYTES = 256 * 1024 * 1024
-"""What is stored at most unless told otherwise: a day without a network at 5 events a second."""
+"""Default for the bytes that are stored at most: a day without a network at 5 events a second."""
 
 READ_CHARACTERS = 512 * 1024
 """A read stops once it holds this much text, so that memory stays bounded whatever the events' sizes."""
 
 CAPACITY_DELIVERIES = 1_000_000
-"""How many deliveries wait at most unless told otherwise: more than CAPACITY_BYTES holds of usual events."""
+"""Default for the deliveries that are pending at most: more than CAPACITY_BYTES holds of usual events."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,12 +283,12 @@ class Spool:
 
     @property
     def capacity_deliveries(self) -> int:
-        """How many deliveries may wait; an event that waits for two destinations is two."""
+        """How many deliveries may be pending; an event with two destinations has two."""
         return self._space.capacity_deliveries
 
     @property
     def used_deliveries(self) -> int:
-        """How many deliveries wait, for all destinations."""
+        """How many deliveries are pending, for all destinations."""
         return self._space.used_deliveries
 
     @property
@@ -303,7 +303,7 @@ class Spool:
 
     @property
     def written_bytes(self) -> int:
-        """What this process has written to disks since the opening, by the kernel's count (0: untold)."""
+        """What this process has written to disks since the opening, by the kernel's count (0: unknown)."""
         return written_bytes() - self._written_before
 
     def close(self) -> None:

@@ -41,7 +41,7 @@ _COLUMNS = (
 _GET = f"SELECT {_COLUMNS} FROM device_state WHERE kind = ? AND key = ?"  # noqa: S608
 _ALL = f"SELECT {_COLUMNS} FROM device_state ORDER BY number"  # noqa: S608
 _PUT_OUT = "DELETE FROM device_state WHERE kind = ? AND key = ? RETURNING checksum, LENGTH(text)"
-# A new number each time: they tell which is the oldest.
+# A new number each time: the lowest is the oldest.
 _PUT = f"INSERT INTO device_state ({_COLUMNS}) VALUES ({'?, ' * 13}?)"  # noqa: S608
 _TRIM = """
 DELETE FROM device_state WHERE number IN (

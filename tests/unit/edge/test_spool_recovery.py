@@ -321,7 +321,10 @@ def test_a_state_whose_page_is_damaged_is_lost_and_the_ones_before_it_are_not(pa
         spool.commit([], uptime_ms=0, states=[device_state(f"a/b/{n}", json=text) for n in range(20)])
     damaged = pages(path, "device_state")
     overwrite(path, damaged[len(damaged) // 2])
+    with contextlib.suppress(SpoolCorruptError), Spool(path) as spool:
+        _ = [spool.device_state("state", f"a/b/{n}") for n in range(20)]
     with Spool(path) as spool:
+        assert spool.origin.kind == "recovered"
         assert len(waiting(spool)) == 10
         assert 0 < spool.state_count() < 20
         assert f"{20 - spool.state_count()} states lost" in spool.origin.damage
