@@ -1,4 +1,4 @@
-"""The parts that hang on one spool, and of these the ones that hang on one contract."""
+"""Builds the forwarder's parts: those that depend on a spool, on a contract, and the links."""
 
 from __future__ import annotations
 
@@ -53,14 +53,14 @@ class Clock:
 
 
 class Timer(Protocol):
-    """Something that may be due without a message, at monotonic seconds."""
+    """A part with work that may be due without a message, at monotonic seconds."""
 
     def deadline(self) -> float | None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Dependencies:
-    """What stays whatever becomes of spool and contract."""
+    """What the parts need and what outlives spool and contract."""
 
     settings: Settings
     links: Mapping[LinkName, Link]
@@ -72,10 +72,10 @@ class Dependencies:
 
 
 class Components:
-    """Parts over `spool` under `contract`; `adopt` follows another contract and changes what it must.
+    """The parts over `spool` under `contract`; `adopt` changes those that another contract concerns.
 
-    `image` is the contract of the device's image: what comes down is measured by it. The parts take over from
-    those `before`: urgent events in memory, and without a disk the keys of what it holds.
+    `image` is the contract of the device's image, which bounds what the cloud may send. From the parts
+    `before` come urgent events in memory and, without a disk, the keys of stored events.
     """
 
     recent: RecentKeys
@@ -117,17 +117,17 @@ class Components:
 
     @property
     def timers(self) -> Iterator[Timer]:
-        """All that may be due without a message."""
+        """The parts with work that may be due without a message."""
         yield from self._dependencies.links.values()
         yield from (self.uplink, self.commits)
         yield from self.inboxes.values()
 
     def adopt(self, contract: Contract, image: Contract) -> None:
-        """Work under `contract`. What goes on over a channel that is as before goes on."""
+        """Work under `contract`. Deliveries over unchanged channels go on."""
         before, now = self._contract, self._dependencies.clock.monotonic()
         links = self._dependencies.links
         if contract.device.outbox != before.device.outbox:
-            # The broker counts what is unacknowledged; a new uplink does not know of it.
+            # The broker counts unacknowledged publishes of which a new uplink does not know.
             links[LinkName.CLOUD].reset("the contract changed the uplink", now)
             self._queues.retire(before.device.outbox.address)
             self._make_uplink(contract.device.outbox)
@@ -141,26 +141,26 @@ class Components:
             self.rewind_inboxes()
 
     def rewind_inboxes(self) -> None:
-        """The home's broker is gone."""
+        """Send everything again over the next connection to the home's broker."""
         self._dependencies.interest.forget()
         for inbox in self.inboxes.values():
             inbox.rewind()
 
     def send_volatile(self, events: list[VolatileEvent]) -> None:
-        """Hand over what nobody keeps, to lines that stand."""
+        """Queue events that are not stored."""
         self._queues.send_volatile(events, self._is_up)
 
     def follow_uplink_interest(self) -> None:
-        """Send up what the cloud wants from now on, where the contract has the device ask for that."""
+        """Forward what the cloud wants, if the contract says that the device asks for that."""
         uplink = self._contract.device.outbox
         asks = uplink.forward is Forward.WANTED
         wanted = uplink_interest(self.spool) if asks else None
         if asks:
-            _log.info("what goes up: %s", "all" if wanted is None else "what the cloud wants")
+            _log.info("forwarded to the cloud: %s", "everything" if wanted is None else "what it wants")
         self._dependencies.interest.wanted_up(uplink.address, wanted)
 
     def abandon(self) -> list[VolatileEvent]:
-        """Give up what is in memory, and count it, but for urgent events, which are returned."""
+        """Give up and count what is in memory, except urgent events, which are returned."""
         urgent = self._queues.take_unstored()
         self._queues.clear()
         return urgent
@@ -177,7 +177,7 @@ class Components:
         self.dispatcher = Dispatcher(contract, self.inboxes, self._queues, deps.interest)
         self.answers = self._make_answers(contract, decider)
         self.follow_uplink_interest()
-        self._warn_of_strangers()
+        self._warn_of_unrouted()
 
     def _make_answers(self, contract: Contract, decider: Decider) -> Answers | NoAnswers:
         thing = self._dependencies.settings.thing
@@ -212,10 +212,11 @@ class Components:
 
     def _is_up(self, destination: str) -> bool:
         name = LinkName.CLOUD if destination == self._uplink_address else LinkName.LOCAL
-        return self._dependencies.links[name].up
+        # While a connection is being made events wait, within their bounds: it stands in a second, or fails.
+        return self._dependencies.links[name].is_dialling
 
-    def _warn_of_strangers(self) -> None:
-        """Deliveries for a channel that the contract no longer routes to are kept; somebody has to know."""
+    def _warn_of_unrouted(self) -> None:
+        """Log the destinations of pending deliveries that no route leads to; they are kept."""
         for destination, waiting in self.spool.backlog().items():
             if waiting and destination not in self.inboxes and destination != self._uplink_address:
                 _log.warning(
@@ -226,7 +227,7 @@ class Components:
 
 
 def _local_inboxes(contract: Contract) -> list[Channel]:
-    """The inboxes on this device that some route leads to."""
+    """Return the inboxes on this device that some route leads to."""
     addresses = dict.fromkeys(route.destination for route in contract.routes_at(Place.DEVICE))
     return [contract.channel(address) for address in addresses if address != contract.device.outbox.address]
 

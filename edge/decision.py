@@ -1,4 +1,4 @@
-"""From a received message to what the spool keeps: checked, numbered, routed, or a dead letter. No I/O."""
+"""Decides what becomes of a message: stored under a number and routed, or a dead letter. No I/O."""
 
 from __future__ import annotations
 
@@ -44,9 +44,7 @@ _ID_DIGITS = 32
 
 
 class SequenceNumber(NamedTuple):
-    """The number that an event gets, when in the device's life it is stored, and the last number of each
-    counter of an ordered inbox.
-    """
+    """What the next event gets: number, time in ms of uptime, last number of each ordered inbox."""
 
     sequence: int
     uptime_ms: int
@@ -55,11 +53,11 @@ class SequenceNumber(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What becomes of a message: `arrival` to store, `volatile` to send without, `refused` reason or None.
+    """What becomes of a message: `arrival` to store, `volatile` events to send, the reason if `refused`.
 
-    `key` is what to remember once that is done; a repetition has none, and nothing is to be done for it.
-    `unstored` is what to send of an urgent event for whose arrival there is no room. `unwanted` are addresses
-    to which it is not forwarded, because the reader there handles other events.
+    `key` is remembered once that is done; a duplicate has none, and nothing is done for it. If there is no
+    room for an urgent event, `unstored` is sent in its place. `unwanted` are addresses whose reader handles
+    other events.
     """
 
     key: bytes | None = None
@@ -73,9 +71,9 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class DownlinkDecision:
-    """An event of the cloud on its way into the home: `expiries` by address, `volatile` to others.
+    """What becomes of an event from the cloud: deliveries to store (`expiries` by address), `volatile` ones.
 
-    `unwanted` are addresses to which it is not forwarded, as for a `Decision`.
+    `unwanted` are addresses whose reader handles other events.
     """
 
     event: Envelope
@@ -86,19 +84,19 @@ class DownlinkDecision:
 
     @property
     def is_stored(self) -> bool:
-        """Whether there is a delivery to keep."""
+        """Whether there is a delivery to store."""
         return bool(self.expiries)
 
     def arrival(self, rank: int, sequence: int) -> StoredEvent:
-        """What is kept under `sequence`."""
+        """Return what is stored under `sequence`."""
         return StoredEvent(sequence, rank, self.event.json, self.expiries, key_digest(self.event.key))
 
 
 class Decider:
     """Decides for the device `thing`, under `contract`, in the spool's `epoch`.
 
-    `now` tells the wall-clock time, only for time stamps. `recent` knows what was stored before; the caller
-    adds to it. `interest` says what need not be forwarded.
+    `now` is the wall clock, for time stamps only. `recent` has the keys of stored events; the caller adds to
+    it. `interest` knows what need not be forwarded.
     """
 
     def __init__(
@@ -172,9 +170,9 @@ class Decider:
         return Decision(key, arrival, volatile, None, event.type, unstored, unwanted)
 
     def descend(self, event: Envelope, channel: Channel, number: SequenceNumber) -> DownlinkDecision:
-        """Where an `event` goes that came down over `channel`: never up again, whatever the routes say.
+        """Decide on an `event` from the cloud: it never goes back there, whatever the routes say.
 
-        It gets no number of the device: the numbers are for what comes up.
+        It gets no number of the device, because these count what goes up.
         """
         routes = self._router.route(event)
         ways = [each for each in self._channels(routes) if each.address != self._uplink.address]
@@ -203,7 +201,7 @@ class Decider:
         number: SequenceNumber,
         pending: Container[bytes] = (),
     ) -> Decision:
-        """The dead letter of `original`, which came over or was meant for `address`.
+        """Return the dead letter of `original`, which came over or was meant for `address`.
 
         `channel` gives its priority.
         """
@@ -224,7 +222,7 @@ class Decider:
         return Decision(key, self._kept(letter, channel, number), (), refusal.reason, letter.type)
 
     def own(self, report: Envelope, number: SequenceNumber, lifetime: int | None = None) -> StoredEvent:
-        """The forwarder's own `report`, which expires after `lifetime` milliseconds (None: never)."""
+        """Return the forwarder's own `report` to store, with a `lifetime` in milliseconds (None: endless)."""
         return self._kept(report.stamped(**self._itself.attributes), self._uplink, number, lifetime)
 
     def volatile(self, report: Envelope, rank: int) -> VolatileEvent:
@@ -233,7 +231,7 @@ class Decider:
         return VolatileEvent(self._uplink.address, stamped.type, stamped.json, key_digest(stamped.key), rank)
 
     def addresses(self, event: Envelope) -> list[str]:
-        """Where the routes of the device lead `event`, whatever is wanted there."""
+        """Return where the routes of the device lead `event`, whatever is wanted there."""
         return [each.address for each in self._destinations(event)]
 
     @property
@@ -243,17 +241,15 @@ class Decider:
         return list(dict.fromkeys([self._uplink.address, *routed]))
 
     def timestamp(self) -> str:
-        """The time for a `time` attribute."""
+        """Return the value of a `time` attribute."""
         return timestamp(self._now())
 
     def _kept(
         self, event: Envelope, channel: Channel, number: SequenceNumber, lifetime: int | None = None
     ) -> StoredEvent:
-        """Of an event that tells about others: whatever its channels say, it is stored and expires by its own
-        `lifetime` alone.
-        """
+        """Return a report to store: whatever its channels say, it expires by its own `lifetime` alone."""
         stamped = stamp(event, self._epoch, number.sequence)
-        # A contract that forgets such events does not make them vanish.
+        # A contract without a route for reports does not lose them.
         destinations = self._destinations(event) or [self._uplink]
         expires = expires_ms(number.uptime_ms, lifetime)
         expiries = dict.fromkeys((each.address for each in destinations), expires)
@@ -265,7 +261,7 @@ class Decider:
     def _positions(
         self, event: Envelope, priority: Priority, number: SequenceNumber, stored_for: Sequence[Channel]
     ) -> dict[str, int]:
-        """The numbers of a stamped `event` in ordered inboxes: what the cloud's routes will lead there."""
+        """Return the numbers of a stamped `event` in the ordered inboxes to which the cloud routes it."""
         if not self._ordered or self._uplink not in stored_for:
             return {}
         counters = self._ordered.counters(stamp_sender(event, self._as_cloud_sees), priority, self._uplink)
@@ -288,7 +284,7 @@ class Decider:
     def _parted(
         self, ways: list[Channel], event: Envelope, priority: Priority
     ) -> tuple[list[Channel], tuple[str, ...]]:
-        """Of `ways` those to forward to, and the addresses of the others."""
+        """Return those of `ways` whose reader wants `event`, and the addresses of the others."""
         wanted = [each for each in ways if self._interest.wants(each.address, event, priority)]
         return wanted, tuple(each.address for each in ways if each not in wanted)
 

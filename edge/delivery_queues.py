@@ -150,7 +150,8 @@ class DeliveryCursor(DeliveryQueue):
             self._keep_ahead(lambda pending: not self._is_over(pending))
         for _ in range(_MOST_READS):
             missing = count - len(self._ahead)
-            if missing > 0 and self.more:
+            # Each read is bounded by text; calls that repeat it must not add up to a window of large events.
+            if missing > 0 and self.more and self._characters < READ_CHARACTERS:
                 self._read(max(missing, _READ_AHEAD))
             if self._ahead or not self.more:
                 break
@@ -329,7 +330,7 @@ class DeliveryQueues:
                     found.append(PendingDelivery(delivery, each.json, expires_ms, uptime_ms))
 
     def send_volatile(self, events: Iterable[VolatileEvent], is_up: Callable[[str], bool]) -> None:
-        """Queue `events`; give up those of best effort whose destination is not connected.
+        """Queue `events`; give up those of best effort whose destination has no connection.
 
         An urgent one waits for its connection: without a disk there is nowhere else for it.
         """
@@ -526,6 +527,10 @@ class UplinkQueue:
         self._again.clear()
         for queue in self._by_rank.values():
             queue.rewind()
+        self.clear_volatile()
+
+    def clear_volatile(self) -> None:
+        """Give up the volatile events, because there is no connection."""
         self._queues.clear(self._destination)
 
 

@@ -39,13 +39,13 @@ from eventplane.topics import (
 _log = logging.getLogger(__name__)
 
 NO_WORD = "refused"
-"""The reason of a dead letter whose service gave none that can be routed and counted."""
+"""The reason of a dead letter if the service's own is no word."""
 
 _LETTER_BYTES = 4096
-"""What is kept of a dead letter that is refused: if it was too large, its own must be smaller."""
+"""Bytes kept of a refused dead letter: if it was too large, the next one is smaller."""
 
 _SMALL_BYTES = 10 * 1024
-"""No dead letter of `_LETTER_BYTES` is larger: one that is refused as well was not too large."""
+"""No dead letter of `_LETTER_BYTES` is larger: a smaller one was not refused for its size."""
 
 MOST_UNKNOWN = 100
 """Dead letters of unknown outboxes in UNKNOWN_EVERY_S seconds; further messages are counted and reported.
@@ -222,7 +222,7 @@ class Dispatcher:
         )
 
     def _take_unknown(self, message: Received, batch: Batch, now: float) -> None:
-        """An outbox without a participant, or a subscription of an earlier contract that the broker keeps."""
+        """Take what came on no topic of the contract: an unknown outbox, or one of an earlier contract."""
         if not is_outbox_topic(message.topic):
             # Receipts, questions, announcements: no events, and services repeat them without end.
             _log.warning("a message on %s ignored: the contract in force has no use for it", message.topic)
@@ -239,7 +239,7 @@ class Dispatcher:
         batch.submissions.append(Submission(message.payload, message.topic, self._device.outbox, refusal))
 
     def _take_downlink(self, payload: bytes, batch: Batch) -> None:
-        """A message that names no key cannot be answered; it becomes a dead letter."""
+        """Take an event from the cloud; one without a key cannot be answered and becomes a dead letter."""
         try:
             batch.downlinks.append(received(parse_event(payload)))
         except (EnvelopeError, DownlinkError) as error:
@@ -283,12 +283,12 @@ class Dispatcher:
 
 
 def _is_dead_letter(json: str) -> bool:
-    # Others may speak of the type: only the event's own counts.
+    # The text may contain the type elsewhere.
     return DEAD_LETTER_TYPE in json and parse_event(json).type == DEAD_LETTER_TYPE
 
 
 def _can_expire(json: str) -> bool:
-    """Whether a reader can be right that the event was too old by its own word; it knows no channel's."""
+    """Return whether the event has an expiry of its own; a reader knows no channel's."""
     try:
         return EXPIRY_TIME in json and EXPIRY_TIME in parse_event(json).attributes
     except EnvelopeError:
@@ -296,7 +296,7 @@ def _can_expire(json: str) -> bool:
 
 
 def _refusal(reason: str, service: str) -> Refusal:
-    """The reason is the service's own, so it may be anything: what is no word stands in the detail."""
+    """Return the refusal with the service's own `reason`, in the detail if it is no word."""
     if _WORD.fullmatch(reason):
         return Refusal(reason, f"{service} can never handle it")
     return Refusal(NO_WORD, f"{service} can never handle it: {reason!r}")

@@ -69,6 +69,8 @@ class InboxPump:
 
     def tick(self, now: float) -> None:
         """Send again when a confirmation is overdue."""
+        if not self._link.is_dialling:
+            self._queues.clear(self.channel.address)
         overdue = self.deadline()
         if overdue is not None and now >= overdue:
             self._repetitions += 1

@@ -1,7 +1,7 @@
-"""What readers of this device's channels handle: services by what they announce, the cloud by a state.
+"""What the readers of this device's channels handle: services announce it, the cloud sends it as a state.
 
-What is not known is forwarded. Announcements are retained by the home's broker and come again over each
-connection; those of an earlier one count for nothing, because what was withdrawn meanwhile does not come.
+Without such knowledge everything is forwarded. The home's broker retains announcements and sends them again
+over each connection; those of an earlier connection are forgotten, because a withdrawal would be missed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _NAME_BYTES = 8
 
 
 class Interest:
-    """Of the services by the address of their inbox, and of the cloud by the uplink's."""
+    """The interest of each reader, by the address of its channel."""
 
     def __init__(self) -> None:
         self._gone: set[str] = set()
@@ -33,14 +33,14 @@ class Interest:
     def take(
         self, service: str, inbox: str, payload: bytes, generation: int, *, retained: bool = False
     ) -> None:
-        """What `service` announces over the connection `generation`; what is wrong is refused and logged.
+        """Take what `service` announces over the connection `generation`; log and ignore what is invalid.
 
-        One that the broker had `retained` does not say that the service lives.
+        A `retained` one does not prove that the service is alive.
         """
         if generation != self._generation:
             self.forget()
             self._generation = generation
-        # Whatever it is, it stands in the place of what was announced before.
+        # Valid or not, it replaces what was announced before.
         before = self._announced.pop(inbox, None)
         self._gone.discard(inbox)
         try:
@@ -58,28 +58,28 @@ class Interest:
             self._gone.add(inbox)
 
     def last(self, address: str) -> str | None:
-        """Name the last announcement that the reader of a channel made while we listened; None: none."""
+        """Return the name of the last live announcement of a channel's reader; None without one."""
         return self._last.get(address)
 
     def forget(self) -> None:
-        """The connection to the home's broker is gone."""
+        """Forget what services announced over a connection that has ended."""
         self._announced.clear()
         self._gone.clear()
 
     def wanted_up(self, uplink: str, interest: Filter | None) -> None:
-        """What the cloud wants of what leaves over `uplink` (None: unknown)."""
+        """Set what the cloud wants of what leaves over `uplink` (None: unknown)."""
         self._uplink = None if interest is None else (uplink, interest)
 
     def answers(self, address: str, event: Envelope, priority: Priority) -> bool:
-        """Whether the channel's reader is expected to answer `event` when it asks for that.
+        """Return whether the channel's reader is expected to answer `event`, if that asks for an answer.
 
-        Who withdrew what it had announced, or whose clean session ended, may be gone: what comes for it is
-        forwarded, since nobody knows, and nobody waits for it.
+        A reader that withdrew its announcement may be gone: events are still forwarded to it, but no answer
+        is awaited.
         """
         return address not in self._gone and self.wants(address, event, priority)
 
     def wants(self, address: str, event: Envelope, priority: Priority) -> bool:
-        """Whether to forward `event` to the channel at `address`."""
+        """Return whether to forward `event` to the channel at `address`."""
         if self._uplink is not None and self._uplink[0] == address:
             return is_wanted(self._uplink[1], event, priority)
         return is_wanted(self._announced.get(address), event, priority)

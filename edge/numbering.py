@@ -24,7 +24,7 @@ _BUCKETS = 4_096
 
 
 def stamp(event: Envelope, epoch: str, sequence: int) -> Envelope:
-    """`event` with its epoch and number.
+    """Return `event` with its epoch and number.
 
     Raises `EnvelopeError`: `reserved_attribute` when it already carries one of the names, or a position in an
     inbox, `too_large` when the stamped event would exceed what readers accept.
@@ -36,7 +36,7 @@ def stamp(event: Envelope, epoch: str, sequence: int) -> Envelope:
 
 
 def stamp_positions(event: Envelope, positions: Mapping[str, int]) -> Envelope:
-    """A stamped `event` with its `positions` in ordered inboxes. Raises `EnvelopeError`: `too_large`."""
+    """Return a stamped `event` with `positions` in ordered inboxes. Raises `EnvelopeError`: `too_large`."""
     return _checked(event.stamped(**{ORDER: positions_text(positions)})) if positions else event
 
 
@@ -52,7 +52,7 @@ def _checked(stamped: Envelope) -> Envelope:
 
 
 def lifetime_ms(event: Envelope) -> int | None:
-    """From the event's `time` to its `expirytime`, at least 0; None when one of the two is missing."""
+    """Return the milliseconds from `time` to `expirytime`, at least 0; None if one of the two is missing."""
     time, expirytime = event.attributes.get("time"), event.attributes.get("expirytime")
     if time is None or expirytime is None:
         return None
@@ -60,7 +60,7 @@ def lifetime_ms(event: Envelope) -> int | None:
 
 
 def expires_ms(now_ms: int, lifetime: int | None, *channels: Channel) -> int | None:
-    """When a delivery over `channels`, stored at `now_ms`, expires by the strictest word; None is never."""
+    """Return when a delivery over `channels`, stored at `now_ms`, expires at the earliest; None: never."""
     bounds = [channel.expiry_s * 1000 for channel in channels if channel.expiry_s is not None]
     if lifetime is not None:
         bounds.append(lifetime)
@@ -68,7 +68,7 @@ def expires_ms(now_ms: int, lifetime: int | None, *channels: Channel) -> int | N
 
 
 def why_expired(waiting: PendingDelivery) -> str:
-    """Whose word it was, for the record: the event's or a channel's."""
+    """Return the reason for the record: the event's own limit or a channel's."""
     try:
         lifetime = lifetime_ms(parse_event(waiting.json))
     except EnvelopeError:  # nothing of ours, or damaged: then it can only have been the channel

@@ -1,4 +1,4 @@
-"""Who may still come in when the spool fills up.
+"""Which events are admitted when the spool fills up.
 
 | filled to | urgent | normal | low |
 | --- | --- | --- | --- |
@@ -7,10 +7,10 @@
 | 85 % | taken | the channel's `when_full` | the channel's `when_full` |
 | 100 % | taken, in the place of low, then normal | `when_full` | `when_full` |
 
-`refuse` leaves the event with its sender. `drop_oldest` takes it in the place of the oldest that is not more
-urgent. The spool is filled to the larger share of its two capacities: bytes, and deliveries that wait. The
-steps are 15 % apart: in the default spool 38 MB each, more than 100,000 readings, so that what is left to the
-next priority lasts hours and not minutes.
+`refuse` leaves the event with its sender. `drop_oldest` stores it in the place of the oldest that is not more
+urgent. The spool is filled to the larger share of its two capacities: bytes and pending deliveries. The steps
+are 15 % apart: in the default spool 38 MB each, more than 100,000 readings, so that what is left to the next
+priority lasts hours and not minutes.
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ from edge.spool import Size, Spool
 from eventplane.contract import Priority, WhenFull
 
 ROOM = {Priority.URGENT.rank: 1.0, Priority.NORMAL.rank: 0.85, Priority.LOW.rank: 0.70}
-"""Up to which share of the capacity each rank comes in without a question."""
+"""The share of the capacity up to which events of each rank are always admitted."""
 
 OVERHEAD = 100
-"""What an event takes in the file beyond its text, bytes: its numbers, an index entry, a share of a page."""
+"""Bytes of an event in the file beyond its text: its numbers, an index entry, a share of a page."""
 
 EVICTED_AT_ONCE = Size(256 * 1024, 256)
-"""What is dropped in one go, characters and deliveries, so that a flood does not read the spool's oldest end
-once an event."""
+"""What is evicted at once, characters and deliveries, so that a flood does not read the spool's oldest events
+for each new one."""
 
 _SMALLEST_SHARE = 64
-"""But never more than one part in so many of the spool."""
+"""But at most one part in so many of the spool."""
 
 _MOST_WEIGHT = 8
-"""So many times the room of what shall come in is made on a disk that refuses it, no more: when that does not
-help, what others store there is in the way, and more losses would not help either."""
+"""At most so many times the room of an event is made on a disk that has none. If that does not help, other
+files are in the way, and more losses would not help either."""
 
 _NOTHING = Size(0, 0)
 
 
 class Pressure:
-    """The gate in front of the `spool` for one turn after the other; `queues` is where room is made."""
+    """Admits events to `spool`, batch by batch, and makes room in `queues`."""
 
     def __init__(self, spool: Spool, queues: DeliveryQueues) -> None:
         self._spool = spool
@@ -52,7 +52,7 @@ class Pressure:
         self.begin()
 
     def begin(self) -> None:
-        """A new turn: the spool's own figures hold again."""
+        """Begin a batch with the spool's own figures."""
         self._growth = _NOTHING
         self._credit = _NOTHING
         self._weight = 0
@@ -60,18 +60,18 @@ class Pressure:
         self._closed = not self._spool.is_on_disk
 
     def tighten(self) -> None:
-        """The disk refused this turn: it counts as full, and takes twice the room for what it shall keep."""
+        """Begin the batch again after the disk had no room: it is full, and events need twice the room."""
         weight = max(1, 2 * self._weight)
         self.begin()
         self._weight = weight
         self._closed |= weight > _MOST_WEIGHT
 
     def close(self) -> None:
-        """Nothing comes in during this turn, and nothing is given up for it: there is no room at all."""
+        """Admit nothing of this batch, and evict nothing for it: there is no room at all."""
         self._closed = True
 
     def admits(self, rank: int, size: Size, when_full: WhenFull) -> bool:
-        """Whether an event of `size` comes in, bytes being characters. Makes room where the table says so."""
+        """Return whether an event of `size` (bytes: characters) is admitted; evict others where allowed."""
         if self._closed:
             return False
         size = Size(size.bytes + OVERHEAD, size.deliveries)
@@ -80,16 +80,16 @@ class Pressure:
             return False
         self._growth = self._growth.plus(size)
         if any(self._credit):
-            # Also what fits without a question takes the place of what was dropped.
+            # An event that fits uses up the room of what was evicted, too.
             taken = zip(self._credit, size, lacking, strict=True)
             self._credit = Size(*(max(0, credit - max(each, lack)) for credit, each, lack in taken))
         return True
 
     def _lacking(self, rank: int, size: Size) -> Size:
-        """Of `size` what finds no room unless it is made."""
+        """Return the part of `size` for which there is no room yet."""
         spool = self._spool
-        # After the disk refused something only urgent events ask it again: they are worth the attempt, and
-        # what they would take the place of is worth keeping if it succeeds.
+        # After a commit found no room only urgent events try again: they are worth the attempt, and if it
+        # succeeds, nothing has to be evicted.
         refused = self._weight or (spool.disk_refuses and rank != Priority.URGENT.rank)
         growth = self._growth
         fits = not refused and _fits(rank, size.bytes, spool.used_bytes + growth.bytes, spool.capacity_bytes)

@@ -132,6 +132,8 @@ class Uplink:
 
     def tick(self, now: float) -> None:
         """Reconnect when a PUBACK is overdue: a throttled publish silently gets none."""
+        if not self._link.is_dialling:
+            self._queue.clear_volatile()
         oldest = self._publisher.oldest
         if oldest is None or now < oldest.sent_at + self._settings.puback_timeout_s:
             return

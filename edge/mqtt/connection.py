@@ -23,6 +23,9 @@ from edge.mqtt.transport import CHUNK_BYTES, Transport, dial
 
 _END_OF_STREAM: Final = b""
 
+_SMALL_BYTES: Final = CHUNK_BYTES // 8
+"""A read of less has emptied the socket."""
+
 
 class SelfPipe:
     """Wakes a thread that waits in poll: a pipe with one byte at most.
@@ -88,7 +91,7 @@ class Connection:
         self._abandoned = False
         self._unsent = memoryview(b"")
         self._send_error: OSError | None = None
-        self._read_at = 0.0
+        self._gather_until = 0.0
         self._thread = threading.Thread(target=self._run, name=f"mqtt-{link}-{generation}", daemon=True)
         self._thread.start()
 
@@ -192,9 +195,9 @@ class Connection:
                 finish = sent and self._session.disconnect_is_out and not finished
                 at_once = reading and (transport.buffered or not receives or self._send_error is not None)
                 deadline = 0.0 if at_once else self._session.deadline()
-            if receives and not at_once and monotonic() < (until := self._read_at + self._gather_s):
+            if receives and not at_once and monotonic() < self._gather_until:
                 # The loop gathers messages too: one larger piece costs both less than many small ones.
-                receives, deadline = False, until if deadline is None else min(until, deadline)
+                receives, deadline = False, min(self._gather_until, deadline or inf)
             if finish:
                 transport.finish()
                 finished = True
@@ -253,12 +256,14 @@ class Connection:
             raise self._send_error
         if data is None:
             return
-        self._read_at = monotonic()
+        now = monotonic()
+        # After a large piece more is there already.
+        self._gather_until = now + self._gather_s if len(data) < _SMALL_BYTES else 0.0
         with self._lock:
             if data == _END_OF_STREAM:
                 self._session.lost(None)
             else:
-                self._session.receive(data, self._read_at, *self._room())
+                self._session.receive(data, now, *self._room())
 
     def _report(self) -> None:
         with self._lock:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from secrets import token_hex
@@ -225,7 +227,6 @@ def test_it_stops_in_good_order(home: Home, cloud: CloudBroker) -> None:
     [
         (("port = ", "port = 0 #"), 78, "setting 'local.port'"),
         (("contract.json", "missing.json"), 78, "missing.json"),
-        (("state/spool.db", "contract.json/spool.db"), 74, "spool"),
     ],
 )
 def test_what_it_cannot_start_with_it_says(
@@ -241,6 +242,13 @@ def test_what_it_cannot_start_with_it_says(
     child.start()
     assert child.wait() == status
     assert complaint in home.log()
+
+
+def test_a_second_forwarder_on_the_same_spool_ends(home: Home) -> None:
+    command = [sys.executable, "-m", "edge", "--settings", str(home.settings)]
+    second = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
+    assert second.returncode == 74
+    assert "another forwarder" in second.stderr + second.stdout
 
 
 def assert_one_epoch_without_gaps(cloud: CloudBroker) -> None:

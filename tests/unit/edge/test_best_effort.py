@@ -98,7 +98,7 @@ def test_it_is_sent_while_the_connection_stands_and_never_stored(tmp_path: Path)
 @pytest.mark.source("C1")
 def test_offline_it_is_dropped_and_counted(tmp_path: Path) -> None:
     device = device_of(tmp_path)
-    device.disconnect(CLOUD)
+    device.turn(Disconnected(CLOUD, device.cloud_link.generation, "gone"))
     device.turn(device.from_service(event("e")), device.from_service(event("fire", ALARM)))
     lost = device.forwarder.counts.not_stored
     assert lost == {
@@ -108,6 +108,7 @@ def test_offline_it_is_dropped_and_counted(tmp_path: Path) -> None:
     # The health endpoint and the heartbeat tell it, too.
     assert device.forwarder.counts.discards == {(Outcome.DROPPED, OFFLINE): 2}
     assert len(device.delivered("call")) == 1
+    device.turn(after=61.0)
     device.connect(CLOUD)
     device.turn(after=1.0)
     assert "e" not in [id for batch in device.uplinked() for id in batch]
@@ -118,16 +119,42 @@ def test_offline_it_is_dropped_and_counted(tmp_path: Path) -> None:
 def test_of_one_channel_only_the_event_that_asks_for_less_is_gone_after_an_outage(tmp_path: Path) -> None:
     device = Device(tmp_path / "spool.db", plane=contract())
     device.connect()
-    device.disconnect(CLOUD)
+    device.turn(Disconnected(CLOUD, device.cloud_link.generation, "gone"))
     less = event("less", deliveryguarantee="best_effort")
     device.turn(device.from_service(less), device.from_service(event("kept")))
     assert device.forwarder.counts.not_stored == {NotStored("device.outbox", READING, OFFLINE): 1}
     assert [each.refused for each in device.receipts()] == [None, None]
+    device.turn(after=61.0)
     device.connect(CLOUD)
     device.turn(after=1.0)
     sent = [id for batch in device.uplinked() for id in batch]
     assert "kept" in sent
     assert "less" not in sent
+    device.crash()
+
+
+def test_while_a_connection_is_being_made_it_waits(tmp_path: Path) -> None:
+    device = Device(tmp_path / "spool.db", plane=contract(sensor={"outbox": BEST_EFFORT}))
+    device.connect(LOCAL)
+    device.turn(device.from_service(event("e")))
+    assert device.not_stored() == {}
+    device.connect(CLOUD)
+    device.turn(after=1.0)
+    assert device.uplinked() == [["e"]]
+    device.crash()
+
+
+@pytest.mark.source("C1")
+@pytest.mark.parametrize("fails", [True, False])
+def test_when_that_fails_it_is_dropped_and_counted(tmp_path: Path, fails: bool) -> None:
+    device = Device(tmp_path / "spool.db", plane=contract(sensor={"outbox": BEST_EFFORT}))
+    device.connect(LOCAL)
+    device.turn(device.from_service(event("e")))
+    if fails:
+        device.turn(Disconnected(CLOUD, device.cloud_link.generation, "refused"))
+    else:
+        device.turn(after=15.0)  # no answer to CONNECT
+    assert device.not_stored() == {("device.outbox", OFFLINE): 1}
     device.crash()
 
 

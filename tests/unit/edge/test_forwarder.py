@@ -303,3 +303,13 @@ def test_it_does_not_wait_for_ever_to_stop(device: Device) -> None:
     device.forwarder.run()
     assert device.time.seconds - before <= 5
     assert device.spool.backlog()["device.outbox"] == 1
+
+
+def test_an_urgent_session_that_waits_for_the_first_does_not_keep_the_loop_awake(device: Device) -> None:
+    device.crash()
+    device.start()
+    first, urgent = device.links[LinkName.LOCAL], device.links[LinkName.URGENT]
+    assert (first.generation, urgent.generation) == (1, 0)
+    assert device.forwarder._patience() != 0.0
+    device.connect(LinkName.LOCAL)
+    assert urgent.generation == 1

@@ -344,6 +344,7 @@ class TestPoison:
 class TestPace:
     def test_it_keeps_to_the_publishes_of_a_second_and_wakes_up_for_more(self, tmp_path: Path) -> None:
         device = Device(tmp_path / "spool.db", window=100, batch_events=1, publishes_per_s=20)
+        device.connect()
         device.disconnect(CLOUD)
         device.turn(*(device.from_service(event(f"e{n}")) for n in range(50)))
         device.connect(CLOUD)

@@ -32,3 +32,4 @@ def test_it_keeps_what_waits_and_wears_out_no_flash() -> None:
     # 0 is "no limit" in one version of Mosquitto and "drop everything" in another.
     assert int(settings["max_queued_messages"]) > 1_000
     assert int(settings["max_queued_bytes"]) > 0
+    assert settings["queue_qos0_messages"] == "true"

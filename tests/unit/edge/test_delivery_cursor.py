@@ -1,0 +1,26 @@
+"""How much of the spool a cursor keeps in memory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from edge.delivery_queues import DeliveryCursor
+from edge.spool import READ_CHARACTERS
+from tests.unit.edge.fakes import Device, event
+
+LARGE = "x" * 60_000
+
+
+def test_a_backlog_of_large_events_is_read_by_text_however_often_a_window_of_them_is_wanted(
+    tmp_path: Path,
+) -> None:
+    device = Device(tmp_path / "spool.db")
+    for number in range(60):
+        device.turn(device.from_service(event(f"e{number}", subject=LARGE)))
+    cursor = DeliveryCursor(device.spool, "device.outbox", 1)
+    sizes = []
+    for _ in range(20):
+        cursor.fill(500)
+        sizes.append(sum(len(each.json) for each in cursor.ahead(500)))
+    assert READ_CHARACTERS <= sizes[-1] <= READ_CHARACTERS + len(LARGE) + 1_000
+    assert cursor.more
