@@ -64,7 +64,7 @@ def flood(site: Site) -> list[Figure]:
 
 
 def queued(site: Site) -> list[Figure]:
-    """60,000 events at QoS 1 that wait in the home's broker when the forwarder comes back, of both services."""
+    """60,000 events at QoS 1 of either service that wait in the home's broker when the forwarder returns."""
     return [
         *_queued(site, "queued", NEIGHBOUR, MOVEMENT),
         *_queued(site, "queued_mixed", MIXED, READING),
@@ -97,7 +97,7 @@ def topics(site: Site) -> list[Figure]:
             found = sink.stop()
         took = _stop(contender)
         note = f"{sent['sent']} topics, one message each at {sent['sent'] / sent['seconds']:,.0f}/s; "
-        note += f"{found['events']} dead letters and reports reached the cloud meanwhile"
+        note += f"{found['publishes']} publishes with reports and dead letters reached the cloud meanwhile"
         return [_rss_figure("topics", watch, limit, note), _stop_figure("topics", took)]
 
 
