@@ -32,7 +32,7 @@ from edge.spool.database import (
 )
 from edge.spool.log import has_log, log_of, read_note, rebuild_log
 from edge.spool.records import SpoolOrigin
-from edge.spool.salvage import salvage
+from edge.spool.salvage import SHIFT, salvage
 from edge.spool.space import START_BYTES, reserve_of
 from edge.uptime_clock import UptimeClock
 
@@ -70,18 +70,33 @@ def recover(path: Path, damage: str, clock: UptimeClock) -> None:
         give_up = monotonic() + SALVAGE_S
         with _readable(path, new, db) as readable:
             result = salvage(readable, db, read_note(path), lambda: monotonic() < give_up)
-        origin = SpoolOrigin(
-            "recovered",
-            ", ".join([damage, *result.notes]),
-            result.events,
-            result.epoch,
-            result.lost,
-            tuple(result.lost_ranges),
+        origin = _with_earlier(
+            SpoolOrigin(
+                "recovered",
+                ", ".join([damage, *result.notes]),
+                result.events,
+                result.epoch,
+                result.lost,
+                tuple(result.lost_ranges),
+            ),
+            result.origin,
         )
         device = Device.read(db)
         replace(device, origin=json.dumps(origin), uptime_ms=max(clock(), result.uptime_ms)).write(db)
     durable.sync(new)
     durable.move(new, _recovered(path))
+
+
+def _with_earlier(origin: SpoolOrigin, earlier: SpoolOrigin) -> SpoolOrigin:
+    """Add what an earlier recovery lost and nobody has been told; its numbers are lowered like all others."""
+    if earlier.kind != "recovered":
+        return origin
+    ranges = [(first - SHIFT, last - SHIFT) for first, last in earlier.lost_ranges]
+    return origin._replace(
+        damage=f"{origin.damage}; before that, in epoch {earlier.lost_epoch}: {earlier.damage}",
+        lost=None if origin.lost is None or earlier.lost is None else origin.lost + earlier.lost,
+        lost_ranges=(*ranges, *origin.lost_ranges),
+    )
 
 
 def finish_recovery(path: Path, capacity_bytes: int) -> None:
@@ -111,12 +126,17 @@ def _readable(path: Path, new: Path, db: sqlite3.Connection) -> Iterator[Path]:
     """
     copy, readable = _copy_of(path), path
     _remove(copy)
-    schema = {} if _has_schema(path) else _schema_pages(new, db)
+    # SQLite removes the log of an empty database.
+    is_empty = not path.exists() or path.stat().st_size < PAGE_BYTES
+    schema = {} if not is_empty and _has_schema(path) else _schema_pages(new, db)
     if schema or has_log(path):
         # Without hard links, or without room, what SQLite reads by itself has to do.
         with contextlib.suppress(OSError):
             rebuild_log(path, log_of(copy), schema)
-            copy.hardlink_to(path)
+            if is_empty:
+                durable.write(copy, schema[1])
+            else:
+                copy.hardlink_to(path)
             readable = copy
     try:
         yield readable

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import sqlite3
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import groupby
-from typing import Any
+from typing import Any, TypeVar
 
 from edge.spool.database import DamagedRowError, TableTotals, checksum
 from edge.spool.records import DeviceState, Discard, LossReport
@@ -26,6 +27,8 @@ MOST_KEYS = 4096
 messages are a few hundred, and 4,096 states of 350 B are 2 MB on the disk."""
 
 _BLOCK_KEYS = 16
+_Row = TypeVar("_Row")
+
 _SLOTS = KEPT_KEYS // _BLOCK_KEYS + 1
 
 _OLDEST = f"SELECT * FROM discard ORDER BY destination, outcome, reason, first LIMIT {MOST_RANGES}"  # noqa: S608
@@ -175,14 +178,38 @@ def forget_loss_reports(db: sqlite3.Connection, totals: TableTotals) -> None:
         totals.remove("discard", code)
 
 
-def salvage_discards(db: sqlite3.Connection) -> Iterator[tuple[tuple[str, str, str], int, int]]:
+@dataclass(slots=True)
+class RowCount:
+    """The rows of a table that were read: how many, the sum of their `codes`, how many were `damaged`."""
+
+    count: int = 0
+    codes: int = 0
+    damaged: int = 0
+
+
+def salvage_discards(
+    db: sqlite3.Connection, rows: RowCount
+) -> Iterator[tuple[tuple[str, str, str], int, int]]:
     """Read all ranges that are intact. Raises `sqlite3.Error` where the file is damaged."""
-    for row in db.execute("SELECT * FROM discard"):
-        try:
-            destination, outcome, reason, first, last = _checked_discard(row)
-        except DamagedRowError:
-            continue
+    query = "SELECT * FROM discard"
+    for destination, outcome, reason, first, last in _salvaged(db.execute(query), -1, _checked_discard, rows):
         yield (destination, outcome, reason), first, last
+
+
+def _salvaged(
+    found: Iterable[tuple[Any, ...]],
+    code: int,
+    checked: Callable[[tuple[Any, ...]], _Row],
+    rows: RowCount,
+) -> Iterator[_Row]:
+    """Read the intact rows; column `code` has the checksum. Counts all of them in `rows`."""
+    for row in found:
+        rows.count += 1
+        rows.codes += row[code] if isinstance(row[code], int) else 0
+        try:
+            yield checked(row)
+        except (DamagedRowError, UnicodeDecodeError):
+            rows.damaged += 1
 
 
 def _checked_discard(row: tuple[Any, ...]) -> tuple[str, str, str, int, int]:
@@ -257,13 +284,9 @@ class DeviceStates:
                 self._bytes -= length
 
 
-def salvage_states(db: sqlite3.Connection) -> Iterator[DeviceState]:
+def salvage_states(db: sqlite3.Connection, rows: RowCount) -> Iterator[DeviceState]:
     """Read all that are intact, the oldest first. Raises `sqlite3.Error` where the file is damaged."""
-    for row in db.execute(_ALL):
-        try:
-            yield _device_state(row)
-        except DamagedRowError:
-            continue
+    yield from _salvaged(db.execute(_ALL), 0, _device_state, rows)
 
 
 def _row(state: DeviceState) -> tuple[Any, ...]:
