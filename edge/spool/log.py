@@ -134,14 +134,18 @@ def rebuild_log(database: Path, target: Path, pages: Mapping[int, bytes]) -> Non
 
 def _end_of(log: Path) -> tuple[bytes, int, int]:
     """Return the salts of the last round of a log, its last commit's frame and the pages after that."""
+    last = size = 0
     with log.open("rb") as file:
-        salts, last, size = _valid_salts(file.read(_HEADER.size)), 0, 0
-        for number, (_, pages, found, _) in enumerate(_frames(file), 1):
-            # Each round has salts of its own; the first frame is always of the last round.
-            salts = salts or found
-            if pages and found == salts:
+        salts = _valid_salts(file.read(_HEADER.size))
+        if salts is None:
+            # The last round is at the beginning, with salts of its own; a single frame may be damaged.
+            found = [frame[2] for frame in islice(_frames(file), 3)]
+            salts = max(found, key=found.count, default=bytes(8))
+            file.seek(_HEADER.size)
+        for number, (_, pages, of_round, _) in enumerate(_frames(file), 1):
+            if pages and of_round == salts:
                 last, size = number, pages
-    return salts or bytes(8), last, size
+    return salts, last, size
 
 
 def _note_of(path: Path) -> Path:

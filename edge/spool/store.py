@@ -46,12 +46,11 @@ from edge.spool.recovery import finish_recovery, marker_of, recover
 from edge.spool.space import Space, reserve_of, written_bytes
 from edge.spool.tables import (
     DeviceStates,
+    RecentKeys,
     add_discards,
-    add_keys,
     forget_loss_reports,
     put_counters,
     read_counters,
-    read_keys,
     read_loss_reports,
 )
 from edge.uptime_clock import Uptime, UptimeClock, system_uptime
@@ -256,7 +255,7 @@ class Spool:
     def recent_keys(self, count: int) -> list[bytes]:
         """Return the keys of the last `count` events, or as many as are kept, oldest first."""
         with self._reading():
-            return read_keys(self._db, self._device.next_sequence, count)
+            return self._recent.read(self._device.next_sequence, count)
 
     def tidy(self) -> bool:
         """Give space back, in a bounded step, for idle times. Returns whether there is more to do.
@@ -383,7 +382,7 @@ class Spool:
         self._totals = TableTotals.unpack(device.totals)
         self._totals.check(db)
         self._queues, self._states = PendingQueues(db), DeviceStates(db)
-        self._deliveries = Deliveries(db, self._queues)
+        self._deliveries, self._recent = Deliveries(db, self._queues), RecentKeys(db)
         self._device = device
         self.epoch = device.epoch
         self.origin = device.read_origin()
@@ -451,7 +450,7 @@ class Spool:
     def _insert(self, events: Sequence[StoredEvent], uptime_ms: int, totals: TableTotals) -> None:
         self._deliveries.add(events, uptime_ms, totals)
         if events:
-            add_keys(self._db, events[0].sequence, [each.key for each in events])
+            self._recent.add(events[0].sequence, [each.key for each in events])
 
     def _end(self, deliveries: Iterable[Delivery], totals: TableTotals) -> list[Delivery]:
         """Remove deliveries. Returns those that were there."""

@@ -51,46 +51,53 @@ DELETE FROM device_state WHERE number IN (
 """
 
 
-def add_keys(db: sqlite3.Connection, first: int, keys: Sequence[bytes]) -> None:
-    """Remember the keys of the events from sequence `first` on.
+class RecentKeys:
+    """The keys of the events stored last: a ring of blocks, in place.
 
-    A ring of blocks, in place: a sequence determines the place of its key, so a commit writes one or two
-    pages.
+    A sequence determines the place of its key, so a commit writes one or two pages.
     """
-    if not keys:
-        return
-    block, before = divmod(first, _BLOCK_KEYS)
-    # Sequence 0 is never used, so block 0 starts with a filler.
-    known = b""
-    if first > 1 and before:
-        row = db.execute("SELECT * FROM recent WHERE slot = ?", (block % _SLOTS,)).fetchone()
-        known = _checked_keys(row, block, before)
-    joined = known.ljust(before * KEY_BYTES, b"\0") + b"".join(keys)
-    step = _BLOCK_KEYS * KEY_BYTES
-    for number, start in enumerate(range(0, len(joined), step), block):
-        part = joined[start : start + step]
-        values = (number % _SLOTS, number, part)
-        db.execute(
-            "INSERT OR REPLACE INTO recent VALUES (?, ?, ?, ?)", (*values, checksum("recent", *values))
-        )
 
+    def __init__(self, db: sqlite3.Connection) -> None:
+        self._db = db
+        # The keys of the block in which the keys from `_next` on come, so that it need not be read.
+        self._next = 0
+        self._known = b""
 
-def read_keys(db: sqlite3.Connection, next_sequence: int, count: int) -> list[bytes]:
-    """Return the keys of the last `count` events, or as many as are kept, oldest first.
+    def add(self, first: int, keys: Sequence[bytes]) -> None:
+        """Remember the keys of the events from sequence `first` on."""
+        block, before = divmod(first, _BLOCK_KEYS)
+        if first == 1:
+            known = bytes(KEY_BYTES)  # sequence 0 is never used: block 0 starts with a filler
+        elif first == self._next:
+            known = self._known
+        else:
+            row = self._db.execute("SELECT * FROM recent WHERE slot = ?", (block % _SLOTS,)).fetchone()
+            known = _checked_keys(row, block, before) if before else b""
+        joined = known + b"".join(keys)
+        step = _BLOCK_KEYS * KEY_BYTES
+        for number, start in enumerate(range(0, len(joined), step), block):
+            values = (number % _SLOTS, number, joined[start : start + step])
+            code = checksum("recent", *values)
+            self._db.execute("INSERT OR REPLACE INTO recent VALUES (?, ?, ?, ?)", (*values, code))
+        self._next = first + len(keys)
+        self._known = joined[len(joined) - self._next % _BLOCK_KEYS * KEY_BYTES :]
 
-    Raises `DamagedRowError`.
-    """
-    first = max(1, next_sequence - min(count, KEPT_KEYS))
-    if first == next_sequence:
-        return []
-    found = {row[1]: row for row in db.execute("SELECT * FROM recent")}
-    keys: list[bytes] = []
-    for block in range(first // _BLOCK_KEYS, (next_sequence - 1) // _BLOCK_KEYS + 1):
-        start = max(0, first - block * _BLOCK_KEYS)
-        end = min(_BLOCK_KEYS, next_sequence - block * _BLOCK_KEYS)
-        row = _checked_keys(found.get(block), block, end)
-        keys += (row[n * KEY_BYTES : (n + 1) * KEY_BYTES] for n in range(start, end))
-    return keys
+    def read(self, next_sequence: int, count: int) -> list[bytes]:
+        """Return the keys of the last `count` events, or as many as are kept, oldest first.
+
+        Raises `DamagedRowError`.
+        """
+        first = max(1, next_sequence - min(count, KEPT_KEYS))
+        if first == next_sequence:
+            return []
+        found = {row[1]: row for row in self._db.execute("SELECT * FROM recent")}
+        keys: list[bytes] = []
+        for block in range(first // _BLOCK_KEYS, (next_sequence - 1) // _BLOCK_KEYS + 1):
+            start = max(0, first - block * _BLOCK_KEYS)
+            end = min(_BLOCK_KEYS, next_sequence - block * _BLOCK_KEYS)
+            row = _checked_keys(found.get(block), block, end)
+            keys += (row[n * KEY_BYTES : (n + 1) * KEY_BYTES] for n in range(start, end))
+        return keys
 
 
 def _checked_keys(row: Sequence[Any] | None, block: int, count: int) -> bytes:
