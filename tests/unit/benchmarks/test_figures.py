@@ -100,6 +100,7 @@ def value(results: Results, run: str, name: str) -> float:
         pytest.param("bench/tracing", "router_default_share", marks=pytest.mark.source("B7")),
         pytest.param("bench/cloud", "events_batched", marks=pytest.mark.source("B8")),
         pytest.param("bench/cost", "bulk_total", marks=pytest.mark.source("B8")),
+        ("bench/edge", "flood_alarm_p99"),
         pytest.param("bench/scale", "1000000_devices", marks=pytest.mark.source("B8")),
     ],
 )
