@@ -12,6 +12,7 @@ import json
 import os
 import re
 import sqlite3
+import zlib
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -45,6 +46,7 @@ SALVAGE_S = 60.0
 _POINTERS = 2
 """The page of an auto-vacuum database with the uses of the next hundred pages: it changes."""
 
+_PART_BYTES = 1 << 20
 _SIDES = ("", "-wal", "-shm")
 _NUMBER = re.compile(r"\.damaged-(\d+)-\d+T\d+Z$")
 
@@ -84,7 +86,7 @@ def recover(path: Path, damage: str, clock: UptimeClock) -> None:
         device = Device.read(db)
         replace(device, origin=json.dumps(origin), uptime_ms=max(clock(), result.uptime_ms)).write(db)
     durable.sync(new)
-    durable.move(new, _recovered(path))
+    durable.move(new, path.with_name(f"{path.name}.recovered-{_checksum(new):08x}"))
 
 
 def _with_earlier(origin: SpoolOrigin, earlier: SpoolOrigin) -> SpoolOrigin:
@@ -102,9 +104,14 @@ def _with_earlier(origin: SpoolOrigin, earlier: SpoolOrigin) -> SpoolOrigin:
 def finish_recovery(path: Path, capacity_bytes: int) -> None:
     """Exchange a damaged spool for its recovered one, if there is one. Repeats what was cut off."""
     _remove(_copy_of(path))
-    recovered = _recovered(path)
-    if not recovered.exists():
-        _remove(path.with_name(path.name + ".recovering"))
+    _remove(path.with_name(path.name + ".recovering"))
+    recovered = next(path.parent.glob(f"{path.name}.recovered-*"), None)
+    if recovered is None:
+        return
+    if path.exists() and not recovered.name.endswith(f"-{_checksum(recovered):08x}"):
+        # It was damaged as well; what it was made from is still there.
+        marker_of(path).touch()
+        recovered.unlink()
         return
     aside = _aside(path)
     for side in ("-wal", ""):
@@ -169,8 +176,12 @@ def _copy_of(path: Path) -> Path:
     return path.with_name(path.name + ".salvage")
 
 
-def _recovered(path: Path) -> Path:
-    return path.with_name(path.name + ".recovered")
+def _checksum(path: Path) -> int:
+    checksum = 0
+    with path.open("rb") as file:
+        while part := file.read(_PART_BYTES):
+            checksum = zlib.crc32(part, checksum)
+    return checksum
 
 
 def _aside(path: Path) -> Path:

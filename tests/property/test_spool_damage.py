@@ -12,11 +12,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from benchmarks.power.damage import DAMAGES, damage_at_random, serve_damaged
-from benchmarks.power.snapshots import NAME, Snapshot, snapshots
+from benchmarks.power.snapshots import NAME, Snapshot, read_files, snapshots
 from edge.errors import SpoolCorruptError
 from edge.spool import store
 from edge.spool.log import CommitNote
+from eventplane.device_reports import STARTED
+from eventplane.envelope import Envelope
 from tests.examples import examples
+from tests.unit.edge.fakes import READING, Device, event
 
 pytestmark = pytest.mark.source("F-W1", "C-W3")
 
@@ -81,6 +84,57 @@ def test_any_bytes_anywhere(
     assert outcome.fault is None
     assert outcome.reported is not None
     assert outcome.lost <= outcome.reported
+
+
+@pytest.mark.parametrize("kind", sorted(DAMAGES.keys() - {"older blocks", "two damages"}))
+def test_the_forwarder_goes_on_with_what_is_left(
+    taken: list[Snapshot], directory: Callable[[], Path], kind: str
+) -> None:
+    stored = device_of(directory())
+    stored.connect()
+    sent = [event(f"e{n}", READING, pad="x" * 700) for n in range(60)]
+    for start in range(0, len(sent), 6):
+        stored.turn(*(stored.from_service(each) for each in sent[start : start + 6]), after=1.0)
+    assert sum(stored.spool.backlog().values()) >= len(sent)
+    files = read_files(stored.path)
+    stored.crash()
+    for n in range(examples(20)):
+        damaged = {name: bytearray(content) for name, content in files.items()}
+        DAMAGES[kind](damaged, taken[0], Random(n))
+        path = directory()
+        path.mkdir()
+        for name, content in damaged.items():
+            (path / name).write_bytes(content)
+        device = device_of(path)
+        delivered = drained(device)
+        missing = {each.id for each in sent} - delivered.keys()
+        assert all(delivered[each.id].data() == each.data() for each in sent if each.id in delivered)
+        reports = [each.data()["lost"] for each in delivered.values() if each.type == STARTED]
+        assert None in reports or len(missing) <= sum(reports)
+        device.crash()
+
+
+def device_of(directory: Path) -> Device:
+    directory.mkdir(exist_ok=True)
+    return Device(directory / NAME, settled=False)
+
+
+def drained(device: Device) -> dict[str, Envelope]:
+    """Connect, acknowledge all that comes, and return it."""
+    device.connect()
+    found: dict[str, Envelope] = {}
+    answered = 0
+    for _ in range(300):
+        if device.cloud.last.published[answered:]:
+            mid, _, payload = device.cloud.last.published[answered]
+            answered += 1
+            found |= {each.id: each for each in device.unpacked(payload)}
+            device.turn(device.puback(mid), after=0.1)
+        elif device.spool.backlog().get("device.outbox"):
+            device.turn(after=1.0)
+        else:
+            return found
+    raise AssertionError(f"{device.spool.backlog()} is left")
 
 
 def test_rows_whose_checksums_are_not_compared_are_found_out() -> None:

@@ -129,4 +129,7 @@ def test_the_published_runs_lost_nothing(published: Results) -> None:
     assert value(published, "chaos/paper", "lost") == 0
     assert value(published, "bench/crash", "power cuts") >= 10_000
     assert value(published, "bench/crash", "cuts that lost or revived an event") == 0
+    assert value(published, "bench/crash", "random damages") >= 2_000
+    assert value(published, "bench/crash", "damages with a silent loss") == 0
+    assert value(published, "bench/crash", "damages with an invented event") == 0
     assert value(published, "bench/audit_proof", "lost_router_recall") == 1

@@ -8,6 +8,7 @@ import os
 import shutil
 import sqlite3
 import struct
+import zlib
 from pathlib import Path
 from random import Random
 
@@ -283,7 +284,8 @@ def test_damaged_files_do_not_fill_the_disk(path: Path) -> None:
 def test_an_exchange_that_was_cut_off_is_finished(path: Path, moved: tuple[str, ...]) -> None:
     with Spool(path.with_name("new.db")) as spool:
         fill(spool, 5)
-    path.with_name("new.db").rename(path.with_name("spool.db.recovered"))
+    recovered = path.with_name(f"spool.db.recovered-{zlib.crc32(path.with_name('new.db').read_bytes()):08x}")
+    path.with_name("new.db").rename(recovered)
     path.with_name("new.db.commits").rename(path.with_name("spool.db.commits"))
     path.write_bytes(b"garbage" * 100)
     path.with_name("spool.db-wal").write_bytes(b"its log")
@@ -296,7 +298,26 @@ def test_an_exchange_that_was_cut_off_is_finished(path: Path, moved: tuple[str, 
     assert [each.read_bytes() for each in beside(path, ".damaged-") if each.name.endswith("-wal")] == [
         b"its log"
     ]
-    assert not path.with_name("spool.db.recovered").exists()
+    assert not recovered.exists()
+
+
+def test_a_recovered_spool_that_is_damaged_before_the_exchange_is_made_again(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Spool(path) as spool:
+        fill(spool, 20)
+    marker_of(path).touch()
+    with monkeypatch.context() as patched:
+        patched.setattr("edge.spool.store.finish_recovery", lambda *_: None)
+        with pytest.raises(SpoolCorruptError):
+            Spool(path)
+    (recovered,) = beside(path, ".recovered-")
+    content = bytearray(recovered.read_bytes())
+    content[len(content) // 2 :] = bytes(len(content) - len(content) // 2)
+    recovered.write_bytes(content)
+    with Spool(path) as spool:
+        assert (spool.origin.lost, len(waiting(spool))) == (0, 20)
+    assert not beside(path, ".recovered-")
 
 
 def test_what_the_cloud_desires_is_saved_and_marked_as_salvaged(path: Path) -> None:
