@@ -58,8 +58,8 @@ MOST_CHARACTERS = 512 * 1024
 OFFLINE = "offline"
 OVERFLOW = "overflow"
 UNCONFIRMED = "unconfirmed"
-"""Why a volatile event was given up: there is no connection, the queue is full, or it was sent and not
-confirmed in time."""
+"""Why a volatile event was given up: there is no connection, the queue is full, or one that is not urgent was
+sent and not confirmed in time."""
 
 SENT_UNSTORED = "sent_unstored"
 """In reports: events that were delivered although they found no room in the spool."""
@@ -255,7 +255,11 @@ class VolatileQueue(DeliveryQueue):
             self._ended(self._events.pop(delivery), reason)
 
     def rewind(self) -> None:
-        """Give up what is in flight, which is never sent twice; what waits goes on waiting."""
+        """Give up what is in flight, which is never sent twice, unless it is urgent: that waits again."""
+        if self._rank == UNSTORED_RANK:
+            again, self._in_flight = list(self._in_flight.values()), {}
+            self._ahead.extendleft(reversed(again))
+            self._characters += sum(len(each.json) for each in again)
         for delivery in list(self._in_flight):
             self.end(delivery, UNCONFIRMED)
 
@@ -269,7 +273,7 @@ class VolatileQueue(DeliveryQueue):
         return events
 
     def clear(self) -> None:
-        """Give up what is in flight, because the connection is gone, and what waits, unless it is urgent."""
+        """Give up everything, because the connection is gone, unless it is urgent."""
         self.rewind()
         while self._ahead and self._rank != UNSTORED_RANK:
             self._drop_first(OFFLINE)

@@ -54,6 +54,9 @@ Ours: enough to find a misspelt topic, too few to fill a spool or the uplink's q
 
 UNKNOWN_EVERY_S = 60.0
 
+_TOPIC_CHARACTERS = 200
+"""Of an unknown topic in its dead letter, which has to fit an event: MQTT allows 65,535 bytes."""
+
 UNKNOWN_CHANNEL = "unknown_channel"
 """The reason of a message on an outbox that the contract does not have."""
 
@@ -234,9 +237,10 @@ class Dispatcher:
             # By the filter: a million topics must not become a million counters.
             batch.ignored[NotStored(OUTBOXES, "", UNKNOWN_CHANNEL)] += 1
             return
-        detail = f"no participant of the contract has the outbox {message.topic!r:.200}; correct the topic, "
+        topic = message.topic[:_TOPIC_CHARACTERS]
+        detail = f"no participant of the contract has the outbox {topic!r}; correct the topic, "
         refusal = Refusal(UNKNOWN_CHANNEL, detail + "or add the participant and give the device the contract")
-        batch.submissions.append(Submission(message.payload, message.topic, self._device.outbox, refusal))
+        batch.submissions.append(Submission(message.payload, topic, self._device.outbox, refusal))
 
     def _take_downlink(self, payload: bytes, batch: Batch) -> None:
         """Take an event from the cloud; one without a key cannot be answered and becomes a dead letter."""

@@ -181,9 +181,7 @@ class Forwarder:
         if self._cloud.up and self._disk.failure is not None:
             decider, epoch = components.deciding.decider, components.spool.epoch
             heartbeat = self._dependencies.heartbeat
-            components.send_volatile(
-                self._disk.reports(decider, epoch, self._cloud.generation, heartbeat, now)
-            )
+            components.send_volatile(self._disk.reports(decider, epoch, heartbeat, now))
         components.uplink.tick(now)
         if not self._stopping:
             components.uplink.pump(now)

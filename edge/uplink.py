@@ -114,8 +114,9 @@ class Uplink:
     def disconnected(self) -> AckResult:
         """Start again from the spool: the connection is gone. Return what the cloud will never take."""
         poison = self._poison.dropped(self._publisher.in_flight)
+        refused = self._refuse(poison, "the cloud's broker ends every connection at it")
         self._forget()
-        return self._refuse(poison, "the cloud's broker ends every connection at it")
+        return refused
 
     def acknowledged(self, mid: int, failure: str | None, now: float) -> AckResult:
         """Return the deliveries that PUBACK `mid` ends; none for an unknown one."""
@@ -282,8 +283,9 @@ class Uplink:
             case Remedy.RECONNECT:
                 self._link.reset(f"publish refused: {failure}", now)
                 poison = self._poison.dropped([publish, *self._publisher.in_flight])
+                refused = self._refuse(poison, failure)
                 self._forget()
-                return self._refuse(poison, failure)
+                return refused
         return AckResult()
 
     def _refuse(self, delivery: Delivery | None, detail: str) -> AckResult:

@@ -2,7 +2,7 @@
 
 No emergency waits for a disk: a spool in memory takes the place of the one on the disk and stores nothing. So
 every sender gets a receipt that says so, and urgent events go to inboxes and cloud as volatile deliveries.
-The disk is tried again with growing intervals, and the cloud is told over each connection, from memory.
+The disk is tried again with growing intervals, and the cloud is told, from memory.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class DiskWatch:
         self._failed_at = 0.0
         self._works_since = 0.0
         self._retry_at = 0.0
-        self._reported: tuple[int, float] | None = None
+        self._reported_at: float | None = None
         self._reports = 0
 
     def open(self, now: float) -> Spool:
@@ -86,21 +86,15 @@ class DiskWatch:
         """Return when the disk is to be tried again, None while it works."""
         return None if self.failure is None else self._retry_at
 
-    def reports(
-        self, decider: Decider, epoch: str, connection: int, figures: Heartbeat, now: float
-    ) -> list[VolatileEvent]:
-        """Return what the cloud has to be told now, over its `connection`; nothing while the disk works.
+    def reports(self, decider: Decider, epoch: str, figures: Heartbeat, now: float) -> list[VolatileEvent]:
+        """Return what the cloud has to be told now, over its connection; nothing while the disk works.
 
-        Over each connection once, and then as often as a heartbeat, which would not be stored either.
+        At once, and then as often as a heartbeat, which would not be stored either.
         """
         every_s = self._settings.heartbeat_s
-        if self.failure is None or (
-            self._reported is not None
-            and self._reported[0] == connection
-            and now < self._reported[1] + every_s
-        ):
+        if self.failure is None or (self._reported_at is not None and now < self._reported_at + every_s):
             return []
-        self._reported = connection, now
+        self._reported_at = now
         headings = [
             Heading(self._settings.thing, epoch, self._reports + each, decider.timestamp()) for each in (1, 2)
         ]
@@ -120,7 +114,7 @@ class DiskWatch:
         )
         if self.failure is not None:
             _log.warning("the spool is on its disk again, after %.0f s without it", now - self._failed_at)
-        self.failure, self._reported, self._works_since = None, None, now
+        self.failure, self._reported_at, self._works_since = None, None, now
         return spool
 
     def _failed(self, error: SpoolError, now: float) -> None:

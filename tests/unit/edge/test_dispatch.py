@@ -165,6 +165,16 @@ class TestUnknownOutboxes:
         assert "correct the topic" in str(letter["detail"])
         assert device.local.last.acknowledged == [1]
 
+    @pytest.mark.parametrize("letter", ["x", "é", '"'])
+    def test_a_topic_that_is_longer_than_an_event_does_not_end_the_forwarder(
+        self, device: Device, letter: str
+    ) -> None:
+        long = f"eventplane/{letter * (60_000 // len(letter.encode()))}/outbox"
+        device.turn(over(device, LOCAL, b"x" * 90_000, long))
+        (found,) = letters(device)
+        assert long.startswith(str(found["channel"]))
+        assert device.local.last.acknowledged == [1]
+
     def test_a_flood_of_them_is_counted_and_fills_nothing(self, device: Device) -> None:
         for number in range(3 * MOST_UNKNOWN):
             device.turn(over(device, LOCAL, b"%d" % number, f"eventplane/x{number}/outbox"))

@@ -97,13 +97,37 @@ def test_where_there_was_no_line_the_next_repetition_goes(full: Device) -> None:
     assert (called(full), full.uplinked()) == (["fire"], [["fire"]])
 
 
-def test_what_was_lost_on_the_way_goes_with_the_next_repetition(full: Device) -> None:
+def test_what_was_in_flight_when_a_connection_ended_goes_over_the_next(full: Device) -> None:
     offer(full, FIRE)
     full.disconnect(LOCAL)
     full.connect(LOCAL)
-    assert called(full) == []
-    assert offer(full, FIRE) == [FULL]
     assert called(full) == ["fire"]
+    confirm_calls(full)
+    full.disconnect(CLOUD)
+    full.connect(CLOUD)
+    assert full.uplinked() == [["fire"]]
+    full.turn(full.puback(1))
+    assert full.forwarder.counts.sent_unstored == 2
+    assert offer(full, FIRE) == [FULL]
+    assert (called(full), full.uplinked()) == (["fire"], [["fire"]])
+
+
+def test_one_that_the_cloud_does_not_answer_is_sent_again(full: Device) -> None:
+    offer(full, FIRE)
+    full.turn(after=full.settings.cloud.puback_timeout_s)
+    full.turn(after=61.0)
+    full.connect(CLOUD)
+    assert full.uplinked() == [["fire"]]
+
+
+def test_one_at_which_the_cloud_ends_each_connection_is_given_up(full: Device) -> None:
+    offer(full, FIRE)
+    for _ in range(20):
+        full.disconnect(CLOUD)
+        full.connect(CLOUD)
+        if [] in full.uplinked():
+            full.turn(full.puback(1))
+    assert ["fire"] not in full.uplinked()
 
 
 def test_a_service_that_does_not_confirm_is_called_again_but_seldom(full: Device) -> None:
@@ -184,6 +208,7 @@ def test_it_works_on_a_disk_that_is_really_full(small_disk: SmallDisk) -> None:
 def test_an_alarm_waits_for_a_connection_and_goes_without_a_repetition(full: Device) -> None:
     full.turn(Disconnected(CLOUD, full.cloud_link.generation, "gone"))
     assert offer(full, FIRE) == [FULL]
+    confirm_calls(full)
     full.turn(after=61.0)
     full.connect(CLOUD)
     assert (called(full), full.uplinked()) == (["fire"], [["fire"]])

@@ -93,7 +93,7 @@ def test_what_is_not_urgent_is_refused_to_its_sender(device: Device, disk: Disk)
     assert sent_up(device, READING) == []
 
 
-def test_the_cloud_is_told_at_once_over_each_connection_and_as_often_as_a_heartbeat(
+def test_the_cloud_is_told_at_once_until_it_acknowledges_that_and_as_often_as_a_heartbeat(
     device: Device, disk: Disk
 ) -> None:
     offer(device, FIRE)
@@ -110,7 +110,10 @@ def test_the_cloud_is_told_at_once_over_each_connection_and_as_often_as_a_heartb
     assert len(sent_up(device, DISK_FAILED)) == 1
     device.disconnect(CLOUD)
     device.connect(CLOUD)
-    (again,) = sent_up(device, DISK_FAILED)
+    assert [each.id for each in sent_up(device, DISK_FAILED)] == [report.id]
+    device.acknowledge_all()
+    device.turn(after=device.settings.heartbeat_s)
+    again = sent_up(device, DISK_FAILED)[-1]
     assert again.data()["for_s"] > 60
     assert again.id != report.id
 
