@@ -131,6 +131,9 @@ class CommitLoop:
             self._owe(plan, ends)
         for key in plan.keys:
             self._recent.add(key)
+        for each in plan.arrivals:
+            if each.rank == Priority.URGENT.rank:
+                self._recent.add_urgent(each.key)
         if plan.states:
             self._queues.withdraw(plan.replaced)
         for kind, count in batch.ignored.items():
