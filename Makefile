@@ -129,7 +129,7 @@ audit: setup ## Audit an archive on this machine, and draw its page: INPUT=folde
 lock: setup ## Regenerate the lock files; UPGRADE=1 takes newer versions
 	tools/lock.sh
 
-crash-test: setup ## Cut the power 10,000 times under the spool; writes build/bench/crash.json (half a minute)
+crash-test: setup ## Cut the power 10,000 times under the spool, damage it 2,000 times; writes build/bench/crash.json (a minute)
 	@python -m benchmarks.crash
 
 chaos: setup ## Break everything on purpose: SCENARIO=pairs SEED=1 (docs/chaos.md); writes build/chaos/SCENARIO.json

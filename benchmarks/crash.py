@@ -2,7 +2,7 @@
 build/bench/crash.json.
 
 Exit status 1 when one of them lost something silently, invented something or left a spool that does not
-start.
+start. `--seed N --cuts 0 --damages 1` repeats damage N alone.
 """
 
 from __future__ import annotations
@@ -14,13 +14,12 @@ from concurrent.futures import ProcessPoolExecutor
 from itertools import repeat
 from pathlib import Path
 
-from benchmarks.power.cuts import MEMORY, Findings, cut_everywhere, record_run
-from benchmarks.power.damage import DamageFindings, damage_at_random
+from benchmarks.power.cuts import Findings, cut_everywhere, record_run
+from benchmarks.power.damage import A_SPOOL, DAMAGES, DamageFindings, damage_at_random
 from benchmarks.results import Figure, write
 
 _COMMITS = 250
 _RUNS = 10
-_SPOOLS = 40
 
 
 def main() -> int:
@@ -29,65 +28,73 @@ def main() -> int:
     parser.add_argument("--damages", type=int, default=2_000)
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
-    seeds = range(arguments.seed, arguments.seed + _RUNS)
+    seeds = range(arguments.seed, arguments.seed + arguments.damages)
     with ProcessPoolExecutor() as processes:
-        found = list(processes.map(_run, seeds, repeat(-(-arguments.cuts // _RUNS))))
-        spools = range(arguments.seed, arguments.seed + _SPOOLS)
-        damaged = list(processes.map(_damage, spools, repeat(-(-arguments.damages // _SPOOLS))))
-    for problems in (each.first for each in (*found, *damaged)):
-        for problem in problems[:3]:
-            print(problem[:500], file=sys.stderr)
-    lost, failed = sum(each.lost for each in found), sum(each.failed for each in found)
-    figures = [
+        # Those of one spool together: it is made once.
+        spools: dict[int, list[int]] = {seed // A_SPOOL: [] for seed in seeds}
+        for seed in seeds:
+            spools[seed // A_SPOOL].append(seed)
+        damaged = processes.map(damage_at_random, spools.values())
+        runs = range(arguments.seed, arguments.seed + _RUNS if arguments.cuts else arguments.seed)
+        cut = list(processes.map(_run, runs, repeat(-(-arguments.cuts // _RUNS))))
+        findings = DamageFindings()
+        for each in damaged:
+            findings.add(each)
+    for problem in (*(problem for each in cut for problem in each.first[:3]), *findings.faults[:20]):
+        print(problem[:700], file=sys.stderr)
+    write("crash", [*_of_cuts(cut), *_of_damages(findings)], "python -m benchmarks.crash")
+    return 1 if findings.faults or any(each.first for each in cut) else 0
+
+
+def _of_cuts(found: list[Findings]) -> list[Figure]:
+    return [
         Figure("power cuts", sum(each.cuts for each in found), "cuts", aim=10_000),
-        Figure("cuts that lost or revived an event", lost, "cuts", aim=0, higher_is_better=False),
-        Figure("cuts after which it does not start", failed, "cuts", aim=0, higher_is_better=False),
+        _none("cuts that lost or revived an event", sum(each.lost for each in found), "cuts"),
+        _none("cuts after which it does not start", sum(each.failed for each in found), "cuts"),
     ]
-    faults = sum(each.silent + each.invented + each.failed for each in damaged)
-    figures += [
-        Figure("random damages", sum(each.damages for each in damaged), "damages", aim=2_000),
-        Figure("damages that lost nothing", sum(each.harmless + each.saved for each in damaged), "damages"),
+
+
+def _of_damages(findings: DamageFindings) -> list[Figure]:
+    figures = [
+        Figure("random damages", findings.sum("damages"), "damages", aim=2_000),
+        _none("damages with a silent loss", findings.sum("silent"), "damages"),
+        _none("damages with an invented event", findings.sum("invented"), "damages"),
+        _none("damages after which it does not start", findings.sum("failed"), "damages"),
         Figure(
-            "damages whose losses were reported",
-            sum(each.reported for each in damaged),
-            "damages",
-            note=f"{sum(each.unknown for each in damaged)} of them without a number",
-        ),
-        Figure(
-            "damages that lost events silently",
-            sum(each.silent for each in damaged),
-            "damages",
-            aim=0,
-            higher_is_better=False,
-        ),
-        Figure(
-            "damages that invented an event",
-            sum(each.invented for each in damaged),
-            "damages",
-            aim=0,
-            higher_is_better=False,
-        ),
-        Figure(
-            "damages after which it does not start",
-            sum(each.failed for each in damaged),
-            "damages",
-            aim=0,
-            higher_is_better=False,
+            "events lost by damages",
+            findings.lost,
+            "events",
+            note=f"reported with at most {findings.reported} numbers",
         ),
     ]
-    write("crash", figures, "python -m benchmarks.crash")
-    return 1 if lost or failed or faults else 0
+    for kind in DAMAGES:
+        count = findings.counts
+        opened = count[kind, "damages"] - count[kind, "failed"]
+        unknown = count[kind, "without a number"]
+        figures += [
+            Figure(f"{kind}: opened", opened, "damages", aim=count[kind, "damages"]),
+            Figure(f"{kind}: nothing lost", count[kind, "lossless"], "damages"),
+            Figure(f"{kind}: lost and reported", count[kind, "reported"], "damages"),
+            Figure(
+                f"{kind}: reported without a number",
+                unknown,
+                "damages",
+                note="a part of both: the note of the last commit was damaged" if unknown else "",
+            ),
+            _none(f"{kind}: silently lost", count[kind, "silent"], "damages"),
+            _none(f"{kind}: invented", count[kind, "invented"], "damages"),
+        ]
+    return figures
+
+
+def _none(name: str, value: int, unit: str) -> Figure:
+    return Figure(name, value, unit, aim=0, higher_is_better=False)
 
 
 def _run(seed: int, cuts: int) -> Findings:
     with tempfile.TemporaryDirectory() as scratch:
         calls = record_run(Path(scratch) / "device", seed, _COMMITS)
     return cut_everywhere(calls, cuts, seed)
-
-
-def _damage(seed: int, damages: int) -> DamageFindings:
-    with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as scratch:
-        return damage_at_random(Path(scratch), seed, damages)
 
 
 if __name__ == "__main__":

@@ -117,7 +117,8 @@ def _brokers(supervisor: Supervisor, folder: Path, root: Path) -> tuple[CloudBro
     (settings / "forwarder.toml").write_text(
         f'thing = "{THING}"\ncontract = "contract.json"\nspool = "/var/lib/eventplane/spool.db"\n'
         f"[local]\nport = {port}\n"
-        f'[cloud]\nhost = "127.0.0.1"\nport = {cloud.port}\nrule = "{RULE}"\nca = "ca.pem"\nlongest_delay_ms = 250\n'
+        f'[cloud]\nhost = "127.0.0.1"\nport = {cloud.port}\nrule = "{RULE}"\nca = "ca.pem"\n'
+        "longest_delay_ms = 250\n"
         'certificate = "/var/lib/eventplane/identity.pem"\nkey = "/var/lib/eventplane/identity.pem"\n'
     )
     # systemd does it on a device (StateDirectory=).

@@ -35,10 +35,10 @@ from eventplane.topics import receipt_topic
 _log = logging.getLogger(__name__)
 
 _CLOSE_S = 1.0
-"""How long saying goodbye to one broker may take, seconds."""
+"""Seconds that closing one connection may take."""
 
 _MOST_RECEIPTS = 1000
-"""In one message: about 100 KB, which the home's broker takes."""
+"""Receipts in one message: about 100 KB."""
 
 
 class Wait(Protocol):
@@ -53,12 +53,12 @@ class Wait(Protocol):
 class Forwarder:
     """Joins the home's broker, the `spool` and the cloud's broker under a `contract`, over `links`.
 
-    `image` is the contract of the device's image (None: the same); what comes down is measured by it.
+    `image` is the contract of the device's image (None: the same), which bounds what the cloud may send.
 
-    `wait` gives the messages reported so far, after at most the seconds it is given (None: for ever).
-    `heartbeat` returns what a heartbeat reports; `contract_came` is called when another contract has come
-    down. A damaged spool is opened again, which recovers it; `spool` is the one in use. Raises `SpoolError`
-    from `run` when the disk fails otherwise; what was not committed was not acknowledged.
+    `heartbeat` returns what a heartbeat reports; `contract_came` is called when the spool may have another
+    contract. A damaged spool is opened again, which recovers it; if its disk fails, one in memory takes its
+    place. `spool` is the one in use. What was not committed is not acknowledged. Raises `SpoolError` from
+    `run` if another process takes the spool meanwhile.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class Forwarder:
 
     @property
     def spool(self) -> Spool:
-        """The store in use."""
+        """The spool in use."""
         return self._components.spool
 
     @property
@@ -106,11 +106,11 @@ class Forwarder:
 
     @property
     def uplink(self) -> Uplink:
-        """The way to the cloud in use."""
+        """The uplink in use."""
         return self._components.uplink
 
     def run(self) -> None:
-        """Work until a `Stop` is reported, then let unacknowledged publishes end within the grace."""
+        """Work until a `Stop` comes, then wait for unacknowledged publishes within the grace."""
         try:
             self.turn([])
             while not self._stopping:
@@ -121,7 +121,7 @@ class Forwarder:
                 self.spool.close()
 
     def turn(self, messages: Sequence[Message]) -> None:
-        """One round: take in, commit, acknowledge, send."""
+        """Commit what `messages` bring, acknowledge it, and send what is pending."""
         now = self._clock.monotonic()
         if (spool := self._disk.open_again(now)) is not None:
             self._replace(spool)
@@ -149,7 +149,7 @@ class Forwarder:
         return self._commit(messages, now)
 
     def _reload(self, reload: Reload) -> None:
-        """Work under another contract from the next turn on; what is stored stays stored."""
+        """Work under another contract from the next turn on; stored events stay stored."""
         self._next = None
         self._contract, self._image = reload.contract, reload.image or self._image
         self._components.adopt(self._contract, self._image)
@@ -173,7 +173,7 @@ class Forwarder:
         self._local.tick(now)
         if not self._urgent_waits:
             self._links[LinkName.URGENT].tick(now)
-        # The home first: an emergency call must not wait for the cloud's line or compression.
+        # The home first: an emergency call must not wait for the cloud's connection or compression.
         for inbox in components.inboxes.values():
             inbox.tick(now)
             inbox.pump(now)
@@ -188,7 +188,7 @@ class Forwarder:
         components.commits.tidy(now)
 
     def _patience(self) -> float | None:
-        """Seconds until something is due without a message, None for never."""
+        """Return the seconds until something is due without a message, None for never."""
         timers = (self._disk, *self._components.timers)
         waits = self._links[LinkName.URGENT] if self._urgent_waits else None
         deadlines = (each.deadline() for each in timers if each is not waits)
@@ -286,7 +286,7 @@ class Forwarder:
                 batch.done.extend(inbox.acknowledged(message.mid))
 
     def _confirm(self, batch: Batch, plan: Plan) -> None:
-        """After the commit: PUBACK in the order of receiving, then the receipts of each service."""
+        """Send PUBACKs in the order of receiving, then the receipts of each service, and count."""
         for (link, generation), messages in groupby(batch.acknowledge, _connection):
             self._links[link].acknowledge(generation, *(each.mid for each in messages))
         if self._local.up:

@@ -53,7 +53,7 @@ class LocalSettings:
     keepalive_s: int = whole(30, 5, 1_200, "seconds")
     """MQTT keepalive."""
     connect_timeout_s: float = number(5.0, 0.1, 120.0, "seconds")
-    """Time to connect and subscribe, before an attempt is given up."""
+    """Time to connect, and then for each answer of the broker until it is subscribed."""
     reconnect_min_s: float = number(0.1, 0.01, 60.0, "seconds")
     """Shortest pause between two attempts."""
     reconnect_max_s: float = number(2.0, 0.01, 600.0, "seconds")
@@ -114,7 +114,7 @@ class CloudSettings:
     keepalive_s: int = whole(60, 30, 1_200, "seconds")
     """MQTT keepalive."""
     connect_timeout_s: float = number(10.0, 0.1, 120.0, "seconds")
-    """Time to connect and subscribe, before an attempt is given up."""
+    """Time to connect, and then for each answer of the broker until it is subscribed."""
     buffer_bytes: int = whole(1024 * 1024, 64 * 1024, 64 * 1024 * 1024, "bytes")
     """Memory of received messages that wait for the spool; what exceeds it is not acknowledged, and the cloud
     sends it again."""

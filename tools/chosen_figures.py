@@ -40,6 +40,12 @@ _CHOSEN: Final = (
         "{power cuts:,.0f} cuts, {cuts that lost or revived an event:,.0f} lost or revived an event",
     ),
     (
+        "bench/crash",
+        "random damages of the spool's files",
+        "{random damages:,.0f} damages, {damages with a silent loss:,.0f} lost an event without a report, "
+        "{damages with an invented event:,.0f} invented one",
+    ),
+    (
         "bench/audit_proof",
         "faults planted in an archive, found by the audit",
         "{events:,.0f} events; of what was lost at the routers {lost_router_recall:.0%} found, "

@@ -6,6 +6,7 @@ reports are events of the spool itself, and count once they are delivered.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import shutil
@@ -47,7 +48,10 @@ _Files = dict[str, bytearray]
 
 @dataclass(slots=True)
 class Outcome:
-    """What became of one damage. `fault`: what must not be, with its kind before it."""
+    """What became of one damage: how many events are `lost`, and were `reported` at most (None: unknown).
+
+    `fault`: what must not be, with its kind before it.
+    """
 
     fault: tuple[str, str] | None = None
     lost: int = 0
@@ -78,6 +82,17 @@ class DamageFindings:
         self.lost += outcome.lost
         self.reported += outcome.reported or 0
 
+    def add(self, other: DamageFindings) -> None:
+        """Add those of other damages."""
+        self.counts.update(other.counts)
+        self.lost += other.lost
+        self.reported += other.reported
+        self.faults += other.faults
+
+    def sum(self, outcome: str) -> int:
+        """Return how many damages of all kinds had this outcome."""
+        return sum(count for (_, name), count in self.counts.items() if name == outcome)
+
 
 def damage_at_random(seeds: Sequence[int]) -> DamageFindings:
     """Damage a spool for each of `seeds`, which alone determine where, how, and of which workload."""
@@ -95,39 +110,38 @@ def damage_at_random(seeds: Sequence[int]) -> DamageFindings:
             kind = list(DAMAGES)[seed % len(DAMAGES)]
             what = DAMAGES[kind](files, snapshot, random)
             directory = scratch / "damaged"
-            findings.count(kind, seed, what, outcome(snapshot, files, directory, random))
+            findings.count(kind, seed, what, serve_damaged(snapshot, files, directory, random))
             shutil.rmtree(directory)
     finally:
         shutil.rmtree(scratch)
     return findings
 
 
-def outcome(snapshot: Snapshot, files: _Files, directory: Path, random: Random) -> Outcome:
+def serve_damaged(snapshot: Snapshot, files: _Files, directory: Path, random: Random) -> Outcome:
     """Serve the damaged `files` of a snapshot in the new `directory`."""
     directory.mkdir()
     for name, content in files.items():
         (directory / name).write_bytes(content)
     reserve = reserve_of(directory / NAME)
     if not reserve.exists():
-        reserve.touch()
-        os_truncate(reserve)
+        _make_sparse(reserve)
     service = _Service(directory / NAME, snapshot, random)
     try:
         service.run()
         return service.outcome()
-    except _Wrong as error:
+    except _WrongError as error:
         return Outcome((error.kind, str(error)))
-    except Exception as error:  # whatever it is, the forwarder would not have started
+    except Exception as error:  # noqa: BLE001 (whatever it is, the forwarder would not have started)
         return Outcome(("failed", repr(error)))
 
 
-def os_truncate(reserve: Path) -> None:
+def _make_sparse(reserve: Path) -> None:
     """Make a reserve without writing it."""
     with reserve.open("wb") as file:
         file.truncate(RESERVE_BYTES)
 
 
-class _Wrong(Exception):
+class _WrongError(Exception):
     """The spool did what it must not: `kind` is "invented", "silent" or "failed"."""
 
     def __init__(self, kind: str, problem: str) -> None:
@@ -156,19 +170,17 @@ class _Service:
         self._held: dict[tuple[str, str], DeviceState] = {}
 
     def run(self) -> None:
-        for opening in range(_OPENINGS):
-            try:
+        """Raises `SpoolError` when it does not start, or goes on being damaged."""
+        for _ in range(_OPENINGS):
+            with contextlib.suppress(SpoolCorruptError):
                 with Spool(self._path, now_uptime=now_uptime) as spool:
                     self._serve(spool)
-                with Spool(self._path, now_uptime=now_uptime) as spool:
-                    self._check_served(spool)
-                return
-            except SpoolCorruptError:
-                if opening == _OPENINGS - 1:
-                    raise
+                break
+        with Spool(self._path, now_uptime=now_uptime) as spool:
+            self._check_served(spool)
 
     def outcome(self) -> Outcome:
-        """Return what is lost. Raises `_Wrong` when it was not reported."""
+        """Return what is lost. Raises `_WrongError` when it was not reported."""
         missing = sorted(self._expected.keys() - self._delivered, key=lambda each: each.sequence)
         told = [origin for _, origin in self._origins if origin.kind == "recovered"]
         most = None if any(each.lost is None for each in told) else sum(each.lost or 0 for each in told)
@@ -177,60 +189,67 @@ class _Service:
             for depth, origin in self._origins
             for first, last in origin.lost_ranges
         ]
-        if most is not None:
-            silent = [
-                each for each in missing if not any(first <= each.sequence <= last for first, last in ranges)
-            ]
-            if silent or len(missing) > most:
-                raise _Wrong("silent", f"{len(missing)} lost, {len(silent)} of them not within {ranges},"
-                             f" at most {most} by {told}: {missing[:5]}")  # fmt: skip
+        lost = {each.sequence for each in missing}
+        silent = {each for each in lost if not any(first <= each <= last for first, last in ranges)}
+        if most is not None and (silent or len(lost) > most):
+            raise _WrongError(
+                "silent", f"{missing[:5]} of {len(lost)}, {len(silent)} not within {ranges}, by {told}"
+            )
         if not told and len(self._epochs) > 1:
-            raise _Wrong("silent", "recovered without a report")
+            raise _WrongError("silent", "recovered without a report")
         self._check_discards(told)
         self._check_states(told)
         self._check_earlier(told)
-        return Outcome(None, len(missing), most, len(self._epochs) > 1)
+        return Outcome(None, len(lost), most, len(self._epochs) > 1)
 
     def _serve(self, spool: Spool) -> None:
         if spool.epoch != self._epochs[-1]:
             self._epochs.append(spool.epoch)
             if spool.origin.kind == "recovered" and spool.origin.lost_epoch not in (self._epochs[-2], ""):
-                raise _Wrong("failed", f"recovered from {spool.origin.lost_epoch}")
+                raise _WrongError("failed", f"recovered from {spool.origin.lost_epoch}")
         elif len(self._epochs) == 1 and not self._delivered and self._random.random() < 0.5:
             self._check_contents(spool)
         spool.recent_keys(MOST_KEYS)
-        for kind in KINDS:
-            for key in KEYS:
-                if held := spool.device_state(kind, key):
-                    self._held[kind, key] = held
+        found = {(kind, key): spool.device_state(kind, key) for kind in KINDS for key in KEYS}
+        self._held |= {place: each for place, each in found.items() if each}
+        self._report(spool)
+        for n in range(3):
+            destinations = self._random.sample(DESTINATIONS, self._random.choice((1, 2)))
+            self._store(spool, {"new": n}, destinations, closes="manifests" if n == 1 else "")
+        for destination in DESTINATIONS:
+            for rank in RANKS:
+                self._drain(spool, destination, rank)
+        spool.tidy()
+
+    def _report(self, spool: Spool) -> None:
+        depth = len(self._epochs) - 1
         if spool.origin.kind != "resumed":
-            self._store(spool, {"origin": [len(self._epochs) - 1, *spool.origin]}, [_REPORTS[0]])
+            self._store(spool, {"origin": [depth, *spool.origin]}, [_REPORTS[0]])
         while reports := spool.loss_reports():
             discards = [
                 (each.destination, each.outcome.value, each.reason, first, last)
                 for each in reports
                 for first, last in each.ranges
             ]
-            told = {"discards": [len(self._epochs) - 1, discards]}
-            self._store(spool, told, [_REPORTS[0]], close_loss_reports=True)
-        for n in range(3):
-            destinations = self._random.sample(DESTINATIONS, self._random.choice((1, 2)))
-            self._store(spool, {"new": n}, destinations, close_manifests=n == 1)
-        for destination in DESTINATIONS:
-            for rank in RANKS:
-                self._drain(spool, destination, rank)
-        spool.tidy()
+            self._store(spool, {"discards": [depth, discards]}, [_REPORTS[0]], closes="discards")
 
-    def _store(self, spool: Spool, content: dict[str, object], to: Sequence[str], **close: bool) -> None:
+    def _store(
+        self, spool: Spool, content: dict[str, object], to: Sequence[str], *, closes: str = ""
+    ) -> None:
         sequence, depth = spool.next_sequence, len(self._epochs) - 1
         number = sequence + SHIFT * depth
         text = json.dumps({"epoch": spool.epoch, "n": sequence, **content})
         if self._texts.setdefault((depth, number), text) != text:
-            raise _Wrong("invented", f"number {sequence} of {spool.epoch} is given to another event")
+            raise _WrongError("invented", f"number {sequence} of {spool.epoch} is given to another event")
         _, rank = _REPORTS
         self._stored[text] = Stored(number, rank, dict.fromkeys(to))
         event = StoredEvent(sequence, rank, text, dict.fromkeys(to), self._random.randbytes(KEY_BYTES))
-        spool.commit([event], uptime_ms=spool.clock(), **close)
+        spool.commit(
+            [event],
+            uptime_ms=spool.clock(),
+            close_manifests=closes == "manifests",
+            close_loss_reports=closes == "discards",
+        )
         self._expected |= {Delivery(each, rank, number): text for each in to}
 
     def _drain(self, spool: Spool, destination: str, rank: int) -> None:
@@ -245,12 +264,13 @@ class _Service:
         stored = self._stored.get(text)
         number = delivery.sequence + SHIFT * (len(self._epochs) - 1)
         if stored is None or (number, delivery.rank) != (stored.number, stored.rank):
-            raise _Wrong("invented", f"{delivery} is {text[:80]!r}")
+            raise _WrongError("invented", f"{delivery} is {text[:80]!r}")
         expiries = (stored.destinations.get(delivery.destination, -1), None)
         if delivery.destination not in stored.destinations or expires_ms not in expiries:
-            raise _Wrong("invented", f"{delivery} until {expires_ms}, stored for {stored.destinations}")
-        if expires_ms != expiries[0] and len(self._epochs) == 1:
-            raise _Wrong("invented", f"{delivery} does not expire")
+            raise _WrongError("invented", f"{delivery} until {expires_ms}, stored for {stored.destinations}")
+        before = self._snapshot.pending.get(delivery) if len(self._epochs) == 1 else None
+        if before and before.expires_ms != expires_ms:
+            raise _WrongError("invented", f"{delivery} until {expires_ms}, not {before.expires_ms}")
         self._delivered.add(delivery._replace(sequence=number))
         content = json.loads(text)
         if "origin" in content:
@@ -259,7 +279,7 @@ class _Service:
         if "discards" in content:
             depth, discards = content["discards"]
             lowered = SHIFT * depth
-            self._discards |= {(*kind, first + lowered, last + lowered) for *kind, first, last in discards}  # type: ignore[misc]
+            self._discards |= {(*kind, first + lowered, last + lowered) for *kind, first, last in discards}
 
     def _check_contents(self, spool: Spool) -> None:
         """A spool that reports nothing is as it was."""
@@ -267,13 +287,15 @@ class _Service:
         differing = [name for name in expected if found[name] != expected[name]]
         if differing:
             name = differing[0]
-            raise _Wrong("silent", f"{differing}: {str(found[name])[:200]}, not {str(expected[name])[:200]}")
+            raise _WrongError(
+                "silent", f"{differing}: {str(found[name])[:200]}, not {str(expected[name])[:200]}"
+            )
 
     def _check_served(self, spool: Spool) -> None:
         if spool.origin.kind != "resumed" or spool.epoch != self._epochs[-1] or spool.loss_reports():
-            raise _Wrong("failed", f"{spool.origin} after it was served")
+            raise _WrongError("failed", f"{spool.origin} after it was served")
         if left := {name: count for name, count in spool.backlog().items() if count}:
-            raise _Wrong("failed", f"{left} pending after everything was delivered")
+            raise _WrongError("failed", f"{left} pending after everything was delivered")
 
     def _check_discards(self, told: Sequence[SpoolOrigin]) -> None:
         missing = {
@@ -290,31 +312,33 @@ class _Service:
         texts = {(each.kind, each.key, each.state_version, each.json) for each in self._snapshot.states}
         for each in self._held.values():
             if (each.kind, each.key, each.state_version, each.json) not in texts:
-                raise _Wrong("invented", f"a state: {each}")
+                raise _WrongError("invented", f"a state: {each}")
         missing = 0
         for place, expected in self._snapshot.held.items():
             found = self._held.get(place)
             missing += found is None or found.state_version != expected.state_version
         self._check_noted(missing, "states", told)
         if self._held.keys() - self._snapshot.held.keys() and len(self._epochs) == 1:
-            raise _Wrong("invented", "a state that had been deleted")
+            raise _WrongError("invented", "a state that had been deleted")
 
     def _check_noted(self, missing: int, what: str, told: Sequence[SpoolOrigin]) -> None:
         damage = " ".join(each.damage for each in told)
         noted = sum(int(each) for each in re.findall(rf"(\d+) {what} lost", damage))
         if missing > noted and f"unknown number of {what}" not in damage:
-            raise _Wrong("silent", f"{missing} {what} lost, {noted} reported: {damage}")
+            raise _WrongError("silent", f"{missing} {what} lost, {noted} reported: {damage}")
 
     def _check_earlier(self, told: Sequence[SpoolOrigin]) -> None:
         """What an earlier recovery lost, and nobody has been told, is not forgotten in the next one."""
         earlier = self._snapshot.origin
-        if earlier.kind != "recovered" or any(each.lost is None for each in told):
+        if earlier.kind != "recovered" or self._snapshot.contents["next"] != 1:
+            return  # it was reported with the first event
+        if any(each.lost is None for each in told):
             return
         if sum(each.lost or 0 for each in told) < (earlier.lost or 0) or not told:
-            raise _Wrong("silent", f"{earlier} was never reported, but {told}")
+            raise _WrongError("silent", f"{earlier} was never reported, but {told}")
 
 
-def _flip(files: _Files, snapshot: Snapshot, random: Random) -> str:
+def _flip(files: _Files, _snapshot: Snapshot, random: Random) -> str:
     name, size = _choose(files, random)
     places = [random.randrange(size) for _ in range(random.choice((1, 1, 3, 10)))]
     for place in places:
@@ -322,13 +346,13 @@ def _flip(files: _Files, snapshot: Snapshot, random: Random) -> str:
     return f"{name} at {places}"
 
 
-def _zero(files: _Files, snapshot: Snapshot, random: Random) -> str:
+def _zero(files: _Files, _snapshot: Snapshot, random: Random) -> str:
     name, block, start = _block(files, random)
     _put(files[name], start, bytes(block))
     return f"{name}, {block} at {start}"
 
 
-def _swap(files: _Files, snapshot: Snapshot, random: Random) -> str:
+def _swap(files: _Files, _snapshot: Snapshot, random: Random) -> str:
     name, block, start = _block(files, random)
     other = random.randrange(-(-len(files[name]) // block)) * block
     one, two = bytes(files[name][start : start + block]), bytes(files[name][other : other + block])
@@ -337,7 +361,7 @@ def _swap(files: _Files, snapshot: Snapshot, random: Random) -> str:
     return f"{name}, {block} at {start} and {other}"
 
 
-def _truncate(files: _Files, snapshot: Snapshot, random: Random) -> str:
+def _truncate(files: _Files, _snapshot: Snapshot, random: Random) -> str:
     name, size = _choose(files, random)
     size = random.randrange(size)
     if random.random() < 0.5:
@@ -346,7 +370,7 @@ def _truncate(files: _Files, snapshot: Snapshot, random: Random) -> str:
     return f"{name} to {size}"
 
 
-def _repeat(files: _Files, snapshot: Snapshot, random: Random) -> str:
+def _repeat(files: _Files, _snapshot: Snapshot, random: Random) -> str:
     name, block, start = _block(files, random)
     other = random.randrange(-(-len(files[name]) // block)) * block
     _put(files[name], other, bytes(files[name][start : start + block]))
@@ -371,7 +395,7 @@ def _older(files: _Files, snapshot: Snapshot, random: Random) -> str:
     return f"{chosen}"
 
 
-def _beside(files: _Files, snapshot: Snapshot, random: Random) -> str:
+def _beside(files: _Files, _snapshot: Snapshot, random: Random) -> str:
     """Damage a file beside the database and its log, or one of those is gone, or one is there too many."""
     sides = sorted(files.keys() - _DATABASE)
     name = random.choice(

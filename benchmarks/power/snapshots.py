@@ -16,6 +16,7 @@ from unittest.mock import patch
 import edge.spool.database
 from benchmarks.power.workload import DESTINATIONS, KEYS, KINDS, LOG_BYTES, RANKS, Workload, state
 from edge.spool import BEFORE_EVERYTHING, Delivery, DeviceState, PendingDelivery, Spool, SpoolOrigin
+from edge.spool.recovery import marker_of
 from edge.spool.salvage import SHIFT
 from edge.spool.space import reserve_of
 from edge.uptime_clock import Uptime
@@ -73,6 +74,7 @@ def snapshots(directory: Path, seed: int) -> list[Snapshot]:
             middle = len(content) // 2
             content[middle : middle + BLOCK_BYTES] = bytes(BLOCK_BYTES)
             path.write_bytes(content)
+            marker_of(path).touch()
             with Spool(path, now_uptime=now_uptime) as spool:
                 camera.take(spool)
             if random.random() < _GOES_ON:
@@ -117,6 +119,7 @@ class _Camera:
     def _read(self, spool: Spool) -> dict[str, Any]:
         if spool.epoch not in self._epochs:
             self._epochs.append(spool.epoch)
+            self._before.clear()  # a new file: blocks of the one before are not older ones of it
         rows = [
             each
             for destination in DESTINATIONS

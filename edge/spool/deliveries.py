@@ -105,6 +105,8 @@ class PendingQueues:
         self._db = db
         queues = map(PendingQueue.read, db.execute("SELECT * FROM queue ORDER BY number"))
         self._queues = {(each.destination, each.rank): each for each in queues}
+        self._codes = {key: int(each.row()[-1]) for key, each in self._queues.items()}
+        self._draft_codes: dict[tuple[str, int], int] = {}
         self._drafts: dict[tuple[str, int], PendingQueue] = {}
         self._pending = sum(each.pending for each in self._queues.values())
 
@@ -144,19 +146,22 @@ class PendingQueues:
         rows = [each.row() for each in self._drafts.values()]
         self._db.executemany(f"INSERT OR REPLACE INTO queue VALUES ({'?, ' * 11}?)", rows)  # noqa: S608
         for key, row in zip(self._drafts, rows, strict=True):
-            if known := self._queues.get(key):
-                totals.remove("queue", int(known.row()[-1]))
+            if key in self._codes:
+                totals.remove("queue", self._codes[key])
+            self._draft_codes[key] = int(row[-1])
             totals.add("queue", int(row[-1]))
 
     def keep(self) -> None:
         """Take the drafts for valid: the transaction is committed."""
         self._pending = self.pending()
         self._queues.update(self._drafts)
-        self._drafts.clear()
+        self._codes.update(self._draft_codes)
+        self.forget()
 
     def forget(self) -> None:
         """Forget the drafts: the transaction was rolled back."""
         self._drafts.clear()
+        self._draft_codes.clear()
 
     def manifests(self) -> list[Manifest]:
         """Return what was stored since the last closing, by destination."""

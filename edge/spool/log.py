@@ -19,9 +19,12 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
+from edge import durable
 from edge.spool.database import PAGE_BYTES, DamagedRowError
 
-_NOTE = struct.Struct("<16sqqqI")  # epoch, commits, next sequence, pending deliveries, CRC-32 of them
+_NOTE = struct.Struct("<16s7qI")  # the fields of a CommitNote, CRC-32 of them
+_COPIES = (0, 512)
+"""Where the note is in its file: in two sectors, so that one that is damaged costs nothing."""
 
 _HEADER = struct.Struct(">4I8s2I")  # magic, version, page size, checkpoint, salts, checksum of what is before
 _FRAME = struct.Struct(">2I8s2I")  # page, pages of the database after a commit or 0, salts, checksum
@@ -35,26 +38,39 @@ _LAST_FRAME = struct.Struct("=16xI")  # in the header of the shared memory, by t
 
 
 class CommitNote(NamedTuple):
-    """What the spool of an epoch had after its last commit, or after one before."""
+    """What the spool of an epoch had after its last commit, or after one before.
+
+    No number that was pending is below `first`. `discards` and `states` are numbers of rows. `unreported` is
+    how many events an earlier epoch lost at most, as long as that has not been reported (-1: unknown).
+    """
 
     epoch: str
     commits: int
     next_sequence: int
     pending: int
+    first: int
+    discards: int
+    states: int
+    unreported: int
 
 
 class CommitNotes:
-    """The file of the last commit beside the spool at `path`."""
+    """The file of the last commit beside the spool at `path`; the first one, `note`, is synced."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, note: CommitNote) -> None:
         self._file = os.open(_note_of(path), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self.write(note)
+        # From now on a power cut leaves a note: where there is none, the file was damaged.
+        os.fsync(self._file)
+        durable.sync(path.parent)
 
     def write(self, note: CommitNote) -> None:
         """Note a commit that is on the disk. A disk that cannot keep the note keeps an older one."""
         fields = _NOTE.pack(note.epoch.encode(), *note[1:], 0)[:-4]
+        written = fields + struct.pack("<I", zlib.crc32(fields))
         with contextlib.suppress(OSError):
-            # Within one sector: a power cut leaves this note or an older one.
-            os.pwrite(self._file, fields + struct.pack("<I", zlib.crc32(fields)), 0)
+            # Each copy is within one sector: a power cut leaves this note or an older one.
+            os.pwrite(self._file, written.ljust(_COPIES[1], b"\0") + written, 0)
 
     def close(self) -> None:
         """Close the file."""
@@ -65,10 +81,10 @@ def read_note(path: Path) -> CommitNote | None:
     """Return the last note of the spool at `path`, None when there is none that is intact."""
     try:
         content = _note_of(path).read_bytes()
-        epoch, *numbers, code = _NOTE.unpack(content)
-        return CommitNote(epoch.decode(), *numbers) if zlib.crc32(content[:-4]) == code else None
-    except (OSError, struct.error, UnicodeDecodeError):
+    except OSError:
         return None
+    copies = [_parsed(content[start : start + _NOTE.size]) for start in _COPIES]
+    return max((each for each in copies if each), key=lambda each: each.commits, default=None)
 
 
 def has_log(path: Path) -> bool:
@@ -134,18 +150,30 @@ def rebuild_log(database: Path, target: Path, pages: Mapping[int, bytes]) -> Non
 
 def _end_of(log: Path) -> tuple[bytes, int, int]:
     """Return the salts of the last round of a log, its last commit's frame and the pages after that."""
+    last = size = 0
     with log.open("rb") as file:
-        salts, last, size = _valid_salts(file.read(_HEADER.size)), 0, 0
-        for number, (_, pages, found, _) in enumerate(_frames(file), 1):
-            # Each round has salts of its own; the first frame is always of the last round.
-            salts = salts or found
-            if pages and found == salts:
+        salts = _valid_salts(file.read(_HEADER.size))
+        if salts is None:
+            # The last round is at the beginning, with salts of its own; a single frame may be damaged.
+            found = [frame[2] for frame in islice(_frames(file), 3)]
+            salts = max(found, key=found.count, default=bytes(8))
+            file.seek(_HEADER.size)
+        for number, (_, pages, of_round, _) in enumerate(_frames(file), 1):
+            if pages and of_round == salts:
                 last, size = number, pages
-    return salts or bytes(8), last, size
+    return salts, last, size
 
 
 def _note_of(path: Path) -> Path:
     return path.with_name(path.name + ".commits")
+
+
+def _parsed(content: bytes) -> CommitNote | None:
+    try:
+        epoch, *numbers, code = _NOTE.unpack(content)
+        return CommitNote(epoch.decode(), *numbers) if zlib.crc32(content[:-4]) == code else None
+    except (struct.error, UnicodeDecodeError):
+        return None
 
 
 def _valid_salts(header: bytes) -> bytes | None:

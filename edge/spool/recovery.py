@@ -12,6 +12,7 @@ import json
 import os
 import re
 import sqlite3
+import zlib
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -32,7 +33,7 @@ from edge.spool.database import (
 )
 from edge.spool.log import has_log, log_of, read_note, rebuild_log
 from edge.spool.records import SpoolOrigin
-from edge.spool.salvage import salvage
+from edge.spool.salvage import SHIFT, salvage
 from edge.spool.space import START_BYTES, reserve_of
 from edge.uptime_clock import UptimeClock
 
@@ -45,6 +46,7 @@ SALVAGE_S = 60.0
 _POINTERS = 2
 """The page of an auto-vacuum database with the uses of the next hundred pages: it changes."""
 
+_PART_BYTES = 1 << 20
 _SIDES = ("", "-wal", "-shm")
 _NUMBER = re.compile(r"\.damaged-(\d+)-\d+T\d+Z$")
 
@@ -70,26 +72,46 @@ def recover(path: Path, damage: str, clock: UptimeClock) -> None:
         give_up = monotonic() + SALVAGE_S
         with _readable(path, new, db) as readable:
             result = salvage(readable, db, read_note(path), lambda: monotonic() < give_up)
-        origin = SpoolOrigin(
-            "recovered",
-            ", ".join([damage, *result.notes]),
-            result.events,
-            result.epoch,
-            result.lost,
-            tuple(result.lost_ranges),
+        origin = _with_earlier(
+            SpoolOrigin(
+                "recovered",
+                ", ".join([damage, *result.notes]),
+                result.events,
+                result.epoch,
+                result.lost,
+                tuple(result.lost_ranges),
+            ),
+            result.origin,
         )
         device = Device.read(db)
         replace(device, origin=json.dumps(origin), uptime_ms=max(clock(), result.uptime_ms)).write(db)
     durable.sync(new)
-    durable.move(new, _recovered(path))
+    durable.move(new, path.with_name(f"{path.name}.recovered-{_checksum(new):08x}"))
+
+
+def _with_earlier(origin: SpoolOrigin, earlier: SpoolOrigin) -> SpoolOrigin:
+    """Add what an earlier recovery lost and nobody has been told; its numbers are lowered like all others."""
+    if earlier.kind != "recovered":
+        return origin
+    ranges = [(first - SHIFT, last - SHIFT) for first, last in earlier.lost_ranges]
+    return origin._replace(
+        damage=f"{origin.damage}; before that, in epoch {earlier.lost_epoch}: {earlier.damage}",
+        lost=None if origin.lost is None or earlier.lost is None else origin.lost + earlier.lost,
+        lost_ranges=(*ranges, *origin.lost_ranges),
+    )
 
 
 def finish_recovery(path: Path, capacity_bytes: int) -> None:
     """Exchange a damaged spool for its recovered one, if there is one. Repeats what was cut off."""
     _remove(_copy_of(path))
-    recovered = _recovered(path)
-    if not recovered.exists():
-        _remove(path.with_name(path.name + ".recovering"))
+    _remove(path.with_name(path.name + ".recovering"))
+    recovered = next(path.parent.glob(f"{path.name}.recovered-*"), None)
+    if recovered is None:
+        return
+    if path.exists() and not recovered.name.endswith(f"-{_checksum(recovered):08x}"):
+        # It was damaged as well; what it was made from is still there.
+        marker_of(path).touch()
+        recovered.unlink()
         return
     aside = _aside(path)
     for side in ("-wal", ""):
@@ -111,12 +133,17 @@ def _readable(path: Path, new: Path, db: sqlite3.Connection) -> Iterator[Path]:
     """
     copy, readable = _copy_of(path), path
     _remove(copy)
-    schema = {} if _has_schema(path) else _schema_pages(new, db)
+    # SQLite removes the log of an empty database.
+    is_empty = not path.exists() or path.stat().st_size < PAGE_BYTES
+    schema = {} if not is_empty and _has_schema(path) else _schema_pages(new, db)
     if schema or has_log(path):
         # Without hard links, or without room, what SQLite reads by itself has to do.
         with contextlib.suppress(OSError):
             rebuild_log(path, log_of(copy), schema)
-            copy.hardlink_to(path)
+            if is_empty:
+                durable.write(copy, schema[1])
+            else:
+                copy.hardlink_to(path)
             readable = copy
     try:
         yield readable
@@ -149,8 +176,12 @@ def _copy_of(path: Path) -> Path:
     return path.with_name(path.name + ".salvage")
 
 
-def _recovered(path: Path) -> Path:
-    return path.with_name(path.name + ".recovered")
+def _checksum(path: Path) -> int:
+    checksum = 0
+    with path.open("rb") as file:
+        while part := file.read(_PART_BYTES):
+            checksum = zlib.crc32(part, checksum)
+    return checksum
 
 
 def _aside(path: Path) -> Path:

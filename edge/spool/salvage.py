@@ -1,8 +1,11 @@
 """Reads what can be read of a damaged spool into a new one, batch by batch, around the holes.
 
 Every batch says by itself where it goes. The queues say what of it is still pending; where they cannot be
-read, all of it is sent again: better twice than never. What is lost is counted by the counters that the spool
-kept.
+read, all of it is sent again: better twice than never.
+
+A page may also hold what it held some commits ago, every row of it intact. So counters are believed only
+where the totals of the newest commit agree with what was read; otherwise any event that was pending may be
+lost unless it was copied, and the report says so.
 """
 
 from __future__ import annotations
@@ -25,10 +28,11 @@ from edge.spool.deliveries import (
     PendingQueues,
 )
 from edge.spool.log import CommitNote
-from edge.spool.records import BEFORE_EVERYTHING, StoredEvent
+from edge.spool.records import BEFORE_EVERYTHING, SpoolOrigin, StoredEvent
 from edge.spool.tables import (
     MOST_RANGES,
     DeviceStates,
+    RowCount,
     add_discard_range,
     merged,
     salvage_discards,
@@ -51,7 +55,8 @@ _DAMAGE = (*_UNREADABLE, DamagedRowError, TypeError, ValueError, AttributeError)
 class Salvage:
     """What came out: `events` in the new spool; at most `lost` others (None: unknown) are lost.
 
-    The numbers of the lost ones are within `lost_ranges`. `notes` report what else is lost.
+    The numbers of the lost ones are within `lost_ranges`. `notes` report what else is lost, and `origin` is
+    how the damaged spool itself came to be, as far as that was not reported.
     """
 
     events: int = 0
@@ -60,6 +65,7 @@ class Salvage:
     lost: int | None = None
     lost_ranges: Sequence[tuple[int, int]] = ()
     notes: list[str] = field(default_factory=list)
+    origin: SpoolOrigin = field(default_factory=lambda: SpoolOrigin("resumed"))
 
 
 def salvage(
@@ -71,27 +77,40 @@ def salvage(
             old = stack.enter_context(contextlib.closing(connect_to_read(damaged)))
         except sqlite3.Error:
             old = stack.enter_context(contextlib.closing(sqlite3.connect(":memory:")))
-        copy = _Copy(old, new, more)
+        copy = _Copy(old, new, note, more)
         copy.run()
-        copy.count_losses(note)
+        copy.count_losses()
         return copy.result
 
 
 class _Copy:
     """Copies from the database `old` to `new`."""
 
-    def __init__(self, old: sqlite3.Connection, new: sqlite3.Connection, more: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        old: sqlite3.Connection,
+        new: sqlite3.Connection,
+        note: CommitNote | None,
+        more: Callable[[], bool],
+    ) -> None:
         self._old = old
         self._new = new
         self._more = more
         self.result = Salvage()
-        self._device = self._read_device()
-        self._queues = self._read_queues()
+        self._device = device = self._read_device()
+        # One of another epoch is from before the first commit of this one.
+        self._note = note if device is None or (note and note.epoch == device.epoch) else None
+        # Whether the row of the device is that of the last commit.
+        self._is_newest = bool(device and self._note and device.commits >= self._note.commits)
+        self._totals = TableTotals.unpack(device.totals) if device else TableTotals()
+        self._queues, self._has_all_queues = self._read_queues()
         # By queue, how many deliveries were copied that may have been pending or not.
         self._doubtful = Counter[tuple[str, int]]()
-        # The batches that were read (by `last`), the sum of their checksums, and their damaged texts.
+        # The batches that were copied (by `last`), the sum of their checksums, their events, those whose text
+        # is damaged.
         self._read = array("q")
         self._sum = 0
+        self._copied = array("q")
         self._damaged: set[int] = set()
 
     def run(self) -> None:
@@ -101,54 +120,67 @@ class _Copy:
             with self._step() as totals:
                 self._copy_discards(totals)
                 self._copy_states(totals)
-        except sqlite3.Error as error:
+        except (sqlite3.Error, DamagedRowError) as error:
             self.result.notes.append(f"salvage ended early: {error}")
 
-    def count_losses(self, note: CommitNote | None) -> None:
+    def count_losses(self) -> None:
         """Compare what was copied with the counters of the old spool and with the note of its last commit."""
-        device, result = self._device, self.result
+        device, note, result = self._device, self._note, self.result
         last = device or note
         if last is None:
             return
         result.epoch = last.epoch
-        result.lost, ranges = 0, list[tuple[int, int]]()
-        if device and note and note.epoch == device.epoch and note.commits > device.commits:
-            ranges.append((device.next_sequence, note.next_sequence - 1))
-            result.lost += note.next_sequence - device.next_sequence
+        if device:
+            result.origin = device.read_origin()
+        if note is None:
+            return  # nobody knows how many commits there were
+        if device and not self._is_newest:
             result.notes.append(f"{note.commits - device.commits} commits lost")
-        if not self._has_all_batches():
-            pending = last.pending
-            for each in self._queues.values():
-                lost, missing = self._lost_of(each)
-                result.lost += lost
-                ranges += missing if lost else []
-                pending -= each.pending
-            if pending > 0:  # in queues whose rows are damaged
-                result.lost += pending
-                ranges.append((1, last.next_sequence - 1))
+        result.lost, ranges = self._lost(note)
+        if device is None and note.unreported:
+            result.lost = None if note.unreported < 0 else result.lost + note.unreported
+            ranges.append((1 - SHIFT, -1))
         result.lost_ranges = merged(sorted(each for each in ranges if each[0] <= each[1]))
         if len(result.lost_ranges) > MOST_RANGES:
             result.lost_ranges = [(result.lost_ranges[0][0], result.lost_ranges[-1][1])]
 
-    def _has_all_batches(self) -> bool:
-        """Return whether every event of the old spool was read."""
-        if self._device is None or self._damaged:
-            return False
-        totals = TableTotals.unpack(self._device.totals)
-        return totals.total("batch") == (len(self._read), self._sum)
+    def _lost(self, note: CommitNote) -> tuple[int, list[tuple[int, int]]]:
+        """Return how many events are lost at most, and the numbers that they are among."""
+        device = self._device
+        if device and self._has_all_queues:
+            if not self._damaged and self._totals.total("batch") == (len(self._read), self._sum):
+                # All is there, as it was at the commit of this device row.
+                lost = max(0, note.next_sequence - device.next_sequence)
+                return lost, [(device.next_sequence, note.next_sequence - 1)]
+            if self._is_newest:
+                found = [self._lost_of(each, note.first) for each in self._queues.values()]
+                return sum(lost for lost, _ in found), [
+                    each for lost, ranges in found if lost for each in ranges
+                ]
+        newest = device if device and self._is_newest else note
+        ranges = self._not_copied(note.first, newest.next_sequence)
+        return min(newest.pending, sum(last - first + 1 for first, last in ranges)), ranges
 
-    def _lost_of(self, queue: PendingQueue) -> tuple[int, list[tuple[int, int]]]:
+    def _not_copied(self, first: int, end: int) -> list[tuple[int, int]]:
+        """Return the ranges of numbers from `first` to below `end` that were not copied."""
+        ranges, start = [], first
+        for sequence in sorted(self._copied):
+            if start < sequence:
+                ranges.append((start, min(sequence, end) - 1))
+            start = max(start, sequence + 1)
+        ranges.append((start, end - 1))
+        return [each for each in ranges if each[0] <= each[1]]
+
+    def _lost_of(self, queue: PendingQueue, lowest: int) -> tuple[int, list[tuple[int, int]]]:
         """Return how many deliveries of a queue are lost at most, and the numbers that they are among."""
-        ranges = merged(sorted(self._missing_numbers(queue)))
+        ranges = merged(sorted(each for each in self._missing_numbers(queue, lowest) if each[0] <= each[1]))
         numbers = sum(last - first + 1 for first, last in ranges)
         # Which of the numbers are doubtful ones, which were copied, is not told apart.
         numbers -= self._doubtful[queue.destination, queue.rank]
         return max(0, min(queue.pending, numbers)), ranges
 
-    def _missing_numbers(self, queue: PendingQueue) -> Iterator[tuple[int, int]]:
+    def _missing_numbers(self, queue: PendingQueue, lowest: int) -> Iterator[tuple[int, int]]:
         """Return ranges of sequences that were pending in a queue, or may have been, and were not copied."""
-        # Salvaged events of an earlier recovery have negative sequences.
-        lowest = -SHIFT if self._read and self._read[0] < 0 else 0
         before = after = queue.head
         while before < queue.tail:
             try:
@@ -161,10 +193,10 @@ class _Copy:
             except _UNREADABLE:
                 batch = None
             if batch is None:
-                yield max(before, lowest) + 1, queue.tail
+                yield max(before + 1, lowest), queue.tail
                 return
             if batch.before > before:
-                yield max(before, lowest) + 1, batch.before
+                yield max(before + 1, lowest), batch.before
             is_read = self._is_read(batch.last)
             for sequence, _ in batch.waiting:
                 if not is_read or sequence in self._damaged:
@@ -183,14 +215,16 @@ class _Copy:
             return device
         return None
 
-    def _read_queues(self) -> dict[tuple[str, int], PendingQueue]:
-        found = {}
+    def _read_queues(self) -> tuple[dict[tuple[str, int], PendingQueue], bool]:
+        """Return the queues whose rows are intact, and whether these are all, as they were last."""
+        found, codes = {}, 0
         with contextlib.suppress(*_UNREADABLE):
             for row in self._old.execute("SELECT * FROM queue"):
                 with contextlib.suppress(DamagedRowError, TypeError):
                     queue = PendingQueue.read(row)
                     found[queue.destination, queue.rank] = queue
-        return found
+                    codes += row[-1]
+        return found, self._device is not None and self._totals.total("queue") == (len(found), codes)
 
     @contextlib.contextmanager
     def _step(self) -> Iterator[TableTotals]:
@@ -211,7 +245,7 @@ class _Copy:
                 return
             batch = EventBatch(*row)
             try:
-                events = self._arrivals(batch)
+                events, copied, damaged = self._arrivals(batch)
             except _DAMAGE:
                 continue
             self.result.uptime_ms = max(self.result.uptime_ms, batch.stored_ms)
@@ -226,15 +260,20 @@ class _Copy:
                 continue
             queues.keep()
             self.result.events += len(events)
+            self._read.append(batch.last)
+            self._sum += batch.checksum
+            self._copied.extend(copied)
+            self._damaged |= damaged
 
-    def _arrivals(self, batch: EventBatch) -> list[StoredEvent]:
-        """Return the events of a batch that are pending. Raises `DamagedRowError` when it is no batch."""
+    def _arrivals(self, batch: EventBatch) -> tuple[list[StoredEvent], list[int], set[int]]:
+        """Return the events of a batch that are pending, the intact ones, and the damaged ones that are.
+
+        Raises `DamagedRowError` when it is no batch.
+        """
         texts = dict(batch.read_texts())
-        self._read.append(batch.last)
-        self._sum += batch.checksum
         names = batch.destinations.split("\n")
         pending = {name: self._pending_of(name, batch) for name in names}
-        found = []
+        found, damaged = [], set()
         for sequence, text in texts.items():
             destinations = {}
             for name, (is_known, waiting) in pending.items():
@@ -243,49 +282,63 @@ class _Copy:
                     self._doubtful[name, batch.rank] += not is_known and text is not None
             # Without destinations it was delivered, and kept for the sake of others in its batch.
             if destinations and text is None:
-                self._damaged.add(sequence)
+                damaged.add(sequence)
             elif destinations and text is not None:
                 found.append(StoredEvent(sequence - SHIFT, batch.rank, text, destinations, bytes(KEY_BYTES)))
-        return found
+        return found, [sequence for sequence in texts if sequence not in damaged], damaged
 
     def _pending_of(self, name: str, batch: EventBatch) -> tuple[bool, dict[int, int | None]]:
         """Return whether it is known what of a batch is pending for a destination, and what that is."""
         queue = self._queues.get((name, batch.rank))
         if queue is None:
             return False, {}
+        if batch.last <= queue.head:
+            return True, {}
         try:
             found = PendingBatch.read(self._old, queue.number, batch.last - 1)
         except _DAMAGE:
             return False, {}
         if found is not None and found.last == batch.last:
             return True, dict(found.waiting)
-        # The row is missing: all of it has ended when the chain goes on without it.
-        before = queue.tail if found is None else found.before
-        return batch.last <= queue.head or before < batch.last, {}
+        # The row is missing: all of it has ended when the chain goes on without it. The end of the chain that
+        # a queue names may be from before this batch.
+        if found is None:
+            return self._is_newest and self._has_all_queues and queue.tail < batch.last, {}
+        return found.before < batch.last, {}
 
     def _copy_discards(self, totals: TableTotals) -> None:
-        copied = 0
+        rows = RowCount()
         with contextlib.suppress(*_UNREADABLE):
-            for kind, first, last in salvage_discards(self._old):
+            for kind, first, last in salvage_discards(self._old, rows):
                 add_discard_range(self._new, kind, first - SHIFT, last - SHIFT, totals)
-                copied += 1
-        self._note_lost("discard", copied, "ranges of discards")
+        self._note_lost("discard", rows, "ranges of discards")
 
     def _copy_states(self, totals: TableTotals) -> None:
-        copied, states = 0, DeviceStates(self._new)
+        rows, states = RowCount(), DeviceStates(self._new)
         with contextlib.suppress(*_UNREADABLE):
-            for each in salvage_states(self._old):
+            for each in salvage_states(self._old, rows):
                 if not self._more():
+                    rows.codes = -1  # not all of them
                     break
                 states.put([each._replace(sequence=each.sequence - SHIFT)], totals)
-                copied += 1
-        self._note_lost("device_state", copied, "states")
+        self._note_lost("device_state", rows, "states")
 
-    def _note_lost(self, table: str, copied: int, what: str) -> None:
-        if self._device:
-            lost = TableTotals.unpack(self._device.totals).total(table)[0] - copied
-            if lost > 0:
-                self.result.notes.append(f"{lost} {what} lost")
+    def _note_lost(self, table: str, rows: RowCount, what: str) -> None:
+        note = self._note
+        lost: int | None
+        if note is None:
+            lost = None
+        elif not self._is_newest:
+            lost = note.discards if table == "discard" else note.states
+        elif self._totals.total(table) == (rows.count, rows.codes):
+            lost = rows.damaged
+        else:
+            # Rows of before may be among them.
+            lost = self._totals.total(table)[0]
+        if lost is None:
+            self.result.notes.append(f"an unknown number of {what} lost")
+        elif lost:
+            self.result.notes.append(f"at most {lost} {what} lost")
 
     def _batches(self) -> Iterator[tuple[int, int, int, int, str, bytes]]:
         """Read rows in ascending order, so that the new queues are in order."""

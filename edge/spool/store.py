@@ -18,6 +18,7 @@ from edge import durable
 from edge.errors import SpoolCorruptError, SpoolError, SpoolFullError
 from edge.spool import log
 from edge.spool.database import (
+    PAGE_BYTES,
     DamagedRowError,
     Device,
     TableTotals,
@@ -46,12 +47,11 @@ from edge.spool.recovery import finish_recovery, marker_of, recover
 from edge.spool.space import Space, reserve_of, written_bytes
 from edge.spool.tables import (
     DeviceStates,
+    RecentKeys,
     add_discards,
-    add_keys,
     forget_loss_reports,
     put_counters,
     read_counters,
-    read_keys,
     read_loss_reports,
 )
 from edge.uptime_clock import Uptime, UptimeClock, system_uptime
@@ -61,6 +61,9 @@ CAPACITY_BYTES = 256 * 1024 * 1024
 
 READ_CHARACTERS = 512 * 1024
 """A read stops once it holds this much text, so that memory stays bounded whatever the events' sizes."""
+
+_NEW_BYTES = 2 * PAGE_BYTES
+"""A file without tables is not longer; the tables come to it with the first checkpoint."""
 
 CAPACITY_DELIVERIES = 1_000_000
 """Default for the deliveries that are pending at most: more than CAPACITY_BYTES holds of usual events."""
@@ -256,7 +259,7 @@ class Spool:
     def recent_keys(self, count: int) -> list[bytes]:
         """Return the keys of the last `count` events, or as many as are kept, oldest first."""
         with self._reading():
-            return read_keys(self._db, self._device.next_sequence, count)
+            return self._recent.read(self._device.next_sequence, count)
 
     def tidy(self) -> bool:
         """Give space back, in a bounded step, for idle times. Returns whether there is more to do.
@@ -331,9 +334,8 @@ class Spool:
             recover(path, error.damage, UptimeClock(0, None, self._now_uptime))
             finish_recovery(path, capacity_bytes)
             self._open_without_room(undo)
-        self._notes = log.CommitNotes(path)
+        self._notes = log.CommitNotes(path, self._last_commit())
         undo.callback(self._notes.close)
-        self._note_commit()
 
     def _open_without_room(self, undo: contextlib.ExitStack) -> None:
         """A start on a full disk takes the reserve."""
@@ -357,9 +359,8 @@ class Spool:
                     self._check_log(note)
                 self._db = attempt.enter_context(contextlib.closing(connect(path)))
                 is_new = not has_tables(path, self._db)
-                if is_new and note:
-                    raise SpoolCorruptError(path, f"the file is empty after {note.commits} commits")
                 if is_new:
+                    self._check_new(note)
                     with transaction(self._db):
                         create(self._db, SpoolOrigin("created"), UptimeClock(0, None, self._now_uptime))
                     durable.sync(path.parent)
@@ -369,13 +370,23 @@ class Spool:
 
     def _check_log(self, note: log.CommitNote | None) -> None:
         """Find out what SQLite does not read of the log, before it drops that."""
+        if not self.path.exists() or self.path.stat().st_size < PAGE_BYTES:
+            # SQLite would remove its log.
+            raise SpoolCorruptError(self.path, "the file is empty, but not its log")
         log.check_log_header(self.path)
         with contextlib.closing(connect_to_read(self.path)) as db:
             if has_tables(self.path, db):
                 _check_commits(note, Device.read(db))
-            elif note:
-                raise SpoolCorruptError(self.path, f"the file is empty after {note.commits} commits")
+            else:
+                self._check_new(note)
             log.check_log_end(self.path)
+
+    def _check_new(self, note: log.CommitNote | None) -> None:
+        """Raise `SpoolCorruptError` when a file without tables had some."""
+        if note:
+            raise SpoolCorruptError(self.path, f"the file is empty after {note.commits} commits")
+        if self.path.stat().st_size > _NEW_BYTES:
+            raise SpoolCorruptError(self.path, "the file is not empty, but has no tables")
 
     def _load(self, path: Path | None) -> None:
         """Read what every commit needs, in the same time whatever is pending. It shows damage near by."""
@@ -383,7 +394,7 @@ class Spool:
         self._totals = TableTotals.unpack(device.totals)
         self._totals.check(db)
         self._queues, self._states = PendingQueues(db), DeviceStates(db)
-        self._deliveries = Deliveries(db, self._queues)
+        self._deliveries, self._recent = Deliveries(db, self._queues), RecentKeys(db)
         self._device = device
         self.epoch = device.epoch
         self.origin = device.read_origin()
@@ -391,16 +402,32 @@ class Spool:
         self.counted = read_counters(db)
         if self._queues.pending() != device.pending:
             raise DamagedRowError("the number of pending deliveries")
-        for each in self._queues:
-            if each.pending:
-                self.read(each.destination, each.rank, BEFORE_EVERYTHING, 1)
+        oldest = [
+            self.read(each.destination, each.rank, BEFORE_EVERYTHING, 1)[0].delivery.sequence
+            for each in self._queues
+            if each.pending
+        ]
+        self._first = min(oldest, default=device.next_sequence)
         self._space = Space(path, db, *self._capacities, self._queues.pending)
 
     def _note_commit(self) -> None:
         if self.is_on_disk:
-            device = self._device
-            note = log.CommitNote(device.epoch, device.commits, device.next_sequence, device.pending)
-            self._notes.write(note)
+            self._notes.write(self._last_commit())
+
+    def _last_commit(self) -> log.CommitNote:
+        device = self._device
+        discards, states = (self._totals.total(each)[0] for each in ("discard", "device_state"))
+        lost = device.read_origin().lost
+        return log.CommitNote(
+            device.epoch,
+            device.commits,
+            device.next_sequence,
+            device.pending,
+            self._first,
+            discards,
+            states,
+            -1 if lost is None else lost,
+        )
 
     def _commit(self, change: _Change) -> None:
         # The last one of a counter stands.
@@ -451,7 +478,7 @@ class Spool:
     def _insert(self, events: Sequence[StoredEvent], uptime_ms: int, totals: TableTotals) -> None:
         self._deliveries.add(events, uptime_ms, totals)
         if events:
-            add_keys(self._db, events[0].sequence, [each.key for each in events])
+            self._recent.add(events[0].sequence, [each.key for each in events])
 
     def _end(self, deliveries: Iterable[Delivery], totals: TableTotals) -> list[Delivery]:
         """Remove deliveries. Returns those that were there."""
@@ -483,8 +510,11 @@ class Spool:
 
 
 def _check_commits(note: log.CommitNote | None, device: Device) -> None:
-    """Raise `DamagedRowError` when the database has fewer commits than were noted beside it."""
-    if note and note.epoch == device.epoch and note.commits > device.commits:
+    """Raise `DamagedRowError` when the database has fewer commits than were noted beside it, or no note."""
+    if note is None or note.epoch != device.epoch:
+        if device.commits:
+            raise DamagedRowError("the note of the last commit")
+    elif note.commits > device.commits:
         raise DamagedRowError(
             f"the log: {note.commits - device.commits} of {note.commits} commits are missing, it"
         )

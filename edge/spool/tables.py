@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import sqlite3
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import groupby
-from typing import Any
+from typing import Any, TypeVar
 
 from edge.spool.database import DamagedRowError, TableTotals, checksum
 from edge.spool.records import DeviceState, Discard, LossReport
@@ -26,6 +27,8 @@ MOST_KEYS = 4096
 messages are a few hundred, and 4,096 states of 350 B are 2 MB on the disk."""
 
 _BLOCK_KEYS = 16
+_Row = TypeVar("_Row")
+
 _SLOTS = KEPT_KEYS // _BLOCK_KEYS + 1
 
 _OLDEST = f"SELECT * FROM discard ORDER BY destination, outcome, reason, first LIMIT {MOST_RANGES}"  # noqa: S608
@@ -51,46 +54,53 @@ DELETE FROM device_state WHERE number IN (
 """
 
 
-def add_keys(db: sqlite3.Connection, first: int, keys: Sequence[bytes]) -> None:
-    """Remember the keys of the events from sequence `first` on.
+class RecentKeys:
+    """The keys of the events stored last: a ring of blocks, in place.
 
-    A ring of blocks, in place: a sequence determines the place of its key, so a commit writes one or two
-    pages.
+    A sequence determines the place of its key, so a commit writes one or two pages.
     """
-    if not keys:
-        return
-    block, before = divmod(first, _BLOCK_KEYS)
-    # Sequence 0 is never used, so block 0 starts with a filler.
-    known = b""
-    if first > 1 and before:
-        row = db.execute("SELECT * FROM recent WHERE slot = ?", (block % _SLOTS,)).fetchone()
-        known = _checked_keys(row, block, before)
-    joined = known.ljust(before * KEY_BYTES, b"\0") + b"".join(keys)
-    step = _BLOCK_KEYS * KEY_BYTES
-    for number, start in enumerate(range(0, len(joined), step), block):
-        part = joined[start : start + step]
-        values = (number % _SLOTS, number, part)
-        db.execute(
-            "INSERT OR REPLACE INTO recent VALUES (?, ?, ?, ?)", (*values, checksum("recent", *values))
-        )
 
+    def __init__(self, db: sqlite3.Connection) -> None:
+        self._db = db
+        # The keys of the block in which the keys from `_next` on come, so that it need not be read.
+        self._next = 0
+        self._known = b""
 
-def read_keys(db: sqlite3.Connection, next_sequence: int, count: int) -> list[bytes]:
-    """Return the keys of the last `count` events, or as many as are kept, oldest first.
+    def add(self, first: int, keys: Sequence[bytes]) -> None:
+        """Remember the keys of the events from sequence `first` on."""
+        block, before = divmod(first, _BLOCK_KEYS)
+        if first == 1:
+            known = bytes(KEY_BYTES)  # sequence 0 is never used: block 0 starts with a filler
+        elif first == self._next:
+            known = self._known
+        else:
+            row = self._db.execute("SELECT * FROM recent WHERE slot = ?", (block % _SLOTS,)).fetchone()
+            known = _checked_keys(row, block, before) if before else b""
+        joined = known + b"".join(keys)
+        step = _BLOCK_KEYS * KEY_BYTES
+        for number, start in enumerate(range(0, len(joined), step), block):
+            values = (number % _SLOTS, number, joined[start : start + step])
+            code = checksum("recent", *values)
+            self._db.execute("INSERT OR REPLACE INTO recent VALUES (?, ?, ?, ?)", (*values, code))
+        self._next = first + len(keys)
+        self._known = joined[len(joined) - self._next % _BLOCK_KEYS * KEY_BYTES :]
 
-    Raises `DamagedRowError`.
-    """
-    first = max(1, next_sequence - min(count, KEPT_KEYS))
-    if first == next_sequence:
-        return []
-    found = {row[1]: row for row in db.execute("SELECT * FROM recent")}
-    keys: list[bytes] = []
-    for block in range(first // _BLOCK_KEYS, (next_sequence - 1) // _BLOCK_KEYS + 1):
-        start = max(0, first - block * _BLOCK_KEYS)
-        end = min(_BLOCK_KEYS, next_sequence - block * _BLOCK_KEYS)
-        row = _checked_keys(found.get(block), block, end)
-        keys += (row[n * KEY_BYTES : (n + 1) * KEY_BYTES] for n in range(start, end))
-    return keys
+    def read(self, next_sequence: int, count: int) -> list[bytes]:
+        """Return the keys of the last `count` events, or as many as are kept, oldest first.
+
+        Raises `DamagedRowError`.
+        """
+        first = max(1, next_sequence - min(count, KEPT_KEYS))
+        if first == next_sequence:
+            return []
+        found = {row[1]: row for row in self._db.execute("SELECT * FROM recent")}
+        keys: list[bytes] = []
+        for block in range(first // _BLOCK_KEYS, (next_sequence - 1) // _BLOCK_KEYS + 1):
+            start = max(0, first - block * _BLOCK_KEYS)
+            end = min(_BLOCK_KEYS, next_sequence - block * _BLOCK_KEYS)
+            row = _checked_keys(found.get(block), block, end)
+            keys += (row[n * KEY_BYTES : (n + 1) * KEY_BYTES] for n in range(start, end))
+        return keys
 
 
 def _checked_keys(row: Sequence[Any] | None, block: int, count: int) -> bytes:
@@ -168,14 +178,38 @@ def forget_loss_reports(db: sqlite3.Connection, totals: TableTotals) -> None:
         totals.remove("discard", code)
 
 
-def salvage_discards(db: sqlite3.Connection) -> Iterator[tuple[tuple[str, str, str], int, int]]:
+@dataclass(slots=True)
+class RowCount:
+    """The rows of a table that were read: how many, the sum of their `codes`, how many were `damaged`."""
+
+    count: int = 0
+    codes: int = 0
+    damaged: int = 0
+
+
+def salvage_discards(
+    db: sqlite3.Connection, rows: RowCount
+) -> Iterator[tuple[tuple[str, str, str], int, int]]:
     """Read all ranges that are intact. Raises `sqlite3.Error` where the file is damaged."""
-    for row in db.execute("SELECT * FROM discard"):
-        try:
-            destination, outcome, reason, first, last = _checked_discard(row)
-        except DamagedRowError:
-            continue
+    query = "SELECT * FROM discard"
+    for destination, outcome, reason, first, last in _salvaged(db.execute(query), -1, _checked_discard, rows):
         yield (destination, outcome, reason), first, last
+
+
+def _salvaged(
+    found: Iterable[tuple[Any, ...]],
+    code: int,
+    checked: Callable[[tuple[Any, ...]], _Row],
+    rows: RowCount,
+) -> Iterator[_Row]:
+    """Read the intact rows; column `code` has the checksum. Counts all of them in `rows`."""
+    for row in found:
+        rows.count += 1
+        rows.codes += row[code] if isinstance(row[code], int) else 0
+        try:
+            yield checked(row)
+        except (DamagedRowError, UnicodeDecodeError):
+            rows.damaged += 1
 
 
 def _checked_discard(row: tuple[Any, ...]) -> tuple[str, str, str, int, int]:
@@ -250,13 +284,9 @@ class DeviceStates:
                 self._bytes -= length
 
 
-def salvage_states(db: sqlite3.Connection) -> Iterator[DeviceState]:
+def salvage_states(db: sqlite3.Connection, rows: RowCount) -> Iterator[DeviceState]:
     """Read all that are intact, the oldest first. Raises `sqlite3.Error` where the file is damaged."""
-    for row in db.execute(_ALL):
-        try:
-            yield _device_state(row)
-        except DamagedRowError:
-            continue
+    yield from _salvaged(db.execute(_ALL), 0, _device_state, rows)
 
 
 def _row(state: DeviceState) -> tuple[Any, ...]:

@@ -398,6 +398,23 @@ def test_a_backlog_before_suback_does_not_end_the_connection() -> None:
         assert probe.next(Disconnected).reason == "abandoned"
 
 
+def test_mosquittos_suback_may_come_after_a_backlog_that_takes_longer_than_an_answer(broker: Broker) -> None:
+    first = Probe(broker.port)
+    first.next(Connected)
+    first.close()
+    sender = Probe(broker.port, client_id="sender", subscriptions=())
+    sender.next(Connected)
+    mids = [sender.connection.publish("t", bytes(4_000)) for _ in range(15_000)]
+    sender.gather(Acknowledged, len(mids))
+    sender.close()
+    probe = Probe(broker.port, connect_timeout_s=0.5)
+    probe.next(Connected)
+    for _ in mids:
+        # Each takes its time, as the loop does: all of them take longer than the timeout.
+        probe.connection.acknowledge(probe.next(Received).mid)
+    probe.close()
+
+
 def test_while_the_share_is_full_pings_go_out_and_the_broker_is_not_presumed_dead() -> None:
     with ScriptedBroker() as broker:
         slow = Slow(broker.port, 10_000, keepalive_s=1, subscriptions=())

@@ -6,12 +6,16 @@ import ssl
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import paho.mqtt.client as mqtt
 import pytest
+from paho.mqtt.enums import CallbackAPIVersion
 
 from edge.spool import read_backlog
 from eventplane.envelope import Envelope, write_event
 from eventplane.numbering import SEQUENCE
+from eventplane.topics import local_topic
 from local.mosquitto import Broker
+from local.ports import LOOPBACK
 from local.process import Supervisor
 from tests.integration.edge.certificates import Authority
 from tests.integration.edge.conftest import SECONDS, Home, start_home, wait_for
@@ -99,6 +103,25 @@ def every(
     nth: int, answer: Answer | int, otherwise: Answer = Answer.TAKE
 ) -> Callable[[Published], Answer | int]:
     return lambda published: answer if published.number % nth == 0 else otherwise
+
+
+def test_what_services_publish_at_qos_0_while_the_forwarder_restarts_is_kept(
+    start: Callable[..., Home], iot_core: IotCore
+) -> None:
+    home = start()
+    home.forwarder.kill()
+    client = mqtt.Client(CallbackAPIVersion.VERSION2)
+    client.connect(LOOPBACK, home.broker.port)
+    client.loop_start()
+    topic = local_topic("health-service", "outbox")
+    for number in range(500):
+        client.publish(topic, event(number).json.encode(), qos=0)
+    # Its acknowledgement says that the broker has read those before it.
+    client.publish(topic, event(500).json.encode(), qos=1).wait_for_publish(SECONDS)
+    client.disconnect()
+    client.loop_stop()
+    home.forwarder.start()
+    arrived(home, iot_core, 501)
 
 
 @pytest.mark.parametrize("answer", [Answer.TAKE_LATE, Answer.TAKE_TWICE, Answer.CONFUSE])

@@ -41,11 +41,12 @@ def test_the_paper_stands_beside_ours() -> None:
     counts = [
         figure(name, value)
         for name, value in (
-            ("sent", 10_003.0), ("send_rate", 95.8), ("faults", 20.0), ("lost", 6_500.0), ("duplicated", 3.0)
+            ("sent", 10_003.0), ("send_rate", 95.8), ("faults", 20.0), ("lost", 6_500.0), ("duplicated", 3.0),
+            ("sent_again", 1.0),
         )
     ]  # fmt: skip
     text = page({"chaos/paper-best-effort": {**RESULT, "figures": counts}})
-    assert "| best effort | 10,003 | 96 | 20 | 6,500 | 3 | 100,000 | 1,000 | about 7,000 |" in text
+    assert "| best effort | 10,003 | 96 | 20 | 6,500 | 3 | 1 | 100,000 | 1,000 | about 7,000 |" in text
 
 
 def test_recoveries_and_alarms_are_drawn() -> None:
@@ -100,6 +101,7 @@ def value(results: Results, run: str, name: str) -> float:
         pytest.param("bench/tracing", "router_default_share", marks=pytest.mark.source("B7")),
         pytest.param("bench/cloud", "events_batched", marks=pytest.mark.source("B8")),
         pytest.param("bench/cost", "bulk_total", marks=pytest.mark.source("B8")),
+        ("bench/edge", "flood_alarm_p99"),
         pytest.param("bench/scale", "1000000_devices", marks=pytest.mark.source("B8")),
     ],
 )
@@ -127,4 +129,7 @@ def test_the_published_runs_lost_nothing(published: Results) -> None:
     assert value(published, "chaos/paper", "lost") == 0
     assert value(published, "bench/crash", "power cuts") >= 10_000
     assert value(published, "bench/crash", "cuts that lost or revived an event") == 0
+    assert value(published, "bench/crash", "random damages") >= 2_000
+    assert value(published, "bench/crash", "damages with a silent loss") == 0
+    assert value(published, "bench/crash", "damages with an invented event") == 0
     assert value(published, "bench/audit_proof", "lost_router_recall") == 1

@@ -313,3 +313,14 @@ def test_an_urgent_session_that_waits_for_the_first_does_not_keep_the_loop_awake
     assert device.forwarder._patience() != 0.0
     device.connect(LinkName.LOCAL)
     assert urgent.generation == 1
+
+
+def test_what_waits_in_the_mailbox_at_the_end_is_stored(tmp_path: Path) -> None:
+    """Nobody sends again what came at QoS 0."""
+    device = Device(tmp_path / "spool.db")
+    device.connect()
+    device.inbound += [[Stop()], [device.from_service(event("late"))]]
+    device.forwarder.run()
+    found = device.spool.read("device.outbox", 1, 0, 10)
+    assert [parse_event(each.json).id for each in found] == ["late"]
+    device.crash()

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import sqlite3
 import stat
 from dataclasses import replace
@@ -79,6 +80,25 @@ def test_a_commit_is_all_or_nothing(path: Path, monkeypatch: pytest.MonkeyPatch)
         assert spool.newest("new.inbox", 1) == BEFORE_EVERYTHING
         spool.commit([arrival(2, to=("new.inbox",))], uptime_ms=0)
         assert spool.backlog() == {CLOUD: 1, "new.inbox": 1}
+
+
+@pytest.mark.parametrize("stored", [0, 1, 15, 16, 40])
+def test_a_commit_that_failed_leaves_no_key(path: Path, monkeypatch: pytest.MonkeyPatch, stored: int) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(errno.EIO, "disk I/O error")
+
+    with Spool(path) as spool:
+        fill(spool, stored, a_commit=7)
+        for size in (5, 20):
+            with monkeypatch.context() as broken:
+                broken.setattr("edge.spool.database.Device.write", fail)
+                with pytest.raises(SpoolUnavailableError):
+                    fill(spool, size)
+        fill(spool, 9, a_commit=4)
+        expected = [key(n) for n in range(1, stored + 10)]
+        assert spool.recent_keys(100) == expected
+    with Spool(path) as spool:
+        assert spool.recent_keys(100) == expected
 
 
 def test_reading_goes_on_behind_a_sequence_and_stops_at_the_limit_or_the_size(path: Path) -> None:
