@@ -129,8 +129,7 @@ class CommitLoop:
                 break
         else:
             self._owe(plan, ends)
-        for key in plan.keys:
-            self._recent.add(key)
+        self._remember(plan)
         if plan.states:
             self._queues.withdraw(plan.replaced)
         for kind, count in batch.ignored.items():
@@ -214,6 +213,13 @@ class CommitLoop:
         self._owed = [*ends, *plan.replaced]
         more = (*plan.dropped, *plan.dead_lettered)
         self._queues.discards.update({each.delivery: each for each in more})
+
+    def _remember(self, plan: Plan) -> None:
+        for key in plan.keys:
+            self._recent.add(key)
+        for each in plan.arrivals:
+            if each.rank == Priority.URGENT.rank:
+                self._recent.add_urgent(each.key)
 
     def _ended(self, discards: Iterable[Discard]) -> None:
         """The pending ends and `discards` are on the disk."""

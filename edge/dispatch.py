@@ -60,6 +60,9 @@ _TOPIC_CHARACTERS = 200
 UNKNOWN_CHANNEL = "unknown_channel"
 """The reason of a message on an outbox that the contract does not have."""
 
+RETAINED = "retained"
+"""The reason of a retained message that a lasting session brings once more."""
+
 _WORD = re.compile(r"[\w.-]{1,64}", re.ASCII)
 
 
@@ -171,8 +174,11 @@ class Dispatcher:
         self._unknown = 0
         self._unknown_since = float("-inf")
 
-    def take(self, message: Received, batch: Batch, now: float) -> None:
-        """Sort `message` into `batch`; whatever it is, it is acknowledged once the batch is committed."""
+    def take(self, message: Received, batch: Batch, now: float, *, resumed: bool = False) -> None:
+        """Sort `message` into `batch`; whatever it is, it is acknowledged once the batch is committed.
+
+        `resumed`: it came over a session that existed before this connection.
+        """
         batch.acknowledge.append(message)
         if message.link is LinkName.CLOUD:
             self._take_downlink(message.payload, batch)
@@ -187,6 +193,11 @@ class Dispatcher:
                 # Only its beginning was kept, so no receipt can name it.
                 detail = f"{message.oversize} bytes; an event has at most {MAX_EVENT_BYTES}"
                 refusal = Refusal(TOO_LARGE, detail)
+                batch.submissions.append(Submission(payload, channel.address, channel, refusal))
+            case Role.OUTBOX if message.retained and resumed:
+                # It came when it was new. Now it may be older than all that is remembered.
+                detail = "the broker repeats it over each connection; publish events without the retain flag"
+                refusal = Refusal(RETAINED, detail)
                 batch.submissions.append(Submission(payload, channel.address, channel, refusal))
             case Role.OUTBOX:
                 batch.submissions.append(

@@ -260,7 +260,10 @@ class Forwarder:
     def _take(self, message: Message, batch: Batch, now: float) -> None:
         match message:
             case Received():
-                self._components.dispatcher.take(message, batch, now)
+                # Whether a session was resumed matters, and is known, for the current connection only.
+                link = self._links[message.link]
+                resumed = message.retained and link.generation == message.generation and link.resumed
+                self._components.dispatcher.take(message, batch, now, resumed=resumed)
             case Acknowledged():
                 self._take_acknowledged(message, batch, now)
             case Connected(link, generation):

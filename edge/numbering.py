@@ -22,6 +22,9 @@ from eventplane.timestamps import timestamp_ms
 _BUCKETS = 4_096
 """Of a few hundred bytes each when the memory is full."""
 
+MOST_URGENT = 4_096
+"""Urgent events' keys that are remembered however many others follow. Ours: 0.4 MiB at most."""
+
 
 def stamp(event: Envelope, epoch: str, sequence: int) -> Envelope:
     """Return `event` with its epoch and number.
@@ -82,6 +85,8 @@ class RecentKeys:
     """The last `capacity` event keys at least, and at most twice as many; at first `stored`, oldest first.
 
     Keys lie behind one another in short texts of bytes: about 20 bytes a key, a fifth of a set's objects.
+    Urgent events overtake a backlog that may be longer, in which they come again: their last `MOST_URGENT`
+    keys are remembered apart.
     """
 
     def __init__(self, capacity: int, stored: Iterable[bytes] = ()) -> None:
@@ -89,13 +94,20 @@ class RecentKeys:
         self._young = [b""] * _BUCKETS
         self._old = self._young
         self._count = 0
+        self._urgent: dict[bytes, None] = {}
         for each in stored:
             self.add(each)
 
     def __contains__(self, key: bytes) -> bool:
         bucket = int.from_bytes(key[:2], "little") % _BUCKETS
         # Between two keys, where one ends and the next begins, 128 bits do not match by chance.
-        return key in self._young[bucket] or key in self._old[bucket]
+        return key in self._young[bucket] or key in self._old[bucket] or key in self._urgent
+
+    def add_urgent(self, key: bytes) -> None:
+        """Remember `key`, the digest of an urgent event."""
+        self._urgent[key] = None
+        if len(self._urgent) > MOST_URGENT:
+            del self._urgent[next(iter(self._urgent))]
 
     def add(self, key: bytes) -> None:
         """Remember `key`, which is a digest."""

@@ -12,7 +12,7 @@ from contract.loader import load_contract
 from edge.components import first_session_has_it
 from edge.counts import NotStored
 from edge.decision import NO_ATTRIBUTES
-from edge.dispatch import MOST_UNKNOWN, UNKNOWN_CHANNEL, UNKNOWN_EVERY_S, UrgentHint, subscriptions
+from edge.dispatch import MOST_UNKNOWN, RETAINED, UNKNOWN_CHANNEL, UNKNOWN_EVERY_S, UrgentHint, subscriptions
 from edge.mailbox import LinkName, Received
 from eventplane.envelope import parse_event
 from eventplane.topics import OUTBOXES, URGENT_CLIENT_SUFFIX, local_topic
@@ -141,6 +141,20 @@ class TestSessions:
         assert device.spool.pending("call.inbox", 0) == 1
         assert device.local.last.acknowledged == device.urgent.last.acknowledged == [1]
 
+    def test_an_alarm_that_overtook_a_long_backlog_is_stored_once(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("edge.components.RECENT_EVENTS", 10)
+        device = Device(tmp_path / "spool.db")
+        device.connect()
+        alarm = event("fire", ALARM).json.encode()
+        device.turn(over(device, URGENT, alarm))
+        for number in range(25):
+            device.turn(over(device, LOCAL, event(f"r{number}").json.encode()))
+        device.turn(over(device, LOCAL, alarm))
+        assert device.spool.pending("call.inbox", 0) == 1
+        device.crash()
+
     def test_an_alarm_comes_while_the_first_session_is_down(self, device: Device) -> None:
         device.disconnect(LOCAL)
         device.turn(over(device, URGENT, event("fire", ALARM).json.encode()))
@@ -190,6 +204,27 @@ class TestUnknownOutboxes:
         assert device.forwarder.counts.not_stored == {NotStored(OUTBOXES, "", UNKNOWN_CHANNEL): 5}
         device.turn(after=61.0)
         assert device.not_stored() == {(OUTBOXES, UNKNOWN_CHANNEL): 5}
+
+
+class TestRetained:
+    """The broker repeats what it retains over each connection, however old it is."""
+
+    def repeat(self, device: Device, *, resumed: bool) -> None:
+        message = over(device, LOCAL, event("old", ALARM).json.encode())
+        device.local.last.resumed = resumed
+        device.turn(replace(message, retained=True))
+        assert device.local.last.acknowledged == [1]
+
+    def test_over_a_new_session_it_is_an_event(self, device: Device) -> None:
+        self.repeat(device, resumed=False)
+        assert (device.spool.pending("call.inbox", 0), letters(device)) == (1, [])
+
+    def test_over_a_resumed_session_it_is_a_dead_letter_and_no_second_alarm(self, device: Device) -> None:
+        self.repeat(device, resumed=True)
+        assert device.spool.pending("call.inbox", 0) == 0
+        (letter,) = letters(device)
+        assert letter["reason"] == RETAINED
+        assert "without" in str(letter["detail"])
 
 
 class TestPayloads:

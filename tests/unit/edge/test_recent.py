@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from edge.numbering import RecentKeys
+from edge.numbering import MOST_URGENT, RecentKeys
 from eventplane.event_keys import KEY_BYTES, key_digest
 
 
@@ -19,6 +19,16 @@ def test_it_knows_at_least_the_last_keys_and_at_most_twice_as_many() -> None:
     for number in range(2_501, 3_001):
         recent.add(key(number))
     assert [number for number in range(3_001) if key(number) in recent] == list(range(2_000, 3_001))
+
+
+def test_it_knows_the_last_urgent_ones_whatever_follows() -> None:
+    recent = RecentKeys(10)
+    for number in range(MOST_URGENT + 1):
+        recent.add_urgent(key(number))
+    for number in range(100):
+        recent.add(key(-number))
+    assert [key(number) in recent for number in (1, MOST_URGENT)] == [True, True]
+    assert len(recent._urgent) == MOST_URGENT
 
 
 def test_keys_that_start_alike_are_told_apart() -> None:
