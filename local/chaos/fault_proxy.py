@@ -24,6 +24,9 @@ _LONGEST_S: Final = 120.0
 
 _SEND: Final = "AmazonSQS.SendMessageBatch"
 
+_LEDGER: Final = b"-ledger"
+"""In the URL of the ledger's queue: swallowed events are still recorded there as delivered."""
+
 
 class Trouble(StrEnum):
     """How a service fails."""
@@ -89,7 +92,7 @@ class FaultProxy(Proxy):
     def answer(self, call: Call) -> Answer | None:
         """As the outage of the called service has it."""
         outage = next((each for each in self._outages.values() if each.target.has(call)), None)
-        if outage is None or (outage.trouble is Trouble.SWALLOWED and call.action != _SEND):
+        if outage is None or (outage.trouble is Trouble.SWALLOWED and not _sends_events(call)):
             return self.forward(call)
         outage.met.set()
         return _TROUBLES[outage.trouble](self, call, outage)
@@ -113,6 +116,10 @@ class FaultProxy(Proxy):
 
     def _swallowed(self, call: Call, _: _Outage) -> Answer:
         return _stored(call.body)
+
+
+def _sends_events(call: Call) -> bool:
+    return call.action == _SEND and _LEDGER not in call.body
 
 
 _TROUBLES: Final[dict[Trouble, Callable[[FaultProxy, Call, _Outage], Answer | None]]] = {

@@ -203,3 +203,5 @@ def test_a_swallowed_message_is_reported_as_stored(cloud: Cloud, proxy: FaultPro
     Outage(proxy, Target("sqs"), Trouble.SWALLOWED).start()
     assert [each["Id"] for each in send(proxy)["Successful"]] == ["0"]
     assert not cloud.calls
+    send(proxy, "eventplane-local-ledger")
+    assert len(cloud.calls) == 1  # the record of what was swallowed
