@@ -64,7 +64,7 @@ def _of_damages(findings: DamageFindings) -> list[Figure]:
             "events lost by damages",
             findings.lost,
             "events",
-            note=f"reported with at most {findings.reported} numbers",
+            note=f"at most {findings.reported:,} by the reports",
         ),
     ]
     for kind in DAMAGES:

@@ -63,9 +63,10 @@ def snapshots(directory: Path, seed: int) -> list[Snapshot]:
     """Run the workload in the new `directory` and take snapshots of its spool."""
     random = Random(seed)
     path = directory / NAME
-    small = random.random() < _SMALL_LOG
-    with patch.object(
-        edge.spool.database, "WAL_BYTES", LOG_BYTES if small else edge.spool.database.WAL_BYTES
+    log_bytes = LOG_BYTES if random.random() < _SMALL_LOG else edge.spool.database.WAL_BYTES
+    with (
+        patch.object(edge.spool.database, "WAL_BYTES", log_bytes),
+        patch("os.urandom", random.randbytes),  # the same epochs each time
     ):
         camera = _Camera(path, random)
         camera.follow(Workload(path, random))
