@@ -358,7 +358,8 @@ class Session:
     def decode(self, room: float = _ANY, room_for_qos_0: float = _ANY) -> None:
         """Process the packets of what arrived until their messages fill `room`, in bytes of memory.
 
-        Messages at QoS 0 that exceed `room_for_qos_0` are dropped, and with `drops` all that exceed `room`.
+        Messages at QoS 0 that exceed `room_for_qos_0` are dropped, unless the broker kept them before this
+        connection, and with `drops` all that exceed `room`.
         """
         self._room, self._room_for_qos_0 = room, room_for_qos_0
         self.has_undecoded = True
@@ -420,7 +421,8 @@ class Session:
             if mid and self._received.is_news(mid, duplicate=duplicate):
                 self.acknowledge(mid)
             return
-        if (self._room if mid else self._room_for_qos_0) <= 0:
+        # A backlog of the broker, which comes before SUBACK, is no flood: it ends.
+        if (self._room if mid or self._filters else self._room_for_qos_0) <= 0:
             self.dropped += 1
             return
         if mid and not self._received.is_news(mid, duplicate=duplicate):

@@ -102,6 +102,15 @@ def test_an_alarm_does_not_wait_until_the_flood_before_it_is_stored(
     assert sequences(cloud)["alarm"] < flood
 
 
+def test_what_the_broker_kept_at_qos_0_during_a_restart_arrives(known_home: Home, cloud: CloudBroker) -> None:
+    stop(known_home)
+    with Publisher(known_home.broker.port) as publisher:
+        publisher.flood(readings(BACKLOG), NEIGHBOUR)
+        publisher.send(event("end"), NEIGHBOUR)
+    start(known_home)
+    wait_for(lambda: cloud.has(names(BACKLOG) | {"end"}))
+
+
 def test_memory_does_not_grow_with_what_waits_in_the_broker(known_home: Home, cloud: CloudBroker) -> None:
     assert known_home.forwarder.pid is not None
     idle = rss_mib(known_home.forwarder.pid)

@@ -417,6 +417,20 @@ def test_at_qos_0_what_exceeds_its_room_is_dropped_and_counted_and_qos_1_is_not(
     assert wire.session.dropped == 8
 
 
+def test_what_the_broker_kept_at_qos_0_waits_for_room_like_the_rest() -> None:
+    wire = Wire(replace(ENDPOINT, clean_session=False, subscriptions=("t",)))
+    wire.receive(broker.connack(present=True))
+    backlog = [broker.publish(b"t", bytes(1_000))] * 10
+    flood = [broker.publish(b"t", bytes(1_000))] * 10
+    wire.session.receive(b"".join([*backlog, broker.suback(1, b"\1"), *flood]), wire.now, 5_000, 1_000)
+    received = 0
+    while wire.session.has_undecoded:
+        received += sum(isinstance(each, Received) for each in wire.session.take_messages())
+        wire.session.decode(5_000, 1_000)
+    received += len(wire.session.take_messages())
+    assert (received, wire.session.dropped) == (len(backlog), len(flood))
+
+
 def test_where_acknowledgements_must_be_read_a_message_beyond_the_room_comes_again_later() -> None:
     session = Session(ENDPOINT, LinkName.CLOUD, 2, drops=True)
     session.start(0.0)
