@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Protocol
 
-from edge.commit import CommitLoop, Deciding
+from edge.commit import CommitLoop, ContractParts
 from edge.counts import Counts
 from edge.decision import RECENT_EVENTS, Decider
 from edge.delivery_queues import DeliveryQueues, VolatileEvent
@@ -80,7 +80,7 @@ class Components:
 
     recent: RecentKeys
     uplink: Uplink
-    deciding: Deciding
+    contract_parts: ContractParts
     dispatcher: Dispatcher
     answers: Answers | NoAnswers
 
@@ -173,7 +173,7 @@ class Components:
         thing = deps.settings.thing
         decider = Decider(contract, thing, self.spool.epoch, deps.clock.now, self.recent, deps.interest)
         receiver = DownlinkReceiver(contract, image, thing, self.spool, decider, self._pressure, self._queues)
-        self.deciding = Deciding(decider, Planner(decider, contract.device.outbox), receiver)
+        self.contract_parts = ContractParts(decider, Planner(decider, contract.device.outbox), receiver)
         self.dispatcher = Dispatcher(contract, self.inboxes, self._queues, deps.interest)
         self.answers = self._make_answers(contract, decider)
         self.follow_uplink_interest()

@@ -89,7 +89,7 @@ class Link:
         self._dial = dial
         self._backoff = backoff
         # The connection has timeouts of its own, for dialling, CONNACK and SUBACK: this one comes after them.
-        self._patience_s = 3 * connect_timeout_s
+        self._give_up_s = 3 * connect_timeout_s
         self._connection: BrokerConnection | None = None
         self._closed = False
         self._failures = 0
@@ -124,7 +124,7 @@ class Link:
             self.reset("no answer to CONNECT", now)
             return
         self.generation += 1
-        self._act_at = now + self._patience_s
+        self._act_at = now + self._give_up_s
         self.dialled_at = now
         self._connection = self._dial(self.generation)
 

@@ -89,7 +89,7 @@ class Uplink:
         self._usual_size = 0
         self._waiting_since: float | None = None
         self._due_ms: int | None = None  # when the first ordinary event has to go; None: not known
-        self._heard_at = 0.0
+        self._answered_at = 0.0
 
     def follow(self, contract: Contract) -> None:
         """Let events wait for a batch for as long as the outboxes of `contract` allow."""
@@ -123,7 +123,7 @@ class Uplink:
         publish = self._publisher.answered(mid, accepted=failure is None)
         if publish is None:
             return AckResult()
-        self._heard_at = now
+        self._answered_at = now
         if failure is None:
             if publish.size:  # a ping is no publish
                 self.acknowledge_s += now - publish.sent_at
@@ -138,7 +138,7 @@ class Uplink:
         oldest = self._publisher.oldest
         if oldest is None or now < oldest.sent_at + self._settings.puback_timeout_s:
             return
-        if self._heard_at > oldest.sent_at:
+        if self._answered_at > oldest.sent_at:
             # Others were answered: the connection works, this one was throttled.
             self._publisher.pace.slow_down(now)
         self._link.reset(f"no answer within {self._settings.puback_timeout_s} s", now)
@@ -205,7 +205,7 @@ class Uplink:
         """Request an answer when there was none for long, or when the connection has to prove itself."""
         if self._publisher:
             return
-        due_at = max(self._heard_at, self._link.up_since) + self._settings.probe_interval_s
+        due_at = max(self._answered_at, self._link.up_since) + self._settings.probe_interval_s
         if now < due_at and not self._poison.needs_proof:
             self._publisher.wake(due_at)
             return

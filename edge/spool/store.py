@@ -31,7 +31,7 @@ from edge.spool.database import (
     named_errors,
     transaction,
 )
-from edge.spool.deliveries import Deliveries, PendingQueues
+from edge.spool.deliveries import Deliveries, PendingQueue, PendingQueues
 from edge.spool.records import (
     BEFORE_EVERYTHING,
     Delivery,
@@ -83,7 +83,10 @@ class _Change:
 
 
 class Spool:
-    """The store at `path`, created when it is not there. Opening takes the same time whatever is in it.
+    """The store at `path`, created when it is not there. Opening takes the same time however much is in it.
+
+    With `on_disk` False it is in memory and stays empty: it refuses every event and state as a full one does,
+    and its pressure is 1.0.
 
     Every method raises `SpoolCorruptError` when the file is damaged, `SpoolFullError` when there is no room,
     and `SpoolUnavailableError` when the disk is missing, read-only or broken; the constructor also
@@ -114,28 +117,6 @@ class Spool:
                 self._load(None)
             self._closing = undo.pop_all()
         self._written_before = written_bytes()
-
-    @classmethod
-    def without_disk(
-        cls,
-        path: Path,
-        *,
-        capacity_bytes: int = CAPACITY_BYTES,
-        capacity_deliveries: int = CAPACITY_DELIVERIES,
-        now_uptime: Callable[[], Uptime] = system_uptime,
-    ) -> Self:
-        """Return a spool in memory for the time in which the one at `path` cannot be used.
-
-        It is empty and stays so: it refuses every event and state as a full one does, and its pressure is
-        1.0.
-        """
-        return cls(
-            path,
-            capacity_bytes=capacity_bytes,
-            capacity_deliveries=capacity_deliveries,
-            now_uptime=now_uptime,
-            on_disk=False,
-        )
 
     def commit(
         self,
@@ -230,11 +211,7 @@ class Spool:
         Each of them was acknowledged, or ended otherwise and is counted by `loss_reports`. Negative while
         salvaged events are pending.
         """
-        queues = [each for each in self._queues if each.destination == destination and each.pending]
-        oldest = [
-            self.read(destination, each.rank, BEFORE_EVERYTHING, 1)[0].delivery.sequence for each in queues
-        ]
-        return min(oldest, default=self.next_sequence) - 1
+        return self._first_pending(each for each in self._queues if each.destination == destination) - 1
 
     def destinations(self) -> list[str]:
         """Return every destination that ever had a delivery."""
@@ -402,17 +379,14 @@ class Spool:
         self.counted = read_counters(db)
         if self._queues.pending() != device.pending:
             raise DamagedRowError("the number of pending deliveries")
-        oldest = [
-            self.read(each.destination, each.rank, BEFORE_EVERYTHING, 1)[0].delivery.sequence
-            for each in self._queues
-            if each.pending
-        ]
-        self._first = min(oldest, default=device.next_sequence)
+        self._first = self._first_pending(self._queues)
         self._space = Space(path, db, *self._capacities, self._queues.pending)
 
-    def _note_commit(self) -> None:
-        if self.is_on_disk:
-            self._notes.write(self._last_commit())
+    def _first_pending(self, queues: Iterable[PendingQueue]) -> int:
+        """Return the lowest sequence that is pending in `queues`, else the next one."""
+        pending = [each for each in queues if each.pending]
+        oldest = [self.read(each.destination, each.rank, BEFORE_EVERYTHING, 1)[0] for each in pending]
+        return min((each.delivery.sequence for each in oldest), default=self.next_sequence)
 
     def _last_commit(self) -> log.CommitNote:
         device = self._device
@@ -443,7 +417,8 @@ class Spool:
         self._queues.keep()
         self._totals, self._device = totals, device
         self.counted.update(counted)
-        self._note_commit()
+        if self.is_on_disk:
+            self._notes.write(self._last_commit())
 
     def _write(self, change: _Change, counted: Mapping[str, int], totals: TableTotals) -> Device:
         if change.close_manifests:
