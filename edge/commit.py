@@ -1,9 +1,9 @@
 """Commits batches, also when the disk is full.
 
-Then the batch is planned again under more pressure until what is left of it finds room. What makes the room
-is committed first, by itself: only ends of deliveries may use the spool's reserve, so beside arrivals they
-would find no more room than these do. If even the ends find none, they are owed and tried again, while
-deliveries go on. Nothing is acknowledged before.
+On a full disk the batch is planned again under more pressure until the rest of it finds room. The ends of
+deliveries that make the room are committed first, without arrivals, because only such a commit may use the
+spool's reserve. If even that finds no room, the ends are deferred and tried again, while deliveries go on.
+Nothing is acknowledged before its commit.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ TIDY_EVERY_S = 0.1
 
 
 BUSY_PER_S = 100.0
-"""Messages a second from which a commit waits for company. Ours: below, a commit for each costs little."""
+"""Messages a second from which a commit waits for more. Ours: below, a commit for each costs little."""
 
 LINGER_S = 0.025
 """How long it waits. Ours: at 500 messages a second a dozen share one commit, and none is much later."""
@@ -46,7 +46,7 @@ _HOLD_OFF_S = 2.0
 class GroupCommit:
     """Decides how long to wait for more messages before a commit. Times are monotonic seconds.
 
-    A sender that waits for each receipt before it sends on gives no company: then the wait ends for a while.
+    Lingering is useless for a sender that waits for each receipt before it sends on, and stops for a while.
     Urgent messages never wait (`edge.mailbox`).
     """
 
@@ -244,6 +244,6 @@ class CommitLoop:
 
     def _note_full(self, error: SpoolFullError, now: float) -> None:
         if not self._full:
-            _log.warning("%s", error)  # once: the same complaint over and over says nothing new
+            _log.warning("%s", error)  # once, not at each retry
         self._full = True
         self._tidy_at = now + RETRY_S

@@ -42,9 +42,9 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """`monotonic` seconds for every interval, `uptime` for the device's life, and the wall clock's `now`.
+    """`monotonic` seconds for every interval, the device's `uptime` across restarts, and the wall clock.
 
-    `now` is for time stamps only: it jumps.
+    The wall clock, `now`, is for time stamps only: it jumps.
     """
 
     monotonic: Callable[[], float] = monotonic
@@ -324,7 +324,7 @@ def _cloud_link(settings: Settings, mailbox: Mailbox[Any]) -> Link:
         keepalive_s=cloud.keepalive_s,
         connect_timeout_s=cloud.connect_timeout_s,
         subscriptions=(inbox,) if cloud.subscribes else (),
-        # An alarm must get through also where the cloud has not been told of the downlink.
+        # Alarms must go up even if the cloud's policy lacks the downlink topic.
         needs_subscriptions=False,
         tls=cloud.identity,
         protocol=cloud.protocol,

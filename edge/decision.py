@@ -1,4 +1,4 @@
-"""Decides what becomes of a message: stored under a number and routed, or a dead letter. No I/O."""
+"""Decides whether a message is numbered, stored and routed, or becomes a dead letter. No I/O."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import NamedTuple
 
-from edge.delivery_queues import UNSTORED_RANK, VolatileEvent
+from edge.delivery_queues import BEST_EFFORT_RANK, UNSTORED_RANK, VolatileEvent
 from edge.interest import Interest
 from edge.numbering import RecentKeys, expires_ms, lifetime_ms, stamp, stamp_positions
 from edge.spool import StoredEvent
@@ -153,24 +153,17 @@ class Decider:
         promised = self._promised(destinations, routes, event, channel)
         positions = self._positions(stamped, priority, number, promised)
         stamped = stamp_positions(stamped, positions)
-        volatile = tuple(
-            VolatileEvent(each.address, event.type, event.json, key)
-            for each in destinations
-            if each not in promised
-        )
+        volatile = _volatile((each for each in destinations if each not in promised), event, key)
         lifetime = lifetime_ms(event)
         expiries = {each.address: expires_ms(number.uptime_ms, lifetime, channel, each) for each in promised}
         arrival = _arrival(stamped, key, priority, number, expiries, positions) if promised else None
         unstored: tuple[VolatileEvent, ...] = ()
         if arrival is not None and priority is Priority.URGENT:
-            unstored = tuple(
-                VolatileEvent(each.address, event.type, event.json, key, UNSTORED_RANK)
-                for each in destinations
-            )
+            unstored = _volatile(destinations, event, key, UNSTORED_RANK)
         return Decision(key, arrival, volatile, None, event.type, unstored, unwanted)
 
     def decide_downlink(self, event: Envelope, channel: Channel, number: SequenceNumber) -> DownlinkDecision:
-        """Decide on an `event` from the cloud: it never goes back there, whatever the routes say.
+        """Decide on an `event` from the cloud: it never goes back to the cloud, even if a route leads there.
 
         It gets no number of the device, because these count what goes up.
         """
@@ -184,11 +177,7 @@ class Decider:
             event,
             priority.rank,
             {each.address: expires_ms(number.uptime_ms, lifetime, channel, each) for each in promised},
-            tuple(
-                VolatileEvent(each.address, event.type, event.json, key_digest(event.key))
-                for each in channels
-                if each not in promised
-            ),
+            _volatile((each for each in channels if each not in promised), event, key_digest(event.key)),
             unwanted,
         )
 
@@ -231,7 +220,7 @@ class Decider:
         return VolatileEvent(self._uplink.address, stamped.type, stamped.json, key_digest(stamped.key), rank)
 
     def addresses(self, event: Envelope) -> list[str]:
-        """Return where the routes of the device lead `event`, whatever is wanted there."""
+        """Return where the routes of the device lead `event`, also where no reader wants it."""
         return [each.address for each in self._destinations(event)]
 
     @property
@@ -247,7 +236,7 @@ class Decider:
     def _report(
         self, event: Envelope, channel: Channel, number: SequenceNumber, lifetime: int | None = None
     ) -> StoredEvent:
-        """Return a report to store: whatever its channels say, it expires by its own `lifetime` alone."""
+        """Return a report to store, which expires by its own `lifetime`, not by its channels'."""
         stamped = stamp(event, self._epoch, number.sequence)
         # A contract without a route for reports does not lose them.
         destinations = self._destinations(event) or [self._uplink]
@@ -294,6 +283,12 @@ def _advice(payload: bytes) -> str:
     # An MQTT 5 client in binary mode has them in user properties, which a broker does not give to a
     # subscriber of 3.1.1, so all that shows is what is missing.
     return "" if b'"specversion"' in payload[:MAX_EVENT_BYTES] else NO_ATTRIBUTES
+
+
+def _volatile(
+    channels: Iterable[Channel], event: Envelope, key: bytes, rank: int = BEST_EFFORT_RANK
+) -> tuple[VolatileEvent, ...]:
+    return tuple(VolatileEvent(each.address, event.type, event.json, key, rank) for each in channels)
 
 
 def _arrival(

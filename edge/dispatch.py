@@ -1,4 +1,4 @@
-"""Sorts what the brokers deliver: which topic is whose box, and what a message on it means."""
+"""Sorts received messages by topic: events, receipts, questions and announcements."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from eventplane.topics import (
 _log = logging.getLogger(__name__)
 
 OTHER_REASON = "refused"
-"""The reason of a dead letter if the service's own is no word."""
+"""The reason of a dead letter if the service's own is not a single word."""
 
 _DEAD_LETTER_BYTES = 4096
 """Bytes kept of a refused dead letter: if it was too large, the next one is smaller."""
@@ -172,7 +172,7 @@ class Dispatcher:
         self._unknown_since = float("-inf")
 
     def take(self, message: Received, batch: Batch, now: float) -> None:
-        """Sort `message` into `batch`; whatever it is, it is acknowledged once the batch is committed."""
+        """Sort `message` into `batch`; it is acknowledged once the batch is committed."""
         batch.acknowledge.append(message)
         if message.link is LinkName.CLOUD:
             self._take_downlink(message.payload, batch)
@@ -300,7 +300,7 @@ def _can_expire(json: str) -> bool:
 
 
 def _refusal(reason: str, service: str) -> Refusal:
-    """Return the refusal with the service's own `reason`, in the detail if it is no word."""
+    """Return the refusal with the service's own `reason`, in the detail if it is not a single word."""
     if _WORD.fullmatch(reason):
         return Refusal(reason, f"{service} can never handle it")
     return Refusal(OTHER_REASON, f"{service} can never handle it: {reason!r}")

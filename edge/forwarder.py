@@ -1,8 +1,7 @@
 """The forwarder's loop: one thread decides, network threads only report.
 
 Each turn takes what has been reported, commits all of it to the spool in one transaction, and only then
-acknowledges and sends. So nothing is acknowledged that is not on the disk, and nothing on the disk waits
-for anything but its own destination.
+acknowledges and sends. So only what is on the disk is acknowledged, and no destination delays another.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ _MOST_RECEIPTS = 1000
 class Wait(Protocol):
     """Returns the messages so far, after at most `timeout_s` seconds (None: for ever).
 
-    With `linger_s` it waits up to so many seconds for company of what is not urgent.
+    With `linger_s` it waits up to so many seconds for more messages that are not urgent.
     """
 
     def __call__(self, timeout_s: float | None, linger_s: float = 0.0) -> Sequence[Message]: ...
@@ -129,7 +128,7 @@ class Forwarder:
         batch, plan = self._commit_with_recovery(messages, now)
         with self._recovering(now):
             self._confirm(batch, plan)
-            # Before another contract is in force, which may not know who asks.
+            # Before a reload, whose contract may not have the asking service.
             self._answer(batch.questions)
         with self._recovering(now):
             if self._next is not None:
@@ -137,7 +136,7 @@ class Forwarder:
             self._send(now)
 
     def _commit_with_recovery(self, messages: Sequence[Message], now: float) -> tuple[Batch, Plan]:
-        """Commit what `messages` bring, in the end without a disk: nobody will report them again."""
+        """Commit what `messages` bring, if need be without a disk: they are reported only once."""
         try:
             return self._commit(messages, now)
         except (SpoolCorruptError, SpoolUnavailableError) as error:
@@ -204,7 +203,7 @@ class Forwarder:
         give_up = self._clock.monotonic() + self._settings.stop_grace_s
         for name in (LinkName.URGENT, LinkName.LOCAL):
             self._links[name].close(_CLOSE_S)
-        # Nobody sends again what came at QoS 0.
+        # Messages at QoS 0 are not redelivered.
         while (messages := self._wait(0.0)) and self._clock.monotonic() < give_up:
             self.turn(messages)
         while not self.uplink.idle and self._cloud.up:

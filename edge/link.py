@@ -204,7 +204,7 @@ class Link:
         self._failures += 1
         delay = self._backoff.delay_s(self._failures)
         self._act_at = now + delay
-        # A repeated reason is no news.
+        # A repeated reason is logged at DEBUG only.
         level = logging.DEBUG if reason == self._last_reason else logging.WARNING
         self._last_reason = reason
         _log.log(level, "%s broker: %s; next attempt in %.1f s", self.name, reason, delay)

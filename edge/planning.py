@@ -1,4 +1,4 @@
-"""What the messages of one turn ask for, and the plan of what becomes of it.
+"""Batches of received messages, and the plans to commit them.
 
 A plan is made from a batch and thrown away when it cannot be committed: it depends on the room that there is
 and on the next sequence number, the batch on neither.
@@ -98,7 +98,7 @@ class Plan:
 
     @property
     def uptime_ms(self) -> int:
-        """When the batch is stored, in milliseconds of the device's life."""
+        """When the batch is stored, in milliseconds of uptime."""
         return self.start.uptime_ms
 
     def store(self, arrival: StoredEvent) -> None:

@@ -1,6 +1,6 @@
 """The uplink: send pending events to the cloud in compressed batches, with few of them unacknowledged.
 
-An urgent event goes at once, in its own publish, ahead of everything that waits. The rest forms batches
+An urgent event goes at once, in its own publish, ahead of all pending events. The rest forms batches
 while earlier publishes are unacknowledged, or for as long as the outboxes of its events allow
 (`edge.packing`), within the cloud's quota. A delivery ends when the broker acknowledges it, or refuses it
 permanently. The unacknowledged publishes of a connection that ended are sent again from the spool.
@@ -17,14 +17,7 @@ from edge.delivery_queues import DeliveryQueues, UplinkQueue
 from edge.link import Link
 from edge.packing import MOST_GATHERED, PROBE, BatchingDelays, pack_first, pack_one
 from edge.poison import PoisonDetector
-from edge.publishing import (
-    Pace,
-    Publish,
-    Publisher,
-    Remedy,
-    remedy,
-    wire_size,
-)
+from edge.publishing import Pace, Publish, Publisher, Remedy, remedy, wire_size
 from edge.settings import CloudSettings
 from edge.spool import Delivery, PendingDelivery
 from eventplane.contract import Channel, Contract, Priority
@@ -212,9 +205,8 @@ class Uplink:
         # Where the suspects would go: a topic that the cloud refuses proves nothing against an event.
         topic = self._topics.of(urgent=self._poison.urgent)
         if self._publisher.may_go(wire_size(topic, PROBE), now, urgent=True):
-            if (
-                self._settings.mode == "single"
-            ):  # other readers than ours may not know what to do with an empty batch
+            if self._settings.mode == "single":
+                # Readers other than ours may not accept an empty batch.
                 self._publisher.ping(now)
             else:
                 self._publisher.publish(topic, PROBE, (), now, urgent=True)

@@ -189,7 +189,7 @@ class ReceiveWindow:
     def settle(self, mid: int) -> bool:
         """Return whether to send PUBACK: once, after all messages with this id are done.
 
-        A second PUBACK would acknowledge whatever gets the id next.
+        A second PUBACK would acknowledge the next message with this id.
         """
         owed = self._owed.pop(mid, 0)
         if owed > 1:

@@ -60,7 +60,7 @@ CAPACITY_BYTES = 256 * 1024 * 1024
 """Default for the bytes that are stored at most: a day without a network at 5 events a second."""
 
 READ_CHARACTERS = 512 * 1024
-"""A read stops once it holds this much text, so that memory stays bounded whatever the events' sizes."""
+"""A read stops once it holds this much text, so that memory stays bounded for events of any size."""
 
 _NEW_BYTES = 2 * PAGE_BYTES
 """A file without tables is not longer; the tables come to it with the first checkpoint."""
@@ -366,7 +366,7 @@ class Spool:
             raise SpoolCorruptError(self.path, "the file is not empty, but has no tables")
 
     def _load(self, path: Path | None) -> None:
-        """Read what every commit needs, in the same time whatever is pending. It shows damage near by."""
+        """Read what every commit needs, in the same time however much is pending; find damage in it."""
         db, device = self._db, Device.read(self._db)
         self._totals = TableTotals.unpack(device.totals)
         self._totals.check(db)
@@ -478,7 +478,7 @@ class Spool:
                 yield
         except SpoolCorruptError as error:
             if self.is_on_disk and not marker_of(self.path).exists():
-                # So that the next opening recovers, whatever it sees itself.
+                # So that the next opening recovers, even if it finds no damage itself.
                 with contextlib.suppress(OSError):
                     marker_of(self.path).write_text(error.damage, encoding="utf-8")
             raise
