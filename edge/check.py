@@ -1,10 +1,10 @@
-"""Whether the device could run like this (`check`), without touching its spool or a broker."""
+"""Check the files that the settings name, without touching the spool or a broker."""
 
 from __future__ import annotations
 
 import ssl
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from shutil import which
 
@@ -84,7 +84,7 @@ def _profile(local: LocalSettings) -> Iterator[SettingProblem]:
 
 def _claim(provisioning: ProvisioningSettings, now: datetime) -> Iterator[SettingProblem]:
     certificate, key = provisioning.claim_certificate, provisioning.claim_key
-    # They may be root's alone: systemd hands them to the provisioning, and nobody else need read them.
+    # Only root may be able to read them: systemd passes them to the provisioning (LoadCredential=).
     if not _is_withheld(certificate):
         yield from _certificate("provisioning.claim_certificate", certificate, now)
     if not _is_withheld(key):
@@ -161,8 +161,3 @@ def _pair(setting: str, certificate: Path, key: Path) -> Iterator[SettingProblem
 
 def _unreadable(setting: str, file: Path, error: OSError, remedy: str) -> SettingProblem:
     return SettingProblem(setting, f"{file}: {error.strerror or error}", remedy)
-
-
-def utc_now() -> datetime:
-    """Return the wall clock's time."""
-    return datetime.now(UTC)

@@ -123,10 +123,12 @@ def _run(options: Options) -> int:
 
 
 def _check(options: Options) -> int:
-    from edge.check import awaits_provisioning, expires_soon, file_problems, utc_now
+    from datetime import UTC, datetime
+
+    from edge.check import awaits_provisioning, expires_soon, file_problems
     from edge.contract_updates import read_contract
 
-    settings, now = _load(options), utc_now()
+    settings, now = _load(options), datetime.now(UTC)
     contract = read_contract(settings.contract)
     problems = file_problems(settings, now)
     if isinstance(contract, SettingProblem):

@@ -1,9 +1,9 @@
 """Commits batches, also when the disk is full.
 
-Then the batch is planned again under more pressure until what is left of it finds room. What makes the room
-is committed first, by itself: only ends of deliveries may use the spool's reserve, so beside arrivals they
-would find no more room than these do. If even the ends find none, they are owed and tried again, while
-deliveries go on. Nothing is acknowledged before.
+On a full disk the batch is planned again under more pressure until the rest of it finds room. The ends of
+deliveries that make the room are committed first, without arrivals, because only such a commit may use the
+spool's reserve. If even that finds no room, the ends are deferred and tried again, while deliveries go on.
+Nothing is acknowledged before its commit.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ TIDY_EVERY_S = 0.1
 
 
 BUSY_PER_S = 100.0
-"""Messages a second from which a commit waits for company. Ours: below, a commit for each costs little."""
+"""Messages a second from which a commit waits for more. Ours: below, a commit for each costs little."""
 
 LINGER_S = 0.025
 """How long it waits. Ours: at 500 messages a second a dozen share one commit, and none is much later."""
@@ -46,7 +46,7 @@ _HOLD_OFF_S = 2.0
 class GroupCommit:
     """Decides how long to wait for more messages before a commit. Times are monotonic seconds.
 
-    A sender that waits for each receipt before it sends on gives no company: then the wait ends for a while.
+    Lingering is useless for a sender that waits for each receipt before it sends on, and stops for a while.
     Urgent messages never wait (`edge.mailbox`).
     """
 
@@ -69,7 +69,7 @@ class GroupCommit:
             self._since, self._count = now, 0
 
 
-class Deciding(NamedTuple):
+class ContractParts(NamedTuple):
     """The parts that follow a contract: they say what becomes of a batch."""
 
     decider: Decider
@@ -98,15 +98,15 @@ class CommitLoop:
         self._recent = recent
         self._reporter = reporter
         self._counts = counts
-        self._owed: list[Delivery] = []
+        self._deferred_ends: list[Delivery] = []
         self._retry_at: float | None = None
         self._tidy_at: float | None = None
         self._full = False
 
-    def commit(self, batch: Batch, by: Deciding, now: float) -> Plan:
+    def commit(self, batch: Batch, by: ContractParts, now: float) -> Plan:
         """Commit `batch` and return what became of it. Raises `SpoolError`, but not for want of room."""
-        ends = [*self._owed, *batch.done]
-        self._owed = []
+        ends = [*self._deferred_ends, *batch.done]
+        self._deferred_ends = []
         self._pressure.begin()
         plan = self._plan(batch, by)
         made = self._reports(plan, by.decider, now)
@@ -119,22 +119,22 @@ class CommitLoop:
                     self._reporter.put_off(now)
                     made = Reports()
                 elif plan.arrivals:
-                    plan = self._smaller(batch, by, ends, now)
+                    plan = self._plan_less(batch, by, ends, now)
                 else:
                     self._retry_at = now + RETRY_S
-                    self._owe(plan, ends)
+                    self._defer_ends(plan, ends)
                     break
             else:
                 self._ended([*plan.dropped, *plan.dead_lettered])
                 break
         else:
-            self._owe(plan, ends)
+            self._defer_ends(plan, ends)
         self._remember(plan)
         if plan.states:
             self._queues.withdraw(plan.replaced)
         for kind, count in batch.ignored.items():
             self._counts.lost(kind, count)
-        self._counts.turned_away(plan.turned_away)
+        self._counts.rejected(plan.rejected)
         self._counts.not_wanted(plan.not_wanted)
         self._reporter.stored(made, now)
         return plan
@@ -166,7 +166,7 @@ class CommitLoop:
             due.append(0.0)  # what has expired is counted at once, and makes room
         return min(due)
 
-    def _plan(self, batch: Batch, by: Deciding) -> Plan:
+    def _plan(self, batch: Batch, by: ContractParts) -> Plan:
         spool = self._spool
         plan = Plan(SequenceNumber(spool.next_sequence, spool.clock(), spool.counted))
         for each in batch.submissions:
@@ -185,7 +185,7 @@ class CommitLoop:
             return Reports()
         return made
 
-    def _smaller(self, batch: Batch, by: Deciding, ends: list[Delivery], now: float) -> Plan:
+    def _plan_less(self, batch: Batch, by: ContractParts, ends: list[Delivery], now: float) -> Plan:
         """Plan `batch` under more pressure; what makes room for it is ended for good, and so are `ends`."""
         if self._may_end(now):
             self._pressure.tighten()
@@ -208,9 +208,9 @@ class CommitLoop:
         plan.dropped.clear()
         return True
 
-    def _owe(self, plan: Plan, ends: list[Delivery]) -> None:
+    def _defer_ends(self, plan: Plan, ends: list[Delivery]) -> None:
         """End with a later commit what `plan` ends; its dead letters are stored already."""
-        self._owed = [*ends, *plan.replaced]
+        self._deferred_ends = [*ends, *plan.replaced]
         more = (*plan.dropped, *plan.dead_lettered)
         self._queues.discards.update({each.delivery: each for each in more})
 
@@ -250,6 +250,6 @@ class CommitLoop:
 
     def _note_full(self, error: SpoolFullError, now: float) -> None:
         if not self._full:
-            _log.warning("%s", error)  # once: the same complaint over and over says nothing new
+            _log.warning("%s", error)  # once, not at each retry
         self._full = True
         self._tidy_at = now + RETRY_S

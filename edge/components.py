@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Protocol
 
-from edge.commit import CommitLoop, Deciding
+from edge.commit import CommitLoop, ContractParts
 from edge.counts import Counts
 from edge.decision import RECENT_EVENTS, Decider
 from edge.delivery_queues import DeliveryQueues, VolatileEvent
@@ -42,9 +42,9 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """`monotonic` seconds for every interval, `uptime` for the device's life, and the wall clock's `now`.
+    """`monotonic` seconds for every interval, the device's `uptime` across restarts, and the wall clock.
 
-    `now` is for time stamps only: it jumps.
+    The wall clock, `now`, is for time stamps only: it jumps.
     """
 
     monotonic: Callable[[], float] = monotonic
@@ -80,7 +80,7 @@ class Components:
 
     recent: RecentKeys
     uplink: Uplink
-    deciding: Deciding
+    contract_parts: ContractParts
     dispatcher: Dispatcher
     answers: Answers | NoAnswers
 
@@ -173,7 +173,7 @@ class Components:
         thing = deps.settings.thing
         decider = Decider(contract, thing, self.spool.epoch, deps.clock.now, self.recent, deps.interest)
         receiver = DownlinkReceiver(contract, image, thing, self.spool, decider, self._pressure, self._queues)
-        self.deciding = Deciding(decider, Planner(decider, contract.device.outbox), receiver)
+        self.contract_parts = ContractParts(decider, Planner(decider, contract.device.outbox), receiver)
         self.dispatcher = Dispatcher(contract, self.inboxes, self._queues, deps.interest)
         self.answers = self._make_answers(contract, decider)
         self.follow_uplink_interest()
@@ -324,7 +324,7 @@ def _cloud_link(settings: Settings, mailbox: Mailbox[Any]) -> Link:
         keepalive_s=cloud.keepalive_s,
         connect_timeout_s=cloud.connect_timeout_s,
         subscriptions=(inbox,) if cloud.subscribes else (),
-        # An alarm must get through also where the cloud has not been told of the downlink.
+        # Alarms must go up even if the cloud's policy lacks the downlink topic.
         needs_subscriptions=False,
         tls=cloud.identity,
         protocol=cloud.protocol,

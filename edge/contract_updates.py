@@ -24,15 +24,11 @@ from edge.errors import SettingProblem, SpoolError
 from edge.spool import Spool
 from eventplane.contract import Contract, ContractError, Downlink, Problem, load_compiled
 from eventplane.delivery import Refusal
-from eventplane.device_reports import DEVICE_CONTRACT
 from eventplane.downlink.rights import CONTRACT_KEYS
 from eventplane.downlink.wire import Incoming
 from eventplane.envelope import Envelope, parse_event
 
 _log = logging.getLogger(__name__)
-
-CONTRACT_TYPE: Final = DEVICE_CONTRACT
-"""Its data is a compiled contract, as JSON or (`data_base64`) as gzip."""
 
 CONTRACT_REFUSED: Final = "contract_refused"
 

@@ -30,9 +30,10 @@ class NotStored(NamedTuple):
 
 @dataclass(slots=True)
 class Counts:
-    """`dead_letters` by reason, `descended` (what came down from the cloud) by answer or reason, `discards`
-    by outcome and reason, `refused` for want of room, `sent_unstored` deliveries made of such events,
-    `unwanted` deliveries that were left out because the reader handles no such events.
+    """`dead_letters` by reason, `downlink_outcomes` (events from the cloud) by answer or reason.
+
+    `discards` by outcome and reason, `refused` for want of room, `sent_unstored` deliveries made of such
+    events, `unwanted` deliveries that were left out because the reader handles no such events.
     Publishes to the cloud are `published`, with their events and payload bytes, repetitions included; those
     `answered` were refused or `acknowledged`.
 
@@ -41,7 +42,7 @@ class Counts:
     """
 
     dead_letters: Counter[str] = field(default_factory=Counter)
-    descended: Counter[str] = field(default_factory=Counter)
+    downlink_outcomes: Counter[str] = field(default_factory=Counter)
     discards: Counter[tuple[Outcome, str]] = field(default_factory=Counter)
     refused: int = 0
     sent_unstored: int = 0
@@ -81,7 +82,7 @@ class Counts:
         self.sent_unstored += 1
         self.lost(kind)
 
-    def turned_away(self, kinds: Mapping[NotStored, int]) -> None:
+    def rejected(self, kinds: Mapping[NotStored, int]) -> None:
         """Count events that found no room and stay with their senders."""
         for kind, count in kinds.items():
             self.refused += count

@@ -1,4 +1,4 @@
-"""Decides what becomes of a message: stored under a number and routed, or a dead letter. No I/O."""
+"""Decides whether a message is numbered, stored and routed, or becomes a dead letter. No I/O."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import NamedTuple
 
-from edge.delivery_queues import UNSTORED_RANK, VolatileEvent
+from edge.delivery_queues import BEST_EFFORT_RANK, UNSTORED_RANK, VolatileEvent
 from edge.interest import Interest
 from edge.numbering import RecentKeys, expires_ms, lifetime_ms, stamp, stamp_positions
 from edge.spool import StoredEvent
@@ -111,10 +111,10 @@ class Decider:
         self._contract = contract
         self._router = Router(contract, Place.DEVICE)
         self._rights = SendingRights(contract)
-        self._itself = Sender(service=contract.device.name)
+        self._own_sender = Sender(service=contract.device.name)
         self._uplink = contract.device.outbox
         self._ordered = OrderedInboxes(contract)
-        self._as_cloud_sees = Sender(device=thing)
+        self._cloud_sender = Sender(device=thing)
         self._source = router_source(thing)
         self._epoch = epoch
         self._now = now
@@ -149,46 +149,35 @@ class Decider:
         if not routes:
             raise EnvelopeError("unrouted", f"no route of the device takes type {event.type!r}")
         priority = self._contract.priority(event, channel)
-        destinations, unwanted = self._parted(self._channels(routes), event, priority)
+        destinations, unwanted = self._split_by_interest(self._channels(routes), event, priority)
         promised = self._promised(destinations, routes, event, channel)
         positions = self._positions(stamped, priority, number, promised)
         stamped = stamp_positions(stamped, positions)
-        volatile = tuple(
-            VolatileEvent(each.address, event.type, event.json, key)
-            for each in destinations
-            if each not in promised
-        )
+        volatile = _volatile((each for each in destinations if each not in promised), event, key)
         lifetime = lifetime_ms(event)
         expiries = {each.address: expires_ms(number.uptime_ms, lifetime, channel, each) for each in promised}
         arrival = _arrival(stamped, key, priority, number, expiries, positions) if promised else None
         unstored: tuple[VolatileEvent, ...] = ()
         if arrival is not None and priority is Priority.URGENT:
-            unstored = tuple(
-                VolatileEvent(each.address, event.type, event.json, key, UNSTORED_RANK)
-                for each in destinations
-            )
+            unstored = _volatile(destinations, event, key, UNSTORED_RANK)
         return Decision(key, arrival, volatile, None, event.type, unstored, unwanted)
 
-    def descend(self, event: Envelope, channel: Channel, number: SequenceNumber) -> DownlinkDecision:
-        """Decide on an `event` from the cloud: it never goes back there, whatever the routes say.
+    def decide_downlink(self, event: Envelope, channel: Channel, number: SequenceNumber) -> DownlinkDecision:
+        """Decide on an `event` from the cloud: it never goes back to the cloud, even if a route leads there.
 
         It gets no number of the device, because these count what goes up.
         """
         routes = self._router.route(event)
-        ways = [each for each in self._channels(routes) if each.address != self._uplink.address]
+        channels = [each for each in self._channels(routes) if each.address != self._uplink.address]
         priority = self._contract.priority(event, channel)
-        ways, unwanted = self._parted(ways, event, priority)
-        promised = self._promised(ways, routes, event, channel)
+        channels, unwanted = self._split_by_interest(channels, event, priority)
+        promised = self._promised(channels, routes, event, channel)
         lifetime = lifetime_ms(event)
         return DownlinkDecision(
             event,
             priority.rank,
             {each.address: expires_ms(number.uptime_ms, lifetime, channel, each) for each in promised},
-            tuple(
-                VolatileEvent(each.address, event.type, event.json, key_digest(event.key))
-                for each in ways
-                if each not in promised
-            ),
+            _volatile((each for each in channels if each not in promised), event, key_digest(event.key)),
             unwanted,
         )
 
@@ -205,7 +194,7 @@ class Decider:
 
         `channel` gives its priority.
         """
-        letter = dead_letter(
+        event = dead_letter(
             # From the content, so that the same refusal after a crash is recognisably the same dead letter.
             id=hashlib.sha256(address.encode() + b"\n" + original).hexdigest()[:_ID_DIGITS],
             source=self._source,
@@ -215,23 +204,23 @@ class Decider:
             original=original,
             contract_version=self._contract.version,
             sender=Sender(service=channel.participant),
-        ).stamped(**self._itself.attributes)
-        key = key_digest(letter.key)
+        ).stamped(**self._own_sender.attributes)
+        key = key_digest(event.key)
         if key in pending or key in self._recent:
             return Decision(refused=refusal.reason)
-        return Decision(key, self._kept(letter, channel, number), (), refusal.reason, letter.type)
+        return Decision(key, self._report(event, channel, number), (), refusal.reason, event.type)
 
     def own(self, report: Envelope, number: SequenceNumber, lifetime: int | None = None) -> StoredEvent:
         """Return the forwarder's own `report` to store, with a `lifetime` in milliseconds (None: endless)."""
-        return self._kept(report.stamped(**self._itself.attributes), self._uplink, number, lifetime)
+        return self._report(report.stamped(**self._own_sender.attributes), self._uplink, number, lifetime)
 
     def volatile(self, report: Envelope, rank: int) -> VolatileEvent:
         """Return the forwarder's own `report` as an event for the cloud that is not stored."""
-        stamped = report.stamped(**self._itself.attributes)
+        stamped = report.stamped(**self._own_sender.attributes)
         return VolatileEvent(self._uplink.address, stamped.type, stamped.json, key_digest(stamped.key), rank)
 
     def addresses(self, event: Envelope) -> list[str]:
-        """Return where the routes of the device lead `event`, whatever is wanted there."""
+        """Return where the routes of the device lead `event`, also where no reader wants it."""
         return [each.address for each in self._destinations(event)]
 
     @property
@@ -244,10 +233,10 @@ class Decider:
         """Return the value of a `time` attribute."""
         return timestamp(self._now())
 
-    def _kept(
+    def _report(
         self, event: Envelope, channel: Channel, number: SequenceNumber, lifetime: int | None = None
     ) -> StoredEvent:
-        """Return a report to store: whatever its channels say, it expires by its own `lifetime` alone."""
+        """Return a report to store, which expires by its own `lifetime`, not by its channels'."""
         stamped = stamp(event, self._epoch, number.sequence)
         # A contract without a route for reports does not lose them.
         destinations = self._destinations(event) or [self._uplink]
@@ -264,7 +253,7 @@ class Decider:
         """Return the numbers of a stamped `event` in the ordered inboxes to which the cloud routes it."""
         if not self._ordered or self._uplink not in stored_for:
             return {}
-        counters = self._ordered.counters(stamp_sender(event, self._as_cloud_sees), priority, self._uplink)
+        counters = self._ordered.counters(stamp_sender(event, self._cloud_sender), priority, self._uplink)
         return next_positions(counters, number.counted)
 
     def _destinations(self, event: Envelope) -> list[Channel]:
@@ -281,12 +270,12 @@ class Decider:
         addresses = {each.destination for each in routes if is_promised(self._contract, event, over, each)}
         return [each for each in destinations if each.address in addresses]
 
-    def _parted(
-        self, ways: list[Channel], event: Envelope, priority: Priority
+    def _split_by_interest(
+        self, channels: list[Channel], event: Envelope, priority: Priority
     ) -> tuple[list[Channel], tuple[str, ...]]:
-        """Return those of `ways` whose reader wants `event`, and the addresses of the others."""
-        wanted = [each for each in ways if self._interest.wants(each.address, event, priority)]
-        return wanted, tuple(each.address for each in ways if each not in wanted)
+        """Return those of `channels` whose reader wants `event`, and the addresses of the others."""
+        wanted = [each for each in channels if self._interest.wants(each.address, event, priority)]
+        return wanted, tuple(each.address for each in channels if each not in wanted)
 
 
 def _advice(payload: bytes) -> str:
@@ -294,6 +283,12 @@ def _advice(payload: bytes) -> str:
     # An MQTT 5 client in binary mode has them in user properties, which a broker does not give to a
     # subscriber of 3.1.1, so all that shows is what is missing.
     return "" if b'"specversion"' in payload[:MAX_EVENT_BYTES] else NO_ATTRIBUTES
+
+
+def _volatile(
+    channels: Iterable[Channel], event: Envelope, key: bytes, rank: int = BEST_EFFORT_RANK
+) -> tuple[VolatileEvent, ...]:
+    return tuple(VolatileEvent(each.address, event.type, event.json, key, rank) for each in channels)
 
 
 def _arrival(

@@ -31,7 +31,7 @@ from eventplane.receipts import SPOOL_FULL
 
 _MOST_READS = 4
 """Reads of one `peek` while all that it finds has expired. A backlog that expired as a whole takes many
-turns then, and an alarm that comes meanwhile waits for none of them."""
+turns then, and an alarm that comes meanwhile is not delayed."""
 
 _READ_AHEAD = 100
 """Fewest deliveries that one read asks for: it costs little more than a read of one."""
@@ -53,7 +53,7 @@ MOST_EVENTS = 1_000
 """Most events that wait in one volatile queue: what the connection sends in a few seconds."""
 
 MOST_CHARACTERS = 512 * 1024
-"""Most text that waits in one volatile queue: bounds memory whatever the events' sizes."""
+"""Most text that waits in one volatile queue: bounds memory for events of any size."""
 
 OFFLINE = "offline"
 OVERFLOW = "overflow"
@@ -255,7 +255,7 @@ class VolatileQueue(DeliveryQueue):
             self._ended(self._events.pop(delivery), reason)
 
     def rewind(self) -> None:
-        """Give up what is in flight, which is never sent twice, unless it is urgent: that waits again."""
+        """Give up what is in flight, which is never sent twice, unless it is urgent: that is queued again."""
         if self._rank == UNSTORED_RANK:
             again, self._in_flight = list(self._in_flight.values()), {}
             self._ahead.extendleft(reversed(again))
@@ -336,7 +336,7 @@ class DeliveryQueues:
     def send_volatile(self, events: Iterable[VolatileEvent], is_up: Callable[[str], bool]) -> None:
         """Queue `events`; give up those of best effort whose destination has no connection.
 
-        An urgent one waits for its connection: without a disk there is nowhere else for it.
+        Urgent ones are kept without a connection, because they may not be stored anywhere else.
         """
         for event in events:
             if event.rank == UNSTORED_RANK:
@@ -482,7 +482,7 @@ class UplinkQueue:
             if not queue.empty:
                 found += queue.fill(count - found)
                 if queue.more or found >= count:
-                    break  # a lower priority waits until this one is empty
+                    break  # lower priorities only when this one is empty
         return found
 
     def fresh(self) -> list[PendingDelivery]:
@@ -506,7 +506,7 @@ class UplinkQueue:
         for queue in self._ordinary:
             found += queue.ahead(count - len(found))
             if queue.more or len(found) >= count:
-                break  # a lower priority waits until this one is empty
+                break  # lower priorities only when this one is empty
         return found
 
     def take(self, deliveries: Sequence[Delivery]) -> None:
@@ -515,7 +515,7 @@ class UplinkQueue:
             self._by_rank[rank].take(count)
 
     def repeat(self, *groups: tuple[Delivery, ...]) -> None:
-        """Send each of `groups` that is not empty once more, by itself, ahead of what waits."""
+        """Send each of `groups` that is not empty once more, by itself, ahead of the queues."""
         self._again.extendleft(group for group in reversed(groups) if group)
 
     def repeated(self) -> list[PendingDelivery]:

@@ -1,4 +1,4 @@
-"""Sorts what the brokers deliver: which topic is whose box, and what a message on it means."""
+"""Sorts received messages by topic: events, receipts, questions and announcements."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ from eventplane.topics import (
 
 _log = logging.getLogger(__name__)
 
-NO_WORD = "refused"
-"""The reason of a dead letter if the service's own is no word."""
+OTHER_REASON = "refused"
+"""The reason of a dead letter if the service's own is not a single word."""
 
-_LETTER_BYTES = 4096
+_DEAD_LETTER_BYTES = 4096
 """Bytes kept of a refused dead letter: if it was too large, the next one is smaller."""
 
 _SMALL_BYTES = 10 * 1024
-"""No dead letter of `_LETTER_BYTES` is larger: a smaller one was not refused for its size."""
+"""No dead letter of `_DEAD_LETTER_BYTES` is larger: a smaller one was not refused for its size."""
 
 MOST_UNKNOWN = 100
 """Dead letters of unknown outboxes in UNKNOWN_EVERY_S seconds; further messages are counted and reported.
@@ -230,7 +230,7 @@ class Dispatcher:
                 _log.warning("a dead letter over %s is dropped: %s", channel.address, refusal.reason)
                 self._queues.discard(pending.delivery, Outcome.DROPPED, refusal.reason)
                 return
-            original = original[:_LETTER_BYTES]
+            original = original[:_DEAD_LETTER_BYTES]
         batch.submissions.append(
             Submission(original, channel.address, channel, refusal, ends=pending.delivery)
         )
@@ -311,7 +311,7 @@ def _can_expire(json: str) -> bool:
 
 
 def _refusal(reason: str, service: str) -> Refusal:
-    """Return the refusal with the service's own `reason`, in the detail if it is no word."""
+    """Return the refusal with the service's own `reason`, in the detail if it is not a single word."""
     if _WORD.fullmatch(reason):
         return Refusal(reason, f"{service} can never handle it")
-    return Refusal(NO_WORD, f"{service} can never handle it: {reason!r}")
+    return Refusal(OTHER_REASON, f"{service} can never handle it: {reason!r}")

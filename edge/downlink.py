@@ -90,14 +90,14 @@ class DownlinkReceiver:
         if not downlinks:
             return
         answers = [answer for each in downlinks if (answer := self._judge(each, plan)) is not None]
-        plan.descended.update(each.reason or each.result.value for each in answers)
+        plan.downlink_outcomes.update(each.reason or each.result.value for each in answers)
         for event in answer_events(
             answers, self._thing, self._spool.epoch, plan.next.sequence, self._decider.timestamp()
         ):
             plan.store(self._decider.own(event, plan.next))
 
     def _judge(self, incoming: Incoming, plan: Plan) -> Acknowledgement | None:
-        before = self._held(incoming, plan)
+        before = self._known_state(incoming, plan)
         verdict = receive(before.state_version if before else None, incoming)
         if verdict is Verdict.DUPLICATE and before is not None and self._may_be_undelivered(before):
             verdict = Verdict.APPLY
@@ -110,22 +110,22 @@ class DownlinkReceiver:
         return rejected(incoming, OLDER, "the device holds a newer one of this key")
 
     def _apply(self, incoming: Incoming, before: DeviceState | None, plan: Plan) -> Acknowledgement | None:
-        descended = self._decider.descend(incoming.event, self._inbox, plan.next)
-        refusal = self._refusal(incoming, before, descended, plan)
+        decision = self._decider.decide_downlink(incoming.event, self._inbox, plan.next)
+        refusal = self._refusal(incoming, before, decision, plan)
         if refusal is not None:
             if not self._has_room_for_answer():
                 return None
             return rejected(incoming, refusal.reason, refusal.detail)
         keeps_text = incoming.kind is Downlink.STATE and not incoming.is_deleted
         size = Size(
-            len(incoming.event.json) * (keeps_text + descended.is_stored) + ANSWER_BYTES,
-            len(descended.expiries) + 1,
+            len(incoming.event.json) * (keeps_text + decision.is_stored) + ANSWER_BYTES,
+            len(decision.expiries) + 1,
         )
-        if not self._pressure.admits(descended.rank, size, self._inbox.when_full):
-            plan.turned_away[NotStored(self._inbox.address, incoming.event.type, SPOOL_FULL)] += 1
+        if not self._pressure.admits(decision.rank, size, self._inbox.when_full):
+            plan.rejected[NotStored(self._inbox.address, incoming.event.type, SPOOL_FULL)] += 1
             return None
-        plan.volatile.extend(descended.volatile)
-        rank, sequence = self._deliver(descended, before, plan, supersedes=incoming.kind is Downlink.STATE)
+        plan.volatile.extend(decision.volatile)
+        rank, sequence = self._deliver(decision, before, plan, supersedes=incoming.kind is Downlink.STATE)
         text = incoming.event.json if keeps_text else ""
         plan.new_keys += _adds_key(incoming, before)
         plan.new_characters += _growth(incoming, before)
@@ -137,7 +137,7 @@ class DownlinkReceiver:
         return stored(incoming)
 
     def _refusal(
-        self, incoming: Incoming, before: DeviceState | None, descended: DownlinkDecision, plan: Plan
+        self, incoming: Incoming, before: DeviceState | None, decision: DownlinkDecision, plan: Plan
     ) -> Refusal | None:
         refused = [each.entry_refusal(incoming.event, incoming.kind, incoming.key) for each in self._rights]
         if all(refused):
@@ -146,9 +146,9 @@ class DownlinkReceiver:
             return why_refused(incoming, self._image)
         if is_uplink_interest(incoming) and (refusal := why_interest_refused(incoming)):
             return refusal
-        if incoming.kind is Downlink.COMMAND and not (descended.is_stored or descended.volatile):
-            if descended.unwanted:
-                readers = ", ".join(descended.unwanted)
+        if incoming.kind is Downlink.COMMAND and not (decision.is_stored or decision.volatile):
+            if decision.unwanted:
+                readers = ", ".join(decision.unwanted)
                 return Refusal(NO_INTEREST, f"the reader of {readers} announced that it handles others")
             return Refusal(UNROUTED, f"no route of the device takes type {incoming.event.type!r:.200}")
         if _adds_key(incoming, before) and self._spool.state_count() + plan.new_keys >= MOST_KEYS:
@@ -159,46 +159,46 @@ class DownlinkReceiver:
         return None
 
     def _deliver(
-        self, descended: DownlinkDecision, before: DeviceState | None, plan: Plan, *, supersedes: bool
+        self, decision: DownlinkDecision, before: DeviceState | None, plan: Plan, *, supersedes: bool
     ) -> tuple[int, int]:
         """Store the delivery behind that of the event `before`, or in its place; return rank and sequence."""
-        rank = descended.rank
+        rank = decision.rank
         if before is not None and before.sequence:
             if before.sequence >= plan.start.sequence:
                 # Of this same plan.
-                if supersedes and descended.is_stored:
-                    plan.arrivals[before.sequence - plan.start.sequence] = descended.arrival(
+                if supersedes and decision.is_stored:
+                    plan.arrivals[before.sequence - plan.start.sequence] = decision.arrival(
                         before.rank, before.sequence
                     )
                     return before.rank, before.sequence
                 rank = max(rank, before.rank)
             elif supersedes:
-                plan.replaced += self._ways(before)
-            elif self._waits(before):
+                plan.replaced += self._deliveries_of(before)
+            elif self._is_pending(before):
                 rank = max(rank, before.rank)
-        if not descended.is_stored:
+        if not decision.is_stored:
             return (before.rank, before.sequence) if before and before.sequence > 0 else (rank, 0)
         sequence = plan.next.sequence
-        plan.store(descended.arrival(rank, sequence))
+        plan.store(decision.arrival(rank, sequence))
         return rank, sequence
 
     def _has_room_for_answer(self) -> bool:
         return self._pressure.admits(Priority.URGENT.rank, Size(ANSWER_BYTES, 1), WhenFull.REFUSE)
 
-    def _held(self, incoming: Incoming, plan: Plan) -> DeviceState | None:
+    def _known_state(self, incoming: Incoming, plan: Plan) -> DeviceState | None:
         known = plan.states.get((incoming.kind, incoming.key))
         return known or self._spool.device_state(incoming.kind, incoming.key)
 
     def _may_be_undelivered(self, before: DeviceState) -> bool:
         """Return whether it was salvaged without its delivery: that may have been made, or lost."""
         # One that is still pending is enough.
-        return before.sequence < 0 and not self._waits(before)
+        return before.sequence < 0 and not self._is_pending(before)
 
-    def _waits(self, before: DeviceState) -> bool:
+    def _is_pending(self, before: DeviceState) -> bool:
         """Return whether the event before is still pending: the next one must not overtake it."""
-        return any(self._queues.find(each) for each in self._ways(before))
+        return any(self._queues.find(each) for each in self._deliveries_of(before))
 
-    def _ways(self, before: DeviceState) -> Sequence[Delivery]:
+    def _deliveries_of(self, before: DeviceState) -> Sequence[Delivery]:
         """Return the deliveries that the event before may have."""
         uplink = self._contract.device.outbox.address
         destinations = (each for each in self._spool.destinations() if each != uplink)

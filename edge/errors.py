@@ -48,7 +48,7 @@ class SpoolFullError(SpoolError):
 
 
 class SpoolUnavailableError(SpoolError):
-    """The disk is missing, read-only or broken: nothing changed. `Spool.without_disk` goes on without it."""
+    """The disk is missing, read-only or broken: nothing changed. A spool in memory replaces it."""
 
 
 class SpoolCorruptError(SpoolError):

@@ -1,8 +1,7 @@
 """The forwarder's loop: one thread decides, network threads only report.
 
 Each turn takes what has been reported, commits all of it to the spool in one transaction, and only then
-acknowledges and sends. So nothing is acknowledged that is not on the disk, and nothing on the disk waits
-for anything but its own destination.
+acknowledges and sends. So only what is on the disk is acknowledged, and no destination delays another.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ _MOST_RECEIPTS = 1000
 class Wait(Protocol):
     """Returns the messages so far, after at most `timeout_s` seconds (None: for ever).
 
-    With `linger_s` it waits up to so many seconds for company of what is not urgent.
+    With `linger_s` it waits up to so many seconds for more messages that are not urgent.
     """
 
     def __call__(self, timeout_s: float | None, linger_s: float = 0.0) -> Sequence[Message]: ...
@@ -114,7 +113,7 @@ class Forwarder:
         try:
             self.turn([])
             while not self._stopping:
-                self.turn(self._wait(self._patience(), self._group_commit.linger_s))
+                self.turn(self._wait(self._timeout_s(), self._group_commit.linger_s))
             self._finish()
         finally:
             if self.spool is not self._given_spool:
@@ -126,18 +125,18 @@ class Forwarder:
         if (spool := self._disk.open_again(now)) is not None:
             self._replace(spool)
             self._contract_came()  # one that came down may be stored
-        batch, plan = self._commit_anyway(messages, now)
+        batch, plan = self._commit_with_recovery(messages, now)
         with self._recovering(now):
             self._confirm(batch, plan)
-            # Before another contract is in force, which may not know who asks.
+            # Before a reload, whose contract may not have the asking service.
             self._answer(batch.questions)
         with self._recovering(now):
             if self._next is not None:
                 self._reload(self._next)
             self._send(now)
 
-    def _commit_anyway(self, messages: Sequence[Message], now: float) -> tuple[Batch, Plan]:
-        """Commit what `messages` bring, in the end without a disk: nobody will report them again."""
+    def _commit_with_recovery(self, messages: Sequence[Message], now: float) -> tuple[Batch, Plan]:
+        """Commit what `messages` bring, if need be without a disk: they are reported only once."""
         try:
             return self._commit(messages, now)
         except (SpoolCorruptError, SpoolUnavailableError) as error:
@@ -160,7 +159,7 @@ class Forwarder:
             self._take(message, batch, now)
         self._group_commit.note(len(batch.acknowledge), now)
         components = self._components
-        return batch, components.commits.commit(batch, components.deciding, now)
+        return batch, components.commits.commit(batch, components.contract_parts, now)
 
     def _answer(self, questions: Sequence[StateQuestion | HandlersQuestion]) -> None:
         for each in questions:
@@ -171,7 +170,7 @@ class Forwarder:
     def _send(self, now: float) -> None:
         components = self._components
         self._local.tick(now)
-        if not self._urgent_waits:
+        if not self._delays_urgent:
             self._links[LinkName.URGENT].tick(now)
         # The home first: an emergency call must not wait for the cloud's connection or compression.
         for inbox in components.inboxes.values():
@@ -179,7 +178,7 @@ class Forwarder:
             inbox.pump(now)
         self._cloud.tick(now)
         if self._cloud.up and self._disk.failure is not None:
-            decider, epoch = components.deciding.decider, components.spool.epoch
+            decider, epoch = components.contract_parts.decider, components.spool.epoch
             heartbeat = self._dependencies.heartbeat
             components.send_volatile(self._disk.reports(decider, epoch, heartbeat, now))
         components.uplink.tick(now)
@@ -187,16 +186,16 @@ class Forwarder:
             components.uplink.pump(now)
         components.commits.tidy(now)
 
-    def _patience(self) -> float | None:
+    def _timeout_s(self) -> float | None:
         """Return the seconds until something is due without a message, None for never."""
         timers = (self._disk, *self._components.timers)
-        waits = self._links[LinkName.URGENT] if self._urgent_waits else None
-        deadlines = (each.deadline() for each in timers if each is not waits)
+        delayed = self._links[LinkName.URGENT] if self._delays_urgent else None
+        deadlines = (each.deadline() for each in timers if each is not delayed)
         due = [each for each in deadlines if each is not None]
         return max(0.0, min(due) - self._clock.monotonic()) if due else None
 
     @property
-    def _urgent_waits(self) -> bool:
+    def _delays_urgent(self) -> bool:
         """Whether the urgent session waits, at a start, for the first to be up or to fail."""
         return not self._local.up and self._local.generation <= 1
 
@@ -204,7 +203,7 @@ class Forwarder:
         give_up = self._clock.monotonic() + self._settings.stop_grace_s
         for name in (LinkName.URGENT, LinkName.LOCAL):
             self._links[name].close(_CLOSE_S)
-        # Nobody sends again what came at QoS 0.
+        # Messages at QoS 0 are not redelivered.
         while (messages := self._wait(0.0)) and self._clock.monotonic() < give_up:
             self.turn(messages)
         while not self.uplink.idle and self._cloud.up:
@@ -298,10 +297,10 @@ class Forwarder:
         for (address, reason), count in plan.refused.items():
             self.counts.dead_letters[reason] += count
             _log.warning("%d message(s) of %s became dead letters: %s", count, address, reason)
-        for (address, type_, reason), count in plan.turned_away.items():
+        for (address, type_, reason), count in plan.rejected.items():
             _log.warning("%d event(s) of %s refused: %s (%s)", count, address, reason, type_)
-        self.counts.descended.update(plan.descended)
-        for outcome, count in plan.descended.items():
+        self.counts.downlink_outcomes.update(plan.downlink_outcomes)
+        for outcome, count in plan.downlink_outcomes.items():
             level = logging.DEBUG if outcome in (Result.STORED, OLDER) else logging.WARNING
             _log.log(level, "%d event(s) came down: %s", count, outcome)
         if plan.contract_changed:

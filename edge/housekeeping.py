@@ -1,6 +1,6 @@
 """What happens between two turns of the loop: snapshots, the watchdog, reloads of the contract.
 
-The loop takes its messages from here. So this runs on the loop's thread, may read whatever the loop owns, and
+The loop takes its messages from here. So this runs on the loop's thread, may read all that the loop owns, and
 notices when the loop hangs. Only the service manager's watchdog wakes an idle loop.
 """
 
@@ -44,7 +44,7 @@ Posted = Message | Hangup | SnapshotWanted
 
 
 class Housekeeping:
-    """Waits for messages in the place of the loop; `snapshots` is for other threads.
+    """Waits for messages for the loop; `snapshots` is for other threads.
 
     `read_contract` returns the contract to use after SIGHUP or a contract from the cloud.
     """
@@ -74,15 +74,12 @@ class Housekeeping:
     def wait(self, timeout_s: float | None, linger_s: float = 0.0) -> Sequence[Message]:
         """Return the messages so far, after at most `timeout_s` seconds (None: no limit).
 
-        With `linger_s` it waits so many seconds for company of what is not urgent.
+        With `linger_s` it waits up to so many seconds for more messages that are not urgent.
         """
         self._between_turns(self._now())
-        messages = self._mailbox.wait(self._patience(timeout_s), linger_s)
-        self._snapshots_due()
-        return [each for each in map(self._take, messages) if each is not None]
-
-    def _snapshots_due(self) -> None:
+        messages = self._mailbox.wait(self._timeout_s(timeout_s), linger_s)
         self.snapshots.answer(lambda: self._snapshot(self._now()))
+        return [each for each in map(self._take, messages) if each is not None]
 
     def _between_turns(self, now: float) -> None:
         changed = self._metrics.look(now)
@@ -104,7 +101,7 @@ class Housekeeping:
             _log.error("the watchdog is not fed: %s", self._complaint)
             self._manager.status(status)
 
-    def _patience(self, timeout_s: float | None) -> float | None:
+    def _timeout_s(self, timeout_s: float | None) -> float | None:
         due = self._watchdog.deadline()
         if due is None:
             return timeout_s

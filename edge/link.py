@@ -89,7 +89,7 @@ class Link:
         self._dial = dial
         self._backoff = backoff
         # The connection has timeouts of its own, for dialling, CONNACK and SUBACK: this one comes after them.
-        self._patience_s = 3 * connect_timeout_s
+        self._give_up_s = 3 * connect_timeout_s
         self._connection: BrokerConnection | None = None
         self._closed = False
         self._failures = 0
@@ -124,7 +124,7 @@ class Link:
             self.reset("no answer to CONNECT", now)
             return
         self.generation += 1
-        self._act_at = now + self._patience_s
+        self._act_at = now + self._give_up_s
         self.dialled_at = now
         self._connection = self._dial(self.generation)
 
@@ -204,7 +204,7 @@ class Link:
         self._failures += 1
         delay = self._backoff.delay_s(self._failures)
         self._act_at = now + delay
-        # A repeated reason is no news.
+        # A repeated reason is logged at DEBUG only.
         level = logging.DEBUG if reason == self._last_reason else logging.WARNING
         self._last_reason = reason
         _log.log(level, "%s broker: %s; next attempt in %.1f s", self.name, reason, delay)

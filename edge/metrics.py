@@ -346,7 +346,7 @@ METRICS = (
     Metric(
         "eventplane_downlink_total",
         "Events of the cloud that were answered: stored, or why not; repetitions included.",
-        _by("outcome", lambda counts: counts.descended),
+        _by("outcome", lambda counts: counts.downlink_outcomes),
     ),
     Metric(
         "eventplane_discards_total",

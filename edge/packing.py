@@ -1,4 +1,4 @@
-"""Pack pending events into publishes, and tell how long an event may wait for others to be packed with."""
+"""Pack pending events into publishes, and decide how long an event may wait for others to be packed with."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ MOST_GATHERED = 0.5
 """How full the spool may be while its events wait for a batch. Ours: from 70 % on it refuses or drops some
 (`edge.pressure`), which must not happen to any while the cloud can be reached."""
 
-_SHARE_OF_LIFE = 2
-"""An event that expires waits for at most one part in so many of its life. Ours: the rest is for the way."""
+_LIFETIME_SHARE = 2
+"""An event waits for at most one part in so many of its lifetime. Ours: the rest is for the delivery."""
 
 # The plane's attributes precede what a service wrote, so the first match is the plane's.
 _SERVICE = re.compile(rf'"{SENDER_SERVICE}":"([^"]*)"')
@@ -72,7 +72,7 @@ class BatchingDelays:
         return max(self._delays.values(), default=0) / 1_000
 
     def due_ms(self, pending: Iterable[PendingDelivery]) -> int:
-        """Return when the first of `pending` has to go, milliseconds of the device's life; 0 for at once."""
+        """Return when the first of `pending` has to go, milliseconds of uptime; 0 for at once."""
         return min(map(self._due_ms, pending), default=0) if self._delays else 0
 
     def _due_ms(self, pending: PendingDelivery) -> int:
@@ -81,5 +81,5 @@ class BatchingDelays:
         if not delay or pending.delivery.rank == BEST_EFFORT_RANK or f'"{CORRELATION_ID}"' in pending.json:
             return 0
         if pending.expires_ms is not None:
-            delay = min(delay, (pending.expires_ms - pending.stored_ms) // _SHARE_OF_LIFE)
+            delay = min(delay, (pending.expires_ms - pending.stored_ms) // _LIFETIME_SHARE)
         return pending.stored_ms + delay

@@ -1,6 +1,6 @@
 """The parts of the device that a build may leave out (`tools/device_image.py --without PART`).
 
-A part is the module or package `edge.NAME`. Whoever needs one imports it inside a function, after a check.
+A part is the module or package `edge.NAME`. Import one only inside a function, after a check.
 """
 
 from __future__ import annotations

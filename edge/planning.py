@@ -1,4 +1,4 @@
-"""What the messages of one turn ask for, and the plan of what becomes of it.
+"""Batches of received messages, and the plans to commit them.
 
 A plan is made from a batch and thrown away when it cannot be committed: it depends on the room that there is
 and on the next sequence number, the batch on neither.
@@ -66,8 +66,8 @@ class Plan:
     (`dropped`); and the `states` of the cloud's state. `numbers` are the arrivals' in ordered inboxes.
 
     To do afterwards: remember `keys`, send `volatile` events and the `receipts` of each service, and count
-    dead letters by address and reason (`refused`), events without room (`turned_away`), events that their
-    reader does not handle (`not_wanted`), and what came down (`descended`).
+    dead letters by address and reason (`refused`), events without room (`rejected`), events that their
+    reader does not handle (`not_wanted`), and what came down (`downlink_outcomes`).
     """
 
     start: SequenceNumber
@@ -83,9 +83,9 @@ class Plan:
     volatile: list[VolatileEvent] = field(default_factory=list)
     receipts: dict[str, list[Receipt]] = field(default_factory=dict)
     refused: Counter[tuple[str, str]] = field(default_factory=Counter)
-    turned_away: Counter[NotStored] = field(default_factory=Counter)
+    rejected: Counter[NotStored] = field(default_factory=Counter)
     not_wanted: Counter[NotStored] = field(default_factory=Counter)
-    descended: Counter[str] = field(default_factory=Counter)
+    downlink_outcomes: Counter[str] = field(default_factory=Counter)
     contract_changed: bool = False
     uplink_interest_changed: bool = False
 
@@ -98,7 +98,7 @@ class Plan:
 
     @property
     def uptime_ms(self) -> int:
-        """When the batch is stored, in milliseconds of the device's life."""
+        """When the batch is stored, in milliseconds of uptime."""
         return self.start.uptime_ms
 
     def store(self, arrival: StoredEvent) -> None:
@@ -122,7 +122,7 @@ class Planner:
             refused = SPOOL_FULL
             plan.volatile.extend(decision.unstored)
             if submission.ends is None:
-                plan.turned_away[NotStored(submission.address, decision.type, SPOOL_FULL)] += 1
+                plan.rejected[NotStored(submission.address, decision.type, SPOOL_FULL)] += 1
         else:
             _keep(decision, plan)
             if refused is not None:

@@ -26,12 +26,12 @@ class Answers:
     """Answers for the device `thing`, from its contract, spool and decisions, and the services' interest."""
 
     def __init__(
-        self, contract: Contract, thing: str, spool: Spool, intake: Decider, interest: Interest
+        self, contract: Contract, thing: str, spool: Spool, decider: Decider, interest: Interest
     ) -> None:
         self._contract = contract
         self._thing = thing
         self._spool = spool
-        self._intake = intake
+        self._decider = decider
         self._interest = interest
 
     def to(self, question: StateQuestion | HandlersQuestion) -> tuple[str, bytes]:
@@ -46,7 +46,7 @@ class Answers:
         stored = self._spool.device_state(Downlink.STATE, question.key)
         if stored is None or not stored.json:
             return StateAnswer(question.id, None)
-        readers = self._intake.addresses(parse_event(stored.json))
+        readers = self._decider.addresses(parse_event(stored.json))
         return StateAnswer(question.id, stored.json if question.inbox in readers else None)
 
     def _who_handles(self, question: HandlersQuestion, service: str) -> HandlersAnswer:

@@ -27,7 +27,7 @@ FIRST_MANIFEST_S = 60.0
 loop must not fill the spool with that."""
 
 DISK_FAILED_SEVERITY = 21
-"""FATAL in the CloudEvents severity extension: routers treat it as urgent, whatever a contract declares."""
+"""FATAL in the CloudEvents severity extension: routers treat it as urgent under any contract."""
 
 HEARTBEAT_LIFETIMES = 2
 """After so many intervals a heartbeat expires: newer ones say more."""
@@ -194,21 +194,21 @@ class Reporter:
         if self._started_due:
             made.started = True
             add(lambda heading: started(heading, self._spool.origin))
-        # What nobody wanted is no loss: it is reported with the next one, or with the manifest.
+        # Unwanted deliveries are no loss: they are reported with the next loss, or with the manifest.
         is_time = now >= self._manifest_at and bool(self._counts.not_stored)
         if is_time or (self._has_losses and now >= self._losses_due_at()):
             made.losses, made.not_stored = True, dict(self._counts.not_stored)
             add(lambda heading: discarded(heading, self._spool.loss_reports(), made.not_stored))
         if now >= self._manifest_at:
             made.manifest = True
-            statements = self._statements(decider.destinations)
+            statements = self._manifests(decider.destinations)
             names = (each.destination for each in statements)
             acknowledged_to = {name: self._spool.acknowledged_to(name) for name in names}
             add(lambda heading: manifest(heading, statements, acknowledged_to))
         if now >= self._heartbeat_at:
             made.heartbeat = True
             every_s = self._settings.heartbeat_s
-            # It is only worth room that nobody else wants.
+            # A heartbeat gets room only while events of every priority do.
             if self._spool.pressure < ROOM[Priority.LOW.rank]:
                 lifetime = round(HEARTBEAT_LIFETIMES * every_s * 1000)
                 add(lambda heading: heartbeat(heading, every_s, self._heartbeat()), lifetime)
@@ -232,7 +232,7 @@ class Reporter:
         """Note that there is no room for reports now."""
         self._not_before = now + LOSSES_EVERY_S
 
-    def _statements(self, destinations: Iterable[str]) -> list[Manifest]:
+    def _manifests(self, destinations: Iterable[str]) -> list[Manifest]:
         """Return what was stored since the last manifest, for each of `destinations` and for any other."""
         stated = {each: self._nothing_for(each) for each in destinations}
         stated |= {each.destination: each for each in self._spool.manifests()}

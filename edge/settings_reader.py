@@ -143,8 +143,8 @@ class SettingsReader:
             value = each.metadata["check"](given)
         except ValueError:
             # A text of several lines is not repeated: it may be a key.
-            told = "what has several lines" if isinstance(given, str) and "\n" in given else repr(given)
-            self._note(prefix + each.name, f"{told} does not fit", f"give {_accepts(each)}")
+            shown = "what has several lines" if isinstance(given, str) and "\n" in given else repr(given)
+            self._note(prefix + each.name, f"{shown} does not fit", f"give {_accepts(each)}")
             return {}
         return {each.name: self._folder / value if isinstance(value, Path) else value}
 

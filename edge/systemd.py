@@ -1,7 +1,6 @@
 """The service manager's interfaces: readiness, status and watchdog (sd_notify(3)), and the journal.
 
-Without a manager nothing is sent, and the log is plain text. A manager that does not listen is not our
-problem: nothing here fails.
+Without a manager nothing is sent, and the log is plain text. A manager that does not listen is ignored.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ class ServiceManager:
         # "@" means the zero byte that starts an abstract address.
         self._address = "\0" + address[1:] if address.startswith("@") else address
         self.watchdog_s = _watchdog_s(environment, pid) if address else None
-        """Seconds within which it expects a sign of life; None without a watchdog."""
+        """Seconds within which it expects `alive`; None without a watchdog."""
 
     def ready(self, status: str) -> None:
         """Report that we are in service, after the start or a reload."""

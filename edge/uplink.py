@@ -1,6 +1,6 @@
 """The uplink: send pending events to the cloud in compressed batches, with few of them unacknowledged.
 
-An urgent event goes at once, in its own publish, ahead of everything that waits. The rest forms batches
+An urgent event goes at once, in its own publish, ahead of all pending events. The rest forms batches
 while earlier publishes are unacknowledged, or for as long as the outboxes of its events allow
 (`edge.packing`), within the cloud's quota. A delivery ends when the broker acknowledges it, or refuses it
 permanently. The unacknowledged publishes of a connection that ended are sent again from the spool.
@@ -17,14 +17,7 @@ from edge.delivery_queues import DeliveryQueues, UplinkQueue
 from edge.link import Link
 from edge.packing import MOST_GATHERED, PROBE, BatchingDelays, pack_first, pack_one
 from edge.poison import PoisonDetector
-from edge.publishing import (
-    Pace,
-    Publish,
-    Publisher,
-    Remedy,
-    remedy,
-    wire_size,
-)
+from edge.publishing import Pace, Publish, Publisher, Remedy, remedy, wire_size
 from edge.settings import CloudSettings
 from edge.spool import Delivery, PendingDelivery
 from eventplane.contract import Channel, Contract, Priority
@@ -89,7 +82,7 @@ class Uplink:
         self._usual_size = 0
         self._waiting_since: float | None = None
         self._due_ms: int | None = None  # when the first ordinary event has to go; None: not known
-        self._heard_at = 0.0
+        self._answered_at = 0.0
 
     def follow(self, contract: Contract) -> None:
         """Let events wait for a batch for as long as the outboxes of `contract` allow."""
@@ -123,7 +116,7 @@ class Uplink:
         publish = self._publisher.answered(mid, accepted=failure is None)
         if publish is None:
             return AckResult()
-        self._heard_at = now
+        self._answered_at = now
         if failure is None:
             if publish.size:  # a ping is no publish
                 self.acknowledge_s += now - publish.sent_at
@@ -138,7 +131,7 @@ class Uplink:
         oldest = self._publisher.oldest
         if oldest is None or now < oldest.sent_at + self._settings.puback_timeout_s:
             return
-        if self._heard_at > oldest.sent_at:
+        if self._answered_at > oldest.sent_at:
             # Others were answered: the connection works, this one was throttled.
             self._publisher.pace.slow_down(now)
         self._link.reset(f"no answer within {self._settings.puback_timeout_s} s", now)
@@ -205,16 +198,15 @@ class Uplink:
         """Request an answer when there was none for long, or when the connection has to prove itself."""
         if self._publisher:
             return
-        due_at = max(self._heard_at, self._link.up_since) + self._settings.probe_interval_s
+        due_at = max(self._answered_at, self._link.up_since) + self._settings.probe_interval_s
         if now < due_at and not self._poison.needs_proof:
             self._publisher.wake(due_at)
             return
         # Where the suspects would go: a topic that the cloud refuses proves nothing against an event.
         topic = self._topics.of(urgent=self._poison.urgent)
         if self._publisher.may_go(wire_size(topic, PROBE), now, urgent=True):
-            if (
-                self._settings.mode == "single"
-            ):  # other readers than ours may not know what to do with an empty batch
+            if self._settings.mode == "single":
+                # Readers other than ours may not accept an empty batch.
                 self._publisher.ping(now)
             else:
                 self._publisher.publish(topic, PROBE, (), now, urgent=True)

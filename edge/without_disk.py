@@ -1,8 +1,8 @@
 """What the forwarder does while its spool's disk is missing, read-only or broken.
 
-No emergency waits for a disk: a spool in memory takes the place of the one on the disk and stores nothing. So
-every sender gets a receipt that says so, and urgent events go to inboxes and cloud as volatile deliveries.
-The disk is tried again with growing intervals, and the cloud is told, from memory.
+A spool in memory, which stores nothing, replaces the one on the disk. Every sender gets a receipt that says
+so, and urgent events go to inboxes and cloud as volatile deliveries. The disk is tried again with growing
+intervals, and a report from memory informs the cloud.
 """
 
 from __future__ import annotations
@@ -75,19 +75,14 @@ class DiskWatch:
                 self._failures = 0
             _log.critical("%s; urgent events go on from memory, nothing else is accepted", error)
         self._failed(error, now)
-        return Spool.without_disk(
-            self._settings.spool,
-            capacity_bytes=self._settings.spool_capacity_bytes,
-            capacity_deliveries=self._settings.spool_capacity_deliveries,
-            now_uptime=self._now_uptime,
-        )
+        return self._spool(on_disk=False)
 
     def deadline(self) -> float | None:
         """Return when the disk is to be tried again, None while it works."""
         return None if self.failure is None else self._retry_at
 
     def reports(self, decider: Decider, epoch: str, figures: Heartbeat, now: float) -> list[VolatileEvent]:
-        """Return what the cloud has to be told now, over its connection; nothing while the disk works.
+        """Return the reports for the cloud that are due now; none while the disk works.
 
         At once, and then as often as a heartbeat, which would not be stored either.
         """
@@ -106,16 +101,20 @@ class DiskWatch:
         ]
 
     def _opened(self, now: float) -> Spool:
-        spool = Spool(
-            self._settings.spool,
-            capacity_bytes=self._settings.spool_capacity_bytes,
-            capacity_deliveries=self._settings.spool_capacity_deliveries,
-            now_uptime=self._now_uptime,
-        )
+        spool = self._spool(on_disk=True)
         if self.failure is not None:
             _log.warning("the spool is on its disk again, after %.0f s without it", now - self._failed_at)
         self.failure, self._reported_at, self._works_since = None, None, now
         return spool
+
+    def _spool(self, *, on_disk: bool) -> Spool:
+        return Spool(
+            self._settings.spool,
+            capacity_bytes=self._settings.spool_capacity_bytes,
+            capacity_deliveries=self._settings.spool_capacity_deliveries,
+            now_uptime=self._now_uptime,
+            on_disk=on_disk,
+        )
 
     def _failed(self, error: SpoolError, now: float) -> None:
         if self.failure is not None and str(error) != str(self.failure):

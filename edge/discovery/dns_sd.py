@@ -171,8 +171,7 @@ class _ServiceNames(ServiceListener):
         self._on_change()
 
     def update_service(self, _zeroconf: Zeroconf, kind: str, name: str) -> None:
-        self._names.add((kind, name))
-        self._on_change()
+        self.add_service(_zeroconf, kind, name)
 
     def remove_service(self, _zeroconf: Zeroconf, kind: str, name: str) -> None:
         self._names.discard((kind, name))
@@ -185,7 +184,7 @@ class _ServiceNames(ServiceListener):
         for kind, name in sorted(self._names.copy()):  # the library's thread changes them
             try:
                 info = self._zeroconf.get_service_info(kind, name, _RESOLVE_MS)
-            except Error as error:  # any device in the home announces what it likes
+            except Error as error:  # any device in the home can announce anything
                 _log.warning("skipped the announcement %r: %r", name, error)
                 continue
             if info is not None and info.port:
@@ -203,10 +202,10 @@ def _named_errors(interface: str) -> Iterator[None]:
 
 
 def _open(interface: Interface) -> Zeroconf:
-    """Open multicast DNS on this interface alone, whatever other networks the device has."""
+    """Open multicast DNS on this interface alone."""
     zeroconf = Zeroconf(interfaces=[interface.ipv4], ip_version=IPVersion.V4Only)
     try:
-        # The library's listening socket hears every interface, and would answer the uplink's questions.
+        # The library's socket receives from every interface, and would answer the uplink's questions.
         for each in (*zeroconf.engine.readers, *zeroconf.engine.senders):
             each.sock.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, interface.name.encode())
     except BaseException:

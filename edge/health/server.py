@@ -95,18 +95,18 @@ class Snapshot(NamedTuple):
 class Snapshots:
     """Snapshots for other threads, made by the loop's thread, which owns the spool.
 
-    `nudge` wakes the loop, which then calls `answer`.
+    `wake_loop` wakes the loop, which then calls `answer`.
     """
 
-    def __init__(self, nudge: Callable[[], None]) -> None:
-        self._nudge = nudge
+    def __init__(self, wake_loop: Callable[[], None]) -> None:
+        self._wake_loop = wake_loop
         self._asked: SimpleQueue[SimpleQueue[Snapshot]] = SimpleQueue()
 
     def ask(self, timeout_s: float) -> Snapshot | None:
         """Return a fresh snapshot; None when the loop made none within `timeout_s` seconds."""
         reply: SimpleQueue[Snapshot] = SimpleQueue()
         self._asked.put(reply)
-        self._nudge()
+        self._wake_loop()
         try:
             return reply.get(timeout=timeout_s)
         except Empty:
@@ -191,7 +191,7 @@ class HealthServer:
             if is_complete(received):
                 connection.settimeout(CONNECTION_S)
                 connection.sendall(self._answer(received).encode())
-                _see_off(connection)
+                _await_close(connection)
         except OSError as error:  # a client that is gone or slow is its own problem
             _log.debug("health endpoint: %s", error)
         except Exception:  # noqa: BLE001 -- a page's bug must not end the endpoint
@@ -218,7 +218,7 @@ def _receive(connection: socket.socket) -> bytes:
     return received
 
 
-def _see_off(connection: socket.socket) -> None:
+def _await_close(connection: socket.socket) -> None:
     """Wait until the client has hung up: closing over unread bytes would reset our answer away."""
     connection.shutdown(socket.SHUT_WR)
     give_up = monotonic() + CONNECTION_S

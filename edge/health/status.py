@@ -1,14 +1,13 @@
 """Judge whether the device is well: what is wrong, how severe that is, and the remedy.
 
-A device without network is well, only cut off: it stores, routes at home and says so. Nothing that a restart
-cannot fix is a reason for one, so the watchdog has a narrower rule of its own:
+A device without network is degraded, not failing: it stores events and delivers them at home. The watchdog
+causes a restart, so it has a narrower rule, for problems that a restart fixes:
 
-It is fed from the loop's thread between two turns, so a loop that hangs feeds nothing. Beyond that the uplink
-is stuck when something waits for the cloud, one and the same connection is up, and no publish was answered,
-all of it for longer than the uplink itself can take. The uplink cuts a connection whose PUBACK is overdue, so
-a bad network or a silent cloud never causes it: then the connection changes. A cloud that refuses for want of
-quota answers. Only a bug of ours causes it, and that is what a restart fixes. A commit that fails needs no
-rule: a spool that is full refuses, which no restart would fix.
+The loop's thread feeds it between two turns, so a loop that hangs does not. It is not fed either while the
+uplink is stuck: deliveries to the cloud are pending, the same connection is up, and no publish was answered,
+for longer than the uplink's own timeouts. The uplink cuts a connection whose PUBACK is overdue, so a bad
+network or a silent cloud changes the connection, and a cloud whose quota is used up answers: only a bug of
+ours leads to a stuck uplink. A full spool refuses events, which no restart would fix.
 """
 
 from __future__ import annotations
@@ -95,7 +94,7 @@ class Status:
 
 
 class Health(StrEnum):
-    """In one word. `degraded` is for people to look at some time, `failing` for now."""
+    """`degraded` needs attention at some time, `failing` at once."""
 
     OK = "ok"
     DEGRADED = "degraded"

@@ -444,15 +444,13 @@ def topic_name(topic: str) -> bytes:
     return _text(topic)
 
 
-def encode_publish(
-    version: int, topic: bytes, payload: bytes, mid: int, *, duplicate: bool = False, retain: bool = False
-) -> bytes:
+def encode_publish(version: int, topic: bytes, payload: bytes, mid: int, *, retain: bool = False) -> bytes:
     """Encode PUBLISH to a `topic_name`: at QoS 1, or at QoS 0 when `mid` is 0."""
     head = topic + (mid.to_bytes(2, "big") if mid else b"") + (b"\0" if version == 5 else b"")
     length = len(head) + len(payload)
     if length > _MAX_LENGTH:
         raise UnsendableError(f"{len(payload)} bytes", f"a packet has at most {_MAX_LENGTH}")
-    first = 0x30 | (0x02 if mid else 0) | (0x08 if duplicate else 0) | retain
+    first = 0x30 | (0x02 if mid else 0) | retain
     return b"".join((bytes((first,)), _variable(length), head, payload))
 
 

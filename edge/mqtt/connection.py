@@ -55,7 +55,7 @@ class SelfPipe:
             os.read(self._read, 1)
 
     def close(self) -> None:
-        """Free the descriptors; nobody waits any more."""
+        """Free the descriptors; no thread may wait any more."""
         self._closed = True
         os.close(self._read)
         os.close(self._write)

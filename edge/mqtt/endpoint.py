@@ -77,10 +77,7 @@ class Login:
         except OSError as error:
             problem = error.strerror or str(error)
             raise PasswordFileError(file, problem, "name a file with the password") from error
-        if not is_private(found):
-            mode = stat.S_IMODE(found.st_mode)
-            problem = f"others than its owner have access to a password (mode {mode:o})"
-            raise PasswordFileError(file, problem, f"chmod 600 {file}")
+        _require_private(found, PasswordFileError, file, "a password")
         if not line or len(line) > MAX_PASSWORD_BYTES or b"\n" in line:
             problem = f"it is not one line of 1 to {MAX_PASSWORD_BYTES} bytes"
             raise PasswordFileError(file, problem, "write the password into it, and nothing else")
@@ -100,19 +97,14 @@ class TlsFiles:
 
         Called for each connection, so that a new certificate counts. Raises `TlsFileError`.
         """
-        import ssl
-
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        context.minimum_version = ssl.TLSVersion.TLSv1_2
-        if alpn:
-            context.set_alpn_protocols(list(alpn))
+        context = _client_context(alpn)
         with _naming(self.ca, "name a PEM file with the broker's certificate authority"):
             context.load_verify_locations(str(self.ca))
         with _naming(self.certificate, "name a PEM file with the device's certificate"):
             # Read apart from the key: OpenSSL does not report which of the two is broken.
-            ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(str(self.certificate))
+            _client_context().load_verify_locations(str(self.certificate))
         with _naming(self.key, "name a PEM file with the key of this very certificate, without a passphrase"):
-            _require_private(self.key)
+            _require_private(self.key.stat(), TlsFileError, self.key, "a private key")
             # Without a password argument OpenSSL asks for a passphrase at the terminal.
             context.load_cert_chain(str(self.certificate), str(self.key), password="")
         return context
@@ -131,13 +123,10 @@ class PinnedCertificate:
         """Return a context that accepts this certificate only; as in `TlsFiles`. Raises `TlsFileError`."""
         import ssl
 
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context = _client_context(alpn)
         context.check_hostname = False
         # The first certificate of the file is the server's, whoever signed it; the others are its signers'.
         context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
-        if alpn:
-            context.set_alpn_protocols(list(alpn))
         with _naming(self.file, "name the broker's certificate, a PEM file that this program may read"):
             found = _FIRST_CERTIFICATE.search(self.file.read_text("ascii"))
             context.load_verify_locations(cadata=found[0] if found else "")
@@ -218,12 +207,21 @@ def place(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def _require_private(key: Path) -> None:
-    found = key.stat()
+def _require_private(found: os.stat_result, error: type[_FileError], file: Path, content: str) -> None:
     if not is_private(found):
         mode = stat.S_IMODE(found.st_mode)
-        problem = f"others than its owner have access to a private key (mode {mode:o})"
-        raise TlsFileError(key, problem, f"chmod 600 {key}")
+        problem = f"others than its owner have access to {content} (mode {mode:o})"
+        raise error(file, problem, f"chmod 600 {file}")
+
+
+def _client_context(alpn: tuple[str, ...] = ()) -> ssl.SSLContext:
+    import ssl
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    if alpn:
+        context.set_alpn_protocols(list(alpn))
+    return context
 
 
 @contextlib.contextmanager

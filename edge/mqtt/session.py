@@ -60,16 +60,16 @@ class KeepAlive:
         self.interval_s = interval_s
         self.reading = True
         self._sent_at = 0.0
-        self._heard_at = 0.0
+        self._received_at = 0.0
         self._asked = False
 
     def sent(self, now: float) -> None:
         """Bytes went out."""
         self._sent_at = now
 
-    def heard(self, now: float) -> None:
+    def received(self, now: float) -> None:
         """Bytes came in: a broker that is busy sending is alive, though its PINGRESP has to queue."""
-        self._heard_at = now
+        self._received_at = now
 
     def answered(self) -> None:
         """PINGRESP came."""
@@ -78,14 +78,14 @@ class KeepAlive:
     def read(self, now: float, *, reading: bool) -> None:
         """The connection reads from now on, or stops reading."""
         if reading and not self.reading:
-            self._heard_at = now  # the broker's answers may have waited
+            self._received_at = now  # the broker's answers may have waited
         self.reading = reading
 
     def deadline(self) -> float | None:
         """Return when `ask` or `is_dead` turns true, None for never."""
         if not self.interval_s:
             return None
-        return (self._heard_at if self._asked and self.reading else self._sent_at) + self.interval_s
+        return (self._received_at if self._asked and self.reading else self._sent_at) + self.interval_s
 
     def ask(self, now: float) -> bool:
         """Return whether to send PINGREQ now; it then counts as sent."""
@@ -93,7 +93,7 @@ class KeepAlive:
             return False
         self._asked = True
         self._sent_at = now  # or, while it cannot be sent, it would be due again at once
-        self._heard_at = now  # its answer has the full interval
+        self._received_at = now  # its answer has the full interval
         return True
 
     def is_dead(self, now: float) -> bool:
@@ -154,21 +154,21 @@ class PendingPings:
 
     def __init__(self) -> None:
         self._last = MAX_ID
-        self._waiting: deque[int] = deque()
+        self._unanswered: deque[int] = deque()
 
     def keepalive(self) -> None:
         """PINGREQ was sent for the keepalive."""
-        self._waiting.append(0)
+        self._unanswered.append(0)
 
     def new_id(self) -> int:
         """PINGREQ was sent for a caller; return its number, which is no packet id."""
         self._last += 1
-        self._waiting.append(self._last)
+        self._unanswered.append(self._last)
         return self._last
 
     def answered(self) -> int:
         """Return the number of the oldest; 0 for the keepalive's, and for an answer to nothing."""
-        return self._waiting.popleft() if self._waiting else 0
+        return self._unanswered.popleft() if self._unanswered else 0
 
 
 class ReceiveWindow:
@@ -189,7 +189,7 @@ class ReceiveWindow:
     def settle(self, mid: int) -> bool:
         """Return whether to send PUBACK: once, after all messages with this id are done.
 
-        A second PUBACK would acknowledge whatever gets the id next.
+        A second PUBACK would acknowledge the next message with this id.
         """
         owed = self._owed.pop(mid, 0)
         if owed > 1:
@@ -348,7 +348,7 @@ class Session:
 
     def receive(self, data: bytes, now: float, room: float = _ANY, room_for_qos_0: float = _ANY) -> None:
         """Process what arrived, up to messages of `room` bytes; see `decode`."""
-        self._keepalive.heard(now)
+        self._keepalive.received(now)
         self._packets = self._decoder.feed(data)
         self.decode(room, room_for_qos_0)
         if self._filters:

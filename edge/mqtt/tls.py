@@ -64,7 +64,7 @@ class TlsTransport(Transport):
     def receive(self) -> bytes | None:
         self._receive_waits_for = POLLIN
         try:
-            # One TLS record at a time, whatever the size asked for.
+            # OpenSSL returns at most one TLS record.
             data = self._socket.recv(CHUNK_BYTES)
         except ssl.SSLWantReadError:
             data = None

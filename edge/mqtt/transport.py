@@ -74,7 +74,7 @@ def dial(endpoint: Endpoint, wait: Wait) -> Transport:
     many homes) does not hide the next. The look-up itself has the system's own timeout.
 
     Raises:
-        OSError: nobody listens, no such name, no trust, or no time left.
+        OSError: refused, unknown host, untrusted certificate, or timeout.
         TlsFileError: a certificate or key cannot be used.
     """
     context = None

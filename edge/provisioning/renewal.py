@@ -1,7 +1,7 @@
 """Renews the device's certificate when it is due, so that the device always has a usable one.
 
 Key and certificate are in one file, so that one rename replaces both: after a power cut at any moment there
-is the old pair or the new one. The next pair waits in a file beside it until a connection with it succeeded.
+is the old pair or the new one. The next pair is in a file beside it until a connection with it succeeded.
 """
 
 from __future__ import annotations
@@ -59,11 +59,11 @@ class Identity:
 
     def current(self) -> str | None:
         """Return the pair in use, None if there is none."""
-        return _read(self.path)
-
-    def has_next(self) -> bool:
-        """Return whether a pair waits for its first connection."""
-        return self.next_path.exists()
+        try:
+            return self.path.read_text("ascii")
+        except (OSError, ValueError):
+            # Absent, unreadable or damaged: in each case it cannot be used to connect.
+            return None
 
     def stage(self, private_key: str, certificate: str) -> None:
         """Store a pair beside the one in use, durably. Raises `IdentityFileError`."""
@@ -71,7 +71,7 @@ class Identity:
             durable.write(self.next_path, f"{private_key.strip()}\n{certificate.strip()}\n".encode())
 
     def adopt(self) -> None:
-        """Replace the pair in use by the one that waited. Raises `IdentityFileError`."""
+        """Replace the pair in use by the staged one. Raises `IdentityFileError`."""
         with self._named_errors():
             durable.move(self.next_path, self.path)
 
@@ -81,14 +81,6 @@ class Identity:
             yield
         except OSError as error:
             raise IdentityFileError(self.path, str(error.strerror or error)) from error
-
-
-def _read(path: Path) -> str | None:
-    try:
-        return path.read_text("ascii")
-    except (OSError, ValueError):
-        # Absent, unreadable or damaged: in each case it cannot be used to connect.
-        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +140,7 @@ class Renewal:
 
     def attempt(self, now_s: float) -> Outcome:
         """Renew the certificate if it is due at `now_s` (Unix seconds). Raises `ProvisioningError`."""
-        if self._identity.has_next():
+        if self._identity.next_path.exists():
             # Left by a power cut, or by an attempt whose certificate was not in force yet.
             try:
                 return self._prove()

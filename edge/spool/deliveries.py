@@ -1,9 +1,9 @@
 """Events and the queues in which they are pending, within the caller's transaction.
 
-A commit's events that go the same way are one blob: rows of a table share pages, and SQLite writes a page
-anew when a row of it goes; a blob's own pages are written once and freed unwritten. Every queue keeps its
+A commit's events for the same destinations are one blob: rows of a table share pages, and SQLite writes a
+page anew when a row of it goes; a blob's own pages are written once and freed unwritten. Every queue has its
 counters in a row of its own, so nothing about a backlog is ever counted again and a start takes the same time
-whatever waits.
+however much is pending.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ import sqlite3
 import struct
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from edge.spool.database import DamagedRowError, TableTotals, checksum
@@ -20,7 +21,7 @@ from edge.spool.records import BEFORE_EVERYTHING, Manifest, StoredEvent
 from eventplane.event_keys import KEY_BYTES
 
 BATCH_BYTES = 32 * 1024
-"""Text in a batch, more only for a single event. One event that waits keeps its whole batch on the disk."""
+"""Text in a batch, more only for a single event. One pending event keeps its whole batch on the disk."""
 
 _COUNT = struct.Struct("<I")
 _EVENT = struct.Struct("<III")  # the batch's last sequence minus this one, bytes of text, CRC-32 of them
@@ -74,28 +75,13 @@ class PendingQueue:
         self.count += 1
         self.digest = (self.digest + int.from_bytes(key, "big")) % _DIGESTS
 
-    def copy(self) -> PendingQueue:
-        """Return one that changes apart from this."""
-        return PendingQueue(*self._front(), self.digest)
-
     def row(self) -> tuple[int | str | bytes, ...]:
         """Return the row of the table."""
-        values = (*self._front(), self.digest.to_bytes(KEY_BYTES, "big"))
+        values = (*_COLUMNS(self), self.digest.to_bytes(KEY_BYTES, "big"))
         return (*values, checksum("queue", *values))
 
-    def _front(self) -> tuple[int, str, int, int, int, int, int, int, int, int]:
-        return (
-            self.number,
-            self.destination,
-            self.rank,
-            self.pending,
-            self.newest,
-            self.head,
-            self.tail,
-            self.first,
-            self.last,
-            self.count,
-        )
+
+_COLUMNS = attrgetter(*(each.name for each in fields(PendingQueue) if each.name != "digest"))
 
 
 class PendingQueues:
@@ -130,7 +116,7 @@ class PendingQueues:
         if key not in self._drafts:
             known = self._queues.get(key)
             new = len({*self._queues, *self._drafts}) + 1
-            self._drafts[key] = known.copy() if known else PendingQueue(new, destination, rank)
+            self._drafts[key] = replace(known) if known else PendingQueue(new, destination, rank)
         return self._drafts[key]
 
     def close_manifests(self) -> None:
@@ -295,7 +281,7 @@ class Deliveries:
                 left = [each for each in batch.waiting if each[0] not in here]
                 self._rewrite(queue, batch._replace(waiting=left), totals)
             ended |= here
-            # Whatever is not above this batch's last has now been looked for.
+            # All sequences up to this batch's last have been looked for.
             missing = {each for each in missing if each > batch.last}
         queue.pending -= len(ended)
         if queue.pending < 0 or (queue.pending == 0) != (queue.head == queue.tail):
@@ -352,17 +338,17 @@ def _grouped(events: Sequence[StoredEvent]) -> list[list[StoredEvent]]:
     batches: list[list[StoredEvent]] = []
     opened: dict[tuple[int, str], tuple[list[StoredEvent], int]] = {}
     for each in events:
-        ways = [(each.rank, destination) for destination in each.destinations]
-        batch, size = opened.get(ways[0], ([], 0))
+        queues = [(each.rank, destination) for destination in each.destinations]
+        batch, size = opened.get(queues[0], ([], 0))
         together = bool(batch) and batch[0].destinations.keys() == each.destinations.keys()
         # A batch of this one's in between would break the order of the open one's later events.
         if (
             not together
             or size + len(each.json) > BATCH_BYTES
-            or any(opened[way][0] is not batch for way in ways)
+            or any(opened[queue][0] is not batch for queue in queues)
         ):
             batch, size = [], 0
             batches.append(batch)
         batch.append(each)
-        opened.update((way, (batch, size + len(each.json))) for way in ways)
+        opened.update((queue, (batch, size + len(each.json))) for queue in queues)
     return batches

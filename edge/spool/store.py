@@ -31,7 +31,7 @@ from edge.spool.database import (
     named_errors,
     transaction,
 )
-from edge.spool.deliveries import Deliveries, PendingQueues
+from edge.spool.deliveries import Deliveries, PendingQueue, PendingQueues
 from edge.spool.records import (
     BEFORE_EVERYTHING,
     Delivery,
@@ -60,7 +60,7 @@ CAPACITY_BYTES = 256 * 1024 * 1024
 """Default for the bytes that are stored at most: a day without a network at 5 events a second."""
 
 READ_CHARACTERS = 512 * 1024
-"""A read stops once it holds this much text, so that memory stays bounded whatever the events' sizes."""
+"""A read stops once it holds this much text, so that memory stays bounded for events of any size."""
 
 _NEW_BYTES = 2 * PAGE_BYTES
 """A file without tables is not longer; the tables come to it with the first checkpoint."""
@@ -83,7 +83,10 @@ class _Change:
 
 
 class Spool:
-    """The store at `path`, created when it is not there. Opening takes the same time whatever is in it.
+    """The store at `path`, created when it is not there. Opening takes the same time however much is in it.
+
+    With `on_disk` False it is in memory and stays empty: it refuses every event and state as a full one does,
+    and its pressure is 1.0.
 
     Every method raises `SpoolCorruptError` when the file is damaged, `SpoolFullError` when there is no room,
     and `SpoolUnavailableError` when the disk is missing, read-only or broken; the constructor also
@@ -114,28 +117,6 @@ class Spool:
                 self._load(None)
             self._closing = undo.pop_all()
         self._written_before = written_bytes()
-
-    @classmethod
-    def without_disk(
-        cls,
-        path: Path,
-        *,
-        capacity_bytes: int = CAPACITY_BYTES,
-        capacity_deliveries: int = CAPACITY_DELIVERIES,
-        now_uptime: Callable[[], Uptime] = system_uptime,
-    ) -> Self:
-        """Return a spool in memory for the time in which the one at `path` cannot be used.
-
-        It is empty and stays so: it refuses every event and state as a full one does, and its pressure is
-        1.0.
-        """
-        return cls(
-            path,
-            capacity_bytes=capacity_bytes,
-            capacity_deliveries=capacity_deliveries,
-            now_uptime=now_uptime,
-            on_disk=False,
-        )
 
     def commit(
         self,
@@ -230,11 +211,7 @@ class Spool:
         Each of them was acknowledged, or ended otherwise and is counted by `loss_reports`. Negative while
         salvaged events are pending.
         """
-        queues = [each for each in self._queues if each.destination == destination and each.pending]
-        oldest = [
-            self.read(destination, each.rank, BEFORE_EVERYTHING, 1)[0].delivery.sequence for each in queues
-        ]
-        return min(oldest, default=self.next_sequence) - 1
+        return self._first_pending(each for each in self._queues if each.destination == destination) - 1
 
     def destinations(self) -> list[str]:
         """Return every destination that ever had a delivery."""
@@ -389,7 +366,7 @@ class Spool:
             raise SpoolCorruptError(self.path, "the file is not empty, but has no tables")
 
     def _load(self, path: Path | None) -> None:
-        """Read what every commit needs, in the same time whatever is pending. It shows damage near by."""
+        """Read what every commit needs, in the same time however much is pending; find damage in it."""
         db, device = self._db, Device.read(self._db)
         self._totals = TableTotals.unpack(device.totals)
         self._totals.check(db)
@@ -402,17 +379,14 @@ class Spool:
         self.counted = read_counters(db)
         if self._queues.pending() != device.pending:
             raise DamagedRowError("the number of pending deliveries")
-        oldest = [
-            self.read(each.destination, each.rank, BEFORE_EVERYTHING, 1)[0].delivery.sequence
-            for each in self._queues
-            if each.pending
-        ]
-        self._first = min(oldest, default=device.next_sequence)
+        self._first = self._first_pending(self._queues)
         self._space = Space(path, db, *self._capacities, self._queues.pending)
 
-    def _note_commit(self) -> None:
-        if self.is_on_disk:
-            self._notes.write(self._last_commit())
+    def _first_pending(self, queues: Iterable[PendingQueue]) -> int:
+        """Return the lowest sequence that is pending in `queues`, else the next one."""
+        pending = [each for each in queues if each.pending]
+        oldest = [self.read(each.destination, each.rank, BEFORE_EVERYTHING, 1)[0] for each in pending]
+        return min((each.delivery.sequence for each in oldest), default=self.next_sequence)
 
     def _last_commit(self) -> log.CommitNote:
         device = self._device
@@ -443,7 +417,8 @@ class Spool:
         self._queues.keep()
         self._totals, self._device = totals, device
         self.counted.update(counted)
-        self._note_commit()
+        if self.is_on_disk:
+            self._notes.write(self._last_commit())
 
     def _write(self, change: _Change, counted: Mapping[str, int], totals: TableTotals) -> Device:
         if change.close_manifests:
@@ -503,7 +478,7 @@ class Spool:
                 yield
         except SpoolCorruptError as error:
             if self.is_on_disk and not marker_of(self.path).exists():
-                # So that the next opening recovers, whatever it sees itself.
+                # So that the next opening recovers, even if it finds no damage itself.
                 with contextlib.suppress(OSError):
                     marker_of(self.path).write_text(error.damage, encoding="utf-8")
             raise

@@ -71,16 +71,13 @@ def cut(data: bytes, cuts: Iterable[int]) -> list[bytes]:
     topic=topics,
     payload=payloads,
     mid=st.integers(0, 65_535),
-    flags=st.tuples(st.booleans(), st.booleans()),
+    retain=st.booleans(),
 )
 def test_a_publish_comes_back_as_it_was(
-    version: int, topic: str, payload: bytes, mid: int, flags: tuple[bool, bool]
+    version: int, topic: str, payload: bytes, mid: int, retain: bool
 ) -> None:
-    duplicate, retain = flags
-    data = codec.encode_publish(
-        version, codec.topic_name(topic), payload, mid, duplicate=duplicate, retain=retain
-    )
-    assert decode(version, [data]) == [Publish(topic, payload, 1 if mid else 0, mid, duplicate, retain)]
+    data = codec.encode_publish(version, codec.topic_name(topic), payload, mid, retain=retain)
+    assert decode(version, [data]) == [Publish(topic, payload, 1 if mid else 0, mid, False, retain)]
 
 
 @given(version=versions, data=streams, cuts=st.lists(st.integers(0, 10_000), max_size=20))

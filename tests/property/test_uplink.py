@@ -76,11 +76,11 @@ def test_what_was_stored_is_delivered_or_becomes_a_dead_letter(script: list[tupl
                 device.turn(after=61.0)
                 device.connect(CLOUD)
             assert device.forwarder.uplink.unacknowledged <= 10
-            if device.forwarder._patience() == 0.0:
+            if device.forwarder._timeout_s() == 0.0:
                 device.turn(
                     after=0.0
                 )  # what became due in a turn, such as a report of a loss, is done by the next
-            assert device.forwarder._patience() != 0.0
+            assert device.forwarder._timeout_s() != 0.0
         for _ in range(400):
             if not device.spool.backlog().get("device.outbox"):
                 break

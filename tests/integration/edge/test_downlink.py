@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from contract.loader import load_contract
-from edge.contract_updates import CONTRACT_REFUSED, CONTRACT_TYPE, contract_key
+from edge.contract_updates import CONTRACT_REFUSED, contract_key
 from eventplane.contract import Contract, Downlink, compile_contract, contract_document
-from eventplane.device_reports import STARTED
+from eventplane.device_reports import DEVICE_CONTRACT, STARTED
 from eventplane.downlink.acknowledgements import Acknowledgement, Result
 from eventplane.downlink.wire import VERSION, stamped
 from eventplane.envelope import Envelope, write_event
@@ -171,12 +171,12 @@ def test_a_contract_comes_down_and_stays_in_force_and_a_broken_one_is_refused(
     other = plane(climate=THRESHOLD, call=RING, voice=RING)
     key = contract_key(other.name)
     packed = base64.b64encode(gzip.compress(other.canonical, mtime=0)).decode()
-    answer = send_until_answered(cloud, down(CONTRACT_TYPE, 1, key, data_base64=packed), key, 1)
+    answer = send_until_answered(cloud, down(DEVICE_CONTRACT, 1, key, data_base64=packed), key, 1)
     assert answer.result is Result.STORED
     wait_for(lambda: f"contract {other.version} follows" in home.log())
     broken = contract_document(other)
     broken["routes"]["down-voice"]["to"] = "nobody.inbox"
-    refused = send_until_answered(cloud, down(CONTRACT_TYPE, 2, key, data=broken), key, 2)
+    refused = send_until_answered(cloud, down(DEVICE_CONTRACT, 2, key, data=broken), key, 2)
     assert (refused.result, refused.reason) == (Result.REJECTED, CONTRACT_REFUSED)
     assert "nobody" in refused.detail
     home.forwarder.kill()

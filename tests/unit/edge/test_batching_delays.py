@@ -38,7 +38,7 @@ def test_events_wait_for_as_long_as_their_outbox_says_and_go_in_one_frame(device
 def test_the_loop_wakes_up_for_it(device: Device) -> None:
     device.turn(device.from_service(event("a")))
     device.turn(after=0.3)
-    assert 59.0 < (device.forwarder._patience() or 0.0) < 60.0
+    assert 59.0 < (device.forwarder._timeout_s() or 0.0) < 60.0
 
 
 def test_an_urgent_event_waits_for_none_of_them(device: Device) -> None:

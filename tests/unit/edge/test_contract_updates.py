@@ -12,7 +12,6 @@ import pytest
 from edge import durable
 from edge.contract_updates import (
     CONTRACT_REFUSED,
-    CONTRACT_TYPE,
     MOST_BYTES,
     ActiveContract,
     active_contract,
@@ -23,6 +22,7 @@ from edge.contract_updates import (
 from edge.errors import SettingProblem
 from edge.mailbox import Reload
 from eventplane.contract import Contract, compile_contract, contract_document
+from eventplane.device_reports import DEVICE_CONTRACT
 from eventplane.downlink.acknowledgements import Result
 from tests.unit.edge.downlinks import command, state
 from tests.unit.edge.fakes import ALARM, Device, contract
@@ -41,12 +41,12 @@ def other() -> Contract:
     return contract(uplink_prefix="org.eventplane.alarm.")
 
 
-def update(version: int, data: Any, key: str = KEY, type: str = CONTRACT_TYPE) -> str:
+def update(version: int, data: Any, key: str = KEY, type: str = DEVICE_CONTRACT) -> str:
     return state(version, key, type=type, data=data)
 
 
 def packed(content: bytes) -> str:
-    text = state(1, KEY, type=CONTRACT_TYPE)
+    text = state(1, KEY, type=DEVICE_CONTRACT)
     return f'{text[:-1]},"data_base64":"{base64.b64encode(content).decode()}"}}'
 
 
@@ -72,7 +72,7 @@ def test_it_is_stored_told_and_stands_before_the_file_also_after_a_crash(
 
 def test_deleting_it_gives_the_file_its_place_back(device: Device, file: Path) -> None:
     device.turn(device.from_cloud(update(1, contract_document(other()))))
-    device.turn(device.from_cloud(state(2, KEY, type=CONTRACT_TYPE, deleted=True)))
+    device.turn(device.from_cloud(state(2, KEY, type=DEVICE_CONTRACT, deleted=True)))
     assert device.contracts_came == 2
     assert in_force(device, file) == contract().version
 

@@ -95,7 +95,7 @@ class TestFirstSessionHasIt:
     def test_at_a_start_the_urgent_session_is_opened_after_it(self, tmp_path: Path) -> None:
         device = Device(tmp_path / "spool.db")
         assert (len(device.local.all), len(device.urgent.all)) == (1, 0)
-        assert device.forwarder._patience() != 0  # the loop sleeps until the first one is up
+        assert device.forwarder._timeout_s() != 0  # the loop sleeps until the first one is up
         device.connect(LOCAL)
         assert len(device.urgent.all) == 1
         device.connect(URGENT)

@@ -96,7 +96,7 @@ def test_an_older_version_is_never_applied_after_a_newer(device: Device) -> None
         ("v2", Result.REJECTED, OLDER),
     ]
     assert shown(device) == ["v10"]
-    assert device.forwarder.counts.descended == {"stored": 1, OLDER: 2}
+    assert device.forwarder.counts.downlink_outcomes == {"stored": 1, OLDER: 2}
 
 
 def test_a_tombstone_is_delivered_remembered_and_followed_by_a_new_incarnation(device: Device) -> None:

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from edge.contract_updates import CONTRACT_TYPE, contract_key
+from edge.contract_updates import contract_key
 from edge.mailbox import Reload
 from eventplane.contract import Contract, compile_contract, contract_document
+from eventplane.device_reports import DEVICE_CONTRACT
 from eventplane.downlink.acknowledgements import OLDER, Result
 from eventplane.envelope import parse_event
 from eventplane.uplink_interest import UPLINK_KEY
@@ -40,7 +41,7 @@ def results(device: Device) -> list[tuple[Result, str]]:
         {"senderdevice": "other"},
     ],
 )
-@pytest.mark.parametrize("text", [state(1), command(1), state(1, contract_key("test"), type=CONTRACT_TYPE)])
+@pytest.mark.parametrize("text", [state(1), command(1), state(1, contract_key("test"), type=DEVICE_CONTRACT)])
 def test_what_no_cloud_service_sent_is_refused(device: Device, text: str, sender: dict[str, str]) -> None:
     device.turn(device.from_cloud(by(text, **sender)))
     assert results(device) == [(Result.REJECTED, "sender_not_allowed")]
@@ -92,7 +93,7 @@ def test_a_contract_that_lost_a_cloud_service_does_not_lock_out_its_successor(de
     key = contract_key("test")
     device.turn(Reload(without_app(), contract()))
     device.turn(device.from_cloud(by(state(1), senderservice="porter")))
-    device.turn(device.from_cloud(state(2, key, type=CONTRACT_TYPE, data=contract_document(contract()))))
+    device.turn(device.from_cloud(state(2, key, type=DEVICE_CONTRACT, data=contract_document(contract()))))
     assert results(device) == [(Result.STORED, "")] * 2
 
 

@@ -129,4 +129,4 @@ def test_a_backlog_that_expired_as_a_whole_does_not_hold_up_an_alarm(offline: De
     for _ in range(30):
         offline.turn()
     assert offline.forwarder.counts.discards == {(Outcome.EXPIRED, "expirytime"): 1000}
-    assert offline.forwarder._patience() != 0.0
+    assert offline.forwarder._timeout_s() != 0.0

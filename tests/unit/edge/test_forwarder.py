@@ -310,7 +310,7 @@ def test_an_urgent_session_that_waits_for_the_first_does_not_keep_the_loop_awake
     device.start()
     first, urgent = device.links[LinkName.LOCAL], device.links[LinkName.URGENT]
     assert (first.generation, urgent.generation) == (1, 0)
-    assert device.forwarder._patience() != 0.0
+    assert device.forwarder._timeout_s() != 0.0
     device.connect(LinkName.LOCAL)
     assert urgent.generation == 1
 

@@ -135,9 +135,9 @@ def test_an_idle_loop_is_woken_for_the_watchdog_and_for_nothing_else(
 ) -> None:
     service.wait()
     service.wait()
-    assert service.housekeeping._patience(None) == WATCHDOG_S / 2
-    assert service.housekeeping._patience(3.0) == 3.0
-    assert unwatched.housekeeping._patience(None) is None
+    assert service.housekeeping._timeout_s(None) == WATCHDOG_S / 2
+    assert service.housekeeping._timeout_s(3.0) == 3.0
+    assert unwatched.housekeeping._timeout_s(None) is None
 
 
 def test_a_line_that_comes_or_goes_is_said_at_once(unwatched: Service) -> None:

@@ -135,7 +135,7 @@ def test_an_urgent_event_that_waits_has_an_age_of_its_own(device: Device) -> Non
 
 @pytest.mark.source("P18")
 def test_every_family_has_its_help_and_its_type_before_its_samples(metrics: Metrics, device: Device) -> None:
-    device.forwarder.counts.descended.update(stored=5, older=1)
+    device.forwarder.counts.downlink_outcomes.update(stored=5, older=1)
     device.forwarder.counts.discards["expired", "ttl"] += 4  # type: ignore[index]
     status = replace(metrics.status(device.time.seconds), certificate_left_s=86_400.0)
     family = ""

@@ -77,7 +77,7 @@ def decode(data: bytes, version: int = 4) -> list[Packet]:
         (encode_subscribe(4, 1, ["a", "b/#"], 1), "82 0c 00 01 00 01 61 01 00 03 62 2f 23 01"),
         (encode_subscribe(5, 0x102, ["a"], 0), "82 07 01 02 00 00 01 61 00"),
         (encode_publish(4, T, b"hi", 0), "30 07 00 03 61 2f 62 68 69"),
-        (encode_publish(4, T, b"", 10, duplicate=True, retain=True), "3b 07 00 03 61 2f 62 00 0a"),
+        (encode_publish(4, T, b"", 10, retain=True), "33 07 00 03 61 2f 62 00 0a"),
         (encode_publish(5, T, b"hi", 10), "32 0a 00 03 61 2f 62 00 0a 00 68 69"),
         (encode_puback(0xFFFE), "40 02 ff fe"),
         (PINGREQ, "c0 00"),

@@ -320,7 +320,7 @@ def test_the_end_of_a_delivery_that_finds_no_room_is_owed(
     disk = FullDisk(device, monkeypatch, lambda *_: False)
     device.turn(device.puback(1))
     assert device.spool.backlog() == {"device.outbox": 5}
-    assert 0 < (device.forwarder._patience() or 0) <= 5.0
+    assert 0 < (device.forwarder._timeout_s() or 0) <= 5.0
     disk.fits = lambda *_: True
     device.turn(after=5.0)
     assert device.spool.backlog() == {"device.outbox": 0}
@@ -341,7 +341,7 @@ def test_housekeeping_that_finds_no_room_is_tried_again_later(
     device.turn()
     device.turn(after=1.0)
     assert len(tried) == 1
-    assert 0 < (device.forwarder._patience() or 0) <= 4.0
+    assert 0 < (device.forwarder._timeout_s() or 0) <= 4.0
     device.turn(after=4.0)
     assert len(tried) == 2
 

@@ -245,7 +245,7 @@ def test_a_heartbeat_tells_figures_and_goes_when_newer_ones_say_more(make: Calla
     device = make(heartbeat_s=300.0)
     device.turn(after=299.0)
     assert stored(device, HEARTBEAT, rank=2) == []
-    assert device.forwarder._patience() <= 1.0  # type: ignore[operator]
+    assert device.forwarder._timeout_s() <= 1.0  # type: ignore[operator]
     device.turn(after=1.0)
     (beat,) = stored(device, HEARTBEAT, rank=2)
     assert beat.data() == {"interval_s": 300.0, "figures": {"answer": 42}}

@@ -317,7 +317,7 @@ def test_what_goes_into_ordered_inboxes_is_counted_with_the_commit(path: Path) -
 
 class TestWithoutDisk:
     def test_it_refuses_events_and_states_and_nothing_else(self, path: Path) -> None:
-        with Spool.without_disk(path) as spool:
+        with Spool(path, on_disk=False) as spool:
             assert not path.parent.exists()
             assert (spool.is_on_disk, spool.origin.kind, spool.pressure) == (False, "without_disk", 1.0)
             with pytest.raises(SpoolFullError):
@@ -336,7 +336,7 @@ class TestWithoutDisk:
         with Spool(path) as spool:
             fill(spool, 3)
             epoch = spool.epoch
-        with Spool.without_disk(path) as other:
+        with Spool(path, on_disk=False) as other:
             assert other.epoch != epoch
         with Spool(path) as spool:
             assert (spool.epoch, spool.origin.kind, len(waiting(spool))) == (epoch, "resumed", 3)

@@ -40,7 +40,7 @@ def test_one_event_waits_as_long_as_the_channel_allows(device: Device) -> None:
 def test_the_loop_wakes_up_for_it(device: Device) -> None:
     device.turn(device.from_service(event("a")))
     device.inbound = []
-    device.turn(*device.forwarder._wait(device.forwarder._patience()))
+    device.turn(*device.forwarder._wait(device.forwarder._timeout_s()))
     assert device.uplinked() == [["a"]]
 
 
@@ -349,7 +349,7 @@ class TestPace:
         device.turn(*(device.from_service(event(f"e{n}")) for n in range(50)))
         device.connect(CLOUD)
         assert len(device.uplinked()) == 18
-        assert device.forwarder._patience() == pytest.approx(1.0)
+        assert device.forwarder._timeout_s() == pytest.approx(1.0)
         device.turn(after=0.9)
         assert len(device.uplinked()) == 18
         device.turn(after=0.1)
@@ -377,7 +377,7 @@ class TestPace:
         device.turn(*(device.from_service(event(f"b{n}", ALARM)) for n in range(50)))
         device.turn(device.from_service(event("late")))
         device.turn(after=1.0)
-        assert (device.forwarder._patience() or 0) > 0
+        assert (device.forwarder._timeout_s() or 0) > 0
 
     def test_a_publish_without_an_answer_among_answered_ones_was_throttled(self, device: Device) -> None:
         device.turn(*(device.from_service(event(f"e{n}")) for n in range(10)))
@@ -408,7 +408,7 @@ class TestProbe:
     def test_the_loop_wakes_up_for_both(self, device: Device) -> None:
         stuck = device.cloud.last
         for _ in range(2):
-            device.turn(*device.forwarder._wait(device.forwarder._patience()))
+            device.turn(*device.forwarder._wait(device.forwarder._timeout_s()))
         assert stuck.published
         assert stuck.abandoned
 

@@ -146,7 +146,7 @@ def test_the_disk_is_tried_again_with_growing_intervals_and_the_forwarder_goes_b
 
 def test_the_loop_wakes_by_itself_to_try_the_disk(device: Device, disk: Disk) -> None:
     offer(device, FIRE)
-    assert 0 < (device.forwarder._patience() or 0) <= FIRST_RETRY_S
+    assert 0 < (device.forwarder._timeout_s() or 0) <= FIRST_RETRY_S
 
 
 def test_an_alarm_that_is_in_memory_when_the_disk_comes_back_is_not_given_up(
@@ -199,7 +199,7 @@ def test_a_start_without_the_disk_forwards_alarms(tmp_path: Path, monkeypatch: p
     device = Device(tmp_path / "spool.db")
     device.crash()
     disk = Disk(monkeypatch)
-    forwarder_spool = Spool.without_disk(device.path, now_uptime=device.time.uptime)
+    forwarder_spool = Spool(device.path, now_uptime=device.time.uptime, on_disk=False)
     monkeypatch.setattr(device, "open", lambda: forwarder_spool)
     device.start()
     device.connect()
