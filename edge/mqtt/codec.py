@@ -90,7 +90,6 @@ class Publish(NamedTuple):
 
     topic: str
     payload: bytes
-    qos: int
     mid: int
     duplicate: bool
     retain: bool
@@ -331,7 +330,7 @@ class Decoder:
         if kept < end:
             oversize = len(payload) + end - kept
             payload = payload[:OVERSIZE_BYTES]
-        return Publish(topic, payload, qos, mid, bool(first & 8), bool(first & 1), oversize)
+        return Publish(topic, payload, mid, bool(first & 8), bool(first & 1), oversize)
 
     def _connack(self, body: bytes) -> ConnAck:
         reader = Reader("CONNACK", body)

@@ -416,7 +416,7 @@ class Session:
         if self._phase is _Phase.SUBSCRIBING and self.resumed:
             # The broker resumes the lasting session with its backlog, and SUBACK comes only after that.
             self._be_up()
-        topic, payload, _, mid, duplicate, retained, oversize = packet
+        topic, payload, mid, duplicate, retained, oversize = packet
         if self._skips is not None and self._skips(topic, payload):
             if mid and self._received.is_news(mid, duplicate=duplicate):
                 self.acknowledge(mid)

@@ -77,7 +77,7 @@ def test_a_publish_comes_back_as_it_was(
     version: int, topic: str, payload: bytes, mid: int, retain: bool
 ) -> None:
     data = codec.encode_publish(version, codec.topic_name(topic), payload, mid, retain=retain)
-    assert decode(version, [data]) == [Publish(topic, payload, 1 if mid else 0, mid, False, retain)]
+    assert decode(version, [data]) == [Publish(topic, payload, mid, False, retain)]
 
 
 @given(version=versions, data=streams, cuts=st.lists(st.integers(0, 10_000), max_size=20))

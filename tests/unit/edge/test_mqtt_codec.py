@@ -93,7 +93,7 @@ def test_what_we_send_is_what_the_standard_prescribes(packet: bytes, expected: s
 @pytest.mark.parametrize("size", [0, 121, 122, 16_377, 16_378, 2_097_145, 2_097_146])
 def test_a_length_takes_as_many_bytes_as_it_needs(size: int) -> None:
     packet = encode_publish(4, T, bytes(size), 1)
-    assert list(Decoder(4, len(packet)).feed(packet)) == [Publish("a/b", bytes(size), 1, 1, False, False)]
+    assert list(Decoder(4, len(packet)).feed(packet)) == [Publish("a/b", bytes(size), 1, False, False)]
 
 
 @pytest.mark.parametrize(
@@ -142,9 +142,9 @@ def test_what_mqtt_has_no_place_for_is_refused(send: object) -> None:
         (5, b"\xe0\x00", Disconnect(0, "")),
         (5, b"\xe0\x01\x8e", Disconnect(0x8E, "")),
         (5, broker.disconnect(0x8E, b"bye"), Disconnect(0x8E, "bye")),
-        (4, broker.publish(b"t", b"x"), Publish("t", b"x", 0, 0, False, False)),
-        (4, broker.publish("ü".encode(), b"", 3, duplicate=True), Publish("ü", b"", 1, 3, True, False)),
-        (5, broker.publish(b"t", b"x", 3, 5, properties=b"\x01\x01"), Publish("t", b"x", 1, 3, False, False)),
+        (4, broker.publish(b"t", b"x"), Publish("t", b"x", 0, False, False)),
+        (4, broker.publish("ü".encode(), b"", 3, duplicate=True), Publish("ü", b"", 3, True, False)),
+        (5, broker.publish(b"t", b"x", 3, 5, properties=b"\x01\x01"), Publish("t", b"x", 3, False, False)),
     ],
 )
 def test_what_a_broker_sends_is_read(version: int, data: bytes, expected: Packet) -> None:
@@ -231,12 +231,12 @@ def test_of_a_publish_beyond_the_limit_the_beginning_is_kept(version: int, piece
         assert tracemalloc.get_traced_memory()[1] < 300_000 + 2 * min(piece, len(data))
     finally:
         tracemalloc.stop()
-    assert packets == [Publish("t", payload[:4096], 1, 7, False, False, oversize=500_000), PubAck(1, 0)]
+    assert packets == [Publish("t", payload[:4096], 7, False, False, oversize=500_000), PubAck(1, 0)]
 
 
 def test_a_publish_is_not_decoded_before_it_is_asked_for() -> None:
     packets = Decoder(4, LIMIT).feed(broker.publish(b"t", b"") + b"\0\0")
-    assert next(packets) == Publish("t", b"", 0, 0, False, False)
+    assert next(packets) == Publish("t", b"", 0, False, False)
 
 
 def test_nothing_is_set_aside_for_what_a_length_merely_claims() -> None:
