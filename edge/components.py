@@ -212,7 +212,7 @@ class Components:
 
     def _is_up(self, destination: str) -> bool:
         name = LinkName.CLOUD if destination == self._uplink_address else LinkName.LOCAL
-        # While a connection is being made events wait, within their bounds: it stands in a second, or fails.
+        # Events wait, within their bounds, while a connection is being made: that takes about a second.
         return self._dependencies.links[name].is_dialling
 
     def _warn_of_unrouted(self) -> None:

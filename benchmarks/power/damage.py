@@ -328,7 +328,7 @@ class _Service:
             raise _WrongError("silent", f"{missing} {what} lost, {noted} reported: {damage}")
 
     def _check_earlier(self, told: Sequence[SpoolOrigin]) -> None:
-        """What an earlier recovery lost, and nobody has been told, is not forgotten in the next one."""
+        """Check that a recovery also reports what an earlier one lost and had not reported yet."""
         earlier = self._snapshot.origin
         if earlier.kind != "recovered" or self._snapshot.contents["next"] != 1:
             return  # it was reported with the first event

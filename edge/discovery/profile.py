@@ -151,7 +151,7 @@ class _ProfileReader:
                 for each, inner in self._included(_needed(word, value, where)):
                     self.read(each, inner, nested=True)
             elif word in _LIMITS:
-                # What is no number Mosquitto refuses itself.
+                # Mosquitto itself refuses what is not a number.
                 self.limits[word] = int(value) if value.isdecimal() else _LIMITS[word]
             elif word in _FLAGS or word in _WORDS:
                 self._option(draft, word, _checked(word, value, where))

@@ -90,7 +90,7 @@ def recover(path: Path, damage: str, clock: UptimeClock) -> None:
 
 
 def _with_earlier(origin: SpoolOrigin, earlier: SpoolOrigin) -> SpoolOrigin:
-    """Add what an earlier recovery lost and nobody has been told; its numbers are lowered like all others."""
+    """Add what an earlier recovery lost and has not reported yet; its numbers are lowered like all others."""
     if earlier.kind != "recovered":
         return origin
     ranges = [(first - SHIFT, last - SHIFT) for first, last in earlier.lost_ranges]
