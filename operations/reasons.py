@@ -85,6 +85,10 @@ REASONS: Final = {
         "A service on the device publishes to a topic that no channel has.",
         "Declare the service in the contract, or correct its topic; the device needs the new contract.",
     ),
+    "retained": Reason(
+        "A service published the event with MQTT's retain flag: the broker repeats it over each connection.",
+        "Publish events without the retain flag, and clear the retained message (an empty one with the flag).",
+    ),
     "reserved_attribute": Reason(
         "The sender set an attribute that only the plane sets (`senderdevice`, `deviceepoch` and the like).",
         _SENDER,

@@ -125,7 +125,7 @@ def test_whatever_did_not_pass_or_was_not_removed_fails_the_run(report: Report, 
 def test_an_interrupt_waits_for_what_has_to_be_noted_and_never_ends_removals(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    interrupts, noted = Interrupts(), []
+    interrupts, noted, before = Interrupts(), [], signal.getsignal(signal.SIGINT)
     with interrupts.taken():
         with pytest.raises(KeyboardInterrupt), interrupts.held():
             noted.append(signal.raise_signal(signal.SIGTERM))
@@ -135,7 +135,7 @@ def test_an_interrupt_waits_for_what_has_to_be_noted_and_never_ends_removals(
         signal.raise_signal(signal.SIGINT)
     assert noted == [None], "interrupted within the block"
     assert "still removing" in capsys.readouterr().err
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert signal.getsignal(signal.SIGINT) is before
 
 
 def test_the_evidence_is_what_names_the_run_in_objects_since_its_start(aws: None) -> None:
