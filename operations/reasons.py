@@ -87,7 +87,7 @@ REASONS: Final = {
     ),
     "retained": Reason(
         "A service published the event with MQTT's retain flag: the broker repeats it over each connection.",
-        "Publish events without the retain flag, and clear the retained message (an empty one with the flag).",
+        "Publish events without the retain flag, and clear the retained one (by an empty message with it).",
     ),
     "reserved_attribute": Reason(
         "The sender set an attribute that only the plane sets (`senderdevice`, `deviceepoch` and the like).",
