@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import gc
 import json
 import signal
 import subprocess
@@ -212,6 +213,20 @@ def test_the_limit_is_over_with_its_block() -> None:
         assert signal.getitimer(signal.ITIMER_VIRTUAL)[0] > 0
     assert signal.getitimer(signal.ITIMER_VIRTUAL) == (0, 0)
     assert signal.getsignal(signal.SIGVTALRM) is handler
+
+
+def test_a_collection_of_garbage_does_not_count() -> None:
+    assert gc.isenabled()
+    with cpu_limit(60):
+        assert not gc.isenabled()
+    assert gc.isenabled()
+    gc.disable()
+    try:
+        with cpu_limit(60):
+            pass
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize(
