@@ -6,6 +6,7 @@ urgent events that found no room in the spool, behind them what a channel delive
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from heapq import merge
@@ -13,7 +14,7 @@ from itertools import chain, groupby, islice
 from typing import NamedTuple
 
 from edge.counts import Counts, NotStored
-from edge.numbering import why_expired
+from edge.numbering import LatestKeys, why_expired
 from edge.spool import (
     BEFORE_EVERYTHING,
     READ_CHARACTERS,
@@ -68,7 +69,7 @@ MOST_REMEMBERED = 4096
 """Deliveries of unstored events that are remembered; a repetition of an older one is sent once more."""
 
 
-class DeliveryQueue:
+class DeliveryQueue(ABC):
     """The deliveries that come next to one destination at one rank; `added` counts all that ever came."""
 
     def __init__(self) -> None:
@@ -109,9 +110,9 @@ class DeliveryQueue:
         self._characters -= sum(len(each.json) for each in taken)
         return taken
 
+    @abstractmethod
     def rewind(self) -> None:
         """Start again after the connection is gone."""
-        raise NotImplementedError
 
     def _add(self, pending: PendingDelivery) -> None:
         self._ahead.append(pending)
@@ -297,7 +298,7 @@ class DeliveryQueues:
         self._counts = counts
         self._cursors: dict[tuple[str, int], DeliveryCursor] = {}
         self._volatile: dict[tuple[str, int], VolatileQueue] = {}
-        self._sent_unstored: dict[bytes, None] = {}
+        self._sent_unstored = LatestKeys(MOST_REMEMBERED)
         self._stored_to = spool.next_sequence
 
     def open(self, destination: str) -> dict[int, DeliveryQueue]:
@@ -343,9 +344,7 @@ class DeliveryQueues:
                 mark = _mark(event)
                 if mark in self._sent_unstored:
                     continue
-                self._sent_unstored[mark] = None
-                if len(self._sent_unstored) > MOST_REMEMBERED:
-                    del self._sent_unstored[next(iter(self._sent_unstored))]
+                self._sent_unstored.add(mark)
             if event.rank == UNSTORED_RANK or is_up(event.destination):
                 self._volatile[event.destination, event.rank].put(event)
             else:
@@ -453,7 +452,7 @@ class DeliveryQueues:
             self._counts.delivered_unstored(NotStored(event.destination, event.type, SENT_UNSTORED))
         else:
             # Its refusal is counted already, and its sender repeats it.
-            self._sent_unstored.pop(_mark(event), None)
+            self._sent_unstored.discard(_mark(event))
 
 
 class UplinkQueue:

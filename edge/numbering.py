@@ -81,6 +81,30 @@ def why_expired(waiting: PendingDelivery) -> str:
     return BY_EVENT if own else BY_CHANNEL
 
 
+class LatestKeys:
+    """The last `capacity` keys that were added, each by itself: few, and one can be discarded."""
+
+    def __init__(self, capacity: int) -> None:
+        self._capacity = capacity
+        self._keys: dict[bytes, None] = {}
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def __contains__(self, key: bytes) -> bool:
+        return key in self._keys
+
+    def add(self, key: bytes) -> None:
+        """Remember `key`; forget the oldest one beyond the capacity."""
+        self._keys[key] = None
+        if len(self._keys) > self._capacity:
+            del self._keys[next(iter(self._keys))]
+
+    def discard(self, key: bytes) -> None:
+        """Forget `key`, if it is remembered."""
+        self._keys.pop(key, None)
+
+
 class RecentKeys:
     """The last `capacity` event keys at least, and at most twice as many; at first `stored`, oldest first.
 
@@ -94,7 +118,7 @@ class RecentKeys:
         self._young = [b""] * _BUCKETS
         self._old = self._young
         self._count = 0
-        self._urgent: dict[bytes, None] = {}
+        self._urgent = LatestKeys(MOST_URGENT)
         for each in stored:
             self.add(each)
 
@@ -105,9 +129,7 @@ class RecentKeys:
 
     def add_urgent(self, key: bytes) -> None:
         """Remember `key`, the digest of an urgent event."""
-        self._urgent[key] = None
-        if len(self._urgent) > MOST_URGENT:
-            del self._urgent[next(iter(self._urgent))]
+        self._urgent.add(key)
 
     def add(self, key: bytes) -> None:
         """Remember `key`, which is a digest."""
