@@ -106,13 +106,17 @@ def subscriptions(contract: Contract, session: LinkName) -> tuple[str, ...]:
     topics = local_topics(contract)
     if session is LinkName.URGENT:
         rights = SendingRights(contract)
-        types = [name for name, each in contract.event_types.items() if each.priority is Priority.URGENT]
+        types = _urgent_types(contract)
         return tuple(
             topic
             for topic, (role, channel) in topics.items()
             if role is Role.OUTBOX and _may_be_urgent(channel, types, rights)
         )
     return (OUTBOXES, *(topic for topic, (role, _) in topics.items() if role is not Role.OUTBOX))
+
+
+def _urgent_types(contract: Contract) -> list[str]:
+    return [name for name, each in contract.event_types.items() if each.priority is Priority.URGENT]
 
 
 def _may_be_urgent(outbox: Channel, urgent_types: Sequence[str], rights: SendingRights) -> bool:
@@ -141,8 +145,7 @@ class UrgentHint:
         return topic in self._topics or any(mark in payload for mark in self._marks)
 
     def _read(self, contract: Contract) -> None:
-        types = [name for name, each in contract.event_types.items() if each.priority is Priority.URGENT]
-        self._marks = (b"severitynumber", *(each.encode() for each in types))
+        self._marks = (b"severitynumber", *(each.encode() for each in _urgent_types(contract)))
         # An urgent channel makes every type urgent that has no priority of its own.
         self._topics = frozenset(
             topic

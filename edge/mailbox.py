@@ -159,6 +159,11 @@ class Share:
         return len(self._messages)
 
     @property
+    def fills_batch(self) -> bool:
+        """Whether what waits is a batch, or as much as may wait: then the loop does not linger for more."""
+        return self.waiting_bytes >= min(self.limit_bytes, BATCH_BYTES)
+
+    @property
     def room(self) -> int:
         """How many bytes fit in; a message may exceed it, so that each fits in at some time."""
         return max(0, self.limit_bytes - self.waiting_bytes)
@@ -181,7 +186,7 @@ class Share:
             for each in messages:
                 self._messages.append(each)
                 self.waiting_bytes += each.memory_bytes
-        self._notify(self.urgent or self.waiting_bytes >= min(self.limit_bytes, BATCH_BYTES))
+        self._notify(self.urgent or self.fills_batch)
 
     def count_dropped(self, count: int) -> None:
         """Note messages that the connection dropped."""
@@ -321,8 +326,7 @@ class Mailbox(Generic[Item]):
         urgent = self._shares.get(LinkName.URGENT)
         if urgent is not None and urgent.waiting:
             return False
-        shares = self._shares.values()
-        return all(each.waiting_bytes < min(each.limit_bytes, BATCH_BYTES) for each in shares)
+        return not any(each.fills_batch for each in self._shares.values())
 
     def _take_messages(self) -> list[Received]:
         shares = self._in_turn()
