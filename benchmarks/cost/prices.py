@@ -31,10 +31,9 @@ def dollars(units: Mapping[str, float]) -> float:
     return sum(number * PRICES[name] for name, number in units.items())
 
 
-def billed(units: Mapping[str, float]) -> Units:
+def billed(units: Mapping[str, float]) -> dict[str, float]:
     """Return what of a month's `units` is billed to an account that uses nothing else."""
-    left = {name: max(0.0, number - FREE.get(name, 0.0)) for name, number in units.items()}
-    return Counter(left)  # type: ignore[arg-type]
+    return {name: max(0.0, number - FREE.get(name, 0.0)) for name, number in units.items()}
 
 
 def chunks(size: int, of: int) -> int:

@@ -10,7 +10,6 @@ import json
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,6 +23,7 @@ from benchmarks.edge.parts import Contender, Publisher, SinkProcess, Site, start
 from benchmarks.edge.processes import peak_rss_mib
 from benchmarks.edge.runs import ALARM, ALARM_TOPIC, REALISTIC, send_paced
 from benchmarks.results import Figure
+from local.background import Background
 
 LIMIT_MIB = 64
 AIM_RSS_MIB = 48.0
@@ -150,31 +150,25 @@ class Load:
         return self.wait()
 
 
-class Watch:
+class Watch(Background):
     """Follows the forwarder's peak of resident memory, and starts it again after its end, as systemd does."""
 
     def __init__(self, contender: Contender) -> None:
+        super().__init__("watch")
         self.peak_mib = self.broker_peak_mib = 0.0
         self._child = contender.child
         self._broker = contender.broker
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._stopped.set()
-        self._thread.join()
+        super().__exit__(kind, error, trace)
         self._look()
         if self._broker is not None and self._broker.pid is not None:
             self.broker_peak_mib = peak_rss_mib(self._broker.pid)
 
     def _run(self) -> None:
-        while not self._stopped.wait(0.05):
+        while not self._ending.wait(0.05):
             self._look()
 
     def _look(self) -> None:
