@@ -71,13 +71,16 @@ def cut(data: bytes, cuts: Iterable[int]) -> list[bytes]:
     topic=topics,
     payload=payloads,
     mid=st.integers(0, 65_535),
-    retain=st.booleans(),
+    flags=st.tuples(st.booleans(), st.booleans()),
 )
 def test_a_publish_comes_back_as_it_was(
-    version: int, topic: str, payload: bytes, mid: int, retain: bool
+    version: int, topic: str, payload: bytes, mid: int, flags: tuple[bool, bool]
 ) -> None:
+    duplicate, retain = flags
     data = codec.encode_publish(version, codec.topic_name(topic), payload, mid, retain=retain)
-    assert decode(version, [data]) == [Publish(topic, payload, mid, False, retain)]
+    # We never send a duplicate; brokers do.
+    data = bytes([data[0] | duplicate << 3]) + data[1:]
+    assert decode(version, [data]) == [Publish(topic, payload, mid, duplicate, retain)]
 
 
 @given(version=versions, data=streams, cuts=st.lists(st.integers(0, 10_000), max_size=20))
