@@ -94,6 +94,11 @@ class DamageFindings:
         return sum(count for (_, name), count in self.counts.items() if name == outcome)
 
 
+def kind_of(seed: int) -> str:
+    """Return the kind of damage that `seed` makes, a key of `DAMAGES`."""
+    return list(DAMAGES)[seed % len(DAMAGES)]
+
+
 def damage_at_random(seeds: Sequence[int]) -> DamageFindings:
     """Damage a spool for each of `seeds`, which alone determine where, how, and of which workload."""
     findings = DamageFindings()
@@ -107,7 +112,7 @@ def damage_at_random(seeds: Sequence[int]) -> DamageFindings:
             random = Random(seed)
             snapshot = random.choice(taken)
             files = {name: bytearray(content) for name, content in snapshot.files.items()}
-            kind = list(DAMAGES)[seed % len(DAMAGES)]
+            kind = kind_of(seed)
             what = DAMAGES[kind](files, snapshot, random)
             directory = scratch / "damaged"
             findings.count(kind, seed, what, serve_damaged(snapshot, files, directory, random))
