@@ -425,7 +425,10 @@ def _beside(files: _Files, _snapshot: Snapshot, random: Random) -> str:
 
 def _two(files: _Files, snapshot: Snapshot, random: Random) -> str:
     kinds = [_flip, _zero, _swap, _truncate, _repeat, _older, _beside]
-    return " and ".join(random.choice(kinds)(files, snapshot, random) for _ in range(2))
+    first, second = random.choice(kinds)(files, snapshot, random), random.choice(kinds)
+    if not any(files.get(name) for name in _DATABASE):
+        second = _beside  # nothing is left of the others
+    return f"{first} and {second(files, snapshot, random)}"
 
 
 DAMAGES: dict[str, Callable[[_Files, Snapshot, Random], str]] = {
