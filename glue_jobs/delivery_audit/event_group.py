@@ -83,10 +83,11 @@ class TapRow(NamedTuple):
     """One copy of an event that IoT Core accepted, times in Unix milliseconds.
 
     `place` is the item's in its message (`index`), `service` the sender's as the event names it. `routes` has
-    one text for each contract of the history, in its order: the names of the routes that the event takes by it, parted by spaces, `UNWANTED` before those
-    that do not forward it, or `NO_ROUTE`. `sequence` is None where a simple client sends without numbers,
-    `partition` is the `partitionkey`, `expires_at_ms` 0 for a time that cannot be read. `data_digest` is a
-    hash of the payload, None where nobody made one. `file` is the object's name beneath the archive.
+    one text for each contract of the history, in its order: the names of the routes that the event takes by
+    it, parted by spaces, `UNWANTED` before those that do not forward it, or `NO_ROUTE`. `sequence` is None
+    where a simple client sends without numbers, `partition` is the `partitionkey`, `expires_at_ms` 0 for a
+    time that cannot be read. `data_digest` is a hash of the payload, None where nobody made one. `file` is
+    the object's name beneath the archive.
     """
 
     accepted_at_ms: int
