@@ -390,21 +390,12 @@ class LatencyKey(NamedTuple):
     ms: int
 
 
-ACCEPTED: Final = ("accepted",)
-"""Key of `Judgement.times`: when the first and the last event or item was accepted."""
-
-
-def decided_by(version: str) -> tuple[str, str]:
-    """Return the key of `Judgement.times` for the decisions by a contract version."""
-    return "decided", version
-
-
 @dataclass(slots=True)
 class Judgement:
     """What was found out about one group, or, after `add`, about many.
 
-    `times` has the least and the greatest of some times, Unix milliseconds. `quarantine` has a row for each
-    row of the archive that was not judged, also those that the reader gave as bad.
+    `quarantine` has a row for each row of the archive that was not judged, those among them that the reader
+    gave as bad.
     """
 
     findings: list[Finding] = field(default_factory=list)
@@ -414,7 +405,6 @@ class Judgement:
     ordered: list[OrderedDelivery] = field(default_factory=list)
     counts: Counter[CountKey] = field(default_factory=Counter)
     latencies: Counter[LatencyKey] = field(default_factory=Counter)
-    times: dict[tuple[str, ...], tuple[int, int]] = field(default_factory=dict)
 
     def add(self, other: Judgement, times: int = 1) -> None:
         """Add what `other` counts, `times` over: it may stand for many groups that are counted alike.
@@ -427,15 +417,6 @@ class Judgement:
             self.counts[key] += times * count
         for span, count in other.latencies.items():
             self.latencies[span] += times * count
-        for of, (least, greatest) in other.times.items():
-            self.note(of, least)
-            self.note(of, greatest)
-
-    def note(self, of: tuple[str, ...], at_ms: int) -> None:
-        """Widen the times of a key so that they hold `at_ms`."""
-        least, greatest = self.times.get(of, (at_ms, at_ms))
-        if at_ms <= least or at_ms >= greatest:
-            self.times[of] = min(least, at_ms), max(greatest, at_ms)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -66,7 +66,6 @@ BROKEN = (
     Kind.STALE_CONTRACT,
     Kind.UNCONFIRMED,
     Kind.MISSING_MANIFEST,
-    Kind.CAUSALITY,
     Kind.TYPE_MISMATCH,
     Kind.SENDER_MISMATCH,
     Kind.REUSED_ID,
@@ -74,8 +73,15 @@ BROKEN = (
     Kind.FOREIGN_EPOCH,
     Kind.ALTERED_OBJECT,
 )
-"""What breaks a promise of the plane, or contradicts other evidence. The other kinds are allowed, and worth
-knowing; of these the ones of an archive's holes lower the verdict without accusing anybody."""
+"""What breaks a promise of the plane, or contradicts other evidence."""
+
+INCOMPLETE = (
+    Kind.UNREADABLE_OBJECT,
+    Kind.MISSING_RECORDS,
+    Kind.NOT_UNDERSTOOD,
+    Kind.CAUSALITY,
+)
+"""What leaves the proof incomplete, and accuses nobody. The kinds in neither are allowed, and worth knowing."""
 
 
 class Finding(NamedTuple):
