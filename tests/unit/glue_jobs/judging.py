@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import astuple, dataclass, fields
@@ -181,7 +182,7 @@ def in_two_objects(group: EventGroup) -> EventGroup:
     """The group whose rows lie in another object as well."""
     names = ("tap", "ledger", "handovers", "items")
     again = {
-        name: [row._replace(file=row.file.replace("rows", "again")) for row in getattr(group, name)]
+        name: [row._replace(file=row.file.replace("rows", "rows2")) for row in getattr(group, name)]
         for name in names
     }
     return group._replace(**{name: [*getattr(group, name), *again[name]] for name in names})
@@ -239,9 +240,16 @@ def groups_of(archive: SmallArchive, contracts: Iterable[Contract]) -> list[Even
         if row.type == DEAD_LETTER_TYPE and row.sender == PLANE and row.outcome == Outcome.DELIVERED
     )
     for number, (kind, line) in enumerate(archive.bad_lines):
-        bad = BadRow(kind, "2026-03-01", FILES[kind], "unreadable_line", line)
-        rows["bad", number]["bad"].append(bad)
+        source, id, sender = (_member(line, name) for name in ("source", "id", "sender"))
+        bad = BadRow(kind, "2026-03-01", FILES[kind], "unreadable_line", line, sender, source, id)
+        rows[("bad", number) if source is None or id is None else (source, id)]["bad"].append(bad)
     return [EventGroup(**each, letters=letters) for each in rows.values()]
+
+
+def _member(line: str, name: str) -> str | None:
+    """A member's text, also of a line that was cut behind it."""
+    found = re.search(rf'"{name}":\s*"([^"]*)"', line)
+    return found[1] if found else None
 
 
 def ledger_row(record: LedgerRecord) -> LedgerRow:
