@@ -18,7 +18,7 @@ from eventplane.archive_layout import (
     Column,
     Folder,
 )
-from glue_jobs.common.rows import struct_of
+from glue_jobs.common.archive import struct_of
 from glue_jobs.delivery_audit.audit import Audit
 from glue_jobs.delivery_audit.route_filters import NO_ROUTE
 from glue_jobs.delivery_audit.verdicts import Verdict
