@@ -26,6 +26,7 @@ from glue_jobs.common.objects import Objects
 from glue_jobs.delivery_audit.audit import Audit
 from glue_jobs.delivery_audit.event_group import ReplayRow
 from glue_jobs.delivery_audit.finding_rows import FINDING
+from glue_jobs.delivery_audit.findings import Finding
 
 Form = Literal["parquet", "json"]
 
@@ -40,7 +41,9 @@ _REPLAY_ROW: Final = StructType(
 )
 
 
-def write_tables(spark: SparkSession, audit: Audit, output: Objects) -> None:
+def write_tables(
+    spark: SparkSession, audit: Audit, findings: Iterable[Finding], output: Objects
+) -> None:
     """Write all tables beneath `output`, each by `date`: those of the audit's day, or all anew.
 
     Repeating it changes nothing. A table without a row is deleted.
@@ -59,7 +62,7 @@ def write_tables(spark: SparkSession, audit: Audit, output: Objects) -> None:
             _of_dicts(spark, audit.figures.consumers, AUDIT_CONSUMERS_FOLDER),
             "parquet",
         ),
-        _name(FINDINGS_FOLDER): (_of_rows(spark, audit.findings, FINDING), "parquet"),
+        _name(FINDINGS_FOLDER): (_of_rows(spark, findings, FINDING), "parquet"),
         _name(AUDIT_QUARANTINE_FOLDER): (
             _of_dicts(spark, quarantine, AUDIT_QUARANTINE_FOLDER),
             "parquet",
