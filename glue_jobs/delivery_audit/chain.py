@@ -12,19 +12,23 @@ import gzip
 import json
 import zlib
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from datetime import UTC, datetime
-from typing import Any, Final, Protocol
+from datetime import UTC, date, datetime
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from eventplane.archive_layout import AUDIT, COMPACTED, ERASURES
 from eventplane.auditor import report_name, verdict_name
 from eventplane.envelope import Envelope, EnvelopeError, parse_event
 from glue_jobs.common.hours import Hour, hour_of
-from glue_jobs.common.objects import Objects
+from glue_jobs.common.objects import Objects, Stored
 from glue_jobs.delivery_audit.findings import Finding, Kind
 from glue_jobs.delivery_audit.hops import Hop
 from glue_jobs.delivery_audit.verdict import digest_of, revision_of, verdict_event
+
+if TYPE_CHECKING:
+    from glue_jobs.common.archive import Part
+    from glue_jobs.common.hours import Days as ArchiveDays
 
 FORMAT: Final = 1
 """The version of an inventory's own format."""
@@ -130,7 +134,9 @@ def compare(before: Inventory, now: Inventory, erased: Changes) -> Comparison:
         if old is not None and new in _lawful(erased.get(key, ()), old):
             lawful += 1
         else:
-            changes.append(Change(key, ADDED if old is None else REMOVED if new is None else ALTERED, old, new))
+            changes.append(
+                Change(key, ADDED if old is None else REMOVED if new is None else ALTERED, old, new)
+            )
     return Comparison(compared, tuple(changes), lawful)
 
 
@@ -281,9 +287,12 @@ class History:
                     yield Change(key, REMOVED, expected, None)
                 return
             try:
-                own, before = digest_of(verdict_event(body).json.encode()), json.loads(body)["chain"]["before"]
+                own, before = (
+                    digest_of(verdict_event(body).json.encode()),
+                    json.loads(body)["chain"]["before"],
+                )
             except (ValueError, LookupError, TypeError):
-                own = before = None
+                own, before = "unreadable", None
             if own != expected:
                 yield Change(key, ALTERED, expected, own)
                 return
@@ -306,8 +315,8 @@ def follow(history: History, inventory: Inventory, named: Mapping[str, str], era
     """Compare `inventory` with the last audit of the window, and with the compaction's receipts (`named`)."""
     last = history.last()
     changes = list(unlike(named, inventory, erased))
-    before = last and history.inventory(last)
-    comparison = before and compare(before, inventory, erased)
+    before = history.inventory(last) if last else None
+    comparison = compare(before, inventory, erased) if before else None
     if last:
         changes += history.changes(last, erased)
         if not before:
@@ -331,3 +340,31 @@ def erasures(archive: Objects) -> Changes:
         except (ValueError, TypeError, AttributeError):
             continue  # what nobody can read allows nothing
     return changes
+
+
+def chain_of(
+    archive: Objects,
+    history: History,
+    parts: Mapping[str, Part],
+    days: Mapping[str, ArchiveDays],
+    contracts: Iterable[Stored],
+    listed_at_ms: int,
+) -> Chain:
+    """Take the inventory of what was read of `archive`, and follow it; `days` are those read, by folder.
+
+    `contracts` are those that were used; their folder has no hours.
+    """
+    objects: dict[str, str] = {}
+    named: dict[str, str] = {}
+    for part in parts.values():
+        for receipt in part.receipts:
+            objects |= receipt.inputs
+            named |= receipt.files
+    read = (*contracts, *(each for part in parts.values() for each in part.objects))
+    objects |= {each.name: archive.digest(each) for each in read}
+    spans = {folder: (_text(each.first), _text(each.last)) for folder, each in days.items()}
+    return follow(history, Inventory(listed_at_ms, spans, objects), named, erasures(archive))
+
+
+def _text(day: date | None) -> str | None:
+    return None if day is None else day.isoformat()

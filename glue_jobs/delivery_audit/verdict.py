@@ -61,7 +61,8 @@ def verdict_of(totals: Row, kinds: Iterable[Row], coverage: Row) -> Verdict:
 
 def unattested(coverage: Row) -> int:
     """Return how many device events no manifest attests, but for those whose manifest is not due yet."""
-    return sum(coverage["events"].values()) - coverage["events"]["manifest"] - coverage["awaiting"]
+    events = coverage["events"]
+    return int(sum(events.values()) - events["manifest"] - coverage["awaiting"])
 
 
 def _broken(totals: Row, kinds: list[Row]) -> Iterator[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 
 from eventplane.auditor import report_name, verdict_name
 from glue_jobs.common.hours import Hour
+from glue_jobs.common.objects import FolderObjects
 from glue_jobs.delivery_audit.chain import (
     Chain,
     Change,
@@ -195,7 +197,9 @@ def test_a_report_that_was_altered_or_removed_is_found(number: int) -> None:
     assert keys(verdicts) == {f"audit/{name}": "altered"}
     del verdicts.files[name]
     assert keys(verdicts) == {f"audit/{name}": "removed"}
-    assert keys(verdicts, {f"audit/{name}": [("etag:1", None)]}) == {}, "an erasure deletes what names a person"
+    assert keys(verdicts, {f"audit/{name}": [("etag:1", None)]}) == {}, (
+        "an erasure deletes what names a person"
+    )
 
 
 def test_an_altered_verdict_does_not_fit_its_report() -> None:
@@ -227,7 +231,9 @@ def test_a_report_whose_verdict_was_not_sent_counts_and_its_verdict_is_due() -> 
 
 
 def test_findings_name_the_object_and_what_it_was() -> None:
-    chain = Chain(BEFORE, None, None, (Change(A, "altered", "etag:1", "etag:9"), Change(LATER, "added", None, "e")))
+    chain = Chain(
+        BEFORE, None, None, (Change(A, "altered", "etag:1", "etag:9"), Change(LATER, "added", None, "e"))
+    )
     altered, added = chain.findings(None)
     assert (altered.kind, altered.hop, altered.archive_file, altered.date) == (
         "altered_object",
@@ -238,27 +244,17 @@ def test_findings_name_the_object_and_what_it_was() -> None:
     assert "etag:1" in str(altered.detail)
     assert "etag:9" in str(altered.detail)
     assert "added after its hour was closed" in str(added.detail)
-    assert next(chain.findings("2026-03-07")).date == "2026-03-07", "a day's audit writes its own day's tables"
+    assert next(chain.findings("2026-03-07")).date == "2026-03-07", "the tables of the day"
     assert chain.removed_hours() == {"tap": frozenset({Hour(datetime(2026, 3, 1, 12, tzinfo=UTC))})}
 
 
-def test_the_records_of_erasures_say_what_they_changed() -> None:
-    class Archive:
-        documents = {
-            "erasures/p/receipt-1.json": b'{"changes": {"tap/a": ["1", "2"]}}',
-            "erasures/p/plan.json": b'{"changes": {"tap/a": ["2", null]}}',
-            "erasures/q/receipt-2.json": b"damaged",
-            "erasures/r/receipt-3.json": b'{"objects": []}',
-        }
-
-        def beneath(self, folder: str) -> list[Any]:
-            return [type("Stored", (), {"name": name}) for name in self.documents]
-
-        def read(self, name: str) -> bytes | None:
-            return self.documents.get(name)
-
-    archive: Any = Archive()
-    assert erasures(archive) == {"tap/a": {("1", "2"), ("2", None)}}
+def test_the_records_of_erasures_say_what_they_changed(tmp_path: Path) -> None:
+    objects = FolderObjects(tmp_path)
+    objects.write("erasures/p/receipt-1.json", b'{"changes": {"tap/a": ["1", "2"]}}')
+    objects.write("erasures/p/plan.json", b'{"changes": {"tap/a": ["2", null]}}')
+    objects.write("erasures/q/receipt-2.json", b"damaged")
+    objects.write("erasures/r/receipt-3.json", b'{"objects": []}')
+    assert erasures(objects) == {"tap/a": {("1", "2"), ("2", None)}}
 
 
 KEYS = st.sampled_from([A, B, LATER, PARQUET, CONTRACT])
