@@ -28,12 +28,12 @@ FOLDERS = {
     "Router": {"ledger/*", "contracts/*"},
     "Replay": {"tap/*", "ledger/*", "contracts/*"},
     "ArchiveWriter": {"tap/*", "quarantine/*"},
-    "DeliveryAudit": {"tap/*", "ledger/*", "handovers/*", "contracts/*", "audit/*"},
+    "DeliveryAudit": {"tap/*", "ledger/*", "handovers/*", "contracts/*", "fleet/*", "audit/*"},
     "Compaction": {"tap/*", "ledger/*", "handovers/*", "compacted/*", "published/*", "compactions/*"},
     "Downlink": {"devices/*/inbox"},
     "Subscribers": {"handovers/*"},
     "Erasure": {
-        *("tap/*", "ledger/*", "handovers/*", "quarantine/*"),
+        *("tap/*", "ledger/*", "handovers/*", "quarantine/*", "fleet/*"),
         *("compacted/*", "audit/*", "erasures/*", "contracts/*"),
     },
 }
