@@ -82,9 +82,11 @@ class AuditStack(PlaneStack):
             archive=self._archive,
             grants=[
                 (_READ, [TAP, LEDGER, HANDOVERS, CONTRACTS, FLEET]),
+                (_READ, [COMPACTED, PUBLISHED, COMPACTIONS, ERASURES]),
                 # Spark commits by writing aside and renaming, which on S3 is copying and deleting.
                 (_WRITE, [AUDIT]),
             ],
+            keeps_tables=True,
             more=[allow_send(outbox)] if outbox else [],
         )
         job.count_totals(AUDIT_TOTALS, watch.AUDIT_METRICS, watch.audit_namespace(self.plane, namespace))
