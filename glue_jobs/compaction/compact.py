@@ -11,6 +11,14 @@ from eventplane.archive_layout import Compaction, Folder
 from glue_jobs.common import rows as records
 from glue_jobs.common.hours import Hour
 from glue_jobs.common.objects import Objects, Stored
+from glue_jobs.common.receipts import (
+    Receipt,
+    publish,
+    published,
+    read_receipt,
+    run_of,
+    write_receipt,
+)
 from glue_jobs.compaction.errors import (
     ChangedHourError,
     CompactedGoneError,
@@ -18,8 +26,6 @@ from glue_jobs.compaction.errors import (
     UnverifiedError,
 )
 from glue_jobs.compaction.files import Content, content_of, write_files
-from glue_jobs.compaction.published import publish, published
-from glue_jobs.compaction.receipt import Receipt, read_receipt, run_of, write_receipt
 from glue_jobs.compaction.rows import hour_rows
 
 
@@ -47,6 +53,7 @@ def compact_hour(
     # Spark listed the folder by itself: what came or went since then is seen here.
     if _inputs(objects, folder, hour) != inputs:
         raise ChangedHourError(_name(folder, hour))
+    files = [each for each in objects.beneath(place) if each.name in written.files]
     publish(objects, folder, hour, written.files)
     _sweep(objects, hour.compacted(folder.name), written.files)
     receipt = Receipt(
@@ -55,8 +62,8 @@ def compact_hour(
         rows=written.content.rows,
         copies=written.content.copies,
         line_texts=written.content.line_texts,
-        inputs=tuple(each.name for each in inputs),
-        files=written.files,
+        inputs=_digests(objects, inputs),
+        files=_digests(objects, files),
     )
     write_receipt(objects, folder, hour, receipt)
     return receipt
@@ -83,6 +90,10 @@ def remove_raw(objects: Objects, folder: Folder, hour: Hour) -> int:
 
 def _inputs(objects: Objects, folder: Folder, hour: Hour) -> list[Stored]:
     return [each for each in objects.beneath(hour.raw(folder.name)) if each.name.endswith(records.LINES)]
+
+
+def _digests(objects: Objects, stored: Sequence[Stored]) -> dict[str, str]:
+    return {each.name: objects.digest(each) for each in stored}
 
 
 def _late(done: Receipt, inputs: Sequence[Stored]) -> tuple[str, ...]:

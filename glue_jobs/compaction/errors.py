@@ -56,18 +56,6 @@ class CompactedGoneError(HourError):
         self.files = files
 
 
-class UnreadableReceiptError(HourError):
-    """The receipt `name` is damaged, or of a newer version of the compaction; `problem` says how it looks."""
-
-    def __init__(self, name: str, problem: str) -> None:
-        super().__init__(
-            f"{name} cannot be read ({problem}); restore its old version, or delete it if all raw objects of "
-            "the hour are still there, and run the compaction again"
-        )
-        self.name = name
-        self.problem = problem
-
-
 class CompactionError(EventPlaneError):
     """Some hours failed: `failures` by folder and hour. All others are compacted."""
 

@@ -14,13 +14,12 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 
 from eventplane.archive_layout import LEAST_RAW_DAYS, Folder, compacted_folders
-from glue_jobs.common.archives import open_archive
 from glue_jobs.common.hours import Days, Hour, hours_of
-from glue_jobs.common.objects import Objects
+from glue_jobs.common.objects import Objects, open_archive
+from glue_jobs.common.receipts import Receipt, UnreadableReceiptError
 from glue_jobs.common.session import job_session
 from glue_jobs.compaction.compact import compact_hour, remove_raw
 from glue_jobs.compaction.errors import CompactionError, HourError
-from glue_jobs.compaction.receipt import Receipt
 
 RECENT_DAYS = 2
 """How many days before today `recent` begins: a job that was down for so long catches up by itself."""
@@ -83,7 +82,14 @@ def main(argv: Sequence[str], now: datetime | None = None) -> dict[str, Receipt]
             try:
                 receipt = compact_hour(spark, objects, folder, compaction, hour)
                 removed += remove_raw(objects, folder, hour) if is_old else 0
-            except (HourError, PySparkException, Py4JError, ClientError, BotoCoreError) as error:
+            except (
+                HourError,
+                UnreadableReceiptError,
+                PySparkException,
+                Py4JError,
+                ClientError,
+                BotoCoreError,
+            ) as error:
                 failures[name] = str(error)
                 continue
             if receipt:

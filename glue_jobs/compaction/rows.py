@@ -9,9 +9,8 @@ from pyspark.sql import functions as sf
 
 from eventplane.archive_layout import Compaction, Folder
 from glue_jobs.common import rows as records
+from glue_jobs.common.archive import with_envelope
 from glue_jobs.common.objects import Objects
-
-_EVENT_NAMES = "source string, id string, type string"
 
 
 def hour_rows(
@@ -27,20 +26,12 @@ def hour_rows(
     A row is a copy of one in the same hour, or in the compacted files `earlier` (names).
     """
     lines = records.lines_beneath(spark, f"{objects.uri}/{raw}")
-    rows = with_names(records.parsed(lines, folder), compaction)
+    rows = with_envelope(records.parsed(lines, folder), folder)
     place = sf.regexp_extract("file", f"/({folder.name}/[^/]+/[^/]+/[^/]+)$", 1)
     rows = rows.withColumn("archive_file", place)
     return _marked(spark, objects, rows, compaction, earlier).select(
         *(each.name for each in folder.compacted_columns)
     )
-
-
-def with_names(rows: DataFrame, compaction: Compaction) -> DataFrame:
-    """`rows` with what is read out of their events."""
-    if not compaction.extracted:
-        return rows
-    event = sf.from_json("event", _EVENT_NAMES)
-    return rows.select("*", *(event[each.name].alias(each.name) for each in compaction.extracted))
 
 
 def _marked(

@@ -13,8 +13,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from eventplane.ledger import CONTRACTS
-from glue_jobs.common.archives import open_archive
-from glue_jobs.common.objects import Objects, OldVersions
+from glue_jobs.common.objects import Objects, OldVersions, open_archive
 from glue_jobs.common.session import job_session
 from glue_jobs.erasure.errors import LeftOverError, TooWideError
 from glue_jobs.erasure.person import Person

@@ -12,9 +12,9 @@ from pyspark.sql import functions as sf
 
 from eventplane.archive_layout import AUDIT, COMPACTED, FOLDERS, Folder, Form
 from glue_jobs.common import rows as records
+from glue_jobs.common.archive import with_envelope
 from glue_jobs.common.hours import Days, hours_of
 from glue_jobs.common.objects import Objects, Stored
-from glue_jobs.compaction.rows import with_names
 from glue_jobs.erasure.person import Person
 
 _RAW = ".json.gz"
@@ -37,7 +37,7 @@ class Portion:
             rows = spark.read.option("mergeSchema", "true").parquet(*uris)
             return rows.select("*", sf.col("_metadata.file_path").alias("file"))
         parsed = records.parsed(records.lines(spark, uris), self.folder)
-        return with_names(parsed, self.folder.compaction) if self.folder.compaction else parsed
+        return with_envelope(parsed, self.folder)
 
     def found(self, spark: SparkSession, objects: Objects, person: Person) -> dict[str, int]:
         """How many of the person's rows are in which of its objects."""

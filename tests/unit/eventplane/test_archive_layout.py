@@ -23,6 +23,11 @@ KNOWN = {
     ): "accepted_at_ms archived_at_ms client_id topic message_id index event original_base64 refusal "
     "principal",
     (
+        "tap",
+        3,
+    ): "accepted_at_ms archived_at_ms client_id topic message_id index event original_base64 refusal "
+    "principal",
+    (
         "ledger",
         2,
     ): "decided_at_ms entered_at_ms entered_by contract_version source id type priority client_id "
