@@ -34,24 +34,17 @@ REPLAY: Final = "replay"
 """The folder of the events to send again, by `date` as lines of JSON: `event_group.ReplayRow`."""
 
 _REPLAY_ROW: Final = StructType(
-    [
-        StructField(name, LongType() if name == "entered_at_ms" else StringType())
-        for name in ReplayRow._fields
-    ]
+    [StructField(name, LongType() if name == "entered_at_ms" else StringType()) for name in ReplayRow._fields]
 )
 
 
-def write_tables(
-    spark: SparkSession, audit: Audit, findings: Iterable[Finding], output: Objects
-) -> None:
+def write_tables(spark: SparkSession, audit: Audit, findings: Iterable[Finding], output: Objects) -> None:
     """Write all tables beneath `output`, each by `date`: those of the audit's day, or all anew.
 
     Repeating it changes nothing. A table without a row is deleted.
     """
     day = str(audit.window) if audit.window.day else None
-    quarantine = [
-        {**row._asdict(), "archive_file": row.file} for row in audit.judged.judgement.quarantine
-    ]
+    quarantine = [{**row._asdict(), "archive_file": row.file} for row in audit.judged.judgement.quarantine]
     made: dict[str, tuple[DataFrame | None, Form]] = {
         _name(AUDIT_ROUTES_FOLDER): (_of_dicts(spark, audit.figures.routes, AUDIT_ROUTES_FOLDER), "parquet"),
         _name(AUDIT_DEVICES_FOLDER): (
