@@ -141,7 +141,7 @@ class _Device:
         }
         self._reports = read_reports(
             (
-                Report(hour.client_id, hour.within, date_of(row["accepted_at_ms"]), *row)
+                Report(hour.client_id, hour.within, date_of(row[0]), *row)
                 for hour in self._hours
                 for row in hour.reports
             ),

@@ -1,0 +1,168 @@
+"""A device's rows as Spark gathers them, made of the reports that its forwarder writes."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+from edge import reports
+from edge.reports import Heading
+from edge.spool import LossReport, Manifest, SpoolOrigin
+from eventplane.delivery import Outcome
+from eventplane.device_reports import MANIFEST
+from eventplane.envelope import Envelope
+from eventplane.event_keys import key_digest
+from glue_jobs.delivery_audit.coverage import Scope
+from glue_jobs.delivery_audit.device import HOUR_MS, DeviceJudgement, DeviceRows, HourRow, judge_device
+from glue_jobs.delivery_audit.event_group import NotInTap
+
+UPLINK = "device.outbox"
+NOON_MS = 1_772_366_400_000
+"""2026-03-01T12:00:00Z"""
+DAY_END_MS = NOON_MS + 12 * HOUR_MS
+DIGESTS = 1 << 128
+
+
+class Home:
+    """The device `client_id`: it numbers what it stores; `tap` is whether the tap has it."""
+
+    def __init__(self, client_id: str = "home-1", epoch: str = "e1") -> None:
+        self.client_id = client_id
+        self.epoch = epoch
+        self.number = 0
+        self.at_ms = NOON_MS
+        self.rows: list[tuple[str, str | None, int, int | None, int, str | None, Any]] = []
+        self.not_in_tap: list[NotInTap] = []
+        self._stored: list[tuple[int, bytes]] = []
+        self._manifests = 0
+
+    def send(
+        self,
+        count: int = 1,
+        *,
+        tap: bool = True,
+        ledger: bool = False,
+        uplink: bool = True,
+        under: str | None = None,
+    ) -> None:
+        """Store events; the ledger has those that only it has."""
+        for _ in range(count):
+            self.number += 1
+            key = "voice", f"//{self.client_id}", f"{self.epoch}-{self.number}"
+            if uplink:
+                self._stored.append((self.number, key_digest(key)))
+            if tap:
+                self._row(self.number, key, under or self.client_id)
+            if ledger:
+                self.in_ledger(key)
+
+    def in_ledger(self, key: tuple[str, str, str], type: str = "org.example.door.v1") -> None:
+        """Record an event of this device in the ledger that the tap does not have."""
+        sender = f"{self.client_id}/{key[0]}"
+        self.not_in_tap.append(
+            NotInTap(
+                self.client_id, sender, key[1], key[2], type, "doors", "doors.inbox", "v1", self.at_ms, "l"
+            )
+        )
+
+    def manifest(
+        self,
+        *,
+        tap: bool = True,
+        ledger: bool = False,
+        final: bool = False,
+        older: bool = False,
+        acknowledged_to: int | None = None,
+        epoch: str | None = None,
+        **changed: Any,
+    ) -> dict[str, Any]:
+        """State what was stored since the last one, and return what it says; `changed` members lie."""
+        numbers = [number for number, _ in self._stored]
+        first, last = (numbers[0], numbers[-1]) if numbers else (self.number + 1, self.number)
+        digest = sum(int.from_bytes(key, "big") for _, key in self._stored) % DIGESTS
+        stated = {"first": first, "last": last, "count": len(numbers), "digest": digest, **changed}
+        self._stored.clear()
+        heading = self._heading()
+        to = {UPLINK: acknowledged_to} if acknowledged_to is not None else {}
+        report = reports.manifest(heading, [Manifest(UPLINK, **stated)], to, 3_600, is_final=final)
+        if epoch is not None:
+            report = reports.manifest(
+                Heading(heading.thing, epoch, heading.number, heading.time),
+                [Manifest(UPLINK, **stated)],
+                to,
+                3_600,
+            )
+        if older:
+            named = ("epoch", "statements")
+            report = heading.write(MANIFEST, {name: report.data()[name] for name in named})
+        self._report(report, tap=tap, ledger=ledger)
+        return stated
+
+    def started(self, birth: str = "created", lost_epoch: str = "") -> None:
+        kind: Any = birth
+        self._report(reports.started(self._heading(), SpoolOrigin(kind, lost_epoch=lost_epoch)))
+
+    def discarded(self, outcome: Outcome, *ranges: tuple[int, int]) -> None:
+        tally = LossReport(UPLINK, outcome, "because", 1, ranges)
+        self._report(reports.discarded(self._heading(), [tally], {}))
+
+    def simple(self, count: int = 1) -> None:
+        """Send events without numbers."""
+        for _ in range(count):
+            self.rows.append((self.client_id, None, self.at_ms, None, len(self.rows), None, None))
+
+    def wait(self, hours: float) -> None:
+        self.at_ms += int(hours * HOUR_MS)
+
+    def begin(self, epoch: str) -> None:
+        self.epoch, self.number = epoch, 0
+        self._stored.clear()
+
+    def gathered(self, state: str | None = None, since_ms: int = 0, day_only: bool = False) -> DeviceRows:
+        hours: dict[tuple[str, str | None, int], list[Any]] = defaultdict(list)
+        for row in self.rows:
+            hours[row[0], row[1], row[2] // HOUR_MS].append(row)
+        found = [
+            HourRow(
+                client_id,
+                epoch,
+                hour,
+                not day_only or NOON_MS - 12 * HOUR_MS <= hour * HOUR_MS < DAY_END_MS,
+                [row[3] for row in rows if row[3] is not None],
+                [row[4] for row in rows if row[3] is not None],
+                [row[4] for row in rows if row[3] is None],
+                0,
+                min((row[2], "tap/1") for row in rows),
+                None,
+                0,
+                [row[6] for row in rows if row[6] is not None],
+            )
+            for (client_id, epoch, hour), rows in hours.items()
+        ]
+        return DeviceRows(self.client_id, found, self.not_in_tap, (), state, since_ms)
+
+    def judged(self, scope: Scope | None = None, **registered: Any) -> DeviceJudgement:
+        return judge_device(self.gathered(**registered), scope or SCOPE)
+
+    def _heading(self) -> Heading:
+        self._manifests += 1
+        return Heading(self.client_id, self.epoch, self._manifests, "2026-03-01T12:00:00Z")
+
+    def _report(self, report: Envelope, *, tap: bool = True, ledger: bool = False) -> None:
+        self.number += 1
+        key = "device", report.source, report.id
+        self._stored.append((self.number, key_digest(key)))
+        text = report.json
+        if tap:
+            row = (self.at_ms, "tap/1", report.type, report.source, report.id, self.epoch, self.number, text)
+            self._row(self.number, key, self.client_id, row)
+        if ledger:
+            self.in_ledger(key, report.type)
+
+    def _row(self, number: int, key: tuple[str, str, str], client: str, report: Any = None) -> None:
+        digest = int.from_bytes(key_digest(key)[8:], "big", signed=True)
+        self.rows.append((client, self.epoch, self.at_ms, number, digest, None, report))
+
+
+SCOPE = Scope(frozenset({UPLINK}), DAY_END_MS + 24 * HOUR_MS, end_ms=DAY_END_MS)
+"""The audit of the day, a day later."""
