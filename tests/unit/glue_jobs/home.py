@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import Any
+from typing import Any, NamedTuple
 
 from edge import reports
 from edge.reports import Heading
@@ -23,6 +23,38 @@ DAY_END_MS = NOON_MS + 12 * HOUR_MS
 DIGESTS = 1 << 128
 
 
+class Event(NamedTuple):
+    """An event in the tap; `report` is a report's row as a device's judgement takes it."""
+
+    client_id: str
+    epoch: str | None
+    at_ms: int
+    number: int | None
+    key: tuple[str, str, str]
+    report: tuple[Any, ...] | None = None
+
+    @property
+    def digest(self) -> int:
+        return int.from_bytes(key_digest(self.key)[8:], "big", signed=True)
+
+    def tap(self) -> tuple[Any, ...]:
+        """Return the columns that `devices.device_hours` takes."""
+        type, text = (self.report[2], self.report[7]) if self.report else ("org.example.door.v1", None)
+        return (
+            self.client_id,
+            *self.key,
+            type,
+            self.epoch,
+            self.number,
+            self.at_ms,
+            self.at_ms - 1_000,
+            "tap/1",
+            True,
+            text,
+            False,
+        )
+
+
 class Home:
     """The device `client_id`: it numbers what it stores; `tap` is whether the tap has it."""
 
@@ -31,7 +63,7 @@ class Home:
         self.epoch = epoch
         self.number = 0
         self.at_ms = NOON_MS
-        self.rows: list[tuple[str, str | None, int, int | None, int, str | None, Any]] = []
+        self.events: list[Event] = []
         self.not_in_tap: list[NotInTap] = []
         self._stored: list[tuple[int, bytes]] = []
         self._manifests = 0
@@ -109,7 +141,8 @@ class Home:
     def simple(self, count: int = 1) -> None:
         """Send events without numbers."""
         for _ in range(count):
-            self.rows.append((self.client_id, None, self.at_ms, None, len(self.rows), None, None))
+            key = "simple", f"//{self.client_id}", f"s{len(self.events)}"
+            self.events.append(Event(self.client_id, None, self.at_ms, None, key))
 
     def wait(self, hours: float) -> None:
         self.at_ms += int(hours * HOUR_MS)
@@ -119,25 +152,25 @@ class Home:
         self._stored.clear()
 
     def gathered(self, state: str | None = None, since_ms: int = 0, day_only: bool = False) -> DeviceRows:
-        hours: dict[tuple[str, str | None, int], list[Any]] = defaultdict(list)
-        for row in self.rows:
-            hours[row[0], row[1], row[2] // HOUR_MS].append(row)
+        hours: dict[tuple[str, str | None, int], list[Event]] = defaultdict(list)
+        for event in self.events:
+            hours[event.client_id, event.epoch, event.at_ms // HOUR_MS].append(event)
         found = [
             HourRow(
                 client_id,
                 epoch,
                 hour,
                 not day_only or NOON_MS - 12 * HOUR_MS <= hour * HOUR_MS < DAY_END_MS,
-                [row[3] for row in rows if row[3] is not None],
-                [row[4] for row in rows if row[3] is not None],
-                [row[4] for row in rows if row[3] is None],
+                [each.number for each in events if each.number is not None],
+                [each.digest for each in events if each.number is not None],
+                [each.digest for each in events if each.number is None],
                 0,
-                min((row[2], "tap/1") for row in rows),
+                min((each.at_ms, "tap/1") for each in events),
                 None,
                 0,
-                [row[6] for row in rows if row[6] is not None],
+                [each.report for each in events if each.report is not None],
             )
-            for (client_id, epoch, hour), rows in hours.items()
+            for (client_id, epoch, hour), events in hours.items()
         ]
         return DeviceRows(self.client_id, found, self.not_in_tap, (), state, since_ms)
 
@@ -160,8 +193,7 @@ class Home:
             self.in_ledger(key, report.type)
 
     def _row(self, number: int, key: tuple[str, str, str], client: str, report: Any = None) -> None:
-        digest = int.from_bytes(key_digest(key)[8:], "big", signed=True)
-        self.rows.append((client, self.epoch, self.at_ms, number, digest, None, report))
+        self.events.append(Event(client, self.epoch, self.at_ms, number, key, report))
 
 
 SCOPE = Scope(frozenset({UPLINK}), DAY_END_MS + 24 * HOUR_MS, end_ms=DAY_END_MS)
