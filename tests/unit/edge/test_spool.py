@@ -20,7 +20,7 @@ from edge.spool import (
     Spool,
     read_backlog,
 )
-from edge.spool.database import TableTotals
+from edge.spool.database import FORMAT, TableTotals
 from edge.spool.tables import KEPT_KEYS, MOST_RANGES
 from edge.uptime_clock import Uptime
 from eventplane.delivery import Outcome
