@@ -89,8 +89,8 @@ def hole_findings(
         read = "" if fault.rows is None else f"; {fault.rows} rows of it were read"
         yield Finding(
             date=f"{fault.hour.start:%Y-%m-%d}" if fault.hour else None,
-            kind=_KINDS[fault.kind],
-            hop=Hop.ARCHIVE,
+            kind=str(_KINDS[fault.kind]),
+            hop=str(Hop.ARCHIVE),
             archive_file=fault.name,
             at_ms=number_of(fault.hour) * 3_600_000 if fault.hour else None,
             detail=f"{fault.detail}{read}",
@@ -104,8 +104,8 @@ def hole_findings(
             there = "objects are missing" if hour in parts[folder].hours else "no object"
             yield Finding(
                 date=f"{hour.start:%Y-%m-%d}",
-                kind=Kind.MISSING_RECORDS,
-                hop=Hop.ARCHIVE,
+                kind=str(Kind.MISSING_RECORDS),
+                hop=str(Hop.ARCHIVE),
                 archive_file=hour.raw(folder),
                 at_ms=number * 3_600_000,
                 detail=f"{there} for {span}: {count} events without a record",

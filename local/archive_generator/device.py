@@ -108,7 +108,7 @@ class Device:
         """What was stored since the last one; it is itself the first of what the next one states."""
         stated = [each.close(name) for name, each in self._stated.items()]
         acknowledged = {} if self.is_older else dict.fromkeys(self._destinations, self.sequence)
-        return self._numbered(reports.manifest(self._heading(at_ms), stated, acknowledged))
+        return self._numbered(reports.manifest(self._heading(at_ms), stated, acknowledged, HOUR_MS / 1_000))
 
     def discarded(self, at_ms: int, ended: dict[Outcome, list[int]]) -> Envelope:
         """The report that events, by their numbers, ended on the device."""

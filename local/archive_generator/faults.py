@@ -270,7 +270,7 @@ def _forged_report(case: Case) -> list[Truth]:
     first = case.passage
     heading = reports.Heading(first.client_id, str(case.event.attributes[EPOCH]), 0, "2026-03-01T00:00:00Z")
     uplink = case.routing.uplink.address
-    stated = reports.manifest(heading, [Manifest(uplink, 1, 10**6, 1, 0)], {uplink: 10**6})
+    stated = reports.manifest(heading, [Manifest(uplink, 1, 10**6, 1, 0)], {uplink: 10**6}, 3_600)
     bare = stamp_sender(stated, Sender(service=case.routing.contract.device.name))
     report = stamp(bare, f"{first.client_id}-intruder", 1)
     passage = replace(
