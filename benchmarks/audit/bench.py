@@ -22,6 +22,7 @@ from benchmarks.audit.spark_run import stages
 from benchmarks.results import Figure, write
 from local.archive_generator.contracts import audited_contracts
 from local.archive_generator.generator import Plan, generate
+from local.audits import read_report
 
 SIZES: Final = (1_000_000, 5_000_000, 20_000_000)
 AIM_EVENTS_S: Final = 300_000
@@ -84,7 +85,7 @@ def size(events: int, archives: Path, folder: Path, duckdb_python: str) -> Size:
     answers = folder / "duckdb"
     run = [duckdb_python, "-m", "benchmarks.audit.duckdb_run", str(archive), str(answers)]
     by_duckdb = measured(run, modules)
-    check(answers, json.loads((folder / "audit" / "report.json").read_text()))
+    check(answers, read_report(folder / "audit"))
     return Size(
         events=int(str(written["events"])),
         archive_mib=sum(path.stat().st_size for path in archive.rglob("*.gz")) / 2**20,
