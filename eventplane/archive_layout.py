@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import Any, Final, get_args, get_type_hints
 
 from eventplane.archive_columns import MEANINGS
+from eventplane.fleet import FLEET, FleetRecord
 from eventplane.handover import HANDOVERS, HandoverRecord
 from eventplane.ledger import CONTRACTS, LEDGER, QUARANTINE, TAP, LedgerRecord, QuarantineRecord, TapRecord
 
@@ -186,6 +187,14 @@ QUARANTINE_FOLDER: Final = Folder(
     columns=_columns(QuarantineRecord),
 )
 
+FLEET_FOLDER: Final = Folder(
+    name=FLEET,
+    version=1,
+    row="one device in service when the fleet's registry was written down: `FleetRecord`",
+    written_by="fleet snapshot",
+    columns=_columns(FleetRecord),
+)
+
 CONTRACTS_FOLDER: Final = Folder(
     name=CONTRACTS,
     version=1,
@@ -287,6 +296,7 @@ FOLDERS: Final = (
     LEDGER_FOLDER,
     HANDOVERS_FOLDER,
     QUARANTINE_FOLDER,
+    FLEET_FOLDER,
     CONTRACTS_FOLDER,
     FINDINGS_FOLDER,
     AUDIT_ROUTES_FOLDER,

@@ -13,6 +13,7 @@ import zlib
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import reduce
 from operator import or_
@@ -46,6 +47,9 @@ CORRUPT: Final = "_corrupt_record"
 
 LINES: Final = ".json.gz"
 """What the names of raw objects end with."""
+
+PARQUET: Final = ".parquet"
+"""What the names of compacted files end with."""
 
 REPORTS: Final = (STARTED, DISCARDED, MANIFEST)
 """Types of the device reports whose text the audit reads: column `report`."""
@@ -154,7 +158,7 @@ class Archive:
         listing = _Listing(self._objects, folder, days, self._damaged)
         ask = _Attributes(frozenset(texts), frozenset(integers), frozenset(booleans))
         self._read.update((each.name, each) for each in listing.objects)
-        frames = [self._lines(listing), *self._compacted(listing)]
+        frames = [(self._records(listing), False), *self._compacted(listing)]
         shaped = [_shaped(rows, folder, ask, has_envelope) for rows, has_envelope in frames]
         rows = reduce(DataFrame.unionByName, shaped)
         return Part(
@@ -181,7 +185,7 @@ class Archive:
         """Check every object that was read, and return whether more are damaged than were known."""
         before = {name for name in self._read if name not in self._damaged}
         names = self._present(before)
-        found = [*self._damaged_lines(names), *self._damaged_files(names)]
+        found = self.damage(self._read[name] for name in names)
         self._damaged |= {each.name: each for each in found}
         for gone in before - names:
             # A compaction or an erasure ran meanwhile: the next reading lists what there is now.
@@ -194,22 +198,35 @@ class Archive:
             listed = together.map(self._objects.beneath, folders)
         return {each.name for found in listed for each in found} & {*names}
 
-    def _lines(self, listing: _Listing) -> tuple[DataFrame, bool]:
+    def lines(self, folder: Folder, roots: Iterable[str]) -> DataFrame:
+        """Return the lines of raw objects that are not blank: `value` and `file`, the object's name.
+
+        `roots` are names of objects and of folders, in which all are read. S3 lists a thousand objects for
+        the price of looking one up by its name.
+        """
+        uris = self._uris(roots)
+        if not uris:
+            return self._spark.createDataFrame([], _LINE)
+        reader = self._spark.read.option("pathGlobFilter", f"*{LINES}")
+        found = reader.option("recursiveFileLookup", "true").text(uris)
+        return found.select("value", _name(folder).alias("file")).where(sf.trim("value") != "")
+
+    def damage(self, stored: Iterable[Stored]) -> list[ObjectFault]:
+        """Read objects to their ends, in the executors, and return those that cannot be."""
+        names = [each.name for each in stored if each.size]
+        return [*self._damaged_lines(names), *self._damaged_files(names)]
+
+    def _records(self, listing: _Listing) -> DataFrame:
         """The lines of raw objects as records."""
-        frames = [self._spark.createDataFrame([], _LINE)]
-        if roots := self._uris(listing.roots()):
-            reader = self._spark.read.option("pathGlobFilter", f"*{LINES}")
-            found = reader.option("recursiveFileLookup", "true").text(roots)
-            frames = [found.select("value", _name(listing.folder).alias("file"))]
+        lines = self.lines(listing.folder, listing.roots())
         if damaged := self._uris(listing.damaged()):
             content = self._spark.read.format("binaryFile").load(damaged).select("path", "content")
             name, folder = _name_of, listing.folder.name
             recovered = content.rdd.flatMap(
                 lambda row: [(line, name(folder, row[0])) for line in _whole_lines(bytes(row[1]))[0]]
             )
-            frames.append(self._spark.createDataFrame(recovered, _LINE))
-        lines = reduce(DataFrame.unionByName, frames).where(sf.trim("value") != "")
-        return records(lines, listing.folder), False
+            lines = lines.unionByName(self._spark.createDataFrame(recovered, _LINE))
+        return records(lines, listing.folder)
 
     def _uris(self, names: Iterable[str]) -> list[str]:
         # Spark takes a path for a pattern.
@@ -237,7 +254,7 @@ class Archive:
                 yield _as_records(rows, listing.folder), has_envelope
 
     def _damaged_lines(self, names: Collection[str]) -> Iterator[ObjectFault]:
-        found = sorted(name for name in names if name.endswith(LINES) and self._read[name].size)
+        found = sorted(name for name in names if name.endswith(LINES))
         if not found:
             return
         content = self._spark.read.format("binaryFile").load(self._uris(found)).select("path", "content")
@@ -246,7 +263,7 @@ class Archive:
             yield _fault(name, problem, rows)
 
     def _damaged_files(self, names: Collection[str]) -> Iterator[ObjectFault]:
-        files = [name for name in names if name.startswith(f"{COMPACTED}/")]
+        files = [name for name in names if name.endswith(PARQUET)]
         with ThreadPoolExecutor(_TOGETHER) as together:
             yield from filter(None, together.map(self._damaged_file, files))
 
@@ -359,7 +376,9 @@ class _Listing:
         names, receipt, there = compacted
         missing = [name for name in names if name not in there or name in self._known]
         for name in missing:
-            if name not in there:
+            if name in there:
+                self.faults.append(self._known[name])
+            else:
                 self._fault("unreadable", name, "it is gone, and the hour's published list names it", 0)
         inputs = frozenset(receipt.inputs) if receipt else frozenset()
         raw_names = frozenset(each.name for each in raw)
@@ -388,7 +407,10 @@ class _Listing:
                 first.setdefault(digest, each.name)
 
     def _note_damage(self) -> None:
+        noted = {each.name for each in self.faults}
         for each in self.objects:
+            if each.name in noted:
+                continue
             if each.name in self._known:
                 self.faults.append(self._known[each.name])
             elif not each.size:
@@ -447,8 +469,11 @@ def row_of(folder: Folder) -> StructType:
 
 
 def records(lines: DataFrame, folder: Folder) -> DataFrame:
-    """Return `lines` (`value`, `file`) as records: the folder's columns, `file`, `value`, `line`,
-    `unknown_members`."""
+    """Return `lines` (`value`, `file`) as records, with the folder's columns.
+
+    And with `file`; `value`, the line; `line`, the same where it is no such record; and `unknown_members`,
+    whether it has members of a later version, or one twice.
+    """
     names = [each.name for each in folder.columns]
     record = sf.from_json("value", row_of(folder), {**_PARSE_ONCE, "columnNameOfCorruptRecord": CORRUPT})
     members = sf.json_object_keys("value")
@@ -461,6 +486,11 @@ def records(lines: DataFrame, folder: Folder) -> DataFrame:
         line.alias("line"),
         (line.isNull() & ~_holds_all(names)).alias("unknown_members"),
     )
+
+
+def line_text() -> SparkColumn:
+    """Return the line of `records` where the columns do not hold all of it: so nothing is lost."""
+    return sf.when(sf.col("line").isNotNull() | sf.col("unknown_members"), sf.col("value"))
 
 
 def _holds_all(names: Sequence[str]) -> SparkColumn:
@@ -617,12 +647,10 @@ def _decompressed(content: bytes) -> tuple[bytes, str | None]:
         problem = str(error)
     reader = zlib.decompressobj(wbits=31)
     found = bytearray()
-    # In small pieces: what comes before the damage is returned, the piece with the damage is not.
-    for start in range(0, len(content), 512):
-        try:
-            found += reader.decompress(content[start : start + 512])
-        except zlib.error:
-            break
+    # Byte by byte, as a piece with the damage gives nothing of what comes before it.
+    with suppress(zlib.error):
+        for each in content:
+            found += reader.decompress(bytes((each,)))
     return bytes(found), problem
 
 

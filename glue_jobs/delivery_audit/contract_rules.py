@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import Final
 
-from eventplane.contract import Contract, DeliveryGuarantee, Ordering, Place, SchemaCheck, Transport
+from eventplane.contract import Contract, DeliveryGuarantee, Place, SchemaCheck
 from eventplane.delivery import DEAD_LETTER_TYPE, PAYLOAD_INVALID, UNKNOWN_DATASCHEMA, Outcome
 from eventplane.envelope import RESERVED_ATTRIBUTE, TOO_LARGE
 from eventplane.expiry import channel_expiry_ms
@@ -14,11 +14,15 @@ from eventplane.hops import HOP_LIMIT
 from eventplane.ledger import Basis
 from eventplane.sender import parse_sender
 from eventplane.sending import DEVICE_REPORTS, SENDER_NOT_ALLOWED, SendingRights
-from glue_jobs.delivery_audit.contracts import INTERVAL_MS, ContractHistory
-from glue_jobs.delivery_audit.event_group import EVERY_ROUTE, NO_ROUTE, REPLAY, LedgerRow
+from glue_jobs.delivery_audit.contracts import INTERVAL_MS
+from glue_jobs.delivery_audit.event_group import EVERY_ROUTE, HOUR_MS, NO_ROUTE, REPLAY, LedgerRow, Rules
 
 _BY_EVENT: Final = frozenset({HOP_LIMIT, RESERVED_ATTRIBUTE, TOO_LARGE})
 """Reasons of refusals of which the tap knows whether they hold."""
+
+RECORD_MS: Final = 5 * 60 * 1_000
+"""How long after its beginning something is usually recorded at the latest, milliseconds: in which hours of a
+folder a record is looked for. Ours."""
 
 _SPOKEN_FOR: Final = DEVICE_REPORTS | {DEAD_LETTER_TYPE}
 
@@ -92,10 +96,11 @@ class ContractRules:
         return declared is not None and declared.schema_check in checks
 
 
-class HistoryRules:
-    """The rules of all contracts of a window together."""
+class AuditRules:
+    """All that a judgement goes by: contracts, watermark, and the holes that the archive is known to have."""
 
-    def __init__(self, history: ContractHistory) -> None:
+    def __init__(self, rules: Rules) -> None:
+        history = rules.history
         contracts = [use.contract for use in history.uses]
         self.by_version = {each.version: ContractRules(each, at) for at, each in enumerate(contracts)}
         self.uplinks = frozenset(each.device.outbox.address for each in contracts)
@@ -106,12 +111,6 @@ class HistoryRules:
             each.address: 1_000 * each.webhook.give_up_after_s for each in inboxes if each.webhook
         }
         """Inboxes that are webhooks, and for how long each goes on trying, milliseconds."""
-        self.ordered = frozenset(
-            each.address
-            for each in inboxes
-            # A standard queue delivers in any order; there the reader sorts, behind what the archive sees.
-            if each.ordering is Ordering.SOURCE and each.transport is not Transport.SQS
-        )
         self._webhook_worth_ms: dict[str, int] = {}
         for each in inboxes:
             worth_ms = channel_expiry_ms(each)
@@ -119,6 +118,14 @@ class HistoryRules:
                 # By the strictest contract: functions of several may run side by side.
                 known = self._webhook_worth_ms.get(each.address, worth_ms)
                 self._webhook_worth_ms[each.address] = min(known, worth_ms)
+        self.sees_all = rules.window.day is None
+        self._open_after_ms = rules.watermark.ms
+        self._late_after_ms = 1_000 * rules.watermark.lateness_s
+        self._damaged = {
+            folder: frozenset(int(each.start.timestamp()) // 3_600 for each in hours)
+            for folder, hours in rules.damaged.items()
+            if hours
+        }
         self._down = frozenset(each.device.inbox.address for each in contracts)
         self._stale = history.stale
         later = [use for use in history.uses[1:] if use.first_used_ms is not None]
@@ -132,6 +139,28 @@ class HistoryRules:
         while a new contract is rolled out, routers of both versions run side by side.
         """
         return self._in_force[0 if at_ms is None else bisect_right(self._from_ms, at_ms)]
+
+    def is_open(self, since_ms: int | None) -> bool:
+        """Whether a record about what began at `since_ms` may still come."""
+        return since_ms is not None and since_ms > self._open_after_ms
+
+    def is_late(self, since_ms: int | None, written_ms: int | None) -> bool:
+        """Whether a record came so late that an audit may have missed it; no lateness, nothing late."""
+        if since_ms is None or written_ms is None or not self._late_after_ms:
+            return False
+        return written_ms - since_ms > self._late_after_ms
+
+    def hole(self, folder: str, since_ms: int, wait_ms: int = 0) -> int | None:
+        """Return the damaged hour of a folder in which a record of what began at `since_ms` may have been.
+
+        In hours since the Unix epoch; None if all hours that may have it are there. `wait_ms` is how much
+        later than `RECORD_MS` it may have been written.
+        """
+        damaged = self._damaged.get(folder)
+        if not damaged:
+            return None
+        hours = range(since_ms // HOUR_MS, (since_ms + RECORD_MS + wait_ms) // HOUR_MS + 1)
+        return next((hour for hour in hours if hour in damaged), None)
 
     def webhook_worth_ms(self, inbox: str) -> int | None:
         """How long an event is worth handing over in a webhook's inbox, milliseconds; None for ever."""

@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import date, timedelta
 from enum import StrEnum
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from glue_jobs.delivery_audit.findings import Finding
@@ -33,6 +35,20 @@ UNWANTED: Final = "~"
 REPLAY: Final = "replay"
 """The reason of a ledger record that was made by sending an event again; its `entered_at_ms` is that of the
 original."""
+
+HOUR_MS: Final = 3_600_000
+
+_DAY_MS: Final = 86_400_000
+
+
+@lru_cache(maxsize=1_024)
+def _day(number: int) -> str:
+    return (date(1970, 1, 1) + timedelta(days=number)).isoformat()
+
+
+def day_of(at_ms: int) -> str:
+    """Return the UTC day of a Unix time in milliseconds, `YYYY-MM-DD`."""
+    return _day(at_ms // _DAY_MS)
 
 
 class Verdict(StrEnum):
@@ -244,30 +260,6 @@ class NotInTap(NamedTuple):
     file: str
 
 
-class OrderedDelivery(NamedTuple):
-    """The first delivery of an event into an inbox that promises the order of a source, times in Unix ms.
-
-    Within `destination`, `client_id`, `epoch` and `group`, `sent` (the device's number, or when it entered)
-    must rise with `delivered_at_ms`. The other members are what a finding about it needs.
-    """
-
-    destination: str
-    client_id: str | None
-    epoch: str | None
-    group: str | None
-    sent: int
-    delivered_at_ms: int
-    date: str
-    source: str
-    id: str
-    type: str | None
-    route: str
-    sequence: int | None
-    contract_version: str | None
-    archive_file: str
-    at_ms: int
-
-
 BY_VERDICT: Final = "by_verdict"
 """RouteCount: events on the route that have the verdict."""
 EXPECTED_ON: Final = "expected"
@@ -402,7 +394,6 @@ class Judgement:
     replay: list[ReplayRow] = field(default_factory=list)
     quarantine: list[BadRow] = field(default_factory=list)
     not_in_tap: list[NotInTap] = field(default_factory=list)
-    ordered: list[OrderedDelivery] = field(default_factory=list)
     counts: Counter[CountKey] = field(default_factory=Counter)
     latencies: Counter[LatencyKey] = field(default_factory=Counter)
 
@@ -411,7 +402,7 @@ class Judgement:
 
         Lists are appended once.
         """
-        for name in ("findings", "replay", "quarantine", "not_in_tap", "ordered"):
+        for name in ("findings", "replay", "quarantine", "not_in_tap"):
             getattr(self, name).extend(getattr(other, name))
         for key, count in other.counts.items():
             self.counts[key] += times * count

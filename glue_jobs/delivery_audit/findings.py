@@ -81,7 +81,7 @@ INCOMPLETE = (
     Kind.NOT_UNDERSTOOD,
     Kind.CAUSALITY,
 )
-"""What leaves the proof incomplete, and accuses nobody. The kinds in neither are allowed, and worth knowing."""
+"""What leaves the proof incomplete, and accuses nobody. All other kinds are allowed, and worth knowing."""
 
 
 class Finding(NamedTuple):

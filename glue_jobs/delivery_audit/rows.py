@@ -164,7 +164,7 @@ def of_handovers(handovers: DataFrame) -> DataFrame:
     return handovers.select(*KEY, row.alias("handover"), _bad(HANDOVERS, _unreadable()))
 
 
-_STRUCTS: Final[dict[str, Callable[[Iterable[Any]], Any]]] = {
+STRUCTS: Final[dict[str, Callable[[Iterable[Any]], Any]]] = {
     "tap": TapRow._make,
     "item": RefusedItem._make,
     "ledger": LedgerRow._make,
@@ -172,18 +172,18 @@ _STRUCTS: Final[dict[str, Callable[[Iterable[Any]], Any]]] = {
     "bad": BadRow._make,
 }
 
-GROUPED: Final = (*KEY, *_STRUCTS)
+GROUPED: Final = (*KEY, *STRUCTS)
 """The columns of the rows of `event_groups`: the key, and one of five structs."""
 
 
 def event_groups(rows: Iterable[Any], letters: Collection[str]) -> Iterator[EventGroup]:
     """Make the event groups of rows with the columns `GROUPED`, which are sorted by the key."""
     for _, members in groupby(rows, itemgetter(0, 1)):
-        found: dict[str, list[Any]] = {name: [] for name in _STRUCTS}
+        found: dict[str, list[Any]] = {name: [] for name in STRUCTS}
         for row in members:
-            for name, struct in zip(_STRUCTS, row[2:], strict=True):
+            for name, struct in zip(STRUCTS, row[2:], strict=True):
                 if struct is not None:
-                    found[name].append(_STRUCTS[name](struct))
+                    found[name].append(STRUCTS[name](struct))
         yield EventGroup(
             found["tap"], found["ledger"], found["handover"], found["item"], found["bad"], letters
         )

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import Row, SparkSession
 
 from eventplane.archive_layout import HANDOVERS_FOLDER, LEDGER_FOLDER, TAP_FOLDER, Folder
 from eventplane.device_reports import MANIFEST
@@ -36,6 +36,15 @@ ATTRIBUTES: dict[str, Any] = {
 }
 
 
+def plain(row: Row) -> dict[str, Any]:
+    """A row by its names; a struct without a value is none, whether or not it is one of nulls."""
+    members = row.asDict(recursive=True)
+    for name in ("texts", "integers", "booleans"):
+        if not any(value is not None for value in (members.get(name) or {}).values()):
+            members.pop(name, None)
+    return members
+
+
 class Reading:
     """Reads the folder of `archive` as the jobs do."""
 
@@ -48,7 +57,7 @@ class Reading:
         def work() -> tuple[list[dict[str, Any]], Part]:
             more = ATTRIBUTES if folder is TAP_FOLDER else {}
             part = self.reader.read(folder, days, **more)
-            return [row.asDict(recursive=True) for row in part.rows.collect()], part
+            return [plain(row) for row in part.rows.collect()], part
 
         rows, part = self.reader.isolating(work)
         return sorted(rows, key=lambda row: (row["file"], json.dumps(row))), part
@@ -89,14 +98,15 @@ def without_envelope(archive: SmallArchive) -> None:
 
 def test_lines_become_typed_rows(reading: Reading) -> None:
     rows, part = reading.read()
-    first = next(row for row in rows if row["texts"]["room"] == "7")
+    first = next(row for row in rows if row["texts"].get("room") == "7")
     assert first["file"] == f"{HOUR.raw('tap')}/{ROWS}"
     assert (first["date"], first["line"], first["unknown_members"]) == (DAY, None, False)
     assert first["integers"]["room"] == 7
     assert first["booleans"] == {"room": None, "type": None, "urgent": True}
     assert first["event_bytes"] == len(first["event"].encode())
     assert [row["texts"]["type"] for row in rows if row["report"]] == [MANIFEST]
-    assert len({row["data_digest"] for row in rows}) == 3
+    # The data of the first event of each home is the same.
+    assert len({row["data_digest"] for row in rows}) == 2
     assert part.hours == {HOUR, Hour(NOON + timedelta(hours=1))}
     assert (part.faults, len(part.objects)) == ((), 2)
 
@@ -178,17 +188,18 @@ def test_a_receipt_that_cannot_be_read_is_a_fault_and_the_rows_are_there(reading
 
 
 LINE = '{{"message_id":"m{}","index":0,"topic":"{}"}}\n'
+NOTHING = gzip.compress(b"", mtime=0)
 MANY = "".join(LINE.format(n, f"{n * 7919:x}" * 20) for n in range(2_000)).encode()
 
 
 @pytest.mark.parametrize(
     ("content", "least", "most"),
     [
-        (gzip.compress(MANY)[:-20_000], 1, 1_999),
+        (gzip.compress(MANY)[:-1_000], 1, 1_999),
         (gzip.compress(MANY)[:-4], 2_000, 2_000),
         (b"\x00" * 100, 0, 0),
         (b'{"message_id":"m","index":0}\n', 0, 0),
-        (gzip.compress(b""), 0, 0),
+        (NOTHING, 0, 0),
         (b"", 0, 0),
         (gzip.compress(MANY)[:-8] + b"12345678", 2_000, 2_000),
         (gzip.compress(MANY) + b"and more", 2_000, 2_000),
@@ -205,7 +216,7 @@ def test_a_damaged_object_is_one_fault_and_its_readable_lines_count(
     more = [row for row in rows if row["file"] == name]
     assert [row for row in rows if row["file"] != name] == whole
     assert least <= len(more) <= most
-    if content == gzip.compress(b""):
+    if content == NOTHING:
         assert part.faults == ()
     else:
         (fault,) = part.faults

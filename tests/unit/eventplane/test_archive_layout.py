@@ -39,6 +39,7 @@ KNOWN = {
     ("handovers", 3): "decided_at_ms entered_at_ms channel contract_version source id type outcome reason "
     "status attempt message_id route sender",
     ("quarantine", 1): "archived_at_ms message_id reason detail body",
+    ("fleet", 1): "thing state since_ms",
     ("contracts", 1): "",
     ("audit/findings", 1): "kind hop device epoch sequence source id type route destination contract_version "
     "archive_file at_ms detail",

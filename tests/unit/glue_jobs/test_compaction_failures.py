@@ -17,8 +17,8 @@ from glue_jobs.common.hours import Hour
 from glue_jobs.common.objects import FolderObjects
 from glue_jobs.common.receipts import Receipt, UnreadableReceiptError, publish, read_receipt, write_receipt
 from glue_jobs.compaction import main as job
-from glue_jobs.compaction.compact import remove_raw
-from glue_jobs.compaction.errors import CompactedGoneError, CompactionError
+from glue_jobs.compaction.compact import CompactedGoneError, remove_raw
+from glue_jobs.compaction.main import CompactionError
 
 HOUR = Hour(datetime(2026, 3, 1, 12, tzinfo=UTC))
 LATER = Hour(datetime(2026, 3, 1, 13, tzinfo=UTC))
