@@ -36,15 +36,17 @@ class Standing(StrEnum):
 class Scope:
     """What the judgement of every device depends on. Times are Unix milliseconds.
 
-    `end_ms` is the window's end, None for an audit of all days. `gone` are hours counted from 1970 of which
-    the tap has nothing though devices sent. `owners` are the devices that state an epoch by reports of their
-    own, the first first, for epochs that came under several client ids. The fleet's quickest way up takes
-    `usual_ms`. `has_fleet` is whether there is a list of the devices that are expected.
+    `end_ms` is the window's end, None for an audit of all days, which ends with `last_ms`, the last
+    acceptance of the fleet. `gone` are hours counted from 1970 of which the tap has nothing though devices
+    sent. `owners` are the devices that state an epoch by reports of their own, the first first, for epochs
+    that came under several client ids. The fleet's quickest way up takes `usual_ms`. `has_fleet` is whether
+    there is a list of the devices that are expected.
     """
 
     uplinks: frozenset[str]
     watermark_ms: int
     end_ms: int | None = None
+    last_ms: int | None = None
     gone: frozenset[int] = frozenset()
     owners: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     usual_ms: int = 0
@@ -53,7 +55,8 @@ class Scope:
     @property
     def until_ms(self) -> int:
         """Until when manifests can be expected to be there."""
-        return self.watermark_ms if self.end_ms is None else min(self.end_ms, self.watermark_ms)
+        end_ms = self.end_ms if self.end_ms is not None else self.last_ms
+        return self.watermark_ms if end_ms is None else min(end_ms, self.watermark_ms)
 
 
 class Attestation:
@@ -109,8 +112,8 @@ class Coverage:
 
     `events` counts by `RESTS`. Of the numbered, `awaiting` are so young that the next manifest of their
     device need not be there yet. `best_effort` events were promised by nobody and are not among them.
-    `devices` counts by `Standing`, and those `expected`. `fleet` names the list of expected devices, None without one.
-    `cloud_events` entered in the cloud and rest on the ledger alone.
+    `devices` counts by `Standing`, and those `expected`. `fleet` names the list of expected devices, None
+    without one. `cloud_events` entered in the cloud and rest on the ledger alone.
     """
 
     events: Mapping[str, int]

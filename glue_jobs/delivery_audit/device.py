@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
 from eventplane.delivery import Outcome
@@ -28,6 +27,7 @@ from glue_jobs.delivery_audit.numbers import (
     overlap,
     without,
 )
+from glue_jobs.delivery_audit.window import date_of
 
 HOUR_MS: Final = 3_600_000
 
@@ -71,13 +71,13 @@ class HourRow(NamedTuple):
 class DeviceRows(NamedTuple):
     """What Spark brings together of one device; `state` and `since_ms` are the fleet registry's.
 
-    `counts` are (measure, hour as text, count) of the router's hop, of `event_group.HourCount`.
+    `counts` are (measure, hour counted from 1970, count) of the router's hop: `event_group.HourCount`.
     """
 
     client_id: str
     hours: Sequence[HourRow]
     not_in_tap: Sequence[NotInTap] = ()
-    counts: Sequence[tuple[str, str, int]] = ()
+    counts: Sequence[tuple[str, int, int]] = ()
     state: str | None = None
     since_ms: int | None = None
 
@@ -98,7 +98,7 @@ class DeviceJudgement(NamedTuple):
     silences: list[tuple[int, bool]]
 
 
-def judge_device(rows: DeviceRows, scope: Scope, absent: Sequence[int] = ()) -> DeviceJudgement:
+def judge_device(rows: DeviceRows, scope: Scope, absent: Collection[int] = ()) -> DeviceJudgement:
     """Judge one device; `absent` are hours without a tap object, for which it says what it misses there."""
     return _Device(rows, scope).judgement(absent)
 
@@ -160,7 +160,7 @@ class _Device:
         self._within = {each.hour for each in self._hours if each.within}
         self._days = self._count_days()
 
-    def judgement(self, absent: Sequence[int]) -> DeviceJudgement:
+    def judgement(self, absent: Collection[int]) -> DeviceJudgement:
         keys = sorted(self._days, key=lambda key: (key[0], key[1] or ""))
         days = [_with_numbers(self._days[key]) for key in keys]
         standing = self._attestation.standing(
@@ -178,7 +178,7 @@ class _Device:
             sum(day["lost"] for day in days),
             [*self._findings(), *forged],
             [(each["date"], *self._row(each, standing)) for each in days],
-            [self._row(each, standing) for each in self._epochs(days)],
+            [self._row(each, standing) for each in self._epochs(days) or self._silence(standing)],
             self._hour_rows(),
             sorted(holes.items()),
             sorted((*key, count) for key, count in recovered.items()),
@@ -238,7 +238,7 @@ class _Device:
     def _count_copies(self, days: _Days) -> None:
         """Add the copies to the epoch of the day that has most events: the router's hop has no epochs."""
         for measure, hour, count in self._counts:
-            same = [sum_ for (date, _), sum_ in days.items() if date == hour[:10]]
+            same = [sum_ for (date, _), sum_ in days.items() if date == _date_of_hour(hour)]
             if measure == "tap_copies" and same:
                 max(same, key=lambda each: each["events"])["tap_copies"] += count
 
@@ -250,6 +250,9 @@ class _Device:
             for name in ("events", "tap_copies", *COUNTS):
                 whole[name] = whole.get(name, 0) + day[name]
         return [_with_numbers(each) for each in by_epoch.values()]
+
+    def _silence(self, standing: Standing | None) -> list[dict[str, Any]]:
+        return [dict.fromkeys(("events", "tap_copies", *COUNTS), 0)] if standing is Standing.SILENT else []
 
     def _row(self, figures: Mapping[str, Any], standing: Standing | None) -> tuple[Any, ...]:
         names = ("epoch", "first", "last", "events", "gaps", "tap_copies", *COUNTS)
@@ -265,8 +268,8 @@ class _Device:
         for each in self._hours:
             if each.within:
                 hours[each.hour]["events"] += len({*each.others}) + each.best_effort
-        for measure, text, count in self._counts:
-            hours[_hour_of_text(text)][measure] += count
+        for measure, hour, count in self._counts:
+            hours[hour][measure] += count
         for judged in self._completeness.judged:
             if judged.manifest.report.within:
                 counted = hours[judged.manifest.report.accepted_at_ms // HOUR_MS]
@@ -480,18 +483,8 @@ def usual_ms(median_ms: float | None) -> int:
     return int(min(max(median_ms or 0, 0), TOLERANCE_MS))
 
 
-def date_of(milliseconds: int) -> str:
-    """Return the UTC day of a Unix time, `YYYY-MM-DD`."""
-    return f"{datetime.fromtimestamp(milliseconds / 1_000, UTC):%Y-%m-%d}"
-
-
 def _date_of_hour(hour: int) -> str:
     return date_of(hour * HOUR_MS)
-
-
-def _hour_of_text(text: str) -> int:
-    """Return the hour that `YYYY-MM-DDTHH` names, counted from 1970."""
-    return int(datetime.strptime(f"{text}+0000", "%Y-%m-%dT%H%z").timestamp() * 1_000) // HOUR_MS
 
 
 def _key(row: NotInTap) -> tuple[str, str, str]:

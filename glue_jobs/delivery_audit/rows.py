@@ -61,11 +61,11 @@ MAX_TEXT: Final = 4_000
 
 
 
-def tap_rows(rows: DataFrame, routes: Column, window: Window) -> DataFrame:
+def tap_rows(rows: DataFrame, routes: Column, window: Window, keys: DataFrame | None = None) -> DataFrame:
     """Return the tap's rows with the key, `within` and the members of `TapRow`, which has the `routes`.
 
     `fault` is why a row cannot be judged, else null; `refusal` is not null for what is no event. `report` is
-    the text of a device's report.
+    the text of a device's report. With `keys`, only rows that have one of these.
     """
     texts = sf.col("texts")
     source, id, sequence = texts["source"], texts["id"], texts[SEQUENCE]
@@ -107,32 +107,31 @@ def tap_rows(rows: DataFrame, routes: Column, window: Window) -> DataFrame:
     }
     kept = [name for name in TapRow._fields if name not in members]
     extra = ["date", "refusal", "original_base64", "report", "line"]
-    made = rows.select(
+    keyed = _with_keys(rows, sf.when(refusal.isNotNull(), sf.xxhash64(*item)), source, id, keys)
+    made = keyed.select(
+        *KEY,
         *kept,
         *(column.alias(name) for name, column in members.items()),
         *extra,
         fault.alias("fault"),
-        *_keys(sf.when(refusal.isNotNull(), sf.xxhash64(*item)), source, id, "file", "line", "message_id"),
     )
     return made.withColumn("within", _within("accepted_at_ms", window))
 
 
-def ledger_rows(rows: DataFrame, window: Window) -> DataFrame:
+def ledger_rows(rows: DataFrame, window: Window, keys: DataFrame | None = None) -> DataFrame:
     """Return the ledger's rows of the window with the key and the members of `LedgerRow`."""
     item = sf.lit("item"), sf.col("client_id"), sf.col("reason"), sf.col("entered_at_ms")
-    is_item = sf.col("id") == ""
-    keys = _keys(
-        sf.when(is_item, sf.xxhash64(*item)), sf.col("source"), sf.col("id"), "file", "line", "message_id"
-    )
-    made = rows.select(*LedgerRow._fields, "date", "line", *keys)
-    return made.where(_within("entered_at_ms", window))
+    is_item = sf.when(sf.col("id") == "", sf.xxhash64(*item))
+    found = rows.where(_within("entered_at_ms", window))
+    keyed = _with_keys(found, is_item, sf.col("source"), sf.col("id"), keys)
+    return keyed.select(*KEY, *LedgerRow._fields, "date", "line")
 
 
-def handover_rows(rows: DataFrame, window: Window) -> DataFrame:
+def handover_rows(rows: DataFrame, window: Window, keys: DataFrame | None = None) -> DataFrame:
     """Return the handovers of events with the key and the members of `HandoverRow`."""
-    keys = _keys(None, sf.col("source"), sf.col("id"), "file", "line", "message_id")
-    made = rows.where(~sf.col("id").eqNullSafe("")).select(*HandoverRow._fields, "date", "line", *keys)
-    return made.where(sf.col("line").isNull() | _in_folder(window))
+    found = rows.where(~sf.col("id").eqNullSafe("") & (sf.col("line").isNull() | _in_folder(window)))
+    keyed = _with_keys(found, None, sf.col("source"), sf.col("id"), keys)
+    return keyed.select(*KEY, *HandoverRow._fields, "date", "line")
 
 
 def good(tap: DataFrame) -> DataFrame:
@@ -218,17 +217,24 @@ def _member(line: Column, name: str) -> Column:
     return sf.when(found != "", found)
 
 
-def _keys(item: Column | None, source: Column, id: Column, *others: str) -> list[Column]:
-    """The two halves of the key; a row that names no event has one of its own."""
+def _with_keys(
+    rows: DataFrame, item: Column | None, source: Column, id: Column, wanted: DataFrame | None
+) -> DataFrame:
+    """Rows with the two halves of the key, all or those that are `wanted`.
+
+    A row that names no event has a key of its own; an `item` has one that is not null.
+    """
     line = sf.col("line")
     source, id = sf.coalesce(source, _member(line, "source")), sf.coalesce(id, _member(line, "id"))
     nobody = source.isNull() | id.isNull()
     halves = sf.xxhash64(source, id), sf.xxhash64(id, source)
-    alone = sf.xxhash64(*others), sf.lit(0).cast("long")
-    made = (sf.when(nobody, own).otherwise(half) for half, own in zip(halves, alone, strict=True))
+    alone = sf.xxhash64("file", "line", "message_id"), sf.lit(0).cast("long")
+    made = [sf.when(nobody, own).otherwise(half) for half, own in zip(halves, alone, strict=True)]
     if item is not None:
-        made = (sf.coalesce(item, half) for half in made)
-    return [half.alias(name) for name, half in zip(KEY, made, strict=True)]
+        made = [sf.coalesce(item, half) for half in made]
+    keyed = rows.withColumns(dict(zip(KEY, made, strict=True)))
+    # Before anything else is worked out for them.
+    return keyed if wanted is None else keyed.join(wanted, [*KEY], "left_semi")
 
 
 def _within(time: str, window: Window) -> Column:
