@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from eventplane.archive_layout import AUDIT, COMPACTED, ERASURES
 from eventplane.auditor import report_name, verdict_name
 from eventplane.envelope import Envelope, EnvelopeError, parse_event
-from glue_jobs.common.hours import Hour, hour_of
+from glue_jobs.common.hours import hour_of
 from glue_jobs.common.objects import Objects, Stored
 from glue_jobs.delivery_audit.errors import OtherArchiveError
 from glue_jobs.delivery_audit.findings import Finding, Kind
@@ -215,13 +215,9 @@ class Chain:
             },
         }
 
-    def removed_hours(self) -> dict[str, frozenset[Hour]]:
-        """The hours by folder in which objects were that are gone or not what they were."""
-        hours = defaultdict(set)
-        for each in self.changes:
-            if each.what != ADDED and (hour := hour_of(each.key)):
-                hours[_folder(each.key)].add(hour)
-        return {folder: frozenset(found) for folder, found in hours.items()}
+    def removed(self) -> list[str]:
+        """The keys of objects that are gone or not what they were: records may be missing in their hours."""
+        return [each.key for each in self.changes if each.what != ADDED]
 
     def findings(self, day: str | None) -> Iterator[Finding]:
         """Yield one for each object; `day` is the window's, None where each is of its own."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
 from eventplane.archive_layout import COMPACTED
+from eventplane.ledger import TAP
 from glue_jobs.common.hours import Hour, hour_of
-from glue_jobs.delivery_audit import devices
+from glue_jobs.delivery_audit.devices import MAX_DEVICES, MAX_HOURLY
 from glue_jobs.delivery_audit.event_group import EVENTS, TAP_COPIES, UNRECORDED_IN_HOUR, HoleCount, Verdict
 from glue_jobs.delivery_audit.figures import ROUTE_COUNTS
 from glue_jobs.delivery_audit.findings import BROKEN, INCOMPLETE, Finding, Kind
@@ -28,12 +29,6 @@ FORMAT: Final = 3
 MAX_FINDINGS: Final = 1_000
 """Most findings in the document; all of them are in the table. Ours: a document that people can open."""
 
-MAX_DEVICES: Final = 1_000
-"""Most devices in the document, the worst first; all of them are in the table."""
-
-MAX_HOURLY: Final = 200
-"""Most devices whose hours are in the document, the worst of those shown. Ours: what a picture can show."""
-
 MAX_FLOW: Final = 40
 """Most rows of the flow that name a device. Ours: what a picture can show."""
 
@@ -44,25 +39,23 @@ _FINDING_ORDER: Final = ("kind", "hop", "device", "epoch", "sequence", "source",
 Rows = list[dict[str, Any]]
 
 
-def report(audit: Audit, chain: Chain, findings: Sequence[Finding], trend: Rows) -> dict[str, Any]:
+def report(audit: Audit, chain: Chain, changes: Sequence[Finding], trend: Rows) -> dict[str, Any]:
     """Return the document. Counts are events, messages or rows as their names say; times are Unix ms.
 
-    `trend` are rows about the last verdicts on other days, oldest first (`trend_row`).
+    `changes` are the findings of the `chain`, `trend` are rows about the last verdicts on other days, oldest first (`trend_row`).
     """
     routes = _summed(audit.figures.routes, ("route", "destination"), ROUTE_COUNTS)
-    kinds = _kinds(findings)
-    fleet = devices.totals(audit.devices)
-    lost, pending = _by_hop(audit, fleet, routes)
-    totals = _totals(audit, fleet, routes, kinds) | {
+    kinds = _kinds(audit.kinds + Counter((str(each.kind), str(each.hop)) for each in changes))
+    findings = sorted([*audit.findings, *changes], key=_worst_first)[:MAX_FINDINGS]
+    lost, pending = _by_hop(audit, routes)
+    totals = _totals(audit, routes, kinds) | {
         "lost": sum(lost.values()),
         "acknowledged_lost": lost[Hop.IOT_RULE],
         "pending": sum(pending.values()),
     }
-    coverage = asdict(audit.coverage)
+    coverage = {"share": audit.coverage.share, **asdict(audit.coverage)}
     verdict = verdict_of(totals, kinds, coverage)
     totals |= {"unattested": unattested(coverage), "incomplete": verdict.missing}
-    worst = [row.asDict() for row in devices.worst(audit.devices, MAX_DEVICES)]
-    hourly = list(dict.fromkeys(row["client_id"] for row in worst))[:MAX_HOURLY]
     measured = latency(audit.judged.judgement.latencies)
     document: dict[str, Any] = {
         "format": FORMAT,
@@ -96,11 +89,11 @@ def report(audit: Audit, chain: Chain, findings: Sequence[Finding], trend: Rows)
             {name: row[name] for name in row if name != "route"} for row in measured if row["route"] is None
         ],
         "latency_by_route": [row for row in measured if row["route"] is not None],
-        "devices": worst,
-        "hours": [row.asDict() for row in devices.hours(audit.devices, hourly)] if hourly else [],
+        "devices": audit.fleet.worst,
+        "hours": audit.fleet.hours,
         "dead_letters": audit.figures.dead_letters,
         "kinds": kinds,
-        "findings": [each._asdict() for each in sorted(findings, key=_worst_first)[:MAX_FINDINGS]],
+        "findings": [each._asdict() for each in findings],
         "quarantine": audit.figures.quarantine,
         "limits": {
             "findings": MAX_FINDINGS,
@@ -114,9 +107,9 @@ def report(audit: Audit, chain: Chain, findings: Sequence[Finding], trend: Rows)
     return document
 
 
-def _by_hop(audit: Audit, fleet: Mapping[str, int], routes: Rows) -> tuple[dict[Hop, int], dict[Hop, int]]:
+def _by_hop(audit: Audit, routes: Rows) -> tuple[dict[Hop, int], dict[Hop, int]]:
     """How many events are lost, and how many pending, by the hop that answers for them."""
-    items, consumers = audit.figures.items, audit.figures.consumers
+    fleet, items, consumers = audit.fleet.totals, audit.figures.items, audit.figures.consumers
     lost = {
         Hop.DEVICE_CLOUD: fleet["lost"] - fleet["acknowledged_lost"],
         Hop.IOT_RULE: fleet["acknowledged_lost"],
@@ -134,8 +127,8 @@ def _by_hop(audit: Audit, fleet: Mapping[str, int], routes: Rows) -> tuple[dict[
     return lost, pending
 
 
-def _totals(audit: Audit, fleet: Mapping[str, int], routes: Rows, kinds: Rows) -> dict[str, int]:
-    figures = audit.figures
+def _totals(audit: Audit, routes: Rows, kinds: Rows) -> dict[str, int]:
+    figures, fleet = audit.figures, audit.fleet.totals
     totals = {name: sum(route[name] for route in routes) for name in ROUTE_COUNTS}
     elsewhere = (figures.items, *figures.consumers)
     return {
@@ -168,9 +161,8 @@ def _summed(rows: Rows, keys: Sequence[str], counts: Iterable[str]) -> Rows:
     return [summed[key] for key in sorted(summed)]
 
 
-def _kinds(findings: Iterable[Finding]) -> Rows:
+def _kinds(counted: Counter[tuple[str, str]]) -> Rows:
     """How many findings of each `kind` at each `hop`, and what they make of the verdict."""
-    counted = Counter((str(each.kind), str(each.hop)) for each in findings)
     return [
         {"kind": kind, "hop": hop, "count": counted[kind, hop], "weight": weight_of(kind)}
         for kind, hop in sorted(counted)
@@ -202,6 +194,8 @@ def _holes(findings: Iterable[Finding], audit: Audit) -> Rows:
     for key, count in audit.judged.judgement.counts.items():
         if isinstance(key, HoleCount) and key.measure == UNRECORDED_IN_HOUR:
             unrecorded[key.archive, key.hour * HOUR_MS] += count
+    for at, count in audit.fleet.holes.items():
+        unrecorded[TAP, at * HOUR_MS] += count
     rows = []
     for each in findings:
         if each.hop != Hop.ARCHIVE or each.archive_file is None:

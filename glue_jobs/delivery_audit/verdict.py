@@ -112,7 +112,6 @@ def _pending(totals: Row, coverage: Row) -> Iterator[str]:
 _STANDINGS: Final = {
     "silent": "expected and silent",
     "partly": "with manifests for a part of the window only",
-    "unregistered": "not in the fleet registry",
 }
 
 
