@@ -27,7 +27,8 @@ from glue_jobs.delivery_audit.window import Window
 class Arguments:
     """Job parameters. `archive` and `output` are URIs or local folders, `outbox` is a queue's URL.
 
-    `fleet` is a file with the expected devices; None: the archive's snapshots say them.
+    `work` is where tables are kept while the job runs. `fleet` is a file with the expected devices; None: the
+    archive's snapshots name them.
     """
 
     archive: str
@@ -35,7 +36,8 @@ class Arguments:
     window: Window
     watermark: Watermark
     outbox: str | None
-    fleet: Path | None = None
+    work: str | None = None
+    fleet: str | None = None
 
 
 def read_arguments(argv: Sequence[str]) -> Arguments:
@@ -67,6 +69,9 @@ def read_arguments(argv: Sequence[str]) -> Arguments:
         "--OUTBOX", type=_queue, default=None, help="URL of the queue that takes the verdict (default: none)"
     )
     parser.add_argument(
+        "--WORK", default=None, help="where tables are kept while the job runs (default: OUTPUT/work)"
+    )
+    parser.add_argument(
         "--FLEET",
         type=_file,
         default=None,
@@ -75,7 +80,7 @@ def read_arguments(argv: Sequence[str]) -> Arguments:
     known, _ = parser.parse_known_args(argv)
     as_of = known.AS_OF or datetime.now(UTC)
     watermark = Watermark(int(as_of.timestamp() * 1_000), known.LATENESS_S)
-    return Arguments(known.INPUT, known.OUTPUT, known.DATE, watermark, known.OUTBOX, known.FLEET)
+    return Arguments(known.INPUT, known.OUTPUT, known.DATE, watermark, known.OUTBOX, known.WORK, known.FLEET)
 
 
 def main(argv: Sequence[str]) -> dict[str, Any]:
@@ -87,21 +92,20 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
     spark = job_session()
     archive, output = open_archive(arguments.archive), open_output(arguments.output)
     window = str(arguments.window)
-    with audited(
-        spark, archive, output, arguments.window, arguments.watermark, fleet=arguments.fleet
-    ) as audit:
-        day = window if arguments.window.day else None
+    work = open_output(arguments.work or f"{output.uri}/work")
+    asked = arguments.window, arguments.watermark
+    with audited(spark, archive, output, work, *asked, fleet=arguments.fleet) as audit:
         days_before = trend(output, window)
 
-        def findings(chain: Chain) -> list[Finding]:
-            return [*audit.findings, *chain.findings(day)]
+        def changes(chain: Chain) -> list[Finding]:
+            return list(chain.findings(window if arguments.window.day else None))
 
         document = file_report(
             output,
             window,
             audit.chain,
-            lambda chain: report(audit, chain, findings(chain), days_before),
-            lambda chain: write_tables(spark, audit, findings(chain), output),
+            lambda chain: report(audit, chain, changes(chain), days_before),
+            lambda chain: write_tables(spark, audit, changes(chain), output),
         )
     send_verdicts(output, window, arguments.outbox)
     return document
@@ -129,9 +133,9 @@ def _queue(text: str) -> str:
     raise argparse.ArgumentTypeError(f"{text!r} is no queue's URL; give https://sqs...")
 
 
-def _file(text: str) -> Path:
-    if (path := Path(text)).is_file():
-        return path
+def _file(text: str) -> str:
+    if Path(text).is_file():
+        return text
     raise argparse.ArgumentTypeError(f"{text!r} is no file; give the lines of thing, state and since_ms")
 
 

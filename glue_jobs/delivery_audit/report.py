@@ -42,7 +42,8 @@ Rows = list[dict[str, Any]]
 def report(audit: Audit, chain: Chain, changes: Sequence[Finding], trend: Rows) -> dict[str, Any]:
     """Return the document. Counts are events, messages or rows as their names say; times are Unix ms.
 
-    `changes` are the findings of the `chain`, `trend` are rows about the last verdicts on other days, oldest first (`trend_row`).
+    `changes` are the findings of the `chain`, `trend` rows about the last verdicts on the days before, oldest
+    first (`trend_row`).
     """
     routes = _summed(audit.figures.routes, ("route", "destination"), ROUTE_COUNTS)
     kinds = _kinds(audit.kinds + Counter((str(each.kind), str(each.hop)) for each in changes))
