@@ -159,6 +159,8 @@ def totals_line(document: dict[str, Any]) -> str:
         "audit_totals": document["totals"],
         "date": document["window"]["date"],
         "verdict": document["verdict"],
+        "coverage": document["coverage"]["share"],
+        "reasons": document["reasons"],
         "lost_by_hop": document["lost_by_hop"],
     }
     return json.dumps(members) + "\n"
