@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -30,6 +31,10 @@ START_MS: Final = 1_772_323_200_000
 """2026-03-01, UTC midnight."""
 OVERTAKEN_MS: Final = 3_500_000
 """When in an hour the overtaken is delivered, milliseconds: before the next hour's news."""
+_IN_SERVICE_MS: Final = 30 * 24 * HOUR_MS
+"""How long every device had been in service, milliseconds."""
+FLEET: Final = "fleet"
+"""The archive's folder of the devices that there should be."""
 STALE_MS: Final = 2_700_000
 """How long a contract is in force until a decision by the one before is stale beyond doubt, and how much of
 an hour has enough behind it to show that it was not withdrawn, milliseconds."""
@@ -85,6 +90,9 @@ class Generator:
         for routing in self._routings:
             self._objects.file_contract(routing.contract)
         devices = [self._device(number) for number in range(self._plan.devices)]
+        for device in devices:
+            entry = {"thing": device.client, "state": "provisioned", "since_ms": START_MS - _IN_SERVICE_MS}
+            self._objects.add(FLEET, START_MS, json.dumps(entry, separators=(",", ":")))
         for hour in range(self._plan.hours):
             hour_ms = START_MS + hour * HOUR_MS
             self._objects.close_before(hour_ms - HOUR_MS)
