@@ -89,7 +89,7 @@ def early_decision(archive: Archive) -> Expected:
     early = {name: row[name] - HOUR_MS for name in ("decided_at_ms", "received_at_ms")}
     archive.edit(LEDGER, lambda each: {**each, **early} if each == row else each, 7)
     fact = Fact("causality", ROUTER, {"id": row["id"]})
-    return Expected((BROKEN,), (fact,), (Fact("clock_skew", ROUTER, {"id": row["id"]}),), unseen=0)
+    return Expected((INCOMPLETE,), (fact,), (Fact("clock_skew", ROUTER, {"id": row["id"]}),), unseen=0)
 
 
 def early_handover(archive: Archive) -> Expected:
@@ -98,7 +98,7 @@ def early_handover(archive: Archive) -> Expected:
     early = {"decided_at_ms": row["decided_at_ms"] - HOUR_MS}
     archive.edit(HANDOVERS, lambda each: {**each, **early} if each == row else each, 8)
     fact = Fact("causality", ("inbox_consumer",), {"id": row["id"]})
-    return Expected((BROKEN,), (fact,), unseen=0)
+    return Expected((INCOMPLETE,), (fact,), unseen=0)
 
 
 def other_type(archive: Archive) -> Expected:
