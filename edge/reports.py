@@ -13,7 +13,15 @@ from edge.pressure import ROOM
 from edge.settings import Settings
 from edge.spool import BEFORE_EVERYTHING, LossReport, Manifest, Spool, SpoolOrigin, StoredEvent
 from eventplane.contract import Priority
-from eventplane.device_reports import DISCARDED, DISK_FAILED, HEARTBEAT, MANIFEST, STARTED, forwarder_source
+from eventplane.device_reports import (
+    DISCARDED,
+    DISK_FAILED,
+    HEARTBEAT,
+    MANIFEST,
+    SHA256,
+    STARTED,
+    forwarder_source,
+)
 from eventplane.envelope import Envelope, write_event
 
 LOSSES_EVERY_S = 60.0
@@ -103,7 +111,7 @@ def manifest(
             "first": each.first,
             "last": each.last,
             "count": each.count,
-            "digest": f"{each.digest:032x}",
+            "digest": f"{SHA256}:{each.digest:032x}",
             **(
                 {"acknowledged_to": acknowledged_to[each.destination]}
                 if each.destination in acknowledged_to

@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import Any, Final, get_args, get_type_hints
 
 from eventplane.archive_columns import MEANINGS
+from eventplane.fleet import FLEET, FleetRecord
 from eventplane.handover import HANDOVERS, HandoverRecord
 from eventplane.ledger import CONTRACTS, LEDGER, QUARANTINE, TAP, LedgerRecord, QuarantineRecord, TapRecord
 
@@ -72,12 +73,14 @@ class Compaction:
     """How the hours of a folder become Parquet.
 
     `identity` names a row: a later one with the same is a copy, looked for within the hour and `look_back_h`
-    hours before it. `order` is the sorting. `extracted` are columns read out of the record's `event`.
+    hours before it. `order` is the sorting. `attributes` are those of the record's `event` that have a column
+    of their own, as canonical text; `derived` are further columns made of the event.
     """
 
     identity: tuple[str, ...]
     order: tuple[str, ...]
-    extracted: tuple[Column, ...] = ()
+    attributes: tuple[str, ...] = ()
+    derived: tuple[Column, ...] = ()
     look_back_h: int = 0
 
 
@@ -101,7 +104,8 @@ class Folder:
         """The columns of the compacted table: the record's, and what the compaction adds."""
         if self.compaction is None:
             return ()
-        return (*self.columns, *self.compaction.extracted, *_ADDED)
+        attributes = map(Column, self.compaction.attributes)
+        return (*self.columns, *attributes, *_ADDED, *self.compaction.derived)
 
 
 _ADDED: Final = (Column("archive_file"), Column("line_text"), Column("is_copy", ColumnType.TRUTH))
@@ -129,16 +133,30 @@ def _counts(*names: str) -> tuple[Column, ...]:
     return tuple(Column(name, ColumnType.WHOLE_NUMBER) for name in names)
 
 
+TAP_ATTRIBUTES: Final = (
+    *("source", "id", "type", "subject", "datacontenttype", "dataschema", "partitionkey"),
+    *("recordedtime", "expirytime", "replayedtime", "deadletterreason", "deliveryguarantee", "replyto"),
+    *("deviceepoch", "devicesequence", "routerhops", "senderdevice", "senderservice"),
+    *("severitynumber", "severitytext"),
+)
+"""Attributes of events that have a column in the compacted tap: those that the audit reads, and those that
+filters commonly look at. What is not among them is read out of the event."""
+
 TAP_FOLDER: Final = Folder(
     name=TAP,
-    version=2,
+    version=3,
     row="one item that IoT Core accepted from a device: `TapRecord`",
     written_by="archive writer",
     columns=_columns(TapRecord),
     compaction=Compaction(
         identity=("message_id", "index"),
         order=("source", "accepted_at_ms", "message_id", "index"),
-        extracted=_texts("source", "id", "type"),
+        attributes=TAP_ATTRIBUTES,
+        derived=(
+            *_texts("integer_attributes", "boolean_attributes"),
+            *_counts("data_digest", "event_bytes"),
+            Column("report"),
+        ),
         look_back_h=24,
     ),
 )
@@ -167,6 +185,14 @@ QUARANTINE_FOLDER: Final = Folder(
     row="a message of the tap queue that could not be read: `QuarantineRecord`",
     written_by="archive writer",
     columns=_columns(QuarantineRecord),
+)
+
+FLEET_FOLDER: Final = Folder(
+    name=FLEET,
+    version=1,
+    row="one device in service when the fleet's registry was written down: `FleetRecord`",
+    written_by="fleet snapshot",
+    columns=_columns(FleetRecord),
 )
 
 CONTRACTS_FOLDER: Final = Folder(
@@ -270,6 +296,7 @@ FOLDERS: Final = (
     LEDGER_FOLDER,
     HANDOVERS_FOLDER,
     QUARANTINE_FOLDER,
+    FLEET_FOLDER,
     CONTRACTS_FOLDER,
     FINDINGS_FOLDER,
     AUDIT_ROUTES_FOLDER,

@@ -15,6 +15,10 @@ DISK_FAILED = REPORT_PREFIX + "diskfailed.v1"
 DEVICE_CONTRACT = REPORT_PREFIX + "contract.v1"
 """The state that gives a forwarder another contract. It goes down; no device sends it."""
 
+SHA256 = "sha256"
+"""What a manifest's `digest` begins with, before a colon: how the events' keys are made (`eventplane.event_keys`).
+Older forwarders state one of another kind without it."""
+
 
 def forwarder_source(thing: str) -> str:
     """Return the `source` of the reports of the device `thing`."""

@@ -12,7 +12,7 @@ from pyspark.sql.types import ArrayType, LongType, StringType, StructField, Stru
 
 from glue_jobs.delivery_audit.clocks import usual_ms
 from glue_jobs.delivery_audit.device import COUNTS, Device, Scope
-from glue_jobs.delivery_audit.findings import FINDING
+from glue_jobs.delivery_audit.finding_rows import FINDING
 from glue_jobs.delivery_audit.verdicts import Verdict
 from glue_jobs.delivery_audit.watermark import Watermark
 

@@ -11,10 +11,10 @@ from datetime import datetime
 from typing import Any
 
 from eventplane.archive_layout import COMPACTED, ERASURES
-from glue_jobs.common.objects import Objects, OldVersions
+from glue_jobs.common.objects import Objects, OldVersions, Stored
 from glue_jobs.erasure.person import Person
 
-FORMAT = 1
+FORMAT = 2
 """The version of plan and receipt."""
 
 _PARTITION = re.compile(rf"(?:{COMPACTED}/)?(.+/date=[^/]+(?:/hour=[^/]+)?)/")
@@ -22,14 +22,17 @@ _PARTITION = re.compile(rf"(?:{COMPACTED}/)?(.+/date=[^/]+(?:/hour=[^/]+)?)/")
 
 @dataclass(slots=True)
 class Progress:
-    """`rows` that were the person's by object, and the audit's `documents` that named them.
+    """`rows` that were the person's by object, the audit's `documents` that named them, and the `changes`.
 
     It is written down before anything is removed: only by it a later run knows whose old versions to delete.
+    `changes` has of each object the digest before, and the one after: None where it was deleted, '' while the
+    erasure is not done. By these an audit knows that the change was lawful.
     """
 
     person: Person
     rows: dict[str, int] = field(default_factory=dict)
     documents: list[str] = field(default_factory=list)
+    changes: dict[str, tuple[str, str | None]] = field(default_factory=dict)
 
     @classmethod
     def resumed(cls, objects: Objects, person: Person) -> Progress:
@@ -38,15 +41,31 @@ class Progress:
         if body is None:
             return cls(person)
         members = json.loads(body)
-        return cls(person, members["rows"], members["documents"])
+        changes = {name: (before, after) for name, (before, after) in members.get("changes", {}).items()}
+        return cls(person, members["rows"], members["documents"], changes)
 
-    def note(self, objects: Objects, rows: Mapping[str, int], documents: Iterable[str] = ()) -> None:
-        """Write down what is about to be removed."""
-        for name, count in rows.items():
-            self.rows[name] = max(count, self.rows.get(name, 0))
-        self.documents = sorted({*self.documents, *documents})
-        plan = {"format": FORMAT, "rows": self.rows, "documents": self.documents}
+    def note(self, objects: Objects, rows: Mapping[Stored, int], documents: Iterable[Stored] = ()) -> None:
+        """Write down what is about to be removed: rows of objects, and whole documents."""
+        documents = list(documents)
+        for stored, count in rows.items():
+            self.rows[stored.name] = max(count, self.rows.get(stored.name, 0))
+        self.documents = sorted({*self.documents, *(each.name for each in documents)})
+        for stored in (*rows, *documents):
+            self.changes.setdefault(stored.name, (objects.digest(stored), ""))
+        plan = {
+            "format": FORMAT,
+            "rows": self.rows,
+            "documents": self.documents,
+            "changes": self.changes,
+        }
         objects.write(_plan(self.person), json.dumps(plan).encode())
+
+    def settle(self, objects: Objects) -> None:
+        """Take the digests of what is there now, when everything is removed."""
+        folders = {name.rpartition("/")[0] for name in self.changes}
+        now = {each.name: each for folder in folders for each in objects.beneath(folder)}
+        for name, (before, _) in self.changes.items():
+            self.changes[name] = (before, objects.digest(now[name]) if name in now else None)
 
     def old_versions(self) -> Iterator[str]:
         """The prefixes beneath which nothing may stay that was replaced or deleted.
@@ -70,6 +89,7 @@ class Progress:
             "rows": dict(sorted(tables.items())),
             "objects": sorted(self.rows),
             "documents": self.documents,
+            "changes": dict(sorted(self.changes.items())),
             "old_versions": old_versions.deleted,
             # They leave by themselves, once their lock has ended (docs/archive.md).
             "locked_versions": old_versions.locked,

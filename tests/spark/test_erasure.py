@@ -18,9 +18,8 @@ from eventplane.archive_layout import LEDGER_FOLDER, TAP_FOLDER
 from eventplane.ledger import QUARANTINE
 from glue_jobs.compaction.main import main as compact
 from glue_jobs.erasure import main as erasure
-from glue_jobs.erasure.errors import LeftOverError, TooWideError
-from glue_jobs.erasure.main import main
-from glue_jobs.erasure.person import Person
+from glue_jobs.erasure.main import LeftOverError, main
+from glue_jobs.erasure.person import Person, TooWideError
 from tests.spark.small_archive import DAY, NOON_MS, SmallArchive, small_contract
 from tests.spark.test_compaction import HOUR, HOUR_MS, table
 

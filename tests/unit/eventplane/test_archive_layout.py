@@ -23,6 +23,11 @@ KNOWN = {
     ): "accepted_at_ms archived_at_ms client_id topic message_id index event original_base64 refusal "
     "principal",
     (
+        "tap",
+        3,
+    ): "accepted_at_ms archived_at_ms client_id topic message_id index event original_base64 refusal "
+    "principal",
+    (
         "ledger",
         2,
     ): "decided_at_ms entered_at_ms entered_by contract_version source id type priority client_id "
@@ -34,6 +39,7 @@ KNOWN = {
     ("handovers", 3): "decided_at_ms entered_at_ms channel contract_version source id type outcome reason "
     "status attempt message_id route sender",
     ("quarantine", 1): "archived_at_ms message_id reason detail body",
+    ("fleet", 1): "thing state since_ms",
     ("contracts", 1): "",
     ("audit/findings", 1): "kind hop device epoch sequence source id type route destination contract_version "
     "archive_file at_ms detail",

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from glue_jobs.common.folder_objects import FolderObjects
-from glue_jobs.common.objects import OldVersions
+from glue_jobs.common.objects import FolderObjects, OldVersions
 from glue_jobs.erasure.person import Person
 from glue_jobs.erasure.progress import Progress
 
