@@ -21,8 +21,15 @@ Key = tuple[object, ...]
 SAMPLES: Final = 5
 """Keys that are shown of what was missed or invented."""
 
-_OF_A_STORE: Final = (Kind.MISSING_MANIFEST, Kind.EPOCH_CHANGE)
-_OF_AN_EVENT: Final = (Kind.FORGED, Kind.DEAD_LETTERED, Kind.UNCONFIRMED)
+_OF_A_STORE: Final = (Kind.MISSING_MANIFEST, Kind.EPOCH_CHANGE, Kind.FOREIGN_EPOCH)
+_OF_AN_EVENT: Final = (
+    Kind.FORGED,
+    Kind.DEAD_LETTERED,
+    Kind.UNCONFIRMED,
+    Kind.TYPE_MISMATCH,
+    Kind.SENDER_MISMATCH,
+    Kind.NOT_UNDERSTOOD,
+)
 _MARK: Final = re.compile(r"malformed-\d{6}")
 _ID: Final = re.compile(r'"id":"([^"]+)"')
 _STANDINGS: Final = ("silent", "unregistered", "partly")
@@ -90,7 +97,7 @@ def key(row: Row) -> Key:
     if kind == Kind.COVERAGE:
         return str(kind), None, row["device"], row["detail"]
     place: Key = (str(kind), None if hop is None else str(hop))
-    if hop == Hop.ARCHIVE:
+    if hop == Hop.ARCHIVE and not row.get("id"):
         return *place, str(row["archive_file"]).rstrip("/")
     if kind == Kind.CLOCK_SKEW and hop == Hop.DEVICE_CLOUD:
         return *place, row.get("device")
@@ -118,12 +125,15 @@ def coverage(devices: Iterable[Row]) -> Iterator[Row]:
 
 
 def each_device_once(truth: Iterable[Row]) -> Iterator[Row]:
-    """The truth with one row for the coverage of each device, for several reasons may lower it."""
+    """The truth with one row for what is found once a device, however often it happened: its coverage, which
+    several reasons may lower, and that it brings events of another one."""
+    foreign: set[Key] = set()
     words: defaultdict[str, set[str]] = defaultdict(set)
     for row in truth:
         if row["kind"] == Kind.COVERAGE:
             words[row["device"]].add(row["detail"])
-        else:
+        elif row["kind"] != Kind.FOREIGN_EPOCH or key(row) not in foreign:
+            foreign |= {key(row)} if row["kind"] == Kind.FOREIGN_EPOCH else set()
             yield row
     for name, found in words.items():
         yield {"kind": Kind.COVERAGE, "device": name, "detail": min(found, key=_STANDINGS.index)}

@@ -396,7 +396,7 @@ def _by_another_client(case: Case) -> list[Truth]:
         router_message=f"{case.passage.router_message}-foreign",
     )
     _become(case, right_case(case.event, passage, case.routing))
-    return [fact(case, Kind.FOREIGN_EPOCH, Hop.DEVICE_CLOUD)]
+    return [fact(case, Kind.FOREIGN_EPOCH, Hop.DEVICE_CLOUD, device=case.neighbour)]
 
 
 def _decided_early(case: Case) -> list[Truth]:
@@ -409,14 +409,14 @@ def _of_another_type(case: Case) -> list[Truth]:
     other = _other_type(case)
     assert other is not None  # noqa: S101 - `_has_another_type`
     case.ledger = [replace(row, type=other) for row in case.ledger]
-    return [_of_row(case, Kind.TYPE_MISMATCH, Hop.ROUTER, row) for row in case.ledger]
+    return [fact(case, Kind.TYPE_MISMATCH, Hop.ROUTER)]
 
 
 def _of_another_sender(case: Case) -> list[Truth]:
     """The ledger's sender is not the client that it names."""
     sender = case.sender.replace(case.passage.client_id, str(case.neighbour))
     case.ledger = [replace(row, sender=sender) for row in case.ledger]
-    return [_of_row(case, Kind.SENDER_MISMATCH, Hop.ROUTER, row) for row in case.ledger]
+    return [fact(case, Kind.SENDER_MISMATCH, Hop.ROUTER)]
 
 
 def _unknown_outcome(case: Case) -> list[Truth]:

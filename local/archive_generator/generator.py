@@ -24,7 +24,7 @@ from local.archive_generator.faults import FAULTS, fact, lost_before_the_tap
 from local.archive_generator.flows import Flow, Routing, flows
 from local.archive_generator.holes import QUIET, make_holes
 from local.archive_generator.lines import Lines, event_of, source_of
-from local.archive_generator.malformed import WAYS, malformed, refused_item
+from local.archive_generator.malformed import NEWER_WAY, WAYS, malformed, refused_item
 from local.archive_generator.objects import Objects
 from local.archive_generator.records import Case, Passage, right_case
 from local.archive_generator.truth import TRUTH, Hop, Kind, Truth, TruthTable
@@ -276,6 +276,9 @@ class Generator:
             folder, at_ms, line, mark = malformed(case, what, self._numbers)
             file = self._objects.add(folder, at_ms, line)
             self._truth.add(Truth(Kind.QUARANTINED, None, archive_file=file, detail=mark))
+            if what == NEWER_WAY:
+                hop = Hop.ARCHIVE if folder == TAP else Hop.ROUTER
+                self._truth.add(fact(case, Kind.NOT_UNDERSTOOD, hop))
             return
         tap, decisions, truth = refused_item(case, recorded=what == "refused")
         for tapped in tap:

@@ -206,7 +206,7 @@ def manifest_digest(archive: Archive) -> Expected:
             return row
         members = event(row)
         stated = members["data"]["statements"][0]
-        stated["digest"] = f"{int(stated['digest'], 16) ^ 1:032x}"
+        stated["digest"] = _digest(_sum(stated) ^ 1)
         found.append(members["id"])
         return with_event(row, members)
 
@@ -248,8 +248,7 @@ def reused_id(archive: Archive) -> Expected:
             return with_event(row, {**members, "id": kept})
         if _is_manifest(row):
             stated = members["data"]["statements"][0]
-            total = int(stated["digest"], 16) - _key(sender, source, gone) + _key(sender, source, kept)
-            stated["digest"] = f"{total % (1 << 128):032x}"
+            stated["digest"] = _digest(_sum(stated) - _key(sender, source, gone) + _key(sender, source, kept))
             return with_event(row, members)
         return row
 
@@ -324,7 +323,15 @@ def _unseen(archive: Archive, device: str) -> int:
 
 def _key(*names: str) -> int:
     """Return the digest of an event's identity as manifests sum it up (docs/spool.md)."""
-    return int.from_bytes(hashlib.blake2b("\n".join(names).encode(), digest_size=16).digest(), "big")
+    return int.from_bytes(hashlib.sha256("\n".join(names).encode()).digest()[:16], "big")
+
+
+def _sum(stated: Row) -> int:
+    return int(stated["digest"].removeprefix("sha256:"), 16)
+
+
+def _digest(total: int) -> str:
+    return f"sha256:{total % (1 << 128):032x}"
 
 
 KINDS: Final[dict[str, Callable[[Archive], Expected]]] = {
