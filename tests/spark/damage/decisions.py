@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
 from tests.spark.damage.archive import (
@@ -215,10 +216,9 @@ def new_member(archive: Archive) -> Expected:
     archive.edit(TAP, lambda row: {**row, **added}, 22)
     archive.edit(LEDGER, lambda row: {**row, **added}, 22)
     archive.edit(HANDOVERS, lambda row: {**row, **added}, 22)
-    may = tuple(
-        Fact("not_understood", (hop,)) for hop in ("archive", "device_cloud", "router", "inbox_consumer")
-    )
-    return Expected((PROVEN, INCOMPLETE), (), may, quarantined=tuple(range(1_000)))
+    may = (Fact("not_understood", ("archive", "device_cloud", "router", "inbox_consumer")),)
+    devices = dict.fromkeys(archive.devices(), ("attested", "partly"))
+    return Expected((PROVEN, INCOMPLETE), (), may, devices=devices, quarantined=tuple(range(1_000)))
 
 
 def rolling_upgrade(archive: Archive) -> Expected:
@@ -235,7 +235,7 @@ def rolling_upgrade(archive: Archive) -> Expected:
         return {**row, "outcome": "accepted", "attempt": {"of": 5, "number": 1}, "region": "eu-central-1"}
 
     archive.edit(LEDGER, change, 21)
-    may = tuple(Fact("not_understood", (hop,)) for hop in ("router", "inbox_consumer"))
+    may = (Fact("not_understood", ("router", "inbox_consumer")),)
     return Expected((INCOMPLETE,), (), may, quarantined=tuple(range(found + 1)))
 
 
