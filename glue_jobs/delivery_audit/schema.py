@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql.types import StringType, StructField, StructType
 
 from eventplane.archive_layout import HANDOVERS_FOLDER, HOURLY, LEDGER_FOLDER, TAP_FOLDER
-from glue_jobs.common.rows import CORRUPT, row_of
+from glue_jobs.common.archive import CORRUPT, row_of
 
 __all__ = ["CORRUPT", "HANDOVER_ROW", "LEDGER_ROW", "TAP_ROW", "in_folders"]
 
