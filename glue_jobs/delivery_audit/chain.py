@@ -20,8 +20,9 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from eventplane.archive_layout import AUDIT, COMPACTED, ERASURES
 from eventplane.auditor import report_name, verdict_name
 from eventplane.envelope import Envelope, EnvelopeError, parse_event
-from glue_jobs.common.hours import Hour, hour_of
+from glue_jobs.common.hours import hour_of
 from glue_jobs.common.objects import Objects, Stored
+from glue_jobs.delivery_audit.errors import OtherArchiveError
 from glue_jobs.delivery_audit.findings import Finding, Kind
 from glue_jobs.delivery_audit.hops import Hop
 from glue_jobs.delivery_audit.verdict import digest_of, revision_of, verdict_event
@@ -177,13 +178,16 @@ def _folder(key: str) -> str:
 class Chain:
     """What was judged (`inventory`), and what became of it since the last verdict, `before`.
 
-    `comparison` is None where there is nothing to compare with.
+    `comparison` is None where there is nothing to compare with. `named` are the objects that receipts of the
+    compaction name, with their digests, `erased` what erasures changed.
     """
 
     inventory: Inventory
-    before: Envelope | None
-    comparison: Comparison | None
-    changes: tuple[Change, ...]
+    before: Envelope | None = None
+    comparison: Comparison | None = None
+    changes: tuple[Change, ...] = ()
+    named: Mapping[str, str] = field(default_factory=dict)
+    erased: Changes = field(default_factory=dict)
 
     @property
     def digest(self) -> str:
@@ -211,13 +215,9 @@ class Chain:
             },
         }
 
-    def removed_hours(self) -> dict[str, frozenset[Hour]]:
-        """The hours by folder in which objects were that are gone or not what they were."""
-        hours = defaultdict(set)
-        for each in self.changes:
-            if each.what != ADDED and (hour := hour_of(each.key)):
-                hours[_folder(each.key)].add(hour)
-        return {folder: frozenset(found) for folder, found in hours.items()}
+    def removed(self) -> list[str]:
+        """The keys of objects that are gone or not what they were: records may be missing in their hours."""
+        return [each.key for each in self.changes if each.what != ADDED]
 
     def findings(self, day: str | None) -> Iterator[Finding]:
         """Yield one for each object; `day` is the window's, None where each is of its own."""
@@ -312,11 +312,16 @@ def inventory_name(window: str, digest: str) -> str:
 
 
 def follow(history: History, inventory: Inventory, named: Mapping[str, str], erased: Changes) -> Chain:
-    """Compare `inventory` with the last audit of the window, and with the compaction's receipts (`named`)."""
+    """Compare `inventory` with the last audit of the window, and with the compaction's receipts (`named`).
+
+    Raises `OtherArchiveError`.
+    """
     last = history.last()
     changes = list(unlike(named, inventory, erased))
     before = history.inventory(last) if last else None
     comparison = compare(before, inventory, erased) if before else None
+    if comparison and comparison.objects and comparison.count(REMOVED) == comparison.objects:
+        raise OtherArchiveError(last.data()["window"]["date"], comparison.objects)
     if last:
         changes += history.changes(last, erased)
         if not before:
@@ -326,7 +331,7 @@ def follow(history: History, inventory: Inventory, named: Mapping[str, str], era
     if comparison:
         known = {each.key for each in changes}
         changes += (each for each in comparison.changes if each.key not in known)
-    return Chain(inventory, last, comparison, tuple(changes))
+    return Chain(inventory, last, comparison, tuple(changes), named, erased)
 
 
 def erasures(archive: Objects) -> Changes:

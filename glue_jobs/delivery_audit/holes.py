@@ -99,7 +99,7 @@ def hole_findings(
     extents |= {(TAP, hour): count for hour, count in in_tap.items()}
     for (folder, number), count in sorted(extents.items()):
         if count:
-            hour = Hour(_EPOCH + number * _HOUR)
+            hour = hour_at(number)
             span = f"{hour.start:%H}:00-{hour.start + _HOUR:%H}:00"
             there = "objects are missing" if hour in parts[folder].hours else "no object"
             yield Finding(
@@ -117,7 +117,11 @@ def gone_hours(damaged: Mapping[str, frozenset[Hour]], tap: Part) -> frozenset[i
     return frozenset(number_of(each) for each in damaged.get(TAP, frozenset()) - tap.hours)
 
 
+def hour_at(number: int) -> Hour:
+    """Return the hour of a number counted from 1970."""
+    return Hour(_EPOCH + number * _HOUR)
+
+
 def number_of(hour: Hour) -> int:
     """Return an hour counted from 1970."""
     return (hour.start - _EPOCH) // _HOUR
-

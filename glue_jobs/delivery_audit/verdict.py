@@ -112,7 +112,6 @@ def _pending(totals: Row, coverage: Row) -> Iterator[str]:
 _STANDINGS: Final = {
     "silent": "expected and silent",
     "partly": "with manifests for a part of the window only",
-    "unregistered": "not in the fleet registry",
 }
 
 
@@ -128,6 +127,20 @@ def _count(number: int, one: str) -> str:
 def percent(share: float) -> str:
     """Return a share in percent; less than all is never written as 100 %."""
     return "100 %" if share >= 1 else f"{min(100 * share, 99.9):.1f} %"
+
+
+def lines(document: Row) -> tuple[str, str]:
+    """Return the verdict and the coverage of a report, a line each, for people."""
+    reasons, coverage = document["reasons"], document["coverage"]
+    more = f" And {len(reasons) - 1} more." if len(reasons) > 1 else ""
+    events, devices = coverage["events"], coverage["devices"]
+    seen = events["manifest"] + events["numbering"] + events["tap"]
+    share = "-" if coverage["share"] is None else percent(coverage["share"])
+    return (
+        f"verdict:  {document['verdict']}{f'. {reasons[0]}{more}' if reasons else ''}",
+        f"coverage: {share}, {events['manifest']:,} of {_count(seen, 'device event')} and "
+        f"{devices['attested']:,} of {_count(devices['expected'], 'expected device')} attested by manifests",
+    )
 
 
 def verdict_event(report: bytes) -> Envelope:
@@ -150,6 +163,19 @@ def verdict_event(report: bytes) -> Envelope:
         "report": report_name(window, revision),
     }
     return write_event(attributes, data)
+
+
+def trend_row(verdict: Row) -> dict[str, Any]:
+    """Return what the trend has of a day, from its report or from its verdict's data."""
+    totals = verdict["totals"]
+    names = ("events_archived", "lost", "pending", "unrecorded", "findings")
+    return {
+        "date": verdict["window"]["date"],
+        "verdict": verdict["verdict"],
+        "share": verdict["coverage"]["share"],
+        **{name: totals[name] for name in names},
+        "revision": verdict["revision"]["number"],
+    }
 
 
 def digest_of(body: bytes) -> str:

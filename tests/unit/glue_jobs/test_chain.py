@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eventplane.auditor import report_name, verdict_name
-from glue_jobs.common.hours import Hour
 from glue_jobs.common.objects import FolderObjects
 from glue_jobs.delivery_audit.chain import (
     Chain,
@@ -245,7 +243,7 @@ def test_findings_name_the_object_and_what_it_was() -> None:
     assert "etag:9" in str(altered.detail)
     assert "added after its hour was closed" in str(added.detail)
     assert next(chain.findings("2026-03-07")).date == "2026-03-07", "the tables of the day"
-    assert chain.removed_hours() == {"tap": frozenset({Hour(datetime(2026, 3, 1, 12, tzinfo=UTC))})}
+    assert chain.removed() == [A]
 
 
 def test_the_records_of_erasures_say_what_they_changed(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from eventplane.envelope import parse_event
 from glue_jobs.delivery_audit.findings import BROKEN, INCOMPLETE
 from glue_jobs.delivery_audit.verdict import (
     digest_of,
+    lines,
     percent,
     revision,
     verdict_event,
@@ -174,6 +175,19 @@ def test_the_same_report_has_the_same_event_and_another_one_another() -> None:
     )
     keys = {verdict_event(filed(**each)).key for each in ({}, *others)}
     assert len(keys) == 3
+
+
+def test_people_read_verdict_and_coverage_in_two_lines() -> None:
+    report = document(reasons=["First.", "Second."], coverage=coverage(numbering=1_990, silent=1, attested=1))
+    assert lines(report) == (
+        "verdict:  open. First. And 1 more.",
+        "coverage: 0.5 %, 10 of 2,000 device events and 1 of 2 expected devices attested by manifests",
+    )
+    nothing = coverage(manifest=0, expected=0, attested=0)
+    assert lines(document(verdict="proven", reasons=[], coverage=nothing)) == (
+        "verdict:  proven",
+        "coverage: -, 0 of 0 device events and 0 of 0 expected devices attested by manifests",
+    )
 
 
 def test_a_revision_says_what_changed_since_the_last_verdict() -> None:
