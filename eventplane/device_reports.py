@@ -16,8 +16,8 @@ DEVICE_CONTRACT = REPORT_PREFIX + "contract.v1"
 """The state that gives a forwarder another contract. It goes down; no device sends it."""
 
 SHA256 = "sha256"
-"""What a manifest's `digest` begins with, before a colon: how the events' keys are made (`eventplane.event_keys`).
-Older forwarders state one of another kind without it."""
+"""The `key_digest` of a manifest: how the keys are made of which its digests are sums (`eventplane.event_keys`).
+Older forwarders made them otherwise, and do not state it."""
 
 
 def forwarder_source(thing: str) -> str:

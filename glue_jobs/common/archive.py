@@ -7,13 +7,11 @@ asked for are listed.
 
 from __future__ import annotations
 
-import gzip
 import re
 import zlib
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import reduce
 from operator import or_
@@ -74,6 +72,9 @@ _KINDS: Final[dict[str, DataType]] = {
 }
 _TYPED: Final = r"^(?:-?(?:0|[1-9][0-9]*)|true|false)$"
 """The text of a value that JSON may have written without quotes."""
+
+_GZIP: Final = 31
+"""For zlib: with the header and the checksum of gzip, and the largest window."""
 
 _GLOB: Final = re.compile(r"([\\\[\]{}*?])")
 _ESCAPED: Final = r"\\\1"
@@ -223,7 +224,7 @@ class Archive:
             content = self._spark.read.format("binaryFile").load(damaged).select("path", "content")
             name, folder = _name_of, listing.folder.name
             recovered = content.rdd.flatMap(
-                lambda row: [(line, name(folder, row[0])) for line in _whole_lines(bytes(row[1]))[0]]
+                lambda row: [(line, name(folder, row[0])) for line in whole_lines(bytes(row[1]))[0]]
             )
             lines = lines.unionByName(self._spark.createDataFrame(recovered, _LINE))
         return records(lines, listing.folder)
@@ -639,31 +640,28 @@ def _fault(name: str, detail: str, rows: int | None) -> ObjectFault:
     return ObjectFault("unreadable", name, hour_of(name), folder, detail, rows)
 
 
-def _decompressed(content: bytes) -> tuple[bytes, str | None]:
-    """What can be read of gzip `content`, and what is wrong with it."""
-    try:
-        return gzip.decompress(content), None
-    except (OSError, EOFError, zlib.error) as error:
-        problem = str(error)
-    reader = zlib.decompressobj(wbits=31)
-    found = bytearray()
-    # Byte by byte, as a piece with the damage gives nothing of what comes before it.
-    with suppress(zlib.error):
-        for each in content:
-            found += reader.decompress(bytes((each,)))
-    return bytes(found), problem
+def whole_lines(content: bytes) -> tuple[list[str], str | None]:
+    """Return the lines of gzip `content` that are certain, and what is wrong with it.
 
-
-def _whole_lines(content: bytes) -> tuple[list[str], str | None]:
-    """The lines of gzip `content` that are whole, and what is wrong with it."""
-    text, problem = _decompressed(content)
-    whole = text.rpartition(b"\n")[0] if problem else text
-    lines = [line for line in whole.decode("utf-8", "replace").split("\n") if line.strip()]
-    return lines, problem
+    Of an object that is cut short all lines before the cut are certain; of one whose checksum does not fit,
+    none is: nobody can say which was altered.
+    """
+    text, rest, problem = b"", content, None
+    while rest and not problem:
+        reader = zlib.decompressobj(wbits=_GZIP)
+        try:
+            found = reader.decompress(rest)
+        except zlib.error as error:
+            problem = str(error)
+            break
+        text, rest = text + found, reader.unused_data
+        if not reader.eof:
+            problem, text = "it is cut short", text[: text.rfind(b"\n") + 1]
+    return [line for line in text.decode("utf-8", "replace").split("\n") if line.strip()], problem
 
 
 def _problems(row: tuple[str, bytes]) -> Iterator[tuple[str, str, int]]:
     path, content = row
-    lines, problem = _whole_lines(bytes(content))
+    lines, problem = whole_lines(bytes(content))
     if problem:
         yield path, f"it cannot be read to its end: {problem}", len(lines)

@@ -8,50 +8,102 @@ executors judge the others.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial, reduce
 from operator import itemgetter
 from typing import Any, Final
 from uuid import uuid4
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
 
 from eventplane.archive_layout import COMPACTED, HANDOVERS_FOLDER, LEDGER_FOLDER, TAP_FOLDER
 from eventplane.handover import HANDOVERS
 from eventplane.ledger import LEDGER, TAP
-from glue_jobs.common.archive import Archive, ObjectFault, Part
-from glue_jobs.common.objects import Objects
+from glue_jobs.common.archive import Archive, Part
+from glue_jobs.common.hours import Hour
+from glue_jobs.common.objects import Objects, Stored
 from glue_jobs.delivery_audit import rows
 from glue_jobs.delivery_audit.attributes import Attributes, attributes_of
+from glue_jobs.delivery_audit.chain import Chain, History, chain_of
 from glue_jobs.delivery_audit.contracts import ContractHistory, archived, load_history
+from glue_jobs.delivery_audit.coverage import Coverage, Scope
+from glue_jobs.delivery_audit.devices import Fleet, judge_fleet
 from glue_jobs.delivery_audit.errors import EmptyWindowError, NoArchiveError
-from glue_jobs.delivery_audit.event_group import BadRow, LedgerRow, Rules
+from glue_jobs.delivery_audit.event_group import (
+    BY_VERDICT,
+    BadRow,
+    HoleCount,
+    HourCount,
+    LedgerRow,
+    RouteCount,
+    Rules,
+    Verdict,
+)
 from glue_jobs.delivery_audit.expect import expected_routes, filters_of
 from glue_jobs.delivery_audit.figures import Figures
 from glue_jobs.delivery_audit.findings import Finding
-from glue_jobs.delivery_audit.judging import Judged, judge_rows, letters_of, unreadable_hours, usages
+from glue_jobs.delivery_audit.holes import absent_hours, damaged_hours, gone_hours, hole_findings
+from glue_jobs.delivery_audit.judging import (
+    Judged,
+    Key,
+    Task,
+    judge_rows,
+    ledger_hours,
+    letters_of,
+    unreadable_hours,
+    usages,
+)
 from glue_jobs.delivery_audit.ordering import ordered_inboxes, overtaken
+from glue_jobs.delivery_audit.registry import read_registry
+from glue_jobs.delivery_audit.screen import Screened, screened
 from glue_jobs.delivery_audit.watermark import Watermark
 from glue_jobs.delivery_audit.window import Window
 
 SMALL_BYTES: Final = 8 * 2**20
-"""How large an archive is at most that is judged in one process, bytes: some 75,000 events. Ours."""
+"""How large the ledger is at most of an archive that is judged in one process, bytes: some 100,000 events.
+Ours."""
+
+REGISTRY: Final = "thing string, state string, since_ms bigint"
 
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """The result. `parts` are the folders of the archive as they were read."""
+    """The result. `parts` are the folders of the archive as they were read.
+
+    The `findings` are all but those of the `chain`.
+    """
 
     window: Window
     watermark: Watermark
     history: ContractHistory
     judged: Judged
     figures: Figures
+    fleet: Fleet
+    coverage: Coverage
     findings: list[Finding]
     parts: dict[str, Part]
-    faults: tuple[ObjectFault, ...]
+    chain: Chain
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is to be audited: the archive `objects`, with the audits before in `output`.
+
+    `fleet` is a file with the devices that are expected, None: the list in the archive. `screens` is whether
+    ordinary events are only counted, None: if the archive is not small. The result is the same.
+    """
+
+    objects: Objects
+    output: Objects
+    work: Objects
+    window: Window
+    watermark: Watermark
+    fleet: str | None = None
+    screens: bool | None = None
 
 
 def progress(text: str) -> None:
@@ -63,21 +115,24 @@ def progress(text: str) -> None:
 def audited(
     spark: SparkSession,
     objects: Objects,
+    output: Objects,
     work: Objects,
     window: Window,
     watermark: Watermark,
+    fleet: str | None = None,
     *,
     screens: bool | None = None,
 ) -> Iterator[Audit]:
-    """Audit the archive in `objects`; its tables are kept, some beneath `work`, until the block ends.
+    """Audit the archive in `objects`; some tables are kept beneath `work` until the block ends.
 
-    `screens` is whether ordinary events are only counted; None: if the archive is not small. The result is
-    the same. Raises `NoArchiveError`, `NoContractError`, `AlteredContractError`, `EmptyWindowError`.
+    Parameters as of `Request`. Raises `NoArchiveError`, `NoContractError`, `AlteredContractError`,
+    `EmptyWindowError`.
     """
+    request = Request(objects, output, work, window, watermark, fleet, screens)
     source = Archive(spark, objects)
-    folder = f"work/{window}/{uuid4()}"
+    folder = f"{window}/{uuid4()}"
     try:
-        yield source.isolating(lambda: _Run(spark, source, objects, window, watermark, screens).audit())
+        yield source.isolating(lambda: _Run(spark, source, request, folder).audit())
     finally:
         spark.catalog.clearCache()
         work.clear(folder)
@@ -86,74 +141,221 @@ def audited(
 class _Run:
     """One audit, from the listing of the archive on."""
 
-    def __init__(
-        self,
-        spark: SparkSession,
-        source: Archive,
-        objects: Objects,
-        window: Window,
-        watermark: Watermark,
-        screens: bool | None,
-    ) -> None:
+    def __init__(self, spark: SparkSession, source: Archive, request: Request, folder: str) -> None:
         self._spark = spark
         self._source = source
-        self._objects = objects
-        self._window = window
-        self._watermark = watermark
-        self._screens = screens
+        self._request = request
+        self._folder = folder
+        self._parts: dict[str, Part] = {}
+        self._by_key: dict[str, Callable[[DataFrame], DataFrame]] = {}
+        self._is_small = True
 
     def audit(self) -> Audit:
-        if not any(self._objects.folders(each) for each in (TAP, LEDGER)):
-            raise NoArchiveError(self._objects.uri)
-        progress(f"listing {self._objects.uri}")
-        contracts = archived(self._objects)
-        ledger_part = self._source.read(LEDGER_FOLDER, self._window.folders)
-        handover_part = self._source.read(HANDOVERS_FOLDER, self._window.folders)
-        progress("reading the ledger")
-        ledger = rows.of_ledger(rows.ledger_rows(ledger_part.rows, self._window)).collect()
-        decisions = [LedgerRow._make(row.ledger) for row in ledger if row.ledger is not None]
-        # A single contract is in force all the time; else the ledger is asked.
-        uses = usages(decisions) if len(contracts) > 1 else []
-        history, contract_faults = load_history(self._objects, contracts, uses)
-        texts, typed = attributes_of(filters_of(history))
-        texts |= frozenset(rows.READ_ATTRIBUTES)
-        tap_part = self._source.read(
-            TAP_FOLDER, self._window.folders, texts=texts, integers=typed, booleans=typed
+        """Make it. What Spark reads may turn out to be damaged: then all of it is made again."""
+        objects, window, watermark = self._request.objects, self._request.window, self._request.watermark
+        if not any(objects.folders(each) for each in (TAP, LEDGER)):
+            raise NoArchiveError(objects.uri)
+        progress(f"reading {objects.uri}")
+        for each in (LEDGER_FOLDER, HANDOVERS_FOLDER):
+            self._parts[each.name] = self._source.read(each, window.folders)
+        is_large = sum(each.size for part in self._parts.values() for each in part.objects) > SMALL_BYTES
+        self._is_small = not (is_large if self._request.screens is None else self._request.screens)
+        ledger = self._rows(LEDGER, partial(rows.ledger_rows, self._parts[LEDGER].rows, window))
+        handovers = self._rows(HANDOVERS, partial(rows.handover_rows, self._parts[HANDOVERS].rows, window))
+        found = list(_padded(rows.of_ledger(ledger).collect(), "ledger")) if self._is_small else []
+        decisions = (
+            _named(found, "ledger")
+            if self._is_small
+            else list(map(LedgerRow._make, rows.summary(ledger).collect()))
         )
-        parts = {TAP: tap_part, LEDGER: ledger_part, HANDOVERS: handover_part}
-        routes = expected_routes(history, Attributes.read(texts, typed))
-        tap = rows.tap_rows(tap_part.rows, routes, self._window).persist()
-        progress("reading the tap")
-        found = [
-            *_padded(ledger, ("ledger", "bad")),
-            *_padded(rows.of_tap(tap).collect(), ("tap", "item", "bad")),
-            *_padded(
-                rows.of_handovers(rows.handover_rows(handover_part.rows, self._window)).collect(),
-                ("handover", "bad"),
-            ),
-        ]
-        found.sort(key=itemgetter(0, 1))
-        progress(f"judging {len(found):,} rows")
-        bad = [BadRow._make(row[-1]) for row in found if row[-1] is not None]
-        rules = Rules(history, self._watermark, self._window, unreadable_hours(bad))
-        judged = judge_rows(found, rules, letters_of(decisions), ordered_inboxes(history))
-        if judged.accepted_ms is None and not decisions and not bad:
-            raise EmptyWindowError(self._objects.uri, str(self._window))
-        findings = [*judged.judgement.findings, *overtaken(judged.ordered)]
+        contracts = archived(objects)
+        # A single contract is in force all the time; else the ledger is asked.
+        history, faults = load_history(objects, contracts, usages(decisions) if len(contracts) > 1 else [])
+        tap = self._tap(history)
+        chain = self._chain([contracts[each.version] for each in history.contracts])
+        if self._is_small:
+            found += _padded(rows.of_tap(tap).collect(), "tap", "item")
+            found += _padded(rows.of_handovers(handovers).collect(), "handover")
+            bad, letters = _named(found, "bad"), letters_of(decisions)
+        else:
+            bad = [
+                BadRow._make(row.bad)
+                for each in (rows.of_tap(tap), rows.of_ledger(ledger), rows.of_handovers(handovers))
+                for row in each.where("bad is not null").select("bad").collect()
+            ]
+            letters = letters_of(map(LedgerRow._make, rows.letters(ledger).collect()))
+        seen = ledger_hours(decisions, history.uplinks, _webhooks(history))
+        damaged = damaged_hours(self._parts, seen, unreadable_hours(bad))
+        for folder, hours in chain.removed_hours().items():
+            damaged[folder] = damaged.get(folder, frozenset()) | hours
+        task = Task(Rules(history, watermark, window, damaged), letters, ordered_inboxes(history))
+        judged = (
+            self._judge_all(task, found) if self._is_small else self._screen(task, tap, ledger, handovers)
+        )
+        if judged.accepted_ms is None and not judged.judgement.counts:
+            raise EmptyWindowError(objects.uri, str(window))
+        progress("judging the devices")
+        fleet, registry = self._fleet(tap, history, judged, damaged)
+        figures, judgement = Figures(judged), judged.judgement
         return Audit(
-            window=self._window,
-            watermark=self._watermark,
+            window=window,
+            watermark=watermark,
             history=history.with_uses(judged.first_decided_ms),
             judged=judged,
-            figures=Figures(judged),
-            findings=findings,
-            parts=parts,
-            faults=(*(fault for part in parts.values() for fault in part.faults), *contract_faults),
+            figures=figures,
+            fleet=fleet,
+            coverage=fleet.coverage(registry, figures.cloud_events),
+            findings=[
+                *judgement.findings,
+                *fleet.findings,
+                *hole_findings(
+                    self._parts,
+                    [*(fault for part in self._parts.values() for fault in part.faults), *faults],
+                    {key: n for key, n in judgement.counts.items() if isinstance(key, HoleCount)},
+                    fleet.holes,
+                ),
+            ],
+            parts=self._parts,
+            chain=chain,
         )
 
+    def _tap(self, history: ContractHistory) -> DataFrame:
+        texts, typed = attributes_of(filters_of(history))
+        texts |= frozenset(rows.READ_ATTRIBUTES)
+        part = self._source.read(
+            TAP_FOLDER, self._request.window.folders, texts=texts, integers=typed, booleans=typed
+        )
+        self._parts[TAP] = part
+        routes = expected_routes(history, Attributes.read(texts, typed))
+        tap = self._rows(TAP, partial(rows.tap_rows, part.rows, self._request.window, routes))
+        # Of a small archive the devices read it again.
+        return tap.persist() if self._is_small else tap
 
-def _padded(found: Sequence[Any], names: Sequence[str]) -> Iterator[tuple[Any, ...]]:
-    """Rows with the columns `names` behind the key as rows with the columns `GROUPED`."""
-    places = [names.index(name) + len(rows.KEY) if name in names else None for name in rows.STRUCTS]
+    def _rows(self, name: str, make: Callable[[DataFrame | None], DataFrame]) -> DataFrame:
+        """Return the rows of a folder that `make` gives, of all keys.
+
+        Those that were made of many lines are settled: each reading of these would parse them again.
+        """
+        raw = [each for each in self._parts[name].objects if not each.name.startswith(f"{COMPACTED}/")]
+        self._by_key[name] = make
+        if self._is_small or sum(each.size for each in raw) <= SMALL_BYTES:
+            return make(None)
+        progress(f"settling {name}")
+        settled = self._settled(name, make(None))
+        self._by_key[name] = lambda keys: settled.join(keys, [*rows.KEY], "left_semi")
+        return settled
+
+    def _settled(self, name: str, table: DataFrame) -> DataFrame:
+        uri = f"{self._request.work.uri}/{self._folder}/{name}"
+        # Few values come again; looking for those costs more than writing them.
+        table.write.option("parquet.enable.dictionary", "false").parquet(uri)
+        return self._spark.read.schema(table.schema).parquet(uri)
+
+    def _chain(self, contracts: Sequence[Stored]) -> Chain:
+        """The digests of what is judged, beside those of the audits before."""
+        return chain_of(
+            self._request.objects,
+            History(self._request.output, str(self._request.window)),
+            self._parts,
+            dict.fromkeys(self._parts, self._request.window.folders),
+            contracts,
+            min(self._request.watermark.as_of_ms, int(datetime.now(UTC).timestamp() * 1_000)),
+        )
+
+    def _judge_all(self, task: Task, found: list[tuple[Any, ...]]) -> Judged:
+        """Judge all rows in this process."""
+        progress(f"judging {len(found):,} rows")
+        found.sort(key=itemgetter(0, 1))
+        judged, _ = judge_rows(task, found)
+        judged.judgement.findings += overtaken(judged.ordered)
+        return judged
+
+    def _screen(self, task: Task, tap: DataFrame, ledger: DataFrame, handovers: DataFrame) -> Judged:
+        """Judge what is not ordinary by Spark, and count the rest."""
+        progress("screening")
+        history, watermark = task.rules.history, self._request.watermark
+        events = self._settled("events", screened(tap, ledger, handovers, history, watermark, task.inboxes))
+        screen = Screened.of(events, task.inboxes)
+        progress(f"judging {screen.suspects:,} events")
+        samples = frozenset(each.sample for each in screen.common.values())
+        first = replace(task, samples=samples, overtaken=screen.overtaken, counted=screen.counted())
+        judged, found = self._judged(first, screen.first_keys())
+        if others := screen.add(judged, found):
+            again, _ = self._judged(replace(task, overtaken={}), screen.keys_of(others))
+            judged.add(again)
+        return judged
+
+    def _judged(self, task: Task, keys: DataFrame) -> tuple[Judged, dict[Key, Judged]]:
+        """Judge the groups with these keys, in Python processes of the executors."""
+        wanted = sf.broadcast(keys)
+        parts = (
+            rows.of_tap(self._by_key[TAP](wanted)),
+            rows.of_ledger(self._by_key[LEDGER](wanted)),
+            rows.of_handovers(self._by_key[HANDOVERS](wanted)),
+        )
+        union = reduce(lambda one, two: one.unionByName(two, allowMissingColumns=True), parts)
+        grouped = union.select(*rows.GROUPED).repartition(*rows.KEY).sortWithinPartitions(*rows.KEY)
+        judged, samples = Judged(), dict[Key, Judged]()
+        for part, found in grouped.rdd.mapPartitions(partial(_judge_partition, task)).collect():
+            judged.add(part)
+            samples |= found
+        return judged, samples
+
+    def _fleet(
+        self,
+        tap: DataFrame,
+        history: ContractHistory,
+        judged: Judged,
+        damaged: Mapping[str, frozenset[Hour]],
+    ) -> tuple[Fleet, str | None]:
+        """Judge the devices; return as well where the list of those that are expected is."""
+        window, judgement = self._request.window, judged.judgement
+        registry = read_registry(self._request.objects, window, self._request.fleet)
+        fleet = judge_fleet(
+            rows.good(tap),
+            history.contracts,
+            Scope(
+                frozenset(history.uplinks),
+                self._request.watermark.ms,
+                window.span_ms[1] + 1 if window.day else None,
+                gone_hours(damaged, self._parts[TAP]),
+            ),
+            not_in_tap=judgement.not_in_tap,
+            counts={key: n for key, n in judgement.counts.items() if isinstance(key, HourCount)},
+            registry=registry and self._spark.createDataFrame(registry.rows, REGISTRY),
+            absent=absent_hours(self._parts[TAP]),
+            is_small=self._is_small,
+        )
+        # The tap has a hole where they would be: they are not unexplained.
+        for (day, route, destination), count in fleet.recovered.items():
+            where = day, route, destination
+            judgement.counts[RouteCount(BY_VERDICT, *where, str(Verdict.UNEXPLAINED))] -= count
+            judgement.counts[RouteCount(BY_VERDICT, *where, str(Verdict.UNRECORDED))] += count
+        return fleet, registry and registry.name
+
+
+def _judge_partition(task: Task, found: Iterable[Any]) -> Iterator[tuple[Judged, dict[Key, Judged]]]:
+    yield judge_rows(task, found)
+
+
+def _padded(found: Iterable[Any], *names: str) -> Iterator[tuple[Any, ...]]:
+    """Rows of the key, these structs and `bad` as rows with the columns `GROUPED`."""
+    places = {name: place for place, name in enumerate((*rows.KEY, *names, "bad"))}
+    order = [places.get(name) for name in rows.GROUPED]
     for row in found:
-        yield (row[0], row[1], *(None if place is None else row[place] for place in places))
+        yield tuple(None if place is None else row[place] for place in order)
+
+
+def _named(found: Iterable[Any], name: str) -> list[Any]:
+    """The structs of this name in rows with the columns `GROUPED`."""
+    place = rows.GROUPED.index(name)
+    return [rows.STRUCTS[name](row[place]) for row in found if row[place] is not None]
+
+
+def _webhooks(history: ContractHistory) -> frozenset[str]:
+    return frozenset(
+        each.inbox.address
+        for contract in history.contracts
+        for each in contract.participants.values()
+        if each.inbox.webhook
+    )

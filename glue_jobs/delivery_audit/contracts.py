@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final
 
 from eventplane.contract import Contract, load_compiled
@@ -22,7 +23,7 @@ STALE_AFTER: Final = 3
 a deployment replaces all of them within minutes."""
 
 LOOK_BACK: Final = 36
-"""For how many intervals before a decision its successor's use is looked for: three hours. Ours."""
+"""For how many intervals around a decision another version's use is looked for: three hours. Ours."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,30 +111,72 @@ def load_history(
 
 
 def stale_uses(usages: Iterable[Usage]) -> frozenset[tuple[str, int]]:
-    """Return versions with the intervals in which they were used though a later one had long been in force.
+    """Return versions with the intervals in which they were used though another one had long been in force.
 
-    Long: at least `STALE_AFTER` intervals. The later one must be used before, meanwhile and afterwards, so
-    that it was not withdrawn in between: after a rollback the earlier contract is the right one.
+    Long: at least `STALE_AFTER` intervals. A later one must be used before, meanwhile and afterwards, so that
+    it was not withdrawn in between: after a rollback the earlier contract is the right one. A version that
+    was given up for an earlier one and comes back is stale if that one stays in force: it was not rolled out.
     """
     intervals: defaultdict[str, set[int]] = defaultdict(set)
     for each in usages:
         if each.is_in_force:
             intervals[each.version].add(each.interval)
     first_ms = _first_uses(usages)
-
-    def is_stale(version: str, at: int) -> bool:
-        before = range(at - LOOK_BACK, at - STALE_AFTER + 1)
-        meanwhile = range(at - STALE_AFTER + 1, at + 1)
-        afterwards = range(at + 1, at + STALE_AFTER + 1)
-        return any(
-            not any(intervals[later].isdisjoint(each) for each in (before, meanwhile, afterwards))
-            for later in intervals
-            if first_ms[later] > first_ms[version]
+    left_over = {
+        (version, at)
+        for version, used in intervals.items()
+        for at, back in _returns(used).items()
+        # The one before is still used when a rollout would long be over.
+        if any(
+            _is_used(
+                intervals[other],
+                (back - STALE_AFTER, back),
+                _until(at),
+                (at + STALE_AFTER, at + LOOK_BACK + 1),
+            )
+            for other in intervals
+            if first_ms[other] < first_ms[version]
         )
+    }
+    for version, at in left_over:
+        intervals[version].discard(at)
+    behind = {
+        (version, at)
+        for version, used in intervals.items()
+        for at in used
+        if any(
+            _is_used(
+                intervals[other],
+                (at - LOOK_BACK, at - STALE_AFTER + 1),
+                _until(at),
+                (at + 1, at + STALE_AFTER + 1),
+            )
+            for other in intervals
+            if first_ms[other] > first_ms[version]
+        )
+    }
+    return frozenset(left_over | behind)
 
-    return frozenset(
-        (version, at) for version in intervals for at in intervals[version] if is_stale(version, at)
-    )
+
+def _until(at: int) -> tuple[int, int]:
+    """The last intervals up to this one."""
+    return at - STALE_AFTER + 1, at + 1
+
+
+def _is_used(intervals: Collection[int], *spans: tuple[int, int]) -> bool:
+    """Return whether a version was used in each of some spans of intervals, without their ends."""
+    return all(any(at in intervals for at in range(*span)) for span in spans)
+
+
+def _returns(used: Collection[int]) -> dict[int, int]:
+    """Return for each interval since a version came back, after `LOOK_BACK` without it, when it did."""
+    found: dict[int, int] = {}
+    back: int | None = None
+    for before, at in pairwise(sorted(used)):
+        back = at if at - before > LOOK_BACK else back
+        if back is not None:
+            found[at] = back
+    return found
 
 
 def _first_uses(usages: Iterable[Usage]) -> dict[str, int]:

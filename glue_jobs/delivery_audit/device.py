@@ -141,7 +141,7 @@ class _Device:
         }
         self._reports = read_reports(
             (
-                Report(hour.client_id, hour.within, date_of(row["accepted_at_ms"]), *row)
+                Report(hour.client_id, hour.within, date_of(row[0]), *row)
                 for hour in self._hours
                 for row in hour.reports
             ),
@@ -256,7 +256,8 @@ class _Device:
 
     def _row(self, figures: Mapping[str, Any], standing: Standing | None) -> tuple[Any, ...]:
         names = ("epoch", "first", "last", "events", "gaps", "tap_copies", *COUNTS)
-        return self._client_id, *(figures.get(name) for name in names), self._skew_ms, standing
+        coverage = str(standing) if standing else None
+        return self._client_id, *(figures.get(name) for name in names), self._skew_ms, coverage
 
     def _hour_rows(self) -> list[tuple[Any, ...]]:
         """Return what came in each hour, on all hops. What never came counts in the manifest's hour."""
@@ -305,8 +306,8 @@ class _Device:
                 forged.append(
                     Finding(
                         date,
-                        Kind.FORGED,
-                        Hop.ROUTER,
+                        str(Kind.FORGED),
+                        str(Hop.ROUTER),
                         self._client_id,
                         source=row.source,
                         id=row.id,

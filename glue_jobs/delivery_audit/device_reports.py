@@ -152,7 +152,10 @@ def _manifest(read: DeviceReports, report: Report, data: dict[str, Any], uplinks
     if report.sequence is None:
         raise ValueError("a manifest without a number")
     stated = [each for each in data["statements"] if each["destination"] in uplinks]
-    found = sorted((_statement(each) for each in stated), key=lambda each: each.span)
+    is_comparable = data.get("key_digest") == SHA256
+    found = sorted(
+        (_statement(each, is_comparable=is_comparable) for each in stated), key=lambda each: each.span
+    )
     # Older forwarders do not state it: nobody knows whether what they sent was acknowledged.
     acknowledged = [_number(each["acknowledged_to"]) for each in stated if "acknowledged_to" in each]
     read.manifests.append(
@@ -171,9 +174,8 @@ def _manifest(read: DeviceReports, report: Report, data: dict[str, Any], uplinks
     )
 
 
-def _statement(stated: dict[str, Any]) -> Statement:
-    kind, _, digits = str(stated.get("digest", "")).partition(":")
-    digest = int(digits, 16) % DIGESTS if kind == SHA256 else None
+def _statement(stated: dict[str, Any], *, is_comparable: bool) -> Statement:
+    digest = int(str(stated["digest"]), 16) % DIGESTS if is_comparable else None
     return Statement((_number(stated["first"]), _number(stated["last"])), _number(stated["count"]), digest)
 
 

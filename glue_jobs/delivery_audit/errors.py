@@ -59,6 +59,16 @@ class EmptyWindowError(AuditError):
         self.window = window
 
 
+class FleetListError(AuditError):
+    """The list of expected devices, `name`, cannot be used."""
+
+    def __init__(self, name: str, problem: str) -> None:
+        super().__init__(
+            f"{name}: {problem}; a list has a line of JSON with thing, state and since_ms for each device"
+        )
+        self.name = name
+
+
 class OtherArchiveError(AuditError):
     """The last audit of `window` judged `objects` objects, and the archive has none of them."""
 

@@ -89,8 +89,8 @@ def hole_findings(
         read = "" if fault.rows is None else f"; {fault.rows} rows of it were read"
         yield Finding(
             date=f"{fault.hour.start:%Y-%m-%d}" if fault.hour else None,
-            kind=_KINDS[fault.kind],
-            hop=Hop.ARCHIVE,
+            kind=str(_KINDS[fault.kind]),
+            hop=str(Hop.ARCHIVE),
             archive_file=fault.name,
             at_ms=number_of(fault.hour) * 3_600_000 if fault.hour else None,
             detail=f"{fault.detail}{read}",
@@ -99,13 +99,13 @@ def hole_findings(
     extents |= {(TAP, hour): count for hour, count in in_tap.items()}
     for (folder, number), count in sorted(extents.items()):
         if count:
-            hour = Hour(_EPOCH + number * _HOUR)
+            hour = hour_at(number)
             span = f"{hour.start:%H}:00-{hour.start + _HOUR:%H}:00"
             there = "objects are missing" if hour in parts[folder].hours else "no object"
             yield Finding(
                 date=f"{hour.start:%Y-%m-%d}",
-                kind=Kind.MISSING_RECORDS,
-                hop=Hop.ARCHIVE,
+                kind=str(Kind.MISSING_RECORDS),
+                hop=str(Hop.ARCHIVE),
                 archive_file=hour.raw(folder),
                 at_ms=number * 3_600_000,
                 detail=f"{there} for {span}: {count} events without a record",
@@ -117,7 +117,11 @@ def gone_hours(damaged: Mapping[str, frozenset[Hour]], tap: Part) -> frozenset[i
     return frozenset(number_of(each) for each in damaged.get(TAP, frozenset()) - tap.hours)
 
 
+def hour_at(number: int) -> Hour:
+    """Return the hour of a number counted from 1970."""
+    return Hour(_EPOCH + number * _HOUR)
+
+
 def number_of(hour: Hour) -> int:
     """Return an hour counted from 1970."""
     return (hour.start - _EPOCH) // _HOUR
-

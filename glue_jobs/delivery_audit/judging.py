@@ -1,9 +1,8 @@
-"""All event groups of a set of rows, judged one by one and summed. No Spark."""
+"""Event groups judged one by one and summed, and what the ledger says as a whole. No Spark."""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,6 +12,7 @@ from eventplane.sender import PLANE
 from glue_jobs.common.hours import Hour, hour_of
 from glue_jobs.delivery_audit.contracts import INTERVAL_MS, Usage
 from glue_jobs.delivery_audit.event_group import (
+    HOUR_MS,
     REPLAY,
     BadRow,
     EventGroup,
@@ -20,8 +20,9 @@ from glue_jobs.delivery_audit.event_group import (
     LedgerRow,
     Rules,
 )
+from glue_jobs.delivery_audit.holes import LedgerHours, hour_at
 from glue_jobs.delivery_audit.judge import judge
-from glue_jobs.delivery_audit.ordering import OrderedDelivery, ordered_deliveries
+from glue_jobs.delivery_audit.ordering import OrderedDelivery, ordered_deliveries, reordered
 from glue_jobs.delivery_audit.rows import event_groups
 from glue_jobs.delivery_audit.window import LAST_MS
 
@@ -55,18 +56,51 @@ class Judged:
             self.first_decided_ms[version] = min(known, at_ms)
 
 
-def judge_rows(rows: Iterable[Any], rules: Rules, letters: Collection[str], inboxes: Collection[str]) -> Judged:
+Key = tuple[int, int]
+"""The key of an event group (`rows.KEY`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """How groups are to be judged.
+
+    `letters` are the dead letters that somebody received, `inboxes` those that promise order. `samples` are
+    judged each by itself. `overtaken` has the deliveries that are known to have been overtaken, by key, each
+    with the inbox and by what time; None: all deliveries into `inboxes` are to be returned. Of the groups
+    `counted` nothing else is wanted.
+    """
+
+    rules: Rules
+    letters: frozenset[str]
+    inboxes: frozenset[str]
+    samples: frozenset[Key] = frozenset()
+    overtaken: Mapping[Key, Mapping[str, int]] | None = None
+    counted: frozenset[Key] = frozenset()
+
+
+def judge_rows(task: Task, rows: Iterable[Any]) -> tuple[Judged, dict[Key, Judged]]:
     """Judge the groups of `rows`, which have the columns `GROUPED` and are sorted by the key.
 
-    `inboxes` are those that promise order.
+    Return the sum of all, and the samples by their keys.
     """
-    judged = Judged()
-    for group in event_groups(rows, letters):
-        judge(group, rules, judged.judgement)
-        note(judged, group)
-        if inboxes:
-            judged.ordered += ordered_deliveries(group, inboxes)
-    return judged
+    judged, samples = Judged(), dict[Key, Judged]()
+    for key, group in event_groups(rows, task.letters):
+        if task.overtaken is None:
+            judged.ordered += ordered_deliveries(group, task.inboxes)
+        elif known := task.overtaken.get(key):
+            judged.judgement.findings += (
+                reordered(each, known[each.stream[0] or ""])
+                for each in ordered_deliveries(group, task.inboxes)
+                if each.stream[0] in known
+            )
+        into = judged
+        if key in task.samples:
+            into = samples[key] = Judged()
+        elif key in task.counted:
+            continue
+        judge(group, task.rules, into.judgement)
+        note(into, group)
+    return judged, samples
 
 
 def note(judged: Judged, group: EventGroup) -> None:
@@ -84,7 +118,11 @@ def usages(rows: Iterable[LedgerRow]) -> list[Usage]:
     """Return by which contract versions routers decided, and in which intervals of time."""
     first_ms: dict[tuple[str, int, bool], int] = {}
     for row in rows:
-        if row.contract_version is not None and row.decided_at_ms is not None and 0 <= row.decided_at_ms <= LAST_MS:
+        if (
+            row.contract_version is not None
+            and row.decided_at_ms is not None
+            and 0 <= row.decided_at_ms <= LAST_MS
+        ):
             # A replay decides by the contract of then, and a router that has just started by what it has.
             is_in_force = row.basis != Basis.BUNDLED and row.reason != REPLAY
             key = row.contract_version, row.decided_at_ms // INTERVAL_MS, is_in_force
@@ -108,10 +146,22 @@ def letters_of(rows: Iterable[LedgerRow]) -> frozenset[str]:
     )
 
 
-def unreadable_hours(rows: Iterable[BadRow]) -> dict[str, frozenset[Hour]]:
-    """Return by archive the hours of lines that cannot be read and name no event."""
-    found: defaultdict[str, set[Hour]] = defaultdict(set)
+def ledger_hours(
+    rows: Iterable[LedgerRow], uplinks: Collection[str], webhooks: Collection[str]
+) -> LedgerHours:
+    """Return in which hours the ledger has events of devices, and deliveries into `webhooks`."""
+    entered, delivered = set[int](), set[str]()
+    for row in rows:
+        if row.entered_by in uplinks and row.entered_at_ms is not None and 0 <= row.entered_at_ms <= LAST_MS:
+            entered.add(row.entered_at_ms // HOUR_MS)
+        if row.outcome == Outcome.DELIVERED and row.destination in webhooks:
+            delivered.add(row.file.rpartition("/")[0])
+    folders = (hour_of(f"{each}/") for each in delivered)
+    return LedgerHours(frozenset(map(hour_at, entered)), frozenset(hour for hour in folders if hour))
+
+
+def unreadable_hours(rows: Iterable[BadRow]) -> Iterator[tuple[str, Hour]]:
+    """The archives and hours of lines that cannot be read and name no event."""
     for row in rows:
         if (row.source is None or row.id is None) and (hour := hour_of(row.file)):
-            found[row.archive].add(hour)
-    return {archive: frozenset(hours) for archive, hours in found.items()}
+            yield row.archive, hour

@@ -36,16 +36,15 @@ def latency(samples: Mapping[LatencyKey, int]) -> list[dict[str, Any]]:
 
 def _quantiles(counts: Counter[int]) -> dict[str, Any]:
     """Between two samples a quantile is interpolated, as Spark's `percentile` does."""
-    samples, passed, wanted = counts.total(), 0, {}
+    samples, passed = counts.total(), 0
     places = {name: (samples - 1) * share for name, share in QUANTILES.items()}
-    ranks = sorted({rank for place in places.values() for rank in (floor(place), min(floor(place) + 1, samples - 1))})
-    at: dict[int, int] = {}
+    between = {name: (floor(place), min(floor(place) + 1, samples - 1)) for name, place in places.items()}
+    ranks, at = sorted({rank for pair in between.values() for rank in pair}), dict[int, int]()
     for ms in sorted(counts):
         passed += counts[ms]
         while ranks and ranks[0] < passed:
             at[ranks.pop(0)] = ms
-    for name, place in places.items():
-        low = floor(place)
-        high = min(low + 1, samples - 1)
-        wanted[name] = at[low] + (at[high] - at[low]) * (place - low)
+    wanted = {
+        name: at[low] + (at[high] - at[low]) * (places[name] - low) for name, (low, high) in between.items()
+    }
     return {"samples": samples, **wanted}

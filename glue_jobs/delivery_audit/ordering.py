@@ -49,10 +49,14 @@ def ordered_deliveries(group: EventGroup, inboxes: Collection[str]) -> Iterator[
             other = first.setdefault(row.destination, row)
             if row.decided_at_ms < other.decided_at_ms:
                 first[row.destination] = row
+    if not first:
+        return
     tap = min(group.tap, default=None)
+    sequence = min((each.sequence for each in group.tap if each.sequence is not None), default=None)
+    entered = (each.entered_at_ms for each in group.ledger if each.entered_at_ms is not None)
+    began_ms = min(*entered, *(each.accepted_at_ms for each in group.tap), LAST_MS)
     for destination, row in first.items():
         client_id, epoch = (tap.client_id, tap.epoch) if tap else (row.client_id, None)
-        sequence = tap.sequence if tap else None
         at_ms = tap.accepted_at_ms if tap else row.entered_at_ms
         finding = Finding(
             date=date_of(at_ms),
@@ -72,7 +76,7 @@ def ordered_deliveries(group: EventGroup, inboxes: Collection[str]) -> Iterator[
         )
         yield OrderedDelivery(
             (destination, client_id, epoch, (tap.partition if tap else None) or row.source),
-            row.entered_at_ms if sequence is None else sequence,
+            began_ms if sequence is None else sequence,
             row.decided_at_ms,
             finding,
         )

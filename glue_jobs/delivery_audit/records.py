@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from typing import Final, NamedTuple, TypeVar
 
 from eventplane.delivery import Outcome
@@ -54,19 +54,21 @@ class Unclear(NamedTuple):
     is_cut: bool
 
 
-def each_place_once(rows: Iterable[TapRow]) -> list[TapRow]:
+def each_place_once(rows: Sequence[TapRow]) -> list[TapRow]:
     """Return the copies in the order of their acceptance.
 
     The same place in the same message is one copy, which the tap's queue or two objects have twice.
     """
-    places: dict[tuple[str, int], TapRow] = {}
+    if len(rows) < 2:
+        return list(rows)
+    places: dict[tuple[object, ...], TapRow] = {}
     for row in sorted(rows, key=_tap_order):
-        places.setdefault((row.message_id, row.place), row)
+        places.setdefault((row.message_id, row.place, row.client_id, row.service), row)
     return list(places.values())
 
 
 def _tap_order(row: TapRow) -> tuple[object, ...]:
-    return row[:5]
+    return (*row[:6], *("" if each is None else str(each) for each in row[6:]))
 
 
 def each_once(rows: Sequence[_Row]) -> Sequence[_Row]:
@@ -159,8 +161,4 @@ def _bad(archive: str, row: TapRow | LedgerRow | HandoverRow, reason: str) -> Ba
 
 def _folder_date(file: str) -> str:
     """The date of the folder in which an object lies; '' where its name has none."""
-    return next((part[5:] for part in _parts(file) if part.startswith("date=")), "")
-
-
-def _parts(file: str) -> Iterator[str]:
-    yield from file.split("/")
+    return next((part[5:] for part in file.split("/") if part.startswith("date=")), "")

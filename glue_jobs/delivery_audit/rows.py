@@ -16,6 +16,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
 from eventplane.contract import DeliveryGuarantee
+from eventplane.delivery import DEAD_LETTER_TYPE
 from eventplane.guarantee import DELIVERY_GUARANTEE
 from eventplane.handover import HANDOVERS
 from eventplane.hops import ROUTER_HOPS
@@ -23,7 +24,9 @@ from eventplane.ledger import LEDGER, TAP
 from eventplane.limits import MAX_SENT_EVENT_BYTES
 from eventplane.numbering import EPOCH, SEQUENCE
 from eventplane.sender import SENDER_DEVICE, SENDER_SERVICE
+from glue_jobs.delivery_audit.contracts import INTERVAL_MS
 from glue_jobs.delivery_audit.event_group import (
+    HOUR_MS,
     BadRow,
     EventGroup,
     HandoverRow,
@@ -60,8 +63,7 @@ MAX_TEXT: Final = 4_000
 """Most characters of a bad row that are kept as evidence. Ours: enough to see what it is."""
 
 
-
-def tap_rows(rows: DataFrame, routes: Column, window: Window, keys: DataFrame | None = None) -> DataFrame:
+def tap_rows(rows: DataFrame, window: Window, routes: Column, keys: DataFrame | None = None) -> DataFrame:
     """Return the tap's rows with the key, `within` and the members of `TapRow`, which has the `routes`.
 
     `fault` is why a row cannot be judged, else null; `refusal` is not null for what is no event. `report` is
@@ -134,6 +136,26 @@ def handover_rows(rows: DataFrame, window: Window, keys: DataFrame | None = None
     return keyed.select(*KEY, *HandoverRow._fields, "date", "line")
 
 
+def summary(ledger: DataFrame) -> DataFrame:
+    """Return few rows, like those of the ledger, that name every contract, time, channel and hour in it."""
+    is_record = sf.col("line").isNull() & _is_time("decided_at_ms") & _is_time("entered_at_ms")
+    groups = {
+        "entered_at_ms": sf.floor(sf.col("entered_at_ms") / HOUR_MS) * HOUR_MS,
+        "file": sf.regexp_replace("file", "[^/]*$", ""),
+        "decided_in": sf.floor(sf.col("decided_at_ms") / INTERVAL_MS),
+    }
+    same = "entered_by", "contract_version", "destination", "outcome", "reason", "basis"
+    keys = [*same, *(column.alias(name) for name, column in groups.items())]
+    found = ledger.where(is_record).groupBy(*keys).agg(sf.min("decided_at_ms").alias("decided_at_ms"))
+    kept = {*same, *groups, "decided_at_ms"}
+    return found.select(*(name if name in kept else sf.lit(None).alias(name) for name in LedgerRow._fields))
+
+
+def letters(ledger: DataFrame) -> DataFrame:
+    """Return the rows of the ledger that may be of dead letters of the plane's own."""
+    return ledger.where(sf.col("type") == DEAD_LETTER_TYPE).select(*LedgerRow._fields)
+
+
 def good(tap: DataFrame) -> DataFrame:
     """Return the rows of `tap_rows` that are events and can be judged."""
     return tap.where(sf.col("fault").isNull() & sf.col("refusal").isNull())
@@ -165,9 +187,9 @@ def of_handovers(handovers: DataFrame) -> DataFrame:
 
 STRUCTS: Final[dict[str, Callable[[Iterable[Any]], Any]]] = {
     "tap": TapRow._make,
-    "item": RefusedItem._make,
     "ledger": LedgerRow._make,
     "handover": HandoverRow._make,
+    "item": RefusedItem._make,
     "bad": BadRow._make,
 }
 
@@ -175,17 +197,17 @@ GROUPED: Final = (*KEY, *STRUCTS)
 """The columns of the rows of `event_groups`: the key, and one of five structs."""
 
 
-def event_groups(rows: Iterable[Any], letters: Collection[str]) -> Iterator[EventGroup]:
+def event_groups(
+    rows: Iterable[Any], letters: Collection[str]
+) -> Iterator[tuple[tuple[int, int], EventGroup]]:
     """Make the event groups of rows with the columns `GROUPED`, which are sorted by the key."""
-    for _, members in groupby(rows, itemgetter(0, 1)):
+    for key, members in groupby(rows, itemgetter(0, 1)):
         found: dict[str, list[Any]] = {name: [] for name in STRUCTS}
         for row in members:
             for name, struct in zip(STRUCTS, row[2:], strict=True):
                 if struct is not None:
                     found[name].append(STRUCTS[name](struct))
-        yield EventGroup(
-            found["tap"], found["ledger"], found["handover"], found["item"], found["bad"], letters
-        )
+        yield key, EventGroup(*found.values(), letters)
 
 
 def _bad(archive: str, reason: Column, members: Iterable[str] = ()) -> Column:

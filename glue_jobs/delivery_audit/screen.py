@@ -1,23 +1,24 @@
 """The screen: most events are ordinary, and of these it suffices to judge one of each shape.
 
 An event is plain if it has one tap row or none, one sender, one time of acceptance and one of decision, at
-most one handover, and no row that is worth a look by itself. What else the judge looks at is its shape: types,
-routes, destinations, outcomes, versions and so on, but no time and no name. Events of one shape are judged
-alike, so one sample is judged and what it counts is counted as often as the shape comes. Everything else is a
-suspect: what is not plain, the shapes that are rare, and the shapes whose sample has something to show.
+most one handover, and no row that is worth a look by itself. What else the judge looks at is its shape:
+types, routes, destinations, outcomes, versions and so on, but no time and no name. Events of one shape are
+judged alike, so one sample is judged, and what it counts is counted as often as the shape comes. Everything
+else is a suspect: what is not plain, rare shapes, and shapes whose sample has something to show.
 """
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass, field
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import reduce
 from operator import or_
-from typing import Final
+from typing import Any, Final
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as sf
+from pyspark.sql.types import LongType, StructField, StructType
 
 from eventplane.delivery import DEAD_LETTER_TYPE, Outcome
 from eventplane.device_reports import forwarder_source
@@ -25,9 +26,17 @@ from eventplane.ledger import SENT_BEFORE, Basis
 from eventplane.sender import PLANE, PLANE_CLIENT
 from glue_jobs.delivery_audit.clocks import CLOCK_SLACK_MS, LONGEST_DECISION_MS
 from glue_jobs.delivery_audit.contracts import INTERVAL_MS, ContractHistory
-from glue_jobs.delivery_audit.event_group import HourCount, Judgement, LatencyKey, RouteCount, Verdict
+from glue_jobs.delivery_audit.event_group import (
+    DayCount,
+    InboxCount,
+    Judgement,
+    LatencyKey,
+    RouteCount,
+    RowCount,
+    Verdict,
+)
 from glue_jobs.delivery_audit.hops import Span
-from glue_jobs.delivery_audit.judging import Judged
+from glue_jobs.delivery_audit.judging import Judged, Key
 from glue_jobs.delivery_audit.rows import KEY
 from glue_jobs.delivery_audit.watermark import Watermark
 from glue_jobs.delivery_audit.window import DAY_MS, LAST_MS
@@ -37,7 +46,6 @@ RARE: Final = 64
 that turns out to be none."""
 
 _THING: Final = "*"
-_DAY = "day"
 _ORDINARY: Final = frozenset({Verdict.DELIVERED, Verdict.NO_INTEREST, Verdict.UNROUTED, Verdict.INTERNAL})
 
 
@@ -60,7 +68,7 @@ def screened(
     parts = (
         _tap(tap.where("within"), watermark, ordered),
         _ledger(ledger, history, watermark, ordered),
-        _handovers(handovers),
+        _handovers(handovers, ordered),
     )
     # All columns are whole numbers, so that the aggregation is compiled and needs no objects.
     rows = reduce(DataFrame.unionByName, parts).repartition(*KEY)
@@ -202,7 +210,9 @@ def _ledger(
         _is_own_report(client),
         *("entered_by", "contract_version", "type", "priority", "route", "destination", "outcome", "reason"),
     ]
-    is_sent = (outcome == Outcome.DELIVERED) & ~sf.col("reason").eqNullSafe(SENT_BEFORE)
+    # As in `ordering`.
+    is_whole = entered.isNotNull() & sf.col("line").isNull()
+    is_sent = is_whole & (outcome == Outcome.DELIVERED) & ~sf.col("reason").eqNullSafe(SENT_BEFORE)
     first = {
         f"first_{place}": sf.when(is_sent & (sf.col("destination") == inbox), decided)
         for place, inbox in enumerate(ordered)
@@ -222,7 +232,7 @@ def _ledger(
     )
 
 
-def _handovers(rows: DataFrame) -> DataFrame:
+def _handovers(rows: DataFrame, ordered: Collection[str]) -> DataFrame:
     decided, entered = sf.col("decided_at_ms"), sf.col("entered_at_ms")
     odd = _any(
         sf.col("line").isNotNull(),
@@ -232,12 +242,13 @@ def _handovers(rows: DataFrame) -> DataFrame:
         sf.col("type") == DEAD_LETTER_TYPE,
         decided < entered,
     )
-    shape: list[Column | str] = [sf.lit("handovers"), "channel", "type", "outcome", "reason", "route", "status"]
+    members = "channel", "type", "outcome", "reason", "route", "status"
+    shape: list[Column | str] = [sf.lit("handovers"), *members]
     return rows.select(
         _row(
             odd,
             shape,
-            (),
+            ordered,
             sender=sf.xxhash64("sender"),
             handed_over_ms=decided - entered,
             ended_ms=decided,
@@ -272,3 +283,142 @@ def _is_stale(history: ContractHistory) -> Column:
     interval = sf.floor(sf.col("decided_at_ms") / INTERVAL_MS).cast("string")
     used = sf.concat_ws(" ", "contract_version", interval)
     return used.isin([f"{version} {at}" for version, at in sorted(history.stale)])
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """A shape of plain events: how many there are, the `sample`'s key, and times, Unix milliseconds."""
+
+    count: int
+    sample: Key
+    at_ms: tuple[int, int]
+    first_decided_ms: int
+
+
+@dataclass(frozen=True)
+class Screened:
+    """The events of `screened`, kept, and their common shapes.
+
+    `overtaken` are the deliveries that came after one that was sent later (`judging.Task`).
+    """
+
+    events: DataFrame
+    common: Mapping[int, Shape]
+    overtaken: Mapping[Key, Mapping[str, int]]
+    suspects: int
+
+    @classmethod
+    def of(cls, events: DataFrame, inboxes: Collection[str]) -> Screened:
+        """Find the shapes of `events`, which are kept somewhere."""
+        found = (
+            events.groupBy(sf.when(sf.col("is_plain"), sf.col("shape")).alias("shape"))
+            .agg(
+                sf.count(sf.lit(1)).alias("count"),
+                sf.min(KEY[0]).alias("first"),
+                sf.min_by(KEY[1], KEY[0]).alias("second"),
+                sf.min("at_ms").alias("least"),
+                sf.max("at_ms").alias("greatest"),
+                sf.min("decided_ms").alias("decided"),
+            )
+            .collect()
+        )
+        common = {
+            row.shape: Shape(row["count"], (row.first, row.second), (row.least, row.greatest), row.decided)
+            for row in found
+            if row.shape is not None and row["count"] >= RARE
+        }
+        suspects = sum(row["count"] for row in found if row.shape not in common)
+        return cls(events, common, _overtaken(events, sorted(inboxes)), suspects)
+
+    def first_keys(self) -> DataFrame:
+        """The keys to judge first: those of suspects, of samples, and of what was overtaken."""
+        suspects = self.events.where(~sf.col("is_plain") | ~sf.col("shape").isin([*self.common]))
+        others = {*self.overtaken, *(each.sample for each in self.common.values())}
+        return suspects.select(*KEY).union(_frame(self.events, others)).distinct()
+
+    def keys_of(self, shapes: Collection[int]) -> DataFrame:
+        """The keys of the plain events of some shapes."""
+        return self.events.where(sf.col("is_plain") & sf.col("shape").isin([*shapes])).select(*KEY)
+
+    def counted(self) -> frozenset[Key]:
+        """The keys of plain events of common shapes among those that were overtaken."""
+        if not self.overtaken:
+            return frozenset()
+        known = self.events.join(sf.broadcast(_frame(self.events, self.overtaken)), [*KEY], "left_semi")
+        rows = known.where(sf.col("is_plain") & sf.col("shape").isin([*self.common])).select(*KEY).collect()
+        return frozenset((row[0], row[1]) for row in rows)
+
+    def add(self, judged: Judged, samples: Mapping[Key, Judged]) -> list[int]:
+        """Add the common shapes to `judged` by their samples; return those that are not ordinary."""
+        good, spans = dict[int, Shape](), dict[int, _Spans]()
+        for shape, each in self.common.items():
+            sample = samples[each.sample]
+            if not _is_ordinary(sample.judgement):
+                continue
+            good[shape] = each
+            spans[shape] = _spans(sample.judgement)
+            sample.judgement.latencies.clear()
+            judged.judgement.add(sample.judgement, times=each.count)
+            accepted = each.at_ms if sample.accepted_ms else ()
+            judged.note_times(accepted, dict.fromkeys(sample.first_decided_ms, each.first_decided_ms))
+        for row in self._latencies(good):
+            for priority, route in spans[row.shape].get(row.span, ()):
+                judged.judgement.latencies[LatencyKey(row.span, priority, route, row.ms)] += row["count"]
+        return [shape for shape in self.common if shape not in good]
+
+    def _latencies(self, shapes: Collection[int]) -> Iterator[Any]:
+        at, decided, recorded = sf.col("at_ms"), sf.col("decided_ms"), sf.col("recorded_ms")
+        spans = {
+            Span.DEVICE_TO_CLOUD: at - recorded,
+            Span.CLOUD_TO_INBOX: decided - at,
+            Span.DEVICE_TO_INBOX: decided - recorded,
+            Span.INBOX_TO_CONSUMER: sf.col("handed_over_ms"),
+        }
+        taken = sf.array(
+            *(sf.struct(sf.lit(str(span)).alias("span"), ms.alias("ms")) for span, ms in spans.items())
+        )
+        plain = self.events.where(sf.col("is_plain") & sf.col("shape").isin([*shapes]))
+        counted = plain.select("shape", sf.inline(taken)).where(sf.col("ms").isNotNull())
+        return iter(counted.groupBy("shape", "span", "ms").count().collect())
+
+
+_Spans = dict[str, list[tuple[str | None, str]]]
+
+
+def _spans(sample: Judgement) -> _Spans:
+    """Over which spans the events of a shape have a latency, with priority and route."""
+    found: defaultdict[str, list[tuple[str | None, str]]] = defaultdict(list)
+    for key, count in sample.latencies.items():
+        found[key.span] += [(key.priority, key.route)] * count
+    return found
+
+
+def _is_ordinary(sample: Judgement) -> bool:
+    """Whether there is nothing to be said of a sample but that it is there."""
+    if sample.findings or sample.replay or sample.quarantine or sample.not_in_tap:
+        return False
+    return all(
+        isinstance(key, RowCount | DayCount)
+        or (isinstance(key, RouteCount | InboxCount) and key.verdict in (None, *_ORDINARY))
+        for key in sample.counts
+    )
+
+
+def _overtaken(events: DataFrame, inboxes: Sequence[str]) -> dict[Key, dict[str, int]]:
+    """By key and inbox: the time of a delivery that was sent later and came earlier."""
+    found: defaultdict[Key, dict[str, int]] = defaultdict(dict)
+    for place, inbox in enumerate(inboxes):
+        delivered = events.where(sf.col(f"first_{place}").isNotNull()).select(
+            *KEY, "stream", (-sf.col("sent")).alias("before"), sf.col(f"first_{place}").alias("delivered_ms")
+        )
+        # From the last to the first: so the least that came later is known from row to row.
+        later = Window.partitionBy("stream").orderBy("before").rangeBetween(Window.unboundedPreceding, -1)
+        seen = delivered.withColumn("earlier_ms", sf.min("delivered_ms").over(later))
+        for row in seen.where(sf.col("earlier_ms") < sf.col("delivered_ms")).collect():
+            found[row[0], row[1]][inbox] = row.earlier_ms
+    return dict(found)
+
+
+def _frame(like: DataFrame, keys: Iterable[Key]) -> DataFrame:
+    schema = StructType([StructField(name, LongType()) for name in KEY])
+    return like.sparkSession.createDataFrame(sorted(keys), schema)

@@ -27,6 +27,7 @@ from glue_jobs.delivery_audit.audit import Audit
 from glue_jobs.delivery_audit.event_group import ReplayRow
 from glue_jobs.delivery_audit.finding_rows import FINDING
 from glue_jobs.delivery_audit.findings import Finding
+from glue_jobs.delivery_audit.window import date_of
 
 Form = Literal["parquet", "json"]
 
@@ -34,28 +35,28 @@ REPLAY: Final = "replay"
 """The folder of the events to send again, by `date` as lines of JSON: `event_group.ReplayRow`."""
 
 _REPLAY_ROW: Final = StructType(
-    [
-        StructField(name, LongType() if name == "entered_at_ms" else StringType())
-        for name in ReplayRow._fields
-    ]
+    [StructField(name, LongType() if name == "entered_at_ms" else StringType()) for name in ReplayRow._fields]
 )
 
 
-def write_tables(
-    spark: SparkSession, audit: Audit, findings: Iterable[Finding], output: Objects
-) -> None:
+def write_tables(spark: SparkSession, audit: Audit, changes: Iterable[Finding], output: Objects) -> None:
     """Write all tables beneath `output`, each by `date`: those of the audit's day, or all anew.
 
-    Repeating it changes nothing. A table without a row is deleted.
+    `changes` are the findings of the chain. Repeating it changes nothing. A table without a row is deleted.
     """
     day = str(audit.window) if audit.window.day else None
+    judgement, days = audit.judged.judgement, audit.fleet.days
+    # The folder of an object may be of another day, whose table is not this audit's.
+    none = day or date_of(audit.watermark.as_of_ms)
     quarantine = [
-        {**row._asdict(), "archive_file": row.file} for row in audit.judged.judgement.quarantine
+        {**row._asdict(), "archive_file": row.file, "date": day or row.date or none}
+        for row in judgement.quarantine
     ]
+    findings = [each._replace(date=day or each.date or none) for each in (*audit.findings, *changes)]
     made: dict[str, tuple[DataFrame | None, Form]] = {
         _name(AUDIT_ROUTES_FOLDER): (_of_dicts(spark, audit.figures.routes, AUDIT_ROUTES_FOLDER), "parquet"),
         _name(AUDIT_DEVICES_FOLDER): (
-            audit.devices.select(sf.inline("days")).select(_columns(AUDIT_DEVICES_FOLDER).names),
+            days and days.select(_columns(AUDIT_DEVICES_FOLDER).names),
             "parquet",
         ),
         _name(AUDIT_CONSUMERS_FOLDER): (
@@ -67,7 +68,7 @@ def write_tables(
             _of_dicts(spark, quarantine, AUDIT_QUARANTINE_FOLDER),
             "parquet",
         ),
-        REPLAY: (_of_rows(spark, audit.judged.judgement.replay, _REPLAY_ROW), "json"),
+        REPLAY: (_of_rows(spark, judgement.replay, _REPLAY_ROW), "json"),
     }
 
     def write(name: str) -> None:

@@ -100,16 +100,17 @@ def main(argv: Sequence[str], now: datetime | None = None) -> dict[str, Any]:
             mine = portion.only(rows)
             progress.note(objects, {each: rows[each.name] for each in mine.stored})
             mine.rewrite(spark, objects, person)
+            progress.settle(objects)
     if named := _named(objects, person):
         # The next audit writes them again, without the person.
         progress.note(objects, {}, named)
         objects.delete(each.name for each in named)
+        progress.settle(objects)
     clear_staging(objects)
     left = naming(spark, objects, person, now, damaged)
     contracts = [name for name in left if name.startswith(f"{CONTRACTS}/")]
     if damaged or len(left) > len(contracts):
         raise LeftOverError([name for name in left if name not in contracts], damaged)
-    progress.settle(objects)
     versions = OldVersions.sum(objects.delete_old_versions(prefix) for prefix in progress.old_versions())
     receipt = {**progress.receipt(now, versions), "contracts": contracts}
     progress.finish(objects, receipt)

@@ -25,14 +25,14 @@ class Progress:
     """`rows` that were the person's by object, the audit's `documents` that named them, and the `changes`.
 
     It is written down before anything is removed: only by it a later run knows whose old versions to delete.
-    `changes` has of each object the digest before, and the one after: None where it was deleted, '' while the
-    erasure is not done. By these an audit knows that the change was lawful.
+    `changes` has of each object the digest before, and the one after: None where it was deleted, '' while it
+    is being replaced. By these an audit knows that the change was lawful.
     """
 
     person: Person
     rows: dict[str, int] = field(default_factory=dict)
     documents: list[str] = field(default_factory=list)
-    changes: dict[str, tuple[str, str | None]] = field(default_factory=dict)
+    changes: dict[str, list[str | None]] = field(default_factory=dict)
 
     @classmethod
     def resumed(cls, objects: Objects, person: Person) -> Progress:
@@ -41,8 +41,7 @@ class Progress:
         if body is None:
             return cls(person)
         members = json.loads(body)
-        changes = {name: (before, after) for name, (before, after) in members.get("changes", {}).items()}
-        return cls(person, members["rows"], members["documents"], changes)
+        return cls(person, members["rows"], members["documents"], members.get("changes", {}))
 
     def note(self, objects: Objects, rows: Mapping[Stored, int], documents: Iterable[Stored] = ()) -> None:
         """Write down what is about to be removed: rows of objects, and whole documents."""
@@ -51,7 +50,20 @@ class Progress:
             self.rows[stored.name] = max(count, self.rows.get(stored.name, 0))
         self.documents = sorted({*self.documents, *(each.name for each in documents)})
         for stored in (*rows, *documents):
-            self.changes.setdefault(stored.name, (objects.digest(stored), ""))
+            before, _ = self.changes.get(stored.name, (objects.digest(stored), ""))
+            self.changes[stored.name] = [before, ""]
+        self._write(objects)
+
+    def settle(self, objects: Objects) -> None:
+        """Take the digests of what has been replaced."""
+        open_ones = [name for name, (_, after) in self.changes.items() if after == ""]
+        folders = {name.rpartition("/")[0] for name in open_ones}
+        now = {each.name: each for folder in folders for each in objects.beneath(folder)}
+        for name in open_ones:
+            self.changes[name][1] = objects.digest(now[name]) if name in now else None
+        self._write(objects)
+
+    def _write(self, objects: Objects) -> None:
         plan = {
             "format": FORMAT,
             "rows": self.rows,
@@ -59,13 +71,6 @@ class Progress:
             "changes": self.changes,
         }
         objects.write(_plan(self.person), json.dumps(plan).encode())
-
-    def settle(self, objects: Objects) -> None:
-        """Take the digests of what is there now, when everything is removed."""
-        folders = {name.rpartition("/")[0] for name in self.changes}
-        now = {each.name: each for folder in folders for each in objects.beneath(folder)}
-        for name, (before, _) in self.changes.items():
-            self.changes[name] = (before, objects.digest(now[name]) if name in now else None)
 
     def old_versions(self) -> Iterator[str]:
         """The prefixes beneath which nothing may stay that was replaced or deleted.

@@ -201,10 +201,11 @@ MANY = "".join(LINE.format(n, f"{n * 7919:x}" * 20) for n in range(2_000)).encod
         (b'{"message_id":"m","index":0}\n', 0, 0),
         (NOTHING, 0, 0),
         (b"", 0, 0),
-        (gzip.compress(MANY)[:-8] + b"12345678", 2_000, 2_000),
+        (gzip.compress(MANY)[:-8] + b"12345678", 0, 0),
+        (gzip.compress(MANY)[:3_000] + bytes(40) + gzip.compress(MANY)[3_040:], 0, 0),
         (gzip.compress(MANY) + b"and more", 2_000, 2_000),
     ],
-    ids=["cut", "cut-at-its-end", "zeros", "plain-text", "no-line", "empty", "altered", "longer"],
+    ids=["cut", "cut-at-its-end", "zeros", "plain-text", "no-line", "empty", "altered", "zeroed", "longer"],
 )
 def test_a_damaged_object_is_one_fault_and_its_readable_lines_count(
     content: bytes, least: int, most: int, reading: Reading
