@@ -185,9 +185,7 @@ class _Run:
             ]
             letters = letters_of(map(LedgerRow._make, rows.letters(ledger).collect()))
         seen = ledger_hours(decisions, history.uplinks, _webhooks(history))
-        damaged = damaged_hours(self._parts, seen, unreadable_hours(bad))
-        for folder, hours in chain.removed_hours().items():
-            damaged[folder] = damaged.get(folder, frozenset()) | hours
+        damaged = damaged_hours(self._parts, seen, unreadable_hours(bad), chain.removed())
         task = Task(Rules(history, watermark, window, damaged), letters, ordered_inboxes(history))
         judged = (
             self._judge_all(task, found) if self._is_small else self._screen(task, tap, ledger, handovers)
@@ -257,7 +255,7 @@ class _Run:
             self._request.objects,
             History(self._request.output, str(self._request.window)),
             self._parts,
-            dict.fromkeys(self._parts, self._request.window.folders),
+            self._request.window.folders,
             contracts,
             min(self._request.watermark.as_of_ms, int(datetime.now(UTC).timestamp() * 1_000)),
         )
