@@ -262,7 +262,7 @@ class _Run:
             self._request.objects,
             History(self._request.output, str(self._request.window)),
             self._parts,
-            dict.fromkeys(self._parts, self._request.window.folders),
+            self._request.window.folders,
             contracts,
             min(self._request.watermark.as_of_ms, int(datetime.now(UTC).timestamp() * 1_000)),
         )
