@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import Any, Final, get_args, get_type_hints
 
 from eventplane.archive_columns import MEANINGS
+from eventplane.fleet import FLEET, FleetRecord
 from eventplane.handover import HANDOVERS, HandoverRecord
 from eventplane.ledger import CONTRACTS, LEDGER, QUARANTINE, TAP, LedgerRecord, QuarantineRecord, TapRecord
 
@@ -186,6 +187,14 @@ QUARANTINE_FOLDER: Final = Folder(
     columns=_columns(QuarantineRecord),
 )
 
+FLEET_FOLDER: Final = Folder(
+    name=FLEET,
+    version=1,
+    row="one device in service when the fleet's registry was written down: `FleetRecord`",
+    written_by="fleet snapshot",
+    columns=_columns(FleetRecord),
+)
+
 CONTRACTS_FOLDER: Final = Folder(
     name=CONTRACTS,
     version=1,
@@ -214,7 +223,7 @@ FINDINGS_FOLDER: Final = Folder(
 
 AUDIT_ROUTES_FOLDER: Final = Folder(
     name=f"{AUDIT}/routes",
-    version=2,
+    version=3,
     row="one route on one day, its verdicts counted in events",
     written_by="delivery audit",
     form=Form.PARQUET,
@@ -223,6 +232,7 @@ AUDIT_ROUTES_FOLDER: Final = Folder(
         *_counts("expected", "delivered", "dead_lettered", "expired", "dropped", "lost", "pending"),
         *_counts("unrouted", "misrouted", "unexplained", "internal"),
         *_counts("duplicated", "replayed", "events", "tap_copies", "no_interest"),
+        *_counts("unrecorded", "not_understood"),
     ),
     partitions=("date",),
     is_personal=False,
@@ -230,7 +240,7 @@ AUDIT_ROUTES_FOLDER: Final = Folder(
 
 AUDIT_DEVICES_FOLDER: Final = Folder(
     name=f"{AUDIT}/devices",
-    version=2,
+    version=3,
     row="one device's epoch on one day: what came, and what it stated",
     written_by="delivery audit",
     form=Form.PARQUET,
@@ -239,20 +249,22 @@ AUDIT_DEVICES_FOLDER: Final = Folder(
         *_counts("first", "last", "events", "gaps", "tap_copies"),
         *_counts("stated", "missing", "explained", "lost", "pending", "not_stored", "skew_ms"),
         *_counts("acknowledged_lost"),
+        *_counts("unrecorded", "manifest", "numbering", "tap", "nothing", "awaiting", "best_effort"),
+        Column("coverage"),
     ),
     partitions=("date",),
 )
 
 AUDIT_CONSUMERS_FOLDER: Final = Folder(
     name=f"{AUDIT}/consumers",
-    version=3,
+    version=4,
     row="one webhook on one day: what became of the events in its inbox",
     written_by="delivery audit",
     form=Form.PARQUET,
     columns=(
         Column("channel"),
         *_counts("expected", "delivered", "dead_lettered", "pending", "lost", "duplicated", "expired"),
-        *_counts("dropped"),
+        *_counts("dropped", "unrecorded", "not_understood"),
     ),
     partitions=("date",),
     is_personal=False,
@@ -287,6 +299,7 @@ FOLDERS: Final = (
     LEDGER_FOLDER,
     HANDOVERS_FOLDER,
     QUARANTINE_FOLDER,
+    FLEET_FOLDER,
     CONTRACTS_FOLDER,
     FINDINGS_FOLDER,
     AUDIT_ROUTES_FOLDER,

@@ -169,7 +169,7 @@ def _address_problem(address: str) -> str | None:
 
 @dataclass(frozen=True, kw_only=True)
 class JobSize:
-    """How one Glue job runs: workers of `worker_type`, minutes after which it is stopped.
+    """How one Glue job runs: at most so many workers of `worker_type`, minutes after which it is stopped.
 
     `schedule` is when it starts, as AWS Glue writes it (`cron(...)`, UTC); None means by hand. One that
     `is_flexible` may wait for spare capacity, or lose it and start again, for two thirds of the price.

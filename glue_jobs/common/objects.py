@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -41,11 +42,15 @@ class RefusedDeletionError(ClientError):
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """An object: its `name` from the root, `size` in bytes, `mark` changes when it is written."""
+    """An object: its `name` from the root, `size` in bytes, `mark` changes when it is written.
+
+    `changed_ms` is when it was written, Unix milliseconds.
+    """
 
     name: str
     size: int
     mark: str
+    changed_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +97,9 @@ class Objects(Protocol):
 
     def delete(self, names: Iterable[str]) -> None:
         """Delete objects; those that are gone already are no error."""
+
+    def clear(self, folder: str) -> None:
+        """Delete everything beneath `folder`, and the folder."""
 
     def delete_old_versions(self, prefix: str) -> OldVersions:
         """Delete permanently what the objects whose names start with `prefix` were before."""
@@ -170,6 +178,9 @@ class FolderObjects:
             path.unlink(missing_ok=True)
             _forget_checksum(path)
 
+    def clear(self, folder: str) -> None:
+        shutil.rmtree(self._root / folder, ignore_errors=True)
+
     def delete_old_versions(self, prefix: str) -> OldVersions:  # noqa: ARG002 - as the protocol has it
         """Delete nothing: there are no versions."""
         return OldVersions(0, 0)
@@ -194,7 +205,8 @@ def _files(place: Path, name: str) -> Iterator[Stored]:
                 yield from _files(Path(each.path), inside)
             else:
                 status = each.stat()
-                yield Stored(inside, status.st_size, f"{status.st_ino} {status.st_mtime_ns}")
+                mark = f"{status.st_ino} {status.st_mtime_ns}"
+                yield Stored(inside, status.st_size, mark, status.st_mtime_ns // 1_000_000)
 
 
 def _forget_checksum(path: Path) -> None:
@@ -227,7 +239,12 @@ class BucketObjects:
             Bucket=self._bucket, Prefix=self._folder(folder)
         )
         return [
-            Stored(each["Key"].removeprefix(self._prefix), each["Size"], each["ETag"])
+            Stored(
+                each["Key"].removeprefix(self._prefix),
+                each["Size"],
+                each["ETag"],
+                int(each["LastModified"].timestamp() * 1_000),
+            )
             for page in pages
             for each in page.get("Contents", [])
         ]
@@ -277,6 +294,9 @@ class BucketObjects:
 
     def delete(self, names: Iterable[str]) -> None:
         self._delete([{"Key": f"{self._prefix}{name}"} for name in names])
+
+    def clear(self, folder: str) -> None:
+        self.delete(each.name for each in self.beneath(folder))
 
     def delete_old_versions(self, prefix: str) -> OldVersions:
         pages = self._s3.get_paginator("list_object_versions").paginate(

@@ -9,7 +9,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
 from eventplane.delivery import Outcome
-from glue_jobs.delivery_audit.findings import FINDING, Kind, finding, text
+from glue_jobs.delivery_audit.finding_rows import FINDING, finding, text
+from glue_jobs.delivery_audit.findings import Kind
 from glue_jobs.delivery_audit.hops import Hop
 from glue_jobs.delivery_audit.verdicts import Verdict
 from glue_jobs.delivery_audit.watermark import Watermark

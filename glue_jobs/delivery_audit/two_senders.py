@@ -5,7 +5,8 @@ from __future__ import annotations
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as sf
 
-from glue_jobs.delivery_audit.findings import FINDING, Kind, finding
+from glue_jobs.delivery_audit.finding_rows import FINDING, finding
+from glue_jobs.delivery_audit.findings import Kind
 from glue_jobs.delivery_audit.hops import Hop
 
 
