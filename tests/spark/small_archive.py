@@ -223,5 +223,8 @@ def _hour(milliseconds: int) -> str:
 
 def _write(path: Path, lines: Iterable[str]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
+<<<<<<< HEAD
     # Written again it is the same object: the audit would see that it was altered.
+=======
+>>>>>>> report
     path.write_bytes(gzip.compress("".join(f"{line}\n" for line in lines).encode(), mtime=0))
