@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import zlib
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -242,9 +243,10 @@ def _roots(day: str, found: Sequence[Stored], wanted: Collection[str]) -> Iterat
 def whole_lines(content: bytes) -> tuple[list[str], str | None]:
     """Return the lines of gzip `content` that are certain, and what is wrong with it.
 
-    Of an object that is cut short all lines before the cut are certain; of one whose checksum does not fit,
+    Of an object that is cut short the lines before the cut are certain; of one whose checksum does not fit,
     none is: nobody can say which was altered.
     """
+    is_cut = False
     text, rest, problem = b"", content, None
     while rest and not problem:
         reader = zlib.decompressobj(wbits=_GZIP)
@@ -255,5 +257,15 @@ def whole_lines(content: bytes) -> tuple[list[str], str | None]:
             break
         text, rest = text + found, reader.unused_data
         if not reader.eof:
-            problem, text = "it is cut short", text[: text.rfind(b"\n") + 1]
-    return [line for line in text.decode("utf-8", "replace").split("\n") if line.strip()], problem
+            problem, is_cut, text = "it is cut short", True, text[: text.rfind(b"\n") + 1]
+    lines = [line for line in text.decode("utf-8", "replace").split("\n") if line.strip()]
+    # Where its end was altered, and not cut, the decoder runs on and makes lines of the checksum.
+    return [line for line in lines if not is_cut or _is_json(line)], problem
+
+
+def _is_json(line: str) -> bool:
+    try:
+        json.loads(line)
+    except ValueError:
+        return False
+    return True
