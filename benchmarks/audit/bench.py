@@ -27,6 +27,7 @@ from benchmarks.audit.questions import STEPS, Form
 from benchmarks.results import Figure, machine_load, write
 from local.archive_generator.contracts import audited_contracts
 from local.archive_generator.generator import Plan, generate
+from local.audits import read_report
 
 SIZES: Final = (20_000, 1_000_000, 5_000_000, 20_000_000)
 SMALL: Final = 20_000
@@ -177,7 +178,7 @@ def run(plan: Plan, form: Form, archives: Path, folder: Path, duckdb_python: str
     answers = folder / "duckdb"
     questions = [duckdb_python, "-m", "benchmarks.audit.duckdb_run", str(archive), str(answers), form]
     by_duckdb = measured(questions, _environment())
-    check(answers, json.loads((folder / "audit" / "report.json").read_text()))
+    check(answers, read_report(folder / "audit"))
     return Run(
         events=events,
         form=form,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from itertools import accumulate
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 from eventplane.errors import EventPlaneError
 from glue_jobs.common.session import local_run
 from glue_jobs.delivery_audit.main import main, read_arguments
+from glue_jobs.delivery_audit.verdict import lines
 
 SMALL_BYTES = 32 * 2**20
 """How large an archive is at most whose audit is a short run: some 300,000 events."""
@@ -31,7 +31,8 @@ def run() -> int:
     except EventPlaneError as error:
         print(error, file=sys.stderr)
         return 1
-    print(json.dumps(document["totals"], indent=2))
+    print(*lines(document), sep="
+")
     return 0
 
 
