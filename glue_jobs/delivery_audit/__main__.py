@@ -31,8 +31,7 @@ def run() -> int:
     except EventPlaneError as error:
         print(error, file=sys.stderr)
         return 1
-    print(*lines(document), sep="
-")
+    print(*lines(document), sep="\n")
     return 0
 
 
