@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from eventplane.archive_layout import AUDIT, COMPACTED, ERASURES
 from eventplane.auditor import report_name, verdict_name
 from eventplane.envelope import Envelope, EnvelopeError, parse_event
-from glue_jobs.common.hours import hour_of
+from eventplane.fleet import FLEET
+from glue_jobs.common.hours import hour_of, hours_of
 from glue_jobs.common.objects import Objects, Stored
 from glue_jobs.delivery_audit.errors import OtherArchiveError
 from glue_jobs.delivery_audit.findings import Finding, Kind
@@ -351,13 +352,14 @@ def chain_of(
     archive: Objects,
     history: History,
     parts: Mapping[str, Part],
-    days: Mapping[str, ArchiveDays],
+    days: ArchiveDays,
     contracts: Iterable[Stored],
     listed_at_ms: int,
 ) -> Chain:
-    """Take the inventory of what was read of `archive`, and follow it; `days` are those read, by folder.
+    """Take the inventory of what was read of `archive`, and follow it.
 
-    `contracts` are those that were used; their folder has no hours.
+    `days` are those whose folders were read. `contracts` are those that were used; their folder has no hours.
+    Raises `OtherArchiveError`.
     """
     objects: dict[str, str] = {}
     named: dict[str, str] = {}
@@ -365,10 +367,13 @@ def chain_of(
         for receipt in part.receipts:
             objects |= receipt.inputs
             named |= receipt.files
-    read = (*contracts, *(each for part in parts.values() for each in part.objects))
+    read = [*contracts, *(each for part in parts.values() for each in part.objects)]
+    for hour in hours_of(archive, FLEET, days):
+        read += archive.beneath(hour.raw(FLEET))
     objects |= {each.name: archive.digest(each) for each in read}
-    spans = {folder: (_text(each.first), _text(each.last)) for folder, each in days.items()}
-    return follow(history, Inventory(listed_at_ms, spans, objects), named, erasures(archive))
+    span = _text(days.first), _text(days.last)
+    inventory = Inventory(listed_at_ms, dict.fromkeys((*parts, FLEET), span), objects)
+    return follow(history, inventory, named, erasures(archive))
 
 
 def _text(day: date | None) -> str | None:

@@ -46,8 +46,9 @@ def report(audit: Audit, chain: Chain, changes: Sequence[Finding], trend: Rows) 
     first (`trend_row`).
     """
     routes = _summed(audit.figures.routes, ("route", "destination"), ROUTE_COUNTS)
-    kinds = _kinds(audit.kinds + Counter((str(each.kind), str(each.hop)) for each in changes))
-    findings = sorted([*audit.findings, *changes], key=_worst_first)[:MAX_FINDINGS]
+    found = [*audit.findings, *changes]
+    kinds = _kinds(Counter((str(each.kind), str(each.hop)) for each in found))
+    findings = sorted(found, key=_worst_first)[:MAX_FINDINGS]
     lost, pending = _by_hop(audit, routes)
     totals = _totals(audit, routes, kinds) | {
         "lost": sum(lost.values()),
