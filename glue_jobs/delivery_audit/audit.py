@@ -177,7 +177,7 @@ class _Run:
         )
         contracts = archived(objects)
         # A single contract is in force all the time; else the ledger is asked.
-        history, faults = load_history(objects, contracts, usages(decisions) if len(contracts) > 1 else [])
+        history, faults = load_history(objects, contracts, usages(decisions) if len(contracts) != 1 else [])
         tap = self._tap(history)
         chain = self._chain([contracts[each.version] for each in history.contracts])
         if self._is_small:
