@@ -12,11 +12,12 @@ from glue_jobs.delivery_audit.clocks import CLOCK_SLACK_MS
 from glue_jobs.delivery_audit.contract_rules import AuditRules
 from glue_jobs.delivery_audit.delivery import Delivery
 from glue_jobs.delivery_audit.event import Event, by_queue_clock_ms
-from glue_jobs.delivery_audit.event_group import HandoverRow, LedgerRow, Verdict, day_of
+from glue_jobs.delivery_audit.event_group import HandoverRow, LedgerRow, Verdict
 from glue_jobs.delivery_audit.findings import Finding, Kind
 from glue_jobs.delivery_audit.hops import Hop
 from glue_jobs.delivery_audit.last_hop import Consumption
 from glue_jobs.delivery_audit.records import Unclear
+from glue_jobs.delivery_audit.window import date_of
 
 _ENDED: Final = frozenset({Verdict.EXPIRED, Verdict.DROPPED, Verdict.DEAD_LETTERED})
 
@@ -36,13 +37,10 @@ def _of_event(delivery: Delivery, rules: AuditRules) -> Iterator[Finding]:
     """What is not of a route."""
     event, first = delivery.event, delivery.event.first
     if first is not None:
-        if len(event.copies) > 1:
-            several = f"{len(event.copies)} copies in the tap"
-            yield about(delivery, Kind.DUPLICATE, Hop.DEVICE_CLOUD, several)
-            digests = {each.data_digest for each in event.copies} - {None}
-            if len(digests) > 1:
-                payloads = f"{len(digests)} different payloads"
-                yield about(delivery, Kind.REUSED_ID, Hop.DEVICE_CLOUD, payloads)
+        if (copies := len(event.copies)) > (payloads := event.payloads):
+            yield about(delivery, Kind.DUPLICATE, Hop.DEVICE_CLOUD, f"{copies} copies in the tap")
+        if payloads > 1:
+            yield about(delivery, Kind.REUSED_ID, Hop.DEVICE_CLOUD, f"{payloads} different payloads")
         if rules.is_late(first.accepted_at_ms, first.archived_at_ms):
             stored = f"archived {first.archived_at_ms - first.accepted_at_ms} ms after acceptance"
             yield about(delivery, Kind.LATE, Hop.DEVICE_CLOUD, stored)
@@ -54,12 +52,12 @@ def _of_event(delivery: Delivery, rules: AuditRules) -> Iterator[Finding]:
                 yield about(delivery, Kind.TYPE_MISMATCH, Hop.ROUTER, types)
     if event.early and _is_unconfirmed(event, rules):
         yield about(delivery, Kind.UNCONFIRMED, Hop.ROUTER, f"by contract {_version(delivery)}")
-    for client in sorted({row.client_id or "" for row in event.ledger if _is_other_client(row)}):
+    for client in sorted({row.client_id or "" for row in event.ledger if is_other_client(row)}):
         names = f"the ledger names the sender {event.ledger[0].sender} and the client {client}"
         yield about(delivery, Kind.SENDER_MISMATCH, Hop.ROUTER, names)
 
 
-def _is_other_client(row: LedgerRow) -> bool:
+def is_other_client(row: LedgerRow) -> bool:
     """Whether the row's sender is on another device than its client."""
     sender, client = row.sender, row.client_id
     return sender is not None and client is not None and "/" in sender and not sender.startswith(f"{client}/")
@@ -154,6 +152,10 @@ def _of_last_hop(delivery: Delivery, last: Consumption) -> Iterator[Finding]:
             detail = end.reason if last.verdict is Verdict.EXPIRED else answer
             yield about(delivery, Kind(last.verdict), hop, detail, **where)
         put = max(last.put, 1)
+        before_ms = last.put_at_ms - end.decided_at_ms
+        if last.put and before_ms > CLOCK_SLACK_MS:
+            early = f"handed over {before_ms} ms before it was put into the inbox"
+            yield about(delivery, Kind.CAUSALITY, hop, early, **where)
         if last.handed_over > put:
             too_often = f"{last.handed_over} handovers of {put} copies"
             yield about(delivery, Kind.DUPLICATE, hop, too_often, **where)
@@ -165,7 +167,7 @@ def of_unknown_handover(event: Event, end: HandoverRow) -> Finding:
     """Return the finding about a handover of what was never in the inbox."""
     first = event.first
     return Finding(
-        date=day_of(first.accepted_at_ms if first else end.entered_at_ms),
+        date=date_of(first.accepted_at_ms if first else end.entered_at_ms),
         kind=str(Kind.FORGED),
         hop=str(Hop.INBOX_CONSUMER),
         device=event.client_id,

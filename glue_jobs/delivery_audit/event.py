@@ -18,9 +18,9 @@ from glue_jobs.delivery_audit.event_group import (
     HandoverRow,
     LedgerRow,
     TapRow,
-    day_of,
 )
 from glue_jobs.delivery_audit.records import Unclear
+from glue_jobs.delivery_audit.window import date_of
 
 UNBACKED: Final = "(unbacked)"
 """Stands for the outcome of a decision that says `dead_lettered` and has nothing to show for it."""
@@ -121,10 +121,10 @@ class Event:
     def date(self) -> str:
         """The day to which the event belongs: of acceptance, else of entry; `YYYY-MM-DD`."""
         if self.first is not None:
-            return day_of(self.first.accepted_at_ms)
+            return date_of(self.first.accepted_at_ms)
         if self.ledger:
-            return day_of(min(row.entered_at_ms for row in self.ledger))
-        return day_of(min(row.entered_at_ms for row in self.handovers))
+            return date_of(min(row.entered_at_ms for row in self.ledger))
+        return date_of(min(row.entered_at_ms for row in self.handovers))
 
     @property
     def client_id(self) -> str | None:
@@ -135,6 +135,13 @@ class Event:
     def type(self) -> str | None:
         """Its type, as far as tap and ledger know."""
         return self.first.type if self.first else self.ledger[0].type if self.ledger else None
+
+    @property
+    def payloads(self) -> int:
+        """How many payloads the copies have, as far as that is known; at least 1."""
+        if len(self.copies) < 2:
+            return 1
+        return max(len({each.data_digest for each in self.copies} - {None}), 1)
 
     def from_device(self, rules: AuditRules) -> bool:
         """Whether the ledger has it from a device; a dead letter that the cloud's router wrote is its own."""

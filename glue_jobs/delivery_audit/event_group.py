@@ -10,9 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import date, timedelta
 from enum import StrEnum
-from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from glue_jobs.delivery_audit.findings import Finding
@@ -37,18 +35,6 @@ REPLAY: Final = "replay"
 original."""
 
 HOUR_MS: Final = 3_600_000
-
-_DAY_MS: Final = 86_400_000
-
-
-@lru_cache(maxsize=1_024)
-def _day(number: int) -> str:
-    return (date(1970, 1, 1) + timedelta(days=number)).isoformat()
-
-
-def day_of(at_ms: int) -> str:
-    """Return the UTC day of a Unix time in milliseconds, `YYYY-MM-DD`."""
-    return _day(at_ms // _DAY_MS)
 
 
 class Verdict(StrEnum):
@@ -244,7 +230,7 @@ class ReplayRow(NamedTuple):
 class NotInTap(NamedTuple):
     """The ledger has it from a device, and the tap does not: one for each event and route, times in Unix ms.
 
-    The judgement counts it as `unexplained` (`RouteCount(BY_VERDICT, day_of(entered_at_ms), route,
+    The judgement counts it as `unexplained` (`RouteCount(BY_VERDICT, date_of(entered_at_ms), route,
     destination, "unexplained")`) and makes no finding. `devices` decides whether it is forged or a hole.
     """
 
@@ -267,9 +253,10 @@ EXPECTED_ON: Final = "expected"
 EVENTS: Final = "events"
 """RouteCount, `verdict` None: different events that the tap has, each on one of its routes only."""
 TAP_COPIES: Final = "tap_copies"
-"""RouteCount, `verdict` None: copies beyond the first in the tap, each on one of its event's routes only."""
+"""RouteCount, `verdict` None: copies in the tap beyond the first of each payload, on one of the event's
+routes only. HourCount: the same by the hour of the event's acceptance."""
 DUPLICATED: Final = "duplicated"
-"""RouteCount, `verdict` None: copies in the inbox beyond the first."""
+"""RouteCount, `verdict` None: copies in the inbox beyond the first of each payload."""
 REPLAYED: Final = "replayed"
 """RouteCount, `verdict` None: events that were delivered by sending them again."""
 TO_REPLAY: Final = "to_replay"
@@ -304,9 +291,10 @@ CLOUD_EVENTS: Final = "cloud_events"
 LOST_IN_HOUR: Final = "lost"
 PENDING_IN_HOUR: Final = "pending"
 LATE_IN_HOUR: Final = "late"
+WITHOUT_RECORD_IN_HOUR: Final = "unrecorded"
 """HourCount: events and routes of a device, by the hour of acceptance."""
 
-UNRECORDED_IN_HOUR: Final = "unrecorded"
+UNRECORDED_IN_HOUR: Final = "missing_records"
 """HoleCount: events and routes whose record the archive should have in the hour and does not."""
 
 

@@ -11,6 +11,7 @@ from eventplane.delivery import Outcome
 from eventplane.handover import HANDOVERS
 from eventplane.ledger import LEDGER, TAP, Basis
 from glue_jobs.delivery_audit.event_group import BadRow, HandoverRow, LedgerRow, TapRow
+from glue_jobs.delivery_audit.window import LAST_MS
 
 UNREADABLE: Final = "unreadable_line"
 """The line is no JSON, or a member has another type than its record's."""
@@ -24,13 +25,10 @@ UNKNOWN_BASIS: Final = "unknown_basis"
 UNKNOWN_CONTRACT: Final = "unknown_contract"
 """Why a row is not judged. The unknown ones are what a newer version may write."""
 
-NEWER: Final = frozenset({UNKNOWN_MEMBER, UNKNOWN_OUTCOME, UNKNOWN_BASIS, UNKNOWN_CONTRACT})
+_NEWER: Final = frozenset({UNKNOWN_MEMBER, UNKNOWN_OUTCOME, UNKNOWN_BASIS, UNKNOWN_CONTRACT})
 
 HANDOVER_ENDS: Final = frozenset({Outcome.DELIVERED, Outcome.DEAD_LETTERED, Outcome.EXPIRED, Outcome.DROPPED})
 """What can become of an event at an endpoint."""
-
-LAST_MS: Final = 253_402_300_799_999
-"""The last time that a timestamp can have, 9999-12-31, Unix milliseconds."""
 
 MAX_TEXT: Final = 4_000
 """Most characters of a row that are kept in quarantine. Ours: enough to see what it is."""
@@ -44,14 +42,14 @@ _Row = TypeVar("_Row", LedgerRow, HandoverRow)
 class Unclear(NamedTuple):
     """A row that was not judged, by what can be read of it: it neither proves nor accuses.
 
-    `route` is that of the ledger, or the inbox of the handovers; None: the row may speak of any. `is_newer`
-    tells what a newer version may have written from what is damaged, of which `is_cut` is no JSON at all.
+    `route` is that of the ledger, or the inbox of the handovers; None: the row may speak of any.
+    `is_understood` is false where a newer version may have written it, or where it names an event and no more
+    can be read of it.
     """
 
     row: BadRow
     route: str | None
-    is_newer: bool
-    is_cut: bool
+    is_understood: bool
 
 
 def each_place_once(rows: Sequence[TapRow]) -> list[TapRow]:
@@ -68,7 +66,8 @@ def each_place_once(rows: Sequence[TapRow]) -> list[TapRow]:
 
 
 def _tap_order(row: TapRow) -> tuple[object, ...]:
-    return (*row[:6], *("" if each is None else str(each) for each in row[6:]))
+    # One that is not understood does not stand in the way of one that is.
+    return (row.unknown_members, *row[:6], *("" if each is None else str(each) for each in row[6:]))
 
 
 def each_once(rows: Sequence[_Row]) -> Sequence[_Row]:
@@ -121,17 +120,17 @@ def unclear_ledger(row: LedgerRow, reason: str) -> Unclear:
     """Return a ledger row as one that was not judged."""
     # Which routes a contract has that nobody knows, nobody knows.
     route = None if reason == UNKNOWN_CONTRACT else row.route
-    return Unclear(_bad(LEDGER, row, reason), route, reason in NEWER, is_cut=False)
+    return Unclear(_bad(LEDGER, row, reason), route, reason not in _NEWER)
 
 
 def unclear_handover(row: HandoverRow, reason: str) -> Unclear:
     """Return a row of the handovers as one that was not judged."""
-    return Unclear(_bad(HANDOVERS, row, reason), row.channel, reason in NEWER, is_cut=False)
+    return Unclear(_bad(HANDOVERS, row, reason), row.channel, reason not in _NEWER)
 
 
 def unclear_tap(row: TapRow) -> Unclear:
     """Return a row of the tap that has unknown members as one that was not judged."""
-    return Unclear(_bad(TAP, row, UNKNOWN_MEMBER), None, is_newer=True, is_cut=False)
+    return Unclear(_bad(TAP, row, UNKNOWN_MEMBER), None, is_understood=False)
 
 
 def unclear_line(row: BadRow, versions: Collection[str]) -> Unclear:
@@ -139,15 +138,17 @@ def unclear_line(row: BadRow, versions: Collection[str]) -> Unclear:
     try:
         members = json.loads(row.text or "")
     except ValueError:
-        return Unclear(row, None, is_newer=False, is_cut=True)
+        # A line that was cut: nobody knows more than whom it is about, if that.
+        return Unclear(row, None, row.id is None)
     if not isinstance(members, dict):
-        return Unclear(row, None, is_newer=False, is_cut=False)
+        return Unclear(row, None, is_understood=True)
     route = members.get("channel" if row.archive == HANDOVERS else "route")
-    if row.archive == LEDGER and members.get("contract_version") not in versions:
+    if not isinstance(route, str) or (
+        row.archive == LEDGER and members.get("contract_version") not in versions
+    ):
         route = None
     # Valid JSON whose members have other types is what another version writes.
-    is_newer = row.reason in (UNREADABLE, *NEWER)
-    return Unclear(row, route if isinstance(route, str) else None, is_newer, is_cut=False)
+    return Unclear(row, route, row.reason != UNREADABLE)
 
 
 def _bad(archive: str, row: TapRow | LedgerRow | HandoverRow, reason: str) -> BadRow:
