@@ -109,7 +109,8 @@ class Components:
             deps.clock.monotonic(),
             deps.first_manifest_s,
         )
-        self.commits = CommitLoop(spool, self._queues, self._pressure, self.recent, self.reporter, deps.counts)
+        parts = self._queues, self._pressure, self.recent, self.reporter, deps.counts
+        self.commits = CommitLoop(spool, *parts)
         self._make_uplink(contract.device.outbox)
         self._follow(contract, image)
         if before is not None:

@@ -220,7 +220,7 @@ class Forwarder:
         self._cloud.close(_CLOSE_S)
 
     def _state_last(self) -> None:
-        """Store a last manifest, so that all that was stored is stated, and send it if little waits before it."""
+        """Store a last manifest, so that all events are stated, and send it if little waits before it."""
         if not self.spool.is_on_disk:
             return
         now, components = self._clock.monotonic(), self._components

@@ -228,9 +228,7 @@ class Reporter:
             names = (each.destination for each in statements)
             acknowledged_to = {name: self._spool.acknowledged_to(name) for name in names}
             every_s, is_final = self._settings.manifest_interval_s, self._is_last
-            add(
-                lambda heading: manifest(heading, statements, acknowledged_to, every_s, is_final=is_final)
-            )
+            add(lambda heading: manifest(heading, statements, acknowledged_to, every_s, is_final=is_final))
         if now >= self._heartbeat_at and not self._is_last:
             made.heartbeat = True
             every_s = self._settings.heartbeat_s

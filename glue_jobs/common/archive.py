@@ -252,7 +252,7 @@ class Archive:
                 rows = reader.parquet(*(f"{self._objects.uri}/{name}" for name in names))
                 if present := sorted({name for plan in plans for name in plan.present}):
                     rows = rows.where(~sf.col("archive_file").isin(present))
-                yield _as_records(rows, listing.folder), has_envelope
+                yield _as_records(rows, listing.folder, has_envelope), has_envelope
 
     def _damaged_lines(self, names: Collection[str]) -> Iterator[ObjectFault]:
         found = sorted(name for name in names if name.endswith(LINES))
@@ -501,17 +501,20 @@ def _holds_all(names: Sequence[str]) -> SparkColumn:
     return sf.coalesce(known & once, sf.lit(False))
 
 
-def _as_records(rows: DataFrame, folder: Folder) -> DataFrame:
-    """Rows of compacted files as records; a line that the columns did not hold when it was compacted is read
-    again, as the columns may be more by now."""
+def _as_records(rows: DataFrame, folder: Folder, has_envelope: bool) -> DataFrame:
+    """Rows of compacted files as records.
+
+    A line that the columns of an older file did not hold is read again: the columns may be more by now.
+    """
     names = [each.name for each in folder.columns]
     again = sf.from_json("line_text", row_of(folder), {**_PARSE_ONCE, "columnNameOfCorruptRecord": CORRUPT})
-    read = rows.withColumn("record", again)
+    # A row without such a line, which is almost every one, is not to make a record of nulls.
+    read = rows.withColumn("record", sf.when(sf.col("line_text").isNotNull(), again))
     line = sf.col("record")[CORRUPT]
-    others = [each for each in rows.columns if each not in names]
+    held = [name if has_envelope else sf.coalesce(name, sf.col("record")[name]).alias(name) for name in names]
     return read.select(
-        *(sf.coalesce(name, sf.col("record")[name]).alias(name) for name in names),
-        *others,
+        *held,
+        *(each for each in rows.columns if each not in names),
         sf.col("archive_file").alias("file"),
         line.alias("line"),
         (sf.col("line_text").isNotNull() & line.isNull()).alias("unknown_members"),

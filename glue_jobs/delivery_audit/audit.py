@@ -8,6 +8,7 @@ executors judge the others.
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -88,6 +89,11 @@ class Audit:
     parts: dict[str, Part]
     chain: Chain
 
+    @property
+    def kinds(self) -> Counter[tuple[str, str]]:
+        """How many findings there are of each kind at each hop."""
+        return Counter((str(each.kind), str(each.hop)) for each in self.findings)
+
 
 @dataclass(frozen=True, slots=True)
 class Request:
@@ -108,7 +114,8 @@ class Request:
 
 def progress(text: str) -> None:
     """Say on standard error what is being done, for people who wait."""
-    print(f"{datetime.now(UTC):%H:%M:%S} {text}", file=sys.stderr, flush=True)
+    sys.stderr.write(f"{datetime.now(UTC):%H:%M:%S} {text}\n")
+    sys.stderr.flush()
 
 
 @contextmanager
@@ -170,7 +177,7 @@ class _Run:
         )
         contracts = archived(objects)
         # A single contract is in force all the time; else the ledger is asked.
-        history, faults = load_history(objects, contracts, usages(decisions) if len(contracts) > 1 else [])
+        history, faults = load_history(objects, contracts, usages(decisions) if len(contracts) != 1 else [])
         tap = self._tap(history)
         chain = self._chain([contracts[each.version] for each in history.contracts])
         if self._is_small:
@@ -309,18 +316,19 @@ class _Run:
         """Judge the devices; return as well where the list of those that are expected is."""
         window, judgement = self._request.window, judged.judgement
         registry = read_registry(self._request.objects, window, self._request.fleet)
+        expected = self._spark.createDataFrame(registry.rows, REGISTRY) if registry else None
         fleet = judge_fleet(
             rows.good(tap),
             history.contracts,
             Scope(
                 frozenset(history.uplinks),
                 self._request.watermark.ms,
-                window.span_ms[1] + 1 if window.day else None,
-                gone_hours(damaged, self._parts[TAP]),
+                end_ms=window.span_ms[1] + 1 if window.day else None,
+                gone=gone_hours(damaged, self._parts[TAP]),
             ),
             not_in_tap=judgement.not_in_tap,
             counts={key: n for key, n in judgement.counts.items() if isinstance(key, HourCount)},
-            registry=registry and self._spark.createDataFrame(registry.rows, REGISTRY),
+            registry=expected,
             absent=absent_hours(self._parts[TAP]),
             is_small=self._is_small,
         )
@@ -329,7 +337,7 @@ class _Run:
             where = day, route, destination
             judgement.counts[RouteCount(BY_VERDICT, *where, str(Verdict.UNEXPLAINED))] -= count
             judgement.counts[RouteCount(BY_VERDICT, *where, str(Verdict.UNRECORDED))] += count
-        return fleet, registry and registry.name
+        return fleet, registry.name if registry else None
 
 
 def _judge_partition(task: Task, found: Iterable[Any]) -> Iterator[tuple[Judged, dict[Key, Judged]]]:

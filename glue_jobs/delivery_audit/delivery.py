@@ -183,12 +183,11 @@ def _without_record(
 ) -> tuple[Verdict, int | None]:
     """The verdict on a route of which no record proves anything, and the ledger's hour that lacks it."""
     accepted_at_ms = first.accepted_at_ms
-    about = [each for each in event.unclear if each.row.archive == LEDGER and each.route in (None, route)]
-    if any(not each.is_cut for each in about):
+    if any(each.row.archive == LEDGER and each.route in (None, route) for each in event.unclear):
         return Verdict.NOT_UNDERSTOOD, None
     if not found and rules.is_open(accepted_at_ms):
         return Verdict.PENDING, None
     hole = rules.hole(LEDGER, accepted_at_ms)
-    if was_there or about:
+    if was_there:
         return Verdict.UNRECORDED, accepted_at_ms // HOUR_MS if hole is None else hole
     return (Verdict.LOST, None) if found or hole is None else (Verdict.UNRECORDED, hole)

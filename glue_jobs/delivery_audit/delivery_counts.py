@@ -34,6 +34,7 @@ from glue_jobs.delivery_audit.event_group import (
     REPLAYED,
     TAP_COPIES,
     UNRECORDED_IN_HOUR,
+    WITHOUT_RECORD_IN_HOUR,
     DayCount,
     HoleCount,
     HourCount,
@@ -49,7 +50,11 @@ from glue_jobs.delivery_audit.hops import Span
 from glue_jobs.delivery_audit.last_hop import Consumption
 
 _EXPECTED: Final = frozenset(EXPECTED)
-_IN_HOUR: Final = {Verdict.LOST: LOST_IN_HOUR, Verdict.PENDING: PENDING_IN_HOUR}
+_IN_HOUR: Final = {
+    Verdict.LOST: LOST_IN_HOUR,
+    Verdict.PENDING: PENDING_IN_HOUR,
+    Verdict.UNRECORDED: WITHOUT_RECORD_IN_HOUR,
+}
 _UP, _THROUGH, _ALL, _LAST = (
     str(each)
     for each in (
@@ -95,8 +100,9 @@ def _count_event(delivery: Delivery, first: TapRow | None, rules: AuditRules, in
             counts[DayCount(CLOUD_EVENTS, delivery.date)] += 1
         return
     counts[RouteCount(EVENTS, *where)] += 1
-    if (copies := len(delivery.event.copies)) > 1:
-        counts[RouteCount(TAP_COPIES, *where)] += copies - 1
+    if (again := len(delivery.event.copies) - delivery.event.payloads) > 0:
+        counts[RouteCount(TAP_COPIES, *where)] += again
+        counts[HourCount(TAP_COPIES, first.client_id, first.accepted_at_ms // HOUR_MS)] += again
     if first.type == DEAD_LETTER_TYPE:
         counts[LetterCount(LETTERS, str(Place.DEVICE), first.dead_letter_reason or None)] += 1
 
@@ -106,8 +112,8 @@ def _count_put(delivery: Delivery, inbox: str, into: Judgement) -> None:
     counts, event, date = into.counts, delivery.event, delivery.date
     if copies := delivery.copies:
         counts[InboxCount(PUT_COPIES, date, inbox)] += copies
-        if copies > 1:
-            counts[RouteCount(DUPLICATED, date, delivery.route, inbox)] += copies - 1
+        if copies > 1 and (again := copies - event.payloads) > 0:
+            counts[RouteCount(DUPLICATED, date, delivery.route, inbox)] += again
         _time(delivery, into)
     if event.was_replayed and any(row.reason == REPLAY for row in delivery.out):
         counts[RouteCount(REPLAYED, date, delivery.route, inbox)] += 1

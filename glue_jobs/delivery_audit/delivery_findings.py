@@ -36,13 +36,10 @@ def _of_event(delivery: Delivery, rules: AuditRules) -> Iterator[Finding]:
     """What is not of a route."""
     event, first = delivery.event, delivery.event.first
     if first is not None:
-        if len(event.copies) > 1:
-            several = f"{len(event.copies)} copies in the tap"
-            yield about(delivery, Kind.DUPLICATE, Hop.DEVICE_CLOUD, several)
-            digests = {each.data_digest for each in event.copies} - {None}
-            if len(digests) > 1:
-                payloads = f"{len(digests)} different payloads"
-                yield about(delivery, Kind.REUSED_ID, Hop.DEVICE_CLOUD, payloads)
+        if (copies := len(event.copies)) > (payloads := event.payloads):
+            yield about(delivery, Kind.DUPLICATE, Hop.DEVICE_CLOUD, f"{copies} copies in the tap")
+        if payloads > 1:
+            yield about(delivery, Kind.REUSED_ID, Hop.DEVICE_CLOUD, f"{payloads} different payloads")
         if rules.is_late(first.accepted_at_ms, first.archived_at_ms):
             stored = f"archived {first.archived_at_ms - first.accepted_at_ms} ms after acceptance"
             yield about(delivery, Kind.LATE, Hop.DEVICE_CLOUD, stored)
@@ -54,12 +51,12 @@ def _of_event(delivery: Delivery, rules: AuditRules) -> Iterator[Finding]:
                 yield about(delivery, Kind.TYPE_MISMATCH, Hop.ROUTER, types)
     if event.early and _is_unconfirmed(event, rules):
         yield about(delivery, Kind.UNCONFIRMED, Hop.ROUTER, f"by contract {_version(delivery)}")
-    for client in sorted({row.client_id or "" for row in event.ledger if _is_other_client(row)}):
+    for client in sorted({row.client_id or "" for row in event.ledger if is_other_client(row)}):
         names = f"the ledger names the sender {event.ledger[0].sender} and the client {client}"
         yield about(delivery, Kind.SENDER_MISMATCH, Hop.ROUTER, names)
 
 
-def _is_other_client(row: LedgerRow) -> bool:
+def is_other_client(row: LedgerRow) -> bool:
     """Whether the row's sender is on another device than its client."""
     sender, client = row.sender, row.client_id
     return sender is not None and client is not None and "/" in sender and not sender.startswith(f"{client}/")
@@ -154,6 +151,10 @@ def _of_last_hop(delivery: Delivery, last: Consumption) -> Iterator[Finding]:
             detail = end.reason if last.verdict is Verdict.EXPIRED else answer
             yield about(delivery, Kind(last.verdict), hop, detail, **where)
         put = max(last.put, 1)
+        before_ms = last.put_at_ms - end.decided_at_ms
+        if last.put and before_ms > CLOCK_SLACK_MS:
+            early = f"handed over {before_ms} ms before it was put into the inbox"
+            yield about(delivery, Kind.CAUSALITY, hop, early, **where)
         if last.handed_over > put:
             too_often = f"{last.handed_over} handovers of {put} copies"
             yield about(delivery, Kind.DUPLICATE, hop, too_often, **where)

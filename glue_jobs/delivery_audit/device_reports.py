@@ -168,7 +168,8 @@ def _manifest(read: DeviceReports, report: Report, data: dict[str, Any], uplinks
             min(*acknowledged, report.sequence - 1)
             if acknowledged and len(acknowledged) == len(stated)
             else None,
-            1_000 * whole_number(data.get("interval_s", USUAL_INTERVAL_S), _LONGEST_INTERVAL_S, 1),
+            1_000
+            * min(whole_number(data.get("interval_s", USUAL_INTERVAL_S), _MOST, 1), _LONGEST_INTERVAL_S),
             data.get("final") is True,
         )
     )

@@ -186,14 +186,10 @@ def device_hours(tap: DataFrame, contracts: Sequence[Contract]) -> DataFrame:
         .agg(
             sf.collect_list(sf.when(is_numbered, sf.col("sequence"))).alias("numbers"),
             sf.collect_list(sf.when(is_numbered, digest)).alias("digests"),
-            sf.collect_set(sf.when(other & ~best_effort, sf.xxhash64(service, "source", "id"))).alias(
-                "others"
-            ),
+            sf.collect_set(other_key).alias("others"),
             sf.count_if(other & best_effort).alias("best_effort"),
             sf.min(sf.struct("accepted_at_ms", "file")).alias("first"),
-            sf.min(sf.when(travel.isNotNull(), sf.struct(travel, "accepted_at_ms", "file"))).alias(
-                "quickest"
-            ),
+            sf.min(quickest).alias("quickest"),
             sf.count(travel).alias("samples"),
             sf.collect_list(sf.when(is_report, sf.struct(*report))).alias("reports"),
             sf.max("accepted_at_ms").alias("last_ms"),

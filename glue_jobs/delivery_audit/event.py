@@ -136,6 +136,13 @@ class Event:
         """Its type, as far as tap and ledger know."""
         return self.first.type if self.first else self.ledger[0].type if self.ledger else None
 
+    @property
+    def payloads(self) -> int:
+        """How many payloads the copies have, as far as that is known; at least 1."""
+        if len(self.copies) < 2:
+            return 1
+        return max(len({each.data_digest for each in self.copies} - {None}), 1)
+
     def from_device(self, rules: AuditRules) -> bool:
         """Whether the ledger has it from a device; a dead letter that the cloud's router wrote is its own."""
         if not any(row.entered_by in rules.uplinks for row in self.ledger):

@@ -21,6 +21,7 @@ from glue_jobs.delivery_audit.delivery_counts import count
 from glue_jobs.delivery_audit.delivery_findings import (
     about,
     findings,
+    is_other_client,
     of_unclear_row,
     of_unknown_handover,
 )
@@ -118,7 +119,7 @@ def _count_rows(good: Mapping[str, Sequence[object]], unclear: Iterable[Unclear]
     for each in unclear:
         into.quarantine.append(each.row)
         into.counts[RowCount(ROWS, each.row.archive, each.row.reason)] += 1
-        if each.is_newer:
+        if not each.is_understood:
             into.findings.append(of_unclear_row(each))
 
 
@@ -184,7 +185,9 @@ def _join_mismatched(events: dict[str, Event]) -> dict[str, str]:
             rows = {(row.entered_at_ms, row.type) for row in other.ledger}
             if not other.copies and not rows.isdisjoint(frames):
                 event.ledger, event.handovers = other.ledger, [*event.handovers, *other.handovers]
-                joined[sender] = other_sender
+                if not any(map(is_other_client, other.ledger)):
+                    # A row that contradicts itself has a finding of its own.
+                    joined[sender] = other_sender
                 del events[other_sender]
                 break
     return joined

@@ -106,9 +106,9 @@ def judge_rows(task: Task, rows: Iterable[Any]) -> tuple[Judged, dict[Key, Judge
 def note(judged: Judged, group: EventGroup) -> None:
     """Widen the times of `judged` by those of a group."""
     accepted = (*(each.accepted_at_ms for each in group.tap), *(each.accepted_at_ms for each in group.items))
-    decided = {}
+    decided = dict[str, int]()
     for row in group.ledger:
-        if row.contract_version is not None and row.decided_at_ms is not None:
+        if None not in row[:4]:
             known = decided.get(row.contract_version, row.decided_at_ms)
             decided[row.contract_version] = min(known, row.decided_at_ms)
     judged.note_times(accepted, decided)
@@ -118,11 +118,7 @@ def usages(rows: Iterable[LedgerRow]) -> list[Usage]:
     """Return by which contract versions routers decided, and in which intervals of time."""
     first_ms: dict[tuple[str, int, bool], int] = {}
     for row in rows:
-        if (
-            row.contract_version is not None
-            and row.decided_at_ms is not None
-            and 0 <= row.decided_at_ms <= LAST_MS
-        ):
+        if None not in row[:4] and 0 <= row.decided_at_ms <= LAST_MS:
             # A replay decides by the contract of then, and a router that has just started by what it has.
             is_in_force = row.basis != Basis.BUNDLED and row.reason != REPLAY
             key = row.contract_version, row.decided_at_ms // INTERVAL_MS, is_in_force
@@ -152,7 +148,7 @@ def ledger_hours(
     """Return in which hours the ledger has events of devices, and deliveries into `webhooks`."""
     entered, delivered = set[int](), set[str]()
     for row in rows:
-        if row.entered_by in uplinks and row.entered_at_ms is not None and 0 <= row.entered_at_ms <= LAST_MS:
+        if row.entered_by in uplinks and None not in row[:4] and 0 <= row.entered_at_ms <= LAST_MS:
             entered.add(row.entered_at_ms // HOUR_MS)
         if row.outcome == Outcome.DELIVERED and row.destination in webhooks:
             delivered.add(row.file.rpartition("/")[0])

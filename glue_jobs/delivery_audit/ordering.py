@@ -45,15 +45,16 @@ def ordered_deliveries(group: EventGroup, inboxes: Collection[str]) -> Iterator[
     """The first deliveries of a group into `inboxes`."""
     first: dict[str, LedgerRow] = {}
     for row in group.ledger:
-        if row.destination in inboxes and is_sent(row):
-            other = first.setdefault(row.destination, row)
+        inbox = row.destination
+        if inbox is not None and inbox in inboxes and is_sent(row):
+            other = first.setdefault(inbox, row)
             if row.decided_at_ms < other.decided_at_ms:
-                first[row.destination] = row
+                first[inbox] = row
     if not first:
         return
     tap = min(group.tap, default=None)
     sequence = min((each.sequence for each in group.tap if each.sequence is not None), default=None)
-    entered = (each.entered_at_ms for each in group.ledger if each.entered_at_ms is not None)
+    entered = (each.entered_at_ms for each in group.ledger if None not in each[1:2])
     began_ms = min(*entered, *(each.accepted_at_ms for each in group.tap), LAST_MS)
     for destination, row in first.items():
         client_id, epoch = (tap.client_id, tap.epoch) if tap else (row.client_id, None)
@@ -84,8 +85,7 @@ def ordered_deliveries(group: EventGroup, inboxes: Collection[str]) -> Iterator[
 
 def is_sent(row: LedgerRow) -> bool:
     """Whether the row is a delivery, and can be judged."""
-    is_whole = row.decided_at_ms is not None and row.entered_at_ms is not None
-    return is_whole and row.outcome == Outcome.DELIVERED and row.reason != SENT_BEFORE
+    return None not in row[:2] and row.outcome == Outcome.DELIVERED and row.reason != SENT_BEFORE
 
 
 def overtaken(deliveries: Iterable[OrderedDelivery]) -> Iterator[Finding]:

@@ -24,7 +24,7 @@ UNKNOWN_BASIS: Final = "unknown_basis"
 UNKNOWN_CONTRACT: Final = "unknown_contract"
 """Why a row is not judged. The unknown ones are what a newer version may write."""
 
-NEWER: Final = frozenset({UNKNOWN_MEMBER, UNKNOWN_OUTCOME, UNKNOWN_BASIS, UNKNOWN_CONTRACT})
+_NEWER: Final = frozenset({UNKNOWN_MEMBER, UNKNOWN_OUTCOME, UNKNOWN_BASIS, UNKNOWN_CONTRACT})
 
 HANDOVER_ENDS: Final = frozenset({Outcome.DELIVERED, Outcome.DEAD_LETTERED, Outcome.EXPIRED, Outcome.DROPPED})
 """What can become of an event at an endpoint."""
@@ -44,14 +44,14 @@ _Row = TypeVar("_Row", LedgerRow, HandoverRow)
 class Unclear(NamedTuple):
     """A row that was not judged, by what can be read of it: it neither proves nor accuses.
 
-    `route` is that of the ledger, or the inbox of the handovers; None: the row may speak of any. `is_newer`
-    tells what a newer version may have written from what is damaged, of which `is_cut` is no JSON at all.
+    `route` is that of the ledger, or the inbox of the handovers; None: the row may speak of any.
+    `is_understood` is false where a newer version may have written it, or where it names an event and no more
+    can be read of it.
     """
 
     row: BadRow
     route: str | None
-    is_newer: bool
-    is_cut: bool
+    is_understood: bool
 
 
 def each_place_once(rows: Sequence[TapRow]) -> list[TapRow]:
@@ -121,17 +121,17 @@ def unclear_ledger(row: LedgerRow, reason: str) -> Unclear:
     """Return a ledger row as one that was not judged."""
     # Which routes a contract has that nobody knows, nobody knows.
     route = None if reason == UNKNOWN_CONTRACT else row.route
-    return Unclear(_bad(LEDGER, row, reason), route, reason in NEWER, is_cut=False)
+    return Unclear(_bad(LEDGER, row, reason), route, reason not in _NEWER)
 
 
 def unclear_handover(row: HandoverRow, reason: str) -> Unclear:
     """Return a row of the handovers as one that was not judged."""
-    return Unclear(_bad(HANDOVERS, row, reason), row.channel, reason in NEWER, is_cut=False)
+    return Unclear(_bad(HANDOVERS, row, reason), row.channel, reason not in _NEWER)
 
 
 def unclear_tap(row: TapRow) -> Unclear:
     """Return a row of the tap that has unknown members as one that was not judged."""
-    return Unclear(_bad(TAP, row, UNKNOWN_MEMBER), None, is_newer=True, is_cut=False)
+    return Unclear(_bad(TAP, row, UNKNOWN_MEMBER), None, is_understood=False)
 
 
 def unclear_line(row: BadRow, versions: Collection[str]) -> Unclear:
@@ -139,15 +139,17 @@ def unclear_line(row: BadRow, versions: Collection[str]) -> Unclear:
     try:
         members = json.loads(row.text or "")
     except ValueError:
-        return Unclear(row, None, is_newer=False, is_cut=True)
+        # A line that was cut: nobody knows more than whom it is about, if that.
+        return Unclear(row, None, row.id is None)
     if not isinstance(members, dict):
-        return Unclear(row, None, is_newer=False, is_cut=False)
+        return Unclear(row, None, is_understood=True)
     route = members.get("channel" if row.archive == HANDOVERS else "route")
-    if row.archive == LEDGER and members.get("contract_version") not in versions:
+    if not isinstance(route, str) or (
+        row.archive == LEDGER and members.get("contract_version") not in versions
+    ):
         route = None
     # Valid JSON whose members have other types is what another version writes.
-    is_newer = row.reason in (UNREADABLE, *NEWER)
-    return Unclear(row, route if isinstance(route, str) else None, is_newer, is_cut=False)
+    return Unclear(row, route, row.reason != UNREADABLE)
 
 
 def _bad(archive: str, row: TapRow | LedgerRow | HandoverRow, reason: str) -> BadRow:

@@ -145,7 +145,7 @@ def summary(ledger: DataFrame) -> DataFrame:
         "decided_in": sf.floor(sf.col("decided_at_ms") / INTERVAL_MS),
     }
     same = "entered_by", "contract_version", "destination", "outcome", "reason", "basis"
-    keys = [*same, *(column.alias(name) for name, column in groups.items())]
+    keys: list[Column | str] = [*same, *(column.alias(name) for name, column in groups.items())]
     found = ledger.where(is_record).groupBy(*keys).agg(sf.min("decided_at_ms").alias("decided_at_ms"))
     kept = {*same, *groups, "decided_at_ms"}
     return found.select(*(name if name in kept else sf.lit(None).alias(name) for name in LedgerRow._fields))
@@ -207,7 +207,12 @@ def event_groups(
             for name, struct in zip(STRUCTS, row[2:], strict=True):
                 if struct is not None:
                     found[name].append(STRUCTS[name](struct))
-        yield key, EventGroup(*found.values(), letters)
+        yield (
+            key,
+            EventGroup(
+                found["tap"], found["ledger"], found["handover"], found["item"], found["bad"], letters
+            ),
+        )
 
 
 def _bad(archive: str, reason: Column, members: Iterable[str] = ()) -> Column:

@@ -69,6 +69,7 @@ def test_a_day_s_audit_sees_what_was_accepted_on_that_day(archive: SmallArchive,
 def test_repeating_a_day_replaces_its_tables_and_keeps_its_reports(
     archive: SmallArchive, audit: Audit, spark: SparkSession, tmp_path: Path
 ) -> None:
+    archive.send()  # an hour without any decision would be a hole of the archive
     late = archive.event()
     archive.accept(late)
     assert audit(DAY, output="audit")["totals"]["findings"] == 1
@@ -78,7 +79,7 @@ def test_repeating_a_day_replaces_its_tables_and_keeps_its_reports(
     for row in archive.route(late):
         archive.ledger[archive.ledger.index(row)] = replace(row, decided_at_ms=NOON_MS + 2 * 86_400_000)
     again = audit(DAY, output="audit")
-    assert again["totals"]["findings"] == 0
+    assert (again["totals"]["findings"], again["findings"]) == (0, [])
     assert again["revision"]["number"] == 1
     assert again["revision"]["changed"]["lost"] == [1, 0]
     assert not findings.exists()

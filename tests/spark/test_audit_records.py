@@ -134,7 +134,7 @@ def test_a_device_s_numbers_show_gaps(archive: SmallArchive, audit: Audit) -> No
     archive.accept(replace(archive.event(home="other"), json=plain), "simple")
     report = audit()
     numbered, simple = report["devices"]
-    assert numbered == {
+    shown = {
         "client_id": "home-1",
         "epoch": "e1",
         "first": 1,
@@ -151,6 +151,7 @@ def test_a_device_s_numbers_show_gaps(archive: SmallArchive, audit: Audit) -> No
         "not_stored": 0,
         "skew_ms": 0,
     }
+    assert {name: numbered[name] for name in shown} == shown
     assert (simple["client_id"], simple["epoch"], simple["events"], simple["gaps"]) == (
         "simple",
         None,

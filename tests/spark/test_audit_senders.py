@@ -4,30 +4,21 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from itertools import product
 from typing import Any, Final
 
 import pytest
-from pyspark.sql import SparkSession
-from pyspark.sql import functions as sf
 
 from contract import load_contract
-from eventplane.auditor import AUDITOR, VERDICT
+from eventplane.auditor import AUDITOR
 from eventplane.canary import CANARY_ALARM, CANARY_CLIENT, CANARY_SOURCE
 from eventplane.contract import Contract, compile_contract
-from eventplane.conversation.attributes import REPLY_TYPE
 from eventplane.delivery import DEAD_LETTER_TYPE, Outcome, letter_id
-from eventplane.device_reports import DEVICE_CONTRACT, MANIFEST, forwarder_source, router_source
+from eventplane.device_reports import router_source
 from eventplane.envelope import write_event
 from eventplane.ledger import Basis
 from eventplane.limits import MAX_SENT_EVENT_BYTES
-from eventplane.presence import MONITOR, NOTICE
-from eventplane.sender import PLANE, Sender
-from eventplane.sending import SENDER_NOT_ALLOWED, SendingRights
-from eventplane.uplink_interest import UPLINK_INTEREST_TYPE
-from glue_jobs.delivery_audit.contracts import ContractHistory, Use
-from glue_jobs.delivery_audit.sending import may_send
-from glue_jobs.delivery_audit.witness import name_of
+from eventplane.presence import MONITOR
+from eventplane.sending import SENDER_NOT_ALLOWED
 from tests.spark.reading import Audit, faults
 from tests.spark.small_archive import ALARM, NOON_MS, READING, SmallArchive, small_contract
 
@@ -221,55 +212,6 @@ def test_a_contract_beside_its_successor_is_stale_after_a_while(archive: SmallAr
         old.version,
         NOON_MS + 40 * MINUTE_MS,
     )
-
-
-def test_spark_decides_as_the_rights_do(spark: SparkSession) -> None:
-    contracts = [
-        with_senders(voice=[ALARM], siren=[], care=[MESSAGE, DEVICE_CONTRACT]),
-        with_senders(
-            voice=["org.example.*"], device=["org.eventplane.device.*"], help=[UPLINK_INTEREST_TYPE]
-        ),
-        with_senders(),
-    ]
-    senders = [
-        *(
-            Sender("home-1", name)
-            for name in ("", "device", "voice", "siren", "help", "nobody", "x/voice", "/")
-        ),
-        *(
-            Sender(service=name)
-            for name in ("help", "care", "voice", "device", MONITOR, AUDITOR, PLANE, "", "x")
-        ),
-    ]
-    types = [ALARM, READING, MESSAGE, FREE, "org.example.question.v1", REPLY_TYPE, MANIFEST, NOTICE, VERDICT]
-    types += [DEVICE_CONTRACT, UPLINK_INTEREST_TYPE, DEAD_LETTER_TYPE]
-    sources = [
-        "/s",
-        *(name(home) for name in (forwarder_source, router_source) for home in ("home-1", "home-2")),
-    ]
-    rows, decided = [], {}
-    for contract, sender, type, source in product(contracts, senders, types, sources):
-        row = contract.version, str(sender), type, source
-        own = {"channel": f"{sender.service}.outbox"}  # what the ledger does not have
-        event = write_event({"id": "1", "source": source, "type": type, **sender.attributes}, own)
-        decided[row] = SendingRights(contract).refusal(event) is None
-        rows.append(row)
-    history = ContractHistory(tuple(Use(each, 0) for each in contracts))
-    names = ("version", "sender", "type", "source")
-    allowed = spark.createDataFrame(rows, names).select(*names, may_send(history, *map(sf.col, names)))
-    differing = [tuple(row) for row in allowed.collect() if decided[tuple(row)[:4]] != row[4]]
-    assert differing == []
-    assert set(decided.values()) == {True, False}
-
-
-def test_an_event_has_the_name_that_is_its_dead_letter_s_id(spark: SparkSession) -> None:
-    keys = list(
-        product(("home-1/voice", "home-1/", "", "carers", "høme/x"), ("/s", "//h/ä?q#f"), ("1", "水😀", " "))
-    )
-    named = spark.createDataFrame(keys, ("sender", "source", "id")).select(
-        "*", name_of(*map(sf.col, ("sender", "source", "id")))
-    )
-    assert [row[3] for row in named.collect()] == [letter_id(*key) for key in keys]
 
 
 def test_the_canarys_alarms_are_expected_and_accuse_nobody(archive: SmallArchive, audit: Audit) -> None:

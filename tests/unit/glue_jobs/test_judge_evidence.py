@@ -18,10 +18,12 @@ from eventplane.sender import PLANE
 from glue_jobs.common.hours import Hour
 from glue_jobs.delivery_audit.event_group import (
     LETTERS_UNRECORDED,
+    TAP_COPIES,
     UNRECORDED_IN_HOUR,
     EventGroup,
     HandoverRow,
     HoleCount,
+    HourCount,
     Judgement,
     LetterCount,
     TapRow,
@@ -265,11 +267,20 @@ def test_a_row_that_is_understood_goes_before_one_that_is_not(archive: SmallArch
     assert report.totals["delivered"] == 1
 
 
-def test_a_cut_line_leaves_its_event_unrecorded(archive: SmallArchive) -> None:
-    archive.send()
+def test_a_cut_line_that_names_its_event_is_not_understood(archive: SmallArchive) -> None:
+    event = archive.send()
     archive.bad_lines = [("ledger", to_line(archive.ledger.pop())[:-20])]
     report = judged(archive)
-    assert report.faults() == {"unrecorded": 1, "quarantined": 1}
+    assert report.faults() == {"not_understood": 1, "quarantined": 1}
+    assert [(each.kind, each.id) for each in report.findings] == [("not_understood", event.id)]
+    assert nothing_is_accused(report)
+
+
+def test_a_line_that_names_nothing_is_quarantined_and_says_no_more(archive: SmallArchive) -> None:
+    archive.send()
+    archive.bad_lines = [("ledger", '{"decided_at_ms":177'), ("tap", "[]")]
+    report = judged(archive)
+    assert report.faults() == {"quarantined": 2}
     assert report.findings == []
 
 
@@ -301,10 +312,15 @@ def test_one_id_with_two_payloads_is_found(archive: SmallArchive) -> None:
     other = archive.event(data={"value": "another"}, id=event.id, source=event.source)
     archive.accept(other)
     archive.route(other)
-    findings = judged(archive).findings
+    report = judged(archive)
+    findings = report.findings
     assert [each.kind for each in findings] == ["reused_id", "duplicate"]
     assert (findings[0].hop, findings[0].detail) == ("device_cloud", "2 different payloads")
     assert findings[0].kind in BROKEN
+    # One copy is a second one of the first payload, and was not routed.
+    assert (report.totals["tap_copies"], report.totals["duplicated"]) == (1, 0)
+    key = HourCount(TAP_COPIES, "home-1", NOON)
+    assert report.judgement.counts[key] == 1
 
 
 def test_a_sender_on_another_device_than_its_client_is_found(archive: SmallArchive) -> None:
@@ -313,6 +329,20 @@ def test_a_sender_on_another_device_than_its_client_is_found(archive: SmallArchi
     (finding,) = judged(archive).findings
     assert (finding.kind, finding.hop) == ("sender_mismatch", "router")
     assert finding.detail == "the ledger names the sender home-1/ and the client home-2"
+    # The same where the sender is the one that is wrong: no event is missing.
+    archive.ledger[-1] = replace(archive.ledger[-1], client_id="home-1", sender="home-2/")
+    report = judged(archive)
+    assert report.faults() == {}
+    (finding,) = report.findings
+    assert (finding.kind, finding.hop) == ("sender_mismatch", "router")
+
+
+def test_a_handover_before_its_event_was_in_the_inbox_is_found(webhook: SmallArchive) -> None:
+    webhook.send(ALARM)
+    webhook.handovers = [handed_over(webhook, at_ms=NOON_MS - 6_000)]
+    (finding,) = judged(webhook).findings
+    assert (finding.kind, finding.hop) == ("causality", "inbox_consumer")
+    assert finding.detail == "handed over 5140 ms before it was put into the inbox"
 
 
 def test_a_frame_that_has_another_client_in_the_tap_is_neither_lost_nor_forged(
