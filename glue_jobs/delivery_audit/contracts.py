@@ -11,7 +11,7 @@ from typing import Final
 from eventplane.contract import Contract, load_compiled
 from eventplane.errors import EventPlaneError
 from eventplane.ledger import CONTRACTS
-from glue_jobs.common.archive import ObjectFault
+from glue_jobs.common.listing import ObjectFault
 from glue_jobs.common.objects import Objects, Stored
 from glue_jobs.delivery_audit.errors import AlteredContractError, NoContractError
 
@@ -64,6 +64,10 @@ class ContractHistory:
     def uplinks(self) -> list[str]:
         """The channels over which events come from devices; those that the tap sees."""
         return sorted({contract.device.outbox.address for contract in self.contracts})
+
+    def is_stale(self, version: str, decided_at_ms: int) -> bool:
+        """Return whether a version had long had a successor in force when a router decided by it."""
+        return bool(self.stale) and (version, decided_at_ms // INTERVAL_MS) in self.stale
 
     def with_uses(self, first_used_ms: Mapping[str, int]) -> ContractHistory:
         """Return the same with first uses where none was known."""

@@ -69,7 +69,6 @@ def test_a_day_s_audit_sees_what_was_accepted_on_that_day(archive: SmallArchive,
 def test_repeating_a_day_replaces_its_tables_and_keeps_its_reports(
     archive: SmallArchive, audit: Audit, spark: SparkSession, tmp_path: Path
 ) -> None:
-    archive.send()  # an hour without any decision would be a hole of the archive
     late = archive.event()
     archive.accept(late)
     assert audit(DAY, output="audit")["totals"]["findings"] == 1
