@@ -20,12 +20,12 @@ PLAN: Final = Plan(events=6_000, hours=24, fault_every=0, trouble_every=0)
 ARGUMENTS: Final = ("--DATE", DAY, "--AS_OF", "2026-04-01T00:00:00Z")
 
 TOGETHER: Final = (
-    "lost_on_a_route lost_behind_the_inbox forged_decision ghost_queue ghost_route early_decision early_handover "
-    "other_type other_sender unknown_type unknown_contract unknown_outcome attempt_as_text attempt_as_fraction "
-    "time_as_text cut_line unknown_handover rolling_upgrade clock_ahead",
-    "truncated_ledger not_gzip_ledger zeroed_ledger without_bytes_ledger hour_gone_ledger truncated_handovers "
-    "not_gzip_handovers without_bytes_handovers hour_gone_handovers object_twice_ledger object_twice_handovers "
-    "object_twice_tap rows_twice midnight_skew lost_on_a_route",
+    "lost_on_a_route lost_behind_the_inbox forged_decision ghost_queue ghost_route early_decision "
+    "early_handover other_type other_sender unknown_type unknown_contract unknown_outcome attempt_as_text "
+    "attempt_as_fraction time_as_text cut_line unknown_handover rolling_upgrade clock_ahead",
+    "truncated_ledger not_gzip_ledger zeroed_ledger without_bytes_ledger hour_gone_ledger "
+    "truncated_handovers not_gzip_handovers without_bytes_handovers hour_gone_handovers "
+    "object_twice_ledger object_twice_handovers object_twice_tap rows_twice midnight_skew lost_on_a_route",
     "truncated_tap not_gzip_tap zeroed_tap without_bytes_tap hour_gone_tap tap_rows_gone stray_files "
     "stray_contract wrong_folder hour_moved forged_decision",
     "no_manifests manifests_stop missing_manifest reused_id acknowledged_lost cold_router",
