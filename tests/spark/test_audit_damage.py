@@ -92,7 +92,7 @@ def test_what_compaction_and_erasure_change_is_no_tampering(
     report = _audit(archive, output)
     assert "altered_object" not in {each["kind"] for each in report["findings"]}
     # A hand that comes behind both is seen.
-    expected = damage(archive, ["removed_ledger"])
+    expected = damage(archive, ["added_ledger"])
     assert any(expected.facts[0].fits(each) for each in _audit(archive, output)["findings"])
 
 
