@@ -32,8 +32,8 @@ ERASURES: Final = "erasures"
 """The folder of the erasures' plans and receipts."""
 
 LEAST_RAW_DAYS: Final = 16
-"""Days for which raw objects stay at least: a queue keeps a message for 14 days, and the audit of a day reads
-what was written so long after it."""
+"""Days for which raw objects stay at least: traces and replays read raw rows, and a queue keeps a message for
+14 days."""
 
 HOURLY: Final = ("date", "hour")
 """Partition folders `date=YYYY-MM-DD/hour=HH`, UTC: when a row was written, not when it was accepted."""

@@ -240,7 +240,7 @@ class Retention:
     def __post_init__(self) -> None:
         if self.raw_days < LEAST_RAW_DAYS:
             raise EnvironmentSettingError(
-                "raw_days", f"is {self.raw_days}; the audit reads raw rows for {LEAST_RAW_DAYS} days"
+                "raw_days", f"is {self.raw_days}; traces and replays read raw rows for {LEAST_RAW_DAYS} days"
             )
         if self.compacted_days <= self.raw_days:
             raise EnvironmentSettingError("compacted_days", "must be more than raw_days")

@@ -8,14 +8,12 @@ asked for are listed.
 from __future__ import annotations
 
 import re
-import zlib
-from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import reduce
 from operator import or_
-from typing import Final, Literal, TypeVar
+from typing import Final, TypeVar
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
@@ -32,27 +30,21 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from eventplane.archive_layout import COMPACTED, PUBLISHED, TAP_ATTRIBUTES, Column, ColumnType, Folder
+from eventplane.archive_layout import COMPACTED, TAP_ATTRIBUTES, Column, ColumnType, Folder
 from eventplane.attributes import STRINGS
 from eventplane.device_reports import DISCARDED, MANIFEST, STARTED
 from eventplane.ledger import TAP
-from glue_jobs.common.hours import Days, Hour, day_of_folder, hour_of
+from glue_jobs.common.hours import Days, Hour, hour_of
+from glue_jobs.common.listing import LINES, PARQUET, TOGETHER, Listing, ObjectFault, whole_lines
 from glue_jobs.common.objects import Objects, Stored
-from glue_jobs.common.receipts import Receipt, UnreadableReceiptError, published, read_receipt
+from glue_jobs.common.receipts import Receipt
 
 CORRUPT: Final = "_corrupt_record"
 """Where Spark's JSON reader puts a line that does not fit the schema."""
 
-LINES: Final = ".json.gz"
-"""What the names of raw objects end with."""
-
-PARQUET: Final = ".parquet"
-"""What the names of compacted files end with."""
-
 REPORTS: Final = (STARTED, DISCARDED, MANIFEST)
 """Types of the device reports whose text the audit reads: column `report`."""
 
-Kind = Literal["unreadable", "misplaced", "duplicate"]
 T = TypeVar("T")
 
 _TYPES: Final[dict[ColumnType, DataType]] = {
@@ -73,31 +65,9 @@ _KINDS: Final[dict[str, DataType]] = {
 _TYPED: Final = r"^(?:-?(?:0|[1-9][0-9]*)|true|false)$"
 """The text of a value that JSON may have written without quotes."""
 
-_GZIP: Final = 31
-"""For zlib: with the header and the checksum of gzip, and the largest window."""
-
 _GLOB: Final = re.compile(r"([\\\[\]{}*?])")
 _ESCAPED: Final = r"\\\1"
 _LINE: Final = "value string, file string"
-_TOGETHER: Final = 16
-"""Small objects that are read at the same time; each is a wait of some 20 ms on S3."""
-
-
-@dataclass(frozen=True, slots=True)
-class ObjectFault:
-    """An object of the archive that is not as it should be; `name` is its key.
-
-    unreadable: its content is damaged, empty or gone; `rows` are those that could be read all the same.
-    misplaced: it is no raw object in the folder of an hour. Lines in it are read.
-    duplicate: an earlier object, named in `detail`, has the same bytes. Its rows are read once.
-    """
-
-    kind: Kind
-    name: str
-    hour: Hour | None
-    folder: str
-    detail: str
-    rows: int | None
 
 
 @dataclass(frozen=True)
@@ -113,16 +83,6 @@ class Part:
     faults: tuple[ObjectFault, ...]
     hours: frozenset[Hour]
     receipts: tuple[Receipt, ...] = ()
-
-
-@dataclass(slots=True)
-class _HourPlan:
-    """From which objects an hour is read; `present` are raw objects whose rows the files have as well."""
-
-    raw: list[Stored]
-    files: list[Stored]
-    present: frozenset[str] = frozenset()
-    receipt: Receipt | None = None
 
 
 class Archive:
@@ -156,7 +116,7 @@ class Archive:
         of another JSON type (`texts` has the canonical text of any type); `data_digest`, equal for equal
         data; `event_bytes`; and `report`, the event's text if it is one of `REPORTS`.
         """
-        listing = _Listing(self._objects, folder, days, self._damaged)
+        listing = Listing(self._objects, folder, days, self._damaged)
         ask = _Attributes(frozenset(texts), frozenset(integers), frozenset(booleans))
         self._read.update((each.name, each) for each in listing.objects)
         frames = [(self._records(listing), False), *self._compacted(listing)]
@@ -195,7 +155,7 @@ class Archive:
 
     def _present(self, names: Collection[str]) -> set[str]:
         folders = {name.rpartition("/")[0] for name in names}
-        with ThreadPoolExecutor(_TOGETHER) as together:
+        with ThreadPoolExecutor(TOGETHER) as together:
             listed = together.map(self._objects.beneath, folders)
         return {each.name for found in listed for each in found} & {*names}
 
@@ -217,7 +177,7 @@ class Archive:
         names = [each.name for each in stored if each.size]
         return [*self._damaged_lines(names), *self._damaged_files(names)]
 
-    def _records(self, listing: _Listing) -> DataFrame:
+    def _records(self, listing: Listing) -> DataFrame:
         """The lines of raw objects as records."""
         lines = self.lines(listing.folder, listing.roots())
         if damaged := self._uris(listing.damaged()):
@@ -233,11 +193,11 @@ class Archive:
         # Spark takes a path for a pattern.
         return [f"{self._objects.uri}/{_GLOB.sub(_ESCAPED, each)}" for each in names]
 
-    def _compacted(self, listing: _Listing) -> Iterator[tuple[DataFrame, bool]]:
+    def _compacted(self, listing: Listing) -> Iterator[tuple[DataFrame, bool]]:
         """The rows of compacted files: those with the columns of the envelope, and those without."""
         for has_envelope in (True, False):
             plans = [each for each in listing.plans.values() if each.files]
-            plans = [each for each in plans if _has_envelope(listing.folder, each) == has_envelope]
+            plans = [each for each in plans if each.has_envelope(listing.folder) == has_envelope]
             for is_damaged in (False, True):
                 names = [
                     each.name
@@ -265,7 +225,7 @@ class Archive:
 
     def _damaged_files(self, names: Collection[str]) -> Iterator[ObjectFault]:
         files = [name for name in names if name.endswith(PARQUET)]
-        with ThreadPoolExecutor(_TOGETHER) as together:
+        with ThreadPoolExecutor(TOGETHER) as together:
             yield from filter(None, together.map(self._damaged_file, files))
 
     def _damaged_file(self, name: str) -> ObjectFault | None:
@@ -287,176 +247,6 @@ class _Attributes:
     texts: frozenset[str]
     integers: frozenset[str]
     booleans: frozenset[str]
-
-
-class _Listing:
-    """What the archive has of a folder and some days: which objects, and from which of them to read."""
-
-    def __init__(self, objects: Objects, folder: Folder, days: Days, damaged: dict[str, ObjectFault]) -> None:
-        self.folder = folder
-        self.faults: list[ObjectFault] = []
-        self.plans: dict[Hour, _HourPlan] = {}
-        self._objects = objects
-        self._known = damaged
-        self._all: dict[str, list[Stored]] = {}
-        self._stray: list[Stored] = []
-        by_hour: defaultdict[Hour, list[Stored]] = defaultdict(list)
-        for day_folder in _day_folders(objects, folder.name, days):
-            found = objects.beneath(f"{folder.name}/{day_folder}")
-            self._all[f"{folder.name}/{day_folder}"] = found
-            for each in found:
-                hour = hour_of(each.name)
-                if hour and _lies_in(each.name, hour.raw(folder.name)):
-                    by_hour[hour].append(each)
-                else:
-                    self._misplace(each)
-        compacted = self._published(days) if folder.compaction else {}
-        for hour in sorted({*by_hour, *compacted}):
-            self.plans[hour] = self._plan(by_hour[hour], compacted.get(hour))
-        self._drop_duplicates()
-        self._note_damage()
-
-    @property
-    def objects(self) -> list[Stored]:
-        """Those that are read, faulty ones included, in the order of names."""
-        found = [each for plan in self.plans.values() for each in (*plan.raw, *plan.files)]
-        return sorted([*found, *self._stray], key=lambda each: each.name)
-
-    def roots(self) -> list[str]:
-        """The folders in which everything is to be read as lines, and the single objects besides."""
-        wanted = {each.name for plan in self.plans.values() for each in plan.raw}
-        wanted |= {each.name for each in self._stray if each.name.endswith(LINES)}
-        wanted -= {*self._known, *(each.name for each in self.faults if each.kind == "duplicate")}
-        return [root for day, found in self._all.items() for root in _roots(day, found, wanted)]
-
-    def damaged(self) -> list[str]:
-        """The raw objects that are damaged and still there."""
-        return [each.name for each in self.objects if each.name in self._known and each.name.endswith(LINES)]
-
-    def _misplace(self, stored: Stored) -> None:
-        is_lines = stored.name.endswith(LINES)
-        detail = "it is not in the folder of an hour" if is_lines else f"its name does not end with {LINES}"
-        self._fault("misplaced", stored.name, detail, None)
-        if is_lines:
-            self._stray.append(stored)
-
-    def _fault(self, kind: Kind, name: str, detail: str, rows: int | None) -> None:
-        self.faults.append(ObjectFault(kind, name, hour_of(name), self.folder.name, detail, rows))
-
-    def _published(self, days: Days) -> dict[Hour, tuple[list[str], Receipt | None, dict[str, Stored]]]:
-        """By hour: the names of the files that count, the receipt, and what lies in the compacted folder."""
-        names: list[Hour] = []
-        there: dict[str, Stored] = {}
-        for day_folder in _day_folders(self._objects, f"{PUBLISHED}/{self.folder.name}", days):
-            listed = self._objects.beneath(f"{PUBLISHED}/{self.folder.name}/{day_folder}")
-            names += [hour for each in listed if (hour := hour_of(each.name))]
-            files = self._objects.beneath(f"{COMPACTED}/{self.folder.name}/{day_folder}")
-            there |= {each.name: each for each in files}
-        with ThreadPoolExecutor(_TOGETHER) as together:
-            lists = together.map(lambda hour: published(self._objects, self.folder, hour), names)
-            receipts = together.map(self._receipt, names)
-            return {
-                hour: (files, receipt, there)
-                for hour, files, receipt in zip(names, lists, receipts, strict=True)
-            }
-
-    def _receipt(self, hour: Hour) -> Receipt | None:
-        try:
-            return read_receipt(self._objects, self.folder, hour)
-        except UnreadableReceiptError as error:
-            self._fault("unreadable", error.name, error.problem, None)
-            return None
-
-    def _plan(
-        self,
-        raw: list[Stored],
-        compacted: tuple[list[str], Receipt | None, dict[str, Stored]] | None,
-    ) -> _HourPlan:
-        if compacted is None:
-            return _HourPlan(raw, [])
-        names, receipt, there = compacted
-        missing = [name for name in names if name not in there or name in self._known]
-        for name in missing:
-            if name in there:
-                self.faults.append(self._known[name])
-            else:
-                self._fault("unreadable", name, "it is gone, and the hour's published list names it", 0)
-        inputs = frozenset(receipt.inputs) if receipt else frozenset()
-        raw_names = frozenset(each.name for each in raw)
-        files = [there[name] for name in names if name in there]
-        if not missing and receipt:
-            return _HourPlan([each for each in raw if each.name not in inputs], files, frozenset(), receipt)
-        if receipt and inputs <= raw_names:
-            return _HourPlan(raw, [])
-        # Without a whole result and its receipt: every raw object, and of the files what is in none of them.
-        return _HourPlan(raw, files, raw_names, receipt)
-
-    def _drop_duplicates(self) -> None:
-        raw = sorted(
-            (each for plan in self.plans.values() for each in plan.raw if each.size),
-            key=lambda each: each.name,
-        )
-        by_size: defaultdict[int, list[Stored]] = defaultdict(list)
-        for each in raw:
-            by_size[each.size].append(each)
-        for group in by_size.values():
-            first: dict[str, str] = {}
-            for each in group if len(group) > 1 else ():
-                digest = self._objects.digest(each)
-                if digest in first:
-                    self._fault("duplicate", each.name, f"it has the same bytes as {first[digest]}", 0)
-                first.setdefault(digest, each.name)
-
-    def _note_damage(self) -> None:
-        noted = {each.name for each in self.faults}
-        for each in self.objects:
-            if each.name in noted:
-                continue
-            if each.name in self._known:
-                self.faults.append(self._known[each.name])
-            elif not each.size:
-                self._fault("unreadable", each.name, "it is empty: 0 bytes, not even of gzip", 0)
-
-
-def _has_envelope(folder: Folder, plan: _HourPlan) -> bool:
-    """Whether the files of an hour are known to have all columns of today."""
-    return plan.receipt is not None and plan.receipt.version == folder.version
-
-
-def _lies_in(name: str, folder: str) -> bool:
-    """Whether `name` is that of a raw object right in `folder`, which no reader hides."""
-    place, _, last = name.rpartition("/")
-    return place == folder and last.endswith(LINES) and not last.startswith((".", "_"))
-
-
-def _day_folders(objects: Objects, folder: str, days: Days) -> list[str]:
-    return [
-        each
-        for each in objects.folders(folder)
-        if (day := day_of_folder(each)) is not None and days.holds(day)
-    ]
-
-
-def _roots(day: str, found: Sequence[Stored], wanted: Collection[str]) -> Iterator[str]:
-    """Name folders and objects in which all of `wanted` in the folder `day` are, and nothing else."""
-
-    def is_whole(each: Iterable[Stored]) -> bool:
-        return all(one.name in wanted for one in each if one.name.endswith(LINES) and one.size)
-
-    if not any(each.name in wanted for each in found):
-        return
-    if is_whole(found):
-        yield day
-        return
-    by_folder: defaultdict[str, list[Stored]] = defaultdict(list)
-    for each in found:
-        by_folder[each.name.rpartition("/")[0]].append(each)
-    for folder, inside in by_folder.items():
-        if is_whole(inside) and folder != day:
-            if any(each.name in wanted for each in inside):
-                yield folder
-        else:
-            yield from (each.name for each in inside if each.name in wanted and each.size)
 
 
 def struct_of(columns: Iterable[Column]) -> StructType:
@@ -641,26 +431,6 @@ def _name_of(folder: str, path: str) -> str:
 def _fault(name: str, detail: str, rows: int | None) -> ObjectFault:
     folder = name.removeprefix(f"{COMPACTED}/").partition("/date=")[0]
     return ObjectFault("unreadable", name, hour_of(name), folder, detail, rows)
-
-
-def whole_lines(content: bytes) -> tuple[list[str], str | None]:
-    """Return the lines of gzip `content` that are certain, and what is wrong with it.
-
-    Of an object that is cut short all lines before the cut are certain; of one whose checksum does not fit,
-    none is: nobody can say which was altered.
-    """
-    text, rest, problem = b"", content, None
-    while rest and not problem:
-        reader = zlib.decompressobj(wbits=_GZIP)
-        try:
-            found = reader.decompress(rest)
-        except zlib.error as error:
-            problem = str(error)
-            break
-        text, rest = text + found, reader.unused_data
-        if not reader.eof:
-            problem, text = "it is cut short", text[: text.rfind(b"\n") + 1]
-    return [line for line in text.decode("utf-8", "replace").split("\n") if line.strip()], problem
 
 
 def _problems(row: tuple[str, bytes]) -> Iterator[tuple[str, str, int]]:

@@ -247,6 +247,8 @@ class BucketObjects:
             )
             for page in pages
             for each in page.get("Contents", [])
+            # A console's mark of an empty folder.
+            if not each["Key"].endswith("/")
         ]
 
     def folders(self, folder: str) -> list[str]:

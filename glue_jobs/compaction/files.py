@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as sf
 
 from eventplane.archive_layout import Compaction
-from glue_jobs.common.archive import PARQUET
+from glue_jobs.common.listing import PARQUET
 from glue_jobs.common.objects import Objects, Stored
 
 MIB = 1 << 20

@@ -137,7 +137,7 @@ def totals_line(done: dict[str, Receipt], failures: dict[str, str], removed: int
 def _raw_age(text: str) -> timedelta:
     if not text.isdecimal() or int(text) < LEAST_RAW_DAYS:
         raise argparse.ArgumentTypeError(
-            f"{text!r} is not {LEAST_RAW_DAYS} days or more; the audit reads raw rows for so long"
+            f"{text!r} is not {LEAST_RAW_DAYS} days or more; traces and replays read raw rows"
         )
     return timedelta(days=int(text))
 

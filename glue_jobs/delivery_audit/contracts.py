@@ -11,7 +11,7 @@ from typing import Final
 from eventplane.contract import Contract, load_compiled
 from eventplane.errors import EventPlaneError
 from eventplane.ledger import CONTRACTS
-from glue_jobs.common.archive import ObjectFault
+from glue_jobs.common.listing import ObjectFault
 from glue_jobs.common.objects import Objects, Stored
 from glue_jobs.delivery_audit.errors import AlteredContractError, NoContractError
 

@@ -16,7 +16,8 @@ from glue_jobs.delivery_audit.findings import Finding, Kind
 from glue_jobs.delivery_audit.hops import Hop
 
 if TYPE_CHECKING:
-    from glue_jobs.common.archive import ObjectFault, Part
+    from glue_jobs.common.archive import Part
+    from glue_jobs.common.listing import ObjectFault
 
 _KINDS: Final = {
     "unreadable": Kind.UNREADABLE_OBJECT,

@@ -15,8 +15,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from eventplane.archive_layout import AUDIT, COMPACTED, ERASURES, FOLDERS, Folder, Form
-from glue_jobs.common.archive import LINES, PARQUET, Archive, line_text, records, with_envelope
+from glue_jobs.common.archive import Archive, line_text, records, with_envelope
 from glue_jobs.common.hours import Days, hours_of
+from glue_jobs.common.listing import LINES, PARQUET
 from glue_jobs.common.objects import Objects, Stored
 from glue_jobs.compaction.files import CODEC
 from glue_jobs.erasure.person import Person

@@ -15,8 +15,9 @@ from pyspark.sql import Row, SparkSession
 
 from eventplane.archive_layout import HANDOVERS_FOLDER, LEDGER_FOLDER, TAP_FOLDER, Folder
 from eventplane.device_reports import MANIFEST
-from glue_jobs.common.archive import Archive, ObjectFault, Part
+from glue_jobs.common.archive import Archive, Part
 from glue_jobs.common.hours import Days, Hour
+from glue_jobs.common.listing import ObjectFault
 from glue_jobs.common.objects import FolderObjects, Stored
 from glue_jobs.compaction.main import main as compact
 from tests.spark.small_archive import DAY, NOON_MS, SmallArchive
