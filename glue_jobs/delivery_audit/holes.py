@@ -82,22 +82,29 @@ def hole_findings(
     counts: Mapping[HoleCount, int],
     in_tap: Mapping[int, int],
 ) -> Iterator[Finding]:
-    """Return a finding for each faulty object, and one for each folder and hour that lacks records.
+    """Return a finding for each faulty object, and one for each other folder and hour that lacks records.
 
     `counts` are the judge's, `in_tap` counts by hour what devices and ledger prove that the tap had.
     """
+    extents = {(key.archive, key.hour): count for key, count in counts.items()}
+    extents |= {(TAP, hour): count for hour, count in in_tap.items()}
     for fault in faults:
-        read = "" if fault.rows is None else f"; {fault.rows} rows of it were read"
+        detail = [fault.detail]
+        if fault.rows is not None:
+            detail.append(f"{fault.rows} rows of it were read")
+        number = number_of(fault.hour) if fault.hour else None
+        # What is missing in the hour lay in it: one cause, one finding.
+        place = (fault.folder, number) if fault.kind == "unreadable" and number is not None else None
+        if place and (missing := extents.pop(place, 0)):
+            detail.append(f"{missing} events without a record")
         yield Finding(
             date=f"{fault.hour.start:%Y-%m-%d}" if fault.hour else None,
             kind=str(_KINDS[fault.kind]),
             hop=str(Hop.ARCHIVE),
             archive_file=fault.name,
-            at_ms=number_of(fault.hour) * 3_600_000 if fault.hour else None,
-            detail=f"{fault.detail}{read}",
+            at_ms=number * 3_600_000 if number is not None else None,
+            detail="; ".join(detail),
         )
-    extents = {(key.archive, key.hour): count for key, count in counts.items()}
-    extents |= {(TAP, hour): count for hour, count in in_tap.items()}
     for (folder, number), count in sorted(extents.items()):
         if count:
             hour = hour_at(number)
