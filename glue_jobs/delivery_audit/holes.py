@@ -89,21 +89,18 @@ def hole_findings(
     extents = {(key.archive, key.hour): count for key, count in counts.items()}
     extents |= {(TAP, hour): count for hour, count in in_tap.items()}
     for fault in faults:
-        detail = [fault.detail]
-        if fault.rows is not None:
-            detail.append(f"{fault.rows} rows of it were read")
-        number = number_of(fault.hour) if fault.hour else None
-        # What is missing in the hour lay in it: one cause, one finding.
-        place = (fault.folder, number) if fault.kind == "unreadable" and number is not None else None
-        if place and (missing := extents.pop(place, 0)):
-            detail.append(f"{missing} events without a record")
+        read = "" if fault.rows is None else f"; {fault.rows} rows of it were read"
+        if fault.kind == "unreadable" and fault.hour is not None:
+            # The first such object of an hour has the hour's extent: how many each held nobody knows.
+            lacking = extents.pop((fault.folder, number_of(fault.hour)), 0)
+            read += f"; {lacking} events of its hour are without a record" if lacking else ""
         yield Finding(
             date=f"{fault.hour.start:%Y-%m-%d}" if fault.hour else None,
             kind=str(_KINDS[fault.kind]),
             hop=str(Hop.ARCHIVE),
             archive_file=fault.name,
-            at_ms=number * 3_600_000 if number is not None else None,
-            detail="; ".join(detail),
+            at_ms=number_of(fault.hour) * 3_600_000 if fault.hour else None,
+            detail=f"{fault.detail}{read}",
         )
     for (folder, number), count in sorted(extents.items()):
         if count:

@@ -46,7 +46,8 @@ def file_report(
         _put(partial(write_tables, chain))
         body = json.dumps(document, ensure_ascii=False, indent=1) + "\n"
         if output.create(report_name(window, document["revision"]["number"]), body.encode()):
-            return document
+            filed: dict[str, Any] = json.loads(body)
+            return filed
         chain = follow(History(output, window), chain.inventory, chain.named, chain.erased)
 
 

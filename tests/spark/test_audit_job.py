@@ -69,16 +69,21 @@ def test_a_day_s_audit_sees_what_was_accepted_on_that_day(archive: SmallArchive,
 def test_repeating_a_day_replaces_its_tables_and_keeps_its_reports(
     archive: SmallArchive, audit: Audit, spark: SparkSession, tmp_path: Path
 ) -> None:
-    late = archive.event()
-    archive.accept(late)
-    assert audit(DAY, output="audit")["totals"]["findings"] == 1
+    archive.send()  # an hour without any decision would be a hole of the archive
+    accepted_ms = NOON_MS + 30 * 60_000
+    late = archive.event(at_ms=accepted_ms)
+    archive.accept(late, at_ms=accepted_ms)
+    # The hour that the record will be written in is not over.
+    assert audit(DAY, "2026-03-01T13:40:00Z", output="audit")["totals"]["findings"] == 1
     findings = tmp_path / "audit" / "findings" / f"date={DAY}"
     assert findings.exists()
-    # The record comes two days later, into another object.
-    for row in archive.route(late):
-        archive.ledger[archive.ledger.index(row)] = replace(row, decided_at_ms=NOON_MS + 2 * 86_400_000)
+    # The record comes in the next hour, into another object.
+    decided_ms = accepted_ms + 50 * 60_000
+    for row in archive.route(late, at_ms=accepted_ms):
+        at = {"decided_at_ms": decided_ms, "received_at_ms": decided_ms}
+        archive.ledger[archive.ledger.index(row)] = replace(row, **at)
     again = audit(DAY, output="audit")
-    assert again["totals"]["findings"] == 0
+    assert (again["totals"]["findings"], again["findings"]) == (0, [])
     assert again["revision"]["number"] == 1
     assert again["revision"]["changed"]["lost"] == [1, 0]
     assert not findings.exists()
