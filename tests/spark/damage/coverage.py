@@ -72,8 +72,8 @@ def unregistered_device(archive: Archive) -> Expected:
 
 def no_fleet(archive: Archive) -> Expected:
     """Nobody knows which devices there should be."""
-    archive.delete(archive.objects(FLEET))
     every = dict.fromkeys(archive.devices(), ("attested", "unregistered"))
+    archive.delete(archive.objects(FLEET))
     return Expected((INCOMPLETE,), devices=every)
 
 

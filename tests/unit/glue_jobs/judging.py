@@ -78,6 +78,11 @@ class Judged:
                 found[key.verdict or "expected"] += count
         return found
 
+    @property
+    def routes(self) -> set[str]:
+        """The routes on which something was judged."""
+        return {key.route for key in self.judgement.counts if isinstance(key, RouteCount) and key.route}
+
     def verdicts(self) -> dict[str, int]:
         """The counts of all verdicts that there are."""
         return self._sums(lambda key: key.verdict if key[0] == BY_VERDICT else None)
