@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from heapq import nsmallest
@@ -182,27 +182,27 @@ def _folder(name: str, part: Part) -> dict[str, Any]:
 
 def _holes(findings: Iterable[Finding], audit: Audit) -> Rows:
     """What is missing or wrong in the archive itself, a row for each finding of that hop."""
-    unrecorded: defaultdict[tuple[str, int], int] = defaultdict(int)
+    unrecorded = Counter[tuple[str, int]]()
     for key, count in audit.judged.judgement.counts.items():
         if isinstance(key, HoleCount) and key.measure == UNRECORDED_IN_HOUR:
             unrecorded[key.archive, key.hour * HOUR_MS] += count
     for at, count in audit.fleet.holes.items():
         unrecorded[TAP, at * HOUR_MS] += count
     rows = []
-    for each in findings:
+    for each in sorted(findings, key=lambda each: each.kind != Kind.MISSING_RECORDS):
         if each.hop != Hop.ARCHIVE or each.archive_file is None:
             continue
         folder = each.archive_file.removeprefix(f"{COMPACTED}/").partition("/")[0]
         hour = hour_of(each.archive_file)
         from_ms = _start_ms(hour) if hour else None
-        is_hour = each.kind == Kind.MISSING_RECORDS
         rows.append(
             {
                 "kind": str(each.kind),
                 "folder": folder,
                 "from_ms": from_ms,
                 "until_ms": None if from_ms is None else from_ms + HOUR_MS,
-                "unrecorded": unrecorded[folder, from_ms or 0] if is_hour else 0,
+                # One finding of an hour has its extent, whichever it is.
+                "unrecorded": unrecorded.pop((folder, from_ms or 0), 0),
                 "archive_file": each.archive_file,
                 "detail": each.detail,
             }
