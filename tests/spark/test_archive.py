@@ -123,6 +123,8 @@ def test_compacted_hours_have_the_same_rows(
     ]
     reading.archive.write()
     raw, _ = reading.read(folder)
+    assert {row["unknown_members"] for row in raw} == {True, False}
+    assert sum(row["line"] is not None for row in raw) == (2 if folder is TAP_FOLDER else 1)
     compacted(reading.archive)
     for make_older in age:
         make_older(reading.archive)
@@ -131,6 +133,27 @@ def test_compacted_hours_have_the_same_rows(
     assert part.faults == ()
     assert all(each.name.endswith(".parquet") for each in part.objects)
     assert len(part.receipts) == len(part.hours)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "is_unknown"),
+    [
+        ('"reason":null', '"reason":"\\\\\\":x"', False),
+        ('"reason":null,', "", False),
+        ('"reason":null', '"reason" : null', False),
+        ('"reason":null', '"reazon":null', True),
+        ('"reason":null,', '"later":1,', True),
+        ('"reason":null', '"attempt":2', True),
+        ('"reason":null', '"reason":null,"later":{"a":1}', True),
+    ],
+)
+def test_members_that_no_column_holds_are_noticed(
+    old: str, new: str, is_unknown: bool, reading: Reading
+) -> None:
+    lines = gzip.decompress(reading.path(folder="ledger").read_bytes()).decode()
+    reading.path(folder="ledger").write_bytes(gzip.compress(lines.replace(old, new, 1).encode()))
+    rows, _ = reading.read(LEDGER_FOLDER)
+    assert [row["unknown_members"] for row in rows].count(True) == int(is_unknown)
 
 
 def test_only_the_days_asked_for_are_listed(reading: Reading, monkeypatch: pytest.MonkeyPatch) -> None:
