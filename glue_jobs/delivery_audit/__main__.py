@@ -7,7 +7,7 @@ from itertools import accumulate
 from pathlib import Path
 
 from eventplane.errors import EventPlaneError
-from glue_jobs.common.session import local_session
+from glue_jobs.common.session import local_run
 from glue_jobs.delivery_audit.main import main, read_arguments
 from glue_jobs.delivery_audit.verdict import lines
 
@@ -25,14 +25,12 @@ def _is_small(archive: Path) -> bool:
 def run() -> int:
     """Exit status 0 for an audit that was made, whatever it found; 1 when it could not be."""
     arguments = read_arguments(sys.argv[1:])  # a wrong argument is told before Java starts
-    spark = local_session(is_short=_is_small(Path(arguments.archive)))
     try:
-        document = main(sys.argv[1:])
+        with local_run(is_short=_is_small(Path(arguments.archive))):
+            document = main(sys.argv[1:])
     except EventPlaneError as error:
         print(error, file=sys.stderr)
         return 1
-    finally:
-        spark.stop()
     print(*lines(document), sep="\n")
     return 0
 

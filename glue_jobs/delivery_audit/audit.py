@@ -59,7 +59,7 @@ from glue_jobs.delivery_audit.judging import (
     usages,
 )
 from glue_jobs.delivery_audit.ordering import ordered_inboxes, overtaken
-from glue_jobs.delivery_audit.registry import read_registry
+from glue_jobs.delivery_audit.registry import Registry, read_registry
 from glue_jobs.delivery_audit.screen import Screened, screened
 from glue_jobs.delivery_audit.watermark import Watermark
 from glue_jobs.delivery_audit.window import Window
@@ -177,7 +177,7 @@ class _Run:
         )
         contracts = archived(objects)
         # A single contract is in force all the time; else the ledger is asked.
-        history, faults = load_history(objects, contracts, usages(decisions) if len(contracts) > 1 else [])
+        history, faults = load_history(objects, contracts, usages(decisions) if len(contracts) != 1 else [])
         tap = self._tap(history)
         chain = self._chain([contracts[each.version] for each in history.contracts])
         if self._is_small:
@@ -197,11 +197,15 @@ class _Run:
         judged = (
             self._judge_all(task, found) if self._is_small else self._screen(task, tap, ledger, handovers)
         )
-        if judged.accepted_ms is None and not judged.judgement.counts:
-            raise EmptyWindowError(objects.uri, str(window))
         progress("judging the devices")
-        fleet, registry = self._fleet(tap, history, judged, damaged)
+        registry, lists = read_registry(objects, window, self._request.fleet)
+        fleet = self._fleet(tap, history, judged, damaged, registry)
         figures, judgement = Figures(judged), judged.judgement
+        coverage = fleet.coverage(registry.name if registry else None, figures.cloud_events)
+        # Where devices are expected, their silence is something to report.
+        is_empty = judged.accepted_ms is None and not judgement.counts
+        if is_empty and not coverage.devices["expected"]:
+            raise EmptyWindowError(objects.uri, str(window))
         return Audit(
             window=window,
             watermark=watermark,
@@ -209,13 +213,13 @@ class _Run:
             judged=judged,
             figures=figures,
             fleet=fleet,
-            coverage=fleet.coverage(registry, figures.cloud_events),
+            coverage=coverage,
             findings=[
                 *judgement.findings,
                 *fleet.findings,
                 *hole_findings(
                     self._parts,
-                    [*(fault for part in self._parts.values() for fault in part.faults), *faults],
+                    [*(fault for part in self._parts.values() for fault in part.faults), *faults, *lists],
                     {key: n for key, n in judgement.counts.items() if isinstance(key, HoleCount)},
                     fleet.holes,
                 ),
@@ -312,10 +316,10 @@ class _Run:
         history: ContractHistory,
         judged: Judged,
         damaged: Mapping[str, frozenset[Hour]],
-    ) -> tuple[Fleet, str | None]:
-        """Judge the devices; return as well where the list of those that are expected is."""
+        registry: Registry | None,
+    ) -> Fleet:
+        """Judge the devices, of which those in the `registry` are expected."""
         window, judgement = self._request.window, judged.judgement
-        registry = read_registry(self._request.objects, window, self._request.fleet)
         expected = self._spark.createDataFrame(registry.rows, REGISTRY) if registry else None
         fleet = judge_fleet(
             rows.good(tap),
@@ -337,7 +341,7 @@ class _Run:
             where = day, route, destination
             judgement.counts[RouteCount(BY_VERDICT, *where, str(Verdict.UNEXPLAINED))] -= count
             judgement.counts[RouteCount(BY_VERDICT, *where, str(Verdict.UNRECORDED))] += count
-        return fleet, registry.name if registry else None
+        return fleet
 
 
 def _judge_partition(task: Task, found: Iterable[Any]) -> Iterator[tuple[Judged, dict[Key, Judged]]]:

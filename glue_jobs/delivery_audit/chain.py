@@ -321,7 +321,7 @@ def follow(history: History, inventory: Inventory, named: Mapping[str, str], era
     changes = list(unlike(named, inventory, erased))
     before = history.inventory(last) if last else None
     comparison = compare(before, inventory, erased) if before else None
-    if comparison and comparison.objects and comparison.count(REMOVED) == comparison.objects:
+    if last and comparison and comparison.objects and comparison.count(REMOVED) == comparison.objects:
         raise OtherArchiveError(last.data()["window"]["date"], comparison.objects)
     if last:
         changes += history.changes(last, erased)

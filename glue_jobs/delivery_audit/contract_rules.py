@@ -14,7 +14,6 @@ from eventplane.hops import HOP_LIMIT
 from eventplane.ledger import Basis
 from eventplane.sender import parse_sender
 from eventplane.sending import DEVICE_REPORTS, SENDER_NOT_ALLOWED, SendingRights
-from glue_jobs.delivery_audit.contracts import INTERVAL_MS
 from glue_jobs.delivery_audit.event_group import EVERY_ROUTE, HOUR_MS, NO_ROUTE, REPLAY, LedgerRow, Rules
 
 _BY_EVENT: Final = frozenset({HOP_LIMIT, RESERVED_ATTRIBUTE, TOO_LARGE})
@@ -127,7 +126,7 @@ class AuditRules:
             if hours
         }
         self._down = frozenset(each.device.inbox.address for each in contracts)
-        self._stale = history.stale
+        self._history = history
         later = [use for use in history.uses[1:] if use.first_used_ms is not None]
         self._from_ms = [use.first_used_ms for use in later if use.first_used_ms is not None]
         self._in_force = [use.contract.version for use in (history.uses[0], *later)]
@@ -180,10 +179,9 @@ class AuditRules:
         """Whether the row was decided by a contract whose successor had long been in force."""
         # A replay decides by the contract of then, and a router that has just started by what it has.
         return (
-            bool(self._stale)
-            and row.basis != Basis.BUNDLED
+            row.basis != Basis.BUNDLED
             and row.reason != REPLAY
-            and (row.contract_version, row.decided_at_ms // INTERVAL_MS) in self._stale
+            and self._history.is_stale(row.contract_version, row.decided_at_ms)
         )
 
     def is_refusable(self, row: LedgerRow) -> bool:

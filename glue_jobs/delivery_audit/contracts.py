@@ -65,6 +65,10 @@ class ContractHistory:
         """The channels over which events come from devices; those that the tap sees."""
         return sorted({contract.device.outbox.address for contract in self.contracts})
 
+    def is_stale(self, version: str, decided_at_ms: int) -> bool:
+        """Return whether a version had long had a successor in force when a router decided by it."""
+        return bool(self.stale) and (version, decided_at_ms // INTERVAL_MS) in self.stale
+
     def with_uses(self, first_used_ms: Mapping[str, int]) -> ContractHistory:
         """Return the same with first uses where none was known."""
         return ContractHistory(

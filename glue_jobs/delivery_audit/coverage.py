@@ -46,11 +46,11 @@ class Scope:
     uplinks: frozenset[str]
     watermark_ms: int
     end_ms: int | None = None
-    last_ms: int | None = None
     gone: frozenset[int] = frozenset()
     owners: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     usual_ms: int = 0
     has_fleet: bool = False
+    last_ms: int | None = None
 
     @property
     def until_ms(self) -> int:

@@ -12,11 +12,12 @@ from glue_jobs.delivery_audit.clocks import CLOCK_SLACK_MS
 from glue_jobs.delivery_audit.contract_rules import AuditRules
 from glue_jobs.delivery_audit.delivery import Delivery
 from glue_jobs.delivery_audit.event import Event, by_queue_clock_ms
-from glue_jobs.delivery_audit.event_group import HandoverRow, LedgerRow, Verdict, day_of
+from glue_jobs.delivery_audit.event_group import HandoverRow, LedgerRow, Verdict
 from glue_jobs.delivery_audit.findings import Finding, Kind
 from glue_jobs.delivery_audit.hops import Hop
 from glue_jobs.delivery_audit.last_hop import Consumption
 from glue_jobs.delivery_audit.records import Unclear
+from glue_jobs.delivery_audit.window import date_of
 
 _ENDED: Final = frozenset({Verdict.EXPIRED, Verdict.DROPPED, Verdict.DEAD_LETTERED})
 
@@ -166,7 +167,7 @@ def of_unknown_handover(event: Event, end: HandoverRow) -> Finding:
     """Return the finding about a handover of what was never in the inbox."""
     first = event.first
     return Finding(
-        date=day_of(first.accepted_at_ms if first else end.entered_at_ms),
+        date=date_of(first.accepted_at_ms if first else end.entered_at_ms),
         kind=str(Kind.FORGED),
         hop=str(Hop.INBOX_CONSUMER),
         device=event.client_id,

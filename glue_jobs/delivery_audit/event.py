@@ -18,9 +18,9 @@ from glue_jobs.delivery_audit.event_group import (
     HandoverRow,
     LedgerRow,
     TapRow,
-    day_of,
 )
 from glue_jobs.delivery_audit.records import Unclear
+from glue_jobs.delivery_audit.window import date_of
 
 UNBACKED: Final = "(unbacked)"
 """Stands for the outcome of a decision that says `dead_lettered` and has nothing to show for it."""
@@ -121,10 +121,10 @@ class Event:
     def date(self) -> str:
         """The day to which the event belongs: of acceptance, else of entry; `YYYY-MM-DD`."""
         if self.first is not None:
-            return day_of(self.first.accepted_at_ms)
+            return date_of(self.first.accepted_at_ms)
         if self.ledger:
-            return day_of(min(row.entered_at_ms for row in self.ledger))
-        return day_of(min(row.entered_at_ms for row in self.handovers))
+            return date_of(min(row.entered_at_ms for row in self.ledger))
+        return date_of(min(row.entered_at_ms for row in self.handovers))
 
     @property
     def client_id(self) -> str | None:

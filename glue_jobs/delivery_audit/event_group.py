@@ -10,9 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import date, timedelta
 from enum import StrEnum
-from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from glue_jobs.delivery_audit.findings import Finding
@@ -37,18 +35,6 @@ REPLAY: Final = "replay"
 original."""
 
 HOUR_MS: Final = 3_600_000
-
-_DAY_MS: Final = 86_400_000
-
-
-@lru_cache(maxsize=1_024)
-def _day(number: int) -> str:
-    return (date(1970, 1, 1) + timedelta(days=number)).isoformat()
-
-
-def day_of(at_ms: int) -> str:
-    """Return the UTC day of a Unix time in milliseconds, `YYYY-MM-DD`."""
-    return _day(at_ms // _DAY_MS)
 
 
 class Verdict(StrEnum):
@@ -244,7 +230,7 @@ class ReplayRow(NamedTuple):
 class NotInTap(NamedTuple):
     """The ledger has it from a device, and the tap does not: one for each event and route, times in Unix ms.
 
-    The judgement counts it as `unexplained` (`RouteCount(BY_VERDICT, day_of(entered_at_ms), route,
+    The judgement counts it as `unexplained` (`RouteCount(BY_VERDICT, date_of(entered_at_ms), route,
     destination, "unexplained")`) and makes no finding. `devices` decides whether it is forged or a hole.
     """
 

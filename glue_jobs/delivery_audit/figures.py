@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from eventplane.handover import HANDOVERS
 from eventplane.ledger import LEDGER, TAP
 from glue_jobs.delivery_audit.event_group import (
     BY_VERDICT,
@@ -62,6 +63,7 @@ class Figures:
             "first_accepted_ms": first_ms,
             "last_accepted_ms": last_ms,
             "ledger_rows": rows[LEDGER],
+            "handover_rows": rows[HANDOVERS],
         }
 
     @property

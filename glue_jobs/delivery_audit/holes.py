@@ -82,12 +82,18 @@ def hole_findings(
     counts: Mapping[HoleCount, int],
     in_tap: Mapping[int, int],
 ) -> Iterator[Finding]:
-    """Return a finding for each faulty object, and one for each folder and hour that lacks records.
+    """Return a finding for each faulty object, and one for each other folder and hour that lacks records.
 
     `counts` are the judge's, `in_tap` counts by hour what devices and ledger prove that the tap had.
     """
+    extents = {(key.archive, key.hour): count for key, count in counts.items()}
+    extents |= {(TAP, hour): count for hour, count in in_tap.items()}
     for fault in faults:
         read = "" if fault.rows is None else f"; {fault.rows} rows of it were read"
+        if fault.kind == "unreadable" and fault.hour is not None:
+            # The first such object of an hour has the hour's extent: how many each held nobody knows.
+            lacking = extents.pop((fault.folder, number_of(fault.hour)), 0)
+            read += f"; {lacking} events of its hour are without a record" if lacking else ""
         yield Finding(
             date=f"{fault.hour.start:%Y-%m-%d}" if fault.hour else None,
             kind=str(_KINDS[fault.kind]),
@@ -96,8 +102,6 @@ def hole_findings(
             at_ms=number_of(fault.hour) * 3_600_000 if fault.hour else None,
             detail=f"{fault.detail}{read}",
         )
-    extents = {(key.archive, key.hour): count for key, count in counts.items()}
-    extents |= {(TAP, hour): count for hour, count in in_tap.items()}
     for (folder, number), count in sorted(extents.items()):
         if count:
             hour = hour_at(number)

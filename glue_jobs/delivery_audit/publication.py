@@ -5,8 +5,12 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 from urllib.parse import urlsplit
+
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException
 
 from eventplane.auditor import VERDICTS, report_name, verdict_name
 from eventplane.envelope import Envelope, EnvelopeError, parse_event
@@ -15,6 +19,9 @@ from glue_jobs.common.objects import Objects
 from glue_jobs.delivery_audit.chain import Chain, History, follow, inventory_name
 from glue_jobs.delivery_audit.errors import OutboxError
 from glue_jobs.delivery_audit.verdict import Row, trend_row
+
+MAX_WRITES: Final = 3
+"""How often it is tried to put the tables in place. Ours."""
 
 MAX_TREND: Final = 30
 """Most days in the trend. Ours: a month."""
@@ -36,11 +43,24 @@ def file_report(
         document = report(chain)
         output.write(inventory_name(window, chain.digest), gzip.compress(chain.filed, mtime=0))
         # First: whoever finds the report finds the tables that it is about.
-        write_tables(chain)
+        _put(partial(write_tables, chain))
         body = json.dumps(document, ensure_ascii=False, indent=1) + "\n"
         if output.create(report_name(window, document["revision"]["number"]), body.encode()):
-            return document
+            filed: dict[str, Any] = json.loads(body)
+            return filed
         chain = follow(History(output, window), chain.inventory, chain.named, chain.erased)
+
+
+def _put(write_tables: Callable[[], None]) -> None:
+    for left in reversed(range(MAX_WRITES)):
+        try:
+            write_tables()
+        except (PySparkException, Py4JError):
+            # Another audit of the window may be replacing the same folders.
+            if not left:
+                raise
+        else:
+            return
 
 
 def send_verdicts(output: Objects, window: str, outbox: str | None) -> None:

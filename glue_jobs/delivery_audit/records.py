@@ -11,6 +11,7 @@ from eventplane.delivery import Outcome
 from eventplane.handover import HANDOVERS
 from eventplane.ledger import LEDGER, TAP, Basis
 from glue_jobs.delivery_audit.event_group import BadRow, HandoverRow, LedgerRow, TapRow
+from glue_jobs.delivery_audit.window import LAST_MS
 
 UNREADABLE: Final = "unreadable_line"
 """The line is no JSON, or a member has another type than its record's."""
@@ -28,9 +29,6 @@ _NEWER: Final = frozenset({UNKNOWN_MEMBER, UNKNOWN_OUTCOME, UNKNOWN_BASIS, UNKNO
 
 HANDOVER_ENDS: Final = frozenset({Outcome.DELIVERED, Outcome.DEAD_LETTERED, Outcome.EXPIRED, Outcome.DROPPED})
 """What can become of an event at an endpoint."""
-
-LAST_MS: Final = 253_402_300_799_999
-"""The last time that a timestamp can have, 9999-12-31, Unix milliseconds."""
 
 MAX_TEXT: Final = 4_000
 """Most characters of a row that are kept in quarantine. Ours: enough to see what it is."""
@@ -68,7 +66,8 @@ def each_place_once(rows: Sequence[TapRow]) -> list[TapRow]:
 
 
 def _tap_order(row: TapRow) -> tuple[object, ...]:
-    return (*row[:6], *("" if each is None else str(each) for each in row[6:]))
+    # One that is not understood does not stand in the way of one that is.
+    return (row.unknown_members, *row[:6], *("" if each is None else str(each) for each in row[6:]))
 
 
 def each_once(rows: Sequence[_Row]) -> Sequence[_Row]:

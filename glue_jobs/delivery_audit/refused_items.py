@@ -28,10 +28,10 @@ from glue_jobs.delivery_audit.event_group import (
     LetterCount,
     RefusedItem,
     RowCount,
-    day_of,
 )
 from glue_jobs.delivery_audit.findings import Finding, Kind
 from glue_jobs.delivery_audit.hops import Hop
+from glue_jobs.delivery_audit.window import date_of
 
 
 def judge_items(
@@ -50,7 +50,7 @@ def judge_items(
         return
     accepted_at_ms = items[0].accepted_at_ms
     known: dict[str, Any] = {
-        "date": day_of(accepted_at_ms),
+        "date": date_of(accepted_at_ms),
         "hop": str(Hop.ROUTER),
         "device": items[0].client_id,
         "archive_file": min(each.file for each in items),

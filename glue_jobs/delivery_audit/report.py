@@ -204,15 +204,15 @@ def _holes(findings: Iterable[Finding], audit: Audit) -> Rows:
             continue
         folder = each.archive_file.removeprefix(f"{COMPACTED}/").partition("/")[0]
         hour = hour_of(each.archive_file)
-        from_ms = hour and _start_ms(hour)
-        is_hour = each.kind == Kind.MISSING_RECORDS and from_ms is not None
+        from_ms = _start_ms(hour) if hour else None
+        is_hour = each.kind == Kind.MISSING_RECORDS
         rows.append(
             {
                 "kind": str(each.kind),
                 "folder": folder,
                 "from_ms": from_ms,
                 "until_ms": None if from_ms is None else from_ms + HOUR_MS,
-                "unrecorded": unrecorded[folder, from_ms] if is_hour and from_ms is not None else 0,
+                "unrecorded": unrecorded[folder, from_ms or 0] if is_hour else 0,
                 "archive_file": each.archive_file,
                 "detail": each.detail,
             }

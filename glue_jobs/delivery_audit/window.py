@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
+from functools import lru_cache
 
 from glue_jobs.common.hours import Days
 
@@ -49,4 +50,9 @@ class Window:
 
 def date_of(milliseconds: int) -> str:
     """Return the UTC day of a Unix time, `YYYY-MM-DD`."""
-    return f"{datetime.fromtimestamp(milliseconds // 1_000, UTC):%Y-%m-%d}"
+    return _date(milliseconds // DAY_MS)
+
+
+@lru_cache(maxsize=1_024)
+def _date(day: int) -> str:
+    return (date(1970, 1, 1) + timedelta(days=day)).isoformat()

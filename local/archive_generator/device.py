@@ -114,16 +114,17 @@ class Device:
         )
         return self._numbered(reports.started(self._heading(at_ms), birth))
 
-    def manifest(self, at_ms: int, *, is_wrong: bool = False) -> Envelope:
+    def manifest(self, at_ms: int, *, is_wrong: bool = False, is_final: bool = False) -> Envelope:
         """What was stored since the last one; it is itself the first of what the next one states.
 
-        The digests of one that `is_wrong` are those of other events.
+        The digests of one that `is_wrong` are those of other events. The one that `is_final` is the last.
         """
         stated = [each.close(name) for name, each in self._stated.items()]
         if is_wrong:
             stated = [replace(each, digest=each.digest ^ 1) for each in stated]
         acknowledged = {} if self.is_older else dict.fromkeys(self._destinations, self.sequence)
-        return self._numbered(reports.manifest(self._heading(at_ms), stated, acknowledged, HOUR_MS / 1_000))
+        heading, every_s = self._heading(at_ms), HOUR_MS / 1_000
+        return self._numbered(reports.manifest(heading, stated, acknowledged, every_s, is_final=is_final))
 
     def discarded(self, at_ms: int, ended: dict[Outcome, list[int]]) -> Envelope:
         """The report that events, by their numbers, ended on the device."""

@@ -168,7 +168,8 @@ class Generator:
         if states_nothing:
             return
         is_wrong = trouble == WRONG_DIGEST and is_middle
-        manifest = device.manifest(hour_ms + REPORTS_MS, is_wrong=is_wrong)
+        is_final = hour + 1 == self._plan.hours
+        manifest = device.manifest(hour_ms + REPORTS_MS, is_wrong=is_wrong, is_final=is_final)
         lost = trouble == LOST_MANIFEST and is_middle and hour + 1 < self._plan.hours
         case = self._report(manifest, device, hour_ms + REPORTS_MS, routing, written=not lost)
         if lost:

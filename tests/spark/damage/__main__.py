@@ -11,14 +11,13 @@ import argparse
 import json
 from pathlib import Path
 
-from tests.spark.damage.kinds import KINDS, damage
+from tests.spark.damage.kinds import KINDS, MEANINGS, damage
 
 
 class _List(argparse.Action):
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
-        for name, change in KINDS.items():
-            text = getattr(change, "func", change).__doc__ or ""
-            print(f"{name:26}{text.splitlines()[0]}")
+        for name, meaning in MEANINGS.items():
+            print(f"{name:26}{meaning}")
         parser.exit()
 
 

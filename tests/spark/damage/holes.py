@@ -10,6 +10,7 @@ from typing import Final
 
 from tests.spark.damage.archive import (
     CONTRACTS,
+    FLEET,
     HANDOVERS,
     LEDGER,
     TAP,
@@ -67,6 +68,15 @@ def hour_gone(archive: Archive, folder: str, hour: int) -> Expected:
     archive.delete(archive.objects(folder, hour))
     fact = Fact("missing_records", ARCHIVE, files=(archive.hour_name(folder, hour),))
     return Expected((INCOMPLETE,), (fact,), devices=_devices(archive, folder))
+
+
+def fleet_unreadable(archive: Archive) -> Expected:
+    """The list of the fleet's devices is cut short: nobody knows which devices there should be."""
+    path = archive.objects(FLEET)[0]
+    every = dict.fromkeys(archive.devices(), ("attested", "partly", "unregistered"))
+    path.write_bytes(path.read_bytes()[: _half(path)])
+    fact = Fact("unreadable_object", ARCHIVE, files=(archive.name(path),))
+    return Expected((INCOMPLETE,), (fact,), devices=every)
 
 
 def hour_gone_everywhere(archive: Archive) -> Expected:
@@ -204,6 +214,7 @@ KINDS: Final[Kinds] = {
     **{
         change.__name__: change
         for change in (
+            fleet_unreadable,
             hour_gone_everywhere,
             tap_rows_gone,
             rows_twice,

@@ -17,6 +17,11 @@ KINDS: Final[dict[str, Callable[[Archive], Expected]]] = {
     **tampering.KINDS,
 }
 
+MEANINGS: Final = {
+    name: (getattr(change, "func", change).__doc__ or "").splitlines()[0] for name, change in KINDS.items()
+}
+"""What each kind does, in one sentence."""
+
 TAMPERING: Final = frozenset(tampering.KINDS)
 """Damage that an audit sees only if an audit before it has seen the archive undamaged."""
 

@@ -23,12 +23,7 @@ from eventplane.router import Router
 from eventplane.sender import PLANE, PLANE_CLIENT, SENDER_DEVICE, SENDER_SERVICE
 from eventplane.timestamps import timestamp_ms
 from glue_jobs.common.hours import Hour
-from glue_jobs.delivery_audit.contracts import (
-    INTERVAL_MS,
-    ContractHistory,
-    Usage,
-    load_history,
-)
+from glue_jobs.delivery_audit.contracts import ContractHistory, Use, stale_uses
 from glue_jobs.delivery_audit.event_group import (
     BY_VERDICT,
     CONSUMED,
@@ -42,7 +37,6 @@ from glue_jobs.delivery_audit.event_group import (
     NO_ROUTE,
     PUT_COPIES,
     PUT_EVENTS,
-    REPLAY,
     ROWS,
     UNWANTED,
     BadRow,
@@ -61,8 +55,9 @@ from glue_jobs.delivery_audit.event_group import (
 )
 from glue_jobs.delivery_audit.findings import BROKEN, Finding
 from glue_jobs.delivery_audit.judge import judge
+from glue_jobs.delivery_audit.judging import usages
 from glue_jobs.delivery_audit.watermark import LATENESS_S, Watermark
-from glue_jobs.delivery_audit.window import Window
+from glue_jobs.delivery_audit.window import LAST_MS, Window
 from tests.spark.small_archive import SmallArchive
 
 FILES = {name: f"{name}/date=2026-03-01/hour=12/rows.json.gz" for name in ("tap", "ledger", "handovers")}
@@ -82,6 +77,11 @@ class Judged:
             if isinstance(key, RouteCount) and key.route == name and key.measure in (BY_VERDICT, EXPECTED_ON):
                 found[key.verdict or "expected"] += count
         return found
+
+    @property
+    def routes(self) -> set[str]:
+        """The routes on which something was judged."""
+        return {key.route for key in self.judgement.counts if isinstance(key, RouteCount) and key.route}
 
     def verdicts(self) -> dict[str, int]:
         """The counts of all verdicts that there are."""
@@ -201,18 +201,17 @@ def rules_of(
 
 
 def history_of(archive: SmallArchive) -> ContractHistory:
-    texts = {each.version: each.canonical.decode() for each in archive.contracts}
-    usages = [
-        Usage(
-            row.contract_version,
-            row.decided_at_ms // INTERVAL_MS,
-            row.decided_at_ms,
-            row.basis == "in_force" and row.reason != REPLAY,
-        )
-        for row in archive.ledger
-        if isinstance(row.decided_at_ms, int) and row.contract_version in texts
-    ]
-    return load_history("", texts, usages)
+    """The contracts of an archive in the order of their first use."""
+    contracts = {each.version: each for each in archive.contracts}
+    used = usages(map(ledger_row, archive.ledger))
+    first_ms = {
+        version: min(each.first_ms for each in used if each.version == version and each.is_in_force)
+        for version in {each.version for each in used if each.is_in_force}
+    }
+    named = {each.version for each in used}
+    versions = sorted(named & contracts.keys(), key=lambda each: first_ms.get(each, LAST_MS))
+    uses = [Use(contracts[each], first_ms.get(each)) for each in versions or [*contracts][-1:]]
+    return ContractHistory(tuple(uses), stale_uses(used))
 
 
 def groups_of(archive: SmallArchive, contracts: Iterable[Contract]) -> list[EventGroup]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -408,3 +410,9 @@ def judged_with(archive: SmallArchive, name: str, **members: Any) -> Judged:
         changed: EventGroup = group._replace(**{name: rows})
         judge(changed, rules, made)
     return Judged(made)
+
+
+def test_a_judgement_needs_no_spark() -> None:
+    program = "import sys, glue_jobs.delivery_audit.judge; print('pyspark' in sys.modules)"
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == "False"
