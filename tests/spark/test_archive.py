@@ -20,6 +20,7 @@ from glue_jobs.common.hours import Days, Hour
 from glue_jobs.common.listing import ObjectFault
 from glue_jobs.common.objects import FolderObjects, Stored
 from glue_jobs.compaction.main import main as compact
+from glue_jobs.delivery_audit.main import main as audit
 from tests.spark.small_archive import DAY, NOON_MS, SmallArchive
 
 NOON = datetime.fromtimestamp(NOON_MS / 1000, UTC)
@@ -318,6 +319,27 @@ def test_a_stray_object_is_named_and_its_lines_are_read(name: str, rows: int, re
 def test_an_archive_without_a_folder_has_no_rows(reading: Reading) -> None:
     rows, part = reading.read(HANDOVERS_FOLDER)
     assert (rows, part.hours, part.objects) == ([], frozenset(), ())
+
+
+@pytest.mark.parametrize("older", [False, True])
+def test_an_audit_of_compacted_hours_alone_says_the_same(
+    older: bool, reading: Reading, tmp_path: Path
+) -> None:
+    reading.archive.accept(reading.archive.event(home="home-1", room=8))  # lost on its route
+    reading.archive.write()
+
+    def audited(name: str) -> dict[str, Any]:
+        places = ["--INPUT", str(reading.archive.folder), "--OUTPUT", str(tmp_path / name)]
+        document = audit([*places, "--DATE", DAY, "--AS_OF", "2026-04-01T00:00:00Z"])
+        return {each: document[each] for each in document if each not in ("archive", "chain")}
+
+    raw = audited("raw")
+    compacted(reading.archive)
+    without_raw(reading.archive)
+    if older:
+        without_envelope(reading.archive)
+    assert audited("compacted") == raw
+    assert raw["totals"]["lost"] == 1
 
 
 def test_what_fails_for_another_reason_fails(reading: Reading) -> None:
