@@ -22,7 +22,7 @@ from pyspark import RDD
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
-from eventplane.archive_layout import COMPACTED, HANDOVERS_FOLDER, LEDGER_FOLDER, TAP_FOLDER
+from eventplane.archive_layout import COMPACTED, HANDOVERS_FOLDER, LEDGER_FOLDER, PUBLISHED, TAP_FOLDER
 from eventplane.handover import HANDOVERS
 from eventplane.ledger import LEDGER, TAP
 from glue_jobs.common.archive import Archive, Part
@@ -178,7 +178,9 @@ class _Run:
     def audit(self) -> Audit:
         """Make it. What Spark reads may turn out to be damaged: then all of it is made again."""
         objects, window, watermark = self._request.objects, self._request.window, self._request.watermark
-        if not any(objects.folders(each) for each in (TAP, LEDGER)):
+        if not any(
+            objects.folders(f"{place}{each}") for place in ("", f"{PUBLISHED}/") for each in (TAP, LEDGER)
+        ):
             raise NoArchiveError(objects.uri)
         progress(f"reading {objects.uri}")
         for each in (LEDGER_FOLDER, HANDOVERS_FOLDER):
