@@ -101,7 +101,7 @@ class Components:
         else:
             self.recent = RecentKeys(RECENT_EVENTS, spool.recent_keys(RECENT_EVENTS))
         self._pressure = Pressure(spool, self._queues)
-        reporter = Reporter(
+        self.reporter = Reporter(
             deps.settings,
             spool,
             deps.counts,
@@ -109,7 +109,8 @@ class Components:
             deps.clock.monotonic(),
             deps.first_manifest_s,
         )
-        self.commits = CommitLoop(spool, self._queues, self._pressure, self.recent, reporter, deps.counts)
+        parts = self._queues, self._pressure, self.recent, self.reporter, deps.counts
+        self.commits = CommitLoop(spool, *parts)
         self._make_uplink(contract.device.outbox)
         self._follow(contract, image)
         if before is not None:

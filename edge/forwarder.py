@@ -36,6 +36,10 @@ _log = logging.getLogger(__name__)
 _CLOSE_S = 1.0
 """Seconds that closing one connection may take."""
 
+_MOST_FLUSHED = 100
+"""Pending deliveries to the cloud up to which a stop sends them with the last manifest. Ours: they fit into a
+few payloads; a longer backlog goes after the next start."""
+
 _MOST_RECEIPTS = 1000
 """Receipts in one message: about 100 KB."""
 
@@ -206,12 +210,28 @@ class Forwarder:
         # Messages at QoS 0 are not redelivered.
         while (messages := self._wait(0.0)) and self._clock.monotonic() < give_up:
             self.turn(messages)
+        if self._clock.monotonic() < give_up:
+            self._state_last()
         while not self.uplink.idle and self._cloud.up:
             left = give_up - self._clock.monotonic()
             if left <= 0:
                 break
             self.turn(self._wait(left))
         self._cloud.close(_CLOSE_S)
+
+    def _state_last(self) -> None:
+        """Store a last manifest, so that all events are stated, and send it if little waits before it."""
+        if not self.spool.is_on_disk:
+            return
+        now, components = self._clock.monotonic(), self._components
+        components.reporter.report_losses(now)
+        self.turn([])
+        if not components.reporter.state_last(now):
+            return
+        self.turn([])
+        address = self._contract.device.outbox.address
+        if self._cloud.up and self.spool.backlog().get(address, 0) <= _MOST_FLUSHED:
+            self.uplink.flush(self._clock.monotonic())
 
     @contextmanager
     def _recovering(self, now: float) -> Iterator[None]:

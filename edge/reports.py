@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,7 +14,15 @@ from edge.pressure import ROOM
 from edge.settings import Settings
 from edge.spool import BEFORE_EVERYTHING, LossReport, Manifest, Spool, SpoolOrigin, StoredEvent
 from eventplane.contract import Priority
-from eventplane.device_reports import DISCARDED, DISK_FAILED, HEARTBEAT, MANIFEST, STARTED, forwarder_source
+from eventplane.device_reports import (
+    DISCARDED,
+    DISK_FAILED,
+    HEARTBEAT,
+    MANIFEST,
+    SHA256,
+    STARTED,
+    forwarder_source,
+)
 from eventplane.envelope import Envelope, write_event
 
 LOSSES_EVERY_S = 60.0
@@ -90,12 +99,18 @@ def discarded(
 
 
 def manifest(
-    heading: Heading, statements: Sequence[Manifest], acknowledged_to: Mapping[str, int]
+    heading: Heading,
+    statements: Sequence[Manifest],
+    acknowledged_to: Mapping[str, int],
+    interval_s: float,
+    *,
+    is_final: bool = False,
 ) -> Envelope:
     """Return the report of what was stored since the last manifest, also where that is nothing.
 
     `acknowledged_to` has for each destination the number up to which no delivery is pending
-    (`Spool.acknowledged_to`); a destination that is not in it is stated without one.
+    (`Spool.acknowledged_to`); a destination that is not in it is stated without one. The next manifest is due
+    after `interval_s` seconds, unless the forwarder stops and stores nothing behind it (`is_final`).
     """
     stated = [
         {
@@ -112,7 +127,13 @@ def manifest(
         }
         for each in statements
     ]
-    return heading.write(MANIFEST, {"epoch": heading.epoch, "statements": stated})
+    data = {
+        "epoch": heading.epoch,
+        "interval_s": math.ceil(interval_s),
+        "key_digest": SHA256,
+        "statements": stated,
+    }
+    return heading.write(MANIFEST, {**data, "final": True} if is_final else data)
 
 
 def heartbeat(heading: Heading, interval_s: float, figures: Mapping[str, Any]) -> Envelope:
@@ -166,6 +187,8 @@ class Reporter:
         self._manifest_at = now if news else now + min(first_manifest_s, settings.manifest_interval_s)
         self._heartbeat_at = now + settings.heartbeat_s
         self._not_before = now
+        self._last_due_at = now + first_manifest_s
+        self._is_last = False
 
     def deadline(self) -> float:
         """Return when the next report is due."""
@@ -204,8 +227,9 @@ class Reporter:
             statements = self._manifests(decider.destinations)
             names = (each.destination for each in statements)
             acknowledged_to = {name: self._spool.acknowledged_to(name) for name in names}
-            add(lambda heading: manifest(heading, statements, acknowledged_to))
-        if now >= self._heartbeat_at:
+            every_s, is_final = self._settings.manifest_interval_s, self._is_last
+            add(lambda heading: manifest(heading, statements, acknowledged_to, every_s, is_final=is_final))
+        if now >= self._heartbeat_at and not self._is_last:
             made.heartbeat = True
             every_s = self._settings.heartbeat_s
             # A heartbeat gets room only while events of every priority do.
@@ -227,6 +251,22 @@ class Reporter:
             self._manifest_at = now + self._settings.manifest_interval_s
         if made.heartbeat:
             self._heartbeat_at = now + self._settings.heartbeat_s
+
+    def report_losses(self, now: float) -> None:
+        """Let losses be reported now: the forwarder stops."""
+        self._losses_at = min(self._losses_at, now)
+
+    def state_last(self, now: float) -> bool:
+        """Let the next commit state a last manifest and nothing else; return whether there is reason to.
+
+        A restart loop must not fill the spool with manifests of nothing.
+        """
+        if now < self._last_due_at and sum(each.count for each in self._spool.manifests()) <= 1:
+            return False
+        self._is_last = True
+        self._manifest_at = now
+        self._losses_at = math.inf
+        return True
 
     def put_off(self, now: float) -> None:
         """Note that there is no room for reports now."""

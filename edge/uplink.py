@@ -83,11 +83,17 @@ class Uplink:
         self._waiting_since: float | None = None
         self._due_ms: int | None = None  # when the first ordinary event has to go; None: not known
         self._answered_at = 0.0
+        self._is_flushing = False
 
     def follow(self, contract: Contract) -> None:
         """Let events wait for a batch for as long as the outboxes of `contract` allow."""
         self._delays = BatchingDelays(contract, self._settings.longest_delay_ms)
         self._due_ms = None
+
+    def flush(self, now: float) -> None:
+        """Send what the window and the pace allow, without waiting for a batch."""
+        self._is_flushing = True
+        self.pump(now)
 
     @property
     def idle(self) -> bool:
@@ -221,7 +227,7 @@ class Uplink:
 
     def _is_due(self, count: int, now: float) -> bool:
         """Return whether a batch of `count` ordinary events has to go; if not, see to being woken."""
-        if count >= self._most or self._queue.more or self._poison.size:
+        if count >= self._most or self._queue.more or self._poison.size or self._is_flushing:
             return True
         if self._publisher.ordinary or self._waiting_since is None:
             return False

@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import Any, Final, get_args, get_type_hints
 
 from eventplane.archive_columns import MEANINGS
+from eventplane.fleet import FLEET, FleetRecord
 from eventplane.handover import HANDOVERS, HandoverRecord
 from eventplane.ledger import CONTRACTS, LEDGER, QUARANTINE, TAP, LedgerRecord, QuarantineRecord, TapRecord
 
@@ -31,8 +32,8 @@ ERASURES: Final = "erasures"
 """The folder of the erasures' plans and receipts."""
 
 LEAST_RAW_DAYS: Final = 16
-"""Days for which raw objects stay at least: a queue keeps a message for 14 days, and the audit of a day reads
-what was written so long after it."""
+"""Days for which raw objects stay at least: traces and replays read raw rows, and a queue keeps a message for
+14 days."""
 
 HOURLY: Final = ("date", "hour")
 """Partition folders `date=YYYY-MM-DD/hour=HH`, UTC: when a row was written, not when it was accepted."""
@@ -72,12 +73,14 @@ class Compaction:
     """How the hours of a folder become Parquet.
 
     `identity` names a row: a later one with the same is a copy, looked for within the hour and `look_back_h`
-    hours before it. `order` is the sorting. `extracted` are columns read out of the record's `event`.
+    hours before it. `order` is the sorting. `attributes` are those of the record's `event` that have a column
+    of their own, as canonical text; `derived` are further columns made of the event.
     """
 
     identity: tuple[str, ...]
     order: tuple[str, ...]
-    extracted: tuple[Column, ...] = ()
+    attributes: tuple[str, ...] = ()
+    derived: tuple[Column, ...] = ()
     look_back_h: int = 0
 
 
@@ -101,7 +104,8 @@ class Folder:
         """The columns of the compacted table: the record's, and what the compaction adds."""
         if self.compaction is None:
             return ()
-        return (*self.columns, *self.compaction.extracted, *_ADDED)
+        attributes = map(Column, self.compaction.attributes)
+        return (*self.columns, *attributes, *_ADDED, *self.compaction.derived)
 
 
 _ADDED: Final = (Column("archive_file"), Column("line_text"), Column("is_copy", ColumnType.TRUTH))
@@ -129,16 +133,30 @@ def _counts(*names: str) -> tuple[Column, ...]:
     return tuple(Column(name, ColumnType.WHOLE_NUMBER) for name in names)
 
 
+TAP_ATTRIBUTES: Final = (
+    *("source", "id", "type", "subject", "datacontenttype", "dataschema", "partitionkey"),
+    *("recordedtime", "expirytime", "replayedtime", "deadletterreason", "deliveryguarantee", "replyto"),
+    *("deviceepoch", "devicesequence", "routerhops", "senderdevice", "senderservice"),
+    *("severitynumber", "severitytext"),
+)
+"""Attributes of events that have a column in the compacted tap: those that the audit reads, and those that
+filters commonly look at. What is not among them is read out of the event."""
+
 TAP_FOLDER: Final = Folder(
     name=TAP,
-    version=2,
+    version=3,
     row="one item that IoT Core accepted from a device: `TapRecord`",
     written_by="archive writer",
     columns=_columns(TapRecord),
     compaction=Compaction(
         identity=("message_id", "index"),
         order=("source", "accepted_at_ms", "message_id", "index"),
-        extracted=_texts("source", "id", "type"),
+        attributes=TAP_ATTRIBUTES,
+        derived=(
+            *_texts("integer_attributes", "boolean_attributes"),
+            *_counts("data_digest", "event_bytes"),
+            Column("report"),
+        ),
         look_back_h=24,
     ),
 )
@@ -169,6 +187,14 @@ QUARANTINE_FOLDER: Final = Folder(
     columns=_columns(QuarantineRecord),
 )
 
+FLEET_FOLDER: Final = Folder(
+    name=FLEET,
+    version=1,
+    row="one device in service when the fleet's registry was written down: `FleetRecord`",
+    written_by="fleet snapshot",
+    columns=_columns(FleetRecord),
+)
+
 CONTRACTS_FOLDER: Final = Folder(
     name=CONTRACTS,
     version=1,
@@ -197,7 +223,7 @@ FINDINGS_FOLDER: Final = Folder(
 
 AUDIT_ROUTES_FOLDER: Final = Folder(
     name=f"{AUDIT}/routes",
-    version=2,
+    version=3,
     row="one route on one day, its verdicts counted in events",
     written_by="delivery audit",
     form=Form.PARQUET,
@@ -206,6 +232,7 @@ AUDIT_ROUTES_FOLDER: Final = Folder(
         *_counts("expected", "delivered", "dead_lettered", "expired", "dropped", "lost", "pending"),
         *_counts("unrouted", "misrouted", "unexplained", "internal"),
         *_counts("duplicated", "replayed", "events", "tap_copies", "no_interest"),
+        *_counts("unrecorded", "not_understood"),
     ),
     partitions=("date",),
     is_personal=False,
@@ -213,7 +240,7 @@ AUDIT_ROUTES_FOLDER: Final = Folder(
 
 AUDIT_DEVICES_FOLDER: Final = Folder(
     name=f"{AUDIT}/devices",
-    version=2,
+    version=3,
     row="one device's epoch on one day: what came, and what it stated",
     written_by="delivery audit",
     form=Form.PARQUET,
@@ -222,20 +249,22 @@ AUDIT_DEVICES_FOLDER: Final = Folder(
         *_counts("first", "last", "events", "gaps", "tap_copies"),
         *_counts("stated", "missing", "explained", "lost", "pending", "not_stored", "skew_ms"),
         *_counts("acknowledged_lost"),
+        *_counts("unrecorded", "manifest", "numbering", "tap", "nothing", "awaiting", "best_effort"),
+        Column("coverage"),
     ),
     partitions=("date",),
 )
 
 AUDIT_CONSUMERS_FOLDER: Final = Folder(
     name=f"{AUDIT}/consumers",
-    version=3,
+    version=4,
     row="one webhook on one day: what became of the events in its inbox",
     written_by="delivery audit",
     form=Form.PARQUET,
     columns=(
         Column("channel"),
         *_counts("expected", "delivered", "dead_lettered", "pending", "lost", "duplicated", "expired"),
-        *_counts("dropped"),
+        *_counts("dropped", "unrecorded", "not_understood"),
     ),
     partitions=("date",),
     is_personal=False,
@@ -270,6 +299,7 @@ FOLDERS: Final = (
     LEDGER_FOLDER,
     HANDOVERS_FOLDER,
     QUARANTINE_FOLDER,
+    FLEET_FOLDER,
     CONTRACTS_FOLDER,
     FINDINGS_FOLDER,
     AUDIT_ROUTES_FOLDER,

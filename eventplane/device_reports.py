@@ -15,6 +15,10 @@ DISK_FAILED = REPORT_PREFIX + "diskfailed.v1"
 DEVICE_CONTRACT = REPORT_PREFIX + "contract.v1"
 """The state that gives a forwarder another contract. It goes down; no device sends it."""
 
+SHA256 = "sha256"
+"""The `key_digest` of a manifest: how the keys are made of which its digests are sums (`eventplane.event_keys`).
+Older forwarders made them otherwise, and do not state it."""
+
 
 def forwarder_source(thing: str) -> str:
     """Return the `source` of the reports of the device `thing`."""

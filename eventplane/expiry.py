@@ -38,5 +38,12 @@ def why_expired(event: Envelope, now_ms: int, accepted_at_ms: int, *channels: Ch
     """
     if is_expired(event, now_ms):
         return BY_EVENT
+    bound_ms = channel_expiry_ms(*channels)
+    return BY_CHANNEL if bound_ms is not None and accepted_at_ms + bound_ms <= now_ms else None
+
+
+def channel_expiry_ms(*channels: Channel) -> int | None:
+    """How long an event is worth delivering over `channels`, milliseconds; None for ever."""
     bounds = (channel.expiry_s for channel in channels if channel.expiry_s is not None)
-    return BY_CHANNEL if any(accepted_at_ms + 1_000 * bound <= now_ms for bound in bounds) else None
+    strictest = min(bounds, default=None)
+    return None if strictest is None else 1_000 * strictest

@@ -19,6 +19,9 @@ MAX_REGISTRATIONS_A_DAY: Final = 5
 QUARANTINE_POLICY: Final = "quarantine"
 """The IoT policy that denies everything, without project and environment: a quarantine attaches it."""
 
+FLEET: Final = "fleet"
+"""The archive's folder of snapshots of the registry."""
+
 _DAY_MS: Final = 86_400_000
 
 
@@ -31,11 +34,26 @@ class State(StrEnum):
     DECOMMISSIONED = "decommissioned"
 
 
+IN_SERVICE: Final = (State.PROVISIONED, State.QUARANTINED)
+"""States of devices that have been in use and may be again."""
+
+
+@dataclass(frozen=True, slots=True)
+class FleetRecord:
+    """One device in service when a snapshot of the registry was taken, in `state` since `since_ms` (Unix
+    milliseconds)."""
+
+    thing: str
+    state: State
+    since_ms: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Device:
     """What the registry knows of a device. Times are Unix milliseconds, certificates are their ids.
 
     Args:
+        since_ms: when it came into its `state`.
         certificate: the last that a connection of the device stood with.
         pending: the last that was registered, until a connection has stood with it.
         replaced: those that had their time and still have to be deactivated.
@@ -52,6 +70,7 @@ class Device:
     thing: str
     state: State
     changed_at_ms: int
+    since_ms: int
     certificate: str | None = None
     pending: str | None = None
     replaced: frozenset[str] = frozenset()
@@ -148,7 +167,7 @@ def made(name: str, now_ms: int) -> Device:
     """A device that leaves the factory. Raises `DeviceNameError`."""
     if not is_device_name(name):
         raise DeviceNameError(name)
-    return Device(thing=name, state=State.MADE, changed_at_ms=now_ms)
+    return Device(thing=name, state=State.MADE, changed_at_ms=now_ms, since_ms=now_ms)
 
 
 def registered(device: Device | None, application: Application, now_ms: int) -> Device:
@@ -198,6 +217,7 @@ def seen(device: Device, certificate: str, now_ms: int) -> Device:
     return replace(
         device,
         state=State.PROVISIONED,
+        since_ms=device.since_ms if device.state is State.PROVISIONED else now_ms,
         certificate=certificate,
         pending=None,
         replaced=device.replaced | {each for each in (device.certificate,) if each},
@@ -247,6 +267,7 @@ def quarantined(device: Device, active: frozenset[str], reason: str, now_ms: int
         suspended=device.suspended | active,
         reason=reason,
         changed_at_ms=now_ms,
+        since_ms=now_ms,
     )
 
 
@@ -269,7 +290,12 @@ def released(device: Device, now_ms: int) -> Device:
     if device.state is not State.QUARANTINED:
         return device
     return replace(
-        device, state=device.before or State.PROVISIONED, before=None, reason="", changed_at_ms=now_ms
+        device,
+        state=device.before or State.PROVISIONED,
+        before=None,
+        reason="",
+        changed_at_ms=now_ms,
+        since_ms=now_ms,
     )
 
 
@@ -283,5 +309,10 @@ def decommissioned(device: Device, reason: str, now_ms: int) -> Device:
     if device.state is State.DECOMMISSIONED:
         return device
     return replace(
-        device, state=State.DECOMMISSIONED, reason=reason, replacement_until_ms=0, changed_at_ms=now_ms
+        device,
+        state=State.DECOMMISSIONED,
+        reason=reason,
+        replacement_until_ms=0,
+        changed_at_ms=now_ms,
+        since_ms=now_ms,
     )

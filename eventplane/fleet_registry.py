@@ -6,12 +6,12 @@ The client is the caller's, so that functions and commands agree on every attrib
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final, Protocol
 
 from eventplane.errors import EventPlaneError
-from eventplane.fleet import Device, State
+from eventplane.fleet import IN_SERVICE, Device, FleetRecord, State
 
 TABLE: Final = "fleet"
 """What the table is called, without project and environment."""
@@ -26,6 +26,7 @@ _TEXTS: Final = ("certificate", "pending", "reason")
 _SETS: Final = ("replaced", "groups", "suspended")
 _NUMBERS: Final = (
     "changed_at_ms",
+    "since_ms",
     "registrations",
     "day",
     "registered_today",
@@ -91,6 +92,24 @@ def change(store: Store, thing: str, step: Callable[[Device | None], Device]) ->
     raise ConflictError(thing)
 
 
+def in_service(client: Any, table: str) -> Iterator[FleetRecord]:
+    """Read the devices in service from `table`, a page of a boto3 DynamoDB client at a time.
+
+    Changes of the last second may be missing. Raises botocore's errors.
+    """
+    states = {f":{number}": {"S": state.value} for number, state in enumerate(IN_SERVICE)}
+    pages = client.get_paginator("scan").paginate(
+        TableName=table,
+        ProjectionExpression=f"{KEY}, #s, since_ms, changed_at_ms",
+        FilterExpression=f"#s IN ({', '.join(states)})",
+        ExpressionAttributeNames={"#s": "state"},
+        ExpressionAttributeValues=states,
+    )
+    for page in pages:
+        for item in page["Items"]:
+            yield FleetRecord(item[KEY]["S"], State(item["state"]["S"]), _number(item, "since_ms"))
+
+
 def read_request(table: str, thing: str) -> dict[str, Any]:
     """The arguments of GetItem."""
     return {"TableName": table, "Key": {KEY: {"S": thing}}, "ConsistentRead": True}
@@ -128,8 +147,13 @@ def to_item(device: Device) -> dict[str, dict[str, Any]]:
 def from_item(item: Item) -> Device:
     """The device that an item holds."""
     texts: dict[str, Any] = {name: item[name]["S"] for name in _TEXTS if name in item}
-    numbers: dict[str, Any] = {name: int(item[name]["N"]) for name in _NUMBERS}
+    numbers: dict[str, Any] = {name: _number(item, name) for name in _NUMBERS}
     sets: dict[str, Any] = {name: frozenset(item.get(name, {}).get("SS", ())) for name in _SETS}
     before = State(item["before"]["S"]) if "before" in item else None
     state = State(item["state"]["S"])
     return Device(thing=item[KEY]["S"], state=state, before=before, **texts, **numbers, **sets)
+
+
+def _number(item: Item, name: str) -> int:
+    # Items of before have no `since_ms`.
+    return int(item["changed_at_ms" if name == "since_ms" and name not in item else name]["N"])

@@ -61,6 +61,13 @@ class RegistrySettings(Settings):
 
 
 @dataclass(frozen=True, kw_only=True)
+class SnapshotSettings(RegistrySettings):
+    """Of the function that writes the registry's devices in service into the archive."""
+
+    archive_bucket: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class CertificateSettings(RegistrySettings):
     """Of certificate rotation: what the ARNs of certificates start with, and how long a replaced certificate
     stays active, seconds."""

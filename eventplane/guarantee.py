@@ -58,12 +58,19 @@ def guarantee_of(contract: Contract, event: Envelope, over: Channel, route: Rout
 
     The plane's own reports are delivered at least once, whatever their channels and routes declare.
     """
-    if event.type in PLANE_TYPES:
+    return guarantee_of_type(contract, event.type, asks_best_effort(event), over, route)
+
+
+def guarantee_of_type(
+    contract: Contract, event_type: str, asks: bool, over: Channel, route: Route
+) -> DeliveryGuarantee:
+    """Decide as `guarantee_of` by what is known of an event: its type, and whether it asks for best effort."""
+    if event_type in PLANE_TYPES:
         return DeliveryGuarantee.AT_LEAST_ONCE
-    declared = contract.event_types.get(event.type)
+    declared = contract.event_types.get(event_type)
     return decide(
         (over.delivery_guarantee, contract.channel(route.destination).delivery_guarantee),
-        DeliveryGuarantee.BEST_EFFORT if asks_best_effort(event) else None,
+        DeliveryGuarantee.BEST_EFFORT if asks else None,
         route.delivery_guarantee,
         declared.delivery_guarantee if declared else None,
     )

@@ -73,3 +73,8 @@ def is_fifo(channel: Channel) -> bool:
 def archive_bucket(environment: str, account: str, region: str) -> str:
     """The archive's bucket. Bucket names are shared with the whole world, so its owner stands in it."""
     return resource_name(environment, f"archive-{account}-{region}")
+
+
+def work_bucket(environment: str, account: str, region: str) -> str:
+    """The bucket of what jobs write while they run."""
+    return resource_name(environment, f"work-{account}-{region}")

@@ -53,6 +53,12 @@ def sender_of(attributes: Mapping[str, object]) -> Sender:
     return Sender(str(attributes.get(SENDER_DEVICE) or ""), str(attributes.get(SENDER_SERVICE) or ""))
 
 
+def parse_sender(text: str) -> Sender:
+    """Return the sender whose text this is: the inverse of `str`."""
+    device, slash, service = text.partition("/")
+    return Sender(device, service) if slash else Sender(service=text)
+
+
 def sender_in_frame(client_id: str, attributes: Mapping[str, object]) -> Sender:
     """Return the sender of an event in a frame of `client_id`: the device, and the service it vouches for."""
     if client_id == PLANE_CLIENT:

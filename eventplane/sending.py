@@ -105,6 +105,13 @@ class SendingRights:
         """Return whether `sender` may send events of `type` at all, whatever they say besides."""
         return self._type_problem(sender, type) is None
 
+    def may_have_sent(self, sender: Sender, type: str, source: str) -> bool:
+        """Return whether `sender` may send such an event, by what its records have of it.
+
+        As `refusal`, but the channel that a service's dead letter is about is not judged: it is in its data.
+        """
+        return not (self._type_problem(sender, type) or self._source_problem(sender, type, source))
+
     def _type_problem(self, sender: Sender, type: str) -> str | None:
         """Why nobody of this role may send `type`, whatever the event says besides."""
         if sender == THE_PLANE:
@@ -145,28 +152,40 @@ class SendingRights:
 
     def _name_problem(self, sender: Sender, event: Envelope) -> str | None:
         """Why this event speaks for another, though the sender may send its type."""
-        if event.type in DEVICE_REPORTS:
-            return self._claims(sender, event, forwarder_source(sender.device))
+        if problem := self._source_problem(sender, event.type, event.source):
+            return problem
         if event.type != DEAD_LETTER_TYPE or sender == THE_PLANE:
             return None
-        participant = self._contract.participants.get(sender.service, self._contract.device)
+        participant = self._writer(sender)
         if participant.kind is ParticipantKind.DEVICE:
-            return self._claims(sender, event, router_source(sender.device))
+            return None
         data = event.data()
         channel = data.get("channel") if isinstance(data, dict) else None
         if channel in [each.address for each in self._own_channels(participant)]:
             return None
         return f"a service writes dead letters about its own channels, this one is about {channel!r:.200}"
 
+    def _source_problem(self, sender: Sender, type: str, source: str) -> str | None:
+        """Why what a device says of itself has a source of another."""
+        if type in DEVICE_REPORTS:
+            return self._claims(sender, source, forwarder_source(sender.device))
+        if type == DEAD_LETTER_TYPE and self._writer(sender).kind is ParticipantKind.DEVICE:
+            return self._claims(sender, source, router_source(sender.device))
+        return None
+
+    def _writer(self, sender: Sender) -> Participant:
+        """The participant that writes a dead letter: the device, where no service is named."""
+        return self._contract.participants.get(sender.service, self._contract.device)
+
     def _own_channels(self, participant: Participant) -> Iterator[Channel]:
         yield from participant.channels
         if participant.name == DOWNLINK:
             yield self._contract.device.inbox
 
-    def _claims(self, sender: Sender, event: Envelope, source: str) -> str | None:
-        if not sender.device or event.source == source:
+    def _claims(self, sender: Sender, source: str, own: str) -> str | None:
+        if not sender.device or source == own:
             return None
-        return f"its source is {event.source!r:.200}, the device's own is {source!r}"
+        return f"its source is {source!r:.200}, the device's own is {own!r}"
 
 
 def _names(participant: Participant, type: str) -> bool:

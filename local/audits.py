@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from eventplane.auditor import last_report
 from local.deploy import ROOT
-from local.errors import LoggedError
+from local.errors import LocalError, LoggedError
 from local.process import Supervisor
 
 
@@ -20,6 +20,17 @@ class AuditFailedError(LoggedError):
     def __init__(self, returncode: int, log: Path) -> None:
         self.returncode = returncode
         super().__init__(f"the audit ended with status {returncode}", log)
+
+
+class NoReportError(LocalError):
+    """No audit has filed a report on `window` in the folder `output`."""
+
+    def __init__(self, output: Path, window: str) -> None:
+        self.output = output
+        self.window = window
+        super().__init__(
+            f"{output}: no report on {window!r}; run the audit with this --OUTPUT and --DATE first"
+        )
 
 
 def run_audits(supervisor: Supervisor, outputs: Mapping[Path, Path]) -> list[dict[str, Any]]:
@@ -35,4 +46,19 @@ def run_audits(supervisor: Supervisor, outputs: Mapping[Path, Path]) -> list[dic
     )
     if returncode := job.wait():
         raise AuditFailedError(returncode, job.log)
-    return [json.loads((each / "report.json").read_text(encoding="utf-8")) for each in outputs.values()]
+    return [read_report(output) for output in outputs.values()]
+
+
+def read_report(output: Path, window: str = "all") -> dict[str, Any]:
+    """Return the last report on `window` (a day, or `all`) that an audit filed in the folder `output`.
+
+    Raises `NoReportError`.
+    """
+    report = last_report(lambda name: _read(output / name), window)
+    if report is None:
+        raise NoReportError(output, window)
+    return dict(report)
+
+
+def _read(path: Path) -> bytes | None:
+    return path.read_bytes() if path.is_file() else None

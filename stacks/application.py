@@ -50,7 +50,7 @@ def build(app: cdk.App, environment: Environment, contract: Contract) -> list[cd
     needs: dict[cdk.Stack, list[cdk.Stack]] = {
         routing: [archive, messaging, published, clients, presence, registry, downlink],
         discovery: [published, clients],
-        fleet: [registry, routing],
+        fleet: [archive, registry, routing],
         subscriptions: [archive, clients, messaging],
         audit: [archive, messaging],
         # The canary publishes to a rule that has to be there.

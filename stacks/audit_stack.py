@@ -20,6 +20,7 @@ from eventplane.archive_layout import (
 )
 from eventplane.auditor import AUDITOR
 from eventplane.contract import Contract
+from eventplane.fleet import FLEET
 from eventplane.handover import HANDOVERS
 from eventplane.ledger import CONTRACTS, LEDGER, TAP
 from stacks.constructs import watch
@@ -80,10 +81,12 @@ class AuditStack(PlaneStack):
             },
             archive=self._archive,
             grants=[
-                (_READ, [TAP, LEDGER, HANDOVERS, CONTRACTS]),
+                (_READ, [TAP, LEDGER, HANDOVERS, CONTRACTS, FLEET]),
+                (_READ, [COMPACTED, PUBLISHED, COMPACTIONS, ERASURES]),
                 # Spark commits by writing aside and renaming, which on S3 is copying and deleting.
                 (_WRITE, [AUDIT]),
             ],
+            keeps_tables=True,
             more=[allow_send(outbox)] if outbox else [],
         )
         job.count_totals(AUDIT_TOTALS, watch.AUDIT_METRICS, watch.audit_namespace(self.plane, namespace))

@@ -1,4 +1,7 @@
-"""How devices come to their certificates, and lose them: hook, template and policies, rotation."""
+"""How devices come to their certificates, and lose them: hook, template and policies, rotation.
+
+Beside it is what writes the fleet into the archive.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +15,9 @@ from aws_cdk import aws_iot as iot
 from aws_cdk import aws_lambda as lambda_
 from constructs import Construct, IConstruct
 
-from eventplane.fleet import QUARANTINE_POLICY
+from eventplane.fleet import FLEET, QUARANTINE_POLICY
 from eventplane.fleet_registry import TABLE
-from eventplane.function_settings import CertificateSettings, RegistrySettings
+from eventplane.function_settings import CertificateSettings, RegistrySettings, SnapshotSettings
 from eventplane.topics import (
     CLAIM_CLIENT_PREFIX,
     CREATE_FROM_REQUEST_TOPIC,
@@ -23,10 +26,13 @@ from eventplane.topics import (
     answer_topics,
     register_topic,
 )
+from stacks.constructs.archive import allow_folders, find_archive
 from stacks.constructs.permissions import accept_wildcard, allow, arn, service_role
 from stacks.constructs.python_function import PythonFunction
 from stacks.constructs.queues import allow_send, find_queue
+from stacks.constructs.rollout import plain_name
 from stacks.constructs.rules import allow_iot, iot_policy, topic_rule
+from stacks.constructs.schedule import Schedule
 from stacks.constructs.tables import allow_table
 from stacks.environment import Environment
 from stacks.names import CONNECTIONS, rule_name
@@ -46,6 +52,14 @@ ROTATION_SIZE: Final = FunctionSize(
 # AWS IoT waits 5 s for the answer.
 _HOOK_SIZE: Final = FunctionSize(memory_mib=512, timeout_s=5)
 
+_SNAPSHOT: Final = "fleet-snapshot"
+
+_SNAPSHOT_EVERY_MIN: Final = 6 * 60
+"""Minutes. An audit needs one a day; one that fails is not repeated."""
+
+# A page of DynamoDB's takes less than a second and holds some 3,000 devices.
+_SNAPSHOT_SIZE: Final = FunctionSize(memory_mib=512, timeout_s=600)
+
 # Claims and renewals come along, a few times in a device's life: the registry knows nobody of their names.
 _CONNECTED: Final = (
     "SELECT clientId AS thing, principalIdentifier AS certificate FROM '$aws/events/presence/connected/+'"
@@ -59,8 +73,10 @@ class FleetStack(PlaneStack):
         super().__init__(scope, environment=environment, name="fleet")
         provisioning = _FleetProvisioning(self, "Provisioning", _provisioning_hook(self))
         _certificate_rotation(self)
+        snapshot = _fleet_snapshot(self)
         CfnOutput(self, "ProvisioningTemplate", value=provisioning.template_name)
         CfnOutput(self, "ClaimPolicy", value=provisioning.claim_policy_name)
+        CfnOutput(self, "FleetSnapshotFunction", value=plain_name(snapshot))
 
 
 def _provisioning_hook(scope: Construct) -> lambda_.IFunction:
@@ -116,6 +132,39 @@ def _certificate_rotation(scope: Construct) -> None:
         queues={"Connection": queue},
         errors=find_queue(holder, "DeadLetters", f"{CONNECTIONS}-dlq"),
     )
+
+
+def _fleet_snapshot(scope: Construct) -> lambda_.IFunction:
+    """Return the function that writes the devices in service into the archive, several times a day."""
+    holder = Construct(scope, "Snapshot")
+    environment = environment_of(holder)
+    archive = find_archive(holder)
+    function = PythonFunction(
+        holder,
+        "Snapshot",
+        name=_SNAPSHOT,
+        folder=FOLDER,
+        entry="snapshot",
+        size=_SNAPSHOT_SIZE,
+        statements=[
+            allow_table(holder, TABLE, "Scan"),
+            allow_folders(holder, archive, ["s3:PutObject"], [FLEET]),
+        ],
+        settings=SnapshotSettings(
+            fleet_table=environment.resource_name(TABLE), archive_bucket=archive.bucket_name
+        ),
+    ).function
+    Schedule(
+        holder,
+        "Schedule",
+        name=_SNAPSHOT,
+        function=function,
+        inputs=[{}],
+        # On one machine somebody calls it who wants to audit.
+        is_enabled=not environment.is_emulated,
+        rates=[_SNAPSHOT_EVERY_MIN],
+    )
+    return function
 
 
 class _FleetProvisioning(Construct):

@@ -169,7 +169,7 @@ def _address_problem(address: str) -> str | None:
 
 @dataclass(frozen=True, kw_only=True)
 class JobSize:
-    """How one Glue job runs: workers of `worker_type`, minutes after which it is stopped.
+    """How one Glue job runs: at most so many workers of `worker_type`, minutes after which it is stopped.
 
     `schedule` is when it starts, as AWS Glue writes it (`cron(...)`, UTC); None means by hand. One that
     `is_flexible` may wait for spare capacity, or lose it and start again, for two thirds of the price.
@@ -240,7 +240,7 @@ class Retention:
     def __post_init__(self) -> None:
         if self.raw_days < LEAST_RAW_DAYS:
             raise EnvironmentSettingError(
-                "raw_days", f"is {self.raw_days}; the audit reads raw rows for {LEAST_RAW_DAYS} days"
+                "raw_days", f"is {self.raw_days}; traces and replays read raw rows for {LEAST_RAW_DAYS} days"
             )
         if self.compacted_days <= self.raw_days:
             raise EnvironmentSettingError("compacted_days", "must be more than raw_days")

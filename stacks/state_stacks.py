@@ -25,7 +25,7 @@ from eventplane.presence import MONITOR
 from eventplane.replay import MAX_RECEIVES, REPLAY
 from eventplane.resource_names import INGEST, URGENT_INGEST, channel_queue, has_queue
 from stacks.constructs import queues, tables
-from stacks.constructs.archive import archive
+from stacks.constructs.archive import archive, work
 from stacks.constructs.http_sink import webhook_secret
 from stacks.constructs.permissions import allow, allow_key
 from stacks.constructs.queues import DurableQueue, find_channel_queue, reply_queue
@@ -62,11 +62,12 @@ class StateStack(PlaneStack):
 
 
 class ArchiveStack(StateStack):
-    """The archive bucket."""
+    """The archive bucket, and the one that jobs work in."""
 
     def __init__(self, scope: Construct, environment: Environment) -> None:
         super().__init__(scope, environment, "archive")
         self.output("ArchiveBucket", archive(Construct(self, "Archive")).bucket_name)
+        self.output("WorkBucket", work(Construct(self, "Work")).bucket_name)
 
 
 class ContractStack(StateStack):

@@ -31,6 +31,7 @@ from eventplane.contract.channel_reader import NUMBERS, RECEIPTS, TRANSPORTS, WO
 from eventplane.contract.settings import Number, Word  # noqa: E402
 from eventplane.contract.vocabulary import ParticipantKind  # noqa: E402
 from operations.reasons import OTHER, REASONS  # noqa: E402
+from tests.spark.damage.kinds import MEANINGS  # noqa: E402
 from tools import sources  # noqa: E402
 from tools.settings_file import meanings, settings_file  # noqa: E402
 
@@ -173,7 +174,16 @@ _published = cache(published)
 _shown = cache(sources.shown)
 
 
+def damage_table() -> str:
+    """What is done to finished archives by hand, by kind."""
+    names: dict[str, list[str]] = {}
+    for name, meaning in MEANINGS.items():
+        names.setdefault(meaning, []).append(f"`{name}`")
+    return _table(["kind", "damage"], [[", ".join(kinds), meaning] for meaning, kinds in names.items()])
+
+
 TABLES = {
+    "damage": damage_table,
     "archive-folders": archive_folders_table,
     "archive-columns": archive_columns_table,
     "metrics": metrics_table,

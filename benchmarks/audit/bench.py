@@ -1,6 +1,8 @@
-"""`python -m benchmarks.audit.bench --events 1000000 5000000`: the audit's speed, to build/bench/audit.json.
+"""`python -m benchmarks.audit.bench`: the audit beside DuckDB, to build/bench/audit.json.
 
-Each size is generated, audited by Spark on two cores, and asked of DuckDB on two threads, on the same files.
+An archive of each size is generated, and compacted. Of both forms the command that people run is measured
+from its start to its end, and DuckDB on two threads on the same files. An archive of 35 days shows what an
+audit of one day of them lists and opens.
 """
 
 from __future__ import annotations
@@ -8,26 +10,43 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
+from benchmarks.audit.accesses import watched
 from benchmarks.audit.agreement import check
 from benchmarks.audit.processes import Measured, measured
-from benchmarks.audit.questions import STEPS
-from benchmarks.audit.spark_run import stages
-from benchmarks.results import Figure, write
+from benchmarks.audit.questions import STEPS, Form
+from benchmarks.results import Figure, machine_load, write
 from local.archive_generator.contracts import audited_contracts
 from local.archive_generator.generator import Plan, generate
+from local.audits import read_report
 
-SIZES: Final = (1_000_000, 5_000_000, 20_000_000)
-AIM_EVENTS_S: Final = 300_000
+SIZES: Final = (20_000, 1_000_000, 5_000_000, 20_000_000)
+SMALL: Final = 20_000
+"""Events whose audit is a person's wait."""
+LARGE: Final = 5_000_000
+"""Events from which on the start of Java and its compiler weigh little."""
+
+AIM_SMALL_S: Final = 15.0
+AIM_CPU_S: Final = 35.0
+"""Seconds of the processor for a million events of a large archive."""
 AIM_RATIO: Final = 0.5
+AIM_MEMORY_MIB: Final = 4 * 1024
 AIM_GROWTH: Final = 1.2
-"""The most that an event of the largest size may cost, in events of the smallest."""
+"""The most that an event of the largest size may cost, in events of a million."""
+
+DAYS: Final = 35
+DAY: Final = "2026-03-20"
+"""The day of the archive of `DAYS` days that is audited; the generator's first day is 2026-03-01."""
+DAYS_PLAN: Final = Plan(events=DAYS * 24 * 50, hours=DAYS * 24)
 
 CORES: Final = 2
 CORES_A_DPU: Final = 4
@@ -35,128 +54,249 @@ FLEX_USD_A_DPU_HOUR: Final = 0.29
 """AWS Glue pricing, us-east-1, Flex execution; a DPU has 4 vCPU and 16 GB."""
 PRICED_EVENTS: Final = 100_000_000
 
+_AUDIT: Final = "glue_jobs.delivery_audit"
+_COMPACTION: Final = "glue_jobs.compaction"
+
 
 @dataclass(frozen=True, slots=True)
-class Size:
-    """One size: `events` in the archive, and what both made of it."""
+class Run:
+    """An archive of `events` in one `form`, and what both made of it.
+
+    `stages` are the seconds of the processor that Spark's tasks took, by what they did. `compaction` is what
+    it took to make the archive of this form.
+    """
 
     events: int
+    form: Form
     archive_mib: float
-    spark: Measured
-    spark_stages: dict[str, float]
+    audit: Measured
+    stages: dict[str, float]
     duckdb: Measured
     duckdb_steps: dict[str, float]
+    compaction: Measured | None
 
     @property
-    def rate(self) -> float:
-        """Events a second, the start of Java included."""
-        return self.events / self.spark.seconds
+    def name(self) -> str:
+        """How its figures begin."""
+        return f"audit_{self.events}_{self.form}"
 
     @property
-    def peer_rate(self) -> float:
-        """DuckDB's events a second."""
-        return self.events / self.duckdb.seconds
-
-    @property
-    def free_rate(self) -> float:
-        """Events a second, had both cores done nothing else: by the processor's time, not the clock's."""
-        return CORES * self.events / self.spark.cpu_s
+    def cpu_s(self) -> float:
+        """Seconds of the processor for a million events."""
+        return self.audit.cpu_s / self.events * 1e6
 
 
-def generated(events: int, folder: Path) -> dict[str, object]:
-    """What the generator said of the archive of so many events in `folder`, made unless it is there."""
-    marker = folder / "written.json"
+@dataclass(frozen=True, slots=True)
+class OneDay:
+    """What the audit of one day among many listed and opened, of all `objects`."""
+
+    form: Form
+    objects: int
+    objects_listed: int
+    objects_opened: int
+    folders_listed: int
+
+
+def _python(module: str, *arguments: object) -> list[str]:
+    return [sys.executable, "-m", module, *map(str, arguments)]
+
+
+def _audit(archive: Path, output: Path, date: str = "all") -> list[str]:
+    return _python(_AUDIT, "--INPUT", archive, "--OUTPUT", output, "--DATE", date)
+
+
+def _environment(log: Path | None = None) -> dict[str, str]:
+    """Return the environment of a run; with `log`, Spark records its tasks in that folder."""
+    environment = {**os.environ, "PYTHONPATH": str(Path.cwd())}
+    if log is not None:
+        log.mkdir(parents=True)
+        # Uncompressed, so that it needs no library to read.
+        settings = {"enabled": "true", "dir": log.as_uri(), "compress": "false", "rolling.enabled": "false"}
+        options = chain.from_iterable(
+            ("--conf", f"spark.eventLog.{name}={value}") for name, value in settings.items()
+        )
+        environment["PYSPARK_SUBMIT_ARGS"] = " ".join([*options, "pyspark-shell"])
+    return environment
+
+
+def _made(plan: Plan, home: Path) -> int:
+    """Return how many events the raw archive in `home` has, which is generated unless it is there."""
+    marker = home / "written.json"
     if not marker.exists():
-        marker.write_text(json.dumps(generate(folder, Plan(events), audited_contracts())))
-    written: dict[str, object] = json.loads(marker.read_text())
-    return written
+        home.mkdir(parents=True, exist_ok=True)
+        marker.write_text(json.dumps(generate(home, plan, audited_contracts())))
+    return int(json.loads(marker.read_text())["events"])
 
 
-def size(events: int, archives: Path, folder: Path, duckdb_python: str) -> Size:
-    """Measure one size in `folder`, which must be empty, by the archive in `archives`."""
-    home = archives / str(events)
-    home.mkdir(parents=True, exist_ok=True)
-    written = generated(events, home)
-    archive, log = home / "archive", folder / "log"
-    modules = {**os.environ, "PYTHONPATH": str(Path.cwd())}
-    run = [sys.executable, "-m", "benchmarks.audit.spark_run", str(archive), str(folder / "audit"), str(log)]
-    by_spark = measured(run, modules)
+def _compacted(home: Path) -> Measured:
+    """Compact a copy of the raw archive in `home`, beside it, and return what that took."""
+    target = home / Form.COMPACTED
+    marker = target / "measured.json"
+    if not marker.exists():
+        shutil.rmtree(target, ignore_errors=True)
+        shutil.copytree(home / "archive", target / "archive", copy_function=os.link)
+        run = _python(_COMPACTION, "--INPUT", target / "archive", "--DATE", "all")
+        took = measured(run, _environment())
+        marker.write_text(json.dumps([took.seconds, took.cpu_s, took.peak_mib]))
+    return Measured(*json.loads(marker.read_text()))
+
+
+def _archive(home: Path, form: Form) -> Path:
+    return home / form / "archive" if form is Form.COMPACTED else home / "archive"
+
+
+def _mib(archive: Path, form: Form) -> float:
+    files = archive.rglob("*.parquet" if form is Form.COMPACTED else "*.gz")
+    return sum(path.stat().st_size for path in files) / 2**20
+
+
+def task_seconds(log: Path) -> dict[str, float]:
+    """Return the seconds of the processor in Spark's tasks, by what their stage did, as recorded in `log`."""
+    names: dict[int, str] = {}
+    spent: Counter[str] = Counter()
+    for path in log.iterdir():
+        for line in path.read_text().splitlines():
+            event = json.loads(line)
+            if event["Event"] == "SparkListenerStageSubmitted":
+                stage = event["Stage Info"]
+                names[stage["Stage ID"]] = stage["Stage Name"].split(" at ")[0]
+            elif event["Event"] == "SparkListenerTaskEnd" and event.get("Task Metrics"):
+                spent[names[event["Stage ID"]]] += event["Task Metrics"]["Executor CPU Time"]
+    return {name: took_ns / 1e9 for name, took_ns in spent.most_common()}
+
+
+def run(plan: Plan, form: Form, archives: Path, folder: Path, duckdb_python: str) -> Run:
+    """Measure one size and form in `folder`, which must be empty, by the archive in `archives`.
+
+    Raises `DisagreementError` when the audit and DuckDB count differently.
+    """
+    home = archives / str(plan.events)
+    events = _made(plan, home)
+    compaction = _compacted(home) if form is Form.COMPACTED else None
+    archive, log = _archive(home, form), folder / "log"
+    by_spark = measured(_audit(archive, folder / "audit"), _environment(log))
     answers = folder / "duckdb"
-    run = [duckdb_python, "-m", "benchmarks.audit.duckdb_run", str(archive), str(answers)]
-    by_duckdb = measured(run, modules)
-    check(answers, json.loads((folder / "audit" / "report.json").read_text()))
-    return Size(
-        events=int(str(written["events"])),
-        archive_mib=sum(path.stat().st_size for path in archive.rglob("*.gz")) / 2**20,
-        spark=by_spark,
-        spark_stages=stages(log),
+    questions = [duckdb_python, "-m", "benchmarks.audit.duckdb_run", str(archive), str(answers), form]
+    by_duckdb = measured(questions, _environment())
+    check(answers, read_report(folder / "audit"))
+    return Run(
+        events=events,
+        form=form,
+        archive_mib=_mib(archive, form),
+        audit=by_spark,
+        stages=task_seconds(log),
         duckdb=by_duckdb,
         duckdb_steps=json.loads((answers / STEPS).read_text()),
+        compaction=compaction,
     )
 
 
-def figures(sizes: list[Size]) -> Iterator[Figure]:
-    """What is to be known of all sizes, smallest first."""
-    for each in sizes:
-        name = f"audit_{each.events}"
-        note = f"{each.archive_mib:,.0f} MiB gzipped, {each.spark.seconds:,.1f} s"
-        yield Figure(f"{name}_rate", each.rate, "events/s", AIM_EVENTS_S, note=note)
-        note = "by the clock: of the disk, and of whatever else ran, too"
-        yield Figure(f"{name}_ratio", each.rate / each.peer_rate, "of DuckDB", AIM_RATIO, note=note)
-        by_cpu = each.duckdb.cpu_s / each.spark.cpu_s
-        note = f"{each.spark.cpu_s:,.1f} s of the processor, DuckDB {each.duckdb.cpu_s:,.1f} s"
-        yield Figure(f"{name}_cpu_ratio", by_cpu, "of DuckDB", AIM_RATIO, note=note)
-        yield Figure(
-            f"{name}_free_rate",
-            each.free_rate,
-            "events/s",
-            AIM_EVENTS_S,
-            peer="DuckDB",
-            peer_value=CORES * each.events / each.duckdb.cpu_s,
-            note=f"had the {CORES} cores done nothing else",
-        )
-        yield Figure(
-            f"{name}_memory",
-            each.spark.peak_mib,
-            "MiB",
-            higher_is_better=False,
-            peer="DuckDB",
-            peer_value=each.duckdb.peak_mib,
-            note="resident, all processes together",
-        )
-        for place, (stage, took_s) in enumerate(each.spark_stages.items()):
-            yield Figure(f"{name}_stages_{place}_{stage}", took_s, "s", higher_is_better=False)
-        for step, took_s in each.duckdb_steps.items():
-            yield Figure(f"{name}_duckdb_{step}", took_s, "s", higher_is_better=False)
-    first, last = sizes[0], sizes[-1]
-    if first is not last:
-        # By the processor's time: other work on the machine would show as growth.
-        growth = first.free_rate / last.free_rate
-        note = f"seconds an event at {last.events:,} events, of those at {first.events:,}"
-        yield Figure("audit_growth", growth, "times", AIM_GROWTH, higher_is_better=False, note=note)
-    hours = PRICED_EVENTS / last.free_rate * CORES / CORES_A_DPU / 3_600
-    note = f"{hours:.2f} DPU-hours at the rate of {last.events:,} events, without the workers' start"
+def one_day(form: Form, archives: Path, folder: Path) -> OneDay:
+    """Audit one day of the archive of many, and count what is touched for it."""
+    home = archives / "days"
+    _made(DAYS_PLAN, home)
+    if form is Form.COMPACTED:
+        _compacted(home)
+    archive = _archive(home, form)
+    with watched(archive) as accesses:
+        measured(_audit(archive, folder / "audit", DAY), _environment())
+    return OneDay(
+        form=form,
+        objects=sum(each.is_file() for each in archive.rglob("*")),
+        objects_listed=accesses.objects_listed(),
+        objects_opened=len(accesses.opened),
+        folders_listed=len(accesses.listed),
+    )
+
+
+def _of_run(each: Run) -> Iterator[Figure]:
+    is_small, name = each.events < 2 * SMALL, each.name
+    note = f"{each.archive_mib:,.0f} MiB, {each.form}; from the start of the command to its end"
+    yield Figure(f"{name}_time", each.audit.seconds, "s", AIM_SMALL_S if is_small else None, False, note=note)
     yield Figure(
-        "audit_100_million_on_flex", hours * FLEX_USD_A_DPU_HOUR, "USD", higher_is_better=False, note=note
+        f"{name}_cpu",
+        each.cpu_s,
+        "CPU-s/M",
+        AIM_CPU_S if each.events >= LARGE else None,
+        higher_is_better=False,
+        peer="DuckDB",
+        peer_value=each.duckdb.cpu_s / each.events * 1e6,
+        note="seconds of the processor for a million events",
     )
+    by_cpu = each.duckdb.cpu_s / each.audit.cpu_s
+    note = f"{each.audit.cpu_s:,.1f} s of the processor, DuckDB {each.duckdb.cpu_s:,.1f} s"
+    yield Figure(f"{name}_ratio", by_cpu, "of DuckDB", None if is_small else AIM_RATIO, note=note)
+    yield Figure(
+        f"{name}_memory",
+        each.audit.peak_mib,
+        "MiB",
+        AIM_MEMORY_MIB,
+        higher_is_better=False,
+        peer="DuckDB",
+        peer_value=each.duckdb.peak_mib,
+        note="resident, all processes together",
+    )
+    outside = each.audit.cpu_s - sum(each.stages.values())
+    for place, (stage, took_s) in enumerate({"outside_tasks": outside, **each.stages}.items()):
+        yield Figure(f"{name}_stages_{place}_{stage}", took_s, "CPU-s", higher_is_better=False)
+    for step, took_s in each.duckdb_steps.items():
+        yield Figure(f"{name}_duckdb_{step}", took_s, "s", higher_is_better=False)
+    if each.compaction:
+        took = each.compaction.cpu_s / each.events * 1e6
+        yield Figure(f"{name}_compaction", took, "CPU-s/M", higher_is_better=False, note="once for an hour")
+
+
+def figures(runs: Sequence[Run], days: Sequence[OneDay]) -> Iterator[Figure]:
+    """Return what is to be known of all runs, of each form the smallest first."""
+    for each in runs:
+        yield from _of_run(each)
+    for form in Form:
+        large = [each for each in runs if each.form is form and each.events > 2 * SMALL]
+        if len(large) > 1:
+            first, last = large[0], large[-1]
+            note = f"CPU-seconds an event at {last.events:,} events, of those at {first.events:,}"
+            growth = last.cpu_s / first.cpu_s
+            yield Figure(f"audit_growth_{form}", growth, "times", AIM_GROWTH, False, note=note)
+        if large:
+            hours = large[-1].cpu_s * PRICED_EVENTS / 1e6 / CORES_A_DPU / 3_600
+            note = f"{hours:.2f} DPU-hours at the rate of {large[-1].events:,} events, once workers run"
+            usd = hours * FLEX_USD_A_DPU_HOUR
+            yield Figure(f"audit_100_million_on_flex_{form}", usd, "USD", higher_is_better=False, note=note)
+    for day in days:
+        note = f"of {day.objects:,} in {DAYS} days; an audit of {DAY}"
+        counts = {
+            "objects_listed": day.objects_listed,
+            "objects_opened": day.objects_opened,
+            "folders_listed": day.folders_listed,
+        }
+        for name, count in counts.items():
+            yield Figure(f"audit_one_day_{day.form}_{name}", count, "", higher_is_better=False, note=note)
 
 
 def main() -> None:
     """Measure, write, print."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.audit.bench", description=__doc__)
     parser.add_argument("--events", type=int, nargs="+", default=list(SIZES))
+    parser.add_argument("--forms", type=Form, nargs="+", choices=list(Form), default=list(Form))
+    parser.add_argument("--days", action=argparse.BooleanOptionalAction, default=True, help="one day of many")
     parser.add_argument(
         "--archives", type=Path, help="where archives are kept from run to run (default: nowhere)"
     )
     parser.add_argument("--duckdb-python", default=sys.executable, help="a Python that has duckdb")
     arguments = parser.parse_args()
-    found = []
-    for events in sorted(arguments.events):
-        with tempfile.TemporaryDirectory(prefix="audit-bench-") as folder:
-            archives = arguments.archives or Path(folder, "archives")
-            found.append(size(events, archives, Path(folder), arguments.duckdb_python))
+    load, runs, days = machine_load(), [], []
+    with tempfile.TemporaryDirectory(prefix="audit-bench-") as made:
+        archives = (arguments.archives or Path(made)).resolve()
+        for form in arguments.forms:
+            for events in sorted(arguments.events):
+                with tempfile.TemporaryDirectory(prefix="audit-bench-") as folder:
+                    runs.append(run(Plan(events), form, archives, Path(folder), arguments.duckdb_python))
+            if arguments.days:
+                with tempfile.TemporaryDirectory(prefix="audit-bench-") as folder:
+                    days.append(one_day(form, archives, Path(folder)))
     command = f"python -m benchmarks.audit.bench --events {' '.join(map(str, arguments.events))}"
-    write("audit", list(figures(found)), command, "wall clock of one run, other work on the machine included")
+    clock = "one run; CPU-seconds of all its processes together, wall clock where it says so"
+    write("audit", [load, *figures(runs, days)], command, clock)
 
 
 if __name__ == "__main__":

@@ -1,15 +1,15 @@
 """Findings against the truth: what was found of each kind (recall), and what of that is so (precision).
 
 A finding is known by what the archive has of it: an event by source and id, on a route where routes are
-judged; what never arrived by device, epoch and number; what has no names by device and time. A fact that is
-found twice was invented once.
+judged; what never arrived by device, epoch and number; what has no names by device and time; an object of
+the archive by its key; coverage by device. A fact that is found twice was invented once.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -21,9 +21,19 @@ Key = tuple[object, ...]
 SAMPLES: Final = 5
 """Keys that are shown of what was missed or invented."""
 
-_OF_A_STORE: Final = (Kind.MISSING_MANIFEST, Kind.EPOCH_CHANGE)
-_OF_AN_EVENT: Final = (Kind.FORGED, Kind.DEAD_LETTERED, Kind.UNCONFIRMED)
+_OF_A_STORE: Final = (Kind.MISSING_MANIFEST, Kind.EPOCH_CHANGE, Kind.FOREIGN_EPOCH)
+_OF_AN_EVENT: Final = (
+    Kind.FORGED,
+    Kind.DEAD_LETTERED,
+    Kind.UNCONFIRMED,
+    Kind.TYPE_MISMATCH,
+    Kind.SENDER_MISMATCH,
+    Kind.NOT_UNDERSTOOD,
+)
 _MARK: Final = re.compile(r"malformed-\d{6}")
+_ID: Final = re.compile(r'"id":"([^"]+)"')
+_STANDINGS: Final = ("silent", "unregistered", "partly")
+"""What coverage says of a device, the first that applies."""
 
 
 @dataclass(slots=True)
@@ -44,6 +54,11 @@ class Score:
     def precision(self) -> float:
         """The share of what was found that was planted; 1 where nothing was found."""
         return 1 - len(self.invented) / self.found if self.found else 1.0
+
+    @property
+    def wrong(self) -> bool:
+        """Whether something was missed or invented."""
+        return bool(self.missed or self.invented)
 
     def document(self) -> dict[str, object]:
         """The score as it stands in a file."""
@@ -76,9 +91,14 @@ def key(row: Row) -> Key:
     """What tells one finding from another; begins with kind and hop."""
     kind, hop = row["kind"], row.get("hop")
     if kind == Kind.QUARANTINED:
-        mark = _MARK.search(str(row.get("detail")))
-        return str(kind), None, row.get("archive_file"), mark[0] if mark else row.get("detail")
+        text = str(row.get("detail"))
+        mark = _MARK.search(text) or _ID.search(text)
+        return str(kind), None, row.get("archive_file"), mark[mark.lastindex or 0] if mark else text
+    if kind == Kind.COVERAGE:
+        return str(kind), None, row["device"], row["detail"]
     place: Key = (str(kind), None if hop is None else str(hop))
+    if hop == Hop.ARCHIVE and not row.get("id"):
+        return *place, str(row["archive_file"]).rstrip("/")
     if kind == Kind.CLOCK_SKEW and hop == Hop.DEVICE_CLOUD:
         return *place, row.get("device")
     if kind in _OF_A_STORE:
@@ -94,6 +114,29 @@ def key(row: Row) -> Key:
 def quarantined(row: Row) -> Row:
     """A row of the audit's table `quarantine` as a finding."""
     return {"kind": Kind.QUARANTINED, "archive_file": row["archive_file"], "detail": row["text"]}
+
+
+def coverage(devices: Iterable[Row]) -> Iterator[Row]:
+    """The devices that are not attested, as findings; `devices` are rows with `client_id` and `coverage`."""
+    by_name = {row["client_id"]: row["coverage"] for row in devices}
+    for name, word in by_name.items():
+        if word != "attested":
+            yield {"kind": Kind.COVERAGE, "device": name, "detail": word}
+
+
+def each_device_once(truth: Iterable[Row]) -> Iterator[Row]:
+    """The truth with one row for what is found once a device, however often it happened: its coverage, which
+    several reasons may lower, and that it brings events of another one."""
+    foreign: set[Key] = set()
+    words: defaultdict[str, set[str]] = defaultdict(set)
+    for row in truth:
+        if row["kind"] == Kind.COVERAGE:
+            words[row["device"]].add(row["detail"])
+        elif row["kind"] != Kind.FOREIGN_EPOCH or key(row) not in foreign:
+            foreign |= {key(row)} if row["kind"] == Kind.FOREIGN_EPOCH else set()
+            yield row
+    for name, found in words.items():
+        yield {"kind": Kind.COVERAGE, "device": name, "detail": min(found, key=_STANDINGS.index)}
 
 
 def _route(name: str | None) -> str | None:

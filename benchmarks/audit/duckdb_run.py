@@ -1,4 +1,4 @@
-"""`python -m benchmarks.audit.duckdb_run ARCHIVE OUTPUT`: the questions, asked of DuckDB on two threads."""
+"""`python -m benchmarks.audit.duckdb_run ARCHIVE OUTPUT raw|compacted`: the questions, asked of DuckDB."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from time import perf_counter
 
 import duckdb
 
-from benchmarks.audit.questions import STEPS, statements
+from benchmarks.audit.questions import STEPS, Form, statements
 from eventplane.contract import load_compiled
 
 
-def main(archive: str, output: str) -> None:
-    """Ask all of them.
+def main(archive: str, output: str, form: str) -> None:
+    """Ask all of them, on two threads.
 
     Its tables lie in a file and it spills beside it, as Spark does: in memory, 2 GB end at 5 million.
     """
@@ -26,7 +26,7 @@ def main(archive: str, output: str) -> None:
         config={"threads": 2, "memory_limit": "4GB", "preserve_insertion_order": "false"},
     )
     steps: dict[str, float] = {}
-    for name, statement in statements(archive, output, contracts):
+    for name, statement in statements(archive, output, contracts, Form(form)):
         began = perf_counter()
         session.execute(statement)
         steps[name] = round(perf_counter() - began, 3)

@@ -1,7 +1,7 @@
 """`python -m benchmarks.audit.proof`: the audit against known truths, to build/bench/audit_proof.json.
 
-Exit status 1 when one planted fault of any kind was not found, or something was found that was not planted,
-or one kind was not planted at all.
+The archive is audited, tampered with and audited again. Exit status 1 when one planted fault of any kind was
+not found, or something was found that was not planted, or one kind was not planted at all.
 """
 
 from __future__ import annotations
@@ -12,18 +12,19 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
-from benchmarks.audit.comparison import Row, Score, compare, quarantined
+from benchmarks.audit.comparison import Row, Score, compare, coverage, each_device_once, quarantined
 from benchmarks.results import Figure, write
 from glue_jobs.common.session import local_session
 from glue_jobs.delivery_audit.main import main as audit
 from local.archive_generator.contracts import audited_contracts
 from local.archive_generator.generator import Plan, generate
+from local.archive_generator.holes import tamper
 from local.archive_generator.truth import TRUTH, read_truth
 
 AS_OF = ("--AS_OF", "2026-04-01T00:00:00Z")
@@ -33,12 +34,15 @@ PLANTED: Final = frozenset(
     f"{kind} {hop}"
     for hop, kinds in {
         "device_cloud": "lost duplicate expired dropped late forged two_senders missing_manifest "
-        "epoch_change clock_skew dead_lettered",
+        "epoch_change clock_skew dead_lettered manifest_mismatch foreign_epoch reused_id",
         "iot_rule": "lost",
         "router": "lost misrouted unrouted_delivered duplicate reordered expired dead_lettered late forged "
-        "not_allowed unconfirmed stale_contract clock_skew",
-        "inbox_consumer": "lost duplicate dead_lettered",
-        "-": "quarantined",
+        "not_allowed unconfirmed stale_contract clock_skew causality type_mismatch sender_mismatch "
+        "not_understood",
+        "inbox_consumer": "lost duplicate dead_lettered not_understood",
+        "archive": "not_understood unreadable_object duplicate_object misplaced_object missing_records "
+        "altered_object",
+        "-": "quarantined coverage",
     }.items()
     for kind in kinds.split()
 )
@@ -47,34 +51,43 @@ PLANTED: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """What was `written` and how each kind at each hop was judged."""
+    """What was `written`, how each kind at each hop was judged `before` the archive was tampered with and
+    afterwards (`scores`), and how many numbers the audit says that nobody saw or states."""
 
     written: dict[str, Any]
+    before: dict[str, Score]
     scores: dict[str, Score]
+    unseen: int
 
     @property
-    def wrong(self) -> dict[str, Score]:
+    def wrong(self) -> dict[str, dict[str, object]]:
         """What was missed, invented or, of all that can be planted, not planted: that proves nothing."""
         scores = {name: self.scores.get(name, Score()) for name in sorted({*PLANTED, *self.scores})}
-        return {
-            name: score
-            for name, score in scores.items()
-            if score.missed or score.invented or not score.planted
-        }
+        wrong = {name: each.document() for name, each in scores.items() if each.wrong or not each.planted}
+        wrong |= {f"{name} (before)": each.document() for name, each in self.before.items() if each.wrong}
+        if self.unseen != self.written["unseen"]:
+            wrong["unseen"] = {"planted": self.written["unseen"], "found": self.unseen}
+        return wrong
 
 
 def prove(spark: SparkSession, plan: Plan, folder: Path) -> Proof:
-    """Generate `plan`'s archive in `folder`, audit it, and compare."""
+    """Generate `plan`'s archive in `folder`, audit it, tamper with it, audit it again, and compare."""
     written = generate(folder, plan, audited_contracts())
-    audit(["--INPUT", str(folder / "archive"), "--OUTPUT", str(folder / "audit"), "--DATE", "all", *AS_OF])
-    scores = compare(read_truth(folder / TRUTH), found(spark, folder / "audit"))
-    return Proof(written, scores)
+    truth = list(each_device_once(read_truth(folder / TRUTH)))
+    arguments = "--INPUT", str(folder / "archive"), "--OUTPUT", str(folder / "audit"), "--DATE", "all"
+    report = audit([*arguments, *AS_OF])
+    before = compare(truth, found(spark, folder / "audit"))
+    truth += [asdict(each) for each in tamper(folder / "archive")]
+    audit([*arguments, *AS_OF])
+    scores = compare(truth, found(spark, folder / "audit"))
+    return Proof(written, before, scores, report["coverage"]["events"]["nothing"])
 
 
 def found(spark: SparkSession, folder: Path) -> Iterator[Row]:
-    """The audit's findings and its quarantine in `folder`."""
+    """What the audit in `folder` says: findings, quarantine and devices."""
     yield from (row.asDict() for row in _rows(spark, folder / "findings"))
     yield from (quarantined(row.asDict()) for row in _rows(spark, folder / "quarantine"))
+    yield from coverage(row.asDict() for row in _rows(spark, folder / "devices"))
 
 
 def _rows(spark: SparkSession, table: Path) -> Iterator[Any]:
@@ -101,7 +114,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--keep", type=Path, help="a folder for archive, truth and audit")
     arguments = parser.parse_args()
-    plan = Plan(arguments.events, fault_every=arguments.fault_every, seed=arguments.seed)
+    plan = Plan(arguments.events, fault_every=arguments.fault_every, seed=arguments.seed, holes=True)
     folder = arguments.keep or Path(tempfile.mkdtemp(prefix="audit-proof-"))
     spark = local_session()
     try:
@@ -112,10 +125,9 @@ def main() -> int:
             shutil.rmtree(folder)
     command = f"python -m benchmarks.audit.proof --events {arguments.events} --seed {arguments.seed}"
     write("audit_proof", _figures(proof), command, "shares, not times")
-    wrong = {name: score.document() for name, score in proof.wrong.items()}
-    if wrong:
-        print(json.dumps(wrong, indent=2, ensure_ascii=False), file=sys.stderr)
-    return int(bool(wrong))
+    if proof.wrong:
+        print(json.dumps(proof.wrong, indent=2, ensure_ascii=False), file=sys.stderr)
+    return int(bool(proof.wrong))
 
 
 if __name__ == "__main__":

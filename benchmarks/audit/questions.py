@@ -1,4 +1,4 @@
-"""The audit's questions (`questions.sql`) of one archive: what the contracts say, as SQL.
+"""The audit's questions (`questions.sql`) of one archive, raw or compacted: what the contracts say, as SQL.
 
 Their CESQL is taken as it stands: the generated contracts use what both languages have.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from enum import StrEnum
 from pathlib import Path
 from string import Template
 
@@ -22,13 +23,21 @@ LAST_MS = 253_402_300_799_999
 STEPS = "steps.json"
 """Where it is noted how many seconds each step took."""
 
-_TEMPLATE = Path(__file__).with_suffix(".sql")
+_FOLDER = Path(__file__).parent
 
 
-def statements(archive: str, output: str, contracts: list[Contract]) -> list[tuple[str, str]]:
+class Form(StrEnum):
+    """In what form an archive is read."""
+
+    RAW = "raw"
+    COMPACTED = "compacted"
+
+
+def statements(archive: str, output: str, contracts: list[Contract], form: Form) -> list[tuple[str, str]]:
     """Name and SQL of each step, in their order; the later ones write their answers beneath `output`."""
     inboxes = [each.inbox for contract in contracts for each in contract.participants.values()]
-    text = Template(_TEMPLATE.read_text()).substitute(
+    files = [_FOLDER / f"rows_{form}.sql", _FOLDER / "questions.sql"]
+    text = Template("".join(each.read_text() for each in files)).substitute(
         archive=archive,
         output=output,
         last_ms=LAST_MS,

@@ -1,14 +1,11 @@
 -- The audit's questions as somebody would ask them without Spark. Each statement is a step by the name before it;
--- `questions.py` fills in where the archive is and what the contracts say.
+-- `questions.py` fills in where the archive is and what the contracts say. The views `ledger_rows`, `tap_rows` and
+-- `handover_rows` are those of rows_raw.sql or of rows_compacted.sql.
 
 -- ledger
 CREATE TABLE ledger AS
 SELECT *
-FROM read_json('$archive/ledger/*/*/*.json.gz', format = 'newline_delimited', ignore_errors = true, filename = true,
-    columns = {decided_at_ms: 'BIGINT', entered_at_ms: 'BIGINT', entered_by: 'VARCHAR',
-        contract_version: 'VARCHAR', source: 'VARCHAR', id: 'VARCHAR', type: 'VARCHAR', priority: 'VARCHAR',
-        client_id: 'VARCHAR', route: 'VARCHAR', destination: 'VARCHAR', outcome: 'VARCHAR', reason: 'VARCHAR',
-        attempt: 'BIGINT', message_id: 'VARCHAR', sender: 'VARCHAR'})
+FROM ledger_rows
 WHERE decided_at_ms BETWEEN 0 AND $last_ms AND entered_at_ms BETWEEN 0 AND $last_ms
     AND outcome IN ('delivered', 'dead_lettered', 'expired', 'dropped', 'unrouted') AND entered_by IS NOT NULL
     AND contract_version IS NOT NULL AND source IS NOT NULL AND id IS NOT NULL;
@@ -16,18 +13,11 @@ WHERE decided_at_ms BETWEEN 0 AND $last_ms AND entered_at_ms BETWEEN 0 AND $last
 -- tap
 CREATE TABLE tap AS
 WITH rows AS (
-    SELECT * EXCLUDE (event), event->>'$$.source' AS source, event->>'$$.id' AS id, event->>'$$.type' AS type,
-        event->>'$$.subject' AS subject, event->>'$$.recordedtime' AS recordedtime,
-        event->>'$$.expirytime' AS expirytime, event->>'$$.deviceepoch' AS epoch,
-        try_cast(event->>'$$.devicesequence' AS BIGINT) AS sequence,
-        client_id || '/' || coalesce(event->>'$$.senderservice', '') AS sender,
-        CASE WHEN contains(event, 'org.eventplane.device.manifest.v1') THEN event->'$$.data.statements' END AS stated
-    FROM read_json('$archive/tap/*/*/*.json.gz', format = 'newline_delimited', ignore_errors = true, filename = true,
-        columns = {accepted_at_ms: 'BIGINT', archived_at_ms: 'BIGINT', client_id: 'VARCHAR', topic: 'VARCHAR',
-            message_id: 'VARCHAR', "index": 'BIGINT', event: 'VARCHAR', original_base64: 'VARCHAR',
-            refusal: 'VARCHAR'})
+    SELECT * EXCLUDE (devicesequence, senderservice), try_cast(devicesequence AS BIGINT) AS sequence,
+        client_id || '/' || coalesce(senderservice, '') AS sender
+    FROM tap_rows
     WHERE accepted_at_ms BETWEEN 0 AND $last_ms AND client_id IS NOT NULL AND message_id IS NOT NULL
-        AND "index" IS NOT NULL AND (event IS NULL) <> (refusal IS NULL)
+        AND "index" IS NOT NULL AND (has_event <> (refusal IS NOT NULL))
 )
 SELECT *, MAP {$routes} AS routes FROM rows;
 
@@ -60,8 +50,7 @@ FROM expected FULL JOIN decided USING (sender, source, id, route);
 -- handovers
 CREATE TABLE handovers AS
 SELECT channel, sender, source, id, min(outcome) AS outcome, count(*) AS copies
-FROM read_json('$archive/handovers/*/*/*.json.gz', format = 'newline_delimited', ignore_errors = true,
-    columns = {channel: 'VARCHAR', sender: 'VARCHAR', source: 'VARCHAR', id: 'VARCHAR', outcome: 'VARCHAR'})
+FROM handover_rows
 GROUP BY ALL;
 
 -- findings

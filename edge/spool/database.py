@@ -22,7 +22,7 @@ from edge.errors import SpoolCorruptError, SpoolError, SpoolFullError, SpoolUnav
 from edge.spool.records import SpoolOrigin
 from edge.uptime_clock import UptimeClock
 
-FORMAT: Final = 6
+FORMAT: Final = 7
 """Version of the tables, in SQLite's `user_version`; 0 is an empty file."""
 
 PAGE_BYTES = 512

@@ -69,7 +69,7 @@ class Days:
 def hours_of(objects: Objects, folder: str, days: Days) -> Iterator[Hour]:
     """The hours that lie in `folder`, the earliest first. What is called otherwise is nobody's hour."""
     for day_folder in objects.folders(folder):
-        day = _day(day_folder)
+        day = day_of_folder(day_folder)
         if day is None or not days.holds(day):
             continue
         for hour_folder in objects.folders(f"{folder}/{day_folder}"):
@@ -81,13 +81,14 @@ def hour_of(name: str) -> Hour | None:
     """The hour in whose folder the object `name` lies, None where that is none."""
     parts = name.split("/")
     for day_folder, hour_folder in pairwise(parts):
-        day, hour = _day(day_folder), _HOUR.fullmatch(hour_folder)
+        day, hour = day_of_folder(day_folder), _HOUR.fullmatch(hour_folder)
         if day and hour:
             return Hour(datetime(day.year, day.month, day.day, int(hour[1]), tzinfo=UTC))
     return None
 
 
-def _day(folder: str) -> date | None:
+def day_of_folder(folder: str) -> date | None:
+    """Return the UTC day of a folder `date=YYYY-MM-DD`, None where it is none."""
     found = _DATE.fullmatch(folder)
     try:
         return date.fromisoformat(found[1]) if found else None

@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as sf
 
 from eventplane.archive_layout import Compaction
+from glue_jobs.common.listing import PARQUET
 from glue_jobs.common.objects import Objects, Stored
 
 MIB = 1 << 20
@@ -18,7 +19,6 @@ MOST_BYTES = 512 * MIB
 less than 128 MiB is one smaller file."""
 
 CODEC = "zstd"
-_SUFFIX = ".parquet"
 
 # What is expected: as Parquet, sorted and in zstd, the rows take about as much as their gzipped lines.
 _EXPECTED = 1.0
@@ -91,7 +91,7 @@ def _content(found: dict[str, int]) -> Content:
 
 
 def _parquet(objects: Objects, place: str) -> list[Stored]:
-    return [each for each in objects.beneath(place) if each.name.endswith(_SUFFIX)]
+    return [each for each in objects.beneath(place) if each.name.endswith(PARQUET)]
 
 
 def _files(size: float) -> int:

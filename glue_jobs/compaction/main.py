@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 
@@ -14,16 +14,24 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 
 from eventplane.archive_layout import LEAST_RAW_DAYS, Folder, compacted_folders
-from glue_jobs.common.archives import open_archive
+from eventplane.errors import EventPlaneError
 from glue_jobs.common.hours import Days, Hour, hours_of
-from glue_jobs.common.objects import Objects
+from glue_jobs.common.objects import Objects, open_archive
+from glue_jobs.common.receipts import Receipt, UnreadableReceiptError
 from glue_jobs.common.session import job_session
-from glue_jobs.compaction.compact import compact_hour, remove_raw
-from glue_jobs.compaction.errors import CompactionError, HourError
-from glue_jobs.compaction.receipt import Receipt
+from glue_jobs.compaction.compact import HourError, compact_hour, remove_raw
 
 RECENT_DAYS = 2
 """How many days before today `recent` begins: a job that was down for so long catches up by itself."""
+
+
+class CompactionError(EventPlaneError):
+    """Some hours failed: `failures` by folder and hour. All others are compacted."""
+
+    def __init__(self, failures: Mapping[str, str]) -> None:
+        reasons = "; ".join(f"{hour}: {reason:.300}" for hour, reason in list(failures.items())[:10])
+        super().__init__(f"{len(failures)} hours stay as they are: {reasons}")
+        self.failures = dict(failures)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +91,14 @@ def main(argv: Sequence[str], now: datetime | None = None) -> dict[str, Receipt]
             try:
                 receipt = compact_hour(spark, objects, folder, compaction, hour)
                 removed += remove_raw(objects, folder, hour) if is_old else 0
-            except (HourError, PySparkException, Py4JError, ClientError, BotoCoreError) as error:
+            except (
+                HourError,
+                UnreadableReceiptError,
+                PySparkException,
+                Py4JError,
+                ClientError,
+                BotoCoreError,
+            ) as error:
                 failures[name] = str(error)
                 continue
             if receipt:
@@ -122,7 +137,7 @@ def totals_line(done: dict[str, Receipt], failures: dict[str, str], removed: int
 def _raw_age(text: str) -> timedelta:
     if not text.isdecimal() or int(text) < LEAST_RAW_DAYS:
         raise argparse.ArgumentTypeError(
-            f"{text!r} is not {LEAST_RAW_DAYS} days or more; the audit reads raw rows for so long"
+            f"{text!r} is not {LEAST_RAW_DAYS} days or more; traces and replays read raw rows"
         )
     return timedelta(days=int(text))
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from itertools import accumulate
 from pathlib import Path
 
 from eventplane.errors import EventPlaneError
-from glue_jobs.common.session import local_session
+from glue_jobs.common.session import local_run
 from glue_jobs.delivery_audit.main import main, read_arguments
+from glue_jobs.delivery_audit.verdict import lines
 
 SMALL_BYTES = 32 * 2**20
 """How large an archive is at most whose audit is a short run: some 300,000 events."""
@@ -25,15 +25,13 @@ def _is_small(archive: Path) -> bool:
 def run() -> int:
     """Exit status 0 for an audit that was made, whatever it found; 1 when it could not be."""
     arguments = read_arguments(sys.argv[1:])  # a wrong argument is told before Java starts
-    spark = local_session(is_short=_is_small(Path(arguments.archive)))
     try:
-        document = main(sys.argv[1:])
+        with local_run(is_short=_is_small(Path(arguments.archive))):
+            document = main(sys.argv[1:])
     except EventPlaneError as error:
         print(error, file=sys.stderr)
         return 1
-    finally:
-        spark.stop()
-    print(json.dumps(document["totals"], indent=2))
+    print(*lines(document), sep="\n")
     return 0
 
 

@@ -1,13 +1,12 @@
-"""The attributes of archived events as columns, with the type that each has in the event's JSON."""
+"""Which attributes of archived events the filters look at, and how they come as columns."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column
 from pyspark.sql import functions as sf
-from pyspark.sql.types import BooleanType, DataType, IntegerType, StringType, StructField, StructType
 
 from eventplane.attributes import STRINGS
 from eventplane.cesql import tree
@@ -16,44 +15,36 @@ from eventplane.filters import All, Any, Exact, Filter, Not, Prefix, Sql, Suffix
 NOT_ATTRIBUTES = frozenset({"data", "data_base64"})
 """Members of an event's JSON that are none of its attributes, though a filter may name them."""
 
-# With an option set, Spark's optimizer leaves the schema alone. Otherwise it parses the event once for each
-# attribute that is used (OptimizeCsvJsonExprs).
-_PARSE_ONCE = {"mode": "PERMISSIVE"}
-
 
 @dataclass(frozen=True, slots=True)
 class Attributes:
-    """Three structs with a member for each attribute, null where the event has none.
+    """The attributes of an event as columns by name, null where the event has none.
 
     `texts` has canonical strings: Spark's reader renders a Boolean as `true`, an Integer in decimals, as the
     core's `attribute_text` does. `integers` and `booleans` have a value only where the JSON has a number, or
     true or false, without quotes: 5 and "5" have one text, and are two things to CESQL.
     """
 
-    texts: Column
-    integers: Column
-    booleans: Column
+    texts: Mapping[str, Column]
+    integers: Mapping[str, Column]
+    booleans: Mapping[str, Column]
+
+    @classmethod
+    def read(cls, texts: Collection[str], typed: Collection[str]) -> Attributes:
+        """Return the attributes of the rows that `Archive.read` gives when it is asked for these names."""
+        return cls(
+            {name: sf.col("texts")[name] for name in texts},
+            {name: sf.col("integers")[name] for name in typed},
+            {name: sf.col("booleans")[name] for name in typed},
+        )
 
 
-def with_attributes(
-    rows: DataFrame, filters: Iterable[Filter], also: Iterable[str] = ()
-) -> tuple[DataFrame, Attributes]:
-    """`rows`, and what their column `event` has of the attributes that `filters` look at and of `also`."""
+def attributes_of(filters: Iterable[Filter]) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the names of the attributes that `filters` look at, and of those that they compare by type."""
     leaves = [leaf for each in filters for leaf in _leaves(each)]
-    texts = {*also, *(name for leaf in leaves for name in _names(leaf))} - NOT_ATTRIBUTES
+    texts = {name for leaf in leaves for name in _names(leaf)} - NOT_ATTRIBUTES
     typed = {name for leaf in leaves for name in _compared_by_type(leaf)} - NOT_ATTRIBUTES - STRINGS
-    parsed = {"texts": _parsed(texts, StringType())}
-    if typed:
-        # Only the reader knows how a value was written, and one reading gives one type.
-        parsed |= {"integers": _parsed(typed, IntegerType()), "booleans": _parsed(typed, BooleanType())}
-    # Columns, and not members of one struct: Spark would parse the event anew for each use of a member.
-    return rows.withColumns(parsed), Attributes(sf.col("texts"), sf.col("integers"), sf.col("booleans"))
-
-
-def _parsed(names: Iterable[str], kind: DataType) -> Column:
-    # An event always has a type; without any name at all there would be nothing to parse into.
-    schema = StructType([StructField(name, kind) for name in sorted({"type", *names})])
-    return sf.from_json("event", schema, _PARSE_ONCE)
+    return frozenset(texts), frozenset(typed)
 
 
 def _leaves(filter: Filter) -> Iterator[Exact | Prefix | Suffix | Sql]:

@@ -1,98 +1,401 @@
 """The audit itself: from an archive to what it found.
 
-Everything that the archive has of one event is brought together by one shuffle (`witness.cases`) and judged
-there (`deliveries`); what is found, counted and measured is read from that table.
+What the archive has of one event is an event group, judged in Python (`judge`). Of a small archive all groups
+are judged in this process; of a large one the screen counts the events with which nothing is wrong, and the
+executors judge the others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import partial, reduce
+from operator import itemgetter
+from typing import Any, Final
+from uuid import uuid4
 
-from pyspark import StorageLevel
+from pyspark import RDD
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
 
-from glue_jobs.common.session import setting
-from glue_jobs.delivery_audit import contracts, devices, evidence, ordering
-from glue_jobs.delivery_audit.archive import Archive
-from glue_jobs.delivery_audit.counting import figures
-from glue_jobs.delivery_audit.deliveries import deliveries
-from glue_jobs.delivery_audit.device import Scope
-from glue_jobs.delivery_audit.errors import EmptyWindowError
+from eventplane.archive_layout import COMPACTED, HANDOVERS_FOLDER, LEDGER_FOLDER, PUBLISHED, TAP_FOLDER
+from eventplane.handover import HANDOVERS
+from eventplane.ledger import LEDGER, TAP
+from glue_jobs.common.archive import Archive, Part
+from glue_jobs.common.hours import Hour
+from glue_jobs.common.objects import Objects, Stored
+from glue_jobs.delivery_audit import rows
+from glue_jobs.delivery_audit.attributes import Attributes, attributes_of
+from glue_jobs.delivery_audit.chain import Chain, History, chain_of
+from glue_jobs.delivery_audit.contracts import ContractHistory, archived, load_history
+from glue_jobs.delivery_audit.coverage import Coverage, Scope
+from glue_jobs.delivery_audit.devices import Fleet, judge_fleet
+from glue_jobs.delivery_audit.errors import EmptyWindowError, NoArchiveError
+from glue_jobs.delivery_audit.event_group import (
+    BY_VERDICT,
+    BadRow,
+    HoleCount,
+    HourCount,
+    LedgerRow,
+    ReplayRow,
+    RouteCount,
+    Rules,
+    Verdict,
+)
+from glue_jobs.delivery_audit.expect import expected_routes, filters_of
 from glue_jobs.delivery_audit.figures import Figures
-from glue_jobs.delivery_audit.handovers import handover_witness
-from glue_jobs.delivery_audit.ledger import ledger_witness, uses
-from glue_jobs.delivery_audit.storage import Storage, join
-from glue_jobs.delivery_audit.tap import tap_witness
-from glue_jobs.delivery_audit.two_senders import two_senders
+from glue_jobs.delivery_audit.findings import Finding
+from glue_jobs.delivery_audit.holes import absent_hours, damaged_hours, gone_hours, hole_findings
+from glue_jobs.delivery_audit.judging import (
+    Judged,
+    Key,
+    Row,
+    Sample,
+    Task,
+    judge_rows,
+    ledger_hours,
+    letters_of,
+    unreadable_hours,
+    usages,
+)
+from glue_jobs.delivery_audit.ordering import ordered_inboxes
+from glue_jobs.delivery_audit.registry import Registry, read_registry
+from glue_jobs.delivery_audit.screen import Screened, screened
 from glue_jobs.delivery_audit.watermark import Watermark
 from glue_jobs.delivery_audit.window import Window
-from glue_jobs.delivery_audit.witness import cases
+
+SMALL_BYTES: Final = 8 * 2**20
+"""How large the ledger is at most of an archive that is judged in one process, bytes: some 100,000 events.
+Ours."""
+
+REGISTRY: Final = "thing string, state string, since_ms bigint"
+
+FOUND: Final[tuple[type[Row], ...]] = (Finding, ReplayRow, BadRow)
+
+Found = dict[type[Row], "list[Any] | RDD[Any]"]
+"""What was found, by type of row."""
 
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """The result: `deliveries` by event and route, `devices` as `devices.JUDGED`, `findings` as `FINDING`."""
+    """The result. `parts` are the folders of the archive as they were read.
+
+    Of what was found, the chain's findings are left out. `found` is what the judge found of events, by type
+    of row, in this process or in Spark. `findings` are the worst of that, and all others, the `others`;
+    `kinds` counts all by kind and hop.
+    """
 
     window: Window
     watermark: Watermark
-    history: contracts.ContractHistory
+    history: ContractHistory
+    judged: Judged
     figures: Figures
-    deliveries: DataFrame
-    devices: DataFrame
-    findings: DataFrame
+    fleet: Fleet
+    coverage: Coverage
+    found: Found
+    others: list[Finding]
+    parts: dict[str, Part]
+    chain: Chain
+
+    @property
+    def findings(self) -> list[Finding]:
+        """The worst findings of events, and all others."""
+        return [*self.judged.worst, *self.others]
+
+    @property
+    def kinds(self) -> Counter[tuple[str, str]]:
+        """How many findings there are of each kind at each hop."""
+        return self.judged.kinds + Counter((str(each.kind), str(each.hop)) for each in self.others)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is to be audited: the archive `objects`, with the audits before in `output`.
+
+    `fleet` is a file with the devices that are expected, None: the list in the archive. `screens` is whether
+    ordinary events are only counted, None: if the archive is not small. The result is the same.
+    """
+
+    objects: Objects
+    output: Objects
+    work: Objects
+    window: Window
+    watermark: Watermark
+    fleet: str | None = None
+    screens: bool | None = None
+
+
+def progress(text: str) -> None:
+    """Say on standard error what is being done, for people who wait."""
+    sys.stderr.write(f"{datetime.now(UTC):%H:%M:%S} {text}\n")
+    sys.stderr.flush()
 
 
 @contextmanager
 def audited(
-    spark: SparkSession, storage: Storage, uri: str, work: str, window: Window, watermark: Watermark
+    spark: SparkSession,
+    objects: Objects,
+    output: Objects,
+    work: Objects,
+    window: Window,
+    watermark: Watermark,
+    fleet: str | None = None,
+    *,
+    screens: bool | None = None,
 ) -> Iterator[Audit]:
-    """The audit of the archive at `uri`; its tables are kept, some beneath `work`, until the block ends.
+    """Audit the archive in `objects`; some tables are kept beneath `work` until the block ends.
 
-    Raises `NoArchiveError`, `NoContractError`, `AlteredContractError`, `EmptyWindowError`.
+    Parameters as of `Request`. Raises `NoArchiveError`, `NoContractError`, `AlteredContractError`,
+    `EmptyWindowError`.
     """
-    kept: list[DataFrame] = []
-
-    def keep(table: DataFrame) -> DataFrame:
-        kept.append(table.persist(StorageLevel.MEMORY_AND_DISK))
-        return table
-
-    source = Archive(spark, storage, uri)
-    ledger = source.ledger(window)
-    texts = contracts.archived(storage, uri)
-    # A single contract is in force all the time; else the ledger is asked.
-    usages = uses(ledger) if len(texts) != 1 else []
-    history = contracts.load_history(uri, texts, usages)
+    request = Request(objects, output, work, window, watermark, fleet, screens)
+    source = Archive(spark, objects)
+    folder = f"{window}/{uuid4()}"
     try:
-        together = cases(
-            tap_witness(source.tap(window), history, window),
-            ledger_witness(ledger, history, window),
-            handover_witness(source.handovers(window)),
+        yield source.isolating(lambda: _Run(spark, source, request, folder).audit())
+    finally:
+        spark.catalog.clearCache()
+        work.clear(folder)
+
+
+class _Run:
+    """One audit, from the listing of the archive on."""
+
+    def __init__(self, spark: SparkSession, source: Archive, request: Request, folder: str) -> None:
+        self._spark = spark
+        self._source = source
+        self._request = request
+        self._folder = folder
+        self._parts: dict[str, Part] = {}
+        self._by_key: dict[str, Callable[[DataFrame], DataFrame]] = {}
+        self._found: Found = {}
+        self._is_small = True
+
+    def audit(self) -> Audit:
+        """Make it. What Spark reads may turn out to be damaged: then all of it is made again."""
+        objects, window, watermark = self._request.objects, self._request.window, self._request.watermark
+        if not any(
+            objects.folders(f"{place}{each}") for place in ("", f"{PUBLISHED}/") for each in (TAP, LEDGER)
+        ):
+            raise NoArchiveError(objects.uri)
+        progress(f"reading {objects.uri}")
+        for each in (LEDGER_FOLDER, HANDOVERS_FOLDER):
+            self._parts[each.name] = self._source.read(each, window.folders)
+        is_large = sum(each.size for part in self._parts.values() for each in part.objects) > SMALL_BYTES
+        self._is_small = not (is_large if self._request.screens is None else self._request.screens)
+        ledger = self._rows(LEDGER, partial(rows.ledger_rows, self._parts[LEDGER].rows, window))
+        handovers = self._rows(HANDOVERS, partial(rows.handover_rows, self._parts[HANDOVERS].rows, window))
+        found = list(_padded(rows.of_ledger(ledger).collect(), "ledger")) if self._is_small else []
+        decisions = (
+            _named(found, "ledger")
+            if self._is_small
+            else list(map(LedgerRow._make, rows.summary(ledger).collect()))
         )
-        # Each name has a row or two: hashing them first would be work for nothing, and sorting them twice.
-        with setting(spark, "spark.sql.execution.useObjectHashAggregateExec", "false"):
-            judged = storage.settled(deliveries(together, history, watermark), join(work, "deliveries"))
-        counted = figures(judged, watermark)
-        contracts.check_used(uri, texts, counted.first_uses)
-        if not counted.extent["tap_rows"] + counted.extent["ledger_rows"]:
-            raise EmptyWindowError(uri, str(window))
-        scope = Scope(frozenset(history.uplinks), watermark.ms, sees_all=window.day is None)
-        fleet = keep(devices.judged(keep(devices.hours_by_device(judged, watermark)), scope))
-        found = evidence.evidence(judged, window, watermark).unionByName(devices.findings(fleet))
-        if (overtaken := ordering.overtaken(judged, history)) is not None:
-            found = found.unionByName(evidence.of_order(overtaken))
-        found = found.unionByName(two_senders(judged))
-        yield Audit(
+        contracts = archived(objects)
+        # A single contract is in force all the time; else the ledger is asked.
+        history, faults = load_history(objects, contracts, usages(decisions) if len(contracts) != 1 else [])
+        tap = self._tap(history)
+        chain = self._chain([contracts[each.version] for each in history.contracts])
+        if self._is_small:
+            found += _padded(rows.of_tap(tap).collect(), "tap", "item")
+            found += _padded(rows.of_handovers(handovers).collect(), "handover")
+            bad, letters = _named(found, "bad"), letters_of(decisions)
+        else:
+            bad = [
+                BadRow._make(row.bad)
+                for each in (rows.of_tap(tap), rows.of_ledger(ledger), rows.of_handovers(handovers))
+                for row in each.where("bad is not null").select("bad").collect()
+            ]
+            letters = letters_of(map(LedgerRow._make, rows.letters(ledger).collect()))
+        seen = ledger_hours(decisions, history.uplinks, _webhooks(history))
+        damaged = damaged_hours(self._parts, seen, unreadable_hours(bad), chain.removed())
+        task = Task(Rules(history, watermark, window, damaged), letters, ordered_inboxes(history))
+        judged = (
+            self._judge_all(task, found) if self._is_small else self._screen(task, tap, ledger, handovers)
+        )
+        progress("judging the devices")
+        registry, lists = read_registry(objects, window, self._request.fleet)
+        fleet = self._fleet(tap, history, judged, damaged, registry)
+        figures, judgement = Figures(judged), judged.judgement
+        coverage = fleet.coverage(registry.name if registry else None, figures.cloud_events)
+        # Where devices are expected, their silence is something to report.
+        is_empty = judged.accepted_ms is None and not judgement.counts
+        if is_empty and not coverage.devices["expected"]:
+            raise EmptyWindowError(objects.uri, str(window))
+        return Audit(
             window=window,
             watermark=watermark,
-            history=history.with_uses(counted.first_uses),
-            figures=counted,
-            deliveries=judged,
-            devices=fleet,
-            findings=keep(found),
+            history=history.with_uses(judged.first_decided_ms),
+            judged=judged,
+            figures=figures,
+            fleet=fleet,
+            coverage=coverage,
+            found=self._found,
+            others=[
+                *fleet.findings,
+                *hole_findings(
+                    self._parts,
+                    [*(fault for part in self._parts.values() for fault in part.faults), *faults, *lists],
+                    {key: n for key, n in judgement.counts.items() if isinstance(key, HoleCount)},
+                    fleet.holes,
+                ),
+            ],
+            parts=self._parts,
+            chain=chain,
         )
-    finally:
-        for table in kept:
-            table.unpersist()
-        storage.delete(work)
+
+    def _tap(self, history: ContractHistory) -> DataFrame:
+        texts, typed = attributes_of(filters_of(history))
+        texts |= frozenset(rows.READ_ATTRIBUTES)
+        part = self._source.read(
+            TAP_FOLDER, self._request.window.folders, texts=texts, integers=typed, booleans=typed
+        )
+        self._parts[TAP] = part
+        routes = expected_routes(history, Attributes.read(texts, typed))
+        tap = self._rows(TAP, partial(rows.tap_rows, part.rows, self._request.window, routes))
+        # Of a small archive the devices read it again.
+        return tap.persist() if self._is_small else tap
+
+    def _rows(self, name: str, make: Callable[[DataFrame | None], DataFrame]) -> DataFrame:
+        """Return the rows of a folder that `make` gives, of all keys.
+
+        Those that were made of many lines are settled: each reading of these would parse them again.
+        """
+        raw = [each for each in self._parts[name].objects if not each.name.startswith(f"{COMPACTED}/")]
+        self._by_key[name] = make
+        if self._is_small or sum(each.size for each in raw) <= SMALL_BYTES:
+            return make(None)
+        progress(f"settling {name}")
+        settled = self._settled(name, make(None))
+        self._by_key[name] = lambda keys: settled.join(keys, [*rows.KEY], "left_semi")
+        return settled
+
+    def _settled(self, name: str, table: DataFrame) -> DataFrame:
+        uri = f"{self._request.work.uri}/{self._folder}/{name}"
+        # Few values come again; looking for those costs more than writing them.
+        table.write.option("parquet.enable.dictionary", "false").parquet(uri)
+        return self._spark.read.schema(table.schema).parquet(uri)
+
+    def _chain(self, contracts: Sequence[Stored]) -> Chain:
+        """The digests of what is judged, beside those of the audits before."""
+        return chain_of(
+            self._request.objects,
+            History(self._request.output, str(self._request.window)),
+            self._parts,
+            self._request.window.folders,
+            contracts,
+            min(self._request.watermark.as_of_ms, int(datetime.now(UTC).timestamp() * 1_000)),
+        )
+
+    def _judge_all(self, task: Task, found: list[tuple[Any, ...]]) -> Judged:
+        """Judge all rows in this process."""
+        progress(f"judging {len(found):,} rows")
+        found.sort(key=itemgetter(0, 1))
+        made = list(judge_rows(task, found))
+        self._found = {kind: [each for each in made if isinstance(each, kind)] for kind in FOUND}
+        (judged,) = (each for each in made if isinstance(each, Judged))
+        return judged
+
+    def _screen(self, task: Task, tap: DataFrame, ledger: DataFrame, handovers: DataFrame) -> Judged:
+        """Judge what is not ordinary by Spark, and count the rest."""
+        progress("screening")
+        history, watermark = task.rules.history, self._request.watermark
+        events = self._settled("events", screened(tap, ledger, handovers, history, watermark, task.inboxes))
+        screen = Screened.of(events, task.inboxes)
+        progress(f"judging {screen.suspects:,} events")
+        samples = frozenset(each.sample for each in screen.common.values())
+        first = replace(task, samples=samples, overtaken=screen.overtaken, counted=screen.counted())
+        judged, found = self._judged(first, screen.first_keys())
+        if others := screen.add(judged, found):
+            again, _ = self._judged(replace(task, overtaken={}), screen.keys_of(others))
+            judged.add(again)
+        return judged
+
+    def _judged(self, task: Task, keys: DataFrame) -> tuple[Judged, dict[Key, Judged]]:
+        """Judge the groups with these keys, in Python processes of the executors."""
+        wanted = sf.broadcast(keys)
+        parts = (
+            rows.of_tap(self._by_key[TAP](wanted)),
+            rows.of_ledger(self._by_key[LEDGER](wanted)),
+            rows.of_handovers(self._by_key[HANDOVERS](wanted)),
+        )
+        union = reduce(lambda one, two: one.unionByName(two, allowMissingColumns=True), parts)
+        grouped = union.select(*rows.GROUPED).repartition(*rows.KEY).sortWithinPartitions(*rows.KEY)
+        # Kept in files: there may be more than the driver can hold, and judging costs more than reading.
+        uri = f"{self._request.work.uri}/{self._folder}/{uuid4()}"
+        grouped.rdd.mapPartitions(partial(judge_rows, task)).saveAsPickleFile(uri)
+        made = self._spark.sparkContext.pickleFile(uri)
+        for kind in FOUND:
+            before, rdd = self._found.get(kind), made.filter(partial(_is_a, kind))
+            self._found[kind] = before.union(rdd) if isinstance(before, RDD) else rdd
+        judged, samples = Judged(), dict[Key, Judged]()
+        for each in made.filter(partial(_is_a, (Judged, Sample))).collect():
+            if isinstance(each, Sample):
+                samples[each.key] = each.judged
+            else:
+                judged.add(each)
+        return judged, samples
+
+    def _fleet(
+        self,
+        tap: DataFrame,
+        history: ContractHistory,
+        judged: Judged,
+        damaged: Mapping[str, frozenset[Hour]],
+        registry: Registry | None,
+    ) -> Fleet:
+        """Judge the devices, of which those in the `registry` are expected."""
+        window, judgement = self._request.window, judged.judgement
+        expected = self._spark.createDataFrame(registry.rows, REGISTRY) if registry else None
+        fleet = judge_fleet(
+            rows.good(tap),
+            history.contracts,
+            Scope(
+                frozenset(history.uplinks),
+                self._request.watermark.ms,
+                end_ms=window.span_ms[1] + 1 if window.day else None,
+                gone=gone_hours(damaged, self._parts[TAP]),
+            ),
+            not_in_tap=judgement.not_in_tap,
+            counts={key: n for key, n in judgement.counts.items() if isinstance(key, HourCount)},
+            registry=expected,
+            absent=absent_hours(self._parts[TAP]),
+            is_small=self._is_small,
+        )
+        # The tap has a hole where they would be: they are not unexplained.
+        for (day, route, destination), count in fleet.recovered.items():
+            where = day, route, destination
+            judgement.counts[RouteCount(BY_VERDICT, *where, str(Verdict.UNEXPLAINED))] -= count
+            judgement.counts[RouteCount(BY_VERDICT, *where, str(Verdict.UNRECORDED))] += count
+        return fleet
+
+
+def _is_a(kind: Any, each: object) -> bool:
+    return isinstance(each, kind)
+
+
+def _padded(found: Iterable[Any], *names: str) -> Iterator[tuple[Any, ...]]:
+    """Rows of the key, these structs and `bad` as rows with the columns `GROUPED`."""
+    places = {name: place for place, name in enumerate((*rows.KEY, *names, "bad"))}
+    order = [places.get(name) for name in rows.GROUPED]
+    for row in found:
+        yield tuple(None if place is None else row[place] for place in order)
+
+
+def _named(found: Iterable[Any], name: str) -> list[Any]:
+    """The structs of this name in rows with the columns `GROUPED`."""
+    place = rows.GROUPED.index(name)
+    return [rows.STRUCTS[name](row[place]) for row in found if row[place] is not None]
+
+
+def _webhooks(history: ContractHistory) -> frozenset[str]:
+    return frozenset(
+        each.inbox.address
+        for contract in history.contracts
+        for each in contract.participants.values()
+        if each.inbox.webhook
+    )

@@ -1,131 +1,338 @@
-"""Device to cloud: what a device says it stored for the cloud, against what the tap has seen. Pure.
+"""Device to cloud: what a device states that it stored for the cloud, against what the tap has. No Spark.
 
-A manifest states how many events a device stored for its uplink between two numbers. Numbers that the tap
-has not seen are missing as far as the manifest counts them; the device's reports of what it gave up explain
-some of them.
+A manifest states how many events a device stored for its uplink between two numbers, and a digest of their
+names. Numbers that the tap has not seen are missing as far as the manifest counts them; the device's reports
+of what it gave up explain some of them. Events that the ledger has from the device and the tap has not came
+all the same: the tap has a hole.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from itertools import pairwise
-from typing import Final
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+from math import comb
+from typing import Final, NamedTuple
 
-from glue_jobs.delivery_audit.device_reports import Birth, Discard, Statement, Told
-from glue_jobs.delivery_audit.numbers import Range, length, merged, overlap, without
+from glue_jobs.delivery_audit.device_reports import Birth, DeviceReports, Discard, Manifest, Report, Statement
+from glue_jobs.delivery_audit.numbers import DIGESTS, Range, SeenNumbers, length, merged, overlap, without
 
 _NOTHING: Final = -(2**62)
 """Lower than any number."""
 
+_MOST_CHOICES: Final = 10_000
+"""Most ways to choose the missing events of a manifest among those of the ledger that are tried. Ours: a few
+milliseconds for one manifest."""
 
-@dataclass(frozen=True, slots=True)
-class Judged:
-    """A manifest of the window: `missing` was stated and not seen; the device gave up the `explained`.
 
-    `open` is too young to be judged. `lost` are the numbers, None where nobody can tell which. IoT Core had
-    acknowledged the numbers up to `acknowledged_to`, and so at least `acknowledged` of the unexplained.
+class Arrival(NamedTuple):
+    """An event that the ledger has from the device and the tap has not; `key` names it.
+
+    It entered at `entered_at_ms`, in the `hour` counted from 1970.
     """
 
+    entered_at_ms: int
+    hour: int
+    digest: int
+    is_manifest: bool
+    key: tuple[str, str, str]
+
+
+@dataclass(slots=True)
+class JudgedStatement:
+    """A manifest's statement: `missing` was stated and not seen; the device gave up the `explained`.
+
+    The tap has a hole for the `unrecorded`. `open` is too young to be judged. `lost` are the numbers, None
+    where nobody can tell which. IoT Core had acknowledged the numbers up to `acknowledged_to`, and so at
+    least `acknowledged` of the unexplained.
+    """
+
+    manifest: Manifest
     statement: Statement
     missing: int
     explained: int
     open: bool
-    lost: list[Range] | None
+    unseen: list[Range]
+    given_up: list[Range]
     acknowledged_to: int
-    acknowledged: int
+    unrecorded: int = 0
+    in_holes: list[Range] = field(default_factory=list)
 
     @property
     def unexplained(self) -> int:
         """How many are missing for no reason that is known."""
-        return self.missing - self.explained
+        return self.missing - self.explained - self.unrecorded
+
+    @property
+    def lost(self) -> list[Range] | None:
+        """The numbers that are missing for no reason that is known, None where nobody can tell which."""
+        certain = length(self.unseen) == self.missing and length(self.in_holes) == self.unrecorded
+        return self._candidates if certain else None
+
+    @property
+    def acknowledged(self) -> int:
+        """How many of the unexplained IoT Core had acknowledged, at least."""
+        behind = length(without(self._candidates, [(_NOTHING, self.acknowledged_to)]))
+        return max(0, self.unexplained - behind)
+
+    @property
+    def _candidates(self) -> list[Range]:
+        return without(self.unseen, [*self.given_up, *self.in_holes])
 
 
 class Completeness:
-    """One device: the numbers `seen` by epoch, and what it `told`.
+    """One device: the numbers `seen` by epoch, what it `reports`, and the `arrivals` that the tap lacks.
 
     `sees_all` is whether the audit reads the whole archive: else numbers before the first seen one may have
-    come on a day that was not read, unless the store began in view.
+    come on a day that was not read, unless the store began in view. `gone` are hours, counted from 1970, of
+    which the tap has nothing: what is missing there has no record.
     """
 
     def __init__(
-        self, seen: Mapping[str, list[Range]], told: Told, *, sees_all: bool, watermark_ms: int
+        self,
+        seen: Mapping[str, SeenNumbers],
+        reports: DeviceReports,
+        arrivals: Sequence[Arrival] = (),
+        *,
+        sees_all: bool,
+        watermark_ms: int,
+        gone: Collection[int] = (),
     ) -> None:
-        self._told = told
+        self._seen = seen
+        self._reports = reports
         self._watermark_ms = watermark_ms
-        newest: dict[str, int] = defaultdict(int)
-        for each in told.statements:
-            newest[each.epoch] = max(newest[each.epoch], each.span[1])
-        self._holes: dict[str, list[Range]] = {}
+        self._gone = sorted(gone)
+        self.mismatched: list[tuple[Report, str]] = []
+        """Manifests that contradict the events or themselves, and why. They count for nothing."""
+        self._broken: list[tuple[Manifest, int]] = []
+        self.holes: Counter[int] = Counter()
+        """Numbers without a record by the hour in which they would have come."""
+        self._began = {each.epoch for each in reports.births}
+        self.manifests = self._chains()
+        """The manifests that count, by epoch, in the order of their numbers."""
+        self._unseen: dict[str, list[Range]] = {}
         self._in_view: dict[str, list[Range]] = {}
-        began = {each.epoch for each in told.births}
-        for epoch in {*seen, *newest}:
-            numbers = merged(seen.get(epoch, ()))
-            greatest = max(newest[epoch], numbers[-1][1] if numbers else 0)
-            holes = without([(1, greatest)], numbers) if greatest > 0 else []
-            first_seen = numbers[0][0] if numbers else 1
-            self._holes[epoch] = holes
-            is_known = sees_all or epoch in began
-            self._in_view[epoch] = [each for each in holes if is_known or each[0] >= first_seen]
-
-    def judged(self) -> Iterator[Judged]:
-        """Each manifest of the window."""
-        explaining: dict[str, list[Range]] = defaultdict(list)
-        for discard, pieces in self.given_up():
-            explaining[discard.epoch] += pieces
-        for each in self._told.statements:
-            if not each.report.within:
-                continue
-            unseen = overlap(self._in_view[each.epoch], [each.span])
-            # Of the numbers in between, those that the manifest does not count had no route to the cloud.
-            missing = max(0, length(unseen) - (length([each.span]) - each.count))
-            given_up = overlap(explaining[each.epoch], [each.span])
-            explained = min(missing, length(given_up))
-            certain = length(unseen) == missing
-            candidates = without(unseen, given_up)
-            to = self._told.acknowledged_to.get(each.epoch, _NOTHING)
-            behind = length(without(candidates, [(_NOTHING, to)]))
-            yield Judged(
-                each,
-                missing,
-                explained,
-                self._is_open(each.report.accepted_at_ms),
-                candidates if certain else None,
-                to,
-                max(0, missing - explained - behind),
-            )
-
-    def given_up(self) -> Iterator[tuple[Discard, list[Range]]]:
+        for epoch in {*seen, *self.manifests}:
+            self._find_unseen(epoch, sees_all)
+        self.given_up = list(self._given_up())
         """The numbers that the device gave up and that were not seen all the same."""
-        for each in self._told.discards:
-            # What was given up for want of an answer may have arrived.
-            if pieces := overlap(self._holes.get(each.epoch, []), [each.span]):
-                yield each, pieces
+        self.judged = list(self._judge())
+        """Each statement of a manifest that counts."""
+        self.unmatched = self._find_unrecorded(arrivals)
+        """The arrivals for which no number is missing."""
+        self.missing_manifests = [each for each in self._broken if not self._is_in_hole(*each, arrivals)]
+        """The first number that a manifest states, and the number of the report before it, where another
+        manifest between them is missing."""
 
-    def gone(self) -> Iterator[tuple[Statement, int]]:
-        """Manifests before which another one is missing, and the number of the report before.
+    def attested(self, epoch: str) -> list[Range]:
+        """Return the numbers of an epoch that manifests state: a manifest that came attests itself."""
+        manifests = self.manifests.get(epoch, ())
+        spans = [each.span for each in manifests if each.span is not None]
+        return merged([*spans, *((each.sequence, each.sequence) for each in manifests)])
+
+    def unstated(self, epoch: str) -> Iterator[tuple[Range, int]]:
+        """Return unseen numbers that no manifest states, with the hour in which the next number came.
+
+        They may have been lost, or have had no route to the cloud: nobody knows.
+        """
+        stated = [*self.attested(epoch), *(span for each, spans in self.given_up for span in spans)]
+        for span in without(self._in_view.get(epoch, []), stated):
+            _, behind = self._seen[epoch].hours_around(span) if epoch in self._seen else (None, None)
+            if behind is not None:
+                yield span, behind
+
+    def silences(self, hours: Collection[int]) -> Iterator[tuple[int, bool]]:
+        """Return those of `hours` that the device's numbers surround, and whether something is missing there.
+
+        Missing is what a manifest states, or a manifest itself.
+        """
+        for hour in hours:
+            if any(seen.hours[0] < hour < seen.hours[1] for seen in self._seen.values()):
+                yield hour, any(self._lies_in(epoch, span, hour) for epoch, span in self._missing())
+
+    def _is_in_hole(self, manifest: Manifest, after: int, arrivals: Sequence[Arrival]) -> bool:
+        """Whether the manifest that is missing before this one came, and the tap has no record of it."""
+        unseen = overlap(self._in_view[manifest.epoch], [(after + 1, manifest.sequence - 1)])
+        hours = {*self._gone, *(each.hour for each in arrivals if each.is_manifest)}
+        return any(self._fits(manifest.epoch, unseen, hour) for hour in hours)
+
+    def _missing(self) -> Iterator[tuple[str, Range]]:
+        for each in self.judged:
+            if each.missing > each.explained:
+                yield from ((each.manifest.epoch, span) for span in without(each.unseen, each.given_up))
+        for manifest, after in self._broken:
+            span = after + 1, manifest.sequence - 1
+            yield from ((manifest.epoch, each) for each in overlap(self._in_view[manifest.epoch], [span]))
+
+    def _lies_in(self, epoch: str, unseen: Range, hour: int) -> bool:
+        """Whether a range of unseen numbers would have come in this hour, by its neighbours."""
+        before, behind = self._seen[epoch].hours_around(unseen) if epoch in self._seen else (None, None)
+        if before is None or behind is None:
+            return (before is None or before <= hour) and (behind is None or hour <= behind)
+        # Events may overtake each other: an alarm is sent before what waits.
+        return min(before, behind) <= hour <= max(before, behind)
+
+    def _chains(self) -> dict[str, list[Manifest]]:
+        """Check each manifest against its own number, the report before it and the events.
 
         A manifest is stored in the commit that closes it, so the next one states it too; likewise the first
         manifest states the report of the store's birth. One that begins later has lost its predecessor.
         """
-        chains: dict[str, list[tuple[int, int, Statement | None]]] = defaultdict(list)
-        for place, each in enumerate(self._told.statements):
-            if each.report.sequence is not None:
-                chains[each.epoch].append((each.report.sequence, place, each))
-        for birth in self._told.births:
+        chains: dict[str, list[Manifest]] = defaultdict(list)
+        links: dict[str, dict[int, Manifest | None]] = defaultdict(dict)
+        for birth in self._reports.births:
             if birth.report.sequence is not None:
-                chains[birth.epoch].append((birth.report.sequence, -1, None))
-        for chain in chains.values():
-            for (after, _, _), (_, _, stated) in pairwise(sorted(chain, key=lambda link: link[:2])):
-                if stated is None or not stated.report.within or stated.span[0] <= after:
+                links[birth.epoch].setdefault(birth.report.sequence, None)
+        for manifest in self._reports.manifests:
+            # By its own epoch: what its text says may be another's.
+            links[manifest.report.epoch or ""].setdefault(manifest.sequence, manifest)
+        for epoch, chain in links.items():
+            before: int | None = None
+            for sequence in sorted(chain):
+                after, before = before, sequence
+                if (found := chain[sequence]) is None:
                     continue
-                # One that is missing may still come, as what it states may.
-                if not self._is_open(stated.report.accepted_at_ms):
-                    yield stated, after
+                if problem := self._contradiction(found, after):
+                    self.mismatched.append((found.report, problem))
+                    continue
+                chains[epoch].append(found)
+                if after is not None and found.span is not None and found.span[0] > after:
+                    self._broken.append((found, after))
+        return chains
 
-    def _is_open(self, accepted_at_ms: int) -> bool:
-        return accepted_at_ms > self._watermark_ms
+    def _contradiction(self, manifest: Manifest, before: int | None) -> str | None:
+        """Return what a manifest contradicts, or None; `before` is the number of the report before it."""
+        own, span = manifest.report.epoch, manifest.span
+        if manifest.epoch != own:
+            return f"it states the epoch {manifest.epoch}, and came in the epoch {own}"
+        if span is None:
+            return None
+        if span[1] >= manifest.sequence:
+            return f"it states number {span[1]}, which is not before its own"
+        if before is not None and span[1] < before:
+            return f"it states the numbers up to {span[1]}, and not the report {before} before it"
+        if len(manifest.statements) > 1 or own not in self._seen:
+            return None
+        (statement,), seen = manifest.statements, self._seen[own]
+        events = seen.events(span)
+        if events > statement.count:
+            return f"it states {statement.count} events, and {events} came"
+        if events == statement.count and statement.digest not in (None, seen.digest(span)):
+            return f"its digest is not that of the {events} events that came"
+        return None
+
+    def _find_unseen(self, epoch: str, sees_all: bool) -> None:
+        numbers = self._seen[epoch].ranges if epoch in self._seen else []
+        stated = max((each.span[1] for each in self.manifests.get(epoch, ()) if each.span), default=0)
+        greatest = max(stated, numbers[-1][1] if numbers else 0)
+        unseen = without([(1, greatest)], numbers) if greatest > 0 else []
+        first_seen = numbers[0][0] if numbers else 1
+        self._unseen[epoch] = unseen
+        is_known = sees_all or epoch in self._began
+        self._in_view[epoch] = [each for each in unseen if is_known or each[0] >= first_seen]
+
+    def _given_up(self) -> Iterator[tuple[Discard, list[Range]]]:
+        for each in self._reports.discards:
+            # What was given up for want of an answer may have arrived.
+            if pieces := overlap(self._unseen.get(each.epoch, []), [each.span]):
+                yield each, pieces
+
+    def _judge(self) -> Iterator[JudgedStatement]:
+        given_up: dict[str, list[Range]] = defaultdict(list)
+        for discard, pieces in self.given_up:
+            given_up[discard.epoch] += pieces
+        for epoch, manifests in self.manifests.items():
+            stated = (each.acknowledged_to for each in manifests)
+            to = max((each for each in stated if each is not None), default=_NOTHING)
+            for manifest in manifests:
+                for each in manifest.statements:
+                    unseen = overlap(self._in_view[epoch], [each.span])
+                    # Of the numbers in between, those that it does not count had no route to the cloud.
+                    missing = max(0, length(unseen) - (length([each.span]) - each.count))
+                    pieces = overlap(given_up[epoch], [each.span])
+                    explained = min(missing, length(pieces))
+                    is_open = manifest.report.accepted_at_ms > self._watermark_ms
+                    yield JudgedStatement(manifest, each, missing, explained, is_open, unseen, pieces, to)
+
+    def _find_unrecorded(self, arrivals: Sequence[Arrival]) -> list[Arrival]:
+        """Match the arrivals with missing numbers, first by digest, then by hour; return the others.
+
+        What is missing in an hour of which the tap has nothing has no record either.
+        """
+        left = list(arrivals)
+        excluded: dict[int, set[Arrival]] = defaultdict(set)
+        for each in self.judged:
+            if each.unexplained > 0 and left:
+                left = self._match_by_digest(each, left, excluded[id(each)])
+        for each in self.judged:
+            for arrival in list(left):
+                if each.unexplained <= 0:
+                    break
+                fits = self._fits(each.manifest.epoch, each.unseen, arrival.hour)
+                if fits and arrival not in excluded[id(each)]:
+                    self._recover(each, [arrival])
+                    left.remove(arrival)
+        for each in self.judged:
+            if self._gone and each.unexplained > 0:
+                self._attribute_to_gone_hours(each)
+        return self._match_unstated(left)
+
+    def _match_by_digest(
+        self, each: JudgedStatement, left: list[Arrival], excluded: set[Arrival]
+    ) -> list[Arrival]:
+        """Find which arrivals are the events that a statement misses; return those that are left.
+
+        Adds to `excluded` those that the digest proves to be others.
+        """
+        epoch, statement = each.manifest.epoch, each.statement
+        if statement.digest is None or each.explained:
+            return left
+        seen = self._seen[epoch].digest(statement.span) if epoch in self._seen else 0
+        events = self._seen[epoch].events(statement.span) if epoch in self._seen else 0
+        if statement.count - events != each.missing:
+            return left  # some came out of view
+        wanted = (statement.digest - seen) % DIGESTS
+        fitting = [arrival for arrival in left if self._fits(epoch, each.unseen, arrival.hour)]
+        if comb(len(fitting), each.missing) > _MOST_CHOICES:
+            return left
+        for some in combinations(fitting, each.missing):
+            if sum(arrival.digest for arrival in some) % DIGESTS == wanted:
+                self._recover(each, some)
+                return [arrival for arrival in left if arrival not in some]
+        if each.missing == 1:
+            excluded.update(fitting)
+        return left
+
+    def _recover(self, each: JudgedStatement, arrivals: Sequence[Arrival]) -> None:
+        each.unrecorded += len(arrivals)
+        self.holes.update(arrival.hour for arrival in arrivals)
+        if each.unrecorded == each.missing == length(each.unseen):
+            each.in_holes = each.unseen
+
+    def _fits(self, epoch: str, unseen: Sequence[Range], hour: int) -> bool:
+        return any(self._lies_in(epoch, span, hour) for span in unseen)
+
+    def _attribute_to_gone_hours(self, each: JudgedStatement) -> None:
+        for span in without(each.unseen, [*each.given_up, *each.in_holes]):
+            hour = next((at for at in self._gone if self._lies_in(each.manifest.epoch, span, at)), None)
+            count = min(each.unexplained, length([span]))
+            if hour is not None and count:
+                each.unrecorded += count
+                each.in_holes = merged([*each.in_holes, span])
+                self.holes[hour] += count
+
+    def _match_unstated(self, left: list[Arrival]) -> list[Arrival]:
+        """Match arrivals with unseen numbers that no manifest states."""
+        for epoch in self._in_view if left or self._gone else ():
+            for span, _ in self.unstated(epoch):
+                fitting = [each for each in left if self._lies_in(epoch, span, each.hour)][: length([span])]
+                self.holes.update(each.hour for each in fitting)
+                left = [each for each in left if each not in fitting]
+                hour = next((at for at in self._gone if self._lies_in(epoch, span, at)), None)
+                if hour is not None:
+                    self.holes[hour] += length([span]) - len(fitting)
+        return left
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,15 +347,15 @@ class Life:
 
 
 def new_lives(lives: list[Life], births: list[Birth]) -> Iterator[tuple[Life, str | None, str | None]]:
-    """Each new epoch: `birth` and `lost_epoch` as the device reports them, None where it does not.
+    """Return each new epoch: `birth` and `lost_epoch` as the device reports them, None where it does not.
 
-    A device's first epoch in the window is a change only if the device says that it recovered.
+    A device's first epoch in the window is a change only if the device reports that it recovered.
     """
-    told = {each.epoch: each for each in births}
-    # What was saved of a lost epoch can arrive after the news of the new one.
+    by_epoch = {each.epoch: each for each in births}
+    # What was saved of a lost epoch can arrive after the report of the new one.
     ended = {each.lost_epoch for each in births}
     order = sorted(lives, key=lambda each: (each.epoch not in ended, each.accepted_at_ms, each.epoch))
     for place, each in enumerate(order):
-        birth = told.get(each.epoch)
+        birth = by_epoch.get(each.epoch)
         if place or (birth and birth.birth == "recovered"):
             yield each, birth.birth if birth else None, birth.lost_epoch if birth else None

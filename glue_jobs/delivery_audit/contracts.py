@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from functools import reduce
+from itertools import pairwise
 from typing import Final
 
-from pyspark.sql import Column
-from pyspark.sql import functions as sf
-
-from eventplane.contract import Contract, SchemaCheck, load_compiled
+from eventplane.contract import Contract, load_compiled
+from eventplane.errors import EventPlaneError
 from eventplane.ledger import CONTRACTS
+from glue_jobs.common.listing import ObjectFault
+from glue_jobs.common.objects import Objects, Stored
 from glue_jobs.delivery_audit.errors import AlteredContractError, NoContractError
-from glue_jobs.delivery_audit.storage import Storage, join
 
 INTERVAL_MS: Final = 5 * 60 * 1_000
 """The intervals in which uses of a contract are collected, milliseconds. Ours."""
@@ -24,7 +23,7 @@ STALE_AFTER: Final = 3
 a deployment replaces all of them within minutes."""
 
 LOOK_BACK: Final = 36
-"""For how many intervals before a decision its successor's use is looked for: three hours. Ours."""
+"""For how many intervals around a decision another version's use is looked for: three hours. Ours."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,13 +65,12 @@ class ContractHistory:
         """The channels over which events come from devices; those that the tap sees."""
         return sorted({contract.device.outbox.address for contract in self.contracts})
 
-    @property
-    def destinations(self) -> dict[str, str]:
-        """Where each route leads; by the newest contract that has it."""
-        return {route.name: route.destination for contract in self.contracts for route in contract.routes}
+    def is_stale(self, version: str, decided_at_ms: int) -> bool:
+        """Return whether a version had long had a successor in force when a router decided by it."""
+        return bool(self.stale) and (version, decided_at_ms // INTERVAL_MS) in self.stale
 
     def with_uses(self, first_used_ms: Mapping[str, int]) -> ContractHistory:
-        """The same with first uses where none was known."""
+        """Return the same with first uses where none was known."""
         return ContractHistory(
             tuple(
                 Use(each.contract, each.first_used_ms or first_used_ms.get(each.contract.version))
@@ -81,70 +79,108 @@ class ContractHistory:
             self.stale,
         )
 
-    def is_stale(self, version: Column, decided_at_ms: Column) -> Column:
-        """Whether a decision was made by a contract whose successor had long been in force."""
-        if not self.stale:
-            return sf.lit(False)
-        interval = sf.floor(decided_at_ms / INTERVAL_MS).cast("string")
-        return sf.concat_ws(" ", version, interval).isin([f"{name} {at}" for name, at in sorted(self.stale)])
 
-    def has_check(self, version: Column, event_type: Column, *checks: SchemaCheck) -> Column:
-        """Whether one of `checks` is what the contract `version` has for the payloads of `event_type`."""
-        checked = [
-            f"{contract.version} {each.name}"
-            for contract in self.contracts
-            for each in contract.event_types.values()
-            if each.schema_check in checks
-        ]
-        return sf.concat_ws(" ", version, event_type).isin(checked)
-
-    def in_force_at(self, milliseconds: Column) -> Column:
-        """The version in force at a Unix time; before the first use it is the first.
-
-        The best guess for an event that no ledger row speaks of. What a ledger row names goes before it:
-        while a new contract is rolled out, routers of both versions run side by side.
-        """
-        first, *later = self.uses
-        return reduce(
-            lambda version, use: sf.when(
-                milliseconds >= sf.lit(use.first_used_ms), sf.lit(use.contract.version)
-            ).otherwise(version),
-            later,
-            sf.lit(first.contract.version),
-        )
+def archived(objects: Objects) -> dict[str, Stored]:
+    """Return the objects of the archived contracts by version, the one archived last at the end."""
+    found = [each for each in objects.beneath(CONTRACTS) if each.name.endswith(".json")]
+    found.sort(key=lambda each: (each.changed_ms, each.name))
+    return {each.name.removeprefix(f"{CONTRACTS}/").removesuffix(".json"): each for each in found}
 
 
-def archived(storage: Storage, uri: str) -> dict[str, str]:
-    """The texts of the archived contracts by version, in the order in which they were archived."""
-    files = storage.read_folder(join(uri, CONTRACTS))
-    return {name.removesuffix(".json"): text for name, text in files if name.endswith(".json")}
+def load_history(
+    objects: Objects, stored: Mapping[str, Stored], usages: Iterable[Usage]
+) -> tuple[ContractHistory, list[ObjectFault]]:
+    """Return the contracts that were used, as far as they can be read; when none was, the one archived last.
+
+    One that is damaged is a fault: decisions by it are not understood. Raises `NoContractError`, or what is
+    wrong with the first one, if none is left.
+    """
+    usages = list(usages)
+    first_used_ms = _first_uses(usages)
+    used = sorted(first_used_ms, key=lambda version: (first_used_ms[version], version))
+    # Without a first use, so that it is never the one in force.
+    used += sorted({each.version for each in usages} - first_used_ms.keys())
+    uses, errors = [], {}
+    for version in [version for version in used if version in stored] or list(stored)[-1:]:
+        try:
+            uses.append(Use(_load(objects, stored[version], version), first_used_ms.get(version)))
+        except EventPlaneError as error:
+            errors[stored[version].name] = error
+    if not uses:
+        raise next(iter(errors.values()), NoContractError(f"{objects.uri}/{CONTRACTS}", used))
+    faults = [
+        ObjectFault("unreadable", name, None, CONTRACTS, str(error), None) for name, error in errors.items()
+    ]
+    return ContractHistory(tuple(uses), stale_uses(usages)), faults
 
 
 def stale_uses(usages: Iterable[Usage]) -> frozenset[tuple[str, int]]:
-    """Return versions with the intervals in which they were used though a later one had long been in force.
+    """Return versions with the intervals in which they were used though another one had long been in force.
 
-    Long: at least `STALE_AFTER` intervals. The later one must be used before, meanwhile and afterwards, so
-    that it was not withdrawn in between: after a rollback the earlier contract is the right one.
+    Long: at least `STALE_AFTER` intervals. A later one must be used before, meanwhile and afterwards, so that
+    it was not withdrawn in between: after a rollback the earlier contract is the right one. A version that
+    was given up for an earlier one and comes back is stale if that one stays in force: it was not rolled out.
     """
     intervals: defaultdict[str, set[int]] = defaultdict(set)
     for each in usages:
         if each.is_in_force:
             intervals[each.version].add(each.interval)
     first_ms = _first_uses(usages)
-
-    def is_stale(version: str, at: int) -> bool:
-        before = range(at - LOOK_BACK, at - STALE_AFTER + 1)
-        meanwhile = range(at - STALE_AFTER + 1, at + 1)
-        afterwards = range(at + 1, at + STALE_AFTER + 1)
-        return any(
-            not any(intervals[later].isdisjoint(each) for each in (before, meanwhile, afterwards))
-            for later in intervals
-            if first_ms[later] > first_ms[version]
+    left_over = {
+        (version, at)
+        for version, used in intervals.items()
+        for at, back in _returns(used).items()
+        # The one before is still used when a rollout would long be over.
+        if any(
+            _is_used(
+                intervals[other],
+                (back - STALE_AFTER, back),
+                _until(at),
+                (at + STALE_AFTER, at + LOOK_BACK + 1),
+            )
+            for other in intervals
+            if first_ms[other] < first_ms[version]
         )
+    }
+    for version, at in left_over:
+        intervals[version].discard(at)
+    behind = {
+        (version, at)
+        for version, used in intervals.items()
+        for at in used
+        if any(
+            _is_used(
+                intervals[other],
+                (at - LOOK_BACK, at - STALE_AFTER + 1),
+                _until(at),
+                (at + 1, at + STALE_AFTER + 1),
+            )
+            for other in intervals
+            if first_ms[other] > first_ms[version]
+        )
+    }
+    return frozenset(left_over | behind)
 
-    return frozenset(
-        (version, at) for version in intervals for at in intervals[version] if is_stale(version, at)
-    )
+
+def _until(at: int) -> tuple[int, int]:
+    """The last intervals up to this one."""
+    return at - STALE_AFTER + 1, at + 1
+
+
+def _is_used(intervals: Collection[int], *spans: tuple[int, int]) -> bool:
+    """Return whether a version was used in each of some spans of intervals, without their ends."""
+    return all(any(at in intervals for at in range(*span)) for span in spans)
+
+
+def _returns(used: Collection[int]) -> dict[int, int]:
+    """Return for each interval since a version came back, after `LOOK_BACK` without it, when it did."""
+    found: dict[int, int] = {}
+    back: int | None = None
+    for before, at in pairwise(sorted(used)):
+        back = at if at - before > LOOK_BACK else back
+        if back is not None:
+            found[at] = back
+    return found
 
 
 def _first_uses(usages: Iterable[Usage]) -> dict[str, int]:
@@ -156,34 +192,9 @@ def _first_uses(usages: Iterable[Usage]) -> dict[str, int]:
     return first_ms
 
 
-def load_history(uri: str, texts: Mapping[str, str], usages: Iterable[Usage]) -> ContractHistory:
-    """The contracts that were used, as far as they are archived; when none was, the one archived last.
-
-    Raises `NoContractError`, `AlteredContractError`, and `ContractError` for one that is damaged.
-    """
-    usages = list(usages)
-    first_used_ms = _first_uses(usages)
-    used = sorted(first_used_ms, key=lambda version: (first_used_ms[version], version))
-    # Without a first use, so that it is never the one in force.
-    used += sorted({each.version for each in usages} - first_used_ms.keys())
-    if not texts:
-        raise NoContractError(join(uri, CONTRACTS), used)
-    versions = [version for version in used if version in texts] or list(texts)[-1:]
-    return ContractHistory(
-        tuple(Use(_load(uri, version, texts[version]), first_used_ms.get(version)) for version in versions),
-        stale_uses(usages),
-    )
-
-
-def check_used(uri: str, texts: Mapping[str, str], used: Iterable[str]) -> None:
-    """Raises `NoContractError` when a contract that good rows name is not archived."""
-    if absent := sorted(set(used) - set(texts)):
-        raise NoContractError(join(uri, CONTRACTS), absent)
-
-
-def _load(archive: str, version: str, text: str) -> Contract:
-    uri = join(archive, CONTRACTS, f"{version}.json")
-    contract = load_compiled(text, uri)
+def _load(objects: Objects, stored: Stored, version: str) -> Contract:
+    uri = f"{objects.uri}/{stored.name}"
+    contract = load_compiled((objects.read(stored.name) or b"").decode("utf-8", "replace"), uri)
     if contract.version != version:
         raise AlteredContractError(uri, version, contract.version)
     return contract

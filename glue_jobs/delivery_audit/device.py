@@ -1,121 +1,519 @@
-"""One device: its hours as the tap has them, judged. Pure Python, over what Spark brought together."""
+"""One device: what the tap and the ledger have of it, and what it states, judged together. No Spark."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from dataclasses import dataclass
-from typing import Any, Final
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final, NamedTuple
 
-from glue_jobs.delivery_audit.completeness import Completeness
-from glue_jobs.delivery_audit.device_evidence import DeviceEvidence, date_of, hour_of
-from glue_jobs.delivery_audit.device_reports import Report, told
-from glue_jobs.delivery_audit.numbers import Range, length, merged
+from eventplane.delivery import Outcome
+from eventplane.device_reports import MANIFEST
+from eventplane.event_keys import key_digest
+from eventplane.fleet import State
+from glue_jobs.delivery_audit.completeness import Arrival, Completeness, JudgedStatement, Life, new_lives
+from glue_jobs.delivery_audit.coverage import RESTS, Attestation, Scope, Standing
+from glue_jobs.delivery_audit.device_reports import Report, read_reports
+from glue_jobs.delivery_audit.event_group import NotInTap
+from glue_jobs.delivery_audit.findings import Finding, Kind
+from glue_jobs.delivery_audit.hops import Hop
+from glue_jobs.delivery_audit.numbers import (
+    DIGESTS,
+    Range,
+    SeenNumbers,
+    length,
+    merged,
+    one_by_one,
+    overlap,
+    without,
+)
+from glue_jobs.delivery_audit.window import date_of
 
-COUNTS: Final = ("stated", "missing", "explained", "lost", "acknowledged_lost", "pending", "not_stored")
-"""What a device's manifests and reports of a day come to."""
+HOUR_MS: Final = 3_600_000
+
+TOLERANCE_MS: Final = 10_000
+"""How far a clock may seem off without being reported, milliseconds. Ours: more than a normal event waits on
+its way up (a batch's delay, a busy line), less than what would turn the order of a person's day."""
+
+MIN_SAMPLES: Final = 20
+"""Fewest events that can show a clock to be behind. Ours: a few late events look the same."""
+
+STATED: Final = (
+    "stated", "missing", "explained", "lost", "acknowledged_lost", "pending", "not_stored", "unrecorded",
+)  # fmt: skip
+"""Counts of a day by what manifests and reports of the day state."""
+
+COUNTS: Final = (*STATED, *RESTS, "awaiting", "best_effort")
 
 
-@dataclass(frozen=True, slots=True)
-class Scope:
-    """What the judgement depends on: the channels `uplinks`, the watermark, whether all days are read."""
+class HourRow(NamedTuple):
+    """What came from one client in one epoch in one `hour` (counted from 1970), in the window or beside it.
 
-    uplinks: frozenset[str]
-    watermark_ms: int
-    sees_all: bool
+    `numbers` and the `digests` of the events' keys belong together. `others` are hashes of the names of
+    events without a number, `best_effort` counts such events that are at best effort. `first` has time and
+    file of the first, `quickest` the least time from recording to acceptance, time and file.
+    """
+
+    client_id: str
+    epoch: str | None
+    hour: int
+    within: bool
+    numbers: Sequence[int]
+    digests: Sequence[int]
+    others: Sequence[int]
+    best_effort: int
+    first: tuple[int, str]
+    quickest: tuple[int, int, str] | None
+    samples: int
+    reports: Sequence[Any]
 
 
-class Device:
-    """The device of `row` (`devices.hours_by_device`); the fleet's quickest way up takes `usual_ms`."""
+class DeviceRows(NamedTuple):
+    """What Spark brings together of one device; `state` and `since_ms` are the fleet registry's.
 
-    def __init__(self, row: Any, scope: Scope, usual_ms: int) -> None:
-        self._client_id = row["client_id"]
-        self._hours = row["hours"]
-        self._skew = usual_ms - row["least_ms"] if row["least_ms"] is not None else None
-        reports = [_report(hour, each) for hour in self._hours for each in hour["reports"]]
-        self._told = told(self._client_id, reports, scope.uplinks)
-        seen: dict[str, list[Range]] = defaultdict(list)
-        for hour in self._hours:
-            if hour["epoch"] is not None:
-                seen[hour["epoch"]] += zip(hour["starts"], hour["ends"], strict=True)
-        numbers = {epoch: ranges for epoch, ranges in seen.items() if ranges}
+    `counts` are (measure, hour counted from 1970, count) of the router's hop: `event_group.HourCount`.
+    """
+
+    client_id: str
+    hours: Sequence[HourRow]
+    not_in_tap: Sequence[NotInTap] = ()
+    counts: Sequence[tuple[str, int, int]] = ()
+    state: str | None = None
+    since_ms: int | None = None
+
+
+class DeviceJudgement(NamedTuple):
+    """The judgement of one device; `devices.JUDGED` has the meanings."""
+
+    client_id: str
+    standing: str | None
+    expected: bool
+    lost: int
+    findings: list[Finding]
+    days: list[tuple[Any, ...]]
+    epochs: list[tuple[Any, ...]]
+    hours: list[tuple[Any, ...]]
+    holes: list[tuple[int, int]]
+    recovered: list[tuple[str, str, str | None, int]]
+    silences: list[tuple[int, bool]]
+
+
+def judge_device(rows: DeviceRows, scope: Scope, absent: Collection[int] = ()) -> DeviceJudgement:
+    """Judge one device; `absent` are hours without a tap object, for which it says what it misses there."""
+    return _Device(rows, scope).judgement(absent)
+
+
+class _Days(dict[tuple[str, str | None], dict[str, Any]]):
+    """Figures by date and epoch."""
+
+    def __missing__(self, key: tuple[str, str | None]) -> dict[str, Any]:
+        self[key] = {
+            "date": key[0],
+            "epoch": key[1],
+            "numbers": [],
+            **dict.fromkeys(("events", "tap_copies", *COUNTS), 0),
+        }
+        return self[key]
+
+
+class _Device:
+    """One device while it is judged."""
+
+    def __init__(self, rows: DeviceRows, scope: Scope) -> None:
+        self._client_id = rows.client_id
+        self._scope = scope
+        self._hours = sorted(rows.hours, key=lambda each: (each.hour, each.first))
+        self._counts = rows.counts
+        self._not_in_tap = rows.not_in_tap
+        end_ms = scope.end_ms if scope.end_ms is not None else scope.watermark_ms
+        self._is_expected = rows.state == State.PROVISIONED and (rows.since_ms or 0) < end_ms
+        self._is_known = rows.state is not None
+        own = [each for each in self._hours if each.client_id == self._client_id and each.quickest]
+        self._quickest = min((each.quickest for each in own if each.quickest), default=None)
+        self._samples = sum(each.samples for each in own)
+        numbered: dict[str, list[HourRow]] = defaultdict(list)
+        for each in self._hours:
+            if each.epoch is not None and each.numbers:
+                numbered[each.epoch].append(each)
+        self._seen = {
+            epoch: SeenNumbers((each.hour, each.numbers, each.digests) for each in hours)
+            for epoch, hours in numbered.items()
+        }
+        self._reports = read_reports(
+            (
+                Report(hour.client_id, hour.within, date_of(row[0]), *row)
+                for hour in self._hours
+                for row in hour.reports
+            ),
+            scope.uplinks,
+        )
+        self._arrivals = _arrivals(rows.not_in_tap, scope.watermark_ms)
         self._completeness = Completeness(
-            numbers, self._told, sees_all=scope.sees_all, watermark_ms=scope.watermark_ms
+            self._seen,
+            self._reports,
+            self._arrivals,
+            sees_all=scope.end_ms is None,
+            watermark_ms=scope.watermark_ms,
+            gone=scope.gone,
         )
-        self._judged = list(self._completeness.judged())
+        self._attestation = Attestation(self._completeness, self._reports, self._seen, scope)
+        self._within = {each.hour for each in self._hours if each.within}
+        self._days = self._count_days()
 
-    def judged(self) -> tuple[Any, ...]:
-        """A row of `devices.JUDGED`."""
-        days = self._days()
-        findings = DeviceEvidence(
-            self._client_id, self._hours, self._skew, self._told, self._completeness, self._judged
+    def judgement(self, absent: Collection[int]) -> DeviceJudgement:
+        keys = sorted(self._days, key=lambda key: (key[0], key[1] or ""))
+        days = [_with_numbers(self._days[key]) for key in keys]
+        standing = self._attestation.standing(
+            days, self._scope, is_expected=self._is_expected, is_known=self._is_known
         )
-        lost = sum(day["lost"] for day in days)
-        told_days = [(each["date"], *self._row(each)) for each in days]
-        epochs = [self._row(each) for each in self._epochs(days)]
-        return self._client_id, lost, list(findings.found()), told_days, epochs, self._told_hours()
+        forged, recovered = self._strays()
+        holes = Counter(self._completeness.holes)
+        for each in self._completeness.unmatched:
+            if self._is_beyond_view(each):
+                holes[each.hour] += 1
+        return DeviceJudgement(
+            self._client_id,
+            standing,
+            self._is_expected,
+            sum(day["lost"] for day in days),
+            [*self._findings(), *forged],
+            [(each["date"], *self._row(each, standing)) for each in days],
+            [self._row(each, standing) for each in self._epochs(days) or self._silence(standing)],
+            self._hour_rows(),
+            sorted(holes.items()),
+            sorted((*key, count) for key, count in recovered.items()),
+            list(self._completeness.silences(absent)),
+        )
 
-    def _row(self, figures: dict[str, Any]) -> tuple[Any, ...]:
-        names = ("epoch", "first", "last", "events", "gaps", "tap_copies", *COUNTS)
-        return self._client_id, *(figures.get(name) for name in names), self._skew
+    # Counts.
 
-    def _days(self) -> list[dict[str, Any]]:
-        days: dict[tuple[str, str | None], dict[str, Any]] = {}
-
-        def day(date: str, epoch: str | None) -> dict[str, Any]:
-            none: dict[str, Any] = {"date": date, "epoch": epoch, "events": 0, "tap_copies": 0, "ranges": []}
-            return days.setdefault((date, epoch), {**none, **dict.fromkeys(COUNTS, 0)})
-
-        for hour in self._hours:
-            if hour["within"]:
-                # Without a number, the epoch is as good as none.
-                numbered = hour["epoch"] is not None and len(hour["starts"]) > 0
-                sum_ = day(date_of(hour["first"]["accepted_at_ms"]), hour["epoch"] if numbered else None)
-                sum_["events"] += hour["events"]
-                sum_["tap_copies"] += hour["tap_copies"]
-                sum_["ranges"] += zip(hour["starts"], hour["ends"], strict=True)
-        for each in self._judged:
-            sum_ = day(each.statement.report.date, each.statement.epoch)
-            sum_["stated"] += each.statement.count
-            sum_["missing"] += each.missing
-            sum_["explained"] += each.explained
-            sum_["pending" if each.open else "lost"] += each.unexplained
-            sum_["acknowledged_lost"] += 0 if each.open else each.acknowledged
-        for refused in self._told.not_stored:
+    def _count_days(self) -> _Days:
+        days = _Days()
+        for epoch, seen in self._seen.items():
+            self._count_numbered(epoch, seen, days)
+        others: set[int] = set()
+        for each in self._hours:
+            if each.within and (each.others or each.best_effort):
+                new = {*each.others} - others
+                others |= new
+                day = days[_date_of_hour(each.hour), None]
+                day["events"] += len(new) + each.best_effort
+                day["tap"] += len(new)
+                day["best_effort"] += each.best_effort
+        for judged in self._completeness.judged:
+            if judged.manifest.report.within:
+                day = days[judged.manifest.report.date, judged.manifest.epoch]
+                day["stated"] += judged.statement.count
+                day["missing"] += judged.missing
+                day["explained"] += judged.explained
+                day["unrecorded"] += judged.unrecorded
+                day["pending" if judged.open else "lost"] += judged.unexplained
+                day["acknowledged_lost"] += 0 if judged.open else judged.acknowledged
+        for refused in self._reports.not_stored:
             if refused.report.within:
-                day(refused.report.date, refused.report.epoch)["not_stored"] += refused.count
-        return [_counted(days[key]) for key in sorted(days, key=lambda key: (key[0], key[1] or ""))]
+                days[refused.report.date, refused.report.epoch]["not_stored"] += refused.count
+        self._count_copies(days)
+        return days
 
-    def _epochs(self, days: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    def _count_numbered(self, epoch: str, seen: SeenNumbers, days: _Days) -> None:
+        attested = self._completeness.attested(epoch)
+        awaiting = self._attestation.awaiting(epoch)
+        by_date: dict[str, list[Range]] = defaultdict(list)
+        for span, hour in seen.runs:
+            if hour in self._within:
+                by_date[_date_of_hour(hour)].append(span)
+        for date, spans in by_date.items():
+            day, numbers = days[date, epoch], merged(spans)
+            events, stated = length(numbers), length(overlap(numbers, attested))
+            waiting = length(overlap(without(numbers, attested), awaiting))
+            day["numbers"] = numbers
+            day["events"] += events
+            day["manifest"] += stated
+            day["awaiting"] += waiting
+            day["numbering"] += events - stated
+        for span, hour in self._completeness.unstated(epoch):
+            if hour in self._within:
+                days[_date_of_hour(hour), epoch]["nothing"] += length(without([span], awaiting))
+
+    def _count_copies(self, days: _Days) -> None:
+        """Add the copies to the epoch of the day that has most events: the router's hop has no epochs."""
+        for measure, hour, count in self._counts:
+            same = [sum_ for (date, _), sum_ in days.items() if date == _date_of_hour(hour)]
+            if measure == "tap_copies" and same:
+                max(same, key=lambda each: each["events"])["tap_copies"] += count
+
+    def _epochs(self, days: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         by_epoch: dict[str | None, dict[str, Any]] = {}
         for day in days:
-            whole = by_epoch.setdefault(day["epoch"], {"epoch": day["epoch"], "ranges": [], **Counter()})
-            whole["ranges"] += day["ranges"]
+            whole = by_epoch.setdefault(day["epoch"], {"epoch": day["epoch"], "numbers": []})
+            whole["numbers"] += day["numbers"]
             for name in ("events", "tap_copies", *COUNTS):
                 whole[name] = whole.get(name, 0) + day[name]
-        return [_counted(each) for each in by_epoch.values()]
+        return [_with_numbers(each) for each in by_epoch.values()]
 
-    def _told_hours(self) -> list[tuple[Any, ...]]:
-        hours: dict[str, Counter[str]] = defaultdict(Counter)
+    def _silence(self, standing: Standing | None) -> list[dict[str, Any]]:
+        return [dict.fromkeys(("events", "tap_copies", *COUNTS), 0)] if standing is Standing.SILENT else []
+
+    def _row(self, figures: Mapping[str, Any], standing: Standing | None) -> tuple[Any, ...]:
+        names = ("epoch", "first", "last", "events", "gaps", "tap_copies", *COUNTS)
+        coverage = str(standing) if standing else None
+        return self._client_id, *(figures.get(name) for name in names), self._skew_ms, coverage
+
+    def _hour_rows(self) -> list[tuple[Any, ...]]:
+        """Return what came in each hour, on all hops. What never came counts in the manifest's hour."""
+        hours: dict[int, Counter[str]] = defaultdict(Counter)
+        for seen in self._seen.values():
+            for span, hour in seen.runs:
+                if hour in self._within:
+                    hours[hour]["events"] += length([span])
+        for each in self._hours:
+            if each.within:
+                hours[each.hour]["events"] += len({*each.others}) + each.best_effort
+        for measure, hour, count in self._counts:
+            hours[hour][measure] += count
+        for judged in self._completeness.judged:
+            if judged.manifest.report.within:
+                counted = hours[judged.manifest.report.accepted_at_ms // HOUR_MS]
+                counted["pending" if judged.open else "lost"] += judged.unexplained
+                counted["unrecorded"] += judged.unrecorded
+        names = ("events", "lost", "late", "pending", "unrecorded")
+        return [
+            (hour * HOUR_MS, (hour + 1) * HOUR_MS, *(counted[name] for name in names))
+            for hour, counted in sorted(hours.items())
+        ]
+
+    # What the ledger has and the tap has not.
+
+    def _is_beyond_view(self, arrival: Arrival) -> bool:
+        """Whether the tap may have had the event: its hour is gone, or nothing that came later is known."""
+        if arrival.hour in self._scope.gone:
+            return True
+        newest = self._attestation.newest
+        attested_ms = newest.report.accepted_at_ms if newest else 0
+        hours = [each.hour for each in self._hours if each.numbers]
+        return bool(hours) and arrival.entered_at_ms > attested_ms and arrival.hour >= max(hours)
+
+    def _strays(self) -> tuple[list[Finding], Counter[tuple[str, str, str | None]]]:
+        """Return findings for what nobody but the ledger knows, and what is in holes by day and route."""
+        alone = {each.key for each in self._completeness.unmatched if not self._is_beyond_view(each)}
+        arrived = {each.key for each in self._arrivals}
+        forged: list[Finding] = []
+        recovered: Counter[tuple[str, str, str | None]] = Counter()
+        for row in self._not_in_tap:
+            date = date_of(row.entered_at_ms)
+            key = _key(row)
+            if key in alone:
+                forged.append(
+                    Finding(
+                        date,
+                        str(Kind.FORGED),
+                        str(Hop.ROUTER),
+                        self._client_id,
+                        source=row.source,
+                        id=row.id,
+                        type=row.type,
+                        route=row.route,
+                        destination=row.destination,
+                        contract_version=row.contract_version,
+                        archive_file=row.file,
+                        at_ms=row.entered_at_ms,
+                        detail="the tap has no such event, and the device misses none",
+                    )
+                )
+            elif key in arrived:
+                recovered[date, row.route, row.destination] += 1
+        return forged, recovered
+
+    # Findings.
+
+    def _findings(self) -> Iterator[Finding]:
+        yield from self._lost()
+        yield from self._given_up()
+        for manifest, after in self._completeness.missing_manifests:
+            # One that is missing may still come, as what it states may.
+            if (report := manifest.report).within and report.accepted_at_ms <= self._scope.watermark_ms:
+                detail = f"no manifest states the numbers {after} to {manifest.statements[0].span[0] - 1}"
+                yield self._about_report(Kind.MISSING_MANIFEST, report, detail, sequence=None, type=None)
+        for report, why in self._completeness.mismatched:
+            if report.within:
+                yield self._about_report(Kind.MANIFEST_MISMATCH, report, why)
+        for report, why in self._reports.forged:
+            if report.within:
+                yield self._about_report(Kind.FORGED, report, why, device=report.client_id)
+        yield from self._foreign()
+        yield from self._new_epochs()
+        yield from self._clock()
+
+    def _given_up(self) -> Iterator[Finding]:
+        for discard, pieces in self._completeness.given_up:
+            if discard.report.within:
+                why = f"{discard.reason}, reported by {discard.report.id}"
+                for span in one_by_one(pieces):
+                    yield self._numbered(Kind(discard.outcome), discard.report, discard.epoch, span, why)
+        for each in self._reports.not_stored:
+            if each.report.within:
+                detail = f"{each.count} not stored: {each.reason}, from {each.channel}"
+                yield self._finding(
+                    Kind(Outcome.DROPPED), each.report, epoch=each.report.epoch, type=each.type, detail=detail
+                )
+
+    def _lost(self) -> Iterator[Finding]:
+        for each in self._completeness.judged:
+            if each.manifest.report.within and not each.open and each.unexplained:
+                yield from self._lost_of(each)
+
+    def _lost_of(self, each: JudgedStatement) -> Iterator[Finding]:
+        report, epoch = each.manifest.report, each.manifest.epoch
+        stated = f"stated by manifest {report.id}"
+        acknowledged = f"{stated}, and acknowledged by IoT Core"
+        if each.lost is None:
+            behind = each.unexplained - each.acknowledged
+            for hop, count, why in (
+                (Hop.DEVICE_CLOUD, behind, stated),
+                (Hop.IOT_RULE, each.acknowledged, acknowledged),
+            ):
+                if count:
+                    detail = f"{count} events; {why}"
+                    yield self._finding(Kind.LOST, report, hop=hop, epoch=epoch, detail=detail)
+            return
+        first_unacknowledged = each.acknowledged_to + 1
+        for first, last in one_by_one(each.lost):
+            if first < first_unacknowledged:
+                span = first, min(last, each.acknowledged_to)
+                yield self._numbered(Kind.LOST, report, epoch, span, acknowledged, Hop.IOT_RULE)
+            if last >= first_unacknowledged:
+                span = max(first, first_unacknowledged), last
+                yield self._numbered(Kind.LOST, report, epoch, span, stated)
+
+    def _foreign(self) -> Iterator[Finding]:
+        """Report this device's epochs under other clients, and epochs of others that it claims too."""
+        found: dict[tuple[str, str], tuple[HourRow, int]] = {}
+        for each in self._hours:
+            if each.epoch is None or not each.within:
+                continue
+            owner = self._scope.owners.get(each.epoch, (each.client_id,))[0]
+            if each.client_id != owner:
+                first, count = found.get((each.client_id, each.epoch), (each, 0))
+                found[each.client_id, each.epoch] = first, count + len({*each.numbers})
+        for (client_id, epoch), (row, count) in found.items():
+            at_ms, file = row.first
+            owner = self._scope.owners[epoch][0]
+            yield self._finding(
+                Kind.FOREIGN_EPOCH,
+                Life(epoch, date_of(at_ms), at_ms, file, min(row.numbers, default=None)),
+                device=client_id,
+                epoch=epoch,
+                sequence=min(row.numbers, default=None),
+                detail=f"{count} events in the epoch of {owner}",
+            )
+
+    def _new_epochs(self) -> Iterator[Finding]:
+        first: dict[str, Life] = {}
         for hour in self._hours:
-            if hour["within"]:
-                counted = hours[hour_of(hour["first"]["accepted_at_ms"])]
-                counted.update({name: hour[name] for name in ("events", "lost", "late", "pending")})
-        for each in self._judged:
-            # What never came is told by the manifest's hour.
-            name = "pending" if each.open else "lost"
-            hours[hour_of(each.statement.report.accepted_at_ms)][name] += each.unexplained
-        names = ("events", "lost", "late", "pending")
-        return [(hour, *(counted[name] for name in names)) for hour, counted in sorted(hours.items())]
+            if hour.epoch is not None and hour.within and hour.client_id == self._client_id:
+                at_ms, file = hour.first
+                life = first.get(hour.epoch) or Life(hour.epoch, date_of(at_ms), at_ms, file, None)
+                numbers = [*hour.numbers, *([life.sequence] if life.sequence is not None else [])]
+                first[hour.epoch] = replace(life, sequence=min(numbers, default=None))
+        births = [each for each in self._reports.births if each.report.within]
+        for life, birth, before in new_lives(list(first.values()), births):
+            detail = f"{birth or 'not reported'}; epoch before: {before or '?'}"
+            yield self._finding(
+                Kind.EPOCH_CHANGE, life, epoch=life.epoch, sequence=life.sequence, detail=detail
+            )
+
+    @property
+    def _skew_ms(self) -> int | None:
+        """What the clock is ahead (negative: behind), by the quickest of the events; None: unknown.
+
+        No event arrives before it is recorded. So the least time from `recordedtime` to acceptance is the
+        quickest way up less what the clock is ahead, and what a device differs from the fleet's median is its
+        clock. One that was offline all day looks as if it were behind.
+        """
+        return self._scope.usual_ms - self._quickest[0] if self._quickest else None
+
+    def _clock(self) -> Iterator[Finding]:
+        skew_ms = self._skew_ms
+        if skew_ms is None or self._quickest is None:
+            return
+        if skew_ms > TOLERANCE_MS or (skew_ms < -TOLERANCE_MS and self._samples >= MIN_SAMPLES):
+            _, at_ms, file = self._quickest
+            date = max(date_of(each.first[0]) for each in self._hours if each.samples)
+            detail = f"{abs(skew_ms)} ms {'ahead' if skew_ms > 0 else 'behind'}, by {self._samples} events"
+            yield self._finding(Kind.CLOCK_SKEW, Life("", date, at_ms, file, None), detail=detail)
+
+    def _about_report(self, kind: Kind, report: Report, detail: str, **other: Any) -> Finding:
+        named = {
+            "epoch": report.epoch,
+            "sequence": report.sequence,
+            "source": report.source,
+            "id": report.id,
+            "type": report.type,
+            **other,
+        }
+        return self._finding(kind, report, detail=detail, **named)
+
+    def _numbered(
+        self, kind: Kind, report: Report, epoch: str, span: Range, detail: str, hop: Hop = Hop.DEVICE_CLOUD
+    ) -> Finding:
+        first, last = span
+        several = f"numbers {first} to {last}; " if last > first else ""
+        return self._finding(kind, report, hop=hop, epoch=epoch, sequence=first, detail=several + detail)
+
+    def _finding(
+        self, kind: Kind, place: Report | Life, *, hop: Hop = Hop.DEVICE_CLOUD, **more: Any
+    ) -> Finding:
+        return Finding(
+            **{
+                "date": place.date,
+                "kind": str(kind),
+                "hop": str(hop),
+                "device": self._client_id,
+                "archive_file": place.file,
+                "at_ms": place.accepted_at_ms,
+                **more,
+            }
+        )
 
 
-def _counted(figures: dict[str, Any]) -> dict[str, Any]:
-    """With what the numbers come to; where there are none, events count themselves."""
-    ranges = merged(figures["ranges"])
+def usual_ms(median_ms: float | None) -> int:
+    """Return the quickest way up, milliseconds, by the `median_ms` of the fleet's least times.
+
+    A fleet that is wrong as a whole is measured against the cloud.
+    """
+    return int(min(max(median_ms or 0, 0), TOLERANCE_MS))
+
+
+def _date_of_hour(hour: int) -> str:
+    return date_of(hour * HOUR_MS)
+
+
+def _key(row: NotInTap) -> tuple[str, str, str]:
+    return row.sender or "", row.source, row.id
+
+
+def _arrivals(rows: Sequence[NotInTap], watermark_ms: int) -> list[Arrival]:
+    """Return the events, each once; what entered after the watermark may still come to the tap."""
+    events: dict[tuple[str, str, str], NotInTap] = {}
+    for row in rows:
+        if row.entered_at_ms <= watermark_ms:
+            events.setdefault(_key(row), row)
+    return sorted(
+        Arrival(
+            row.entered_at_ms,
+            row.entered_at_ms // HOUR_MS,
+            int.from_bytes(key_digest((key[0].partition("/")[2], *key[1:])), "big") % DIGESTS,
+            row.type == MANIFEST,
+            key,
+        )
+        for key, row in events.items()
+    )
+
+
+def _with_numbers(figures: Mapping[str, Any]) -> dict[str, Any]:
+    """Add what the numbers come to; where there are none, events count themselves."""
+    ranges = merged(figures["numbers"])
     if not ranges:
         return {**figures, "first": None, "last": None, "gaps": None}
     first, last, seen = ranges[0][0], ranges[-1][1], length(ranges)
     return {**figures, "first": first, "last": last, "events": seen, "gaps": last - first + 1 - seen}
-
-
-def _report(hour: Any, row: Any) -> Report:
-    return Report(within=hour["within"], date=date_of(row["accepted_at_ms"]), **row.asDict())

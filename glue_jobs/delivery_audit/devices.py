@@ -1,161 +1,406 @@
-"""The devices' side: what each sent and stated, brought together by Spark and judged device by device."""
+"""What each device sent and stated, gathered from the tap by Spark and judged device by device."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-from functools import partial
-from typing import Any
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from heapq import nsmallest
+from statistics import median
+from typing import Any, Final
 
-from pyspark.sql import Column, DataFrame, Row
+from pyspark import RDD, StorageLevel
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
-from pyspark.sql.types import ArrayType, LongType, StringType, StructField, StructType
+from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from glue_jobs.delivery_audit.clocks import usual_ms
-from glue_jobs.delivery_audit.device import COUNTS, Device, Scope
-from glue_jobs.delivery_audit.findings import FINDING
-from glue_jobs.delivery_audit.verdicts import Verdict
-from glue_jobs.delivery_audit.watermark import Watermark
-
-HOUR_MS = 3_600_000
-
-
-def _fields(*names: str, kind: type[LongType] = LongType) -> list[StructField]:
-    return [StructField(name, kind()) for name in names]
-
-
-DEVICE = StructType(
-    [
-        StructField("client_id", StringType()),
-        StructField("epoch", StringType()),
-        *_fields("first", "last", "events", "gaps", "tap_copies", *COUNTS, "skew_ms"),
-    ]
+from eventplane.canary import CANARY_CLIENT
+from eventplane.contract import Contract, DeliveryGuarantee, Place
+from eventplane.device_reports import forwarder_source
+from eventplane.sender import PLANE_CLIENT
+from glue_jobs.delivery_audit.coverage import RESTS, Coverage, Scope, Standing
+from glue_jobs.delivery_audit.device import (
+    COUNTS,
+    HOUR_MS,
+    DeviceJudgement,
+    DeviceRows,
+    HourRow,
+    judge_device,
+    usual_ms,
 )
+from glue_jobs.delivery_audit.event_group import HourCount, NotInTap
+from glue_jobs.delivery_audit.findings import Finding
+
+MAX_DEVICES: Final = 1_000
+"""Most devices in the report, those with most losses first; all of them are in the table."""
+
+MAX_HOURLY: Final = 200
+"""Most devices whose hours are in the report, the worst of those shown. Ours: what a picture can show."""
+
+LEAST_SILENT: Final = 2
+"""Fewest devices that must miss something in an hour without a tap object for the hour to be a hole of the
+archive. Ours: one device alone may have lost what it misses."""
+
+DEVICE: Final = (
+    "client_id", "epoch", "first", "last", "events", "gaps", "tap_copies", *COUNTS, "skew_ms", "coverage",
+)  # fmt: skip
 """One device's epoch. `events` counts different numbers, `first` and `last` are the least and the greatest,
 `gaps` those between them that were not seen: not yet losses, the event may have had no route to the cloud.
-`tap_copies` counts copies beyond one each. Events of simple clients, without numbers, stand in rows of their
-own with `epoch`, `first`, `last` and `gaps` null. What manifests say: numbered events that are `stated`;
-those `missing` from the tap, of which the device gave up the `explained`, the `pending` are too young to be
-judged and the `lost` are lost, `acknowledged_lost` of them after IoT Core had acknowledged them; events
-`not_stored`. `skew_ms` is what the clock is ahead (null: unknown)."""
+`tap_copies` counts copies beyond one each. Events without a number have rows of their own with `epoch`,
+`first`, `last` and `gaps` null. What manifests state: numbered events that are `stated`; those `missing` from
+the tap, of which the device gave up the `explained`, the tap has a hole for the `unrecorded`, the `pending`
+are too young to be judged and the `lost` are lost, `acknowledged_lost` of them after IoT Core had
+acknowledged them; events `not_stored`. What the events rest on: `coverage.Coverage`. `skew_ms` is what the
+clock is ahead (null: unknown), `coverage` the device's `Standing`."""
 
-DAY = StructType([StructField("date", StringType()), *DEVICE.fields])
-
-HOUR = StructType([StructField("hour", StringType()), *_fields("events", "lost", "late", "pending")])
+HOUR: Final = ("client_id", "from_ms", "until_ms", "events", "lost", "late", "pending", "unrecorded")
 """One hour of acceptance of one device, on all hops."""
 
-JUDGED = StructType(
-    [
-        StructField("client_id", StringType()),
-        StructField("lost", LongType()),
-        StructField("findings", ArrayType(FINDING)),
-        StructField("days", ArrayType(DAY)),
-        StructField("epochs", ArrayType(DEVICE)),
-        StructField("hours", ArrayType(HOUR)),
-    ]
+_TEXTS: Final = ("date", "client_id", "epoch", "coverage")
+
+DAY: Final = StructType(
+    [StructField(name, StringType() if name in _TEXTS else LongType()) for name in ("date", *DEVICE)]
 )
+"""A device's epoch on one day."""
 
 
-def hours_by_device(deliveries: DataFrame, watermark: Watermark) -> DataFrame:
-    """One row for each device with its `hours`: what came in each, by epoch, in the window and beside it."""
-    leads = sf.col("leads")
-    rows = deliveries.where(sf.col("accepted_at_ms").isNotNull()).withColumn("is_other", sf.lit(False))
-    # The same event under another number: the number was seen, the event counts once.
-    again = rows.where(sf.col("numbers").isNotNull()).select(
-        *(
-            name
-            for name in rows.columns
-            if name not in ("client_id", "epoch", "sequence", "numbers", "is_other")
-        ),
-        sf.explode("numbers").alias("number"),
-        sf.lit(True).alias("is_other"),
+@dataclass(slots=True)
+class Fleet:
+    """What was found out about all devices.
+
+    `totals` are sums of `COUNTS` and the number of `devices`. `worst` are rows of `DEVICE`, `hours` rows of
+    `HOUR` of the worst. `holes` counts events without a record in the tap by hour (counted from 1970),
+    `recovered` those of them that the ledger has, by day, route and destination. `days` is the table.
+    """
+
+    totals: Counter[str] = field(default_factory=Counter)
+    standings: Counter[str] = field(default_factory=Counter)
+    findings: list[Finding] = field(default_factory=list)
+    worst: list[dict[str, Any]] = field(default_factory=list)
+    hours: list[dict[str, Any]] = field(default_factory=list)
+    holes: Counter[int] = field(default_factory=Counter)
+    recovered: Counter[tuple[str, str, str | None]] = field(default_factory=Counter)
+    silences: Counter[tuple[int, bool]] = field(default_factory=Counter)
+    days: DataFrame | None = None
+
+    def coverage(self, fleet: str | None, cloud_events: int) -> Coverage:
+        """Return on what the proof rests; `fleet` names the list of expected devices."""
+        return Coverage(
+            events={name: self.totals[name] for name in RESTS},
+            awaiting=self.totals["awaiting"],
+            best_effort=self.totals["best_effort"],
+            devices={name: self.standings[name] for name in ("expected", *map(str, Standing))},
+            fleet=fleet,
+            cloud_events=cloud_events,
+        )
+
+    def add(self, other: Fleet) -> Fleet:
+        """Add what is in `other`, and keep the worst of both."""
+        for name in ("totals", "standings", "holes", "recovered", "silences"):
+            getattr(self, name).update(getattr(other, name))
+        for name in ("findings", "worst", "hours"):
+            getattr(self, name).extend(getattr(other, name))
+        if len(self.worst) > 2 * MAX_DEVICES:
+            self.keep_worst()
+        return self
+
+    def keep_worst(self) -> Fleet:
+        """Forget the devices that are not shown."""
+        self.worst = nsmallest(MAX_DEVICES, self.worst, key=_order)
+        hourly = {*[*dict.fromkeys(row["client_id"] for row in self.worst)][:MAX_HOURLY]}
+        hours = (row for row in self.hours if row["client_id"] in hourly)
+        self.hours = sorted(hours, key=lambda row: (row["client_id"], row["from_ms"]))
+        return self
+
+
+def judge_fleet(
+    tap: DataFrame,
+    contracts: Sequence[Contract],
+    scope: Scope,
+    *,
+    not_in_tap: Sequence[NotInTap] = (),
+    counts: Mapping[HourCount, int] | None = None,
+    registry: DataFrame | None = None,
+    absent: Collection[int] = (),
+    is_small: bool = False,
+) -> Fleet:
+    """Judge every device.
+
+    `tap` has good rows of events in and around the window (`rows.tap_rows`), `registry` the newest list of
+    devices (`thing`, `state`, `since_ms`). `counts` are those of the router's hop. `absent` are hours,
+    counted from 1970, between the first and the last of the tap's objects that have none (`absent_hours`);
+    `scope.gone` are those in which the ledger has events of devices (`gone_hours`). A small archive is
+    judged in the driver.
+    """
+    besides = _Besides(not_in_tap, counts or {})
+    hours = device_hours(tap, contracts)
+    devices: _InDriver | _InSpark
+    devices = _InDriver(hours, registry, besides) if is_small else _InSpark(hours, registry, besides)
+    scope = replace(
+        scope,
+        owners=devices.owners,
+        usual_ms=usual_ms(devices.median_ms),
+        last_ms=devices.last_ms,
+        # Records may lie in the hour behind; then nothing is missing.
+        gone=scope.gone & {row.entered_at_ms // HOUR_MS for row in not_in_tap},
+        has_fleet=registry is not None,
     )
-    again = again.select("*", "number.*").drop("number")
-    counts = leads & ~sf.col("is_other") & sf.col("within")
-    numbered = sf.col("sequence").isNotNull() & sf.col("epoch").isNotNull()
-    travel = sf.when(counts, sf.col("accepted_at_ms") - sf.col("recorded_at_ms"))
-    late = watermark.is_late(sf.col("accepted_at_ms"), sf.col("archived_at_ms")) & leads
-    late = late | watermark.is_late(sf.col("entered_at_ms"), sf.col("delivered_at_ms"))
-    verdict = sf.when(~sf.col("is_other"), sf.col("verdict"))
-    by_hour = (
-        rows.unionByName(again, allowMissingColumns=True)
-        .groupBy("client_id", "epoch", "within", sf.floor(sf.col("accepted_at_ms") / HOUR_MS).alias("hour"))
+    fleet = devices.judged(scope, absent)
+    gone = {
+        hour
+        for hour in absent
+        if fleet.silences[hour, True] >= max(LEAST_SILENT, fleet.silences[hour, False] + 1)
+    }
+    if gone - scope.gone:
+        fleet = devices.judged(replace(scope, gone=scope.gone | gone), ())
+    return fleet
+
+
+def device_hours(tap: DataFrame, contracts: Sequence[Contract]) -> DataFrame:
+    """Return a row for each client, epoch and hour of acceptance, in the window and beside it: `HourRow`.
+
+    What no device sent is left out. `is_vouched` is whether a report of the device itself came with it.
+    """
+    sent = tap.where(~sf.col("client_id").isin(PLANE_CLIENT, CANARY_CLIENT))
+    is_numbered = sf.col("epoch").isNotNull() & sf.col("sequence").isNotNull()
+    service = sf.coalesce("service", sf.lit(""))
+    # As `eventplane.event_keys.key_digest`, of which 64 bits fit into a column.
+    key = sf.sha2(sf.concat_ws("\n", service, "source", "id"), 256)
+    digest = sf.conv(sf.substring(key, 17, 16), 16, -10).cast("bigint")
+    other = sf.col("within") & ~is_numbered
+    best_effort = _is_best_effort(contracts)
+    other_key = sf.when(other & ~best_effort, sf.xxhash64(service, "source", "id"))
+    travel = sf.when(sf.col("within"), sf.col("accepted_at_ms") - sf.col("recorded_at_ms"))
+    quickest = sf.when(travel.isNotNull(), sf.struct(travel, "accepted_at_ms", "file"))
+    itself = sf.concat(sf.lit(forwarder_source("")[: -len("/forwarder")]), "client_id", sf.lit("/forwarder"))
+    is_report = sf.col("report").isNotNull()
+    report = ("accepted_at_ms", "file", "type", "source", "id", "epoch", "sequence", "report")
+    return (
+        sent.withColumn("is_numbered", is_numbered)
+        .groupBy(
+            "client_id",
+            sf.when(is_numbered, sf.col("epoch")).alias("epoch"),
+            sf.floor(sf.col("accepted_at_ms") / HOUR_MS).alias("hour"),
+            "within",
+        )
         .agg(
-            sf.count_if(counts).alias("events"),
-            sf.coalesce(sf.sum(sf.when(counts, sf.col("copies") - 1)), sf.lit(0)).alias("tap_copies"),
-            sf.sort_array(sf.collect_list(sf.when(leads & numbered, sf.col("sequence")))).alias("numbers"),
-            sf.min(sf.struct("accepted_at_ms", "tap_file")).alias("first"),
-            sf.min(sf.when(travel.isNotNull(), sf.struct(travel, "accepted_at_ms", "tap_file"))).alias(
-                "quickest"
-            ),
+            sf.collect_list(sf.when(is_numbered, sf.col("sequence"))).alias("numbers"),
+            sf.collect_list(sf.when(is_numbered, digest)).alias("digests"),
+            sf.collect_set(other_key).alias("others"),
+            sf.count_if(other & best_effort).alias("best_effort"),
+            sf.min(sf.struct("accepted_at_ms", "file")).alias("first"),
+            sf.min(quickest).alias("quickest"),
             sf.count(travel).alias("samples"),
-            sf.count_if(verdict == Verdict.LOST).alias("lost"),
-            sf.count_if(verdict == Verdict.PENDING).alias("pending"),
-            sf.count_if(late & ~sf.col("is_other")).alias("late"),
-            sf.collect_list(
-                sf.when(leads & sf.col("report").isNotNull() & ~sf.col("is_other"), _report())
-            ).alias("reports"),
+            sf.collect_list(sf.when(is_report, sf.struct(*report))).alias("reports"),
+            sf.max("accepted_at_ms").alias("last_ms"),
+            sf.coalesce(sf.max(is_report & (sf.col("source") == itself)), sf.lit(False)).alias("is_vouched"),
         )
     )
-    runs = by_hour.withColumns({"starts": _edges("numbers", -1), "ends": _edges("numbers", 1)}).drop(
-        "numbers"
-    )
-    hour = sf.struct(*(name for name in runs.columns if name != "client_id"))
-    return runs.groupBy("client_id").agg(
-        sf.collect_list(hour).alias("hours"), sf.min("quickest.col1").alias("least_ms")
-    )
 
 
-def _report() -> Column:
-    return sf.struct(
-        "accepted_at_ms",
-        sf.col("tap_file").alias("file"),
-        "type",
-        "source",
-        "id",
-        "epoch",
-        "sequence",
-        sf.col("report").alias("text"),
-    )
+def _is_best_effort(contracts: Sequence[Contract]) -> Column:
+    """Whether a device need not have stored the event, and so has not numbered it.
+
+    Where a route of the device declares it, its filter decided: what has no number is believed to be such.
+    """
+    services, types, is_any = set[str](), set[str](), False
+    for contract in contracts:
+        uplink = contract.device.outbox
+        leading = [each for each in contract.routes_at(Place.DEVICE) if each.destination == uplink.address]
+        is_any |= any(
+            DeliveryGuarantee.BEST_EFFORT in (each.delivery_guarantee, uplink.delivery_guarantee)
+            for each in leading
+        )
+        services |= {
+            name
+            for name, each in contract.participants.items()
+            if any(channel.delivery_guarantee is DeliveryGuarantee.BEST_EFFORT for channel in each.channels)
+        }
+        types |= {
+            each.name
+            for each in contract.event_types.values()
+            if each.delivery_guarantee is DeliveryGuarantee.BEST_EFFORT
+        }
+    if is_any:
+        return sf.lit(True)
+    by_contract = sf.col("service").isin(*services) | sf.col("type").isin(*types)
+    return sf.coalesce(sf.col("asks_best_effort") | by_contract, sf.lit(False))
 
 
-def _edges(numbers: str, step: int) -> Column:
-    """Of sorted numbers, those whose neighbour is none (step -1: the number before, 1: the one behind)."""
-    return sf.array_except(numbers, sf.transform(numbers, lambda each: each - step))
+_HOUR_ROW: Final = HourRow._fields
 
 
-def judged(hours: DataFrame, scope: Scope) -> DataFrame:
-    """One row for each device: `JUDGED`. `hours` are rows of `hours_by_device`."""
-    median = hours.agg(sf.percentile("least_ms", 0.5)).collect()[0][0]
-    judge = partial(_judge, scope, usual_ms(median))
-    return hours.sparkSession.createDataFrame(hours.rdd.mapPartitions(judge), JUDGED, verifySchema=False)
+class _Besides:
+    """What is known of devices besides the tap, by client."""
+
+    def __init__(self, not_in_tap: Iterable[NotInTap], counts: Mapping[HourCount, int]) -> None:
+        self.not_in_tap: dict[str, list[NotInTap]] = defaultdict(list)
+        for row in not_in_tap:
+            self.not_in_tap[row.client_id or ""].append(row)
+        self.counts: dict[str, list[tuple[str, int, int]]] = defaultdict(list)
+        for key, count in counts.items():
+            self.counts[key.client_id].append((key.measure, key.hour, count))
+
+    def device(
+        self, client_id: str, hours: Sequence[HourRow], state: str | None, since_ms: int | None
+    ) -> DeviceRows:
+        rows, counts = self.not_in_tap.get(client_id, ()), self.counts.get(client_id, ())
+        return DeviceRows(client_id, hours, rows, counts, state, since_ms)
 
 
-def _judge(scope: Scope, usual: int, rows: Iterator[Row]) -> Iterator[tuple[Any, ...]]:
-    for row in rows:
-        yield Device(row, scope, usual).judged()
+class _InDriver:
+    """The devices of a small archive, gathered in the driver."""
+
+    def __init__(self, hours: DataFrame, registry: DataFrame | None, besides: _Besides) -> None:
+        self._spark = hours.sparkSession
+        rows = hours.collect()
+        self._besides = besides
+        self._registry = {row[0]: row[1:] for row in registry.collect()} if registry else {}
+        clients: dict[str, dict[str, tuple[bool, int, int]]] = defaultdict(dict)
+        quickest: dict[str, int] = {}
+        for row in rows:
+            client_id = row["client_id"]
+            if row["epoch"] is not None:
+                vouched, first_ms, count = clients[row["epoch"]].get(client_id, (False, 1 << 62, 0))
+                clients[row["epoch"]][client_id] = (
+                    vouched or row["is_vouched"],
+                    min(first_ms, row["first"][0]),
+                    count + len(row["numbers"]),
+                )
+            if row["quickest"] is not None:
+                quickest[client_id] = min(row["quickest"][0], quickest.get(client_id, row["quickest"][0]))
+        self.owners = _owners((epoch, each) for epoch, each in clients.items() if len(each) > 1)
+        self.median_ms = median(quickest.values()) if quickest else None
+        self.last_ms: int | None = max((row["last_ms"] for row in rows), default=None)
+        self._hours: dict[str, list[HourRow]] = defaultdict(list)
+        for row in rows:
+            hour = HourRow(*(row[name] for name in _HOUR_ROW))
+            self._hours[_owner(self.owners, hour.client_id, hour.epoch)].append(hour)
+
+    def judged(self, scope: Scope, absent: Collection[int]) -> Fleet:
+        clients = {*self._hours, *self._registry, *self._besides.not_in_tap}
+        judgements = [
+            judge_device(
+                self._besides.device(
+                    each, self._hours.get(each, ()), *self._registry.get(each, (None, None))
+                ),
+                scope,
+                absent,
+            )
+            for each in sorted(clients)
+        ]
+        fleet = _summary(judgements)
+        if days := [day for each in judgements for day in each.days]:
+            fleet.days = self._spark.createDataFrame(days, DAY)
+        return fleet
 
 
-def findings(judged: DataFrame) -> DataFrame:
-    """What was found of devices, as `FINDING`."""
-    return judged.select(sf.inline("findings"))
+class _InSpark:
+    """The devices of a large archive, gathered by Spark."""
+
+    def __init__(self, hours: DataFrame, registry: DataFrame | None, besides: _Besides) -> None:
+        self._spark = hours.sparkSession
+        self._hours = hours.persist(StorageLevel.MEMORY_AND_DISK)
+        self._registry = registry
+        self._besides = self._spark.sparkContext.broadcast(besides)
+        self._silent = [(each,) for each in besides.not_in_tap]
+        clients = self._hours.groupBy("client_id").agg(
+            sf.min("quickest.col1").alias("least_ms"), sf.max("last_ms").alias("last_ms")
+        )
+        self.median_ms, self.last_ms = clients.agg(sf.percentile("least_ms", 0.5), sf.max("last_ms")).first()  # type: ignore[misc]
+        shared = self._hours.where(sf.col("epoch").isNotNull()).groupBy("epoch", "client_id")
+        by_client = shared.agg(
+            sf.max("is_vouched").alias("is_vouched"),
+            sf.min("first.accepted_at_ms").alias("first_ms"),
+            sf.sum(sf.size("numbers")).alias("count"),
+        )
+        by_epoch = by_client.groupBy("epoch").agg(sf.collect_list(sf.struct("*")).alias("clients"))
+        found = by_epoch.where(sf.size("clients") > 1).collect()
+        self.owners = _owners(
+            (row["epoch"], {each["client_id"]: tuple(each[2:]) for each in row["clients"]}) for row in found
+        )
+
+    def judged(self, scope: Scope, absent: Collection[int]) -> Fleet:
+        owners, besides = self.owners, self._besides
+        owned = sf.lit(None).cast("string")
+        if owners:
+            pairs = [sf.lit(each) for epoch, those in owners.items() for each in (epoch, those[0])]
+            keeps = [f"{epoch} {client}" for epoch, those in owners.items() for client in those]
+            kept = sf.concat_ws(" ", "epoch", "client_id").isin(keeps)
+            owned = sf.when(~kept, sf.create_map(*pairs)[sf.col("epoch")])
+        none, number = sf.lit(None).cast("string").alias("state"), sf.lit(None).cast("bigint")
+        rows = self._hours.select(
+            sf.coalesce(owned, "client_id").alias("owner"),
+            sf.struct(*_HOUR_ROW).alias("row"),
+            none,
+            number.alias("since_ms"),
+        )
+        if self._registry is not None:
+            listed = self._registry.select(sf.col("thing").alias("owner"), "state", "since_ms")
+            rows = rows.unionByName(listed, allowMissingColumns=True)
+        if self._silent:
+            clients = self._spark.createDataFrame(self._silent, "owner string")
+            rows = rows.unionByName(clients, allowMissingColumns=True)
+        gathered = rows.groupBy("owner").agg(sf.collect_list("row"), sf.max("state"), sf.max("since_ms"))
+
+        def judge(rows: Iterable[Any]) -> Iterator[DeviceJudgement]:
+            for owner, hours, state, since_ms in rows:
+                those = [HourRow(*row) for row in hours]
+                yield judge_device(besides.value.device(owner, those, state, since_ms), scope, absent)
+
+        judged: RDD[DeviceJudgement] = gathered.rdd.mapPartitions(judge)
+        judged = judged.persist(StorageLevel.MEMORY_AND_DISK)
+        fleet = judged.mapPartitions(lambda each: [_summary(each)]).fold(Fleet(), Fleet.add)
+        fleet.days = self._spark.createDataFrame(
+            judged.flatMap(lambda each: each.days), DAY, verifySchema=False
+        )
+        return fleet.keep_worst()
 
 
-def totals(judged: DataFrame) -> Row:
-    """The sums over all devices, and how many there are."""
-    names = ("lost", "acknowledged_lost", "pending", "explained", "not_stored")
-    epochs = judged.select("client_id", sf.explode_outer("epochs").alias("epoch"))
-    sums = (sf.coalesce(sf.sum(sf.col("epoch")[name]), sf.lit(0)).alias(name) for name in names)
-    return epochs.agg(*sums, sf.count_distinct("client_id").alias("devices")).collect()[0]
+def _owners(
+    shared: Iterable[tuple[str, Mapping[str, tuple[Any, ...]]]],
+) -> dict[str, tuple[str, ...]]:
+    """Return whose an epoch is that came under several clients: theirs who report in it, the first first.
+
+    Where nobody does, it is the one's that sent most. `shared` has by client whether a report vouches for it,
+    when it first sent, Unix milliseconds, and how many events.
+    """
+    owners = {}
+    for epoch, clients in shared:
+        vouched = sorted((first, client) for client, (vouches, first, _) in clients.items() if vouches)
+        most = min(clients, key=lambda client: (-clients[client][2], clients[client][1], client))
+        owners[epoch] = tuple(client for _, client in vouched) or (most,)
+    return owners
 
 
-def worst(judged: DataFrame, most: int) -> list[Row]:
-    """The epochs of devices with most losses first, then those with most gaps."""
-    epochs = judged.select(sf.inline("epochs"))
-    order = sf.desc("lost"), sf.desc_nulls_last("gaps"), "client_id", "epoch"
-    return epochs.orderBy(*order).limit(most).collect()
+def _owner(owners: Mapping[str, tuple[str, ...]], client_id: str, epoch: str | None) -> str:
+    """Return to which device what came from a client in an epoch is counted."""
+    those = owners.get(epoch, (client_id,)) if epoch is not None else (client_id,)
+    return client_id if client_id in those else those[0]
 
 
-def hours(judged: DataFrame, clients: Collection[str]) -> list[Row]:
-    """The hours of these devices."""
-    chosen = judged.where(sf.col("client_id").isin(*clients)).select("client_id", sf.inline("hours"))
-    return chosen.orderBy("client_id", "hour").collect()
+def _summary(judgements: Iterable[DeviceJudgement]) -> Fleet:
+    fleet = Fleet()
+    for each in judgements:
+        one = Fleet(findings=each.findings, holes=Counter(dict(each.holes)))
+        one.recovered = Counter({(date, route, where): n for date, route, where, n in each.recovered})
+        one.silences = Counter(each.silences)
+        one.worst = [dict(zip(DEVICE, row, strict=True)) for row in each.epochs]
+        one.hours = [dict(zip(HOUR, (each.client_id, *row), strict=True)) for row in each.hours]
+        for row in one.worst:
+            one.totals.update({name: row[name] for name in COUNTS})
+        if each.standing is not None:
+            one.totals["devices"] += 1
+            one.standings[each.standing] += 1
+        one.standings["expected"] += each.expected
+        fleet.add(one)
+    return fleet.keep_worst()
+
+
+_STANDINGS: Final = (Standing.SILENT, Standing.PARTLY, Standing.UNREGISTERED, Standing.ATTESTED, None)
+
+
+def _order(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Most losses first, then those of which least is known, then most gaps."""
+    standing = _STANDINGS.index(row["coverage"])
+    return -row["lost"], standing, -(row["gaps"] or 0), row["client_id"], row["epoch"] or ""

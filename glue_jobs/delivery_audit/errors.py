@@ -59,13 +59,35 @@ class EmptyWindowError(AuditError):
         self.window = window
 
 
+class FleetListError(AuditError):
+    """The list of expected devices, `name`, cannot be used."""
+
+    def __init__(self, name: str, problem: str) -> None:
+        super().__init__(
+            f"{name}: {problem}; a list has a line of JSON with thing, state and since_ms for each device"
+        )
+        self.name = name
+
+
+class OtherArchiveError(AuditError):
+    """The last audit of `window` judged `objects` objects, and the archive has none of them."""
+
+    def __init__(self, window: str, objects: int) -> None:
+        super().__init__(
+            f"the last audit of {window!r} in --OUTPUT judged {objects} objects, and --INPUT has none of "
+            "them; give another archive another --OUTPUT, or restore the objects"
+        )
+        self.window = window
+        self.objects = objects
+
+
 class OutboxError(AuditError):
-    """The audit is made and written, and its verdict could not be sent to `queue_url`."""
+    """The audit is made and filed, and its verdict could not be sent to `queue_url`."""
 
     def __init__(self, queue_url: str, problem: str) -> None:
         super().__init__(
-            f"the tables are written, but the verdict was not sent to {queue_url}: {problem}; "
-            "see that the job may write there, and start it again"
+            f"the report is filed, but the verdict was not sent to {queue_url}: {problem}; "
+            "allow the job to send there, and start it again"
         )
         self.queue_url = queue_url
 

@@ -1,61 +1,70 @@
-"""What the window's deliveries come to, by route, inbox, webhook, dead letter and bad row."""
+"""What the window's deliveries come to, by route, inbox, webhook, dead letter and bad row. No Spark."""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable
+from collections import Counter, defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
-from pyspark.sql import Row
-
-from eventplane.contract import Place
-from glue_jobs.delivery_audit.route_filters import NO_ROUTE
-from glue_jobs.delivery_audit.verdicts import EXPECTED, Verdict
+from eventplane.handover import HANDOVERS
+from eventplane.ledger import LEDGER, TAP
+from glue_jobs.delivery_audit.event_group import (
+    BY_VERDICT,
+    CONSUMED,
+    DUPLICATED,
+    EVENTS,
+    EXPECTED,
+    EXPECTED_ON,
+    HANDED_OVER_AGAIN,
+    LETTERS,
+    LETTERS_MISSING,
+    LETTERS_PENDING,
+    LETTERS_UNRECORDED,
+    MAY_EXPIRE,
+    PUT_COPIES,
+    PUT_EVENTS,
+    REPLAYED,
+    TAP_COPIES,
+    TO_REPLAY,
+    CountKey,
+    DayCount,
+    InboxCount,
+    LetterCount,
+    RouteCount,
+    RowCount,
+    Verdict,
+)
+from glue_jobs.delivery_audit.judging import Judged
 
 Rows = list[dict[str, Any]]
+Key = TypeVar("Key", RouteCount, InboxCount, LetterCount, RowCount, DayCount)
 
-ROUTE_COUNTS = ("expected", *map(str, Verdict), "duplicated", "replayed", "events", "tap_copies")
-CONSUMER_VERDICTS = (
-    Verdict.DELIVERED,
-    Verdict.DEAD_LETTERED,
-    Verdict.PENDING,
-    Verdict.LOST,
-    Verdict.EXPIRED,
-    Verdict.DROPPED,
-)
+ROUTE_COUNTS = ("expected", *map(str, Verdict), DUPLICATED, REPLAYED, EVENTS, TAP_COPIES)
+CONSUMER_VERDICTS = tuple(each for each in EXPECTED)
+_NOT_SUMMED = (EVENTS, TAP_COPIES)
 
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What the window's deliveries come to.
+    """The sums over all that was judged."""
 
-    `groups` are rows of counts, which the properties sum.
-    """
-
-    groups: list[Row]
+    judged: Judged
 
     @property
     def extent(self) -> dict[str, Any]:
         """How many rows were read (bad ones included), and when the first and the last were accepted."""
-        first = [each["first_accepted_ms"] for each in self.groups if each["first_accepted_ms"] is not None]
-        last = [each["last_accepted_ms"] for each in self.groups if each["last_accepted_ms"] is not None]
+        rows: Counter[str] = Counter()
+        for key, count in self._of(RowCount):
+            rows[key.archive] += count
+        first_ms, last_ms = self.judged.accepted_ms or (None, None)
         return {
-            "tap_rows": self.sum("tap_rows"),
-            "first_accepted_ms": min(first, default=None),
-            "last_accepted_ms": max(last, default=None),
-            "ledger_rows": self.sum("ledger_rows"),
+            "tap_rows": rows[TAP],
+            "first_accepted_ms": first_ms,
+            "last_accepted_ms": last_ms,
+            "ledger_rows": rows[LEDGER],
+            "handover_rows": rows[HANDOVERS],
         }
-
-    @property
-    def first_uses(self) -> dict[str, int]:
-        """When the routers first decided by each contract version that the ledger has, Unix milliseconds."""
-        uses: dict[str, int] = {}
-        for each in self.groups:
-            version, at_ms = each["contract_version"], each["first_decided_ms"]
-            if version is not None and at_ms is not None:
-                uses[version] = min(at_ms, uses.get(version, at_ms))
-        return uses
 
     @property
     def routes(self) -> Rows:
@@ -66,17 +75,16 @@ class Figures:
         `tap_copies` count each event on one of its routes only, so that they can be summed.
         """
         found: dict[tuple[str, str], dict[str, Any]] = {}
-        for each in self._of("route"):
-            key = each["date"], each["route"]
+        for key, count in self._of(RouteCount):
+            if key.route is None or key.measure == TO_REPLAY:
+                continue
             row = found.setdefault(
-                key, {"date": key[0], "route": key[1], "destination": None, **dict.fromkeys(ROUTE_COUNTS, 0)}
+                (key.date, key.route),
+                {"date": key.date, "route": key.route, "destination": None, **dict.fromkeys(ROUTE_COUNTS, 0)},
             )
-            row["destination"] = max(filter(None, (row["destination"], each["destination"])), default=None)
-            row[each["verdict"]] += each["rows"]
-            if each["verdict"] in EXPECTED and each["route"] != NO_ROUTE:
-                row["expected"] += each["rows"]
-            for name in ("duplicated", "replayed", "events", "tap_copies"):
-                row[name] += each[name]
+            row["destination"] = max(filter(None, (row["destination"], key.destination)), default=None)
+            name = key.verdict if key.measure == BY_VERDICT else key.measure
+            row["expected" if name == EXPECTED_ON else str(name)] += count
         return [found[key] for key in sorted(found)]
 
     @property
@@ -86,12 +94,11 @@ class Figures:
         `delivered_unique` counts events, `delivered_total` messages. `may_expire` counts the events with an
         `expirytime` in an inbox without handovers: nobody records whether its reader came in time.
         """
-        counts = ("delivered_unique", "delivered_total", "may_expire")
-        found: dict[str, dict[str, int]] = defaultdict(lambda: dict.fromkeys(counts, 0))
-        for each in self._of("destination"):
-            if each["delivered_total"]:
-                for name in counts:
-                    found[each["destination"]][name] += each[name]
+        counts = (PUT_EVENTS, PUT_COPIES, MAY_EXPIRE)
+        found: defaultdict[str, dict[str, int]] = defaultdict(lambda: dict.fromkeys(counts, 0))
+        for key, count in self._of(InboxCount):
+            if key.measure in counts and count:
+                found[key.destination][key.measure] += count
         return {name: found[name] for name in sorted(found)}
 
     @property
@@ -99,12 +106,18 @@ class Figures:
         """The figures of each webhook by `date` and `channel`."""
         found: dict[tuple[str, str], dict[str, Any]] = {}
         counts = ("expected", *map(str, CONSUMER_VERDICTS), "duplicated")
-        for each in self._of("end"):
-            key = each["date"], each["destination"]
-            row = found.setdefault(key, {"date": key[0], "channel": key[1], **dict.fromkeys(counts, 0)})
-            row["expected"] += each["rows"]
-            row[each["end"]] += each["rows"]
-            row["duplicated"] += each["handed_over_again"]
+        for key, count in self._of(InboxCount):
+            if key.measure not in (CONSUMED, HANDED_OVER_AGAIN):
+                continue
+            row = found.setdefault(
+                (key.date, key.destination),
+                {"date": key.date, "channel": key.destination, **dict.fromkeys(counts, 0)},
+            )
+            if key.measure == HANDED_OVER_AGAIN:
+                row["duplicated"] += count
+            else:
+                row["expected"] += count
+                row[str(key.verdict)] += count
         return [found[key] for key in sorted(found)]
 
     @property
@@ -113,36 +126,49 @@ class Figures:
 
         `missing` counts the items that the cloud refused and did not record.
         """
-        counts: dict[tuple[str, str | None], list[int]] = defaultdict(lambda: [0, 0])
-        for each in self.groups:
-            if each["device_letter"] is not None:
-                counts[str(Place.DEVICE), each["device_letter"] or None][0] += each["rows"]
-            for reason in each["letters"] or ():
-                counts[str(Place.CLOUD), reason or None][0] += each["rows"]
-            if each["item"] is not None:
-                counts[str(Place.CLOUD), each["item"] or None][0] += each["recorded"]
-                counts[str(Place.CLOUD), each["item"] or None][1] += each["missing"]
+        counts: defaultdict[tuple[str, str | None], list[int]] = defaultdict(lambda: [0, 0])
+        for key, count in self._of(LetterCount):
+            if key.measure in (LETTERS, LETTERS_MISSING):
+                counts[key.place, key.reason][key.measure == LETTERS_MISSING] += count
         return [
             {"place": key[0], "reason": key[1], "count": counts[key][0], "missing": counts[key][1]}
             for key in sorted(counts, key=lambda key: (key[0], key[1] or ""))
         ]
 
     @property
+    def items(self) -> dict[str, int]:
+        """Refused items without a record: `lost`, `pending` and `unrecorded`."""
+        sums: Counter[str] = Counter()
+        for key, count in self._of(LetterCount):
+            sums[key.measure] += count
+        pending, unrecorded = sums[LETTERS_PENDING], sums[LETTERS_UNRECORDED]
+        lost = sums[LETTERS_MISSING] - pending - unrecorded
+        return {"lost": lost, "pending": pending, "unrecorded": unrecorded}
+
+    @property
     def quarantine(self) -> Rows:
         """How many bad rows by `archive` and `reason`, with one `archive_file` to look at."""
-        found: dict[tuple[str, str], dict[str, Any]] = {}
-        for each in self._of("bad_archive"):
-            key = each["bad_archive"], each["bad_reason"]
-            row = found.setdefault(
-                key, {"archive": key[0], "reason": key[1], "rows": 0, "archive_file": each["bad_file"]}
-            )
-            row["rows"] += each["rows"]
-            row["archive_file"] = min(row["archive_file"], each["bad_file"])
-        return [found[key] for key in sorted(found)]
+        counts = {(key.archive, key.reason): n for key, n in self._of(RowCount) if key.reason is not None}
+        return [
+            {
+                "archive": archive,
+                "reason": reason,
+                "rows": counts[archive, reason],
+                "archive_file": self.judged.bad_files.get((archive, reason)),
+            }
+            for archive, reason in sorted(counts)
+        ]
 
-    def sum(self, name: str) -> int:
-        """The sum over all."""
-        return sum(each[name] for each in self.groups)
+    @property
+    def cloud_events(self) -> int:
+        """Events that entered in the cloud."""
+        return sum(count for _, count in self._of(DayCount))
 
-    def _of(self, key: str) -> Iterable[Row]:
-        return (each for each in self.groups if each[key] is not None)
+    @property
+    def to_replay(self) -> int:
+        """Rows of the replay."""
+        return sum(count for key, count in self._of(RouteCount) if key.measure == TO_REPLAY)
+
+    def _of(self, kind: type[Key]) -> Iterator[tuple[Key, int]]:
+        counts: Counter[CountKey] = self.judged.judgement.counts
+        return ((key, count) for key, count in counts.items() if isinstance(key, kind))

@@ -1,15 +1,9 @@
-"""The evidence: one row for each thing worth knowing, with what is needed to follow it."""
+"""The evidence: one row for each thing worth knowing, with what is needed to follow it. No Spark."""
 
 from __future__ import annotations
 
 from enum import StrEnum
 from typing import NamedTuple
-
-from pyspark.sql import Column
-from pyspark.sql import functions as sf
-from pyspark.sql.types import LongType, StringType, StructField, StructType
-
-from glue_jobs.delivery_audit.hops import Hop
 
 
 class Kind(StrEnum):
@@ -29,6 +23,27 @@ class Kind(StrEnum):
     """Decided by a contract whose successor had long been in force."""
     UNCONFIRMED = "unconfirmed"
     """Decided by the contract that came with a router's code, and never by the one in force."""
+    CAUSALITY = "causality"
+    """Decided before it was accepted, by more than clocks differ."""
+    TYPE_MISMATCH = "type_mismatch"
+    """The ledger names another type than the event in the tap has."""
+    SENDER_MISMATCH = "sender_mismatch"
+    """The ledger's sender is not its client, or tap and ledger name different clients for one frame."""
+    REUSED_ID = "reused_id"
+    """One sender, `source` and `id` with two payloads: readers drop the second as a duplicate."""
+    MANIFEST_MISMATCH = "manifest_mismatch"
+    """A manifest's epoch or digest does not fit the events that it is about."""
+    FOREIGN_EPOCH = "foreign_epoch"
+    """A device's epoch under the client id of another device."""
+    UNREADABLE_OBJECT = "unreadable_object"
+    MISPLACED_OBJECT = "misplaced_object"
+    DUPLICATE_OBJECT = "duplicate_object"
+    MISSING_RECORDS = "missing_records"
+    """An hour of a folder without records that other records prove; `detail` has the extent."""
+    ALTERED_OBJECT = "altered_object"
+    """Altered, added or removed since the last audit of the window."""
+    NOT_UNDERSTOOD = "not_understood"
+    """A record of a newer version, or an invalid one; it neither proves nor accuses."""
     MISSING_MANIFEST = "missing_manifest"
     TWO_SENDERS = "two_senders"
     """One `source` and `id` from two senders: two events, of which one may imitate the other."""
@@ -51,8 +66,22 @@ BROKEN = (
     Kind.STALE_CONTRACT,
     Kind.UNCONFIRMED,
     Kind.MISSING_MANIFEST,
+    Kind.TYPE_MISMATCH,
+    Kind.SENDER_MISMATCH,
+    Kind.REUSED_ID,
+    Kind.MANIFEST_MISMATCH,
+    Kind.FOREIGN_EPOCH,
+    Kind.ALTERED_OBJECT,
 )
-"""What breaks a promise of the plane. The other kinds are allowed, and worth knowing."""
+"""What breaks a promise of the plane, or contradicts other evidence."""
+
+INCOMPLETE = (
+    Kind.UNREADABLE_OBJECT,
+    Kind.MISSING_RECORDS,
+    Kind.NOT_UNDERSTOOD,
+    Kind.CAUSALITY,
+)
+"""What leaves the proof incomplete, and accuses nobody. All other kinds are allowed, and worth knowing."""
 
 
 class Finding(NamedTuple):
@@ -79,35 +108,8 @@ class Finding(NamedTuple):
     detail: str | None = None
 
 
-_NUMBERS = ("sequence", "at_ms")
-
-FINDING = StructType(
-    [StructField(name, LongType() if name in _NUMBERS else StringType()) for name in Finding._fields]
-)
-"""A `Finding` as Spark has it."""
-
-
-def finding(kind: Kind | Column, hop: Hop, detail: Column, **others: Column) -> Column:
-    """A row of `deliveries` as a `FINDING`, in which `others` stand for what the row says."""
-    made = {
-        "device": sf.col("client_id"),
-        "archive_file": sf.col("file"),
-        "at_ms": sf.coalesce("accepted_at_ms", "entered_at_ms"),
-        "kind": kind if isinstance(kind, Column) else sf.lit(str(kind)),
-        "hop": sf.lit(str(hop)),
-        "detail": detail,
-        **others,
-    }
-    return sf.struct(
-        *(made.get(each.name, sf.col(each.name)).cast(each.dataType).alias(each.name) for each in FINDING)
-    )
-
-
-def text(*parts: str | Column) -> Column:
-    """The parts in a row; a column that is null is a question mark."""
-    return sf.concat(
-        *(
-            sf.lit(each) if isinstance(each, str) else sf.coalesce(each.cast("string"), sf.lit("?"))
-            for each in parts
-        )
-    )
+def worst_first(finding: Finding) -> tuple[object, ...]:
+    """Return the key that sorts findings: broken promises, then missing evidence, then the rest."""
+    weight = 0 if finding.kind in BROKEN else 1 if finding.kind in INCOMPLETE else 2
+    place = (*finding[1:8], finding.route)
+    return weight, *((each is not None, each) for each in place)

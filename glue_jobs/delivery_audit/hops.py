@@ -16,6 +16,8 @@ class Hop(StrEnum):
     """From acceptance, at IoT Core or a cloud service's outbox, to the inbox."""
     INBOX_CONSUMER = "inbox_consumer"
     """From the inbox to its consumer; seen where the consumer is a webhook."""
+    ARCHIVE = "archive"
+    """The records themselves: what is missing, damaged or contradicts itself there accuses nobody."""
 
 
 class Span(StrEnum):

@@ -6,41 +6,38 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
-from pyspark.sql import DataFrame
-
-from eventplane.envelope import parse_event
+from glue_jobs.common.objects import open_archive, open_output
 from glue_jobs.common.session import job_session
 from glue_jobs.delivery_audit.audit import audited
-from glue_jobs.delivery_audit.outbox import tell
+from glue_jobs.delivery_audit.chain import Chain
+from glue_jobs.delivery_audit.findings import Finding
+from glue_jobs.delivery_audit.publication import file_report, send_verdicts, trend
 from glue_jobs.delivery_audit.report import report
-from glue_jobs.delivery_audit.storage import Form, Storage, join
-from glue_jobs.delivery_audit.tables import replay_manifest, tables
-from glue_jobs.delivery_audit.verdict import verdict_event
+from glue_jobs.delivery_audit.tables import write_tables
 from glue_jobs.delivery_audit.watermark import LATENESS_S, Watermark
 from glue_jobs.delivery_audit.window import Window
-
-REPORT = "report.json"
-REPLAY = "replay"
-VERDICTS = "verdicts"
-WORK = "work"
-"""What the job writes beneath OUTPUT: one document, Parquet tables by `date`, the events to send again by
-`date` as lines of JSON, and the last verdict on each window, an event. WORK is gone when it ends."""
 
 
 @dataclass(frozen=True, slots=True)
 class Arguments:
-    """Job parameters. `archive` and `output` are URIs or local folders, `outbox` is a queue's URL."""
+    """Job parameters. `archive` and `output` are URIs or local folders, `outbox` is a queue's URL.
+
+    `work` is where tables are kept while the job runs. `fleet` is a file with the expected devices; None: the
+    archive's snapshots name them.
+    """
 
     archive: str
     output: str
     window: Window
     watermark: Watermark
     outbox: str | None
+    work: str | None = None
+    fleet: str | None = None
 
 
 def read_arguments(argv: Sequence[str]) -> Arguments:
@@ -51,7 +48,11 @@ def read_arguments(argv: Sequence[str]) -> Arguments:
         allow_abbrev=False,
     )
     parser.add_argument("--INPUT", required=True, help="the archive: a folder or s3://bucket/")
-    parser.add_argument("--OUTPUT", required=True, help="where report.json and the tables go")
+    parser.add_argument(
+        "--OUTPUT",
+        required=True,
+        help="where reports, tables and verdicts go: a folder or s3://bucket/folder/",
+    )
     parser.add_argument(
         "--DATE", type=_window, default=Window(), help="a UTC day, 'today', 'yesterday' or 'all' (default)"
     )
@@ -67,45 +68,47 @@ def read_arguments(argv: Sequence[str]) -> Arguments:
     parser.add_argument(
         "--OUTBOX", type=_queue, default=None, help="URL of the queue that takes the verdict (default: none)"
     )
+    parser.add_argument(
+        "--WORK", default=None, help="where tables are kept while the job runs (default: OUTPUT/work)"
+    )
+    parser.add_argument(
+        "--FLEET",
+        type=_file,
+        default=None,
+        help="a file with the expected devices, lines as in the folder fleet (default: that folder)",
+    )
     known, _ = parser.parse_known_args(argv)
     as_of = known.AS_OF or datetime.now(UTC)
     watermark = Watermark(int(as_of.timestamp() * 1_000), known.LATENESS_S)
-    return Arguments(known.INPUT, known.OUTPUT, known.DATE, watermark, known.OUTBOX)
+    return Arguments(known.INPUT, known.OUTPUT, known.DATE, watermark, known.OUTBOX, known.WORK, known.FLEET)
 
 
 def main(argv: Sequence[str]) -> dict[str, Any]:
-    """Audit, write report and tables, and return the report. Raises `AuditError` when there is nothing."""
+    """Audit, file report and tables, send the verdict, and return the report.
+
+    Raises `AuditError` if nothing can be said of the archive, `OutboxError` if the verdict is not sent.
+    """
     arguments = read_arguments(argv)
     spark = job_session()
-    storage = Storage(spark)
-    last = join(arguments.output, VERDICTS, f"{arguments.window}.json")
-    work = join(arguments.output, WORK, str(arguments.window))
-    with audited(spark, storage, arguments.archive, work, arguments.window, arguments.watermark) as audit:
-        text = storage.read_text(last)
-        document = report(audit, parse_event(text).data() if text else None)
-        day = str(arguments.window) if arguments.window.day else None
-        written = [(table, name, "parquet") for name, table in tables(spark, audit).items()]
-        written.append((replay_manifest(audit), REPLAY, "json"))
-        with ThreadPoolExecutor(len(written)) as together:
-            # Each is a small job of many waits.
-            for _ in together.map(lambda each: _write(storage, arguments.output, day, *each), written):
-                pass
-        # Last: whoever finds the report finds the tables that it speaks of.
-        storage.write_text(
-            join(arguments.output, REPORT), json.dumps(document, ensure_ascii=False, indent=2) + "\n"
+    archive, output = open_archive(arguments.archive), open_output(arguments.output)
+    window = str(arguments.window)
+    work = open_output(arguments.work or f"{output.uri}/work")
+    asked = arguments.window, arguments.watermark
+    with audited(spark, archive, output, work, *asked, fleet=arguments.fleet) as audit:
+        days_before = trend(output, window)
+
+        def changes(chain: Chain) -> list[Finding]:
+            return list(chain.findings(window if arguments.window.day else None))
+
+        document = file_report(
+            output,
+            window,
+            audit.chain,
+            lambda chain: report(audit, chain, changes(chain), days_before),
+            lambda chain: write_tables(spark, audit, changes(chain), output),
         )
-        verdict = verdict_event(document)
-        if arguments.outbox is not None:
-            # Before it counts as told: an attempt that fails here leaves no gap in the revisions.
-            tell(arguments.outbox, verdict)
-        storage.write_text(last, verdict.json + "\n")
+    send_verdicts(output, window, arguments.outbox)
     return document
-
-
-def _write(
-    storage: Storage, output: str, day: str | None, table: DataFrame | None, name: str, form: Form
-) -> None:
-    storage.write_table(table, join(output, name), day, form)
 
 
 _DAYS_AGO = {"today": 0, "yesterday": 1}
@@ -130,6 +133,12 @@ def _queue(text: str) -> str:
     raise argparse.ArgumentTypeError(f"{text!r} is no queue's URL; give https://sqs...")
 
 
+def _file(text: str) -> str:
+    if Path(text).is_file():
+        return text
+    raise argparse.ArgumentTypeError(f"{text!r} is no file; give the lines of thing, state and since_ms")
+
+
 def _time(text: str) -> datetime:
     try:
         time = datetime.fromisoformat(text)
@@ -150,6 +159,8 @@ def totals_line(document: dict[str, Any]) -> str:
         "audit_totals": document["totals"],
         "date": document["window"]["date"],
         "verdict": document["verdict"],
+        "coverage": document["coverage"]["share"],
+        "reasons": document["reasons"],
         "lost_by_hop": document["lost_by_hop"],
     }
     return json.dumps(members) + "\n"

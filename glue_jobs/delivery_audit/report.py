@@ -2,132 +2,230 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from heapq import nsmallest
+from typing import TYPE_CHECKING, Any, Final
 
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as sf
-
-from glue_jobs.delivery_audit import devices
-from glue_jobs.delivery_audit.audit import Audit
+from eventplane.archive_layout import COMPACTED
+from eventplane.ledger import TAP
+from glue_jobs.common.hours import Hour, hour_of
+from glue_jobs.delivery_audit.devices import MAX_DEVICES, MAX_HOURLY
+from glue_jobs.delivery_audit.event_group import EVENTS, TAP_COPIES, UNRECORDED_IN_HOUR, HoleCount, Verdict
 from glue_jobs.delivery_audit.figures import ROUTE_COUNTS
-from glue_jobs.delivery_audit.findings import BROKEN
+from glue_jobs.delivery_audit.findings import Finding, Kind, worst_first
 from glue_jobs.delivery_audit.hops import Hop
+from glue_jobs.delivery_audit.judging import MAX_FINDINGS
 from glue_jobs.delivery_audit.latency import latency
-from glue_jobs.delivery_audit.verdict import revision, verdict_of
+from glue_jobs.delivery_audit.verdict import revision, trend_row, unattested, verdict_of, weight_of
 
-FORMAT = 2
+if TYPE_CHECKING:
+    from glue_jobs.common.archive import Part
+    from glue_jobs.delivery_audit.audit import Audit
+    from glue_jobs.delivery_audit.chain import Chain
+
+FORMAT: Final = 3
 """The version of the document's own format."""
 
-MAX_FINDINGS = 1_000
-"""Most findings in the document; all of them are in the table. Ours: a document that people can open."""
+MAX_FLOW: Final = 40
+"""Most rows of the flow that name a device. Ours: what a picture can show."""
 
-MAX_DEVICES = 1_000
-"""Most devices in the document, those with most gaps first; all of them are in the table."""
+HOUR_MS: Final = 3_600_000
 
-MAX_HOURLY = 200
-"""Most devices whose hours are in the document, the worst of those shown. Ours: what a picture can show."""
+Rows = list[dict[str, Any]]
 
 
-def report(audit: Audit, before: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """The document. Counts are events, messages or rows as their names say; times are Unix milliseconds.
+def report(audit: Audit, chain: Chain, changes: Sequence[Finding], trend: Rows) -> dict[str, Any]:
+    """Return the document. Counts are events, messages or rows as their names say; times are Unix ms.
 
-    `before` is the data of the last verdict on the same window.
+    `changes` are the findings of the `chain`, `trend` rows about the last verdicts on the days before, oldest
+    first (`trend_row`).
     """
-    figures = audit.figures
-    by_route, letters, consumers = _routes(figures.routes), figures.dead_letters, figures.consumers
-    fleet = devices.totals(audit.devices)
-    worst = devices.worst(audit.devices, MAX_DEVICES)
-    hourly = list(dict.fromkeys(row["client_id"] for row in worst))[:MAX_HOURLY]
-    kinds = _kinds(audit.findings)
-    totals = {name: sum(route[name] for route in by_route) for name in ROUTE_COUNTS}
-    events, young_items = totals.pop("events"), figures.sum("young_items")
+    routes = _summed(audit.figures.routes, ("route", "destination"), ROUTE_COUNTS)
+    kinds = _kinds(audit.kinds + Counter((str(each.kind), str(each.hop)) for each in changes))
+    findings = nsmallest(MAX_FINDINGS, [*audit.findings, *changes], key=worst_first)
+    lost, pending = _by_hop(audit, routes)
+    totals = _totals(audit, routes, kinds) | {
+        "lost": sum(lost.values()),
+        "acknowledged_lost": lost[Hop.IOT_RULE],
+        "pending": sum(pending.values()),
+    }
+    coverage = {"share": audit.coverage.share, **asdict(audit.coverage)}
+    verdict = verdict_of(totals, kinds, coverage)
+    totals |= {"unattested": unattested(coverage), "incomplete": verdict.missing}
+    measured = latency(audit.judged.judgement.latencies)
+    document: dict[str, Any] = {
+        "format": FORMAT,
+        "verdict": verdict.word,
+        "reasons": list(verdict.reasons),
+        "coverage": coverage,
+        "window": {"date": str(audit.window), **audit.figures.extent},
+        "watermark": audit.watermark.as_dict(),
+        "revision": revision(chain.before, totals),
+        "chain": chain.as_dict(),
+        "archive": {
+            "folders": [_folder(name, part) for name, part in audit.parts.items()],
+            "holes": _holes(findings, audit),
+        },
+        "contract_versions": [
+            {"version": use.contract.version, "name": use.contract.name, "first_used_ms": use.first_used_ms}
+            for use in audit.history.uses
+        ],
+        "totals": totals,
+        "lost_by_hop": {str(hop): count for hop, count in lost.items()},
+        "pending_by_hop": {str(hop): count for hop, count in pending.items()},
+        "days": _summed(audit.figures.routes, ("date",), ROUTE_COUNTS),
+        "trend": trend,
+        "flow": _flow(findings, routes),
+        "routes": [
+            {name: route[name] for name in route if name not in (EVENTS, TAP_COPIES)} for route in routes
+        ],
+        "by_destination": audit.figures.by_destination,
+        "consumers": audit.figures.consumers,
+        "latency": [
+            {name: row[name] for name in row if name != "route"} for row in measured if row["route"] is None
+        ],
+        "latency_by_route": [row for row in measured if row["route"] is not None],
+        "devices": audit.fleet.worst,
+        "hours": audit.fleet.hours,
+        "dead_letters": audit.figures.dead_letters,
+        "kinds": kinds,
+        "findings": [each._asdict() for each in findings],
+        "quarantine": audit.figures.quarantine,
+        "limits": {
+            "findings": MAX_FINDINGS,
+            "devices": MAX_DEVICES,
+            "hourly": MAX_HOURLY,
+            "flow": MAX_FLOW,
+        },
+    }
+    if audit.window.day:
+        document["trend"] = [*trend, trend_row(document)]
+    return document
+
+
+def _by_hop(audit: Audit, routes: Rows) -> tuple[dict[Hop, int], dict[Hop, int]]:
+    """How many events are lost, and how many pending, by the hop that answers for them."""
+    fleet, items, consumers = audit.fleet.totals, audit.figures.items, audit.figures.consumers
     lost = {
         Hop.DEVICE_CLOUD: fleet["lost"] - fleet["acknowledged_lost"],
         Hop.IOT_RULE: fleet["acknowledged_lost"],
         # A refused item without a record has vanished as much as a lost event.
-        Hop.ROUTER: totals["lost"] + sum(letter["missing"] for letter in letters) - young_items,
+        Hop.ROUTER: sum(route["lost"] for route in routes) + items["lost"],
         Hop.INBOX_CONSUMER: sum(row["lost"] for row in consumers),
     }
     pending = {
         Hop.DEVICE_CLOUD: fleet["pending"],
         # Where it is lost is judged once it is.
         Hop.IOT_RULE: 0,
-        Hop.ROUTER: totals["pending"] + young_items,
+        Hop.ROUTER: sum(route["pending"] for route in routes) + items["pending"],
         Hop.INBOX_CONSUMER: sum(row["pending"] for row in consumers),
     }
-    dead_lettered = sum(letter["count"] for letter in letters)
-    totals = {
-        "events_archived": events,
+    return lost, pending
+
+
+def _totals(audit: Audit, routes: Rows, kinds: Rows) -> dict[str, int]:
+    figures, fleet = audit.figures, audit.fleet.totals
+    totals = {name: sum(route[name] for route in routes) for name in ROUTE_COUNTS}
+    elsewhere = (figures.items, *figures.consumers)
+    return {
+        "events_archived": totals.pop(EVENTS),
         **totals,
-        "lost": sum(lost.values()),
-        "acknowledged_lost": lost[Hop.IOT_RULE],
-        "pending": sum(pending.values()),
-        "dead_lettered": dead_lettered + sum(row["dead_lettered"] for row in consumers),
+        Verdict.UNRECORDED.value: totals["unrecorded"]
+        + fleet["unrecorded"]
+        + sum(row["unrecorded"] for row in elsewhere),
+        Verdict.NOT_UNDERSTOOD.value: totals["not_understood"]
+        + sum(row["not_understood"] for row in figures.consumers),
+        "dead_lettered": sum(row["count"] for row in figures.dead_letters)
+        + sum(row["dead_lettered"] for row in figures.consumers),
         "device_gave_up": fleet["explained"] + fleet["not_stored"],
         "quarantined": sum(row["rows"] for row in figures.quarantine),
-        "findings": sum(row["count"] for row in kinds if row["kind"] in BROKEN),
+        "findings": sum(row["count"] for row in kinds if row["weight"] == "broken"),
         "devices": fleet["devices"],
-        "to_replay": figures.sum("to_replay"),
-    }
-    measured = latency(audit.deliveries)
-    return {
-        "format": FORMAT,
-        "verdict": verdict_of(totals),
-        "window": {"date": str(audit.window), **figures.extent},
-        "watermark": audit.watermark.as_dict(),
-        "revision": revision(before, totals),
-        "contract_versions": _contract_versions(audit),
-        "totals": totals,
-        "lost_by_hop": {str(hop): count for hop, count in lost.items()},
-        "pending_by_hop": {str(hop): count for hop, count in pending.items()},
-        "routes": [
-            {name: route[name] for name in route if name not in ("events", "tap_copies")}
-            for route in by_route
-        ],
-        "by_destination": figures.by_destination,
-        "consumers": consumers,
-        "latency": [
-            {name: row[name] for name in row if name != "route"} for row in measured if row["route"] is None
-        ],
-        "latency_by_route": [row for row in measured if row["route"] is not None],
-        "devices": [row.asDict() for row in worst],
-        "hours": [row.asDict() for row in devices.hours(audit.devices, hourly)] if hourly else [],
-        "dead_letters": letters,
-        "kinds": kinds,
-        "findings": _shown(audit.findings) if kinds else [],
-        "quarantine": figures.quarantine,
-        "limits": {"findings": MAX_FINDINGS, "devices": MAX_DEVICES, "hourly": MAX_HOURLY},
+        "to_replay": figures.to_replay,
     }
 
 
-def _kinds(findings: DataFrame) -> list[dict[str, Any]]:
-    """How many findings of each `kind` at each `hop`."""
-    counted = findings.groupBy("kind", "hop").agg(sf.count(sf.lit(1)).alias("count")).collect()
-    return [row.asDict() for row in sorted(counted, key=lambda row: (row["kind"], row["hop"]))]
-
-
-def _shown(findings: DataFrame) -> list[dict[str, Any]]:
-    broken_first = ~sf.col("kind").isin([str(kind) for kind in BROKEN])
-    order = "kind", "hop", "device", "epoch", "sequence", "source", "id", "route"
-    return [row.asDict() for row in findings.orderBy(broken_first, *order).limit(MAX_FINDINGS).collect()]
-
-
-def _routes(by_day: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The days' figures summed by route."""
+def _summed(rows: Rows, keys: Sequence[str], counts: Iterable[str]) -> Rows:
+    """The counts summed by the first of `keys`; the others are what the last row with a value has."""
+    counts = tuple(counts)
     summed: dict[str, dict[str, Any]] = {}
-    for row in by_day:
-        route = summed.setdefault(
-            row["route"], {"route": row["route"], "destination": None, **dict.fromkeys(ROUTE_COUNTS, 0)}
-        )
-        route["destination"] = row["destination"] or route["destination"]
-        for name in ROUTE_COUNTS:
-            route[name] += row[name]
-    return [summed[name] for name in sorted(summed)]
+    for row in rows:
+        known = summed.setdefault(row[keys[0]], dict.fromkeys(keys) | dict.fromkeys(counts, 0))
+        known |= {name: row[name] or known[name] for name in keys}
+        for name in counts:
+            known[name] += row[name]
+    return [summed[key] for key in sorted(summed)]
 
 
-def _contract_versions(audit: Audit) -> list[dict[str, Any]]:
+def _kinds(counted: Counter[tuple[str, str]]) -> Rows:
+    """How many findings of each `kind` at each `hop`, and what they make of the verdict."""
     return [
-        {"version": use.contract.version, "name": use.contract.name, "first_used_ms": use.first_used_ms}
-        for use in audit.history.uses
+        {"kind": kind, "hop": hop, "count": counted[kind, hop], "weight": weight_of(kind)}
+        for kind, hop in sorted(counted)
     ]
+
+
+def _folder(name: str, part: Part) -> dict[str, Any]:
+    """What was read of a folder of the archive; its first and last hour by when they begin."""
+    return {
+        "folder": name,
+        "objects": len(part.objects),
+        "compacted": sum(each.name.startswith(f"{COMPACTED}/") for each in part.objects),
+        "bytes": sum(each.size for each in part.objects),
+        "hours": len(part.hours),
+        "first_hour_ms": min(map(_start_ms, part.hours), default=None),
+        "last_hour_ms": max(map(_start_ms, part.hours), default=None),
+    }
+
+
+def _holes(findings: Iterable[Finding], audit: Audit) -> Rows:
+    """What is missing or wrong in the archive itself, a row for each finding of that hop."""
+    unrecorded = Counter[tuple[str, int]]()
+    for key, count in audit.judged.judgement.counts.items():
+        if isinstance(key, HoleCount) and key.measure == UNRECORDED_IN_HOUR:
+            unrecorded[key.archive, key.hour * HOUR_MS] += count
+    for at, count in audit.fleet.holes.items():
+        unrecorded[TAP, at * HOUR_MS] += count
+    rows = []
+    for each in sorted(findings, key=lambda each: each.kind != Kind.MISSING_RECORDS):
+        if each.hop != Hop.ARCHIVE or each.archive_file is None:
+            continue
+        folder = each.archive_file.removeprefix(f"{COMPACTED}/").partition("/")[0]
+        hour = hour_of(each.archive_file)
+        from_ms = _start_ms(hour) if hour else None
+        rows.append(
+            {
+                "kind": str(each.kind),
+                "folder": folder,
+                "from_ms": from_ms,
+                "until_ms": None if from_ms is None else from_ms + HOUR_MS,
+                # One finding of an hour has its extent, whichever it is.
+                "unrecorded": unrecorded.pop((folder, from_ms or 0), 0),
+                "archive_file": each.archive_file,
+                "detail": each.detail,
+            }
+        )
+    return sorted(rows, key=lambda row: (row["kind"], row["archive_file"]))[:MAX_FINDINGS]
+
+
+def _flow(findings: Iterable[Finding], routes: Rows) -> Rows:
+    """The way from devices over routes into inboxes: all devices together, then who lost most and where."""
+    lost = Counter(
+        (each.device, each.route, each.destination, str(each.hop))
+        for each in findings
+        if each.kind == Kind.LOST and each.device is not None
+    )
+    together = [{"device": None, "inbox": row["destination"], **row} for row in routes]
+    return [
+        *({name: row[name] for name in row if name != "destination"} for row in together),
+        *(
+            {"device": device, "route": route, "inbox": inbox, "hop": hop, "lost": count}
+            for (device, route, inbox, hop), count in lost.most_common(MAX_FLOW)
+        ),
+    ]
+
+
+def _start_ms(hour: Hour) -> int:
+    return round(hour.start.timestamp() * 1_000)

@@ -1,48 +1,206 @@
-"""The audit's verdict as an event of the plane. Pure: the totals and the times are parameters."""
+"""The verdict on a window: its word, why it is not `proven`, and its event. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
 
-from eventplane.auditor import VERDICT
+from eventplane.auditor import VERDICT, report_name
 from eventplane.envelope import Envelope, write_event
 from eventplane.timestamps import timestamp_of_ms
+from glue_jobs.delivery_audit.findings import BROKEN as BROKEN_KINDS
+from glue_jobs.delivery_audit.findings import INCOMPLETE as INCOMPLETE_KINDS
+from glue_jobs.delivery_audit.findings import Kind
 
-SOURCE = "/audit/delivery"
+SOURCE: Final = "/audit/delivery"
 
-PROVEN, OPEN, BROKEN = "proven", "open", "broken"
-"""All judged and delivered; nothing missed so far, but not all could be judged; a promise is broken."""
+BROKEN, INCOMPLETE, OPEN, PROVEN = "broken", "incomplete", "open", "proven"
+"""A promise of the plane is broken; nothing is known to be missed, but evidence is missing; something is
+still pending; all was judged and delivered, and each device's word bears it out. The worst first."""
+
+ALLOWED: Final = "allowed"
+"""The weight of a kind of finding that changes no verdict."""
+
+MAX_REASONS: Final = 10
+"""Most reasons in the event, the worst first; all are in the report. Ours: what a person reads."""
+
+Row = Mapping[str, Any]
 
 
-def verdict_of(totals: Mapping[str, Any]) -> str:
-    """The verdict in one word. Rows that cannot be read have no judgement, so they leave it open."""
-    if totals["findings"]:
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The `word`, and in sentences the `reasons` why it is not `proven`, the worst first.
+
+    `missing` is how many of them say that evidence is missing.
+    """
+
+    word: str
+    reasons: tuple[str, ...]
+    missing: int
+
+
+def weight_of(kind: str) -> str:
+    """Return what a finding of `kind` makes of the verdict: `broken`, `incomplete` or `allowed`."""
+    if kind in BROKEN_KINDS:
         return BROKEN
-    return OPEN if totals["pending"] or totals["quarantined"] else PROVEN
+    return INCOMPLETE if kind in INCOMPLETE_KINDS else ALLOWED
 
 
-def verdict_event(document: Mapping[str, Any]) -> Envelope:
-    """The event of a report. The same audit made again has the same id; a revised one has another."""
+def verdict_of(totals: Row, kinds: Iterable[Row], coverage: Row) -> Verdict:
+    """Judge a window by its `totals`, its findings counted by kind and hop, and its `coverage`."""
+    counted = list(kinds)
+    broken = [*_broken(totals, counted)]
+    missing = [*_uncovered(coverage), *_unjudged(totals, counted)]
+    pending = [*_pending(totals, coverage)]
+    word = BROKEN if broken else INCOMPLETE if missing else OPEN if pending else PROVEN
+    return Verdict(word, (*broken, *missing, *pending), len(missing))
+
+
+def unattested(coverage: Row) -> int:
+    """Return how many device events no manifest attests, but for those whose manifest is not due yet."""
+    events = coverage["events"]
+    return int(sum(events.values()) - events["manifest"] - coverage["awaiting"])
+
+
+def _broken(totals: Row, kinds: list[Row]) -> Iterator[str]:
+    if totals["lost"]:
+        hops = sorted({str(row["hop"]) for row in kinds if row["kind"] == Kind.LOST})
+        # What is missing of a device is one finding for many events where nobody can tell which.
+        yield f"{_count(totals['lost'], 'event')} lost on the way: {', '.join(hops)}."
+    for row in kinds:
+        if weight_of(row["kind"]) == BROKEN and row["kind"] != Kind.LOST:
+            yield _found(row)
+
+
+def _uncovered(coverage: Row) -> Iterator[str]:
+    events, devices = coverage["events"], coverage["devices"]
+    if unattested(coverage):
+        seen = events["manifest"] + events["numbering"] + events["tap"]
+        yield (
+            f"{events['manifest']:,} of {_count(seen, 'device event')} attested by manifests: "
+            f"coverage {percent(coverage['share'])}."
+        )
+    if events["nothing"]:
+        yield f"{_count(events['nothing'], 'number')} of devices not seen, and stated by no manifest."
+    for standing, sentence in _STANDINGS.items():
+        if devices[standing]:
+            yield f"{_count(devices[standing], 'device')} {sentence}."
+    if coverage["fleet"] is None:
+        yield "No list of expected devices: nobody would miss a device that is silent all the time."
+
+
+def _unjudged(totals: Row, kinds: list[Row]) -> Iterator[str]:
+    for row in kinds:
+        if weight_of(row["kind"]) == INCOMPLETE:
+            yield _found(row)
+    if totals["unrecorded"]:
+        yield f"{_count(totals['unrecorded'], 'delivery')} without a record, which is missing in the archive."
+    if totals["quarantined"]:
+        yield f"{_count(totals['quarantined'], 'row')} could not be read."
+
+
+def _pending(totals: Row, coverage: Row) -> Iterator[str]:
+    if totals["pending"]:
+        yield f"{_count(totals['pending'], 'delivery')} may still be recorded."
+    if coverage["awaiting"]:
+        yield f"{_count(coverage['awaiting'], 'device event')} before the next manifest is due."
+
+
+_STANDINGS: Final = {
+    "silent": "expected and silent",
+    "partly": "with manifests for a part of the window only",
+}
+
+
+def _found(row: Row) -> str:
+    return f"{_count(row['count'], 'finding')} of kind `{row['kind']}` on the hop `{row['hop']}`."
+
+
+def _count(number: int, one: str) -> str:
+    plural = f"{one[:-1]}ies" if one.endswith("y") else f"{one}s"
+    return f"{number:,} {one if number == 1 else plural}"
+
+
+def percent(share: float) -> str:
+    """Return a share in percent; less than all is never written as 100 %."""
+    return "100 %" if share >= 1 else f"{min(100 * share, 99.9):.1f} %"
+
+
+def lines(document: Row) -> tuple[str, str]:
+    """Return the verdict and the coverage of a report, a line each, for people."""
+    reasons, coverage = document["reasons"], document["coverage"]
+    more = f" And {len(reasons) - 1} more." if len(reasons) > 1 else ""
+    events, devices = coverage["events"], coverage["devices"]
+    seen = events["manifest"] + events["numbering"] + events["tap"]
+    share = "-" if coverage["share"] is None else percent(coverage["share"])
+    return (
+        f"verdict:  {document['verdict']}{f'. {reasons[0]}{more}' if reasons else ''}",
+        f"coverage: {share}, {events['manifest']:,} of {_count(seen, 'device event')} and "
+        f"{devices['attested']:,} of {_count(devices['expected'], 'expected device')} attested by manifests",
+    )
+
+
+def verdict_event(report: bytes) -> Envelope:
+    """Return the event of a report, as it is filed. The same report has the same event."""
+    document = json.loads(report)
     window, as_of_ms = document["window"]["date"], document["watermark"]["as_of_ms"]
+    revision = document["revision"]["number"]
     attributes = {
-        "id": f"{window}-{as_of_ms}",
+        "id": f"{window}-{revision}-{as_of_ms}",
         "source": SOURCE,
         "type": VERDICT,
         "subject": window,
         "time": timestamp_of_ms(as_of_ms),
     }
-    members = ("verdict", "window", "watermark", "totals", "revision")
-    return write_event(attributes, {name: document[name] for name in members})
+    members = ("verdict", "window", "watermark", "coverage", "totals", "revision")
+    data = {
+        **{name: document[name] for name in members},
+        "reasons": document["reasons"][:MAX_REASONS],
+        "chain": {**document["chain"], "report": digest_of(report)},
+        "report": report_name(window, revision),
+    }
+    return write_event(attributes, data)
 
 
-def revision(before: Mapping[str, Any] | None, totals: Mapping[str, Any]) -> dict[str, Any]:
-    """How `totals` differ from the last verdict on the same window (None: there was none).
+def trend_row(verdict: Row) -> dict[str, Any]:
+    """Return what the trend has of a day, from its report or from its verdict's data."""
+    totals = verdict["totals"]
+    names = ("events_archived", "lost", "pending", "unrecorded", "findings")
+    return {
+        "date": verdict["window"]["date"],
+        "verdict": verdict["verdict"],
+        "share": verdict["coverage"]["share"],
+        **{name: totals[name] for name in names},
+        "revision": verdict["revision"]["number"],
+    }
 
-    `number` counts from 0; `changed` has [before, now] for each figure that is another.
+
+def digest_of(body: bytes) -> str:
+    """Return the SHA-256 of `body` in hexadecimal digits."""
+    return hashlib.sha256(body).hexdigest()
+
+
+def revision_of(verdict: Envelope | None) -> int:
+    """Return the revision of a verdict; -1 where there is none."""
+    return -1 if verdict is None else int(verdict.data()["revision"]["number"])
+
+
+def revision(before: Envelope | None, totals: Row) -> dict[str, Any]:
+    """Return how `totals` differ from the last verdict on the same window (None: there was none).
+
+    `number` counts from 0; `verdict` and `share` are what they were; `changed` has [before, now] for each
+    total that is another.
     """
     if before is None:
-        return {"number": 0, "changed": {}}
-    told = before["totals"]
-    changed = {name: [told.get(name), now] for name, now in totals.items() if told.get(name) != now}
-    return {"number": before["revision"]["number"] + 1, "changed": changed}
+        return {"number": 0, "verdict": None, "share": None, "changed": {}}
+    last = before.data()
+    was = last["totals"]
+    return {
+        "number": revision_of(before) + 1,
+        "verdict": last["verdict"],
+        "share": last["coverage"]["share"],
+        "changed": {name: [was.get(name), now] for name, now in totals.items() if was.get(name) != now},
+    }

@@ -5,9 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from pyspark.sql import Column
-from pyspark.sql import functions as sf
-
 LATENESS_S = 3_600
 """How long after its acceptance an event's record may take to the archive before it is missed, seconds. Ours:
 four of the longest waits (15 min) between two attempts of a router."""
@@ -28,14 +25,6 @@ class Watermark:
     def ms(self) -> int:
         """The watermark, Unix milliseconds."""
         return self.as_of_ms - 1_000 * self.lateness_s
-
-    def is_open(self, since_ms: Column) -> Column:
-        """Whether a record about what began at `since_ms` may still come."""
-        return sf.coalesce(since_ms > self.ms, sf.lit(False))
-
-    def is_late(self, since_ms: Column, written_ms: Column) -> Column:
-        """Whether a record came so late that an audit may have missed it."""
-        return sf.coalesce(written_ms - since_ms > 1_000 * self.lateness_s, sf.lit(False))
 
     def as_dict(self) -> dict[str, Any]:
         """For the report."""

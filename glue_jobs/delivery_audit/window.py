@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, timedelta
+from functools import lru_cache
 
-from pyspark.sql import Column
-from pyspark.sql import functions as sf
+from glue_jobs.common.hours import Days
 
 LATE_DAYS = 14
 """How many days after its acceptance an event can still be written to the archive, days. The longest that an
@@ -27,31 +27,32 @@ class Window:
     def __str__(self) -> str:
         return self.day.isoformat() if self.day else "all"
 
-    def folders(self) -> Column:
-        """Of the archive's `date` folders, those that can hold the window's rows."""
+    @property
+    def folders(self) -> Days:
+        """The archive's days that can hold the window's rows.
+
+        The day before is among them: a clock that is behind at midnight writes there, and a device's first
+        statement of a day speaks of it.
+        """
         if self.day is None:
-            return sf.lit(True)
-        last = self.day + timedelta(days=LATE_DAYS)
-        return sf.col("date").between(self.day.isoformat(), last.isoformat())
+            return Days()
+        return Days(self.day - timedelta(days=1), self.day + timedelta(days=LATE_DAYS))
 
-    def around(self) -> Column:
-        """As `folders`, and the day before: a device's first statement of a day speaks of it."""
+    @property
+    def span_ms(self) -> tuple[int, int]:
+        """The first and the last time of the window, Unix milliseconds."""
         if self.day is None:
-            return sf.lit(True)
-        first, last = self.day - timedelta(days=1), self.day + timedelta(days=LATE_DAYS)
-        return sf.col("date").between(first.isoformat(), last.isoformat())
-
-    def holds(self, day: Column) -> Column:
-        """Whether `day` (`YYYY-MM-DD`) lies in the window."""
-        return sf.lit(True) if self.day is None else day == self.day.isoformat()
+            return 0, LAST_MS
+        first = datetime(self.day.year, self.day.month, self.day.day, tzinfo=UTC)
+        first_ms = int(first.timestamp()) * 1_000
+        return first_ms, first_ms + DAY_MS - 1
 
 
-def day_of(milliseconds: Column) -> Column:
-    """The UTC day of a Unix time, `YYYY-MM-DD`."""
-    days = sf.floor(milliseconds / DAY_MS).cast("int")
-    return sf.date_add(sf.lit(date(1970, 1, 1)), days).cast("string")
+def date_of(milliseconds: int) -> str:
+    """Return the UTC day of a Unix time, `YYYY-MM-DD`."""
+    return _date(milliseconds // DAY_MS)
 
 
-def is_time(milliseconds: Column) -> Column:
-    """Whether this is a time that can be, Unix milliseconds."""
-    return sf.coalesce(milliseconds.between(0, LAST_MS), sf.lit(False))
+@lru_cache(maxsize=1_024)
+def _date(day: int) -> str:
+    return (date(1970, 1, 1) + timedelta(days=day)).isoformat()

@@ -5,23 +5,51 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from eventplane.errors import EventPlaneError
 from eventplane.ledger import CONTRACTS
-from glue_jobs.common.archives import open_archive
-from glue_jobs.common.objects import Objects, OldVersions
+from glue_jobs.common.archive import Archive
+from glue_jobs.common.objects import Objects, OldVersions, Stored, open_archive
 from glue_jobs.common.session import job_session
-from glue_jobs.erasure.errors import LeftOverError, TooWideError
-from glue_jobs.erasure.person import Person
+from glue_jobs.erasure.person import Person, TooWideError
+from glue_jobs.erasure.portions import Portion, clear_staging, document_text, documents, portions
 from glue_jobs.erasure.progress import Progress
-from glue_jobs.erasure.rewriting import clear_staging, rewrite
 from glue_jobs.erasure.search import naming
-from glue_jobs.erasure.tables import document_text, documents, portions
+
+_SHOWN = 5
+
+
+class LeftOverError(EventPlaneError):
+    """After the erasure the objects `names` still name the person; `damaged` ones could not be searched."""
+
+    def __init__(self, names: Sequence[str], damaged: Sequence[str] = ()) -> None:
+        problems = []
+        if names:
+            problems.append(
+                f"{len(names)} objects still name the person: {_shown(names)}; if something writes them (a "
+                "restore, a copy), end it and run the erasure again; else delete them by hand, with all "
+                "versions"
+            )
+        if damaged:
+            problems.append(
+                f"{len(damaged)} objects are damaged and cannot be searched: {_shown(damaged)}; restore "
+                "their old versions or delete them by hand, with all versions, and run the erasure again"
+            )
+        super().__init__("; ".join(problems))
+        self.names = tuple(names)
+        self.damaged = tuple(damaged)
+
+
+def _shown(names: Sequence[str]) -> str:
+    return ", ".join(names[:_SHOWN]) + (", ..." if len(names) > _SHOWN else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,34 +87,50 @@ def main(argv: Sequence[str], now: datetime | None = None) -> dict[str, Any]:
     person = arguments.person
     _refuse_names_of_the_contract(objects, person)
     if arguments.is_dry_run:
-        seen = Progress(person, found(spark, objects, person, now), _named(objects, person))
+        rows = {
+            name: count for _, each, _ in _found(spark, objects, person, now) for name, count in each.items()
+        }
+        seen = Progress(person, rows, [each.name for each in _named(objects, person)])
         return {**seen.receipt(now, OldVersions(0, 0)), "dry_run": True}
     progress = Progress.resumed(objects, person)
-    for portion in portions(objects, now):
-        if rows := portion.found(spark, objects, person):
-            progress.note(objects, rows)
-            rewrite(spark, objects, replace(portion, names=tuple(sorted(rows))), person)
+    damaged: list[str] = []
+    for portion, rows, faulty in _found(spark, objects, person, now):
+        damaged += faulty
+        if rows:
+            mine = portion.only(rows)
+            progress.note(objects, {each: rows[each.name] for each in mine.stored})
+            mine.rewrite(spark, objects, person)
+            progress.settle(objects)
     if named := _named(objects, person):
         # The next audit writes them again, without the person.
         progress.note(objects, {}, named)
-        objects.delete(named)
+        objects.delete(each.name for each in named)
+        progress.settle(objects)
     clear_staging(objects)
-    left = naming(spark, objects, person, now)
+    left = naming(spark, objects, person, now, damaged)
     contracts = [name for name in left if name.startswith(f"{CONTRACTS}/")]
-    if len(left) > len(contracts):
-        raise LeftOverError([name for name in left if name not in contracts])
+    if damaged or len(left) > len(contracts):
+        raise LeftOverError([name for name in left if name not in contracts], damaged)
     versions = OldVersions.sum(objects.delete_old_versions(prefix) for prefix in progress.old_versions())
     receipt = {**progress.receipt(now, versions), "contracts": contracts}
     progress.finish(objects, receipt)
     return receipt
 
 
-def found(spark: SparkSession, objects: Objects, person: Person, now: datetime) -> dict[str, int]:
-    """How many of the person's rows are in which object."""
-    rows: dict[str, int] = {}
+def _found(
+    spark: SparkSession, objects: Objects, person: Person, now: datetime
+) -> Iterator[tuple[Portion, dict[str, int], list[str]]]:
+    """Return each portion, the number of the person's rows by object, and which objects are damaged."""
     for portion in portions(objects, now):
-        rows.update(portion.found(spark, objects, person))
-    return rows
+        damaged: list[str] = []
+        try:
+            rows = portion.found(spark, objects, person)
+        except (PySparkException, Py4JError):
+            damaged = [each.name for each in Archive(spark, objects).damage(portion.stored)]
+            if not damaged:
+                raise
+            rows = portion.without(damaged).found(spark, objects, person)
+        yield portion, rows, damaged
 
 
 def _refuse_names_of_the_contract(objects: Objects, person: Person) -> None:
@@ -100,8 +144,8 @@ def _refuse_names_of_the_contract(objects: Objects, person: Person) -> None:
                 raise TooWideError("--CLIENT" if name == person.client else "--SOURCE", name)
 
 
-def _named(objects: Objects, person: Person) -> list[str]:
-    return [name for name in documents(objects) if person.is_named_in(document_text(objects, name))]
+def _named(objects: Objects, person: Person) -> list[Stored]:
+    return [each for each in documents(objects) if person.is_named_in(document_text(objects, each.name))]
 
 
 def totals_line(receipt: dict[str, Any]) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from datetime import datetime
 from typing import Final
 
@@ -26,13 +26,18 @@ _LINES, _PARQUET = ".json.gz", ".parquet"
 _DAY: Final = re.compile(r".*?/date=[^/]+")
 
 
-def naming(spark: SparkSession, objects: Objects, person: Person, now: datetime) -> list[str]:
-    """Return the objects that name `person`, in order, but for hours that are still written to."""
+def naming(
+    spark: SparkSession, objects: Objects, person: Person, now: datetime, damaged: Collection[str] = ()
+) -> list[str]:
+    """Return the objects that name `person`, in order, but for hours that are still written to.
+
+    Those that are known to be `damaged` are not opened.
+    """
     found = []
     by_day: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
     for name in _names(objects, now):
         suffix = next((each for each in (_LINES, _PARQUET) if name.endswith(each)), "")
-        if suffix:
+        if suffix and name not in damaged:
             day = _DAY.match(name)
             by_day[suffix, day[0] if day else name].append(name)
         if person.is_named_in(name if suffix else f"{name} {_document(objects, name)}"):

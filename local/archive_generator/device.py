@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from random import Random
 from typing import Final
 
@@ -47,6 +48,10 @@ class _Stated:
         self.last = self.newest = sequence
         self.count += 1
         self.digest = (self.digest + int.from_bytes(key, "big")) % (1 << 8 * KEY_BYTES)
+
+    def rename(self, before: bytes, after: bytes) -> None:
+        change = int.from_bytes(after, "big") - int.from_bytes(before, "big")
+        self.digest = (self.digest + change) % (1 << 8 * KEY_BYTES)
 
     def close(self, destination: str) -> Manifest:
         first, last = (self.first, self.last) if self.count else (self.newest + 1, self.newest)
@@ -93,6 +98,11 @@ class Device:
             self._stated[name].store(self.sequence, digest)
         return self.sequence
 
+    def rename(self, before: EventKey, after: EventKey, destinations: list[str]) -> None:
+        """State the event that was just stored under another identity."""
+        for name in destinations:
+            self._stated[name].rename(key_digest(before), key_digest(after))
+
     def started(self, at_ms: int, lost_epoch: str = "") -> Envelope:
         """The report of a store's new life, which follows the loss of the one called `lost_epoch`."""
         if lost_epoch:
@@ -104,11 +114,17 @@ class Device:
         )
         return self._numbered(reports.started(self._heading(at_ms), birth))
 
-    def manifest(self, at_ms: int) -> Envelope:
-        """What was stored since the last one; it is itself the first of what the next one states."""
+    def manifest(self, at_ms: int, *, is_wrong: bool = False, is_final: bool = False) -> Envelope:
+        """What was stored since the last one; it is itself the first of what the next one states.
+
+        The digests of one that `is_wrong` are those of other events. The one that `is_final` is the last.
+        """
         stated = [each.close(name) for name, each in self._stated.items()]
+        if is_wrong:
+            stated = [replace(each, digest=each.digest ^ 1) for each in stated]
         acknowledged = {} if self.is_older else dict.fromkeys(self._destinations, self.sequence)
-        return self._numbered(reports.manifest(self._heading(at_ms), stated, acknowledged))
+        heading, every_s = self._heading(at_ms), HOUR_MS / 1_000
+        return self._numbered(reports.manifest(heading, stated, acknowledged, every_s, is_final=is_final))
 
     def discarded(self, at_ms: int, ended: dict[Outcome, list[int]]) -> Envelope:
         """The report that events, by their numbers, ended on the device."""

@@ -19,6 +19,7 @@ from eventplane.numbering import EPOCH, SEQUENCE
 from eventplane.sender import SENDER_SERVICE, Sender
 from eventplane.sending import SENDER_NOT_ALLOWED, stamp_sender
 from eventplane.timestamps import timestamp_of_ms
+from local.archive_generator.device import HOUR_MS
 from local.archive_generator.records import (
     ROUTER_LETTERS,
     WEBHOOK_LETTERS,
@@ -35,6 +36,9 @@ LATE_MS: Final = 30 * 3_600_000
 FAST_MS: Final = 15 * 60_000
 """How far a router's wrong clock is ahead, milliseconds: too little to make its contract a stale one."""
 
+EARLY_MS: Final = 10 * 60_000
+"""How long before its acceptance an event is decided where records contradict each other, milliseconds."""
+
 AGAIN_MS: Final = 2_000
 """How long after the first a second copy comes, milliseconds."""
 
@@ -48,7 +52,7 @@ class Fault:
     plant: Callable[[Case], list[Truth]]
 
 
-def fact(case: Case, kind: Kind, hop: Hop, **more: Any) -> Truth:
+def fact(case: Case, kind: Kind, hop: Hop | None, **more: Any) -> Truth:
     """What happened to the event of `case`, with all that the archive knows of it."""
     event = case.event
     known = {
@@ -64,7 +68,7 @@ def fact(case: Case, kind: Kind, hop: Hop, **more: Any) -> Truth:
     return Truth(kind=kind, hop=hop, **{**known, **more})
 
 
-def _of_row(case: Case, kind: Kind, hop: Hop, row: Any) -> Truth:
+def _of_row(case: Case, kind: Kind, hop: Hop | None, row: Any) -> Truth:
     return fact(case, kind, hop, route=row.route, destination=row.destination)
 
 
@@ -270,7 +274,7 @@ def _forged_report(case: Case) -> list[Truth]:
     first = case.passage
     heading = reports.Heading(first.client_id, str(case.event.attributes[EPOCH]), 0, "2026-03-01T00:00:00Z")
     uplink = case.routing.uplink.address
-    stated = reports.manifest(heading, [Manifest(uplink, 1, 10**6, 1, 0)], {uplink: 10**6})
+    stated = reports.manifest(heading, [Manifest(uplink, 1, 10**6, 1, 0)], {uplink: 10**6}, 3_600)
     bare = stamp_sender(stated, Sender(service=case.routing.contract.device.name))
     report = stamp(bare, f"{first.client_id}-intruder", 1)
     passage = replace(
@@ -284,7 +288,7 @@ def _forged_report(case: Case) -> list[Truth]:
     case.tap += forged.tap
     case.ledger += forged.ledger
     refused = fact(forged, Kind.DEAD_LETTERED, Hop.ROUTER, detail=SENDER_NOT_ALLOWED)
-    return [fact(forged, Kind.FORGED, Hop.DEVICE_CLOUD), refused]
+    return [fact(forged, Kind.FORGED, Hop.DEVICE_CLOUD), refused, _unregistered(passage.client_id)]
 
 
 def _forged_copy(case: Case) -> list[Truth]:
@@ -301,7 +305,13 @@ def _forged_copy(case: Case) -> list[Truth]:
     lost = _lost_without_a_word(case)
     case.tap += forged.tap
     case.ledger += forged.ledger
-    return [*lost, *(fact(each, Kind.TWO_SENDERS, Hop.DEVICE_CLOUD) for each in (case, forged))]
+    two = (fact(each, Kind.TWO_SENDERS, Hop.DEVICE_CLOUD) for each in (case, forged))
+    return [*lost, *two, _unregistered(passage.client_id)]
+
+
+def _unregistered(client: str) -> Truth:
+    """A client that no fleet knows."""
+    return Truth(Kind.COVERAGE, None, client, detail="unregistered")
 
 
 def _delivered_though_not_allowed(case: Case) -> list[Truth]:
@@ -369,6 +379,86 @@ def _expired_by_a_fast_clock(case: Case) -> list[Truth]:
     ]
 
 
+def _under_another_id(case: Case) -> list[Truth]:
+    """A service gives an event the id of an earlier one: its readers drop it as a duplicate."""
+    assert case.earlier_id is not None  # noqa: S101 - `_can_share_an_id`
+    _become(case, right_case(_changed(case.event, id=case.earlier_id), case.passage, case.routing))
+    return [fact(case, Kind.REUSED_ID, Hop.DEVICE_CLOUD)]
+
+
+def _by_another_client(case: Case) -> list[Truth]:
+    """One device's event comes over the connection of another."""
+    assert case.neighbour is not None  # noqa: S101 - `_has_a_neighbour`
+    passage = replace(
+        case.passage,
+        client_id=case.neighbour,
+        tap_message=f"{case.passage.tap_message}-foreign",
+        router_message=f"{case.passage.router_message}-foreign",
+    )
+    _become(case, right_case(case.event, passage, case.routing))
+    return [fact(case, Kind.FOREIGN_EPOCH, Hop.DEVICE_CLOUD, device=case.neighbour)]
+
+
+def _decided_early(case: Case) -> list[Truth]:
+    case.ledger = [_decided_at(row, row.decided_at_ms - EARLY_MS) for row in case.ledger]
+    return [_of_row(case, Kind.CAUSALITY, Hop.ROUTER, row) for row in case.ledger]
+
+
+def _of_another_type(case: Case) -> list[Truth]:
+    """The ledger calls the event by another type that its sender may send."""
+    other = _other_type(case)
+    assert other is not None  # noqa: S101 - `_has_another_type`
+    case.ledger = [replace(row, type=other) for row in case.ledger]
+    return [fact(case, Kind.TYPE_MISMATCH, Hop.ROUTER)]
+
+
+def _of_another_sender(case: Case) -> list[Truth]:
+    """The ledger's sender is not the client that it names."""
+    sender = case.sender.replace(case.passage.client_id, str(case.neighbour))
+    case.ledger = [replace(row, sender=sender) for row in case.ledger]
+    return [fact(case, Kind.SENDER_MISMATCH, Hop.ROUTER)]
+
+
+def _unknown_outcome(case: Case) -> list[Truth]:
+    return _newer(case, outcome="held_for_review")
+
+
+def _unknown_contract(case: Case) -> list[Truth]:
+    return _newer(case, contract_version="0123456789abcdef")
+
+
+def _attempt_as_text(case: Case) -> list[Truth]:
+    return _newer(case, attempt="1")
+
+
+def _with_new_members(case: Case) -> list[Truth]:
+    case.is_newer = True
+    return _newer(case)
+
+
+def _newer(case: Case, **members: Any) -> list[Truth]:
+    """A newer router writes what this version does not know: nobody can tell what became of the event."""
+    case.ledger = [replace(row, **members) for row in case.ledger]
+    return [
+        _of_row(case, kind, hop, row)
+        for row in case.ledger
+        for kind, hop in ((Kind.NOT_UNDERSTOOD, Hop.ROUTER), (Kind.QUARANTINED, None))
+    ]
+
+
+def _unknown_end(case: Case) -> list[Truth]:
+    """A newer webhook writes an outcome that this version does not know."""
+    row = case.handovers[-1] = replace(case.handovers[-1], outcome="parked")  # type: ignore[arg-type]
+    known = _handed(case, Kind.NOT_UNDERSTOOD, row.channel)
+    return [known, replace(known, kind=Kind.QUARANTINED, hop=None)]
+
+
+def _other_type(case: Case) -> str | None:
+    contract = case.routing.contract
+    sends = contract.participants[str(case.event.attributes[SENDER_SERVICE])].sends or ()
+    return next((each for each in contract.event_types if each in sends and each != case.event.type), None)
+
+
 def _changed(event: Envelope, **more: str) -> Envelope:
     """The event as its service would have written it with other attributes, numbered as it was."""
     kept = {name: value for name, value in event.attributes.items() if name not in (EPOCH, SEQUENCE)}
@@ -415,6 +505,28 @@ def _can_be_overtaken(case: Case) -> bool:
     return case.overtaken_at_ms is not None and any(map(case.routing.is_ordered, case.routes))
 
 
+def _ends_in_its_hour(case: Case) -> bool:
+    # A record that lies in the next hour may lie in one without records.
+    return case.passage.accepted_at_ms % HOUR_MS < HOUR_MS - 2 * FAST_MS
+
+
+def _can_be_early(case: Case) -> bool:
+    begins_in_its_hour = case.passage.accepted_at_ms % HOUR_MS > 2 * EARLY_MS
+    return begins_in_its_hour and _is_kept_in_a_queue(case) and _keeps_no_order(case)
+
+
+def _can_share_an_id(case: Case) -> bool:
+    return case.earlier_id is not None and _is_kept_in_a_queue(case) and _keeps_no_order(case)
+
+
+def _has_a_neighbour(case: Case) -> bool:
+    return case.neighbour is not None and _is_kept_in_a_queue(case) and _keeps_no_order(case)
+
+
+def _has_another_type(case: Case) -> bool:
+    return _other_type(case) is not None
+
+
 def _can_be_stale(case: Case) -> bool:
     return case.predecessor is not None and bool(case.predecessor.cloud(case.event))
 
@@ -455,5 +567,19 @@ FAULTS: Final = (
     Fault("decided_unseen", _is_routed, _decided_unseen),
     Fault("decided_again", _keeps_no_order, _decided_again),
     Fault("decided_by_the_predecessor", _can_be_stale, _decided_by_the_predecessor),
-    Fault("expired_by_a_fast_clock", _is_routed, _expired_by_a_fast_clock),
+    Fault(
+        "expired_by_a_fast_clock",
+        lambda case: _is_routed(case) and _ends_in_its_hour(case),
+        _expired_by_a_fast_clock,
+    ),
+    Fault("under_another_id", _can_share_an_id, _under_another_id),
+    Fault("by_another_client", _has_a_neighbour, _by_another_client),
+    Fault("decided_early", _can_be_early, _decided_early),
+    Fault("of_another_type", _has_another_type, _of_another_type),
+    Fault("of_another_sender", _has_a_neighbour, _of_another_sender),
+    Fault("unknown_outcome", _is_kept_in_a_queue, _unknown_outcome),
+    Fault("unknown_contract", _is_kept_in_a_queue, _unknown_contract),
+    Fault("attempt_as_text", _is_kept_in_a_queue, _attempt_as_text),
+    Fault("with_new_members", _is_kept_in_a_queue, _with_new_members),
+    Fault("unknown_end", _is_handed_over, _unknown_end),
 )

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from itertools import cycle, islice
 from pathlib import Path
@@ -15,13 +16,15 @@ from edge.numbering import stamp
 from eventplane.contract import Contract, Priority
 from eventplane.delivery import Outcome
 from eventplane.envelope import Envelope
+from eventplane.handover import HANDOVERS
 from eventplane.ledger import LEDGER, TAP, to_line
 from eventplane.numbering import SEQUENCE_DIGITS
 from local.archive_generator.device import FRAME, HOUR_MS, NEWS_MS, REPORTS_MS, Device
 from local.archive_generator.faults import FAULTS, fact, lost_before_the_tap
 from local.archive_generator.flows import Flow, Routing, flows
+from local.archive_generator.holes import QUIET, make_holes
 from local.archive_generator.lines import Lines, event_of, source_of
-from local.archive_generator.malformed import WAYS, malformed, refused_item
+from local.archive_generator.malformed import NEWER_WAY, WAYS, malformed, refused_item
 from local.archive_generator.objects import Objects
 from local.archive_generator.records import Case, Passage, right_case
 from local.archive_generator.truth import TRUTH, Hop, Kind, Truth, TruthTable
@@ -30,20 +33,38 @@ START_MS: Final = 1_772_323_200_000
 """2026-03-01, UTC midnight."""
 OVERTAKEN_MS: Final = 3_500_000
 """When in an hour the overtaken is delivered, milliseconds: before the next hour's news."""
+_IN_SERVICE_MS: Final = 30 * 24 * HOUR_MS
+"""How long every device had been in service, milliseconds."""
+FLEET: Final = "fleet"
+"""The archive's folder of the devices that there should be."""
 STALE_MS: Final = 2_700_000
 """How long a contract is in force until a decision by the one before is stale beyond doubt, and how much of
 an hour has enough behind it to show that it was not withdrawn, milliseconds."""
 SKEWS_MS: Final = {1: 2 * HOUR_MS, 2: -3 * HOUR_MS}
 """How far wrong clocks are, by what is wrong with the device (`Generator._trouble`)."""
-NEW_EPOCH, LOST_MANIFEST, DISCARDS = 3, 4, 5
+NEW_EPOCH, LOST_MANIFEST, DISCARDS, WRONG_DIGEST = 3, 4, 5, 6
+NO_MANIFESTS, MANIFESTS_STOP, SILENT, UNREGISTERED = 7, 8, 9, 10
+_LAST: Final = UNREGISTERED
+_STANDING: Final = {
+    LOST_MANIFEST: "partly",
+    WRONG_DIGEST: "partly",
+    NO_MANIFESTS: "partly",
+    MANIFESTS_STOP: "partly",
+    SILENT: "silent",
+    UNREGISTERED: "unregistered",
+}
+"""What coverage says of devices that do not attest all that they sent, or are not where they should be."""
+_VANISHES: Final = 3
+"""Which of five events of a device without manifests comes to nobody."""
 _ENDED: Final = {3: Outcome.EXPIRED, 7: Outcome.DROPPED, 9: Outcome.DEAD_LETTERED}
 """What a device of `DISCARDS` ends itself, by its place in the hour."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How large the archive is and what goes wrong: one event in `fault_every`, and five of each
-    `trouble_every` devices; 0 is never. `rows` is how many an object holds at most."""
+    """How large the archive is and what goes wrong: one event in `fault_every`, and ten of each
+    `trouble_every` devices; 0 is never. `rows` is how many an object holds at most. With `holes`, objects of
+    the archive are damaged as well, in hours in which nothing else goes wrong."""
 
     events: int
     hours: int = 24
@@ -52,10 +73,16 @@ class Plan:
     trouble_every: int = 25
     rows: int = 20_000
     seed: int = 1
+    holes: bool = False
 
     @property
     def devices(self) -> int:
         return max(1, round(self.events / (self.hours * self.events_an_hour)))
+
+    @property
+    def quiet(self) -> frozenset[int]:
+        """The hours in which nothing but an object of the archive can go wrong."""
+        return QUIET if self.holes else frozenset()
 
 
 class Generator:
@@ -75,6 +102,9 @@ class Generator:
         self._lines = [{flow: Lines(flow, routing) for flow in self._flows} for routing in self._routings]
         self._faults = deque(FAULTS)
         self._extras = cycle([*WAYS, *WAYS, "refused", "vanished"])
+        self._extra_is_due = False
+        self._standing: dict[str, str] = {}
+        self.unseen = 0
         self._since_fault = self._numbers = self._frames = self.events = 0
         uplink, self._reporter = contracts[0].device.outbox.address, contracts[0].device.name
         local = {name for lines in self._lines[0].values() for name in lines.on_device}
@@ -85,59 +115,88 @@ class Generator:
         for routing in self._routings:
             self._objects.file_contract(routing.contract)
         devices = [self._device(number) for number in range(self._plan.devices)]
+        for number, device in enumerate(devices):
+            if self._trouble(number) != UNREGISTERED:
+                since_ms = START_MS - _IN_SERVICE_MS
+                entry = {"thing": device.client, "state": "provisioned", "since_ms": since_ms}
+                self._objects.add(FLEET, START_MS, json.dumps(entry, separators=(",", ":")))
         for hour in range(self._plan.hours):
             hour_ms = START_MS + hour * HOUR_MS
             self._objects.close_before(hour_ms - HOUR_MS)
             for number, device in enumerate(devices):
-                self._hour(device, self._trouble(number), hour, hour_ms)
+                if self._trouble(number) != SILENT:
+                    self._hour(device, number, hour, hour_ms)
 
     def _trouble(self, number: int) -> int:
         """What is wrong with a device, 0 for nothing."""
         every = self._plan.trouble_every
-        return number % every if every and number % every <= DISCARDS else 0
+        return number % every if every and number % every <= _LAST else 0
 
     def _device(self, number: int) -> Device:
-        client, skew_ms = f"home-{number:06d}", SKEWS_MS.get(self._trouble(number), 0)
+        client, skew_ms = _client(number), SKEWS_MS.get(self._trouble(number), 0)
         is_older = bool(number % 2)
         device = Device(client, self._reporter, self._destinations, self._random, skew_ms, is_older=is_older)
         if skew_ms:
             self._truth.add(Truth(Kind.CLOCK_SKEW, Hop.DEVICE_CLOUD, client, detail=str(skew_ms)))
+        if standing := _STANDING.get(self._trouble(number)):
+            self._truth.add(Truth(Kind.COVERAGE, None, client, detail=standing))
         return device
 
-    def _hour(self, device: Device, trouble: int, hour: int, hour_ms: int) -> None:
+    def _hour(self, device: Device, number: int, hour: int, hour_ms: int) -> None:
+        trouble = self._trouble(number)
         later = 2 * hour >= self._plan.hours
+        is_middle = hour == self._plan.hours // 2
         routing, lines = self._routings[later], self._lines[later]
         if hour == 0:
             self._report(device.started(hour_ms), device, hour_ms, routing)
-        elif trouble == NEW_EPOCH and hour == self._plan.hours // 2:
+        elif trouble == NEW_EPOCH and is_middle:
             report = device.started(hour_ms, device.epoch)
             change = self._report(report, device, hour_ms, routing)
             self._truth.add(_of_store(change, Kind.EPOCH_CHANGE))
         chosen = self._random.choices(self._flows, self._weights, k=max(1, self._plan.events_an_hour - 1))
-        ended = self._news(device, trouble if hour == 1 else 0, hour_ms, routing, lines, chosen)
+        states_nothing = trouble == NO_MANIFESTS or (trouble == MANIFESTS_STOP and later)
+        # What nobody states cannot be missed, and a digest says nothing of numbers that were not seen.
+        is_unstated = states_nothing or (is_middle and trouble in (LOST_MANIFEST, WRONG_DIGEST))
+        discards = trouble == DISCARDS and hour == 1
+        is_quiet = hour in self._plan.quiet
+        is_sound = not (device.skew_ms or discards or is_unstated or is_quiet)
+        vanish = states_nothing and not is_quiet
+        luck = _Luck(is_sound, discards, vanish, self._neighbour(number))
+        ended = self._news(device, hour_ms, routing, lines, chosen, luck)
         if ended:
             self._report(device.discarded(hour_ms + NEWS_MS, ended), device, hour_ms + NEWS_MS, routing)
-        manifest = device.manifest(hour_ms + REPORTS_MS)
-        lost = trouble == LOST_MANIFEST and hour == self._plan.hours // 2 and hour + 1 < self._plan.hours
+        if states_nothing:
+            return
+        is_wrong = trouble == WRONG_DIGEST and is_middle
+        is_final = hour + 1 == self._plan.hours
+        manifest = device.manifest(hour_ms + REPORTS_MS, is_wrong=is_wrong, is_final=is_final)
+        lost = trouble == LOST_MANIFEST and is_middle and hour + 1 < self._plan.hours
         case = self._report(manifest, device, hour_ms + REPORTS_MS, routing, written=not lost)
         if lost:
             missing = _of_store(case, Kind.MISSING_MANIFEST)
             self._truth.add(missing)
             self._lose(case)
+        if is_wrong:
+            self._truth.add(fact(case, Kind.MANIFEST_MISMATCH, Hop.DEVICE_CLOUD))
+
+    def _neighbour(self, number: int) -> str | None:
+        """Another device, with which nothing is wrong."""
+        other = number ^ 1
+        return None if other >= self._plan.devices or self._trouble(other) else _client(other)
 
     def _news(
         self,
         device: Device,
-        trouble: int,
         hour_ms: int,
         routing: Routing,
         lines: dict[Flow, Lines],
         chosen: list[Flow],
+        luck: _Luck,
     ) -> dict[Outcome, list[int]]:
         """An hour's events; returns the numbers of those that the device ended itself."""
-        sound = not device.skew_ms and not trouble
         ended: dict[Outcome, list[int]] = {}
         kept: set[int] = set()
+        earlier: dict[str, str] = {}
         frame_of = self._frames
         prefix = datetime.fromtimestamp((hour_ms + device.skew_ms) / 1_000, UTC).strftime("%Y-%m-%dT%H:")
         for place, (recorded_ms, accepted_ms, frame) in enumerate(device.moments(hour_ms, len(chosen))):
@@ -165,18 +224,27 @@ class Generator:
                 "router": f"r-{frame_of + frame:012x}",
                 "states_acknowledged": not device.is_older,
             }
-            if trouble == DISCARDS and place in _ENDED:
+            if luck.discards and place in _ENDED:
                 outcome = _ENDED[place]
                 ended.setdefault(outcome, []).append(number)
                 self._truth.add(Truth(Kind(outcome), Hop.DEVICE_CLOUD, device.client, device.epoch, number))
                 continue
-            if sound and place not in kept and self._is_due():
-                witness = _overtaker(place, chosen, lines)
-                case = self._case(flow, values, routing, hour_ms + OVERTAKEN_MS if witness else None)
+            if luck.vanishes and place % 5 == _VANISHES:
+                self.unseen += 1
+                continue
+            if luck.is_sound and place not in kept and self._is_due():
+                overtaker = _overtaker(place, chosen, lines)
+                case = self._case(flow, values, routing, hour_ms + OVERTAKEN_MS if overtaker else None)
+                case.earlier_id, case.neighbour = earlier.get(flow.type), luck.neighbour
                 if self._plant(case):
-                    if witness:
-                        kept.add(witness)
+                    device.rename(key, case.event.key, lines[flow].on_device)
+                    if overtaker:
+                        kept.add(overtaker)
                     continue
+            elif luck.is_sound and self._extra_is_due:
+                self._extra_is_due = False
+                self._extra(self._case(flow, values, routing, None))
+            earlier[flow.type] = id
             for row in lines[flow].fill(values):
                 self._objects.add(*row)
         self._frames += -(-len(chosen) // FRAME)
@@ -194,9 +262,11 @@ class Generator:
         self._faults.remove(fault)
         self._faults.append(fault)
         self._since_fault = 0
-        self._extra(case)
-        self._truth.add(*fault.plant(case))
-        self._write(case)
+        # Not beside this event: a row that cannot be read would speak for it.
+        self._extra_is_due = True
+        facts = fault.plant(case)
+        files = dict(self._write(case))
+        self._truth.add(*(_in_file(each, files) for each in facts))
         return True
 
     def _extra(self, case: Case) -> None:
@@ -207,6 +277,9 @@ class Generator:
             folder, at_ms, line, mark = malformed(case, what, self._numbers)
             file = self._objects.add(folder, at_ms, line)
             self._truth.add(Truth(Kind.QUARANTINED, None, archive_file=file, detail=mark))
+            if what == NEWER_WAY:
+                hop = Hop.ARCHIVE if folder == TAP else Hop.ROUTER
+                self._truth.add(fact(case, Kind.NOT_UNDERSTOOD, hop))
             return
         tap, decisions, truth = refused_item(case, recorded=what == "refused")
         for tapped in tap:
@@ -256,9 +329,32 @@ class Generator:
     def _lose(self, case: Case) -> None:
         self._truth.add(*lost_before_the_tap(case))
 
-    def _write(self, case: Case) -> None:
-        for row in case.rows():
-            self._objects.add(*row)
+    def _write(self, case: Case) -> list[tuple[str, str]]:
+        """Write the rows of an event; returns the folder and the key of the object of each."""
+        return [(row[0], self._objects.add(*row)) for row in case.rows()]
+
+
+@dataclass(frozen=True, slots=True)
+class _Luck:
+    """How a device fares in one hour: whether faults can be planted, whether it gives up events itself,
+    whether some of its events come to nobody, and which other device could bring one of its events."""
+
+    is_sound: bool
+    discards: bool
+    vanishes: bool
+    neighbour: str | None
+
+
+def _client(number: int) -> str:
+    return f"home-{number:06d}"
+
+
+def _in_file(truth: Truth, files: dict[str, str]) -> Truth:
+    """A row that goes to the quarantine, with the object that it is in."""
+    if truth.kind is not Kind.QUARANTINED:
+        return truth
+    folder = HANDOVERS if truth.route is None and truth.destination else LEDGER
+    return replace(truth, archive_file=files[folder], detail=truth.id)
 
 
 def _of_store(case: Case, kind: Kind) -> Truth:
@@ -278,13 +374,18 @@ def _overtaker(place: int, chosen: list[Flow], lines: dict[Flow, Lines]) -> int 
 
 def generate(root: Path, plan: Plan, contracts: Sequence[Contract]) -> dict[str, object]:
     """Write the archive to `root`/archive and the truth beside it; returns what was written, counted."""
-    with Objects(root / "archive", plan.rows) as objects, TruthTable(root / TRUTH) as truth:
-        generator = Generator(plan, contracts, objects, truth)
-        generator.run()
+    small = frozenset(START_MS // HOUR_MS + hour for hour in plan.quiet)
+    with TruthTable(root / TRUTH) as truth:
+        with Objects(root / "archive", plan.rows, small) as objects:
+            generator = Generator(plan, contracts, objects, truth)
+            generator.run()
+        if plan.holes:
+            truth.add(*make_holes(root / "archive"))
     return {
         "plan": asdict(plan),
         "devices": plan.devices,
         "events": generator.events,
         "rows": objects.counts,
+        "unseen": generator.unseen,
         "truth": dict(sorted(truth.counts.items())),
     }

@@ -15,15 +15,17 @@ from local.archive_generator.truth import Hop, Kind, Truth
 
 WAYS: Final = ("cut", "text_for_number", "missing_member", "impossible_time", "no_identity")
 """How a row is malformed."""
+NEWER_WAY: Final = "text_for_number"
+"""What a newer version might write as well."""
 
 
 def malformed(case: Case, way: str, number: int) -> tuple[str, int, str, str]:
     """A row after the pattern of one of `case`: its folder, time of writing, line, and what marks it.
 
-    Rows of tap and ledger take turns by `number`.
+    Rows of tap and ledger take turns by `number`; a ledger row keeps its names.
     """
     mark = f"malformed-{number:06d}"
-    row = case.ledger[0] if case.ledger and number % 2 else case.tap[0]
+    row = case.ledger[0] if number % 2 and way != "no_identity" else case.tap[0]
     folder, at_ms = (
         (LEDGER, row.decided_at_ms) if isinstance(row, LedgerRecord) else (TAP, row.archived_at_ms)
     )
@@ -43,8 +45,6 @@ def _line(row: TapRecord | LedgerRecord, way: str, mark: str) -> str:
         del members[time]
     elif way == "impossible_time":
         members[time] = -1
-    elif isinstance(row, LedgerRecord):
-        members["outcome"] = "perhaps"
     else:
         members["event"] = '{"specversion":"1.0"}'
     return json.dumps(members, ensure_ascii=False, separators=(",", ":"))

@@ -46,11 +46,15 @@ class _Object:
 
 
 class Objects:
-    """The archive at `root`; an object is full with `rows` rows. Counts what it wrote by folder."""
+    """The archive at `root`; an object is full with `rows` rows, a `small` one with a twentieth.
 
-    def __init__(self, root: Path, rows: int) -> None:
+    `small` are hours since the Unix epoch. Counts what it wrote by folder.
+    """
+
+    def __init__(self, root: Path, rows: int, small: frozenset[int] = frozenset()) -> None:
         self._root = root
         self._rows = rows
+        self._small = small
         self._open: dict[tuple[str, int], _Object] = {}
         self._objects = 0
         self.counts: dict[str, int] = {}
@@ -72,7 +76,7 @@ class Objects:
             found = self._open[place] = self._new(*place)
         found.write(line)
         self.counts[folder] = self.counts.get(folder, 0) + 1
-        if found.rows >= self._rows:
+        if found.rows >= (self._rows // 20 if place[1] in self._small else self._rows):
             self._open.pop(place).close()
         return found.key
 

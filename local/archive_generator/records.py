@@ -43,7 +43,9 @@ class Case:
     """One event on its way, and the rows of it, which a fault may change.
 
     `overtaken_at_ms` is when a delivery would be behind a later event of its source, None without one.
-    `predecessor` is by what routers decided before, None where some rightly might still.
+    `predecessor` is by what routers decided before, None where some rightly might still. `earlier_id` is that
+    of an event of the same type that the device sent before, `neighbour` another device's client id. What
+    `is_newer` has ledger rows with a member that this version does not know.
     """
 
     event: Envelope
@@ -51,6 +53,9 @@ class Case:
     routing: Routing
     overtaken_at_ms: int | None = None
     predecessor: Routing | None = None
+    earlier_id: str | None = None
+    neighbour: str | None = None
+    is_newer: bool = False
     routes: list[Route] = field(default_factory=list)
     tap: list[TapRecord] = field(default_factory=list)
     ledger: list[LedgerRecord] = field(default_factory=list)
@@ -65,9 +70,13 @@ class Case:
         """Folder of the archive, Unix milliseconds of writing and line, of every row."""
         return [
             *((TAP, each.archived_at_ms, ledger.to_line(each)) for each in self.tap),
-            *((LEDGER, each.decided_at_ms, ledger.to_line(each)) for each in self.ledger),
+            *((LEDGER, each.decided_at_ms, self._decision(each)) for each in self.ledger),
             *((HANDOVERS, each.decided_at_ms, handover.to_line(each)) for each in self.handovers),
         ]
+
+    def _decision(self, row: LedgerRecord) -> str:
+        line = ledger.to_line(row)
+        return f'{line[:-1]},"region":"eu-central-1"}}' if self.is_newer else line
 
 
 def right_case(
@@ -78,7 +87,7 @@ def right_case(
     predecessor: Routing | None = None,
 ) -> Case:
     """`event` on its way without a fault."""
-    case = Case(event, passage, routing, overtaken_at_ms, predecessor, routing.cloud(event))
+    case = Case(event, passage, routing, overtaken_at_ms, predecessor, routes=routing.cloud(event))
     case.tap = [tapped(case)]
     case.ledger = [decided(case, route) for route in case.routes] or [decided(case)]
     case.handovers = [handed_over(case, route) for route in case.routes if routing.is_webhook(route)]

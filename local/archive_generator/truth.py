@@ -35,9 +35,23 @@ class Kind(StrEnum):
     STALE_CONTRACT = "stale_contract"
     UNCONFIRMED = "unconfirmed"
     TWO_SENDERS = "two_senders"
+    CAUSALITY = "causality"
+    TYPE_MISMATCH = "type_mismatch"
+    SENDER_MISMATCH = "sender_mismatch"
+    REUSED_ID = "reused_id"
+    MANIFEST_MISMATCH = "manifest_mismatch"
+    FOREIGN_EPOCH = "foreign_epoch"
+    NOT_UNDERSTOOD = "not_understood"
+    UNREADABLE_OBJECT = "unreadable_object"
+    DUPLICATE_OBJECT = "duplicate_object"
+    MISPLACED_OBJECT = "misplaced_object"
+    MISSING_RECORDS = "missing_records"
+    ALTERED_OBJECT = "altered_object"
     LATE = "late"
     QUARANTINED = "quarantined"
     """A row of the quarantine's table, not of the findings'."""
+    COVERAGE = "coverage"
+    """A device that is not attested, by the devices' table; `detail` has the standing."""
 
 
 class Hop(StrEnum):
@@ -47,6 +61,7 @@ class Hop(StrEnum):
     IOT_RULE = "iot_rule"
     ROUTER = "router"
     INBOX_CONSUMER = "inbox_consumer"
+    ARCHIVE = "archive"
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import subprocess
 from collections.abc import Callable, Mapping
@@ -11,12 +10,13 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
+from botocore.exceptions import ClientError
+
 from eventplane.archive_layout import AUDIT
+from eventplane.auditor import last_report, verdict_name
 from operations.cloud import Cloud
 from operations.smoke.errors import AuditRunError, NotSeenError
 from operations.smoke.patience import Patience
-
-REPORT: Final = "report.json"
 
 _ENDED: Final = frozenset({"SUCCEEDED", "FAILED", "STOPPED", "TIMEOUT", "ERROR", "EXPIRED"})
 _LOG_LINES: Final = 3
@@ -60,13 +60,25 @@ class GlueAudit:
         if result["JobRunState"] != "SUCCEEDED":
             problem = str(result.get("ErrorMessage", "no message"))
             raise AuditRunError(run, result["JobRunState"], problem, f"see /aws-glue/jobs/{self.job}/error")
-        written = self.cloud.s3.get_object(Bucket=self.bucket, Key=f"{AUDIT}/{REPORT}")
         started: datetime = result["StartedOn"]
-        if written["LastModified"] < started.replace(microsecond=0):
+        written: dict[str, datetime] = {}
+
+        def read(name: str) -> bytes | None:
+            try:
+                found = self.cloud.s3.get_object(Bucket=self.bucket, Key=f"{AUDIT}/{name}")
+            except ClientError as error:
+                if error.response["Error"]["Code"] == "NoSuchKey":
+                    return None
+                raise
+            written[name] = found["LastModified"]
+            body: bytes = found["Body"].read()
+            return body
+
+        document = last_report(read, day)
+        if document is None or written[verdict_name(day)] < started.replace(microsecond=0):
             raise AuditRunError(
                 run, result["JobRunState"], "it wrote no report", f"see /aws-glue/jobs/{self.job}/output"
             )
-        document: Report = json.loads(written["Body"].read())
         return document
 
     def _stop(self, glue: Any, run: str) -> None:
@@ -76,7 +88,7 @@ class GlueAudit:
 
 @dataclass(frozen=True)
 class CommandAudit:
-    """`command` is called with the job's own `--INPUT`, `--OUTPUT` and `--DATE`; it writes report.json."""
+    """`command` takes the job's own `--INPUT`, `--OUTPUT` and `--DATE` and files what the job files."""
 
     command: str
     bucket: str
@@ -98,5 +110,11 @@ class CommandAudit:
         if done.returncode:
             lines = " | ".join(done.stderr.splitlines()[-_LOG_LINES:])
             raise AuditRunError(words[0], f"status {done.returncode}", lines, "correct --audit-command")
-        document: Report = json.loads((folder / REPORT).read_text(encoding="utf-8"))
+        document = last_report(lambda name: _read(folder / name), day)
+        if document is None:
+            raise AuditRunError(words[0], "status 0", "it wrote no report", "correct --audit-command")
         return document
+
+
+def _read(path: Path) -> bytes | None:
+    return path.read_bytes() if path.is_file() else None

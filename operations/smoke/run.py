@@ -387,7 +387,9 @@ class SmokeRun:
                 "the audit", f"read {window['tap_rows']} items, and not those of this run", "see its log"
             )
         self._check_findings(document)
-        words = f"verdict on {day}: {document['verdict']}; read {window['tap_rows']} items and "
+        share = document["coverage"]["share"]
+        coverage = "" if share is None else f", coverage {share:.0%}"
+        words = f"verdict on {day}: {document['verdict']}{coverage}; read {window['tap_rows']} items and "
         return Shown(f"{words}{window['ledger_rows']} decisions, of this run's it found what was planted")
 
     def _check_findings(self, document: Mapping[str, Any]) -> None:

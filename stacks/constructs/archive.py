@@ -1,9 +1,9 @@
-"""The archive: the bucket that proves what became of every event."""
+"""The archive: the bucket that proves what became of every event; beside it, the bucket that jobs work in."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 
 from aws_cdk import Aws, Duration
 from aws_cdk import aws_iam as iam
@@ -11,7 +11,7 @@ from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
 from eventplane.archive_layout import COMPACTED, COMPACTIONS, FOLDERS, PUBLISHED
-from eventplane.resource_names import archive_bucket
+from eventplane.resource_names import archive_bucket, work_bucket
 from stacks.constructs.permissions import PLAIN_HTTP, accept, allow, find_key
 from stacks.environment import Environment
 from stacks.plane_stack import environment_of
@@ -20,18 +20,57 @@ from stacks.settings import ObjectLock, Retention
 ATHENA: Final = "athena"
 """The folder of what people ask of the archive."""
 
+WORK: Final = "work"
+"""The work bucket's folder of what a job keeps while it runs, beneath it a folder for each job."""
+
+EVENT_LOGS: Final = "event-logs"
+"""The work bucket's folder of what Spark's history server reads, beneath it a folder for each job."""
+
 _ANSWERS_DAYS: Final = 7
+
+_WORK_DAYS: Final = 1
+"""What a job that was killed has left; one that ends removes it."""
+
+_EVENT_LOG_DAYS: Final = 14
+
+Name = Callable[[str, str, str], str]
+"""A bucket's name by environment, account and region."""
 
 
 def archive(scope: Construct) -> s3.Bucket:
     """Return a versioned, private, encrypted bucket; what lies in it leaves by its age."""
+    retention = environment_of(scope).retention
+    return _bucket(
+        scope,
+        archive_bucket,
+        versioned=True,
+        lifecycle_rules=_lifecycle(retention),
+        object_lock_enabled=True if retention.lock else None,
+        object_lock_default_retention=_default_retention(retention.lock),
+    )
+
+
+def work(scope: Construct) -> s3.Bucket:
+    """Return a private, encrypted bucket without versions, whose objects leave within days.
+
+    On the archive each table that an audit keeps while it runs would stay for `replaced_days`.
+    """
+    kept = {WORK: _WORK_DAYS, EVENT_LOGS: _EVENT_LOG_DAYS}
+    rules = [
+        s3.LifecycleRule(id=folder, prefix=f"{folder}/", expiration=Duration.days(days))
+        for folder, days in kept.items()
+    ]
+    rules.append(s3.LifecycleRule(abort_incomplete_multipart_upload_after=Duration.days(1)))
+    return _bucket(scope, work_bucket, versioned=False, lifecycle_rules=rules)
+
+
+def _bucket(scope: Construct, name: Name, **settings: Any) -> s3.Bucket:
     environment = environment_of(scope)
     key = find_key(scope)
     bucket = s3.Bucket(
         scope,
         "Bucket",
-        bucket_name=_bucket_name(environment),
-        versioned=True,
+        bucket_name=_bucket_name(environment, name),
         encryption=s3.BucketEncryption.KMS if key else s3.BucketEncryption.S3_MANAGED,
         encryption_key=key,
         bucket_key_enabled=True if key else None,  # one request to the key for many objects
@@ -39,9 +78,7 @@ def archive(scope: Construct) -> s3.Bucket:
         block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
         object_ownership=s3.ObjectOwnership.BUCKET_OWNER_ENFORCED,
         removal_policy=environment.removal_policy,
-        lifecycle_rules=_lifecycle(environment.retention),
-        object_lock_enabled=True if environment.retention.lock else None,
-        object_lock_default_retention=_default_retention(environment.retention.lock),
+        **settings,
     )
     if environment.is_emulated:
         accept(scope, "S10", PLAIN_HTTP)
@@ -84,20 +121,32 @@ def _lifecycle(retention: Retention) -> list[s3.LifecycleRule]:
 
 def find_archive(scope: Construct) -> s3.IBucket:
     """Return the archive bucket, which another stack owns, found by its name."""
-    return s3.Bucket.from_bucket_name(scope, "Archive", _bucket_name(environment_of(scope)))
+    return s3.Bucket.from_bucket_name(scope, "Archive", _bucket_name(environment_of(scope), archive_bucket))
+
+
+def find_work(scope: Construct) -> s3.IBucket:
+    """Return the work bucket, which another stack owns, found by its name."""
+    return s3.Bucket.from_bucket_name(scope, "Work", _bucket_name(environment_of(scope), work_bucket))
 
 
 def allow_folders(
-    scope: Construct, bucket: s3.IBucket, actions: Sequence[str], folders: Sequence[str]
+    scope: Construct,
+    bucket: s3.IBucket,
+    actions: Sequence[str],
+    folders: Sequence[str],
+    name: Name = archive_bucket,
 ) -> iam.PolicyStatement:
-    """Return a statement for a role in `scope` that allows `actions` on the objects in `folders`."""
-    name = environment_of(scope).name
-    where = archive_bucket(name, "<AWS::AccountId>", "<AWS::Region>")  # as cdk-nag writes it
+    """Return a statement for a role in `scope` that allows `actions` on the objects in `folders`.
+
+    `name` is how `bucket` is called: the archive, or the work bucket.
+    """
+    # As cdk-nag writes it.
+    where = name(environment_of(scope).name, "<AWS::AccountId>", "<AWS::Region>")
     for folder in folders:
         rule = f"IAM5[Resource::arn:<AWS::Partition>:s3:::{where}/{folder}/*]"
         accept(scope, rule, "Objects are named when they are written; the folder is the limit.")
     return allow(actions, [bucket.arn_for_objects(f"{folder}/*") for folder in folders])
 
 
-def _bucket_name(environment: Environment) -> str:
-    return archive_bucket(environment.name, Aws.ACCOUNT_ID, Aws.REGION)
+def _bucket_name(environment: Environment, name: Name) -> str:
+    return name(environment.name, Aws.ACCOUNT_ID, Aws.REGION)

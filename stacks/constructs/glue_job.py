@@ -1,4 +1,4 @@
-"""A Spark job on Glue: its script and packages, logs, role, size and schedule."""
+"""A Spark job on Glue: its script and packages, logs, metrics, role, size and schedule."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_s3_assets as assets
 from constructs import Construct
 
+from eventplane.resource_names import work_bucket
 from stacks.bundling import ROOT, copy_packages, local_bundling
-from stacks.constructs.archive import allow_folders
+from stacks.constructs.archive import EVENT_LOGS, WORK, allow_folders, find_work
 from stacks.constructs.permissions import accept, allow, allow_key, service_role
 from stacks.plane_stack import environment_of
 from stacks.settings import JobSize
@@ -24,10 +25,17 @@ GLUE_VERSION: Final = "5.1"
 """Spark 3.5.6, Python 3.11, Java 17: what runs on a laptop by the lock file."""
 
 
+METRICS: Final = "Glue"
+"""The namespace of what Glue says of its jobs (AWS Glue guide, "Job monitoring and debugging")."""
+
+_KEEP: Final = ("s3:GetObject", "s3:PutObject", "s3:DeleteObject")
+
+
 class GlueJob(Construct):
     """`glue_jobs/<folder>/main.py` as the job called `name`, in `self.job`.
 
-    The output `<id>Job` of the stack names it.
+    The output `<id>Job` of the stack names it. It takes as many workers as it has tasks for, up to its size,
+    and leaves metrics (CloudWatch, namespace `Glue`) and Spark's event logs (in the work bucket).
 
     Args:
         folder: the job's package.
@@ -38,6 +46,7 @@ class GlueJob(Construct):
         archive: the bucket it works on.
         grants: actions on the objects of which folders of the archive.
         bucket_actions: actions on the bucket itself, besides listing it.
+        keeps_tables: whether it is given a folder for tables while it runs, as `--WORK`.
         more: what else it may do.
     """
 
@@ -54,6 +63,7 @@ class GlueJob(Construct):
         archive: s3.IBucket,
         grants: Sequence[tuple[Sequence[str], Sequence[str]]],
         bucket_actions: Sequence[str] = (),
+        keeps_tables: bool = False,
         more: Sequence[iam.PolicyStatement] = (),
     ) -> None:
         super().__init__(scope, id)
@@ -78,15 +88,26 @@ class GlueJob(Construct):
             )
             for stream in ("output", "error")
         }
+        work = find_work(self)
+        folders = [f"{each}/{self.name}" for each in (EVENT_LOGS, *([WORK] if keeps_tables else []))]
         statements = [
             allow(["s3:GetObject"], [_object_arn(self, asset) for asset in (script, packages)]),
             *(allow_folders(self, archive, actions, folders) for actions, folders in grants),
+            allow_folders(self, work, _KEEP, folders, work_bucket),
             *_folder_markers(archive, grants),
+            *_folder_markers(work, [(_KEEP, [*folders, *(each.partition("/")[0] for each in folders)])]),
             allow(["s3:ListBucket", *bucket_actions], [archive.bucket_arn]),
+            allow(["s3:ListBucket"], [work.bucket_arn]),
+            iam.PolicyStatement(
+                actions=["cloudwatch:PutMetricData"],
+                resources=["*"],
+                conditions={"StringEquals": {"cloudwatch:namespace": METRICS}},
+            ),
             *more,
             *allow_key(self),
         ]
         role = service_role(self, "Role", service="glue", statements=statements)
+        accept(role, "IAM5[Resource::*]", "Metrics have no resources to name; the namespace is the limit.")
         for group in self.logs.values():
             group.grant_write(role)
         self.job = glue.CfnJob(
@@ -110,7 +131,13 @@ class GlueJob(Construct):
                 "--job-language": "python",
                 "--extra-py-files": packages.s3_object_url,
                 "--custom-logGroup-prefix": log_prefix,
+                "--enable-auto-scaling": "true",
+                "--enable-metrics": "true",
+                "--enable-observability-metrics": "true",
+                "--enable-spark-ui": "true",
+                "--spark-event-logs-path": f"s3://{work.bucket_name}/{EVENT_LOGS}/{self.name}/",
                 "--INPUT": f"s3://{archive.bucket_name}/",
+                **({"--WORK": f"s3://{work.bucket_name}/{WORK}/{self.name}/"} if keeps_tables else {}),
                 **{f"--{parameter}": value for parameter, value in parameters.items()},
             },
         )

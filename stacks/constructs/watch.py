@@ -20,7 +20,7 @@ _DAY: Final = Duration.days(1)
 ACKNOWLEDGED_LOST: Final = "acknowledged_lost"
 """The metric of events that IoT Core acknowledged and its rule lost."""
 
-AUDIT_METRICS: Final = ("lost", ACKNOWLEDGED_LOST, "findings", "quarantined")
+AUDIT_METRICS: Final = ("lost", ACKNOWLEDGED_LOST, "findings", "incomplete", "unattested")
 """Totals of the delivery audit that are metrics, called as in its report; all of them should be 0."""
 
 AUDIT: Final = "audit"
@@ -163,15 +163,22 @@ def of_ingest_errors(queue_name: str) -> Watch:
     )
 
 
+_AUDIT_TICKETS: Final = {
+    "findings": "The day's last report (audit/verdicts/ names it) lists what broke a promise.",
+    "incomplete": "The `reasons` of the day's last report (audit/verdicts/ names it) say which evidence is "
+    "missing: manifests of devices, objects of the archive, or rows that could not be read.",
+}
+
+
 def of_audit(environment: Environment) -> Iterator[Watch]:
     """Of the delivery audit's verdicts; none on yesterday is bad where that audit should start by itself."""
     for audit in audits(environment):
-        for name in ("findings", "quarantined"):
+        for name, remedy in _AUDIT_TICKETS.items():
             yield Watch(
                 name=environment.resource_name(f"{audit}-{name}"),
                 metric=audit_metric(environment, audit, name),
                 is_silence_bad=audit == AUDIT and environment.audit.schedule is not None,
-                remedy="The audit's report.json lists them; without one, look at the job's runs.",
+                remedy=f"{remedy} Without a report, look at the job's runs.",
             )
         # No device sends it again, and no replay can: the tap has no text of it.
         yield Watch(

@@ -106,10 +106,14 @@ ALL_WELL = {
 }
 PROVEN = {
     "verdict": "proven",
+    "reasons": [],
     "window": {"date": "2026-03-01"},
     "watermark": {"as_of_ms": 1_772_437_800_000},
+    "coverage": {"share": 1.0, "events": {"manifest": 1}, "devices": {"attested": 1}, "fleet": "fleet/a"},
     "totals": {"expected": 1, "delivered": 1, "lost": 0},
-    "revision": {"number": 0, "changed": {}},
+    "revision": {"number": 0, "verdict": None, "share": None, "changed": {}},
+    "chain": {"inventory": 64 * "0", "objects": 1, "report": 64 * "0", "before": None},
+    "report": "reports/2026-03-01/0.json",
 }
 SEEN = {"device": VICTIM, "since": "2026-03-01T08:30:00Z"}
 PULSE = {"quantity": "heart_rate", "value": 72, "unit": "/min"}

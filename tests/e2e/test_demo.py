@@ -14,6 +14,7 @@ from rich.console import Console
 
 from eventplane.sqs_binding import split
 from local.audit_page.evidence import trace_command
+from local.audits import read_report
 from local.demo.run import Options, Tamper, run
 from local.demo.summary import MAX_EVIDENCE
 from local.deploy import ROOT
@@ -115,7 +116,7 @@ def test_the_audit_notices_an_object_that_was_deleted_by_hand(summary: dict[str,
 
 
 def test_the_page_s_command_follows_what_was_lost(summary: dict[str, Any], output: Path) -> None:
-    report = json.loads((output / "run" / "audit-without-one" / "report.json").read_text())
+    report = read_report(output / "run" / "audit-without-one")
     lost = next(each for each in report["findings"] if each["kind"] == "lost")
     command = trace_command(lost, str(output / "run" / "archive-without-one"))
     assert command is not None

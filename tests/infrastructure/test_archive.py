@@ -14,13 +14,21 @@ from eventplane.contract import Contract
 from glue_jobs.compaction.main import read_arguments
 from stacks.config import environment
 from stacks.settings import EnvironmentSettingError, ObjectLock
-from tests.infrastructure.templates import Templates
+from tests.infrastructure.templates import Resource, Templates
 
 KEPT_FOREVER = {"contracts/", "erasures/"}
 
 
+def buckets(templates: Templates) -> tuple[Resource, Resource]:
+    """The archive, and the bucket that jobs work in."""
+    archive, work = sorted(
+        templates.of("AWS::S3::Bucket"), key=lambda each: json.dumps(each.find("BucketName"))
+    )
+    return archive, work
+
+
 def rules(templates: Templates) -> list[dict[str, Any]]:
-    (bucket,) = templates.of("AWS::S3::Bucket")
+    bucket, _ = buckets(templates)
     found: list[dict[str, Any]] = bucket.find("LifecycleConfiguration", "Rules")
     assert all(each["Status"] == "Enabled" for each in found)
     return found
@@ -52,6 +60,32 @@ def test_everything_about_events_leaves_and_nothing_else(name: str, request: pyt
     for prefix in made | folders - KEPT_FOREVER:
         assert ends[prefix]["ExpirationInDays"] == kept.compacted_days
     assert ends[None]["NoncurrentVersionExpiration"]["NoncurrentDays"] == kept.replaced_days
+
+
+def test_what_jobs_write_while_they_run_has_no_versions_and_leaves_within_days(templates: Templates) -> None:
+    archive, work = buckets(templates)
+    assert archive.find("VersioningConfiguration", "Status") == "Enabled"
+    assert work.find("VersioningConfiguration") is None
+    ends = {
+        each["Prefix"]: each["ExpirationInDays"]
+        for each in work.find("LifecycleConfiguration", "Rules")
+        if "Prefix" in each
+    }
+    assert ends == {"work/": 1, "event-logs/": 14}
+    for job in templates.of("AWS::Glue::Job"):
+        name, given = job.find("Name"), job.find("DefaultArguments")
+        assert text(given["--spark-event-logs-path"]).endswith(f"/event-logs/{name}/")
+        assert "-work-" in text(given["--spark-event-logs-path"])
+        # Only the audit keeps tables.
+        assert ("--WORK" in given) == ("audit" in name)
+        if "--WORK" in given:
+            assert text(given["--WORK"]).endswith(f"/work/{name}/")
+            assert "-work-" in text(given["--WORK"])
+
+
+def text(value: dict[str, Any]) -> str:
+    """What a name in a template is joined of, without references."""
+    return "".join(each for each in value["Fn::Join"][1] if isinstance(each, str))
 
 
 def test_every_folder_of_rows_is_a_table_with_projected_partitions(templates: Templates) -> None:
@@ -89,7 +123,7 @@ def test_object_lock_is_a_setting_that_every_new_object_gets(
     plain = environment("dev")
     retention = replace(plain.retention, lock=ObjectLock(mode=mode, days=14))
     locked = Templates(replace(plain, retention=retention), contract)
-    (bucket,) = locked.of("AWS::S3::Bucket")
+    bucket, _ = buckets(locked)
     assert bucket.find("ObjectLockEnabled") is True
     rule = bucket.find("ObjectLockConfiguration", "Rule", "DefaultRetention")
     assert rule == {"Mode": mode.upper(), "Days": 14}
@@ -100,7 +134,7 @@ def test_object_lock_is_a_setting_that_every_new_object_gets(
         if "s3:BypassGovernanceRetention" in json.dumps(role.properties)
     }
     assert [each.startswith("Erasure") for each in holders] == [True]
-    (unlocked,) = dev.of("AWS::S3::Bucket")
+    unlocked, _ = buckets(dev)
     assert unlocked.find("ObjectLockEnabled") is None
     assert "BypassGovernance" not in json.dumps(dev.documents)
 

@@ -25,10 +25,10 @@ def test_queues_archive_and_alarms_use_it(templates: Templates) -> None:
     for queue in templates.of("AWS::SQS::Queue"):
         assert queue.find("KmsMasterKeyId") == KEY, str(queue)
         assert queue.find("KmsDataKeyReusePeriodSeconds") == 3_600
-    (bucket,) = templates.of("AWS::S3::Bucket")
-    (rule,) = bucket.find("BucketEncryption", "ServerSideEncryptionConfiguration")
-    assert rule["ServerSideEncryptionByDefault"] == {"SSEAlgorithm": "aws:kms", "KMSMasterKeyID": KEY}
-    assert rule["BucketKeyEnabled"] is True
+    for bucket in templates.of("AWS::S3::Bucket"):
+        (rule,) = bucket.find("BucketEncryption", "ServerSideEncryptionConfiguration")
+        assert rule["ServerSideEncryptionByDefault"] == {"SSEAlgorithm": "aws:kms", "KMSMasterKeyID": KEY}
+        assert rule["BucketKeyEnabled"] is True
     topics = templates.of("AWS::SNS::Topic")
     assert topics
     assert {each.find("KmsMasterKeyId") for each in topics} == {KEY}

@@ -28,12 +28,15 @@ FOLDERS = {
     "Router": {"ledger/*", "contracts/*"},
     "Replay": {"tap/*", "ledger/*", "contracts/*"},
     "ArchiveWriter": {"tap/*", "quarantine/*"},
-    "DeliveryAudit": {"tap/*", "ledger/*", "handovers/*", "contracts/*", "audit/*"},
+    "DeliveryAudit": {
+        *("tap/*", "ledger/*", "handovers/*", "contracts/*", "fleet/*", "audit/*"),
+        *("compacted/*", "published/*", "compactions/*", "erasures/*"),
+    },
     "Compaction": {"tap/*", "ledger/*", "handovers/*", "compacted/*", "published/*", "compactions/*"},
     "Downlink": {"devices/*/inbox"},
     "Subscribers": {"handovers/*"},
     "Erasure": {
-        *("tap/*", "ledger/*", "handovers/*", "quarantine/*"),
+        *("tap/*", "ledger/*", "handovers/*", "quarantine/*", "fleet/*"),
         *("compacted/*", "audit/*", "erasures/*", "contracts/*"),
     },
 }
@@ -49,6 +52,8 @@ def test_no_permission_has_a_wildcard_but_the_archive_folders(templates: Templat
             continue  # the next test
         for statement in statements(resource):
             assert statement["Effect"] == "Allow"
+            if statement["Action"] == "cloudwatch:PutMetricData":
+                continue  # the test of jobs
             for action in words(statement["Action"]):
                 assert "*" not in action, (str(resource), action)
             for target in words(statement.get("Resource", [])):
@@ -76,6 +81,15 @@ def test_the_canary_may_send_as_itself_count_messages_and_read_its_own_inbox(dev
         assert [each.endswith("eventplane-dev-canary-inbox") for each in may[action]] == [True]
 
 
+def test_a_job_may_write_metrics_of_glue_and_no_others(templates: Templates) -> None:
+    roles = [each for each in templates.of("AWS::IAM::Role") if each.stack == "audit"]
+    assert len(roles) == len(templates.of("AWS::Glue::Job"))
+    for role in roles:
+        (metrics,) = (each for each in statements(role) if each["Action"] == "cloudwatch:PutMetricData")
+        assert metrics["Resource"] == "*"
+        assert metrics["Condition"] == {"StringEquals": {"cloudwatch:namespace": "Glue"}}
+
+
 def wildcard_is_known(resource: Resource, target: str) -> bool:
     if target == "*":
         return False
@@ -85,6 +99,8 @@ def wildcard_is_known(resource: Resource, target: str) -> bool:
             re.fullmatch(r":(cloudwatch:.*)?alarm:\*|:(lambda:.*)?function:[a-z0-9-]+:\*", end)
         )  # tests/infrastructure/test_rollout.py
     folder = end.split("/", 1)[1]
+    if resource.stack == "audit" and re.fullmatch(r"(event-logs|work)/eventplane-[a-z-]+/\*", folder):
+        return True  # a job's own in the work bucket
     return any(owner in resource.id and folder in folders for owner, folders in FOLDERS.items())
 
 

@@ -149,3 +149,26 @@ def test_connections_come_to_the_keeper(prod: Templates) -> None:
 
 def test_a_quarantine_denies_everything(dev: Templates) -> None:
     assert policy_statements(dev, "quarantine") == [{"Effect": "Deny", "Action": "iot:*", "Resource": "*"}]
+
+
+def test_the_fleet_is_written_into_the_archive_several_times_a_day(templates: Templates) -> None:
+    (schedule,) = [each for each in templates.of("AWS::Scheduler::Schedule") if each.stack == "fleet"]
+    called = templates.function_behind(schedule, "Target", "Arn")
+    assert called.find("Handler") == "lambdas.fleet.snapshot.handle"
+    assert schedule.find("ScheduleExpression") == "rate(360 minutes)"
+    assert templates.outputs("fleet")["FleetSnapshotFunction"] == called.find("FunctionName")
+
+
+def test_only_a_run_on_one_machine_has_it_written_by_hand(local: Templates, dev: Templates) -> None:
+    states = [
+        each.find("State")
+        for templates in (local, dev)
+        for each in templates.of("AWS::Scheduler::Schedule")
+        if each.stack == "fleet"
+    ]
+    assert states == ["DISABLED", "ENABLED"]
+
+
+def test_the_snapshot_may_read_the_registry_and_write_its_folder_and_nothing_else(prod: Templates) -> None:
+    may = {(action, target.rpartition('"')[2]) for action, target in granted(prod, "SnapshotRole")}
+    assert may == {("dynamodb:Scan", "table/eventplane-prod-fleet"), ("s3:PutObject", "/fleet/*")}

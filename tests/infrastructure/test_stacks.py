@@ -186,8 +186,8 @@ def test_the_routers_share_their_code(templates: Templates) -> None:
 
 
 PARAMETERS = {
-    "delivery-audit": {"--OUTPUT", "--DATE", "--OUTBOX"},
-    "audit-today": {"--OUTPUT", "--DATE", "--OUTBOX"},
+    "delivery-audit": {"--OUTPUT", "--DATE", "--OUTBOX", "--WORK"},
+    "audit-today": {"--OUTPUT", "--DATE", "--OUTBOX", "--WORK"},
     "compaction": {"--DATE", "--RAW_DAYS"},
     "erasure": set(),
 }
@@ -204,6 +204,8 @@ def test_every_job_names_its_glue_its_workers_and_its_parameters(templates: Temp
         assert job.find("ExecutionProperty", "MaxConcurrentRuns") == 1
         own = {each for each in job.find("DefaultArguments") if each.isupper()}
         assert own == {"--INPUT"} | PARAMETERS[name]
+        told = ("enable-auto-scaling", "enable-metrics", "enable-observability-metrics", "enable-spark-ui")
+        assert {job.find("DefaultArguments", f"--{each}") for each in told} == {"true"}
 
 
 def test_nobody_but_a_person_starts_an_erasure(templates: Templates) -> None:
@@ -220,7 +222,7 @@ def test_names_and_tags_carry_the_environment(templates: Templates) -> None:
 @pytest.mark.parametrize(
     ("stack", "keys"),
     [
-        ("archive", {"ArchiveBucket"}),
+        ("archive", {"ArchiveBucket", "WorkBucket"}),
         ("routing", {"IngestRule", "DevicePolicy", "ContractVersion", "DeviceRouterFunction"}),
         ("presence", {"PresenceTable", "PresenceUrl", "PresenceDlqUrl"}),
         ("audit", {"DeliveryAuditJob", "CompactionJob", "ErasureJob", "CatalogDatabase"}),

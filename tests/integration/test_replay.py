@@ -20,6 +20,7 @@ from eventplane.ingest import IngestFrame, frame_text
 from eventplane.sender import Sender
 from eventplane.sending import stamp_sender
 from eventplane.sqs_binding import split
+from local.audits import read_report
 from local.demo.archive import fetch
 from local.demo.plane import Plane
 from tests.eventually import eventually
@@ -88,7 +89,7 @@ class World:
         output = self.directory / f"audit-{number}"
         options = ["--INPUT", str(copy), "--OUTPUT", str(output), "--DATE", "all", "--LATENESS_S", "0"]
         self.command("glue_jobs.delivery_audit", *options, "--OUTBOX", self.plane.outputs["AuditOutboxUrl"])
-        report = json.loads((output / "report.json").read_text("utf-8"))
+        report = read_report(output)
         rows = [
             json.loads(line)
             for file in (output / "replay").rglob("*.json.gz")

@@ -35,6 +35,7 @@ devices = st.builds(
     thing=texts,
     state=st.sampled_from(State),
     changed_at_ms=numbers,
+    since_ms=numbers,
     certificate=st.none() | texts,
     pending=st.none() | texts,
     replaced=st.frozensets(texts, max_size=3),

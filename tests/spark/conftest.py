@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -41,11 +42,18 @@ def archive(tmp_path: Path) -> SmallArchive:
 
 @pytest.fixture
 def audit(spark: SparkSession, archive: SmallArchive, tmp_path: Path) -> Callable[..., dict[str, Any]]:
-    """Writes the archive and runs the whole job over it."""
+    """Writes the archive and runs the whole job over it.
 
-    def run(date: str = "all", as_of: str = "2026-04-01T00:00:00Z") -> dict[str, Any]:
+    The output is the folder `audit` the first time, and then another one each time, or `output`: in the same
+    one an archive that a test has written anew is an altered one.
+    """
+    outputs = (f"audit-{number}" if number else "audit" for number in count())
+
+    def run(
+        date: str = "all", as_of: str = "2026-04-01T00:00:00Z", output: str | None = None
+    ) -> dict[str, Any]:
         archive.write()
-        output = str(tmp_path / "audit")
-        return main(["--INPUT", str(archive.folder), "--OUTPUT", output, "--DATE", date, "--AS_OF", as_of])
+        words = ["--INPUT", str(archive.folder), "--OUTPUT", str(tmp_path / (output or next(outputs)))]
+        return main([*words, "--DATE", date, "--AS_OF", as_of])
 
     return run

@@ -88,7 +88,7 @@ class SmallArchive:
     ) -> Envelope:
         """A new event as its device sends it, accepted at `at_ms`."""
         sequence = self._sequences[home] = self._sequences.get(home, 0) + 1
-        epoch = self.epochs.get(home, "e1")
+        epoch = self.epochs.get(home, "e1" if home == "home-1" else f"e1-{home}")
         attributes: dict[str, AttributeValue] = {
             "id": f"{home}-{epoch}-{sequence}",
             "source": f"//{home}/service",
@@ -223,4 +223,4 @@ def _hour(milliseconds: int) -> str:
 
 def _write(path: Path, lines: Iterable[str]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(gzip.compress("".join(f"{line}\n" for line in lines).encode()))
+    path.write_bytes(gzip.compress("".join(f"{line}\n" for line in lines).encode(), mtime=0))

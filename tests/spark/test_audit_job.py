@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import jsonschema
@@ -13,8 +14,7 @@ from contract import load_contract
 from eventplane import replay
 from eventplane.auditor import VERDICT
 from eventplane.envelope import Envelope, parse_event
-from glue_jobs.delivery_audit import deliveries
-from glue_jobs.delivery_audit import main as module
+from glue_jobs.delivery_audit import event_group, publication
 from glue_jobs.delivery_audit.errors import (
     AlteredContractError,
     EmptyWindowError,
@@ -23,6 +23,7 @@ from glue_jobs.delivery_audit.errors import (
     OutboxError,
 )
 from glue_jobs.delivery_audit.main import main
+from local.audits import read_report
 from tests.spark.reading import Audit, faults
 from tests.spark.small_archive import ALARM, DAY, DIARY, NOON_MS, READING, SmallArchive, small_contract
 
@@ -46,7 +47,7 @@ def test_a_right_archive_has_nothing_to_complain_about(
     assert report["window"]["first_accepted_ms"] == NOON_MS
     assert report["findings"] == []
     # What main returned is what stands in the file, and the tables say the same.
-    assert json.loads((tmp_path / "audit" / "report.json").read_text("utf-8")) == report
+    assert read_report(tmp_path / "audit") == report
     routes = spark.read.parquet(str(tmp_path / "audit" / "routes")).orderBy("route").collect()
     assert [(str(row["date"]), row["route"], row["expected"]) for row in routes] == [
         (DAY, "alarms", 2),
@@ -65,50 +66,60 @@ def test_a_day_s_audit_sees_what_was_accepted_on_that_day(archive: SmallArchive,
     assert faults(audit("all")) == {}
 
 
-def test_repeating_a_day_replaces_its_tables(
+def test_repeating_a_day_replaces_its_tables_and_keeps_its_reports(
     archive: SmallArchive, audit: Audit, spark: SparkSession, tmp_path: Path
 ) -> None:
-    late = archive.event()
-    archive.accept(late)
-    assert audit(DAY)["totals"]["findings"] == 1
+    archive.send()  # an hour without any decision would be a hole of the archive
+    accepted_ms = NOON_MS + 30 * 60_000
+    late = archive.event(at_ms=accepted_ms)
+    archive.accept(late, at_ms=accepted_ms)
+    # The hour that the record will be written in is not over.
+    assert audit(DAY, "2026-03-01T13:40:00Z", output="audit")["totals"]["findings"] == 1
     findings = tmp_path / "audit" / "findings" / f"date={DAY}"
     assert findings.exists()
-    archive.route(late)
-    assert audit(DAY)["totals"]["findings"] == 0
+    # The record comes in the next hour, into another object.
+    decided_ms = accepted_ms + 50 * 60_000
+    for row in archive.route(late, at_ms=accepted_ms):
+        at = {"decided_at_ms": decided_ms, "received_at_ms": decided_ms}
+        archive.ledger[archive.ledger.index(row)] = replace(row, **at)
+    again = audit(DAY, output="audit")
+    assert (again["totals"]["findings"], again["findings"]) == (0, [])
+    assert again["revision"]["number"] == 1
+    assert again["revision"]["changed"]["lost"] == [1, 0]
     assert not findings.exists()
     assert spark.read.parquet(str(tmp_path / "audit" / "routes")).count() == 1
+    assert read_report(tmp_path / "audit", DAY) == again
+    first = json.loads((tmp_path / "audit" / "reports" / DAY / "0.json").read_text("utf-8"))
+    assert first["totals"]["lost"] == 1
 
 
-def test_a_verdict_that_cannot_be_sent_fails_the_job_and_its_retry_sends_it(
+def test_a_verdict_that_cannot_be_sent_fails_the_job_and_the_next_one_sends_it(
     archive: SmallArchive, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     archive.send()
     archive.write()
     output = tmp_path / "audit"
     job = ["--INPUT", str(archive.folder), "--OUTPUT", str(output), "--OUTBOX", "https://queue"]
-    told: list[Envelope] = []
+    sent: list[Envelope] = []
 
     def fail(url: str, event: Envelope) -> None:
         raise OutboxError(url, "no")
 
-    monkeypatch.setattr(module, "tell", fail)
-    with pytest.raises(OutboxError, match="the tables are written"):
+    monkeypatch.setattr(publication, "tell", fail)
+    with pytest.raises(OutboxError, match="the report is filed"):
         main(job)
-    assert (output / "report.json").exists()
     assert spark.read.parquet(str(output / "routes")).count() == 1
-    monkeypatch.setattr(module, "tell", lambda _, event: told.append(event))
-    main(job)
-    (verdict,) = told
-    # What was never told is no revision.
-    assert verdict.data()["revision"] == {"number": 0, "changed": {}}
-    assert parse_event((output / "verdicts" / "all.json").read_text().strip()) == verdict
-    contract = load_contract()
-    (schema,) = contract.event_types[VERDICT].schemas.values()
-    jsonschema.validate(verdict.data(), dict(schema))
+    monkeypatch.setattr(publication, "tell", lambda _, event: sent.append(event))
+    document = main(job)
+    assert [each.data()["revision"]["number"] for each in sent] == [0, 1]
+    assert parse_event((output / "verdicts" / "all.json").read_text().strip()) == sent[-1]
+    (schema,) = load_contract().event_types[VERDICT].schemas.values()
+    jsonschema.validate(sent[-1].data(), dict(schema))
+    assert read_report(output) == document
 
 
 def test_the_replay_and_the_audit_mean_the_same_records() -> None:
-    assert replay.REPLAY == deliveries.REPLAY
+    assert replay.REPLAY == event_group.REPLAY
 
 
 def test_an_input_without_an_archive_is_refused(spark: SparkSession, tmp_path: Path) -> None:

@@ -12,13 +12,11 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from eventplane.archive_layout import LEDGER_FOLDER, TAP_FOLDER, Folder
-from glue_jobs.common.folder_objects import FolderObjects
 from glue_jobs.common.hours import Hour
+from glue_jobs.common.objects import FolderObjects
+from glue_jobs.common.receipts import Receipt, published
 from glue_jobs.compaction import compact, files
-from glue_jobs.compaction.errors import CompactionError
-from glue_jobs.compaction.main import main
-from glue_jobs.compaction.published import published
-from glue_jobs.compaction.receipt import Receipt
+from glue_jobs.compaction.main import CompactionError, main
 from tests.spark.small_archive import NOON_MS, SmallArchive
 
 NOON = datetime.fromtimestamp(NOON_MS / 1000, UTC)

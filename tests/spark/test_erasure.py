@@ -16,11 +16,11 @@ from pyspark.sql import functions as sf
 
 from eventplane.archive_layout import LEDGER_FOLDER, TAP_FOLDER
 from eventplane.ledger import QUARANTINE
+from glue_jobs.common.objects import FolderObjects
 from glue_jobs.compaction.main import main as compact
-from glue_jobs.erasure import main as erasure
-from glue_jobs.erasure.errors import LeftOverError, TooWideError
-from glue_jobs.erasure.main import main
-from glue_jobs.erasure.person import Person
+from glue_jobs.erasure.main import LeftOverError, main
+from glue_jobs.erasure.person import Person, TooWideError
+from glue_jobs.erasure.portions import Portion
 from tests.spark.small_archive import DAY, NOON_MS, SmallArchive, small_contract
 from tests.spark.test_compaction import HOUR, HOUR_MS, table
 
@@ -96,6 +96,39 @@ def test_its_record_does_not_name_the_person(peopled: SmallArchive) -> None:
     assert "home-1/" not in filed.read_text()
 
 
+def test_its_record_has_the_digests_before_and_after(peopled: SmallArchive) -> None:
+    objects = FolderObjects(peopled.folder)
+
+    def digests() -> dict[str, str]:
+        return {
+            each.name: objects.digest(each)
+            for each in objects.beneath("")
+            if not each.name.startswith("erasures/")
+        }
+
+    before = digests()
+    changes = erase(peopled)["changes"]
+    after = digests()
+    changed = {name for name in before if before[name] != after.get(name)}
+    assert changed == {*changes}
+    assert all(changes[name] == [before[name], after.get(name)] for name in changed)
+
+
+def test_a_damaged_object_holds_up_only_itself_and_is_named(peopled: SmallArchive) -> None:
+    damaged = [f"{HOUR.raw('tap')}/cut.json.gz", f"{HOUR.raw('ledger')}/zeros.json.gz"]
+    whole = gzip.compress(b'{"event":"//home-1/x"}\n')
+    for name, content in zip(damaged, (whole[:-9], bytes(100)), strict=True):
+        (peopled.folder / name).write_bytes(content)
+    with pytest.raises(LeftOverError, match="damaged and cannot be searched") as caught:
+        erase(peopled)
+    assert (sorted(caught.value.damaged), caught.value.names) == (sorted(damaged), ())
+    for name in damaged:
+        (peopled.folder / name).unlink()
+    assert naming(peopled.folder, "//home-1/") == []
+    # The damaged objects are gone, and the receipt is of both runs.
+    assert sum(erase(peopled)["rows"].values()) == 11
+
+
 def test_repeating_it_finds_nothing(peopled: SmallArchive) -> None:
     erase(peopled)
     again = erase(peopled, now=LATER + timedelta(hours=1))
@@ -123,7 +156,7 @@ def test_an_interrupted_erasure_still_says_all_that_it_removed(
     class PowerCutError(Exception):
         pass
 
-    rewrite, done = erasure.rewrite, []
+    rewrite, done = Portion.rewrite, []
 
     def some(*arguments: Any) -> None:
         if len(done) == 2:
@@ -132,7 +165,7 @@ def test_an_interrupted_erasure_still_says_all_that_it_removed(
         done.append(arguments)
 
     with monkeypatch.context() as broken:
-        broken.setattr(erasure, "rewrite", some)
+        broken.setattr(Portion, "rewrite", some)
         with pytest.raises(PowerCutError):
             erase(peopled)
     receipt = erase(peopled)
@@ -150,7 +183,7 @@ def _next_hour() -> str:
 
 
 def test_a_row_that_comes_back_is_told(peopled: SmallArchive, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(erasure, "rewrite", lambda *_: None)
+    monkeypatch.setattr(Portion, "rewrite", lambda *_: None)
     with pytest.raises(LeftOverError, match="objects still name the person") as caught:
         erase(peopled)
     assert {name.partition("/date=")[0] for name in caught.value.names} == {

@@ -4,12 +4,14 @@ from dataclasses import fields
 from typing import get_type_hints
 
 import pytest
-from pyspark.sql.types import LongType, StringType, StructType
+from pyspark.sql.types import LongType, StringType
 
+from eventplane.archive_layout import HANDOVERS_FOLDER, LEDGER_FOLDER, TAP_FOLDER, Folder
 from eventplane.delivery import Outcome
 from eventplane.handover import HandoverRecord
 from eventplane.ledger import Basis, LedgerRecord, TapRecord
-from glue_jobs.delivery_audit.schema import CORRUPT, HANDOVER_ROW, LEDGER_ROW, TAP_ROW
+from glue_jobs.common.archive import CORRUPT, row_of
+from glue_jobs.delivery_audit.event_group import HandoverRow, LedgerRow
 
 SPARK_TYPES = {
     int: LongType(),
@@ -22,11 +24,20 @@ SPARK_TYPES = {
 
 
 @pytest.mark.parametrize(
-    ("row", "record"), [(TAP_ROW, TapRecord), (LEDGER_ROW, LedgerRecord), (HANDOVER_ROW, HandoverRecord)]
+    ("folder", "record"),
+    [(TAP_FOLDER, TapRecord), (LEDGER_FOLDER, LedgerRecord), (HANDOVERS_FOLDER, HandoverRecord)],
 )
 def test_a_row_has_exactly_the_members_of_the_core_s_record(
-    row: StructType, record: type[TapRecord] | type[LedgerRecord] | type[HandoverRecord]
+    folder: Folder, record: type[TapRecord] | type[LedgerRecord] | type[HandoverRecord]
 ) -> None:
     hints = get_type_hints(record)
     expected = {each.name: SPARK_TYPES[hints[each.name]] for each in fields(record)}
-    assert {field.name: field.dataType for field in row} == {**expected, CORRUPT: StringType()}
+    assert {field.name: field.dataType for field in row_of(folder)} == {**expected, CORRUPT: StringType()}
+
+
+@pytest.mark.parametrize(("row", "record"), [(LedgerRow, LedgerRecord), (HandoverRow, HandoverRecord)])
+def test_a_judged_row_begins_with_the_record_s_members(
+    row: type[LedgerRow] | type[HandoverRow], record: type[LedgerRecord] | type[HandoverRecord]
+) -> None:
+    """Spark's rows become these by position."""
+    assert row._fields == (*(each.name for each in fields(record)), "file", "unknown_members")

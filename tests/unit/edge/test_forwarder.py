@@ -9,6 +9,7 @@ from edge.errors import SpoolError
 from edge.mailbox import Connected, LinkName, Received, Stop
 from edge.spool import StoredEvent
 from eventplane.delivery import Outcome
+from eventplane.device_reports import DISCARDED, MANIFEST
 from eventplane.envelope import Envelope, parse_event
 from eventplane.numbering import EPOCH, SEQUENCE
 from eventplane.receipts import SPOOL_FULL, Receipt, digest, write_receipts
@@ -290,7 +291,13 @@ def test_a_report_about_a_bygone_connection_changes_nothing(device: Device) -> N
 
 
 def test_it_stops_when_told_and_lets_what_is_under_way_end(device: Device) -> None:
-    device.inbound = [[device.from_service(event("fire", ALARM))], [Stop()], [device.puback(1)]]
+    device.inbound = [
+        [device.from_service(event("fire", ALARM))],
+        [Stop()],
+        [],
+        [device.puback(1)],
+        [device.puback(2)],
+    ]
     device.forwarder.run()
     assert device.spool.backlog() == {"call.inbox": 1, "device.outbox": 0}
     assert device.local.last.closed
@@ -302,7 +309,7 @@ def test_it_does_not_wait_for_ever_to_stop(device: Device) -> None:
     before = device.time.seconds
     device.forwarder.run()
     assert device.time.seconds - before <= 5
-    assert device.spool.backlog()["device.outbox"] == 1
+    assert device.spool.backlog()["device.outbox"] == 2  # with the last manifest
 
 
 def test_an_urgent_session_that_waits_for_the_first_does_not_keep_the_loop_awake(device: Device) -> None:
@@ -324,3 +331,67 @@ def test_what_waits_in_the_mailbox_at_the_end_is_stored(tmp_path: Path) -> None:
     found = device.spool.read("device.outbox", 1, 0, 10)
     assert [parse_event(each.json).id for each in found] == ["late"]
     device.crash()
+
+
+def sent_by(device: Device) -> list[Envelope]:
+    return [each for _, _, payload in device.cloud.last.published for each in device.unpacked(payload)]
+
+
+def test_a_stop_states_all_that_was_stored_and_sends_it(device: Device) -> None:
+    """Without it nobody knows what the last hour before a stop should have brought to the cloud."""
+    device.connect()
+    device.inbound = [[device.from_service(event(f"e{n}")) for n in range(3)], [Stop()]]
+    device.forwarder.run()
+    *events, manifest = sent_by(device)
+    assert [each.id for each in events] == ["e0", "e1", "e2"]
+    assert (manifest.type, manifest.data()["final"]) == (MANIFEST, True)
+    (stated,) = (each for each in manifest.data()["statements"] if each["destination"] == "device.outbox")
+    assert (stated["first"], stated["last"], stated["count"]) == (2, 4, 3)
+    assert int(str(manifest.attributes["devicesequence"])) == device.spool.next_sequence - 1
+
+
+def test_losses_are_reported_before_the_last_manifest_so_that_it_states_them(device: Device) -> None:
+    device.connect()
+    device.turn(device.from_service(event("e")))
+    device.resize(device.spool.used_bytes)
+    device.turn(device.from_service(event("full")))
+    device.resize(100 * device.spool.capacity_bytes)
+    device.inbound = [[Stop()]]
+    device.forwarder.run()
+    *_, report, manifest = sent_by(device)
+    assert (report.type, manifest.type) == (DISCARDED, MANIFEST)
+    number = int(str(report.attributes["devicesequence"]))
+    (stated,) = (each for each in manifest.data()["statements"] if each["destination"] == "device.outbox")
+    assert stated["last"] == number == int(str(manifest.attributes["devicesequence"])) - 1
+
+
+def test_a_restart_loop_stores_no_manifests_of_nothing(device: Device) -> None:
+    device.connect()
+    before = device.spool.next_sequence
+    for _ in range(3):
+        device.inbound = [[Stop()]]
+        device.forwarder.run()
+        device.crash()
+        device.start()
+    assert device.spool.next_sequence == before
+
+
+def test_a_stop_does_not_send_a_long_backlog(device: Device) -> None:
+    device.turn(*(device.from_service(event(f"e{n}"), generation=1) for n in range(101)))
+    device.connect()
+    device.cloud.last.published.clear()
+    device.inbound = [[Stop()]]
+    device.forwarder.run()
+    assert MANIFEST not in [each.type for each in sent_by(device)]
+    waiting = device.spool.read("device.outbox", 1, 0, 200)
+    assert parse_event(waiting[-1].json).type == MANIFEST
+
+
+def test_a_stop_without_a_connection_is_quick(device: Device) -> None:
+    device.turn(*(device.from_service(event(f"e{n}"), generation=1) for n in range(2)))
+    device.disconnect(CLOUD)
+    device.inbound = [[Stop()]]
+    before = device.time.seconds
+    device.forwarder.run()
+    assert device.time.seconds == before
+    assert device.spool.backlog()["device.outbox"] == 3  # stored, and sent after the next start

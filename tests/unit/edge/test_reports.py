@@ -24,9 +24,8 @@ from eventplane.device_reports import DISCARDED, DISK_FAILED, HEARTBEAT, MANIFES
 from eventplane.envelope import Envelope, parse_event
 from eventplane.event_keys import key_digest
 from eventplane.router import Router
-from glue_jobs.delivery_audit.completeness import Completeness
-from glue_jobs.delivery_audit.device_evidence import DeviceEvidence
-from glue_jobs.delivery_audit.device_reports import Report, told
+from glue_jobs.delivery_audit.coverage import Scope
+from glue_jobs.delivery_audit.device import DeviceRows, HourRow, judge_device
 from tests.unit.edge.fakes import ALARM, DEAD_LETTER, READING, Device, contract, event
 
 HEADING = Heading("thing", "e0", 7, "2024-01-01T00:00:00Z")
@@ -43,7 +42,9 @@ ALL = [
         HEADING,
         [Manifest("device.outbox", 1, 9, 9, 255), Manifest("call.inbox", 1, 0, 0, 0)],
         {"device.outbox": 7},
+        3_600.0,
     ),
+    reports.manifest(HEADING, [Manifest("device.outbox", 1, 9, 9, 255)], {}, 60.5, is_final=True),
     reports.heartbeat(HEADING, 300.0, {"uptime_s": 12, "contract": "v"}),
     reports.disk_failed(HEADING, SpoolUnavailableError(Path("s.db"), "disk I/O error", "replace it"), 61.4),
 ]
@@ -61,7 +62,7 @@ def test_every_report_is_what_the_contract_says_and_has_a_reader(report: Envelop
 
 
 def test_a_manifest_writes_digests_as_everybody_can_compare_them() -> None:
-    (stated,) = reports.manifest(HEADING, [Manifest("d", 1, 9, 9, 255)], {}).data()["statements"]
+    (stated,) = reports.manifest(HEADING, [Manifest("d", 1, 9, 9, 255)], {}, 3_600.0).data()["statements"]
     assert stated["digest"] == "0" * 30 + "ff"
 
 
@@ -294,24 +295,12 @@ def test_the_audit_takes_a_forwarder_s_word_for_what_the_cloud_acknowledged(
     device.turn(after=1.1e6)
     (manifest,) = stored(device, MANIFEST)
     number = int(str(manifest.attributes["devicesequence"]))
-    report = Report(
-        within=True,
-        date="2026-03-01",
-        accepted_at_ms=0,
-        file="tap/1",
-        type=MANIFEST,
-        source=manifest.source,
-        id=manifest.id,
-        epoch=device.spool.epoch,
-        sequence=number,
-        text=manifest.json,
-    )
-    said = told("thing", [report], {"device.outbox"})
-    assert not said.forged
+    report = 0, "tap/1", MANIFEST, manifest.source, manifest.id, device.spool.epoch, number, manifest.json
     # The rule lost number 3.
-    seen = {device.spool.epoch: [(1, 2), (4, number)]}
-    completeness = Completeness(seen, said, sees_all=True, watermark_ms=1)
-    judged = list(completeness.judged())
-    evidence = DeviceEvidence("thing", [], None, said, completeness, judged)
-    assert [(each.hop, each.sequence) for each in evidence.found()] == [(hop, 3)]
+    numbers = [1, 2, *range(4, number + 1)]
+    hour = HourRow(
+        "thing", device.spool.epoch, 0, True, numbers, numbers, [], 0, (0, "tap/1"), None, 0, [report]
+    )
+    judged = judge_device(DeviceRows("thing", [hour]), Scope(frozenset({"device.outbox"}), 1))
+    assert [(each.hop, each.sequence) for each in judged.findings] == [(hop, 3)]
     device.crash()

@@ -20,7 +20,7 @@ from edge.spool import (
     Spool,
     read_backlog,
 )
-from edge.spool.database import TableTotals
+from edge.spool.database import FORMAT, TableTotals
 from edge.spool.tables import KEPT_KEYS, MOST_RANGES
 from edge.uptime_clock import Uptime
 from eventplane.delivery import Outcome
@@ -146,9 +146,9 @@ def test_it_syncs_every_commit(path: Path) -> None:
 def test_a_file_of_another_format_is_left_alone(path: Path) -> None:
     path.parent.mkdir()
     db = sqlite3.connect(path)
-    db.execute("PRAGMA user_version = 7")
+    db.execute(f"PRAGMA user_version = {FORMAT + 1}")
     db.close()
-    with pytest.raises(SpoolUnavailableError, match="format is 7"):
+    with pytest.raises(SpoolUnavailableError, match=f"format is {FORMAT + 1}"):
         Spool(path)
 
 

@@ -23,6 +23,11 @@ KNOWN = {
     ): "accepted_at_ms archived_at_ms client_id topic message_id index event original_base64 refusal "
     "principal",
     (
+        "tap",
+        3,
+    ): "accepted_at_ms archived_at_ms client_id topic message_id index event original_base64 refusal "
+    "principal",
+    (
         "ledger",
         2,
     ): "decided_at_ms entered_at_ms entered_by contract_version source id type priority client_id "
@@ -34,6 +39,7 @@ KNOWN = {
     ("handovers", 3): "decided_at_ms entered_at_ms channel contract_version source id type outcome reason "
     "status attempt message_id route sender",
     ("quarantine", 1): "archived_at_ms message_id reason detail body",
+    ("fleet", 1): "thing state since_ms",
     ("contracts", 1): "",
     ("audit/findings", 1): "kind hop device epoch sequence source id type route destination contract_version "
     "archive_file at_ms detail",
@@ -41,16 +47,27 @@ KNOWN = {
     "unrouted misrouted unexplained internal duplicated replayed events tap_copies",
     ("audit/routes", 2): "route destination expected delivered dead_lettered expired dropped lost pending "
     "unrouted misrouted unexplained internal duplicated replayed events tap_copies no_interest",
+    ("audit/routes", 3): "route destination expected delivered dead_lettered expired dropped lost pending "
+    "unrouted misrouted unexplained internal duplicated replayed events tap_copies no_interest unrecorded "
+    "not_understood",
     ("audit/devices", 1): "client_id epoch first last events gaps tap_copies stated missing explained lost "
     "pending not_stored skew_ms",
     ("audit/devices", 2): "client_id epoch first last events gaps tap_copies stated missing explained lost "
     "pending not_stored skew_ms acknowledged_lost",
+    ("audit/devices", 3): "client_id epoch first last events gaps tap_copies stated missing explained lost "
+    "pending not_stored skew_ms acknowledged_lost unrecorded manifest numbering tap nothing awaiting "
+    "best_effort coverage",
     ("audit/consumers", 1): "channel expected delivered dead_lettered pending lost duplicated",
     ("audit/consumers", 2): "channel expected delivered dead_lettered pending lost duplicated expired",
     (
         "audit/consumers",
         3,
     ): "channel expected delivered dead_lettered pending lost duplicated expired dropped",
+    (
+        "audit/consumers",
+        4,
+    ): "channel expected delivered dead_lettered pending lost duplicated expired dropped unrecorded "
+    "not_understood",
     ("audit/quarantine", 1): "archive_file line reason text",
     ("audit/quarantine", 2): "archive_file line reason text archive",
     ("erasures", 1): "",

@@ -16,6 +16,7 @@ from eventplane.fleet import (
     RefusedError,
     State,
     decommissioned,
+    grouped,
     locked_out,
     made,
     quarantined,
@@ -156,6 +157,20 @@ def test_a_quarantine_is_undone_by_its_release() -> None:
     free = released(again, NOW_MS)
     assert reactivated(free, free.suspended) == IN_SERVICE
     assert released(IN_SERVICE, NOW_MS + 1) == IN_SERVICE
+
+
+def test_a_device_is_in_its_state_since_it_came_into_it() -> None:
+    day = NOW_MS + DAY_MS
+    used = seen(registered(NEW, by_claim("a"), NOW_MS + 1), "a", NOW_MS + 2)
+    assert used.since_ms == NOW_MS + 2
+    # A renewal and a change of groups are none of the state.
+    renewed = seen(registered(used, by_itself("b", "a"), day), "b", day)
+    assert grouped(renewed, frozenset({"night"}), day).since_ms == NOW_MS + 2
+    out = quarantined(renewed, frozenset({"b"}), "it floods", day)
+    assert quarantined(out, frozenset(), "again", day + 1).since_ms == day
+    assert released(out, day + 2).since_ms == day + 2
+    gone = decommissioned(renewed, "returned", day)
+    assert decommissioned(gone, "returned", day + 1).since_ms == day
 
 
 @pytest.mark.parametrize("state", [State.MADE, State.PROVISIONED])

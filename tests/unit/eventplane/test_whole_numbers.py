@@ -21,7 +21,7 @@ from eventplane.settings import SettingsError
 from eventplane.whole_numbers import MAX_TIME_MS, whole_number
 from eventplane_client.errors import ClientSettingsError
 from eventplane_client.settings import host_and_port
-from glue_jobs.delivery_audit.device_reports import Report, told
+from glue_jobs.delivery_audit.device_reports import Report, read_reports
 from lambdas.presence.recorder import UnreadableObservationError, read_presence
 from operations.letters import letter_of
 
@@ -125,5 +125,5 @@ REPORTS = {
 def test_a_device_report_with_such_a_number_cannot_be_read(type: str, digits: str) -> None:
     for written, said in (("1", []), (digits, ["a report that cannot be read"])):
         text = f'{{"data":{REPORTS[type] % written}}}'
-        report = Report(True, "", 0, "", type, forwarder_source("home-1"), "1", "e", 1, text)
-        assert [why for _, why in told("home-1", [report], ["cloud"]).forged] == said
+        report = Report("home-1", True, "", 0, "", type, forwarder_source("home-1"), "1", "e", 1, text)
+        assert [why for _, why in read_reports([report], ["cloud"]).forged] == said

@@ -13,17 +13,18 @@ import pytest
 from botocore.exceptions import ClientError, ReadTimeoutError
 
 from eventplane.archive_layout import TAP_FOLDER
-from glue_jobs.common.folder_objects import FolderObjects
 from glue_jobs.common.hours import Hour
+from glue_jobs.common.objects import FolderObjects
+from glue_jobs.common.receipts import Receipt, UnreadableReceiptError, publish, read_receipt, write_receipt
 from glue_jobs.compaction import main as job
-from glue_jobs.compaction.compact import remove_raw
-from glue_jobs.compaction.errors import CompactedGoneError, CompactionError, UnreadableReceiptError
-from glue_jobs.compaction.published import publish
-from glue_jobs.compaction.receipt import Receipt, read_receipt, write_receipt
+from glue_jobs.compaction.compact import CompactedGoneError, remove_raw
+from glue_jobs.compaction.main import CompactionError
 
 HOUR = Hour(datetime(2026, 3, 1, 12, tzinfo=UTC))
 LATER = Hour(datetime(2026, 3, 1, 13, tzinfo=UTC))
-RECEIPT = Receipt(version=1, run="r", rows=1, copies=0, line_texts=0, inputs=("a",), files=("b",))
+RECEIPT = Receipt(
+    version=1, run="r", rows=1, copies=0, line_texts=0, inputs={"a": "sha256:1"}, files={"b": "sha256:2"}
+)
 NEWER = json.dumps({**asdict(RECEIPT), "format": 2})
 
 
@@ -93,7 +94,12 @@ def hour_compacted(tmp_path: Path) -> CountedObjects:
     for name in (*RAW, *FILES):
         objects.write(name, name.encode())
     publish(objects, TAP_FOLDER, HOUR, FILES)
-    write_receipt(objects, TAP_FOLDER, HOUR, replace(RECEIPT, inputs=tuple(RAW), files=FILES))
+    write_receipt(
+        objects,
+        TAP_FOLDER,
+        HOUR,
+        replace(RECEIPT, inputs=dict.fromkeys(RAW, ""), files=dict.fromkeys(FILES, "")),
+    )
     return objects
 
 

@@ -41,3 +41,18 @@ def test_what_came_with_the_code_makes_nothing_stale() -> None:
 
 def test_the_last_decisions_of_an_archive_are_not_judged() -> None:
     assert stale_uses([*used("old", [0, 20]), *used("new", range(10, 21))]) == frozenset()
+
+
+def test_a_version_that_was_given_up_in_a_rollout_and_comes_back_is_stale() -> None:
+    back = [*used("old", range(80)), *used("new", [10, 11]), *used("new", range(60, 65))]
+    assert stale_uses(back) == {("new", at) for at in range(60, 65)}
+
+
+def test_a_version_that_was_given_up_and_is_rolled_out_later_is_not() -> None:
+    again = [*used("old", range(62)), *used("new", [10, 11]), *used("new", range(60, 80))]
+    assert stale_uses(again) == frozenset()
+
+
+def test_a_version_that_is_seldom_used_is_not_stale() -> None:
+    seldom = [*used("old", range(12)), *used("new", range(10, 60, 7))]
+    assert not {version for version, _ in stale_uses(seldom)}

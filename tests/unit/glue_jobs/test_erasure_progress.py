@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from glue_jobs.common.folder_objects import FolderObjects
-from glue_jobs.common.objects import OldVersions
+from glue_jobs.common.objects import FolderObjects, OldVersions, Stored
 from glue_jobs.erasure.person import Person
 from glue_jobs.erasure.progress import Progress
 
@@ -17,13 +16,19 @@ PERSON = Person("//home-1/", "home-1")
 HOUR = "date=2026-03-01/hour=12"
 
 
+def stored(objects: FolderObjects, name: str, content: bytes = b"with") -> Stored:
+    objects.write(name, content)
+    return next(each for each in objects.beneath(name.rpartition("/")[0]) if each.name == name)
+
+
 def test_old_versions_are_those_of_whole_hours_raw_and_compacted(tmp_path: Path) -> None:
     progress = Progress(PERSON)
+    objects = FolderObjects(tmp_path)
     rows = {
-        f"compacted/tap/{HOUR}/run=abc/part-0.zstd.parquet": 3,
-        "audit/findings/date=2026-03-01/part-0.parquet": 1,
+        stored(objects, f"compacted/tap/{HOUR}/run=abc/part-0.zstd.parquet"): 3,
+        stored(objects, "audit/findings/date=2026-03-01/part-0.parquet"): 1,
     }
-    progress.note(FolderObjects(tmp_path), rows, ["audit/report.json"])
+    progress.note(objects, rows, [stored(objects, "audit/report.json")])
     prefixes = list(progress.old_versions())
     assert {f"tap/{HOUR}/", f"compacted/tap/{HOUR}/", "audit/findings/date=2026-03-01/"} <= set(prefixes)
     assert prefixes[-1] == "audit/report.json"
@@ -34,9 +39,17 @@ def test_old_versions_are_those_of_whole_hours_raw_and_compacted(tmp_path: Path)
 def test_what_was_noted_outlives_an_interruption_and_is_counted_once(tmp_path: Path) -> None:
     objects = FolderObjects(tmp_path)
     name = f"tap/{HOUR}/a.json.gz"
-    Progress(PERSON).note(objects, {name: 5}, ["audit/report.json"])
+    first, document = stored(objects, name), stored(objects, "audit/report.json")
+    Progress(PERSON).note(objects, {first: 5}, [document])
+    before = objects.digest(first)
+    objects.write(name, b"without")
+    objects.delete([document.name])
     resumed = Progress.resumed(objects, PERSON)
-    resumed.note(objects, {name: 2, f"ledger/{HOUR}/b.json.gz": 1})
+    second = stored(objects, f"ledger/{HOUR}/b.json.gz")
+    resumed.note(objects, {stored(objects, name, b"without"): 2, second: 1})
+    resumed.settle(objects)
+    assert resumed.changes[name] == [before, objects.digest(first)]
+    assert resumed.changes[document.name] == [objects.digest(second), None]
     receipt = resumed.receipt(datetime(2026, 3, 2, tzinfo=UTC), OldVersions(4, 1))
     assert (receipt["old_versions"], receipt["locked_versions"]) == (4, 1)
     assert receipt["rows"] == {"ledger": 1, "tap": 5}

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from glue_jobs.common.folder_objects import FolderObjects
 from glue_jobs.common.hours import Days, Hour, hour_of, hours_of
+from glue_jobs.common.objects import FolderObjects
 from glue_jobs.compaction.main import read_arguments
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)

@@ -10,10 +10,14 @@ import boto3
 import pytest
 from moto import mock_aws
 
-from glue_jobs.common.bucket_objects import BucketObjects, RefusedDeletionError
-from glue_jobs.common.errors import ArchiveNotFoundError
-from glue_jobs.common.folder_objects import FolderObjects
-from glue_jobs.common.objects import Objects, OldVersions
+from glue_jobs.common.objects import (
+    ArchiveNotFoundError,
+    BucketObjects,
+    FolderObjects,
+    Objects,
+    OldVersions,
+    RefusedDeletionError,
+)
 
 BUCKET = "archive"
 

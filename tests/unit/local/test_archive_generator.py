@@ -34,7 +34,11 @@ from local.archive_generator.records import Passage, right_case
 from local.archive_generator.truth import TRUTH, Kind, read_truth
 
 RIGHT = Plan(events=800, hours=4, events_an_hour=25, fault_every=0, trouble_every=0, rows=300)
-FAULTY = Plan(events=6_000, hours=4, events_an_hour=50, fault_every=20, trouble_every=10, rows=300)
+FAULTY = Plan(
+    events=9_000, hours=24, events_an_hour=30, fault_every=15, trouble_every=12, rows=300, holes=True
+)
+TAMPERED = {Kind.ALTERED_OBJECT}
+"""What is done to an archive that has been audited."""
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +57,11 @@ def faulty(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def lines(root: Path, folder: str) -> Iterator[tuple[str, str]]:
     for path in sorted((root / "archive" / folder).rglob("*.json.gz")):
-        for line in gzip.decompress(path.read_bytes()).decode().splitlines():
+        try:
+            content = gzip.decompress(path.read_bytes())
+        except (OSError, EOFError):
+            continue  # a hole
+        for line in content.decode().splitlines():
             yield str(path.relative_to(root / "archive")), line
 
 
@@ -129,12 +137,13 @@ def test_the_devices_state_what_they_stored(right: Path) -> None:
             told = up["last"]
             keys = [key_digest(numbered[each].key) for each in range(up["first"], told + 1)]
             assert up["count"] == len(keys)
-            assert up["digest"] == f"{sum(int.from_bytes(key, 'big') for key in keys) % 2**128:032x}"
+            digest = f"{sum(int.from_bytes(key, 'big') for key in keys) % 2**128:032x}"
+            assert up["digest"].removeprefix("sha256:") == digest
         assert told == len(events) - 1  # all but the last manifest
 
 
 def test_every_kind_is_planted(faulty: Path) -> None:
-    assert {fact["kind"] for fact in read_truth(faulty / TRUTH)} == {str(kind) for kind in Kind}
+    assert {fact["kind"] for fact in read_truth(faulty / TRUTH)} == {*map(str, Kind)} - TAMPERED
 
 
 def test_every_fault_can_be_planted() -> None:
@@ -186,17 +195,14 @@ def test_what_was_lost_on_a_route_is_in_the_tap_and_not_delivered(faulty: Path) 
         assert (*event, fact["route"]) not in delivered
 
 
-def test_a_malformed_row_is_in_the_file_that_the_truth_names(faulty: Path) -> None:
-    held = [
-        (file, line)
-        for folder in (TAP, LEDGER)
-        for file, line in lines(faulty, folder)
-        if "malformed-" in line
-    ]
+def test_a_row_for_the_quarantine_is_in_the_file_that_the_truth_names(faulty: Path) -> None:
+    held = [each for folder in (TAP, LEDGER, HANDOVERS) for each in lines(faulty, folder)]
     facts = [fact for fact in read_truth(faulty / TRUTH) if fact["kind"] == Kind.QUARANTINED]
-    assert len(held) == len(facts)
+    marks = [fact for fact in facts if str(fact["detail"]).startswith("malformed-")]
+    assert len(marks) == sum("malformed-" in line for _, line in held)
+    assert len(marks) < len(facts)
     for fact in facts:
-        assert sum(fact["archive_file"] == file and str(fact["detail"]) in line for file, line in held) == 1
+        assert any(fact["archive_file"] == file and str(fact["detail"]) in line for file, line in held)
 
 
 def test_the_same_plan_gives_the_same_archive(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.audit.comparison import compare, quarantined
+from benchmarks.audit.comparison import compare, coverage, each_device_once, quarantined
 from local.archive_generator.truth import COLUMNS, Hop, Kind
 
 
@@ -77,6 +77,34 @@ def test_a_quarantined_row_is_known_by_its_mark_and_its_file() -> None:
     ]
     (score,) = compare([planted], found).values()
     assert (score.recall, score.precision) == (1.0, 0.5)
+
+
+def test_a_row_of_a_newer_release_is_known_by_the_id_in_its_text() -> None:
+    planted = row(Kind.QUARANTINED, None, archive_file="ledger/a", detail="1")
+    found = quarantined({"archive_file": "ledger/a", "text": '{"source":"/a","id":"1","attempt":"1"}'})
+    (score,) = compare([planted], [found]).values()
+    assert not score.wrong
+
+
+def test_an_object_is_known_by_its_key_with_or_without_a_slash() -> None:
+    hour = row(Kind.MISSING_RECORDS, Hop.ARCHIVE, id=None, archive_file="ledger/date=2026-03-01/hour=02")
+    (score,) = compare([hour], [{**hour, "archive_file": f"{hour['archive_file']}/"}]).values()
+    assert not score.wrong
+
+
+def test_the_coverage_of_a_device_is_what_lowers_it_most() -> None:
+    reasons = [row(Kind.COVERAGE, None, detail=word) for word in ("partly", "unregistered", "partly")]
+    found = coverage(
+        {"client_id": name, "coverage": word} for name, word in (("d", "unregistered"), ("f", "attested"))
+    )
+    (score,) = compare(each_device_once(reasons), found).values()
+    assert (score.planted, score.found, score.wrong) == (1, 1, False)
+
+
+def test_a_device_that_brings_events_of_another_is_found_once() -> None:
+    foreign = [row(Kind.FOREIGN_EPOCH, Hop.DEVICE_CLOUD, id=name) for name in ("1", "2")]
+    (score,) = compare(each_device_once(foreign), foreign[:1]).values()
+    assert not score.wrong
 
 
 def test_nothing_planted_and_nothing_found_is_no_score() -> None:

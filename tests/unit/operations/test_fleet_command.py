@@ -229,7 +229,7 @@ def test_a_quarantined_device_is_off_until_its_release(
     assert not things.is_denied(next_one)
     after = registry.read("home-1")
     assert after is not None
-    assert replace(after, changed_at_ms=1, revision=0) == before
+    assert replace(after, changed_at_ms=1, since_ms=1, revision=0) == before
 
 
 def test_a_release_that_was_interrupted_is_finished_by_the_next(

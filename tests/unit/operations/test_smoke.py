@@ -187,17 +187,30 @@ class Glue:
         self.stopped += call["JobRunIds"]
 
 
+VERDICT = write_event(
+    {"id": "v", "source": "/audit/delivery", "type": "t"}, {"report": "reports/2026-03-01/7.json"}
+)
+
+
 def audited(glue: Glue, removals: Removals, patience: Patience, written: datetime | None = None) -> Any:
-    body = io.BytesIO(b'{"verdict": "proven"}')
-    answer = {"LastModified": written or datetime.now(UTC), "Body": body}
-    cloud: Any = SimpleNamespace(client=lambda _: glue, s3=SimpleNamespace(get_object=lambda **_: answer))
+    bodies = {
+        "audit/verdicts/2026-03-01.json": VERDICT.json.encode(),
+        "audit/reports/2026-03-01/7.json": b'{"verdict": "proven"}',
+    }
+
+    def get_object(**call: str) -> dict[str, Any]:
+        if written is None or call["Key"] not in bodies:
+            raise ClientError({"Error": {"Code": "NoSuchKey"}}, "GetObject")
+        return {"LastModified": written, "Body": io.BytesIO(bodies[call["Key"]])}
+
+    cloud: Any = SimpleNamespace(client=lambda _: glue, s3=SimpleNamespace(get_object=get_object))
     return GlueAudit(cloud, "audit", "archive", removals.add).report("2026-03-01", Path(), patience)
 
 
 def test_the_audit_waits_for_another_run_and_returns_the_report() -> None:
     glue = Glue("RUNNING", "SUCCEEDED", refusals=1)
 
-    assert audited(glue, Removals(), Patience(10, 0)) == {"verdict": "proven"}
+    assert audited(glue, Removals(), Patience(10, 0), datetime.now(UTC)) == {"verdict": "proven"}
     assert glue.started == [{"JobName": "audit", "Arguments": {"--DATE": "2026-03-01"}}]
 
 
@@ -206,9 +219,10 @@ def test_a_failed_audit_says_where_its_log_is() -> None:
         audited(Glue("FAILED"), Removals(), AT_ONCE)
 
 
-def test_an_audit_without_a_report_of_its_own_fails() -> None:
+@pytest.mark.parametrize("written", [None, datetime.now(UTC) - timedelta(hours=1)])
+def test_an_audit_without_a_report_of_its_own_fails(written: datetime | None) -> None:
     with pytest.raises(AuditRunError, match="wrote no report"):
-        audited(Glue("SUCCEEDED"), Removals(), AT_ONCE, datetime.now(UTC) - timedelta(hours=1))
+        audited(Glue("SUCCEEDED"), Removals(), AT_ONCE, written)
 
 
 def test_an_audit_that_is_still_there_at_the_end_is_stopped() -> None:
@@ -425,7 +439,10 @@ def test_the_audit_has_to_find_what_was_planted_and_nothing_else(
     window = {
         "date": f"{datetime.now(UTC):%Y-%m-%d}", "last_accepted_ms": NOW_MS, "tap_rows": 5, "ledger_rows": 9
     }  # fmt: skip
-    document = {"window": window, "verdict": "proven", "findings": findings, "limits": {"findings": 1_000}}
+    document = {
+        "window": window, "verdict": "proven", "coverage": {"share": 1.0},
+        "findings": findings, "limits": {"findings": 1_000},
+    }  # fmt: skip
     run.choices = replace(run.choices, audit_command=_writes(run.folder, document))
     run.choices = replace(run.choices, audit_patience=Patience(30))
     step = step_of(run, "audit")
@@ -438,8 +455,12 @@ def test_the_audit_has_to_find_what_was_planted_and_nothing_else(
 
 def _writes(folder: Path, document: Any) -> str:
     """A command that writes `document` as the audit does."""
-    (folder / "audit").mkdir()
-    (folder / "audit" / "report.json").write_text(json.dumps(document))
+    day = document["window"]["date"]
+    report = f"reports/{day}/0.json"
+    verdict = write_event({"id": "v", "source": "/audit/delivery", "type": "t"}, {"report": report})
+    for name, text in ((report, json.dumps(document)), (f"verdicts/{day}.json", verdict.json)):
+        (folder / "audit" / name).parent.mkdir(parents=True)
+        (folder / "audit" / name).write_text(text)
     return "true"
 
 

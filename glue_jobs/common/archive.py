@@ -1,0 +1,451 @@
+"""The one reader of the archive: raw lines and compacted Parquet as typed rows, damaged objects isolated.
+
+A closed hour is read from its compacted files, as the receipt of its compaction says; raw objects that the
+compaction has not seen, and hours that are not compacted, are read as lines. Only the folders of the days
+asked for are listed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import reduce
+from operator import and_, or_
+from typing import Final, TypeVar
+
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException
+from pyspark.sql import Column as SparkColumn
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
+from pyspark.sql.types import (
+    BooleanType,
+    DataType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+)
+
+from eventplane.archive_layout import COMPACTED, TAP_ATTRIBUTES, Column, ColumnType, Folder
+from eventplane.attributes import STRINGS
+from eventplane.device_reports import DISCARDED, MANIFEST, STARTED
+from eventplane.ledger import TAP
+from glue_jobs.common.hours import Days, Hour, hour_of
+from glue_jobs.common.listing import LINES, PARQUET, TOGETHER, Listing, ObjectFault, whole_lines
+from glue_jobs.common.objects import Objects, Stored
+from glue_jobs.common.receipts import Receipt
+
+CORRUPT: Final = "_corrupt_record"
+"""Where Spark's JSON reader puts a line that does not fit the schema."""
+
+REPORTS: Final = (STARTED, DISCARDED, MANIFEST)
+"""Types of the device reports whose text the audit reads: column `report`."""
+
+T = TypeVar("T")
+
+_TYPES: Final[dict[ColumnType, DataType]] = {
+    ColumnType.TEXT: StringType(),
+    ColumnType.WHOLE_NUMBER: LongType(),
+    ColumnType.TRUTH: BooleanType(),
+}
+
+# With an option set, Spark's optimizer leaves the schema alone. Otherwise it parses the text once for each
+# member that is used (OptimizeCsvJsonExprs).
+_PARSE_ONCE: Final = {"mode": "PERMISSIVE"}
+
+_KINDS: Final[dict[str, DataType]] = {
+    "texts": StringType(),
+    "integers": IntegerType(),
+    "booleans": BooleanType(),
+}
+_TYPED: Final = r"^(?:-?(?:0|[1-9][0-9]*)|true|false)$"
+"""The text of a value that JSON may have written without quotes."""
+
+_GLOB: Final = re.compile(r"([\\\[\]{}*?])")
+_ESCAPED: Final = r"\\\1"
+_LINE: Final = "value string, file string"
+
+
+@dataclass(frozen=True)
+class Part:
+    """The rows of one folder and of some days, the objects that they were read from, and their faults.
+
+    `hours` are those for which the archive has at least one object, raw or compacted; `receipts` those of
+    the compactions whose files were read.
+    """
+
+    rows: DataFrame
+    objects: tuple[Stored, ...]
+    faults: tuple[ObjectFault, ...]
+    hours: frozenset[Hour]
+    receipts: tuple[Receipt, ...] = ()
+
+
+class Archive:
+    """Reads the archive in `objects` with `spark`.
+
+    The rows that `read` returns are lazy. Run what uses them by `isolating`, so that a damaged object becomes
+    a fault of the next reading instead of the end of the job.
+    """
+
+    def __init__(self, spark: SparkSession, objects: Objects) -> None:
+        self._spark = spark
+        self._objects = objects
+        self._read: dict[str, Stored] = {}
+        self._damaged: dict[str, ObjectFault] = {}
+
+    def read(
+        self,
+        folder: Folder,
+        days: Days,
+        *,
+        texts: Collection[str] = (),
+        integers: Collection[str] = (),
+        booleans: Collection[str] = (),
+    ) -> Part:
+        """Return what `folder` holds of the days (UTC days of writing).
+
+        The rows have the folder's columns and `date` (of the folder), `file` (the raw object's name), `line`
+        (the text of a line that is no such record, else null) and `unknown_members` (whether the line has
+        members that no column holds). Rows of the tap also have the structs `texts`, `integers` and
+        `booleans`, with the event's attributes that are asked for, each null where the event has none or one
+        of another JSON type (`texts` has the canonical text of any type); `data_digest`, equal for equal
+        data; `event_bytes`; and `report`, the event's text if it is one of `REPORTS`.
+        """
+        listing = Listing(self._objects, folder, days, self._damaged)
+        ask = _Attributes(frozenset(texts), frozenset(integers), frozenset(booleans))
+        self._read.update((each.name, each) for each in listing.objects)
+        frames = [(self._records(listing), False), *self._compacted(listing)]
+        shaped = [_shaped(rows, folder, ask, has_envelope) for rows, has_envelope in frames]
+        rows = reduce(DataFrame.unionByName, shaped)
+        return Part(
+            rows,
+            tuple(listing.objects),
+            tuple(listing.faults),
+            frozenset(listing.plans),
+            tuple(plan.receipt for plan in listing.plans.values() if plan.receipt),
+        )
+
+    def isolating(self, work: Callable[[], T]) -> T:
+        """Return what `work` returns. If it fails over damaged objects, find them, and run it once more.
+
+        `work` has to read anew: then `read` goes around the damage, and has a fault for each such object.
+        """
+        try:
+            return work()
+        except (PySparkException, Py4JError):
+            if not self.find_damage():
+                raise
+        return work()
+
+    def find_damage(self) -> bool:
+        """Check every object that was read, and return whether more are damaged than were known."""
+        before = {name for name in self._read if name not in self._damaged}
+        names = self._present(before)
+        found = self.damage(self._read[name] for name in names)
+        self._damaged |= {each.name: each for each in found}
+        for gone in before - names:
+            # A compaction or an erasure ran meanwhile: the next reading lists what there is now.
+            del self._read[gone]
+        return bool(found) or names != before
+
+    def _present(self, names: Collection[str]) -> set[str]:
+        folders = {name.rpartition("/")[0] for name in names}
+        with ThreadPoolExecutor(TOGETHER) as together:
+            listed = together.map(self._objects.beneath, folders)
+        return {each.name for found in listed for each in found} & {*names}
+
+    def lines(self, folder: Folder, roots: Iterable[str]) -> DataFrame:
+        """Return the lines of raw objects that are not blank: `value` and `file`, the object's name.
+
+        `roots` are names of objects and of folders, in which all are read. S3 lists a thousand objects for
+        the price of looking one up by its name.
+        """
+        uris = self._uris(roots)
+        if not uris:
+            return self._spark.createDataFrame([], _LINE)
+        reader = self._spark.read.option("pathGlobFilter", f"*{LINES}")
+        found = reader.option("recursiveFileLookup", "true").text(uris)
+        return found.select("value", _name(folder).alias("file")).where(sf.trim("value") != "")
+
+    def damage(self, stored: Iterable[Stored]) -> list[ObjectFault]:
+        """Read objects to their ends, in the executors, and return those that cannot be."""
+        names = [each.name for each in stored if each.size]
+        return [*self._damaged_lines(names), *self._damaged_files(names)]
+
+    def _records(self, listing: Listing) -> DataFrame:
+        """The lines of raw objects as records."""
+        lines = self.lines(listing.folder, listing.roots())
+        if damaged := self._uris(listing.damaged()):
+            content = self._spark.read.format("binaryFile").load(damaged).select("path", "content")
+            name, folder = _name_of, listing.folder.name
+            recovered = content.rdd.flatMap(
+                lambda row: [(line, name(folder, row[0])) for line in whole_lines(bytes(row[1]))[0]]
+            )
+            lines = lines.unionByName(self._spark.createDataFrame(recovered, _LINE))
+        return records(lines, listing.folder)
+
+    def _uris(self, names: Iterable[str]) -> list[str]:
+        # Spark takes a path for a pattern.
+        return [f"{self._objects.uri}/{_GLOB.sub(_ESCAPED, each)}" for each in names]
+
+    def _compacted(self, listing: Listing) -> Iterator[tuple[DataFrame, bool]]:
+        """The rows of compacted files: those with the columns of the envelope, and those without."""
+        for has_envelope in (True, False):
+            plans = [each for each in listing.plans.values() if each.files]
+            plans = [each for each in plans if each.has_envelope(listing.folder) == has_envelope]
+            for is_damaged in (False, True):
+                names = [
+                    each.name
+                    for plan in plans
+                    for each in plan.files
+                    if (each.name in self._damaged) == is_damaged
+                ]
+                if not names:
+                    continue
+                reader = self._spark.read.schema(struct_of(listing.folder.compacted_columns))
+                reader = reader.option("ignoreCorruptFiles", str(is_damaged).lower())
+                rows = reader.parquet(*(f"{self._objects.uri}/{name}" for name in names))
+                if present := sorted({name for plan in plans for name in plan.present}):
+                    rows = rows.where(~sf.col("archive_file").isin(present))
+                yield _as_records(rows, listing.folder, has_envelope), has_envelope
+
+    def _damaged_lines(self, names: Collection[str]) -> Iterator[ObjectFault]:
+        found = sorted(name for name in names if name.endswith(LINES))
+        if not found:
+            return
+        content = self._spark.read.format("binaryFile").load(self._uris(found)).select("path", "content")
+        for path, problem, rows in content.rdd.flatMap(_problems).collect():
+            name = next(name for name in found if path.endswith(f"/{name}"))
+            yield _fault(name, problem, rows)
+
+    def _damaged_files(self, names: Collection[str]) -> Iterator[ObjectFault]:
+        files = [name for name in names if name.endswith(PARQUET)]
+        with ThreadPoolExecutor(TOGETHER) as together:
+            yield from filter(None, together.map(self._damaged_file, files))
+
+    def _damaged_file(self, name: str) -> ObjectFault | None:
+        uri = f"{self._objects.uri}/{name}"
+        try:
+            rows = self._spark.read.parquet(uri)
+            rows.agg(sf.sum(sf.xxhash64(*rows.columns))).collect()
+        except (PySparkException, Py4JError) as error:
+            problem = str(error).strip().splitlines()[0][:200]
+            # Not told: how many rows an intact part of the file still gives depends on who reads it.
+            return _fault(name, f"it cannot be read as Parquet: {problem}", None)
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Attributes:
+    """The attributes of events that a reader asks for, by the type in which it wants them."""
+
+    texts: frozenset[str]
+    integers: frozenset[str]
+    booleans: frozenset[str]
+
+
+def struct_of(columns: Iterable[Column]) -> StructType:
+    """Return `columns` as a Spark schema."""
+    return StructType([StructField(each.name, _TYPES[each.type]) for each in columns])
+
+
+def row_of(folder: Folder) -> StructType:
+    """Return a record of `folder` as Spark's JSON reader wants it: with a place for what does not fit."""
+    return StructType([*struct_of(folder.columns).fields, StructField(CORRUPT, StringType())])
+
+
+def records(lines: DataFrame, folder: Folder) -> DataFrame:
+    """Return `lines` (`value`, `file`) as records, with the folder's columns.
+
+    And with `file`; `value`, the line; `line`, the same where it is no such record; and `unknown_members`,
+    whether it has members of a later version, or one twice.
+    """
+    names = [each.name for each in folder.columns]
+    record = sf.from_json("value", row_of(folder), {**_PARSE_ONCE, "columnNameOfCorruptRecord": CORRUPT})
+    read = lines.select("value", "file", record.alias("record"))
+    line = sf.col("record")[CORRUPT]
+    return read.select(
+        *(sf.col("record")[name].alias(name) for name in names),
+        "file",
+        "value",
+        line.alias("line"),
+        (line.isNull() & ~_holds_all(folder)).alias("unknown_members"),
+    )
+
+
+def line_text() -> SparkColumn:
+    """Return the line of `records` where the columns do not hold all of it: so nothing is lost."""
+    return sf.when(sf.col("line").isNotNull() | sf.col("unknown_members"), sf.col("value"))
+
+
+def _holds_all(folder: Folder) -> SparkColumn:
+    """Whether the columns hold every member of the line, each of which is there once."""
+    names = [each.name for each in folder.columns]
+    members = sf.json_object_keys("value")
+    known = sf.size(sf.array_except(members, sf.array(*map(sf.lit, names)))) == 0
+    once = sf.size(members) == sf.size(sf.array_distinct(members))
+    exactly = sf.coalesce(known & once, sf.lit(False))
+    if folder.name == TAP:
+        return exactly
+    # A fourth of the work for almost every line: as many members as columns, and each column has one.
+    without = sf.octet_length(sf.replace("value", sf.lit('":'), sf.lit("")))
+    count = (sf.octet_length("value") - without) / len('":')
+    each_has_one = reduce(
+        and_,
+        (sf.col("record")[name].isNotNull() | sf.col("value").contains(f'"{name}":null') for name in names),
+    )
+    return sf.when((count == len(names)) & each_has_one, sf.lit(True)).otherwise(exactly)
+
+
+def _as_records(rows: DataFrame, folder: Folder, has_envelope: bool) -> DataFrame:
+    """Rows of compacted files as records.
+
+    A line that the columns of an older file did not hold is read again: the columns may be more by now.
+    """
+    names = [each.name for each in folder.columns]
+    again = sf.from_json("line_text", row_of(folder), {**_PARSE_ONCE, "columnNameOfCorruptRecord": CORRUPT})
+    # A row without such a line, which is almost every one, is not to make a record of nulls.
+    read = rows.withColumn("record", sf.when(sf.col("line_text").isNotNull(), again))
+    line = sf.col("record")[CORRUPT]
+    held = [name if has_envelope else sf.coalesce(name, sf.col("record")[name]).alias(name) for name in names]
+    return read.select(
+        *held,
+        *(each for each in rows.columns if each not in names),
+        sf.col("archive_file").alias("file"),
+        line.alias("line"),
+        (sf.col("line_text").isNotNull() & line.isNull()).alias("unknown_members"),
+    )
+
+
+def _shaped(rows: DataFrame, folder: Folder, ask: _Attributes, has_envelope: bool) -> DataFrame:
+    """Give records the columns that `Archive.read` returns."""
+    columns: list[str | SparkColumn] = [each.name for each in folder.columns]
+    columns += [
+        sf.substring("file", len(folder.name) + len("/date=") + 1, len("YYYY-MM-DD")).alias("date"),
+        "file",
+        "line",
+        "unknown_members",
+    ]
+    if folder.name == TAP:
+        rows = _with_attributes(rows, ask, TAP_ATTRIBUTES if has_envelope else ())
+        if not has_envelope:
+            rows = rows.withColumns(_derived(sf.col("texts")["type"]))
+        columns += ["texts", "integers", "booleans", "data_digest", "event_bytes", "report"]
+    return rows.select(*columns)
+
+
+def _with_attributes(rows: DataFrame, ask: _Attributes, held: Collection[str]) -> DataFrame:
+    """Add `texts`, `integers` and `booleans`; `held` are the attributes that have a column already."""
+    wanted = {"texts": ask.texts, "integers": ask.integers, "booleans": ask.booleans}
+    # An event always has a type; without any name there would be nothing to parse into.
+    names = {each: sorted({"type", *chosen}) for each, chosen in wanted.items()}
+    parsed = {
+        each: _parsed(set(names[each]) - set(held), _KINDS[each])
+        for each, chosen in wanted.items()
+        if not {*names[each]} <= {*held} and (chosen or each == "texts")
+    }
+    # Columns, and not members of one struct: Spark would parse the event anew for each use of a member.
+    rows = rows.withColumns({f"parsed_{each}": column for each, column in parsed.items()})
+
+    def value(each: str, name: str) -> SparkColumn:
+        if name in held:
+            return _held(each, name)
+        return sf.col(f"parsed_{each}")[name] if each in parsed else sf.lit(None).cast(_KINDS[each])
+
+    return rows.withColumns(
+        {
+            each: sf.struct(*(value(each, name).alias(name) for name in names[each]))
+            if held
+            else sf.col(f"parsed_{each}")
+            if each in parsed
+            else sf.struct(sf.lit(None).cast(_KINDS[each]).alias("type"))
+            for each in wanted
+        }
+    )
+
+
+def _held(kind: str, name: str) -> SparkColumn:
+    """The attribute `name` by its column in a compacted file."""
+    if kind == "texts":
+        return sf.col(name)
+    marks = sf.concat(
+        sf.lit(" "), "integer_attributes" if kind == "integers" else "boolean_attributes", sf.lit(" ")
+    )
+    return sf.when(marks.contains(f" {name} "), sf.col(name).cast(_KINDS[kind]))
+
+
+def _parsed(names: Collection[str], kind: DataType) -> SparkColumn:
+    schema = StructType([StructField(name, kind) for name in sorted(names)])
+    return sf.from_json("event", schema, _PARSE_ONCE)
+
+
+def _derived(type_: SparkColumn) -> dict[str, SparkColumn]:
+    """What else is made of an event of `type_`."""
+    event = sf.col("event")
+    data = sf.from_json("event", "data string, data_base64 string", _PARSE_ONCE)
+    return {
+        "data_digest": sf.when(event.isNotNull(), sf.xxhash64(data)),
+        "event_bytes": sf.octet_length(event).cast("bigint"),
+        "report": sf.when(type_.isin(*REPORTS), event),
+    }
+
+
+def with_envelope(rows: DataFrame, folder: Folder) -> DataFrame:
+    """Add to records the columns that a compacted file has of their events."""
+    if not (folder.compaction and folder.compaction.attributes):
+        return rows
+    names = folder.compaction.attributes
+    rows = rows.withColumn("texts", _parsed(names, StringType()))
+    texts = sf.col("texts")
+    # Only the reader knows how a value was written; it is not asked where all look like text.
+    is_typed = reduce(
+        or_, (sf.coalesce(texts[name].rlike(_TYPED), sf.lit(False)) for name in {*names} - STRINGS)
+    )
+    rows = rows.withColumns(
+        {
+            "integers": sf.when(is_typed, _parsed(names, IntegerType())),
+            "booleans": sf.when(is_typed, _parsed(names, BooleanType())),
+        }
+    )
+
+    def marks(kind: str) -> SparkColumn:
+        held = sf.concat_ws(" ", *(sf.when(sf.col(kind)[name].isNotNull(), sf.lit(name)) for name in names))
+        return sf.when(held != "", held)
+
+    return rows.select(
+        *(each for each in rows.columns if each not in _KINDS),
+        *(texts[name].alias(name) for name in names),
+        marks("integers").alias("integer_attributes"),
+        marks("booleans").alias("boolean_attributes"),
+        *(column.alias(name) for name, column in _derived(texts["type"]).items()),
+    )
+
+
+def _name(folder: Folder) -> SparkColumn:
+    """The name of the object that a row was read from."""
+    start = f"{folder.name}/date="
+    name = sf.concat(sf.lit(start), sf.substring_index("_metadata.file_path", f"/{start}", -1))
+    # Spark encodes it as a URI; the writers' names have nothing to encode.
+    decoded = sf.url_decode(sf.replace(name, sf.lit("+"), sf.lit("%2B")))
+    return sf.when(name.contains("%"), decoded).otherwise(name)
+
+
+def _name_of(folder: str, path: str) -> str:
+    return f"{folder}/date={path.rpartition(f'/{folder}/date=')[2]}"
+
+
+def _fault(name: str, detail: str, rows: int | None) -> ObjectFault:
+    folder = name.removeprefix(f"{COMPACTED}/").partition("/date=")[0]
+    return ObjectFault("unreadable", name, hour_of(name), folder, detail, rows)
+
+
+def _problems(row: tuple[str, bytes]) -> Iterator[tuple[str, str, int]]:
+    path, content = row
+    lines, problem = whole_lines(bytes(content))
+    if problem:
+        yield path, f"it cannot be read to its end: {problem}", len(lines)

@@ -1,0 +1,276 @@
+"""Which objects the archive has of a folder and some days, which of them to read, and which are faulty."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from eventplane.archive_layout import COMPACTED, PUBLISHED, Folder
+from glue_jobs.common.hours import Days, Hour, day_of_folder, hour_of
+from glue_jobs.common.objects import Objects, Stored
+from glue_jobs.common.receipts import Receipt, UnreadableReceiptError, published, read_receipt
+
+LINES: Final = ".json.gz"
+"""What the names of raw objects end with."""
+
+PARQUET: Final = ".parquet"
+"""What the names of compacted files end with."""
+
+TOGETHER: Final = 16
+"""Small objects that are read at the same time; each is a wait of some 20 ms on S3."""
+
+_GZIP: Final = 31
+"""For zlib: with the header and the checksum of gzip, and the largest window."""
+
+_MAGIC: Final = b"\x1f\x8b"
+
+_HIDDEN: Final = (".", "_")
+"""What the names begin with that Spark does not list."""
+
+Kind = Literal["unreadable", "misplaced", "duplicate"]
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectFault:
+    """An object of the archive that is not as it should be; `name` is its key.
+
+    unreadable: its content is damaged, empty or gone; `rows` are those that could be read all the same.
+    misplaced: it is no raw object in the folder of an hour. Lines in it are read.
+    duplicate: an earlier object, named in `detail`, has the same bytes. Its rows are read once.
+    """
+
+    kind: Kind
+    name: str
+    hour: Hour | None
+    folder: str
+    detail: str
+    rows: int | None
+
+
+@dataclass(slots=True)
+class HourPlan:
+    """From which objects an hour is read; `present` are raw objects whose rows the files have as well."""
+
+    raw: list[Stored]
+    files: list[Stored]
+    present: frozenset[str] = frozenset()
+    receipt: Receipt | None = None
+
+    def has_envelope(self, folder: Folder) -> bool:
+        """Return whether the files are known to have all columns of today."""
+        return self.receipt is not None and self.receipt.version == folder.version
+
+
+class Listing:
+    """What the archive has of a folder and some days: which objects, and from which of them to read."""
+
+    def __init__(
+        self, objects: Objects, folder: Folder, days: Days, damaged: Mapping[str, ObjectFault]
+    ) -> None:
+        self.folder = folder
+        self.faults: list[ObjectFault] = []
+        self.plans: dict[Hour, HourPlan] = {}
+        self._objects = objects
+        self._known = damaged
+        self._all: dict[str, list[Stored]] = {}
+        self._stray: list[Stored] = []
+        by_hour: defaultdict[Hour, list[Stored]] = defaultdict(list)
+        for day_folder in self._days(folder.name, days):
+            found = objects.beneath(f"{folder.name}/{day_folder}")
+            self._all[f"{folder.name}/{day_folder}"] = found
+            for each in found:
+                hour = hour_of(each.name)
+                if hour and each.name.rpartition("/")[0] == hour.raw(folder.name) and _is_listed(each.name):
+                    by_hour[hour].append(each)
+                else:
+                    self._misplace(each)
+        compacted = self._published(days) if folder.compaction else {}
+        for hour in sorted({*by_hour, *compacted}):
+            self.plans[hour] = self._plan(by_hour[hour], compacted.get(hour))
+        self._drop_duplicates()
+        self._note_damage()
+
+    @property
+    def objects(self) -> list[Stored]:
+        """Those that are read, faulty ones included, in the order of names."""
+        found = [each for plan in self.plans.values() for each in (*plan.raw, *plan.files)]
+        return sorted([*found, *self._stray], key=lambda each: each.name)
+
+    def roots(self) -> list[str]:
+        """The folders in which everything is to be read as lines, and the single objects besides."""
+        wanted = {each.name for plan in self.plans.values() for each in plan.raw}
+        wanted |= {each.name for each in self._stray}
+        wanted -= {*self._known, *(each.name for each in self.faults if each.kind == "duplicate")}
+        return [root for day, found in self._all.items() for root in _roots(day, found, wanted)]
+
+    def damaged(self) -> list[str]:
+        """The raw objects that are damaged and still there."""
+        return [each.name for each in self.objects if each.name in self._known and each.name.endswith(LINES)]
+
+    def _days(self, folder: str, days: Days) -> Iterator[str]:
+        for each in self._objects.folders(folder):
+            day = day_of_folder(each)
+            if day is None:
+                self._fault(
+                    "misplaced", f"{folder}/{each}", "it is the folder of no day; nothing in it is read", 0
+                )
+            elif days.holds(day):
+                yield each
+
+    def _misplace(self, stored: Stored) -> None:
+        if _is_listed(stored.name):
+            self._fault(
+                "misplaced", stored.name, "it is not in the folder of an hour; its lines are read", None
+            )
+            self._stray.append(stored)
+        else:
+            self._fault("misplaced", stored.name, f"its name is not that of a raw object, *{LINES}", 0)
+
+    def _fault(self, kind: Kind, name: str, detail: str, rows: int | None) -> None:
+        self.faults.append(ObjectFault(kind, name, hour_of(name), self.folder.name, detail, rows))
+
+    def _published(self, days: Days) -> dict[Hour, tuple[list[str], Receipt | None, dict[str, Stored]]]:
+        """By hour: the names of the files that count, the receipt, and what lies in the compacted folder."""
+        names: list[Hour] = []
+        there: dict[str, Stored] = {}
+        for day_folder in self._days(f"{PUBLISHED}/{self.folder.name}", days):
+            listed = self._objects.beneath(f"{PUBLISHED}/{self.folder.name}/{day_folder}")
+            names += [hour for each in listed if (hour := hour_of(each.name))]
+            files = self._objects.beneath(f"{COMPACTED}/{self.folder.name}/{day_folder}")
+            there |= {each.name: each for each in files}
+        with ThreadPoolExecutor(TOGETHER) as together:
+            lists = together.map(lambda hour: published(self._objects, self.folder, hour), names)
+            receipts = together.map(self._receipt, names)
+            return {
+                hour: (files, receipt, there)
+                for hour, files, receipt in zip(names, lists, receipts, strict=True)
+            }
+
+    def _receipt(self, hour: Hour) -> Receipt | None:
+        try:
+            return read_receipt(self._objects, self.folder, hour)
+        except UnreadableReceiptError as error:
+            self._fault("unreadable", error.name, error.problem, None)
+            return None
+
+    def _plan(
+        self,
+        raw: list[Stored],
+        compacted: tuple[list[str], Receipt | None, dict[str, Stored]] | None,
+    ) -> HourPlan:
+        if compacted is None:
+            return HourPlan(raw, [])
+        names, receipt, there = compacted
+        missing = [name for name in names if name not in there or name in self._known]
+        for name in missing:
+            if name in there:
+                self.faults.append(self._known[name])
+            else:
+                self._fault("unreadable", name, "it is gone, and the hour's published list names it", 0)
+        inputs = frozenset(receipt.inputs) if receipt else frozenset()
+        raw_names = frozenset(each.name for each in raw)
+        files = [there[name] for name in names if name in there]
+        if not missing and receipt:
+            return HourPlan([each for each in raw if each.name not in inputs], files, frozenset(), receipt)
+        if receipt and inputs <= raw_names:
+            return HourPlan(raw, [])
+        # Without a whole result and its receipt: every raw object, and of the files what is in none of them.
+        return HourPlan(raw, files, raw_names, receipt)
+
+    def _drop_duplicates(self) -> None:
+        """Find objects of equal bytes; those that were compacted by their receipts."""
+        by_size: defaultdict[int, list[Stored]] = defaultdict(list)
+        names: defaultdict[str, list[str]] = defaultdict(list)
+        for plan in self.plans.values():
+            for name, digest in (plan.receipt.inputs if plan.receipt else {}).items():
+                names[digest].append(name)
+            for each in plan.raw:
+                if plan.receipt and each.size:
+                    names[self._objects.digest(each)].append(each.name)
+                elif each.size:
+                    by_size[each.size].append(each)
+        for group in by_size.values():
+            for each in group if len(group) > 1 else ():
+                names[self._objects.digest(each)].append(each.name)
+        names.pop("", None)
+        for equal in names.values():
+            first, *others = sorted({*equal})
+            for name in others:
+                self._fault("duplicate", name, f"it has the same bytes as {first}", 0)
+
+    def _note_damage(self) -> None:
+        noted = {each.name for each in self.faults}
+        for each in self.objects:
+            if each.name in noted:
+                continue
+            if each.name in self._known:
+                self.faults.append(self._known[each.name])
+            elif not each.size:
+                self._fault("unreadable", each.name, "it is empty: 0 bytes, not even of gzip", 0)
+
+
+def _is_listed(name: str) -> bool:
+    """Whether Spark finds the object in a folder when it looks for lines."""
+    last = name.rpartition("/")[2]
+    return last.endswith(LINES) and not last.startswith(_HIDDEN)
+
+
+def _roots(day: str, found: Sequence[Stored], wanted: Collection[str]) -> Iterator[str]:
+    """Name folders and objects in which all of `wanted` in the folder `day` are, and nothing else."""
+
+    def is_whole(each: Iterable[Stored]) -> bool:
+        return all(one.name in wanted for one in each if _is_listed(one.name) and one.size)
+
+    if not any(each.name in wanted for each in found):
+        return
+    if is_whole(found):
+        yield day
+        return
+    by_folder: defaultdict[str, list[Stored]] = defaultdict(list)
+    for each in found:
+        by_folder[each.name.rpartition("/")[0]].append(each)
+    for folder, inside in by_folder.items():
+        if is_whole(inside) and folder != day:
+            if any(each.name in wanted for each in inside):
+                yield folder
+        else:
+            yield from (each.name for each in inside if each.name in wanted and each.size)
+
+
+def whole_lines(content: bytes) -> tuple[list[str], str | None]:
+    """Return the lines of gzip `content` that are certain, and what is wrong with it.
+
+    Of an object that is cut short the lines before the cut are certain; of one whose checksum does not fit,
+    none is: nobody can say which was altered.
+    """
+    is_cut = False
+    text, rest, problem = b"", content, None
+    while rest and not problem:
+        reader = zlib.decompressobj(wbits=_GZIP)
+        try:
+            found = reader.decompress(rest)
+        except zlib.error:
+            is_gzip = rest.startswith(_MAGIC)
+            problem = (
+                "its checksum does not fit, or it cannot be decompressed" if is_gzip else "it is not gzip"
+            )
+            break
+        text, rest = text + found, reader.unused_data
+        if not reader.eof:
+            problem, is_cut, text = "it is cut short", True, text[: text.rfind(b"\n") + 1]
+    lines = [line for line in text.decode("utf-8", "replace").split("\n") if line.strip()]
+    # Where its end was altered, and not cut, the decoder runs on and makes lines of the checksum.
+    return [line for line in lines if not is_cut or _is_json(line)], problem
+
+
+def _is_json(line: str) -> bool:
+    try:
+        json.loads(line)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,137 @@
+"""On what the proof rests: how much of what devices sent is attested, and by what. No Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Final
+
+from glue_jobs.delivery_audit.completeness import Completeness
+from glue_jobs.delivery_audit.device_reports import USUAL_INTERVAL_S, DeviceReports, Manifest
+from glue_jobs.delivery_audit.numbers import Range, SeenNumbers
+
+RESTS: Final = ("manifest", "numbering", "tap", "nothing")
+"""What an event of a device can rest on: a manifest states its number; it has one that no manifest states; it
+has none; an unseen number that nobody states may be an event or not."""
+
+_NO_END: Final = 1 << 62
+"""Higher than any number."""
+
+
+class Standing(StrEnum):
+    """What is known of a device in the window."""
+
+    ATTESTED = "attested"
+    """Its manifests form an unbroken chain until one interval before the window's end or the watermark."""
+    PARTLY = "partly"
+    """It sent, and its manifests do not state all of it."""
+    SILENT = "silent"
+    """It is expected, and nothing came."""
+    UNREGISTERED = "unregistered"
+    """It sent, and the fleet's registry does not know it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What the judgement of every device depends on. Times are Unix milliseconds.
+
+    `end_ms` is the window's end, None for an audit of all days, which ends with `last_ms`, the last
+    acceptance of the fleet. `gone` are hours counted from 1970 of which the tap has nothing though devices
+    sent. `owners` are the devices that state an epoch by reports of their own, the first first, for epochs
+    that came under several client ids. The fleet's quickest way up takes `usual_ms`. `has_fleet` is whether
+    there is a list of the devices that are expected.
+    """
+
+    uplinks: frozenset[str]
+    watermark_ms: int
+    end_ms: int | None = None
+    gone: frozenset[int] = frozenset()
+    owners: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    usual_ms: int = 0
+    has_fleet: bool = False
+    last_ms: int | None = None
+
+    @property
+    def until_ms(self) -> int:
+        """Until when manifests can be expected to be there."""
+        end_ms = self.end_ms if self.end_ms is not None else self.last_ms
+        return self.watermark_ms if end_ms is None else min(end_ms, self.watermark_ms)
+
+
+class Attestation:
+    """How far the manifests of one device reach."""
+
+    def __init__(
+        self,
+        completeness: Completeness,
+        reports: DeviceReports,
+        seen: Mapping[str, SeenNumbers],
+        scope: Scope,
+    ) -> None:
+        self._completeness = completeness
+        manifests = [each for chain in completeness.manifests.values() for each in chain[-1:]]
+        self.newest: Manifest | None = max(
+            manifests, key=lambda each: each.report.accepted_at_ms, default=None
+        )
+        """The newest manifest that counts."""
+        if self.newest is not None:
+            ranges = seen[self.newest.epoch].ranges if self.newest.epoch in seen else []
+            is_last = not ranges or ranges[-1][1] <= self.newest.sequence
+            due_ms = self.newest.report.accepted_at_ms + self.newest.interval_ms
+            self.is_overdue = due_ms < scope.until_ms and not (self.newest.is_final and is_last)
+            """Whether a manifest is missing at the end: the next one should have come by now."""
+        else:
+            born_ms = max((each.report.accepted_at_ms for each in reports.births), default=None)
+            self.is_overdue = born_ms is None or born_ms + 1_000 * USUAL_INTERVAL_S < scope.until_ms
+
+    def awaiting(self, epoch: str) -> list[Range]:
+        """Return the numbers of an epoch that the next manifest will state, if it need not be there yet."""
+        if self.is_overdue:
+            return []
+        if self.newest is None:
+            return [(1, _NO_END)]
+        return [(self.newest.sequence + 1, _NO_END)] if self.newest.epoch == epoch else []
+
+    def standing(
+        self, days: Sequence[Mapping[str, Any]], scope: Scope, *, is_expected: bool, is_known: bool
+    ) -> Standing | None:
+        """Return what is known of a device with these figures by day, None for one that is no concern."""
+        if not any(day["events"] for day in days):
+            return Standing.SILENT if is_expected else None
+        if scope.has_fleet and not is_known:
+            return Standing.UNREGISTERED
+        is_whole = not any(day["numbering"] > day["awaiting"] or day["tap"] or day["nothing"] for day in days)
+        is_sound = not self._completeness.missing_manifests and not self._completeness.mismatched
+        return Standing.ATTESTED if is_whole and is_sound and not self.is_overdue else Standing.PARTLY
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """How much of what devices sent is attested.
+
+    `events` counts by `RESTS`. Of the numbered, `awaiting` are so young that the next manifest of their
+    device need not be there yet. `best_effort` events were promised by nobody and are not among them.
+    `devices` counts by `Standing`, and those `expected`. `fleet` names the list of expected devices, None
+    without one. `cloud_events` entered in the cloud and rest on the ledger alone.
+    """
+
+    events: Mapping[str, int]
+    awaiting: int
+    best_effort: int
+    devices: Mapping[str, int]
+    fleet: str | None
+    cloud_events: int
+
+    @property
+    def share(self) -> float | None:
+        """The share that manifests attest, None where no device sent anything and none is expected."""
+        total = sum(self.events.values())
+        if total:
+            return self.events["manifest"] / total
+        return 0.0 if self.devices["expected"] else None
+
+    @property
+    def is_waiting_only(self) -> bool:
+        """Whether all that is missing for a full coverage is manifests that need not be there yet."""
+        return self.awaiting > 0 and sum(self.events.values()) - self.events["manifest"] == self.awaiting

@@ -1,0 +1,193 @@
+"""Expected against recorded: each event on each route, with exactly one verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+from eventplane.delivery import Outcome
+from eventplane.envelope import RESERVED_ATTRIBUTE, TOO_LARGE
+from eventplane.expiry import BY_CHANNEL
+from eventplane.guarantee import DROP_REASONS
+from eventplane.hops import HOP_LIMIT
+from eventplane.ledger import LEDGER, SENT_BEFORE, TAP
+from eventplane.limits import MAX_HOPS
+from glue_jobs.delivery_audit.contract_rules import AuditRules
+from glue_jobs.delivery_audit.event import Decision, Event, by_queue_clock_ms
+from glue_jobs.delivery_audit.event_group import EVERY_ROUTE, HOUR_MS, NO_ROUTE, LedgerRow, TapRow, Verdict
+from glue_jobs.delivery_audit.last_hop import Consumption, consumption
+
+# An event sent twice may fail once: what was delivered is delivered.
+_ENDS: Final = {
+    str(each): (rank, Verdict(each))
+    for rank, each in enumerate((Outcome.DELIVERED, Outcome.DEAD_LETTERED, Outcome.EXPIRED, Outcome.DROPPED))
+}
+
+
+class Delivery(NamedTuple):
+    """An event on one `route`, with its `verdict`; both are None for an event that has no route.
+
+    `is_first_row` marks one delivery of each event, which alone has what is not of a route. `found` are the
+    decisions about the route, `out` those that put the event into the inbox, each in the order of time.
+    `opens_inbox` where no route before it led to the same inbox. `end` is what became of it at the last hop,
+    None where that is not seen. `hole` is the hour of the ledger that lacks the record, for `unrecorded`.
+    """
+
+    event: Event
+    date: str
+    route: str | None
+    destination: str | None
+    verdict: Verdict | None
+    found: Sequence[Decision]
+    out: Sequence[LedgerRow]
+    is_first_row: bool
+    opens_inbox: bool
+    end: Consumption | None
+    hole: int | None
+
+    @property
+    def copies(self) -> int:
+        """How many copies of the event were written to the inbox on this route."""
+        # Of one that was sent early, the contract in force only says that it was right to be.
+        return sum(row.reason != SENT_BEFORE for row in self.out)
+
+
+def deliveries(event: Event, rules: AuditRules) -> Iterator[Delivery]:
+    """Judge an event on each route that it should have taken or did take; at least one delivery."""
+    routes, date, unknown = _routes(event, rules), event.date, None
+    if event.first is None and event.decisions:
+        unknown = _unknown_to_the_tap(event, rules)
+    if not routes:
+        yield Delivery(event, date, None, None, None, (), (), True, False, None, None)
+    reached: set[str | None] = set()
+    for at, route in enumerate(routes):
+        found = [each for each in event.decisions if each.route in (route, EVERY_ROUTE)]
+        out = [each.row for each in found if each.outcome == Outcome.DELIVERED]
+        first = out[0] if out else found[0].row if found else None
+        destination = (first and first.destination) or rules.destinations.get(route)
+        opens_inbox = bool(out) and destination not in reached
+        shown = not out and bool(event.handovers) and _shown_by_handovers(event, route, destination)
+        ends = destination in rules.patience_ms and (opens_inbox or (shown and destination not in reached))
+        reached.update(row.destination for row in out)
+        if shown:
+            reached.add(destination)
+        verdict: Verdict | None
+        hole = None
+        if unknown is not None:
+            verdict = unknown
+        elif event.first is None:
+            verdict = Verdict.NOT_UNDERSTOOD
+        else:
+            verdict = _verdict(event, event.first, route, found, rules)
+            if verdict is None:
+                verdict, hole = _without_record(event, event.first, route, found, shown, rules)
+        end = None
+        if ends and destination is not None:
+            put = [
+                each.row
+                for each in event.decisions
+                if each.outcome == Outcome.DELIVERED and each.row.destination == destination
+            ]
+            end = consumption(event, destination, put, rules)
+        yield Delivery(event, date, route, destination, verdict, found, out, at == 0, opens_inbox, end, hole)
+
+
+def _routes(event: Event, rules: AuditRules) -> Sequence[str]:
+    if len(event.decisions) == 1 and event.decisions[0].route in event.expected:
+        return event.expected
+    recorded = sorted({each.route for each in event.decisions} - {EVERY_ROUTE, *event.expected})
+    routes = (*event.expected, *recorded)
+    if not routes and event.from_device(rules):
+        # Refused as a whole, and unknown to the tap: that has to be accounted for as well.
+        return (EVERY_ROUTE,)
+    return routes
+
+
+def _unknown_to_the_tap(event: Event, rules: AuditRules) -> Verdict:
+    """The verdict on all routes of an event that the ledger has and the tap has not."""
+    if not event.from_device(rules):
+        return Verdict.INTERNAL
+    if any(each.row.archive == TAP for each in event.unclear):
+        return Verdict.NOT_UNDERSTOOD
+    # The tap's own record may be on its way too.
+    is_young = rules.is_open(min(row.entered_at_ms for row in event.ledger))
+    return Verdict.PENDING if is_young else Verdict.UNEXPLAINED
+
+
+def _verdict(
+    event: Event, first: TapRow, route: str, found: Sequence[Decision], rules: AuditRules
+) -> Verdict | None:
+    """What the decisions about a route prove; None where they prove nothing."""
+    if route not in event.expected:
+        return Verdict.MISROUTED
+    ranked: tuple[int, Verdict] | None = None
+    for each in found:
+        if each.outcome == Outcome.DELIVERED and route not in event.forwarded:
+            return Verdict.MISROUTED
+        end = _ENDS.get(each.outcome)
+        if end is not None and (ranked is None or end < ranked) and _holds(event, first, each, rules):
+            ranked = end
+    if ranked is not None:
+        return ranked[1]
+    for each in found:
+        if each.outcome == Outcome.NO_INTEREST and route in event.unwanted:
+            return Verdict.NO_INTEREST
+        if each.outcome == Outcome.UNROUTED and route == NO_ROUTE:
+            return Verdict.UNROUTED
+    return None
+
+
+def _holds(event: Event, first: TapRow, decision: Decision, rules: AuditRules) -> bool:
+    """Whether tap and contract bear out the end that a router recorded: it is not taken on trust."""
+    row, reason = decision.row, decision.row.reason
+    if decision.outcome == Outcome.EXPIRED and not _had_expired(first, row, rules):
+        return False
+    if reason == HOP_LIMIT:
+        return (first.hops or 0) >= MAX_HOPS
+    if reason == RESERVED_ATTRIBUTE:
+        return first.names_sender
+    if reason == TOO_LARGE:
+        return first.is_too_large
+    return reason not in DROP_REASONS or event.was_best_effort(row, rules)
+
+
+def _had_expired(first: TapRow, row: LedgerRow, rules: AuditRules) -> bool:
+    # A router whose clock is ahead expires what the queue's clock would have let pass.
+    latest_ms = by_queue_clock_ms(row)
+    decided_at_ms = row.decided_at_ms if latest_ms is None else min(row.decided_at_ms, latest_ms)
+    if first.expires_at_ms is not None and decided_at_ms >= first.expires_at_ms:
+        return True
+    if row.reason != BY_CHANNEL or row.route is None:
+        return False
+    worth_ms = rules.by_version[row.contract_version].worth_ms(row.route)
+    return worth_ms is not None and decided_at_ms - first.accepted_at_ms >= worth_ms
+
+
+def _shown_by_handovers(event: Event, route: str, inbox: str | None) -> bool:
+    """Whether a consumer had an event of which the ledger does not say that it went into the inbox."""
+    return any(
+        each.channel == inbox
+        and (
+            each.route == route
+            or not any(
+                other.outcome == Outcome.DELIVERED and other.row.destination == inbox
+                for other in event.decisions
+            )
+        )
+        for each in event.handovers
+    )
+
+
+def _without_record(
+    event: Event, first: TapRow, route: str, found: Sequence[Decision], was_there: bool, rules: AuditRules
+) -> tuple[Verdict, int | None]:
+    """The verdict on a route of which no record proves anything, and the ledger's hour that lacks it."""
+    accepted_at_ms = first.accepted_at_ms
+    if any(each.row.archive == LEDGER and each.route in (None, route) for each in event.unclear):
+        return Verdict.NOT_UNDERSTOOD, None
+    if not found and rules.is_open(accepted_at_ms):
+        return Verdict.PENDING, None
+    hole = rules.hole(LEDGER, accepted_at_ms)
+    if was_there:
+        return Verdict.UNRECORDED, accepted_at_ms // HOUR_MS if hole is None else hole
+    return (Verdict.LOST, None) if found or hole is None else (Verdict.UNRECORDED, hole)

@@ -1,0 +1,193 @@
+"""One event of one sender: its records in order, which routes were due, and whom to believe."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+from eventplane.delivery import DEAD_LETTER_TYPE, Outcome, letter_id
+from eventplane.ledger import Basis
+from eventplane.sender import PLANE
+from glue_jobs.delivery_audit.clocks import LONGEST_DECISION_MS
+from glue_jobs.delivery_audit.contract_rules import AuditRules
+from glue_jobs.delivery_audit.event_group import (
+    NO_ROUTE,
+    REPLAY,
+    UNWANTED,
+    HandoverRow,
+    LedgerRow,
+    TapRow,
+)
+from glue_jobs.delivery_audit.records import Unclear
+from glue_jobs.delivery_audit.window import date_of
+
+UNBACKED: Final = "(unbacked)"
+"""Stands for the outcome of a decision that says `dead_lettered` and has nothing to show for it."""
+
+
+class Decision(NamedTuple):
+    """A row of the ledger with the `route` that it took, and the `outcome` that is believed."""
+
+    route: str
+    outcome: str
+    row: LedgerRow
+
+
+class Event:
+    """What the archive has of one event, each row once.
+
+    `unclear` are rows about it that were not judged. `copies` in the tap are in the order of acceptance,
+    `decisions` in that of time. `expected` are the routes of the contracts in force; of these `forwarded` had
+    to reach an inbox, `unwanted` had not. `versions` are the contracts by which it is judged, `early` the
+    decisions that a router made before it saw the contract in force.
+    """
+
+    def __init__(self, sender: str) -> None:
+        self.sender = sender
+        self.copies: list[TapRow] = []
+        self.ledger: list[LedgerRow] = []
+        self.handovers: list[HandoverRow] = []
+        self.unclear: list[Unclear] = []
+        self.first: TapRow | None = None
+        self.decisions: list[Decision] = []
+        self.versions: list[str] = []
+        self.early: list[LedgerRow] = []
+        self.expected: Sequence[str] = ()
+        self.forwarded: Collection[str] = ()
+        self.unwanted: Collection[str] = ()
+        self.is_routed = False
+        self.was_replayed = False
+        self.is_dead_lettered = False
+
+    def settle(self, rules: AuditRules, letters: Collection[str]) -> None:
+        """Work out the rest from the rows; `letters` are ids of dead letters that somebody received."""
+        self.first = self.copies[0] if self.copies else None
+        if len(self.ledger) > 1:
+            self.ledger.sort(key=_ledger_order)
+        if len(self.handovers) > 1:
+            self.handovers.sort(key=_handover_order)
+        for row in self.ledger:
+            self._take(row, rules, letters)
+        in_force = _versions(row for row in self.ledger if row.basis != Basis.BUNDLED)
+        early = _versions(self.early)
+        first = self.first
+        self.versions = in_force or early or [rules.in_force_at(first and first.accepted_at_ms)]
+        if first is not None:
+            self._expect(first, rules, early)
+
+    def _take(self, row: LedgerRow, rules: AuditRules, letters: Collection[str]) -> None:
+        outcome = row.outcome
+        if outcome == Outcome.DEAD_LETTERED:
+            self.is_dead_lettered = True
+            if not self._is_backed(row, rules, letters):
+                outcome = UNBACKED
+        route = rules.by_version[row.contract_version].route_taken(row)
+        self.decisions.append(Decision(route, outcome, row))
+        if row.reason == REPLAY:
+            self.was_replayed = True
+        if row.basis == Basis.BUNDLED:
+            self.early.append(row)
+
+    def _is_backed(self, row: LedgerRow, rules: AuditRules, letters: Collection[str]) -> bool:
+        """Whether a dead-lettered event has a letter that was delivered, and could have been refused."""
+        return letter_id(row.sender or "", row.source, row.id) in letters and rules.is_refusable(row)
+
+    def _expect(self, first: TapRow, rules: AuditRules, early: list[str]) -> None:
+        taken, by_version = first.routes, rules.by_version
+        if len(self.versions) == 1 and not early:
+            forwarded, unwanted = _parted(taken[by_version[self.versions[0]].number])
+        else:
+            # Copies of an event may have met routers of two versions: then the routes of both are expected.
+            due = dict.fromkeys(_names(taken, rules, self.versions))
+            # What went out before the contract in force was known may go where that one does not lead.
+            went = {each.route for each in self.decisions if each.row.basis == Basis.BUNDLED}
+            due |= dict.fromkeys(each for each in _names(taken, rules, early) if each in went)
+            forwarded, unwanted = _parted(" ".join(due))
+        self.forwarded, self.unwanted = forwarded, unwanted
+        expected = forwarded if not unwanted else tuple(dict.fromkeys((*forwarded, *unwanted)))
+        if NO_ROUTE in expected:
+            owed = tuple(each for each in expected if each != NO_ROUTE)
+            self.is_routed = bool(owed)
+            outcomes = {each.outcome for each in self.decisions}
+            # What was delivered though no route takes it has strayed. It has not vanished as well.
+            strayed = Outcome.DELIVERED in outcomes and Outcome.UNROUTED not in outcomes
+            self.expected = owed if strayed else expected
+        else:
+            self.is_routed = bool(expected)
+            self.expected = expected
+
+    @property
+    def date(self) -> str:
+        """The day to which the event belongs: of acceptance, else of entry; `YYYY-MM-DD`."""
+        if self.first is not None:
+            return date_of(self.first.accepted_at_ms)
+        if self.ledger:
+            return date_of(min(row.entered_at_ms for row in self.ledger))
+        return date_of(min(row.entered_at_ms for row in self.handovers))
+
+    @property
+    def client_id(self) -> str | None:
+        """The client that brought it, as far as tap and ledger know."""
+        return self.first.client_id if self.first else self.ledger[0].client_id if self.ledger else None
+
+    @property
+    def type(self) -> str | None:
+        """Its type, as far as tap and ledger know."""
+        return self.first.type if self.first else self.ledger[0].type if self.ledger else None
+
+    @property
+    def payloads(self) -> int:
+        """How many payloads the copies have, as far as that is known; at least 1."""
+        if len(self.copies) < 2:
+            return 1
+        return max(len({each.data_digest for each in self.copies} - {None}), 1)
+
+    def from_device(self, rules: AuditRules) -> bool:
+        """Whether the ledger has it from a device; a dead letter that the cloud's router wrote is its own."""
+        if not any(row.entered_by in rules.uplinks for row in self.ledger):
+            return False
+        return self.sender != PLANE or self.type != DEAD_LETTER_TYPE
+
+    def was_best_effort(self, row: LedgerRow, rules: AuditRules) -> bool:
+        """Whether the contract, or the event in the tap, has the row's delivery at best effort."""
+        asks = self.first is not None and self.first.asks_best_effort
+        return rules.by_version[row.contract_version].is_best_effort(row, asks=asks)
+
+
+def by_queue_clock_ms(row: LedgerRow) -> int | None:
+    """When a row was decided at the latest, by the queue's clock; None where only the router's is known."""
+    # The queue reports the first receive alone, so a later one is not bounded by it.
+    if row.attempt != 1 or row.received_at_ms is None or row.reason == REPLAY:
+        return None
+    return row.received_at_ms + LONGEST_DECISION_MS
+
+
+def _versions(rows: Iterable[LedgerRow]) -> list[str]:
+    return list(dict.fromkeys(row.contract_version for row in rows))
+
+
+def _names(taken: Sequence[str], rules: AuditRules, versions: Iterable[str]) -> Iterable[str]:
+    return (name for each in versions for name in taken[rules.by_version[each].number].split(" "))
+
+
+@lru_cache(maxsize=4_096)
+def _parted(names: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The routes to which an event was to be forwarded, and those to which it was not."""
+    if UNWANTED not in names:
+        return tuple(names.split(" ")), ()
+    each = names.split(" ")
+    return (
+        tuple(name for name in each if not name.startswith(UNWANTED)),
+        tuple(name.removeprefix(UNWANTED) for name in each if name.startswith(UNWANTED)),
+    )
+
+
+def _ledger_order(row: LedgerRow) -> tuple[object, ...]:
+    return (row.decided_at_ms, row.entered_at_ms, *("" if each is None else str(each) for each in row[2:]))
+
+
+def _handover_order(row: HandoverRow) -> tuple[object, ...]:
+    # What was delivered is delivered, also where a copy was not: it comes first.
+    failed = row.outcome != Outcome.DELIVERED
+    return (failed, row.decided_at_ms, *("" if each is None else str(each) for each in row[1:]))

@@ -1,0 +1,289 @@
+"""The archive's rows as the judge, the screen and the devices want them, and event groups made of them.
+
+Rows that name one `source` and `id` have one key of 128 bits, whoever sent them; so have all rows of refused
+items with one client, reason and time of acceptance. The key makes rows of one group meet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator
+from functools import reduce
+from itertools import groupby
+from operator import itemgetter, or_
+from typing import Any, Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as sf
+
+from eventplane.contract import DeliveryGuarantee
+from eventplane.delivery import DEAD_LETTER_TYPE
+from eventplane.guarantee import DELIVERY_GUARANTEE
+from eventplane.handover import HANDOVERS
+from eventplane.hops import ROUTER_HOPS
+from eventplane.ledger import LEDGER, TAP
+from eventplane.limits import MAX_SENT_EVENT_BYTES
+from eventplane.numbering import EPOCH, SEQUENCE
+from eventplane.sender import SENDER_DEVICE, SENDER_SERVICE
+from glue_jobs.delivery_audit.contracts import INTERVAL_MS
+from glue_jobs.delivery_audit.event_group import (
+    HOUR_MS,
+    BadRow,
+    EventGroup,
+    HandoverRow,
+    LedgerRow,
+    RefusedItem,
+    TapRow,
+)
+from glue_jobs.delivery_audit.window import LAST_MS, Window
+
+KEY: Final = ("key", "second_key")
+
+READ_ATTRIBUTES: Final = (
+    "source",
+    "id",
+    "type",
+    "recordedtime",
+    "expirytime",
+    "deadletterreason",
+    EPOCH,
+    SEQUENCE,
+    "partitionkey",
+    "severitynumber",
+    ROUTER_HOPS,
+    DELIVERY_GUARANTEE,
+    SENDER_SERVICE,
+    SENDER_DEVICE,
+)
+"""What the audit itself wants to know of an event, besides what the filters look at."""
+
+UNREADABLE: Final = "unreadable_line"
+"""The line is no JSON, or a member has another type than its record's."""
+
+MAX_TEXT: Final = 4_000
+"""Most characters of a bad row that are kept as evidence. Ours: enough to see what it is."""
+
+
+def tap_rows(rows: DataFrame, window: Window, routes: Column, keys: DataFrame | None = None) -> DataFrame:
+    """Return the tap's rows with the key, `within` and the members of `TapRow`, which has the `routes`.
+
+    `fault` is why a row cannot be judged, else null; `refusal` is not null for what is no event. `report` is
+    the text of a device's report. With `keys`, only rows that have one of these.
+    """
+    texts = sf.col("texts")
+    source, id, sequence = texts["source"], texts["id"], texts[SEQUENCE]
+    event, refusal = sf.col("event_bytes"), sf.col("refusal")
+    faults = {
+        UNREADABLE: sf.col("line").isNotNull(),
+        "missing_member": _any_null("accepted_at_ms", "client_id", "message_id", "index"),
+        "impossible_time": ~_is_time("accepted_at_ms"),
+        "neither_event_nor_refusal": event.isNull() == refusal.isNull(),
+        # Without its bytes it would not be counted, and so never be missed.
+        "refusal_without_bytes": refusal.isNotNull() & sf.col("original_base64").isNull(),
+        "event_without_identity": event.isNotNull()
+        & (source.isNull() | id.isNull() | texts["type"].isNull()),
+    }
+    # The first that applies.
+    fault = sf.coalesce(*(sf.when(applies, sf.lit(reason)) for reason, applies in faults.items()))
+    item = sf.lit("item"), sf.col("client_id"), refusal, sf.col("accepted_at_ms")
+    members = {
+        "place": sf.col("index"),
+        "service": texts[SENDER_SERVICE],
+        "source": source,
+        "id": id,
+        "type": texts["type"],
+        "epoch": texts[EPOCH],
+        "sequence": sf.when(sequence.rlike(r"^[0-9]{1,18}$"), sequence.cast("long")),
+        "partition": texts["partitionkey"],
+        "dead_letter_reason": texts["deadletterreason"],
+        "recorded_at_ms": _unix_ms(texts["recordedtime"]),
+        # What Spark cannot read though the router can (a leap second) counts as past: the router's word
+        # stands.
+        "expires_at_ms": sf.when(
+            texts["expirytime"].isNotNull(), sf.coalesce(_unix_ms(texts["expirytime"]), sf.lit(0))
+        ),
+        "hops": texts[ROUTER_HOPS].cast("int"),
+        "asks_best_effort": texts[DELIVERY_GUARANTEE].eqNullSafe(DeliveryGuarantee.BEST_EFFORT),
+        "names_sender": texts[SENDER_DEVICE].isNotNull(),
+        "is_too_large": event > MAX_SENT_EVENT_BYTES,
+        "routes": routes,
+    }
+    kept = [name for name in TapRow._fields if name not in members]
+    extra = ["date", "refusal", "original_base64", "report", "line"]
+    keyed = _with_keys(rows, sf.when(refusal.isNotNull(), sf.xxhash64(*item)), source, id, keys)
+    made = keyed.select(
+        *KEY,
+        *kept,
+        *(column.alias(name) for name, column in members.items()),
+        *extra,
+        fault.alias("fault"),
+    )
+    return made.withColumn("within", _within("accepted_at_ms", window))
+
+
+def ledger_rows(rows: DataFrame, window: Window, keys: DataFrame | None = None) -> DataFrame:
+    """Return the ledger's rows of the window with the key and the members of `LedgerRow`."""
+    item = sf.lit("item"), sf.col("client_id"), sf.col("reason"), sf.col("entered_at_ms")
+    is_item = sf.when(sf.col("id") == "", sf.xxhash64(*item))
+    found = rows.where(_within("entered_at_ms", window))
+    keyed = _with_keys(found, is_item, sf.col("source"), sf.col("id"), keys)
+    return keyed.select(*KEY, *LedgerRow._fields, "date", "line")
+
+
+def handover_rows(rows: DataFrame, window: Window, keys: DataFrame | None = None) -> DataFrame:
+    """Return the handovers of events with the key and the members of `HandoverRow`."""
+    found = rows.where(~sf.col("id").eqNullSafe("") & (sf.col("line").isNull() | _in_folder(window)))
+    keyed = _with_keys(found, None, sf.col("source"), sf.col("id"), keys)
+    return keyed.select(*KEY, *HandoverRow._fields, "date", "line")
+
+
+def summary(ledger: DataFrame) -> DataFrame:
+    """Return few rows, like those of the ledger, that name every contract, time, channel and hour in it."""
+    is_record = sf.col("line").isNull() & _is_time("decided_at_ms") & _is_time("entered_at_ms")
+    groups = {
+        "entered_at_ms": sf.floor(sf.col("entered_at_ms") / HOUR_MS) * HOUR_MS,
+        "file": sf.regexp_replace("file", "[^/]*$", ""),
+        "decided_in": sf.floor(sf.col("decided_at_ms") / INTERVAL_MS),
+    }
+    same = "entered_by", "contract_version", "destination", "outcome", "reason", "basis"
+    keys: list[Column | str] = [*same, *(column.alias(name) for name, column in groups.items())]
+    found = ledger.where(is_record).groupBy(*keys).agg(sf.min("decided_at_ms").alias("decided_at_ms"))
+    kept = {*same, *groups, "decided_at_ms"}
+    return found.select(*(name if name in kept else sf.lit(None).alias(name) for name in LedgerRow._fields))
+
+
+def letters(ledger: DataFrame) -> DataFrame:
+    """Return the rows of the ledger that may be of dead letters of the plane's own."""
+    return ledger.where(sf.col("type") == DEAD_LETTER_TYPE).select(*LedgerRow._fields)
+
+
+def good(tap: DataFrame) -> DataFrame:
+    """Return the rows of `tap_rows` that are events and can be judged."""
+    return tap.where(sf.col("fault").isNull() & sf.col("refusal").isNull())
+
+
+def of_tap(tap: DataFrame) -> DataFrame:
+    """Return what `event_groups` takes of the tap, the rows of the window."""
+    is_good, is_item = sf.col("fault").isNull(), sf.col("refusal").isNotNull()
+    item = "place", sf.sha2("original_base64", 256), "client_id", "refusal", "accepted_at_ms", "file"
+    return tap.where("within").select(
+        *KEY,
+        sf.when(is_good & ~is_item, sf.struct(*TapRow._fields)).alias("tap"),
+        sf.when(is_good & is_item, sf.struct(*item)).alias("item"),
+        _bad(TAP, sf.col("fault"), TapRow._fields),
+    )
+
+
+def of_ledger(ledger: DataFrame) -> DataFrame:
+    """Return what `event_groups` takes of the ledger."""
+    row = sf.when(sf.col("line").isNull(), sf.struct(*LedgerRow._fields))
+    return ledger.select(*KEY, row.alias("ledger"), _bad(LEDGER, _unreadable()))
+
+
+def of_handovers(handovers: DataFrame) -> DataFrame:
+    """Return what `event_groups` takes of the handovers."""
+    row = sf.when(sf.col("line").isNull(), sf.struct(*HandoverRow._fields))
+    return handovers.select(*KEY, row.alias("handover"), _bad(HANDOVERS, _unreadable()))
+
+
+STRUCTS: Final[dict[str, Callable[[Iterable[Any]], Any]]] = {
+    "tap": TapRow._make,
+    "ledger": LedgerRow._make,
+    "handover": HandoverRow._make,
+    "item": RefusedItem._make,
+    "bad": BadRow._make,
+}
+
+GROUPED: Final = (*KEY, *STRUCTS)
+"""The columns of the rows of `event_groups`: the key, and one of five structs."""
+
+
+def event_groups(
+    rows: Iterable[Any], letters: Collection[str]
+) -> Iterator[tuple[tuple[int, int], EventGroup]]:
+    """Make the event groups of rows with the columns `GROUPED`, which are sorted by the key."""
+    for key, members in groupby(rows, itemgetter(0, 1)):
+        found: dict[str, list[Any]] = {name: [] for name in STRUCTS}
+        for row in members:
+            for name, struct in zip(STRUCTS, row[2:], strict=True):
+                if struct is not None:
+                    found[name].append(STRUCTS[name](struct))
+        yield (
+            key,
+            EventGroup(
+                found["tap"], found["ledger"], found["handover"], found["item"], found["bad"], letters
+            ),
+        )
+
+
+def _bad(archive: str, reason: Column, members: Iterable[str] = ()) -> Column:
+    """A row that has a `reason` as `BadRow`: with its line, or with its `members` written again."""
+    line = sf.col("line")
+    text = sf.coalesce(line, sf.to_json(sf.struct(*members))) if members else line
+    source, id = (sf.coalesce(sf.col(name), _member(line, name)) for name in ("source", "id"))
+    sender = _member(line, "sender") if archive == TAP else sf.coalesce("sender", _member(line, "sender"))
+    row = sf.struct(
+        sf.lit(archive).alias("archive"),
+        "date",
+        "file",
+        reason.alias("reason"),
+        sf.left(text, sf.lit(MAX_TEXT)).alias("text"),
+        sender.alias("sender"),
+        source.alias("source"),
+        id.alias("id"),
+    )
+    return sf.when(reason.isNotNull(), row).alias("bad")
+
+
+def _unreadable() -> Column:
+    return sf.when(sf.col("line").isNotNull(), sf.lit(UNREADABLE))
+
+
+def _member(line: Column, name: str) -> Column:
+    """A text member of a line of JSON that may be cut; null where it cannot be read."""
+    found = sf.regexp_extract(line, rf'"{name}":"((?:[^"\\]|\\.)*)"', 1)
+    return sf.when(found != "", found)
+
+
+def _with_keys(
+    rows: DataFrame, item: Column | None, source: Column, id: Column, wanted: DataFrame | None
+) -> DataFrame:
+    """Rows with the two halves of the key, all or those that are `wanted`.
+
+    A row that names no event has a key of its own; an `item` has one that is not null.
+    """
+    line = sf.col("line")
+    source, id = sf.coalesce(source, _member(line, "source")), sf.coalesce(id, _member(line, "id"))
+    nobody = source.isNull() | id.isNull()
+    halves = sf.xxhash64(source, id), sf.xxhash64(id, source)
+    alone = sf.xxhash64("file", "line", "message_id"), sf.lit(0).cast("long")
+    made = [sf.when(nobody, own).otherwise(half) for half, own in zip(halves, alone, strict=True)]
+    if item is not None:
+        made = [sf.coalesce(item, half) for half in made]
+    keyed = rows.withColumns(dict(zip(KEY, made, strict=True)))
+    # Before anything else is worked out for them.
+    return keyed if wanted is None else keyed.join(wanted, [*KEY], "left_semi")
+
+
+def _within(time: str, window: Window) -> Column:
+    """Whether a row belongs to the window: by a time, and by its folder where that is none."""
+    if window.day is None:
+        return sf.lit(True)
+    return sf.when(_is_time(time), sf.col(time).between(*window.span_ms)).otherwise(_in_folder(window))
+
+
+def _in_folder(window: Window) -> Column:
+    return sf.lit(True) if window.day is None else sf.col("date") == str(window)
+
+
+def _is_time(name: str) -> Column:
+    """Whether this is a time that can be, Unix milliseconds."""
+    return sf.coalesce(sf.col(name).between(0, LAST_MS), sf.lit(False))
+
+
+def _any_null(*names: str) -> Column:
+    return reduce(or_, (sf.col(name).isNull() for name in names))
+
+
+def _unix_ms(timestamp: Column) -> Column:
+    # RFC 3339 allows a small t and z; Spark reads capitals only.
+    return sf.unix_millis(sf.try_to_timestamp(sf.upper(timestamp)))

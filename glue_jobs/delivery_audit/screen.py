@@ -1,0 +1,424 @@
+"""The screen: most events are ordinary, and of these it suffices to judge one of each shape.
+
+An event is plain if it has one tap row or none, one sender, one time of acceptance and one of decision, at
+most one handover, and no row that is worth a look by itself. What else the judge looks at is its shape:
+types, routes, destinations, outcomes, versions and so on, but no time and no name. Events of one shape are
+judged alike, so one sample is judged, and what it counts is counted as often as the shape comes. Everything
+else is a suspect: what is not plain, rare shapes, and shapes whose sample has something to show.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from operator import or_
+from typing import Any, Final
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as sf
+from pyspark.sql.types import LongType, StructField, StructType
+
+from eventplane.delivery import DEAD_LETTER_TYPE, Outcome
+from eventplane.device_reports import forwarder_source
+from eventplane.ledger import SENT_BEFORE, Basis
+from eventplane.sender import PLANE, PLANE_CLIENT
+from glue_jobs.delivery_audit.clocks import CLOCK_SLACK_MS, LONGEST_DECISION_MS
+from glue_jobs.delivery_audit.contracts import INTERVAL_MS, ContractHistory
+from glue_jobs.delivery_audit.event_group import (
+    DayCount,
+    InboxCount,
+    Judgement,
+    LatencyKey,
+    RouteCount,
+    RowCount,
+    Verdict,
+)
+from glue_jobs.delivery_audit.hops import Span
+from glue_jobs.delivery_audit.judging import Judged, Key
+from glue_jobs.delivery_audit.rows import KEY
+from glue_jobs.delivery_audit.watermark import Watermark
+from glue_jobs.delivery_audit.window import DAY_MS, LAST_MS
+
+RARE: Final = 64
+"""How often a shape comes at least of which one sample is judged. Ours: the others cost less than a sample
+that turns out to be none."""
+
+_THING: Final = "*"
+_ORDINARY: Final = frozenset({Verdict.DELIVERED, Verdict.NO_INTEREST, Verdict.UNROUTED, Verdict.INTERNAL})
+
+
+def screened(
+    tap: DataFrame,
+    ledger: DataFrame,
+    handovers: DataFrame,
+    history: ContractHistory,
+    watermark: Watermark,
+    inboxes: Collection[str],
+) -> DataFrame:
+    """Return one row for each key with `is_plain`, its `shape`, and its times in Unix milliseconds.
+
+    The rows are those of `rows.tap_rows` and so on. `at_ms` is when it was accepted or entered, `decided_ms`
+    when it was decided; `recorded_ms`, `handed_over_ms` (how long the last hop took) as far as known. For
+    `inboxes` that promise order: `stream` and `sent` tell what has to be in order, `first_0` and so on when
+    it was first put into each.
+    """
+    ordered = sorted(inboxes)
+    parts = (
+        _tap(tap.where("within"), watermark, ordered),
+        _ledger(ledger, history, watermark, ordered),
+        _handovers(handovers, ordered),
+    )
+    # All columns are whole numbers, so that the aggregation is compiled and needs no objects.
+    rows = reduce(DataFrame.unionByName, parts).repartition(*KEY)
+    first = [f"first_{place}" for place in range(len(ordered))]
+    streams = (
+        sf.coalesce(sf.min("tap_stream"), sf.min("ledger_stream")).alias("stream"),
+        # As in `ordering`: the number, else the time.
+        sf.coalesce(sf.min("number"), sf.min("at_ms")).alias("sent"),
+        *(sf.min(name).alias(name) for name in first),
+    )
+    events = rows.groupBy(*KEY).agg(
+        sf.count(sf.lit(1)).alias("rows"),
+        sf.sum("is_odd").alias("odd"),
+        sf.sum("is_tap").alias("taps"),
+        sf.count("handed_over_ms").alias("handovers"),
+        sf.sum("shape").alias("shape"),
+        sf.min("sender").alias("sender"),
+        sf.max("sender").alias("other_sender"),
+        sf.min("at_ms").alias("at_ms"),
+        sf.max("at_ms").alias("other_at_ms"),
+        sf.min("decided_ms").alias("decided_ms"),
+        sf.max("decided_ms").alias("other_decided_ms"),
+        sf.max("recorded_ms").alias("recorded_ms"),
+        sf.max("handed_over_ms").alias("handed_over_ms"),
+        sf.min("ended_ms").alias("ended_ms"),
+        sf.max("from_device").alias("from_device"),
+        *(streams if ordered else ()),
+    )
+    is_plain = (
+        (sf.col("odd") == 0)
+        & (sf.col("sender") == sf.col("other_sender"))
+        & (sf.col("at_ms") == sf.col("other_at_ms"))
+        & (sf.col("decided_ms") == sf.col("other_decided_ms"))
+        & (sf.col("taps") == sf.col("from_device"))
+        & (sf.col("handovers") <= 1)
+        & (sf.coalesce("ended_ms", "decided_ms") >= sf.col("decided_ms"))
+    )
+    return events.select(
+        *KEY,
+        sf.coalesce(is_plain, sf.lit(False)).alias("is_plain"),
+        sf.xxhash64("rows", "shape").alias("shape"),
+        *("taps", "at_ms", "decided_ms", "recorded_ms", "handed_over_ms"),
+        *(("stream", "sent", *first) if ordered else ()),
+    )
+
+
+def _number(column: Column | None, name: str) -> Column:
+    return (sf.lit(None) if column is None else column).cast("long").alias(name)
+
+
+def _row(odd: Column, shape: list[Column | str], ordered: Collection[str], **members: Column) -> list[Column]:
+    """A row of any archive for the aggregation; a condition that is unknown makes it odd."""
+    names = ["sender", "at_ms", "decided_ms", "recorded_ms", "handed_over_ms", "ended_ms"]
+    if ordered:
+        names += ["tap_stream", "ledger_stream", "number"]
+        names += [f"first_{place}" for place in range(len(ordered))]
+    return [
+        *map(sf.col, KEY),
+        _number(sf.coalesce(odd, sf.lit(True)), "is_odd"),
+        _number(members.get("is_tap", sf.lit(0)), "is_tap"),
+        _number(members.get("from_device", sf.lit(0)), "from_device"),
+        sf.xxhash64(*shape).alias("shape"),
+        *(_number(members.get(name), name) for name in names),
+    ]
+
+
+def _tap(rows: DataFrame, watermark: Watermark, ordered: Collection[str]) -> DataFrame:
+    client, service = sf.col("client_id"), sf.coalesce("service", sf.lit(""))
+    is_plane = client == PLANE_CLIENT
+    sender = sf.when(is_plane, sf.lit(PLANE)).otherwise(sf.concat(client, sf.lit("/"), service))
+    odd = _any(
+        sf.col("fault").isNotNull(),
+        sf.col("refusal").isNotNull(),
+        sf.col("unknown_members"),
+        sf.col("type") == DEAD_LETTER_TYPE,
+        sf.col("dead_letter_reason").isNotNull(),
+        _is_late(watermark, "accepted_at_ms", "archived_at_ms"),
+    )
+    shape: list[Column | str] = [
+        sf.lit("tap"),
+        _day("accepted_at_ms"),
+        is_plane,
+        service,
+        "type",
+        _is_own_report(client),
+        "routes",
+        sf.col("recorded_at_ms").isNull(),
+        sf.col("expires_at_ms").isNull(),
+        "asks_best_effort",
+    ]
+    stream = sf.xxhash64("client_id", "epoch", sf.coalesce("partition", "source"))
+    return rows.select(
+        _row(
+            odd,
+            shape,
+            ordered,
+            is_tap=sf.lit(1),
+            sender=sf.xxhash64(sender),
+            at_ms=sf.col("accepted_at_ms"),
+            recorded_ms=sf.col("recorded_at_ms"),
+            tap_stream=stream,
+            number=sf.col("sequence"),
+        )
+    )
+
+
+def _ledger(
+    rows: DataFrame, history: ContractHistory, watermark: Watermark, ordered: Collection[str]
+) -> DataFrame:
+    client, sender, outcome = sf.col("client_id"), sf.col("sender"), sf.col("outcome")
+    decided, entered = sf.col("decided_at_ms"), sf.col("entered_at_ms")
+    received = sf.coalesce("received_at_ms", "entered_at_ms")
+    names_client = sender.startswith(sf.concat(client, sf.lit("/")))
+    service = sf.when(names_client, sf.substr(sender, sf.length(client) + 2)).otherwise(sender)
+    from_device = sf.col("entered_by").isin(history.uplinks)
+    is_ordinary = ((outcome == Outcome.DELIVERED) & sf.col("reason").isNull()) | outcome.isin(
+        Outcome.UNROUTED, Outcome.NO_INTEREST
+    )
+    odd = _any(
+        sf.col("line").isNotNull(),
+        sf.col("unknown_members"),
+        sf.col("contract_version").isNull() | sf.col("type").isNull() | (sf.col("id") == ""),
+        ~decided.between(0, LAST_MS) | ~entered.between(0, LAST_MS),
+        ~is_ordinary,
+        sf.col("attempt") != 1,
+        sf.coalesce("basis", sf.lit(str(Basis.IN_FORCE))) != str(Basis.IN_FORCE),
+        sf.col("type") == DEAD_LETTER_TYPE,
+        decided > received + LONGEST_DECISION_MS,
+        decided < sf.greatest(entered, received) - CLOCK_SLACK_MS,
+        _is_late(watermark, "entered_at_ms", "decided_at_ms"),
+        _is_stale(history),
+    )
+    shape: list[Column | str] = [
+        sf.lit("ledger"),
+        _day("entered_at_ms"),
+        sf.coalesce(names_client, sf.lit(False)),
+        client.isNull(),
+        service,
+        _is_own_report(client),
+        *("entered_by", "contract_version", "type", "priority", "route", "destination", "outcome", "reason"),
+    ]
+    # As in `ordering`.
+    is_whole = entered.isNotNull() & sf.col("line").isNull()
+    is_sent = is_whole & (outcome == Outcome.DELIVERED) & ~sf.col("reason").eqNullSafe(SENT_BEFORE)
+    first = {
+        f"first_{place}": sf.when(is_sent & (sf.col("destination") == inbox), decided)
+        for place, inbox in enumerate(ordered)
+    }
+    return rows.select(
+        _row(
+            odd,
+            shape,
+            ordered,
+            from_device=sf.when(from_device, 1).otherwise(0),
+            sender=sf.xxhash64("sender"),
+            at_ms=entered,
+            decided_ms=decided,
+            ledger_stream=sf.xxhash64("client_id", sf.lit(None).cast("string"), "source"),
+            **first,
+        )
+    )
+
+
+def _handovers(rows: DataFrame, ordered: Collection[str]) -> DataFrame:
+    decided, entered = sf.col("decided_at_ms"), sf.col("entered_at_ms")
+    odd = _any(
+        sf.col("line").isNotNull(),
+        sf.col("unknown_members"),
+        ~decided.between(0, LAST_MS) | ~entered.between(0, LAST_MS),
+        sf.col("outcome") != Outcome.DELIVERED,
+        sf.col("type") == DEAD_LETTER_TYPE,
+        decided < entered,
+    )
+    members = "channel", "type", "outcome", "reason", "route", "status"
+    shape: list[Column | str] = [sf.lit("handovers"), *members]
+    return rows.select(
+        _row(
+            odd,
+            shape,
+            ordered,
+            sender=sf.xxhash64("sender"),
+            handed_over_ms=decided - entered,
+            ended_ms=decided,
+        )
+    )
+
+
+def _any(*conditions: Column) -> Column:
+    """Whether one holds; null if one is unknown and none holds."""
+    return reduce(or_, conditions)
+
+
+def _day(time: str) -> Column:
+    return sf.floor(sf.col(time) / DAY_MS)
+
+
+def _is_late(watermark: Watermark, since: str, written: str) -> Column:
+    if not watermark.lateness_s:
+        return sf.lit(False)
+    return sf.col(written) - sf.col(since) > 1_000 * watermark.lateness_s
+
+
+def _is_own_report(client: Column) -> Column:
+    """Whether the source is the one of which the device's forwarder reports."""
+    before, _, after = forwarder_source(_THING).partition(_THING)
+    return sf.col("source").eqNullSafe(sf.concat(sf.lit(before), client, sf.lit(after)))
+
+
+def _is_stale(history: ContractHistory) -> Column:
+    if not history.stale:
+        return sf.lit(False)
+    interval = sf.floor(sf.col("decided_at_ms") / INTERVAL_MS).cast("string")
+    used = sf.concat_ws(" ", "contract_version", interval)
+    return used.isin([f"{version} {at}" for version, at in sorted(history.stale)])
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """A shape of plain events: how many there are, the `sample`'s key, and times, Unix milliseconds."""
+
+    count: int
+    sample: Key
+    at_ms: tuple[int, int]
+    first_decided_ms: int
+
+
+@dataclass(frozen=True)
+class Screened:
+    """The events of `screened`, kept, and their common shapes.
+
+    `overtaken` are the deliveries that came after one that was sent later (`judging.Task`).
+    """
+
+    events: DataFrame
+    common: Mapping[int, Shape]
+    overtaken: Mapping[Key, Mapping[str, int]]
+    suspects: int
+
+    @classmethod
+    def of(cls, events: DataFrame, inboxes: Collection[str]) -> Screened:
+        """Find the shapes of `events`, which are kept somewhere."""
+        found = (
+            events.groupBy(sf.when(sf.col("is_plain"), sf.col("shape")).alias("shape"))
+            .agg(
+                sf.count(sf.lit(1)).alias("count"),
+                sf.min(KEY[0]).alias("first"),
+                sf.min_by(KEY[1], KEY[0]).alias("second"),
+                sf.min("at_ms").alias("least"),
+                sf.max("at_ms").alias("greatest"),
+                sf.min("decided_ms").alias("decided"),
+            )
+            .collect()
+        )
+        common = {
+            row.shape: Shape(row["count"], (row.first, row.second), (row.least, row.greatest), row.decided)
+            for row in found
+            if row.shape is not None and row["count"] >= RARE
+        }
+        suspects = sum(row["count"] for row in found if row.shape not in common)
+        return cls(events, common, _overtaken(events, sorted(inboxes)), suspects)
+
+    def first_keys(self) -> DataFrame:
+        """The keys to judge first: those of suspects, of samples, and of what was overtaken."""
+        suspects = self.events.where(~sf.col("is_plain") | ~sf.col("shape").isin([*self.common]))
+        others = {*self.overtaken, *(each.sample for each in self.common.values())}
+        return suspects.select(*KEY).union(_frame(self.events, others)).distinct()
+
+    def keys_of(self, shapes: Collection[int]) -> DataFrame:
+        """The keys of the plain events of some shapes."""
+        return self.events.where(sf.col("is_plain") & sf.col("shape").isin([*shapes])).select(*KEY)
+
+    def counted(self) -> frozenset[Key]:
+        """The keys of plain events of common shapes among those that were overtaken."""
+        if not self.overtaken:
+            return frozenset()
+        known = self.events.join(sf.broadcast(_frame(self.events, self.overtaken)), [*KEY], "left_semi")
+        rows = known.where(sf.col("is_plain") & sf.col("shape").isin([*self.common])).select(*KEY).collect()
+        return frozenset((row[0], row[1]) for row in rows)
+
+    def add(self, judged: Judged, samples: Mapping[Key, Judged]) -> list[int]:
+        """Add the common shapes to `judged` by their samples; return those that are not ordinary."""
+        good, spans = dict[int, Shape](), dict[int, _Spans]()
+        for shape, each in self.common.items():
+            sample = samples[each.sample]
+            if not _is_ordinary(sample.judgement):
+                continue
+            good[shape] = each
+            spans[shape] = _spans(sample.judgement)
+            sample.judgement.latencies.clear()
+            judged.judgement.add(sample.judgement, times=each.count)
+            accepted = each.at_ms if sample.accepted_ms else ()
+            judged.note_times(accepted, dict.fromkeys(sample.first_decided_ms, each.first_decided_ms))
+        for row in self._latencies(good):
+            for priority, route in spans[row.shape].get(row.span, ()):
+                judged.judgement.latencies[LatencyKey(row.span, priority, route, row.ms)] += row["count"]
+        return [shape for shape in self.common if shape not in good]
+
+    def _latencies(self, shapes: Collection[int]) -> Iterator[Any]:
+        at, decided, recorded = sf.col("at_ms"), sf.col("decided_ms"), sf.col("recorded_ms")
+        spans = {
+            Span.DEVICE_TO_CLOUD: at - recorded,
+            Span.CLOUD_TO_INBOX: decided - at,
+            Span.DEVICE_TO_INBOX: decided - recorded,
+            Span.INBOX_TO_CONSUMER: sf.col("handed_over_ms"),
+        }
+        taken = sf.array(
+            *(sf.struct(sf.lit(str(span)).alias("span"), ms.alias("ms")) for span, ms in spans.items())
+        )
+        plain = self.events.where(sf.col("is_plain") & sf.col("shape").isin([*shapes]))
+        counted = plain.select("shape", sf.inline(taken)).where(sf.col("ms").isNotNull())
+        return iter(counted.groupBy("shape", "span", "ms").count().collect())
+
+
+_Spans = dict[str, list[tuple[str | None, str]]]
+
+
+def _spans(sample: Judgement) -> _Spans:
+    """Over which spans the events of a shape have a latency, with priority and route."""
+    found: defaultdict[str, list[tuple[str | None, str]]] = defaultdict(list)
+    for key, count in sample.latencies.items():
+        found[key.span] += [(key.priority, key.route)] * count
+    return found
+
+
+def _is_ordinary(sample: Judgement) -> bool:
+    """Whether there is nothing to be said of a sample but that it is there."""
+    if sample.findings or sample.replay or sample.quarantine or sample.not_in_tap:
+        return False
+    return all(
+        isinstance(key, RowCount | DayCount)
+        or (isinstance(key, RouteCount | InboxCount) and key.verdict in (None, *_ORDINARY))
+        for key in sample.counts
+    )
+
+
+def _overtaken(events: DataFrame, inboxes: Sequence[str]) -> dict[Key, dict[str, int]]:
+    """By key and inbox: the time of a delivery that was sent later and came earlier."""
+    found: defaultdict[Key, dict[str, int]] = defaultdict(dict)
+    for place, inbox in enumerate(inboxes):
+        delivered = events.where(sf.col(f"first_{place}").isNotNull()).select(
+            *KEY, "stream", (-sf.col("sent")).alias("before"), sf.col(f"first_{place}").alias("delivered_ms")
+        )
+        # From the last to the first: so the least that came later is known from row to row.
+        later = Window.partitionBy("stream").orderBy("before").rangeBetween(Window.unboundedPreceding, -1)
+        seen = delivered.withColumn("earlier_ms", sf.min("delivered_ms").over(later))
+        for row in seen.where(sf.col("earlier_ms") < sf.col("delivered_ms")).collect():
+            found[row[0], row[1]][inbox] = row.earlier_ms
+    return dict(found)
+
+
+def _frame(like: DataFrame, keys: Iterable[Key]) -> DataFrame:
+    schema = StructType([StructField(name, LongType()) for name in KEY])
+    return like.sparkSession.createDataFrame(sorted(keys), schema)

@@ -1,0 +1,153 @@
+"""Where the archive holds rows about persons, in portions, and the objects without a person's rows.
+
+Each is put in the place of the one with them at once.
+"""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from itertools import islice
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
+
+from eventplane.archive_layout import AUDIT, COMPACTED, ERASURES, FOLDERS, Folder, Form
+from glue_jobs.common.archive import Archive, line_text, records, with_envelope
+from glue_jobs.common.hours import Days, hours_of
+from glue_jobs.common.listing import LINES, PARQUET
+from glue_jobs.common.objects import Objects, Stored
+from glue_jobs.compaction.files import CODEC
+from glue_jobs.erasure.person import Person
+
+_AT_ONCE = 20
+"""Raw objects that are in memory together. A writer's batch makes one of some MB of lines."""
+
+_STAGING = f"{ERASURES}/staging"
+
+
+@dataclass(frozen=True, slots=True)
+class Portion:
+    """Objects of one `table`; `folder` is what they were written as, None for an audit's table."""
+
+    table: str
+    stored: tuple[Stored, ...]
+    folder: Folder | None
+    is_raw: bool
+
+    def without(self, names: Collection[str]) -> Portion:
+        """Return it without the objects of these names."""
+        return replace(self, stored=tuple(each for each in self.stored if each.name not in names))
+
+    def only(self, names: Collection[str]) -> Portion:
+        """Return it with the objects of these names."""
+        return replace(self, stored=tuple(each for each in self.stored if each.name in names))
+
+    def rows(self, spark: SparkSession, objects: Objects) -> DataFrame:
+        """Return its rows with `file`; raw ones with `value`, their line."""
+        names = [each.name for each in self.stored]
+        if self.is_raw and self.folder is not None:
+            read = records(Archive(spark, objects).lines(self.folder, names), self.folder)
+            return with_envelope(read, self.folder).withColumn("line_text", line_text())
+        rows = spark.read.option("mergeSchema", "true").parquet(*(f"{objects.uri}/{each}" for each in names))
+        within = sf.substring_index("_metadata.file_path", f"/{self.table}/", -1)
+        return rows.select("*", sf.concat(sf.lit(f"{self.table}/"), within).alias("file"))
+
+    def found(self, spark: SparkSession, objects: Objects, person: Person) -> dict[str, int]:
+        """Return how many of the person's rows are in which of its objects."""
+        if not self.stored:
+            return {}
+        rows = self.rows(spark, objects)
+        mine = rows.where(person.is_in(rows.columns)).groupBy("file").count().collect()
+        return {each["file"]: each["count"] for each in mine}
+
+    def rewrite(self, spark: SparkSession, objects: Objects, person: Person) -> None:
+        """Remove the person's rows from its objects."""
+        for some in self._batches() if self.is_raw else ((each,) for each in self.stored):
+            Portion._rewrite(replace(self, stored=some), spark, objects, person)
+
+    def _rewrite(self, spark: SparkSession, objects: Objects, person: Person) -> None:
+        rows = self.rows(spark, objects)
+        kept = rows.where(~person.is_in(rows.columns))
+        if self.is_raw:
+            self._replace_lines(objects, kept)
+        else:
+            self._replace_parquet(objects, kept.drop("file"), person)
+
+    def _batches(self) -> Iterator[tuple[Stored, ...]]:
+        rest = iter(self.stored)
+        while batch := tuple(islice(rest, _AT_ONCE)):
+            yield batch
+
+    def _replace_lines(self, objects: Objects, kept: DataFrame) -> None:
+        lines: dict[str, list[str]] = {each.name: [] for each in self.stored}
+        for row in kept.select("file", "value").collect():
+            lines[row["file"]].append(row["value"])
+        for name, texts in lines.items():
+            # As the writers do it: no time stamp, so that equal lines make equal bytes.
+            body = "".join(f"{text}\n" for text in texts).encode()
+            objects.write(name, gzip.compress(body, compresslevel=1, mtime=0))
+
+    def _replace_parquet(self, objects: Objects, kept: DataFrame, person: Person) -> None:
+        one = kept.repartition(1)
+        if self.folder and self.folder.compaction:
+            one = one.sortWithinPartitions(*self.folder.compaction.order)
+        place = f"{_STAGING}/{person.pseudonym}"
+        one.write.mode("overwrite").option("compression", CODEC).parquet(f"{objects.uri}/{place}")
+        (made,) = (each.name for each in objects.beneath(place) if each.name.endswith(PARQUET))
+        objects.move(made, self.stored[0].name)
+
+
+def portions(objects: Objects, now: datetime) -> Iterator[Portion]:
+    """Return everything that can hold a person's rows: a day of a table at a time, closed hours only.
+
+    Raw rows come before the compacted ones of them: a compaction that runs meanwhile either sees its sources
+    change and gives up, or is done before its result is looked at.
+    """
+    for folder in FOLDERS:
+        if folder.is_personal and folder.form is Form.LINES:
+            yield from _hourly(objects, folder.name, folder, now, is_raw=True)
+            if folder.compaction:
+                yield from _hourly(objects, f"{COMPACTED}/{folder.name}", folder, now, is_raw=False)
+    for table in objects.folders(AUDIT):
+        place = f"{AUDIT}/{table}"
+        if stored := _named(objects.beneath(place), PARQUET):
+            yield Portion(place, stored, None, is_raw=False)
+
+
+def documents(objects: Objects) -> list[Stored]:
+    """Return the audit's documents, and its lists of what to send again."""
+    return [each for each in objects.beneath(AUDIT) if each.name.endswith((".json", ".html", LINES))]
+
+
+def document_text(objects: Objects, name: str) -> str:
+    """Return the text of a document; empty when it is gone. Raises OSError for one that is damaged."""
+    body = objects.read(name) or b""
+    return (gzip.decompress(body) if name.endswith(LINES) else body).decode("utf-8")
+
+
+def clear_staging(objects: Objects) -> None:
+    """Delete what the rewriting left, old versions included."""
+    objects.delete(each.name for each in objects.beneath(_STAGING))
+    objects.delete_old_versions(f"{_STAGING}/")
+
+
+def _hourly(
+    objects: Objects, table: str, folder: Folder, now: datetime, *, is_raw: bool
+) -> Iterator[Portion]:
+    by_day: dict[str, list[Stored]] = {}
+    for hour in hours_of(objects, table, Days()):
+        if hour.is_closed(now):
+            stored = objects.beneath(f"{table}/{hour.partition}")
+            by_day.setdefault(f"{hour.start:%Y-%m-%d}", []).extend(
+                _named(stored, LINES if is_raw else PARQUET)
+            )
+    for day in by_day.values():
+        if day:
+            yield Portion(table, tuple(day), folder, is_raw)
+
+
+def _named(stored: Sequence[Stored], suffix: str) -> tuple[Stored, ...]:
+    return tuple(each for each in stored if each.name.endswith(suffix))

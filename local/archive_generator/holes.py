@@ -1,0 +1,164 @@
+"""What goes wrong with objects of the archive, in hours in which nothing else does."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import shutil
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from eventplane.device_reports import MANIFEST
+from eventplane.handover import HANDOVERS
+from eventplane.ledger import LEDGER, TAP
+from local.archive_generator.truth import Hop, Kind, Truth
+
+DAYS_HOURS: Final = 24
+"""Archives of so many hours, or more, have holes in their first day."""
+
+_DAY, _DAY_BEFORE = "2026-03-01", "2026-02-28"
+
+
+@dataclass(frozen=True, slots=True)
+class Hole:
+    """What `happens` to objects of `folder` in the `hour` of the first day; it returns what the truth is."""
+
+    hour: int
+    folder: str
+    happens: Callable[[Path, Hole], list[Truth]]
+
+
+def _fact(root: Path, kind: Kind, path: Path) -> Truth:
+    return Truth(kind, Hop.ARCHIVE, archive_file=path.relative_to(root).as_posix())
+
+
+def _objects(root: Path, hole: Hole) -> list[Path]:
+    return sorted(_hour(root, hole).glob("*.json.gz"))
+
+
+def _hour(root: Path, hole: Hole, ahead: int = 0) -> Path:
+    return root / hole.folder / f"date={_DAY}" / f"hour={hole.hour + ahead:02d}"
+
+
+def _hour_without_objects(root: Path, hole: Hole) -> list[Truth]:
+    for path in _objects(root, hole):
+        path.unlink()
+    return [_fact(root, Kind.MISSING_RECORDS, _hour(root, hole))]
+
+
+def _one_object_gone(root: Path, hole: Hole) -> list[Truth]:
+    """The ledger has what the object of the tap had; manifests were in it as well."""
+    path = _objects(root, hole)[0]
+    unattested = list(_unattested(path))
+    path.unlink()
+    return [_fact(root, Kind.MISSING_RECORDS, _hour(root, hole)), *unattested]
+
+
+def _no_gzip(root: Path, hole: Hole) -> list[Truth]:
+    path = _objects(root, hole)[0]
+    unattested = list(_unattested(path))
+    path.write_bytes(b"<Error><Code>SlowDown</Code></Error>\n")
+    return [_fact(root, Kind.UNREADABLE_OBJECT, path), *unattested]
+
+
+def _cut_behind_a_line(root: Path, hole: Hole) -> list[Truth]:
+    """An upload ended early: the first half of the lines can be read."""
+    path = _objects(root, hole)[0]
+    lines = gzip.decompress(path.read_bytes()).splitlines(keepends=True)
+    compressor = zlib.compressobj(1, wbits=31)
+    content = compressor.compress(b"".join(lines[: len(lines) // 2])) + compressor.flush(zlib.Z_SYNC_FLUSH)
+    path.write_bytes(content)
+    return [_fact(root, Kind.UNREADABLE_OBJECT, path)]
+
+
+def _no_bytes(root: Path, hole: Hole) -> list[Truth]:
+    path = _objects(root, hole)[0]
+    path.write_bytes(b"")
+    return [_fact(root, Kind.UNREADABLE_OBJECT, path)]
+
+
+def _twice(root: Path, hole: Hole) -> list[Truth]:
+    path = _objects(root, hole)[0]
+    # Behind the object by its name, so that the first by name is the original.
+    copy = path.with_name(f"f{path.name[1:]}")
+    shutil.copyfile(path, copy)
+    return [_fact(root, Kind.DUPLICATE_OBJECT, copy)]
+
+
+def _into_the_next_hour(root: Path, hole: Hole) -> list[Truth]:
+    """A writer's clock was ahead: each row counts all the same, so this is nothing to find."""
+    for path in _objects(root, hole):
+        target = _hour(root, hole, ahead=1) / path.name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        path.rename(target)
+    return []
+
+
+def _into_the_day_before(root: Path, hole: Hole) -> list[Truth]:
+    """A writer's clock was behind at midnight: nothing to find."""
+    path = _objects(root, hole)[0]
+    before = root / hole.folder / f"date={_DAY_BEFORE}" / "hour=23" / path.name
+    before.parent.mkdir(parents=True, exist_ok=True)
+    path.rename(before)
+    return []
+
+
+def _stray_file(root: Path, hole: Hole) -> list[Truth]:
+    path = _hour(root, hole) / "notes.txt"
+    path.write_text("restored from the backup\n")
+    return [_fact(root, Kind.MISPLACED_OBJECT, path)]
+
+
+def _unattested(path: Path) -> Iterator[Truth]:
+    """The devices whose manifest lies in an object, which is one of the tap."""
+    for line in gzip.decompress(path.read_bytes()).splitlines():
+        row = json.loads(line)
+        if MANIFEST in row.get("event", ""):
+            yield Truth(Kind.COVERAGE, None, row["client_id"], detail="partly")
+
+
+HOLES: Final = (
+    Hole(0, LEDGER, _into_the_day_before),
+    Hole(2, LEDGER, _hour_without_objects),
+    Hole(4, TAP, _one_object_gone),
+    Hole(6, HANDOVERS, _hour_without_objects),
+    Hole(8, TAP, _no_gzip),
+    Hole(10, LEDGER, _cut_behind_a_line),
+    Hole(14, LEDGER, _twice),
+    Hole(15, TAP, _twice),
+    Hole(16, HANDOVERS, _twice),
+    Hole(17, HANDOVERS, _no_bytes),
+    Hole(18, LEDGER, _no_gzip),
+    Hole(20, LEDGER, _into_the_next_hour),
+    Hole(22, TAP, _stray_file),
+)
+
+_LEFT_ALONE: Final = 19
+"""An hour in which `tamper` finds rows without faults."""
+
+QUIET: Final = frozenset({*(each.hour for each in HOLES), _LEFT_ALONE})
+"""The hours of the first day in which no other fault is planted."""
+
+
+def make_holes(root: Path) -> Iterator[Truth]:
+    """Do to the archive in `root` what goes wrong with objects; returns what there is to find."""
+    for hole in HOLES:
+        yield from hole.happens(root, hole)
+
+
+def tamper(root: Path) -> Iterator[Truth]:
+    """Alter, add and remove objects of an archive that has been audited; returns what there is to find."""
+    altered, removed = (_objects(root, Hole(_LEFT_ALONE, folder, _twice))[0] for folder in (TAP, LEDGER))
+    lines = gzip.decompress(altered.read_bytes()).decode().splitlines(keepends=True)
+    lines[0] = lines[0].replace('"principal":"', '"principal":"x')
+    altered.write_bytes(gzip.compress("".join(lines).encode(), 1, mtime=0))
+    yield _fact(root, Kind.ALTERED_OBJECT, altered)
+    added = altered.with_name(f"f{altered.name[1:]}")
+    added.write_bytes(gzip.compress("".join(lines[1:4]).encode(), 1, mtime=0))
+    yield _fact(root, Kind.ALTERED_OBJECT, added)
+    removed.unlink()
+    yield _fact(root, Kind.ALTERED_OBJECT, removed)
+    yield _fact(root, Kind.MISSING_RECORDS, removed.parent)

@@ -1,0 +1,137 @@
+"""An archive's objects as files of gzipped JSON lines, for edits by hand."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+Row = dict[str, Any]
+
+TAP, LEDGER, HANDOVERS, FLEET, CONTRACTS = "tap", "ledger", "handovers", "fleet", "contracts"
+DAY: Final = "2026-03-01"
+HOUR_MS: Final = 3_600_000
+DAY_MS: Final = 1_772_323_200_000
+"""The beginning of `DAY`, UTC, Unix milliseconds."""
+
+DEVICE_PREFIX: Final = "org.eventplane.device."
+MANIFEST: Final = DEVICE_PREFIX + "manifest.v1"
+
+
+class Archive:
+    """The archive in the folder `root`."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def objects(self, folder: str, hour: int | None = None, day: str = DAY) -> list[Path]:
+        """Return the objects of a folder's `day`, or of one hour of it, in the order of their names."""
+        hours = "*" if hour is None else f"{hour:02d}"
+        return sorted((self.root / folder).glob(f"date={day}/hour={hours}/*.json.gz"))
+
+    def name(self, path: Path) -> str:
+        """Return an object's key, or a folder's, beneath the archive."""
+        return path.relative_to(self.root).as_posix()
+
+    def hour_name(self, folder: str, hour: int, day: str = DAY) -> str:
+        """Return the key of the folder of an hour."""
+        return f"{folder}/date={day}/hour={hour:02d}"
+
+    def lines(self, path: Path) -> list[str]:
+        """Return an object's lines; none of one that another damage made unreadable."""
+        try:
+            return gzip.decompress(path.read_bytes()).decode().splitlines()
+        except (OSError, EOFError, zlib.error, UnicodeDecodeError):
+            return []
+
+    def write(self, path: Path, lines: list[str]) -> None:
+        """Write an object; without lines, delete it."""
+        if not lines:
+            path.unlink(missing_ok=True)
+            return
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(gzip.compress("".join(f"{line}\n" for line in lines).encode(), 1, mtime=0))
+
+    def rows(self, folder: str, hour: int | None = None) -> Iterator[Row]:
+        """Return the rows of a folder's day or hour, in the order of objects and lines."""
+        for path in self.objects(folder, hour):
+            yield from map(json.loads, self.lines(path))
+
+    def edit(self, folder: str, change: Callable[[Row], Row | None], hour: int | None = None) -> int:
+        """Change each row in place or, where `change` returns None, delete it; returns how many differ.
+
+        An object without a change keeps its bytes.
+        """
+        changed = 0
+        for path in self.objects(folder, hour):
+            kept, differs = [], 0
+            for line in self.lines(path):
+                after = change(json.loads(line))
+                if after is None:
+                    differs += 1
+                    continue
+                text = to_line(after)
+                differs += text != line
+                kept.append(text)
+            if differs:
+                self.write(path, kept)
+            changed += differs
+        return changed
+
+    def edit_line(
+        self, folder: str, hour: int, is_it: Callable[[Row], bool], change: Callable[[str], str]
+    ) -> str:
+        """Change the text of the first line whose row fits; returns the key of its object."""
+        for path in self.objects(folder, hour):
+            lines = self.lines(path)
+            for place, line in enumerate(lines):
+                if is_it(json.loads(line)):
+                    lines[place] = change(line)
+                    self.write(path, lines)
+                    return self.name(path)
+        raise LookupError(f"no such row in {self.hour_name(folder, hour)}")
+
+    def delete(self, paths: list[Path]) -> list[str]:
+        """Delete objects; returns their keys."""
+        for path in paths:
+            path.unlink()
+        return [self.name(path) for path in paths]
+
+    def devices(self) -> list[str]:
+        """Return the devices of the fleet."""
+        return sorted(row["thing"] for row in self.rows(FLEET))
+
+    def contracts(self) -> dict[str, Row]:
+        """Return the contracts by version."""
+        paths = sorted((self.root / CONTRACTS).glob("*.json"))
+        return {path.stem: json.loads(path.read_bytes()) for path in paths}
+
+
+def to_line(row: Row) -> str:
+    """Return a row as one line of JSON, as the functions write it."""
+    return json.dumps(row, ensure_ascii=False, separators=(",", ":"))
+
+
+def event(row: Row) -> Row:
+    """Return the event of a row of the tap."""
+    members: Row = json.loads(row["event"])
+    return members
+
+
+def with_event(row: Row, members: Row) -> Row:
+    """Return a row of the tap with another event."""
+    return {**row, "event": to_line(members)}
+
+
+def is_report(row: Row) -> bool:
+    """Return whether a row of the tap or the ledger is about a report of a forwarder."""
+    kind = event(row)["type"] if "event" in row else row["type"]
+    return str(kind).startswith(DEVICE_PREFIX)
+
+
+def hour_ms(hour: int) -> int:
+    """Return when an hour of the day begins, Unix milliseconds."""
+    return DAY_MS + hour * HOUR_MS

@@ -1,0 +1,229 @@
+"""Objects of the archive that are missing, damaged, doubled or in the wrong place; no hop failed."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from tests.spark.damage.archive import (
+    CONTRACTS,
+    FLEET,
+    HANDOVERS,
+    LEDGER,
+    TAP,
+    Archive,
+    is_report,
+)
+from tests.spark.damage.expected import BROKEN, INCOMPLETE, NOTHING_LOST, PROVEN, Expected, Fact
+
+Kinds = dict[str, Callable[[Archive], Expected]]
+
+ARCHIVE: Final = ("archive",)
+_ANY: Final = ("attested", "partly")
+
+
+def truncated(archive: Archive, folder: str, hour: int) -> Expected:
+    """Half of an object's bytes are gone."""
+    return _unreadable(archive, folder, hour, lambda path: path.write_bytes(path.read_bytes()[: _half(path)]))
+
+
+def not_gzip(archive: Archive, folder: str, hour: int) -> Expected:
+    """An object holds plain text."""
+    return _unreadable(archive, folder, hour, lambda path: path.write_bytes(b"<Error>SlowDown</Error>\n"))
+
+
+def zeroed(archive: Archive, folder: str, hour: int) -> Expected:
+    """Bytes in an object's middle are zero: its checksum does not fit."""
+
+    def zero(path: Path) -> None:
+        content = bytearray(path.read_bytes())
+        content[len(content) // 2 : len(content) // 2 + 40] = bytes(40)
+        path.write_bytes(bytes(content))
+
+    return _unreadable(archive, folder, hour, zero)
+
+
+def without_bytes(archive: Archive, folder: str, hour: int) -> Expected:
+    """An object has no bytes."""
+    return _unreadable(archive, folder, hour, lambda path: path.write_bytes(b""))
+
+
+def _half(path: Path) -> int:
+    return path.stat().st_size // 2
+
+
+def _unreadable(archive: Archive, folder: str, hour: int, damage: Callable[[Path], object]) -> Expected:
+    path = archive.objects(folder, hour)[0]
+    damage(path)
+    fact = Fact("unreadable_object", ARCHIVE, files=(archive.name(path),))
+    # A line that the damage cut in two may be quarantined besides.
+    return Expected((INCOMPLETE,), (fact,), devices=_devices(archive, folder), quarantined=(0, 1))
+
+
+def hour_gone(archive: Archive, folder: str, hour: int) -> Expected:
+    """All objects of an hour are gone from one folder; the other folders have their rows."""
+    archive.delete(archive.objects(folder, hour))
+    fact = Fact("missing_records", ARCHIVE, files=(archive.hour_name(folder, hour),))
+    return Expected((INCOMPLETE,), (fact,), devices=_devices(archive, folder))
+
+
+def fleet_unreadable(archive: Archive) -> Expected:
+    """The list of the fleet's devices is cut short: nobody knows which devices there should be."""
+    path = archive.objects(FLEET)[0]
+    every = dict.fromkeys(archive.devices(), ("attested", "partly", "unregistered"))
+    path.write_bytes(path.read_bytes()[: _half(path)])
+    fact = Fact("unreadable_object", ARCHIVE, files=(archive.name(path),))
+    return Expected((INCOMPLETE,), (fact,), devices=every)
+
+
+def hour_gone_everywhere(archive: Archive) -> Expected:
+    """All objects of an hour are gone from tap, ledger and handovers.
+
+    The numbers of that hour are missing: the next manifests state one of each device, nobody the others.
+    """
+    hour = 17
+    devices = archive.devices()
+    sent = sum(1 for _ in archive.rows(TAP, hour))
+    for folder in (TAP, LEDGER, HANDOVERS):
+        archive.delete(archive.objects(folder, hour))
+    may = (
+        Fact("missing_records", ARCHIVE),
+        Fact("missing_manifest", ("device_cloud",)),
+        Fact("lost", ("device_cloud", "iot_rule")),
+    )
+    stated = len(devices)
+    totals = {name: count for name, count in NOTHING_LOST.items() if name != "lost"}
+    return Expected(
+        (BROKEN, INCOMPLETE),
+        (),
+        may,
+        totals,
+        devices=dict.fromkeys(devices, ("partly",)),
+        unseen=sent - stated,
+    )
+
+
+def tap_rows_gone(archive: Archive) -> Expected:
+    """An hour's rows of one device are gone from the tap; the ledger has them."""
+    device, hour = archive.devices()[0], 18
+    archive.edit(
+        TAP, lambda row: None if row["client_id"] == device and not is_report(row) else row, hour=hour
+    )
+    fact = Fact("missing_records", ARCHIVE, files=(archive.hour_name(TAP, hour),))
+    return Expected((INCOMPLETE,), (fact,), devices={device: _ANY})
+
+
+def object_twice(archive: Archive, folder: str, hour: int) -> Expected:
+    """An object is there a second time under another name: each of its rows counts once."""
+    path = archive.objects(folder, hour)[0]
+    copy = path.with_name("f" * 32 + ".json.gz")
+    shutil.copyfile(path, copy)
+    fact = Fact("duplicate_object", ARCHIVE, files=(archive.name(path), archive.name(copy)))
+    return Expected((PROVEN,), (fact,), unseen=0)
+
+
+def rows_twice(archive: Archive) -> Expected:
+    """A part of the ledger's rows lies in a second object as well, as after a redelivered batch."""
+    path = archive.objects(LEDGER, 19)[0]
+    archive.write(path.with_name("e" * 32 + ".json.gz"), archive.lines(path)[10:30])
+    return Expected((PROVEN,), unseen=0)
+
+
+def hour_moved(archive: Archive) -> Expected:
+    """The ledger's objects of an hour lie in the folder of the next one: a writer's clock was ahead."""
+    for path in archive.objects(LEDGER, 20):
+        path.rename(archive.root / archive.hour_name(LEDGER, 21) / path.name)
+    return Expected((PROVEN,), may=(Fact("misplaced_object", ARCHIVE),), unseen=0)
+
+
+def midnight_skew(archive: Archive) -> Expected:
+    """The first five rows of the ledger lie in the folder of the day before."""
+    path = archive.objects(LEDGER, 0)[0]
+    lines = archive.lines(path)
+    before = archive.root / archive.hour_name(LEDGER, 23, day="2026-02-28") / path.name
+    archive.write(before, lines[:5])
+    archive.write(path, lines[5:])
+    return Expected((PROVEN,), may=(Fact("misplaced_object", ARCHIVE),), unseen=0)
+
+
+def stray_files(archive: Archive) -> Expected:
+    """Files that no function writes lie among the objects: they count for nothing and stop nothing."""
+    hour = archive.root / archive.hour_name(LEDGER, 22)
+    (hour / "0123.json.gz.tmp").write_bytes(b"half of an object")
+    (hour / "notes.txt").write_text("restored from backup\n")
+    lines = archive.lines(archive.objects(TAP, 22)[0])
+    archive.write(archive.root / LEDGER / "restored.json.gz", lines)
+    (archive.root / CONTRACTS / "README.txt").write_text("compiled contracts\n")
+    return Expected((PROVEN,), may=(Fact("misplaced_object", ARCHIVE),), unseen=0)
+
+
+def stray_contract(archive: Archive) -> Expected:
+    """A contract that no row names is cut short."""
+    (archive.root / CONTRACTS / "0123456789abcdef.json").write_text('{"event_types": {')
+    return Expected((PROVEN,), may=(Fact("unreadable_object", ARCHIVE),), unseen=0)
+
+
+def wrong_folder(archive: Archive) -> Expected:
+    """An object of the tap lies in the ledger's folder: the tap has a hole."""
+    hour = 23
+    path = archive.objects(TAP, hour)[0]
+    rows = len(archive.lines(path))
+    moved = archive.root / archive.hour_name(LEDGER, hour) / path.name.replace("0", "d")
+    path.rename(moved)
+    misplaced = Fact("misplaced_object", ARCHIVE, files=(archive.name(moved),))
+    fact = Fact("missing_records", ARCHIVE, files=(archive.hour_name(TAP, hour),))
+    devices = _devices(archive, TAP)
+    return Expected((INCOMPLETE,), (fact,), (misplaced,), devices=devices, quarantined=(0, rows))
+
+
+def _devices(archive: Archive, folder: str) -> dict[str, tuple[str, ...]]:
+    """Return what coverage may say of each device: without rows of the tap, manifests are missing too."""
+    return dict.fromkeys(archive.devices(), _ANY) if folder == TAP else {}
+
+
+def contract_gone(archive: Archive) -> Expected:
+    """A contract that half of the ledger names is not in the archive: those rows are not understood."""
+    versions = [row["contract_version"] for row in archive.rows(LEDGER)]
+    later = versions[-1]
+    (archive.root / CONTRACTS / f"{later}.json").unlink()
+    fact = Fact("not_understood", ("router",), {"contract_version": later}, count=None)
+    may = (
+        Fact("not_understood", ("router", "inbox_consumer")),
+        Fact("unreadable_object", ARCHIVE),
+        Fact("missing_records", ARCHIVE),
+    )
+    return Expected((INCOMPLETE,), (fact,), may, quarantined=tuple(range(len(versions))))
+
+
+def _each(change: Callable[..., Expected], hours: dict[str, int]) -> Kinds:
+    """Return the change for each folder, by name."""
+    name = change.__name__
+    return {f"{name}_{folder}": partial(change, folder=folder, hour=hour) for folder, hour in hours.items()}
+
+
+KINDS: Final[Kinds] = {
+    **_each(truncated, {TAP: 1, LEDGER: 2, HANDOVERS: 3}),
+    **_each(not_gzip, {TAP: 4, LEDGER: 5, HANDOVERS: 6}),
+    **_each(zeroed, {TAP: 7, LEDGER: 8}),
+    **_each(without_bytes, {TAP: 9, LEDGER: 10, HANDOVERS: 11}),
+    **_each(hour_gone, {TAP: 14, LEDGER: 15, HANDOVERS: 16}),
+    **_each(object_twice, {TAP: 19, LEDGER: 20, HANDOVERS: 21}),
+    **{
+        change.__name__: change
+        for change in (
+            fleet_unreadable,
+            hour_gone_everywhere,
+            tap_rows_gone,
+            rows_twice,
+            hour_moved,
+            midnight_skew,
+            stray_files,
+            stray_contract,
+            wrong_folder,
+            contract_gone,
+        )
+    },
+}

@@ -1,0 +1,100 @@
+"""Archives without a fault, damaged by hand: the audit reports each damage and accuses nobody else."""
+
+from __future__ import annotations
+
+import shutil
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from pyspark.sql import SparkSession
+
+from glue_jobs.compaction.main import main as compact
+from glue_jobs.delivery_audit.main import main
+from glue_jobs.erasure.main import main as erase
+from local.archive_generator.contracts import audited_contracts
+from local.archive_generator.generator import Plan, generate
+from tests.spark.damage.archive import DAY
+from tests.spark.damage.expected import problems
+from tests.spark.damage.kinds import KINDS, TAMPERING, damage
+
+PLAN: Final = Plan(events=6_000, hours=24, fault_every=0, trouble_every=0)
+ARGUMENTS: Final = ("--DATE", DAY, "--AS_OF", "2026-04-01T00:00:00Z")
+
+TOGETHER: Final = (
+    "lost_on_a_route lost_behind_the_inbox forged_decision ghost_queue ghost_route early_decision "
+    "early_handover other_type other_sender unknown_type unknown_contract unknown_outcome attempt_as_text "
+    "attempt_as_fraction time_as_text cut_line unknown_handover rolling_upgrade clock_ahead",
+    "truncated_ledger not_gzip_ledger zeroed_ledger without_bytes_ledger hour_gone_ledger "
+    "truncated_handovers not_gzip_handovers without_bytes_handovers hour_gone_handovers "
+    "object_twice_ledger object_twice_handovers object_twice_tap rows_twice midnight_skew lost_on_a_route",
+    "truncated_tap not_gzip_tap zeroed_tap without_bytes_tap hour_gone_tap tap_rows_gone stray_files "
+    "stray_contract wrong_folder hour_moved forged_decision",
+    "no_manifests manifests_stop missing_manifest reused_id acknowledged_lost cold_router",
+    "manifests_swapped manifest_digest id_altered foreign_client hour_gone_ledger",
+    "silent_device unregistered_device only_manifests manifest_rows_swapped new_member",
+    "altered_tap altered_ledger altered_handovers added_tap added_ledger removed_tap removed_ledger "
+    "removed_handovers",
+    "hour_gone_tap hour_gone_ledger unknown_outcome",
+    "removed_ledger lost_on_a_route",
+    "forged_handover",
+    "clean",
+    "lateness_0",
+    "no_fleet",
+    "fleet_unreadable",
+    "empty",
+    "one_event",
+    "hour_gone_everywhere",
+    "contract_gone",
+)
+"""Damages of one archive: those of different events and objects are reported as if each were alone."""
+
+LATER: Final = datetime(2026, 3, 3, tzinfo=UTC)
+"""When all hours of the archive are closed."""
+
+
+@pytest.fixture(scope="module")
+def clean(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("clean")
+    generate(folder, PLAN, audited_contracts())
+    return folder / "archive"
+
+
+def test_every_kind_is_tried() -> None:
+    assert {name for names in TOGETHER for name in names.split()} == {*KINDS}
+
+
+@pytest.mark.parametrize("kinds", TOGETHER, ids=lambda kinds: kinds.partition(" ")[0])
+def test_damage_is_reported_and_nobody_else_is_accused(
+    spark: SparkSession, clean: Path, tmp_path: Path, kinds: str
+) -> None:
+    names = kinds.split()
+    archive = tmp_path / "archive"
+    shutil.copytree(clean, archive)
+    if not TAMPERING.isdisjoint(names):
+        _audit(archive, tmp_path / "audit")
+    expected = damage(archive, names)
+    report = _audit(archive, tmp_path / "audit", *expected.arguments)
+    assert problems(expected, report) == []
+
+
+def test_what_compaction_and_erasure_change_is_no_tampering(
+    spark: SparkSession, clean: Path, tmp_path: Path
+) -> None:
+    archive, output = tmp_path / "archive", tmp_path / "audit"
+    shutil.copytree(clean, archive)
+    assert _audit(archive, output)["verdict"] == "proven"
+    compact(["--INPUT", str(archive), "--DATE", "all"], LATER)
+    report = _audit(archive, output)
+    assert (report["verdict"], report["findings"]) == ("proven", [])
+    erase(["--INPUT", str(archive), "--SOURCE", "//home-000002.example.org/"], LATER)
+    report = _audit(archive, output)
+    assert "altered_object" not in {each["kind"] for each in report["findings"]}
+    # A hand that comes behind both is seen.
+    expected = damage(archive, ["added_ledger"])
+    assert any(expected.facts[0].fits(each) for each in _audit(archive, output)["findings"])
+
+
+def _audit(archive: Path, output: Path, *more: str) -> dict[str, Any]:
+    return main(["--INPUT", str(archive), "--OUTPUT", str(output), *ARGUMENTS, *more])

@@ -1,0 +1,114 @@
+"""The devices gathered by Spark: in the driver and by the executors alike, from the tap's rows alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from contract import load_contract
+from eventplane.canary import CANARY_CLIENT
+from eventplane.event_keys import key_digest
+from eventplane.sender import PLANE_CLIENT
+from glue_jobs.delivery_audit.coverage import Scope
+from glue_jobs.delivery_audit.devices import Fleet, device_hours, judge_fleet
+from glue_jobs.delivery_audit.event_group import HourCount, NotInTap
+from tests.unit.glue_jobs.home import DAY_END_MS, HOUR_MS, NOON_MS, SCOPE, Home
+
+COLUMNS = (
+    "client_id string, service string, source string, id string, type string, epoch string, sequence bigint, "
+    "accepted_at_ms bigint, recorded_at_ms bigint, file string, within boolean, report string, "
+    "asks_best_effort boolean"
+)
+NOBODY = NotInTap(
+    "ghost", "ghost/voice", "//ghost", "e", "t", "doors", "doors.inbox", "v1", NOON_MS, "ledger/1"
+)
+
+
+def fleet_of(spark: SparkSession) -> DataFrame:
+    first, second, third = Home("home-1"), Home("home-2", "e2"), Home("home-3", "e3")
+    first.started()
+    while first.at_ms < DAY_END_MS:
+        first.send(2)
+        first.manifest()
+        first.wait(1)
+    second.started()
+    second.send(3)
+    second.send(1, under="home-1")
+    second.send(1, tap=False)
+    second.manifest()
+    third.simple(2)
+    events = [*first.events, *second.events, *third.events]
+    others = [
+        (each, None, "/s", "i", "t", None, None, NOON_MS, None, "tap/1", True, None, False)
+        for each in (CANARY_CLIENT, PLANE_CLIENT)
+    ]
+    return spark.createDataFrame([*(each.tap() for each in events), *others], COLUMNS)
+
+
+def test_the_driver_and_the_executors_judge_alike(spark: SparkSession) -> None:
+    tap = fleet_of(spark)
+    registry = spark.createDataFrame(
+        [(name, "provisioned", 0) for name in ("home-1", "home-2", "home-9")],
+        "thing string, state string, since_ms bigint",
+    )
+    judged = [
+        judge_fleet(
+            tap,
+            [load_contract()],
+            Scope(SCOPE.uplinks, SCOPE.watermark_ms, end_ms=DAY_END_MS),
+            not_in_tap=[NOBODY],
+            counts={HourCount("late", "home-1", NOON_MS // HOUR_MS): 1},
+            registry=registry,
+            is_small=is_small,
+        )
+        for is_small in (True, False)
+    ]
+    small, large = judged
+    assert _plain(small) == _plain(large)
+    assert small.standings == {"attested": 1, "partly": 1, "silent": 1, "unregistered": 1, "expected": 3}
+    assert [(each.kind, each.device) for each in sorted(small.findings, key=lambda each: each.kind)] == [
+        ("foreign_epoch", "home-1"),
+        ("forged", "ghost"),
+        ("lost", "home-2"),
+    ]
+    coverage = small.coverage("fleet/1", 7)
+    assert coverage.events == {"manifest": 43, "numbering": 0, "tap": 2, "nothing": 0}
+    assert coverage.share == pytest.approx(43 / 45)
+
+
+def _plain(fleet: Fleet) -> tuple[Any, ...]:
+    days = [] if fleet.days is None else sorted(map(tuple, fleet.days.collect()), key=str)
+    found = sorted(fleet.findings, key=str)
+    return fleet.totals, fleet.standings, found, fleet.worst, fleet.hours, fleet.holes, fleet.recovered, days
+
+
+def test_the_digest_is_that_of_the_forwarder(spark: SparkSession) -> None:
+    key = "voice", "//home-1/\u00fc", "\u5bb6-1"
+    row = ("home-1", *key, "t", "e1", 1, NOON_MS, None, "tap/1", True, None, False)
+    (hour,) = device_hours(spark.createDataFrame([row], COLUMNS), [load_contract()]).collect()
+    assert hour["digests"] == [int.from_bytes(key_digest(key)[8:], "big", signed=True)]
+
+
+def test_an_hour_without_a_tap_object_is_a_hole_if_most_devices_miss_something_there(
+    spark: SparkSession,
+) -> None:
+    """The review: tap, ledger and handovers of an hour gone: 5 of 250 are called lost by the devices."""
+    homes = [Home(f"home-{number}", f"e{number}") for number in range(3)]
+    for home in homes:
+        home.started()
+        for hour in range(6):
+            home.send(2, tap=hour != 3)
+            home.manifest(tap=hour != 3)
+            home.wait(1)
+    absent = [NOON_MS // HOUR_MS + 3]
+    tap = spark.createDataFrame([each.tap() for home in homes for each in home.events], COLUMNS)
+    alone = spark.createDataFrame([each.tap() for each in homes[0].events], COLUMNS)
+    scope = Scope(SCOPE.uplinks, SCOPE.watermark_ms)
+    for is_small in (True, False):
+        fleet = judge_fleet(tap, [load_contract()], scope, absent=absent, is_small=is_small)
+        assert (fleet.findings, fleet.holes) == ([], {absent[0]: 9})
+        # One device alone may have lost it.
+        lone = judge_fleet(alone, [load_contract()], scope, absent=absent, is_small=is_small)
+        assert "lost" in {each.kind for each in lone.findings}

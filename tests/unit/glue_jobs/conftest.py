@@ -1,0 +1,14 @@
+"""An archive of a few events."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.spark.small_archive import SmallArchive
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> SmallArchive:
+    return SmallArchive(tmp_path / "archive")

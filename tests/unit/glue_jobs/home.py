@@ -1,0 +1,200 @@
+"""A device's rows as Spark gathers them, made of the reports that its forwarder writes."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any, NamedTuple
+
+from edge import reports
+from edge.reports import Heading
+from edge.spool import LossReport, Manifest, SpoolOrigin
+from eventplane.delivery import Outcome
+from eventplane.device_reports import MANIFEST
+from eventplane.envelope import Envelope
+from eventplane.event_keys import key_digest
+from glue_jobs.delivery_audit.coverage import Scope
+from glue_jobs.delivery_audit.device import HOUR_MS, DeviceJudgement, DeviceRows, HourRow, judge_device
+from glue_jobs.delivery_audit.event_group import NotInTap
+
+UPLINK = "device.outbox"
+NOON_MS = 1_772_366_400_000
+"""2026-03-01T12:00:00Z"""
+DAY_END_MS = NOON_MS + 12 * HOUR_MS
+DIGESTS = 1 << 128
+
+
+class Event(NamedTuple):
+    """An event in the tap; `report` is a report's row as a device's judgement takes it."""
+
+    client_id: str
+    epoch: str | None
+    at_ms: int
+    number: int | None
+    key: tuple[str, str, str]
+    report: tuple[Any, ...] | None = None
+
+    @property
+    def digest(self) -> int:
+        return int.from_bytes(key_digest(self.key)[8:], "big", signed=True)
+
+    def tap(self) -> tuple[Any, ...]:
+        """Return the columns that `devices.device_hours` takes."""
+        type, text = (self.report[2], self.report[7]) if self.report else ("org.example.door.v1", None)
+        return (
+            self.client_id,
+            *self.key,
+            type,
+            self.epoch,
+            self.number,
+            self.at_ms,
+            self.at_ms - 1_000,
+            "tap/1",
+            True,
+            text,
+            False,
+        )
+
+
+class Home:
+    """The device `client_id`: it numbers what it stores; `tap` is whether the tap has it."""
+
+    def __init__(self, client_id: str = "home-1", epoch: str = "e1") -> None:
+        self.client_id = client_id
+        self.epoch = epoch
+        self.number = 0
+        self.at_ms = NOON_MS
+        self.events: list[Event] = []
+        self.not_in_tap: list[NotInTap] = []
+        self._stored: list[tuple[int, bytes]] = []
+        self._manifests = 0
+
+    def send(
+        self,
+        count: int = 1,
+        *,
+        tap: bool = True,
+        ledger: bool = False,
+        uplink: bool = True,
+        under: str | None = None,
+    ) -> None:
+        """Store events; the ledger has those that only it has."""
+        for _ in range(count):
+            self.number += 1
+            key = "voice", f"//{self.client_id}", f"{self.epoch}-{self.number}"
+            if uplink:
+                self._stored.append((self.number, key_digest(key)))
+            if tap:
+                self._row(self.number, key, under or self.client_id)
+            if ledger:
+                self.in_ledger(key)
+
+    def in_ledger(self, key: tuple[str, str, str], type: str = "org.example.door.v1") -> None:
+        """Record an event of this device in the ledger that the tap does not have."""
+        sender = f"{self.client_id}/{key[0]}"
+        self.not_in_tap.append(
+            NotInTap(
+                self.client_id, sender, key[1], key[2], type, "doors", "doors.inbox", "v1", self.at_ms, "l"
+            )
+        )
+
+    def manifest(
+        self,
+        *,
+        tap: bool = True,
+        ledger: bool = False,
+        final: bool = False,
+        older: bool = False,
+        acknowledged_to: int | None = None,
+        epoch: str | None = None,
+        **changed: Any,
+    ) -> dict[str, Any]:
+        """State what was stored since the last one, and return what it says; `changed` members lie."""
+        numbers = [number for number, _ in self._stored]
+        first, last = (numbers[0], numbers[-1]) if numbers else (self.number + 1, self.number)
+        digest = sum(int.from_bytes(key, "big") for _, key in self._stored) % DIGESTS
+        stated = {"first": first, "last": last, "count": len(numbers), "digest": digest, **changed}
+        self._stored.clear()
+        heading = self._heading()
+        to = {UPLINK: acknowledged_to} if acknowledged_to is not None else {}
+        report = reports.manifest(heading, [Manifest(UPLINK, **stated)], to, 3_600, is_final=final)
+        if epoch is not None:
+            report = reports.manifest(
+                Heading(heading.thing, epoch, heading.number, heading.time),
+                [Manifest(UPLINK, **stated)],
+                to,
+                3_600,
+            )
+        if older:
+            named = ("epoch", "statements")
+            report = heading.write(MANIFEST, {name: report.data()[name] for name in named})
+        self._report(report, tap=tap, ledger=ledger)
+        return stated
+
+    def started(self, birth: str = "created", lost_epoch: str = "") -> None:
+        kind: Any = birth
+        self._report(reports.started(self._heading(), SpoolOrigin(kind, lost_epoch=lost_epoch)))
+
+    def discarded(self, outcome: Outcome, *ranges: tuple[int, int]) -> None:
+        tally = LossReport(UPLINK, outcome, "because", 1, ranges)
+        self._report(reports.discarded(self._heading(), [tally], {}))
+
+    def simple(self, count: int = 1) -> None:
+        """Send events without numbers."""
+        for _ in range(count):
+            key = "simple", f"//{self.client_id}", f"s{len(self.events)}"
+            self.events.append(Event(self.client_id, None, self.at_ms, None, key))
+
+    def wait(self, hours: float) -> None:
+        self.at_ms += int(hours * HOUR_MS)
+
+    def begin(self, epoch: str) -> None:
+        self.epoch, self.number = epoch, 0
+        self._stored.clear()
+
+    def gathered(self, state: str | None = None, since_ms: int = 0, day_only: bool = False) -> DeviceRows:
+        hours: dict[tuple[str, str | None, int], list[Event]] = defaultdict(list)
+        for event in self.events:
+            hours[event.client_id, event.epoch, event.at_ms // HOUR_MS].append(event)
+        found = [
+            HourRow(
+                client_id,
+                epoch,
+                hour,
+                not day_only or NOON_MS - 12 * HOUR_MS <= hour * HOUR_MS < DAY_END_MS,
+                [each.number for each in events if each.number is not None],
+                [each.digest for each in events if each.number is not None],
+                [each.digest for each in events if each.number is None],
+                0,
+                min((each.at_ms, "tap/1") for each in events),
+                None,
+                0,
+                [each.report for each in events if each.report is not None],
+            )
+            for (client_id, epoch, hour), events in hours.items()
+        ]
+        return DeviceRows(self.client_id, found, self.not_in_tap, (), state, since_ms)
+
+    def judged(self, scope: Scope | None = None, **registered: Any) -> DeviceJudgement:
+        return judge_device(self.gathered(**registered), scope or SCOPE)
+
+    def _heading(self) -> Heading:
+        self._manifests += 1
+        return Heading(self.client_id, self.epoch, self._manifests, "2026-03-01T12:00:00Z")
+
+    def _report(self, report: Envelope, *, tap: bool = True, ledger: bool = False) -> None:
+        self.number += 1
+        key = "device", report.source, report.id
+        self._stored.append((self.number, key_digest(key)))
+        text = report.json
+        if tap:
+            row = (self.at_ms, "tap/1", report.type, report.source, report.id, self.epoch, self.number, text)
+            self._row(self.number, key, self.client_id, row)
+        if ledger:
+            self.in_ledger(key, report.type)
+
+    def _row(self, number: int, key: tuple[str, str, str], client: str, report: Any = None) -> None:
+        self.events.append(Event(client, self.epoch, self.at_ms, number, key, report))
+
+
+SCOPE = Scope(frozenset({UPLINK}), DAY_END_MS + 24 * HOUR_MS, end_ms=DAY_END_MS)
+"""The audit of the day, a day later."""

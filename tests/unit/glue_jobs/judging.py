@@ -1,0 +1,320 @@
+"""A small archive judged without Spark: its rows in groups, and what their judgement comes to."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import astuple, dataclass, fields
+from datetime import UTC, datetime
+from typing import Any
+
+from eventplane.contract import Contract, Place
+from eventplane.delivery import DEAD_LETTER_TYPE, Outcome
+from eventplane.envelope import parse_event
+from eventplane.guarantee import asks_best_effort
+from eventplane.hops import ROUTER_HOPS
+from eventplane.interest import is_wanted
+from eventplane.ledger import LedgerRecord, TapRecord
+from eventplane.limits import MAX_SENT_EVENT_BYTES
+from eventplane.numbering import EPOCH, SEQUENCE
+from eventplane.router import Router
+from eventplane.sender import PLANE, PLANE_CLIENT, SENDER_DEVICE, SENDER_SERVICE
+from eventplane.timestamps import timestamp_ms
+from glue_jobs.common.hours import Hour
+from glue_jobs.delivery_audit.contracts import ContractHistory, Use, stale_uses
+from glue_jobs.delivery_audit.event_group import (
+    BY_VERDICT,
+    CONSUMED,
+    DUPLICATED,
+    EXPECTED_ON,
+    LETTERS,
+    LETTERS_MISSING,
+    LETTERS_PENDING,
+    LETTERS_UNRECORDED,
+    MAY_EXPIRE,
+    NO_ROUTE,
+    PUT_COPIES,
+    PUT_EVENTS,
+    ROWS,
+    UNWANTED,
+    BadRow,
+    EventGroup,
+    HandoverRow,
+    InboxCount,
+    Judgement,
+    LedgerRow,
+    LetterCount,
+    RefusedItem,
+    RouteCount,
+    RowCount,
+    Rules,
+    TapRow,
+    Verdict,
+)
+from glue_jobs.delivery_audit.findings import BROKEN, Finding
+from glue_jobs.delivery_audit.judge import judge
+from glue_jobs.delivery_audit.judging import usages
+from glue_jobs.delivery_audit.watermark import LATENESS_S, Watermark
+from glue_jobs.delivery_audit.window import LAST_MS, Window
+from tests.spark.small_archive import SmallArchive
+
+FILES = {name: f"{name}/date=2026-03-01/hour=12/rows.json.gz" for name in ("tap", "ledger", "handovers")}
+AS_OF = "2026-04-01T00:00:00Z"
+
+
+@dataclass
+class Judged:
+    """What a judgement comes to, as the report has it."""
+
+    judgement: Judgement
+
+    def route(self, name: str) -> dict[str, int]:
+        """The counts of one route by verdict, with `expected`."""
+        found: dict[str, int] = dict.fromkeys(("expected", *map(str, Verdict)), 0)
+        for key, count in self.judgement.counts.items():
+            if isinstance(key, RouteCount) and key.route == name and key.measure in (BY_VERDICT, EXPECTED_ON):
+                found[key.verdict or "expected"] += count
+        return found
+
+    @property
+    def routes(self) -> set[str]:
+        """The routes on which something was judged."""
+        return {key.route for key in self.judgement.counts if isinstance(key, RouteCount) and key.route}
+
+    def verdicts(self) -> dict[str, int]:
+        """The counts of all verdicts that there are."""
+        return self._sums(lambda key: key.verdict if key[0] == BY_VERDICT else None)
+
+    @property
+    def totals(self) -> Counter[str]:
+        """The sums of all that is counted by route: verdicts, and measures."""
+        return Counter(
+            self._sums(lambda key: (key.verdict or key.measure) if isinstance(key, RouteCount) else None)
+        )
+
+    def consumed(self) -> dict[tuple[str, str], int]:
+        """The counts of the last hop by inbox and verdict."""
+        return self._sums(lambda key: (key.destination, key.verdict) if key[0] == CONSUMED else None)
+
+    def letters(self) -> dict[tuple[str, str | None], tuple[int, int]]:
+        """Dead letters by place and reason: how many there are, and how many are missing."""
+        counts = self.judgement.counts
+        keys = {(key.place, key.reason) for key in counts if isinstance(key, LetterCount)}
+        return {
+            key: (counts[LetterCount(LETTERS, *key)], counts[LetterCount(LETTERS_MISSING, *key)])
+            for key in keys
+        }
+
+    def inboxes(self) -> dict[str, tuple[int, int, int]]:
+        """Events, messages, and events that may expire, by inbox."""
+        counts: Counter[tuple[str, str]] = Counter()
+        for key, count in self.judgement.counts.items():
+            if isinstance(key, InboxCount):
+                counts[key.destination, key.measure] += count
+        return {
+            name: (counts[name, PUT_EVENTS], counts[name, PUT_COPIES], counts[name, MAY_EXPIRE])
+            for name in {name for name, _ in counts}
+            if counts[name, PUT_COPIES]
+        }
+
+    def rows(self) -> dict[tuple[str, str | None], int]:
+        """Rows by archive, and why they are in quarantine."""
+        return self._sums(lambda key: (key.archive, key.reason) if isinstance(key, RowCount) else None)
+
+    def faults(self) -> dict[str, int]:
+        """The figures that should be zero, where they are not."""
+        counts, verdicts, last = self.judgement.counts, self.verdicts(), self.consumed()
+        last_hop = Counter[str]()
+        for (_, verdict), count in last.items():
+            last_hop[verdict] += count
+        letters: Counter[str] = Counter()
+        for key, count in counts.items():
+            if isinstance(key, LetterCount):
+                letters[key.measure] += count
+        lost_items = letters[LETTERS_MISSING] - letters[LETTERS_PENDING] - letters[LETTERS_UNRECORDED]
+        names = ("misrouted", "unexplained", "expired", "dropped", "unrecorded", "not_understood", "pending")
+        found = {
+            **{name: verdicts.get(name, 0) for name in names},
+            "lost": verdicts.get("lost", 0) + lost_items + last_hop["lost"],
+            "dead_lettered": letters[LETTERS] + last_hop["dead_lettered"],
+            "duplicated": sum(count for key, count in counts.items() if key[0] == DUPLICATED),
+            "quarantined": sum(
+                count for key, count in counts.items() if key[0] == ROWS and key[2] is not None
+            ),
+        }
+        return {name: count for name, count in found.items() if count}
+
+    @property
+    def findings(self) -> list[Finding]:
+        """The findings, those that break a promise first."""
+        return sorted(self.judgement.findings, key=lambda each: each.kind not in BROKEN)
+
+    def kinds(self) -> list[tuple[str, str | None, str | None]]:
+        """What was found: kind, device and route."""
+        return sorted(
+            ((each.kind, each.device, each.route) for each in self.judgement.findings),
+            key=lambda each: tuple(member or "" for member in each),
+        )
+
+    def found(self) -> set[tuple[str, str, str | None]]:
+        """What was found: kind, hop and id."""
+        return {(each.kind, each.hop, each.id) for each in self.judgement.findings}
+
+    def _sums(self, name_of: Any) -> dict[Any, int]:
+        found: Counter[Any] = Counter()
+        for key, count in self.judgement.counts.items():
+            if (name := name_of(key)) is not None:
+                found[name] += count
+        return dict(found)
+
+
+def judged(archive: SmallArchive, *, twice: bool = False, **others: Any) -> Judged:
+    """Judge all rows of an archive, each in two objects if `twice`; `others` are parameters of `rules_of`."""
+    rules, made = rules_of(archive, **others), Judgement()
+    for group in groups_of(archive, rules.history.contracts):
+        judge(in_two_objects(group) if twice else group, rules, made)
+    return Judged(made)
+
+
+def in_two_objects(group: EventGroup) -> EventGroup:
+    """The group whose rows lie in another object as well."""
+    names = ("tap", "ledger", "handovers", "items")
+    again = {
+        name: [row._replace(file=row.file.replace("rows", "rows2")) for row in getattr(group, name)]
+        for name in names
+    }
+    return group._replace(**{name: [*getattr(group, name), *again[name]] for name in names})
+
+
+def rules_of(
+    archive: SmallArchive,
+    as_of: str = AS_OF,
+    lateness_s: int = LATENESS_S,
+    window: Window | None = None,
+    damaged: Mapping[str, frozenset[Hour]] | None = None,
+) -> Rules:
+    """The rules by which an archive is judged."""
+    watermark = Watermark(timestamp_ms(as_of), lateness_s)
+    return Rules(history_of(archive), watermark, window or Window(), damaged or {})
+
+
+def history_of(archive: SmallArchive) -> ContractHistory:
+    """The contracts of an archive in the order of their first use."""
+    contracts = {each.version: each for each in archive.contracts}
+    used = usages(map(ledger_row, archive.ledger))
+    first_ms = {
+        version: min(each.first_ms for each in used if each.version == version and each.is_in_force)
+        for version in {each.version for each in used if each.is_in_force}
+    }
+    named = {each.version for each in used}
+    versions = sorted(named & contracts.keys(), key=lambda each: first_ms.get(each, LAST_MS))
+    uses = [Use(contracts[each], first_ms.get(each)) for each in versions or [*contracts][-1:]]
+    return ContractHistory(tuple(uses), stale_uses(used))
+
+
+def groups_of(archive: SmallArchive, contracts: Iterable[Contract]) -> list[EventGroup]:
+    """The rows of an archive as groups, by source and id, or as items, or each by itself."""
+    rows: defaultdict[tuple[Any, ...], dict[str, list[Any]]] = defaultdict(lambda: defaultdict(list))
+    contracts = list(contracts)
+    for record in archive.tap:
+        if record.refusal is not None:
+            rows[record.client_id, record.refusal, record.accepted_at_ms]["items"].append(item_of(record))
+        else:
+            row = tap_row(record, contracts)
+            rows[row.source, row.id]["tap"].append(row)
+    for record in archive.ledger:
+        ledger = ledger_row(record)
+        key = (record.source, record.id)
+        if not record.id:
+            key = (record.client_id, record.reason, record.entered_at_ms)  # type: ignore[assignment]
+        rows[key]["ledger"].append(ledger)
+    for handover in archive.handovers:
+        end = HandoverRow(*astuple(handover), FILES["handovers"])
+        rows[end.source, end.id]["handovers"].append(end)
+    letters = frozenset(
+        row.id
+        for row in archive.ledger
+        if row.type == DEAD_LETTER_TYPE and row.sender == PLANE and row.outcome == Outcome.DELIVERED
+    )
+    for number, (kind, line) in enumerate(archive.bad_lines):
+        source, id, sender = (_member(line, name) for name in ("source", "id", "sender"))
+        bad = BadRow(kind, "2026-03-01", FILES[kind], "unreadable_line", line, sender, source, id)
+        rows[("bad", number) if source is None or id is None else (source, id)]["bad"].append(bad)
+    return [EventGroup(**each, letters=letters) for each in rows.values()]
+
+
+def _member(line: str, name: str) -> str | None:
+    """A member's text, also of a line that was cut behind it."""
+    found = re.search(rf'"{name}":\s*"([^"]*)"', line)
+    return found[1] if found else None
+
+
+def ledger_row(record: LedgerRecord) -> LedgerRow:
+    return LedgerRow(*(getattr(record, each.name) for each in fields(record)), FILES["ledger"])
+
+
+def item_of(record: TapRecord) -> RefusedItem:
+    digest = hashlib.sha256((record.original_base64 or "").encode()).hexdigest()
+    return RefusedItem(
+        record.index,
+        digest,
+        record.client_id,
+        record.refusal or "",
+        record.accepted_at_ms,
+        FILES["tap"],
+    )
+
+
+def tap_row(record: TapRecord, contracts: Iterable[Contract]) -> TapRow:
+    """The row of an event in the tap; its routes by the core's own router."""
+    event = parse_event(record.event or "")
+    named = event.attributes
+    is_plane = record.client_id == PLANE_CLIENT
+    routed = event.without((SENDER_DEVICE,)) if SENDER_DEVICE in named else event
+    routed = routed.stamped(**({SENDER_SERVICE: PLANE} if is_plane else {SENDER_DEVICE: record.client_id}))
+    routes = []
+    for contract in contracts:
+        over = contract.device.outbox
+        names = [
+            each.name
+            if is_wanted(each.interest, routed, contract.priority(routed, over))
+            else UNWANTED + each.name
+            for each in Router(contract, Place.CLOUD).route(routed)
+        ]
+        routes.append(" ".join(names) or NO_ROUTE)
+    sequence = named.get(SEQUENCE)
+    return TapRow(
+        accepted_at_ms=record.accepted_at_ms,
+        message_id=record.message_id,
+        place=record.index,
+        archived_at_ms=record.archived_at_ms,
+        file=FILES["tap"],
+        client_id=record.client_id,
+        service=str(named[SENDER_SERVICE]) if SENDER_SERVICE in named else None,
+        source=event.source,
+        id=event.id,
+        type=event.type,
+        epoch=str(named[EPOCH]) if EPOCH in named else None,
+        sequence=int(str(sequence)) if sequence is not None else None,
+        partition=str(named["partitionkey"]) if "partitionkey" in named else None,
+        dead_letter_reason=str(named["deadletterreason"]) if "deadletterreason" in named else None,
+        recorded_at_ms=_ms(named.get("recordedtime")),
+        expires_at_ms=_ms(named.get("expirytime")),
+        hops=int(named[ROUTER_HOPS]) if ROUTER_HOPS in named else None,
+        asks_best_effort=asks_best_effort(event),
+        names_sender=SENDER_DEVICE in named,
+        is_too_large=len((record.event or "").encode()) > MAX_SENT_EVENT_BYTES,
+        data_digest=hash(str(event.data())),
+        routes=tuple(routes),
+    )
+
+
+def hour(text: str) -> Hour:
+    """The hour that begins at a time like `2026-03-01T12`."""
+    return Hour(datetime.fromisoformat(text).replace(tzinfo=UTC))
+
+
+def _ms(timestamp: object) -> int | None:
+    return None if timestamp is None else timestamp_ms(str(timestamp))

@@ -1,0 +1,281 @@
+"""Tamper evidence: what an audit sees of objects that changed since the last one."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eventplane.auditor import report_name, verdict_name
+from glue_jobs.common.objects import FolderObjects
+from glue_jobs.delivery_audit.chain import (
+    Chain,
+    Change,
+    History,
+    Inventory,
+    compare,
+    erasures,
+    inventory_name,
+    unlike,
+)
+from glue_jobs.delivery_audit.verdict import digest_of, revision, revision_of, verdict_event
+from tests.unit.glue_jobs.test_verdict import TOTALS, document
+
+LISTED_MS = 1_772_452_800_000 + 3_600_000
+"""2026-03-02T13:00Z, a day after the hours of these tests."""
+HOUR = "date=2026-03-01/hour=12"
+A, B, LATER = (f"tap/{HOUR}/{name}.json.gz" for name in ("a", "b", "later"))
+OPEN = "tap/date=2026-03-02/hour=13/now.json.gz"
+CONTRACT = "contracts/v1.json"
+PARQUET = f"compacted/tap/{HOUR}/run=1/part-0.zstd.parquet"
+ALL: dict[str, tuple[str | None, str | None]] = {"tap": (None, None)}
+
+
+def inventory(listed_at_ms: int = LISTED_MS, days: Any = None, **disputed: str) -> Any:
+    """Make an inventory by `inventory()(objects)`."""
+
+    def of(objects: dict[str, str]) -> Inventory:
+        return Inventory(listed_at_ms, days or ALL, objects, disputed)
+
+    return of
+
+
+BEFORE = inventory()({A: "etag:1", B: "etag:2", OPEN: "etag:3", CONTRACT: "etag:4"})
+
+
+def changes(now: dict[str, str], erased: Any = None, before: Inventory = BEFORE) -> dict[str, str]:
+    _, found = compare(before, inventory(LISTED_MS + 86_400_000)(now), erased or {})
+    return {each.key: each.what for each in found}
+
+
+def test_the_same_objects_have_not_changed() -> None:
+    assert changes(dict(BEFORE.objects)) == {}
+    counts, _ = compare(BEFORE, BEFORE, {})
+    assert counts["objects"] == 3, "of the hour that was open, nothing is known"
+
+
+@pytest.mark.parametrize(
+    ("now", "found"),
+    [
+        ({A: "etag:9"}, {A: "altered"}),
+        ({A: None}, {A: "removed"}),
+        ({LATER: "etag:5"}, {LATER: "added"}),
+        ({CONTRACT: "etag:9"}, {CONTRACT: "altered"}),
+        ({CONTRACT: None}, {CONTRACT: "removed"}),
+        ({"contracts/v2.json": "etag:5"}, {}),
+        # A writer's batch that comes again replaces its object, and new ones come all the hour.
+        ({OPEN: "etag:9", OPEN.replace("now", "new"): "etag:5"}, {}),
+        ({OPEN: None}, {}),
+        # A copy in a folder has digests of another kind; what is missing is missing all the same.
+        ({A: "sha256:1", B: None}, {B: "removed"}),
+    ],
+)
+def test_what_nobody_may_change_is_found_by_key(now: dict[str, str | None], found: dict[str, str]) -> None:
+    objects = {key: digest for key, digest in {**BEFORE.objects, **now}.items() if digest}
+    assert changes(objects) == found
+
+
+@pytest.mark.parametrize(
+    ("steps", "now", "found"),
+    [
+        ([("etag:1", "etag:5")], "etag:5", {}),
+        ([("etag:1", "etag:5"), ("etag:5", "etag:6")], "etag:6", {}),
+        ([("etag:1", "etag:5"), ("etag:5", None)], None, {}),
+        ([("etag:1", "etag:5")], "etag:6", {A: "altered"}),
+        ([("etag:1", "etag:5")], None, {A: "removed"}),
+        ([("etag:0", "etag:1")], "etag:0", {A: "altered"}),
+        ([("etag:1", "")], "etag:5", {}),
+    ],
+)
+def test_an_erasure_changes_what_its_record_says_and_nothing_else(
+    steps: list[tuple[str, str | None]], now: str | None, found: dict[str, str]
+) -> None:
+    objects = {key: digest for key, digest in {**BEFORE.objects, A: now}.items() if digest}
+    assert changes(objects, {A: steps}) == found
+
+
+def test_compacted_rows_count_by_the_raw_objects_that_the_receipt_names() -> None:
+    # The raw objects are gone; their receipt stands for them in the inventory.
+    now = {**BEFORE.objects, PARQUET: "etag:p"}
+    assert changes(now) == {}
+    # A late object made the hour anew, in another file.
+    compacted = inventory()(now)
+    assert changes({**BEFORE.objects, PARQUET.replace("run=1", "run=2"): "etag:q"}, before=compacted) == {}
+    assert changes({**BEFORE.objects, PARQUET: "etag:x"}, before=compacted) == {PARQUET: "altered"}
+
+
+def test_a_compacted_file_is_what_its_receipt_says() -> None:
+    now = inventory()({PARQUET: "etag:p"})
+    assert list(unlike({PARQUET: "etag:p"}, now, {})) == []
+    assert list(unlike({PARQUET: "etag:o"}, now, {})) == [Change(PARQUET, "altered", "etag:o", "etag:p")]
+    assert list(unlike({PARQUET: "etag:o"}, now, {PARQUET: [("etag:o", "etag:p")]})) == []
+
+
+def test_an_object_stays_altered_until_it_is_restored() -> None:
+    first = Verdicts().history().follow(BEFORE, {}, {})
+    verdicts = Verdicts(first)
+    altered = inventory()({**BEFORE.objects, A: "etag:9", LATER: "etag:5"})
+    second = verdicts.history().follow(altered, {}, {})
+    verdicts.file(second)
+    third = verdicts.history().follow(altered, {}, {})
+    assert {each.key: each.what for each in third.changes} == {A: "altered", LATER: "added"}
+    verdicts.file(third)
+    assert verdicts.history().follow(BEFORE, {}, {}).changes == ()
+
+
+def test_days_that_only_one_of_the_audits_read_are_not_compared() -> None:
+    before = inventory(days={"tap": ("2026-03-02", None)})({})
+    assert changes({A: "etag:1"}, before=before) == {}
+    narrow = inventory(days={"tap": ("2026-03-02", None)})({})
+    assert compare(BEFORE, narrow, {})[1] == [Change(CONTRACT, "removed", "etag:4", None)]
+
+
+class Verdicts:
+    """The audit's folder after the verdicts on `chains`, as a job files them."""
+
+    def __init__(self, *chains: Chain) -> None:
+        self.files: dict[str, bytes] = {}
+        for each in chains:
+            self.file(each)
+
+    def read(self, name: str) -> bytes | None:
+        return self.files.get(name)
+
+    def history(self) -> History:
+        objects: Any = self  # all that is used of it
+        return History(objects, "2026-03-01")
+
+    def file(self, chain: Chain, *, is_sent: bool = True) -> bytes:
+        self.files[inventory_name("2026-03-01", chain.digest)] = gzip.compress(chain.filed)
+        report = document(chain=chain.as_dict(), revision=revision(chain.before, TOTALS))
+        body = json.dumps(report).encode()
+        self.files[report_name("2026-03-01", report["revision"]["number"])] = body
+        if is_sent:
+            self.files[verdict_name("2026-03-01")] = verdict_event(body).json.encode() + b"\n"
+        return body
+
+    def filed(self, times: int) -> Verdicts:
+        """The folder after so many more audits of `BEFORE`."""
+        for _ in range(times):
+            self.file(self.history().follow(BEFORE, {}, {}))
+        return self
+
+
+def keys(verdicts: Verdicts, erased: Any = None) -> dict[str, str]:
+    chain = verdicts.history().follow(BEFORE, {}, erased or {})
+    return {each.key: each.what for each in chain.changes}
+
+
+def test_each_verdict_has_the_digest_of_the_one_before() -> None:
+    verdicts = Verdicts().filed(3)
+    assert keys(verdicts) == {}
+    last = verdicts.history().last()
+    assert last is not None
+    assert revision_of(last) == 2
+    before = verdict_event(verdicts.files["reports/2026-03-01/1.json"])
+    assert last.data()["chain"]["before"] == digest_of(before.json.encode())
+    assert last.data()["chain"]["compared"] == {
+        **dict.fromkeys(("altered", "removed", "added", "erased"), 0),
+        "objects": 3,
+    }
+
+
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_a_report_that_was_altered_or_removed_is_found(number: int) -> None:
+    name = f"reports/2026-03-01/{number}.json"
+    verdicts = Verdicts().filed(3)
+    verdicts.files[name] = verdicts.files[name].replace(b"open", b"proven")
+    assert keys(verdicts) == {f"audit/{name}": "altered"}
+    verdicts.files[name] = b"{"
+    assert keys(verdicts) == {f"audit/{name}": "altered"}
+    del verdicts.files[name]
+    assert keys(verdicts) == {f"audit/{name}": "removed"}
+    assert keys(verdicts, {f"audit/{name}": [("etag:1", None)]}) == {}, (
+        "an erasure deletes what names a person"
+    )
+
+
+def test_an_altered_verdict_does_not_fit_its_report() -> None:
+    verdicts = Verdicts().filed(2)
+    name = verdict_name("2026-03-01")
+    verdicts.files[name] = verdicts.files[name].replace(b'"open"', b'"proven"')
+    assert keys(verdicts) == {"audit/reports/2026-03-01/1.json": "altered"}
+    verdicts.files[name] = b"no event"
+    assert keys(verdicts) == {}, "the reports say it again"
+
+
+@pytest.mark.parametrize("damage", [None, b"", b"no gzip", gzip.compress(b"{}")])
+def test_an_inventory_that_is_gone_or_altered_is_found(damage: bytes | None) -> None:
+    verdicts = Verdicts().filed(1)
+    (name,) = (each for each in verdicts.files if each.startswith("inventories/"))
+    if damage is None:
+        del verdicts.files[name]
+    else:
+        verdicts.files[name] = damage
+    assert keys(verdicts) == {f"audit/{name}": "removed"}
+
+
+def test_a_report_whose_verdict_was_not_sent_counts_and_its_verdict_is_due() -> None:
+    verdicts = Verdicts().filed(1)
+    body = verdicts.file(verdicts.history().follow(BEFORE, {}, {}), is_sent=False)
+    assert list(verdicts.history().unsent()) == [verdict_event(body)]
+    assert verdicts.history().last() == verdict_event(body)
+    assert keys(verdicts) == {}
+
+
+def test_findings_name_the_object_and_what_it_was() -> None:
+    chain = Chain(
+        BEFORE, None, None, (Change(A, "altered", "etag:1", "etag:9"), Change(LATER, "added", None, "e"))
+    )
+    altered, added = chain.findings(None)
+    assert (altered.kind, altered.hop, altered.archive_file, altered.date) == (
+        "altered_object",
+        "archive",
+        A,
+        "2026-03-01",
+    )
+    assert "etag:1" in str(altered.detail)
+    assert "etag:9" in str(altered.detail)
+    assert "added after its hour was closed" in str(added.detail)
+    assert next(chain.findings("2026-03-07")).date == "2026-03-07", "the tables of the day"
+    assert chain.removed() == [A]
+
+
+def test_the_records_of_erasures_say_what_they_changed(tmp_path: Path) -> None:
+    objects = FolderObjects(tmp_path)
+    objects.write("erasures/p/receipt-1.json", b'{"changes": {"tap/a": ["1", "2"]}}')
+    objects.write("erasures/p/plan.json", b'{"changes": {"tap/a": ["2", null]}}')
+    objects.write("erasures/q/receipt-2.json", b"damaged")
+    objects.write("erasures/r/receipt-3.json", b'{"objects": []}')
+    assert erasures(objects) == {"tap/a": {("1", "2"), ("2", None)}}
+
+
+KEYS = st.sampled_from([A, B, LATER, PARQUET, CONTRACT])
+DIGESTS = st.sampled_from(["etag:1", "etag:2", "etag:3"])
+
+
+@given(st.dictionaries(KEYS, DIGESTS), st.dictionaries(KEYS, DIGESTS))
+def test_each_difference_of_two_inventories_is_a_change_and_nothing_else(
+    before: dict[str, str], now: dict[str, str]
+) -> None:
+    found = {each.key: each.what for each in compare(inventory()(before), inventory()(now), {})[1]}
+    raw = [key for key in {*before, *now} if key != PARQUET]
+    expected = {}
+    for key in raw:
+        if before.get(key) != now.get(key) and not (key == CONTRACT and key not in before):
+            expected[key] = "added" if key not in before else "removed" if key not in now else "altered"
+    if before.get(PARQUET, now.get(PARQUET)) != now.get(PARQUET, before.get(PARQUET)):
+        expected[PARQUET] = "altered"
+    assert found == expected
+
+
+@given(st.dictionaries(KEYS, DIGESTS))
+def test_an_inventory_reads_back_and_its_text_is_one(objects: dict[str, str]) -> None:
+    made = inventory()(objects)
+    assert Inventory.parse(made.body) == made
+    assert inventory()(dict(reversed(objects.items()))).body == made.body

@@ -1,0 +1,367 @@
+"""One device judged: what its manifests attest, what contradicts them, and where the archive has a hole."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from eventplane.delivery import Outcome
+from eventplane.fleet import State
+from glue_jobs.delivery_audit.device import HOUR_MS, DeviceJudgement, judge_device
+from glue_jobs.delivery_audit.devices import DEVICE
+from tests.unit.glue_jobs.home import DAY_END_MS, NOON_MS, SCOPE, Home
+
+HOUR = NOON_MS // HOUR_MS
+
+
+def found(judged: DeviceJudgement) -> list[tuple[str, str, str | None, int | None]]:
+    return [(each.kind, each.hop, each.device, each.sequence) for each in judged.findings]
+
+
+def figures(judged: DeviceJudgement, *names: str) -> dict[str, int]:
+    """The sums over all epochs."""
+    return {name: sum(row[DEVICE.index(name)] for row in judged.epochs) for name in names}
+
+
+def rests(judged: DeviceJudgement) -> dict[str, int]:
+    return figures(judged, "manifest", "numbering", "tap", "nothing", "awaiting")
+
+
+def day(home: Home, hours: int = 3) -> Home:
+    """Three events and a manifest an hour, until the end of the day."""
+    for _ in range(hours):
+        home.send(3)
+        home.manifest()
+        home.wait(1)
+    return home
+
+
+def until_midnight(home: Home) -> Home:
+    """Go on until no manifest is overdue."""
+    while home.at_ms < DAY_END_MS:
+        day(home, 1)
+    return home
+
+
+def test_a_device_whose_manifests_state_everything_is_attested() -> None:
+    home = Home()
+    home.started()
+    until_midnight(home)
+    judged = home.judged(state=State.PROVISIONED)
+    assert (judged.standing, judged.expected, judged.findings) == ("attested", True, [])
+    assert rests(judged) == {"manifest": 49, "numbering": 0, "tap": 0, "nothing": 0, "awaiting": 0}
+    assert figures(judged, "events", "lost") == {"events": 49, "lost": 0}
+
+
+def test_events_without_manifests_rest_on_the_device_s_numbering() -> None:
+    """The review: a device sends no manifests, 118 of its events are gone, and the audit calls it proven."""
+    home = Home()
+    home.started()
+    home.send(3)
+    home.send(4, tap=False)
+    home.send(2)
+    judged = home.judged()
+    assert judged.standing == "partly"
+    assert rests(judged) == {"manifest": 0, "numbering": 6, "tap": 0, "nothing": 4, "awaiting": 0}
+
+
+def test_manifests_that_stop_leave_what_follows_unattested() -> None:
+    """The review: manifests stop at noon, 294 events gone, proven."""
+    home = day(Home())
+    home.send(5)
+    home.send(3, tap=False)
+    home.send(1)
+    judged = home.judged()
+    assert judged.standing == "partly"
+    assert rests(judged) == {"manifest": 12, "numbering": 6, "tap": 0, "nothing": 3, "awaiting": 0}
+
+
+def test_events_younger_than_a_manifest_interval_await_it() -> None:
+    home = day(Home())
+    home.send(5)
+    judged = home.judged(replace(SCOPE, watermark_ms=home.at_ms))
+    assert judged.standing == "attested"
+    assert rests(judged) == {"manifest": 12, "numbering": 5, "tap": 0, "nothing": 0, "awaiting": 5}
+    assert home.judged(replace(SCOPE, watermark_ms=home.at_ms + HOUR_MS)).standing == "partly"
+
+
+def test_a_device_that_stopped_cleanly_owes_no_further_manifest() -> None:
+    home = day(Home())
+    home.send(2)
+    home.manifest(final=True)
+    assert home.judged().standing == "attested"
+    assert rests(home.judged())["numbering"] == 0
+    home.send(1)  # it started again
+    assert home.judged().standing == "partly"
+
+
+def test_events_without_numbers_rest_on_the_tap_alone() -> None:
+    home = Home()
+    home.simple(4)
+    judged = home.judged()
+    assert (judged.standing, rests(judged)["tap"]) == ("partly", 4)
+
+
+def test_an_expected_device_that_sends_nothing_is_silent() -> None:
+    judged = Home().judged(state=State.PROVISIONED)
+    assert (judged.standing, judged.expected, len(judged.epochs)) == ("silent", True, 1)
+    assert Home().judged(state=State.PROVISIONED, since_ms=DAY_END_MS).standing is None
+    assert Home().judged(state=State.QUARANTINED).standing is None
+
+
+def test_a_device_that_the_registry_does_not_know_is_unregistered() -> None:
+    home = until_midnight(Home())
+    assert home.judged(replace(SCOPE, has_fleet=True)).standing == "unregistered"
+    assert home.judged(replace(SCOPE, has_fleet=True), state=State.QUARANTINED).standing == "attested"
+
+
+def test_a_stated_number_that_never_came_is_lost() -> None:
+    home = Home()
+    home.started()
+    home.send(2)
+    home.send(1, tap=False)
+    home.send(2, uplink=False, tap=False)
+    home.send(1)
+    home.manifest(acknowledged_to=0)
+    judged = home.judged()
+    # One of three, and nobody can tell which.
+    assert found(judged) == [("lost", "device_cloud", "home-1", None)]
+    home = Home()
+    home.send(1)
+    home.send(2, tap=False)
+    home.manifest(acknowledged_to=2)
+    assert found(home.judged()) == [
+        ("lost", "iot_rule", "home-1", 2),
+        ("lost", "device_cloud", "home-1", 3),
+    ]
+    early = home.judged(replace(SCOPE, watermark_ms=NOON_MS - 1))
+    assert found(early) == []
+    assert figures(early, "lost", "pending") == {"lost": 0, "pending": 2}
+
+
+def test_what_the_device_gave_up_is_explained() -> None:
+    home = Home()
+    home.send(1)
+    home.send(2, tap=False)
+    home.discarded(Outcome.EXPIRED, (2, 2))
+    home.manifest()
+    assert found(home.judged()) == [
+        ("lost", "device_cloud", "home-1", 3),
+        ("expired", "device_cloud", "home-1", 2),
+    ]
+
+
+def test_a_missing_manifest_is_found() -> None:
+    home = day(Home())
+    home.send(3)
+    home.manifest(tap=False)
+    day(home)
+    judged = home.judged()
+    assert found(judged) == [
+        ("lost", "device_cloud", "home-1", 16),
+        ("missing_manifest", "device_cloud", "home-1", None),
+    ]
+    assert judged.findings[1].detail == "no manifest states the numbers 12 to 15"
+    assert rests(judged)["numbering"] == 3
+
+
+def test_manifests_of_two_devices_that_are_swapped_accuse_nobody_of_losses() -> None:
+    """The review: bodies of two devices swapped, 2,400 events lost on device_cloud."""
+    home = day(Home())
+    home.send(3)
+    home.manifest(epoch="e2", last=1_000, count=1_000)
+    day(home)
+    judged = home.judged()
+    assert found(judged) == [("manifest_mismatch", "device_cloud", "home-1", 16)]
+    assert judged.findings[0].detail == "it states the epoch e2, and came in the epoch e1"
+    assert figures(judged, "lost")["lost"] == 0
+    assert judged.standing == "partly"
+
+
+def test_manifests_of_one_device_that_are_swapped_contradict_themselves() -> None:
+    home = day(Home())
+    # The second states what the third should, and the third what the second should.
+    home.send(3)
+    own = home.number
+    home.manifest(first=own + 1, last=own + 4, count=4)
+    home.send(3)
+    home.manifest(first=12, last=own, count=own - 11)
+    day(home)
+    details = [each.detail for each in home.judged().findings]
+    assert details == [
+        "it states number 19, which is not before its own",
+        "it states the numbers up to 15, and not the report 16 before it",
+    ]
+
+
+@pytest.mark.parametrize("older", [False, True])
+def test_a_digest_that_is_not_that_of_the_events_is_a_contradiction(older: bool) -> None:
+    home = Home()
+    home.send(3)
+    home.manifest(digest=7, older=older)
+    judged = home.judged()
+    assert found(judged) == ([] if older else [("manifest_mismatch", "device_cloud", "home-1", 4)])
+    assert judged.standing == "partly"
+
+
+def test_a_manifest_that_states_fewer_events_than_came_is_a_contradiction() -> None:
+    home = Home()
+    home.send(3)
+    home.manifest(count=2)
+    assert [each.detail for each in home.judged().findings] == ["it states 2 events, and 3 came"]
+
+
+def test_a_forged_range_does_not_fill_the_disk() -> None:
+    home = Home()
+    home.send(1)
+    home.manifest(last=10**15, count=10**15)
+    assert found(home.judged()) == [("manifest_mismatch", "device_cloud", "home-1", 2)]
+
+
+def test_an_event_under_another_client_is_seen_and_named() -> None:
+    """The review: one event under another client id is lost and an epoch_change, though the tap has it."""
+    home = day(Home())
+    home.send(1)
+    home.send(1, under="home-2")
+    day(home)
+    judged = home.judged(replace(SCOPE, owners={"e1": ("home-1",)}))
+    assert found(judged) == [("foreign_epoch", "device_cloud", "home-2", 14)]
+    assert judged.findings[0].detail == "1 events in the epoch of home-1"
+
+
+def test_two_devices_with_the_same_store_are_named() -> None:
+    """A spool that was copied to another device goes on in the same epoch."""
+    copy = day(Home("home-2"))
+    judged = copy.judged(replace(SCOPE, owners={"e1": ("home-1", "home-2")}))
+    assert found(judged) == [("foreign_epoch", "device_cloud", "home-2", 1)]
+
+
+def test_a_new_epoch_is_a_change_and_the_old_one_s_tail_is_unattested() -> None:
+    home = day(Home())
+    home.send(2)
+    home.begin("e2")
+    home.started("recovered", lost_epoch="e1")
+    until_midnight(home)
+    judged = home.judged()
+    assert found(judged) == [("epoch_change", "device_cloud", "home-1", 1)]
+    assert (judged.standing, rests(judged)["numbering"]) == ("partly", 2)
+
+
+class TestHoles:
+    """What the ledger has of a device and the tap has not."""
+
+    def test_a_digest_proves_that_the_ledger_s_event_is_the_missing_one(self) -> None:
+        home = day(Home())
+        home.send(2)
+        home.send(1, tap=False, ledger=True)
+        until_midnight(home)
+        judged = home.judged()
+        assert judged.findings == []
+        assert judged.holes == [(HOUR + 3, 1)]
+        assert judged.recovered == [("2026-03-01", "doors", "doors.inbox", 1)]
+        assert figures(judged, "lost", "unrecorded") == {"lost": 0, "unrecorded": 1}
+
+    def test_a_digest_proves_that_the_ledger_s_event_is_another_one(self) -> None:
+        home = day(Home())
+        home.send(1, tap=False)
+        home.in_ledger(("voice", "//home-1", "forged"))
+        until_midnight(home)
+        assert found(home.judged()) == [
+            ("lost", "device_cloud", "home-1", 13),
+            ("forged", "router", "home-1", None),
+        ]
+
+    def test_an_event_of_the_ledger_is_forged_where_the_device_misses_none(self) -> None:
+        home = day(Home())
+        home.in_ledger(("voice", "//home-1", "forged"))
+        until_midnight(home)
+        judged = home.judged()
+        assert found(judged) == [("forged", "router", "home-1", None)]
+        assert judged.holes == []
+
+    def test_what_is_younger_than_the_watermark_may_still_come_to_the_tap(self) -> None:
+        home = day(Home())
+        home.in_ledger(("voice", "//home-1", "late"))
+        judged = home.judged(replace(SCOPE, watermark_ms=home.at_ms - 1))
+        assert (judged.findings, judged.holes) == ([], [])
+
+    @pytest.mark.parametrize("older", [False, True])
+    def test_an_hour_of_the_tap_that_is_gone_is_no_loss(self, older: bool) -> None:
+        """The review: a tap hour deleted, 250 forged, 5 lost, though the ledger proves that they arrived."""
+        home = Home()
+        home.started()
+        for hour in range(12):
+            here = hour != 5
+            home.send(3, tap=here, ledger=not here)
+            home.manifest(tap=here, ledger=not here, older=older)
+            home.wait(1)
+        judged = home.judged(replace(SCOPE, gone=frozenset({HOUR + 5})))
+        assert judged.findings == []
+        assert judged.holes == [(HOUR + 5, 4)]
+        assert judged.standing == "partly"
+
+    def test_an_hour_that_is_gone_everywhere_is_no_loss(self) -> None:
+        """The review: tap, ledger and handovers of an hour gone: 5 of 250 are called lost."""
+        home = Home()
+        home.started()
+        for hour in range(12):
+            home.send(3, tap=hour != 5)
+            home.manifest(tap=hour != 5)
+            home.wait(1)
+        assert found(home.judged())[0][0] == "lost"
+        first = judge_device(home.gathered(), SCOPE, [HOUR + 5, HOUR + 30])
+        assert first.silences == [(HOUR + 5, True)]
+        judged = home.judged(replace(SCOPE, gone=frozenset({HOUR + 5})))
+        assert judged.findings == []
+        assert judged.holes == [(HOUR + 5, 4)]
+        assert (judged.standing, rests(judged)["nothing"]) == ("partly", 3)
+
+    def test_a_real_loss_in_another_hour_stays_lost(self) -> None:
+        home = Home()
+        home.started()
+        for hour in range(12):
+            home.send(1, tap=hour not in (3, 5), ledger=hour == 5)
+            home.send(1)
+            home.manifest()
+            home.wait(1)
+        judged = home.judged(replace(SCOPE, gone=frozenset({HOUR + 5})))
+        assert [each[:2] for each in found(judged)] == [("lost", "device_cloud")]
+        assert judged.holes == [(HOUR + 5, 1)]
+
+    def test_what_follows_the_last_manifest_may_be_in_a_hole(self) -> None:
+        """The last object of the tap is gone: nothing that came later would show a gap."""
+        home = day(Home())
+        home.wait(-1)
+        home.at_ms += 60_000
+        home.send(1, tap=False, ledger=True)
+        judged = home.judged()
+        assert (judged.findings, judged.holes) == ([], [(HOUR + 2, 1)])
+
+
+def test_a_device_that_nobody_knows_but_the_ledger_is_forged() -> None:
+    ghost = Home("ghost")
+    ghost.in_ledger(("voice", "//ghost", "e"))
+    judged = ghost.judged()
+    assert found(judged) == [("forged", "router", "ghost", None)]
+    assert judged.standing is None
+
+
+def test_counts_of_the_router_s_hop_join_the_hours() -> None:
+    home = day(Home())
+    rows = home.gathered()._replace(counts=[("late", HOUR, 2), ("tap_copies", HOUR, 1)])
+    judged = judge_device(rows, SCOPE)
+    assert judged.hours[0] == (NOON_MS, NOON_MS + HOUR_MS, 4, 0, 2, 0, 0)
+    assert figures(judged, "tap_copies") == {"tap_copies": 1}
+
+
+def test_only_the_window_s_events_count() -> None:
+    home = Home()
+    home.wait(11.5)
+    home.send(2)
+    home.wait(1)
+    home.send(2)
+    home.manifest()
+    judged = home.judged(day_only=True)
+    assert rests(judged)["manifest"] == 2
+    assert judged.standing == "attested"

@@ -1,0 +1,98 @@
+"""Holes of the archive: which hours may lack records, and what is reported of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from typing import Any, cast
+
+from glue_jobs.common.archive import ObjectFault, Part
+from glue_jobs.common.hours import Hour
+from glue_jobs.delivery_audit.event_group import UNRECORDED_IN_HOUR, HoleCount
+from glue_jobs.delivery_audit.holes import (
+    LedgerHours,
+    absent_hours,
+    damaged_hours,
+    gone_hours,
+    hole_findings,
+    number_of,
+)
+
+DAY = datetime(2026, 3, 1, tzinfo=UTC)
+
+
+def hour(number: int) -> Hour:
+    return Hour(DAY + timedelta(hours=number))
+
+
+def part(hours: Iterable[int], *faults: ObjectFault) -> Part:
+    return Part(cast(Any, None), (), faults, frozenset(map(hour, hours)))
+
+
+def fault(kind: Any, at: int) -> ObjectFault:
+    return ObjectFault(kind, f"{hour(at).raw('ledger')}/a.json.gz", hour(at), "ledger", "not gzip", 3)
+
+
+def archive(*, tap: range, ledger: Iterable[int], handovers: Iterable[int] = ()) -> dict[str, Part]:
+    return {"tap": part(tap), "ledger": part(ledger), "handovers": part(handovers)}
+
+
+def test_an_hour_without_an_object_is_damaged_where_another_folder_proves_records() -> None:
+    parts = archive(tap=range(3), ledger=[0, 2, 3], handovers=[0])
+    seen = LedgerHours(frozenset(map(hour, (0, 3))), frozenset(map(hour, (0, 2))))
+    found = damaged_hours(parts, seen)
+    assert found == {
+        "tap": frozenset({hour(3)}),
+        "ledger": frozenset({hour(1)}),
+        "handovers": frozenset({hour(2)}),
+    }
+    assert gone_hours(found, parts["tap"]) == {number_of(hour(3))}
+
+
+def test_damaged_and_removed_objects_and_nameless_lines_damage_their_hours() -> None:
+    whole = archive(tap=range(3), ledger=range(3), handovers=range(3))
+    parts = {**whole, "ledger": part(range(3), fault("unreadable", 1), fault("duplicate", 0))}
+    removed = [f"{hour(2).raw('tap')}/gone.json.gz", "contracts/v1.json"]
+    found = damaged_hours(parts, LedgerHours(), [("handovers", hour(0))], removed)
+    assert {name: hours for name, hours in found.items() if hours} == {
+        "tap": {hour(2)},
+        "ledger": {hour(1)},
+        "handovers": {hour(0)},
+    }
+    # The tap has other objects in that hour.
+    assert gone_hours(found, parts["tap"]) == frozenset()
+
+
+def test_hours_without_a_tap_object_lie_between_others() -> None:
+    hours = frozenset(hour(number) for number in (2, 3, 6))
+    assert absent_hours(Part(cast(Any, None), (), (), hours)) == {number_of(hour(4)), number_of(hour(5))}
+    assert absent_hours(part([])) == frozenset()
+
+
+def test_what_an_unreadable_object_lacks_is_no_second_finding() -> None:
+    parts = archive(tap=range(3), ledger=range(3))
+    counts = {HoleCount(UNRECORDED_IN_HOUR, "ledger", number_of(hour(1))): 7}
+    found = list(hole_findings(parts, [fault("unreadable", 1), fault("unreadable", 1)], counts, {}))
+    assert [each.detail for each in found] == [
+        "not gzip; 3 rows of it were read; 7 events of its hour are without a record",
+        "not gzip; 3 rows of it were read",
+    ]
+
+
+def test_each_hole_is_one_finding_with_its_extent() -> None:
+    parts = archive(tap=range(3), ledger=[0, 2])
+    counts = {
+        HoleCount(UNRECORDED_IN_HOUR, "ledger", number_of(hour(1))): 250,
+        HoleCount(UNRECORDED_IN_HOUR, "ledger", number_of(hour(2))): 0,
+    }
+    found = list(hole_findings(parts, [fault("unreadable", 0)], counts, {number_of(hour(2)): 4}))
+    assert [(each.kind, each.hop, each.archive_file) for each in found] == [
+        ("unreadable_object", "archive", "ledger/date=2026-03-01/hour=00/a.json.gz"),
+        ("missing_records", "archive", "ledger/date=2026-03-01/hour=01"),
+        ("missing_records", "archive", "tap/date=2026-03-01/hour=02"),
+    ]
+    assert [each.detail for each in found] == [
+        "not gzip; 3 rows of it were read",
+        "no object for 01:00-02:00: 250 events without a record",
+        "objects are missing for 02:00-03:00: 4 events without a record",
+    ]

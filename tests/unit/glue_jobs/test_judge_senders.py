@@ -1,0 +1,283 @@
+"""Senders in the audit: who may send what, by which contract, and that nobody hides the loss of another."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from contract import load_contract
+from eventplane.auditor import AUDITOR, VERDICT
+from eventplane.canary import CANARY_ALARM, CANARY_CLIENT, CANARY_SOURCE
+from eventplane.contract import Contract, compile_contract
+from eventplane.conversation.attributes import REPLY_TYPE
+from eventplane.delivery import DEAD_LETTER_TYPE, Outcome, letter_id
+from eventplane.device_reports import DEVICE_CONTRACT, MANIFEST, forwarder_source, router_source
+from eventplane.envelope import write_event
+from eventplane.ledger import Basis
+from eventplane.limits import MAX_SENT_EVENT_BYTES
+from eventplane.presence import MONITOR, NOTICE
+from eventplane.sender import PLANE, Sender
+from eventplane.sending import SENDER_NOT_ALLOWED, SendingRights
+from eventplane.uplink_interest import UPLINK_INTEREST_TYPE
+from glue_jobs.delivery_audit.contract_rules import ContractRules
+from tests.spark.small_archive import ALARM, NOON_MS, READING, SmallArchive, small_contract
+from tests.unit.glue_jobs.judging import judged, ledger_row
+
+MINUTE_MS: Final = 60_000
+MESSAGE: Final = "org.example.message.v1"
+FREE: Final = "org.other.free.v1"
+
+
+def with_senders(**sends: list[str] | None) -> Contract:
+    """`voice` and `siren` are on the device, the others in the cloud; None: no `sends`."""
+    kinds = {"device": "device", "voice": "device_service", "siren": "device_service"}
+    kinds |= dict.fromkeys(("help", "care", MONITOR, AUDITOR), "cloud_service")
+    participants = {
+        name: {"kind": kind, "description": name}
+        | ({} if sends.get(name) is None else {"sends": sends[name]})
+        | ({"asks": ["org.example.question.*"]} if name == "help" else {})
+        for name, kind in kinds.items()
+    }
+    routes = {
+        "alarms": {"filter": {"exact": {"type": ALARM}}, "to": "help.inbox"},
+        "readings": {"filter": {"exact": {"type": READING}}, "to": "care.inbox"},
+        "down": {"filter": {"exact": {"type": MESSAGE}}, "to": "device.inbox"},
+    }
+    document = {"format": 5, "name": "senders", "participants": participants, "routes": routes}
+    return compile_contract(document, "test")
+
+
+@pytest.fixture
+def archive(archive: SmallArchive) -> SmallArchive:
+    archive.contract = with_senders(voice=[ALARM], siren=[], care=[MESSAGE])
+    archive.contracts = [archive.contract]
+    return archive
+
+
+def kinds(report: dict[str, Any]) -> list[tuple[str, str | None, str | None]]:
+    """What was found: kind, device and route."""
+    return sorted((each.kind, each.device, each.route) for each in report.findings)
+
+
+def test_a_forged_copy_does_not_hide_a_loss(archive: SmallArchive) -> None:
+    lost = archive.event(ALARM, senderservice="voice")
+    archive.accept(lost)
+    copied = {"source": lost.source, "id": lost.id, "senderservice": "voice"}
+    forged = archive.event(ALARM, home="home-2", **copied)
+    archive.accept(forged, "home-2")
+    archive.route(forged, "home-2")
+    # Nor does a dead letter about it that the other device wrote.
+    letter = archive.event(
+        DEAD_LETTER_TYPE,
+        home="home-2",
+        id=letter_id("home-1/voice", lost.source, lost.id),
+        source=router_source("home-2"),
+    )
+    archive.ledger.append(
+        archive.record(lost, route="alarms", outcome=Outcome.DEAD_LETTERED, reason="not_taken")
+    )
+    archive.accept(letter, "home-2")
+    to_help = {"route": "letters", "destination": "help.inbox", "outcome": Outcome.DELIVERED}
+    archive.ledger.append(archive.record(letter, "home-2", **to_help))
+    report = judged(archive)
+    assert report.totals["lost"] == 1
+    assert [each for each in report.kinds() if each[0] in ("lost", "two_senders", "duplicate")] == [
+        ("lost", "home-1", "alarms"),
+        ("two_senders", "home-1", "alarms"),
+        ("two_senders", "home-2", "alarms"),
+    ]
+    named = {each.detail for each in report.findings if each.kind == "two_senders"}
+    assert named == {"home-1/voice, home-2/voice"}
+
+
+def test_only_allowed_deliveries_and_refusals_are_believed(archive: SmallArchive) -> None:
+    archive.send(ALARM, senderservice="voice")
+    archive.send(ALARM, home="home-2", senderservice="siren")
+    archive.refuse_event(archive.event(ALARM, "home-3", senderservice="siren"), SENDER_NOT_ALLOWED, "home-3")
+    archive.refuse_event(archive.event(ALARM, "home-4", senderservice="voice"), SENDER_NOT_ALLOWED, "home-4")
+    forged = archive.event(ALARM, "home-5", senderservice="voice", senderdevice="home-1")
+    archive.refuse_event(forged, "reserved_attribute", "home-5")
+    archive.refuse_event(
+        archive.event(ALARM, "home-6", senderservice="voice"), "reserved_attribute", "home-6"
+    )
+    large, small = (
+        archive.event(ALARM, home, senderservice="voice", data="x" * size)
+        for home, size in (("home-7", MAX_SENT_EVENT_BYTES - 100), ("home-8", 1_000))
+    )
+    archive.refuse_event(large, "too_large", "home-7")
+    archive.refuse_event(small, "too_large", "home-8")
+    # The router's letter was lost, and a cloud service wrote one of its own about the same event.
+    archive.refuse_event(archive.event(ALARM, "home-9", senderservice="siren"), SENDER_NOT_ALLOWED, "home-9")
+    archive.ledger[-1] = replace(archive.ledger[-1], sender="care", client_id=None, entered_by="care.outbox")
+    assert judged(archive).kinds() == [
+        ("dead_lettered", "home-3", "alarms"),
+        ("dead_lettered", "home-5", "alarms"),
+        ("dead_lettered", "home-7", "alarms"),
+        ("lost", "home-4", "alarms"),
+        ("lost", "home-6", "alarms"),
+        ("lost", "home-8", "alarms"),
+        ("lost", "home-9", "alarms"),
+        ("not_allowed", "home-2", "alarms"),
+    ]
+
+
+def test_devices_send_nothing_down(archive: SmallArchive) -> None:
+    archive.contract = with_senders()
+    archive.contracts = [archive.contract]
+    archive.send(MESSAGE)
+    on_route = {"route": "down", "destination": "device.inbox"}
+    archive.refuse_event(archive.event(MESSAGE, "home-2"), SENDER_NOT_ALLOWED, "home-2", **on_route)
+    up = {"route": "readings", "destination": "care.inbox"}
+    archive.refuse_event(archive.event(READING, "home-3"), SENDER_NOT_ALLOWED, "home-3", **up)
+    assert judged(archive).kinds() == [
+        ("dead_lettered", "home-2", "down"),
+        ("lost", "home-3", "readings"),
+        ("not_allowed", "home-1", "down"),
+    ]
+
+
+def test_a_route_by_the_sender_expects_what_the_router_delivered(archive: SmallArchive) -> None:
+    by_sender = {"all": [{"exact": {"senderdevice": "home-1"}}, {"exact": {"senderservice": "voice"}}]}
+    archive.contract = small_contract(chosen={"filter": by_sender, "to": "help.inbox"})
+    archive.contracts = [archive.contract]
+    archive.send(senderservice="voice")
+    archive.send(home="home-2", senderservice="voice")
+    report = judged(archive)
+    assert report.faults() == {}
+    assert report.inboxes()["help.inbox"][0] == 1
+
+
+def test_what_was_decided_unseen_must_be_decided_again(archive: SmallArchive) -> None:
+    in_force = archive.contract
+    document = json.loads(in_force.canonical)
+    document["routes"]["old"] = {**document["routes"]["alarms"], "to": "care.inbox"}
+    at_hand = compile_contract(document, "test")
+    archive.contracts = [in_force, at_hand]
+    again, never, vanished = (
+        archive.event(ALARM, home, senderservice="voice") for home in ("home-1", "home-2", "home-3")
+    )
+    for event, home in ((again, "home-1"), (never, "home-2")):
+        archive.accept(event, home)
+        archive.contract = at_hand
+        archive.route(event, home)
+    archive.ledger = [replace(row, basis=Basis.BUNDLED) for row in archive.ledger]
+    archive.contract = in_force
+    archive.route(again)
+    archive.ledger[-1] = replace(archive.ledger[-1], decided_at_ms=NOON_MS + MINUTE_MS, attempt=2)
+    # Without a row it is due by what was in force: the contract at hand never was.
+    archive.accept(vanished, "home-3", NOON_MS + 2 * MINUTE_MS)
+    report = judged(archive)
+    assert report.kinds() == [
+        ("duplicate", "home-1", "alarms"),
+        ("lost", "home-3", "alarms"),
+        ("unconfirmed", "home-2", "alarms"),
+    ]
+
+
+@pytest.mark.parametrize(("left_ms", "kind"), [(5 * MINUTE_MS, "lost"), (0, "expired")])
+def test_a_router_whose_clock_is_ahead_expires_nothing(
+    archive: SmallArchive, left_ms: int, kind: str
+) -> None:
+    expiry_ms = NOON_MS + left_ms
+    event = archive.event(
+        ALARM, senderservice="voice", expirytime=f"2026-03-01T12:{expiry_ms % 3_600_000 // MINUTE_MS:02d}:00Z"
+    )
+    archive.accept(event)
+    row = archive.record(event, route="alarms", destination="help.inbox", outcome=Outcome.EXPIRED)
+    archive.ledger.append(replace(row, decided_at_ms=NOON_MS + 10 * MINUTE_MS))
+    report = judged(archive)
+    assert {each.kind for each in report.findings} == {"clock_skew", kind}
+    (skew,) = (each for each in report.findings if each.kind == "clock_skew")
+    assert (skew.hop, skew.detail) == ("router", "the router's clock is at least 419980 ms ahead")
+
+
+def test_a_contract_beside_its_successor_is_stale_after_a_while(archive: SmallArchive) -> None:
+    old, new = archive.contract, with_senders(voice=[ALARM], siren=[], care=[MESSAGE], help=[])
+    archive.contracts = [old, new]
+    archive.send(ALARM, at_ms=NOON_MS, senderservice="voice")
+    for minute in range(5, 60, 5):
+        archive.contract = new
+        archive.send(ALARM, at_ms=NOON_MS + minute * MINUTE_MS, senderservice="voice")
+        archive.contract = old
+        if minute in (10, 40):
+            archive.send(ALARM, "home-2", at_ms=NOON_MS + minute * MINUTE_MS, senderservice="voice")
+        if minute == 45:  # a replay decides by the contract of then
+            archive.send(ALARM, "home-3", at_ms=NOON_MS + minute * MINUTE_MS, senderservice="voice")
+            archive.ledger[-1] = replace(archive.ledger[-1], reason="replay")
+    (stale,) = judged(archive).findings
+    assert (stale.kind, stale.device, stale.contract_version, stale.at_ms) == (
+        "stale_contract",
+        "home-2",
+        old.version,
+        NOON_MS + 40 * MINUTE_MS,
+    )
+
+
+def test_the_audit_decides_as_the_rights_do(tmp_path: Path) -> None:
+    contracts = [
+        with_senders(voice=[ALARM], siren=[], care=[MESSAGE, DEVICE_CONTRACT]),
+        with_senders(
+            voice=["org.example.*"], device=["org.eventplane.device.*"], help=[UPLINK_INTEREST_TYPE]
+        ),
+        with_senders(),
+    ]
+    senders = [
+        *(
+            Sender("home-1", name)
+            for name in ("", "device", "voice", "siren", "help", "nobody", "x/voice", "/")
+        ),
+        *(
+            Sender(service=name)
+            for name in ("help", "care", "voice", "device", MONITOR, AUDITOR, PLANE, "", "x")
+        ),
+    ]
+    types = [ALARM, READING, MESSAGE, FREE, "org.example.question.v1", REPLY_TYPE, MANIFEST, NOTICE, VERDICT]
+    types += [DEVICE_CONTRACT, UPLINK_INTEREST_TYPE, DEAD_LETTER_TYPE]
+    sources = [
+        "/s",
+        *(name(home) for name in (forwarder_source, router_source) for home in ("home-1", "home-2")),
+    ]
+    rows, decided = [], {}
+    for contract, sender, type, source in product(contracts, senders, types, sources):
+        row = contract.version, str(sender), type, source
+        own = {"channel": f"{sender.service}.outbox"}  # what the ledger does not have
+        event = write_event({"id": "1", "source": source, "type": type, **sender.attributes}, own)
+        decided[row] = SendingRights(contract).refusal(event) is None
+        rows.append(row)
+    by_version = {each.version: ContractRules(each, at) for at, each in enumerate(contracts)}
+    (known,) = SmallArchive(tmp_path).route(SmallArchive(tmp_path).event())
+    for version, sender_text, type, source in rows:
+        row = replace(known, sender=sender_text, type=type, source=source)
+        allowed = by_version[version].may_send(ledger_row(row))
+        assert allowed == decided[version, sender_text, type, source], (sender_text, type, source)
+    assert set(decided.values()) == {True, False}
+
+
+def test_the_canarys_alarms_are_expected_and_accuse_nobody(archive: SmallArchive) -> None:
+    archive.contract = load_contract()
+    archive.contracts = [archive.contract]
+
+    def alarm(id: str, home: str) -> None:
+        event = write_event(
+            {"id": id, "source": CANARY_SOURCE, "type": CANARY_ALARM}, {"sent_at_ms": NOON_MS}
+        )
+        archive.accept(event, home)
+        if id != "lost":
+            archive.route(event, home)
+
+    alarm("1", CANARY_CLIENT)
+    # One in its name that a device sends has no route, and one that a router loses is lost as any event is.
+    alarm("2", "home-1")
+    assert judged(archive).findings == []
+    alarm("lost", CANARY_CLIENT)
+    (finding,) = judged(archive).findings
+    assert (finding.kind, finding.device, finding.route) == (
+        "lost",
+        CANARY_CLIENT,
+        "canary-to-canary",
+    )

@@ -1,0 +1,279 @@
+"""Which objects of an archive are read, and which are faulty; in a folder and in a bucket, without Spark."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from collections.abc import Mapping
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from moto import mock_aws
+
+from eventplane.archive_layout import LEDGER_FOLDER, QUARANTINE_FOLDER, TAP_FOLDER
+from glue_jobs.common.hours import Days, Hour
+from glue_jobs.common.listing import Listing, ObjectFault, whole_lines
+from glue_jobs.common.objects import BucketObjects, FolderObjects, Objects, Stored
+from glue_jobs.common.receipts import Receipt, publish, write_receipt
+
+DAY = "tap/date=2026-03-01"
+HOUR = Hour(datetime(2026, 3, 1, 12, tzinfo=UTC))
+NEXT = Hour(datetime(2026, 3, 1, 13, tzinfo=UTC))
+FILE = f"{HOUR.compacted('tap')}/run=r/part-0.parquet"
+ALL = Days()
+
+
+@pytest.fixture(params=["folder", "bucket"])
+def objects(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    if request.param == "folder":
+        yield FolderObjects(tmp_path)
+        return
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "test")
+    with mock_aws():
+        client = boto3.client("s3", region_name="us-east-1")
+        client.create_bucket(Bucket="archive")
+        yield BucketObjects(client, "archive", "copied/here")
+
+
+def put(objects: Objects, *names: str) -> None:
+    for name in names:
+        objects.write(name, gzip.compress(name.encode(), mtime=0))
+
+
+def compacted(objects: Objects, *inputs: str, hour: Hour = HOUR) -> Receipt:
+    """The hour is compacted of `inputs`, which are written, to one file."""
+    put(objects, *inputs)
+    file = FILE.replace(HOUR.partition, hour.partition)
+    objects.write(file, b"PAR1")
+    publish(objects, TAP_FOLDER, hour, [file])
+    digests = {each.name: objects.digest(each) for each in objects.beneath("")}
+    receipt = Receipt(
+        version=TAP_FOLDER.version,
+        run="r",
+        rows=1,
+        copies=0,
+        line_texts=0,
+        inputs={name: digests[name] for name in inputs},
+        files={file: digests[file]},
+    )
+    write_receipt(objects, TAP_FOLDER, hour, receipt)
+    return receipt
+
+
+def listing(objects: Objects, days: Days = ALL, known: Mapping[str, ObjectFault] | None = None) -> Listing:
+    return Listing(objects, TAP_FOLDER, days, known or {})
+
+
+def faults(found: Listing) -> list[tuple[str, str]]:
+    return sorted((each.kind, each.name) for each in found.faults)
+
+
+def files(found: Listing) -> list[str]:
+    return [each.name for plan in found.plans.values() for each in plan.files]
+
+
+def test_a_day_in_which_all_is_to_be_read_is_read_by_its_folder(objects: Objects) -> None:
+    put(
+        objects,
+        f"{DAY}/hour=12/a.json.gz",
+        f"{DAY}/hour=13/b.json.gz",
+        "tap/date=2026-03-02/hour=00/c.json.gz",
+    )
+    assert listing(objects).roots() == [DAY, "tap/date=2026-03-02"]
+    one = listing(objects, Days(date(2026, 3, 2), date(2026, 3, 2)))
+    assert one.roots() == ["tap/date=2026-03-02"]
+    assert [each.name for each in one.objects] == ["tap/date=2026-03-02/hour=00/c.json.gz"]
+
+
+def test_only_folders_of_the_days_are_listed(objects: Objects, monkeypatch: pytest.MonkeyPatch) -> None:
+    for day in range(1, 29):
+        put(objects, f"tap/date=2026-03-{day:02}/hour=12/a.json.gz")
+    compacted(objects, f"{DAY}/hour=12/a.json.gz")
+    seen: list[str] = []
+    beneath = objects.beneath
+
+    def noted(folder: str) -> list[Stored]:
+        seen.append(folder)
+        return beneath(folder)
+
+    monkeypatch.setattr(objects, "beneath", noted)
+    listing(objects, Days(date(2026, 3, 1), date(2026, 3, 2)))
+    assert sorted(seen) == [f"compacted/{DAY}", f"published/{DAY}", DAY, "tap/date=2026-03-02"]
+
+
+def test_a_compacted_hour_is_read_from_its_files_and_what_came_later_as_lines(objects: Objects) -> None:
+    receipt = compacted(objects, f"{DAY}/hour=12/a.json.gz")
+    put(objects, f"{DAY}/hour=12/late.json.gz", f"{DAY}/hour=13/open.json.gz")
+    found = listing(objects)
+    assert files(found) == [FILE]
+    assert found.roots() == [f"{DAY}/hour=12/late.json.gz", f"{DAY}/hour=13"]
+    assert found.plans[HOUR].receipt == receipt
+    assert found.plans[HOUR].has_envelope(TAP_FOLDER)
+    assert found.faults == []
+
+
+def test_a_compacted_hour_without_raw_objects_is_one_of_the_hours(objects: Objects) -> None:
+    receipt = compacted(objects, f"{DAY}/hour=12/a.json.gz")
+    objects.delete(receipt.inputs)
+    found = listing(objects)
+    assert ([*found.plans], files(found), found.roots()) == ([HOUR], [FILE], [])
+
+
+def test_files_that_are_not_published_do_not_count(objects: Objects) -> None:
+    compacted(objects, f"{DAY}/hour=12/a.json.gz")
+    objects.delete([HOUR.published("tap")])
+    found = listing(objects)
+    assert (files(found), found.roots(), found.faults) == ([], [DAY], [])
+
+
+def test_published_files_without_a_receipt_give_what_no_raw_object_has(objects: Objects) -> None:
+    compacted(objects, f"{DAY}/hour=12/a.json.gz", f"{DAY}/hour=12/b.json.gz")
+    objects.delete([HOUR.receipt("tap"), f"{DAY}/hour=12/b.json.gz"])
+    found = listing(objects)
+    assert (files(found), found.roots(), found.faults) == ([FILE], [DAY], [])
+    assert found.plans[HOUR].present == {f"{DAY}/hour=12/a.json.gz"}
+    assert not found.plans[HOUR].has_envelope(TAP_FOLDER)
+
+
+@pytest.mark.parametrize("is_gone", [True, False])
+def test_files_that_are_gone_or_damaged_are_replaced_by_the_raw_objects(
+    is_gone: bool, objects: Objects
+) -> None:
+    receipt = compacted(objects, f"{DAY}/hour=12/a.json.gz")
+    known = {FILE: ObjectFault("unreadable", FILE, HOUR, "tap", "it is damaged", None)}
+    if is_gone:
+        objects.delete([FILE])
+        known = {}
+    found = listing(objects, known=known)
+    assert (files(found), found.roots()) == ([], [DAY])
+    assert faults(found) == [("unreadable", FILE)]
+    objects.delete(receipt.inputs)
+    found = listing(objects, known=known)
+    assert (files(found), found.roots()) == ([] if is_gone else [FILE], [])
+    assert faults(found) == [("unreadable", FILE)]
+
+
+def test_a_receipt_that_cannot_be_read_is_a_fault(objects: Objects) -> None:
+    compacted(objects, f"{DAY}/hour=12/a.json.gz")
+    objects.write(HOUR.receipt("tap"), b"{")
+    assert faults(listing(objects)) == [("unreadable", HOUR.receipt("tap"))]
+
+
+def test_a_damaged_object_is_not_among_what_is_read_together(objects: Objects) -> None:
+    put(objects, *(f"{DAY}/hour=12/{each}.json.gz" for each in "abc"), f"{DAY}/hour=13/d.json.gz")
+    name = f"{DAY}/hour=12/b.json.gz"
+    known = {name: ObjectFault("unreadable", name, HOUR, "tap", "it is cut short", 7)}
+    found = listing(objects, known=known)
+    assert found.roots() == [f"{DAY}/hour=12/a.json.gz", f"{DAY}/hour=12/c.json.gz", f"{DAY}/hour=13"]
+    assert (found.damaged(), found.faults) == ([name], [known[name]])
+
+
+def test_an_empty_object_is_a_fault_and_stops_nothing(objects: Objects) -> None:
+    put(objects, f"{DAY}/hour=12/a.json.gz")
+    objects.write(f"{DAY}/hour=12/b.json.gz", b"")
+    found = listing(objects)
+    assert (found.roots(), faults(found)) == ([DAY], [("unreadable", f"{DAY}/hour=12/b.json.gz")])
+
+
+@pytest.mark.parametrize(
+    ("name", "is_read"),
+    [
+        (f"{DAY}/loose.json.gz", True),
+        (f"{DAY}/hour=25/a.json.gz", True),
+        (f"{DAY}/hour=12/deeper/a.json.gz", True),
+        (f"{DAY}/hour=12/a.json.gz.tmp", False),
+        (f"{DAY}/hour=12/notes.txt", False),
+        (f"{DAY}/hour=12/_a.json.gz", False),
+    ],
+)
+def test_what_no_writer_puts_there_is_misplaced(name: str, is_read: bool, objects: Objects) -> None:
+    put(objects, f"{DAY}/hour=12/whole.json.gz", name)
+    found = listing(objects)
+    assert faults(found) == [("misplaced", name)]
+    assert (name in {each.name for each in found.objects}) == is_read
+    assert (found.roots(), [*found.plans]) == ([DAY], [HOUR])
+
+
+def test_a_folder_of_no_day_is_named_and_not_read(objects: Objects) -> None:
+    put(objects, "tap/date=2026-13-45/hour=12/a.json.gz", f"{DAY}/hour=12/a.json.gz")
+    found = listing(objects)
+    assert (faults(found), found.roots()) == ([("misplaced", "tap/date=2026-13-45")], [DAY])
+
+
+@pytest.mark.parametrize("compact", [(), ("first",), ("first", "second")])
+def test_objects_of_equal_bytes_are_found_raw_or_compacted(
+    compact: tuple[str, ...], objects: Objects
+) -> None:
+    first, second = f"{DAY}/hour=12/first.json.gz", f"{DAY}/hour=12/second.json.gz"
+    put(objects, first, second)
+    objects.write(second, objects.read(first) or b"")
+    if compact:
+        receipt = compacted(objects, f"{DAY}/hour=12/third.json.gz")
+        digest = next(objects.digest(each) for each in objects.beneath(DAY) if each.name == first)
+        names = {f"{DAY}/hour=12/{each}.json.gz": digest for each in compact}
+        write_receipt(
+            objects,
+            TAP_FOLDER,
+            HOUR,
+            Receipt(**{**_members(receipt), "inputs": {**receipt.inputs, **names}}),
+        )
+    found = listing(objects)
+    (fault,) = found.faults
+    assert (fault.kind, fault.name, fault.detail) == (
+        "duplicate",
+        second,
+        f"it has the same bytes as {first}",
+    )
+    assert second not in found.roots()
+
+
+def _members(receipt: Receipt) -> dict[str, Any]:
+    return {name: getattr(receipt, name) for name in receipt.__slots__}
+
+
+def test_objects_of_equal_size_are_not_thereby_equal(objects: Objects) -> None:
+    objects.write(f"{DAY}/hour=12/a.json.gz", b"one")
+    objects.write(f"{DAY}/hour=12/b.json.gz", b"two")
+    assert listing(objects).faults == []
+
+
+def test_a_folder_without_a_compaction_and_one_that_is_not_there(objects: Objects) -> None:
+    put(objects, "quarantine/date=2026-03-01/hour=12/a.json.gz")
+    assert [*Listing(objects, QUARANTINE_FOLDER, ALL, {}).plans] == [HOUR]
+    assert Listing(objects, LEDGER_FOLDER, ALL, {}).objects == []
+
+
+TEXT = "".join(f'{{"line":{n},"text":"{zlib.crc32(bytes(n)):x}"}}\n' for n in range(500)).encode()
+LINES = TEXT.decode().splitlines()
+WHOLE = gzip.compress(TEXT, mtime=0)
+
+
+@given(end=st.integers(1, len(WHOLE) - 1))
+def test_the_lines_before_a_cut_are_certain(end: int) -> None:
+    lines, problem = whole_lines(WHOLE[:end])
+    assert problem
+    assert lines == LINES[: len(lines)]
+
+
+@given(place=st.integers(0, len(WHOLE) - 1), bit=st.integers(0, 7))
+def test_an_altered_object_is_noticed_and_none_of_its_lines_counts(place: int, bit: int) -> None:
+    content = bytearray(WHOLE)
+    content[place] ^= 1 << bit
+    lines, problem = whole_lines(bytes(content))
+    # A flag or the time in the header changes nothing of the content.
+    assert problem or lines == LINES
+    # An end that is altered can look like one that is cut, and give a last line or two that never were.
+    certain = len(lines) if place < len(WHOLE) - 100 else max(0, len(lines) - 5)
+    assert lines[:certain] == LINES[:certain]
+
+
+def test_objects_of_several_parts_are_whole() -> None:
+    assert whole_lines(WHOLE + WHOLE) == (LINES * 2, None)
+    lines, problem = whole_lines(WHOLE + b"and more")
+    assert (lines, bool(problem)) == (LINES, True)

@@ -1,0 +1,149 @@
+"""Reports are filed once for each audit, also of several at once, and each verdict is sent."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+
+from eventplane.envelope import Envelope, parse_event
+from glue_jobs.common.objects import FolderObjects
+from glue_jobs.delivery_audit import publication
+from glue_jobs.delivery_audit.chain import Chain, History
+from glue_jobs.delivery_audit.errors import OtherArchiveError, OutboxError
+from glue_jobs.delivery_audit.publication import file_report, send_verdicts, tell, trend
+from glue_jobs.delivery_audit.verdict import revision, verdict_event
+from tests.unit.glue_jobs.test_chain import BEFORE, A, inventory
+from tests.unit.glue_jobs.test_verdict import TOTALS, document, filed
+
+DAY = "2026-03-01"
+FIGURES = {**TOTALS, "events_archived": 10}
+
+
+@pytest.fixture
+def output(tmp_path: Path) -> FolderObjects:
+    return FolderObjects(tmp_path)
+
+
+def report(chain: Chain) -> dict[str, Any]:
+    return document(chain=chain.as_dict(), revision=revision(chain.before, FIGURES), totals=FIGURES)
+
+
+def followed(output: FolderObjects) -> Chain:
+    return History(output, DAY).follow(BEFORE, {}, {})
+
+
+def audit(output: FolderObjects, write_tables: Callable[[Chain], None] = lambda _: None) -> dict[str, Any]:
+    return file_report(output, DAY, followed(output), report, write_tables)
+
+
+def test_each_audit_of_a_window_has_a_report_of_its_own(output: FolderObjects) -> None:
+    for number in range(3):
+        assert audit(output)["revision"]["number"] == number
+        send_verdicts(output, DAY, None)
+    assert [each.name for each in output.beneath("reports")] == [f"reports/{DAY}/{n}.json" for n in range(3)]
+    last = parse_event((output.read(f"verdicts/{DAY}.json") or b"").rstrip())
+    assert last == verdict_event(output.read(f"reports/{DAY}/2.json") or b"")
+    assert len(output.beneath("inventories")) == 1, "the same objects have the same inventory"
+
+
+def test_of_two_audits_at_once_the_second_follows_the_first_and_writes_its_tables_again(
+    output: FolderObjects,
+) -> None:
+    written: list[str] = []
+
+    def overtaken(chain: Chain) -> None:
+        written.append("second")
+        if len(written) == 1:
+            audit(output, lambda _: written.append("first"))
+
+    second = file_report(output, DAY, followed(output), report, overtaken)
+    assert written == ["second", "first", "second"]
+    assert second["revision"]["number"] == 1
+    assert json.loads(output.read(f"reports/{DAY}/0.json") or b"")["revision"]["number"] == 0
+    before = History(output, DAY)
+    assert before.follow(BEFORE, {}, {}).changes == ()
+
+
+def test_a_verdict_that_was_not_sent_is_sent_by_the_next_attempt(
+    output: FolderObjects, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(url: str, event: Envelope) -> None:
+        raise OutboxError(url, "no")
+
+    monkeypatch.setattr(publication, "tell", refuse)
+    audit(output)
+    with pytest.raises(OutboxError):
+        send_verdicts(output, DAY, "https://queue")
+    sent: list[Envelope] = []
+    monkeypatch.setattr(publication, "tell", lambda _, event: sent.append(event))
+    audit(output)
+    send_verdicts(output, DAY, "https://queue")
+    assert [each.data()["revision"]["number"] for each in sent] == [0, 1]
+    send_verdicts(output, DAY, "https://queue")
+    assert len(sent) == 2
+
+
+def test_the_last_verdict_is_the_last_one_whoever_sends_first(
+    output: FolderObjects, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    audit(output)
+
+    def slowly(_: str, event: Envelope) -> None:
+        if event.data()["revision"]["number"] == 0:
+            monkeypatch.setattr(publication, "tell", lambda *_: None)
+            audit(output)
+            send_verdicts(output, DAY, "https://queue")
+
+    monkeypatch.setattr(publication, "tell", slowly)
+    send_verdicts(output, DAY, "https://queue")
+    last = History(output, DAY).last()
+    assert parse_event((output.read(f"verdicts/{DAY}.json") or b"").rstrip()) == last
+
+
+def test_an_output_with_the_audit_of_another_archive_is_refused(output: FolderObjects) -> None:
+    audit(output)
+    send_verdicts(output, DAY, None)
+    other = inventory()({A.replace("/a.", "/other."): "etag:1"})
+    with pytest.raises(OtherArchiveError, match="another --OUTPUT"):
+        History(output, DAY).follow(other, {}, {})
+
+
+def test_the_trend_has_the_last_verdicts_of_the_days_before(output: FolderObjects) -> None:
+    for day in ("2026-02-28", DAY, "2026-03-02", "all"):
+        verdict = verdict_event(filed(window={"date": day}, totals=FIGURES))
+        output.write(f"verdicts/{day}.json", verdict.json.encode() + b"\n")
+    output.write("verdicts/2026-02-27.json", b"damaged")
+    assert [each["date"] for each in trend(output, DAY)] == ["2026-02-28"]
+    assert [each["date"] for each in trend(output, "all")] == ["2026-02-28", DAY, "2026-03-02"]
+    assert trend(output, DAY)[0] == {
+        "date": "2026-02-28",
+        "verdict": "open",
+        "share": 1.0,
+        "events_archived": 10,
+        **dict.fromkeys(("lost", "pending", "unrecorded", "findings", "revision"), 0),
+    }
+
+
+def test_the_verdict_lies_in_the_outbox_as_any_event(aws: None) -> None:
+    # Another region than the environment's: a job on Glue is told none but by the URL.
+    sqs = boto3.client("sqs", region_name="eu-central-1")
+    url = sqs.create_queue(QueueName="audit-outbox")["QueueUrl"]
+    verdict = verdict_event(filed())
+
+    tell(url, verdict)
+
+    (message,) = sqs.receive_message(QueueUrl=url, MessageAttributeNames=["All"])["Messages"]
+    assert parse_event(message["Body"]) == verdict
+    assert message["MessageAttributes"]["ce_type"]["StringValue"] == "org.eventplane.audit.verdict.v1"
+
+
+def test_a_queue_that_does_not_take_it_is_named_with_the_remedy(aws: None) -> None:
+    url = "https://sqs.us-east-1.amazonaws.com/123456789012/nowhere"
+    with pytest.raises(OutboxError, match="start it again") as failed:
+        tell(url, verdict_event(filed()))
+    assert failed.value.queue_url == url
