@@ -316,6 +316,6 @@ def chain_of(
     read = [*contracts, *(each for part in parts.values() for each in part.objects)]
     read += (each for hour in hours_of(archive, FLEET, days) for each in archive.beneath(hour.raw(FLEET)))
     objects |= {each.name: archive.digest(each) for each in read}
-    first, last = (each and each.isoformat() for each in (days.first, days.last))
+    first, last = (str(each) if each else None for each in (days.first, days.last))
     inventory = Inventory(listed_at_ms, dict.fromkeys((*parts, FLEET), (first, last)), objects)
     return history.follow(inventory, named, erasures(archive))
