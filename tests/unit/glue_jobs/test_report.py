@@ -27,6 +27,7 @@ from glue_jobs.delivery_audit.event_group import (
     LETTERS_MISSING,
     ROWS,
     UNRECORDED_IN_HOUR,
+    CountKey,
     DayCount,
     HoleCount,
     InboxCount,
@@ -59,7 +60,7 @@ LATE = Finding(DAY, "late", "router", device="home-1")
 @pytest.fixture
 def audit() -> Audit:
     """A day on which every hop lost something, and the ledger of one hour is gone."""
-    counts = {
+    counts: dict[CountKey, int] = {
         RouteCount(EXPECTED_ON, DAY, "alarms", "help.inbox"): 12,
         RouteCount(BY_VERDICT, DAY, "alarms", "help.inbox", "delivered"): 7,
         RouteCount(BY_VERDICT, DAY, "alarms", "help.inbox", "lost"): 2,
@@ -82,8 +83,9 @@ def audit() -> Audit:
         totals=Counter(lost=8, acknowledged_lost=3, devices=2, manifest=9, numbering=1, pending=1),
         standings=Counter(expected=2, attested=1, partly=1),
     )
-    part: Any = Part(
-        rows=None,  # type: ignore[arg-type] - what is read is not looked at again
+    nothing: Any = None  # what was read is not looked at again
+    part = Part(
+        rows=nothing,
         objects=(Stored("ledger/a", 10, "m"), Stored("compacted/ledger/b", 20, "m")),
         faults=(),
         hours=frozenset({SEVEN}),
@@ -96,7 +98,8 @@ def audit() -> Audit:
         figures=Figures(judged),
         fleet=fleet,
         coverage=fleet.coverage("fleet/list", 6),
-        findings=[
+        found={},
+        others=[
             LATE,
             MISSING,
             lost("home-2"),
