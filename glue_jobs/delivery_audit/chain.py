@@ -176,8 +176,11 @@ class Chain:
         }
 
     def removed(self) -> list[str]:
-        """The keys of objects that are gone or not what they were: records may be missing in their hours."""
-        return [each.key for each in self.changes if each.what != ADDED]
+        """The keys of objects that are gone or not what they were: records may be missing in their hours.
+
+        A compacted file is named as the raw objects of its hour are.
+        """
+        return [each.key.removeprefix(f"{COMPACTED}/") for each in self.changes if each.what != ADDED]
 
     def findings(self, day: str | None) -> Iterator[Finding]:
         """Yield one for each object; `day` is the window's, None where each is of its own."""
