@@ -292,14 +292,14 @@ def _each_once(rows: Sequence[_Row]) -> Sequence[_Row]:
 def _ledger_fault(row: LedgerRow, versions: Collection[str]) -> str | None:
     if row.unknown_members:
         return _UNKNOWN_MEMBER
-    if row.outcome not in _OUTCOMES and row.outcome is not None:
-        return _UNKNOWN_OUTCOME
-    if row.basis not in _BASES:
-        return _UNKNOWN_BASIS
     if None in row[:6] or row.outcome is None:
         return "missing_member"
     if not (0 <= row.decided_at_ms <= LAST_MS and 0 <= row.entered_at_ms <= LAST_MS):
         return "impossible_time"
+    if row.outcome not in _OUTCOMES:
+        return _UNKNOWN_OUTCOME
+    if row.basis not in _BASES:
+        return _UNKNOWN_BASIS
     if row.outcome == "delivered" and (row.route is None or row.destination is None):
         return "delivered_nowhere"
     return None if row.contract_version in versions else UNKNOWN_CONTRACT
@@ -308,12 +308,11 @@ def _ledger_fault(row: LedgerRow, versions: Collection[str]) -> str | None:
 def _handover_fault(row: HandoverRow) -> str | None:
     if row.unknown_members:
         return _UNKNOWN_MEMBER
-    if row.outcome not in _HANDOVER_ENDS and row.outcome is not None:
-        return _UNKNOWN_OUTCOME
     if None in (row.decided_at_ms, row.entered_at_ms, row.channel, row.source, row.id, row.outcome):
         return "missing_member"
-    is_time = 0 <= row.decided_at_ms <= LAST_MS and 0 <= row.entered_at_ms <= LAST_MS
-    return None if is_time else "impossible_time"
+    if not (0 <= row.decided_at_ms <= LAST_MS and 0 <= row.entered_at_ms <= LAST_MS):
+        return "impossible_time"
+    return None if row.outcome in _HANDOVER_ENDS else _UNKNOWN_OUTCOME
 
 
 def _unclear(archive: str, row: TapRow | LedgerRow | HandoverRow, reason: str, route: str | None) -> Unclear:

@@ -150,7 +150,7 @@ class Figures:
     @property
     def to_replay(self) -> int:
         """Rows of the replay."""
-        return sum(count for key, count in self._of(RouteCount) if key.measure == TO_REPLAY)
+        return sum(count for key, count in self._of(RouteCount) if key.measure == "to_replay")
 
     def _of(self, kind: type[Key]) -> Iterator[tuple[Key, int]]:
         counts: Counter[CountKey] = self.judged.judgement.counts
