@@ -13,8 +13,7 @@ from glue_jobs.delivery_audit.contract_rules import AuditRules
 from glue_jobs.delivery_audit.delivery import Consumption, Delivery
 from glue_jobs.delivery_audit.event import Event, Unclear, by_queue_clock_ms
 from glue_jobs.delivery_audit.event_group import LedgerRow, Verdict
-from glue_jobs.delivery_audit.findings import Finding, Kind
-from glue_jobs.delivery_audit.hops import Hop
+from glue_jobs.delivery_audit.findings import Finding, Hop, Kind
 
 _ENDED: Final = frozenset({Verdict.EXPIRED, Verdict.DROPPED, Verdict.DEAD_LETTERED})
 

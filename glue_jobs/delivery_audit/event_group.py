@@ -316,7 +316,7 @@ another kind."""
 
 
 class LatencyKey(NamedTuple):
-    """A `hops.Span`, the ledger's priority, the route and how long it took, milliseconds."""
+    """A `findings.Span`, the ledger's priority, the route and how long it took, milliseconds."""
 
     span: str
     priority: str | None

@@ -45,8 +45,7 @@ from glue_jobs.delivery_audit.event_group import (
     TapRow,
     Verdict,
 )
-from glue_jobs.delivery_audit.findings import Finding, Kind
-from glue_jobs.delivery_audit.hops import Hop, Span
+from glue_jobs.delivery_audit.findings import Finding, Hop, Kind, Span
 from glue_jobs.delivery_audit.window import date_of
 
 _WITHOUT_RECORD: Final = frozenset({Verdict.UNRECORDED, Verdict.NOT_UNDERSTOOD, Verdict.PENDING})

@@ -34,7 +34,7 @@ from glue_jobs.delivery_audit.event_group import (
     RowCount,
     Verdict,
 )
-from glue_jobs.delivery_audit.hops import Span
+from glue_jobs.delivery_audit.findings import Span
 from glue_jobs.delivery_audit.judging import Judged, Key
 from glue_jobs.delivery_audit.rows import KEY
 from glue_jobs.delivery_audit.watermark import Watermark
