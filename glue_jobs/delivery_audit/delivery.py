@@ -32,6 +32,9 @@ _ENDS: Final = {
 }
 
 
+_PROVEN_BY_HANDOVER: Final = (Verdict.UNRECORDED, Verdict.NOT_UNDERSTOOD)
+
+
 class Consumption(NamedTuple):
     """What became of an event in a webhook's inbox, into which it was `put` so many times.
 
@@ -95,10 +98,6 @@ def deliveries(event: Event, rules: AuditRules) -> Iterator[Delivery]:
         destination = (first and first.destination) or rules.destinations.get(route)
         opens_inbox = bool(out) and destination not in reached
         shown = not out and bool(event.handovers) and _shown_by_handovers(event, route, destination)
-        ends = destination in rules.patience_ms and (opens_inbox or (shown and destination not in reached))
-        reached.update(row.destination for row in out)
-        if shown:
-            reached.add(destination)
         verdict: Verdict | None
         hole = None
         if unknown is not None:
@@ -109,8 +108,11 @@ def deliveries(event: Event, rules: AuditRules) -> Iterator[Delivery]:
             verdict = _verdict(event, event.first, route, found, rules)
             if verdict is None:
                 verdict, hole = _without_record(event, event.first, route, found, shown, rules)
+        if shown := shown and destination not in reached and verdict in _PROVEN_BY_HANDOVER:
+            reached.add(destination)
+        reached.update(row.destination for row in out)
         end = None
-        if ends and destination is not None:
+        if destination is not None and destination in rules.patience_ms and (opens_inbox or shown):
             put = [
                 each.row
                 for each in event.decisions

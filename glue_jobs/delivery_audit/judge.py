@@ -162,34 +162,19 @@ def _join_mismatched(events: dict[str, Event]) -> dict[str, str]:
 
 def _follow_up(delivery: Delivery, into: Judgement) -> None:
     """Note what has to be sent again, and what the tap does not have."""
-    event, first, route, destination = (
-        delivery.event,
-        delivery.event.first,
-        delivery.route,
-        delivery.destination,
-    )
+    event, first, route = delivery.event, delivery.event.first, delivery.route
     if route is None:
         return
+    to = route, delivery.destination
     if first is None and delivery.verdict is Verdict.UNEXPLAINED:
         row, entered_at_ms = delivery.found[0].row, min(row.entered_at_ms for row in event.ledger)
-        names = row.client_id, event.sender, row.source, row.id, row.type
-        into.not_in_tap.append(
-            NotInTap(*names, route, destination, row.contract_version, entered_at_ms, row.file)
-        )
+        named = row.client_id, event.sender, row.source, row.id, row.type
+        into.not_in_tap.append(NotInTap(*named, *to, row.contract_version, entered_at_ms, row.file))
     if first is not None and delivery.verdict is Verdict.LOST and route != NO_ROUTE:
-        names = event.sender, first.source, first.id, first.type, first.client_id
-        into.replay.append(
-            ReplayRow(
-                delivery.date,
-                *names,
-                route,
-                destination,
-                delivery.contract_version,
-                first.accepted_at_ms,
-                first.file,
-            )
-        )
-        into.counts[RouteCount("to_replay", delivery.date, route, destination)] += 1
+        named = event.sender, first.source, first.id, first.type, first.client_id
+        origin = delivery.contract_version, first.accepted_at_ms, first.file
+        into.replay.append(ReplayRow(delivery.date, *named, *to, *origin))
+        into.counts[RouteCount("to_replay", delivery.date, *to)] += 1
 
 
 def _judge_unknown_handovers(judged: Sequence[Delivery], rules: AuditRules, into: Judgement) -> None:

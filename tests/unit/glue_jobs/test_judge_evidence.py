@@ -149,6 +149,7 @@ def test_a_handover_where_the_record_has_another_end_is_forged(webhook: SmallArc
     webhook.ledger[-1] = replace(webhook.ledger[-1], outcome=Outcome.EXPIRED)
     report = judged(webhook)
     assert report.faults() == {"expired": 1}
+    assert report.consumed() == {}
     assert {(each.kind, each.hop) for each in report.findings} == {
         ("expired", "router"),
         ("forged", "inbox_consumer"),
