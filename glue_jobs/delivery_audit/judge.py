@@ -172,8 +172,8 @@ def _follow_up(delivery: Delivery, into: Judgement) -> None:
         into.not_in_tap.append(NotInTap(*named, *to, row.contract_version, entered_at_ms, row.file))
     if first is not None and delivery.verdict is Verdict.LOST and route != NO_ROUTE:
         named = event.sender, first.source, first.id, first.type, first.client_id
-        origin = delivery.contract_version, first.accepted_at_ms, first.file
-        into.replay.append(ReplayRow(delivery.date, *named, *to, *origin))
+        version, file = delivery.contract_version, first.file
+        into.replay.append(ReplayRow(delivery.date, *named, *to, version, first.accepted_at_ms, file))
         into.counts[RouteCount("to_replay", delivery.date, *to)] += 1
 
 
