@@ -24,8 +24,7 @@ from eventplane.fleet import FLEET
 from glue_jobs.common.hours import Days, hour_of, hours_of
 from glue_jobs.common.objects import Objects, Stored
 from glue_jobs.delivery_audit.errors import OtherArchiveError
-from glue_jobs.delivery_audit.findings import Finding, Kind
-from glue_jobs.delivery_audit.hops import Hop
+from glue_jobs.delivery_audit.findings import Finding, Hop, Kind
 from glue_jobs.delivery_audit.verdict import digest_of, revision_of, verdict_event
 
 if TYPE_CHECKING:
