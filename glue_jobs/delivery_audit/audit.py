@@ -22,12 +22,20 @@ from pyspark import RDD
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
-from eventplane.archive_layout import COMPACTED, HANDOVERS_FOLDER, LEDGER_FOLDER, PUBLISHED, TAP_FOLDER
+from eventplane.archive_layout import (
+    COMPACTED,
+    FLEET_FOLDER,
+    HANDOVERS_FOLDER,
+    LEDGER_FOLDER,
+    PUBLISHED,
+    TAP_FOLDER,
+)
 from eventplane.handover import HANDOVERS
 from eventplane.ledger import LEDGER, TAP
-from glue_jobs.common.archive import Archive, Part
+from glue_jobs.common.archive import Archive, Part, struct_of
 from glue_jobs.common.hours import Hour
 from glue_jobs.common.objects import Objects, Stored
+from glue_jobs.common.session import local_rows
 from glue_jobs.delivery_audit import rows
 from glue_jobs.delivery_audit.attributes import Attributes, attributes_of
 from glue_jobs.delivery_audit.chain import Chain, History, chain_of
@@ -71,7 +79,7 @@ SMALL_BYTES: Final = 8 * 2**20
 """How large the ledger is at most of an archive that is judged in one process, bytes: some 100,000 events.
 Ours."""
 
-REGISTRY: Final = "thing string, state string, since_ms bigint"
+REGISTRY: Final = struct_of(FLEET_FOLDER.columns)
 
 FOUND: Final[tuple[type[Row], ...]] = (Finding, ReplayRow, BadRow)
 
@@ -349,7 +357,7 @@ class _Run:
     ) -> Fleet:
         """Judge the devices, of which those in the `registry` are expected."""
         window, judgement = self._request.window, judged.judgement
-        expected = self._spark.createDataFrame(registry.rows, REGISTRY) if registry else None
+        expected = local_rows(self._spark, registry.rows, REGISTRY) if registry else None
         fleet = judge_fleet(
             rows.good(tap),
             history.contracts,

@@ -18,6 +18,7 @@ from eventplane.canary import CANARY_CLIENT
 from eventplane.contract import Contract, DeliveryGuarantee, Place
 from eventplane.device_reports import forwarder_source
 from eventplane.sender import PLANE_CLIENT
+from glue_jobs.common.session import local_rows
 from glue_jobs.delivery_audit.coverage import RESTS, Coverage, Scope, Standing
 from glue_jobs.delivery_audit.device import (
     COUNTS,
@@ -291,7 +292,7 @@ class _InDriver:
         ]
         fleet = _summary(judgements)
         if days := [day for each in judgements for day in each.days]:
-            fleet.days = self._spark.createDataFrame(days, DAY)
+            fleet.days = local_rows(self._spark, days, DAY)
         return fleet
 
 
