@@ -111,12 +111,13 @@ class Audit:
     @property
     def findings(self) -> list[Finding]:
         """The worst findings of events, and all others."""
-        return [*self.judged.worst, *self.others]
+        return [*self.judged.worst, *self.fleet.findings, *self.others]
 
     @property
     def kinds(self) -> Counter[tuple[str, str]]:
         """How many findings there are of each kind at each hop."""
-        return self.judged.kinds + Counter((str(each.kind), str(each.hop)) for each in self.others)
+        others = Counter((str(each.kind), str(each.hop)) for each in self.others)
+        return self.judged.kinds + self.fleet.kinds + others
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,15 +243,14 @@ class _Run:
             fleet=fleet,
             coverage=coverage,
             found=self._found,
-            others=[
-                *fleet.findings,
-                *hole_findings(
+            others=list(
+                hole_findings(
                     self._parts,
                     [*(fault for part in self._parts.values() for fault in part.faults), *faults, *lists],
                     {key: n for key, n in judgement.counts.items() if isinstance(key, HoleCount)},
                     fleet.holes,
-                ),
-            ],
+                )
+            ),
             parts=self._parts,
             chain=chain,
         )
@@ -373,6 +373,11 @@ class _Run:
             absent=absent_hours(self._parts[TAP]),
             is_small=self._is_small,
         )
+        of_events, of_devices = self._found.get(Finding, []), fleet.found
+        if isinstance(of_events, RDD) and isinstance(of_devices, RDD):
+            self._found[Finding] = of_events.union(of_devices)
+        elif isinstance(of_events, list) and isinstance(of_devices, list):
+            of_events += of_devices
         # The tap has a hole where they would be: they are not unexplained.
         for (day, route, destination), count in fleet.recovered.items():
             where = day, route, destination
