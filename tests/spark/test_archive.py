@@ -222,6 +222,21 @@ def test_a_damaged_object_is_one_fault_and_its_readable_lines_count(
     assert name in {each.name for each in part.objects}
 
 
+def test_damage_in_folders_that_are_read_one_after_the_other(reading: Reading) -> None:
+    for folder in ("tap", "ledger"):
+        reading.path("damaged.json.gz", folder).write_bytes(bytes(100))
+
+    def work() -> list[ObjectFault]:
+        faults: list[ObjectFault] = []
+        for folder in (TAP_FOLDER, LEDGER_FOLDER):
+            part = reading.reader.read(folder, ALL)
+            part.rows.collect()
+            faults += part.faults
+        return faults
+
+    assert [each.folder for each in reading.reader.isolating(work)] == ["tap", "ledger"]
+
+
 def test_a_damaged_compacted_file_is_replaced_by_the_raw_objects(reading: Reading) -> None:
     raw, _ = reading.read()
     compacted(reading.archive)
