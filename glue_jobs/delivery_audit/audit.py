@@ -72,8 +72,7 @@ from glue_jobs.delivery_audit.judging import (
 from glue_jobs.delivery_audit.ordering import ordered_inboxes
 from glue_jobs.delivery_audit.registry import Registry, read_registry
 from glue_jobs.delivery_audit.screen import Screened, screened
-from glue_jobs.delivery_audit.watermark import Watermark
-from glue_jobs.delivery_audit.window import Window
+from glue_jobs.delivery_audit.window import Watermark, Window
 
 SMALL_BYTES: Final = 8 * 2**20
 """How large the ledger is at most of an archive that is judged in one process, bytes: some 100,000 events.

@@ -37,8 +37,7 @@ from glue_jobs.delivery_audit.event_group import (
 from glue_jobs.delivery_audit.findings import Span
 from glue_jobs.delivery_audit.judging import Judged, Key
 from glue_jobs.delivery_audit.rows import KEY
-from glue_jobs.delivery_audit.watermark import Watermark
-from glue_jobs.delivery_audit.window import DAY_MS, LAST_MS
+from glue_jobs.delivery_audit.window import DAY_MS, LAST_MS, Watermark
 
 RARE: Final = 64
 """How often a shape comes at least of which one sample is judged. Ours: the others cost less than a sample
