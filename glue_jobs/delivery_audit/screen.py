@@ -24,8 +24,8 @@ from eventplane.delivery import DEAD_LETTER_TYPE, Outcome
 from eventplane.device_reports import forwarder_source
 from eventplane.ledger import SENT_BEFORE, Basis
 from eventplane.sender import PLANE, PLANE_CLIENT
-from glue_jobs.delivery_audit.clocks import CLOCK_SLACK_MS, LONGEST_DECISION_MS
 from glue_jobs.delivery_audit.contracts import INTERVAL_MS, ContractHistory
+from glue_jobs.delivery_audit.event import CLOCK_SLACK_MS, LONGEST_DECISION_MS
 from glue_jobs.delivery_audit.event_group import (
     InboxCount,
     Judgement,
