@@ -22,12 +22,20 @@ from pyspark import RDD
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
-from eventplane.archive_layout import COMPACTED, HANDOVERS_FOLDER, LEDGER_FOLDER, PUBLISHED, TAP_FOLDER
+from eventplane.archive_layout import (
+    COMPACTED,
+    FLEET_FOLDER,
+    HANDOVERS_FOLDER,
+    LEDGER_FOLDER,
+    PUBLISHED,
+    TAP_FOLDER,
+)
 from eventplane.handover import HANDOVERS
 from eventplane.ledger import LEDGER, TAP
-from glue_jobs.common.archive import Archive, Part
+from glue_jobs.common.archive import Archive, Part, struct_of
 from glue_jobs.common.hours import Hour
 from glue_jobs.common.objects import Objects, Stored
+from glue_jobs.common.session import local_rows
 from glue_jobs.delivery_audit import rows
 from glue_jobs.delivery_audit.attributes import Attributes, attributes_of
 from glue_jobs.delivery_audit.chain import Chain, History, chain_of
@@ -36,7 +44,6 @@ from glue_jobs.delivery_audit.coverage import Coverage, Scope
 from glue_jobs.delivery_audit.devices import Fleet, judge_fleet
 from glue_jobs.delivery_audit.errors import EmptyWindowError, NoArchiveError
 from glue_jobs.delivery_audit.event_group import (
-    BY_VERDICT,
     BadRow,
     HoleCount,
     HourCount,
@@ -72,7 +79,7 @@ SMALL_BYTES: Final = 8 * 2**20
 """How large the ledger is at most of an archive that is judged in one process, bytes: some 100,000 events.
 Ours."""
 
-REGISTRY: Final = "thing string, state string, since_ms bigint"
+REGISTRY: Final = struct_of(FLEET_FOLDER.columns)
 
 FOUND: Final[tuple[type[Row], ...]] = (Finding, ReplayRow, BadRow)
 
@@ -350,7 +357,7 @@ class _Run:
     ) -> Fleet:
         """Judge the devices, of which those in the `registry` are expected."""
         window, judgement = self._request.window, judged.judgement
-        expected = self._spark.createDataFrame(registry.rows, REGISTRY) if registry else None
+        expected = local_rows(self._spark, registry.rows, REGISTRY) if registry else None
         fleet = judge_fleet(
             rows.good(tap),
             history.contracts,
@@ -374,8 +381,8 @@ class _Run:
         # The tap has a hole where they would be: they are not unexplained.
         for (day, route, destination), count in fleet.recovered.items():
             where = day, route, destination
-            judgement.counts[RouteCount(BY_VERDICT, *where, str(Verdict.UNEXPLAINED))] -= count
-            judgement.counts[RouteCount(BY_VERDICT, *where, str(Verdict.UNRECORDED))] += count
+            judgement.counts[RouteCount(Verdict.UNEXPLAINED, *where)] -= count
+            judgement.counts[RouteCount(Verdict.UNRECORDED, *where)] += count
         return fleet
 
 

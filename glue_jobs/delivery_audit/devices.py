@@ -18,6 +18,7 @@ from eventplane.canary import CANARY_CLIENT
 from eventplane.contract import Contract, DeliveryGuarantee, Place
 from eventplane.device_reports import forwarder_source
 from eventplane.sender import PLANE_CLIENT
+from glue_jobs.common.session import local_rows
 from glue_jobs.delivery_audit.coverage import RESTS, Coverage, Scope, Standing
 from glue_jobs.delivery_audit.device import (
     COUNTS,
@@ -70,8 +71,8 @@ class Fleet:
     """What was found out about all devices.
 
     `found` are all findings, in this process or in Spark; `findings` are the worst of them, `kinds` counts
-    them by kind and hop. `totals` are sums of `COUNTS` and the number of `devices`. `worst` are rows of `DEVICE`, `hours` rows of
-    `HOUR` of the worst. `holes` counts events without a record in the tap by hour (counted from 1970),
+    them by kind and hop. `totals` are sums of `COUNTS` and the number of `devices`. `worst` are rows of
+    `DEVICE`, `hours` rows of `HOUR` of the worst. `holes` counts events without a record in the tap by hour (counted from 1970),
     `recovered` those of them that the ledger has, by day, route and destination. `days` is the table.
     """
 
@@ -297,7 +298,7 @@ class _InDriver:
         fleet = _summary(judgements)
         fleet.found = [found for each in judgements for found in each.findings]
         if days := [day for each in judgements for day in each.days]:
-            fleet.days = self._spark.createDataFrame(days, DAY)
+            fleet.days = local_rows(self._spark, days, DAY)
         return fleet
 
 

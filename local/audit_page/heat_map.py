@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 import plotly.graph_objects as go
@@ -28,6 +28,7 @@ BANDS: Final = (
 MOST_TICKS: Final = 4
 """Columns that are named: more do not fit beside each other on a phone."""
 
+_FORMAT: Final = "%Y-%m-%dT%H"
 _COUNTS: Final = ("events", "lost", "late", "pending")
 _LABEL: Final = 13
 """Characters of a device's name beside the map: a phone has 390 pixels."""
@@ -73,13 +74,13 @@ def heat_map(hours: Sequence[Mapping[str, Any]]) -> HeatMap | None:
     """The map of a report's `hours`; None when there are none."""
     if not hours:
         return None
-    first, last = (pick(_time(each["hour"]) for each in hours) for pick in (min, max))
+    first, last = (pick(_time(each["from_ms"]) for each in hours) for pick in (min, max))
     by_hour = (last - first) < timedelta(hours=MOST_HOURS)
     step, digits = (timedelta(hours=1), 13) if by_hour else (timedelta(days=1), 10)
     cells: defaultdict[tuple[str, str], Cell] = defaultdict(Cell)
     lost: defaultdict[str, int] = defaultdict(int)
     for each in hours:
-        cell = cells[each["client_id"], each["hour"][:digits]]
+        cell = cells[each["client_id"], f"{_time(each['from_ms']):{_FORMAT}}"[:digits]]
         for name in _COUNTS:
             setattr(cell, name, getattr(cell, name) + each[name])
         lost[each["client_id"]] += each["lost"]
@@ -141,7 +142,7 @@ def _told(cell: Cell) -> str:
 
 def _columns(first: datetime, last: datetime, step: timedelta, digits: int) -> list[str]:
     first = first if digits == 13 else first.replace(hour=0)
-    return [(first + n * step).strftime("%Y-%m-%dT%H")[:digits] for n in range((last - first) // step + 1)]
+    return [(first + n * step).strftime(_FORMAT)[:digits] for n in range((last - first) // step + 1)]
 
 
 def _ticks(columns: Sequence[str]) -> Sequence[str]:
@@ -153,8 +154,8 @@ def _tick(column: str) -> str:
     return day if len(column) == 10 else f"{column[11:]}:00<br>{day}"
 
 
-def _time(hour: str) -> datetime:
-    return datetime.strptime(hour, "%Y-%m-%dT%H")  # noqa: DTZ007 - every hour of a report is UTC
+def _time(milliseconds: int) -> datetime:
+    return datetime.fromtimestamp(milliseconds / 1_000, UTC)
 
 
 def _short(name: str) -> str:

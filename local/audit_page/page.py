@@ -11,6 +11,7 @@ import plotly.offline
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from glue_jobs.delivery_audit.findings import BROKEN
 from local.audit_page import evidence, words
 from local.audit_page.heat_map import BANDS, heat_map
 from local.audit_page.plots import dead_letters, duplicates, latency_curves, waterfall
@@ -25,13 +26,12 @@ _FONT: Final = {"family": "system-ui, sans-serif", "size": 12, "color": "#1c2430
 
 
 def write_page(report: Mapping[str, Any], path: Path, archive: str | None = None) -> None:
-    """Write the page of the audit's `report` (its document, format 2).
+    """Write the page of the audit's `report` (its document, format 3).
 
     `archive` is where the audited archive lies, for the page's commands; None: the environment's.
     """
-    # A report from before a hop had its name does not have it.
     hops = {hop: name for hop, name in words.HOPS.items() if hop in report["lost_by_hop"]}
-    cells = heat_map(report.get("hours") or [])
+    cells = heat_map(report["hours"])
     plots = {
         "heat": cells and cells.figure,
         "waterfall": waterfall(report["lost_by_hop"]),
@@ -44,7 +44,7 @@ def write_page(report: Mapping[str, Any], path: Path, archive: str | None = None
         "columns": evidence.COLUMNS,
         "findings": evidence.rows(report, archive),
         "plots": drawn,
-        "broken": words.BROKEN,
+        "broken": BROKEN,
         "hops": hops,
     }
     environment = Environment(loader=FileSystemLoader(_HERE), autoescape=True, undefined=StrictUndefined)
@@ -64,7 +64,7 @@ def write_page(report: Mapping[str, Any], path: Path, archive: str | None = None
         found=sum(each["count"] for each in report["kinds"]),
         worst=[each for each in report["devices"] if _is_worth_a_row(each)][:WORST_DEVICES],
         hops=hops,
-        broken=words.BROKEN,
+        broken=BROKEN,
         style=_file("page.css"),
         script=_file("page.js"),
         plotly=Markup(plotly.offline.get_plotlyjs()),  # noqa: S704 - the library's own code
