@@ -162,7 +162,7 @@ class Generator:
         states_nothing = trouble == NO_MANIFESTS or (trouble == MANIFESTS_STOP and later)
         # What nobody states cannot be missed, and a digest says nothing of numbers that were not seen.
         is_unstated = states_nothing or (is_middle and trouble in (LOST_MANIFEST, WRONG_DIGEST))
-        discards = trouble == DISCARDS and hour == (5 if self._plan.holes else 1)
+        discards = trouble == DISCARDS and hour == (6 if self._plan.holes else 1)
         is_quiet = hour in self._plan.quiet
         is_sound = not (device.skew_ms or discards or is_unstated or is_quiet)
         vanish = states_nothing and not is_quiet
