@@ -14,7 +14,7 @@ from local.archive_generator.generator import Plan
 from local.audits import read_report
 
 PLAN = Plan(
-    events=9_000, hours=24, events_an_hour=30, fault_every=15, trouble_every=12, rows=1_000, holes=True
+    events=15_600, hours=24, events_an_hour=50, fault_every=18, trouble_every=12, rows=1_000, holes=True
 )
 
 
