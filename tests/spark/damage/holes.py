@@ -190,7 +190,7 @@ def contract_gone(archive: Archive) -> Expected:
     versions = [row["contract_version"] for row in archive.rows(LEDGER)]
     later = versions[-1]
     (archive.root / CONTRACTS / f"{later}.json").unlink()
-    fact = Fact("not_understood", ("router",), {"contract_version": later}, count=None)
+    fact = Fact("not_understood", ("router",), said="unknown_contract", count=None)
     may = (
         Fact("not_understood", ("router", "inbox_consumer")),
         Fact("unreadable_object", ARCHIVE),
