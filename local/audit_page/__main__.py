@@ -1,12 +1,12 @@
-"""`python -m local.audit_page build/audit`: writes build/audit/audit.html from build/audit/report.json."""
+"""`python -m local.audit_page build/audit`: writes build/audit/audit.html from the last report there."""
 
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 
 from local.audit_page.page import PAGE, write_page
+from local.audits import last_window, read_report
 
 
 def main() -> None:
@@ -16,8 +16,9 @@ def main() -> None:
     parser.add_argument(
         "--archive", help="the archive that was audited, for the commands that the page tells"
     )
+    parser.add_argument("--date", help="the audited UTC day, or all (default: what was audited last)")
     arguments = parser.parse_args()
-    report = json.loads((arguments.audit / "report.json").read_text(encoding="utf-8"))
+    report = read_report(arguments.audit, arguments.date or last_window(arguments.audit))
     page = arguments.audit / PAGE
     write_page(report, page, arguments.archive)
     print(page)
