@@ -27,6 +27,8 @@ TOGETHER: Final = 16
 _GZIP: Final = 31
 """For zlib: with the header and the checksum of gzip, and the largest window."""
 
+_MAGIC: Final = b"\x1f\x8b"
+
 _HIDDEN: Final = (".", "_")
 """What the names begin with that Spark does not list."""
 
@@ -252,8 +254,11 @@ def whole_lines(content: bytes) -> tuple[list[str], str | None]:
         reader = zlib.decompressobj(wbits=_GZIP)
         try:
             found = reader.decompress(rest)
-        except zlib.error as error:
-            problem = str(error)
+        except zlib.error:
+            is_gzip = rest.startswith(_MAGIC)
+            problem = (
+                "its checksum does not fit, or it cannot be decompressed" if is_gzip else "it is not gzip"
+            )
             break
         text, rest = text + found, reader.unused_data
         if not reader.eof:

@@ -6,21 +6,19 @@ import sys
 from datetime import UTC, datetime
 
 from eventplane.errors import EventPlaneError
-from glue_jobs.common.session import local_session
+from glue_jobs.common.session import local_run
 from glue_jobs.compaction.main import main, read_arguments
 
 
 def run() -> int:
     """Exit status 1 when some hours, or all, could not be compacted."""
-    read_arguments(sys.argv[1:], datetime.now(UTC))  # a wrong argument is told before Java starts
-    spark = local_session()
+    read_arguments(sys.argv[1:], datetime.now(UTC))  # a wrong argument is reported before Java starts
     try:
-        main(sys.argv[1:])
+        with local_run():
+            main(sys.argv[1:])
     except EventPlaneError as error:
         print(error, file=sys.stderr)
         return 1
-    finally:
-        spark.stop()
     return 0
 
 

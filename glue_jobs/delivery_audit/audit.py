@@ -18,10 +18,11 @@ from operator import itemgetter
 from typing import Any, Final
 from uuid import uuid4
 
+from pyspark import RDD
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
-from eventplane.archive_layout import COMPACTED, HANDOVERS_FOLDER, LEDGER_FOLDER, TAP_FOLDER
+from eventplane.archive_layout import COMPACTED, HANDOVERS_FOLDER, LEDGER_FOLDER, PUBLISHED, TAP_FOLDER
 from eventplane.handover import HANDOVERS
 from eventplane.ledger import LEDGER, TAP
 from glue_jobs.common.archive import Archive, Part
@@ -40,6 +41,7 @@ from glue_jobs.delivery_audit.event_group import (
     HoleCount,
     HourCount,
     LedgerRow,
+    ReplayRow,
     RouteCount,
     Rules,
     Verdict,
@@ -51,6 +53,8 @@ from glue_jobs.delivery_audit.holes import absent_hours, damaged_hours, gone_hou
 from glue_jobs.delivery_audit.judging import (
     Judged,
     Key,
+    Row,
+    Sample,
     Task,
     judge_rows,
     ledger_hours,
@@ -58,7 +62,7 @@ from glue_jobs.delivery_audit.judging import (
     unreadable_hours,
     usages,
 )
-from glue_jobs.delivery_audit.ordering import ordered_inboxes, overtaken
+from glue_jobs.delivery_audit.ordering import ordered_inboxes
 from glue_jobs.delivery_audit.registry import Registry, read_registry
 from glue_jobs.delivery_audit.screen import Screened, screened
 from glue_jobs.delivery_audit.watermark import Watermark
@@ -70,12 +74,19 @@ Ours."""
 
 REGISTRY: Final = "thing string, state string, since_ms bigint"
 
+FOUND: Final[tuple[type[Row], ...]] = (Finding, ReplayRow, BadRow)
+
+Found = dict[type[Row], "list[Any] | RDD[Any]"]
+"""What was found, by type of row."""
+
 
 @dataclass(frozen=True, slots=True)
 class Audit:
     """The result. `parts` are the folders of the archive as they were read.
 
-    The `findings` are all but those of the `chain`.
+    Of what was found, the chain's findings are left out. `found` is what the judge found of events, by type
+    of row, in this process or in Spark. `findings` are the worst of that, and all others, the `others`;
+    `kinds` counts all by kind and hop.
     """
 
     window: Window
@@ -85,14 +96,20 @@ class Audit:
     figures: Figures
     fleet: Fleet
     coverage: Coverage
-    findings: list[Finding]
+    found: Found
+    others: list[Finding]
     parts: dict[str, Part]
     chain: Chain
 
     @property
+    def findings(self) -> list[Finding]:
+        """The worst findings of events, and all others."""
+        return [*self.judged.worst, *self.others]
+
+    @property
     def kinds(self) -> Counter[tuple[str, str]]:
         """How many findings there are of each kind at each hop."""
-        return Counter((str(each.kind), str(each.hop)) for each in self.findings)
+        return self.judged.kinds + Counter((str(each.kind), str(each.hop)) for each in self.others)
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,12 +172,15 @@ class _Run:
         self._folder = folder
         self._parts: dict[str, Part] = {}
         self._by_key: dict[str, Callable[[DataFrame], DataFrame]] = {}
+        self._found: Found = {}
         self._is_small = True
 
     def audit(self) -> Audit:
         """Make it. What Spark reads may turn out to be damaged: then all of it is made again."""
         objects, window, watermark = self._request.objects, self._request.window, self._request.watermark
-        if not any(objects.folders(each) for each in (TAP, LEDGER)):
+        if not any(
+            objects.folders(f"{place}{each}") for place in ("", f"{PUBLISHED}/") for each in (TAP, LEDGER)
+        ):
             raise NoArchiveError(objects.uri)
         progress(f"reading {objects.uri}")
         for each in (LEDGER_FOLDER, HANDOVERS_FOLDER):
@@ -214,8 +234,8 @@ class _Run:
             figures=figures,
             fleet=fleet,
             coverage=coverage,
-            findings=[
-                *judgement.findings,
+            found=self._found,
+            others=[
                 *fleet.findings,
                 *hole_findings(
                     self._parts,
@@ -275,8 +295,9 @@ class _Run:
         """Judge all rows in this process."""
         progress(f"judging {len(found):,} rows")
         found.sort(key=itemgetter(0, 1))
-        judged, _ = judge_rows(task, found)
-        judged.judgement.findings += overtaken(judged.ordered)
+        made = list(judge_rows(task, found))
+        self._found = {kind: [each for each in made if isinstance(each, kind)] for kind in FOUND}
+        (judged,) = (each for each in made if isinstance(each, Judged))
         return judged
 
     def _screen(self, task: Task, tap: DataFrame, ledger: DataFrame, handovers: DataFrame) -> Judged:
@@ -304,10 +325,19 @@ class _Run:
         )
         union = reduce(lambda one, two: one.unionByName(two, allowMissingColumns=True), parts)
         grouped = union.select(*rows.GROUPED).repartition(*rows.KEY).sortWithinPartitions(*rows.KEY)
+        # Kept in files: there may be more than the driver can hold, and judging costs more than reading.
+        uri = f"{self._request.work.uri}/{self._folder}/{uuid4()}"
+        grouped.rdd.mapPartitions(partial(judge_rows, task)).saveAsPickleFile(uri)
+        made = self._spark.sparkContext.pickleFile(uri)
+        for kind in FOUND:
+            before, rdd = self._found.get(kind), made.filter(partial(_is_a, kind))
+            self._found[kind] = before.union(rdd) if isinstance(before, RDD) else rdd
         judged, samples = Judged(), dict[Key, Judged]()
-        for part, found in grouped.rdd.mapPartitions(partial(_judge_partition, task)).collect():
-            judged.add(part)
-            samples |= found
+        for each in made.filter(partial(_is_a, (Judged, Sample))).collect():
+            if isinstance(each, Sample):
+                samples[each.key] = each.judged
+            else:
+                judged.add(each)
         return judged, samples
 
     def _fleet(
@@ -344,8 +374,8 @@ class _Run:
         return fleet
 
 
-def _judge_partition(task: Task, found: Iterable[Any]) -> Iterator[tuple[Judged, dict[Key, Judged]]]:
-    yield judge_rows(task, found)
+def _is_a(kind: Any, each: object) -> bool:
+    return isinstance(each, kind)
 
 
 def _padded(found: Iterable[Any], *names: str) -> Iterator[tuple[Any, ...]]:

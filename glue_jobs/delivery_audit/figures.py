@@ -148,15 +148,16 @@ class Figures:
     @property
     def quarantine(self) -> Rows:
         """How many bad rows by `archive` and `reason`, with one `archive_file` to look at."""
-        found: dict[tuple[str, str], dict[str, Any]] = {}
-        for bad in self.judged.judgement.quarantine:
-            row = found.setdefault(
-                (bad.archive, bad.reason),
-                {"archive": bad.archive, "reason": bad.reason, "rows": 0, "archive_file": bad.file},
-            )
-            row["rows"] += 1
-            row["archive_file"] = min(row["archive_file"], bad.file)
-        return [found[key] for key in sorted(found)]
+        counts = {(key.archive, key.reason): n for key, n in self._of(RowCount) if key.reason is not None}
+        return [
+            {
+                "archive": archive,
+                "reason": reason,
+                "rows": counts[archive, reason],
+                "archive_file": self.judged.bad_files.get((archive, reason)),
+            }
+            for archive, reason in sorted(counts)
+        ]
 
     @property
     def cloud_events(self) -> int:
@@ -166,7 +167,7 @@ class Figures:
     @property
     def to_replay(self) -> int:
         """Rows of the replay."""
-        return len(self.judged.judgement.replay)
+        return sum(count for key, count in self._of(RouteCount) if key.measure == TO_REPLAY)
 
     def _of(self, kind: type[Key]) -> Iterator[tuple[Key, int]]:
         counts: Counter[CountKey] = self.judged.judgement.counts

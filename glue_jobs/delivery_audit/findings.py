@@ -106,3 +106,10 @@ class Finding(NamedTuple):
     archive_file: str | None = None
     at_ms: int | None = None
     detail: str | None = None
+
+
+def worst_first(finding: Finding) -> tuple[object, ...]:
+    """Return the key that sorts findings: broken promises, then missing evidence, then the rest."""
+    weight = 0 if finding.kind in BROKEN else 1 if finding.kind in INCOMPLETE else 2
+    place = (*finding[1:8], finding.route)
+    return weight, *((each is not None, each) for each in place)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from heapq import nsmallest
+from typing import Any, Final, NamedTuple
 
 from eventplane.delivery import DEAD_LETTER_TYPE, Outcome
 from eventplane.ledger import Basis
@@ -18,33 +20,66 @@ from glue_jobs.delivery_audit.event_group import (
     EventGroup,
     Judgement,
     LedgerRow,
+    ReplayRow,
     Rules,
 )
+from glue_jobs.delivery_audit.findings import Finding, worst_first
 from glue_jobs.delivery_audit.holes import LedgerHours, hour_at
 from glue_jobs.delivery_audit.judge import judge
-from glue_jobs.delivery_audit.ordering import OrderedDelivery, ordered_deliveries, reordered
+from glue_jobs.delivery_audit.ordering import (
+    OrderedDelivery,
+    ordered_deliveries,
+    overtaken,
+    reordered,
+)
 from glue_jobs.delivery_audit.rows import event_groups
 from glue_jobs.delivery_audit.window import LAST_MS
+
+MAX_FINDINGS: Final = 1_000
+"""Most findings of events that are kept in the driver; all of them are in the table."""
+
+Key = tuple[int, int]
+"""The key of an event group (`rows.KEY`)."""
+
+Row = Finding | ReplayRow | BadRow
+"""What is found row by row: a table of its own each."""
 
 
 @dataclass(slots=True)
 class Judged:
-    """What the groups of some rows come to.
+    """What the groups of some rows come to, without the rows that were found, which may be very many.
 
-    `accepted_ms` are the first and the last acceptance of an event or item, `first_decided_ms` the first
-    decision by each contract version, Unix milliseconds.
+    `kinds` counts all findings by kind and hop, of which `worst` has some; `bad_files` names an object for
+    each archive and reason of bad rows. `accepted_ms` are the first and the last acceptance of an event or
+    item, `first_decided_ms` the first decision by each contract version, Unix milliseconds.
     """
 
     judgement: Judgement = field(default_factory=Judgement)
-    ordered: list[OrderedDelivery] = field(default_factory=list)
+    kinds: Counter[tuple[str, str]] = field(default_factory=Counter)
+    worst: list[Finding] = field(default_factory=list)
+    bad_files: dict[tuple[str, str], str] = field(default_factory=dict)
     accepted_ms: tuple[int, int] | None = None
     first_decided_ms: dict[str, int] = field(default_factory=dict)
 
     def add(self, other: Judged) -> None:
         """Add what another set of rows comes to."""
         self.judgement.add(other.judgement)
-        self.ordered += other.ordered
+        self.kinds += other.kinds
+        self._keep(other.worst)
+        self.bad_files |= other.bad_files
         self.note_times(other.accepted_ms or (), other.first_decided_ms)
+
+    def taken(self) -> Iterator[Row]:
+        """Take the rows out of the judgement, and count them."""
+        judgement = self.judgement
+        if judgement.findings:
+            self.kinds.update((str(each.kind), str(each.hop)) for each in judgement.findings)
+            self._keep(judgement.findings)
+        for bad in judgement.quarantine:
+            self.bad_files.setdefault((bad.archive, bad.reason), bad.file)
+        for found in (judgement.findings, judgement.replay, judgement.quarantine):
+            yield from found
+            found.clear()
 
     def note_times(self, accepted_ms: Iterable[int], first_decided_ms: Mapping[str, int]) -> None:
         """Widen the times so that they hold these."""
@@ -55,9 +90,17 @@ class Judged:
             known = self.first_decided_ms.get(version, at_ms)
             self.first_decided_ms[version] = min(known, at_ms)
 
+    def _keep(self, findings: Iterable[Finding]) -> None:
+        self.worst += findings
+        if len(self.worst) > 2 * MAX_FINDINGS:
+            self.worst = nsmallest(MAX_FINDINGS, self.worst, key=worst_first)
 
-Key = tuple[int, int]
-"""The key of an event group (`rows.KEY`)."""
+
+class Sample(NamedTuple):
+    """A group that was judged by itself."""
+
+    key: Key
+    judged: Judged
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +109,8 @@ class Task:
 
     `letters` are the dead letters that somebody received, `inboxes` those that promise order. `samples` are
     judged each by itself. `overtaken` has the deliveries that are known to have been overtaken, by key, each
-    with the inbox and by what time; None: all deliveries into `inboxes` are to be returned. Of the groups
-    `counted` nothing else is wanted.
+    with the inbox and by what time; None: it is found out here. Of the groups `counted` nothing else is
+    wanted.
     """
 
     rules: Rules
@@ -78,29 +121,36 @@ class Task:
     counted: frozenset[Key] = frozenset()
 
 
-def judge_rows(task: Task, rows: Iterable[Any]) -> tuple[Judged, dict[Key, Judged]]:
+def judge_rows(task: Task, rows: Iterable[Any]) -> Iterator[Row | Sample | Judged]:
     """Judge the groups of `rows`, which have the columns `GROUPED` and are sorted by the key.
 
-    Return the sum of all, and the samples by their keys.
+    Return what is found, the samples, and at the end what all groups come to.
     """
-    judged, samples = Judged(), dict[Key, Judged]()
+    judged, ordered = Judged(), list[OrderedDelivery]()
     for key, group in event_groups(rows, task.letters):
         if task.overtaken is None:
-            judged.ordered += ordered_deliveries(group, task.inboxes)
+            ordered += ordered_deliveries(group, task.inboxes)
         elif known := task.overtaken.get(key):
             judged.judgement.findings += (
                 reordered(each, known[each.stream[0] or ""])
                 for each in ordered_deliveries(group, task.inboxes)
                 if each.stream[0] in known
             )
-        into = judged
         if key in task.samples:
-            into = samples[key] = Judged()
-        elif key in task.counted:
-            continue
-        judge(group, task.rules, into.judgement)
-        note(into, group)
-    return judged, samples
+            sample = Judged()
+            _judge(group, task.rules, sample)
+            yield Sample(key, sample)
+        elif key not in task.counted:
+            _judge(group, task.rules, judged)
+        yield from judged.taken()
+    judged.judgement.findings += overtaken(ordered)
+    yield from judged.taken()
+    yield judged
+
+
+def _judge(group: EventGroup, rules: Rules, into: Judged) -> None:
+    judge(group, rules, into.judgement)
+    note(into, group)
 
 
 def note(judged: Judged, group: EventGroup) -> None:

@@ -16,7 +16,7 @@ from eventplane.auditor import VERDICTS, report_name, verdict_name
 from eventplane.envelope import Envelope, EnvelopeError, parse_event
 from eventplane.sqs_binding import DATA_TYPE, to_message
 from glue_jobs.common.objects import Objects
-from glue_jobs.delivery_audit.chain import Chain, History, follow, inventory_name
+from glue_jobs.delivery_audit.chain import Chain, History, inventory_name
 from glue_jobs.delivery_audit.errors import OutboxError
 from glue_jobs.delivery_audit.verdict import Row, trend_row
 
@@ -48,7 +48,7 @@ def file_report(
         if output.create(report_name(window, document["revision"]["number"]), body.encode()):
             filed: dict[str, Any] = json.loads(body)
             return filed
-        chain = follow(History(output, window), chain.inventory, chain.named, chain.erased)
+        chain = History(output, window).follow(chain.inventory, chain.named, chain.erased)
 
 
 def _put(write_tables: Callable[[], None]) -> None:

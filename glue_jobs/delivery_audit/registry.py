@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from eventplane.fleet import FLEET
-from glue_jobs.common.archive import ObjectFault
 from glue_jobs.common.hours import day_of_folder, hour_of
+from glue_jobs.common.listing import ObjectFault
 from glue_jobs.common.objects import Objects
 from glue_jobs.delivery_audit.errors import FleetListError
 from glue_jobs.delivery_audit.window import Window
@@ -43,7 +43,7 @@ def read_registry(
         if not path.is_file():
             raise FleetListError(file, "there is no such file")
         return Registry(file, list(_rows(file, path.read_bytes()))), []
-    faults = []
+    faults: list[ObjectFault] = []
     for name in _by_worth(objects, window):
         try:
             return Registry(name, list(_rows(name, objects.read(name) or b""))), faults

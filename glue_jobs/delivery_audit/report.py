@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
+from heapq import nsmallest
 from typing import TYPE_CHECKING, Any, Final
 
 from eventplane.archive_layout import COMPACTED
@@ -13,8 +14,9 @@ from glue_jobs.common.hours import Hour, hour_of
 from glue_jobs.delivery_audit.devices import MAX_DEVICES, MAX_HOURLY
 from glue_jobs.delivery_audit.event_group import EVENTS, TAP_COPIES, UNRECORDED_IN_HOUR, HoleCount, Verdict
 from glue_jobs.delivery_audit.figures import ROUTE_COUNTS
-from glue_jobs.delivery_audit.findings import BROKEN, INCOMPLETE, Finding, Kind
+from glue_jobs.delivery_audit.findings import Finding, Kind, worst_first
 from glue_jobs.delivery_audit.hops import Hop
+from glue_jobs.delivery_audit.judging import MAX_FINDINGS
 from glue_jobs.delivery_audit.latency import latency
 from glue_jobs.delivery_audit.verdict import revision, trend_row, unattested, verdict_of, weight_of
 
@@ -26,15 +28,10 @@ if TYPE_CHECKING:
 FORMAT: Final = 3
 """The version of the document's own format."""
 
-MAX_FINDINGS: Final = 1_000
-"""Most findings in the document; all of them are in the table. Ours: a document that people can open."""
-
 MAX_FLOW: Final = 40
 """Most rows of the flow that name a device. Ours: what a picture can show."""
 
 HOUR_MS: Final = 3_600_000
-
-_FINDING_ORDER: Final = ("kind", "hop", "device", "epoch", "sequence", "source", "id", "route")
 
 Rows = list[dict[str, Any]]
 
@@ -46,9 +43,8 @@ def report(audit: Audit, chain: Chain, changes: Sequence[Finding], trend: Rows) 
     first (`trend_row`).
     """
     routes = _summed(audit.figures.routes, ("route", "destination"), ROUTE_COUNTS)
-    found = [*audit.findings, *changes]
-    kinds = _kinds(Counter((str(each.kind), str(each.hop)) for each in found))
-    findings = sorted(found, key=_worst_first)[:MAX_FINDINGS]
+    kinds = _kinds(audit.kinds + Counter((str(each.kind), str(each.hop)) for each in changes))
+    findings = nsmallest(MAX_FINDINGS, [*audit.findings, *changes], key=worst_first)
     lost, pending = _by_hop(audit, routes)
     totals = _totals(audit, routes, kinds) | {
         "lost": sum(lost.values()),
@@ -171,12 +167,6 @@ def _kinds(counted: Counter[tuple[str, str]]) -> Rows:
     ]
 
 
-def _worst_first(finding: Finding) -> tuple[Any, ...]:
-    weight = 0 if finding.kind in BROKEN else 1 if finding.kind in INCOMPLETE else 2
-    values = (getattr(finding, name) for name in _FINDING_ORDER)
-    return weight, *((each is not None, each) for each in values)
-
-
 def _folder(name: str, part: Part) -> dict[str, Any]:
     """What was read of a folder of the archive; its first and last hour by when they begin."""
     return {
@@ -192,27 +182,27 @@ def _folder(name: str, part: Part) -> dict[str, Any]:
 
 def _holes(findings: Iterable[Finding], audit: Audit) -> Rows:
     """What is missing or wrong in the archive itself, a row for each finding of that hop."""
-    unrecorded: defaultdict[tuple[str, int], int] = defaultdict(int)
+    unrecorded = Counter[tuple[str, int]]()
     for key, count in audit.judged.judgement.counts.items():
         if isinstance(key, HoleCount) and key.measure == UNRECORDED_IN_HOUR:
             unrecorded[key.archive, key.hour * HOUR_MS] += count
     for at, count in audit.fleet.holes.items():
         unrecorded[TAP, at * HOUR_MS] += count
     rows = []
-    for each in findings:
+    for each in sorted(findings, key=lambda each: each.kind != Kind.MISSING_RECORDS):
         if each.hop != Hop.ARCHIVE or each.archive_file is None:
             continue
         folder = each.archive_file.removeprefix(f"{COMPACTED}/").partition("/")[0]
         hour = hour_of(each.archive_file)
         from_ms = _start_ms(hour) if hour else None
-        is_hour = each.kind == Kind.MISSING_RECORDS
         rows.append(
             {
                 "kind": str(each.kind),
                 "folder": folder,
                 "from_ms": from_ms,
                 "until_ms": None if from_ms is None else from_ms + HOUR_MS,
-                "unrecorded": unrecorded[folder, from_ms or 0] if is_hour else 0,
+                # One finding of an hour has its extent, whichever it is.
+                "unrecorded": unrecorded.pop((folder, from_ms or 0), 0),
                 "archive_file": each.archive_file,
                 "detail": each.detail,
             }

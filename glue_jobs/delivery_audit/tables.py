@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from enum import StrEnum
+from functools import partial
 from typing import Any, Final, Literal
 
+from pyspark import RDD
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.types import LongType, StringType, StructField, StructType
@@ -24,9 +26,9 @@ from eventplane.archive_layout import (
 from glue_jobs.common.archive import struct_of
 from glue_jobs.common.objects import Objects
 from glue_jobs.delivery_audit.audit import Audit
-from glue_jobs.delivery_audit.event_group import ReplayRow
-from glue_jobs.delivery_audit.finding_rows import FINDING
+from glue_jobs.delivery_audit.event_group import BadRow, ReplayRow
 from glue_jobs.delivery_audit.findings import Finding
+from glue_jobs.delivery_audit.judging import Row
 from glue_jobs.delivery_audit.window import date_of
 
 Form = Literal["parquet", "json"]
@@ -44,36 +46,34 @@ def write_tables(spark: SparkSession, audit: Audit, changes: Iterable[Finding], 
 
     `changes` are the findings of the chain. Repeating it changes nothing. A table without a row is deleted.
     """
-    day = str(audit.window) if audit.window.day else None
-    judgement, days = audit.judged.judgement, audit.fleet.days
+    day, days = str(audit.window) if audit.window.day else None, audit.fleet.days
     # The folder of an object may be of another day, whose table is not this audit's.
-    none = day or date_of(audit.watermark.as_of_ms)
-    quarantine = [
-        {**row._asdict(), "archive_file": row.file, "date": day or row.date or none}
-        for row in judgement.quarantine
-    ]
-    findings = [each._replace(date=day or each.date or none) for each in (*audit.findings, *changes)]
-    made: dict[str, tuple[DataFrame | None, Form]] = {
-        _name(AUDIT_ROUTES_FOLDER): (_of_dicts(spark, audit.figures.routes, AUDIT_ROUTES_FOLDER), "parquet"),
-        _name(AUDIT_DEVICES_FOLDER): (
-            days and days.select(_columns(AUDIT_DEVICES_FOLDER).names),
-            "parquet",
-        ),
-        _name(AUDIT_CONSUMERS_FOLDER): (
-            _of_dicts(spark, audit.figures.consumers, AUDIT_CONSUMERS_FOLDER),
-            "parquet",
-        ),
-        _name(FINDINGS_FOLDER): (_of_rows(spark, findings, FINDING), "parquet"),
-        _name(AUDIT_QUARANTINE_FOLDER): (
-            _of_dicts(spark, quarantine, AUDIT_QUARANTINE_FOLDER),
-            "parquet",
-        ),
-        REPLAY: (_of_rows(spark, judgement.replay, _REPLAY_ROW), "json"),
+    put = partial(_values, day, date_of(audit.watermark.as_of_ms))
+
+    def found(kind: type[Row], schema: StructType, others: Sequence[Row] = ()) -> DataFrame | None:
+        rows = audit.found[kind]
+        if isinstance(rows, RDD):
+            table = spark.createDataFrame(rows.map(partial(put, schema.names)), schema, verifySchema=False)
+            more = _of_rows(spark, map(partial(put, schema.names), others), schema)
+            return table if more is None else table.union(more)
+        return _of_rows(spark, map(partial(put, schema.names), [*rows, *others]), schema)
+
+    def of_figures(rows: Iterable[dict[str, Any]], folder: Folder) -> DataFrame | None:
+        schema = _columns(folder)
+        return _of_rows(spark, (tuple(map(row.get, schema.names)) for row in rows), schema)
+
+    findings, quarantine = _columns(FINDINGS_FOLDER), _columns(AUDIT_QUARANTINE_FOLDER)
+    made = {
+        _name(AUDIT_ROUTES_FOLDER): of_figures(audit.figures.routes, AUDIT_ROUTES_FOLDER),
+        _name(AUDIT_DEVICES_FOLDER): days and days.select(_columns(AUDIT_DEVICES_FOLDER).names),
+        _name(AUDIT_CONSUMERS_FOLDER): of_figures(audit.figures.consumers, AUDIT_CONSUMERS_FOLDER),
+        _name(FINDINGS_FOLDER): found(Finding, findings, [*audit.others, *changes]),
+        _name(AUDIT_QUARANTINE_FOLDER): found(BadRow, quarantine) if audit.figures.quarantine else None,
+        REPLAY: found(ReplayRow, _REPLAY_ROW) if audit.figures.to_replay else None,
     }
 
     def write(name: str) -> None:
-        table, form = made[name]
-        write_table(output, name, table, day, form)
+        write_table(output, name, made[name], day, "json" if name == REPLAY else "parquet")
 
     with ThreadPoolExecutor(len(made)) as together:
         # Each is a small job of many waits.
@@ -101,15 +101,18 @@ def _name(folder: Folder) -> str:
     return folder.name.removeprefix(f"{AUDIT}/")
 
 
-def _of_dicts(spark: SparkSession, rows: Sequence[dict[str, Any]], folder: Folder) -> DataFrame | None:
-    schema = _columns(folder)
-    return _of_rows(spark, [tuple(row.get(name) for name in schema.names) for row in rows], schema)
-
-
 def _of_rows(spark: SparkSession, rows: Iterable[Any], schema: StructType) -> DataFrame | None:
-    # An enumeration's member is a text in Python alone.
-    values = [tuple(str(each) if isinstance(each, StrEnum) else each for each in row) for row in rows]
+    values = list(rows)
     return spark.createDataFrame(values, schema, verifySchema=False) if values else None
+
+
+def _values(day: str | None, none: str, names: Sequence[str], row: Any) -> tuple[Any, ...]:
+    """A row that was found, with the columns `names`."""
+    members = row._asdict()
+    members["date"] = day or members["date"] or none
+    members.setdefault("archive_file", members.get("file"))
+    # An enumeration's member is a text in Python alone.
+    return tuple(str(value) if isinstance(value, StrEnum) else value for value in map(members.get, names))
 
 
 def _columns(folder: Folder) -> StructType:

@@ -6,25 +6,19 @@ import json
 import sys
 
 from eventplane.errors import EventPlaneError
-from glue_jobs.common.session import local_session
+from glue_jobs.common.session import local_run
 from glue_jobs.erasure.main import main, read_arguments
 
 
 def run() -> int:
     """Exit status 1 when something of the person is left. Prints the receipt."""
     try:
-        read_arguments(sys.argv[1:])  # a wrong argument is told before Java starts
+        read_arguments(sys.argv[1:])  # a wrong argument is reported before Java starts
+        with local_run():
+            receipt = main(sys.argv[1:])
     except EventPlaneError as error:
         print(error, file=sys.stderr)
         return 1
-    spark = local_session()
-    try:
-        receipt = main(sys.argv[1:])
-    except EventPlaneError as error:
-        print(error, file=sys.stderr)
-        return 1
-    finally:
-        spark.stop()
     print(json.dumps(receipt, indent=2))
     return 0
 

@@ -20,6 +20,7 @@ from glue_jobs.common.hours import Days, Hour
 from glue_jobs.common.listing import ObjectFault
 from glue_jobs.common.objects import FolderObjects, Stored
 from glue_jobs.compaction.main import main as compact
+from glue_jobs.delivery_audit.main import main as audit
 from tests.spark.small_archive import DAY, NOON_MS, SmallArchive
 
 NOON = datetime.fromtimestamp(NOON_MS / 1000, UTC)
@@ -123,6 +124,8 @@ def test_compacted_hours_have_the_same_rows(
     ]
     reading.archive.write()
     raw, _ = reading.read(folder)
+    assert {row["unknown_members"] for row in raw} == {True, False}
+    assert sum(row["line"] is not None for row in raw) == (2 if folder is TAP_FOLDER else 1)
     compacted(reading.archive)
     for make_older in age:
         make_older(reading.archive)
@@ -131,6 +134,27 @@ def test_compacted_hours_have_the_same_rows(
     assert part.faults == ()
     assert all(each.name.endswith(".parquet") for each in part.objects)
     assert len(part.receipts) == len(part.hours)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "is_unknown"),
+    [
+        ('"reason":null', '"reason":"\\\\\\":x"', False),
+        ('"reason":null,', "", False),
+        ('"reason":null', '"reason" : null', False),
+        ('"reason":null', '"reazon":null', True),
+        ('"reason":null,', '"later":1,', True),
+        ('"reason":null', '"attempt":2', True),
+        ('"reason":null', '"reason":null,"later":{"a":1}', True),
+    ],
+)
+def test_members_that_no_column_holds_are_noticed(
+    old: str, new: str, is_unknown: bool, reading: Reading
+) -> None:
+    lines = gzip.decompress(reading.path(folder="ledger").read_bytes()).decode()
+    reading.path(folder="ledger").write_bytes(gzip.compress(lines.replace(old, new, 1).encode()))
+    rows, _ = reading.read(LEDGER_FOLDER)
+    assert [row["unknown_members"] for row in rows].count(True) == int(is_unknown)
 
 
 def test_only_the_days_asked_for_are_listed(reading: Reading, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -295,6 +319,27 @@ def test_a_stray_object_is_named_and_its_lines_are_read(name: str, rows: int, re
 def test_an_archive_without_a_folder_has_no_rows(reading: Reading) -> None:
     rows, part = reading.read(HANDOVERS_FOLDER)
     assert (rows, part.hours, part.objects) == ([], frozenset(), ())
+
+
+@pytest.mark.parametrize("older", [False, True])
+def test_an_audit_of_compacted_hours_alone_says_the_same(
+    older: bool, reading: Reading, tmp_path: Path
+) -> None:
+    reading.archive.accept(reading.archive.event(home="home-1", room=8))  # lost on its route
+    reading.archive.write()
+
+    def audited(name: str) -> dict[str, Any]:
+        places = ["--INPUT", str(reading.archive.folder), "--OUTPUT", str(tmp_path / name)]
+        document = audit([*places, "--DATE", DAY, "--AS_OF", "2026-04-01T00:00:00Z"])
+        return {each: document[each] for each in document if each not in ("archive", "chain")}
+
+    raw = audited("raw")
+    compacted(reading.archive)
+    without_raw(reading.archive)
+    if older:
+        without_envelope(reading.archive)
+    assert audited("compacted") == raw
+    assert raw["totals"]["lost"] == 1
 
 
 def test_what_fails_for_another_reason_fails(reading: Reading) -> None:

@@ -168,6 +168,7 @@ def seen(findings: Any) -> set[tuple[str | None, ...]]:
 def test_what_spark_reads_is_judged_as_what_the_core_reads(archive: SmallArchive, audit: Audit) -> None:
     archive.contract = contract_of_everything()
     archive.contracts = [archive.contract]
+    archive.begin_epoch("home-2", "e2")
     archive.send(DIARY, senderservice="siren")
     archive.send(DIARY, home="home-2", senderservice="siren")
     archive.send(DIARY, room="Cellar")
@@ -322,7 +323,7 @@ def test_what_the_cloud_lost_is_sent_again_and_then_not_lost(
     }
     (sent,) = archive.route(lost)
     archive.ledger[-1] = replace(sent, reason="replay", decided_at_ms=NOON_MS + 30 * HOUR_MS)
-    totals = audit(DAY)["totals"]
+    totals = audit(DAY, output="audit")["totals"]
     assert (totals["lost"], totals["replayed"], totals["to_replay"]) == (0, 1, 0)
     assert replay_manifest(tmp_path) == []
 

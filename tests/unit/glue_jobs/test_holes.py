@@ -69,6 +69,16 @@ def test_hours_without_a_tap_object_lie_between_others() -> None:
     assert absent_hours(part([])) == frozenset()
 
 
+def test_what_an_unreadable_object_lacks_is_no_second_finding() -> None:
+    parts = archive(tap=range(3), ledger=range(3))
+    counts = {HoleCount(UNRECORDED_IN_HOUR, "ledger", number_of(hour(1))): 7}
+    found = list(hole_findings(parts, [fault("unreadable", 1), fault("unreadable", 1)], counts, {}))
+    assert [each.detail for each in found] == [
+        "not gzip; 3 rows of it were read; 7 events of its hour are without a record",
+        "not gzip; 3 rows of it were read",
+    ]
+
+
 def test_each_hole_is_one_finding_with_its_extent() -> None:
     parts = archive(tap=range(3), ledger=[0, 2])
     counts = {

@@ -13,7 +13,7 @@ import pytest
 from eventplane.envelope import Envelope, parse_event
 from glue_jobs.common.objects import FolderObjects
 from glue_jobs.delivery_audit import publication
-from glue_jobs.delivery_audit.chain import Chain, History, follow
+from glue_jobs.delivery_audit.chain import Chain, History
 from glue_jobs.delivery_audit.errors import OtherArchiveError, OutboxError
 from glue_jobs.delivery_audit.publication import file_report, send_verdicts, tell, trend
 from glue_jobs.delivery_audit.verdict import revision, verdict_event
@@ -34,7 +34,7 @@ def report(chain: Chain) -> dict[str, Any]:
 
 
 def followed(output: FolderObjects) -> Chain:
-    return follow(History(output, DAY), BEFORE, {}, {})
+    return History(output, DAY).follow(BEFORE, {}, {})
 
 
 def audit(output: FolderObjects, write_tables: Callable[[Chain], None] = lambda _: None) -> dict[str, Any]:
@@ -66,7 +66,7 @@ def test_of_two_audits_at_once_the_second_follows_the_first_and_writes_its_table
     assert second["revision"]["number"] == 1
     assert json.loads(output.read(f"reports/{DAY}/0.json") or b"")["revision"]["number"] == 0
     before = History(output, DAY)
-    assert follow(before, BEFORE, {}, {}).changes == ()
+    assert before.follow(BEFORE, {}, {}).changes == ()
 
 
 def test_a_verdict_that_was_not_sent_is_sent_by_the_next_attempt(
@@ -110,7 +110,7 @@ def test_an_output_with_the_audit_of_another_archive_is_refused(output: FolderOb
     send_verdicts(output, DAY, None)
     other = inventory()({A.replace("/a.", "/other."): "etag:1"})
     with pytest.raises(OtherArchiveError, match="another --OUTPUT"):
-        follow(History(output, DAY), other, {}, {})
+        History(output, DAY).follow(other, {}, {})
 
 
 def test_the_trend_has_the_last_verdicts_of_the_days_before(output: FolderObjects) -> None:

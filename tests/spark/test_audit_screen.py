@@ -1,0 +1,69 @@
+"""The screen changes how much is judged, and nothing about the result."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from pyspark.sql import SparkSession
+
+from glue_jobs.common.objects import open_archive, open_output
+from glue_jobs.delivery_audit import audit as module
+from glue_jobs.delivery_audit.audit import FOUND, Audit, audited
+from glue_jobs.delivery_audit.latency import latency
+from glue_jobs.delivery_audit.watermark import Watermark
+from glue_jobs.delivery_audit.window import Window
+from local.archive_generator.contracts import audited_contracts
+from local.archive_generator.generator import Plan, generate
+from tests.spark.damage.kinds import damage
+
+AS_OF_MS: Final = 1_775_001_600_000
+"""2026-04-01, UTC midnight."""
+
+DAMAGED: Final = {
+    "records": "lost_on_a_route lost_behind_the_inbox forged_decision ghost_queue early_decision other_type "
+    "other_sender unknown_contract unknown_outcome attempt_as_text cut_line rolling_upgrade",
+    "ledger": "hour_gone_ledger truncated_handovers rows_twice midnight_skew",
+    "tap": "hour_gone_tap tap_rows_gone reused_id foreign_client cold_router",
+}
+
+
+def result(audit: Audit) -> dict[str, Any]:
+    """All that a report and its tables are made of, in one order."""
+    figures, judgement = audit.figures, audit.judged.judgement
+    rows = {kind.__name__: audit.found[kind] for kind in FOUND}
+    found = {name: each if isinstance(each, list) else each.collect() for name, each in rows.items()}
+    return {
+        "extent": figures.extent,
+        "counts": sorted((str(key), count) for key, count in judgement.counts.items() if count),
+        "latency": latency(judgement.latencies),
+        "uses": [(each.contract.version, each.first_used_ms) for each in audit.history.uses],
+        "kinds": sorted(audit.kinds.items()),
+        "not_in_tap": sorted(map(str, judgement.not_in_tap)),
+        "others": sorted(map(str, audit.others)),
+        "coverage": audit.coverage,
+        **{name: sorted(map(str, each)) for name, each in found.items()},
+    }
+
+
+@pytest.mark.parametrize("damages", ["", *DAMAGED.values()], ids=["faults", *DAMAGED])
+@pytest.mark.parametrize("settles", [False, True], ids=["lines", "settled"])
+def test_the_result_with_and_without_the_screen_is_the_same(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damages: str, settles: bool
+) -> None:
+    if settles and damages:
+        pytest.skip("one archive is enough")
+    plan = Plan(6_000, fault_every=0, trouble_every=0) if damages else Plan(6_000, fault_every=20)
+    generate(tmp_path, plan, audited_contracts())
+    if damages:
+        damage(tmp_path / "archive", damages.split())
+    if settles:
+        monkeypatch.setattr(module, "SMALL_BYTES", 0)
+    folders = (open_archive(str(tmp_path / "archive")), *(open_output(str(tmp_path / each)) for each in "ow"))
+    results = []
+    for screens in (False, True):
+        with audited(spark, *folders, Window(), Watermark(AS_OF_MS), screens=screens) as audit:
+            results.append(result(audit))
+    assert results[0] == results[1]
+    assert not any((tmp_path / "w").rglob("*.parquet"))
