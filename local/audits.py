@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from eventplane.auditor import last_report
+from eventplane.auditor import VERDICTS, last_report
 from local.deploy import ROOT
 from local.errors import LocalError, LoggedError
 from local.process import Supervisor
@@ -58,6 +58,14 @@ def read_report(output: Path, window: str = "all") -> dict[str, Any]:
     if report is None:
         raise NoReportError(output, window)
     return dict(report)
+
+
+def last_window(output: Path) -> str:
+    """Return what was audited last into the folder `output`, a day or `all`. Raises `NoReportError`."""
+    verdicts = list((output / VERDICTS).glob("*.json"))
+    if not verdicts:
+        raise NoReportError(output, "all")
+    return max(verdicts, key=lambda each: each.stat().st_mtime_ns).stem
 
 
 def _read(path: Path) -> bytes | None:

@@ -1,7 +1,8 @@
-"""A small report of the audit, as its job writes it (format 2)."""
+"""A small report of the audit, as its job writes it (format 3)."""
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 from local.audit_page.evidence import COLUMNS
@@ -10,7 +11,7 @@ HOUR_MS = 3_600_000
 FILE = "ledger/date=1970-01-01/hour=01/a.json.gz"
 TOTALS = (
     "events_archived expected delivered lost pending misrouted duplicated dead_lettered expired quarantined "
-    "devices to_replay tap_copies findings"
+    "devices to_replay tap_copies findings unrecorded not_understood incomplete unattested"
 )
 
 
@@ -34,15 +35,22 @@ def finding(**more: Any) -> dict[str, Any]:
 
 
 def hour(device: str, at: str, events: int = 10, lost: int = 0, **more: int) -> dict[str, Any]:
-    """A device's hour."""
-    counts = {"events": events, "lost": lost, "late": 0, "pending": 0, **more}
-    return {"client_id": device, "hour": at, **counts}
+    """A device's hour, which begins at the time `at`."""
+    from_ms = round(datetime.fromisoformat(f"{at}:00:00+00:00").timestamp() * 1_000)
+    counts = {"events": events, "lost": lost, "late": 0, "pending": 0, "unrecorded": 0, **more}
+    return {"client_id": device, "from_ms": from_ms, "until_ms": from_ms + HOUR_MS, **counts}
 
 
 def device(name: str, **more: int) -> dict[str, Any]:
     """A device's figures."""
     names = "lost pending gaps explained not_stored tap_copies events skew_ms"
-    return {"client_id": name, "epoch": "e", **dict.fromkeys(names.split(), 0), **more}
+    return {
+        "client_id": name,
+        "epoch": "e",
+        "coverage": "attested",
+        **dict.fromkeys(names.split(), 0),
+        **more,
+    }
 
 
 def report(*findings: dict[str, Any], **more: Any) -> dict[str, Any]:
@@ -53,17 +61,33 @@ def report(*findings: dict[str, Any], **more: Any) -> dict[str, Any]:
     )
     quantiles = {"p50_ms": -3, "p95_ms": 5, "p99_ms": 6.5, "max_ms": 9}
     return {
+        "format": 3,
         "verdict": "broken" if findings else "proven",
+        "reasons": [f"{lost} events lost on the way: router."] if findings else [],
+        "coverage": {
+            "share": 1.0,
+            "events": {"manifest": 10, "numbering": 0, "tap": 0, "nothing": 0},
+            "awaiting": 0,
+            "best_effort": 0,
+            "devices": {"expected": 2, "attested": 2, "partly": 0, "silent": 0, "unregistered": 0},
+            "fleet": "fleet/date=1970-01-01/hour=00/snapshot.json.gz",
+            "cloud_events": 0,
+        },
         "window": {"date": "all", "first_accepted_ms": HOUR_MS, "last_accepted_ms": 2 * HOUR_MS},
         "watermark": {"as_of_ms": 3 * HOUR_MS, "lateness_s": 0, "watermark_ms": 3 * HOUR_MS},
-        "revision": {"number": 0, "changed": {}},
+        "revision": {"number": 0, "verdict": None, "share": None, "changed": {}},
+        "chain": {"inventory": 64 * "0", "objects": 3, "before": None, "compared": None},
+        "archive": {"folders": [], "holes": []},
+        "days": [],
+        "trend": [],
+        "flow": [],
         "contract_versions": [{"name": "small", "version": "abc"}],
         "totals": {**dict.fromkeys(TOTALS.split(), 0), "lost": lost, "findings": lost},
         "lost_by_hop": {"device_cloud": 0, "iot_rule": 0, "router": lost, "inbox_consumer": 0},
         "pending_by_hop": {"device_cloud": 0, "iot_rule": 0, "router": 0, "inbox_consumer": 0},
         "latency": [{"hop": "cloud_to_inbox", "priority": "urgent", "samples": 4, **quantiles}],
         "devices": [],
-        "kinds": [{"kind": "lost", "hop": "router", "count": lost}] if lost else [],
+        "kinds": [{"kind": "lost", "hop": "router", "count": lost, "weight": "broken"}] if lost else [],
         "routes": [{"route": "to-care", "destination": "care.inbox", **route}],
         "consumers": [],
         "dead_letters": [],

@@ -76,18 +76,19 @@ def prove(spark: SparkSession, plan: Plan, folder: Path) -> Proof:
     truth = list(each_device_once(read_truth(folder / TRUTH)))
     arguments = "--INPUT", str(folder / "archive"), "--OUTPUT", str(folder / "audit"), "--DATE", "all"
     report = audit([*arguments, *AS_OF])
-    before = compare(truth, found(spark, folder / "audit"))
+    silent = [row for row in report["devices"] if row["coverage"] == "silent"]
+    before = compare(truth, found(spark, folder / "audit", silent))
     truth += [asdict(each) for each in tamper(folder / "archive")]
     audit([*arguments, *AS_OF])
-    scores = compare(truth, found(spark, folder / "audit"))
+    scores = compare(truth, found(spark, folder / "audit", silent))
     return Proof(written, before, scores, report["coverage"]["events"]["nothing"])
 
 
-def found(spark: SparkSession, folder: Path) -> Iterator[Row]:
-    """What the audit in `folder` says: findings, quarantine and devices."""
+def found(spark: SparkSession, folder: Path, silent: list[Row]) -> Iterator[Row]:
+    """What the audit in `folder` says: findings, quarantine and devices; of the `silent` it has no table."""
     yield from (row.asDict() for row in _rows(spark, folder / "findings"))
     yield from (quarantined(row.asDict()) for row in _rows(spark, folder / "quarantine"))
-    yield from coverage(row.asDict() for row in _rows(spark, folder / "devices"))
+    yield from coverage([*silent, *(row.asDict() for row in _rows(spark, folder / "devices"))])
 
 
 def _rows(spark: SparkSession, table: Path) -> Iterator[Any]:

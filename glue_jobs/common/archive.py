@@ -62,6 +62,8 @@ _KINDS: Final[dict[str, DataType]] = {
     "integers": IntegerType(),
     "booleans": BooleanType(),
 }
+_FOLDERS: Final = 3
+"""Most folders that one job reads: tap, ledger, handovers."""
 _TYPED: Final = r"^(?:-?(?:0|[1-9][0-9]*)|true|false)$"
 """The text of a value that JSON may have written without quotes."""
 
@@ -131,15 +133,17 @@ class Archive:
         )
 
     def isolating(self, work: Callable[[], T]) -> T:
-        """Return what `work` returns. If it fails over damaged objects, find them, and run it once more.
+        """Return what `work` returns. If it fails over damaged objects, find them, and run it again.
 
         `work` has to read anew: then `read` goes around the damage, and has a fault for each such object.
+        Only what was read before a failure is checked, so each of several folders may make it fail once.
         """
-        try:
-            return work()
-        except (PySparkException, Py4JError):
-            if not self.find_damage():
-                raise
+        for _ in range(_FOLDERS):
+            try:
+                return work()
+            except (PySparkException, Py4JError):
+                if not self.find_damage():
+                    raise
         return work()
 
     def find_damage(self) -> bool:

@@ -36,7 +36,6 @@ from glue_jobs.delivery_audit.coverage import Coverage, Scope
 from glue_jobs.delivery_audit.devices import Fleet, judge_fleet
 from glue_jobs.delivery_audit.errors import EmptyWindowError, NoArchiveError
 from glue_jobs.delivery_audit.event_group import (
-    BY_VERDICT,
     BadRow,
     HoleCount,
     HourCount,
@@ -369,8 +368,8 @@ class _Run:
         # The tap has a hole where they would be: they are not unexplained.
         for (day, route, destination), count in fleet.recovered.items():
             where = day, route, destination
-            judgement.counts[RouteCount(BY_VERDICT, *where, str(Verdict.UNEXPLAINED))] -= count
-            judgement.counts[RouteCount(BY_VERDICT, *where, str(Verdict.UNRECORDED))] += count
+            judgement.counts[RouteCount(Verdict.UNEXPLAINED, *where)] -= count
+            judgement.counts[RouteCount(Verdict.UNRECORDED, *where)] += count
         return fleet
 
 

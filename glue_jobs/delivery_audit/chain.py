@@ -24,8 +24,7 @@ from eventplane.fleet import FLEET
 from glue_jobs.common.hours import Days, hour_of, hours_of
 from glue_jobs.common.objects import Objects, Stored
 from glue_jobs.delivery_audit.errors import OtherArchiveError
-from glue_jobs.delivery_audit.findings import Finding, Kind
-from glue_jobs.delivery_audit.hops import Hop
+from glue_jobs.delivery_audit.findings import Finding, Hop, Kind
 from glue_jobs.delivery_audit.verdict import digest_of, revision_of, verdict_event
 
 if TYPE_CHECKING:
@@ -176,8 +175,11 @@ class Chain:
         }
 
     def removed(self) -> list[str]:
-        """The keys of objects that are gone or not what they were: records may be missing in their hours."""
-        return [each.key for each in self.changes if each.what != ADDED]
+        """The keys of objects that are gone or not what they were: records may be missing in their hours.
+
+        A compacted file is named as the raw objects of its hour are.
+        """
+        return [each.key.removeprefix(f"{COMPACTED}/") for each in self.changes if each.what != ADDED]
 
     def findings(self, day: str | None) -> Iterator[Finding]:
         """Yield one for each object; `day` is the window's, None where each is of its own."""
@@ -316,6 +318,6 @@ def chain_of(
     read = [*contracts, *(each for part in parts.values() for each in part.objects)]
     read += (each for hour in hours_of(archive, FLEET, days) for each in archive.beneath(hour.raw(FLEET)))
     objects |= {each.name: archive.digest(each) for each in read}
-    first, last = (each and each.isoformat() for each in (days.first, days.last))
+    first, last = (str(each) if each else None for each in (days.first, days.last))
     inventory = Inventory(listed_at_ms, dict.fromkeys((*parts, FLEET), (first, last)), objects)
     return history.follow(inventory, named, erasures(archive))

@@ -326,7 +326,10 @@ class Completeness:
         """Match arrivals with unseen numbers that no manifest states."""
         for epoch in self._in_view if left or self._gone else ():
             for span, _ in self.unstated(epoch):
-                fitting = [each for each in left if self._lies_in(epoch, span, each.hour)][: length([span])]
+                fitting = [each for each in left if self._lies_in(epoch, span, each.hour)]
+                # Of the hours around it the tap has something of the device: the others go first.
+                around = self._seen[epoch].hours_around(span) if epoch in self._seen else ()
+                fitting = sorted(fitting, key=lambda each: each.hour in around)[: length([span])]
                 self.holes.update(each.hour for each in fitting)
                 left = [each for each in left if each not in fitting]
                 hour = next((at for at in self._gone if self._lies_in(epoch, span, at)), None)

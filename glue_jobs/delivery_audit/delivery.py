@@ -9,19 +9,45 @@ from eventplane.delivery import Outcome
 from eventplane.envelope import RESERVED_ATTRIBUTE, TOO_LARGE
 from eventplane.expiry import BY_CHANNEL
 from eventplane.guarantee import DROP_REASONS
+from eventplane.handover import HANDOVERS
 from eventplane.hops import HOP_LIMIT
 from eventplane.ledger import LEDGER, SENT_BEFORE, TAP
 from eventplane.limits import MAX_HOPS
 from glue_jobs.delivery_audit.contract_rules import AuditRules
 from glue_jobs.delivery_audit.event import Decision, Event, by_queue_clock_ms
-from glue_jobs.delivery_audit.event_group import EVERY_ROUTE, HOUR_MS, NO_ROUTE, LedgerRow, TapRow, Verdict
-from glue_jobs.delivery_audit.last_hop import Consumption, consumption
+from glue_jobs.delivery_audit.event_group import (
+    EVERY_ROUTE,
+    HOUR_MS,
+    NO_ROUTE,
+    HandoverRow,
+    LedgerRow,
+    TapRow,
+    Verdict,
+)
 
 # An event sent twice may fail once: what was delivered is delivered.
 _ENDS: Final = {
     str(each): (rank, Verdict(each))
     for rank, each in enumerate((Outcome.DELIVERED, Outcome.DEAD_LETTERED, Outcome.EXPIRED, Outcome.DROPPED))
 }
+
+
+_PROVEN_BY_HANDOVER: Final = (Verdict.UNRECORDED, Verdict.NOT_UNDERSTOOD)
+
+
+class Consumption(NamedTuple):
+    """What became of an event in a webhook's inbox, into which it was `put` so many times.
+
+    `end` is the handover that counts, None without one; `handed_over` counts those that the endpoint took.
+    `hole` is the hour of the handovers without records in which it is missing, for `unrecorded`.
+    """
+
+    verdict: Verdict
+    put: int
+    put_at_ms: int
+    end: HandoverRow | None
+    handed_over: int
+    hole: int | None = None
 
 
 class Delivery(NamedTuple):
@@ -46,6 +72,11 @@ class Delivery(NamedTuple):
     hole: int | None
 
     @property
+    def contract_version(self) -> str:
+        """The contract by which it was decided, or had to be."""
+        return self.found[0].row.contract_version if self.found else self.event.versions[0]
+
+    @property
     def copies(self) -> int:
         """How many copies of the event were written to the inbox on this route."""
         # Of one that was sent early, the contract in force only says that it was right to be.
@@ -67,10 +98,6 @@ def deliveries(event: Event, rules: AuditRules) -> Iterator[Delivery]:
         destination = (first and first.destination) or rules.destinations.get(route)
         opens_inbox = bool(out) and destination not in reached
         shown = not out and bool(event.handovers) and _shown_by_handovers(event, route, destination)
-        ends = destination in rules.patience_ms and (opens_inbox or (shown and destination not in reached))
-        reached.update(row.destination for row in out)
-        if shown:
-            reached.add(destination)
         verdict: Verdict | None
         hole = None
         if unknown is not None:
@@ -81,14 +108,17 @@ def deliveries(event: Event, rules: AuditRules) -> Iterator[Delivery]:
             verdict = _verdict(event, event.first, route, found, rules)
             if verdict is None:
                 verdict, hole = _without_record(event, event.first, route, found, shown, rules)
+        if shown := shown and destination not in reached and verdict in _PROVEN_BY_HANDOVER:
+            reached.add(destination)
+        reached.update(row.destination for row in out)
         end = None
-        if ends and destination is not None:
+        if destination is not None and destination in rules.patience_ms and (opens_inbox or shown):
             put = [
                 each.row
                 for each in event.decisions
                 if each.outcome == Outcome.DELIVERED and each.row.destination == destination
             ]
-            end = consumption(event, destination, put, rules)
+            end = _consumption(event, destination, put, rules)
         yield Delivery(event, date, route, destination, verdict, found, out, at == 0, opens_inbox, end, hole)
 
 
@@ -191,3 +221,42 @@ def _without_record(
     if was_there:
         return Verdict.UNRECORDED, accepted_at_ms // HOUR_MS if hole is None else hole
     return (Verdict.LOST, None) if found or hole is None else (Verdict.UNRECORDED, hole)
+
+
+def _consumption(event: Event, inbox: str, put: Sequence[LedgerRow], rules: AuditRules) -> Consumption:
+    """Judge the last hop of an event that the rows `put` into the webhook `inbox`.
+
+    Without rows a handover has shown that it was there.
+    """
+    ends = [each for each in event.handovers if each.channel == inbox]
+    put_at_ms = min([row.decided_at_ms for row in put] or [each.entered_at_ms for each in ends])
+    handed_over = sum(each.outcome == Outcome.DELIVERED for each in ends)
+    if ends:
+        end = ends[0]
+        verdict = Verdict(end.outcome) if _is_shown(event, end, put, rules) else Verdict.LOST
+        return Consumption(verdict, len(put), put_at_ms, end, handed_over)
+    verdict, hole = Verdict.LOST, None
+    patience_ms = rules.patience_ms[inbox]
+    if any(each.row.archive == HANDOVERS and each.route in (None, inbox) for each in event.unclear):
+        verdict = Verdict.NOT_UNDERSTOOD
+    elif rules.is_open(put_at_ms + patience_ms):
+        verdict = Verdict.PENDING
+    elif (hole := rules.hole(HANDOVERS, put_at_ms, patience_ms)) is not None:
+        verdict = Verdict.UNRECORDED
+    return Consumption(verdict, len(put), put_at_ms, None, handed_over, hole)
+
+
+def _is_shown(event: Event, end: HandoverRow, put: Sequence[LedgerRow], rules: AuditRules) -> bool:
+    """Whether an event of the tap had expired, or could be dropped: that is known, and not taken on trust."""
+    first = event.first
+    if first is None:
+        return True
+    if end.outcome == Outcome.EXPIRED:
+        if first.expires_at_ms is not None and end.decided_at_ms >= first.expires_at_ms:
+            return True
+        worth_ms = rules.webhook_worth_ms(end.channel)
+        age_ms = end.decided_at_ms - end.entered_at_ms
+        return end.reason == BY_CHANNEL and worth_ms is not None and age_ms >= worth_ms
+    if end.outcome == Outcome.DROPPED:
+        return not put or any(event.was_best_effort(row, rules) for row in put)
+    return True

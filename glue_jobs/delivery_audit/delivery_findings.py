@@ -10,14 +10,10 @@ from eventplane.handover import HANDOVERS
 from eventplane.ledger import LEDGER, TAP, Basis
 from glue_jobs.delivery_audit.clocks import CLOCK_SLACK_MS
 from glue_jobs.delivery_audit.contract_rules import AuditRules
-from glue_jobs.delivery_audit.delivery import Delivery
-from glue_jobs.delivery_audit.event import Event, by_queue_clock_ms
-from glue_jobs.delivery_audit.event_group import HandoverRow, LedgerRow, Verdict
-from glue_jobs.delivery_audit.findings import Finding, Kind
-from glue_jobs.delivery_audit.hops import Hop
-from glue_jobs.delivery_audit.last_hop import Consumption
-from glue_jobs.delivery_audit.records import Unclear
-from glue_jobs.delivery_audit.window import date_of
+from glue_jobs.delivery_audit.delivery import Consumption, Delivery
+from glue_jobs.delivery_audit.event import Event, Unclear, by_queue_clock_ms
+from glue_jobs.delivery_audit.event_group import LedgerRow, Verdict
+from glue_jobs.delivery_audit.findings import Finding, Hop, Kind
 
 _ENDED: Final = frozenset({Verdict.EXPIRED, Verdict.DROPPED, Verdict.DEAD_LETTERED})
 
@@ -51,7 +47,7 @@ def _of_event(delivery: Delivery, rules: AuditRules) -> Iterator[Finding]:
                 types = f"{first.type} in the tap, {', '.join(other)} in the ledger"
                 yield about(delivery, Kind.TYPE_MISMATCH, Hop.ROUTER, types)
     if event.early and _is_unconfirmed(event, rules):
-        yield about(delivery, Kind.UNCONFIRMED, Hop.ROUTER, f"by contract {_version(delivery)}")
+        yield about(delivery, Kind.UNCONFIRMED, Hop.ROUTER, f"by contract {delivery.contract_version}")
     for client in sorted({row.client_id or "" for row in event.ledger if is_other_client(row)}):
         names = f"the ledger names the sender {event.ledger[0].sender} and the client {client}"
         yield about(delivery, Kind.SENDER_MISMATCH, Hop.ROUTER, names)
@@ -86,7 +82,7 @@ def _of_decisions(delivery: Delivery, rules: AuditRules) -> Iterator[Finding]:
             sent = f"{delivery.event.sender} to {_or_unknown(delivery.destination)}"
             yield about(delivery, Kind.NOT_ALLOWED, Hop.ROUTER, sent)
     if any(rules.is_stale(row) for row in rows):
-        yield about(delivery, Kind.STALE_CONTRACT, Hop.ROUTER, f"by contract {_version(delivery)}")
+        yield about(delivery, Kind.STALE_CONTRACT, Hop.ROUTER, f"by contract {delivery.contract_version}")
     if first is not None:
         before_ms = max(first.accepted_at_ms - row.decided_at_ms for row in rows)
         if before_ms > CLOCK_SLACK_MS:
@@ -163,27 +159,6 @@ def _of_last_hop(delivery: Delivery, last: Consumption) -> Iterator[Finding]:
         yield about(delivery, Kind.LOST, hop, "no record of a handover", **where)
 
 
-def of_unknown_handover(event: Event, end: HandoverRow) -> Finding:
-    """Return the finding about a handover of what was never in the inbox."""
-    first = event.first
-    return Finding(
-        date=date_of(first.accepted_at_ms if first else end.entered_at_ms),
-        kind=str(Kind.FORGED),
-        hop=str(Hop.INBOX_CONSUMER),
-        device=event.client_id,
-        epoch=first and first.epoch,
-        sequence=first and first.sequence,
-        source=end.source,
-        id=end.id,
-        type=end.type,
-        destination=end.channel,
-        contract_version=event.versions[0],
-        archive_file=end.file,
-        at_ms=end.entered_at_ms,
-        detail="the ledger never put it into the inbox",
-    )
-
-
 _HOP_OF: Final = {TAP: Hop.ARCHIVE, LEDGER: Hop.ROUTER, HANDOVERS: Hop.INBOX_CONSUMER}
 
 
@@ -226,14 +201,10 @@ def about(delivery: Delivery, kind: Kind, hop: Hop, detail: str | None, **others
         type=event.type,
         route=delivery.route,
         destination=delivery.destination,
-        contract_version=_version(delivery),
+        contract_version=delivery.contract_version,
         detail=detail,
         **members,
     )
-
-
-def _version(delivery: Delivery) -> str:
-    return delivery.found[0].row.contract_version if delivery.found else delivery.event.versions[0]
 
 
 def _or_unknown(member: object) -> object:

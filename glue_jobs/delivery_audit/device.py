@@ -15,8 +15,7 @@ from glue_jobs.delivery_audit.completeness import Arrival, Completeness, JudgedS
 from glue_jobs.delivery_audit.coverage import RESTS, Attestation, Scope, Standing
 from glue_jobs.delivery_audit.device_reports import Report, read_reports
 from glue_jobs.delivery_audit.event_group import NotInTap
-from glue_jobs.delivery_audit.findings import Finding, Kind
-from glue_jobs.delivery_audit.hops import Hop
+from glue_jobs.delivery_audit.findings import Finding, Hop, Kind
 from glue_jobs.delivery_audit.numbers import (
     DIGESTS,
     Range,

@@ -1,13 +1,16 @@
-"""One event of one sender: its records in order, which routes were due, and whom to believe."""
+"""The rows of a group: which can be judged, and what those of one event make of it. No Spark."""
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from eventplane.delivery import DEAD_LETTER_TYPE, Outcome, letter_id
-from eventplane.ledger import Basis
+from eventplane.handover import HANDOVERS
+from eventplane.ledger import LEDGER, TAP, Basis
 from eventplane.sender import PLANE
 from glue_jobs.delivery_audit.clocks import LONGEST_DECISION_MS
 from glue_jobs.delivery_audit.contract_rules import AuditRules
@@ -15,12 +18,33 @@ from glue_jobs.delivery_audit.event_group import (
     NO_ROUTE,
     REPLAY,
     UNWANTED,
+    BadRow,
+    EventGroup,
     HandoverRow,
     LedgerRow,
     TapRow,
 )
-from glue_jobs.delivery_audit.records import Unclear
-from glue_jobs.delivery_audit.window import date_of
+from glue_jobs.delivery_audit.window import LAST_MS, date_of
+
+UNREADABLE: Final = "unreadable_line"
+"""The line is no JSON, or a member has another type than its record's."""
+
+MAX_TEXT: Final = 4_000
+"""Most characters of a row that are kept in quarantine. Ours: enough to see what it is."""
+
+UNKNOWN_CONTRACT: Final = "unknown_contract"
+_UNKNOWN_MEMBER: Final = "unknown_member"
+_UNKNOWN_OUTCOME: Final = "unknown_outcome"
+_UNKNOWN_BASIS: Final = "unknown_basis"
+_NEWER: Final = (_UNKNOWN_MEMBER, _UNKNOWN_OUTCOME, _UNKNOWN_BASIS, UNKNOWN_CONTRACT)
+"""Why a row is not judged that a newer version may have written."""
+
+_OUTCOMES: Final = frozenset(map(str, Outcome))
+_BASES: Final = frozenset({None, *map(str, Basis)})
+_HANDOVER_ENDS: Final = frozenset(
+    {Outcome.DELIVERED, Outcome.DEAD_LETTERED, Outcome.EXPIRED, Outcome.DROPPED}
+)
+_Row = TypeVar("_Row", LedgerRow, HandoverRow)
 
 UNBACKED: Final = "(unbacked)"
 """Stands for the outcome of a decision that says `dead_lettered` and has nothing to show for it."""
@@ -191,3 +215,128 @@ def _handover_order(row: HandoverRow) -> tuple[object, ...]:
     # What was delivered is delivered, also where a copy was not: it comes first.
     failed = row.outcome != Outcome.DELIVERED
     return (failed, row.decided_at_ms, *("" if each is None else str(each) for each in row[1:]))
+
+
+class Unclear(NamedTuple):
+    """A row that was not judged, by what can be read of it: it neither proves nor accuses.
+
+    `route` is that of the ledger, or the inbox of the handovers; None: the row may speak of any.
+    `is_understood` is false where a newer version may have written it, or where it names an event and no more
+    can be read of it.
+    """
+
+    row: BadRow
+    route: str | None
+    is_understood: bool
+
+
+def sorted_out(
+    group: EventGroup, rules: AuditRules
+) -> tuple[list[TapRow], list[LedgerRow], list[HandoverRow], list[Unclear]]:
+    """Return the rows that can be judged, each once, and those that cannot.
+
+    A row of the tap counts by its place in its message, one of ledger or handovers by all that it says.
+    """
+    unclear = [_unclear_line(each, rules.by_version) for each in group.bad]
+    copies, ledger, handovers = list[TapRow](), list[LedgerRow](), list[HandoverRow]()
+    for copy in _each_place_once(group.tap):
+        if copy.unknown_members:
+            unclear.append(_unclear(TAP, copy, _UNKNOWN_MEMBER, None))
+        else:
+            copies.append(copy)
+    for row in _each_once(group.ledger):
+        fault = _ledger_fault(row, rules.by_version)
+        if fault is None:
+            ledger.append(row)
+        else:
+            # Which routes a contract has that nobody knows, nobody knows.
+            route = None if fault == UNKNOWN_CONTRACT else row.route
+            unclear.append(_unclear(LEDGER, row, fault, route))
+    for end in _each_once(group.handovers):
+        if fault := _handover_fault(end):
+            unclear.append(_unclear(HANDOVERS, end, fault, end.channel))
+        elif end.id:
+            handovers.append(end)
+    return copies, ledger, handovers, unclear
+
+
+def _each_place_once(rows: Sequence[TapRow]) -> Sequence[TapRow]:
+    """The copies in the order of acceptance; what the tap's queue, or two objects, have twice is one."""
+    if len(rows) < 2:
+        return rows
+    places: dict[tuple[object, ...], TapRow] = {}
+    for row in sorted(rows, key=_tap_order):
+        places.setdefault((row.message_id, row.place, row.client_id, row.service), row)
+    return list(places.values())
+
+
+def _tap_order(row: TapRow) -> tuple[object, ...]:
+    # One that is not understood does not stand in the way of one that is.
+    return (row.unknown_members, *row[:6], *("" if each is None else str(each) for each in row[6:]))
+
+
+def _each_once(rows: Sequence[_Row]) -> Sequence[_Row]:
+    """The rows without those that lie in another object as well: archives are written at least once.
+
+    Equal rows of one object are copies of an event that came in one frame; they stay.
+    """
+    if len(rows) < 2 or len({row[:-2] for row in rows}) == len(rows):
+        return rows
+    kept: dict[tuple[object, ...], tuple[int, str]] = {}
+    for (said, file), count in Counter((row[:-2], row.file) for row in rows).items():
+        # The object that has it most often; of several the first by name.
+        kept[said] = min(kept.get(said, (0, "")), (-count, file))
+    return [row for row in rows if kept[row[:-2]][1] == row.file]
+
+
+def _ledger_fault(row: LedgerRow, versions: Collection[str]) -> str | None:
+    if row.unknown_members:
+        return _UNKNOWN_MEMBER
+    if None in row[:6] or row.outcome is None:
+        return "missing_member"
+    if not (0 <= row.decided_at_ms <= LAST_MS and 0 <= row.entered_at_ms <= LAST_MS):
+        return "impossible_time"
+    if row.outcome not in _OUTCOMES:
+        return _UNKNOWN_OUTCOME
+    if row.basis not in _BASES:
+        return _UNKNOWN_BASIS
+    if row.outcome == "delivered" and (row.route is None or row.destination is None):
+        return "delivered_nowhere"
+    return None if row.contract_version in versions else UNKNOWN_CONTRACT
+
+
+def _handover_fault(row: HandoverRow) -> str | None:
+    if row.unknown_members:
+        return _UNKNOWN_MEMBER
+    if None in (row.decided_at_ms, row.entered_at_ms, row.channel, row.source, row.id, row.outcome):
+        return "missing_member"
+    if not (0 <= row.decided_at_ms <= LAST_MS and 0 <= row.entered_at_ms <= LAST_MS):
+        return "impossible_time"
+    return None if row.outcome in _HANDOVER_ENDS else _UNKNOWN_OUTCOME
+
+
+def _unclear(archive: str, row: TapRow | LedgerRow | HandoverRow, reason: str, route: str | None) -> Unclear:
+    hidden = "file", "unknown_members"
+    members = {
+        name: value for name, value in row._asdict().items() if value is not None and name not in hidden
+    }
+    text = json.dumps(members, ensure_ascii=False, separators=(",", ":"))[:MAX_TEXT]
+    date = next((part[5:] for part in row.file.split("/") if part.startswith("date=")), "")
+    sender = None if isinstance(row, TapRow) else row.sender
+    bad = BadRow(archive, date, row.file, reason, text, sender, row.source, row.id)
+    return Unclear(bad, route, reason not in _NEWER)
+
+
+def _unclear_line(row: BadRow, versions: Collection[str]) -> Unclear:
+    """What the reader found to be bad, with what its text says."""
+    try:
+        members = json.loads(row.text or "")
+    except ValueError:
+        # A line that was cut: nobody knows more than whom it is about, if that.
+        return Unclear(row, None, row.id is None)
+    if not isinstance(members, dict):
+        return Unclear(row, None, is_understood=True)
+    route = members.get("channel" if row.archive == HANDOVERS else "route")
+    is_known = row.archive != LEDGER or members.get("contract_version") in versions
+    # Valid JSON whose members have other types is what another version writes.
+    return Unclear(row, route if isinstance(route, str) and is_known else None, row.reason != UNREADABLE)

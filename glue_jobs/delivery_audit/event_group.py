@@ -77,8 +77,7 @@ EXPECTED: Final = (
     Verdict.UNRECORDED,
     Verdict.NOT_UNDERSTOOD,
 )
-"""The ends of an expected delivery. (`unrecorded`, `not_understood` of an event that the tap does not have,
-and of no route, are not among the expected: `Measure.EXPECTED` counts exactly.)"""
+"""The ends of an expected delivery, where the tap has the event."""
 
 
 class TapRow(NamedTuple):
@@ -230,8 +229,8 @@ class ReplayRow(NamedTuple):
 class NotInTap(NamedTuple):
     """The ledger has it from a device, and the tap does not: one for each event and route, times in Unix ms.
 
-    The judgement counts it as `unexplained` (`RouteCount(BY_VERDICT, date_of(entered_at_ms), route,
-    destination, "unexplained")`) and makes no finding. `devices` decides whether it is forged or a hole.
+    The judgement counts it as `unexplained`, on the day of entry, and makes no finding: `devices` decides
+    whether it is forged or a hole.
     """
 
     client_id: str | None
@@ -246,79 +245,40 @@ class NotInTap(NamedTuple):
     file: str
 
 
-BY_VERDICT: Final = "by_verdict"
-"""RouteCount: events on the route that have the verdict."""
-EXPECTED_ON: Final = "expected"
-"""RouteCount, `verdict` None: events that are expected on the route; none on `NO_ROUTE`."""
-EVENTS: Final = "events"
-"""RouteCount, `verdict` None: different events that the tap has, each on one of its routes only."""
-TAP_COPIES: Final = "tap_copies"
-"""RouteCount, `verdict` None: copies in the tap beyond the first of each payload, on one of the event's
-routes only. HourCount: the same by the hour of the event's acceptance."""
-DUPLICATED: Final = "duplicated"
-"""RouteCount, `verdict` None: copies in the inbox beyond the first of each payload."""
-REPLAYED: Final = "replayed"
-"""RouteCount, `verdict` None: events that were delivered by sending them again."""
-TO_REPLAY: Final = "to_replay"
-"""RouteCount, `verdict` None: rows of `Judgement.replay`."""
-
-PUT_EVENTS: Final = "delivered_unique"
-"""InboxCount: events that were put into the inbox, by the ledger alone."""
-PUT_COPIES: Final = "delivered_total"
-"""InboxCount: messages that were put into the inbox, by the ledger alone."""
-MAY_EXPIRE: Final = "may_expire"
-"""InboxCount: of the events, those with an `expirytime` in an inbox whose reader leaves no handovers."""
-CONSUMED: Final = "consumed"
-"""InboxCount with a `verdict`: events in a webhook's inbox, by what became of them there."""
-HANDED_OVER_AGAIN: Final = "handed_over_again"
-"""InboxCount: handovers beyond the copies that were put into a webhook's inbox."""
-
-LETTERS: Final = "letters"
-"""LetterCount: dead letters by the place of their making and their reason."""
-LETTERS_MISSING: Final = "letters_missing"
-"""LetterCount: items that the cloud refused, and no record says so."""
-LETTERS_PENDING: Final = "letters_pending"
-"""LetterCount: of the missing, those whose record may still come."""
-LETTERS_UNRECORDED: Final = "letters_unrecorded"
-"""LetterCount: of the missing, those whose record would lie in a hole of the ledger."""
-
-ROWS: Final = "rows"
-"""RowCount: different rows by archive; `reason` None for good ones, else why a row is in quarantine."""
-
-CLOUD_EVENTS: Final = "cloud_events"
-"""DayCount: events that entered in the cloud; they rest on the ledger alone."""
-
-LOST_IN_HOUR: Final = "lost"
-PENDING_IN_HOUR: Final = "pending"
-LATE_IN_HOUR: Final = "late"
-WITHOUT_RECORD_IN_HOUR: Final = "unrecorded"
-"""HourCount: events and routes of a device, by the hour of acceptance."""
-
-UNRECORDED_IN_HOUR: Final = "missing_records"
-"""HoleCount: events and routes whose record the archive should have in the hour and does not."""
-
-
 class RouteCount(NamedTuple):
-    """A count of events on one route, by the day of acceptance (of entry, for what the tap does not have)."""
+    """Events on one route, by the day of acceptance (of entry, for what the tap does not have).
+
+    `measure` is a `Verdict`; `expected` (nothing is expected on `NO_ROUTE`); `duplicated`: copies in the
+    inbox beyond the first of each payload; `replayed`: events delivered by sending them again; `to_replay`:
+    rows of `Judgement.replay`. On one of its routes only, each event counts as `events` if the tap has it,
+    with `tap_copies` beyond the first of each payload, and as `cloud_events` if it entered in the cloud.
+    """
 
     measure: str
     date: str
     route: str | None
     destination: str | None
-    verdict: str | None = None
 
 
 class InboxCount(NamedTuple):
-    """A count of what lies in one inbox."""
+    """What lies in one inbox.
+
+    `measure` is `delivered_unique` (events) or `delivered_total` (messages), by the ledger alone;
+    `may_expire`: of the events, those with an `expirytime` in an inbox whose reader leaves no handovers. Of a
+    webhook it is a `Verdict` on the last hop, or `duplicated`: handovers beyond what was put into the inbox.
+    """
 
     measure: str
     date: str
     destination: str
-    verdict: str | None = None
 
 
 class LetterCount(NamedTuple):
-    """A count of dead letters; `place` is a `Place` of the contract."""
+    """Dead letters by the `Place` of their making and their reason.
+
+    `measure` is `count`, or `missing`: items that the cloud refused and no record says so; of these `pending`
+    may still have one, and that of the `unrecorded` would lie in a hole of the ledger.
+    """
 
     measure: str
     place: str
@@ -326,22 +286,17 @@ class LetterCount(NamedTuple):
 
 
 class RowCount(NamedTuple):
-    """A count of rows of one archive (`tap`, `ledger`, `handovers`)."""
+    """Different rows of an archive (`tap`, `ledger`, `handovers`); `reason` is why they are in quarantine."""
 
-    measure: str
     archive: str
     reason: str | None = None
 
 
-class DayCount(NamedTuple):
-    """A count of events by day."""
-
-    measure: str
-    date: str
-
-
 class HourCount(NamedTuple):
-    """A count by device and hour, `hour` in hours since the Unix epoch."""
+    """Events and routes of a device that are `lost`, `pending`, `unrecorded` or `late`, and its `tap_copies`.
+
+    `hour` is that of acceptance, counted from the Unix epoch.
+    """
 
     measure: str
     client_id: str
@@ -349,20 +304,19 @@ class HourCount(NamedTuple):
 
 
 class HoleCount(NamedTuple):
-    """A count by archive (`ledger`, `handovers`) and hour, `hour` in hours since the Unix epoch."""
+    """Events and routes whose record the `ledger` or the `handovers` should have in an hour and do not."""
 
-    measure: str
     archive: str
     hour: int
 
 
-CountKey = RouteCount | InboxCount | LetterCount | RowCount | DayCount | HourCount | HoleCount
-"""Figures are sums of counts by these keys. The first member tells them apart; they are tuples of texts and
-whole numbers, so that Spark can carry them."""
+CountKey = RouteCount | InboxCount | LetterCount | RowCount | HourCount | HoleCount
+"""Figures are sums of counts by these keys: tuples of texts and whole numbers, none of which equals one of
+another kind."""
 
 
 class LatencyKey(NamedTuple):
-    """A `hops.Span`, the ledger's priority, the route and how long it took, milliseconds."""
+    """A `findings.Span`, the ledger's priority, the route and how long it took, milliseconds."""
 
     span: str
     priority: str | None

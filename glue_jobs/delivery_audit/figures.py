@@ -10,25 +10,8 @@ from typing import Any, TypeVar
 from eventplane.handover import HANDOVERS
 from eventplane.ledger import LEDGER, TAP
 from glue_jobs.delivery_audit.event_group import (
-    BY_VERDICT,
-    CONSUMED,
-    DUPLICATED,
-    EVENTS,
     EXPECTED,
-    EXPECTED_ON,
-    HANDED_OVER_AGAIN,
-    LETTERS,
-    LETTERS_MISSING,
-    LETTERS_PENDING,
-    LETTERS_UNRECORDED,
-    MAY_EXPIRE,
-    PUT_COPIES,
-    PUT_EVENTS,
-    REPLAYED,
-    TAP_COPIES,
-    TO_REPLAY,
     CountKey,
-    DayCount,
     InboxCount,
     LetterCount,
     RouteCount,
@@ -38,11 +21,11 @@ from glue_jobs.delivery_audit.event_group import (
 from glue_jobs.delivery_audit.judging import Judged
 
 Rows = list[dict[str, Any]]
-Key = TypeVar("Key", RouteCount, InboxCount, LetterCount, RowCount, DayCount)
+Key = TypeVar("Key", RouteCount, InboxCount, LetterCount, RowCount)
 
-ROUTE_COUNTS = ("expected", *map(str, Verdict), DUPLICATED, REPLAYED, EVENTS, TAP_COPIES)
-CONSUMER_VERDICTS = tuple(each for each in EXPECTED)
-_NOT_SUMMED = (EVENTS, TAP_COPIES)
+ROUTE_COUNTS = ("expected", *map(str, Verdict), "duplicated", "replayed", "events", "tap_copies")
+_CONSUMER_COUNTS = (*map(str, EXPECTED), "duplicated")
+_INBOX_COUNTS = ("delivered_unique", "delivered_total", "may_expire")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,15 +59,14 @@ class Figures:
         """
         found: dict[tuple[str, str], dict[str, Any]] = {}
         for key, count in self._of(RouteCount):
-            if key.route is None or key.measure == TO_REPLAY:
+            if key.route is None or key.measure not in ROUTE_COUNTS:
                 continue
             row = found.setdefault(
                 (key.date, key.route),
                 {"date": key.date, "route": key.route, "destination": None, **dict.fromkeys(ROUTE_COUNTS, 0)},
             )
             row["destination"] = max(filter(None, (row["destination"], key.destination)), default=None)
-            name = key.verdict if key.measure == BY_VERDICT else key.measure
-            row["expected" if name == EXPECTED_ON else str(name)] += count
+            row[key.measure] += count
         return [found[key] for key in sorted(found)]
 
     @property
@@ -94,10 +76,9 @@ class Figures:
         `delivered_unique` counts events, `delivered_total` messages. `may_expire` counts the events with an
         `expirytime` in an inbox without handovers: nobody records whether its reader came in time.
         """
-        counts = (PUT_EVENTS, PUT_COPIES, MAY_EXPIRE)
-        found: defaultdict[str, dict[str, int]] = defaultdict(lambda: dict.fromkeys(counts, 0))
+        found: defaultdict[str, dict[str, int]] = defaultdict(lambda: dict.fromkeys(_INBOX_COUNTS, 0))
         for key, count in self._of(InboxCount):
-            if key.measure in counts and count:
+            if key.measure in _INBOX_COUNTS and count:
                 found[key.destination][key.measure] += count
         return {name: found[name] for name in sorted(found)}
 
@@ -105,19 +86,21 @@ class Figures:
     def consumers(self) -> Rows:
         """The figures of each webhook by `date` and `channel`."""
         found: dict[tuple[str, str], dict[str, Any]] = {}
-        counts = ("expected", *map(str, CONSUMER_VERDICTS), "duplicated")
         for key, count in self._of(InboxCount):
-            if key.measure not in (CONSUMED, HANDED_OVER_AGAIN):
+            if key.measure not in _CONSUMER_COUNTS:
                 continue
             row = found.setdefault(
                 (key.date, key.destination),
-                {"date": key.date, "channel": key.destination, **dict.fromkeys(counts, 0)},
+                {
+                    "date": key.date,
+                    "channel": key.destination,
+                    "expected": 0,
+                    **dict.fromkeys(_CONSUMER_COUNTS, 0),
+                },
             )
-            if key.measure == HANDED_OVER_AGAIN:
-                row["duplicated"] += count
-            else:
+            row[key.measure] += count
+            if key.measure in EXPECTED:
                 row["expected"] += count
-                row[str(key.verdict)] += count
         return [found[key] for key in sorted(found)]
 
     @property
@@ -128,8 +111,8 @@ class Figures:
         """
         counts: defaultdict[tuple[str, str | None], list[int]] = defaultdict(lambda: [0, 0])
         for key, count in self._of(LetterCount):
-            if key.measure in (LETTERS, LETTERS_MISSING):
-                counts[key.place, key.reason][key.measure == LETTERS_MISSING] += count
+            if key.measure in ("count", "missing"):
+                counts[key.place, key.reason][key.measure == "missing"] += count
         return [
             {"place": key[0], "reason": key[1], "count": counts[key][0], "missing": counts[key][1]}
             for key in sorted(counts, key=lambda key: (key[0], key[1] or ""))
@@ -141,8 +124,8 @@ class Figures:
         sums: Counter[str] = Counter()
         for key, count in self._of(LetterCount):
             sums[key.measure] += count
-        pending, unrecorded = sums[LETTERS_PENDING], sums[LETTERS_UNRECORDED]
-        lost = sums[LETTERS_MISSING] - pending - unrecorded
+        pending, unrecorded = sums["pending"], sums["unrecorded"]
+        lost = sums["missing"] - pending - unrecorded
         return {"lost": lost, "pending": pending, "unrecorded": unrecorded}
 
     @property
@@ -162,12 +145,12 @@ class Figures:
     @property
     def cloud_events(self) -> int:
         """Events that entered in the cloud."""
-        return sum(count for _, count in self._of(DayCount))
+        return sum(count for key, count in self._of(RouteCount) if key.measure == "cloud_events")
 
     @property
     def to_replay(self) -> int:
         """Rows of the replay."""
-        return sum(count for key, count in self._of(RouteCount) if key.measure == TO_REPLAY)
+        return sum(count for key, count in self._of(RouteCount) if key.measure == "to_replay")
 
     def _of(self, kind: type[Key]) -> Iterator[tuple[Key, int]]:
         counts: Counter[CountKey] = self.judged.judgement.counts

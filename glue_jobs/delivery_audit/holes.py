@@ -12,8 +12,7 @@ from eventplane.handover import HANDOVERS
 from eventplane.ledger import LEDGER, TAP
 from glue_jobs.common.hours import Hour, hour_of
 from glue_jobs.delivery_audit.event_group import HoleCount
-from glue_jobs.delivery_audit.findings import Finding, Kind
-from glue_jobs.delivery_audit.hops import Hop
+from glue_jobs.delivery_audit.findings import Finding, Hop, Kind
 
 if TYPE_CHECKING:
     from glue_jobs.common.archive import Part

@@ -1,42 +1,43 @@
 """The judgement of one identity: what its records prove of each event and route, and what contradicts what.
 
 Pure Python: the rows are tuples (`event_group`), the rules the core's (`contract_rules`). Each event of the
-identity is put in order first (`event`), then judged route by route (`delivery`, `last_hop`); what is worth
-knowing becomes findings (`delivery_findings`) and counts (`delivery_counts`).
+identity is put in order first (`event`), then judged route by route (`delivery`); what is worth knowing
+becomes findings (`delivery_findings`) and counts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Sequence
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final
 
-from eventplane.delivery import Outcome
+from eventplane.contract import Place
+from eventplane.delivery import DEAD_LETTER_TYPE, Outcome
 from eventplane.handover import HANDOVERS
 from eventplane.ledger import LEDGER, TAP
 from eventplane.sender import SENDER_SERVICE, sender_in_frame
 from glue_jobs.delivery_audit.contract_rules import RECORD_MS, AuditRules
-from glue_jobs.delivery_audit.delivery import Delivery, deliveries
-from glue_jobs.delivery_audit.delivery_counts import count
-from glue_jobs.delivery_audit.delivery_findings import (
-    about,
-    findings,
-    is_other_client,
-    of_unclear_row,
-    of_unknown_handover,
-)
-from glue_jobs.delivery_audit.event import Event
+from glue_jobs.delivery_audit.delivery import Consumption, Delivery, deliveries
+from glue_jobs.delivery_audit.delivery_findings import about, findings, is_other_client, of_unclear_row
+from glue_jobs.delivery_audit.event import Event, sorted_out
 from glue_jobs.delivery_audit.event_group import (
+    EVERY_ROUTE,
+    EXPECTED,
+    HOUR_MS,
     NO_ROUTE,
-    ROWS,
-    TO_REPLAY,
-    UNRECORDED_IN_HOUR,
+    REPLAY,
     EventGroup,
     HandoverRow,
     HoleCount,
+    HourCount,
+    InboxCount,
     Judgement,
+    LatencyKey,
     LedgerRow,
+    LetterCount,
     NotInTap,
+    RefusedItem,
     ReplayRow,
     RouteCount,
     RowCount,
@@ -44,22 +45,15 @@ from glue_jobs.delivery_audit.event_group import (
     TapRow,
     Verdict,
 )
-from glue_jobs.delivery_audit.findings import Kind
-from glue_jobs.delivery_audit.hops import Hop
-from glue_jobs.delivery_audit.records import (
-    Unclear,
-    each_once,
-    each_place_once,
-    handover_fault,
-    ledger_fault,
-    unclear_handover,
-    unclear_ledger,
-    unclear_line,
-    unclear_tap,
-)
-from glue_jobs.delivery_audit.refused_items import judge_items
+from glue_jobs.delivery_audit.findings import Finding, Hop, Kind, Span
+from glue_jobs.delivery_audit.window import date_of
 
 _WITHOUT_RECORD: Final = frozenset({Verdict.UNRECORDED, Verdict.NOT_UNDERSTOOD, Verdict.PENDING})
+_EXPECTED: Final = frozenset(EXPECTED)
+_BY_HOUR: Final = frozenset({Verdict.LOST, Verdict.PENDING, Verdict.UNRECORDED})
+_UP, _THROUGH, _ALL, _LAST = map(
+    str, (Span.DEVICE_TO_CLOUD, Span.CLOUD_TO_INBOX, Span.DEVICE_TO_INBOX, Span.INBOX_TO_CONSUMER)
+)
 
 
 def judge(group: EventGroup, rules: Rules, into: Judgement | None = None) -> Judgement:
@@ -78,11 +72,17 @@ def _audit_rules(rules: Rules) -> AuditRules:
 
 
 def _judge(group: EventGroup, rules: AuditRules, into: Judgement) -> None:
-    copies, ledger, handovers, unclear = _sorted_out(group, rules)
-    _count_rows({TAP: copies, LEDGER: ledger, HANDOVERS: handovers}, unclear, into)
-    items = [row for row in ledger if not row.id]
-    if items or group.items:
-        judge_items(group.items, items, rules, into)
+    copies, ledger, handovers, unclear = sorted_out(group, rules)
+    for archive, count in ((TAP, len(copies)), (LEDGER, len(ledger)), (HANDOVERS, len(handovers))):
+        if count:
+            into.counts[RowCount(archive)] += count
+    for each in unclear:
+        into.quarantine.append(each.row)
+        into.counts[RowCount(each.row.archive, each.row.reason)] += 1
+        if not each.is_understood:
+            into.findings.append(of_unclear_row(each))
+    if group.items or any(not row.id for row in ledger):
+        _judge_items(group.items, [row for row in ledger if not row.id], rules, into)
     events = _by_sender(copies, ledger, handovers)
     others = _join_mismatched(events) if len(events) > 1 else {}
     senders = sorted(events)
@@ -103,49 +103,16 @@ def _judge_event(event: Event, rules: AuditRules, into: Judgement) -> Delivery:
     """Judge one event; return the delivery by which findings that are of no route name it."""
     judged = list(deliveries(event, rules))
     for delivery in judged:
-        count(delivery, rules, into)
-        into.findings.extend(findings(delivery, rules))
+        _count(delivery, rules, into)
+        for found in findings(delivery, rules):
+            into.findings.append(found)
+            if found.kind == Kind.LATE and event.first is not None:
+                hour = event.first.accepted_at_ms // HOUR_MS
+                into.counts[HourCount("late", event.first.client_id, hour)] += 1
         _follow_up(delivery, into)
     if event.handovers:
-        excused = {each.destination for each in judged if each.verdict in _WITHOUT_RECORD}
-        _judge_unknown_handovers(event, excused, rules, into)
+        _judge_unknown_handovers(judged, rules, into)
     return judged[0]
-
-
-def _count_rows(good: Mapping[str, Sequence[object]], unclear: Iterable[Unclear], into: Judgement) -> None:
-    for archive, rows in good.items():
-        if rows:
-            into.counts[RowCount(ROWS, archive)] += len(rows)
-    for each in unclear:
-        into.quarantine.append(each.row)
-        into.counts[RowCount(ROWS, each.row.archive, each.row.reason)] += 1
-        if not each.is_understood:
-            into.findings.append(of_unclear_row(each))
-
-
-def _sorted_out(
-    group: EventGroup, rules: AuditRules
-) -> tuple[Sequence[TapRow], Sequence[LedgerRow], Sequence[HandoverRow], list[Unclear]]:
-    """The rows that can be judged, each once, and those that cannot."""
-    versions = rules.by_version
-    unclear = [unclear_line(each, versions) for each in group.bad]
-    copies, ledger, handovers = [], [], []
-    for row in each_place_once(group.tap):
-        if row.unknown_members:
-            unclear.append(unclear_tap(row))
-        else:
-            copies.append(row)
-    for decision in each_once(group.ledger):
-        if fault := ledger_fault(decision, versions):
-            unclear.append(unclear_ledger(decision, fault))
-        else:
-            ledger.append(decision)
-    for end in each_once(group.handovers):
-        if fault := handover_fault(end):
-            unclear.append(unclear_handover(end, fault))
-        elif end.id:
-            handovers.append(end)
-    return copies, ledger, handovers, unclear
 
 
 def _by_sender(
@@ -195,62 +162,178 @@ def _join_mismatched(events: dict[str, Event]) -> dict[str, str]:
 
 def _follow_up(delivery: Delivery, into: Judgement) -> None:
     """Note what has to be sent again, and what the tap does not have."""
-    event, first, route, verdict = delivery.event, delivery.event.first, delivery.route, delivery.verdict
+    event, first, route = delivery.event, delivery.event.first, delivery.route
     if route is None:
         return
-    if first is not None:
-        if verdict is Verdict.LOST and route != NO_ROUTE:
-            said = delivery.found[0].row if delivery.found else None
-            version = said.contract_version if said else event.versions[0]
-            into.replay.append(
-                ReplayRow(
-                    date=delivery.date,
-                    sender=event.sender,
-                    source=first.source,
-                    id=first.id,
-                    type=first.type,
-                    device=first.client_id,
-                    route=route,
-                    destination=delivery.destination,
-                    contract_version=version,
-                    entered_at_ms=first.accepted_at_ms,
-                    archive_file=first.file,
-                )
-            )
-            into.counts[RouteCount(TO_REPLAY, delivery.date, route, delivery.destination)] += 1
-    elif verdict is Verdict.UNEXPLAINED:
-        said = delivery.found[0].row
-        into.not_in_tap.append(
-            NotInTap(
-                client_id=said.client_id,
-                sender=event.sender,
-                source=said.source,
-                id=said.id,
-                type=said.type,
-                route=route,
-                destination=delivery.destination,
-                contract_version=said.contract_version,
-                entered_at_ms=min(row.entered_at_ms for row in event.ledger),
-                file=said.file,
-            )
-        )
+    to = route, delivery.destination
+    if first is None and delivery.verdict is Verdict.UNEXPLAINED:
+        row, entered_at_ms = delivery.found[0].row, min(row.entered_at_ms for row in event.ledger)
+        named = row.client_id, event.sender, row.source, row.id, row.type
+        into.not_in_tap.append(NotInTap(*named, *to, row.contract_version, entered_at_ms, row.file))
+    if first is not None and delivery.verdict is Verdict.LOST and route != NO_ROUTE:
+        named = event.sender, first.source, first.id, first.type, first.client_id
+        version, file = delivery.contract_version, first.file
+        into.replay.append(ReplayRow(delivery.date, *named, *to, version, first.accepted_at_ms, file))
+        into.counts[RouteCount("to_replay", delivery.date, *to)] += 1
 
 
-def _judge_unknown_handovers(
-    event: Event, excused: Collection[str | None], rules: AuditRules, into: Judgement
-) -> None:
+def _judge_unknown_handovers(judged: Sequence[Delivery], rules: AuditRules, into: Judgement) -> None:
     """Judge handovers of what the ledger never put into the inbox.
 
-    A handover proves a delivery that was due and has no record: its inbox is among the `excused`.
+    A handover proves a delivery that was due and has no record, so it needs no other.
     """
+    event = judged[0].event
     known = {each.row.destination for each in event.decisions if each.row.outcome == Outcome.DELIVERED}
+    known |= {each.destination for each in judged if each.verdict in _WITHOUT_RECORD}
     for end in event.handovers:
-        if end.channel in known or end.channel in excused or rules.is_open(end.entered_at_ms):
+        if end.channel in known or rules.is_open(end.entered_at_ms):
             continue
         # The ledger's record was written about when the event came into the inbox.
         hole = rules.hole(LEDGER, end.entered_at_ms - RECORD_MS, wait_ms=RECORD_MS)
         if hole is not None:
-            into.counts[HoleCount(UNRECORDED_IN_HOUR, LEDGER, hole)] += 1
+            into.counts[HoleCount(LEDGER, hole)] += 1
         elif rules.sees_all and not event.unclear:
             # What came into an inbox the day before is in the ledger of that day.
-            into.findings.append(of_unknown_handover(event, end))
+            at = judged[0]._replace(route=None, destination=end.channel)
+            where = {"archive_file": end.file, "at_ms": end.entered_at_ms}
+            never = "the ledger never put it into the inbox"
+            into.findings.append(about(at, Kind.FORGED, Hop.INBOX_CONSUMER, never, **where))
+
+
+def _judge_items(
+    items: Sequence[RefusedItem], rows: Collection[LedgerRow], rules: AuditRules, into: Judgement
+) -> None:
+    """Judge the refused items of one client, reason and time, with the ledger's `rows` about such items."""
+    places = {(each.place, each.digest) for each in items}
+    recorded = _recorded(rows)
+    missing = max(len(places) - recorded, 0)
+    reason = items[0].reason if items else min((row.reason or "" for row in rows), default="")
+    letter = str(Place.CLOUD), reason or None
+    counts = into.counts
+    counts[RowCount(TAP)] += len(places)
+    counts[LetterCount("count", *letter)] += recorded
+    if not items:
+        return
+    accepted_at_ms = items[0].accepted_at_ms
+    known: dict[str, Any] = {
+        "date": date_of(accepted_at_ms),
+        "hop": str(Hop.ROUTER),
+        "device": items[0].client_id,
+        "archive_file": min(each.file for each in items),
+        "at_ms": accepted_at_ms,
+    }
+    dead = Finding(kind=str(Kind.DEAD_LETTERED), detail=reason, **known)
+    into.findings += [dead] * (len(places) - missing)
+    if not missing:
+        return
+    counts[LetterCount("missing", *letter)] += missing
+    if rules.is_open(accepted_at_ms):
+        counts[LetterCount("pending", *letter)] += missing
+    elif (hole := rules.hole(LEDGER, accepted_at_ms)) is not None:
+        counts[LetterCount("unrecorded", *letter)] += missing
+        counts[HoleCount(LEDGER, hole)] += missing
+    else:
+        lost = Finding(kind=str(Kind.LOST), detail=f"no record of an item refused as {reason}", **known)
+        into.findings += [lost] * missing
+
+
+def _recorded(rows: Collection[LedgerRow]) -> int:
+    """How many dead letters of items there are.
+
+    A message that came again was recorded again, all its items in each attempt: the largest attempt counts.
+    """
+    attempts: defaultdict[str | None, Counter[int | None]] = defaultdict(Counter)
+    for row in rows:
+        if row.outcome == Outcome.DEAD_LETTERED:
+            attempts[row.message_id][row.attempt] += 1
+    return sum(max(each.values()) for each in attempts.values())
+
+
+def _count(delivery: Delivery, rules: AuditRules, into: Judgement) -> None:
+    if delivery.verdict is not None:
+        _count_verdict(delivery, delivery.verdict, into)
+    if delivery.is_first_row:
+        _count_event(delivery, rules, into)
+    if delivery.event.is_dead_lettered:
+        _count_letters(delivery, into)
+    if delivery.out and delivery.destination is not None:
+        _count_put(delivery, delivery.destination, into)
+    if delivery.end is not None and delivery.destination is not None:
+        _count_last_hop(delivery.end, delivery.date, delivery.destination, into)
+
+
+def _count_verdict(delivery: Delivery, verdict: Verdict, into: Judgement) -> None:
+    counts, where = into.counts, (delivery.date, delivery.route, delivery.destination)
+    counts[RouteCount(str(verdict), *where)] += 1
+    if delivery.hole is not None:
+        counts[HoleCount(LEDGER, delivery.hole)] += 1
+    if (first := delivery.event.first) is not None:
+        if verdict in _EXPECTED and delivery.route != NO_ROUTE:
+            counts[RouteCount("expected", *where)] += 1
+        if verdict in _BY_HOUR:
+            counts[HourCount(str(verdict), first.client_id, first.accepted_at_ms // HOUR_MS)] += 1
+
+
+def _count_event(delivery: Delivery, rules: AuditRules, into: Judgement) -> None:
+    """Count the event itself, on one of its routes."""
+    counts, where = into.counts, (delivery.date, delivery.route, delivery.destination)
+    event, first = delivery.event, delivery.event.first
+    if first is None:
+        if event.ledger and not event.from_device(rules):
+            counts[RouteCount("cloud_events", *where)] += 1
+        return
+    counts[RouteCount("events", *where)] += 1
+    if (again := len(event.copies) - event.payloads) > 0:
+        counts[RouteCount("tap_copies", *where)] += again
+        counts[HourCount("tap_copies", first.client_id, first.accepted_at_ms // HOUR_MS)] += again
+    if first.type == DEAD_LETTER_TYPE:
+        counts[LetterCount("count", str(Place.DEVICE), first.dead_letter_reason or None)] += 1
+
+
+def _count_letters(delivery: Delivery, into: Judgement) -> None:
+    """Count the dead letters about the event that the ledger has, one a route."""
+    for route in {delivery.route, EVERY_ROUTE} if delivery.is_first_row else {delivery.route}:
+        reasons = [
+            each.row.reason or ""
+            for each in delivery.event.decisions
+            if each.route == route and each.row.outcome == Outcome.DEAD_LETTERED
+        ]
+        if reasons:
+            into.counts[LetterCount("count", str(Place.CLOUD), min(reasons) or None)] += 1
+
+
+def _count_put(delivery: Delivery, inbox: str, into: Judgement) -> None:
+    """Count what was put into the inbox."""
+    counts, event, date = into.counts, delivery.event, delivery.date
+    if copies := delivery.copies:
+        counts[InboxCount("delivered_total", date, inbox)] += copies
+        if copies > event.payloads:
+            counts[RouteCount("duplicated", date, delivery.route, inbox)] += copies - event.payloads
+        _time(delivery, into)
+    if event.was_replayed and any(row.reason == REPLAY for row in delivery.out):
+        counts[RouteCount("replayed", date, delivery.route, inbox)] += 1
+    if delivery.opens_inbox:
+        counts[InboxCount("delivered_unique", date, inbox)] += 1
+        if delivery.end is None and event.first is not None and event.first.expires_at_ms is not None:
+            counts[InboxCount("may_expire", date, inbox)] += 1
+
+
+def _count_last_hop(last: Consumption, date: str, inbox: str, into: Judgement) -> None:
+    into.counts[InboxCount(str(last.verdict), date, inbox)] += 1
+    if (again := last.handed_over - max(last.put, 1)) > 0:
+        into.counts[InboxCount("duplicated", date, inbox)] += again
+    if last.hole is not None:
+        into.counts[HoleCount(HANDOVERS, last.hole)] += 1
+
+
+def _time(delivery: Delivery, into: Judgement) -> None:
+    """Note how long the first delivery of the event took, over each hop."""
+    event, first, out = delivery.event, delivery.event.first, delivery.out[0]
+    on = delivery.found[0].row.priority or event.ledger[0].priority, delivery.route or ""
+    latencies = into.latencies
+    latencies[LatencyKey(_THROUGH, *on, out.decided_at_ms - out.entered_at_ms)] += 1
+    if first is not None and first.recorded_at_ms is not None:
+        latencies[LatencyKey(_UP, *on, first.accepted_at_ms - first.recorded_at_ms)] += 1
+        latencies[LatencyKey(_ALL, *on, out.decided_at_ms - first.recorded_at_ms)] += 1
+    if delivery.end is not None and (end := delivery.end.end) is not None:
+        latencies[LatencyKey(_LAST, *on, end.decided_at_ms - end.entered_at_ms)] += 1

@@ -8,7 +8,7 @@ from math import floor
 from typing import Any, Final
 
 from glue_jobs.delivery_audit.event_group import LatencyKey
-from glue_jobs.delivery_audit.hops import Span
+from glue_jobs.delivery_audit.findings import Span
 
 QUANTILES: Final = {"p50_ms": 0.5, "p95_ms": 0.95, "p99_ms": 0.99, "max_ms": 1.0}
 

@@ -8,7 +8,6 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 from glue_jobs.common.objects import open_archive, open_output
@@ -73,7 +72,6 @@ def read_arguments(argv: Sequence[str]) -> Arguments:
     )
     parser.add_argument(
         "--FLEET",
-        type=_file,
         default=None,
         help="a file with the expected devices, lines as in the folder fleet (default: that folder)",
     )
@@ -131,12 +129,6 @@ def _queue(text: str) -> str:
     if text.startswith(("https://", "http://")):
         return text
     raise argparse.ArgumentTypeError(f"{text!r} is no queue's URL; give https://sqs...")
-
-
-def _file(text: str) -> str:
-    if Path(text).is_file():
-        return text
-    raise argparse.ArgumentTypeError(f"{text!r} is no file; give the lines of thing, state and since_ms")
 
 
 def _time(text: str) -> datetime:

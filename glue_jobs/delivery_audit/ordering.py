@@ -12,8 +12,7 @@ from eventplane.delivery import Outcome
 from eventplane.ledger import SENT_BEFORE
 from glue_jobs.delivery_audit.contracts import ContractHistory
 from glue_jobs.delivery_audit.event_group import EventGroup, LedgerRow
-from glue_jobs.delivery_audit.findings import Finding, Kind
-from glue_jobs.delivery_audit.hops import Hop
+from glue_jobs.delivery_audit.findings import Finding, Hop, Kind
 from glue_jobs.delivery_audit.window import LAST_MS, date_of
 
 

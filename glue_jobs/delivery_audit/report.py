@@ -12,10 +12,9 @@ from eventplane.archive_layout import COMPACTED
 from eventplane.ledger import TAP
 from glue_jobs.common.hours import Hour, hour_of
 from glue_jobs.delivery_audit.devices import MAX_DEVICES, MAX_HOURLY
-from glue_jobs.delivery_audit.event_group import EVENTS, TAP_COPIES, UNRECORDED_IN_HOUR, HoleCount, Verdict
+from glue_jobs.delivery_audit.event_group import HoleCount, Verdict
 from glue_jobs.delivery_audit.figures import ROUTE_COUNTS
-from glue_jobs.delivery_audit.findings import Finding, Kind, worst_first
-from glue_jobs.delivery_audit.hops import Hop
+from glue_jobs.delivery_audit.findings import Finding, Hop, Kind, worst_first
 from glue_jobs.delivery_audit.judging import MAX_FINDINGS
 from glue_jobs.delivery_audit.latency import latency
 from glue_jobs.delivery_audit.verdict import revision, trend_row, unattested, verdict_of, weight_of
@@ -79,7 +78,7 @@ def report(audit: Audit, chain: Chain, changes: Sequence[Finding], trend: Rows) 
         "trend": trend,
         "flow": _flow(findings, routes),
         "routes": [
-            {name: route[name] for name in route if name not in (EVENTS, TAP_COPIES)} for route in routes
+            {name: route[name] for name in route if name not in ("events", "tap_copies")} for route in routes
         ],
         "by_destination": audit.figures.by_destination,
         "consumers": audit.figures.consumers,
@@ -130,7 +129,7 @@ def _totals(audit: Audit, routes: Rows, kinds: Rows) -> dict[str, int]:
     totals = {name: sum(route[name] for route in routes) for name in ROUTE_COUNTS}
     elsewhere = (figures.items, *figures.consumers)
     return {
-        "events_archived": totals.pop(EVENTS),
+        "events_archived": totals.pop("events"),
         **totals,
         Verdict.UNRECORDED.value: totals["unrecorded"]
         + fleet["unrecorded"]
@@ -184,7 +183,7 @@ def _holes(findings: Iterable[Finding], audit: Audit) -> Rows:
     """What is missing or wrong in the archive itself, a row for each finding of that hop."""
     unrecorded = Counter[tuple[str, int]]()
     for key, count in audit.judged.judgement.counts.items():
-        if isinstance(key, HoleCount) and key.measure == UNRECORDED_IN_HOUR:
+        if isinstance(key, HoleCount):
             unrecorded[key.archive, key.hour * HOUR_MS] += count
     for at, count in audit.fleet.holes.items():
         unrecorded[TAP, at * HOUR_MS] += count

@@ -25,6 +25,7 @@ from eventplane.limits import MAX_SENT_EVENT_BYTES
 from eventplane.numbering import EPOCH, SEQUENCE
 from eventplane.sender import SENDER_DEVICE, SENDER_SERVICE
 from glue_jobs.delivery_audit.contracts import INTERVAL_MS
+from glue_jobs.delivery_audit.event import MAX_TEXT, UNREADABLE
 from glue_jobs.delivery_audit.event_group import (
     HOUR_MS,
     BadRow,
@@ -55,12 +56,6 @@ READ_ATTRIBUTES: Final = (
     SENDER_DEVICE,
 )
 """What the audit itself wants to know of an event, besides what the filters look at."""
-
-UNREADABLE: Final = "unreadable_line"
-"""The line is no JSON, or a member has another type than its record's."""
-
-MAX_TEXT: Final = 4_000
-"""Most characters of a bad row that are kept as evidence. Ours: enough to see what it is."""
 
 
 def tap_rows(rows: DataFrame, window: Window, routes: Column, keys: DataFrame | None = None) -> DataFrame:

@@ -27,7 +27,6 @@ from eventplane.sender import PLANE, PLANE_CLIENT
 from glue_jobs.delivery_audit.clocks import CLOCK_SLACK_MS, LONGEST_DECISION_MS
 from glue_jobs.delivery_audit.contracts import INTERVAL_MS, ContractHistory
 from glue_jobs.delivery_audit.event_group import (
-    DayCount,
     InboxCount,
     Judgement,
     LatencyKey,
@@ -35,7 +34,7 @@ from glue_jobs.delivery_audit.event_group import (
     RowCount,
     Verdict,
 )
-from glue_jobs.delivery_audit.hops import Span
+from glue_jobs.delivery_audit.findings import Span
 from glue_jobs.delivery_audit.judging import Judged, Key
 from glue_jobs.delivery_audit.rows import KEY
 from glue_jobs.delivery_audit.watermark import Watermark
@@ -46,7 +45,12 @@ RARE: Final = 64
 that turns out to be none."""
 
 _THING: Final = "*"
-_ORDINARY: Final = frozenset({Verdict.DELIVERED, Verdict.NO_INTEREST, Verdict.UNROUTED, Verdict.INTERNAL})
+_EXTRAORDINARY: Final = frozenset(Verdict) - {
+    Verdict.DELIVERED,
+    Verdict.NO_INTEREST,
+    Verdict.UNROUTED,
+    Verdict.INTERNAL,
+}
 
 
 def screened(
@@ -398,8 +402,8 @@ def _is_ordinary(sample: Judgement) -> bool:
     if sample.findings or sample.replay or sample.quarantine or sample.not_in_tap:
         return False
     return all(
-        isinstance(key, RowCount | DayCount)
-        or (isinstance(key, RouteCount | InboxCount) and key.verdict in (None, *_ORDINARY))
+        isinstance(key, RowCount)
+        or (isinstance(key, RouteCount | InboxCount) and key.measure not in _EXTRAORDINARY)
         for key in sample.counts
     )
 

@@ -450,7 +450,7 @@ def _unknown_end(case: Case) -> list[Truth]:
     """A newer webhook writes an outcome that this version does not know."""
     row = case.handovers[-1] = replace(case.handovers[-1], outcome="parked")  # type: ignore[arg-type]
     known = _handed(case, Kind.NOT_UNDERSTOOD, row.channel)
-    return [known, replace(known, kind=Kind.QUARANTINED, hop=None)]
+    return [known, replace(known, kind=Kind.QUARANTINED, hop=None, route=None)]
 
 
 def _other_type(case: Case) -> str | None:

@@ -15,8 +15,6 @@ from local.archive_generator.truth import Hop, Kind, Truth
 
 WAYS: Final = ("cut", "text_for_number", "missing_member", "impossible_time", "no_identity")
 """How a row is malformed."""
-NEWER_WAY: Final = "text_for_number"
-"""What a newer version might write as well."""
 
 
 def malformed(case: Case, way: str, number: int) -> tuple[str, int, str, str]:

@@ -1,1 +1,1 @@
-"""An audit's `report.json` as a page for people: `python -m local.audit_page build/audit`."""
+"""An audit's report as a page for people: `python -m local.audit_page build/audit`."""

@@ -21,7 +21,7 @@ def main() -> None:
     report = read_report(arguments.audit, arguments.date or last_window(arguments.audit))
     page = arguments.audit / PAGE
     write_page(report, page, arguments.archive)
-    print(page)
+    print(f"page:     {page}")
 
 
 if __name__ == "__main__":

@@ -12,18 +12,16 @@ from eventplane.delivery import Outcome
 from eventplane.ledger import SENT_BEFORE, Basis
 from glue_jobs.delivery_audit.contracts import ContractHistory, Use
 from glue_jobs.delivery_audit.event_group import (
-    BY_VERDICT,
     EXPECTED,
-    EXPECTED_ON,
     NO_ROUTE,
     REPLAY,
-    ROWS,
     BadRow,
     EventGroup,
     HandoverRow,
     Judgement,
     LedgerRow,
     RouteCount,
+    RowCount,
     Rules,
     TapRow,
     Verdict,
@@ -192,15 +190,15 @@ def test_each_route_of_each_event_has_one_verdict_and_each_row_is_counted_once(
     verdicts: Counter[str] = Counter()
     expected = 0
     for key, count in made.counts.items():
-        if isinstance(key, RouteCount) and key.measure == BY_VERDICT:
-            verdicts[key.verdict or ""] += count
-        elif isinstance(key, RouteCount) and key.measure == EXPECTED_ON:
+        if isinstance(key, RouteCount) and key.measure in set(Verdict):
+            verdicts[key.measure] += count
+        elif isinstance(key, RouteCount) and key.measure == "expected":
             expected += count
     seen = {row.client_id for row in group.tap if not row.unknown_members}
     # Each event of the tap is due somewhere: on its routes, or as unrouted.
     assert sum(verdicts.values()) >= len(seen)
     assert sum(verdicts[each] for each in EXPECTED) >= expected
-    rows = sum(count for key, count in made.counts.items() if key[0] == ROWS)
+    rows = sum(count for key, count in made.counts.items() if isinstance(key, RowCount))
     places = {(row.message_id, row.place, row.client_id) for row in group.tap}
     assert rows == len(places) + len(group.ledger) + len(group.handovers) + len(group.bad)
     assert len(made.replay) <= verdicts[Verdict.LOST]

@@ -108,7 +108,10 @@ def test_compaction_and_erasure_change_objects_lawfully_and_nobody_else(
     spark.read.parquet(str(file)).limit(1).coalesce(1).write.parquet(str(written.folder / "other"))
     (other,) = (written.folder / "other").glob("*.parquet")
     other.replace(file)
-    assert altered(audit(written)) == {file.relative_to(written.folder).as_posix(): "altered"}
+    report = audit(written)
+    assert altered(report) == {file.relative_to(written.folder).as_posix(): "altered"}
+    assert report["totals"]["lost"] == 0
+    assert "forged" not in {each["kind"] for each in report["kinds"]}
 
 
 def test_a_report_that_is_altered_afterwards_is_found(spark: SparkSession, written: SmallArchive) -> None:

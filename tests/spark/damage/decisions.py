@@ -162,7 +162,7 @@ def cold_router(archive: Archive) -> Expected:
         for row in archive.rows(LEDGER)
         if row["contract_version"] == interim and row["decided_at_ms"] >= hour_ms(20)
     ]
-    facts = tuple(Fact("stale_contract", ROUTER, {"id": each["id"], "route": each["route"]}) for each in cold)
+    facts = tuple(Fact("stale_contract", ROUTER, {"id": each["id"]}) for each in cold)
     return Expected((BROKEN,), facts, unseen=0)
 
 

@@ -83,7 +83,10 @@ class Expected:
             self.may + other.may,
             _sums(self.totals, other.totals),
             _sums(self.least, other.least),
-            {**self.devices, **other.devices},
+            {
+                name: (*self.devices.get(name, ()), *other.devices.get(name, ()))
+                for name in (*self.devices, *other.devices)
+            },
             unseen,
             tuple(one + two for one in self.quarantined for two in other.quarantined),
             self.arguments + other.arguments,

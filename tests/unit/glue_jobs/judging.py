@@ -25,19 +25,7 @@ from eventplane.timestamps import timestamp_ms
 from glue_jobs.common.hours import Hour
 from glue_jobs.delivery_audit.contracts import ContractHistory, Use, stale_uses
 from glue_jobs.delivery_audit.event_group import (
-    BY_VERDICT,
-    CONSUMED,
-    DUPLICATED,
-    EXPECTED_ON,
-    LETTERS,
-    LETTERS_MISSING,
-    LETTERS_PENDING,
-    LETTERS_UNRECORDED,
-    MAY_EXPIRE,
     NO_ROUTE,
-    PUT_COPIES,
-    PUT_EVENTS,
-    ROWS,
     UNWANTED,
     BadRow,
     EventGroup,
@@ -61,6 +49,17 @@ from glue_jobs.delivery_audit.window import LAST_MS, Window
 from tests.spark.small_archive import SmallArchive
 
 FILES = {name: f"{name}/date=2026-03-01/hour=12/rows.json.gz" for name in ("tap", "ledger", "handovers")}
+_FAULTS = (
+    "lost",
+    "misrouted",
+    "unexplained",
+    "expired",
+    "dropped",
+    "unrecorded",
+    "not_understood",
+    "pending",
+    "duplicated",
+)
 AS_OF = "2026-04-01T00:00:00Z"
 
 
@@ -72,78 +71,57 @@ class Judged:
 
     def route(self, name: str) -> dict[str, int]:
         """The counts of one route by verdict, with `expected`."""
-        found: dict[str, int] = dict.fromkeys(("expected", *map(str, Verdict)), 0)
-        for key, count in self.judgement.counts.items():
-            if isinstance(key, RouteCount) and key.route == name and key.measure in (BY_VERDICT, EXPECTED_ON):
-                found[key.verdict or "expected"] += count
-        return found
+        counted = self._sums(RouteCount, lambda key: key.measure if key.route == name else None)
+        return {each: counted.get(each, 0) for each in ("expected", *map(str, Verdict))}
+
+    @property
+    def totals(self) -> Counter[str]:
+        """The sums of all that is counted by route."""
+        return Counter(self._sums(RouteCount, lambda key: key.measure))
 
     @property
     def routes(self) -> set[str]:
         """The routes on which something was judged."""
         return {key.route for key in self.judgement.counts if isinstance(key, RouteCount) and key.route}
 
-    def verdicts(self) -> dict[str, int]:
-        """The counts of all verdicts that there are."""
-        return self._sums(lambda key: key.verdict if key[0] == BY_VERDICT else None)
-
-    @property
-    def totals(self) -> Counter[str]:
-        """The sums of all that is counted by route: verdicts, and measures."""
-        return Counter(
-            self._sums(lambda key: (key.verdict or key.measure) if isinstance(key, RouteCount) else None)
-        )
-
     def consumed(self) -> dict[tuple[str, str], int]:
         """The counts of the last hop by inbox and verdict."""
-        return self._sums(lambda key: (key.destination, key.verdict) if key[0] == CONSUMED else None)
+        verdicts = set(Verdict)
+        return self._sums(
+            InboxCount, lambda key: (key.destination, key.measure) if key.measure in verdicts else None
+        )
 
     def letters(self) -> dict[tuple[str, str | None], tuple[int, int]]:
         """Dead letters by place and reason: how many there are, and how many are missing."""
         counts = self.judgement.counts
         keys = {(key.place, key.reason) for key in counts if isinstance(key, LetterCount)}
         return {
-            key: (counts[LetterCount(LETTERS, *key)], counts[LetterCount(LETTERS_MISSING, *key)])
-            for key in keys
+            key: (counts[LetterCount("count", *key)], counts[LetterCount("missing", *key)]) for key in keys
         }
 
-    def inboxes(self) -> dict[str, tuple[int, int, int]]:
+    def inboxes(self) -> dict[str, tuple[int, ...]]:
         """Events, messages, and events that may expire, by inbox."""
-        counts: Counter[tuple[str, str]] = Counter()
-        for key, count in self.judgement.counts.items():
-            if isinstance(key, InboxCount):
-                counts[key.destination, key.measure] += count
+        counts = self._sums(InboxCount, lambda key: (key.destination, key.measure))
+        names = "delivered_unique", "delivered_total", "may_expire"
         return {
-            name: (counts[name, PUT_EVENTS], counts[name, PUT_COPIES], counts[name, MAY_EXPIRE])
-            for name in {name for name, _ in counts}
-            if counts[name, PUT_COPIES]
+            inbox: tuple(counts.get((inbox, name), 0) for name in names)
+            for inbox, measure in counts
+            if measure == "delivered_total"
         }
 
     def rows(self) -> dict[tuple[str, str | None], int]:
         """Rows by archive, and why they are in quarantine."""
-        return self._sums(lambda key: (key.archive, key.reason) if isinstance(key, RowCount) else None)
+        return self._sums(RowCount, tuple)
 
     def faults(self) -> dict[str, int]:
         """The figures that should be zero, where they are not."""
-        counts, verdicts, last = self.judgement.counts, self.verdicts(), self.consumed()
-        last_hop = Counter[str]()
-        for (_, verdict), count in last.items():
-            last_hop[verdict] += count
-        letters: Counter[str] = Counter()
-        for key, count in counts.items():
-            if isinstance(key, LetterCount):
-                letters[key.measure] += count
-        lost_items = letters[LETTERS_MISSING] - letters[LETTERS_PENDING] - letters[LETTERS_UNRECORDED]
-        names = ("misrouted", "unexplained", "expired", "dropped", "unrecorded", "not_understood", "pending")
-        found = {
-            **{name: verdicts.get(name, 0) for name in names},
-            "lost": verdicts.get("lost", 0) + lost_items + last_hop["lost"],
-            "dead_lettered": letters[LETTERS] + last_hop["dead_lettered"],
-            "duplicated": sum(count for key, count in counts.items() if key[0] == DUPLICATED),
-            "quarantined": sum(
-                count for key, count in counts.items() if key[0] == ROWS and key[2] is not None
-            ),
-        }
+        letters, last = (
+            Counter(self._sums(kind, lambda key: key.measure)) for kind in (LetterCount, InboxCount)
+        )
+        found = Counter({name: self.totals[name] for name in _FAULTS})
+        found["lost"] += last["lost"] + letters["missing"] - letters["pending"] - letters["unrecorded"]
+        found["dead_lettered"] = letters["count"] + last["dead_lettered"]
+        found["quarantined"] = sum(count for (_, reason), count in self.rows().items() if reason is not None)
         return {name: count for name, count in found.items() if count}
 
     @property
@@ -162,10 +140,10 @@ class Judged:
         """What was found: kind, hop and id."""
         return {(each.kind, each.hop, each.id) for each in self.judgement.findings}
 
-    def _sums(self, name_of: Any) -> dict[Any, int]:
+    def _sums(self, kind: type, name_of: Any) -> dict[Any, int]:
         found: Counter[Any] = Counter()
         for key, count in self.judgement.counts.items():
-            if (name := name_of(key)) is not None:
+            if isinstance(key, kind) and (name := name_of(key)) is not None:
                 found[name] += count
         return dict(found)
 

@@ -301,6 +301,20 @@ class TestHoles:
         assert judged.holes == [(HOUR + 5, 4)]
         assert judged.standing == "partly"
 
+    def test_a_forged_event_beside_a_hole_takes_nobody_s_place_in_it(self) -> None:
+        home = Home()
+        home.started()
+        for hour in range(12):
+            here = hour != 5
+            if hour == 4:
+                home.in_ledger(("voice", "//home-1", "forged"))
+            home.send(3, tap=here, ledger=not here)
+            home.manifest(tap=here, ledger=not here)
+            home.wait(1)
+        judged = home.judged()
+        assert [(each.kind, each.id) for each in judged.findings] == [("forged", "forged")]
+        assert judged.holes == [(HOUR + 5, 4)]
+
     def test_an_hour_that_is_gone_everywhere_is_no_loss(self) -> None:
         """The review: tap, ledger and handovers of an hour gone: 5 of 250 are called lost."""
         home = Home()

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from glue_jobs.common.archive import ObjectFault, Part
 from glue_jobs.common.hours import Hour
-from glue_jobs.delivery_audit.event_group import UNRECORDED_IN_HOUR, HoleCount
+from glue_jobs.delivery_audit.event_group import HoleCount
 from glue_jobs.delivery_audit.holes import (
     LedgerHours,
     absent_hours,
@@ -71,7 +71,7 @@ def test_hours_without_a_tap_object_lie_between_others() -> None:
 
 def test_what_an_unreadable_object_lacks_is_no_second_finding() -> None:
     parts = archive(tap=range(3), ledger=range(3))
-    counts = {HoleCount(UNRECORDED_IN_HOUR, "ledger", number_of(hour(1))): 7}
+    counts = {HoleCount("ledger", number_of(hour(1))): 7}
     found = list(hole_findings(parts, [fault("unreadable", 1), fault("unreadable", 1)], counts, {}))
     assert [each.detail for each in found] == [
         "not gzip; 3 rows of it were read; 7 events of its hour are without a record",
@@ -82,8 +82,8 @@ def test_what_an_unreadable_object_lacks_is_no_second_finding() -> None:
 def test_each_hole_is_one_finding_with_its_extent() -> None:
     parts = archive(tap=range(3), ledger=[0, 2])
     counts = {
-        HoleCount(UNRECORDED_IN_HOUR, "ledger", number_of(hour(1))): 250,
-        HoleCount(UNRECORDED_IN_HOUR, "ledger", number_of(hour(2))): 0,
+        HoleCount("ledger", number_of(hour(1))): 250,
+        HoleCount("ledger", number_of(hour(2))): 0,
     }
     found = list(hole_findings(parts, [fault("unreadable", 0)], counts, {number_of(hour(2)): 4}))
     assert [(each.kind, each.hop, each.archive_file) for each in found] == [

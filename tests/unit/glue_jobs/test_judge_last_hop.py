@@ -14,7 +14,6 @@ from eventplane.envelope import Envelope
 from eventplane.handover import HandoverRecord
 from eventplane.ledger import LedgerRecord
 from glue_jobs.delivery_audit.event_group import (
-    HANDED_OVER_AGAIN,
     InboxCount,
     LatencyKey,
     ReplayRow,
@@ -96,7 +95,7 @@ def test_each_fault_is_found_at_its_hop(archive: SmallArchive) -> None:
         ("help.inbox", "lost"): 2,
         ("help.inbox", "expired"): 1,
     }
-    assert report.judgement.counts[InboxCount(HANDED_OVER_AGAIN, DAY, "help.inbox")] == 1
+    assert report.judgement.counts[InboxCount("duplicated", DAY, "help.inbox")] == 1
     assert report.totals["lost"] == 0
     latencies = report.judgement.latencies
     assert latencies[LatencyKey("inbox_to_consumer", "urgent", "alarms", 800)] == 5

@@ -1,0 +1,202 @@
+"""The report as a document: figures over all hops, holes with their extent, the flow, the worst first."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from datetime import UTC, date, datetime
+from typing import Any
+
+import pytest
+
+from glue_jobs.common.archive import Part
+from glue_jobs.common.hours import Hour
+from glue_jobs.common.objects import Stored
+from glue_jobs.delivery_audit import report as module
+from glue_jobs.delivery_audit.audit import Audit
+from glue_jobs.delivery_audit.chain import Chain, Inventory
+from glue_jobs.delivery_audit.contracts import ContractHistory, Use
+from glue_jobs.delivery_audit.devices import Fleet
+from glue_jobs.delivery_audit.event_group import (
+    BY_VERDICT,
+    CLOUD_EVENTS,
+    CONSUMED,
+    EVENTS,
+    EXPECTED_ON,
+    LETTERS,
+    LETTERS_MISSING,
+    ROWS,
+    UNRECORDED_IN_HOUR,
+    CountKey,
+    DayCount,
+    HoleCount,
+    InboxCount,
+    LatencyKey,
+    LetterCount,
+    RouteCount,
+    RowCount,
+)
+from glue_jobs.delivery_audit.figures import Figures
+from glue_jobs.delivery_audit.findings import Finding
+from glue_jobs.delivery_audit.judging import Judged
+from glue_jobs.delivery_audit.report import report
+from glue_jobs.delivery_audit.watermark import Watermark
+from glue_jobs.delivery_audit.window import Window
+from tests.spark.small_archive import small_contract
+
+DAY = "2026-03-01"
+SEVEN = Hour(datetime(2026, 3, 1, 7, tzinfo=UTC))
+SEVEN_MS = 1_772_348_400_000
+
+
+def lost(device: str, hop: str = "router", **more: Any) -> Finding:
+    return Finding(DAY, "lost", hop, device=device, **more)
+
+
+MISSING = Finding(DAY, "missing_records", "archive", archive_file=SEVEN.raw("ledger"), detail="no object")
+LATE = Finding(DAY, "late", "router", device="home-1")
+
+
+@pytest.fixture
+def audit() -> Audit:
+    """A day on which every hop lost something, and the ledger of one hour is gone."""
+    counts: dict[CountKey, int] = {
+        RouteCount(EXPECTED_ON, DAY, "alarms", "help.inbox"): 12,
+        RouteCount(BY_VERDICT, DAY, "alarms", "help.inbox", "delivered"): 7,
+        RouteCount(BY_VERDICT, DAY, "alarms", "help.inbox", "lost"): 2,
+        RouteCount(BY_VERDICT, DAY, "alarms", "help.inbox", "unrecorded"): 3,
+        RouteCount(EVENTS, DAY, "alarms", "help.inbox"): 12,
+        InboxCount(CONSUMED, DAY, "help.inbox", "lost"): 1,
+        InboxCount(CONSUMED, DAY, "help.inbox", "dead_lettered"): 1,
+        LetterCount(LETTERS, "cloud", "too_large"): 4,
+        LetterCount(LETTERS_MISSING, "cloud", "too_large"): 5,
+        RowCount(ROWS, "tap"): 12,
+        RowCount(ROWS, "ledger"): 9,
+        RowCount(ROWS, "handovers"): 2,
+        DayCount(CLOUD_EVENTS, DAY): 6,
+        HoleCount(UNRECORDED_IN_HOUR, "ledger", SEVEN_MS // 3_600_000): 3,
+    }
+    judged = Judged(accepted_ms=(SEVEN_MS, SEVEN_MS + 1))
+    judged.judgement.counts.update(counts)
+    judged.judgement.latencies[LatencyKey("cloud_to_inbox", "urgent", "alarms", 40)] = 7
+    fleet = Fleet(
+        totals=Counter(lost=8, acknowledged_lost=3, devices=2, manifest=9, numbering=1, pending=1),
+        standings=Counter(expected=2, attested=1, partly=1),
+    )
+    nothing: Any = None  # what was read is not looked at again
+    part = Part(
+        rows=nothing,
+        objects=(Stored("ledger/a", 10, "m"), Stored("compacted/ledger/b", 20, "m")),
+        faults=(),
+        hours=frozenset({SEVEN}),
+    )
+    return Audit(
+        window=Window(date(2026, 3, 1)),
+        watermark=Watermark(SEVEN_MS + 86_400_000),
+        history=ContractHistory((Use(small_contract(), None),)),
+        judged=judged,
+        figures=Figures(judged),
+        fleet=fleet,
+        coverage=fleet.coverage("fleet/list", 6),
+        found={},
+        others=[
+            LATE,
+            MISSING,
+            lost("home-2"),
+            lost("home-1", route="alarms"),
+            lost("home-1", route="alarms"),
+        ],
+        parts={"ledger": part},
+        chain=Chain(Inventory(SEVEN_MS, {}, {"ledger/a": "etag:1"})),
+    )
+
+
+@pytest.fixture
+def document(audit: Audit) -> dict[str, Any]:
+    made: dict[str, Any] = json.loads(json.dumps(report(audit, audit.chain, [], [])))
+    return made
+
+
+def test_what_was_lost_and_what_is_pending_is_split_by_hop(document: dict[str, Any]) -> None:
+    assert document["lost_by_hop"] == {
+        "device_cloud": 5,
+        "iot_rule": 3,
+        "router": 2 + 5,
+        "inbox_consumer": 1,
+    }
+    assert document["totals"]["lost"] == sum(document["lost_by_hop"].values())
+    assert document["totals"]["pending"] == sum(document["pending_by_hop"].values()) == 1
+    assert (document["totals"]["dead_lettered"], document["totals"]["unrecorded"]) == (4 + 1, 3)
+
+
+def test_the_verdict_has_its_reasons_and_what_it_rests_on(document: dict[str, Any]) -> None:
+    assert document["verdict"] == "broken"
+    assert document["reasons"][0] == "16 events lost on the way: router."
+    assert document["coverage"]["share"] == 0.9
+    assert document["coverage"]["devices"]["partly"] == 1
+    assert document["coverage"]["cloud_events"] == 6
+    # The manifest, the device, the hour, its deliveries.
+    assert (document["totals"]["unattested"], document["totals"]["incomplete"]) == (1, 4)
+
+
+def test_a_hole_of_the_archive_has_its_hour_at_its_edges_and_its_extent(document: dict[str, Any]) -> None:
+    assert document["archive"]["holes"] == [
+        {
+            "kind": "missing_records",
+            "folder": "ledger",
+            "from_ms": SEVEN_MS,
+            "until_ms": SEVEN_MS + 3_600_000,
+            "unrecorded": 3,
+            "archive_file": SEVEN.raw("ledger"),
+            "detail": "no object",
+        }
+    ]
+    assert document["archive"]["folders"] == [
+        {
+            "folder": "ledger",
+            "objects": 2,
+            "compacted": 1,
+            "bytes": 30,
+            "hours": 1,
+            "first_hour_ms": SEVEN_MS,
+            "last_hour_ms": SEVEN_MS,
+        }
+    ]
+
+
+def test_the_flow_has_each_route_and_who_lost_most_where(document: dict[str, Any]) -> None:
+    together, *named = document["flow"]
+    assert (together["device"], together["route"], together["inbox"]) == (None, "alarms", "help.inbox")
+    assert (together["delivered"], together["lost"]) == (7, 2)
+    assert named == [
+        {"device": "home-1", "route": "alarms", "inbox": None, "hop": "router", "lost": 2},
+        {"device": "home-2", "route": None, "inbox": None, "hop": "router", "lost": 1},
+    ]
+
+
+def test_the_worst_findings_come_first_and_all_are_counted(
+    audit: Audit, document: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kinds = [each["kind"] for each in document["findings"]]
+    assert kinds == ["lost", "lost", "lost", "missing_records", "late"]
+    weights = {each["kind"]: (each["count"], each["weight"]) for each in document["kinds"]}
+    assert weights == {"lost": (3, "broken"), "missing_records": (1, "incomplete"), "late": (1, "allowed")}
+    monkeypatch.setattr(module, "MAX_FINDINGS", 2)
+    cut = report(audit, audit.chain, [], [])
+    assert [each["kind"] for each in cut["findings"]] == ["lost", "lost"]
+    assert cut["kinds"] == document["kinds"]
+
+
+def test_days_and_trend_end_with_the_window(document: dict[str, Any]) -> None:
+    assert [(each["date"], each["delivered"], each["lost"]) for each in document["days"]] == [(DAY, 7, 2)]
+    assert [(each["date"], each["verdict"], each["share"]) for each in document["trend"]] == [
+        (DAY, "broken", 0.9)
+    ]
+    assert document["window"] == {
+        "date": DAY,
+        "tap_rows": 12,
+        "ledger_rows": 9,
+        "handover_rows": 2,
+        "first_accepted_ms": SEVEN_MS,
+        "last_accepted_ms": SEVEN_MS + 1,
+    }
