@@ -2,7 +2,7 @@
 build/bench/crash.json.
 
 Exit status 1 when one of them lost something silently, invented something or left a spool that does not
-start. `--seed N --cuts 0 --damages 1` repeats damage N alone.
+start. `--seed N --cuts 0 --damages 1` repeats damage N alone; `--kind` makes all of one kind.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ import argparse
 import sys
 import tempfile
 from concurrent.futures import ProcessPoolExecutor
-from itertools import repeat
+from itertools import count, groupby, islice, repeat
 from pathlib import Path
 
 from benchmarks.power.cuts import Findings, cut_everywhere, record_run
-from benchmarks.power.damage import A_SPOOL, DAMAGES, DamageFindings, damage_at_random
+from benchmarks.power.damage import A_SPOOL, DAMAGES, DamageFindings, damage_at_random, kind_of
 from benchmarks.results import Figure, write
 
 _COMMITS = 250
@@ -27,14 +27,14 @@ def main() -> int:
     parser.add_argument("--cuts", type=int, default=10_000)
     parser.add_argument("--damages", type=int, default=2_000)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--kind", choices=DAMAGES, help="damages of this kind only (default: each in turn)")
     arguments = parser.parse_args()
-    seeds = range(arguments.seed, arguments.seed + arguments.damages)
+    wanted = (seed for seed in count(arguments.seed) if arguments.kind in (None, kind_of(seed)))
+    seeds = list(islice(wanted, arguments.damages))
     with ProcessPoolExecutor() as processes:
         # Those of one spool together: it is made once.
-        spools: dict[int, list[int]] = {seed // A_SPOOL: [] for seed in seeds}
-        for seed in seeds:
-            spools[seed // A_SPOOL].append(seed)
-        damaged = processes.map(damage_at_random, spools.values())
+        spools = [list(group) for _, group in groupby(seeds, lambda seed: seed // A_SPOOL)]
+        damaged = processes.map(damage_at_random, spools)
         runs = range(arguments.seed, arguments.seed + _RUNS if arguments.cuts else arguments.seed)
         cut = list(processes.map(_run, runs, repeat(-(-arguments.cuts // _RUNS))))
         findings = DamageFindings()
@@ -68,21 +68,21 @@ def _of_damages(findings: DamageFindings) -> list[Figure]:
         ),
     ]
     for kind in DAMAGES:
-        count = findings.counts
-        opened = count[kind, "damages"] - count[kind, "failed"]
-        unknown = count[kind, "without a number"]
+        counts = findings.counts
+        opened = counts[kind, "damages"] - counts[kind, "failed"]
+        unknown = counts[kind, "without a number"]
         figures += [
-            Figure(f"{kind}: opened", opened, "damages", aim=count[kind, "damages"]),
-            Figure(f"{kind}: nothing lost", count[kind, "lossless"], "damages"),
-            Figure(f"{kind}: lost and reported", count[kind, "reported"], "damages"),
+            Figure(f"{kind}: opened", opened, "damages", aim=counts[kind, "damages"]),
+            Figure(f"{kind}: nothing lost", counts[kind, "lossless"], "damages"),
+            Figure(f"{kind}: lost and reported", counts[kind, "reported"], "damages"),
             Figure(
                 f"{kind}: reported without a number",
                 unknown,
                 "damages",
                 note="a part of both: the note of the last commit was damaged" if unknown else "",
             ),
-            _none(f"{kind}: silently lost", count[kind, "silent"], "damages"),
-            _none(f"{kind}: invented", count[kind, "invented"], "damages"),
+            _none(f"{kind}: silently lost", counts[kind, "silent"], "damages"),
+            _none(f"{kind}: invented", counts[kind, "invented"], "damages"),
         ]
     return figures
 

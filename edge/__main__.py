@@ -7,21 +7,31 @@ from types import ModuleType
 from typing import Any
 
 
-class _LazyInspect(ModuleType):
-    """Takes the place of the module `inspect` until something reads an attribute of it.
+class _LazyModule(ModuleType):
+    """Takes the place of a module of the standard library until something reads an attribute of it.
 
-    `dataclasses` imports it for the docstring of a dataclass that has none, and ours have one. It takes 0.7
-    MiB, with `ast`, `dis` and `tokenize`. (importlib's LazyLoader loads it as soon as it is imported again.)
+    (importlib's LazyLoader loads it as soon as it is imported again.)
     """
 
     def __getattr__(self, name: str) -> Any:
-        if sys.modules.get("inspect") is self:
-            del sys.modules["inspect"]
-        return getattr(__import__("inspect"), name)
+        if sys.modules.get(self.__name__) is self:
+            del sys.modules[self.__name__]
+        return getattr(__import__(self.__name__), name)
+
+
+def be_lazy() -> None:
+    """Keep from loading what the standard library imports and the forwarder does not use.
+
+    `dataclasses` imports `inspect` for the docstring of a dataclass that has none, and ours have one: 0.7
+    MiB, with `ast` and `dis`. `urllib.parse`, which `pathlib` imports, takes `ipaddress` for addresses in
+    brackets: 0.2 MiB.
+    """
+    for name in ("inspect", "ipaddress"):
+        sys.modules.setdefault(name, _LazyModule(name))
 
 
 if __name__ == "__main__":
-    sys.modules.setdefault("inspect", _LazyInspect("inspect"))
+    be_lazy()
     from edge.command_line import end, main
 
     end(main(sys.argv[1:]))

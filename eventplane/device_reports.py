@@ -16,7 +16,7 @@ DEVICE_CONTRACT = REPORT_PREFIX + "contract.v1"
 """The state that gives a forwarder another contract. It goes down; no device sends it."""
 
 SHA256 = "sha256"
-"""The `key_digest` of a manifest: how the keys are made of which its digests are sums (`eventplane.event_keys`).
+"""The `key_digest` of a manifest: how the keys of which its digests are sums are made (`event_keys`).
 Older forwarders made them otherwise, and do not state it."""
 
 

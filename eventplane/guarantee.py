@@ -64,7 +64,7 @@ def guarantee_of(contract: Contract, event: Envelope, over: Channel, route: Rout
 def guarantee_of_type(
     contract: Contract, event_type: str, asks: bool, over: Channel, route: Route
 ) -> DeliveryGuarantee:
-    """Decide as `guarantee_of` by what is known of an event: its type, and whether it asks for best effort."""
+    """Decide as `guarantee_of` by an event's type and whether it asks for best effort."""
     if event_type in PLANE_TYPES:
         return DeliveryGuarantee.AT_LEAST_ONCE
     declared = contract.event_types.get(event_type)

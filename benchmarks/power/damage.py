@@ -94,6 +94,11 @@ class DamageFindings:
         return sum(count for (_, name), count in self.counts.items() if name == outcome)
 
 
+def kind_of(seed: int) -> str:
+    """Return the kind of damage that `seed` makes, a key of `DAMAGES`."""
+    return list(DAMAGES)[seed % len(DAMAGES)]
+
+
 def damage_at_random(seeds: Sequence[int]) -> DamageFindings:
     """Damage a spool for each of `seeds`, which alone determine where, how, and of which workload."""
     findings = DamageFindings()
@@ -107,7 +112,7 @@ def damage_at_random(seeds: Sequence[int]) -> DamageFindings:
             random = Random(seed)
             snapshot = random.choice(taken)
             files = {name: bytearray(content) for name, content in snapshot.files.items()}
-            kind = list(DAMAGES)[seed % len(DAMAGES)]
+            kind = kind_of(seed)
             what = DAMAGES[kind](files, snapshot, random)
             directory = scratch / "damaged"
             findings.count(kind, seed, what, serve_damaged(snapshot, files, directory, random))
@@ -420,7 +425,10 @@ def _beside(files: _Files, _snapshot: Snapshot, random: Random) -> str:
 
 def _two(files: _Files, snapshot: Snapshot, random: Random) -> str:
     kinds = [_flip, _zero, _swap, _truncate, _repeat, _older, _beside]
-    return " and ".join(random.choice(kinds)(files, snapshot, random) for _ in range(2))
+    first, second = random.choice(kinds)(files, snapshot, random), random.choice(kinds)
+    if not any(files.get(name) for name in _DATABASE):
+        second = _beside  # nothing is left of the others
+    return f"{first} and {second(files, snapshot, random)}"
 
 
 DAMAGES: dict[str, Callable[[_Files, Snapshot, Random], str]] = {

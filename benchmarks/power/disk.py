@@ -51,6 +51,13 @@ class Disk:
             case Say():
                 pass
 
+    def files(self) -> dict[str, int]:
+        """Return the path of each file, as a process sees it, and its number."""
+        names = dict(self._names)
+        for each in self._renamings:
+            _rename(names, each)
+        return names
+
     def cut(self, random: Random, kept: str) -> dict[str, bytes]:
         """Names and contents; `kept` is one of `KEPT`."""
         names = dict(self._names)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -73,26 +73,33 @@ class Say:
 Call = Create | Rename | Unlink | Write | Truncate | Sync | Say
 
 
-def record(directory: Path, module: str, *arguments: str) -> list[Call]:
-    """Run `python -m module arguments` and tell what it did in the new `directory`, and what it said."""
-    directory.mkdir()
+def record(
+    directory: Path, module: str, *arguments: str, files: Mapping[str, int] | None = None
+) -> list[Call]:
+    """Run `python -m module arguments` and return what it did in `directory`, and what it said.
+
+    `files` are those that are in it, by path, with their numbers in an earlier recording.
+    """
+    directory.mkdir(exist_ok=True)
     trace = directory.with_name(directory.name + ".trace")
     options = ("-xx", "-s", str(_LONGEST_WRITE), "-e", f"trace={_CALLS}", "-o", str(trace))
     subprocess.run(
         ["strace", *options, sys.executable, "-m", module, *arguments], check=True, stdout=subprocess.DEVNULL
     )
     with trace.open(encoding="ascii") as lines:
-        calls = list(_Reader(directory).read(lines))
+        calls = list(_Reader(directory, files or {}).read(lines))
     trace.unlink()
     return calls
 
 
 class _Reader:
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, files: Mapping[str, int]) -> None:
         self._directory = str(directory)
         self._open: dict[int, int | None] = {}
-        self._names: dict[str, int] = {}
-        self._files = 0
+        # Where the next plain write goes, for files that were new when they were opened.
+        self._ends: dict[int, int] = {}
+        self._names = dict(files)
+        self._files = max(files.values(), default=0)
 
     def read(self, lines: Iterator[str]) -> Iterator[Call]:
         for line in lines:
@@ -118,6 +125,7 @@ class _Reader:
                 self._names[path] = self._files
                 yield Create(path, self._files)
             self._open[descriptor] = self._names[path]
+            self._ends[descriptor] = 0 if "O_EXCL" in flags else -1
             if "O_TRUNC" in flags:
                 yield Truncate(self._names[path], 0)
 
@@ -147,5 +155,9 @@ class _Reader:
             yield Write(file, int(fields[-1]), texts[0])
         elif file is not None and name == "ftruncate":
             yield Truncate(file, int(fields[-1]))
-        elif name == "write":
-            raise AssertionError("a plain write to a file of the spool: its offset is not known")
+        elif file is not None and name == "write":
+            start = self._ends[descriptor]
+            if start < 0:
+                raise AssertionError("a plain write to a file of the spool: its offset is not known")
+            self._ends[descriptor] += len(texts[0])
+            yield Write(file, start, texts[0])

@@ -235,13 +235,18 @@ _FIELDS = tuple(each.name for each in fields(Device))
 _WRITE = f"UPDATE device SET {', '.join(f'{each} = ?' for each in (*_FIELDS, 'checksum'))}"  # noqa: S608
 
 
-def create(db: sqlite3.Connection, origin: SpoolOrigin, clock: UptimeClock) -> None:
-    """Make the tables of a new epoch."""
+def new_epoch() -> str:
+    """Return the id of a new epoch."""
+    return os.urandom(EPOCH_BYTES).hex()
+
+
+def create(db: sqlite3.Connection, origin: SpoolOrigin, clock: UptimeClock, epoch: str) -> None:
+    """Make the tables of `epoch`."""
     for statement in SCHEMA:
         db.execute(statement)
     db.execute(f"PRAGMA user_version = {FORMAT}")
     db.execute(f"INSERT INTO device VALUES ({'0, ' * len(_FIELDS)}0)")  # noqa: S608
-    epoch, totals = os.urandom(EPOCH_BYTES).hex(), TableTotals().pack()
+    totals = TableTotals().pack()
     Device(epoch, 1, 0, 0, clock(), *clock.uptime(), json.dumps(origin), totals).write(db)
 
 

@@ -13,6 +13,7 @@ import struct
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
+from itertools import islice
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -304,6 +305,11 @@ class Deliveries:
             after = batch.last
         if queue.head != queue.tail and queue.tail > after:
             raise DamagedRowError(f"the list of what is pending behind {after}")
+
+    def first_pending(self, queues: Iterable[PendingQueue]) -> int | None:
+        """Return the lowest sequence that is pending in `queues`, None when nothing is."""
+        oldest = (islice(self.read(each, BEFORE_EVERYTHING), 1) for each in queues if each.pending)
+        return min((sequence for found in oldest for sequence, *_ in found), default=None)
 
     def _read_batch(self, last: int) -> tuple[int, dict[int, str]]:
         if self._read_last != last:

@@ -24,14 +24,17 @@ from edge.errors import SpoolError
 from edge.spool.database import (
     PAGE_BYTES,
     Device,
+    TableTotals,
     connect,
     connect_to_read,
     create,
     has_tables,
     named_errors,
+    new_epoch,
     transaction,
 )
-from edge.spool.log import has_log, log_of, read_note, rebuild_log
+from edge.spool.deliveries import Deliveries, PendingQueues
+from edge.spool.log import CommitNote, CommitNotes, announce, has_log, log_of, note_of, read_note, rebuild_log
 from edge.spool.records import SpoolOrigin
 from edge.spool.salvage import SHIFT, salvage
 from edge.spool.space import START_BYTES, reserve_of
@@ -58,17 +61,20 @@ def marker_of(path: Path) -> Path:
 
 def recover(path: Path, damage: str, clock: UptimeClock) -> None:
     """Replace the spool at `path`. Raises `sqlite3.Error` and `OSError` when the disk fails as well."""
-    new = path.with_name(path.name + ".recovering")
+    new = _recovering(path)
     _remove(new)
     # The salvage may have most of the reserve; the start that follows needs some.
     with contextlib.suppress(OSError):
         os.truncate(reserve_of(path), START_BYTES)
+    # A note of its own: that of the damaged one is needed until the exchange. It takes its room before the
+    # salvage does.
+    epoch = announce(new, new_epoch()).epoch
     with contextlib.closing(connect(new)) as db:
         # Nobody needs it before it is complete; and without a log it takes no more room than what it holds.
         db.execute("PRAGMA journal_mode = MEMORY")
         db.execute("PRAGMA synchronous = OFF")
         with transaction(db):
-            create(db, SpoolOrigin("recovered"), clock)
+            create(db, SpoolOrigin("recovered"), clock, epoch)
         give_up = monotonic() + SALVAGE_S
         with _readable(path, new, db) as readable:
             result = salvage(readable, db, read_note(path), lambda: monotonic() < give_up)
@@ -84,8 +90,12 @@ def recover(path: Path, damage: str, clock: UptimeClock) -> None:
             result.origin,
         )
         device = Device.read(db)
-        replace(device, origin=json.dumps(origin), uptime_ms=max(clock(), result.uptime_ms)).write(db)
+        device = replace(device, origin=json.dumps(origin), uptime_ms=max(clock(), result.uptime_ms))
+        device.write(db)
+        queues = PendingQueues(db)
+        first = Deliveries(db, queues).first_pending(queues) or device.next_sequence
     durable.sync(new)
+    CommitNotes(new, CommitNote.of(device, TableTotals.unpack(device.totals), first)).close()
     durable.move(new, path.with_name(f"{path.name}.recovered-{_checksum(new):08x}"))
 
 
@@ -103,10 +113,12 @@ def _with_earlier(origin: SpoolOrigin, earlier: SpoolOrigin) -> SpoolOrigin:
 
 def finish_recovery(path: Path, capacity_bytes: int) -> None:
     """Exchange a damaged spool for its recovered one, if there is one. Repeats what was cut off."""
+    new = _recovering(path)
     _remove(_copy_of(path))
-    _remove(path.with_name(path.name + ".recovering"))
+    _remove(new)
     recovered = next(path.parent.glob(f"{path.name}.recovered-*"), None)
     if recovered is None:
+        note_of(new).unlink(missing_ok=True)
         return
     if path.exists() and not recovered.name.endswith(f"-{_checksum(recovered):08x}"):
         # It was damaged as well; what it was made from is still there.
@@ -121,6 +133,9 @@ def finish_recovery(path: Path, capacity_bytes: int) -> None:
     marker_of(path).unlink(missing_ok=True)
     # The recovered file must never meet the damaged one's log.
     durable.sync(path.parent)
+    # From its first moment on the new one has its note; the repetition of a cut exchange finds it there.
+    with contextlib.suppress(FileNotFoundError):
+        durable.move(note_of(new), note_of(path))
     durable.move(recovered, path)
     _prune(path, capacity_bytes)
 
@@ -170,6 +185,10 @@ def _schema_pages(new: Path, db: sqlite3.Connection) -> dict[int, bytes]:
     }
     first = pages[1]
     return pages | {1: first[:18] + b"\2\2" + first[20:28] + bytes(12) + first[40:]}
+
+
+def _recovering(path: Path) -> Path:
+    return path.with_name(path.name + ".recovering")
 
 
 def _copy_of(path: Path) -> Path:

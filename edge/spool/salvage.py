@@ -98,7 +98,7 @@ class _Copy:
         self._more = more
         self.result = Salvage()
         self._device = device = self._read_device()
-        # One of another epoch is from before the first commit of this one.
+        # One of another epoch says nothing about this one.
         self._note = note if device is None or (note and note.epoch == device.epoch) else None
         # Whether the row of the device is that of the last commit.
         self._is_newest = bool(device and self._note and device.commits >= self._note.commits)

@@ -29,9 +29,10 @@ from edge.spool.database import (
     has_tables,
     invalid_is_damage,
     named_errors,
+    new_epoch,
     transaction,
 )
-from edge.spool.deliveries import Deliveries, PendingQueue, PendingQueues
+from edge.spool.deliveries import Deliveries, PendingQueues
 from edge.spool.records import (
     BEFORE_EVERYTHING,
     Delivery,
@@ -113,7 +114,8 @@ class Spool:
             else:
                 self._db = undo.enter_context(contextlib.closing(connect(None)))
                 with transaction(self._db):
-                    create(self._db, SpoolOrigin("without_disk"), UptimeClock(0, None, now_uptime))
+                    clock = UptimeClock(0, None, now_uptime)
+                    create(self._db, SpoolOrigin("without_disk"), clock, new_epoch())
                 self._load(None)
             self._closing = undo.pop_all()
         self._written_before = written_bytes()
@@ -211,7 +213,10 @@ class Spool:
         Each of them was acknowledged, or ended otherwise and is counted by `loss_reports`. Negative while
         salvaged events are pending.
         """
-        return self._first_pending(each for each in self._queues if each.destination == destination) - 1
+        queues = [each for each in self._queues if each.destination == destination]
+        with self._reading():
+            first = self._deliveries.first_pending(queues)
+        return (self.next_sequence if first is None else first) - 1
 
     def destinations(self) -> list[str]:
         """Return every destination that ever had a delivery."""
@@ -311,8 +316,6 @@ class Spool:
             recover(path, error.damage, UptimeClock(0, None, self._now_uptime))
             finish_recovery(path, capacity_bytes)
             self._open_without_room(undo)
-        self._notes = log.CommitNotes(path, self._last_commit())
-        undo.callback(self._notes.close)
 
     def _open_without_room(self, undo: contextlib.ExitStack) -> None:
         """A start on a full disk takes the reserve."""
@@ -334,15 +337,23 @@ class Spool:
                 check_header(path)
                 if log.has_log(path):
                     self._check_log(note)
+                if note is None and not path.exists():
+                    note = log.announce(path, new_epoch())
                 self._db = attempt.enter_context(contextlib.closing(connect(path)))
-                is_new = not has_tables(path, self._db)
-                if is_new:
-                    self._check_new(note)
+                if not has_tables(path, self._db):
+                    announced = self._check_new(note)
+                    clock = UptimeClock(0, None, self._now_uptime)
                     with transaction(self._db):
-                        create(self._db, SpoolOrigin("created"), UptimeClock(0, None, self._now_uptime))
-                    durable.sync(path.parent)
+                        create(self._db, SpoolOrigin("created"), clock, announced.epoch)
                 self._load(path)
                 _check_commits(note, self._device)
+            # A process that was killed may have left a commit, or a name, that a power cut still undoes; what
+            # is read of it is acknowledged from now on.
+            if log.has_log(path):
+                durable.sync(log.log_of(path))
+            durable.sync(path.parent)
+            self._notes = log.CommitNotes(path, self._last_commit())
+            attempt.callback(self._notes.close)
             undo.push(attempt.pop_all())
 
     def _check_log(self, note: log.CommitNote | None) -> None:
@@ -358,12 +369,18 @@ class Spool:
                 self._check_new(note)
             log.check_log_end(self.path)
 
-    def _check_new(self, note: log.CommitNote | None) -> None:
-        """Raise `SpoolCorruptError` when a file without tables had some."""
-        if note:
-            raise SpoolCorruptError(self.path, f"the file is empty after {note.commits} commits")
+    def _check_new(self, note: log.CommitNote | None) -> log.CommitNote:
+        """Return the note of the spool that is being created, whose file has no tables yet.
+
+        Raises `SpoolCorruptError` when it had some.
+        """
         if self.path.stat().st_size > _NEW_BYTES:
             raise SpoolCorruptError(self.path, "the file is not empty, but has no tables")
+        if note is None:
+            raise SpoolCorruptError(self.path, "the file is empty, and the note of its last commit damaged")
+        if not note.is_announced:
+            raise SpoolCorruptError(self.path, f"the file is empty after {note.commits} commits")
+        return note
 
     def _load(self, path: Path | None) -> None:
         """Read what every commit needs, in the same time however much is pending; find damage in it."""
@@ -379,29 +396,11 @@ class Spool:
         self.counted = read_counters(db)
         if self._queues.pending() != device.pending:
             raise DamagedRowError("the number of pending deliveries")
-        self._first = self._first_pending(self._queues)
+        self._first = self._deliveries.first_pending(self._queues) or self.next_sequence
         self._space = Space(path, db, *self._capacities, self._queues.pending)
 
-    def _first_pending(self, queues: Iterable[PendingQueue]) -> int:
-        """Return the lowest sequence that is pending in `queues`, else the next one."""
-        pending = [each for each in queues if each.pending]
-        oldest = [self.read(each.destination, each.rank, BEFORE_EVERYTHING, 1)[0] for each in pending]
-        return min((each.delivery.sequence for each in oldest), default=self.next_sequence)
-
     def _last_commit(self) -> log.CommitNote:
-        device = self._device
-        discards, states = (self._totals.total(each)[0] for each in ("discard", "device_state"))
-        lost = device.read_origin().lost
-        return log.CommitNote(
-            device.epoch,
-            device.commits,
-            device.next_sequence,
-            device.pending,
-            self._first,
-            discards,
-            states,
-            -1 if lost is None else lost,
-        )
+        return log.CommitNote.of(self._device, self._totals, self._first)
 
     def _commit(self, change: _Change) -> None:
         # The last one of a counter stands.
@@ -487,9 +486,8 @@ class Spool:
 def _check_commits(note: log.CommitNote | None, device: Device) -> None:
     """Raise `DamagedRowError` when the database has fewer commits than were noted beside it, or no note."""
     if note is None or note.epoch != device.epoch:
-        if device.commits:
-            raise DamagedRowError("the note of the last commit")
-    elif note.commits > device.commits:
+        raise DamagedRowError("the note of the last commit")
+    if note.commits > device.commits:
         raise DamagedRowError(
             f"the log: {note.commits - device.commits} of {note.commits} commits are missing, it"
         )

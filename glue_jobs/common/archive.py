@@ -8,7 +8,7 @@ asked for are listed.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import reduce
@@ -46,6 +46,8 @@ REPORTS: Final = (STARTED, DISCARDED, MANIFEST)
 """Types of the device reports whose text the audit reads: column `report`."""
 
 T = TypeVar("T")
+_Ask = Mapping[str, Collection[str]]
+"""The attributes of events that a reader asks for, by the struct that is to have them."""
 
 _TYPES: Final[dict[ColumnType, DataType]] = {
     ColumnType.TEXT: StringType(),
@@ -62,8 +64,6 @@ _KINDS: Final[dict[str, DataType]] = {
     "integers": IntegerType(),
     "booleans": BooleanType(),
 }
-_FOLDERS: Final = 3
-"""Most folders that one job reads: tap, ledger, handovers."""
 _TYPED: Final = r"^(?:-?(?:0|[1-9][0-9]*)|true|false)$"
 """The text of a value that JSON may have written without quotes."""
 
@@ -119,7 +119,7 @@ class Archive:
         data; `event_bytes`; and `report`, the event's text if it is one of `REPORTS`.
         """
         listing = Listing(self._objects, folder, days, self._damaged)
-        ask = _Attributes(frozenset(texts), frozenset(integers), frozenset(booleans))
+        ask = {"texts": texts, "integers": integers, "booleans": booleans}
         self._read.update((each.name, each) for each in listing.objects)
         frames = [(self._records(listing), False), *self._compacted(listing)]
         shaped = [_shaped(rows, folder, ask, has_envelope) for rows, has_envelope in frames]
@@ -136,15 +136,14 @@ class Archive:
         """Return what `work` returns. If it fails over damaged objects, find them, and run it again.
 
         `work` has to read anew: then `read` goes around the damage, and has a fault for each such object.
-        Only what was read before a failure is checked, so each of several folders may make it fail once.
         """
-        for _ in range(_FOLDERS):
+        while True:
             try:
                 return work()
             except (PySparkException, Py4JError):
+                # Only what was read before the failure is checked: the next folder may make it fail again.
                 if not self.find_damage():
                     raise
-        return work()
 
     def find_damage(self) -> bool:
         """Check every object that was read, and return whether more are damaged than were known."""
@@ -239,18 +238,9 @@ class Archive:
             rows.agg(sf.sum(sf.xxhash64(*rows.columns))).collect()
         except (PySparkException, Py4JError) as error:
             problem = str(error).strip().splitlines()[0][:200]
-            # Not told: how many rows an intact part of the file still gives depends on who reads it.
+            # How many rows an intact part of the file still gives depends on who reads it.
             return _fault(name, f"it cannot be read as Parquet: {problem}", None)
         return None
-
-
-@dataclass(frozen=True, slots=True)
-class _Attributes:
-    """The attributes of events that a reader asks for, by the type in which it wants them."""
-
-    texts: frozenset[str]
-    integers: frozenset[str]
-    booleans: frozenset[str]
 
 
 def struct_of(columns: Iterable[Column]) -> StructType:
@@ -326,7 +316,7 @@ def _as_records(rows: DataFrame, folder: Folder, has_envelope: bool) -> DataFram
     )
 
 
-def _shaped(rows: DataFrame, folder: Folder, ask: _Attributes, has_envelope: bool) -> DataFrame:
+def _shaped(rows: DataFrame, folder: Folder, ask: _Ask, has_envelope: bool) -> DataFrame:
     """Give records the columns that `Archive.read` returns."""
     columns: list[str | SparkColumn] = [each.name for each in folder.columns]
     columns += [
@@ -343,14 +333,13 @@ def _shaped(rows: DataFrame, folder: Folder, ask: _Attributes, has_envelope: boo
     return rows.select(*columns)
 
 
-def _with_attributes(rows: DataFrame, ask: _Attributes, held: Collection[str]) -> DataFrame:
+def _with_attributes(rows: DataFrame, ask: _Ask, held: Collection[str]) -> DataFrame:
     """Add `texts`, `integers` and `booleans`; `held` are the attributes that have a column already."""
-    wanted = {"texts": ask.texts, "integers": ask.integers, "booleans": ask.booleans}
     # An event always has a type; without any name there would be nothing to parse into.
-    names = {each: sorted({"type", *chosen}) for each, chosen in wanted.items()}
+    names = {each: sorted({"type", *chosen}) for each, chosen in ask.items()}
     parsed = {
         each: _parsed(set(names[each]) - set(held), _KINDS[each])
-        for each, chosen in wanted.items()
+        for each, chosen in ask.items()
         if not {*names[each]} <= {*held} and (chosen or each == "texts")
     }
     # Columns, and not members of one struct: Spark would parse the event anew for each use of a member.
@@ -362,14 +351,7 @@ def _with_attributes(rows: DataFrame, ask: _Attributes, held: Collection[str]) -
         return sf.col(f"parsed_{each}")[name] if each in parsed else sf.lit(None).cast(_KINDS[each])
 
     return rows.withColumns(
-        {
-            each: sf.struct(*(value(each, name).alias(name) for name in names[each]))
-            if held
-            else sf.col(f"parsed_{each}")
-            if each in parsed
-            else sf.struct(sf.lit(None).cast(_KINDS[each]).alias("type"))
-            for each in wanted
-        }
+        {each: sf.struct(*(value(each, name).alias(name) for name in names[each])) for each in ask}
     )
 
 

@@ -22,12 +22,20 @@ from pyspark import RDD
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
-from eventplane.archive_layout import COMPACTED, HANDOVERS_FOLDER, LEDGER_FOLDER, PUBLISHED, TAP_FOLDER
+from eventplane.archive_layout import (
+    COMPACTED,
+    FLEET_FOLDER,
+    HANDOVERS_FOLDER,
+    LEDGER_FOLDER,
+    PUBLISHED,
+    TAP_FOLDER,
+)
 from eventplane.handover import HANDOVERS
 from eventplane.ledger import LEDGER, TAP
-from glue_jobs.common.archive import Archive, Part
+from glue_jobs.common.archive import Archive, Part, struct_of
 from glue_jobs.common.hours import Hour
 from glue_jobs.common.objects import Objects, Stored
+from glue_jobs.common.session import local_rows
 from glue_jobs.delivery_audit import rows
 from glue_jobs.delivery_audit.attributes import Attributes, attributes_of
 from glue_jobs.delivery_audit.chain import Chain, History, chain_of
@@ -64,14 +72,13 @@ from glue_jobs.delivery_audit.judging import (
 from glue_jobs.delivery_audit.ordering import ordered_inboxes
 from glue_jobs.delivery_audit.registry import Registry, read_registry
 from glue_jobs.delivery_audit.screen import Screened, screened
-from glue_jobs.delivery_audit.watermark import Watermark
-from glue_jobs.delivery_audit.window import Window
+from glue_jobs.delivery_audit.window import Watermark, Window
 
 SMALL_BYTES: Final = 8 * 2**20
 """How large the ledger is at most of an archive that is judged in one process, bytes: some 100,000 events.
 Ours."""
 
-REGISTRY: Final = "thing string, state string, since_ms bigint"
+REGISTRY: Final = struct_of(FLEET_FOLDER.columns)
 
 FOUND: Final[tuple[type[Row], ...]] = (Finding, ReplayRow, BadRow)
 
@@ -103,12 +110,13 @@ class Audit:
     @property
     def findings(self) -> list[Finding]:
         """The worst findings of events, and all others."""
-        return [*self.judged.worst, *self.others]
+        return [*self.judged.worst, *self.fleet.findings, *self.others]
 
     @property
     def kinds(self) -> Counter[tuple[str, str]]:
         """How many findings there are of each kind at each hop."""
-        return self.judged.kinds + Counter((str(each.kind), str(each.hop)) for each in self.others)
+        others = Counter((str(each.kind), str(each.hop)) for each in self.others)
+        return self.judged.kinds + self.fleet.kinds + others
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,15 +242,14 @@ class _Run:
             fleet=fleet,
             coverage=coverage,
             found=self._found,
-            others=[
-                *fleet.findings,
-                *hole_findings(
+            others=list(
+                hole_findings(
                     self._parts,
                     [*(fault for part in self._parts.values() for fault in part.faults), *faults, *lists],
                     {key: n for key, n in judgement.counts.items() if isinstance(key, HoleCount)},
                     fleet.holes,
-                ),
-            ],
+                )
+            ),
             parts=self._parts,
             chain=chain,
         )
@@ -349,7 +356,7 @@ class _Run:
     ) -> Fleet:
         """Judge the devices, of which those in the `registry` are expected."""
         window, judgement = self._request.window, judged.judgement
-        expected = self._spark.createDataFrame(registry.rows, REGISTRY) if registry else None
+        expected = local_rows(self._spark, registry.rows, REGISTRY) if registry else None
         fleet = judge_fleet(
             rows.good(tap),
             history.contracts,
@@ -365,6 +372,11 @@ class _Run:
             absent=absent_hours(self._parts[TAP]),
             is_small=self._is_small,
         )
+        of_events, of_devices = self._found.get(Finding, []), fleet.found
+        if isinstance(of_events, RDD) and isinstance(of_devices, RDD):
+            self._found[Finding] = of_events.union(of_devices)
+        elif isinstance(of_events, list) and isinstance(of_devices, list):
+            of_events += of_devices
         # The tap has a hole where they would be: they are not unexplained.
         for (day, route, destination), count in fleet.recovered.items():
             where = day, route, destination

@@ -18,6 +18,7 @@ from eventplane.canary import CANARY_CLIENT
 from eventplane.contract import Contract, DeliveryGuarantee, Place
 from eventplane.device_reports import forwarder_source
 from eventplane.sender import PLANE_CLIENT
+from glue_jobs.common.session import local_rows
 from glue_jobs.delivery_audit.coverage import RESTS, Coverage, Scope, Standing
 from glue_jobs.delivery_audit.device import (
     COUNTS,
@@ -29,7 +30,8 @@ from glue_jobs.delivery_audit.device import (
     usual_ms,
 )
 from glue_jobs.delivery_audit.event_group import HourCount, NotInTap
-from glue_jobs.delivery_audit.findings import Finding
+from glue_jobs.delivery_audit.findings import Finding, worst_first
+from glue_jobs.delivery_audit.judging import MAX_FINDINGS
 
 MAX_DEVICES: Final = 1_000
 """Most devices in the report, those with most losses first; all of them are in the table."""
@@ -68,14 +70,18 @@ DAY: Final = StructType(
 class Fleet:
     """What was found out about all devices.
 
-    `totals` are sums of `COUNTS` and the number of `devices`. `worst` are rows of `DEVICE`, `hours` rows of
-    `HOUR` of the worst. `holes` counts events without a record in the tap by hour (counted from 1970),
-    `recovered` those of them that the ledger has, by day, route and destination. `days` is the table.
+    `found` are all findings, in this process or in Spark; `findings` are the worst of them, `kinds` counts
+    them by kind and hop. `totals` are sums of `COUNTS` and the number of `devices`. `worst` are rows of
+    `DEVICE`, `hours` rows of `HOUR` of the worst. `holes` counts events without a record in the tap by hour
+    (counted from 1970), `recovered` those of them that the ledger has, by day, route and destination. `days`
+    is the table.
     """
 
     totals: Counter[str] = field(default_factory=Counter)
     standings: Counter[str] = field(default_factory=Counter)
+    kinds: Counter[tuple[str, str]] = field(default_factory=Counter)
     findings: list[Finding] = field(default_factory=list)
+    found: list[Finding] | RDD[Finding] = field(default_factory=list)
     worst: list[dict[str, Any]] = field(default_factory=list)
     hours: list[dict[str, Any]] = field(default_factory=list)
     holes: Counter[int] = field(default_factory=Counter)
@@ -96,16 +102,17 @@ class Fleet:
 
     def add(self, other: Fleet) -> Fleet:
         """Add what is in `other`, and keep the worst of both."""
-        for name in ("totals", "standings", "holes", "recovered", "silences"):
+        for name in ("totals", "standings", "kinds", "holes", "recovered", "silences"):
             getattr(self, name).update(getattr(other, name))
         for name in ("findings", "worst", "hours"):
             getattr(self, name).extend(getattr(other, name))
-        if len(self.worst) > 2 * MAX_DEVICES:
+        if len(self.worst) > 2 * MAX_DEVICES or len(self.findings) > 2 * MAX_FINDINGS:
             self.keep_worst()
         return self
 
     def keep_worst(self) -> Fleet:
-        """Forget the devices that are not shown."""
+        """Forget the devices and findings that are not shown."""
+        self.findings = nsmallest(MAX_FINDINGS, self.findings, key=worst_first)
         self.worst = nsmallest(MAX_DEVICES, self.worst, key=_order)
         hourly = {*[*dict.fromkeys(row["client_id"] for row in self.worst)][:MAX_HOURLY]}
         hours = (row for row in self.hours if row["client_id"] in hourly)
@@ -290,8 +297,9 @@ class _InDriver:
             for each in sorted(clients)
         ]
         fleet = _summary(judgements)
+        fleet.found = [found for each in judgements for found in each.findings]
         if days := [day for each in judgements for day in each.days]:
-            fleet.days = self._spark.createDataFrame(days, DAY)
+            fleet.days = local_rows(self._spark, days, DAY)
         return fleet
 
 
@@ -300,7 +308,9 @@ class _InSpark:
 
     def __init__(self, hours: DataFrame, registry: DataFrame | None, besides: _Besides) -> None:
         self._spark = hours.sparkSession
-        self._hours = hours.persist(StorageLevel.MEMORY_AND_DISK)
+        # Two rounds of all cores: a device takes milliseconds, a task tens of them.
+        self._tasks = 2 * self._spark.sparkContext.defaultParallelism
+        self._hours = hours.coalesce(self._tasks).persist(StorageLevel.MEMORY_AND_DISK)
         self._registry = registry
         self._besides = self._spark.sparkContext.broadcast(besides)
         self._silent = [(each,) for each in besides.not_in_tap]
@@ -348,7 +358,7 @@ class _InSpark:
                 those = [HourRow(*row) for row in hours]
                 yield judge_device(besides.value.device(owner, those, state, since_ms), scope, absent)
 
-        judged: RDD[DeviceJudgement] = gathered.rdd.mapPartitions(judge)
+        judged: RDD[DeviceJudgement] = gathered.coalesce(self._tasks).rdd.mapPartitions(judge)
         judged = judged.persist(StorageLevel.MEMORY_AND_DISK)
         fleet = judged.mapPartitions(lambda each: [_summary(each)]).fold(Fleet(), Fleet.add)
         fleet.days = self._spark.createDataFrame(
@@ -383,6 +393,7 @@ def _summary(judgements: Iterable[DeviceJudgement]) -> Fleet:
     fleet = Fleet()
     for each in judgements:
         one = Fleet(findings=each.findings, holes=Counter(dict(each.holes)))
+        one.kinds = Counter((found.kind, found.hop) for found in each.findings)
         one.recovered = Counter({(date, route, where): n for date, route, where, n in each.recovered})
         one.silences = Counter(each.silences)
         one.worst = [dict(zip(DEVICE, row, strict=True)) for row in each.epochs]

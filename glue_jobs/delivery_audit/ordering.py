@@ -41,21 +41,21 @@ def ordered_inboxes(history: ContractHistory) -> frozenset[str]:
 
 
 def ordered_deliveries(group: EventGroup, inboxes: Collection[str]) -> Iterator[OrderedDelivery]:
-    """The first deliveries of a group into `inboxes`."""
-    first: dict[str, LedgerRow] = {}
+    """The first deliveries of a group into `inboxes`, of each client: one identity of two is two events."""
+    first: dict[tuple[str, str | None], LedgerRow] = {}
     for row in group.ledger:
         inbox = row.destination
         if inbox is not None and inbox in inboxes and is_sent(row):
-            other = first.setdefault(inbox, row)
+            other = first.setdefault((inbox, row.client_id), row)
             if row.decided_at_ms < other.decided_at_ms:
-                first[inbox] = row
-    if not first:
-        return
-    tap = min(group.tap, default=None)
-    sequence = min((each.sequence for each in group.tap if each.sequence is not None), default=None)
-    entered = (each.entered_at_ms for each in group.ledger if None not in each[1:2])
-    began_ms = min(*entered, *(each.accepted_at_ms for each in group.tap), LAST_MS)
-    for destination, row in first.items():
+                first[inbox, row.client_id] = row
+    for (destination, client), row in first.items():
+        copies = [each for each in group.tap if each.client_id == client]
+        tap = min(copies, default=None)
+        sequence = min((each.sequence for each in copies if each.sequence is not None), default=None)
+        rows = [each for each in group.ledger if each.client_id == client]
+        entered = (each.entered_at_ms for each in rows if None not in each[1:2])
+        began_ms = min(*entered, *(each.accepted_at_ms for each in copies), LAST_MS)
         client_id, epoch = (tap.client_id, tap.epoch) if tap else (row.client_id, None)
         at_ms = tap.accepted_at_ms if tap else row.entered_at_ms
         finding = Finding(

@@ -24,8 +24,8 @@ from eventplane.delivery import DEAD_LETTER_TYPE, Outcome
 from eventplane.device_reports import forwarder_source
 from eventplane.ledger import SENT_BEFORE, Basis
 from eventplane.sender import PLANE, PLANE_CLIENT
-from glue_jobs.delivery_audit.clocks import CLOCK_SLACK_MS, LONGEST_DECISION_MS
 from glue_jobs.delivery_audit.contracts import INTERVAL_MS, ContractHistory
+from glue_jobs.delivery_audit.event import CLOCK_SLACK_MS, LONGEST_DECISION_MS
 from glue_jobs.delivery_audit.event_group import (
     InboxCount,
     Judgement,
@@ -37,8 +37,7 @@ from glue_jobs.delivery_audit.event_group import (
 from glue_jobs.delivery_audit.findings import Span
 from glue_jobs.delivery_audit.judging import Judged, Key
 from glue_jobs.delivery_audit.rows import KEY
-from glue_jobs.delivery_audit.watermark import Watermark
-from glue_jobs.delivery_audit.window import DAY_MS, LAST_MS
+from glue_jobs.delivery_audit.window import DAY_MS, LAST_MS, Watermark
 
 RARE: Final = 64
 """How often a shape comes at least of which one sample is judged. Ours: the others cost less than a sample

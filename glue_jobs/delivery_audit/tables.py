@@ -25,6 +25,7 @@ from eventplane.archive_layout import (
 )
 from glue_jobs.common.archive import struct_of
 from glue_jobs.common.objects import Objects
+from glue_jobs.common.session import local_rows
 from glue_jobs.delivery_audit.audit import Audit
 from glue_jobs.delivery_audit.event_group import BadRow, ReplayRow
 from glue_jobs.delivery_audit.findings import Finding
@@ -103,7 +104,7 @@ def _name(folder: Folder) -> str:
 
 def _of_rows(spark: SparkSession, rows: Iterable[Any], schema: StructType) -> DataFrame | None:
     values = list(rows)
-    return spark.createDataFrame(values, schema, verifySchema=False) if values else None
+    return local_rows(spark, values, schema) if values else None
 
 
 def _values(day: str | None, none: str, names: Sequence[str], row: Any) -> tuple[Any, ...]:

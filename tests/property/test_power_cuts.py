@@ -3,16 +3,33 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+from pathlib import Path
+from random import Random
+from shutil import rmtree
+from tempfile import TemporaryDirectory
 
 import pytest
 
-from benchmarks.power.cuts import NAME, cut_everywhere, leftovers, record_run
+from benchmarks.power.cuts import MEMORY, NAME, cut_everywhere, leftovers, record_run
 from benchmarks.power.damaged import recovered
+from benchmarks.power.disk import KEPT, Disk
 from benchmarks.power.recording import Call, Say, Sync, Write, record
+from benchmarks.power.workload import state
+from edge.spool import Spool
+from edge.spool.log import log_of, note_of
 
 COMMITS = 60
 CUTS = 400
+KILLS = 12
+
+
+@pytest.fixture
+def scratch() -> Iterator[Path]:
+    """A directory that is synced at no cost."""
+    with TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as directory:
+        yield Path(directory)
 
 
 @pytest.fixture(scope="module")
@@ -47,3 +64,83 @@ def test_a_recovery_can_be_cut_off_anywhere(tmp_path_factory: pytest.TempPathFac
             assert recovered(path) == expected
             opened += 1
     assert opened > 50
+
+
+def left(disk: Disk, directory: Path, random: Random, kept: str) -> Path:
+    """Return the spool in the new `directory` as a power cut leaves it; `kept` "all" is as a kill does."""
+    directory.mkdir()
+    for name, content in disk.cut(random, kept).items():
+        (directory / name).write_bytes(content)
+    return directory / NAME
+
+
+@pytest.mark.source("F-W2")
+def test_the_first_start_can_be_cut_off_anywhere(run: Sequence[Call], scratch: Path) -> None:
+    first = next(place for place, each in enumerate(run) if isinstance(each, Say))
+    assert first > 20
+    random, disk = Random(1), Disk()
+    for place, call in enumerate(run[:first]):
+        disk.apply(call)
+        for kept in KEPT:
+            path = left(disk, scratch / f"{place}-{kept}", random, kept)
+            with Spool(path) as spool:
+                assert (spool.origin.kind, spool.next_sequence) == ("created", 1)
+            rmtree(path.parent)
+
+
+def gone(path: Path) -> None:
+    path.unlink(missing_ok=True)
+
+
+def garbled(path: Path) -> None:
+    path.write_bytes(b"\xa5" * (path.stat().st_size if path.exists() else 600))
+
+
+@pytest.mark.source("F-W1", "C-W3")
+@pytest.mark.parametrize("log_is", [gone, garbled])
+@pytest.mark.parametrize("note_is", [gone, garbled])
+def test_a_note_and_a_log_that_are_both_lost_are_found_out_after_every_step(
+    run: Sequence[Call],
+    scratch: Path,
+    note_is: Callable[[Path], None],
+    log_is: Callable[[Path], None],
+) -> None:
+    random, disk, saved = Random(1), Disk(), None
+    for place, call in enumerate(run[:600]):
+        disk.apply(call)
+        if isinstance(call, Say):
+            saved = json.loads(call.line).get("state", saved)
+        if saved is None:
+            continue
+        path = left(disk, scratch / f"{place}", random, random.choice(("all", "nothing")))
+        note_is(note_of(path))
+        log_is(log_of(path))
+        with Spool(path) as spool:
+            assert (spool.origin.kind, spool.origin.lost) == ("recovered", None)
+        rmtree(path.parent)
+    assert saved
+
+
+@pytest.mark.source("C-W3", "P5")
+def test_what_a_start_after_a_kill_has_read_survives_a_power_cut(run: Sequence[Call], scratch: Path) -> None:
+    """A process is killed when its commit is written but not synced; the next one finds it, and uses it."""
+    random = Random(1)
+    unsynced = [
+        place
+        for place, (one, other) in enumerate(pairwise(run), 1)
+        if isinstance(one, Write) and isinstance(other, Sync) and one.file == other.file
+    ]
+    for place in random.sample(unsynced, KILLS):
+        disk = Disk()
+        for call in run[:place]:
+            disk.apply(call)
+        (directory,) = {Path(name).parent for name in disk.files()}
+        rmtree(directory)
+        path = left(disk, directory, random, "all")
+        *calls, said = record(directory, "benchmarks.power.restarted", str(path), files=disk.files())
+        assert isinstance(said, Say)
+        for call in calls:
+            disk.apply(call)
+        for kept in KEPT:
+            with Spool(left(disk, scratch / f"{place}-{kept}", random, kept)) as spool:
+                assert state(spool) == json.loads(said.line)["state"]

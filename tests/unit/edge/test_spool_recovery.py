@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import shutil
@@ -16,9 +17,11 @@ import pytest
 
 from edge.errors import SpoolCorruptError, SpoolError, SpoolUnavailableError
 from edge.spool import BEFORE_EVERYTHING, Discard, Spool, SpoolOrigin
-from edge.spool.database import FORMAT, PAGE_BYTES
+from edge.spool.database import FORMAT, PAGE_BYTES, connect, create
+from edge.spool.log import announce, log_of, note_of
 from edge.spool.recovery import marker_of
 from edge.spool.salvage import SHIFT
+from edge.uptime_clock import UptimeClock
 from eventplane.delivery import Outcome
 from tests.unit.edge.spools import CLOUD, HOME, arrival, beside, cloud, device_state, fill, waiting
 
@@ -280,21 +283,22 @@ def test_damaged_files_do_not_fill_the_disk(path: Path) -> None:
     assert [each.read_bytes()[:5] for each in beside(path, ".damaged-")] == [b"large"]
 
 
-@pytest.mark.parametrize("moved", [(), ("-wal",), ("-wal", "")])
+@pytest.mark.parametrize("moved", [(), ("-wal",), ("-wal", ""), ("-wal", "", ".recovering.commits")])
 def test_an_exchange_that_was_cut_off_is_finished(path: Path, moved: tuple[str, ...]) -> None:
+    with Spool(path) as spool:
+        fill(spool, 9)
     with Spool(path.with_name("new.db")) as spool:
         fill(spool, 5)
     recovered = path.with_name(f"spool.db.recovered-{zlib.crc32(path.with_name('new.db').read_bytes()):08x}")
     path.with_name("new.db").rename(recovered)
-    path.with_name("new.db.commits").rename(path.with_name("spool.db.commits"))
+    path.with_name("new.db.commits").rename(path.with_name("spool.db.recovering.commits"))
     path.write_bytes(b"garbage" * 100)
     path.with_name("spool.db-wal").write_bytes(b"its log")
     for side in moved:
-        path.with_name(f"spool.db{side}").rename(
-            path.with_name(f"spool.db.damaged-0001-20240501T120000Z{side}")
-        )
+        aside = note_of(path).name if "commits" in side else f"spool.db.damaged-0001-20240501T120000Z{side}"
+        path.with_name(f"spool.db{side}").rename(path.with_name(aside))
     with Spool(path) as spool:
-        assert len(waiting(spool)) == 5
+        assert (spool.origin.kind, len(waiting(spool))) == ("resumed", 5)
     assert [each.read_bytes() for each in beside(path, ".damaged-") if each.name.endswith("-wal")] == [
         b"its log"
     ]
@@ -482,6 +486,93 @@ def test_without_a_note_no_number_is_given_twice(path: Path) -> None:
     with Spool(path) as spool:
         assert (spool.origin.kind, spool.origin.lost, len(waiting(spool))) == ("recovered", None, 3)
         assert spool.epoch != epoch
+
+
+@pytest.mark.parametrize("log_bytes", [None, 0, 40, 3000])
+@pytest.mark.parametrize("note", [None, b"", b"\xa5" * 600])
+@pytest.mark.parametrize("is_recovered", [False, True])
+def test_a_note_and_a_log_that_are_both_lost_before_the_first_checkpoint_are_reported(
+    path: Path, tmp_path: Path, log_bytes: int | None, note: bytes | None, is_recovered: bool
+) -> None:
+    """The database itself is as it was before the first commit of its epoch."""
+    if is_recovered:
+        Spool(path).close()
+        marker_of(path).touch()
+        with Spool(path) as spool:
+            assert (spool.origin.kind, spool.origin.lost) == ("recovered", 0)
+    left = crashed(path, tmp_path / "crashed")
+    if log_bytes is None:
+        log_of(left).unlink()
+    else:
+        os.truncate(log_of(left), log_bytes)
+    if note is None:
+        note_of(left).unlink()
+    else:
+        note_of(left).write_bytes(note)
+    with Spool(left) as spool:
+        assert (spool.origin.kind, spool.origin.lost) == ("recovered", None)
+
+
+@pytest.mark.parametrize("step", range(4))
+def test_a_first_start_that_was_cut_off_goes_on(path: Path, step: int) -> None:
+    epoch = "0123456789abcdef"
+    announce(path, epoch)
+    if step == 1:
+        path.touch()
+    if step > 1:
+        with contextlib.closing(connect(path)) as db:
+            if step > 2:
+                create(db, SpoolOrigin("created"), UptimeClock(0, None), epoch)
+    with Spool(path) as spool:
+        assert (spool.origin.kind, spool.epoch) == ("created", epoch)
+        fill(spool, 3)
+    with Spool(path) as spool:
+        assert (spool.origin.kind, len(waiting(spool))) == ("resumed", 3)
+
+
+def test_a_recovered_spool_has_its_note_before_it_is_opened(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Spool(path) as spool:
+        fill(spool, 20)
+        spool.commit([], [cloud(n) for n in range(1, 8)], uptime_ms=0)
+    marker_of(path).touch()
+
+    def cut(*_: object) -> None:
+        raise OSError(errno.EIO, "cut")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("edge.spool.store.log.CommitNotes", cut)
+        with pytest.raises(SpoolUnavailableError):
+            Spool(path)
+    path.unlink()
+    with Spool(path) as spool:
+        assert (spool.origin.kind, spool.origin.lost) == ("recovered", 13)
+        assert spool.origin.lost_ranges == ((8 - SHIFT, 0),)
+
+
+def test_a_note_of_another_epoch_is_damaged(path: Path) -> None:
+    Spool(path).close()
+    with Spool(path.with_name("other.db")) as other:
+        fill(other, 3)
+    note_of(other.path).replace(note_of(path))
+    with Spool(path) as spool:
+        assert (spool.origin.kind, spool.origin.lost) == ("recovered", None)
+
+
+def test_a_note_may_be_older_than_the_database_and_not_newer(path: Path) -> None:
+    kept = []
+    for _ in range(2):
+        with Spool(path) as spool:
+            fill(spool, 5)
+        kept.append((path.read_bytes(), note_of(path).read_bytes()))
+    note_of(path).write_bytes(kept[0][1])
+    with Spool(path) as spool:
+        assert (spool.origin.kind, len(waiting(spool))) == ("resumed", 10)
+    path.write_bytes(kept[0][0])
+    with Spool(path) as spool:
+        assert (spool.origin.kind, spool.origin.lost, len(waiting(spool))) == ("recovered", 5, 5)
+        assert spool.origin.lost_ranges == ((6, 10),)
 
 
 def test_a_log_outlives_its_database(path: Path, tmp_path: Path) -> None:

@@ -145,6 +145,36 @@ def test_a_disk_that_fails_is_told_from_a_full_one(
         fill(spool, 100)
 
 
+@pytest.mark.parametrize(
+    ("number", "expected"), [(errno.EROFS, SpoolUnavailableError), (errno.ENOSPC, SpoolFullError)]
+)
+def test_a_disk_that_does_not_take_the_note(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, expected: type[SpoolError]
+) -> None:
+    """A start without it could not tell later what was lost; a commit goes on with an older one."""
+    path = tmp_path / "spool.db"
+
+    def fail(*_: object) -> int:
+        raise OSError(number, os.strerror(number))
+
+    with monkeypatch.context() as broken:
+        broken.setattr("edge.durable.os.fsync", fail)
+        with pytest.raises(expected):
+            Spool(path)
+        assert not path.exists()
+    with Spool(path) as spool:
+        fill(spool, 10)
+        with monkeypatch.context() as broken:
+            broken.setattr("edge.spool.log.os.pwrite", fail)
+            fill(spool, 10)
+    with monkeypatch.context() as broken:
+        broken.setattr("edge.spool.log.os.pwrite", fail)
+        with pytest.raises(expected):
+            Spool(path)
+    with Spool(path) as spool:
+        assert (spool.origin.kind, len(waiting(spool))) == ("resumed", 20)
+
+
 @pytest.mark.source("N4")
 def test_the_capacity_is_a_wall_for_arrivals_only(tmp_path: Path) -> None:
     path = tmp_path / "spool.db"

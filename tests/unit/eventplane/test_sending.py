@@ -14,7 +14,7 @@ from eventplane.device_reports import DEVICE_CONTRACT, HEARTBEAT, MANIFEST, forw
 from eventplane.downlink.acknowledgements import ACKNOWLEDGED
 from eventplane.envelope import Envelope, EnvelopeError, parse_event, write_event
 from eventplane.presence import NOTICE
-from eventplane.sender import PLANE, PLANE_CLIENT, Sender, sender_in_frame
+from eventplane.sender import PLANE, PLANE_CLIENT, Sender, parse_sender, sender_in_frame
 from eventplane.sending import SENDER_NOT_ALLOWED, SendingRights, stamp_sender, without_stamp
 
 ALARM = "org.example.alarm.v1"
@@ -197,3 +197,18 @@ def test_an_unset_service_is_none(members: dict[str, Any]) -> None:
 def test_the_texts_of_senders_differ_where_the_senders_do() -> None:
     senders = [Sender("a", "b"), Sender("a"), Sender(service="a"), Sender(service="b"), Sender()]
     assert [str(each) for each in senders] == ["a/b", "a/", "a", "b", ""]
+
+
+@pytest.mark.parametrize(
+    "sender", [VOICE, HOME, CARERS, Sender("home-1", "a/b"), Sender("home-1", "/"), Sender()]
+)
+def test_a_sender_is_read_from_its_text(sender: Sender) -> None:
+    assert parse_sender(str(sender)) == sender
+
+
+def test_by_its_records_a_service_s_dead_letter_may_be_about_any_channel() -> None:
+    rights = SendingRights(contract())
+    assert rights.may_have_sent(VOICE, DEAD_LETTER_TYPE, "/anything")
+    assert rights.may_have_sent(HOME, DEAD_LETTER_TYPE, router_source("home-1"))
+    assert not rights.may_have_sent(HOME, DEAD_LETTER_TYPE, router_source("home-2"))
+    assert not rights.may_have_sent(FORWARDER, HEARTBEAT, forwarder_source("home-2"))

@@ -1,4 +1,4 @@
-"""The archive of Spark's classes: made by the first run that ends well, used by the next of the same Java."""
+"""Sessions on one machine: the archive of Spark's classes, and tables of this process's rows."""
 
 from __future__ import annotations
 
@@ -7,8 +7,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql.types import BooleanType, LongType, StringType, StructField, StructType
 
 from glue_jobs.common.class_archive import ClassArchive
+from glue_jobs.common.session import local_rows
+from glue_jobs.delivery_audit.findings import Kind
 
 RUN = """
 import sys
@@ -64,3 +68,16 @@ def test_there_is_none_without_java_or_a_virtual_environment(
     monkeypatch.setattr(sys, "prefix", str(tmp_path))
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "nowhere"))
     assert ClassArchive.here() is None
+
+
+def test_rows_of_this_process_become_a_table(spark: SparkSession) -> None:
+    schema = StructType(
+        [
+            StructField("text", StringType()),
+            StructField("number", LongType()),
+            StructField("truth", BooleanType()),
+        ]
+    )
+    rows = [(Kind.LOST, 2**53 + 1, True), ("\u00e9\n\U0001f600", -1, False), (None, None, None)] * 1_000
+    assert [tuple(each) for each in local_rows(spark, rows, schema).collect()] == rows
+    assert local_rows(spark, [], schema).collect() == []
