@@ -93,17 +93,6 @@ def local_rows(spark: SparkSession, rows: Iterable[Sequence[Any]], schema: Struc
     return DataFrame(session.applySchemaToPythonRDD(java.rdd(), schema.json()), spark)
 
 
-@contextmanager
-def setting(spark: SparkSession, name: str, value: str) -> Iterator[None]:
-    """`name` is `value` for what is planned within the block."""
-    before = spark.conf.get(name, None)
-    spark.conf.set(name, value)
-    try:
-        yield
-    finally:
-        spark.conf.unset(name) if before is None else spark.conf.set(name, before)
-
-
 def _plain(value: Any) -> Any:
     return str(value) if isinstance(value, StrEnum) else value
 

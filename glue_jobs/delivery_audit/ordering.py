@@ -10,6 +10,7 @@ from typing import NamedTuple
 from eventplane.contract import Ordering, Transport
 from eventplane.delivery import Outcome
 from eventplane.ledger import SENT_BEFORE
+from eventplane.sender import SENDER_SERVICE, sender_in_frame
 from glue_jobs.delivery_audit.contracts import ContractHistory
 from glue_jobs.delivery_audit.event_group import EventGroup, LedgerRow
 from glue_jobs.delivery_audit.findings import Finding, Hop, Kind
@@ -41,7 +42,10 @@ def ordered_inboxes(history: ContractHistory) -> frozenset[str]:
 
 
 def ordered_deliveries(group: EventGroup, inboxes: Collection[str]) -> Iterator[OrderedDelivery]:
-    """The first deliveries of a group into `inboxes`."""
+    """The first deliveries of a group into `inboxes`; none of an identity that several senders use.
+
+    Of that `two_senders` is found, and a forged copy overtakes nobody.
+    """
     first: dict[str, LedgerRow] = {}
     for row in group.ledger:
         inbox = row.destination
@@ -49,7 +53,7 @@ def ordered_deliveries(group: EventGroup, inboxes: Collection[str]) -> Iterator[
             other = first.setdefault(inbox, row)
             if row.decided_at_ms < other.decided_at_ms:
                 first[inbox] = row
-    if not first:
+    if not first or len(_senders(group)) > 1:
         return
     tap = min(group.tap, default=None)
     sequence = min((each.sequence for each in group.tap if each.sequence is not None), default=None)
@@ -80,6 +84,12 @@ def ordered_deliveries(group: EventGroup, inboxes: Collection[str]) -> Iterator[
             row.decided_at_ms,
             finding,
         )
+
+
+def _senders(group: EventGroup) -> set[str | None]:
+    in_tap = (sender_in_frame(each.client_id, {SENDER_SERVICE: each.service or ""}) for each in group.tap)
+    named = {*(each.sender for each in group.ledger), *(each.sender for each in group.handovers)}
+    return {*map(str, in_tap), *named}
 
 
 def is_sent(row: LedgerRow) -> bool:

@@ -18,17 +18,7 @@ from glue_jobs.delivery_audit.chain import Chain, Inventory
 from glue_jobs.delivery_audit.contracts import ContractHistory, Use
 from glue_jobs.delivery_audit.devices import Fleet
 from glue_jobs.delivery_audit.event_group import (
-    BY_VERDICT,
-    CLOUD_EVENTS,
-    CONSUMED,
-    EVENTS,
-    EXPECTED_ON,
-    LETTERS,
-    LETTERS_MISSING,
-    ROWS,
-    UNRECORDED_IN_HOUR,
     CountKey,
-    DayCount,
     HoleCount,
     InboxCount,
     LatencyKey,
@@ -40,8 +30,7 @@ from glue_jobs.delivery_audit.figures import Figures
 from glue_jobs.delivery_audit.findings import Finding
 from glue_jobs.delivery_audit.judging import Judged
 from glue_jobs.delivery_audit.report import report
-from glue_jobs.delivery_audit.watermark import Watermark
-from glue_jobs.delivery_audit.window import Window
+from glue_jobs.delivery_audit.window import Watermark, Window
 from tests.spark.small_archive import small_contract
 
 DAY = "2026-03-01"
@@ -61,20 +50,20 @@ LATE = Finding(DAY, "late", "router", device="home-1")
 def audit() -> Audit:
     """A day on which every hop lost something, and the ledger of one hour is gone."""
     counts: dict[CountKey, int] = {
-        RouteCount(EXPECTED_ON, DAY, "alarms", "help.inbox"): 12,
-        RouteCount(BY_VERDICT, DAY, "alarms", "help.inbox", "delivered"): 7,
-        RouteCount(BY_VERDICT, DAY, "alarms", "help.inbox", "lost"): 2,
-        RouteCount(BY_VERDICT, DAY, "alarms", "help.inbox", "unrecorded"): 3,
-        RouteCount(EVENTS, DAY, "alarms", "help.inbox"): 12,
-        InboxCount(CONSUMED, DAY, "help.inbox", "lost"): 1,
-        InboxCount(CONSUMED, DAY, "help.inbox", "dead_lettered"): 1,
-        LetterCount(LETTERS, "cloud", "too_large"): 4,
-        LetterCount(LETTERS_MISSING, "cloud", "too_large"): 5,
-        RowCount(ROWS, "tap"): 12,
-        RowCount(ROWS, "ledger"): 9,
-        RowCount(ROWS, "handovers"): 2,
-        DayCount(CLOUD_EVENTS, DAY): 6,
-        HoleCount(UNRECORDED_IN_HOUR, "ledger", SEVEN_MS // 3_600_000): 3,
+        RouteCount("expected", DAY, "alarms", "help.inbox"): 12,
+        RouteCount("delivered", DAY, "alarms", "help.inbox"): 7,
+        RouteCount("lost", DAY, "alarms", "help.inbox"): 2,
+        RouteCount("unrecorded", DAY, "alarms", "help.inbox"): 3,
+        RouteCount("events", DAY, "alarms", "help.inbox"): 12,
+        InboxCount("lost", DAY, "help.inbox"): 1,
+        InboxCount("dead_lettered", DAY, "help.inbox"): 1,
+        LetterCount("count", "cloud", "too_large"): 4,
+        LetterCount("missing", "cloud", "too_large"): 5,
+        RowCount("tap"): 12,
+        RowCount("ledger"): 9,
+        RowCount("handovers"): 2,
+        RouteCount("cloud_events", DAY, "alarms", "help.inbox"): 6,
+        HoleCount("ledger", SEVEN_MS // 3_600_000): 3,
     }
     judged = Judged(accepted_ms=(SEVEN_MS, SEVEN_MS + 1))
     judged.judgement.counts.update(counts)

@@ -35,7 +35,7 @@ from local.archive_generator.truth import TRUTH, Kind, read_truth
 
 RIGHT = Plan(events=800, hours=4, events_an_hour=25, fault_every=0, trouble_every=0, rows=300)
 FAULTY = Plan(
-    events=9_000, hours=24, events_an_hour=30, fault_every=15, trouble_every=12, rows=300, holes=True
+    events=15_600, hours=24, events_an_hour=50, fault_every=18, trouble_every=12, rows=300, holes=True
 )
 TAMPERED = {Kind.ALTERED_OBJECT}
 """What is done to an archive that has been audited."""
