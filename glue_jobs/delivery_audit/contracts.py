@@ -111,7 +111,10 @@ def load_history(
     faults = [
         ObjectFault("unreadable", name, None, CONTRACTS, str(error), None) for name, error in errors.items()
     ]
-    return ContractHistory(tuple(uses), stale_uses(usages)), faults
+    # Of a contract that nobody can read, nobody can tell that it succeeds another.
+    known = {each.contract.version for each in uses}
+    stale = stale_uses(each for each in usages if each.version in known)
+    return ContractHistory(tuple(uses), stale), faults
 
 
 def stale_uses(usages: Iterable[Usage]) -> frozenset[tuple[str, int]]:
