@@ -67,7 +67,8 @@ _ENDED: Final = {3: Outcome.EXPIRED, 7: Outcome.DROPPED, 9: Outcome.DEAD_LETTERE
 class Plan:
     """How large the archive is and what goes wrong: one event in `fault_every`, and ten of each
     `trouble_every` devices; 0 is never. `rows` is how many an object holds at most. With `holes`, objects of
-    the archive are damaged as well, in hours in which nothing else goes wrong."""
+    the archive are damaged as well, in hours in which nothing else goes wrong. The faults called as one of
+    `without` are not planted."""
 
     events: int
     hours: int = 24
@@ -77,6 +78,7 @@ class Plan:
     rows: int = 20_000
     seed: int = 1
     holes: bool = False
+    without: tuple[str, ...] = ()
 
     @property
     def devices(self) -> int:
@@ -103,7 +105,7 @@ class Generator:
         urgent = {name for name, each in contracts[0].event_types.items() if each.priority is Priority.URGENT}
         self._weights = [1 if flow.type in urgent else 8 for flow in self._flows]
         self._lines = [{flow: Lines(flow, routing) for flow in self._flows} for routing in self._routings]
-        self._faults = deque(FAULTS)
+        self._faults = deque(each for each in FAULTS if each.name not in plan.without)
         self._extras = cycle([*WAYS, *WAYS, "refused", "vanished"])
         self._extra_is_due = False
         self._standing: dict[str, str] = {}
