@@ -8,10 +8,9 @@ from typing import Any, Final
 from eventplane.delivery import Outcome
 from eventplane.handover import HANDOVERS
 from eventplane.ledger import LEDGER, TAP, Basis
-from glue_jobs.delivery_audit.clocks import CLOCK_SLACK_MS
 from glue_jobs.delivery_audit.contract_rules import AuditRules
 from glue_jobs.delivery_audit.delivery import Consumption, Delivery
-from glue_jobs.delivery_audit.event import Event, Unclear, by_queue_clock_ms
+from glue_jobs.delivery_audit.event import CLOCK_SLACK_MS, Event, Unclear, by_queue_clock_ms
 from glue_jobs.delivery_audit.event_group import LedgerRow, Verdict
 from glue_jobs.delivery_audit.findings import Finding, Hop, Kind
 

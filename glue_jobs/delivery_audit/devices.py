@@ -72,8 +72,9 @@ class Fleet:
 
     `found` are all findings, in this process or in Spark; `findings` are the worst of them, `kinds` counts
     them by kind and hop. `totals` are sums of `COUNTS` and the number of `devices`. `worst` are rows of
-    `DEVICE`, `hours` rows of `HOUR` of the worst. `holes` counts events without a
-    record in the tap by hour (counted from 1970), `recovered` those of them that the ledger has, by day, route and destination. `days` is the table.
+    `DEVICE`, `hours` rows of `HOUR` of the worst. `holes` counts events without a record in the tap by hour
+    (counted from 1970), `recovered` those of them that the ledger has, by day, route and destination. `days`
+    is the table.
     """
 
     totals: Counter[str] = field(default_factory=Counter)

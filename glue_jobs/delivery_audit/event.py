@@ -12,7 +12,6 @@ from eventplane.delivery import DEAD_LETTER_TYPE, Outcome, letter_id
 from eventplane.handover import HANDOVERS
 from eventplane.ledger import LEDGER, TAP, Basis
 from eventplane.sender import PLANE
-from glue_jobs.delivery_audit.clocks import LONGEST_DECISION_MS
 from glue_jobs.delivery_audit.contract_rules import AuditRules
 from glue_jobs.delivery_audit.event_group import (
     NO_ROUTE,
@@ -25,6 +24,14 @@ from glue_jobs.delivery_audit.event_group import (
     TapRow,
 )
 from glue_jobs.delivery_audit.window import LAST_MS, date_of
+
+LONGEST_DECISION_MS: Final = 180_000
+"""Longest from a message's first receive to a decision at that receive, milliseconds. For so long the
+routers' queues hide a message (`stacks.function_size`); then it is received a second time."""
+
+CLOCK_SLACK_MS: Final = 5_000
+"""How far a router's clock may be behind those of IoT Core and the queue, milliseconds. Ours: AWS keeps its
+clocks within far less."""
 
 UNREADABLE: Final = "unreadable_line"
 """The line is no JSON, or a member has another type than its record's."""
@@ -338,5 +345,9 @@ def _unclear_line(row: BadRow, versions: Collection[str]) -> Unclear:
         return Unclear(row, None, is_understood=True)
     route = members.get("channel" if row.archive == HANDOVERS else "route")
     is_known = row.archive != LEDGER or members.get("contract_version") in versions
-    # Valid JSON whose members have other types is what another version writes.
-    return Unclear(row, route if isinstance(route, str) and is_known else None, row.reason != UNREADABLE)
+    # Valid JSON whose members have other types is what another version writes; in ledger and handovers, what
+    # names no event is a record of another folder.
+    is_other = row.archive != TAP and row.id is None
+    return Unclear(
+        row, route if isinstance(route, str) and is_known else None, is_other or row.reason != UNREADABLE
+    )

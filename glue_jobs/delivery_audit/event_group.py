@@ -18,8 +18,7 @@ from glue_jobs.delivery_audit.findings import Finding
 if TYPE_CHECKING:
     from glue_jobs.common.hours import Hour
     from glue_jobs.delivery_audit.contracts import ContractHistory
-    from glue_jobs.delivery_audit.watermark import Watermark
-    from glue_jobs.delivery_audit.window import Window
+    from glue_jobs.delivery_audit.window import Watermark, Window
 
 NO_ROUTE: Final = "(unrouted)"
 """Stands for a route where none matches. No route can be called so, or has a space in its name."""

@@ -18,8 +18,7 @@ from glue_jobs.delivery_audit.findings import Finding
 from glue_jobs.delivery_audit.publication import file_report, send_verdicts, trend
 from glue_jobs.delivery_audit.report import report
 from glue_jobs.delivery_audit.tables import write_tables
-from glue_jobs.delivery_audit.watermark import LATENESS_S, Watermark
-from glue_jobs.delivery_audit.window import Window
+from glue_jobs.delivery_audit.window import LATENESS_S, Watermark, Window
 
 
 @dataclass(frozen=True, slots=True)

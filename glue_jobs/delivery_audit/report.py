@@ -13,10 +13,9 @@ from eventplane.ledger import TAP
 from glue_jobs.common.hours import Hour, hour_of
 from glue_jobs.delivery_audit.devices import MAX_DEVICES, MAX_HOURLY
 from glue_jobs.delivery_audit.event_group import HoleCount, Verdict
-from glue_jobs.delivery_audit.figures import ROUTE_COUNTS
+from glue_jobs.delivery_audit.figures import ROUTE_COUNTS, latency
 from glue_jobs.delivery_audit.findings import Finding, Hop, Kind, worst_first
 from glue_jobs.delivery_audit.judging import MAX_FINDINGS
-from glue_jobs.delivery_audit.latency import latency
 from glue_jobs.delivery_audit.verdict import revision, trend_row, unattested, verdict_of, weight_of
 
 if TYPE_CHECKING:

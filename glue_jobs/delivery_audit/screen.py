@@ -24,8 +24,8 @@ from eventplane.delivery import DEAD_LETTER_TYPE, Outcome
 from eventplane.device_reports import forwarder_source
 from eventplane.ledger import SENT_BEFORE, Basis
 from eventplane.sender import PLANE, PLANE_CLIENT
-from glue_jobs.delivery_audit.clocks import CLOCK_SLACK_MS, LONGEST_DECISION_MS
 from glue_jobs.delivery_audit.contracts import INTERVAL_MS, ContractHistory
+from glue_jobs.delivery_audit.event import CLOCK_SLACK_MS, LONGEST_DECISION_MS
 from glue_jobs.delivery_audit.event_group import (
     InboxCount,
     Judgement,
@@ -37,8 +37,7 @@ from glue_jobs.delivery_audit.event_group import (
 from glue_jobs.delivery_audit.findings import Span
 from glue_jobs.delivery_audit.judging import Judged, Key
 from glue_jobs.delivery_audit.rows import KEY
-from glue_jobs.delivery_audit.watermark import Watermark
-from glue_jobs.delivery_audit.window import DAY_MS, LAST_MS
+from glue_jobs.delivery_audit.window import DAY_MS, LAST_MS, Watermark
 
 RARE: Final = 64
 """How often a shape comes at least of which one sample is judged. Ours: the others cost less than a sample
@@ -78,7 +77,10 @@ def screened(
     rows = reduce(DataFrame.unionByName, parts).repartition(*KEY)
     first = [f"first_{place}" for place in range(len(ordered))]
     streams = (
-        sf.coalesce(sf.min("tap_stream"), sf.min("ledger_stream")).alias("stream"),
+        # One identity of several senders is several events, and in no stream.
+        sf.when(
+            sf.min("sender") == sf.max("sender"), sf.coalesce(sf.min("tap_stream"), sf.min("ledger_stream"))
+        ).alias("stream"),
         # As in `ordering`: the number, else the time.
         sf.coalesce(sf.min("number"), sf.min("at_ms")).alias("sent"),
         *(sf.min(name).alias(name) for name in first),
@@ -412,7 +414,7 @@ def _overtaken(events: DataFrame, inboxes: Sequence[str]) -> dict[Key, dict[str,
     """By key and inbox: the time of a delivery that was sent later and came earlier."""
     found: defaultdict[Key, dict[str, int]] = defaultdict(dict)
     for place, inbox in enumerate(inboxes):
-        delivered = events.where(sf.col(f"first_{place}").isNotNull()).select(
+        delivered = events.where(sf.col(f"first_{place}").isNotNull() & sf.col("stream").isNotNull()).select(
             *KEY, "stream", (-sf.col("sent")).alias("before"), sf.col(f"first_{place}").alias("delivered_ms")
         )
         # From the last to the first: so the least that came later is known from row to row.

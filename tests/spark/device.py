@@ -27,8 +27,12 @@ class Device:
         for _ in range(count):
             self._archive.event(home=self._home)
 
-    def started(self, birth: str = "created", lost_epoch: str = "", epoch: str = "e1") -> Envelope:
-        return self._report(STARTED, {"birth": birth, "epoch": epoch, "lost_epoch": lost_epoch})
+    @property
+    def epoch(self) -> str:
+        return self._archive.epoch_of(self._home)
+
+    def started(self, birth: str = "created", lost_epoch: str = "") -> Envelope:
+        return self._report(STARTED, {"birth": birth, "epoch": self.epoch, "lost_epoch": lost_epoch})
 
     def manifest(
         self,
@@ -48,7 +52,7 @@ class Device:
         if acknowledged_to is not None:
             stated["acknowledged_to"] = acknowledged_to
         local = {**stated, "destination": "call.inbox", "count": 0}
-        self._report(MANIFEST, {"epoch": "e1", "statements": [stated, local]}, at_ms, seen=seen)
+        self._report(MANIFEST, {"epoch": self.epoch, "statements": [stated, local]}, at_ms, seen=seen)
 
     def discarded(self, outcome: str, *ranges: tuple[int, int], refused: int = 0) -> None:
         deliveries = [
@@ -62,7 +66,7 @@ class Device:
 
     def report_as(self, other: str) -> None:
         """A manifest in the name of another device."""
-        self._report(MANIFEST, {"epoch": "e1", "statements": []}, source=forwarder_source(other))
+        self._report(MANIFEST, {"epoch": self.epoch, "statements": []}, source=forwarder_source(other))
 
     def _report(
         self,

@@ -88,7 +88,7 @@ class SmallArchive:
     ) -> Envelope:
         """A new event as its device sends it, accepted at `at_ms`."""
         sequence = self._sequences[home] = self._sequences.get(home, 0) + 1
-        epoch = self.epochs.get(home, "e1" if home == "home-1" else f"e1-{home}")
+        epoch = self.epoch_of(home)
         attributes: dict[str, AttributeValue] = {
             "id": f"{home}-{epoch}-{sequence}",
             "source": f"//{home}/service",
@@ -98,6 +98,9 @@ class SmallArchive:
         }
         event = write_event(attributes, {"value": sequence} if data is None else data)
         return event.stamped(deviceepoch=epoch, devicesequence=f"{sequence:012d}")
+
+    def epoch_of(self, home: str) -> str:
+        return self.epochs.get(home, "e1" if home == "home-1" else f"e1-{home}")
 
     def begin_epoch(self, home: str, epoch: str) -> None:
         """The store of `home` begins a new life."""

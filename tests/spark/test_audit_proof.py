@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,36 +10,31 @@ from pyspark.sql import SparkSession
 
 from benchmarks.audit import duckdb_run
 from benchmarks.audit.agreement import DisagreementError, check
-from benchmarks.audit.proof import PLANTED, Proof, prove
-from local.archive_generator.generator import Plan
-from local.audits import read_report
+from benchmarks.audit.proof import AS_OF, PLANTED, prove
+from glue_jobs.delivery_audit.main import main
+from local.archive_generator.contracts import audited_contracts
+from local.archive_generator.generator import Plan, generate
 
 PLAN = Plan(
     events=15_600, hours=24, events_an_hour=50, fault_every=18, trouble_every=12, rows=1_000, holes=True
 )
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("proof")
-
-
-@pytest.fixture(scope="module")
-def proof(spark: SparkSession, folder: Path) -> Proof:
-    return prove(spark, PLAN, folder)
-
-
-def test_the_audit_finds_what_was_planted_and_nothing_else(proof: Proof) -> None:
+def test_the_audit_finds_what_was_planted_and_nothing_else(spark: SparkSession, tmp_path: Path) -> None:
+    proof = prove(spark, PLAN, tmp_path)
     assert proof.wrong == {}
     assert proof.scores.keys() == PLANTED
 
 
-def test_plain_questions_have_the_same_answers(proof: Proof, folder: Path) -> None:
-    duckdb_run.main(str(folder / "archive"), str(folder / "answers"))
-    report = read_report(folder / "audit")
-    agreed = check(folder / "answers", report)
+def test_plain_questions_have_the_same_answers(spark: SparkSession, tmp_path: Path) -> None:
+    # Plain questions know nothing of damaged objects.
+    generate(tmp_path, replace(PLAN, holes=False), audited_contracts())
+    archive, answers = str(tmp_path / "archive"), tmp_path / "answers"
+    report = main(["--INPUT", archive, "--OUTPUT", str(tmp_path / "audit"), "--DATE", "all", *AS_OF])
+    duckdb_run.main(archive, str(answers))
+    agreed = check(answers, report)
     assert all(agreed.values())
     report["kinds"] = []
     with pytest.raises(DisagreementError) as caught:
-        check(folder / "answers", report)
+        check(answers, report)
     assert caught.value.counts["reordered router"][0] == 0

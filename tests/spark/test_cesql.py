@@ -34,7 +34,7 @@ from eventplane.envelope import parse_event
 from eventplane.filters import Filter, Sql
 from eventplane.filters import Not as NotFilter
 from eventplane.limits import MAX_INTEGER_TEXT
-from glue_jobs.delivery_audit.cesql.casing import lower, upper
+from glue_jobs.delivery_audit.cesql.functions import lower, upper
 from glue_jobs.delivery_audit.errors import UnsupportedExpressionError
 from tests.spark.matching import by_spark
 

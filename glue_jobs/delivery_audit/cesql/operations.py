@@ -1,4 +1,8 @@
-"""What the operators of CESQL do with columns of the right type; null stands for an error."""
+"""Casts between the types of CESQL, and its operators, as columns; null stands for an error.
+
+A cast reads its column once: an expression of Spark is a tree, so a column that is used twice is computed
+twice, and its own operands four times. Casts stand on those that give null (spark.sql.ansi.enabled = false).
+"""
 
 from __future__ import annotations
 
@@ -9,10 +13,59 @@ from pyspark.sql import Column
 from pyspark.sql import functions as sf
 
 from eventplane.attributes import AttributeValue
-from eventplane.cesql import CesqlCastError, casts
+from eventplane.cesql import CesqlCastError
+from eventplane.cesql import casts as core
 from eventplane.cesql.casts import Type
 from eventplane.cesql.like import Wildcard, read, regex
-from glue_jobs.delivery_audit.cesql.casts import failure, to_integer
+from eventplane.limits import MAX_INTEGER_TEXT
+
+SPARK_TYPES = {Type.STRING: "string", Type.INTEGER: "int", Type.BOOLEAN: "boolean"}
+
+
+def failure(kind: Type) -> Column:
+    """What erred, where a column of `kind` is needed."""
+    return sf.lit(None).cast(SPARK_TYPES[kind])
+
+
+def constant(value: AttributeValue, target: Type) -> Column:
+    """`value` cast to `target`."""
+    try:
+        return sf.lit(core.cast(value, target))
+    except CesqlCastError:
+        return failure(target)
+
+
+def cast(value: Column, kind: Type, target: Type) -> Column:
+    """`value`, a column of `kind`, cast to `target`."""
+    if kind is target:
+        return value
+    if kind is Type.STRING:
+        return text_to_integer(value) if target is Type.INTEGER else text_to_boolean(value)
+    return value.cast(SPARK_TYPES[target])
+
+
+def text_to_integer(text: Column) -> Column:
+    """A sign and digits; Spark alone would take spaces around them and a decimal point as well."""
+    return sf.regexp_extract(text, rf"\A[+-]?[0-9]{{1,{MAX_INTEGER_TEXT}}}\z", 0).cast("int")
+
+
+def text_to_boolean(text: Column) -> Column:
+    """True and false in any case; Spark alone would take `yes`, `t`, `1` as well."""
+    return sf.regexp_extract(text, r"\A(?i:true|false)\z", 0).cast("boolean")
+
+
+def to_integer(number: Column) -> Column:
+    """A whole `number` of more than 32 bits; null, an overflow, where 32 do not hold it.
+
+    By way of its digits, as a cast of a number cuts off the upper bits.
+    """
+    return number.cast("string").cast("int")
+
+
+def let(value: Column, body: Callable[[Column], Column]) -> Column:
+    """`body` of a `value` that is computed once, however often `body` uses it."""
+    return sf.get(sf.transform(sf.array(value), body), sf.lit(0))
+
 
 Binary = Callable[[Column, Column], Column]
 
@@ -66,7 +119,7 @@ def contains(
     An element that erred makes an error of the whole, also beside one that is equal.
     """
     try:
-        constants = [casts.cast(each, kind) for each in literals]
+        constants = [core.cast(each, kind) for each in literals]
     except CesqlCastError:
         return failure(Type.BOOLEAN)
     differs = [value != each for each in elements]

@@ -8,14 +8,16 @@ from functools import partial
 from pyspark.sql import Column
 from pyspark.sql import functions as sf
 
-from eventplane.cesql import CesqlGenericError, Expression, tree
+from eventplane.attributes import REQUIRED, STRINGS
+from eventplane.cesql import BUILTINS, CesqlGenericError, Expression, tree
 from eventplane.cesql.casts import Type
+from eventplane.cesql.cost import nesting
 from eventplane.cesql.tree import Node
-from glue_jobs.delivery_audit.attributes import Attributes
-from glue_jobs.delivery_audit.cesql import casts, operations
-from glue_jobs.delivery_audit.cesql.context import Context, kind_of
+from eventplane.limits import MAX_FILTER_NESTING
+from glue_jobs.delivery_audit.attributes import NOT_ATTRIBUTES, Attributes
+from glue_jobs.delivery_audit.cesql import operations
 from glue_jobs.delivery_audit.cesql.functions import FUNCTIONS, REUSING
-from glue_jobs.delivery_audit.cesql.refusals import check
+from glue_jobs.delivery_audit.errors import UnsupportedExpressionError
 
 Reader = Callable[[Type], Column]
 """An operand, cast to the type that one asks for."""
@@ -26,12 +28,12 @@ def passes(expression: Expression, attributes: Attributes) -> Column:
 
     Raises `UnsupportedExpressionError` for what Spark cannot evaluate as the routers do.
     """
-    check(expression)
-    return _Translation(expression, Context(attributes)).root()
+    _check(expression)
+    return _Translation(expression, _Context(attributes)).root()
 
 
 class _Translation:
-    def __init__(self, expression: Expression, context: Context) -> None:
+    def __init__(self, expression: Expression, context: _Context) -> None:
         self._expression = expression
         self._context = context
 
@@ -56,7 +58,7 @@ class _Translation:
             case tree.Literal():
                 return node.type
             case tree.Attribute():
-                return kind_of(node.name)
+                return _kind_of(node.name)
             case tree.Negate() | tree.Arithmetic():
                 return Type.INTEGER
             case tree.Call():
@@ -69,11 +71,11 @@ class _Translation:
         """The value of `node`, cast to `target`, which is not ANY."""
         match node:
             case tree.Literal():
-                return casts.constant(node.value, target)
+                return operations.constant(node.value, target)
             case tree.Attribute():
                 return self._context.cast(node.name, target)
             case _:
-                return casts.cast(self._value(node), self._kind(node), target)
+                return operations.cast(self._value(node), self._kind(node), target)
 
     def _value(self, node: Node) -> Column:
         """The value of `node`; not of a literal or an attribute, which `_cast` reads in the type needed."""
@@ -116,11 +118,13 @@ class _Translation:
         """NOT takes no Integer, see docs/cesql.md."""
         kind = self._kind(operand)
         if kind is Type.INTEGER:
-            return casts.failure(Type.BOOLEAN)
+            return operations.failure(Type.BOOLEAN)
         if isinstance(operand, tree.Attribute) and kind is Type.ANY:
             return self._context.by_type(
                 operand.name,
-                lambda held, value: None if held is Type.INTEGER else ~casts.cast(value, held, Type.BOOLEAN),
+                lambda held, value: (
+                    None if held is Type.INTEGER else ~operations.cast(value, held, Type.BOOLEAN)
+                ),
             )
         return ~self._cast(operand, Type.BOOLEAN)
 
@@ -155,7 +159,7 @@ class _Translation:
         arity = len(node.arguments)
         function = self._expression.functions.resolve(node.name, arity)
         if function is None:
-            return casts.failure(Type.BOOLEAN)
+            return operations.failure(Type.BOOLEAN)
         types = function.types(arity)
 
         def run(readers: Sequence[Reader]) -> Column:
@@ -176,10 +180,77 @@ class _Translation:
 
         def readers(held: Column) -> list[Reader]:
             return [
-                partial(casts.cast, held[f"v{at}"], self._kind(each))
+                partial(operations.cast, held[f"v{at}"], self._kind(each))
                 if at in works
                 else partial(self._cast, each)
                 for at, each in enumerate(nodes)
             ]
 
-        return casts.let(values, lambda held: body(readers(held)))
+        return operations.let(values, lambda held: body(readers(held)))
+
+
+def _kind_of(name: str) -> Type:
+    """The type of attribute `name`; ANY for an extension."""
+    return Type.STRING if name in STRINGS else Type.ANY
+
+
+class _Context:
+    """What an expression asks of `attributes`: operands; one that is absent is null, an error.
+
+    Some are Strings by their definition. An extension may be a String in one event, an Integer in the next.
+    """
+
+    def __init__(self, attributes: Attributes) -> None:
+        self._attributes = attributes
+
+    def exists(self, name: str) -> Column:
+        """Whether the event has the attribute."""
+        if name in REQUIRED or name in NOT_ATTRIBUTES:
+            return sf.lit(name in REQUIRED)
+        return self._attributes.texts[name].isNotNull()
+
+    def cast(self, name: str, target: Type) -> Column:
+        """The attribute's value, cast to `target`."""
+        if name in NOT_ATTRIBUTES:
+            return operations.failure(target)
+        by_text = operations.cast(self._attributes.texts[name], Type.STRING, target)
+        if name in STRINGS or target is Type.STRING:
+            return by_text
+        # An Integer's text reads as this Integer and a Boolean's as this Boolean; the other way it does not.
+        other = self._attributes.booleans if target is Type.INTEGER else self._attributes.integers
+        return sf.coalesce(other[name].cast(operations.SPARK_TYPES[target]), by_text)
+
+    def by_type(self, name: str, body: Callable[[Type, Column], Column | None]) -> Column:
+        """`body` of an extension's type and value; null, an error, for a type that gives None."""
+        result = sf.when(sf.lit(False), operations.failure(Type.BOOLEAN))
+        if name in NOT_ATTRIBUTES:
+            return result
+        held = self._attributes
+        # In this order, as the text is there in all three cases.
+        for kind, column in (
+            (Type.INTEGER, held.integers[name]),
+            (Type.BOOLEAN, held.booleans[name]),
+            (Type.STRING, held.texts[name]),
+        ):
+            given = body(kind, column)
+            result = result.when(
+                column.isNotNull(), operations.failure(Type.BOOLEAN) if given is None else given
+            )
+        return result
+
+
+def _check(expression: Expression) -> None:
+    """Raises `UnsupportedExpressionError`."""
+    try:
+        expression.text.encode()
+    except UnicodeEncodeError as error:
+        raise UnsupportedExpressionError(expression.text, "half a surrogate pair", "remove it") from error
+    if nesting(expression.tree) > MAX_FILTER_NESTING:
+        what = f"more than {MAX_FILTER_NESTING} functions and comparisons within each other"
+        raise UnsupportedExpressionError(expression.text, what, "join parts with AND and OR instead")
+    for node in tree.walk(expression.tree):
+        if isinstance(node, tree.Call):
+            called = node.name, len(node.arguments)
+            if expression.functions.resolve(*called) is not BUILTINS.resolve(*called):
+                what = f"a {node.name} of its own"
+                raise UnsupportedExpressionError(expression.text, what, "use the built-in functions only")

@@ -140,6 +140,33 @@ def test_a_stated_number_that_never_came_is_lost() -> None:
     assert figures(early, "lost", "pending") == {"lost": 0, "pending": 2}
 
 
+def test_a_later_manifest_settles_what_was_acknowledged_and_none_knows_of_itself() -> None:
+    home = Home()
+    home.started()
+    home.send(2, tap=False)
+    home.manifest(acknowledged_to=0)
+    home.send(1, tap=False)
+    home.manifest(acknowledged_to=10**9)
+    # The second manifest is number 6.
+    assert [each[:2] + each[3:] for each in found(home.judged())] == [
+        ("lost", "iot_rule", 2),
+        ("lost", "iot_rule", 3),
+        ("lost", "iot_rule", 5),
+    ]
+    home = Home()
+    home.send(1)
+    home.send(3, tap=False)
+    home.send(1)
+    home.manifest(count=4, acknowledged_to=3)
+    # Two of three were lost, of which two were acknowledged: one of these at least.
+    judged = home.judged()
+    assert [(hop, number) for _, hop, _, number in found(judged)] == [
+        ("device_cloud", None),
+        ("iot_rule", None),
+    ]
+    assert figures(judged, "lost", "acknowledged_lost") == {"lost": 2, "acknowledged_lost": 1}
+
+
 def test_what_the_device_gave_up_is_explained() -> None:
     home = Home()
     home.send(1)

@@ -180,3 +180,28 @@ def test_a_missing_permission_is_no_lock(bucket: BucketObjects, s3: Any) -> None
 
     with pytest.raises(RefusedDeletionError):
         BucketObjects(Denying(s3), BUCKET).delete_old_versions("tap/")
+
+
+def test_what_is_there_is_not_created_again(objects: Objects) -> None:
+    assert objects.create("reports/0.json", b"first")
+    assert not objects.create("reports/0.json", b"second")
+    assert objects.read("reports/0.json") == b"first"
+    assert [each.name for each in objects.beneath("reports")] == ["reports/0.json"]
+
+
+def test_equal_content_has_an_equal_digest(objects: Objects) -> None:
+    for name, body in (("a", b"one"), ("b", b"one"), ("c", b"two")):
+        objects.write(f"tap/{name}", body)
+    one, same, other = (objects.digest(each) for each in objects.beneath("tap"))
+    assert one == same != other
+
+
+def test_a_prefix_of_a_bucket_is_a_root_of_its_own(s3: Any, bucket: BucketObjects) -> None:
+    beneath = BucketObjects(s3, BUCKET, "audits")
+    beneath.write("reports/0.json", b"report")
+    s3.put_object(Bucket=BUCKET, Key="audits/empty/", Body=b"")
+    assert [each.name for each in beneath.beneath("")] == ["reports/0.json"]
+    assert bucket.read("audits/reports/0.json") == beneath.read("reports/0.json") == b"report"
+    assert (beneath.uri, beneath.folders("")) == (f"s3://{BUCKET}/audits", ["empty", "reports"])
+    beneath.clear("reports")
+    assert bucket.beneath("audits") == []

@@ -9,6 +9,7 @@ from typing import Any
 
 import boto3
 import pytest
+from pyspark.errors import PySparkException
 
 from eventplane.envelope import Envelope, parse_event
 from glue_jobs.common.objects import FolderObjects
@@ -67,6 +68,25 @@ def test_of_two_audits_at_once_the_second_follows_the_first_and_writes_its_table
     assert json.loads(output.read(f"reports/{DAY}/0.json") or b"")["revision"]["number"] == 0
     before = History(output, DAY)
     assert before.follow(BEFORE, {}, {}).changes == ()
+
+
+@pytest.mark.parametrize(("failures", "is_filed"), [(2, True), (3, False)])
+def test_tables_that_another_audit_replaces_meanwhile_are_written_again(
+    output: FolderObjects, failures: int, is_filed: bool
+) -> None:
+    left = [None] * failures
+
+    def collide(_: Chain) -> None:
+        if left:
+            left.pop()
+            raise PySparkException("Failed to rename")
+
+    if is_filed:
+        assert audit(output, collide)["revision"]["number"] == 0
+    else:
+        with pytest.raises(PySparkException):
+            audit(output, collide)
+    assert bool(output.beneath("reports")) is is_filed
 
 
 def test_a_verdict_that_was_not_sent_is_sent_by_the_next_attempt(

@@ -30,8 +30,7 @@ from glue_jobs.delivery_audit.figures import Figures
 from glue_jobs.delivery_audit.findings import Finding
 from glue_jobs.delivery_audit.judging import Judged
 from glue_jobs.delivery_audit.report import report
-from glue_jobs.delivery_audit.watermark import Watermark
-from glue_jobs.delivery_audit.window import Window
+from glue_jobs.delivery_audit.window import Watermark, Window
 from tests.spark.small_archive import small_contract
 
 DAY = "2026-03-01"
@@ -63,6 +62,7 @@ def audit() -> Audit:
         RowCount("tap"): 12,
         RowCount("ledger"): 9,
         RowCount("handovers"): 2,
+        RouteCount("cloud_events", DAY, "alarms", "help.inbox"): 6,
         HoleCount("ledger", SEVEN_MS // 3_600_000): 3,
     }
     judged = Judged(accepted_ms=(SEVEN_MS, SEVEN_MS + 1))

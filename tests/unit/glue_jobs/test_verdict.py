@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 from contract import load_contract
 from eventplane.auditor import VERDICT, last_report
 from eventplane.envelope import parse_event
-from glue_jobs.delivery_audit.findings import BROKEN, INCOMPLETE
+from glue_jobs.delivery_audit.findings import BROKEN, INCOMPLETE, Kind
 from glue_jobs.delivery_audit.verdict import (
     digest_of,
     lines,
@@ -131,6 +132,18 @@ def test_each_kind_has_one_weight() -> None:
         "incomplete",
         "allowed",
     ]
+
+
+def test_the_docs_have_each_kind_with_its_weight() -> None:
+    lines = (Path(__file__).parents[3] / "docs" / "audit.md").read_text("utf-8").splitlines()
+    weights = {
+        kind: weight
+        for weight in ("broken", "incomplete", "allowed")
+        for line in lines
+        if line.startswith(f"| `{weight}` | `")
+        for kind in re.findall(r"`(\w+)`", line.split("|")[2])
+    }
+    assert weights == {str(kind): weight_of(kind) for kind in Kind}
 
 
 def test_less_than_everything_is_never_written_as_everything() -> None:
