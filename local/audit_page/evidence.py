@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from collections.abc import Mapping
 from datetime import date, timedelta
+from pathlib import Path
 from typing import Any, Final
+from urllib.parse import quote
 
 from local.audit_page.words import moment
 
@@ -27,19 +30,29 @@ COLUMNS: Final = (
 )
 """What the page shows of a finding, in its words; then come its time and the command."""
 
-_DAY = re.compile(r"date=(\d{4}-\d{2}-\d{2})")
+_DAY: Final = re.compile(r"date=(\d{4}-\d{2}-\d{2})")
 
 
 def rows(report: Mapping[str, Any], archive: str | None) -> list[list[Any]]:
-    """The report's findings: `COLUMNS`, the time (UTC), and the command or None."""
+    """Return the report's findings: `COLUMNS`, the time (UTC), and the command or None."""
     return [
         [*(each.get(name) for name in COLUMNS), moment(each.get("at_ms")), trace_command(each, archive)]
         for each in report["findings"]
     ]
 
 
+def objects_at(archive: str | None, page: Path) -> str | None:
+    """Return what stands before an object's name in a link from `page`; None where no link can be made."""
+    if archive is None:
+        return None
+    if archive.startswith("s3://"):
+        bucket, _, prefix = archive.removeprefix("s3://").strip("/").partition("/")
+        return f"https://s3.console.aws.amazon.com/s3/buckets/{bucket}?prefix={prefix and f'{prefix}/'}"
+    return quote(os.path.relpath(archive, page.parent)) + "/"
+
+
 def trace_command(finding: Mapping[str, Any], archive: str | None) -> str | None:
-    """What follows the finding's event through the `archive` (a folder or s3://; None: the environment's).
+    """Return what follows the finding's event through the `archive` (None: that of the environment).
 
     None where the archive does not know the event's name: it never came, or was no event.
     """

@@ -7,88 +7,86 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-import plotly.offline
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from glue_jobs.delivery_audit.findings import BROKEN
-from local.audit_page import evidence, words
-from local.audit_page.heat_map import BANDS, heat_map
-from local.audit_page.plots import dead_letters, duplicates, latency_curves, waterfall
+from local.audit_page import drawings, evidence, words
 
 PAGE: Final = "audit.html"
 """The page's name beside the report that it shows."""
 
-WORST_DEVICES: Final = 20
-
 _HERE: Final = Path(__file__).parent
-_FONT: Final = {"family": "system-ui, sans-serif", "size": 12, "color": "#1c2430"}
 
 
 def write_page(report: Mapping[str, Any], path: Path, archive: str | None = None) -> None:
     """Write the page of the audit's `report` (its document, format 3).
 
-    `archive` is where the audited archive lies, for the page's commands; None: the environment's.
+    `archive` is where the audited archive lies, for the page's links and commands; None: no links, and the
+    commands are for the archive of an environment.
     """
-    hops = {hop: name for hop, name in words.HOPS.items() if hop in report["lost_by_hop"]}
-    cells = heat_map(report["hours"])
-    plots = {
-        "heat": cells and cells.figure,
-        "waterfall": waterfall(report["lost_by_hop"]),
-        "latency": latency_curves(report["latency"]),
-        "duplicates": duplicates(report),
-        "letters": dead_letters(report["dead_letters"]),
+    environment = Environment(loader=FileSystemLoader(_HERE), autoescape=True, undefined=StrictUndefined)
+    environment.filters |= {
+        each.__name__: each for each in (words.plain, words.count, words.duration, words.moment, words.share)
     }
-    drawn = {name: _drawn(figure) for name, figure in plots.items() if figure}
+    weights = {each["kind"]: each["weight"] for each in report["kinds"]}
     data = {
         "columns": evidence.COLUMNS,
         "findings": evidence.rows(report, archive),
-        "plots": drawn,
-        "broken": BROKEN,
-        "hops": hops,
-    }
-    environment = Environment(loader=FileSystemLoader(_HERE), autoescape=True, undefined=StrictUndefined)
-    environment.filters |= {
-        "plain": words.plain,
-        "count": words.count,
-        "duration": words.duration,
-        "moment": words.moment,
+        "objects": evidence.objects_at(archive, path),
+        "broken": [kind for kind, weight in weights.items() if weight == "broken"],
+        "hops": words.HOPS,
     }
     text = environment.get_template("page.html.j2").render(
         report=report,
         totals=report["totals"],
-        sentences=words.verdict(report),
-        heat=cells,
-        bands=BANDS,
-        drawn=drawn,
+        covered=words.covered(report["coverage"]),
+        reasons=[each.replace("`", "") for each in report["reasons"]],
+        rests_on=words.RESTS_ON,
+        heat=drawings.heat_map(report["hours"]),
+        bands=drawings.BANDS,
+        flow=drawings.flow(report["flow"]),
+        flow_width=drawings.FLOW_WIDTH,
+        latencies=drawings.latencies(report["latency"]),
+        by_device=_devices(report),
+        copies=_copies(report),
+        hops=words.HOPS,
         found=sum(each["count"] for each in report["kinds"]),
-        worst=[each for each in report["devices"] if _is_worth_a_row(each)][:WORST_DEVICES],
-        hops=hops,
-        broken=BROKEN,
         style=_file("page.css"),
         script=_file("page.js"),
-        plotly=Markup(plotly.offline.get_plotlyjs()),  # noqa: S704 - the library's own code
         data=_embedded(data),
     )
     path.write_text(text, encoding="utf-8")
 
 
-def _is_worth_a_row(device: Mapping[str, Any]) -> bool:
-    return any(device[name] for name in ("lost", "pending", "gaps", "explained", "not_stored", "tap_copies"))
+def _devices(report: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the devices of the map with what they lack over all hops, and what their own statements cover."""
+    known = {each["client_id"]: each for each in reversed(report["devices"])}
+    rows = drawings.by_device(report["hours"])
+    # A silent device has no hour.
+    silent = [
+        {"client_id": name, **dict.fromkeys(drawings.COUNTS, 0)}
+        for name in known
+        if name not in {row["client_id"] for row in rows}
+    ]
+    names = ("coverage", "gaps", "explained", "not_stored", "tap_copies", "skew_ms")
+    return [
+        {**row, **{name: known.get(row["client_id"], {}).get(name) for name in names}}
+        for row in silent + rows
+    ]
 
 
-def _drawn(figure: Any) -> dict[str, Any]:
-    """A figure that leaves scrolling to the page, and the colours of its ground."""
-    figure.update_layout(
-        font=_FONT, paper_bgcolor="rgba(0,0,0,0)", plot_bgcolor="rgba(0,0,0,0)", dragmode=False
-    )
-    figure.update_xaxes(fixedrange=True, automargin=True, gridcolor="#e4e8ee", zeroline=False, ticks="")
-    figure.update_yaxes(fixedrange=True, automargin=True, gridcolor="#e4e8ee", zeroline=False, ticks="")
-    margin = figure.layout.margin
-    figure.update_layout(margin={"l": 4, "r": 8, "t": margin.t or 4, "b": margin.b or 4})
-    document: dict[str, Any] = json.loads(figure.to_json())
-    document["layout"].pop("template", None)  # 7 kB a plot, of which nothing is used
-    return document
+def _copies(report: Mapping[str, Any]) -> list[tuple[str, int, dict[str, str]]]:
+    """Return where copies beyond the first are, how many, and the filter of their findings."""
+    kind = {"kind": "duplicate"}
+    found = [("sent again by devices", report["totals"]["tap_copies"], {**kind, "hop": "device_cloud"})]
+    for each in report["routes"]:
+        where = {**kind, "hop": "router", "route": each["route"]}
+        found.append((f"in the inbox, {each['route']}", each["duplicated"], where))
+    for each in report["consumers"]:
+        found.append(
+            (f"handed over, {each['channel']}", each["duplicated"], {**kind, "hop": "inbox_consumer"})
+        )
+    return sorted((each for each in found if each[1]), key=lambda each: -each[1])
 
 
 def _file(name: str) -> Markup:

@@ -1,4 +1,4 @@
-"""The audit's names in words, and its numbers as people read them."""
+"""The names of a report in words, and its numbers as people read them."""
 
 from __future__ import annotations
 
@@ -11,26 +11,39 @@ HOPS: Final = {
     "iot_rule": "IoT Core's rule",
     "router": "router",
     "inbox_consumer": "inbox to consumer",
-    "archive": "the archive",
+    "archive": "archive",
 }
-"""Where an event or its record can be lost, in the order of its way."""
+"""Where a finding can lie, in the order of an event's way."""
 
-_CALLED: Final = {"client_id": "device", "skew_ms": "clock ahead", "max_ms": "longest"}
+RESTS_ON: Final = {
+    "manifest": "stated by a manifest of its device",
+    "numbering": "numbered, stated by no manifest",
+    "tap": "without a number: the tap alone",
+    "nothing": "numbers that nobody has seen or stated",
+}
+"""What the statement about a device's event rests on, the best first."""
+
+_NAMES: Final = {"client_id": "device", "skew_ms": "clock ahead", "max_ms": "longest"}
 _UNITS: Final = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"))
 
 
 def plain(name: str) -> str:
-    """A name of the report in words."""
-    return HOPS.get(name) or _CALLED.get(name) or name.removesuffix("_ms").replace("_", " ")
+    """Return a name of the report in words."""
+    return HOPS.get(name) or _NAMES.get(name) or name.removesuffix("_ms").replace("_", " ")
 
 
 def count(number: float | None) -> str:
-    """A number with its thousands apart; a dash where there is none."""
+    """Return a number with separated thousands; a dash for None."""
     return "-" if number is None else f"{number:,.0f}"
 
 
+def share(part: float | None) -> str:
+    """Return a share of 1 in per cent, rounded down, because all but one is not 100 %."""
+    return "unknown" if part is None else f"{int(part * 1_000) / 10:g} %"
+
+
 def duration(milliseconds: float | None) -> str:
-    """Milliseconds in the largest unit of which there is one, to two digits or more."""
+    """Return milliseconds in the largest unit of which there is one, to two digits or more."""
     if milliseconds is None:
         return "-"
     for size, unit in _UNITS:
@@ -41,27 +54,18 @@ def duration(milliseconds: float | None) -> str:
 
 
 def moment(milliseconds: int | None) -> str:
-    """A Unix time, to the second, UTC; empty where there is none."""
+    """Return a Unix time to the second, UTC; empty for None."""
     if milliseconds is None:
         return ""
     return datetime.fromtimestamp(milliseconds / 1_000, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
-def verdict(report: Mapping[str, Any]) -> list[str]:
-    """What the audit says, the worst first, each a sentence."""
-    sentences = list(report["reasons"] or ["Everything was delivered, and every promise was kept."])
-    if lost := report["totals"].get("acknowledged_lost"):
-        sentences.append(
-            f"{count(lost)} of the lost were acknowledged by IoT Core: their devices do not send them again."
-        )
-    return [*sentences, coverage(report)]
-
-
-def coverage(report: Mapping[str, Any]) -> str:
-    """On what the verdict rests, in a sentence."""
-    events, devices = report["coverage"]["events"], report["coverage"]["devices"]
-    seen = events["manifest"] + events["numbering"] + events["tap"]
-    return (
-        f"Attested by manifests: {count(events['manifest'])} of {count(seen)} device events, "
-        f"{count(devices['attested'])} of {count(devices['expected'])} expected devices."
-    )
+def covered(coverage: Mapping[str, Any]) -> str:
+    """Return what the verdict rests on, in a sentence."""
+    events, devices = coverage["events"], coverage["devices"]
+    attested = f"{count(events['manifest'])} of {count(sum(events.values()))} device events"
+    if devices["expected"] is None:
+        fleet = "No list says which devices should be there."
+    else:
+        fleet = f"{count(devices['attested'])} of {count(devices['expected'])} expected devices are attested."
+    return f"{attested} are attested by manifests: {share(coverage['share'])}. {fleet}"
