@@ -163,7 +163,8 @@ def audited(
     source = Archive(spark, objects)
     folder = f"{window}/{uuid4()}"
     try:
-        yield source.isolating(lambda: _Run(spark, source, request, folder).audit())
+        # Each attempt has a folder of its own: one that met a damaged object leaves what it had settled.
+        yield source.isolating(lambda: _Run(spark, source, request, f"{folder}/{uuid4()}").audit())
     finally:
         spark.catalog.clearCache()
         work.clear(folder)
