@@ -48,6 +48,7 @@ from glue_jobs.delivery_audit.event_group import (
     HoleCount,
     HourCount,
     LedgerRow,
+    NotInTap,
     ReplayRow,
     RouteCount,
     Rules,
@@ -80,7 +81,7 @@ Ours."""
 
 REGISTRY: Final = struct_of(FLEET_FOLDER.columns)
 
-FOUND: Final[tuple[type[Row], ...]] = (Finding, ReplayRow, BadRow)
+FOUND: Final[tuple[type[Row], ...]] = (Finding, ReplayRow, BadRow, NotInTap)
 
 Found = dict[type[Row], "list[Any] | RDD[Any]"]
 """What was found, by type of row."""
@@ -367,7 +368,7 @@ class _Run:
                 end_ms=window.span_ms[1] + 1 if window.day else None,
                 gone=gone_hours(damaged, self._parts[TAP]),
             ),
-            not_in_tap=judgement.not_in_tap,
+            not_in_tap=self._found[NotInTap],
             counts={key: n for key, n in judgement.counts.items() if isinstance(key, HourCount)},
             registry=expected,
             absent=absent_hours(self._parts[TAP]),

@@ -39,7 +39,6 @@ def result(audit: Audit) -> dict[str, Any]:
         "latency": latency(judgement.latencies),
         "uses": [(each.contract.version, each.first_used_ms) for each in audit.history.uses],
         "kinds": sorted(audit.kinds.items()),
-        "not_in_tap": sorted(map(str, judgement.not_in_tap)),
         "others": sorted(map(str, audit.others)),
         "coverage": audit.coverage,
         **{name: sorted(map(str, each)) for name, each in found.items()},
