@@ -211,8 +211,14 @@ def _expired(case: Case) -> list[Truth]:
 
 def _dead_lettered(case: Case) -> list[Truth]:
     """The router refuses the payload; the letter is in somebody's inbox."""
-    _refuse(case, PAYLOAD_INVALID)
-    return [fact(case, Kind.DEAD_LETTERED, Hop.ROUTER, detail=PAYLOAD_INVALID)]
+    return _refused(case, PAYLOAD_INVALID)
+
+
+def _refused(case: Case, reason: str) -> list[Truth]:
+    """It ends so on each route that it would have taken."""
+    owed = [row.route for row in case.ledger] or [None]
+    _refuse(case, reason)
+    return [fact(case, Kind.DEAD_LETTERED, Hop.ROUTER, route=route, detail=reason) for route in owed]
 
 
 def _refuse(case: Case, reason: str) -> None:
@@ -323,8 +329,7 @@ def _delivered_though_not_allowed(case: Case) -> list[Truth]:
 def _refused_for_its_sender(case: Case) -> list[Truth]:
     """The same, and the router refuses it as it should."""
     _become(case, right_case(_of_the_silent(case), case.passage, case.routing))
-    _refuse(case, SENDER_NOT_ALLOWED)
-    return [fact(case, Kind.DEAD_LETTERED, Hop.ROUTER, detail=SENDER_NOT_ALLOWED)]
+    return _refused(case, SENDER_NOT_ALLOWED)
 
 
 def _lost_as_not_allowed(case: Case) -> list[Truth]:

@@ -150,6 +150,24 @@ def test_every_fault_can_be_planted() -> None:
     assert len({fault.name for fault in FAULTS}) == len(FAULTS)
 
 
+def test_what_is_refused_for_its_sender_ends_so_on_each_of_its_routes() -> None:
+    """The proof at a million events: an alarm that two routes take was found twice and planted once."""
+    _, contract = audited_contracts()
+    routing = Routing(contract)
+    (refuse,) = (each.plant for each in FAULTS if each.name == "refused_for_its_sender")
+    most = 0
+    for flow in flows(contract):
+        event = stamp(event_of(flow, "home-1", "ab", "2026-03-01T12:00:00.000Z", 5), "e1", 7)
+        case = right_case(event, Passage("home-1", 11, 12, 13, 14, "t-1", 3, "r-1"), routing)
+        if case.routes:
+            owed = [row.route for row in case.ledger]
+            assert [(each.kind, each.route) for each in refuse(case)] == [
+                (Kind.DEAD_LETTERED, route) for route in owed
+            ]
+            most = max(most, len(owed))
+    assert most > 1
+
+
 def test_what_was_lost_on_the_way_up_is_nowhere(faulty: Path) -> None:
     there = {
         (row["client_id"], event.attributes["deviceepoch"], int(str(event.attributes["devicesequence"])))
