@@ -262,14 +262,25 @@ def records(lines: DataFrame, folder: Folder) -> DataFrame:
     names = [each.name for each in folder.columns]
     record = sf.from_json("value", row_of(folder), {**_PARSE_ONCE, "columnNameOfCorruptRecord": CORRUPT})
     read = lines.select("value", "file", record.alias("record"))
-    line = sf.col("record")[CORRUPT]
+    has_others = ~_holds_all(folder)
+    line = _no_record(folder, sf.when(has_others, sf.col("value")))
     return read.select(
         *(sf.col("record")[name].alias(name) for name in names),
         "file",
         "value",
         line.alias("line"),
-        (line.isNull() & ~_holds_all(folder)).alias("unknown_members"),
+        (has_others & line.isNull()).alias("unknown_members"),
     )
+
+
+def _no_record(folder: Folder, text: SparkColumn) -> SparkColumn:
+    """The text of a line that is no record of `folder`: it does not fit, or is a record of another folder.
+
+    `text` is null where the columns hold the whole line.
+    """
+    # Every record begins with a time; what has members of its own and not this one was put into the folder.
+    is_other = sf.col("record")[folder.columns[0].name].isNull()
+    return sf.coalesce(sf.col("record")[CORRUPT], sf.when(is_other, text))
 
 
 def line_text() -> SparkColumn:
@@ -305,7 +316,7 @@ def _as_records(rows: DataFrame, folder: Folder, has_envelope: bool) -> DataFram
     again = sf.from_json("line_text", row_of(folder), {**_PARSE_ONCE, "columnNameOfCorruptRecord": CORRUPT})
     # A row without such a line, which is almost every one, is not to make a record of nulls.
     read = rows.withColumn("record", sf.when(sf.col("line_text").isNotNull(), again))
-    line = sf.col("record")[CORRUPT]
+    line = _no_record(folder, sf.col("line_text"))
     held = [name if has_envelope else sf.coalesce(name, sf.col("record")[name]).alias(name) for name in names]
     return read.select(
         *held,

@@ -3,11 +3,8 @@
 It evaluates the routes of the contract in force over every archived event, with Spark columns made from the
 core's filters, and compares the result with the routers' ledger. It trusts neither router nor cloud.
 
-The way of the data: `archive` (read) -> `tap`, `ledger`, `handovers` (what each row says, bad ones marked by
-`quarantine`) -> `witness` (one shuffle: all that is said of one event, side by side) -> `expectations` and
-`verdicts` in `deliveries` (one row for each event and route; `refusals` for what is no event). From these
-`counting` and `latency` take the figures, `evidence` and `ordering` the findings. `devices` brings together
-what each device sent; `device` judges it in plain Python by `completeness`, `device_reports`, `numbers` and
-`clocks`; `device_evidence` says what was found. `report`, `tables`, `verdict` and `storage` write it.
-`watermark` tells lost from pending. `audit` and `main` wire them.
+`audit` wires it: `common.archive` reads, `expect` adds the routes that each event should take, `rows` gives
+rows their key. `screen` counts what is ordinary; `judging` hands everything else, group by group, to the pure
+`judge`. `devices` gathers what each device sent, `device` judges it; `holes` names what the archive lacks.
+`figures`, `report`, `tables`, `chain` and `publication` make and file the result.
 """

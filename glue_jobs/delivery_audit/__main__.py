@@ -6,7 +6,11 @@ import sys
 from itertools import accumulate
 from pathlib import Path
 
+from eventplane.archive_layout import COMPACTED
 from eventplane.errors import EventPlaneError
+from eventplane.handover import HANDOVERS
+from eventplane.ledger import LEDGER, TAP
+from glue_jobs.common.hours import Days, day_of_folder
 from glue_jobs.common.session import local_run
 from glue_jobs.delivery_audit.main import main, read_arguments
 from glue_jobs.delivery_audit.verdict import lines
@@ -15,19 +19,28 @@ SMALL_BYTES = 32 * 2**20
 """How large an archive is at most whose audit is a short run: some 300,000 events."""
 
 
-def _is_small(archive: Path) -> bool:
+def is_small(archive: Path, days: Days) -> bool:
+    """Return whether little was written on `days`; their folders are all that is listed."""
     if not archive.is_dir():
         return False
     # Of an hour that was compacted the raw objects may be gone.
-    rows = (path for path in archive.rglob("*") if path.suffix in (".gz", ".parquet"))
-    return all(total < SMALL_BYTES for total in accumulate(path.stat().st_size for path in rows))
+    roots = [archive / root / each for root in ("", COMPACTED) for each in (TAP, LEDGER, HANDOVERS)]
+    folders = (day for root in roots if root.is_dir() for day in root.iterdir() if holds(days, day.name))
+    files = (path for folder in folders for path in folder.rglob("*") if path.is_file())
+    return all(total < SMALL_BYTES for total in accumulate(path.stat().st_size for path in files))
+
+
+def holds(days: Days, folder: str) -> bool:
+    """Return whether `folder` is that of one of the days."""
+    day = day_of_folder(folder)
+    return day is not None and days.holds(day)
 
 
 def run() -> int:
     """Exit status 0 for an audit that was made, whatever it found; 1 when it could not be."""
     arguments = read_arguments(sys.argv[1:])  # a wrong argument is told before Java starts
     try:
-        with local_run(is_short=_is_small(Path(arguments.archive))):
+        with local_run(is_short=is_small(Path(arguments.archive), arguments.window.folders)):
             document = main(sys.argv[1:])
     except EventPlaneError as error:
         print(error, file=sys.stderr)

@@ -373,10 +373,14 @@ class _Run:
             is_small=self._is_small,
         )
         of_events, of_devices = self._found.get(Finding, []), fleet.found
-        if isinstance(of_events, RDD) and isinstance(of_devices, RDD):
-            self._found[Finding] = of_events.union(of_devices)
-        elif isinstance(of_events, list) and isinstance(of_devices, list):
+        if isinstance(of_events, list) and isinstance(of_devices, list):
             of_events += of_devices
+        else:
+            both = (
+                each if isinstance(each, RDD) else self._spark.sparkContext.parallelize(each, 1)
+                for each in (of_events, of_devices)
+            )
+            self._found[Finding] = self._spark.sparkContext.union([*both])
         # The tap has a hole where they would be: they are not unexplained.
         for (day, route, destination), count in fleet.recovered.items():
             where = day, route, destination

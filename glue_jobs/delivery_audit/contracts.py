@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
@@ -111,10 +111,13 @@ def load_history(
     faults = [
         ObjectFault("unreadable", name, None, CONTRACTS, str(error), None) for name, error in errors.items()
     ]
-    return ContractHistory(tuple(uses), stale_uses(usages)), faults
+    # Of a contract that nobody can read, nobody can tell that it succeeds another.
+    known = {each.contract.version for each in uses}
+    stale = stale_uses([each for each in usages if each.version in known])
+    return ContractHistory(tuple(uses), stale), faults
 
 
-def stale_uses(usages: Iterable[Usage]) -> frozenset[tuple[str, int]]:
+def stale_uses(usages: Sequence[Usage]) -> frozenset[tuple[str, int]]:
     """Return versions with the intervals in which they were used though another one had long been in force.
 
     Long: at least `STALE_AFTER` intervals. A later one must be used before, meanwhile and afterwards, so that

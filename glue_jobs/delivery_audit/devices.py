@@ -361,6 +361,7 @@ class _InSpark:
         judged: RDD[DeviceJudgement] = gathered.coalesce(self._tasks).rdd.mapPartitions(judge)
         judged = judged.persist(StorageLevel.MEMORY_AND_DISK)
         fleet = judged.mapPartitions(lambda each: [_summary(each)]).fold(Fleet(), Fleet.add)
+        fleet.found = judged.flatMap(lambda each: each.findings)
         fleet.days = self._spark.createDataFrame(
             judged.flatMap(lambda each: each.days), DAY, verifySchema=False
         )

@@ -345,5 +345,9 @@ def _unclear_line(row: BadRow, versions: Collection[str]) -> Unclear:
         return Unclear(row, None, is_understood=True)
     route = members.get("channel" if row.archive == HANDOVERS else "route")
     is_known = row.archive != LEDGER or members.get("contract_version") in versions
-    # Valid JSON whose members have other types is what another version writes.
-    return Unclear(row, route if isinstance(route, str) and is_known else None, row.reason != UNREADABLE)
+    # Valid JSON whose members have other types is what another version writes; in ledger and handovers, what
+    # names no event is a record of another folder.
+    is_other = row.archive != TAP and row.id is None
+    return Unclear(
+        row, route if isinstance(route, str) and is_known else None, is_other or row.reason != UNREADABLE
+    )

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from eventplane.contract import Ordering, Transport
 from eventplane.delivery import Outcome
 from eventplane.ledger import SENT_BEFORE
+from eventplane.sender import SENDER_SERVICE, sender_in_frame
 from glue_jobs.delivery_audit.contracts import ContractHistory
 from glue_jobs.delivery_audit.event_group import EventGroup, LedgerRow
 from glue_jobs.delivery_audit.findings import Finding, Hop, Kind
@@ -41,21 +42,24 @@ def ordered_inboxes(history: ContractHistory) -> frozenset[str]:
 
 
 def ordered_deliveries(group: EventGroup, inboxes: Collection[str]) -> Iterator[OrderedDelivery]:
-    """The first deliveries of a group into `inboxes`, of each client: one identity of two is two events."""
-    first: dict[tuple[str, str | None], LedgerRow] = {}
+    """The first deliveries of a group into `inboxes`; none of an identity that several senders use.
+
+    Of that `two_senders` is found, and a forged copy overtakes nobody.
+    """
+    first: dict[str, LedgerRow] = {}
     for row in group.ledger:
         inbox = row.destination
         if inbox is not None and inbox in inboxes and is_sent(row):
-            other = first.setdefault((inbox, row.client_id), row)
+            other = first.setdefault(inbox, row)
             if row.decided_at_ms < other.decided_at_ms:
-                first[inbox, row.client_id] = row
-    for (destination, client), row in first.items():
-        copies = [each for each in group.tap if each.client_id == client]
-        tap = min(copies, default=None)
-        sequence = min((each.sequence for each in copies if each.sequence is not None), default=None)
-        rows = [each for each in group.ledger if each.client_id == client]
-        entered = (each.entered_at_ms for each in rows if None not in each[1:2])
-        began_ms = min(*entered, *(each.accepted_at_ms for each in copies), LAST_MS)
+                first[inbox] = row
+    if not first or len(_senders(group)) > 1:
+        return
+    tap = min(group.tap, default=None)
+    sequence = min((each.sequence for each in group.tap if each.sequence is not None), default=None)
+    entered = (each.entered_at_ms for each in group.ledger if None not in each[1:2])
+    began_ms = min(*entered, *(each.accepted_at_ms for each in group.tap), LAST_MS)
+    for destination, row in first.items():
         client_id, epoch = (tap.client_id, tap.epoch) if tap else (row.client_id, None)
         at_ms = tap.accepted_at_ms if tap else row.entered_at_ms
         finding = Finding(
@@ -80,6 +84,12 @@ def ordered_deliveries(group: EventGroup, inboxes: Collection[str]) -> Iterator[
             row.decided_at_ms,
             finding,
         )
+
+
+def _senders(group: EventGroup) -> set[str | None]:
+    in_tap = (sender_in_frame(each.client_id, {SENDER_SERVICE: each.service or ""}) for each in group.tap)
+    named = {*(each.sender for each in group.ledger), *(each.sender for each in group.handovers)}
+    return {*map(str, in_tap), *named}
 
 
 def is_sent(row: LedgerRow) -> bool:

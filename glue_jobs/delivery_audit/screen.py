@@ -77,7 +77,10 @@ def screened(
     rows = reduce(DataFrame.unionByName, parts).repartition(*KEY)
     first = [f"first_{place}" for place in range(len(ordered))]
     streams = (
-        sf.coalesce(sf.min("tap_stream"), sf.min("ledger_stream")).alias("stream"),
+        # One identity of several senders is several events, and in no stream.
+        sf.when(
+            sf.min("sender") == sf.max("sender"), sf.coalesce(sf.min("tap_stream"), sf.min("ledger_stream"))
+        ).alias("stream"),
         # As in `ordering`: the number, else the time.
         sf.coalesce(sf.min("number"), sf.min("at_ms")).alias("sent"),
         *(sf.min(name).alias(name) for name in first),
@@ -411,7 +414,7 @@ def _overtaken(events: DataFrame, inboxes: Sequence[str]) -> dict[Key, dict[str,
     """By key and inbox: the time of a delivery that was sent later and came earlier."""
     found: defaultdict[Key, dict[str, int]] = defaultdict(dict)
     for place, inbox in enumerate(inboxes):
-        delivered = events.where(sf.col(f"first_{place}").isNotNull()).select(
+        delivered = events.where(sf.col(f"first_{place}").isNotNull() & sf.col("stream").isNotNull()).select(
             *KEY, "stream", (-sf.col("sent")).alias("before"), sf.col(f"first_{place}").alias("delivered_ms")
         )
         # From the last to the first: so the least that came later is known from row to row.

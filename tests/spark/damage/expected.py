@@ -95,7 +95,7 @@ class Expected:
 
 def all_of(expectations: Iterable[Expected]) -> Expected:
     """Return what holds of several damages in one archive."""
-    return reduce(Expected.and_, expectations)
+    return reduce(Expected.and_, expectations, Expected((PROVEN,), totals={}, unseen=0))
 
 
 def problems(expected: Expected, report: Mapping[str, Any]) -> list[str]:

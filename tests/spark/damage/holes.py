@@ -173,10 +173,11 @@ def wrong_folder(archive: Archive) -> Expected:
     rows = len(archive.lines(path))
     moved = archive.root / archive.hour_name(LEDGER, hour) / path.name.replace("0", "d")
     path.rename(moved)
-    misplaced = Fact("misplaced_object", ARCHIVE, files=(archive.name(moved),))
+    key = (archive.name(moved),)
+    may = Fact("misplaced_object", ARCHIVE, files=key), Fact("not_understood", ("router",), files=key)
     fact = Fact("missing_records", ARCHIVE, files=(archive.hour_name(TAP, hour),))
     devices = _devices(archive, TAP)
-    return Expected((INCOMPLETE,), (fact,), (misplaced,), devices=devices, quarantined=(0, rows))
+    return Expected((INCOMPLETE,), (fact,), may, devices=devices, quarantined=(0, rows))
 
 
 def _devices(archive: Archive, folder: str) -> dict[str, tuple[str, ...]]:
@@ -189,7 +190,7 @@ def contract_gone(archive: Archive) -> Expected:
     versions = [row["contract_version"] for row in archive.rows(LEDGER)]
     later = versions[-1]
     (archive.root / CONTRACTS / f"{later}.json").unlink()
-    fact = Fact("not_understood", ("router",), {"contract_version": later}, count=None)
+    fact = Fact("not_understood", ("router",), said="unknown_contract", count=None)
     may = (
         Fact("not_understood", ("router", "inbox_consumer")),
         Fact("unreadable_object", ARCHIVE),

@@ -3,8 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 
-from glue_jobs.delivery_audit.contracts import INTERVAL_MS, Usage, stale_uses
+from glue_jobs.common.objects import open_archive
+from glue_jobs.delivery_audit.contracts import INTERVAL_MS, Usage, archived, load_history, stale_uses
+from local.archive_generator.contracts import audited_contracts
+
+
+def test_a_contract_that_cannot_be_read_makes_no_other_one_stale(tmp_path: Path) -> None:
+    contract, _ = audited_contracts()
+    stored = tmp_path / "contracts" / f"{contract.version}.json"
+    stored.parent.mkdir()
+    stored.write_bytes(contract.canonical)
+    objects = open_archive(str(tmp_path))
+    uses = [*used(contract.version, range(20)), *used("0123456789abcdef", range(10, 25))]
+    history, faults = load_history(objects, archived(objects), uses)
+    assert (history.stale, faults) == (frozenset(), [])
 
 
 def used(version: str, *intervals: Iterable[int], is_in_force: bool = True) -> list[Usage]:
