@@ -48,6 +48,7 @@ from glue_jobs.delivery_audit.event_group import (
     HoleCount,
     HourCount,
     LedgerRow,
+    NotInTap,
     ReplayRow,
     RouteCount,
     Rules,
@@ -80,7 +81,7 @@ Ours."""
 
 REGISTRY: Final = struct_of(FLEET_FOLDER.columns)
 
-FOUND: Final[tuple[type[Row], ...]] = (Finding, ReplayRow, BadRow)
+FOUND: Final[tuple[type[Row], ...]] = (Finding, ReplayRow, BadRow, NotInTap)
 
 Found = dict[type[Row], "list[Any] | RDD[Any]"]
 """What was found, by type of row."""
@@ -163,7 +164,8 @@ def audited(
     source = Archive(spark, objects)
     folder = f"{window}/{uuid4()}"
     try:
-        yield source.isolating(lambda: _Run(spark, source, request, folder).audit())
+        # Each attempt has a folder of its own: one that met a damaged object leaves what it had settled.
+        yield source.isolating(lambda: _Run(spark, source, request, f"{folder}/{uuid4()}").audit())
     finally:
         spark.catalog.clearCache()
         work.clear(folder)
@@ -366,7 +368,7 @@ class _Run:
                 end_ms=window.span_ms[1] + 1 if window.day else None,
                 gone=gone_hours(damaged, self._parts[TAP]),
             ),
-            not_in_tap=judgement.not_in_tap,
+            not_in_tap=self._found[NotInTap],
             counts={key: n for key, n in judgement.counts.items() if isinstance(key, HourCount)},
             registry=expected,
             absent=absent_hours(self._parts[TAP]),

@@ -9,7 +9,7 @@ all the same: the tap has a hole.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 from math import comb
@@ -266,13 +266,12 @@ class Completeness:
             if each.unexplained > 0 and left:
                 left = self._match_by_digest(each, left, excluded[id(each)])
         for each in self.judged:
-            for arrival in list(left):
-                if each.unexplained <= 0:
-                    break
-                fits = self._fits(each.manifest.epoch, each.unseen, arrival.hour)
-                if fits and arrival not in excluded[id(each)]:
-                    self._recover(each, [arrival])
-                    left.remove(arrival)
+            if each.unexplained > 0 and left:
+                fitting = self._fitting(each.manifest.epoch, each.unseen, left)
+                others = [arrival for arrival in fitting if arrival not in excluded[id(each)]]
+                taken = others[: each.unexplained]
+                self._recover(each, taken)
+                left = _others(left, taken)
         for each in self.judged:
             if self._gone and each.unexplained > 0:
                 self._attribute_to_gone_hours(each)
@@ -293,13 +292,13 @@ class Completeness:
         if statement.count - events != each.missing:
             return left  # some came out of view
         wanted = (statement.digest - seen) % DIGESTS
-        fitting = [arrival for arrival in left if self._fits(epoch, each.unseen, arrival.hour)]
+        fitting = self._fitting(epoch, each.unseen, left)
         if comb(len(fitting), each.missing) > _MOST_CHOICES:
             return left
         for some in combinations(fitting, each.missing):
             if sum(arrival.digest for arrival in some) % DIGESTS == wanted:
                 self._recover(each, some)
-                return [arrival for arrival in left if arrival not in some]
+                return _others(left, some)
         if each.missing == 1:
             excluded.update(fitting)
         return left
@@ -312,6 +311,11 @@ class Completeness:
 
     def _fits(self, epoch: str, unseen: Sequence[Range], hour: int) -> bool:
         return any(self._lies_in(epoch, span, hour) for span in unseen)
+
+    def _fitting(self, epoch: str, unseen: Sequence[Range], arrivals: Sequence[Arrival]) -> list[Arrival]:
+        # There may be a day's events of the device, of few hours.
+        hours = {hour for hour in {each.hour for each in arrivals} if self._fits(epoch, unseen, hour)}
+        return [each for each in arrivals if each.hour in hours]
 
     def _attribute_to_gone_hours(self, each: JudgedStatement) -> None:
         for span in without(each.unseen, [*each.given_up, *each.in_holes]):
@@ -326,16 +330,21 @@ class Completeness:
         """Match arrivals with unseen numbers that no manifest states."""
         for epoch in self._in_view if left or self._gone else ():
             for span, _ in self.unstated(epoch):
-                fitting = [each for each in left if self._lies_in(epoch, span, each.hour)]
+                fitting = self._fitting(epoch, [span], left)
                 # Of the hours around it the tap has something of the device: the others go first.
                 around = self._seen[epoch].hours_around(span) if epoch in self._seen else ()
                 fitting = sorted(fitting, key=lambda each: each.hour in around)[: length([span])]
                 self.holes.update(each.hour for each in fitting)
-                left = [each for each in left if each not in fitting]
+                left = _others(left, fitting)
                 hour = next((at for at in self._gone if self._lies_in(epoch, span, at)), None)
                 if hour is not None:
                     self.holes[hour] += length([span]) - len(fitting)
         return left
+
+
+def _others(arrivals: Sequence[Arrival], taken: Iterable[Arrival]) -> list[Arrival]:
+    those = {each.key for each in taken}
+    return [each for each in arrivals if each.key not in those]
 
 
 @dataclass(frozen=True, slots=True)

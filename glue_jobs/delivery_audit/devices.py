@@ -125,7 +125,7 @@ def judge_fleet(
     contracts: Sequence[Contract],
     scope: Scope,
     *,
-    not_in_tap: Sequence[NotInTap] = (),
+    not_in_tap: Sequence[NotInTap] | RDD[NotInTap] = (),
     counts: Mapping[HourCount, int] | None = None,
     registry: DataFrame | None = None,
     absent: Collection[int] = (),
@@ -139,17 +139,19 @@ def judge_fleet(
     `scope.gone` are those in which the ledger has events of devices (`gone_hours`). A small archive is
     judged in the driver.
     """
-    besides = _Besides(not_in_tap, counts or {})
-    hours = device_hours(tap, contracts)
+    hours, by_client = device_hours(tap, contracts), _by_client(counts or {})
     devices: _InDriver | _InSpark
-    devices = _InDriver(hours, registry, besides) if is_small else _InSpark(hours, registry, besides)
+    if isinstance(not_in_tap, RDD) or not is_small:
+        devices = _InSpark(hours, registry, not_in_tap, by_client)
+    else:
+        devices = _InDriver(hours, registry, not_in_tap, by_client)
     scope = replace(
         scope,
         owners=devices.owners,
         usual_ms=usual_ms(devices.median_ms),
         last_ms=devices.last_ms,
         # Records may lie in the hour behind; then nothing is missing.
-        gone=scope.gone & {row.entered_at_ms // HOUR_MS for row in not_in_tap},
+        gone=scope.gone & _hours(not_in_tap) if scope.gone else scope.gone,
         has_fleet=registry is not None,
     )
     fleet = devices.judged(scope, absent)
@@ -237,31 +239,46 @@ def _is_best_effort(contracts: Sequence[Contract]) -> Column:
 _HOUR_ROW: Final = HourRow._fields
 
 
-class _Besides:
-    """What is known of devices besides the tap, by client."""
+_Counts = Mapping[str, list[tuple[str, int, int]]]
 
-    def __init__(self, not_in_tap: Iterable[NotInTap], counts: Mapping[HourCount, int]) -> None:
-        self.not_in_tap: dict[str, list[NotInTap]] = defaultdict(list)
-        for row in not_in_tap:
-            self.not_in_tap[row.client_id or ""].append(row)
-        self.counts: dict[str, list[tuple[str, int, int]]] = defaultdict(list)
-        for key, count in counts.items():
-            self.counts[key.client_id].append((key.measure, key.hour, count))
+_NOT_IN_TAP: Final = StructType(
+    [StructField(name, LongType() if name == "entered_at_ms" else StringType()) for name in NotInTap._fields]
+)
 
-    def device(
-        self, client_id: str, hours: Sequence[HourRow], state: str | None, since_ms: int | None
-    ) -> DeviceRows:
-        rows, counts = self.not_in_tap.get(client_id, ()), self.counts.get(client_id, ())
-        return DeviceRows(client_id, hours, rows, counts, state, since_ms)
+
+def _by_client(counts: Mapping[HourCount, int]) -> _Counts:
+    found: dict[str, list[tuple[str, int, int]]] = defaultdict(list)
+    for key, count in counts.items():
+        found[key.client_id].append((key.measure, key.hour, count))
+    return found
+
+
+def _hours(not_in_tap: Sequence[NotInTap] | RDD[NotInTap]) -> set[int]:
+    if isinstance(not_in_tap, RDD):
+        return set(not_in_tap.map(_hour).distinct().collect())
+    return set(map(_hour, not_in_tap))
+
+
+def _hour(row: NotInTap) -> int:
+    return row.entered_at_ms // HOUR_MS
 
 
 class _InDriver:
     """The devices of a small archive, gathered in the driver."""
 
-    def __init__(self, hours: DataFrame, registry: DataFrame | None, besides: _Besides) -> None:
+    def __init__(
+        self,
+        hours: DataFrame,
+        registry: DataFrame | None,
+        not_in_tap: Iterable[NotInTap],
+        counts: _Counts,
+    ) -> None:
         self._spark = hours.sparkSession
         rows = hours.collect()
-        self._besides = besides
+        self._counts = counts
+        self._not_in_tap: dict[str, list[NotInTap]] = defaultdict(list)
+        for each in not_in_tap:
+            self._not_in_tap[each.client_id or ""].append(each)
         self._registry = {row[0]: row[1:] for row in registry.collect()} if registry else {}
         clients: dict[str, dict[str, tuple[bool, int, int]]] = defaultdict(dict)
         quickest: dict[str, int] = {}
@@ -285,17 +302,17 @@ class _InDriver:
             self._hours[_owner(self.owners, hour.client_id, hour.epoch)].append(hour)
 
     def judged(self, scope: Scope, absent: Collection[int]) -> Fleet:
-        clients = {*self._hours, *self._registry, *self._besides.not_in_tap}
-        judgements = [
-            judge_device(
-                self._besides.device(
-                    each, self._hours.get(each, ()), *self._registry.get(each, (None, None))
-                ),
-                scope,
-                absent,
+        devices = (
+            DeviceRows(
+                each,
+                self._hours.get(each, ()),
+                self._not_in_tap.get(each, ()),
+                self._counts.get(each, ()),
+                *self._registry.get(each, (None, None)),
             )
-            for each in sorted(clients)
-        ]
+            for each in sorted({*self._hours, *self._registry, *self._not_in_tap})
+        )
+        judgements = [judge_device(each, scope, absent) for each in devices]
         fleet = _summary(judgements)
         fleet.found = [found for each in judgements for found in each.findings]
         if days := [day for each in judgements for day in each.days]:
@@ -306,14 +323,20 @@ class _InDriver:
 class _InSpark:
     """The devices of a large archive, gathered by Spark."""
 
-    def __init__(self, hours: DataFrame, registry: DataFrame | None, besides: _Besides) -> None:
+    def __init__(
+        self,
+        hours: DataFrame,
+        registry: DataFrame | None,
+        not_in_tap: Sequence[NotInTap] | RDD[NotInTap],
+        counts: _Counts,
+    ) -> None:
         self._spark = hours.sparkSession
         # Two rounds of all cores: a device takes milliseconds, a task tens of them.
         self._tasks = 2 * self._spark.sparkContext.defaultParallelism
         self._hours = hours.coalesce(self._tasks).persist(StorageLevel.MEMORY_AND_DISK)
         self._registry = registry
-        self._besides = self._spark.sparkContext.broadcast(besides)
-        self._silent = [(each,) for each in besides.not_in_tap]
+        self._counts = self._spark.sparkContext.broadcast(counts)
+        self._not_in_tap = self._spark.createDataFrame(not_in_tap, _NOT_IN_TAP, verifySchema=False)
         clients = self._hours.groupBy("client_id").agg(
             sf.min("quickest.col1").alias("least_ms"), sf.max("last_ms").alias("last_ms")
         )
@@ -331,32 +354,35 @@ class _InSpark:
         )
 
     def judged(self, scope: Scope, absent: Collection[int]) -> Fleet:
-        owners, besides = self.owners, self._besides
+        owners, counts = self.owners, self._counts
         owned = sf.lit(None).cast("string")
         if owners:
             pairs = [sf.lit(each) for epoch, those in owners.items() for each in (epoch, those[0])]
             keeps = [f"{epoch} {client}" for epoch, those in owners.items() for client in those]
             kept = sf.concat_ws(" ", "epoch", "client_id").isin(keeps)
             owned = sf.when(~kept, sf.create_map(*pairs)[sf.col("epoch")])
-        none, number = sf.lit(None).cast("string").alias("state"), sf.lit(None).cast("bigint")
         rows = self._hours.select(
             sf.coalesce(owned, "client_id").alias("owner"),
-            sf.struct(*_HOUR_ROW).alias("row"),
-            none,
-            number.alias("since_ms"),
+            sf.struct(*_HOUR_ROW).alias("hour"),
+            sf.lit(None).cast("string").alias("state"),
+            sf.lit(None).cast("bigint").alias("since_ms"),
         )
+        stray = self._not_in_tap.select(
+            sf.coalesce("client_id", sf.lit("")).alias("owner"), sf.struct("*").alias("stray")
+        )
+        rows = rows.unionByName(stray, allowMissingColumns=True)
         if self._registry is not None:
             listed = self._registry.select(sf.col("thing").alias("owner"), "state", "since_ms")
             rows = rows.unionByName(listed, allowMissingColumns=True)
-        if self._silent:
-            clients = self._spark.createDataFrame(self._silent, "owner string")
-            rows = rows.unionByName(clients, allowMissingColumns=True)
-        gathered = rows.groupBy("owner").agg(sf.collect_list("row"), sf.max("state"), sf.max("since_ms"))
+        gathered = rows.groupBy("owner").agg(
+            sf.collect_list("hour"), sf.collect_list("stray"), sf.max("state"), sf.max("since_ms")
+        )
 
         def judge(rows: Iterable[Any]) -> Iterator[DeviceJudgement]:
-            for owner, hours, state, since_ms in rows:
-                those = [HourRow(*row) for row in hours]
-                yield judge_device(besides.value.device(owner, those, state, since_ms), scope, absent)
+            for owner, hours, strays, state, since_ms in rows:
+                those = [HourRow(*row) for row in hours], [NotInTap(*row) for row in strays]
+                device = DeviceRows(owner, *those, counts.value.get(owner, ()), state, since_ms)
+                yield judge_device(device, scope, absent)
 
         judged: RDD[DeviceJudgement] = gathered.coalesce(self._tasks).rdd.mapPartitions(judge)
         judged = judged.persist(StorageLevel.MEMORY_AND_DISK)

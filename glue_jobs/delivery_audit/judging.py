@@ -20,6 +20,7 @@ from glue_jobs.delivery_audit.event_group import (
     EventGroup,
     Judgement,
     LedgerRow,
+    NotInTap,
     ReplayRow,
     Rules,
 )
@@ -41,8 +42,8 @@ MAX_FINDINGS: Final = 1_000
 Key = tuple[int, int]
 """The key of an event group (`rows.KEY`)."""
 
-Row = Finding | ReplayRow | BadRow
-"""What is found row by row: a table of its own each."""
+Row = Finding | ReplayRow | BadRow | NotInTap
+"""What is found row by row, without a bound: a day without a tap has millions of `NotInTap`."""
 
 
 @dataclass(slots=True)
@@ -77,7 +78,7 @@ class Judged:
             self._keep(judgement.findings)
         for bad in judgement.quarantine:
             self.bad_files.setdefault((bad.archive, bad.reason), bad.file)
-        for found in (judgement.findings, judgement.replay, judgement.quarantine):
+        for found in (judgement.findings, judgement.replay, judgement.quarantine, judgement.not_in_tap):
             yield from found
             found.clear()
 

@@ -39,7 +39,6 @@ def result(audit: Audit) -> dict[str, Any]:
         "latency": latency(judgement.latencies),
         "uses": [(each.contract.version, each.first_used_ms) for each in audit.history.uses],
         "kinds": sorted(audit.kinds.items()),
-        "not_in_tap": sorted(map(str, judgement.not_in_tap)),
         "others": sorted(map(str, audit.others)),
         "coverage": audit.coverage,
         **{name: sorted(map(str, each)) for name, each in found.items()},
@@ -51,8 +50,8 @@ def result(audit: Audit) -> dict[str, Any]:
 def test_the_result_with_and_without_the_screen_is_the_same(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damages: str, settles: bool
 ) -> None:
-    if settles and damages:
-        pytest.skip("one archive is enough")
+    if settles and damages not in ("", DAMAGED["ledger"]):
+        pytest.skip("faults, and an object that cannot be read after others were settled, are enough")
     plan = Plan(6_000, fault_every=0, trouble_every=0) if damages else Plan(6_000, fault_every=20)
     generate(tmp_path, plan, audited_contracts())
     if damages:

@@ -12,9 +12,10 @@ from eventplane.canary import CANARY_CLIENT
 from eventplane.event_keys import key_digest
 from eventplane.sender import PLANE_CLIENT
 from glue_jobs.delivery_audit.coverage import Scope
+from glue_jobs.delivery_audit.device import HOUR_MS
 from glue_jobs.delivery_audit.devices import Fleet, device_hours, judge_fleet
 from glue_jobs.delivery_audit.event_group import HourCount, NotInTap
-from tests.unit.glue_jobs.home import DAY_END_MS, HOUR_MS, NOON_MS, SCOPE, Home
+from tests.unit.glue_jobs.home import DAY_END_MS, NOON_MS, SCOPE, Home
 
 COLUMNS = (
     "client_id string, service string, source string, id string, type string, epoch string, sequence bigint, "
@@ -57,16 +58,22 @@ def test_the_driver_and_the_executors_judge_alike(spark: SparkSession) -> None:
         judge_fleet(
             tap,
             [load_contract()],
-            Scope(SCOPE.uplinks, SCOPE.watermark_ms, end_ms=DAY_END_MS),
-            not_in_tap=[NOBODY],
+            Scope(
+                SCOPE.uplinks, SCOPE.watermark_ms, end_ms=DAY_END_MS, gone=frozenset({NOON_MS // HOUR_MS + 5})
+            ),
+            not_in_tap=rows,
             counts={HourCount("late", "home-1", NOON_MS // HOUR_MS): 1},
             registry=registry,
             is_small=is_small,
         )
-        for is_small in (True, False)
+        for rows, is_small in (
+            ([NOBODY], True),
+            ([NOBODY], False),
+            (spark.sparkContext.parallelize([NOBODY], 2), False),
+        )
     ]
-    small, large = judged
-    assert _plain(small) == _plain(large)
+    small, large, unbounded = judged
+    assert _plain(small) == _plain(large) == _plain(unbounded)
     assert small.standings == {"attested": 1, "partly": 1, "silent": 1, "unregistered": 1, "expected": 3}
     assert [(each.kind, each.device) for each in sorted(small.findings, key=lambda each: each.kind)] == [
         ("foreign_epoch", "home-1"),

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import Counter
 
 from glue_jobs.delivery_audit.contracts import ContractHistory, Use
-from glue_jobs.delivery_audit.event_group import ReplayRow, Rules, TapRow
+from glue_jobs.delivery_audit.event_group import LedgerRow, NotInTap, ReplayRow, Rules, TapRow
 from glue_jobs.delivery_audit.findings import Finding
 from glue_jobs.delivery_audit.judging import MAX_FINDINGS, Judged, Task, judge_rows
 from glue_jobs.delivery_audit.window import Watermark, Window
 from local.archive_generator.contracts import MOTION, audited_contracts
 
 AS_OF_MS = 1_775_001_600_000
+NOON_MS = 1_772_366_400_000
 LOST = 5 * MAX_FINDINGS
 
 
@@ -38,3 +39,29 @@ def test_more_findings_than_the_driver_keeps_are_counted_and_returned() -> None:
         total.add(judged)
     assert total.kinds == {("lost", "router"): 5 * LOST}
     assert len(total.worst) <= 2 * MAX_FINDINGS
+
+
+def test_what_the_tap_does_not_have_is_returned_and_not_kept() -> None:
+    """A day without a tap has millions of such rows."""
+    contract, _ = audited_contracts()
+    task = Task(
+        Rules(ContractHistory((Use(contract, None),)), Watermark(AS_OF_MS), Window()),
+        frozenset(),
+        frozenset(),
+    )
+    uplink = contract.device.outbox.address
+    named = (None, "home-1", "day-to-family", "family.inbox", "delivered", None, 1, "m", "home-1/a")
+    rows = (
+        (
+            at,
+            0,
+            None,
+            LedgerRow(NOON_MS, NOON_MS, uplink, contract.version, "/s", str(at), MOTION, *named),
+            *[None] * 3,
+        )
+        for at in range(LOST)
+    )
+    *found, judged = judge_rows(task, rows)
+    assert isinstance(judged, Judged)
+    assert sum(isinstance(each, NotInTap) for each in found) == LOST
+    assert not judged.judgement.not_in_tap
