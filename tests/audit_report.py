@@ -57,7 +57,11 @@ def report(*findings: dict[str, Any], **more: Any) -> dict[str, Any]:
     """The report with these findings, all of them lost by the router."""
     lost = len(findings)
     route = dict.fromkeys(
-        ["expected", "delivered", "lost", "pending", "misrouted", "duplicated", "expired", "dead_lettered"], 3
+        [
+            *("expected", "delivered", "lost", "unrecorded", "not_understood", "pending", "misrouted"),
+            *("duplicated", "expired", "dead_lettered"),
+        ],
+        3,
     )
     quantiles = {"p50_ms": -3, "p95_ms": 5, "p99_ms": 6.5, "max_ms": 9}
     return {

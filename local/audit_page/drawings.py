@@ -39,7 +39,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class HeatMap:
-    """The rows of the map by device; None is an hour without an event. `ticks` label the left edge of columns."""
+    """The rows of the map by device; None is an hour without an event. `ticks` label left edges."""
 
     step_ms: int
     ticks: list[tuple[int, str]]
@@ -127,6 +127,9 @@ class Flow:
     height: float
 
 
+Box = tuple[int, str]
+"""A box's column and its name."""
+
 FLOW_X: Final = (0, 330, 660)
 FLOW_WIDTH: Final = 960
 _BOX: Final = 9
@@ -134,31 +137,22 @@ _LEAST: Final = 2.0
 
 
 def flow(rows: Sequence[Row]) -> Flow | None:
-    """Return device -> route -> inbox; the thickness grows with the logarithm, so that one lost event is seen."""
-    links: Counter[tuple[tuple[int, str], tuple[int, str], bool]] = Counter()
-    for row in rows:
-        device = (0, row["device"] or "all other devices")
-        # What never reached a route ends at the hop that lost it.
-        route = (1, row["route"] or f"lost: {plain(row['hop'])}")
-        inbox = (2, row["inbox"] or "no inbox")
-        good = (row.get("delivered") or 0) + row.get("unrouted", 0) + row.get("internal", 0)
-        bad = sum(row.get(name, 0) for name in ("lost", "unrecorded", "not_understood", "dead_lettered"))
-        for number, is_lost in ((good, False), (bad, True)):
-            if number:
-                links[device, route, is_lost] += number
-                if row["route"]:
-                    links[route, inbox, is_lost] += number
+    """Return device -> route -> inbox; the thickness grows with the logarithm: one lost event can be seen.
+
+    A row without a device is about all together. What devices with a name lost there starts at their boxes.
+    """
+    links = _links(rows)
     if not links:
         return None
     width = {link: _LEAST + 3 * log10(1 + number) for link, number in links.items()}
-    boxes: dict[tuple[int, str], Node] = {}
+    boxes: dict[Box, Node] = {}
     depths = [0.0, 0.0, 0.0]
     for box in sorted({end for one, other, _ in links for end in (one, other)}):
         sides = [sum(width[link] for link in links if link[side] == box) for side in (0, 1)]
         height = max(*sides, 14.0)
         boxes[box] = Node(box[1], FLOW_X[box[0]], depths[box[0]], height)
         depths[box[0]] += height + 12
-    used: defaultdict[tuple[tuple[int, str], int], float] = defaultdict(float)
+    used: defaultdict[tuple[Box, int], float] = defaultdict(float)
     ribbons = []
     for link in sorted(links, key=lambda each: (each[2], each[0], each[1])):
         one, other, is_lost = link
@@ -174,6 +168,31 @@ def flow(rows: Sequence[Row]) -> Flow | None:
             Ribbon(path, width[link], is_lost, f"{one[1]} → {other[1]}: {count(links[link])} {word}")
         )
     return Flow(list(boxes.values()), ribbons, max(depths))
+
+
+def _links(rows: Sequence[Row]) -> Counter[tuple[Box, Box, bool]]:
+    named: Counter[str | None] = Counter()
+    for row in rows:
+        if row["device"]:
+            named[row["route"]] += row["lost"]
+    links: Counter[tuple[Box, Box, bool]] = Counter()
+    for row in rows:
+        good = (row.get("delivered") or 0) + row.get("unrouted", 0) + row.get("internal", 0)
+        bad = sum(row.get(name, 0) for name in ("lost", "unrecorded", "not_understood", "dead_lettered"))
+        if not row["device"]:
+            bad = max(0, bad - named[row["route"]])
+        links.update({(*ends, False): good for ends in _ends(row)})
+        links.update({(*ends, True): bad for ends in _ends(row)})
+    return +links
+
+
+def _ends(row: Row) -> list[tuple[Box, Box]]:
+    device = (0, row["device"] or "all devices")
+    if not row["route"]:
+        # What never reached a route ends at the hop that lost it.
+        return [(device, (1, f"lost: {plain(row['hop'])}"))]
+    route, inbox = (1, row["route"]), (2, row["inbox"] or "no inbox")
+    return [(device, route), (route, inbox)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +218,7 @@ _LEAST_MS: Final = 1.0
 
 
 def latencies(latency: Sequence[Row]) -> list[Latency]:
-    """Return the curves of each hop. Times under 1 ms, also negative ones of wrong clocks, are drawn at 1 ms."""
+    """Return the curves of each hop. Times under 1 ms, also negative ones, are drawn at 1 ms."""
     found = []
     for hop in dict.fromkeys(each["hop"] for each in latency):
         rows = [each for each in latency if each["hop"] == hop and each["samples"]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -40,7 +41,7 @@ def write_page(report: Mapping[str, Any], path: Path, archive: str | None = None
         report=report,
         totals=report["totals"],
         covered=words.covered(report["coverage"]),
-        reasons=[each.replace("`", "") for each in report["reasons"]],
+        reasons=[words.reason(each) for each in report["reasons"]],
         rests_on=words.RESTS_ON,
         heat=drawings.heat_map(report["hours"]),
         bands=drawings.BANDS,
@@ -59,7 +60,7 @@ def write_page(report: Mapping[str, Any], path: Path, archive: str | None = None
 
 
 def _devices(report: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the devices of the map with what they lack over all hops, and what their own statements cover."""
+    """Return the devices of the map with what they lack over all hops, and what their manifests cover."""
     known = {each["client_id"]: each for each in reversed(report["devices"])}
     rows = drawings.by_device(report["hours"])
     # A silent device has no hour.
@@ -77,16 +78,19 @@ def _devices(report: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def _copies(report: Mapping[str, Any]) -> list[tuple[str, int, dict[str, str]]]:
     """Return where copies beyond the first are, how many, and the filter of their findings."""
-    kind = {"kind": "duplicate"}
-    found = [("sent again by devices", report["totals"]["tap_copies"], {**kind, "hop": "device_cloud"})]
-    for each in report["routes"]:
-        where = {**kind, "hop": "router", "route": each["route"]}
-        found.append((f"in the inbox, {each['route']}", each["duplicated"], where))
+    channels: Counter[str] = Counter()
     for each in report["consumers"]:
-        found.append(
-            (f"handed over, {each['channel']}", each["duplicated"], {**kind, "hop": "inbox_consumer"})
-        )
-    return sorted((each for each in found if each[1]), key=lambda each: -each[1])
+        channels[each["channel"]] += each["duplicated"]
+    found = [
+        ("sent again by devices", report["totals"]["tap_copies"], {"hop": "device_cloud"}),
+        *(
+            (f"in the inbox, {each['route']}", each["duplicated"], {"hop": "router", "route": each["route"]})
+            for each in report["routes"]
+        ),
+        *((f"handed over, {name}", copies, {"hop": "inbox_consumer"}) for name, copies in channels.items()),
+    ]
+    named = ((name, copies, {"kind": "duplicate", **where}) for name, copies, where in found if copies)
+    return sorted(named, key=lambda each: -each[1])
 
 
 def _file(name: str) -> Markup:

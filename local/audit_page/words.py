@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -38,8 +39,10 @@ def count(number: float | None) -> str:
 
 
 def share(part: float | None) -> str:
-    """Return a share of 1 in per cent, rounded down, because all but one is not 100 %."""
-    return "unknown" if part is None else f"{int(part * 1_000) / 10:g} %"
+    """Return a share of 1 in per cent, as the audit's reasons do; all but one is not 100 %."""
+    if part is None:
+        return "unknown"
+    return "100 %" if part >= 1 else f"{min(100 * part, 99.9):.1f} %"
 
 
 def duration(milliseconds: float | None) -> str:
@@ -63,9 +66,16 @@ def moment(milliseconds: int | None) -> str:
 def covered(coverage: Mapping[str, Any]) -> str:
     """Return what the verdict rests on, in a sentence."""
     events, devices = coverage["events"], coverage["devices"]
-    attested = f"{count(events['manifest'])} of {count(sum(events.values()))} device events"
-    if devices["expected"] is None:
+    seen = events["manifest"] + events["numbering"] + events["tap"]
+    attested = f"{count(events['manifest'])} of {count(seen)} device events"
+    if coverage["fleet"] is None:
         fleet = "No list says which devices should be there."
     else:
         fleet = f"{count(devices['attested'])} of {count(devices['expected'])} expected devices are attested."
     return f"{attested} are attested by manifests: {share(coverage['share'])}. {fleet}"
+
+
+def reason(sentence: str) -> str:
+    """Return a reason of the report with its kinds and hops in words."""
+    named = re.sub("`([^`]*)`", lambda found: plain(found[1]), sentence)
+    return re.sub("|".join(HOPS), lambda found: HOPS[found[0]], named)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any, Final, Protocol
 
 from eventplane.contract import Contract, Place
 from eventplane.envelope import Envelope, write_event
-from eventplane.fleet import made
+from eventplane.fleet import State, made
 from eventplane.fleet_registry import Registry, change
 from eventplane.timestamps import timestamp
 from local.sent import SentLog
@@ -39,10 +40,10 @@ class Carers:
         self._sent = sent
 
     def tell(self, homes: Mapping[str, Home]) -> list[Envelope]:
-        """Put `homes` on the fleet's list, and tell them while the line of one of them is cut."""
+        """Register `homes` as devices in service, and tell them while the line of one of them is cut."""
         now_ms = int(utc_now().timestamp() * 1_000)
         for name in homes:
-            new = made(name, now_ms)
+            new = replace(made(name, now_ms), state=State.PROVISIONED)
             change(self._registry, name, lambda found, new=new: found or new)  # type: ignore[misc]
         away = next(iter(homes.values()))
         away.cut_network()

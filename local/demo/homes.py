@@ -31,6 +31,9 @@ _STARTING: Final = 8
 """Homes that are started at a time: their start is mostly waiting."""
 
 
+_STOPPING_SECONDS: Final = 20.0
+"""How long a forwarder may take to end: its own grace is 2 s, the rest is for a busy machine."""
+
 MAX_HOMES: Final = 70
 """Homes of one run. Their services live in one process, at about 13 file descriptors a home, and the MQTT
 library's select() takes descriptors below 1,024 only."""
@@ -61,6 +64,13 @@ class RunningHome:
 
     def start_forwarder(self) -> None:
         self._forwarder.start()  # returns once it stands on both sides again
+
+    def terminate_forwarder(self) -> None:
+        """Ask the forwarder to end, without waiting. It sends a last manifest first."""
+        self._forwarder.terminate()
+
+    def stop_forwarder(self) -> None:
+        self._forwarder.stop(_STOPPING_SECONDS)
 
     def kill_broker(self) -> None:
         self._broker.child.kill()

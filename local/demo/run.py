@@ -32,7 +32,7 @@ from local.demo.auditing import audit_twice
 from local.demo.carers import CARERS, CARERS_SOURCE, Carers
 from local.demo.faults import Fault, Faults
 from local.demo.homes import RunningHome, running_homes
-from local.demo.plane import Plane, deploy_plane
+from local.demo.plane import Plane, deploy_plane, snapshot_fleet, warm_up
 from local.demo.presence import Notice, cut_off, judging, missing, told
 from local.demo.report import print_table, write_page
 from local.demo.simple_client import publish_all
@@ -87,8 +87,11 @@ def run(options: Options, console: Console, tamper: Tamper | None = None) -> dic
     with Supervisor(run_dir) as supervisor, _bars(console) as progress:
         waits = Waits(progress, _PATIENCE_SECONDS)
         plane = _start_plane(supervisor, progress)
+        with _step(progress, "functions started"):
+            warm_up(plane.cloud)
         sent = SentLog(plane.contract)
         played = _play(options.input, supervisor, plane, sent, waits, tamper)
+        snapshot_fleet(plane)
         archive = _fetch_archive(plane, run_dir, progress)
         with _step(progress, "Spark audits, with one object deleted too"):
             audits = audit_twice(supervisor, archive, run_dir / "audit")
@@ -218,6 +221,9 @@ def _play(
         waits.until_none_remain("homes drain", lambda: _backlog(homes))
         ways = ["IngestUrl", "UrgentIngestUrl", "TapUrl", *plane.inbox_outputs.values(), "LedgerUrl"]
         _wait_for_queues(plane, waits, ways)
+        with _step(progress, "homes stop, each with a last manifest"):
+            _stop(homes)
+        _wait_for_queues(plane, waits, ways)
         arrived: dict[str, Arrived] = {
             **consumers.arrived,
             CALL_SERVICE: arrived_at_call_services(services),
@@ -285,6 +291,14 @@ def _tell(plane: Plane, sent: SentLog, homes: Mapping[str, RunningHome]) -> None
         plane.contract, registry, lambda text: sqs.send_message(QueueUrl=outbox, MessageBody=text), sent
     )
     carers.tell(homes)
+
+
+def _stop(homes: Mapping[str, RunningHome]) -> None:
+    """End the forwarders as a device that is switched off does: what they sent is attested to the end."""
+    for home in homes.values():
+        home.terminate_forwarder()
+    for home in homes.values():
+        home.stop_forwarder()
 
 
 def _backlog(homes: Mapping[str, RunningHome]) -> int:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import csv
+from io import StringIO
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 
 from local.audit_page.page import write_page
-from tests.audit_report import device, finding, hour, report
+from tests.audit_report import FILE, HOUR_MS, device, finding, hour, report
 from tests.browser import seen_by
 
 LONG = "a-device-with-a-name-that-nobody-would-want-to-read-on-a-phone"
@@ -20,43 +23,67 @@ FRAME = """<!doctype html><body>
   const right = (each) => each.getBoundingClientRect().right;
   const page = document.querySelector("iframe").contentWindow, found = page.document;
   const matches = () => found.getElementById("count").textContent;
+  const clicked = (query) => {{ found.querySelector(query).click(); return matches(); }};
+  const saved = [];
+  // A download would keep the browser from ending.
+  page.Blob = function (parts) {{ saved.push(parts.join("")); }};
+  page.URL.createObjectURL = () => "#";
+  page.HTMLAnchorElement.prototype.click = () => {{}};
   const seen = {{
     ready: found.body.dataset.ready, title: found.title, inner: page.innerWidth, all: matches(),
     wide: found.scrollingElement.scrollWidth,
-    right: Math.max(...[...found.querySelectorAll("svg")].map(right)),
-    plots: [...found.querySelectorAll(".plot:has(svg)")].map((each) => each.id),
+    right: Math.max(...[...found.querySelectorAll("section, header")].map(right)),
+    drawn: ["heat", "flow"].filter((each) => found.getElementById(each)),
+    curves: found.querySelectorAll(".plot path").length,
   }};
-  found.querySelector("button[data-drill*=device_cloud]").click();
-  seen.drilled = matches();
-  found.getElementById("heat").emit("plotly_click", {{points: [{{y: "home-1", x: "1970-01-01T01"}}]}});
-  seen.cell = matches();
+  seen.drilled = clicked("button[data-drill*=device_cloud]");
+  seen.hole = clicked(".holes button");
+  seen.cell = clicked("#heat button[aria-label^='home-1,']");
   const row = found.querySelector("details.finding");
   row.open = true;
   row.dispatchEvent(new page.Event("toggle"));
   seen.command = row.querySelector("pre").textContent;
+  seen.object = row.querySelector("dd a").href;
   seen.wide_open = found.scrollingElement.scrollWidth;
+  found.getElementById("csv").click();
+  found.querySelector("[data-csv=routes]").closest(".scroll").nextElementSibling.click();
+  [seen.findings_csv, seen.routes_csv] = saved;
   document.body.dataset.seen = JSON.stringify(seen);
 }});</script></body>"""
 
 
 def everything() -> dict[str, Any]:
     """A report with something in each of its parts, and long and hostile names."""
+    hole = {
+        "kind": "missing_records",
+        "folder": "ledger",
+        "from_ms": 7 * HOUR_MS,
+        "until_ms": 8 * HOUR_MS,
+        "unrecorded": 250,
+        "archive_file": f"ledger/{LONG}",
+        "detail": HOSTILE,
+    }
+    day = {"date": "1970-01-01", "verdict": "broken", "share": 0.5, "events_archived": 1}
+    quarantined = {"archive": "tap", "reason": "unreadable_line", "rows": 2, "archive_file": f"tap/{LONG}"}
+    lost = {"device": LONG, "route": "to-care", "inbox": f"{LONG}.inbox", "hop": "router", "lost": 2}
     return report(
-        finding(detail=HOSTILE),
+        finding(detail=HOSTILE, type='=HYPERLINK("http://example.org")'),
         finding(device="home-10", id=LONG * 3, source=f"/{LONG}/{LONG}", archive_file=f"tap/{LONG}/{LONG}"),
         finding(hop="device_cloud", source=None, id=None, device=LONG),
+        finding(kind="missing_records", hop="archive", device=None, archive_file=f"ledger/{LONG}"),
         hours=[hour("home-1", "1970-01-01T01", lost=1), hour(LONG, "1970-01-02T05")],
-        devices=[device(LONG, lost=1), device("home-1", gaps=3)],
+        devices=[device(LONG, lost=1), device("home-1", gaps=3), device(HOSTILE)],
+        flow=[{"device": None, "route": "to-care", "inbox": "care.inbox", "delivered": 9, "lost": 2}, lost],
+        trend=[{**day, "lost": 1, "unrecorded": 0, "pending": 0}],
+        archive={"folders": [], "holes": [hole]},
         dead_letters=[{"place": "cloud", "reason": f"a_reason_{LONG}", "count": 3, "missing": 1}],
-        quarantine=[
-            {"archive": "tap", "reason": "unreadable_line", "rows": 2, "archive_file": f"tap/{LONG}"}
-        ],
+        quarantine=[quarantined],
     )
 
 
 @pytest.mark.parametrize("width", [390, 1280])
 def test_it_works_fits_and_no_text_of_an_event_becomes_code(width: int, tmp_path: Path) -> None:
-    write_page(everything(), tmp_path / "page.html", "build/archive")
+    write_page(everything(), tmp_path / "page.html", str(tmp_path / "archive"))
     frame = tmp_path / "frame.html"
     frame.write_text(FRAME.format(width=width))
     seen = seen_by(frame)
@@ -65,7 +92,15 @@ def test_it_works_fits_and_no_text_of_an_event_becomes_code(width: int, tmp_path
     assert seen["wide"] <= width
     assert seen["wide_open"] <= width
     assert seen["right"] <= width
-    assert seen["plots"] == ["heat", "waterfall", "latency", "duplicates", "letters"]
-    # A tap leads to the evidence of that hop, and of that device's hour, not of home-10's.
-    assert (seen["all"], seen["drilled"], seen["cell"]) == ("3 match", "1 matches", "1 matches")
+    assert seen["drawn"] == ["heat", "flow"]
+    assert seen["curves"] == 1
+    # A hop, a hole and a cell lead to their findings; the device's hour to its own, not to that of home-10.
+    assert (seen["all"], seen["drilled"], seen["hole"], seen["cell"]) == ("4 match", *3 * ("1 matches",))
     assert seen["command"].endswith("-- /homes/1/voice 1")
+    assert unquote(seen["object"]) == f"{(tmp_path / 'archive').as_uri()}/{FILE}"
+    # The export has what is filtered, and no cell that a spreadsheet would run.
+    rows = list(csv.DictReader(StringIO(seen["findings_csv"])))
+    assert [(each["device"], each["detail"], each["sequence"]) for each in rows] == [("home-1", HOSTILE, "7")]
+    assert rows[0]["type"] == '\'=HYPERLINK("http://example.org")'
+    (route,) = csv.DictReader(StringIO(seen["routes_csv"]))
+    assert (route["route"], route["lost"], route["destination"]) == ("to-care", "3", "care.inbox")

@@ -10,7 +10,9 @@ from pyspark.sql import SparkSession
 
 from benchmarks.audit import duckdb_run
 from benchmarks.audit.agreement import DisagreementError, check
+from benchmarks.audit.bench import WITHOUT
 from benchmarks.audit.proof import AS_OF, PLANTED, prove
+from benchmarks.audit.questions import Form
 from glue_jobs.delivery_audit.main import main
 from local.archive_generator.contracts import audited_contracts
 from local.archive_generator.generator import Plan, generate
@@ -28,10 +30,10 @@ def test_the_audit_finds_what_was_planted_and_nothing_else(spark: SparkSession, 
 
 def test_plain_questions_have_the_same_answers(spark: SparkSession, tmp_path: Path) -> None:
     # Plain questions know nothing of damaged objects.
-    generate(tmp_path, replace(PLAN, holes=False), audited_contracts())
+    generate(tmp_path, replace(PLAN, holes=False, without=WITHOUT), audited_contracts())
     archive, answers = str(tmp_path / "archive"), tmp_path / "answers"
     report = main(["--INPUT", archive, "--OUTPUT", str(tmp_path / "audit"), "--DATE", "all", *AS_OF])
-    duckdb_run.main(archive, str(answers))
+    duckdb_run.main(archive, str(answers), Form.RAW)
     agreed = check(answers, report)
     assert all(agreed.values())
     report["kinds"] = []

@@ -209,7 +209,7 @@ def test_an_altered_verdict_does_not_fit_its_report() -> None:
     assert keys(verdicts) == {}, "the reports say it again"
 
 
-@pytest.mark.parametrize("damage", [None, b"", b"no gzip", gzip.compress(b"{}")])
+@pytest.mark.parametrize("damage", [None, b"", b"no gzip", gzip.compress(b"{}", mtime=0)])
 def test_an_inventory_that_is_gone_or_altered_is_found(damage: bytes | None) -> None:
     verdicts = Verdicts().filed(1)
     (name,) = (each for each in verdicts.files if each.startswith("inventories/"))

@@ -10,89 +10,143 @@ from typing import Any
 import pytest
 
 from local.audit_page import words
-from local.audit_page.evidence import trace_command
-from local.audit_page.heat_map import BANDS, MOST_DEVICES, heat_map
+from local.audit_page.drawings import BANDS, HOUR_MS, MOST_DEVICES, by_device, flow, heat_map, latencies
+from local.audit_page.evidence import objects_at, trace_command
 from local.audit_page.page import write_page
-from local.audit_page.plots import dead_letters, duplicates, latency_curves, waterfall
 from tests.audit_report import finding, hour, report
 
+MOST_BYTES = 1_500_000
 
-def test_the_heat_map_tells_what_was_lost_from_what_is_complete_and_from_nothing() -> None:
-    cells = heat_map(
+
+def test_the_heat_map_tells_lost_unrecorded_pending_and_complete_from_no_event() -> None:
+    drawn = heat_map(
         [
             hour("home-1", "2026-03-01T00"),
             hour("home-1", "2026-03-01T02", pending=1),
+            hour("home-1", "2026-03-01T03", unrecorded=1, pending=1),
             hour("home-2", "2026-03-01T00", events=999, lost=1),
-            hour("home-2", "2026-03-01T01", events=90, lost=10),
-            hour("home-2", "2026-03-01T02", events=0, lost=3),
+            hour("home-2", "2026-03-01T01", events=91, lost=9),
+            hour("home-2", "2026-03-01T02", events=90, lost=10),
+            hour("home-2", "2026-03-01T03", events=0, lost=3),
         ]
     )
-    assert cells is not None
-    (drawn,) = cells.figure.data
-    assert list(drawn.y) == ["home-2", "home-1"]
-    assert list(drawn.x) == ["2026-03-01T00", "2026-03-01T01", "2026-03-01T02"]
-    assert [list(row) for row in drawn.z] == [[2, 4, 4], [0, None, 1]]
-    assert drawn.text[0][0].startswith("99.9 % complete")
-    assert len(drawn.colorscale) == 2 * len(BANDS)
+    assert drawn is not None
+    bands = {name: [cell and BANDS[cell.band] for cell in cells] for name, cells in drawn.rows}
+    assert bands == {
+        "home-2": ["under 1 % lost", "under 10 % lost", "10 % lost or more", "10 % lost or more"],
+        "home-1": ["complete", None, "pending", "unrecorded"],
+    }
+    assert list(bands) == ["home-2", "home-1"]
+    cell = drawn.rows[0][1][1]
+    assert cell is not None
+    assert cell.text == "2026-03-01 01:00: 91 events, 9 lost"
 
 
-def test_what_lacks_one_event_of_many_is_not_called_complete() -> None:
-    cells = heat_map([hour("home-1", "2026-03-01T00", events=1_000_000, lost=1)])
-    assert cells is not None
-    assert cells.figure.data[0].text[0][0].startswith("99.99 % complete")
+def test_labels_name_the_beginning_of_their_column() -> None:
+    drawn = heat_map([hour("home-1", "2026-03-01T07", lost=1), hour("home-1", "2026-03-01T09")])
+    assert drawn is not None
+    assert (drawn.columns, drawn.step_ms) == (3, HOUR_MS)
+    assert drawn.ticks == [(0, "07:00"), (1, "08:00"), (2, "09:00")]
+    day = heat_map([hour("home-1", "2026-03-01T00"), hour("home-1", "2026-03-01T23")])
+    assert day is not None
+    assert day.ticks[:3] == [(0, "00:00"), (3, "03:00"), (6, "06:00")]
 
 
 def test_a_window_of_weeks_is_drawn_by_day_and_a_fleet_by_its_worst() -> None:
     days = [hour("home-1", f"2026-03-{day:02}T05", lost=1) for day in (1, 1, 31)]
-    cells = heat_map([*days, *(hour(f"other-{n}", "2026-03-02T00") for n in range(50))])
-    assert cells is not None
-    (drawn,) = cells.figure.data
-    assert (cells.column, cells.devices, cells.shown) == ("day", 51, MOST_DEVICES)
-    assert (drawn.y[0], len(drawn.x), drawn.x[-1]) == ("home-1", 31, "2026-03-31")
-    assert "20 events<br>2 lost" in drawn.text[0][0]
+    drawn = heat_map([*days, *(hour(f"other-{n}", "2026-03-02T00") for n in range(50))])
+    assert drawn is not None
+    assert (drawn.step_ms, drawn.devices, len(drawn.rows)) == (24 * HOUR_MS, 51, MOST_DEVICES)
+    name, cells = drawn.rows[0]
+    assert (name, len(cells), drawn.ticks[0]) == ("home-1", 31, (0, "03-01"))
+    assert cells[0] is not None
+    assert cells[0].text == "2026-03-01 00:00: 20 events, 2 lost"
+    assert heat_map([]) is None
 
 
-def test_the_waterfall_ends_with_the_sum() -> None:
-    figure = waterfall({"device_cloud": 1, "iot_rule": 4, "router": 20, "inbox_consumer": 300})
-    assert figure is not None
-    (bars,) = figure.data
-    assert list(bars.y)[:4] == [1, 4, 20, 300]
-    assert list(bars.text) == ["1", "4", "20", "300", "325"]
-    assert waterfall({"device_cloud": 0, "iot_rule": 0, "router": 0, "inbox_consumer": 0}) is None
+def test_devices_are_summed_over_their_hours_the_worst_first() -> None:
+    rows = by_device(
+        [
+            hour("b", "2026-03-01T00", pending=1),
+            hour("c", "2026-03-01T00", lost=1),
+            hour("c", "2026-03-01T01", lost=2, late=1),
+            hour("a", "2026-03-01T00"),
+        ]
+    )
+    assert [row["client_id"] for row in rows] == ["c", "b", "a"]
+    assert rows[0] == {
+        "client_id": "c",
+        "events": 20,
+        "lost": 3,
+        "late": 1,
+        "pending": 0,
+        "unrecorded": 0,
+    }
 
 
-def test_a_latency_below_zero_has_no_place_on_the_curve() -> None:
-    figure = latency_curves(report()["latency"])
-    assert figure is not None
-    assert list(figure.data[0].x) == [5, 6.5, 9]
-    assert latency_curves([]) is None
+def route(name: str, inbox: str | None, **counts: int) -> dict[str, Any]:
+    """A row about all devices together."""
+    return {"device": None, "route": name, "inbox": inbox, "lost": 0, **counts}
 
 
-def test_duplicates_are_told_by_where_they_arose_and_lead_to_their_evidence() -> None:
-    document = report()
-    document["totals"]["tap_copies"] = 2
-    document["consumers"] = [{"channel": "c.inbox", "duplicated": each} for each in (4, 5)]
-    figure = duplicates(document)
-    assert figure is not None
-    (bars,) = figure.data
-    assert list(bars.x) == [9, 3, 2]
-    assert [list(each) for each in bars.customdata] == [
-        ["inbox_consumer", ""],
-        ["router", "to-care"],
-        ["device_cloud", ""],
+def test_the_flow_leads_from_devices_over_routes_to_inboxes_and_counts_a_loss_once() -> None:
+    drawn = flow(
+        [
+            route("alarms", "help.inbox", delivered=1_000, lost=3, unrecorded=250),
+            {"device": "home-7", "route": "alarms", "inbox": "help.inbox", "hop": "router", "lost": 2},
+        ]
+    )
+    assert drawn is not None
+    assert sorted(each.text for each in drawn.ribbons) == [
+        "alarms → help.inbox: 1,000 delivered or without a route",
+        "alarms → help.inbox: 253 lost, unrecorded or dead-lettered",
+        "all devices → alarms: 1,000 delivered or without a route",
+        "all devices → alarms: 251 lost, unrecorded or dead-lettered",
+        "home-7 → alarms: 2 lost, unrecorded or dead-lettered",
     ]
+    assert {node.name: node.x for node in drawn.nodes} == {
+        "all devices": 0,
+        "home-7": 0,
+        "alarms": 330,
+        "help.inbox": 660,
+    }
 
 
-def test_dead_letters_are_told_by_reason() -> None:
-    letters = [
-        {"place": "cloud", "reason": "missing_attribute", "count": 2, "missing": 0},
-        {"place": "device", "reason": "not_json", "count": 3, "missing": 0},
-        {"place": "cloud", "reason": "never", "count": 0, "missing": 1},
-    ]
-    figure = dead_letters(letters)
-    assert figure is not None
-    assert list(figure.data[0].customdata) == ["not_json", "missing_attribute"]
-    assert dead_letters(letters[2:]) is None
+def test_what_reached_no_route_ends_at_the_hop_that_lost_it() -> None:
+    lost = {"device": "home-7", "route": None, "inbox": None, "hop": "iot_rule", "lost": 1}
+    drawn = flow([lost, route("(unrouted)", None, unrouted=4)])
+    assert drawn is not None
+    assert {"home-7 → lost: IoT Core's rule: 1 lost, unrecorded or dead-lettered"} < {
+        each.text for each in drawn.ribbons
+    }
+    assert "(unrouted) → no inbox: 4 delivered or without a route" in {each.text for each in drawn.ribbons}
+    assert flow([]) is None
+    assert flow([route("quiet", "a.inbox", delivered=0)]) is None
+
+
+def row(priority: str | None, p50: float, most: float, samples: int = 4) -> dict[str, Any]:
+    """The latency of a hop."""
+    quantiles = {"p50_ms": p50, "p95_ms": p50, "p99_ms": most, "max_ms": most}
+    return {"hop": "cloud_to_inbox", "priority": priority, "samples": samples, **quantiles}
+
+
+def test_a_curve_goes_from_0_to_100_percent_also_with_times_of_wrong_clocks() -> None:
+    (drawn,) = latencies([row("urgent", -3, 10), row(None, 0, 1_000), row("low", 1, 1, samples=0)])
+    assert drawn.ticks == [(0, "1 ms"), (pytest.approx(100 / 3), "10 ms"), (pytest.approx(200 / 3), "100 ms"),
+                           (100, "1 s")]  # fmt: skip
+    urgent, none = drawn.curves
+    assert (urgent.priority, none.priority) == ("urgent", "none")
+    assert urgent.points[0] == (0, 50, "50 % within -3 ms")
+    assert urgent.points[-1] == (pytest.approx(100 / 3), 0, "100 % within 10 ms")
+    assert urgent.path == "M0.0 100H0.0V50.0H0.0V5.0H33.3V1.0H33.3V0.0H100"
+    assert latencies([]) == []
+    assert latencies([row("low", 1, 1, samples=0)]) == []
+
+
+@pytest.mark.parametrize("most", [-5.0, 0.0, 1.0, 10.0, 10.5, 99_999.0, 1e12])
+def test_no_curve_leaves_its_box(most: float) -> None:
+    (drawn,) = latencies([row("urgent", -1e9, most)])
+    assert all(0 <= x <= 100 and 0 <= y <= 100 for x, y, _ in drawn.curves[0].points)
 
 
 @pytest.mark.parametrize(
@@ -103,14 +157,42 @@ def test_durations_are_told_in_a_unit_that_fits(milliseconds: float | None, told
     assert words.duration(milliseconds) == told
 
 
-def test_the_verdict_is_told_in_sentences_with_what_it_rests_on() -> None:
-    rests = "Attested by manifests: 10 of 10 device events, 2 of 2 expected devices."
-    assert words.verdict(report()) == ["Everything was delivered, and every promise was kept.", rests]
-    document = report(reasons=["1,200 events lost on the way: iot_rule."])
-    document["totals"]["acknowledged_lost"] = 7
-    lost, acknowledged, *_ = words.verdict(document)
-    assert lost == "1,200 events lost on the way: iot_rule."
-    assert acknowledged.startswith("7 of the lost")
+@pytest.mark.parametrize(
+    ("part", "told"), [(None, "unknown"), (0.0632, "6.3 %"), (0.99999, "99.9 %"), (1.0, "100 %")]
+)
+def test_less_than_all_is_never_100_percent(part: float | None, told: str) -> None:
+    assert words.share(part) == told
+
+
+def test_the_coverage_is_a_sentence_also_without_a_list_of_devices() -> None:
+    coverage = report()["coverage"]
+    coverage |= {
+        "share": 128 / 2026,
+        "events": {"manifest": 128, "numbering": 1690, "tap": 208, "nothing": 3},
+    }
+    attested = "128 of 2,026 device events are attested by manifests: 6.3 %."
+    assert words.covered(coverage) == f"{attested} 2 of 2 expected devices are attested."
+    assert (
+        words.covered({**coverage, "fleet": None})
+        == f"{attested} No list says which devices should be there."
+    )
+
+
+def test_a_reason_names_kinds_and_hops_in_words() -> None:
+    said = words.reason("1 finding of kind `missing_manifest` on the hop `device_cloud`.")
+    assert said == "1 finding of kind missing manifest on the hop device to cloud."
+    assert words.reason("5 events lost on the way: device_cloud, router.") == (
+        "5 events lost on the way: device to cloud, router."
+    )
+
+
+def test_objects_are_linked_in_a_folder_and_in_a_bucket(tmp_path: Path) -> None:
+    page = tmp_path / "audit" / "audit.html"
+    assert objects_at(str(tmp_path / "my archive"), page) == "../my%20archive/"
+    console = "https://s3.console.aws.amazon.com/s3/buckets/events?prefix="
+    assert objects_at("s3://events", page) == console
+    assert objects_at("s3://events/plane/", page) == f"{console}plane/"
+    assert objects_at(None, page) is None
 
 
 def test_the_command_follows_the_event_and_no_name_becomes_an_option_or_a_command() -> None:
@@ -128,12 +210,54 @@ def test_what_has_no_name_has_no_command() -> None:
 
 
 @pytest.mark.parametrize(
-    ("findings", "verdict"), [([], "Everything was delivered"), ([finding()], "1 events lost")]
+    ("findings", "verdict"), [([], "Nothing was lost,"), ([finding()], "1 events lost on the way: router.")]
 )
-def test_the_verdict_comes_first_and_nothing_from_elsewhere(
+def test_the_verdict_and_its_coverage_come_first_and_nothing_from_elsewhere(
     findings: list[dict[str, Any]], verdict: str, tmp_path: Path
 ) -> None:
     write_page(report(*findings), tmp_path / "page.html")
     text = (tmp_path / "page.html").read_text()
-    assert verdict in text[: text.index("<h2>")]
+    banner = text[: text.index("<h2>")]
+    assert verdict in banner
+    assert "10 of 10 device events are attested by manifests: 100 %." in banner
     assert not re.search(r"<(?:script|link|img)[^>]+(?:src|href)=", text.split("<script>")[0])
+
+
+def test_a_missing_hour_is_one_line_and_a_silent_device_is_in_the_table(tmp_path: Path) -> None:
+    hole = {
+        "kind": "missing_records",
+        "folder": "ledger",
+        "from_ms": 7 * HOUR_MS,
+        "until_ms": 8 * HOUR_MS,
+        "unrecorded": 250,
+        "archive_file": "ledger/date=1970-01-01/hour=07",
+        "detail": "no object",
+    }
+    silent = {"client_id": "home-9", "coverage": "silent", "gaps": None, "skew_ms": None}
+    document = report(devices=[silent], archive={"folders": [], "holes": [hole]})
+    write_page(document, tmp_path / "page.html")
+    text = (tmp_path / "page.html").read_text()
+    line = "1970-01-01 07:00 to 08:00: missing records, no object; 250 events have no record"
+    assert text.count(line) == 1
+    assert re.search(r'home-9</button></td><td class="words">silent', text)
+
+
+def test_copies_are_summed_by_channel_over_the_days(tmp_path: Path) -> None:
+    document = report()
+    document["consumers"] = [{"channel": "c.inbox", "duplicated": each} for each in (4, 5)]
+    write_page(document, tmp_path / "page.html")
+    text = (tmp_path / "page.html").read_text()
+    assert re.findall(r"handed over, c.inbox</button>\s*<span class=\"bar\"><i[^>]*></i>(\d+)", text) == ["9"]
+
+
+def test_the_page_of_the_largest_report_stays_small(tmp_path: Path) -> None:
+    findings = [finding(id=f"{n:036}", source=f"/homes/{n:06}/{40 * 'x'}", sequence=n) for n in range(1_000)]
+    hours = [
+        hour(f"home-{n:06}", f"2026-03-{day:02}T{at:02}")
+        for n in range(200)
+        for day in (1, 2, 3)
+        for at in range(24)
+    ]
+    page = tmp_path / "page.html"
+    write_page(report(*findings, hours=hours), page, "s3://a-bucket")
+    assert page.stat().st_size < MOST_BYTES
