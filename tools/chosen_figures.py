@@ -67,12 +67,6 @@ _CHOSEN: Final = (
         "events read and routed by 1,000 routes, one core",
         "{parse_and_route_1000:,.0f} a second",
     ),
-    (
-        "bench/audit",
-        "events audited, two cores",
-        "{audit_20018401_free_rate:,.0f} a second; "
-        "100 million on AWS Glue Flex {audit_100_million_on_flex:.2f} USD",
-    ),
 )
 """A result, what it is about, and what is told of its figures; left out while one is missing."""
 
