@@ -55,7 +55,6 @@ DAY: Final = "2026-03-20"
 """The day of the archive of `DAYS` days that is audited; the generator's first day is 2026-03-01."""
 DAYS_PLAN: Final = Plan(events=DAYS * 24 * 50, hours=DAYS * 24)
 
-CORES: Final = 2
 CORES_A_DPU: Final = 4
 FLEX_USD_A_DPU_HOUR: Final = 0.29
 """AWS Glue pricing, us-east-1, Flex execution; a DPU has 4 vCPU and 16 GB."""

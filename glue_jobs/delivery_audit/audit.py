@@ -24,7 +24,6 @@ from pyspark.sql import functions as sf
 
 from eventplane.archive_layout import (
     COMPACTED,
-    FLEET_FOLDER,
     HANDOVERS_FOLDER,
     LEDGER_FOLDER,
     PUBLISHED,
@@ -32,10 +31,9 @@ from eventplane.archive_layout import (
 )
 from eventplane.handover import HANDOVERS
 from eventplane.ledger import LEDGER, TAP
-from glue_jobs.common.archive import Archive, Part, struct_of
+from glue_jobs.common.archive import Archive, Part
 from glue_jobs.common.hours import Hour
 from glue_jobs.common.objects import Objects, Stored
-from glue_jobs.common.session import local_rows
 from glue_jobs.delivery_audit import rows
 from glue_jobs.delivery_audit.attributes import Attributes, attributes_of
 from glue_jobs.delivery_audit.chain import Chain, History, chain_of
@@ -78,8 +76,6 @@ from glue_jobs.delivery_audit.window import Watermark, Window
 SMALL_BYTES: Final = 8 * 2**20
 """How large the ledger is at most of an archive that is judged in one process, bytes: some 100,000 events.
 Ours."""
-
-REGISTRY: Final = struct_of(FLEET_FOLDER.columns)
 
 FOUND: Final[tuple[type[Row], ...]] = (Finding, ReplayRow, BadRow, NotInTap)
 
@@ -144,31 +140,19 @@ def progress(text: str) -> None:
 
 
 @contextmanager
-def audited(
-    spark: SparkSession,
-    objects: Objects,
-    output: Objects,
-    work: Objects,
-    window: Window,
-    watermark: Watermark,
-    fleet: str | None = None,
-    *,
-    screens: bool | None = None,
-) -> Iterator[Audit]:
-    """Audit the archive in `objects`; some tables are kept beneath `work` until the block ends.
+def audited(spark: SparkSession, request: Request) -> Iterator[Audit]:
+    """Audit what the request asks for; some tables are kept beneath its `work` until the block ends.
 
-    Parameters as of `Request`. Raises `NoArchiveError`, `NoContractError`, `AlteredContractError`,
-    `EmptyWindowError`.
+    Raises `NoArchiveError`, `NoContractError`, `AlteredContractError`, `EmptyWindowError`.
     """
-    request = Request(objects, output, work, window, watermark, fleet, screens)
-    source = Archive(spark, objects)
-    folder = f"{window}/{uuid4()}"
+    source = Archive(spark, request.objects)
+    folder = f"{request.window}/{uuid4()}"
     try:
         # Each attempt has a folder of its own: one that met a damaged object leaves what it had settled.
         yield source.isolating(lambda: _Run(spark, source, request, f"{folder}/{uuid4()}").audit())
     finally:
         spark.catalog.clearCache()
-        work.clear(folder)
+        request.work.clear(folder)
 
 
 class _Run:
@@ -358,7 +342,6 @@ class _Run:
     ) -> Fleet:
         """Judge the devices, of which those in the `registry` are expected."""
         window, judgement = self._request.window, judged.judgement
-        expected = local_rows(self._spark, registry.rows, REGISTRY) if registry else None
         fleet = judge_fleet(
             rows.good(tap),
             history.contracts,
@@ -370,7 +353,7 @@ class _Run:
             ),
             not_in_tap=self._found[NotInTap],
             counts={key: n for key, n in judgement.counts.items() if isinstance(key, HourCount)},
-            registry=expected,
+            registry=registry.rows if registry else None,
             absent=absent_hours(self._parts[TAP]),
             is_small=self._is_small,
         )

@@ -11,10 +11,10 @@ from eventplane.envelope import RESERVED_ATTRIBUTE, TOO_LARGE
 from eventplane.expiry import channel_expiry_ms
 from eventplane.guarantee import guarantee_of_type
 from eventplane.hops import HOP_LIMIT
-from eventplane.ledger import Basis
 from eventplane.sender import parse_sender
 from eventplane.sending import DEVICE_REPORTS, SENDER_NOT_ALLOWED, SendingRights
-from glue_jobs.delivery_audit.event_group import EVERY_ROUTE, HOUR_MS, NO_ROUTE, REPLAY, LedgerRow, Rules
+from glue_jobs.delivery_audit.event_group import EVERY_ROUTE, HOUR_MS, NO_ROUTE, LedgerRow, Rules
+from glue_jobs.delivery_audit.holes import number_of
 
 _BY_EVENT: Final = frozenset({HOP_LIMIT, RESERVED_ATTRIBUTE, TOO_LARGE})
 """Reasons of refusals of which the tap knows whether they hold."""
@@ -102,7 +102,7 @@ class AuditRules:
         history = rules.history
         contracts = [use.contract for use in history.uses]
         self.by_version = {each.version: ContractRules(each, at) for at, each in enumerate(contracts)}
-        self.uplinks = frozenset(each.device.outbox.address for each in contracts)
+        self.uplinks = frozenset(history.uplinks)
         # By the newest contract that has the route.
         self.destinations = {route.name: route.destination for each in contracts for route in each.routes}
         inboxes = [each.inbox for contract in contracts for each in contract.participants.values()]
@@ -121,9 +121,7 @@ class AuditRules:
         self._open_after_ms = rules.watermark.ms
         self._late_after_ms = 1_000 * rules.watermark.lateness_s
         self._damaged = {
-            folder: frozenset(int(each.start.timestamp()) // 3_600 for each in hours)
-            for folder, hours in rules.damaged.items()
-            if hours
+            folder: frozenset(map(number_of, hours)) for folder, hours in rules.damaged.items() if hours
         }
         self._down = frozenset(each.device.inbox.address for each in contracts)
         self._history = history
@@ -177,12 +175,7 @@ class AuditRules:
 
     def is_stale(self, row: LedgerRow) -> bool:
         """Whether the row was decided by a contract whose successor had long been in force."""
-        # A replay decides by the contract of then, and a router that has just started by what it has.
-        return (
-            row.basis != Basis.BUNDLED
-            and row.reason != REPLAY
-            and self._history.is_stale(row.contract_version, row.decided_at_ms)
-        )
+        return row.is_by_contract_in_force and self._history.is_stale(row.contract_version, row.decided_at_ms)
 
     def is_refusable(self, row: LedgerRow) -> bool:
         """Whether the row's contract allows the refusal that the row speaks of.

@@ -130,8 +130,3 @@ class Coverage:
         if total:
             return self.events["manifest"] / total
         return 0.0 if self.devices["expected"] else None
-
-    @property
-    def is_waiting_only(self) -> bool:
-        """Whether all that is missing for a full coverage is manifests that need not be there yet."""
-        return self.awaiting > 0 and sum(self.events.values()) - self.events["manifest"] == self.awaiting

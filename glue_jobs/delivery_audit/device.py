@@ -14,7 +14,7 @@ from eventplane.fleet import State
 from glue_jobs.delivery_audit.completeness import Arrival, Completeness, JudgedStatement, Life, new_lives
 from glue_jobs.delivery_audit.coverage import RESTS, Attestation, Scope, Standing
 from glue_jobs.delivery_audit.device_reports import Report, read_reports
-from glue_jobs.delivery_audit.event_group import NotInTap
+from glue_jobs.delivery_audit.event_group import HOUR_MS, NotInTap
 from glue_jobs.delivery_audit.findings import Finding, Hop, Kind
 from glue_jobs.delivery_audit.numbers import (
     DIGESTS,
@@ -27,8 +27,6 @@ from glue_jobs.delivery_audit.numbers import (
     without,
 )
 from glue_jobs.delivery_audit.window import date_of
-
-HOUR_MS: Final = 3_600_000
 
 TOLERANCE_MS: Final = 10_000
 """How far a clock may seem off without being reported, milliseconds. Ours: more than a normal event waits on

@@ -14,24 +14,25 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
+from eventplane.archive_layout import FLEET_FOLDER
 from eventplane.canary import CANARY_CLIENT
 from eventplane.contract import Contract, DeliveryGuarantee, Place
-from eventplane.device_reports import forwarder_source
 from eventplane.sender import PLANE_CLIENT
+from glue_jobs.common.archive import struct_of
 from glue_jobs.common.session import local_rows
 from glue_jobs.delivery_audit.coverage import RESTS, Coverage, Scope, Standing
 from glue_jobs.delivery_audit.device import (
     COUNTS,
-    HOUR_MS,
     DeviceJudgement,
     DeviceRows,
     HourRow,
     judge_device,
     usual_ms,
 )
-from glue_jobs.delivery_audit.event_group import HourCount, NotInTap
+from glue_jobs.delivery_audit.event_group import HOUR_MS, HourCount, NotInTap
 from glue_jobs.delivery_audit.findings import Finding, worst_first
 from glue_jobs.delivery_audit.judging import MAX_FINDINGS
+from glue_jobs.delivery_audit.rows import is_own_report
 
 MAX_DEVICES: Final = 1_000
 """Most devices in the report, those with most losses first; all of them are in the table."""
@@ -127,14 +128,14 @@ def judge_fleet(
     *,
     not_in_tap: Sequence[NotInTap] | RDD[NotInTap] = (),
     counts: Mapping[HourCount, int] | None = None,
-    registry: DataFrame | None = None,
+    registry: Listed | None = None,
     absent: Collection[int] = (),
     is_small: bool = False,
 ) -> Fleet:
     """Judge every device.
 
     `tap` has good rows of events in and around the window (`rows.tap_rows`), `registry` the newest list of
-    devices (`thing`, `state`, `since_ms`). `counts` are those of the router's hop. `absent` are hours,
+    devices. `counts` are those of the router's hop. `absent` are hours,
     counted from 1970, between the first and the last of the tap's objects that have none (`absent_hours`);
     `scope.gone` are those in which the ledger has events of devices (`gone_hours`). A small archive is
     judged in the driver.
@@ -181,7 +182,6 @@ def device_hours(tap: DataFrame, contracts: Sequence[Contract]) -> DataFrame:
     other_key = sf.when(other & ~best_effort, sf.xxhash64(service, "source", "id"))
     travel = sf.when(sf.col("within"), sf.col("accepted_at_ms") - sf.col("recorded_at_ms"))
     quickest = sf.when(travel.isNotNull(), sf.struct(travel, "accepted_at_ms", "file"))
-    itself = sf.concat(sf.lit(forwarder_source("")[: -len("/forwarder")]), "client_id", sf.lit("/forwarder"))
     is_report = sf.col("report").isNotNull()
     report = ("accepted_at_ms", "file", "type", "source", "id", "epoch", "sequence", "report")
     return (
@@ -202,7 +202,7 @@ def device_hours(tap: DataFrame, contracts: Sequence[Contract]) -> DataFrame:
             sf.count(travel).alias("samples"),
             sf.collect_list(sf.when(is_report, sf.struct(*report))).alias("reports"),
             sf.max("accepted_at_ms").alias("last_ms"),
-            sf.coalesce(sf.max(is_report & (sf.col("source") == itself)), sf.lit(False)).alias("is_vouched"),
+            sf.coalesce(sf.max(is_report & is_own_report()), sf.lit(False)).alias("is_vouched"),
         )
     )
 
@@ -241,6 +241,9 @@ _HOUR_ROW: Final = HourRow._fields
 
 _Counts = Mapping[str, list[tuple[str, int, int]]]
 
+Listed = Sequence[tuple[str, str, int | None]]
+"""Devices of the fleet's registry: thing, state, and since when, Unix milliseconds."""
+
 _NOT_IN_TAP: Final = StructType(
     [StructField(name, LongType() if name == "entered_at_ms" else StringType()) for name in NotInTap._fields]
 )
@@ -269,7 +272,7 @@ class _InDriver:
     def __init__(
         self,
         hours: DataFrame,
-        registry: DataFrame | None,
+        registry: Listed | None,
         not_in_tap: Iterable[NotInTap],
         counts: _Counts,
     ) -> None:
@@ -279,7 +282,7 @@ class _InDriver:
         self._not_in_tap: dict[str, list[NotInTap]] = defaultdict(list)
         for each in not_in_tap:
             self._not_in_tap[each.client_id or ""].append(each)
-        self._registry = {row[0]: row[1:] for row in registry.collect()} if registry else {}
+        self._registry = {thing: state for thing, *state in registry or ()}
         clients: dict[str, dict[str, tuple[bool, int, int]]] = defaultdict(dict)
         quickest: dict[str, int] = {}
         for row in rows:
@@ -326,7 +329,7 @@ class _InSpark:
     def __init__(
         self,
         hours: DataFrame,
-        registry: DataFrame | None,
+        registry: Listed | None,
         not_in_tap: Sequence[NotInTap] | RDD[NotInTap],
         counts: _Counts,
     ) -> None:
@@ -372,8 +375,8 @@ class _InSpark:
         )
         rows = rows.unionByName(stray, allowMissingColumns=True)
         if self._registry is not None:
-            listed = self._registry.select(sf.col("thing").alias("owner"), "state", "since_ms")
-            rows = rows.unionByName(listed, allowMissingColumns=True)
+            listed = local_rows(self._spark, self._registry, struct_of(FLEET_FOLDER.columns))
+            rows = rows.unionByName(listed.withColumnRenamed("thing", "owner"), allowMissingColumns=True)
         gathered = rows.groupBy("owner").agg(
             sf.collect_list("hour"), sf.collect_list("stray"), sf.max("state"), sf.max("since_ms")
         )

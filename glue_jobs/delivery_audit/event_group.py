@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from eventplane.ledger import Basis
 from glue_jobs.delivery_audit.findings import Finding
 
 if TYPE_CHECKING:
@@ -138,6 +139,14 @@ class LedgerRow(NamedTuple):
     basis: str | None = None
     file: str = ""
     unknown_members: bool = False
+
+    @property
+    def is_by_contract_in_force(self) -> bool:
+        """Whether the router decided by the contract that it had seen in force.
+
+        A replay decides by the contract of then, and a router that has just started by what it has.
+        """
+        return self.basis != Basis.BUNDLED and self.reason != REPLAY
 
 
 class HandoverRow(NamedTuple):

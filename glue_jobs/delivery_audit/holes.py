@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from eventplane.handover import HANDOVERS
 from eventplane.ledger import LEDGER, TAP
 from glue_jobs.common.hours import Hour, hour_of
-from glue_jobs.delivery_audit.event_group import HoleCount
+from glue_jobs.delivery_audit.event_group import HOUR_MS, HoleCount
 from glue_jobs.delivery_audit.findings import Finding, Hop, Kind
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def hole_findings(
             kind=str(_KINDS[fault.kind]),
             hop=str(Hop.ARCHIVE),
             archive_file=fault.name,
-            at_ms=number_of(fault.hour) * 3_600_000 if fault.hour else None,
+            at_ms=number_of(fault.hour) * HOUR_MS if fault.hour else None,
             detail=f"{fault.detail}{read}",
         )
     for (folder, number), count in sorted(extents.items()):
@@ -111,7 +111,7 @@ def hole_findings(
                 kind=str(Kind.MISSING_RECORDS),
                 hop=str(Hop.ARCHIVE),
                 archive_file=hour.raw(folder),
-                at_ms=number * 3_600_000,
+                at_ms=number * HOUR_MS,
                 detail=f"{there} for {span}: {count} events without a record",
             )
 

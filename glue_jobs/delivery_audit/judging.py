@@ -9,13 +9,11 @@ from heapq import nsmallest
 from typing import Any, Final, NamedTuple
 
 from eventplane.delivery import DEAD_LETTER_TYPE, Outcome
-from eventplane.ledger import Basis
 from eventplane.sender import PLANE
 from glue_jobs.common.hours import Hour, hour_of
 from glue_jobs.delivery_audit.contracts import INTERVAL_MS, Usage
 from glue_jobs.delivery_audit.event_group import (
     HOUR_MS,
-    REPLAY,
     BadRow,
     EventGroup,
     Judgement,
@@ -170,9 +168,7 @@ def usages(rows: Iterable[LedgerRow]) -> list[Usage]:
     first_ms: dict[tuple[str, int, bool], int] = {}
     for row in rows:
         if None not in row[:4] and 0 <= row.decided_at_ms <= LAST_MS:
-            # A replay decides by the contract of then, and a router that has just started by what it has.
-            is_in_force = row.basis != Basis.BUNDLED and row.reason != REPLAY
-            key = row.contract_version, row.decided_at_ms // INTERVAL_MS, is_in_force
+            key = row.contract_version, row.decided_at_ms // INTERVAL_MS, row.is_by_contract_in_force
             first_ms[key] = min(first_ms.get(key, row.decided_at_ms), row.decided_at_ms)
     return [
         Usage(version, interval, at_ms, is_in_force)

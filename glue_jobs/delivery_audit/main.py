@@ -12,7 +12,7 @@ from typing import Any
 
 from glue_jobs.common.objects import open_archive, open_output
 from glue_jobs.common.session import job_session
-from glue_jobs.delivery_audit.audit import audited
+from glue_jobs.delivery_audit.audit import Request, audited
 from glue_jobs.delivery_audit.chain import Chain
 from glue_jobs.delivery_audit.findings import Finding
 from glue_jobs.delivery_audit.publication import file_report, send_verdicts, trend
@@ -90,8 +90,8 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
     archive, output = open_archive(arguments.archive), open_output(arguments.output)
     window = str(arguments.window)
     work = open_output(arguments.work or f"{output.uri}/work")
-    asked = arguments.window, arguments.watermark
-    with audited(spark, archive, output, work, *asked, fleet=arguments.fleet) as audit:
+    asked = Request(archive, output, work, arguments.window, arguments.watermark, arguments.fleet)
+    with audited(spark, asked) as audit:
         days_before = trend(output, window)
 
         def changes(chain: Chain) -> list[Finding]:

@@ -12,7 +12,7 @@ from eventplane.archive_layout import COMPACTED
 from eventplane.ledger import TAP
 from glue_jobs.common.hours import Hour, hour_of
 from glue_jobs.delivery_audit.devices import MAX_DEVICES, MAX_HOURLY
-from glue_jobs.delivery_audit.event_group import HoleCount, Verdict
+from glue_jobs.delivery_audit.event_group import HOUR_MS, HoleCount, Verdict
 from glue_jobs.delivery_audit.figures import ROUTE_COUNTS, latency
 from glue_jobs.delivery_audit.findings import Finding, Hop, Kind, worst_first
 from glue_jobs.delivery_audit.judging import MAX_FINDINGS
@@ -28,8 +28,6 @@ FORMAT: Final = 3
 
 MAX_FLOW: Final = 40
 """Most rows of the flow that name a device. Ours: what a picture can show."""
-
-HOUR_MS: Final = 3_600_000
 
 Rows = list[dict[str, Any]]
 

@@ -17,6 +17,7 @@ from pyspark.sql import functions as sf
 
 from eventplane.contract import DeliveryGuarantee
 from eventplane.delivery import DEAD_LETTER_TYPE
+from eventplane.device_reports import forwarder_source
 from eventplane.guarantee import DELIVERY_GUARANTEE
 from eventplane.handover import HANDOVERS
 from eventplane.hops import ROUTER_HOPS
@@ -38,6 +39,8 @@ from glue_jobs.delivery_audit.event_group import (
 from glue_jobs.delivery_audit.window import LAST_MS, Window
 
 KEY: Final = ("key", "second_key")
+
+_THING: Final = "*"
 
 READ_ATTRIBUTES: Final = (
     "source",
@@ -149,6 +152,12 @@ def summary(ledger: DataFrame) -> DataFrame:
 def letters(ledger: DataFrame) -> DataFrame:
     """Return the rows of the ledger that may be of dead letters of the plane's own."""
     return ledger.where(sf.col("type") == DEAD_LETTER_TYPE).select(*LedgerRow._fields)
+
+
+def is_own_report() -> Column:
+    """Return whether a row's source is the one under which the forwarder of its client reports."""
+    before, _, after = forwarder_source(_THING).partition(_THING)
+    return sf.col("source").eqNullSafe(sf.concat(sf.lit(before), "client_id", sf.lit(after)))
 
 
 def good(tap: DataFrame) -> DataFrame:

@@ -21,7 +21,6 @@ from pyspark.sql import functions as sf
 from pyspark.sql.types import LongType, StructField, StructType
 
 from eventplane.delivery import DEAD_LETTER_TYPE, Outcome
-from eventplane.device_reports import forwarder_source
 from eventplane.ledger import SENT_BEFORE, Basis
 from eventplane.sender import PLANE, PLANE_CLIENT
 from glue_jobs.delivery_audit.contracts import INTERVAL_MS, ContractHistory
@@ -36,14 +35,13 @@ from glue_jobs.delivery_audit.event_group import (
 )
 from glue_jobs.delivery_audit.findings import Span
 from glue_jobs.delivery_audit.judging import Judged, Key
-from glue_jobs.delivery_audit.rows import KEY
+from glue_jobs.delivery_audit.rows import KEY, is_own_report
 from glue_jobs.delivery_audit.window import DAY_MS, LAST_MS, Watermark
 
 RARE: Final = 64
 """How often a shape comes at least of which one sample is judged. Ours: the others cost less than a sample
 that turns out to be none."""
 
-_THING: Final = "*"
 _EXTRAORDINARY: Final = frozenset(Verdict) - {
     Verdict.DELIVERED,
     Verdict.NO_INTEREST,
@@ -159,7 +157,7 @@ def _tap(rows: DataFrame, watermark: Watermark, ordered: Collection[str]) -> Dat
         is_plane,
         service,
         "type",
-        _is_own_report(client),
+        is_own_report(),
         "routes",
         sf.col("recorded_at_ms").isNull(),
         sf.col("expires_at_ms").isNull(),
@@ -213,7 +211,7 @@ def _ledger(
         sf.coalesce(names_client, sf.lit(False)),
         client.isNull(),
         service,
-        _is_own_report(client),
+        is_own_report(),
         *("entered_by", "contract_version", "type", "priority", "route", "destination", "outcome", "reason"),
     ]
     # As in `ordering`.
@@ -275,12 +273,6 @@ def _is_late(watermark: Watermark, since: str, written: str) -> Column:
     if not watermark.lateness_s:
         return sf.lit(False)
     return sf.col(written) - sf.col(since) > 1_000 * watermark.lateness_s
-
-
-def _is_own_report(client: Column) -> Column:
-    """Whether the source is the one of which the device's forwarder reports."""
-    before, _, after = forwarder_source(_THING).partition(_THING)
-    return sf.col("source").eqNullSafe(sf.concat(sf.lit(before), client, sf.lit(after)))
 
 
 def _is_stale(history: ContractHistory) -> Column:

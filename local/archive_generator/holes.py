@@ -16,9 +16,6 @@ from eventplane.handover import HANDOVERS
 from eventplane.ledger import LEDGER, TAP
 from local.archive_generator.truth import Hop, Kind, Truth
 
-DAYS_HOURS: Final = 24
-"""Archives of so many hours, or more, have holes in their first day."""
-
 _DAY, _DAY_BEFORE = "2026-03-01", "2026-02-28"
 
 

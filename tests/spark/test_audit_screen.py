@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from glue_jobs.common.objects import open_archive, open_output
 from glue_jobs.delivery_audit import audit as module
-from glue_jobs.delivery_audit.audit import FOUND, Audit, audited
+from glue_jobs.delivery_audit.audit import FOUND, Audit, Request, audited
 from glue_jobs.delivery_audit.figures import latency
 from glue_jobs.delivery_audit.window import Watermark, Window
 from local.archive_generator.contracts import audited_contracts
@@ -68,7 +68,8 @@ def test_the_result_with_and_without_the_screen_is_the_same(
     folders = (open_archive(str(tmp_path / "archive")), *(open_output(str(tmp_path / each)) for each in "ow"))
     results = []
     for screens in (False, True):
-        with audited(spark, *folders, Window(), Watermark(AS_OF_MS), screens=screens) as audit:
+        request = Request(*folders, Window(), Watermark(AS_OF_MS), screens=screens)
+        with audited(spark, request) as audit:
             results.append(result(audit))
     assert results[0] == results[1]
     assert not any((tmp_path / "w").rglob("*.parquet"))

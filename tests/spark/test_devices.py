@@ -50,10 +50,7 @@ def fleet_of(spark: SparkSession) -> DataFrame:
 
 def test_the_driver_and_the_executors_judge_alike(spark: SparkSession) -> None:
     tap = fleet_of(spark)
-    registry = spark.createDataFrame(
-        [(name, "provisioned", 0) for name in ("home-1", "home-2", "home-9")],
-        "thing string, state string, since_ms bigint",
-    )
+    registry = [(name, "provisioned", 0) for name in ("home-1", "home-2", "home-9")]
     judged = [
         judge_fleet(
             tap,
