@@ -71,7 +71,7 @@ def unregistered_device(archive: Archive) -> Expected:
 
 
 def no_fleet(archive: Archive) -> Expected:
-    """Nobody knows which devices there should be."""
+    """The list of the fleet's devices is gone, so the expected devices are unknown."""
     every = dict.fromkeys(archive.devices(), ("attested", "unregistered"))
     archive.delete(archive.objects(FLEET))
     return Expected((INCOMPLETE,), devices=every)
@@ -101,7 +101,7 @@ def acknowledged_lost(archive: Archive) -> Expected:
 
 
 def missing_manifest(archive: Archive) -> Expected:
-    """One manifest of a device is gone behind IoT Core: nobody states its numbers."""
+    """One manifest of a device is gone behind IoT Core: its numbers are not stated."""
     device = archive.devices()[2]
     number = next(n for n, row in _sent(archive, device, hour=5).items() if _is_manifest(row))
     _forget(archive, device, {number})

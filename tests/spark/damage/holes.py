@@ -71,7 +71,7 @@ def hour_gone(archive: Archive, folder: str, hour: int) -> Expected:
 
 
 def fleet_unreadable(archive: Archive) -> Expected:
-    """The list of the fleet's devices is cut short: nobody knows which devices there should be."""
+    """The list of the fleet's devices is cut short, so the expected devices are unknown."""
     path = archive.objects(FLEET)[0]
     every = dict.fromkeys(archive.devices(), ("attested", "partly", "unregistered"))
     path.write_bytes(path.read_bytes()[: _half(path)])
