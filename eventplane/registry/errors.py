@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from eventplane.errors import EventPlaneError
 
@@ -16,8 +16,8 @@ class RegistryError(EventPlaneError):
     that was asked for.
     """
 
-    status: int
-    type: str
+    status: ClassVar[int]
+    type: ClassVar[str]
 
     def __init__(self, subject: str, title: str) -> None:
         super().__init__(title)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from eventplane.contract import Problem
 from eventplane.errors import EventPlaneError
@@ -15,13 +15,11 @@ MEDIA_TYPE: Final = "application/problem+json"
 class ApiError(EventPlaneError):
     """A request that was not done. `status` is HTTP's, `word` the stable name of the kind."""
 
-    status: HTTPStatus
-    word: str
-
-    def __init__(self, detail: str, problems: Sequence[Problem] = ()) -> None:
-        super().__init__(detail)
-        self.detail = detail
-        self.problems = tuple(problems)
+    status: ClassVar[HTTPStatus]
+    word: ClassVar[str]
+    detail: str
+    problems: Sequence[Problem] = ()
+    message = "{detail}"
 
     def document(self) -> dict[str, Any]:
         """The body of the answer; `problems` say of each fault where it stands and what to do."""
