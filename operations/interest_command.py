@@ -14,9 +14,9 @@ from eventplane.downlink.addressing import ALL
 from eventplane.downlink.table import TABLE as DESIRED
 from eventplane.envelope import Envelope
 from eventplane.resource_names import resource_name
-from eventplane.timestamps import timestamp
 from eventplane.uplink_interest import OPERATIONS, uplink_interest_event
 from eventplane.uplink_told import TOLD_SORT_KEY
+from eventplane.values import timestamp
 from operations.cloud import Cloud, enter
 from operations.command import DONE, answer, answer_json, run
 from operations.desired import DesiredItems

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
+from eventplane.attributes import priority_of
 from eventplane.contract.vocabulary import (
     DeliveryGuarantee,
     Downlink,
@@ -24,7 +25,6 @@ from eventplane.contract.vocabulary import (
 from eventplane.envelope import Envelope
 from eventplane.filters import Filter
 from eventplane.limits import MAX_RECEIVES
-from eventplane.severity import priority_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ from eventplane.conversation.circuit import Circuit
 from eventplane.conversation.open_requests import TIMEOUT_S, Replies
 from eventplane.conversation.peers import PeerChanged, PeerListener
 from eventplane.envelope import Envelope, parse_event
-from eventplane.expiry import is_expired_on_device
+from eventplane.guarantee import is_expired_on_device
 from eventplane.questions import (
     HandlersAnswer,
     StateAnswer,
