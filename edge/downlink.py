@@ -34,8 +34,8 @@ from eventplane.downlink.wire import Incoming
 from eventplane.envelope import Envelope, EnvelopeError, parse_event
 from eventplane.filters import Filter
 from eventplane.interest import NO_INTEREST
+from eventplane.interest.uplink import UPLINK_KEY, UplinkInterestError, read_uplink_interest
 from eventplane.receipts import SPOOL_FULL
-from eventplane.uplink_interest import UPLINK_KEY, UplinkInterestError, read_uplink_interest
 
 _log = logging.getLogger(__name__)
 
