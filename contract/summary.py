@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from contract.words import guarantee_text, reach_text, special_text
 from eventplane.contract import Contract, Place, Problem, Reach, SchemaCheck
-from eventplane.filter_text import filter_text
+from eventplane.filters import filter_text
 
 _PLACES = {Place.DEVICE: "on the device", Place.CLOUD: "in the cloud"}
 

@@ -35,8 +35,8 @@ from eventplane.envelope import Envelope, parse_event
 from eventplane.errors import EnvelopeError
 from eventplane.filters import Filter
 from eventplane.interest import NO_INTEREST
+from eventplane.interest.uplink import UPLINK_KEY, UplinkInterestError, read_uplink_interest
 from eventplane.receipts import SPOOL_FULL
-from eventplane.uplink_interest import UPLINK_KEY, UplinkInterestError, read_uplink_interest
 
 _log = logging.getLogger(__name__)
 

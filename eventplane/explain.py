@@ -13,8 +13,7 @@ from typing import Any as Json
 from eventplane.attributes import AttributeValue
 from eventplane.contract import Channel, Contract, DeliveryGuarantee, ParticipantKind, Place, Route
 from eventplane.envelope import Envelope
-from eventplane.filter_text import comparison_text
-from eventplane.filters import All, Any, Attributes, Filter, Not, Sql
+from eventplane.filters import All, Any, Attributes, Filter, Not, Sql, comparison_text
 from eventplane.guarantee import guarantee_of
 from eventplane.interest import is_wanted
 

@@ -21,11 +21,11 @@ from eventplane.device_reports import (
 )
 from eventplane.downlink.acknowledgements import ACKNOWLEDGED
 from eventplane.envelope import Envelope, reserved
+from eventplane.interest.uplink import UPLINK_INTEREST_TYPE
 from eventplane.numbering import EPOCH, ORDER, ORDER_EPOCH, SEQUENCE
 from eventplane.own_services import DOWNLINK
 from eventplane.presence import CONNECTED, DISCONNECTED, FLOODING, MONITOR, NOTICE, QUIET, RECOVERED
 from eventplane.sender import SENDER_ATTRIBUTES, SENDER_DEVICE, SENDER_SERVICE, THE_PLANE, Sender
-from eventplane.uplink_interest import UPLINK_INTEREST_TYPE
 
 SENDER_NOT_ALLOWED: Final = "sender_not_allowed"
 """Why an event is refused: its sender may not send this type, or not in this name."""

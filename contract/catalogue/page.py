@@ -14,7 +14,7 @@ from contract.catalogue.picture import BOX, LANE, LANES, WIDTH, picture
 from contract.words import guarantee_text, reach_text, settings_text
 from eventplane.contract import Contract, EventType, Participant
 from eventplane.contract.sending import sends_down
-from eventplane.filter_text import filter_text
+from eventplane.filters import filter_text
 from eventplane.registry import Flow, flows
 
 _HERE: Final = Path(__file__).parent

@@ -15,8 +15,7 @@ from eventplane.cesql.casts import Type, cast
 from eventplane.cesql.errors import CesqlCastError
 from eventplane.cesql.like import read
 from eventplane.cesql.tree import Node
-from eventplane.filters import Exact, Prefix, Suffix
-from eventplane.terms import Cover, either, present
+from eventplane.filters import Cover, Exact, Prefix, Suffix, either, present
 
 
 def implied(node: Node) -> Iterator[Cover]:

@@ -14,9 +14,9 @@ from eventplane.delivery import Refusal
 from eventplane.device_reports import DEVICE_CONTRACT
 from eventplane.downlink import errors
 from eventplane.envelope import Envelope
+from eventplane.interest.uplink import UPLINK_INTEREST_TYPE, UPLINK_KEY
 from eventplane.sender import SENDER_ATTRIBUTES, Sender
 from eventplane.sending import SENDER_NOT_ALLOWED, SendingRights
-from eventplane.uplink_interest import UPLINK_INTEREST_TYPE, UPLINK_KEY
 
 if TYPE_CHECKING:
     # A device asks nothing of addresses.

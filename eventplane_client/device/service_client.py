@@ -21,12 +21,12 @@ from edge.link import DnsSd
 from edge.mailbox import Received
 from edge.mqtt import Endpoint, Login, PinnedCertificate, Will
 from edge.mqtt.endpoint import BrokerAddress
-from eventplane.announcement import new_announcement, write_announcement
 from eventplane.conversation.circuit import Circuit
 from eventplane.conversation.open_requests import TIMEOUT_S, Replies
 from eventplane.conversation.peers import PeerChanged, PeerListener
 from eventplane.envelope import Envelope, parse_event
 from eventplane.guarantee import is_expired_on_device
+from eventplane.interest.announcement import new_announcement, write_announcement
 from eventplane.questions import (
     HandlersAnswer,
     StateAnswer,

@@ -17,9 +17,9 @@ from eventplane.contract.subscription import (
     name_problem,
     new_subscription,
 )
+from eventplane.contract.subscription_table import SubscriptionTable
 from eventplane.limits import MAX_PARTICIPANT_STEPS
 from eventplane.sink_reach import SinkReach
-from eventplane.subscription_table import SubscriptionTable
 from eventplane.values import timestamp_of_ms
 from lambdas.api.document import Proposal, protocols, read_proposal, written
 from lambdas.api.errors import (

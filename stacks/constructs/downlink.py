@@ -13,7 +13,8 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-from eventplane.contract import Contract, subscription
+from eventplane.contract import Contract
+from eventplane.contract.subscription_table import SUBSCRIPTIONS_TABLE
 from eventplane.downlink.table import INDEX, PENDING_INDEX, TABLE
 from eventplane.fleet_registry import TABLE as FLEET
 from eventplane.function_settings import DownlinkSettings, UplinkInterestSettings
@@ -142,13 +143,13 @@ def uplink_interest(scope: Construct, outbox: sqs.IQueue, contract: Contract) ->
         size=environment.downlink.reconciler,
         statements=[
             allow_table(holder, CONTRACTS, "GetItem"),
-            allow_table(holder, subscription.TABLE, "Scan"),
+            allow_table(holder, SUBSCRIPTIONS_TABLE, "Scan"),
             allow_table(holder, TABLE, "GetItem", "PutItem"),
             allow_send(outbox),
         ],
         settings=UplinkInterestSettings(
             contracts_table=environment.resource_name(CONTRACTS),
-            subscriptions_table=environment.resource_name(subscription.TABLE),
+            subscriptions_table=environment.resource_name(SUBSCRIPTIONS_TABLE),
             desired_table=environment.resource_name(TABLE),
             outbox_queue=outbox.queue_url,
         ),

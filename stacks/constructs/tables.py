@@ -12,11 +12,12 @@ from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
-from eventplane.contract import interest, subscription
+from eventplane.contract import subscription_table
 from eventplane.contract.publication import KEY
 from eventplane.downlink import table as desired
 from eventplane.fleet_registry import KEY as FLEET_KEY
 from eventplane.fleet_registry import TABLE as FLEET
+from eventplane.interest import table as interest_table
 from eventplane.presence import TABLE as PRESENCE
 from stacks.constructs.permissions import allow, arn
 from stacks.plane_stack import environment_of
@@ -113,10 +114,19 @@ def client_tables(scope: Construct) -> dict[str, dynamodb.Table]:
     return {
         "Filter": durable_table(scope, "Filter", FILTER, "reader", "event", "expires"),
         "Subscriptions": durable_table(
-            scope, "Subscriptions", subscription.TABLE, subscription.PARTITION, subscription.SORT
+            scope,
+            "Subscriptions",
+            subscription_table.SUBSCRIPTIONS_TABLE,
+            subscription_table.PARTITION,
+            subscription_table.SORT,
         ),
         "Interest": durable_table(
-            scope, "Interest", interest.TABLE, interest.PARTITION, interest.SORT, interest.EXPIRES
+            scope,
+            "Interest",
+            interest_table.INTEREST_TABLE,
+            interest_table.PARTITION,
+            interest_table.SORT,
+            interest_table.EXPIRES,
         ),
     }
 

@@ -17,8 +17,8 @@ from eventplane.delivery import DEAD_LETTER_TYPE, Refusal, dead_letter
 from eventplane.device_reports import DISCARDED, HEARTBEAT, MANIFEST, STARTED, forwarder_source
 from eventplane.downlink.acknowledgements import ACKNOWLEDGED
 from eventplane.envelope import Envelope, write_event
+from eventplane.interest.uplink import UPLINK_INTEREST_TYPE, UPLINK_KEY
 from eventplane.presence import CONNECTED, DISCONNECTED, NOTICE, QUIET, RECOVERED
-from eventplane.uplink_interest import UPLINK_INTEREST_TYPE, UPLINK_KEY
 from tests.adversary.world import ALARM, HELP, READING, THIEF, VICTIM, VOICE, new_id
 from tests.integration.downlink import CONTRACT, MESSAGE, THRESHOLD
 

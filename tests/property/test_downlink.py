@@ -27,7 +27,7 @@ from eventplane.downlink.sending import acknowledge, connected, desire, forgot, 
 from eventplane.downlink.table import from_item, remove_request, write_request
 from eventplane.downlink.wire import Incoming, received
 from eventplane.envelope import parse_event, write_event
-from eventplane.uplink_interest import UPLINK_INTEREST_TYPE, UPLINK_KEY
+from eventplane.interest.uplink import UPLINK_INTEREST_TYPE, UPLINK_KEY
 from tests.examples import examples
 from tests.unit.eventplane.downlink.events import KEY, NOW_MS, THING, command, deletion, state
 

@@ -15,16 +15,15 @@ import pytest
 from pyspark.sql import SparkSession
 
 from contract import load_contract
-from eventplane.announcement import new_announcement
 from eventplane.canary import CANARY_ALARM, CANARY_CLIENT, CANARY_SOURCE
 from eventplane.contract import compile_contract
-from eventplane.contract.interest import with_interest
 from eventplane.delivery import DEAD_LETTER_TYPE, Outcome
 from eventplane.device_reports import router_source
 from eventplane.envelope import Envelope, write_event
 from eventplane.guarantee import FAILED
 from eventplane.handover import HandoverRecord
 from eventplane.interest import NO_INTEREST
+from eventplane.interest.announcement import new_announcement, with_interest
 from eventplane.ledger import Basis, to_line
 from eventplane.limits import MAX_HOPS, MAX_SENT_EVENT_BYTES
 from eventplane.sending import SENDER_NOT_ALLOWED

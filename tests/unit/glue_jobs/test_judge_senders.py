@@ -18,12 +18,12 @@ from eventplane.conversation.attributes import REPLY_TYPE
 from eventplane.delivery import DEAD_LETTER_TYPE, Outcome, letter_id
 from eventplane.device_reports import DEVICE_CONTRACT, MANIFEST, forwarder_source, router_source
 from eventplane.envelope import write_event
+from eventplane.interest.uplink import UPLINK_INTEREST_TYPE
 from eventplane.ledger import Basis
 from eventplane.limits import MAX_SENT_EVENT_BYTES
 from eventplane.presence import MONITOR, NOTICE
 from eventplane.sender import PLANE, Sender
 from eventplane.sending import SENDER_NOT_ALLOWED, SendingRights
-from eventplane.uplink_interest import UPLINK_INTEREST_TYPE
 from glue_jobs.delivery_audit.contract_rules import ContractRules
 from tests.spark.small_archive import ALARM, NOON_MS, READING, SmallArchive, small_contract
 from tests.unit.glue_jobs.judging import judged, ledger_row

@@ -8,19 +8,38 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Final
 
-from eventplane.contract.subscription import (
-    DOCUMENT,
-    MAX_OWN,
-    PARTITION,
-    Item,
-    Subscription,
-    age,
-    read_subscription,
-    subscription_item,
-    subscription_key,
-)
+from eventplane.contract.publication import Item
+from eventplane.contract.subscription import MAX_OWN, Subscription, age
+
+PARTITION: Final = "participant"
+SORT: Final = "name"
+DOCUMENT: Final = "document"
+
+SUBSCRIPTIONS_TABLE: Final = "subscriptions"
+"""What the environment's table is called, before `resource_name`."""
+
+
+def subscription_key(participant: str, name: str) -> Item:
+    return {PARTITION: {"S": participant}, SORT: {"S": name}}
+
+
+def subscription_item(subscription: Subscription) -> Item:
+    return {
+        **subscription_key(subscription.participant, subscription.name),
+        "filter": {"S": subscription.filter},
+        "created_at": {"S": subscription.created_at},
+        **({DOCUMENT: {"S": subscription.document}} if subscription.document else {}),
+    }
+
+
+def read_subscription(item: Item) -> Subscription:
+    """The subscription in `item`. Raises KeyError or TypeError where it is none."""
+    participant, name, filter, created_at = (
+        item[each]["S"] for each in (PARTITION, SORT, "filter", "created_at")
+    )
+    return Subscription(participant, name, filter, created_at, item.get(DOCUMENT, {}).get("S", ""))
 
 
 class SubscriptionTable:

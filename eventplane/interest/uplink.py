@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Final
 
 from eventplane.attributes import AttributeValue
-from eventplane.contract.errors import Problem
+from eventplane.contract import Contract, Place, Problem
+from eventplane.contract.canonical import canonical_bytes
 from eventplane.contract.filter_reader import read_interest
 from eventplane.envelope import Envelope, write_event
 from eventplane.errors import EventPlaneError
-from eventplane.filters import Filter
+from eventplane.filters import Filter, to_document
 from eventplane.limits import MAX_DOWNLINK_EVENT_BYTES
 
 UPLINK_KEY: Final = "interest/plane/uplink"
@@ -41,6 +43,15 @@ class TooManyFiltersError(EventPlaneError):
             "lead subscriptions into one route, until then devices have to send up everything"
         )
         self.size = size
+
+
+def uplink_filters(contract: Contract) -> list[object]:
+    """What the cloud wants of its devices: what a route takes, whatever its reader announced that it handles.
+
+    An announcement lapses with its lease, and what devices were not told to send is gone.
+    """
+    filters = {canonical_bytes(to_document(route.filter)) for route in contract.routes_at(Place.CLOUD)}
+    return [json.loads(each) for each in sorted(filters)]
 
 
 def uplink_interest_event(

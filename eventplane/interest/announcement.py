@@ -1,21 +1,24 @@
 """An announcement: the filters of what a participant handles, checked, and as it travels.
 
-On a device it is a retained message, in the cloud an item of a table (`eventplane.contract.interest`).
+On a device it is a retained message, in the cloud an item of a table (`eventplane.interest.table`).
 """
 
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from eventplane.contract.canonical import canonical_bytes
+from eventplane.contract.compiler import compile_contract
 from eventplane.contract.errors import Problem
 from eventplane.contract.filter_reader import read_filter
+from eventplane.contract.model import Contract
+from eventplane.contract.vocabulary import Ordering, ParticipantKind, Transport
 from eventplane.errors import EventPlaneError
-from eventplane.filter_cost import steps
-from eventplane.filters import Any, Filter
+from eventplane.filters import Any, Filter, steps
 from eventplane.limits import MAX_ANNOUNCED_BYTES, MAX_ANNOUNCED_FILTERS, MAX_ANNOUNCED_STEPS
 
 VERSION: Final = 1
@@ -94,6 +97,40 @@ def read_announcement(payload: bytes, participant: str) -> Announcement | None:
     return new_announcement(participant, filters)
 
 
+def with_interest(
+    contract: Contract, announcements: Iterable[Announcement]
+) -> tuple[Contract, dict[Announcement, Problem]]:
+    """`contract` with an `interest` on each route to an inbox that is announced for, and what is refused.
+
+    Several announcements of one participant add up. One that is wrong takes no other with it, and leaves the
+    participant's interest unknown. Without any the contract stays what it is.
+    """
+    announcements = list(announcements)
+    document = json.loads(contract.canonical)
+    wanted: defaultdict[str, set[str]] = defaultdict(set)
+    refused: dict[Announcement, Problem] = {}
+    for each in announcements:
+        if problem := _problem(contract, each):
+            refused[each] = problem
+        else:
+            wanted[f"{each.participant}.inbox"].update(each.filters)
+    for each in refused:
+        wanted.pop(f"{each.participant}.inbox", None)
+    for inbox, filters in list(wanted.items()):
+        if sum(steps(read_filter(json.loads(each), "", [])) for each in filters) > MAX_ANNOUNCED_STEPS:
+            del wanted[inbox]
+            problem = Problem(
+                "filters", f"more than {MAX_ANNOUNCED_STEPS:,} steps together", "use simpler ones"
+            )
+            refused |= {each: problem for each in announcements if f"{each.participant}.inbox" == inbox}
+    concerned = [each for each in document["routes"].values() if each["to"] in wanted]
+    for route in concerned:
+        route["interest"] = [json.loads(each) for each in sorted(wanted[route["to"]])]
+    if not concerned:
+        return contract, refused
+    return compile_contract(document, f"contract {contract.version} with announced interest"), refused
+
+
 def _canonical(filter: object, at: int, problems: list[Problem]) -> str:
     try:
         return canonical_bytes(filter).decode()
@@ -104,3 +141,20 @@ def _canonical(filter: object, at: int, problems: list[Problem]) -> str:
 
 def _refused(participant: str, path: str, message: str) -> AnnouncementError:
     return AnnouncementError(participant, [Problem(path, message, "send what `write_announcement` makes")])
+
+
+def _problem(contract: Contract, announcement: Announcement) -> Problem | None:
+    participant = contract.participants.get(announcement.participant)
+    if participant is None or participant.kind is ParticipantKind.DEVICE or participant.retired:
+        return Problem("participant", "it is no service that is in use", "name one of the contract")
+    inbox = participant.inbox
+    if inbox.ordering is Ordering.SOURCE and inbox.transport is Transport.SQS:
+        # Its senders have counted everything that its routes take, and a reader would wait for the rest.
+        return Problem("participant", "its inbox keeps an order: everything comes", "announce nothing")
+    try:
+        new_announcement(announcement.participant, map(json.loads, announcement.filters))
+    except AnnouncementError as error:
+        return error.problems[0]
+    except (ValueError, RecursionError) as error:
+        return Problem("filters", f"not JSON: {error}", "announce again")
+    return None
