@@ -9,8 +9,8 @@ import pytest
 from contract import load_contract
 from eventplane.announcement import AnnouncementError, new_announcement
 from eventplane.cesql import parse
-from eventplane.cesql.cost import cost
-from eventplane.cesql.like import matcher
+from eventplane.cesql.analysis import cost
+from eventplane.cesql.operations import matcher
 from eventplane.contract import ContractError, compile_contract
 from eventplane.contract.subscription import new_subscription
 from eventplane.filter_cost import steps
