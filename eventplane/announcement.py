@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from eventplane.contract.canonical import canonical_bytes
-from eventplane.contract.errors import Problem
 from eventplane.contract.filter_reader import read_filter
+from eventplane.contract.reader import Problem
 from eventplane.errors import EventPlaneError
 from eventplane.filter_cost import steps
 from eventplane.filters import Any, Filter

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from eventplane.attributes import AttributeValue
-from eventplane.contract.errors import Problem
 from eventplane.contract.filter_reader import read_interest
+from eventplane.contract.reader import Problem
 from eventplane.envelope import Envelope, write_event
 from eventplane.errors import EventPlaneError
 from eventplane.filters import Filter

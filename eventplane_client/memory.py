@@ -13,7 +13,7 @@ from time import monotonic
 from typing import Final
 
 from eventplane.contract import Contract, Place, Priority
-from eventplane.contract.replies import REPLIES
+from eventplane.contract.participants import REPLIES
 from eventplane.conversation.attributes import REPLY_TO, REPLY_TYPE
 from eventplane.conversation.open_requests import Announcements
 from eventplane.conversation.reply import Replier

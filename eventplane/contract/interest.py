@@ -15,10 +15,9 @@ from typing import Any, Final
 from eventplane.announcement import Announcement, AnnouncementError, new_announcement
 from eventplane.contract.canonical import canonical_bytes
 from eventplane.contract.compiler import compile_contract
-from eventplane.contract.errors import Problem
 from eventplane.contract.filter_reader import read_filter
-from eventplane.contract.model import Contract
-from eventplane.contract.vocabulary import Ordering, ParticipantKind, Place, Transport
+from eventplane.contract.model import Contract, Ordering, ParticipantKind, Place, Transport
+from eventplane.contract.reader import Problem
 from eventplane.filter_cost import steps
 from eventplane.filters import to_document
 from eventplane.limits import MAX_ANNOUNCED_BYTES, MAX_ANNOUNCED_FILTERS, MAX_ANNOUNCED_STEPS
