@@ -14,7 +14,7 @@ from typing import Final
 
 from eventplane.attributes import priority_of
 from eventplane.contract import Contract, Place, Priority
-from eventplane.contract.replies import REPLIES
+from eventplane.contract.participants import REPLIES
 from eventplane.conversation.attributes import REPLY_TO, REPLY_TYPE
 from eventplane.conversation.open_requests import Announcements
 from eventplane.conversation.reply import Replier
