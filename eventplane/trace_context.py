@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import Final
-
-DEFAULT_SHARE: Final = 0.01
-"""Of the events that carry no trace, so many are drawn. Ours: a thousand events a second make ten traces."""
 
 _IDS_AND_FLAGS = "(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}"
 # Version 00 ends after the flags, a later one may say more after a further hyphen, ff is none.

@@ -17,8 +17,8 @@ from eventplane.contract.interest import with_interest
 from eventplane.contract.subscription import Subscription, with_subscriptions
 from eventplane.contract_table import ContractTable
 from eventplane.conversation.handlers import Handlers
+from eventplane.conversation.messages import Replier
 from eventplane.conversation.open_requests import NO_ANNOUNCEMENTS, Announcements
-from eventplane.conversation.reply import Replier
 from eventplane.envelope import Envelope
 from eventplane.interest_table import InterestTable
 from eventplane.subscription_table import SubscriptionTable

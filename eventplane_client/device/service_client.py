@@ -22,12 +22,8 @@ from edge.mailbox import Received
 from edge.mqtt import Endpoint, Login, PinnedCertificate, Will
 from edge.mqtt.endpoint import BrokerAddress
 from eventplane.announcement import new_announcement, write_announcement
-from eventplane.conversation.circuit import Circuit
-from eventplane.conversation.open_requests import TIMEOUT_S, Replies
-from eventplane.conversation.peers import PeerChanged, PeerListener
-from eventplane.envelope import Envelope, parse_event
-from eventplane.expiry import is_expired_on_device
-from eventplane.questions import (
+from eventplane.conversation.open_requests import TIMEOUT_S, Circuit, PeerChanged, PeerListener, Replies
+from eventplane.conversation.questions import (
     HandlersAnswer,
     StateAnswer,
     read_handlers_answer,
@@ -35,6 +31,8 @@ from eventplane.questions import (
     write_handlers_question,
     write_state_question,
 )
+from eventplane.envelope import Envelope, parse_event
+from eventplane.expiry import is_expired_on_device
 from eventplane.ranges import Range
 from eventplane.receipts import SPOOL_FULL, Receipt, digest
 from eventplane.sending import sent_again

@@ -11,7 +11,7 @@ from opentelemetry.sdk.trace import TracerProvider
 
 from edge.numbering import EPOCH, SEQUENCE, stamp
 from eventplane.conversation import attributes
-from eventplane.conversation.request import write_request
+from eventplane.conversation.messages import write_request
 from eventplane.downlink import wire
 from eventplane.envelope import Envelope, parse_event
 from eventplane.hops import ROUTER_HOPS, sent_on

@@ -13,7 +13,7 @@ from edge.mailbox import LinkName, Reload
 from eventplane.announcement import new_announcement, write_announcement
 from eventplane.contract import Priority
 from eventplane.device_reports import DISCARDED, MANIFEST
-from eventplane.downlink.acknowledgements import ACKNOWLEDGED, Result
+from eventplane.downlink.device import ACKNOWLEDGED, Result
 from eventplane.envelope import Envelope, parse_event
 from eventplane.interest import NO_INTEREST
 from eventplane.topics import interest_topic
