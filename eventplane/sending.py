@@ -19,7 +19,7 @@ from eventplane.device_reports import (
     forwarder_source,
     router_source,
 )
-from eventplane.downlink.acknowledgements import ACKNOWLEDGED
+from eventplane.downlink.device import ACKNOWLEDGED
 from eventplane.envelope import Envelope, reserved
 from eventplane.interest.uplink import UPLINK_INTEREST_TYPE
 from eventplane.numbering import EPOCH, ORDER, ORDER_EPOCH, SEQUENCE

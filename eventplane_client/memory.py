@@ -16,9 +16,8 @@ from eventplane.attributes import priority_of
 from eventplane.contract import Contract, Place, Priority
 from eventplane.contract.participants import REPLIES
 from eventplane.conversation.attributes import REPLY_TO, REPLY_TYPE
+from eventplane.conversation.messages import Replier, is_request
 from eventplane.conversation.open_requests import Announcements
-from eventplane.conversation.reply import Replier
-from eventplane.conversation.request import is_request
 from eventplane.delivery import Outcome, Refusal, dead_letter, letter_id
 from eventplane.envelope import Envelope, parse_event
 from eventplane.errors import EnvelopeError

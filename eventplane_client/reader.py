@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from time import monotonic, time_ns
 
-from eventplane.conversation.reply import Failure, Reply, Status, replier_to, write_reply
-from eventplane.conversation.request import is_request
+from eventplane.conversation.messages import Failure, Reply, Status, is_request, replier_to, write_reply
 from eventplane.delivery import DEAD_LETTER_TYPE, Outcome, Refusal
 from eventplane.envelope import Envelope, parse_event
 from eventplane.errors import EnvelopeError

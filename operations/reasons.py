@@ -7,8 +7,8 @@ from typing import Final
 
 from eventplane.delivery import PAYLOAD_INVALID, UNKNOWN_DATASCHEMA
 from eventplane.downlink import errors
-from eventplane.downlink.acknowledgements import OLDER
 from eventplane.downlink.desired import DEVICE_GONE
+from eventplane.downlink.device import OLDER
 from eventplane.envelope import HOP_LIMIT
 from eventplane.sending import SENDER_NOT_ALLOWED
 from operations.letters import RECEIVES_EXHAUSTED, RULE_FAILED

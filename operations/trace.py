@@ -12,7 +12,7 @@ from eventplane.errors import EnvelopeError
 from eventplane.ledger import LEDGER, TAP
 from eventplane.replay import REPLAY
 from eventplane.router import Router
-from eventplane.tracing import context_of
+from eventplane.tracing.context import context_of
 from operations import stations
 from operations.archive import Days, Record
 from operations.letters import Letter, letter_of

@@ -13,7 +13,7 @@ from eventplane.archive_layout import LEAST_RAW_DAYS
 from eventplane.errors import EventPlaneError
 from eventplane.presence import BUCKETS
 from eventplane.sink_reach import MAX_PORT
-from eventplane.trace_context import DEFAULT_SHARE
+from eventplane.tracing.context import DEFAULT_SHARE
 from eventplane.traffic import Quota
 from eventplane.webhook_url import url_problem
 

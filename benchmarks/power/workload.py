@@ -17,7 +17,7 @@ from random import Random
 import edge.spool.database
 from edge.spool import BEFORE_EVERYTHING, Delivery, DeviceState, Discard, Spool, StoredEvent
 from eventplane.delivery import Outcome
-from eventplane.downlink.reception import StateVersion
+from eventplane.downlink.device import StateVersion
 from eventplane.event_keys import KEY_BYTES
 
 DESTINATIONS = ("device.outbox", "call.inbox", "display.inbox")

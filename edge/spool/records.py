@@ -8,7 +8,7 @@ from typing import Final, Literal, NamedTuple
 
 from eventplane.contract import Downlink
 from eventplane.delivery import Outcome
-from eventplane.downlink.reception import StateVersion
+from eventplane.downlink.device import StateVersion
 
 BEFORE_EVERYTHING: Final = -(1 << 62)
 """Lower than any sequence: where a cursor starts. Salvaged events have negative sequences."""

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from edge.spool.database import DamagedRowError, TableTotals, checksum
 from edge.spool.records import DeviceState, Discard, LossReport
 from eventplane.delivery import Outcome
-from eventplane.downlink.reception import StateVersion
+from eventplane.downlink.device import StateVersion
 from eventplane.event_keys import KEY_BYTES
 
 KEPT_KEYS = 65_536

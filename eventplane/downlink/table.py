@@ -209,3 +209,17 @@ def _to_identity(item: Item) -> Identity:
 
 def _number(item: Item, name: str) -> int | None:
     return int(item[name]["N"]) if name in item else None
+
+
+WORK_QUEUE: Final = "downlink-work"
+"""What the queue is called, without project and environment."""
+
+
+def one_reset(key: str, thing: str) -> dict[str, Any]:
+    """Return the order for one device; the time at which it was put into the queue numbers the reset."""
+    return {"reset": {"key": key, "thing": thing}}
+
+
+def fleet_reset(key: str, *, number: int | None = None, after: str | None = None) -> dict[str, Any]:
+    """Return the order for all devices; `after` which one to go on, once the reset has a `number`."""
+    return {"reset": {"key": key, "number": number, "after": after}}

@@ -8,8 +8,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from queue import SimpleQueue
 
-from eventplane.conversation.reply import Failure, Reply, Status, replier_to, write_reply
-from eventplane.conversation.request import is_request
+from eventplane.conversation.messages import Failure, Reply, Status, is_request, replier_to, write_reply
 from eventplane.delivery import Outcome
 from eventplane.envelope import Envelope, parse_event
 from eventplane.errors import EnvelopeError

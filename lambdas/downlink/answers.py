@@ -10,11 +10,11 @@ from typing import Any
 
 from eventplane.delivery import Refusal
 from eventplane.device_reports import STARTED
-from eventplane.downlink.acknowledgements import ACKNOWLEDGED, Acknowledgement, Result, from_data
 from eventplane.downlink.desired import Step
+from eventplane.downlink.device import ACKNOWLEDGED, Acknowledgement, Result, from_data
 from eventplane.downlink.errors import AcknowledgementError
-from eventplane.downlink.sending import acknowledge
 from eventplane.downlink.table import sort_key
+from eventplane.downlink.transitions import acknowledge
 from eventplane.envelope import Envelope, parse_event
 from eventplane.errors import EnvelopeError
 from eventplane.own_services import DOWNLINK

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from contract import load_contract
-from eventplane.conversation.reply import Replier, Reply, Status, write_reply
+from eventplane.conversation.messages import Replier, Reply, Status, write_reply
 from eventplane.delivery import DEAD_LETTER_TYPE
 from eventplane.envelope import write_event
 from eventplane.sending import SENDER_NOT_ALLOWED

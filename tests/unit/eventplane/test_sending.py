@@ -11,7 +11,7 @@ from eventplane.contract import Contract, compile_contract
 from eventplane.conversation.attributes import REPLY_TYPE
 from eventplane.delivery import DEAD_LETTER_TYPE
 from eventplane.device_reports import DEVICE_CONTRACT, HEARTBEAT, MANIFEST, forwarder_source, router_source
-from eventplane.downlink.acknowledgements import ACKNOWLEDGED
+from eventplane.downlink.device import ACKNOWLEDGED
 from eventplane.envelope import Envelope, parse_event, write_event
 from eventplane.errors import EnvelopeError
 from eventplane.presence import NOTICE

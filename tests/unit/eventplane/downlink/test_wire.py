@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eventplane.contract import Downlink
-from eventplane.downlink.acknowledgements import Acknowledgement, Result, from_data, rejected, stored, to_data
 from eventplane.downlink.desired import Desired, Message, State
+from eventplane.downlink.device import Acknowledgement, Result, from_data, rejected, stored, to_data
 from eventplane.downlink.errors import NOT_FOR_A_DEVICE, AcknowledgementError, DownlinkError
 from eventplane.downlink.table import (
     INDEX_KEY,
