@@ -5,6 +5,6 @@ so an error ends the evaluation, as it does in the routers. Where Spark would ig
 CONCAT_WS), another formulation stands in `translation` and `functions`.
 """
 
-from glue_jobs.delivery_audit.cesql.translation import passes
+from glue_jobs.delivery_audit.cesql.translation import NOT_ATTRIBUTES, AttributeColumns, passes
 
-__all__ = ["passes"]
+__all__ = ["NOT_ATTRIBUTES", "AttributeColumns", "passes"]
