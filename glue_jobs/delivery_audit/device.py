@@ -13,20 +13,21 @@ from eventplane.event_keys import key_digest
 from eventplane.fleet import State
 from glue_jobs.delivery_audit.completeness import Arrival, Completeness, JudgedStatement, Life, new_lives
 from glue_jobs.delivery_audit.coverage import RESTS, Attestation, Scope, Standing
-from glue_jobs.delivery_audit.device_reports import Report, read_reports
-from glue_jobs.delivery_audit.event_group import HOUR_MS, NotInTap
-from glue_jobs.delivery_audit.findings import Finding, Hop, Kind
-from glue_jobs.delivery_audit.numbers import (
+from glue_jobs.delivery_audit.device_reports import (
     DIGESTS,
     Range,
+    Report,
     SeenNumbers,
     length,
     merged,
     one_by_one,
     overlap,
+    read_reports,
     without,
 )
-from glue_jobs.delivery_audit.window import date_of
+from glue_jobs.delivery_audit.event_group import HOUR_MS, NotInTap
+from glue_jobs.delivery_audit.findings import Finding, Hop, Kind
+from glue_jobs.delivery_audit.rules import date_of
 
 TOLERANCE_MS: Final = 10_000
 """How far a clock may seem off without being reported, milliseconds. Ours: more than a normal event waits on

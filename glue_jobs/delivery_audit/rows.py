@@ -36,7 +36,7 @@ from glue_jobs.delivery_audit.event_group import (
     RefusedItem,
     TapRow,
 )
-from glue_jobs.delivery_audit.window import LAST_MS, Window
+from glue_jobs.delivery_audit.rules import LAST_MS, Window
 
 KEY: Final = ("key", "second_key")
 

@@ -36,14 +36,13 @@ from glue_jobs.delivery_audit.event_group import (
     RefusedItem,
     RouteCount,
     RowCount,
-    Rules,
     TapRow,
     Verdict,
 )
 from glue_jobs.delivery_audit.findings import BROKEN, Finding
 from glue_jobs.delivery_audit.judge import judge
 from glue_jobs.delivery_audit.judging import usages
-from glue_jobs.delivery_audit.window import LAST_MS, LATENESS_S, Watermark, Window
+from glue_jobs.delivery_audit.rules import LAST_MS, LATENESS_S, Rules, Watermark, Window
 from tests.spark.small_archive import SmallArchive
 
 FILES = {name: f"{name}/date=2026-03-01/hour=12/rows.json.gz" for name in ("tap", "ledger", "handovers")}

@@ -24,7 +24,7 @@ from eventplane.limits import MAX_SENT_EVENT_BYTES
 from eventplane.presence import MONITOR, NOTICE
 from eventplane.sender import PLANE, Sender
 from eventplane.sending import SENDER_NOT_ALLOWED, SendingRights
-from glue_jobs.delivery_audit.contract_rules import ContractRules
+from glue_jobs.delivery_audit.rules import ContractRules
 from tests.spark.small_archive import ALARM, NOON_MS, READING, SmallArchive, small_contract
 from tests.unit.glue_jobs.judging import judged, ledger_row
 
