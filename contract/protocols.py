@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from importlib.metadata import entry_points
 
 from eventplane.contract import Contract, Problem
-from eventplane.protocols import SENDERS
+from eventplane.names import SENDERS
 
 
 def unknown_protocols(contract: Contract) -> Iterator[Problem]:

@@ -8,9 +8,9 @@ from pathlib import Path
 from threading import TIMEOUT_MAX
 from typing import Any, Final
 
-from eventplane.ranges import Range
-from eventplane.sink_reach import MAX_PORT
+from eventplane.settings import Range
 from eventplane.trace_context import DEFAULT_SHARE
+from eventplane.webhooks import MAX_PORT
 from eventplane.whole_numbers import whole_number
 from eventplane_client.errors import ClientSettingsError
 from eventplane_client.ports import Mode

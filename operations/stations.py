@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from eventplane.delivery import Outcome
 from eventplane.envelope import EnvelopeError, parse_event
+from eventplane.reasons import Outcome
 from eventplane.replay import REPLAY
 from eventplane.timestamps import timestamp_ms
 from operations.archive import Record

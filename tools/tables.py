@@ -30,7 +30,7 @@ from eventplane.contract import webhook_reader  # noqa: E402
 from eventplane.contract.channel_reader import NUMBERS, RECEIPTS, TRANSPORTS, WORDS  # noqa: E402
 from eventplane.contract.settings import Number, Word  # noqa: E402
 from eventplane.contract.vocabulary import ParticipantKind  # noqa: E402
-from operations.reasons import OTHER, REASONS  # noqa: E402
+from eventplane.reasons import OTHER, Reason  # noqa: E402
 from tests.spark.damage.kinds import MEANINGS  # noqa: E402
 from tools import sources  # noqa: E402
 from tools.settings_file import meanings, settings_file  # noqa: E402
@@ -131,8 +131,8 @@ def metrics_table() -> str:
 
 def reasons_table() -> str:
     """Why something is a dead letter, and what to do about it."""
-    rows = [[f"`{word}`", each.means, each.do] for word, each in REASONS.items()]
-    return _table(["reason", "what it means", "what to do"], [*rows, ["another", OTHER.means, OTHER.do]])
+    rows = [[f"`{each}`", each.means, each.remedy] for each in Reason]
+    return _table(["reason", "what it means", "what to do"], [*rows, ["another", *OTHER]])
 
 
 def scale_table(name: str) -> str:

@@ -25,7 +25,7 @@ from eventplane.contract.vocabulary import (
 )
 from eventplane.contract.webhook_reader import read_webhook
 from eventplane.limits import MAX_BATCH_EVENTS, MAX_RECEIVES
-from eventplane.own_services import OWN_SERVICES
+from eventplane.names import OWN_SERVICES
 
 _DAY_S = 86_400
 

@@ -24,9 +24,9 @@ from eventplane.contract.vocabulary import (
     Priority,
     Transport,
 )
-from eventplane.delivery import DEAD_LETTER_TYPE
+from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.filters import All, Any, Filter, Not, Sql, to_document
-from eventplane.own_services import OWN_SERVICES, SUBSCRIBERS
+from eventplane.names import OWN_SERVICES, SUBSCRIBERS
 
 
 def check(contract: Contract) -> tuple[Problem, ...]:

@@ -24,7 +24,7 @@ from eventplane.contract.rights import read_may_address, read_may_subscribe
 from eventplane.contract.sends import read_asks, read_sends
 from eventplane.contract.vocabulary import Ordering, ParticipantKind, Place, Transport
 from eventplane.limits import MAX_ORDERED_INBOXES
-from eventplane.own_services import DOWNLINK, leads_down
+from eventplane.names import DOWNLINK, leads_down
 
 
 def compile_contract(document: object, origin: str) -> Contract:

@@ -16,7 +16,6 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import Final
 
-from eventplane.canary import CANARY_ALARM
 from eventplane.contract.errors import Problem
 from eventplane.contract.model import Channel, Contract, EventType, Participant, Route
 from eventplane.contract.possibilities import of_type, possible
@@ -30,6 +29,7 @@ from eventplane.contract.vocabulary import (
     WhenFull,
 )
 from eventplane.filters import All, Any, Exact, Filter, Not, Prefix
+from eventplane.names import CANARY_ALARM
 from eventplane.sender import Sender
 from eventplane.sending import SendingRights
 

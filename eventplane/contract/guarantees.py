@@ -9,7 +9,7 @@ from typing import Final
 from eventplane.contract.model import Channel, EventType, Participant, Route
 from eventplane.contract.reader import Section
 from eventplane.contract.vocabulary import DeliveryGuarantee, ParticipantKind
-from eventplane.own_services import OWN_SERVICES, SUBSCRIBERS
+from eventplane.names import OWN_SERVICES, SUBSCRIBERS
 
 SETTING: Final = "delivery_guarantee"
 

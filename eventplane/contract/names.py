@@ -11,7 +11,7 @@ from typing import Final
 from eventplane.contract.model import Participant
 from eventplane.contract.reader import Section
 from eventplane.contract.vocabulary import ParticipantKind
-from eventplane.own_services import SUBSCRIBERS
+from eventplane.names import SUBSCRIBERS
 from eventplane.sender import PLANE
 
 MAX_NAME: Final = 26

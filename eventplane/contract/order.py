@@ -8,8 +8,8 @@ from eventplane.contract.errors import Problem
 from eventplane.contract.model import Contract, Participant
 from eventplane.contract.possibilities import Takes, can_match, of_type
 from eventplane.contract.vocabulary import DeliveryGuarantee, Ordering, ParticipantKind, Place, Transport
-from eventplane.delivery import DEAD_LETTER_TYPE
-from eventplane.own_services import OWN_SERVICES
+from eventplane.dead_letter import DEAD_LETTER_TYPE
+from eventplane.names import OWN_SERVICES
 
 
 def lost_order(contract: Contract, takes: Takes) -> Iterator[Problem]:

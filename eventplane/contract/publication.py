@@ -15,7 +15,7 @@ from eventplane.contract.compiler import load_compiled
 from eventplane.contract.errors import ContractError, Problem
 from eventplane.contract.model import Channel, Contract, Route
 from eventplane.contract.vocabulary import ParticipantKind, Place
-from eventplane.own_services import DOWNLINK
+from eventplane.names import DOWNLINK
 
 KEY: Final = "id"
 """The table's partition key, a text."""

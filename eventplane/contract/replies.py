@@ -16,7 +16,7 @@ from eventplane.contract.reader import Section
 from eventplane.contract.vocabulary import ParticipantKind, Place
 from eventplane.conversation.attributes import REPLY_TO, REPLY_TYPE
 from eventplane.filters import All, Exact
-from eventplane.own_services import leads_down
+from eventplane.names import leads_down
 
 REPLIES: Final = "replies"
 """What the channel is called."""

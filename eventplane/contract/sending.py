@@ -10,7 +10,7 @@ from eventplane.contract.model import Contract, Participant
 from eventplane.contract.possibilities import can_match, of_type
 from eventplane.contract.vocabulary import ParticipantKind, Reach
 from eventplane.conversation.attributes import REPLY_TYPE
-from eventplane.delivery import DEAD_LETTER_TYPE
+from eventplane.dead_letter import DEAD_LETTER_TYPE
 
 
 def misnamed_sends(contract: Contract) -> Iterator[Problem]:

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
-from eventplane.delivery import Outcome
 from eventplane.envelope import Envelope
 from eventplane.ledger import LedgerRecord
+from eventplane.reasons import Outcome
 from eventplane.timestamps import timestamp_ms
 from eventplane.tracing.context import TraceContext
 from eventplane.tracing.ids import Hop, span_id

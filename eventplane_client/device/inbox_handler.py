@@ -10,8 +10,8 @@ from queue import SimpleQueue
 
 from eventplane.conversation.reply import Failure, Reply, Status, replier_to, write_reply
 from eventplane.conversation.request import is_request
-from eventplane.delivery import Outcome
 from eventplane.envelope import Envelope, EnvelopeError, parse_event
+from eventplane.reasons import Outcome
 from eventplane.receipts import Receipt, digest
 from eventplane.timestamps import timestamp
 from eventplane_client.device.errors import UnhandleableError

@@ -35,9 +35,9 @@ from eventplane.questions import (
     write_handlers_question,
     write_state_question,
 )
-from eventplane.ranges import Range
 from eventplane.receipts import SPOOL_FULL, Receipt, digest
 from eventplane.sending import sent_again
+from eventplane.settings import Range
 from eventplane.topics import (
     handlers_answer_topic,
     handlers_topic,

@@ -17,8 +17,7 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from eventplane.archive_layout import AUDIT, COMPACTED, ERASURES
-from eventplane.auditor import report_name, verdict_name
+from eventplane.archive_layout import AUDIT, COMPACTED, ERASURES, report_name, verdict_name
 from eventplane.envelope import Envelope, EnvelopeError, parse_event
 from eventplane.fleet import FLEET
 from glue_jobs.common.hours import Days, hour_of, hours_of

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from eventplane.delivery import Outcome
 from eventplane.envelope import RESERVED_ATTRIBUTE, TOO_LARGE
 from eventplane.expiry import BY_CHANNEL
 from eventplane.guarantee import DROP_REASONS
-from eventplane.handover import HANDOVERS
 from eventplane.hops import HOP_LIMIT
-from eventplane.ledger import LEDGER, SENT_BEFORE, TAP
+from eventplane.ledger import HANDOVERS, LEDGER, SENT_BEFORE, TAP
 from eventplane.limits import MAX_HOPS
+from eventplane.reasons import Outcome
 from glue_jobs.delivery_audit.contract_rules import AuditRules
 from glue_jobs.delivery_audit.event import Decision, Event, by_queue_clock_ms
 from glue_jobs.delivery_audit.event_group import (

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from eventplane.delivery import Outcome
-from eventplane.handover import HANDOVERS
-from eventplane.ledger import LEDGER, TAP, Basis
+from eventplane.ledger import HANDOVERS, LEDGER, TAP, Basis
+from eventplane.reasons import Outcome
 from glue_jobs.delivery_audit.contract_rules import AuditRules
 from glue_jobs.delivery_audit.delivery import Consumption, Delivery
 from glue_jobs.delivery_audit.event import CLOCK_SLACK_MS, Event, Unclear, by_queue_clock_ms

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from math import floor
 from typing import Any, Final, TypeVar
 
-from eventplane.handover import HANDOVERS
-from eventplane.ledger import LEDGER, TAP
+from eventplane.ledger import HANDOVERS, LEDGER, TAP
 from glue_jobs.delivery_audit.event_group import (
     EXPECTED,
     CountKey,

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
-from eventplane.handover import HANDOVERS
-from eventplane.ledger import LEDGER, TAP
+from eventplane.ledger import HANDOVERS, LEDGER, TAP
 from glue_jobs.common.hours import Hour, hour_of
 from glue_jobs.delivery_audit.event_group import HOUR_MS, HoleCount
 from glue_jobs.delivery_audit.findings import Finding, Hop, Kind

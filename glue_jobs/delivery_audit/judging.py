@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from heapq import nsmallest
 from typing import Any, Final, NamedTuple
 
-from eventplane.delivery import DEAD_LETTER_TYPE, Outcome
+from eventplane.dead_letter import DEAD_LETTER_TYPE
+from eventplane.reasons import Outcome
 from eventplane.sender import PLANE
 from glue_jobs.common.hours import Hour, hour_of
 from glue_jobs.delivery_audit.contracts import INTERVAL_MS, Usage

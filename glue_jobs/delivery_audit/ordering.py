@@ -8,8 +8,8 @@ from itertools import groupby
 from typing import NamedTuple
 
 from eventplane.contract import Ordering, Transport
-from eventplane.delivery import Outcome
 from eventplane.ledger import SENT_BEFORE
+from eventplane.reasons import Outcome
 from eventplane.sender import SENDER_SERVICE, sender_in_frame
 from glue_jobs.delivery_audit.contracts import ContractHistory
 from glue_jobs.delivery_audit.event_group import EventGroup, LedgerRow

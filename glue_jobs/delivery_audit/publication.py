@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 
-from eventplane.auditor import VERDICTS, report_name, verdict_name
+from eventplane.archive_layout import VERDICTS, report_name, verdict_name
 from eventplane.envelope import Envelope, EnvelopeError, parse_event
 from eventplane.sqs_binding import DATA_TYPE, to_message
 from glue_jobs.common.objects import Objects

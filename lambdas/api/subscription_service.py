@@ -18,9 +18,9 @@ from eventplane.contract.subscription import (
     new_subscription,
 )
 from eventplane.limits import MAX_PARTICIPANT_STEPS
-from eventplane.sink_reach import SinkReach
 from eventplane.subscription_table import SubscriptionTable
 from eventplane.timestamps import timestamp_of_ms
+from eventplane.webhooks import SinkReach
 from lambdas.api.document import Proposal, protocols, read_proposal, written
 from lambdas.api.errors import (
     ConflictError,

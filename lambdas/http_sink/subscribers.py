@@ -19,9 +19,9 @@ from eventplane.contract import Webhook, WebhookMode
 from eventplane.contract.subscription import Subscription
 from eventplane.envelope import Envelope, EnvelopeError, parse_event
 from eventplane.function_settings import SubscribersSettings
-from eventplane.own_services import SUBSCRIBERS
-from eventplane.sink_reach import SinkReach
+from eventplane.names import SUBSCRIBERS
 from eventplane.subscription_table import SubscriptionTable
+from eventplane.webhooks import SinkReach
 from lambdas.common import tables
 from lambdas.common.aws import client
 from lambdas.common.clock import Clock, system_clock

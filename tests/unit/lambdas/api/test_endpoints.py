@@ -16,7 +16,7 @@ from eventplane.contract.subscription import (
     new_subscription,
     with_subscriptions,
 )
-from eventplane.own_services import SUBSCRIBERS
+from eventplane.names import SUBSCRIBERS
 from eventplane.settings import SettingsError
 from eventplane.subscription_table import SubscriptionTable
 from lambdas.api import subscriptions as handler

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from eventplane.sink_reach import ANYWHERE, Scope, SinkReach
+from eventplane.webhooks import ANYWHERE, Scope, SinkReach
 from lambdas.common.clock import system_clock
 from lambdas.http_sink.endpoint import (
     MAX_BODY_BYTES,
