@@ -19,7 +19,7 @@ from edge.pressure import Pressure
 from edge.reports import Heading
 from edge.spool import MOST_KEYS, Delivery, DeviceState, Size, Spool
 from eventplane.contract import Contract, Downlink, Priority, WhenFull
-from eventplane.delivery import Refusal
+from eventplane.dead_letter import Refusal
 from eventplane.downlink.device import (
     ACKNOWLEDGED,
     OLDER,

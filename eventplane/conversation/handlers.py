@@ -11,7 +11,7 @@ from eventplane.downlink.addressing import ALL
 from eventplane.envelope import Envelope
 from eventplane.errors import EventPlaneError
 from eventplane.interest import is_wanted
-from eventplane.own_services import OWN_SERVICES, leads_down
+from eventplane.names import OWN_SERVICES, leads_down
 from eventplane.router import Router
 
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from eventplane.contract import Downlink
 from eventplane.downlink.desired import AWAY_MS, Desired, Identity, Message, State
-from eventplane.presence import bucket_of
+from eventplane.fleet import bucket_of
 
 TABLE: Final = "desired"
 """What the table is called, without project and environment."""
@@ -20,7 +20,7 @@ PARTITION_KEY: Final = "thing"
 SORT_KEY: Final = "sk"
 
 INDEX: Final = "work"
-"""The index by `work`, the device's share (`eventplane.presence.BUCKETS`), and `due_at_ms`. What need not be
+"""The index by `work`, the device's share (`eventplane.fleet.BUCKETS`), and `due_at_ms`. What need not be
 looked at is not in it. It has the keys only: look at the item before believing it."""
 
 PENDING_INDEX: Final = "pending"

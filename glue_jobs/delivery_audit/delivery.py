@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
-from eventplane.delivery import Outcome
 from eventplane.envelope import HOP_LIMIT, RESERVED_ATTRIBUTE, TOO_LARGE
 from eventplane.guarantee import BY_CHANNEL, DROP_REASONS
-from eventplane.handover import HANDOVERS
-from eventplane.ledger import LEDGER, SENT_BEFORE, TAP, Basis
+from eventplane.ledger import HANDOVERS, LEDGER, SENT_BEFORE, TAP, Basis
 from eventplane.limits import MAX_HOPS
+from eventplane.reasons import Outcome
 from glue_jobs.delivery_audit.event import CLOCK_SLACK_MS, Decision, Event, Unclear, by_queue_clock_ms
 from glue_jobs.delivery_audit.event_group import (
     EVERY_ROUTE,

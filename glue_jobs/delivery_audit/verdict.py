@@ -8,8 +8,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from eventplane.auditor import VERDICT, report_name
+from eventplane.archive_layout import report_name
 from eventplane.envelope import Envelope, write_event
+from eventplane.names import VERDICT
 from eventplane.values import timestamp_of_ms
 from glue_jobs.delivery_audit.findings import BROKEN as BROKEN_KINDS
 from glue_jobs.delivery_audit.findings import INCOMPLETE as INCOMPLETE_KINDS

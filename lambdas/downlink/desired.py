@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from eventplane.delivery import Refusal
+from eventplane.dead_letter import Refusal
 from eventplane.downlink import errors
 from eventplane.downlink.addressing import Addressed, addressed
 from eventplane.downlink.desired import Desired, Step

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eventplane.attributes import is_traceparent
-from eventplane.delivery import Outcome
 from eventplane.envelope import Envelope, parse_event, sent_on, write_event
 from eventplane.errors import EnvelopeError
 from eventplane.ledger import LedgerRecord
+from eventplane.reasons import Outcome
 from eventplane.tracing.context import Hop, context_of, span_id, traceparent
 from eventplane.tracing.spans import Decision, Span, inbox_context, otlp_json, way
 from tests.otlp import decode_traces

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from eventplane.delivery import Refusal, dead_letter
+from eventplane.dead_letter import Refusal, dead_letter
 from eventplane.device_reports import DISCARDED, MANIFEST, forwarder_source
 from eventplane.downlink.wire import number
 from eventplane.envelope import write_event

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from eventplane.delivery import DEAD_LETTER_TYPE
+from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.downlink.desired import AWAY_MS, KEPT_MS, PARKED_MS, Desired, State, Step
 from eventplane.downlink.device import ACKNOWLEDGED, rejected, stored
 from eventplane.downlink.wire import key_of_sender
