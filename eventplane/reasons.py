@@ -168,7 +168,7 @@ class Reason(StrEnum):
     )
     TOO_LARGE_FOR_DOWNLINK = (
         "too_large_for_downlink",
-        "Too large for a device's inbox ([limits.md](limits.md)).",
+        "Too large for a device's inbox (docs/reference/limits.md).",
     )
     TOO_MANY_COMMANDS = (
         "too_many_commands",
@@ -268,19 +268,19 @@ class Reason(StrEnum):
     )
     TOO_DEEP = (
         "too_deep",
-        "Nested too deeply ([limits.md](limits.md)).",
+        "Nested too deeply (docs/reference/limits.md).",
     )
     NUMBER_TOO_LONG = (
         "number_too_long",
-        "A number has too many digits ([limits.md](limits.md)).",
+        "A number has too many digits (docs/reference/limits.md).",
     )
     TOO_LARGE = (
         "too_large",
-        "Larger than an event or a batch may be ([limits.md](limits.md)).",
+        "Larger than an event or a batch may be (docs/reference/limits.md).",
     )
     TOO_MANY = (
         "too_many",
-        "A batch has too many events ([limits.md](limits.md)).",
+        "A batch has too many events (docs/reference/limits.md).",
     )
     NOT_ZLIB = (
         "not_zlib",
@@ -296,7 +296,7 @@ class Reason(StrEnum):
     )
     ATTRIBUTE_VALUE = (
         "attribute_value",
-        "An attribute's value breaks its rule ([extensions.md](extensions.md)); the detail names both.",
+        "An attribute's value breaks its rule (docs/reference/attributes.md); the detail names both.",
     )
     DATA_TWICE = (
         "data_twice",
@@ -309,10 +309,6 @@ class Reason(StrEnum):
     DATA_NOT_TEXT = (
         "data_not_text",
         "The data of a text type is no JSON string.",
-    )
-    UNSUPPORTED_FORMAT = (
-        "unsupported_format",
-        "A binding's content type is none that the plane reads.",
     )
 
 
