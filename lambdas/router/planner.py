@@ -30,10 +30,6 @@ DEAD_LETTER_SOURCE: Final = "/eventplane/cloud/router"
 """The `source` of the dead letters that the cloud's routers write."""
 
 
-NOT_TAKEN: Final = "not_taken"
-"""Why an event is dead on one route: the destination's queue will never take it."""
-
-
 @dataclass(frozen=True, slots=True)
 class Step:
     """One line for the ledger and, if its outcome is a delivery, the `event` that has to be sent for it.
@@ -115,7 +111,7 @@ class Planner:
 
     def not_taken(self, step: Step, detail: str, now_ms: int) -> Iterator[Step]:
         """What becomes of a `step` whose event its destination will never take: a dead letter."""
-        return self.dead(step, Refusal(NOT_TAKEN, detail), now_ms)
+        return self.dead(step, Refusal(Reason.NOT_TAKEN, detail), now_ms)
 
     def dead(self, step: Step, refusal: Refusal, now_ms: int) -> Iterator[Step]:
         """What becomes of a `step` that ends for this reason on its route: a dead letter."""
