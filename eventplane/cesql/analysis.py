@@ -53,7 +53,18 @@ def missing_functions(expression: Expression) -> list[LintWarning]:
     return [_warning(expression, each) for each in _unknown_calls(expression.tree, expression.functions)]
 
 
+def mixed_logic(expression: Expression) -> list[LintWarning]:
+    """Return the places where AND, OR and XOR are mixed without parentheses: a contract refuses them.
+
+    The text of the specification reads from left to right, as we do; the grammar beside it, and engines that
+    are made of it, read from right to left.
+    """
+    return [_warning(expression, each) for each in _mixed_chains(expression.tree)]
+
+
 _Finding = tuple[int, str, str]
+
+_RANKS: tuple[tree.LogicOperator, ...] = ("AND", "XOR", "OR")
 
 
 def _warning(expression: Expression, finding: _Finding) -> LintWarning:
@@ -62,17 +73,10 @@ def _warning(expression: Expression, finding: _Finding) -> LintWarning:
 
 
 def _misread(root: Node) -> Iterator[_Finding]:
-    """Precedence that few expect."""
+    """Yield precedence that few expect."""
+    yield from _mixed_chains(root)
     for node in tree.walk(root):
-        if isinstance(node, tree.Logic):
-            inner = node.left
-            if isinstance(inner, tree.Logic) and not inner.grouped and inner.operator != node.operator:
-                yield (
-                    node.position,
-                    f"{inner.operator} and {node.operator} bind equally and are read from left to right",
-                    f"write parentheses: {_written(node)}",
-                )
-        elif isinstance(node, tree.Comparison | tree.Arithmetic | tree.Like | tree.In):
+        if isinstance(node, tree.Comparison | tree.Arithmetic | tree.Like | tree.In):
             inner = tree.children(node)[0]
             # `x NOT LIKE p` is a Not as well, but stands behind its operand.
             if isinstance(inner, tree.Not) and not inner.grouped and inner.position < _start(inner.operand):
@@ -81,6 +85,53 @@ def _misread(root: Node) -> Iterator[_Finding]:
                     "NOT binds to the next word only",
                     f"this means {_written(node)}; group it",
                 )
+
+
+def _mixed_chains(root: Node) -> Iterator[_Finding]:
+    linked: set[int] = set()
+    for node in tree.walk(root):
+        if not isinstance(node, tree.Logic) or id(node) in linked:
+            continue
+        links = [node]
+        while isinstance(links[0].left, tree.Logic) and not links[0].left.grouped:
+            links.insert(0, links[0].left)
+        linked.update(map(id, links))
+        operators = list(dict.fromkeys(each.operator for each in links))
+        if len(operators) > 1:
+            position = next(each.position for each in links if each.operator != operators[0])
+            *others, last = operators
+            yield position, f"{', '.join(others)} and {last} are mixed without parentheses", _readings(links)
+
+
+def _readings(links: list[tree.Logic]) -> str:
+    """Return the remedy for a chain of operators: the forms with parentheses of what it may mean."""
+    operands = [links[0].left, *(each.right for each in links)]
+    operators = [each.operator for each in links]
+    left, right = _written(links[-1]), _written(_right_to_left(operands, operators))
+    remedy = f"write {left} (from left to right, as it is read here) or {right} (from right to left)"
+    by_rank = _written(_by_rank(operands, operators))
+    return remedy if by_rank in (left, right) else f"{remedy} or {by_rank} (AND first)"
+
+
+def _right_to_left(operands: list[Node], operators: list[tree.LogicOperator]) -> Node:
+    grouped = operands[-1]
+    for operator, operand in zip(reversed(operators), reversed(operands[:-1]), strict=True):
+        grouped = tree.Logic(operator, operand, grouped)
+    return grouped
+
+
+def _by_rank(operands: list[Node], operators: list[tree.LogicOperator]) -> Node:
+    """Return the chain as in other languages: AND binds tighter than XOR, and XOR tighter than OR."""
+    for rank in _RANKS:
+        joined, rest = [operands[0]], []
+        for operator, operand in zip(operators, operands[1:], strict=True):
+            if operator == rank:
+                joined[-1] = tree.Logic(operator, joined[-1], operand)
+            else:
+                joined.append(operand)
+                rest.append(operator)
+        operands, operators = joined, rest
+    return operands[0]
 
 
 def _unknown_calls(root: Node, functions: Functions) -> Iterator[_Finding]:
@@ -188,7 +239,11 @@ def outcomes(node: Node, known: Attributes, functions: Functions) -> frozenset[O
 
 
 def bad_operands(node: Node, functions: Functions) -> list[tree.Literal]:
-    """The literals under `node` that cannot be cast to what it needs."""
+    """Return the literals under `node` that cannot be cast to what it needs."""
+    if isinstance(node, tree.Not) and isinstance(node.operand, tree.Literal):
+        # An Integer is the one literal that a cast could read and the operator refuses, see docs/cesql.md.
+        refused = node.operand.type is Type.INTEGER or _stuck(node.operand, Type.BOOLEAN)
+        return [node.operand] if refused else []
     return [
         each
         for each, target in _needs(node, functions)

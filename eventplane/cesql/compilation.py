@@ -1,9 +1,8 @@
-"""The question whether an event passes, as one Python function made for one expression.
+"""Compile an expression to one Python function that returns whether an event passes.
 
 The function is built from syntax nodes, never from text, so that nothing in an expression can become code.
-It is fail-fast: it stops at the first error, because an event that errs does not pass. Up to there it does
-what `evaluation` does, operand by operand, so both give the same answer for every event; a property test
-holds them together.
+It stops at the first error, because an event that errs does not pass. Up to there it does what `evaluate`
+does, operand by operand, so both agree on every event; a property test compares them.
 
 A cast costs nothing where the types are known: `type = 'x'` needs none, because no Integer or Boolean reads
 `x`. Elsewhere one look at the value's class decides.
@@ -139,10 +138,9 @@ class _Translation:
         return self._as(node.left, Type.INTEGER), self._as(node.right, Type.INTEGER)
 
     def _not(self, node: tree.Not) -> ast.expr:
-        value, kind = self._value(node.operand)
-        if kind is Type.BOOLEAN:
-            return ast.UnaryOp(ast.Not(), value)
-        return self._call(operations.invert, value)
+        if isinstance(node.operand, tree.Literal) and node.operand.type is Type.INTEGER:
+            return self._call(operations.refuse_integer, ast.Constant(node.operand.value))
+        return ast.UnaryOp(ast.Not(), self._as(node.operand, Type.BOOLEAN))
 
     def _logic(self, node: tree.Logic) -> ast.expr:
         left, right = self._as(node.left, Type.BOOLEAN), self._as(node.right, Type.BOOLEAN)

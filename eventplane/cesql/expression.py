@@ -64,11 +64,13 @@ class _Walk:
     def _attribute(self, node: tree.Attribute) -> AttributeValue:
         if node.name in self._attributes:
             return self._attributes[node.name]
-        self.errors.append(CesqlMissingAttributeError(node.name, node.position))
+        self.errors.append(CesqlMissingAttributeError(name=node.name, position=node.position))
         return ZERO[Type.ANY]
 
     def _operation(self, node: Node) -> AttributeValue:
         match node:
+            case tree.Not(operand=tree.Literal(type=Type.INTEGER)):
+                return self._strict(node, Type.BOOLEAN, (Type.ANY,), operations.refuse_integer)
             case tree.Not():
                 return self._strict(node, Type.BOOLEAN, (Type.ANY,), operations.invert)
             case tree.Negate():
@@ -133,7 +135,8 @@ class _Walk:
     def _call(self, node: tree.Call) -> AttributeValue:
         function = self._functions.resolve(node.name, len(node.arguments))
         if function is None:
-            self.errors.append(CesqlMissingFunctionError(node.name, len(node.arguments), node.position))
+            arity = len(node.arguments)
+            self.errors.append(CesqlMissingFunctionError(name=node.name, arity=arity, position=node.position))
             return False
         return self._strict(node, function.result, function.types(len(node.arguments)), function.run)
 

@@ -117,19 +117,20 @@ def negate(number: int) -> int:
 
 
 def invert(value: AttributeValue) -> bool:
-    """NOT value; raises CesqlCastError, for an Integer too, and then stands for true.
-
-    The text casts an Integer to a Boolean; the conformance case "Invalid int cast" wants this instead.
-    """
-    if isinstance(value, bool):
-        return not value
-    if isinstance(value, int):
-        raise CesqlCastError(f"NOT takes no Integer; write {value} = 0 or NOT BOOL({value})", value=True)
+    """Return NOT `value`, cast to a Boolean; raises CesqlCastError, whose value is true."""
     try:
         return not to_boolean(value)
     except CesqlCastError as error:
         error.value = True
         raise
+
+
+def refuse_integer(value: AttributeValue) -> bool:
+    """Raise CesqlCastError for NOT of an Integer literal: the official case "Invalid int cast" wants it.
+
+    The text (3.7) casts every Integer, as `invert` does; the case has a literal.
+    """
+    raise CesqlCastError(f"NOT of the Integer literal {value}; write TRUE or FALSE", value=True)
 
 
 def equal(left: AttributeValue, right: AttributeValue) -> bool:

@@ -46,12 +46,8 @@ class Token(NamedTuple):
 def tokens(text: str) -> list[Token]:
     """The tokens of `text`, an `end` last; raises CesqlParseError."""
     if len(text) > MAX_EXPRESSION_LENGTH:
-        raise CesqlParseError(
-            f"the expression has {len(text)} characters, more than {MAX_EXPRESSION_LENGTH}",
-            "use several routes or a shorter condition",
-            text,
-            MAX_EXPRESSION_LENGTH,
-        )
+        reason = f"the expression has {len(text)} characters, more than {MAX_EXPRESSION_LENGTH}"
+        raise _error(text, MAX_EXPRESSION_LENGTH, reason, "use several routes or a shorter condition")
     found: list[Token] = []
     position = 0
     while position < len(text):
@@ -78,12 +74,8 @@ def integer_value(token: Token, text: str) -> int:
         value = -int(digits) if token.text.startswith("-") else int(digits)
         if INTEGER_MIN <= value <= INTEGER_MAX:
             return value
-    raise CesqlParseError(
-        "an Integer has 32 bits",
-        f"give {INTEGER_MIN} to {INTEGER_MAX}, or compare as a String",
-        text,
-        token.position,
-    )
+    remedy = f"give {INTEGER_MIN} to {INTEGER_MAX}, or compare as a String"
+    raise _error(text, token.position, "an Integer has 32 bits", remedy)
 
 
 def _token(match: re.Match[str]) -> Token:
@@ -97,18 +89,14 @@ def _token(match: re.Match[str]) -> Token:
 def _stray(text: str, position: int) -> CesqlParseError:
     character = text[position]
     if character in "'\"":
-        return CesqlParseError(
-            "this string is not closed",
-            f"close it with {character}; inside, write \\{character}",
-            text,
-            position,
-        )
-    return CesqlParseError(
-        f"the character {character!r} has no meaning here",
-        "remove it, or put texts in quotes",
-        text,
-        position,
-    )
+        remedy = f"close it with {character}; inside, write \\{character}"
+        return _error(text, position, "this string is not closed", remedy)
+    reason = f"the character {character!r} has no meaning here"
+    return _error(text, position, reason, "remove it, or put texts in quotes")
+
+
+def _error(text: str, position: int, reason: str, remedy: str) -> CesqlParseError:
+    return CesqlParseError(reason, position, remedy=remedy, text=text)
 
 
 MAX_EXPRESSION_DEPTH = 100
@@ -186,7 +174,7 @@ class _Parser:
         return token
 
     def _fail(self, reason: str, remedy: str) -> NoReturn:
-        raise CesqlParseError(reason, remedy, self._text, self._token.position)
+        raise _error(self._text, self._token.position, reason, remedy)
 
     def _operand(self) -> Node:
         token = self._token
@@ -292,12 +280,8 @@ def _check_depth(node: Node, text: str) -> None:
         level = [child for parent in level for child in tree.children(parent)]
         if not level:
             return
-    raise CesqlParseError(
-        f"more than {MAX_EXPRESSION_DEPTH} operators in a chain",
-        f"{_FLAT}, or put halves in parentheses",
-        text,
-        level[0].position,
-    )
+    reason = f"more than {MAX_EXPRESSION_DEPTH} operators in a chain"
+    raise _error(text, level[0].position, reason, f"{_FLAT}, or put halves in parentheses")
 
 
 _ATOM = PREFIX + 1

@@ -14,7 +14,7 @@ from eventplane.contract.canonical import FORMAT, canonical_bytes, version_of, w
 from eventplane.contract.channel_reader import check_delays, read_channel
 from eventplane.contract.errors import ContractError, ContractFormatError, Problem
 from eventplane.contract.event_type_reader import read_event_types
-from eventplane.contract.filter_reader import read_filter, read_interest
+from eventplane.contract.filter_reader import MixedLogic, read_filter, read_interest
 from eventplane.contract.guarantees import check_guarantees, read_guarantee
 from eventplane.contract.model import Contract, EventType, Participant, Route
 from eventplane.contract.names import check_names
@@ -59,6 +59,7 @@ def load_compiled(compiled: bytes | str, origin: str = "compiled contract") -> C
         ) from error
     top = Section("", document, [])
     parts = _read(top, origin)
+    top.problems[:] = [each for each in top.problems if not isinstance(each, MixedLogic)]
     _refuse(top, origin)
     return _contract(*parts, canonical)
 

@@ -97,8 +97,11 @@ class _Translation:
         match node:
             case tree.Exists():
                 return self._context.exists(node.name)
+            case tree.Not(operand=tree.Literal(type=Type.INTEGER)):
+                # An error, see docs/cesql.md.
+                return operations.failure(Type.BOOLEAN)
             case tree.Not():
-                return self._not(node.operand)
+                return ~self._cast(node.operand, Type.BOOLEAN)
             case tree.Comparison(operator="=" | "!="):
                 same = self._equal(node.left, node.right)
                 return same if node.operator == "=" else ~same
@@ -117,20 +120,6 @@ class _Translation:
         self, node: tree.Arithmetic | tree.Comparison | tree.Logic, kind: Type
     ) -> tuple[Column, Column]:
         return self._cast(node.left, kind), self._cast(node.right, kind)
-
-    def _not(self, operand: Node) -> Column:
-        """NOT takes no Integer, see docs/cesql.md."""
-        kind = self._kind(operand)
-        if kind is Type.INTEGER:
-            return operations.failure(Type.BOOLEAN)
-        if isinstance(operand, tree.Attribute) and kind is Type.ANY:
-            return self._context.by_type(
-                operand.name,
-                lambda held, value: (
-                    None if held is Type.INTEGER else ~operations.cast(value, held, Type.BOOLEAN)
-                ),
-            )
-        return ~self._cast(operand, Type.BOOLEAN)
 
     def _equal(self, left: Node, right: Node) -> Column:
         kind = self._kind(right)

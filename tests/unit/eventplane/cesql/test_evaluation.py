@@ -78,9 +78,16 @@ VALUES = [
     ("NOT urgent", False, []),
     ("NOT 'False'", True, []),
     ("NOT 'no'", True, ["cast"]),
-    ("NOT level", True, ["cast"]),
-    ("NOT zero", True, ["cast"]),
+    # Any Integer but a literal is cast, as the text says (3.7); the literal errs in the official cases.
+    ("NOT level", False, []),
+    ("NOT zero", True, []),
     ("NOT BOOL(zero)", True, []),
+    ("NOT (5 - 5)", True, []),
+    ("NOT LENGTH(id)", False, []),
+    ("level AND NOT zero", True, []),
+    ("NOT 0", True, ["cast"]),
+    ("NOT (10)", True, ["cast"]),
+    ("NOT -1", True, ["cast"]),
     ("NOT missing", False, ["missingAttribute"]),
     ("NOT (missing = 1)", False, ["missingAttribute"]),
     # EXISTS, IN, LIKE
