@@ -88,8 +88,7 @@ def codes(cell: str) -> list[str]:
     return re.findall(r"`([^`]+)`", cell)
 
 
-EVENT = {
-    "specversion": "1.0",
+EVENT: dict[str, str | int | bool] = {
     "id": "1",
     "source": "/s",
     "type": "t",
@@ -136,7 +135,9 @@ def test_the_table_of_functions_is_complete() -> None:
 def commands(start: str) -> set[tuple[str, str]]:
     """Return the page and the word after `start` of each command in a block or in a code span."""
     code = [(page, line) for page, block in blocks("sh", "console") for line in block.splitlines()]
-    code += [(page, span) for page, text in TEXTS.items() for span in codes(text.replace("\n", " "))]
+    for page, text in TEXTS.items():
+        prose = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
+        code += [(page, span) for span in codes(prose.replace("\n", " "))]
     pattern = re.compile(rf"(?:\$ )?{start} ([\w.-]+)")
     return {(page, match[1]) for page, each in code if (match := pattern.match(each))}
 
@@ -144,7 +145,7 @@ def commands(start: str) -> set[tuple[str, str]]:
 def test_every_make_target_is_there() -> None:
     targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     named = commands("make")
-    assert len(named) > 50
+    assert len(named) > 40
     assert {each for each in named if each[1] not in targets} == set()
 
 
