@@ -26,7 +26,7 @@ from eventplane.limits import MAX_EVENT_BYTES, MAX_FILTER_NESTING, MAX_FILTER_TE
 
 @dataclass(frozen=True, slots=True)
 class LintWarning:
-    """What looks wrong at `position` (characters from 0), what to do, and the place with a caret under it."""
+    """A problem at `position` (characters from 0), its remedy, and the place with a caret under it."""
 
     position: int
     message: str
@@ -38,7 +38,7 @@ class LintWarning:
 
 
 def lint(expression: Expression) -> list[LintWarning]:
-    """What is doubtful about `expression` as a filter, in the order of the text."""
+    """Return warnings about `expression` as a filter, in the order of the text."""
     found = [
         *_misread(expression.tree),
         *_unknown_calls(expression.tree, expression.functions),
@@ -49,7 +49,7 @@ def lint(expression: Expression) -> list[LintWarning]:
 
 
 def missing_functions(expression: Expression) -> list[LintWarning]:
-    """The calls that no function answers: a contract refuses them, since its filter could only err there."""
+    """Return the calls of unknown functions: a contract refuses them, as they could only err."""
     return [_warning(expression, each) for each in _unknown_calls(expression.tree, expression.functions)]
 
 
@@ -145,7 +145,7 @@ def _unknown_calls(root: Node, functions: Functions) -> Iterator[_Finding]:
 
 
 def _impossible_casts(root: Node, functions: Functions) -> Iterator[_Finding]:
-    """Literals that make every event err."""
+    """Yield literals that make every event err."""
     for node in tree.walk(root):
         for literal in bad_operands(node, functions):
             yield (
@@ -156,10 +156,10 @@ def _impossible_casts(root: Node, functions: Functions) -> Iterator[_Finding]:
 
 
 def _constant(expression: Expression) -> Iterator[_Finding]:
-    """Filters, or parts of one, that no event can change."""
+    """Yield filters, and parts of one, that have one outcome for all events."""
     root, functions = expression.tree, expression.functions
     start = _start(root)
-    kind = _result(root, functions)
+    kind = result_type(root, functions)
     reachable = outcomes(root, {}, functions)
     if kind not in (Type.BOOLEAN, Type.ANY):
         yield (
@@ -185,7 +185,8 @@ def _constant_parts(root: Node, functions: Functions) -> Iterator[_Finding]:
                 yield _start(operand), f"this part is always {next(iter(reachable))}", "remove it"
 
 
-def _result(node: Node, functions: Functions) -> Type:
+def result_type(node: Node, functions: Functions) -> Type:
+    """Return the type of the value of `node`; ANY for an attribute."""
     match node:
         case tree.Literal():
             return node.type
@@ -201,12 +202,12 @@ def _result(node: Node, functions: Functions) -> Type:
 
 
 def _start(node: Node) -> int:
-    """Where the text of `node` begins: an operator's own position is behind its left operand."""
+    """Return where `node` begins: an operator's own position is behind its left operand."""
     return min(each.position for each in tree.walk(node))
 
 
 def _written(node: Node) -> str:
-    """The node as text. What was parsed can be written; a pattern put together by hand perhaps not."""
+    """Return the node as text: what was parsed can be written, a tree made by hand perhaps not."""
     try:
         return write(node)
     except CesqlGenericError:
@@ -220,9 +221,9 @@ _NEGATION: dict[Outcome, Outcome] = {"true": "false", "false": "true", "error": 
 
 
 def outcomes(node: Node, known: Attributes, functions: Functions) -> frozenset[Outcome]:
-    """Every outcome of `node` as a condition that some event with the `known` attributes could give.
+    """Return every outcome of `node` as a condition that an event with the `known` attributes could have.
 
-    It may name one too many, never one too few: parts that share an unknown attribute count as independent.
+    There may be one too many, never one too few: parts that share an unknown attribute count as independent.
     """
     if tree.names(node) <= known.keys():
         return frozenset({_exactly(node, known, functions)})
@@ -283,7 +284,7 @@ def _must_err(node: Node, known: Attributes, functions: Functions) -> bool:
 
 
 def _needs(node: Node, functions: Functions) -> list[tuple[Node, Type]]:
-    """Operands with the type that each is cast to, where the operation alone decides it."""
+    """Return operands with the type that each is cast to, where the operation alone decides it."""
     match node:
         case tree.Negate() | tree.Arithmetic() | tree.Comparison(operator="<" | "<=" | ">" | ">="):
             return [(each, Type.INTEGER) for each in tree.children(node)]
@@ -329,9 +330,9 @@ _CHARACTER_BYTES = 4
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """The most `steps` of an evaluation and the `longest` text that it makes, bytes of UTF-8.
+    """The most `steps` of an evaluation and the `longest` text that it builds, bytes of UTF-8.
 
-    `nesting` is how deep functions and comparisons stand within each other.
+    `nesting` is the depth of functions and comparisons within each other.
     """
 
     steps: int
@@ -340,9 +341,9 @@ class Cost:
 
 
 def cost(node: Node) -> Cost:
-    """The cost of the expression `node` for an event of `MAX_EVENT_BYTES`.
+    """Return the cost of the expression `node` for an event of `MAX_EVENT_BYTES`.
 
-    Its functions are the built-in ones; another one counts as one that joins its arguments.
+    A function that is not built in counts as one that joins its arguments.
     """
     measure = _Measure()
     measure.value(node)
@@ -350,7 +351,7 @@ def cost(node: Node) -> Cost:
 
 
 def nesting(node: Node) -> int:
-    """How many functions and comparisons stand within each other at most."""
+    """Return the depth of functions and comparisons within each other."""
     below = max(map(nesting, tree.children(node)), default=0)
     return below + isinstance(node, tree.Call | tree.In | tree.Comparison)
 
@@ -361,7 +362,7 @@ class _Measure:
         self.longest = 0
 
     def value(self, node: Node) -> int:
-        """The most bytes that the value of `node` has as a text."""
+        """Return the most bytes that the value of `node` has as a text."""
         match node:
             case tree.Literal():
                 return _literal_bytes(node.value)
@@ -398,14 +399,14 @@ class _Measure:
                 return self._text(sum(lengths))
 
     def _text(self, length: int) -> int:
-        """Count the making of a text of so many bytes."""
+        """Count a text of `length` bytes that is built."""
         self.steps += length
         self.longest = max(self.longest, length)
         return length
 
 
 def _operation_steps(node: Node, lengths: list[int]) -> int:
-    """The steps of an operator on operands of so many bytes. A cast to another type is of bounded length."""
+    """Return the steps of an operator on operands of these bytes. The length of casts is bounded."""
     match node:
         case tree.Like():
             return _CAST + _search_steps(node.pattern, lengths[0])
@@ -428,25 +429,25 @@ def _operation_steps(node: Node, lengths: list[int]) -> int:
 
 
 def _search_steps(pattern: str, length: int) -> int:
-    """The steps of LIKE on a text of `length` bytes: the ends of the pattern are compared in place."""
+    """Return the steps of LIKE on a text of `length` bytes: the ends of the pattern are compared in place."""
     steps = len(pattern.encode("utf-8", "surrogatepass"))
     for part in parts(pattern)[1:-1]:
         size = sum(1 if isinstance(each, Wildcard) else len(each) for each in part)
-        # The audit compares the part with each place of the text; so does a router if the part has `_`.
+        # The audit compares the part at each place of the text; so does a router if the part has `_`.
         has_one = Wildcard.ONE in part
         steps += length * (_SOUGHT_BYTE * size if has_one else max(_SOUGHT_BYTE, size))
     return steps
 
 
 def _cut(length: int, count: Node) -> int:
-    """The bytes of what LEFT, RIGHT or SUBSTRING takes of a text of `length` bytes."""
+    """Return the most bytes that LEFT, RIGHT or SUBSTRING returns of a text of `length` bytes."""
     if isinstance(count, tree.Literal) and count.type is Type.INTEGER:
         return min(length, _CHARACTER_BYTES * max(0, int(count.value)))
     return length
 
 
 def _is_castable(literal: Node) -> bool:
-    """Whether a literal can be read as a value of another type; never false for one that can."""
+    """Return whether a literal may be castable to another type; never false for one that is."""
     text = attribute_text(literal.value) if isinstance(literal, tree.Literal) else ""
     return text.lstrip("+-")[:1].isdigit() or text.lower() in ("true", "false")
 
@@ -456,17 +457,16 @@ def _literal_bytes(value: AttributeValue) -> int:
 
 
 def cost_problem(expression: Expression) -> tuple[str, str] | None:
-    """Why `expression` cannot be (part of) a filter, and the remedy; None when it can."""
+    """Return why `expression` is too costly for a filter, and the remedy; None if it is not."""
     found = cost(expression.tree)
     if found.nesting > MAX_FILTER_NESTING:
         return (
-            f"functions and comparisons stand within each other {found.nesting} deep, "
-            f"more than {MAX_FILTER_NESTING}",
+            f"functions and comparisons are nested {found.nesting} deep, more than {MAX_FILTER_NESTING}",
             "join parts with AND and OR instead",
         )
     if found.longest > MAX_FILTER_TEXT_BYTES:
         return (
-            f"it can make a text of {found.longest:,} bytes, more than {MAX_FILTER_TEXT_BYTES:,}",
+            f"it can build a text of {found.longest:,} bytes, more than {MAX_FILTER_TEXT_BYTES:,}",
             "join fewer texts, or the beginnings of them: LEFT(x, 100)",
         )
     return None

@@ -15,7 +15,7 @@ from pyspark.sql import functions as sf
 
 from eventplane.attributes import REQUIRED, STRINGS
 from eventplane.cesql import BUILTINS, CesqlGenericError, Expression, tree
-from eventplane.cesql.analysis import nesting
+from eventplane.cesql.analysis import nesting, result_type
 from eventplane.cesql.operations import Type
 from eventplane.cesql.tree import Node
 from eventplane.limits import MAX_FILTER_NESTING
@@ -24,11 +24,11 @@ from glue_jobs.delivery_audit.attributes import NOT_ATTRIBUTES, Attributes
 from glue_jobs.delivery_audit.errors import UnsupportedExpressionError
 
 Reader = Callable[[Type], Column]
-"""An operand, cast to the type that one asks for."""
+"""An operand, cast to the type that is asked for."""
 
 
 def passes(expression: Expression, attributes: Attributes) -> Column:
-    """Whether an event passes `expression`: true or false, never null.
+    """Return whether an event passes `expression`: true or false, never null.
 
     Raises `UnsupportedExpressionError` for what Spark cannot evaluate as the routers do.
     """
@@ -52,24 +52,15 @@ class _Translation:
         return self._holds(node) if self._kind(node) is Type.BOOLEAN else sf.lit(False)
 
     def _holds(self, node: Node) -> Column:
-        """Whether `node` is true without an error; with Spark's own AND, which skips what cannot matter."""
+        """Return whether `node` is true without an error, by Spark's own AND, which skips the right side."""
         if isinstance(node, tree.Logic) and node.operator == "AND":
             return self._holds(node.left) & self._holds(node.right)
         return sf.coalesce(self._cast(node, Type.BOOLEAN), sf.lit(False))
 
     def _kind(self, node: Node) -> Type:
-        match node:
-            case tree.Literal():
-                return node.type
-            case tree.Attribute():
-                return _kind_of(node.name)
-            case tree.Negate() | tree.Arithmetic():
-                return Type.INTEGER
-            case tree.Call():
-                function = self._expression.functions.resolve(node.name, len(node.arguments))
-                return function.result if function else Type.BOOLEAN
-            case _:
-                return Type.BOOLEAN
+        if isinstance(node, tree.Attribute) and node.name in STRINGS:
+            return Type.STRING
+        return result_type(node, self._expression.functions)
 
     def _cast(self, node: Node, target: Type) -> Column:
         """The value of `node`, cast to `target`, which is not ANY."""
@@ -114,7 +105,7 @@ class _Translation:
             case tree.In():
                 return self._in(node)
             case _:
-                raise CesqlGenericError(f"{type(node).__name__} is no condition", position=node.position)
+                raise CesqlGenericError(f"{type(node).__name__} is not a condition", position=node.position)
 
     def _both(
         self, node: tree.Arithmetic | tree.Comparison | tree.Logic, kind: Type
@@ -182,11 +173,6 @@ class _Translation:
             ]
 
         return operations.let(values, lambda held: body(readers(held)))
-
-
-def _kind_of(name: str) -> Type:
-    """The type of attribute `name`; ANY for an extension."""
-    return Type.STRING if name in STRINGS else Type.ANY
 
 
 class _Context:
