@@ -14,8 +14,7 @@ from eventplane.cesql import tree
 from eventplane.cesql.errors import CesqlCastError
 from eventplane.cesql.operations import Type, cast, read
 from eventplane.cesql.tree import Node
-from eventplane.filters import Exact, Prefix, Suffix
-from eventplane.terms import Cover, either, present
+from eventplane.filters import Cover, Exact, Prefix, Suffix, either, present
 
 
 def implied(node: Node) -> Iterator[Cover]:

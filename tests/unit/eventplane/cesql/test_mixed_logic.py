@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from eventplane.announcement import new_announcement
 from eventplane.cesql import mixed_logic, parse
 from eventplane.contract import Contract, compile_contract, load_compiled
 from eventplane.contract.canonical import canonical_bytes
 from eventplane.contract.subscription import new_subscription
 from eventplane.envelope import parse_event
+from eventplane.interest.announcement import new_announcement
 from eventplane_client.subscription import checked_filter
 
 MIXED = "subject = 'a' AND level = 1 OR urgent"
