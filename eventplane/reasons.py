@@ -310,10 +310,6 @@ class Reason(StrEnum):
         "data_not_text",
         "The data of a text type is no JSON string.",
     )
-    UNSUPPORTED_FORMAT = (
-        "unsupported_format",
-        "A binding's content type is none that the plane reads.",
-    )
 
 
 OTHER: Final = (

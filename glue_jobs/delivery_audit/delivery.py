@@ -305,10 +305,18 @@ def is_other_client(row: LedgerRow) -> bool:
 
 
 def _is_unconfirmed(event: Event, rules: AuditRules) -> bool:
-    """Whether a router decided before it saw the contract in force, and none by that one since."""
-    last_ms = max(row.decided_at_ms for row in event.early)
-    confirmed = any(row.basis != Basis.BUNDLED and row.decided_at_ms >= last_ms for row in event.ledger)
-    return not confirmed and not rules.is_open(last_ms)
+    """Whether a router decided before it saw the contract in force, and none decided by that one.
+
+    An earlier decision about the same message counts: a router that is killed after its deliveries leaves the
+    message to the next one, which may have seen less.
+    """
+    last = max(event.early, key=lambda row: row.decided_at_ms)
+    confirmed = any(
+        row.basis != Basis.BUNDLED
+        and (row.decided_at_ms >= last.decided_at_ms or row.message_id == last.message_id)
+        for row in event.ledger
+    )
+    return not confirmed and not rules.is_open(last.decided_at_ms)
 
 
 def _of_decisions(delivery: Delivery, rules: AuditRules) -> Iterator[Finding]:
