@@ -14,7 +14,7 @@ from typing import Literal
 
 from eventplane.attributes import REQUIRED, AttributeValue, attribute_text
 from eventplane.cesql import tree
-from eventplane.cesql.errors import CesqlCastError, CesqlGenericError, caret
+from eventplane.cesql.errors import CesqlCastError, caret
 from eventplane.cesql.expression import Expression, evaluate
 from eventplane.cesql.functions import Functions
 from eventplane.cesql.operations import Type, Wildcard, cast, parts
@@ -83,7 +83,7 @@ def _misread(root: Node) -> Iterator[_Finding]:
                 yield (
                     inner.position,
                     "NOT binds to the next word only",
-                    f"this means {_written(node)}; group it",
+                    f"this means {write(node)}; group it",
                 )
 
 
@@ -107,9 +107,9 @@ def _readings(links: list[tree.Logic]) -> str:
     """Return the remedy for a chain of operators: the forms with parentheses of what it may mean."""
     operands = [links[0].left, *(each.right for each in links)]
     operators = [each.operator for each in links]
-    left, right = _written(links[-1]), _written(_right_to_left(operands, operators))
+    left, right = write(links[-1]), write(_right_to_left(operands, operators))
     remedy = f"write {left} (from left to right, as it is read here) or {right} (from right to left)"
-    by_rank = _written(_by_rank(operands, operators))
+    by_rank = write(_by_rank(operands, operators))
     return remedy if by_rank in (left, right) else f"{remedy} or {by_rank} (AND first)"
 
 
@@ -150,7 +150,7 @@ def _impossible_casts(root: Node, functions: Functions) -> Iterator[_Finding]:
         for literal in bad_operands(node, functions):
             yield (
                 literal.position,
-                f"{_written(literal)} cannot be cast to what is needed here, so this always errs",
+                f"{write(literal)} cannot be cast to what is needed here, so this always errs",
                 "compare with = or LIKE, or give a literal of the right type",
             )
 
@@ -204,14 +204,6 @@ def result_type(node: Node, functions: Functions) -> Type:
 def _start(node: Node) -> int:
     """Return where `node` begins: an operator's own position is behind its left operand."""
     return min(each.position for each in tree.walk(node))
-
-
-def _written(node: Node) -> str:
-    """Return the node as text: what was parsed can be written, a tree made by hand perhaps not."""
-    try:
-        return write(node)
-    except CesqlGenericError:
-        return "it with parentheses"
 
 
 Outcome = Literal["true", "false", "error"]
@@ -295,12 +287,9 @@ def _needs(node: Node, functions: Functions) -> list[tuple[Node, Type]]:
         case tree.In(operand=tree.Literal() as operand):
             return [(each, operand.type) for each in node.elements]
         case tree.Call():
-            function = functions.resolve(node.name, len(node.arguments))
-            return (
-                list(zip(node.arguments, function.types(len(node.arguments)), strict=True))
-                if function
-                else []
-            )
+            arity = len(node.arguments)
+            function = functions.resolve(node.name, arity)
+            return list(zip(node.arguments, function.types(arity), strict=True)) if function else []
         case _:
             return []
 

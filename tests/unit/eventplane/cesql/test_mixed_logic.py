@@ -9,7 +9,7 @@ import pytest
 from eventplane.cesql import mixed_logic, parse
 from eventplane.contract import Contract, compile_contract, load_compiled
 from eventplane.contract.canonical import canonical_bytes
-from eventplane.contract.subscription import new_subscription
+from eventplane.contract.subscription import granted_filter, new_subscription
 from eventplane.envelope import parse_event
 from eventplane.interest.announcement import new_announcement
 from eventplane_client.subscription import checked_filter
@@ -95,7 +95,11 @@ def test_it_is_refused_where_a_filter_is_written(write: Callable[[str], object])
 def test_a_contract_that_was_compiled_with_it_is_read_as_before() -> None:
     compiled = json.loads(contract(PLAIN).canonical)
     compiled["routes"]["to-desk"]["filter"]["any"][0]["sql"] = MIXED
-    (route,) = load_compiled(canonical_bytes(compiled)).routes
+    compiled["participants"]["desk"]["may_subscribe"]["sql"] = MIXED
+    loaded = load_compiled(canonical_bytes(compiled))
+    (route,) = loaded.routes
+    mine = new_subscription("desk", "mine", {"sql": PLAIN}, "2026-01-01T00:00:00Z")
+    assert granted_filter(loaded, mine) == {"all": [{"sql": MIXED}, {"sql": PLAIN}]}
     event = parse_event(
         b'{"specversion": "1.0", "id": "1", "source": "/s", "type": "t", "subject": "b", "urgent": true}'
     )
