@@ -120,6 +120,22 @@ def to_document(filter: Filter) -> dict[str, object]:
     return {type(filter).__name__.lower(): {filter.attribute: filter.value}}
 
 
+def attribute_names(filter: Filter) -> frozenset[str]:
+    """Return the names of the attributes that `filter` looks at: no other one changes its answer."""
+    match filter:
+        case All() | Any():
+            return frozenset().union(*map(attribute_names, filter.filters))
+        case Not():
+            return attribute_names(filter.filter)
+        case Sql():
+            # Whoever holds an expression has loaded the language; all others need not.
+            from eventplane.cesql import tree
+
+            return tree.names(filter.expression.tree)
+        case _:
+            return frozenset((filter.attribute,))
+
+
 _VERBS = {Exact: "is", Prefix: "starts with", Suffix: "ends with"}
 
 
