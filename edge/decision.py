@@ -16,7 +16,8 @@ from edge.spool import StoredEvent
 from eventplane.contract import Channel, Contract, Place, Priority, Route
 from eventplane.delivery import Refusal, dead_letter
 from eventplane.device_reports import router_source
-from eventplane.envelope import Envelope, EnvelopeError, parse_event
+from eventplane.envelope import Envelope, parse_event
+from eventplane.errors import EnvelopeError
 from eventplane.event_keys import key_digest
 from eventplane.guarantee import is_promised
 from eventplane.limits import MAX_EVENT_BYTES
@@ -24,7 +25,7 @@ from eventplane.ordering import OrderedInboxes, next_positions
 from eventplane.router import Router
 from eventplane.sender import Sender
 from eventplane.sending import SendingRights, stamp_sender
-from eventplane.timestamps import timestamp
+from eventplane.values import timestamp
 
 RECENT_EVENTS = 65_536
 """Among how many stored events a repetition is recognised at least: as many as MQTT has packet ids.

@@ -31,7 +31,8 @@ from eventplane.downlink.acknowledgements import (
 from eventplane.downlink.reception import Verdict, receive, state_version
 from eventplane.downlink.rights import DownlinkRights
 from eventplane.downlink.wire import Incoming
-from eventplane.envelope import Envelope, EnvelopeError, parse_event
+from eventplane.envelope import Envelope, parse_event
+from eventplane.errors import EnvelopeError
 from eventplane.filters import Filter
 from eventplane.interest import NO_INTEREST
 from eventplane.interest.uplink import UPLINK_KEY, UplinkInterestError, read_uplink_interest

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from eventplane.envelope import EnvelopeError, parse_event
+from eventplane.envelope import parse_event
+from eventplane.errors import EnvelopeError
 
 REPORT_PREFIX = "org.eventplane.device."
 

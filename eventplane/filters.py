@@ -175,7 +175,7 @@ def steps(filter: Filter) -> int:
             return _COMBINATION + steps(filter.filter)
         case Sql():
             # Whoever holds an expression has loaded the language; all others need not.
-            from eventplane.cesql.cost import cost
+            from eventplane.cesql.analysis import cost
 
             return cost(filter.expression.tree).steps
         case _:

@@ -67,9 +67,6 @@ everything."""
 MAX_ANNOUNCED_BYTES = 16 * 1024
 """Longest announcement, bytes of canonical JSON. Ours: routers and devices hold those of all participants."""
 
-MAX_MQTT_STRING_BYTES = 65_535
-"""Longest text of an MQTT user property, bytes of UTF-8 (MQTT 5.0, section 1.5.4)."""
-
 MAX_SQS_ATTRIBUTES = 10
 """Most message attributes of an SQS message (Amazon SQS quotas)."""
 

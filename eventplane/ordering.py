@@ -31,7 +31,7 @@ from eventplane.guarantee import is_promised
 from eventplane.numbering import EPOCH, ORDER, ORDER_EPOCH
 from eventplane.route_index import RouteIndex
 from eventplane.sender import Sender
-from eventplane.whole_numbers import whole_number
+from eventplane.values import whole_number
 
 _MOST: Final = 10**12 - 1
 _RULE_DIGITS: Final = 8

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from eventplane.envelope import Envelope, EnvelopeError, parse_event
-from eventplane.errors import EventPlaneError
+from eventplane.envelope import Envelope, parse_event
+from eventplane.errors import EnvelopeError, EventPlaneError
 
 _MOST_CHARACTERS: Final = 400
 """Of a text other than an event; a key has 302 at most."""

@@ -20,7 +20,7 @@ from types import NoneType
 from typing import Any, Final, Self, get_args, get_origin, get_type_hints
 
 from eventplane.errors import EventPlaneError
-from eventplane.whole_numbers import whole_number
+from eventplane.values import whole_number
 
 PREFIX: Final = "EVENTPLANE_"
 

@@ -6,9 +6,9 @@ import ipaddress
 import re
 from collections.abc import Collection
 
+from eventplane.attributes import is_uri
 from eventplane.sink_reach import HTTPS_PORT, MAX_PORT
-from eventplane.uri import is_uri
-from eventplane.whole_numbers import whole_number
+from eventplane.values import whole_number
 
 _URL = re.compile(
     r"(?P<scheme>[a-z]+)://(?P<user>[^/?#@]*@)?(?P<host>\[[^\]]*\]|[^/?#:@]+)(?::(?P<port>[0-9]*))?"

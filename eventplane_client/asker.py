@@ -16,7 +16,7 @@ from eventplane.conversation.open_requests import NO_ANNOUNCEMENTS, Announcement
 from eventplane.conversation.peers import PeerListener
 from eventplane.conversation.reply import Replier
 from eventplane.envelope import Envelope
-from eventplane.expiry import is_expired
+from eventplane.guarantee import is_expired
 from eventplane_client.errors import (
     ClientError,
     ClosedError,

@@ -16,8 +16,9 @@ from eventplane.conversation.open_requests import Announcements, OpenRequests, R
 from eventplane.conversation.peers import PeerListener
 from eventplane.conversation.reply import Replier, read_reply
 from eventplane.conversation.request import write_request
-from eventplane.envelope import Envelope, EnvelopeError, parse_event
-from eventplane.timestamps import timestamp
+from eventplane.envelope import Envelope, parse_event
+from eventplane.errors import EnvelopeError
+from eventplane.values import timestamp
 from eventplane_client.errors import ClosedError, RequestTimeoutError
 
 _log = logging.getLogger(__name__)

@@ -11,7 +11,7 @@ from typing import Any, Final
 from eventplane.ranges import Range
 from eventplane.sink_reach import MAX_PORT
 from eventplane.trace_context import DEFAULT_SHARE
-from eventplane.whole_numbers import whole_number
+from eventplane.values import whole_number
 from eventplane_client.errors import ClientSettingsError
 from eventplane_client.ports import Mode
 from eventplane_client.resequencer import GAP_TIMEOUT_S, MOST_HELD

@@ -17,7 +17,7 @@ from cloudevents.core.formats.json import JSONFormat
 
 from eventplane.delivery import DEAD_LETTER_TYPE
 from eventplane.device_reports import REPORT_PREFIX, STARTED
-from eventplane.envelope import EnvelopeError
+from eventplane.errors import EnvelopeError
 from eventplane.presence import NOTICE
 from eventplane.sqs_binding import split
 from local.oracle import Arrived

@@ -15,7 +15,7 @@ from eventplane.envelope import Envelope
 from eventplane.interest.table import TOLD_SORT_KEY
 from eventplane.interest.uplink import OPERATIONS, uplink_filters, uplink_interest_event
 from eventplane.resource_names import resource_name
-from eventplane.timestamps import timestamp
+from eventplane.values import timestamp
 from operations.cloud import Cloud, enter
 from operations.command import DONE, answer, answer_json, run
 from operations.desired import DesiredItems

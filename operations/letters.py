@@ -11,13 +11,14 @@ from typing import Any, Final
 
 from eventplane.attributes import AttributeValue
 from eventplane.delivery import DEAD_LETTER_TYPE
-from eventplane.envelope import Envelope, EnvelopeError, parse_event
+from eventplane.envelope import Envelope, parse_event
+from eventplane.errors import EnvelopeError
 from eventplane.filters import Sql
 from eventplane.ingest import IngestFrame, parse_frame
 from eventplane.rule_failure import original_of
 from eventplane.sender import THE_PLANE, Sender, sender_of
 from eventplane.sqs_binding import split
-from eventplane.whole_numbers import whole_number
+from eventplane.values import whole_number
 from operations.names import Claim, names_in
 from operations.reading import Message
 

@@ -9,7 +9,7 @@ from eventplane.delivery import PAYLOAD_INVALID, UNKNOWN_DATASCHEMA
 from eventplane.downlink import errors
 from eventplane.downlink.acknowledgements import OLDER
 from eventplane.downlink.desired import DEVICE_GONE
-from eventplane.hops import HOP_LIMIT
+from eventplane.envelope import HOP_LIMIT
 from eventplane.sending import SENDER_NOT_ALLOWED
 from operations.letters import RECEIVES_EXHAUSTED, RULE_FAILED
 
@@ -189,7 +189,6 @@ REASONS: Final = {
     "data_twice": Reason("The event has `data` and `data_base64`.", _SENDER),
     "data_base64": Reason("`data_base64` is not base64.", _SENDER),
     "data_not_text": Reason("The data of a text type is no JSON string.", _SENDER),
-    "unsupported_format": Reason("A binding's content type is none that the plane reads.", _SENDER),
 }
 """By reason word."""
 

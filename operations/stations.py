@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from eventplane.delivery import Outcome
-from eventplane.envelope import EnvelopeError, parse_event
+from eventplane.envelope import parse_event
+from eventplane.errors import EnvelopeError
 from eventplane.replay import REPLAY
-from eventplane.timestamps import timestamp_ms
+from eventplane.values import timestamp_ms
 from operations.archive import Record
 from operations.letters import Letter
 

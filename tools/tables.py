@@ -26,10 +26,16 @@ from edge.settings import TABLES as SETTINGS_TABLES  # noqa: E402
 from edge.settings import Settings  # noqa: E402
 from edge.settings_reader import variable_of  # noqa: E402
 from eventplane.archive_layout import FOLDERS, Folder  # noqa: E402
-from eventplane.contract import webhook_reader  # noqa: E402
-from eventplane.contract.channel_reader import NUMBERS, RECEIPTS, TRANSPORTS, WORDS  # noqa: E402
-from eventplane.contract.settings import Number, Word  # noqa: E402
-from eventplane.contract.vocabulary import ParticipantKind  # noqa: E402
+from eventplane.contract.channels import (  # noqa: E402
+    NUMBERS,
+    RECEIPTS,
+    TRANSPORTS,
+    WEBHOOK_MODE,
+    WEBHOOK_NUMBERS,
+    WORDS,
+)
+from eventplane.contract.model import ParticipantKind  # noqa: E402
+from eventplane.contract.reader import Number, Word  # noqa: E402
 from operations.reasons import OTHER, REASONS  # noqa: E402
 from tests.spark.damage.kinds import MEANINGS  # noqa: E402
 from tools import sources  # noqa: E402
@@ -104,7 +110,7 @@ def channel_table() -> str:
 
 def webhook_table() -> str:
     """The settings of a webhook in a contract."""
-    settings = {"mode": webhook_reader.MODE, **webhook_reader.NUMBERS}
+    settings = {"mode": WEBHOOK_MODE, **WEBHOOK_NUMBERS}
     return _table(_SETTING_HEAD, [_setting_row(name, each) for name, each in settings.items()])
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from eventplane.attributes import name_problem
-from eventplane.contract.errors import Problem
+from eventplane.contract.reader import Problem
 from eventplane.filters import COMBINATIONS, COMPARISONS, DIALECTS, All, Any, Filter, Not, Sql, steps_problem
 
 MAX_FILTER_DEPTH = 16
@@ -66,7 +66,7 @@ def _read_sql(body: object, path: str, problems: list[Problem]) -> Sql | None:
         return None
     # Loaded by the first contract that needs it: the language is a third of the core's import time.
     from eventplane.cesql import CesqlParseError, missing_functions, parse
-    from eventplane.cesql.cost import cost_problem
+    from eventplane.cesql.analysis import cost_problem
 
     try:
         expression = parse(body)

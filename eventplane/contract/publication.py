@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from eventplane.contract.compiler import load_compiled
-from eventplane.contract.errors import ContractError, Problem
-from eventplane.contract.model import Channel, Contract, Route
-from eventplane.contract.vocabulary import ParticipantKind, Place
+from eventplane.contract.model import Channel, Contract, ParticipantKind, Place, Route
+from eventplane.contract.reader import ContractError, Problem
 from eventplane.own_services import DOWNLINK
 
 KEY: Final = "id"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from eventplane.contract import Contract, ParticipantKind, Place, Priority
-from eventplane.contract.replies import REPLIES
+from eventplane.contract.participants import REPLIES
 from eventplane.conversation.errors import NotAskingError, NotOneDeviceError
 from eventplane.conversation.reply import Replier
 from eventplane.downlink.addressing import ALL

@@ -16,7 +16,8 @@ from eventplane.conversation.attributes import (
 )
 from eventplane.conversation.errors import ReplyError
 from eventplane.downlink.wire import KIND
-from eventplane.envelope import Envelope, EnvelopeError, write_event
+from eventplane.envelope import Envelope, write_event
+from eventplane.errors import EnvelopeError
 from eventplane.limits import MAX_DETAIL_CHARACTERS, MAX_REPLY_BYTES
 from eventplane.sender import Sender
 

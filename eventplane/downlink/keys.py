@@ -6,7 +6,7 @@ import hashlib
 import re
 from typing import Final
 
-from eventplane.whole_numbers import whole_number
+from eventplane.values import whole_number
 
 MAX_KEY_PART: Final = 100
 """Longest part of a key, characters. Ours: three of them fit a sort key of DynamoDB (1,024 bytes)."""

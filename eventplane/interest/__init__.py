@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from eventplane.contract.vocabulary import Priority
+from eventplane.contract.model import Priority
 from eventplane.conversation.attributes import REPLY_TYPE
 from eventplane.delivery import DEAD_LETTER_TYPE
 from eventplane.device_reports import REPORT_PREFIX

@@ -13,10 +13,9 @@ from typing import Final
 
 from eventplane.contract.canonical import canonical_bytes
 from eventplane.contract.compiler import compile_contract
-from eventplane.contract.errors import Problem
 from eventplane.contract.filter_reader import read_filter
-from eventplane.contract.model import Contract
-from eventplane.contract.vocabulary import Ordering, ParticipantKind, Transport
+from eventplane.contract.model import Contract, Ordering, ParticipantKind, Transport
+from eventplane.contract.reader import Problem
 from eventplane.errors import EventPlaneError
 from eventplane.filters import Any, Filter, steps
 from eventplane.limits import MAX_ANNOUNCED_BYTES, MAX_ANNOUNCED_FILTERS, MAX_ANNOUNCED_STEPS

@@ -4,6 +4,7 @@
 what an HTTP path asks for. What fits the specification and what does not is in docs/registry.md.
 """
 
+from eventplane.contract.reach import Flow, Way, flows
 from eventplane.registry.answer import Answer
 from eventplane.registry.build import build_registry
 from eventplane.registry.document import export
@@ -17,7 +18,6 @@ from eventplane.registry.errors import (
     TooLargeError,
     UnavailableError,
 )
-from eventplane.registry.flows import Flow, Way, flows
 from eventplane.registry.view import look_up
 
 __all__ = [

@@ -7,9 +7,9 @@ from typing import Final
 
 from eventplane.contract.canonical import contract_document
 from eventplane.contract.model import Contract
+from eventplane.contract.reach import Flow, flows
 from eventplane.registry.endpoints import endpoint
 from eventplane.registry.entities import SPECVERSION, Group, Registry, Resource, entity_id, xid
-from eventplane.registry.flows import Flow, flows
 from eventplane.registry.messages import message, schema_versions
 from eventplane.registry.model import EXTENSION
 

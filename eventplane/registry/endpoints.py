@@ -6,8 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-from eventplane.contract.model import Channel, Participant
-from eventplane.contract.vocabulary import DeliveryGuarantee, ParticipantKind, Transport
+from eventplane.contract.model import Channel, DeliveryGuarantee, Participant, ParticipantKind, Transport
 from eventplane.registry.entities import xid
 from eventplane.registry.model import EXTENSION
 from eventplane.topics import basic_ingest_topic, device_topic, local_topic

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 from eventplane.contract.model import EventType
+from eventplane.contract.reach import Flow, Way
 from eventplane.registry.entities import Attributes, entity_id, xid
-from eventplane.registry.flows import Flow, Way
 from eventplane.registry.model import EXTENSION
 
 FORMAT: Final = "JsonSchema/draft/2020-12"

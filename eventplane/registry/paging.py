@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from eventplane.registry.errors import BadFlagError
-from eventplane.whole_numbers import whole_number
+from eventplane.values import whole_number
 
 LIMIT: Final = 100
 """Most entities of a collection in one answer. Ours: 100 messages are about 150 KB."""

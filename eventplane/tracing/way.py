@@ -12,10 +12,10 @@ from typing import Final, NamedTuple
 from eventplane.delivery import Outcome
 from eventplane.envelope import Envelope
 from eventplane.ledger import LedgerRecord
-from eventplane.timestamps import timestamp_ms
 from eventplane.tracing.context import TraceContext
 from eventplane.tracing.ids import Hop, span_id
 from eventplane.tracing.span import AttributeValue, Kind, Span
+from eventplane.values import timestamp_ms
 
 DEVICE_SERVICE: Final = "device"
 """The service of the spans that are drawn for devices."""

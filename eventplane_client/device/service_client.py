@@ -25,7 +25,7 @@ from eventplane.conversation.circuit import Circuit
 from eventplane.conversation.open_requests import TIMEOUT_S, Replies
 from eventplane.conversation.peers import PeerChanged, PeerListener
 from eventplane.envelope import Envelope, parse_event
-from eventplane.expiry import is_expired_on_device
+from eventplane.guarantee import is_expired_on_device
 from eventplane.interest.announcement import new_announcement, write_announcement
 from eventplane.questions import (
     HandlersAnswer,

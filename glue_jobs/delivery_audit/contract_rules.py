@@ -7,10 +7,8 @@ from typing import Final
 
 from eventplane.contract import Contract, DeliveryGuarantee, Place, SchemaCheck
 from eventplane.delivery import DEAD_LETTER_TYPE, PAYLOAD_INVALID, UNKNOWN_DATASCHEMA, Outcome
-from eventplane.envelope import RESERVED_ATTRIBUTE, TOO_LARGE
-from eventplane.expiry import channel_expiry_ms
-from eventplane.guarantee import guarantee_of_type
-from eventplane.hops import HOP_LIMIT
+from eventplane.envelope import HOP_LIMIT, RESERVED_ATTRIBUTE, TOO_LARGE
+from eventplane.guarantee import channel_expiry_ms, guarantee_of_type
 from eventplane.sender import parse_sender
 from eventplane.sending import DEVICE_REPORTS, SENDER_NOT_ALLOWED, SendingRights
 from glue_jobs.delivery_audit.event_group import EVERY_ROUTE, HOUR_MS, NO_ROUTE, LedgerRow, Rules

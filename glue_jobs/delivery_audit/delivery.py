@@ -6,11 +6,9 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from eventplane.delivery import Outcome
-from eventplane.envelope import RESERVED_ATTRIBUTE, TOO_LARGE
-from eventplane.expiry import BY_CHANNEL
-from eventplane.guarantee import DROP_REASONS
+from eventplane.envelope import HOP_LIMIT, RESERVED_ATTRIBUTE, TOO_LARGE
+from eventplane.guarantee import BY_CHANNEL, DROP_REASONS
 from eventplane.handover import HANDOVERS
-from eventplane.hops import HOP_LIMIT
 from eventplane.ledger import LEDGER, SENT_BEFORE, TAP
 from eventplane.limits import MAX_HOPS
 from glue_jobs.delivery_audit.contract_rules import AuditRules

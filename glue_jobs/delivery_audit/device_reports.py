@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from eventplane.device_reports import DISCARDED, MANIFEST, SHA256, STARTED, forwarder_source
-from eventplane.whole_numbers import whole_number
+from eventplane.values import whole_number
 from glue_jobs.delivery_audit.numbers import DIGESTS, Range
 
 SALVAGE_SHIFT: Final = 1 << 40

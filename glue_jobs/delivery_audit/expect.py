@@ -11,12 +11,12 @@ from typing import Final
 from pyspark.sql import Column
 from pyspark.sql import functions as sf
 
+from eventplane.attributes import SEVERITY_NUMBERS, priority_of
 from eventplane.contract import Contract, Place, Priority, Route
 from eventplane.delivery import DEAD_LETTER_TYPE
 from eventplane.device_reports import REPORT_PREFIX
 from eventplane.filters import All, Any, Exact, Filter, Not, Prefix, Sql, Suffix
 from eventplane.sender import PLANE, PLANE_CLIENT, SENDER_DEVICE, SENDER_SERVICE
-from eventplane.severity import SEVERITY_NUMBERS, priority_of
 from glue_jobs.delivery_audit import cesql
 from glue_jobs.delivery_audit.attributes import NOT_ATTRIBUTES, Attributes
 from glue_jobs.delivery_audit.contracts import ContractHistory

@@ -13,7 +13,8 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 
 from eventplane.auditor import VERDICTS, report_name, verdict_name
-from eventplane.envelope import Envelope, EnvelopeError, parse_event
+from eventplane.envelope import Envelope, parse_event
+from eventplane.errors import EnvelopeError
 from eventplane.sqs_binding import DATA_TYPE, to_message
 from glue_jobs.common.objects import Objects
 from glue_jobs.delivery_audit.chain import Chain, History, inventory_name

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from eventplane.auditor import VERDICT, report_name
 from eventplane.envelope import Envelope, write_event
-from eventplane.timestamps import timestamp_of_ms
+from eventplane.values import timestamp_of_ms
 from glue_jobs.delivery_audit.findings import BROKEN as BROKEN_KINDS
 from glue_jobs.delivery_audit.findings import INCOMPLETE as INCOMPLETE_KINDS
 from glue_jobs.delivery_audit.findings import Kind

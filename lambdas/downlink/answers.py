@@ -15,7 +15,8 @@ from eventplane.downlink.desired import Step
 from eventplane.downlink.errors import AcknowledgementError
 from eventplane.downlink.sending import acknowledge
 from eventplane.downlink.table import sort_key
-from eventplane.envelope import Envelope, EnvelopeError, parse_event
+from eventplane.envelope import Envelope, parse_event
+from eventplane.errors import EnvelopeError
 from eventplane.own_services import DOWNLINK
 from eventplane.sending import DEVICE_REPORTS, SENDER_NOT_ALLOWED, SendingRights
 from lambdas.common.log import logger

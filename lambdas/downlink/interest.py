@@ -16,7 +16,7 @@ from eventplane.envelope import Envelope
 from eventplane.function_settings import UplinkInterestSettings
 from eventplane.interest.table import Told, begin_request, digest_of, done_request, read_told, told_key
 from eventplane.interest.uplink import TooManyFiltersError, uplink_filters, uplink_interest_event
-from eventplane.timestamps import timestamp_of_ms
+from eventplane.values import timestamp_of_ms
 from lambdas.common.aws import client
 from lambdas.common.clock import Clock, system_clock
 from lambdas.common.contracts import bundled_contract

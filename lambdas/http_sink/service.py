@@ -13,8 +13,9 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from eventplane.contract import Webhook
 from eventplane.delivery import Outcome, Refusal
-from eventplane.envelope import Envelope, EnvelopeError, parse_event
-from eventplane.expiry import why_expired
+from eventplane.envelope import Envelope, parse_event
+from eventplane.errors import EnvelopeError
+from eventplane.guarantee import why_expired
 from eventplane.handover import HANDOVERS, HandoverRecord, to_line
 from eventplane.sqs_binding import split
 from lambdas.common.archive import Archive

@@ -18,7 +18,8 @@ from botocore.exceptions import BotoCoreError, ClientError
 from eventplane.contract import Webhook, WebhookMode
 from eventplane.contract.subscription import Subscription
 from eventplane.contract.subscription_table import SubscriptionTable
-from eventplane.envelope import Envelope, EnvelopeError, parse_event
+from eventplane.envelope import Envelope, parse_event
+from eventplane.errors import EnvelopeError
 from eventplane.function_settings import SubscribersSettings
 from eventplane.own_services import SUBSCRIBERS
 from eventplane.sink_reach import SinkReach

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from eventplane import presence
 from eventplane.envelope import write_event
-from eventplane.timestamps import timestamp_of_ms
+from eventplane.values import timestamp_of_ms
 from lambdas.presence.state import Incident
 
 SOURCE: Final = f"/eventplane/cloud/{presence.MONITOR}"

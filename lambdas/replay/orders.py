@@ -33,7 +33,7 @@ from eventplane.replay import (
     parse_order,
 )
 from eventplane.sender import sender_in_frame
-from eventplane.timestamps import timestamp_of_ms
+from eventplane.values import timestamp_of_ms
 from lambdas.common.aws import error_code
 from lambdas.common.log import logger
 from lambdas.common.metrics import Metric, count

@@ -11,11 +11,10 @@ from typing import Any, Final
 
 from eventplane import strict_json
 from eventplane.contract import Contract, Downlink, EventType, SchemaCheck
-from eventplane.data_member import data_of, is_json
 from eventplane.delivery import PAYLOAD_INVALID, UNKNOWN_DATASCHEMA, Refusal
-from eventplane.envelope import Envelope, EnvelopeError
-from eventplane.errors import EventPlaneError
-from eventplane.members import member_spans
+from eventplane.envelope import Envelope, data_of, is_json
+from eventplane.errors import EnvelopeError, EventPlaneError
+from eventplane.strict_json import member_spans
 from lambdas.router.cpu_limit import CpuLimitError, cpu_limit
 
 EVENT_SECONDS: Final = 0.5
@@ -129,7 +128,7 @@ def _problem(event: Envelope, validator: Any) -> str | None:
             return "there is no data"
         value = strict_json.loads(strict_json.decode_text(data))
         error = next(validator.iter_errors(value), None)
-    except (EnvelopeError, strict_json.StrictJsonError) as refused:
+    except EnvelopeError as refused:
         return f"the data is not JSON: {refused.detail}"
     except RecursionError:
         return "it is nested too deeply for its schema"

@@ -12,13 +12,13 @@ from edge.spool import Manifest
 from eventplane.contract import ParticipantKind
 from eventplane.delivery import PAYLOAD_INVALID, Outcome
 from eventplane.envelope import Envelope, write_event
-from eventplane.expiry import BY_EVENT
+from eventplane.guarantee import BY_EVENT
 from eventplane.interest import NO_INTEREST
 from eventplane.ledger import Basis, LedgerRecord
 from eventplane.numbering import EPOCH, SEQUENCE
 from eventplane.sender import SENDER_SERVICE, Sender
 from eventplane.sending import SENDER_NOT_ALLOWED, stamp_sender
-from eventplane.timestamps import timestamp_of_ms
+from eventplane.values import timestamp_of_ms
 from local.archive_generator.device import HOUR_MS
 from local.archive_generator.records import (
     ROUTER_LETTERS,

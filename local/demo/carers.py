@@ -10,7 +10,7 @@ from eventplane.contract import Contract, Place
 from eventplane.envelope import Envelope, write_event
 from eventplane.fleet import State, made
 from eventplane.fleet_registry import Registry, change
-from eventplane.timestamps import timestamp
+from eventplane.values import timestamp
 from local.sent import SentLog
 from local.services import utc_now
 

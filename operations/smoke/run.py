@@ -19,8 +19,8 @@ from eventplane.delivery import DEAD_LETTER_TYPE, Outcome, letter_id
 from eventplane.device_reports import forwarder_source
 from eventplane.downlink.acknowledgements import ACKNOWLEDGED, stored, to_data
 from eventplane.downlink.wire import received
-from eventplane.envelope import Envelope, EnvelopeError, write_event
-from eventplane.errors import EventPlaneError
+from eventplane.envelope import Envelope, write_event
+from eventplane.errors import EnvelopeError, EventPlaneError
 from eventplane.router import Router
 from eventplane.sender import Sender
 from eventplane.sending import stamp_sender

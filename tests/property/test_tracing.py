@@ -7,11 +7,11 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
+from eventplane.attributes import is_traceparent
 from eventplane.delivery import Outcome
-from eventplane.envelope import Envelope, EnvelopeError, parse_event, write_event
-from eventplane.hops import sent_on
+from eventplane.envelope import Envelope, parse_event, sent_on, write_event
+from eventplane.errors import EnvelopeError
 from eventplane.ledger import LedgerRecord
-from eventplane.trace_context import is_traceparent
 from eventplane.tracing import Decision, Hop, Span, context_of, inbox_context, span_id, traceparent, way
 from eventplane.tracing.otlp import otlp_json
 from tests.otlp import decode_traces

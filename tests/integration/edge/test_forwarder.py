@@ -16,8 +16,8 @@ from eventplane.envelope import Envelope, write_event
 from eventplane.numbering import EPOCH, SEQUENCE
 from eventplane_client.device import ServiceClient, UnhandleableError
 from eventplane_client.errors import NoRoomError
+from local.certificates import Authority
 from local.process import Child
-from tests.integration.edge.certificates import Authority
 from tests.integration.edge.conftest import SECONDS, THING, CloudBroker, Home, wait_for
 from tests.integration.mqtt import TestClient
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from contract import load_contract
 from eventplane.contract import Contract, ContractError, Place, compile_contract, load_compiled
-from eventplane.contract.errors import Problem
 from eventplane.contract.filter_reader import read_filter
+from eventplane.contract.reader import Problem
 from eventplane.contract.subscription import (
     MAX_DOCUMENT_BYTES,
     MAX_FILTER_BYTES,

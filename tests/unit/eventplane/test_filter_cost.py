@@ -8,8 +8,8 @@ import pytest
 
 from contract import load_contract
 from eventplane.cesql import parse
-from eventplane.cesql.cost import cost
-from eventplane.cesql.like import matcher
+from eventplane.cesql.analysis import cost
+from eventplane.cesql.operations import matcher
 from eventplane.contract import ContractError, compile_contract
 from eventplane.contract.subscription import new_subscription
 from eventplane.filters import Any, Exact, Not, Sql, steps

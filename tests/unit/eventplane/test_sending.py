@@ -12,7 +12,8 @@ from eventplane.conversation.attributes import REPLY_TYPE
 from eventplane.delivery import DEAD_LETTER_TYPE
 from eventplane.device_reports import DEVICE_CONTRACT, HEARTBEAT, MANIFEST, forwarder_source, router_source
 from eventplane.downlink.acknowledgements import ACKNOWLEDGED
-from eventplane.envelope import Envelope, EnvelopeError, parse_event, write_event
+from eventplane.envelope import Envelope, parse_event, write_event
+from eventplane.errors import EnvelopeError
 from eventplane.presence import NOTICE
 from eventplane.sender import PLANE, PLANE_CLIENT, Sender, parse_sender, sender_in_frame
 from eventplane.sending import SENDER_NOT_ALLOWED, SendingRights, stamp_sender, without_stamp

@@ -8,8 +8,9 @@ import pytest
 
 from eventplane.delivery import Outcome
 from eventplane.fleet import State
-from glue_jobs.delivery_audit.device import HOUR_MS, DeviceJudgement, judge_device
+from glue_jobs.delivery_audit.device import DeviceJudgement, judge_device
 from glue_jobs.delivery_audit.devices import DEVICE
+from glue_jobs.delivery_audit.event_group import HOUR_MS
 from tests.unit.glue_jobs.home import DAY_END_MS, NOON_MS, SCOPE, Home
 
 HOUR = NOON_MS // HOUR_MS

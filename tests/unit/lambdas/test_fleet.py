@@ -15,11 +15,12 @@ from moto import mock_aws
 from eventplane.fleet import State, decommissioned, made, quarantined
 from eventplane.fleet_registry import KEY, Registry
 from eventplane.settings import SettingsError
+from lambdas.common.queue import QueueMessage
 from lambdas.common.queue_function import queue_function
 from lambdas.fleet import hook, rotation
 from tests.dynamodb import create_table
 from tests.rule_failure import rule_failure
-from tests.unit.lambdas.support import NOW_MS, LambdaContext, QueueMessage, message, sqs_event
+from tests.unit.lambdas.support import NOW_MS, LambdaContext, message, sqs_event
 
 TABLE = "fleet"
 THING = "home-1"

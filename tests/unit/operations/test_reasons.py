@@ -11,7 +11,7 @@ from operations.letters import RECEIVES_EXHAUSTED, RULE_FAILED
 from operations.reasons import OTHER, REASONS, reason_of
 
 ROOT = Path(__file__).parents[3]
-REFUSALS = {"EnvelopeError", "StrictJsonError", "Refusal"}
+REFUSALS = {"EnvelopeError", "Refusal"}
 ENDS = {"Ended", "rejected"}
 """What ends on the way down has its reason second; what has expired is no letter."""
 

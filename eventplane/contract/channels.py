@@ -1,31 +1,35 @@
-"""The settings of a channel: what each may be, its default, and what no transport can promise.
+"""The settings of channels and webhooks: what each may be, its default, and what no transport can promise.
 
-The tables `WORDS` and `NUMBERS` are read by the compiler and by the docs, so that the two agree.
+The compiler and the docs read the same tables: `WORDS`, `NUMBERS`, `WEBHOOK_MODE` and `WEBHOOK_NUMBERS`.
+Where a webhook's endpoint is belongs to an environment, not to the contract.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 from typing import Any, Final
 
-from eventplane.contract.guarantees import read_guarantee
-from eventplane.contract.model import Channel, Participant, Webhook
-from eventplane.contract.reader import Section
-from eventplane.contract.settings import Number, Word
-from eventplane.contract.vocabulary import (
+from eventplane.contract.model import (
+    Channel,
     DeliveryGuarantee,
     Downlink,
+    EventType,
     Forward,
     Ordering,
+    Participant,
     ParticipantKind,
     Priority,
+    Route,
     Transport,
+    Webhook,
+    WebhookMode,
     WhenFull,
 )
-from eventplane.contract.webhook_reader import read_webhook
+from eventplane.contract.reader import Number, Section, Word
 from eventplane.limits import MAX_BATCH_EVENTS, MAX_RECEIVES
-from eventplane.own_services import OWN_SERVICES
+from eventplane.own_services import OWN_SERVICES, SUBSCRIBERS
 
 _DAY_S = 86_400
 
@@ -37,7 +41,7 @@ TRANSPORTS = {
 """The transports that each kind's boxes may use; the first is the default.
 
 A cloud service's boxes may also use a protocol that a package adds. Whether that is installed is checked
-where people compile (contract/protocols.py): who reads a compiled contract need not have it.
+where people compile (contract/loader.py): who reads a compiled contract need not have it.
 """
 
 _ADDED_PROTOCOL = re.compile(r"[a-z][a-z0-9]{1,19}")
@@ -301,3 +305,131 @@ def _check_packing(
 
 def _number(name: str, section: Section, default: int | None = None) -> int | None:
     return NUMBERS[name].read(name, section, default)
+
+
+WEBHOOK_MODE = Word(
+    WebhookMode, WebhookMode.STRUCTURED, "the event as the body, or its attributes as headers"
+)
+
+WEBHOOK_NUMBERS = {
+    "timeout_s": Number(10, 1, 30, "seconds", "how long one attempt may take in all"),
+    # One day of attempts, at most 300 s apart, stays within the receives that SQS can count (1,000).
+    "give_up_after_s": Number(
+        86_400, 60, 86_400, "seconds", "age in the inbox at which a failing event becomes a dead letter"
+    ),
+    "requests_per_minute": Number(None, 1, 60_000, "requests", "most requests to the endpoint in a minute"),
+}
+
+_ELSEWHERE = {
+    "url": "name it under `webhook_urls` of each environment in stacks/config.py",
+    "secret": "leave it out: the stacks make one for each webhook, `aws secretsmanager` changes it",
+}
+"""What belongs to an environment and is often looked for here, with where it stands instead."""
+
+
+def read_webhook(kind: ParticipantKind, box: str, retention_s: int, channel: Section) -> Webhook | None:
+    """The webhook of an inbox, None where it has none; faults go where the section's faults go."""
+    if channel.raw("webhook") is None:
+        return None
+    section = channel.section("webhook")
+    if kind is not ParticipantKind.CLOUD_SERVICE or box != "inbox":
+        channel.fault(
+            "webhook", "only the inbox of a cloud_service can lead to an HTTPS endpoint", "remove it here"
+        )
+    for name, remedy in _ELSEWHERE.items():
+        if section.raw(name) is not None:
+            section.fault(name, "it differs between environments, the contract does not", remedy)
+    webhook = Webhook(
+        mode=WEBHOOK_MODE.read("mode", section),
+        timeout_s=WEBHOOK_NUMBERS["timeout_s"].read("timeout_s", section) or 0,
+        give_up_after_s=WEBHOOK_NUMBERS["give_up_after_s"].read("give_up_after_s", section) or 0,
+        requests_per_minute=WEBHOOK_NUMBERS["requests_per_minute"].read("requests_per_minute", section),
+    )
+    section.finish()
+    if webhook.give_up_after_s >= retention_s:
+        section.fault(
+            "give_up_after_s",
+            f"the queue forgets an event after {retention_s} s, before it can become a dead letter",
+            "make it less than the inbox's `retention_s`",
+        )
+    return webhook
+
+
+SETTING: Final = "delivery_guarantee"
+
+
+def read_guarantee(section: Section) -> DeliveryGuarantee | None:
+    """Return what the section declares, None where nothing; faults go where the section's faults go."""
+    if section.raw(SETTING) != "exactly_once":
+        return section.choice(SETTING, DeliveryGuarantee, None)
+    section.fault(
+        SETTING,
+        "no transport delivers exactly once",
+        "write `at_least_once`; a reader that drops repeated `source` and `id` handles each event once",
+    )
+    return None
+
+
+def check_guarantees(
+    participants: Mapping[str, Participant],
+    event_types: Mapping[str, EventType],
+    routes: Iterable[Route],
+    top: Section,
+) -> None:
+    """Refuse a promise that a channel breaks, and best effort where every delivery is kept anyway."""
+    for path, why in chain(_kept_channels(participants), _kept_types(event_types)):
+        _refuse_best_effort(top, path, why)
+    channels = {each.address: each for one in participants.values() for each in one.channels}
+    for route in routes:
+        path, destination = f"routes.{route.name}", channels.get(route.destination)
+        if destination is None:
+            continue
+        if route.delivery_guarantee is _BEST_EFFORT:
+            if _leads_down(destination, participants):
+                _refuse_best_effort(top, path, _DOWN)
+        elif route.delivery_guarantee and destination.delivery_guarantee is _BEST_EFFORT:
+            top.fault(
+                f"{path}.{SETTING}",
+                f"{destination.address} is a best-effort channel, and no route makes it more reliable",
+                "make the channel `at_least_once`, or remove the setting from the route",
+            )
+
+
+_BEST_EFFORT: Final = DeliveryGuarantee.BEST_EFFORT
+_DOWN: Final = "what goes down to devices is kept until the device acknowledges it"
+_REPORT: Final = "the plane's own reports are delivered at least once, whatever is declared"
+
+
+def _kept_channels(participants: Mapping[str, Participant]) -> Iterator[tuple[str, str]]:
+    """The best-effort channels on which nothing can be dropped: the path of each, and why."""
+    for participant in participants.values():
+        is_own = participant.name in OWN_SERVICES - {SUBSCRIBERS}
+        for channel in participant.channels:
+            if channel.delivery_guarantee is not _BEST_EFFORT:
+                continue
+            if _leads_down(channel, participants):
+                yield f"participants.{channel.address}", _DOWN
+            elif is_own:
+                yield f"participants.{channel.address}", _REPORT
+
+
+def _kept_types(event_types: Mapping[str, EventType]) -> Iterator[tuple[str, str]]:
+    """The best-effort types whose events cannot be dropped: the path of each, and why."""
+    # Not above: the module reads contracts, which this package brings.
+    from eventplane.sending import PLANE_TYPES
+
+    for event_type in event_types.values():
+        if event_type.delivery_guarantee is not _BEST_EFFORT:
+            continue
+        if event_type.name in PLANE_TYPES:
+            yield f"event_types.{event_type.name}", _REPORT
+        elif event_type.downlink:
+            yield f"event_types.{event_type.name}", _DOWN
+
+
+def _leads_down(channel: Channel, participants: Mapping[str, Participant]) -> bool:
+    return channel.box == "inbox" and participants[channel.participant].kind is ParticipantKind.DEVICE
+
+
+def _refuse_best_effort(top: Section, path: str, why: str) -> None:
+    top.fault(f"{path}.{SETTING}", f"best effort means nothing here: {why}", "remove the setting")

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventplane.attributes import is_timestamp
-from eventplane.timestamps import timestamp, timestamp_ms, timestamp_of_ms
+from eventplane.values import is_timestamp, timestamp, timestamp_ms, timestamp_of_ms
 
 FIRST_MS = timestamp_ms("0001-01-01T00:00:00Z")
 LAST_MS = timestamp_ms("9999-12-31T23:59:59.999Z")

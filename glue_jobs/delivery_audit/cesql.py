@@ -1,4 +1,9 @@
-"""The tree of an expression as one column. The type of every part is known beforehand, but for extensions."""
+"""CESQL as Spark columns, without UDFs: the same trees that the routers compile to Python.
+
+An expression that errs gives null: no CESQL value is null, and nearly every Spark function of null is null.
+So an error ends the evaluation, as it does in the routers; AND, OR, IN and CONCAT_WS, where Spark would
+ignore a null, are built from other functions. The type of each part is known beforehand, but for extensions.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +15,12 @@ from pyspark.sql import functions as sf
 
 from eventplane.attributes import REQUIRED, STRINGS
 from eventplane.cesql import BUILTINS, CesqlGenericError, Expression, tree
-from eventplane.cesql.casts import Type
-from eventplane.cesql.cost import nesting
+from eventplane.cesql.analysis import nesting
+from eventplane.cesql.operations import Type
 from eventplane.cesql.tree import Node
 from eventplane.limits import MAX_FILTER_NESTING
+from glue_jobs.delivery_audit import cesql_operations as operations
 from glue_jobs.delivery_audit.attributes import NOT_ATTRIBUTES, Attributes
-from glue_jobs.delivery_audit.cesql import operations
-from glue_jobs.delivery_audit.cesql.functions import FUNCTIONS, REUSING
 from glue_jobs.delivery_audit.errors import UnsupportedExpressionError
 
 Reader = Callable[[Type], Column]
@@ -163,9 +167,11 @@ class _Translation:
         types = function.types(arity)
 
         def run(readers: Sequence[Reader]) -> Column:
-            return FUNCTIONS[node.name](*(read(kind) for read, kind in zip(readers, types, strict=True)))
+            return operations.FUNCTIONS[node.name](
+                *(read(kind) for read, kind in zip(readers, types, strict=True))
+            )
 
-        if node.name in REUSING:
+        if node.name in operations.REUSING:
             return self._shared(node.arguments, run)
         return run([partial(self._cast, each) for each in node.arguments])
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from eventplane.uri import is_uri, is_uri_reference
+from eventplane.attributes import is_uri, is_uri_reference
 
 ABSOLUTE = [
     "https://example.org",
