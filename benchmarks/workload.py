@@ -47,6 +47,11 @@ def event(number: int) -> bytes:
     return _compact(document)
 
 
+def event_of_its_own(number: int) -> bytes:
+    """Event `number` with a subject of its own, which filters look at; as long as the others."""
+    return event(number).replace(b"/microphone", b"/mic%07d" % number)
+
+
 def contract(routes: int) -> Contract:
     """A compiled contract with so many routes of the cloud's router."""
     return compile_contract(contract_document(routes), "benchmark")

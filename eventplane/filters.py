@@ -23,35 +23,37 @@ Attributes = Mapping[str, AttributeValue]
 
 
 @dataclass(frozen=True, slots=True)
-class Exact:
-    """The attribute is there and its string equals `value`."""
+class _Comparison:
+    """A comparison of the string of `attribute` with `value`; false where the event lacks the attribute."""
 
     attribute: str
     value: str
+
+
+class Exact(_Comparison):
+    """The attribute's string equals `value`."""
+
+    __slots__ = ()
 
     def matches(self, attributes: Attributes) -> bool:
         held = attributes.get(self.attribute)
         return held is not None and attribute_text(held) == self.value
 
 
-@dataclass(frozen=True, slots=True)
-class Prefix:
-    """The attribute is there and its string starts with `value`."""
+class Prefix(_Comparison):
+    """The attribute's string starts with `value`."""
 
-    attribute: str
-    value: str
+    __slots__ = ()
 
     def matches(self, attributes: Attributes) -> bool:
         held = attributes.get(self.attribute)
         return held is not None and attribute_text(held).startswith(self.value)
 
 
-@dataclass(frozen=True, slots=True)
-class Suffix:
-    """The attribute is there and its string ends with `value`."""
+class Suffix(_Comparison):
+    """The attribute's string ends with `value`."""
 
-    attribute: str
-    value: str
+    __slots__ = ()
 
     def matches(self, attributes: Attributes) -> bool:
         held = attributes.get(self.attribute)
@@ -59,20 +61,23 @@ class Suffix:
 
 
 @dataclass(frozen=True, slots=True)
-class All:
+class _Combination:
+    filters: tuple[Filter, ...]
+
+
+class All(_Combination):
     """Every one of `filters` matches."""
 
-    filters: tuple[Filter, ...]
+    __slots__ = ()
 
     def matches(self, attributes: Attributes) -> bool:
         return all(each.matches(attributes) for each in self.filters)
 
 
-@dataclass(frozen=True, slots=True)
-class Any:
+class Any(_Combination):
     """At least one of `filters` matches."""
 
-    filters: tuple[Filter, ...]
+    __slots__ = ()
 
     def matches(self, attributes: Attributes) -> bool:
         return any(each.matches(attributes) for each in self.filters)
