@@ -23,7 +23,7 @@ from eventplane.contract import (
     compile_contract,
     load_compiled,
 )
-from eventplane.protocols import SENDERS
+from eventplane.names import SENDERS
 
 CONTRACT_FILE = Path(__file__).parent / "event_plane.yaml"
 """The plane's own contract."""

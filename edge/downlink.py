@@ -19,16 +19,18 @@ from edge.pressure import Pressure
 from edge.reports import Heading
 from edge.spool import MOST_KEYS, Delivery, DeviceState, Size, Spool
 from eventplane.contract import Contract, Downlink, Priority, WhenFull
-from eventplane.delivery import Refusal
-from eventplane.downlink.acknowledgements import (
+from eventplane.dead_letter import Refusal
+from eventplane.downlink.device import (
     ACKNOWLEDGED,
     OLDER,
     Acknowledgement,
+    Verdict,
+    receive,
     rejected,
+    state_version,
     stored,
     to_data,
 )
-from eventplane.downlink.reception import Verdict, receive, state_version
 from eventplane.downlink.rights import DownlinkRights
 from eventplane.downlink.wire import Incoming
 from eventplane.envelope import Envelope, parse_event

@@ -16,8 +16,8 @@ from eventplane.contract.publication import ContractTable
 from eventplane.contract.subscription import Subscription, with_subscriptions
 from eventplane.contract.subscription_table import SubscriptionTable
 from eventplane.conversation.handlers import Handlers
+from eventplane.conversation.messages import Replier
 from eventplane.conversation.open_requests import NO_ANNOUNCEMENTS, Announcements
-from eventplane.conversation.reply import Replier
 from eventplane.envelope import Envelope
 from eventplane.interest.announcement import Announcement, with_interest
 from eventplane.interest.table import InterestTable

@@ -14,8 +14,8 @@ from benchmarks.conversation.by_hand import peer
 from benchmarks.results import Figure
 from contract import load_contract
 from eventplane.contract import Contract, compile_contract, contract_document
+from eventplane.conversation.messages import Status
 from eventplane.conversation.open_requests import Replies
-from eventplane.conversation.reply import Status
 from eventplane.envelope import Envelope, write_event
 from eventplane_client import Client, ClientSettings, Mode, connect
 from eventplane_client.device import ServiceClient

@@ -25,9 +25,9 @@ from eventplane.contract.possibilities import Takes, can_match, of_type, possibl
 from eventplane.contract.reach import relay_loops, sends_down, service_loops, taken, types_of
 from eventplane.contract.reader import Problem
 from eventplane.conversation.attributes import REPLY_TYPE
-from eventplane.delivery import DEAD_LETTER_TYPE
+from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.filters import All, Any, Filter, Not, Sql, to_document
-from eventplane.own_services import OWN_SERVICES, SUBSCRIBERS
+from eventplane.names import OWN_SERVICES, SUBSCRIBERS
 
 
 def check(contract: Contract) -> tuple[Problem, ...]:

@@ -14,7 +14,7 @@ from typing import Any, Final
 from eventplane.contract.compiler import load_compiled
 from eventplane.contract.model import Channel, Contract, ParticipantKind, Place, Route
 from eventplane.contract.reader import ContractError, Problem
-from eventplane.own_services import DOWNLINK
+from eventplane.names import DOWNLINK
 
 KEY: Final = "id"
 """The table's partition key, a text."""

@@ -23,7 +23,7 @@ from eventplane.contract.possibilities import can_match, needed
 from eventplane.contract.reader import ContractError, Problem
 from eventplane.filters import steps, to_document
 from eventplane.limits import MAX_CHEAP_STEPS, MAX_PARTICIPANT_STEPS
-from eventplane.own_services import SUBSCRIBERS
+from eventplane.names import SUBSCRIBERS
 
 IN_FORCE_S: Final = 30
 """How long after it was written a subscription is in force at the latest, seconds. Ours: a router that could

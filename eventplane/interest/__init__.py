@@ -9,7 +9,7 @@ from typing import Final
 
 from eventplane.contract import Priority
 from eventplane.conversation.attributes import REPLY_TYPE
-from eventplane.delivery import DEAD_LETTER_TYPE
+from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.device_reports import REPORT_PREFIX
 from eventplane.envelope import Envelope
 from eventplane.filters import Filter

@@ -7,7 +7,8 @@ ignore a null, are built from other functions. The type of each part is known be
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 from pyspark.sql import Column
@@ -20,14 +21,40 @@ from eventplane.cesql.operations import Type
 from eventplane.cesql.tree import Node
 from eventplane.limits import MAX_FILTER_NESTING
 from glue_jobs.delivery_audit import cesql_operations as operations
-from glue_jobs.delivery_audit.attributes import NOT_ATTRIBUTES, Attributes
 from glue_jobs.delivery_audit.errors import UnsupportedExpressionError
+
+NOT_ATTRIBUTES = frozenset({"data", "data_base64"})
+"""Members of an event's JSON that are none of its attributes, though a filter may name them."""
+
+
+@dataclass(frozen=True, slots=True)
+class AttributeColumns:
+    """The attributes of an event as columns by name, null where the event has none.
+
+    `texts` has canonical strings: Spark's reader renders a Boolean as `true`, an Integer in decimals, as the
+    core's `attribute_text` does. `integers` and `booleans` have a value only where the JSON has a number, or
+    true or false, without quotes: 5 and "5" have one text, and are two things to CESQL.
+    """
+
+    texts: Mapping[str, Column]
+    integers: Mapping[str, Column]
+    booleans: Mapping[str, Column]
+
+    @classmethod
+    def read(cls, texts: Collection[str], typed: Collection[str]) -> AttributeColumns:
+        """Return the attributes of the rows that `Archive.read` gives when it is asked for these names."""
+        return cls(
+            {name: sf.col("texts")[name] for name in texts},
+            {name: sf.col("integers")[name] for name in typed},
+            {name: sf.col("booleans")[name] for name in typed},
+        )
+
 
 Reader = Callable[[Type], Column]
 """An operand, cast to the type that one asks for."""
 
 
-def passes(expression: Expression, attributes: Attributes) -> Column:
+def passes(expression: Expression, attributes: AttributeColumns) -> Column:
     """Whether an event passes `expression`: true or false, never null.
 
     Raises `UnsupportedExpressionError` for what Spark cannot evaluate as the routers do.
@@ -206,7 +233,7 @@ class _Context:
     Some are Strings by their definition. An extension may be a String in one event, an Integer in the next.
     """
 
-    def __init__(self, attributes: Attributes) -> None:
+    def __init__(self, attributes: AttributeColumns) -> None:
         self._attributes = attributes
 
     def exists(self, name: str) -> Column:

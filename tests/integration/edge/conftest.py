@@ -16,7 +16,7 @@ from contract.loader import load_contract
 from edge.spool import read_backlog
 from eventplane.batch import unpack
 from eventplane.contract import Contract
-from eventplane.downlink.acknowledgements import ACKNOWLEDGED, Acknowledgement, from_data
+from eventplane.downlink.device import ACKNOWLEDGED, Acknowledgement, from_data
 from eventplane.envelope import Envelope
 from eventplane.topics import basic_ingest_topic, device_topic, urgent_rule
 from eventplane_client.device import ServiceClient

@@ -19,12 +19,10 @@ from eventplane.contract import Contract, compile_contract
 from eventplane.contract.publication import KEY, Head, contract_item, head_item
 from eventplane.contract.subscription import new_subscription
 from eventplane.contract.subscription_table import PARTITION, SORT, subscription_item
-from eventplane.conversation.circuit import OPENS_AFTER, Circuit
-from eventplane.conversation.errors import NotAskingError as NotAskingFromCore
 from eventplane.conversation.handlers import Handlers
-from eventplane.conversation.open_requests import MAX_OPEN, Replies
-from eventplane.conversation.reply import Failure, Replier, Reply, Status, write_reply
-from eventplane.conversation.request import write_request
+from eventplane.conversation.handlers import NotAskingError as NotAskingFromCore
+from eventplane.conversation.messages import Failure, Replier, Reply, Status, write_reply, write_request
+from eventplane.conversation.open_requests import MAX_OPEN, OPENS_AFTER, Circuit, Replies
 from eventplane.envelope import Envelope, parse_event
 from eventplane.guarantee import DELIVERY_GUARANTEE
 from eventplane.interest import table as interest_table

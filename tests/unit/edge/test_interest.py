@@ -12,7 +12,7 @@ from edge.interest import Interest
 from edge.mailbox import LinkName, Reload
 from eventplane.contract import Priority
 from eventplane.device_reports import DISCARDED, MANIFEST
-from eventplane.downlink.acknowledgements import ACKNOWLEDGED, Result
+from eventplane.downlink.device import ACKNOWLEDGED, Result
 from eventplane.envelope import Envelope, parse_event
 from eventplane.interest import NO_INTEREST
 from eventplane.interest.announcement import new_announcement, write_announcement

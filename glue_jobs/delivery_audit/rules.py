@@ -1,18 +1,115 @@
-"""What the contracts of a window let routers and webhooks do, by the core's own rules. No Spark."""
+"""By what an audit judges: its window, its watermark, and what the contracts let routers and webhooks do."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from typing import Final
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, timedelta
+from functools import lru_cache
+from typing import Any, Final
 
 from eventplane.contract import Contract, DeliveryGuarantee, Place, SchemaCheck
-from eventplane.delivery import DEAD_LETTER_TYPE, PAYLOAD_INVALID, UNKNOWN_DATASCHEMA, Outcome
+from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.envelope import HOP_LIMIT, RESERVED_ATTRIBUTE, TOO_LARGE
 from eventplane.guarantee import channel_expiry_ms, guarantee_of_type
+from eventplane.reasons import Outcome, Reason
 from eventplane.sender import parse_sender
-from eventplane.sending import DEVICE_REPORTS, SENDER_NOT_ALLOWED, SendingRights
-from glue_jobs.delivery_audit.event_group import EVERY_ROUTE, HOUR_MS, NO_ROUTE, LedgerRow, Rules
-from glue_jobs.delivery_audit.holes import number_of
+from eventplane.sending import DEVICE_REPORTS, SendingRights
+from glue_jobs.common.hours import Days, Hour
+from glue_jobs.delivery_audit.contracts import ContractHistory
+from glue_jobs.delivery_audit.event_group import EVERY_ROUTE, HOUR_MS, NO_ROUTE, LedgerRow
+
+LATE_DAYS = 14
+"""How many days after its acceptance an event can still be written to the archive, days. The longest that an
+SQS queue keeps a message (Amazon SQS quotas): until then a router's or archive's backlog may still come."""
+
+DAY_MS = 86_400_000
+
+LAST_MS = 253_402_300_799_999
+"""The end of the year 9999, Unix milliseconds: later times are nonsense, and overflow further on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """One UTC `day`, or (None) everything."""
+
+    day: date | None = None
+
+    def __str__(self) -> str:
+        return self.day.isoformat() if self.day else "all"
+
+    @property
+    def folders(self) -> Days:
+        """The archive's days that can hold the window's rows.
+
+        The day before is among them: a clock that is behind at midnight writes there, and a device's first
+        statement of a day speaks of it.
+        """
+        if self.day is None:
+            return Days()
+        return Days(self.day - timedelta(days=1), self.day + timedelta(days=LATE_DAYS))
+
+    @property
+    def span_ms(self) -> tuple[int, int]:
+        """The first and the last time of the window, Unix milliseconds."""
+        if self.day is None:
+            return 0, LAST_MS
+        first = datetime(self.day.year, self.day.month, self.day.day, tzinfo=UTC)
+        first_ms = int(first.timestamp()) * 1_000
+        return first_ms, first_ms + DAY_MS - 1
+
+
+def date_of(milliseconds: int) -> str:
+    """Return the UTC day of a Unix time, `YYYY-MM-DD`."""
+    return _date(milliseconds // DAY_MS)
+
+
+@lru_cache(maxsize=1_024)
+def _date(day: int) -> str:
+    return (date(1970, 1, 1) + timedelta(days=day)).isoformat()
+
+
+LATENESS_S = 3_600
+"""How long after its acceptance an event's record may take to the archive before it is missed, seconds. Ours:
+four of the longest waits (15 min) between two attempts of a router."""
+
+
+@dataclass(frozen=True, slots=True)
+class Watermark:
+    """An audit of the archive as it was `as_of_ms` (Unix milliseconds), which waits for `lateness_s`.
+
+    It follows the clock of whoever audits, not the newest row: a router that has stopped writes no row that
+    would ever close the window in which it stopped.
+    """
+
+    as_of_ms: int
+    lateness_s: int = LATENESS_S
+
+    @property
+    def ms(self) -> int:
+        """The watermark, Unix milliseconds."""
+        return self.as_of_ms - 1_000 * self.lateness_s
+
+    def as_dict(self) -> dict[str, Any]:
+        """For the report."""
+        return {"as_of_ms": self.as_of_ms, "lateness_s": self.lateness_s, "watermark_ms": self.ms}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rules:
+    """By what a group is judged: contracts, times, and where the archive is known to have holes.
+
+    Of `history` are used `uses` and `stale`, of `watermark` `ms` and `lateness_s`, of `window` `day`.
+    `damaged` names, by folder of the archive (`ledger`, `handovers`), the hours of which an object is missing
+    or unreadable, or has lines that cannot be read and name no event.
+    """
+
+    history: ContractHistory
+    watermark: Watermark
+    window: Window
+    damaged: Mapping[str, frozenset[Hour]] = field(default_factory=dict)
+
 
 _BY_EVENT: Final = frozenset({HOP_LIMIT, RESERVED_ATTRIBUTE, TOO_LARGE})
 """Reasons of refusals of which the tap knows whether they hold."""
@@ -119,7 +216,9 @@ class AuditRules:
         self._open_after_ms = rules.watermark.ms
         self._late_after_ms = 1_000 * rules.watermark.lateness_s
         self._damaged = {
-            folder: frozenset(map(number_of, hours)) for folder, hours in rules.damaged.items() if hours
+            folder: frozenset(each.number for each in hours)
+            for folder, hours in rules.damaged.items()
+            if hours
         }
         self._down = frozenset(each.device.inbox.address for each in contracts)
         self._history = history
@@ -184,13 +283,13 @@ class AuditRules:
         """
         reason = row.reason
         if row.route is not None:
-            return reason != SENDER_NOT_ALLOWED or self.is_device_to_devices(row)
+            return reason != Reason.SENDER_NOT_ALLOWED or self.is_device_to_devices(row)
         rules = self.by_version[row.contract_version]
-        if reason == PAYLOAD_INVALID:
+        if reason == Reason.PAYLOAD_INVALID:
             return rules.has_check(row.type, SchemaCheck.KNOWN, SchemaCheck.STRICT)
-        if reason == UNKNOWN_DATASCHEMA:
+        if reason == Reason.UNKNOWN_DATASCHEMA:
             return rules.has_check(row.type, SchemaCheck.STRICT)
-        if reason == SENDER_NOT_ALLOWED:
+        if reason == Reason.SENDER_NOT_ALLOWED:
             # What a dead letter of a service is about is not in the ledger.
             return row.type == DEAD_LETTER_TYPE or not rules.may_send(row)
         return reason in _BY_EVENT

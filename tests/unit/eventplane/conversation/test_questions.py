@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventplane.envelope import write_event
-from eventplane.questions import (
+from eventplane.conversation.questions import (
     HandlersAnswer,
     HandlersQuestion,
     QuestionError,
@@ -22,6 +21,7 @@ from eventplane.questions import (
     write_state_answer,
     write_state_question,
 )
+from eventplane.envelope import write_event
 
 texts = st.text(st.characters(exclude_categories=["Cs"]))
 

@@ -1,21 +1,51 @@
-"""The spans of an event's way through the cloud's router, drawn from the event and the ledger's records.
-
-The device exports nothing: that it had the event stands in the event and in the time of its acceptance.
-"""
+"""A span, as plain values."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Final, NamedTuple
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import IntEnum
+from typing import Any, Final, NamedTuple
 
-from eventplane.delivery import Outcome
 from eventplane.envelope import Envelope
 from eventplane.ledger import LedgerRecord
-from eventplane.tracing.context import TraceContext
-from eventplane.tracing.ids import Hop, span_id
-from eventplane.tracing.span import AttributeValue, Kind, Span
+from eventplane.reasons import Outcome
+from eventplane.tracing.context import Hop, TraceContext, span_id
 from eventplane.values import timestamp_ms
+
+AttributeValue = str | int | bool
+
+
+class Kind(IntEnum):
+    """What a span is, by OTLP's numbers."""
+
+    INTERNAL = 1
+    PRODUCER = 4
+    CONSUMER = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """What `service` did from `start_ms` to `end_ms`, Unix milliseconds. `error` says why it failed.
+
+    `links` are (trace id, span id) of what it belongs to besides.
+    """
+
+    trace_id: str
+    span_id: str
+    parent_id: str | None
+    name: str
+    kind: Kind
+    service: str
+    start_ms: int
+    end_ms: int
+    attributes: Mapping[str, AttributeValue] = field(default_factory=dict)
+    state: str = ""
+    error: str | None = None
+    links: tuple[tuple[str, str], ...] = ()
+
 
 DEVICE_SERVICE: Final = "device"
 """The service of the spans that are drawn for devices."""
@@ -196,3 +226,61 @@ class _Draw:
             error=error,
             links=links,
         )
+
+
+_ERROR: Final = 2
+_SCOPE: Final = "eventplane"
+
+
+def otlp_json(spans: Iterable[Span], namespace: str) -> str:
+    """One export request; `namespace` says whose services the spans are of."""
+    by_service: defaultdict[str, list[Span]] = defaultdict(list)
+    for span in spans:
+        by_service[span.service].append(span)
+    document = {
+        "resourceSpans": [
+            {
+                "resource": {
+                    "attributes": _attributes({"service.name": service, "service.namespace": namespace})
+                },
+                "scopeSpans": [{"scope": {"name": _SCOPE}, "spans": [_span(each) for each in of_service]}],
+            }
+            for service, of_service in by_service.items()
+        ]
+    }
+    return json.dumps(document, ensure_ascii=False, separators=(",", ":"))
+
+
+def _span(span: Span) -> dict[str, Any]:
+    document: dict[str, Any] = {
+        "traceId": span.trace_id,
+        "spanId": span.span_id,
+        "name": span.name,
+        "kind": int(span.kind),
+        "startTimeUnixNano": _nanoseconds(span.start_ms),
+        "endTimeUnixNano": _nanoseconds(span.end_ms),
+        "attributes": _attributes(span.attributes),
+    }
+    if span.parent_id is not None:
+        document["parentSpanId"] = span.parent_id
+    if span.state:
+        document["traceState"] = span.state
+    if span.error is not None:
+        document["status"] = {"code": _ERROR, "message": span.error}
+    if span.links:
+        document["links"] = [{"traceId": trace, "spanId": id} for trace, id in span.links]
+    return document
+
+
+def _attributes(values: Mapping[str, AttributeValue]) -> list[dict[str, Any]]:
+    return [{"key": key, "value": _value(value)} for key, value in values.items()]
+
+
+def _value(value: AttributeValue) -> dict[str, Any]:
+    if isinstance(value, bool):
+        return {"boolValue": value}
+    return {"intValue": str(value)} if isinstance(value, int) else {"stringValue": value}
+
+
+def _nanoseconds(milliseconds: int) -> str:
+    return str(milliseconds * 1_000_000)

@@ -9,24 +9,30 @@ from __future__ import annotations
 from dataclasses import replace
 
 from eventplane.contract import Downlink
-from eventplane.downlink.acknowledgements import Acknowledgement, Result
 from eventplane.downlink.addressing import Addressed
-from eventplane.downlink.attempts import settled, transmit
-from eventplane.downlink.commands import is_known, next_turn, queued, without_expired
 from eventplane.downlink.desired import (
+    AWAY_MS,
     BACKOFF_MS,
     CHECK_SLACK_MS,
     DEVICE_GONE,
     EXPIRED,
+    KEPT_MS,
+    LOOK_MS,
     PARKED_MS,
     Desired,
     Ended,
     Message,
     State,
     Step,
+    is_known,
     message_of,
+    next_turn,
+    queued,
+    transmission,
+    with_newest,
+    without_expired,
 )
-from eventplane.downlink.newest import with_newest
+from eventplane.downlink.device import Acknowledgement, Result
 
 
 def desire(item: Desired | None, thing: str, wanted: Addressed, now_ms: int, is_present: bool) -> Step:
@@ -200,3 +206,37 @@ def _orphans(item: Desired) -> tuple[Ended, ...]:
     return tuple(
         Ended(each, DEVICE_GONE, "its device left the fleet") for each in (item.message, *item.waiting)
     )
+
+
+def transmit(item: Desired, now_ms: int, is_present: bool, ended: tuple[Ended, ...] = ()) -> Step:
+    """The next transmission of what is the newest now; `ended` is what ended before."""
+    item, expired = without_expired(item, now_ms)
+    ended += expired
+    message = item.message
+    if message is None:
+        return Step(settled(item, State.IDLE, now_ms), ended=ended)
+    if not is_present:
+        due_at_ms = min([now_ms + (AWAY_MS if item.state is State.PENDING else LOOK_MS), *_ends(item)])
+        return Step(replace(item, state=State.PENDING, attempts=0, due_at_ms=due_at_ms), ended=ended)
+    wait_ms = BACKOFF_MS[min(item.attempts, len(BACKOFF_MS) - 1)]
+    item = replace(
+        item,
+        state=State.SENDING,
+        attempts=item.attempts + 1,
+        sent=message.identity,
+        due_at_ms=now_ms + wait_ms,
+    )
+    return Step(item, publish=transmission(item, message), ended=ended)
+
+
+def settled(item: Desired, state: State, now_ms: int) -> Desired:
+    """`item` with nothing left to send."""
+    # A live state stays as it is; a tombstone, and what remembers commands, has its time. What was reset is
+    # remembered for good: a device that has heard of the reset takes nothing without it.
+    due_at_ms = None if item.is_present or item.reset else now_ms + KEPT_MS
+    return replace(item, state=state, attempts=0, sent=None, due_at_ms=due_at_ms)
+
+
+def _ends(item: Desired) -> list[int]:
+    messages = [each for each in (item.message, *item.waiting) if each]
+    return [each.expires_at_ms for each in messages if each.expires_at_ms is not None]

@@ -1,4 +1,4 @@
-"""A reply: what one participant says to a request, as an event."""
+"""A request: an event that says who asks, and until when."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from eventplane.contract import DeliveryGuarantee
 from eventplane.conversation.attributes import (
     CAUSATION_ID,
     CORRELATION_ID,
@@ -14,12 +15,57 @@ from eventplane.conversation.attributes import (
     REPLY_TO,
     REPLY_TYPE,
 )
-from eventplane.conversation.errors import ReplyError
 from eventplane.downlink.wire import KIND
 from eventplane.envelope import Envelope, write_event
-from eventplane.errors import EnvelopeError
+from eventplane.errors import EnvelopeError, EventPlaneError
+from eventplane.guarantee import DELIVERY_GUARANTEE
 from eventplane.limits import MAX_DETAIL_CHARACTERS, MAX_REPLY_BYTES
 from eventplane.sender import Sender
+
+
+class ReplyError(EventPlaneError):
+    """An event is no reply that can be read; `detail` says why."""
+
+    def __init__(self, detail: str) -> None:
+        super().__init__(f"no reply: {detail}; send what `eventplane.conversation.reply` writes")
+        self.detail = detail
+
+
+def write_request(
+    event: Envelope,
+    *,
+    asker: str,
+    device: str | None,
+    correlation_id: str,
+    deadline: str | None,
+    now: str,
+    durable: bool = True,
+) -> Envelope:
+    """`event` as a request of `asker`, on `device` or (None) in the cloud; its own text stays as it is.
+
+    One that is not `durable` is delivered at best effort: nobody keeps it for a reader that is away.
+
+    At `deadline` it expires, so that nobody works for an asker that is gone; None for an event that is worth
+    handling anyway. One that expires by its own word keeps that, and one without a `time` gets `now`, since a
+    device counts an expiry from it; both are RFC 3339. Raises `EnvelopeError` for a request.
+    """
+    added = {REPLY_TO: asker, CORRELATION_ID: correlation_id}
+    if device is not None:
+        added[REPLY_DEVICE] = device
+    if deadline is not None and EXPIRY_TIME not in event.attributes:
+        added[EXPIRY_TIME] = deadline
+        if "time" not in event.attributes:
+            added["time"] = now
+    if not durable:
+        added[DELIVERY_GUARANTEE] = DeliveryGuarantee.BEST_EFFORT
+    return event.stamped(**added)
+
+
+def is_request(event: Envelope) -> bool:
+    """Whether somebody waits for a reply to `event`."""
+    # A reply has the attributes of its request; whoever reads one in its inbox must not answer it.
+    return REPLY_TO in event.attributes and CORRELATION_ID in event.attributes and event.type != REPLY_TYPE
+
 
 SOURCE = "/eventplane/conversation/"
 """What the `source` of replies starts with; the participant's name follows."""
