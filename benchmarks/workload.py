@@ -12,7 +12,7 @@ from eventplane.contract import Contract, compile_contract
 
 EVENT_BYTES = 945
 EVENTS = 200
-"""Distinct events, so that nothing that remembers an event looks fast."""
+"""Distinct events of one home: what they have in common may be remembered, no event as a whole."""
 
 _KINDS = 5
 
