@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from eventplane.contract import (
+    AddressScope,
     Channel,
     Contract,
     DeliveryGuarantee,
@@ -15,7 +16,6 @@ from eventplane.contract import (
     Place,
     Priority,
     Problem,
-    Reach,
     SchemaCheck,
     Transport,
     WhenFull,
@@ -37,7 +37,7 @@ def summary(contract: Contract) -> str:
             lines.append(f"{'':19}asks: {', '.join(each.asks)}")
         if each.may_subscribe is not None:
             lines.append(f"{'':19}may subscribe: {filter_text(each.may_subscribe)}")
-        if each.may_address is not Reach.ONE:
+        if each.may_address is not AddressScope.ONE:
             lines.append(f"{'':19}may address: {reach_text(each.may_address)}")
     lines.append(f"event types: {len(contract.event_types)}")
     lines += [
@@ -116,12 +116,13 @@ def guarantee_text(guarantee: DeliveryGuarantee) -> str:
     return guarantee.replace("_", " ")
 
 
-def reach_text(reach: Reach | tuple[str, ...]) -> str:
+def reach_text(reach: AddressScope | tuple[str, ...]) -> str:
     """Which devices a participant may address."""
-    if isinstance(reach, Reach):
-        return {Reach.ONE: "one device at a time", Reach.EVERYONE: "every device, groups and all at once"}[
-            reach
-        ]
+    if isinstance(reach, AddressScope):
+        return {
+            AddressScope.ONE: "one device at a time",
+            AddressScope.EVERYONE: "every device, groups and all at once",
+        }[reach]
     return f"the groups {', '.join(reach)} and the devices in them"
 
 

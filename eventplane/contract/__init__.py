@@ -8,6 +8,7 @@ form, which the device image, the functions and the audit load with `load_compil
 from eventplane.contract.canonical import contract_document
 from eventplane.contract.compiler import compile_contract, load_compiled
 from eventplane.contract.model import (
+    AddressScope,
     Channel,
     Contract,
     DeliveryGuarantee,
@@ -19,7 +20,6 @@ from eventplane.contract.model import (
     ParticipantKind,
     Place,
     Priority,
-    Reach,
     Route,
     SchemaCheck,
     Transport,
@@ -30,6 +30,7 @@ from eventplane.contract.model import (
 from eventplane.contract.reader import ContractError, ContractFormatError, Problem
 
 __all__ = [
+    "AddressScope",
     "Channel",
     "Contract",
     "ContractError",
@@ -44,7 +45,6 @@ __all__ = [
     "Place",
     "Priority",
     "Problem",
-    "Reach",
     "Route",
     "SchemaCheck",
     "Transport",

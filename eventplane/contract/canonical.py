@@ -9,6 +9,7 @@ from dataclasses import asdict
 from typing import Any
 
 from eventplane.contract.model import (
+    AddressScope,
     Channel,
     Contract,
     Downlink,
@@ -16,7 +17,6 @@ from eventplane.contract.model import (
     Forward,
     Ordering,
     Participant,
-    Reach,
     Route,
     Transport,
 )
@@ -82,7 +82,7 @@ def _format(
         return _WITH_GUARANTEES
     if any(each.may_subscribe is not None for each in participants.values()):
         return _WITH_RIGHTS
-    if any(each.may_address is not Reach.ONE for each in participants.values()):
+    if any(each.may_address is not AddressScope.ONE for each in participants.values()):
         return _WITH_RIGHTS
     if any(each.interest is not None for each in routes):
         return _WITH_ASKS
@@ -115,9 +115,9 @@ def _participant(participant: Participant) -> dict[str, Any]:
         document["asks"] = list(participant.asks)
     if participant.may_subscribe is not None:
         document["may_subscribe"] = to_document(participant.may_subscribe)
-    if participant.may_address is not Reach.ONE:
+    if participant.may_address is not AddressScope.ONE:
         reach = participant.may_address
-        document["may_address"] = reach if isinstance(reach, Reach) else list(reach)
+        document["may_address"] = reach if isinstance(reach, AddressScope) else list(reach)
     return document
 
 

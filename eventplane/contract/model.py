@@ -104,7 +104,7 @@ class Forward(StrEnum):
     WANTED = "wanted"
 
 
-class Reach(StrEnum):
+class AddressScope(StrEnum):
     """Which devices a cloud service may address: one at a time, or every one (also groups, and all)."""
 
     ONE = "one"
@@ -204,7 +204,7 @@ class Participant:
     asks: tuple[str, ...] = ()
     replies: Channel | None = None
     may_subscribe: Filter | None = None
-    may_address: Reach | tuple[str, ...] = Reach.ONE
+    may_address: AddressScope | tuple[str, ...] = AddressScope.ONE
 
     @property
     def channels(self) -> tuple[Channel, ...]:

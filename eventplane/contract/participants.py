@@ -12,7 +12,7 @@ from typing import Final
 
 from eventplane.contract.channels import read_channel
 from eventplane.contract.filter_reader import read_filter
-from eventplane.contract.model import Channel, Participant, ParticipantKind, Place, Reach, Route
+from eventplane.contract.model import AddressScope, Channel, Participant, ParticipantKind, Place, Route
 from eventplane.contract.reader import Section
 from eventplane.conversation.attributes import REPLY_TO, REPLY_TYPE
 from eventplane.filters import All, Exact, Filter
@@ -84,11 +84,11 @@ def read_may_subscribe(kind: ParticipantKind, section: Section) -> Filter | None
     return read_filter(document, f"{section.path}.may_subscribe", section.problems)
 
 
-def read_may_address(kind: ParticipantKind, section: Section) -> Reach | tuple[str, ...]:
-    """The reach under `may_address`, or the names of groups, sorted; `Reach.ONE` where it is missing."""
+def read_may_address(kind: ParticipantKind, section: Section) -> AddressScope | tuple[str, ...]:
+    """The scope under `may_address`, or the sorted names of groups; `AddressScope.ONE` if it is missing."""
     value = section.raw("may_address")
     if value is None:
-        return Reach.ONE
+        return AddressScope.ONE
     if kind is not ParticipantKind.CLOUD_SERVICE:
         section.fault(
             "may_address",
@@ -96,7 +96,7 @@ def read_may_address(kind: ParticipantKind, section: Section) -> Reach | tuple[s
             "remove it: only cloud services address devices",
         )
     if not isinstance(value, list):
-        return section.choice("may_address", Reach, Reach.ONE) or Reach.ONE
+        return section.choice("may_address", AddressScope, AddressScope.ONE) or AddressScope.ONE
     if not value:
         section.fault("may_address", "the list is empty", "name groups, or write `one` or `everyone`")
     for at, each in enumerate(value):

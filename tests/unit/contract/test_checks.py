@@ -43,7 +43,9 @@ def test_an_inbox_without_a_route_is_named_where_somebody_counts_on_it() -> None
     assert [each.path for each in check(plane(up))] == ["participants.desk.inbox"]
     sender = {"kind": "cloud_service", "description": "tells", "sends": [RING]}
     device = {"kind": "device", "description": "a device"}
-    assert check(plane(up, format=2, participants={"device": device, "desk": sender})) == ()
+    assert found(plane(up, format=2, participants={"device": device, "desk": sender})) == {
+        f"event_types.{RING}": "desk sends it in the cloud, and nobody receives it: no route there takes it"
+    }
     bell = {"kind": "device_service", "description": "rings", "inbox": {"receipts": True}}
     device = {"kind": "device", "description": "a device", "inbox": {"priority": "normal"}}
     contract = plane(up, participants={"device": device, "bell": bell})
