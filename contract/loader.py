@@ -1,8 +1,9 @@
-"""Read a contract file and its payload schemas into a checked `Contract`."""
+"""Read files: a contract with its payload schemas into a checked `Contract`, and an event."""
 
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.metadata import entry_points
@@ -23,6 +24,8 @@ from eventplane.contract import (
     compile_contract,
     load_compiled,
 )
+from eventplane.envelope import Envelope, EnvelopeError, parse_event
+from eventplane.errors import EventPlaneError
 from eventplane.protocols import SENDERS
 
 CONTRACT_FILE = Path(__file__).parent / "event_plane.yaml"
@@ -35,16 +38,12 @@ def load_contract(path: Path = CONTRACT_FILE) -> Contract:
     Raises `ContractError` with the file, the path inside it and the remedy for every problem found.
     """
     try:
-        # The safe loader's two steps, with the look for equal keys between them.
-        loader = yaml.SafeLoader(path.read_text("utf-8"))
-        node = loader.get_single_node()
-        problems = list(repeated_keys(node)) if node else []
-        document = loader.construct_document(node) if node else None
+        document, problems = _read_yaml(path.read_text("utf-8"), yaml.SafeLoader)
     except OSError as error:
         raise _failure(
             path, "(file)", f"cannot be read: {error.strerror}", "name an existing file"
         ) from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         message = " ".join(str(error).split())
         raise _failure(path, "(file)", f"not YAML: {message}", "correct it at that place") from error
     if isinstance(document, dict):
@@ -74,6 +73,67 @@ def load_any(path: Path) -> Contract:
         raise _failure(
             path, "(file)", f"cannot be read: {error.strerror}", "name an existing file"
         ) from error
+
+
+class EventFileError(EventPlaneError):
+    """The file `origin` has no valid event, because of `problem`."""
+
+    origin: str
+    problem: str
+    remedy: str
+    message = "{origin}: {problem}; {remedy}"
+
+
+class _EventLoader(yaml.SafeLoader):
+    """Times stay text: in an event they are strings."""
+
+    yaml_implicit_resolvers = {  # noqa: RUF012 - PyYAML's own
+        first: [each for each in resolvers if each[0] != "tag:yaml.org,2002:timestamp"]
+        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+
+
+def load_event(path: Path) -> Envelope:
+    """Return the event in a file, `-` for standard input. Raises `EventFileError`.
+
+    It is JSON, unless the name ends in `.yaml` or `.yml`, or another name holds text that no brace begins.
+    """
+    origin = "standard input" if str(path) == "-" else str(path)
+    try:
+        raw = sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()
+    except OSError as error:
+        problem = f"cannot be read: {error.strerror}"
+        raise EventFileError(
+            origin, problem, "name a file with one event, or - for standard input"
+        ) from error
+    is_yaml = path.suffix in (".yaml", ".yml")
+    if not is_yaml and path.suffix != ".json":
+        is_yaml = not raw.lstrip().startswith(b"{")
+    try:
+        return parse_event(_json_of_yaml(raw) if is_yaml else raw)
+    except EnvelopeError as error:
+        raise EventFileError(origin, f"no valid event: {error}", "correct it there") from error
+    except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
+        problem = f"neither JSON nor YAML: {' '.join(str(error).split())}"
+        raise EventFileError(origin, problem, "write one event, in JSON or YAML") from error
+
+
+def _json_of_yaml(raw: bytes) -> bytes:
+    document, problems = _read_yaml(raw.decode(), _EventLoader)
+    if problems:
+        raise ValueError(f"{problems[0].path}: {problems[0].message}")
+    return json.dumps(document, ensure_ascii=False, allow_nan=False).encode()
+
+
+def _read_yaml(text: str, kind: type[yaml.SafeLoader]) -> tuple[Any, list[Problem]]:
+    """The document of a YAML text, and its repeated keys. Raises YAMLError, ValueError or RecursionError."""
+    # The safe loader's two steps, with the search for repeated keys between them.
+    loader = kind(text)
+    node = loader.get_single_node()
+    if node is None:
+        return None, []
+    problems = list(repeated_keys(node))
+    return loader.construct_document(node), problems
 
 
 def unknown_protocols(contract: Contract) -> Iterator[Problem]:
@@ -189,8 +249,10 @@ def _inline(slot: _Slot, folder: Path) -> _Fault | None:
     if isinstance(file_name, str):
         try:
             slot.holder[slot.key] = json.loads((folder / file_name).read_text("utf-8"))
-        except (OSError, ValueError, RecursionError) as error:
-            return f"{file_name}: {error}", _NO_SCHEMA
+        except OSError as error:
+            return f"schemas/{file_name} cannot be read: {error.strerror}", _NO_SCHEMA
+        except (ValueError, RecursionError) as error:
+            return f"schemas/{file_name} is no JSON: {error}", _NO_SCHEMA
     name = file_name if isinstance(file_name, str) else "the schema"
     dialect = slot.value.get("$schema", _DIALECT) if isinstance(slot.value, dict) else _DIALECT
     if dialect != _DIALECT:

@@ -1,31 +1,42 @@
-"""Why an event takes a route, or does not: the filter condition by condition, with the values it met.
+"""What becomes of an event: who receives it, and why it takes a route or does not, condition by condition.
 
 `explain` asks each filter itself whether it matches, as the router does; the conditions below say why. Where
-the reader of a route has announced what it handles, that is asked as well.
+the reader of a route has announced what it handles, that is asked as well. `outcomes` follows the event over
+every hop; expiry, payload schemas and the address of an event for devices are not judged.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any as Json
 
 from eventplane.attributes import AttributeValue
-from eventplane.contract import Channel, Contract, DeliveryGuarantee, ParticipantKind, Place, Route
+from eventplane.contract import (
+    Channel,
+    Contract,
+    DeliveryGuarantee,
+    Participant,
+    ParticipantKind,
+    Place,
+    Route,
+)
+from eventplane.contract.reach import place_of
 from eventplane.envelope import Envelope
 from eventplane.filter_text import comparison_text
 from eventplane.filters import All, Any, Attributes, Filter, Not, Sql
 from eventplane.guarantee import guarantee_of
 from eventplane.interest import is_wanted
+from eventplane.sender import Sender
+from eventplane.sending import SendingRights
 
 
 @dataclass(frozen=True, slots=True)
-class Term:
+class Condition:
     """One condition: `text` in words, whether it `matched`, and why.
 
-    `values` are the attributes that the term itself reads, None for a missing one; `terms` the conditions
-    that it joins. `gives` and `errors` are an expression's: its value, and what erred, in that order.
+    `values` are the attributes that it reads itself, None for a missing one; `parts` the conditions that it
+    joins. `gives` and `errors` are an expression's: its value, and what erred, in that order.
     """
 
     text: str
@@ -33,17 +44,17 @@ class Term:
     values: Mapping[str, AttributeValue | None]
     gives: AttributeValue | None = None
     errors: tuple[str, ...] = ()
-    terms: tuple[Term, ...] = ()
+    parts: tuple[Condition, ...] = ()
 
     def document(self) -> dict[str, Json]:
-        """The term as JSON; a missing attribute is null."""
+        """Return the condition as JSON; a missing attribute is null."""
         return {
             "text": self.text,
             "matched": self.matched,
             "values": dict(self.values),
             "gives": self.gives,
             "errors": list(self.errors),
-            "terms": [each.document() for each in self.terms],
+            "parts": [each.document() for each in self.parts],
         }
 
 
@@ -56,14 +67,14 @@ class Explanation:
     """
 
     route: Route
-    term: Term
+    condition: Condition
     guarantee: DeliveryGuarantee
-    interest: Term | None = None
+    interest: Condition | None = None
     wanted: bool = True
 
     @property
     def matched(self) -> bool:
-        return self.term.matched
+        return self.condition.matched
 
     @property
     def forwarded(self) -> bool:
@@ -71,13 +82,13 @@ class Explanation:
         return self.matched and self.wanted
 
     def document(self) -> dict[str, Json]:
-        """The explanation as JSON."""
+        """Return the explanation as JSON."""
         return {
             "route": self.route.name,
             "place": self.route.place.value,
             "to": self.route.destination,
             "matched": self.matched,
-            "filter": self.term.document(),
+            "filter": self.condition.document(),
             "interest": self.interest and self.interest.document(),
             "forwarded": self.forwarded,
             "delivery_guarantee": self.guarantee.value,
@@ -96,13 +107,13 @@ def explain(contract: Contract, event: Envelope, place: Place | None = None) -> 
 
 def _explanation(contract: Contract, route: Route, event: Envelope) -> Explanation:
     over = _channel(contract, event, route.place)
-    term = explain_filter(route.filter, event.attributes)
+    condition = explain_filter(route.filter, event.attributes)
     guarantee = guarantee_of(contract, event, over, route)
     if route.interest is None:
-        return Explanation(route, term, guarantee)
+        return Explanation(route, condition, guarantee)
     interest = explain_filter(route.interest, event.attributes)
     wanted = is_wanted(route.interest, event, contract.priority(event, over))
-    return Explanation(route, term, guarantee, interest, wanted)
+    return Explanation(route, condition, guarantee, interest, wanted)
 
 
 def _channel(contract: Contract, event: Envelope, place: Place) -> Channel:
@@ -112,67 +123,173 @@ def _channel(contract: Contract, event: Envelope, place: Place) -> Channel:
     return sender.outbox if sender is not None and sender.kind is decides else contract.device.outbox
 
 
-def explain_filter(filter: Filter, attributes: Attributes) -> Term:
+def explain_filter(filter: Filter, attributes: Attributes) -> Condition:
     """What `filter` makes of an event with these `attributes`, down to its last condition."""
     matched = filter.matches(attributes)
     if isinstance(filter, Not):
-        return Term("not", matched, {}, terms=(explain_filter(filter.filter, attributes),))
+        return Condition("not", matched, {}, parts=(explain_filter(filter.filter, attributes),))
     if isinstance(filter, All | Any):
         text = "all of" if isinstance(filter, All) else "any of"
-        return Term(
-            text, matched, {}, terms=tuple(explain_filter(each, attributes) for each in filter.filters)
+        return Condition(
+            text, matched, {}, parts=tuple(explain_filter(each, attributes) for each in filter.filters)
         )
     if isinstance(filter, Sql):
         # Only a contract with an expression pays for loading the language.
         from eventplane.explain_sql import explain_sql
 
         return explain_sql(filter.expression, attributes)
-    return Term(comparison_text(filter), matched, {filter.attribute: attributes.get(filter.attribute)})
+    return Condition(comparison_text(filter), matched, {filter.attribute: attributes.get(filter.attribute)})
 
 
-_WIDEST = 60
-"""Most characters of the column of terms, so that one long expression does not push all values aside."""
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """An event comes into `channel` over `hops`, the routes that it takes, in their order."""
+
+    channel: Channel
+    hops: tuple[Explanation, ...]
+
+    @property
+    def guarantee(self) -> DeliveryGuarantee:
+        """At best effort if one hop is."""
+        guarantees = {each.guarantee for each in self.hops}
+        return max(guarantees, key=lambda each: each is DeliveryGuarantee.BEST_EFFORT)
+
+    def document(self) -> dict[str, Json]:
+        """Return it as JSON."""
+        return {
+            "participant": self.channel.participant,
+            "channel": self.channel.address,
+            "routes": [each.route.name for each in self.hops],
+            "delivery_guarantee": self.guarantee.value,
+        }
 
 
-def explanation_table(explanations: Sequence[Explanation]) -> str:
-    """The table of `explanations`; the routes that match stand first."""
-    if not explanations:
-        return "no route is decided here"
-    ordered = sorted(explanations, key=lambda each: not each.matched)
-    blocks = [(each, [*_rows(each.term, 0), *_interest(each)]) for each in ordered]
-    width = min(_WIDEST, max(len(text) for _, rows in blocks for _, text, _ in rows))
-    lines = []
-    for each, rows in blocks:
-        verdict = "MATCHES" if each.matched else "does not match"
-        if each.matched and each.interest:
-            verdict += ", forwarded" if each.wanted else ", NOT FORWARDED: no interest"
-        if each.forwarded and each.guarantee is DeliveryGuarantee.BEST_EFFORT:
-            verdict += ", at best effort"
-        lines.append(f"{each.route.name} -> {each.route.destination} ({each.route.place}): {verdict}")
-        lines += [f"  {mark:<3}  {text:<{width}}  {why}".rstrip() for mark, text, why in rows]
-    return "\n".join(lines)
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Who receives an event from `sender` ('': nobody may send it), or why nobody does (`problem`)."""
+
+    sender: str
+    receipts: tuple[Receipt, ...] = ()
+    problem: str = ""
+    remedy: str = ""
+
+    def document(self) -> dict[str, Json]:
+        """Return the outcome as JSON; `nobody` is null where somebody receives the event."""
+        return {
+            "sender": self.sender or None,
+            "received_by": [each.document() for each in self.receipts],
+            "nobody": {"because": self.problem, "remedy": self.remedy} if self.problem else None,
+        }
 
 
-def _interest(explanation: Explanation) -> Iterator[tuple[str, str, str]]:
-    if explanation.matched and explanation.interest:
-        yield "", "its reader announced", ""
-        yield from _rows(explanation.interest, 1)
+def outcomes(contract: Contract, event: Envelope, sender: str = "") -> tuple[Outcome, ...]:
+    """Return what becomes of `event`, once for each participant that can have sent it.
+
+    `sender` names one. Without it, that is the sender that the event has stamped, otherwise those that
+    declare its type under `sends` or `asks`, otherwise those that may send it.
+    """
+    rights = SendingRights(contract)
+    named = sender or event.sender.service
+    if named or event.sender.device:
+        names = [named]
+    else:
+        may = [
+            each
+            for each in contract.participants.values()
+            if rights.may_send(Sender(service=each.name), event.type)
+        ]
+        names = [each.name for each in may if each.may_send(event.type) or each.may_ask(event.type)]
+        names = names or [each.name for each in may]
+    if not names:
+        return (
+            Outcome(
+                "",
+                problem=f"no participant may send {event.type}",
+                remedy="add it to the `sends` of its sender",
+            ),
+        )
+    return tuple(_outcome(contract, event, rights, each) for each in names)
 
 
-def _rows(term: Term, depth: int) -> Iterator[tuple[str, str, str]]:
-    yield ("yes" if term.matched else "no"), f"{'  ' * depth}{term.text}", "; ".join(_reasons(term))
-    for each in term.terms:
-        yield from _rows(each, depth + 1)
+def _outcome(contract: Contract, event: Envelope, rights: SendingRights, name: str) -> Outcome:
+    stamped = event if event.sender.service or not name else event.stamped(**Sender(service=name).attributes)
+    if refusal := rights.refusal(stamped):
+        problem, _, remedy = refusal.detail.rpartition("; ")
+        return Outcome(name, problem=f"it is refused ({refusal.reason}): {problem}", remedy=remedy)
+    journey = _Journey(contract, stamped, contract.participants.get(name))
+    if receipts := tuple(journey.receipts()):
+        return Outcome(name, receipts)
+    return Outcome(name, (), *journey.obstacle())
 
 
-def _reasons(term: Term) -> Iterator[str]:
-    if term.values:
-        yield ", ".join(f"{name} {_shown(value)}" for name, value in term.values.items())
-    # A Boolean value is the verdict, which stands in front.
-    if term.gives is not None and not isinstance(term.gives, bool):
-        yield f"gives {json.dumps(term.gives, ensure_ascii=False)}, which is no Boolean"
-    yield from term.errors
+class _Journey:
+    """The hops of one event from `sender`; None for a device that sends without a forwarder."""
+
+    def __init__(self, contract: Contract, event: Envelope, sender: Participant | None) -> None:
+        self._contract = contract
+        self._uplink = contract.device.outbox
+        self._downlink = contract.device.inbox
+        self._routes = {place: explain(contract, event, place) for place in Place}
+        self._is_from_device = sender is None or sender.kind.is_on_device
+        self._entry = Place.CLOUD if sender is None else place_of(sender)
+        is_report = sender is not None and sender.kind is ParticipantKind.DEVICE
+        if is_report and not self._taken(Place.DEVICE):
+            # A forwarder sends its own reports up, also without a route.
+            self._entry = Place.CLOUD
+
+    def receipts(self) -> Iterator[Receipt]:
+        """Return the channels that the event comes into."""
+        return self._receipts(self._entry, ())
+
+    def _receipts(self, place: Place, passed: tuple[Explanation, ...]) -> Iterator[Receipt]:
+        for each in self._taken(place):
+            hops, destination = (*passed, each), self._contract.channel(each.route.destination)
+            # Neither down again what came up, nor up what came down.
+            if destination is self._downlink and not self._is_from_device:
+                yield Receipt(destination, hops)
+                yield from self._receipts(Place.DEVICE, hops)
+            elif destination is self._uplink and not passed:
+                yield from self._receipts(Place.CLOUD, hops)
+            elif destination not in (self._uplink, self._downlink):
+                yield Receipt(destination, hops)
+
+    def _taken(self, place: Place) -> list[Explanation]:
+        return [each for each in self._routes[place] if each.forwarded]
+
+    def obstacle(self) -> tuple[str, str]:
+        """Return why nobody receives the event, and what to do."""
+        taken = self._taken(self._entry)
+        links = [each for each in taken if each.route.destination == self._uplink.address]
+        visited = [Place.DEVICE, Place.CLOUD] if links else [self._entry]
+        unwanted = [
+            each for place in visited for each in self._routes[place] if each.matched and not each.wanted
+        ]
+        if unwanted:
+            problem = f"the reader of {_routes(unwanted)} announced no interest in it"
+            return problem, "let it announce what it handles, or nothing"
+        if links:
+            problem = f"{_routes(links)} takes it to the cloud, where no route takes it"
+            return problem, "add a route to an inbox, or correct the filter of one"
+        if taken:
+            return "what comes from a device does not go down to devices", "send it from a cloud service"
+        other = Place.DEVICE if self._entry is Place.CLOUD else Place.CLOUD
+        link = self._uplink if other is Place.CLOUD else self._downlink
+        beyond = [each for each in self._taken(other) if each.route.destination != self._uplink.address]
+        if not beyond or (self._is_from_device and other is Place.DEVICE):
+            problem = f"no route {_where(self._entry)} takes it"
+            return problem, "add a route to an inbox, or correct the filter of one"
+        leading = [each.name for each in self._contract.routes if each.destination == link.address]
+        widen = f"let {' or '.join(leading)} take it, or " if leading else ""
+        return (
+            f"no route {_where(self._entry)} takes it to {link.address} ({_routes(beyond)} would take it "
+            f"{_where(other)})",
+            f"{widen}add a route to {link.address}",
+        )
 
 
-def _shown(value: object) -> str:
-    return "missing" if value is None else f"= {json.dumps(value, ensure_ascii=False)}"
+def _routes(explanations: Sequence[Explanation]) -> str:
+    return " and ".join(each.route.name for each in explanations)
+
+
+def _where(place: Place) -> str:
+    return "on the device" if place is Place.DEVICE else "in the cloud"

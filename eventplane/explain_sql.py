@@ -7,10 +7,10 @@ from eventplane.cesql.casts import Type, cast
 from eventplane.cesql.evaluation import Attributes, Result, evaluate
 from eventplane.cesql.functions import Functions
 from eventplane.cesql.tree import Node
-from eventplane.explain import Term
+from eventplane.explain import Condition
 
 
-def explain_sql(expression: Expression, attributes: Attributes) -> Term:
+def explain_sql(expression: Expression, attributes: Attributes) -> Condition:
     """The expression with its value and errors; below it what AND and OR join.
 
     Each condition is judged as if it stood alone, also where the whole was decided before its turn; the
@@ -18,23 +18,25 @@ def explain_sql(expression: Expression, attributes: Attributes) -> Term:
     """
     result = expression.evaluate(attributes)
     text = f"sql {' '.join(expression.text.split())}"
-    return _term(text, expression.tree, result, attributes, expression.functions)
+    return _condition(text, expression.tree, result, attributes, expression.functions)
 
 
-def _term(text: str, node: Node, result: Result, attributes: Attributes, functions: Functions) -> Term:
+def _condition(
+    text: str, node: Node, result: Result, attributes: Attributes, functions: Functions
+) -> Condition:
     joined = _joined(node)
     names = () if joined else sorted(tree.names(node))
-    return Term(
+    return Condition(
         text,
         result.passes,
         {name: attributes.get(name) for name in names},
         result.value,
         tuple(f"{each.kind}: {each}" for each in result.errors),
-        tuple(_condition(each, attributes, functions) for each in joined),
+        tuple(_joined_condition(each, attributes, functions) for each in joined),
     )
 
 
-def _condition(node: Node, attributes: Attributes, functions: Functions) -> Term:
+def _joined_condition(node: Node, attributes: Attributes, functions: Functions) -> Condition:
     result = evaluate(node, attributes, functions)
     if not result.errors:
         # AND and OR cast what they join, so that 'true' holds here, which alone would not pass.
@@ -42,7 +44,7 @@ def _condition(node: Node, attributes: Attributes, functions: Functions) -> Term
             result = Result(cast(result.value, Type.BOOLEAN))
         except CesqlCastError as error:
             result = Result(result.value, (error,))
-    return _term(_text(node), node, result, attributes, functions)
+    return _condition(_text(node), node, result, attributes, functions)
 
 
 def _joined(node: Node) -> list[Node]:
