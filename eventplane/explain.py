@@ -21,7 +21,7 @@ from eventplane.contract import (
     Place,
     Route,
 )
-from eventplane.contract.reach import place_of
+from eventplane.contract.reach import place_of, sequences
 from eventplane.envelope import Envelope
 from eventplane.filter_text import comparison_text
 from eventplane.filters import All, Any, Attributes, Filter, Not, Sql
@@ -239,19 +239,13 @@ class _Journey:
 
     def receipts(self) -> Iterator[Receipt]:
         """Return the channels that the event comes into."""
-        return self._receipts(self._entry, ())
-
-    def _receipts(self, place: Place, passed: tuple[Explanation, ...]) -> Iterator[Receipt]:
-        for each in self._taken(place):
-            hops, destination = (*passed, each), self._contract.channel(each.route.destination)
-            # Neither down again what came up, nor up what came down.
-            if destination is self._downlink and not self._is_from_device:
-                yield Receipt(destination, hops)
-                yield from self._receipts(Place.DEVICE, hops)
-            elif destination is self._uplink and not passed:
-                yield from self._receipts(Place.CLOUD, hops)
-            elif destination not in (self._uplink, self._downlink):
-                yield Receipt(destination, hops)
+        taken = {each.route.name: each for place in Place for each in self._taken(place)}
+        for routes in sequences(
+            self._contract, self._entry, self._is_from_device, lambda routes: routes[-1].name in taken
+        ):
+            channel = self._contract.channel(routes[-1].destination)
+            if channel is not self._uplink:
+                yield Receipt(channel, tuple(taken[each.name] for each in routes))
 
     def _taken(self, place: Place) -> list[Explanation]:
         return [each for each in self._routes[place] if each.forwarded]

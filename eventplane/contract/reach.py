@@ -9,7 +9,7 @@ address of an event for devices and failures are left out.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from eventplane.contract.model import Channel, Contract, Participant, ParticipantKind, Place, Route
@@ -64,6 +64,27 @@ def types_of(filter: Filter, types: Iterable[str]) -> frozenset[str]:
     return frozenset(each for each in types if can_match(filter, of_type(each)))
 
 
+def sequences(
+    contract: Contract, entry: Place, is_from_device: bool, passes: Callable[[tuple[Route, ...]], bool]
+) -> Iterator[tuple[Route, ...]]:
+    """Return the routes that events take that enter at `entry`, in their order, to each channel on the way.
+
+    `passes` decides whether an event takes the last of some routes after it took the others.
+    """
+    uplink, downlink = contract.device.outbox.address, contract.device.inbox.address
+    relays = {uplink: Place.CLOUD} if is_from_device else {downlink: Place.DEVICE}
+    waiting: list[tuple[Place, tuple[Route, ...]]] = [(entry, ())]
+    for place, passed in waiting:
+        for route in contract.routes_at(place):
+            if route.destination in (uplink, downlink) and (passed or route.destination not in relays):
+                continue
+            routes = (*passed, route)
+            if passes(routes):
+                yield routes
+                if route.destination in relays:
+                    waiting.append((relays[route.destination], routes))
+
+
 class Reachability:
     """The reach of the events of one contract. Make one and keep it: a thousand routes take their time."""
 
@@ -74,11 +95,6 @@ class Reachability:
             route.name: types_of(route.filter, contract.event_types) for route in contract.routes
         }
         """The declared types that each route can take."""
-        self.relays: Mapping[str, Place] = {
-            contract.device.outbox.address: Place.CLOUD,
-            contract.device.inbox.address: Place.DEVICE,
-        }
-        """The channels by which events come from one router to the other, and where that one is."""
         self._reads_sender = any(_names(each.filter, SENDER_SERVICE) for each in contract.routes)
         self._found: dict[tuple[str, Place, str], tuple[Way, ...]] = {}
 
@@ -120,13 +136,13 @@ class Reachability:
         key = event_type, place, sender.name if self._reads_sender or of_device else ""
         if key not in self._found:
             known = {**of_type(event_type), SENDER_SERVICE: sender.name}
-            paths = list(self._paths(event_type, place, known))
-            if of_device and not paths:
+            found = list(self._sequences(event_type, place, sender, known))
+            if of_device and not found:
                 # A forwarder sends its own reports up, also without a route.
-                paths = list(self._paths(event_type, Place.CLOUD, known, from_device=True))
+                found = list(self._sequences(event_type, Place.CLOUD, sender, known))
             self._found[key] = tuple(
                 Way(self._contract.channel(routes[-1].destination), routes, _conditions(routes, known))
-                for routes in paths
+                for routes in found
                 # The uplink is on the way; nobody reads it.
                 if routes[-1].destination != self._contract.device.outbox.address
             )
@@ -141,26 +157,15 @@ class Reachability:
             for way in self.ways(each, participant)
         )
 
-    def _paths(
-        self,
-        event_type: str,
-        place: Place,
-        known: Attributes,
-        passed: tuple[Route, ...] = (),
-        from_device: bool = False,
+    def _sequences(
+        self, event_type: str, entry: Place, sender: Participant, known: Attributes
     ) -> Iterator[tuple[Route, ...]]:
-        """Return the sequences of routes that an event can take that enters at `place`."""
-        for route in self._contract.routes_at(place):
-            is_relay = route.destination in self.relays
-            # Neither down again what came up, nor up what came down.
-            if is_relay and (passed or from_device):
-                continue
-            routes = (*passed, route)
-            if not self._can_pass(event_type, routes, known):
-                continue
-            yield routes
-            if is_relay:
-                yield from self._paths(event_type, self.relays[route.destination], known, routes)
+        return sequences(
+            self._contract,
+            entry,
+            sender.kind.is_on_device,
+            lambda routes: self._can_pass(event_type, routes, known),
+        )
 
     def _can_pass(self, event_type: str, routes: Sequence[Route], known: Attributes) -> bool:
         if event_type in self._contract.event_types and event_type not in self.takes[routes[-1].name]:

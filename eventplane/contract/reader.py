@@ -29,13 +29,19 @@ class Problem:
 
 
 class ContractError(EventPlaneError):
-    """A contract cannot be used. `origin` names the file, `problems` every fault found in it."""
+    """A contract cannot be used. `origin` names the file, `problems` are all the faults found in it."""
 
-    def __init__(self, origin: str, problems: Sequence[Problem]) -> None:
-        self.origin = origin
-        self.problems = tuple(problems)
-        lines = "\n".join(f"  {problem}" for problem in self.problems)
-        super().__init__(f"{origin}: {len(self.problems)} problem(s)\n{lines}")
+    origin: str
+    problems: Sequence[Problem]
+    message = "{origin}: {count} problem(s)\n{lines}"
+
+    @property
+    def count(self) -> int:
+        return len(self.problems)
+
+    @property
+    def lines(self) -> str:
+        return "\n".join(f"  {each}" for each in self.problems)
 
 
 class ContractFormatError(ContractError):
