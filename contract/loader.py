@@ -33,7 +33,7 @@ CONTRACT_FILE = Path(__file__).parent / "event_plane.yaml"
 
 
 def load_contract(path: Path = CONTRACT_FILE) -> Contract:
-    """The contract of a YAML file; schema names are files under `schemas/` beside it.
+    """Return the contract of a YAML file; schema names are files under `schemas/` beside it.
 
     Raises `ContractError` with the file, the path inside it and the remedy for every problem found.
     """
@@ -64,7 +64,7 @@ def _failure(path: Path, place: str, message: str, remedy: str) -> ContractError
 
 
 def load_any(path: Path) -> Contract:
-    """The contract of a YAML file or, when its name ends in `.json`, of a compiled one."""
+    """Return the contract of a YAML file or, when its name ends in `.json`, of a compiled one."""
     if path.suffix != ".json":
         return load_contract(path)
     try:
@@ -149,7 +149,7 @@ def unknown_protocols(contract: Contract) -> Iterator[Problem]:
 
 
 def repeated_keys(root: yaml.Node) -> Iterator[Problem]:
-    """A problem for each key under `root` that stands in its mapping already."""
+    """Return a problem for each key under `root` that its mapping has twice: YAML keeps only the last."""
     waiting = [("", root)]
     seen: set[int] = set()
     while waiting:
@@ -175,7 +175,7 @@ def _repeated_in(mapping: yaml.MappingNode, path: str) -> Iterator[Problem]:
             lines = f"line {earlier.start_mark.line + 1} and line {key.start_mark.line + 1}"
             yield Problem(
                 _join(path, key.value),
-                f"the name stands twice, in {lines}",
+                f"the name is there twice, in {lines}",
                 "rename or remove one of the two",
             )
 
@@ -189,7 +189,7 @@ _NO_SCHEMA = "put a JSON Schema into schemas/"
 _WRONG_DIALECT = "write JSON Schema 2020-12"
 
 _Fault = tuple[str, str]
-"""What is wrong with a schema, and what to do."""
+"""A fault of a schema, and the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,11 +212,11 @@ class _Slot:
 
 
 def inline_schemas(document: dict[str, Any], folder: Path) -> list[Problem]:
-    """Replace the schemas' file names in `document` by the schemas, so that the contract stands alone."""
+    """Replace the schemas' file names in `document` by the schemas. Return the problems."""
     slots = list(_slots(document.get("event_types")))
     faults = [(slot, fault) for slot in slots if (fault := _inline(slot, folder))]
     if document.get("format") != 1:
-        # What nothing ever used, in format 1, need not be usable.
+        # In format 1 nothing used the schemas; they need not be usable.
         bad = {slot.path for slot, _ in faults}
         good = [slot for slot in slots if slot.path not in bad and isinstance(slot.value, dict)]
         registry: SchemaRegistry = Registry().with_resources(
@@ -224,7 +224,7 @@ def inline_schemas(document: dict[str, Any], folder: Path) -> list[Problem]:
         )
         faults += [(slot, fault) for slot in good if (fault := _unusable(slot.value, registry))]
     for slot, _ in faults:
-        # One fault is not also another one: that there is no schema, or none to check by.
+        # So that one fault does not cause another: that a schema is missing.
         for name in ("schema", "schemas", "schema_check"):
             slot.event_type.pop(name, None)
     return [Problem(slot.path, *fault) for slot, fault in faults]
@@ -269,7 +269,7 @@ def _unusable(schema: dict[str, Any], registry: SchemaRegistry) -> _Fault | None
         return "the schema has no `$id`, so that no event can name it", "give it an absolute URI as `$id`"
     resource = DRAFT202012.create_resource(schema)
     for reference in _dead_references(resource, registry.resolver_with_root(resource)):
-        return f"`$ref` {reference} leads nowhere", "refer to this schema, or to another of the contract's"
+        return f"`$ref` {reference} does not exist", "refer to this schema, or to another of the contract's"
     validator = jsonschema.Draft202012Validator(schema, registry=registry)
     for number, example in enumerate(schema.get("examples", ())):
         if error := jsonschema.exceptions.best_match(validator.iter_errors(example)):

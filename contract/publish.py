@@ -1,6 +1,6 @@
-"""Puts a contract into force without a deployment: checked, against what is deployed, and one at a time.
+"""Put a contract into force without a deployment: checked against what is deployed, and one at a time.
 
-Whoever publishes needs `cloudformation:DescribeStacks`, `lambda:GetFunctionConfiguration`, and GetItem,
+The publisher needs `cloudformation:DescribeStacks`, `lambda:GetFunctionConfiguration`, and GetItem,
 PutItem and DeleteItem on the table. Nobody in the plane has the last two.
 """
 

@@ -1,4 +1,4 @@
-"""A contract in a few lines, for the person who has just changed it, and a channel's settings in words."""
+"""A contract as text: a summary for the person who has just changed it, and a channel's settings in words."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _PLACES = {Place.DEVICE: "on the device", Place.CLOUD: "in the cloud"}
 
 
 def summary(contract: Contract) -> str:
-    """What the contract says, a line a participant, a box with settings of its own, and a route."""
+    """Return a line for each participant, each channel with settings of its own, and each route."""
     lines = [f"{contract.name}, version {contract.version}", "participants"]
     for each in contract.participants.values():
         description = f"(retired) {each.description}" if each.retired else each.description
@@ -38,7 +38,7 @@ def summary(contract: Contract) -> str:
         if each.may_subscribe is not None:
             lines.append(f"{'':19}may subscribe: {filter_text(each.may_subscribe)}")
         if each.may_address is not AddressScope.ONE:
-            lines.append(f"{'':19}may address: {reach_text(each.may_address)}")
+            lines.append(f"{'':19}may address: {scope_text(each.may_address)}")
     lines.append(f"event types: {len(contract.event_types)}")
     lines += [
         f"  {each.name}: payload checked ({each.schema_check})"
@@ -66,7 +66,7 @@ def summary(contract: Contract) -> str:
 
 
 def warnings_text(warnings: Sequence[Problem]) -> str:
-    """The warnings, one below the other; '' when there are none."""
+    """Return the warnings, a line each; '' when there are none."""
     if not warnings:
         return ""
     count = f"{len(warnings)} warning{'s' if len(warnings) > 1 else ''}"
@@ -83,7 +83,7 @@ _UNITS: Final = ((86_400, "d"), (3_600, "h"), (60, "min"))
 
 
 def settings_text(channel: Channel) -> str:
-    """What the channel promises, and how its events travel."""
+    """Return the channel's guarantee, and how its events are carried."""
     said = [
         "HTTPS (a webhook)" if channel.webhook else _transport(channel),
         guarantee_text(channel.delivery_guarantee),
@@ -95,12 +95,12 @@ def settings_text(channel: Channel) -> str:
 
 
 def _transport(channel: Channel) -> str:
-    # What a package adds has no other name here.
+    # A protocol of a package has no other name here.
     return _TRANSPORTS.get(channel.transport, channel.transport)
 
 
 def special_text(channel: Channel) -> str:
-    """The settings that most channels do not have; '' for one of the usual kind."""
+    """Return the settings that differ from their defaults; '' where none does."""
     said = []
     if channel.delivery_guarantee is DeliveryGuarantee.BEST_EFFORT:
         said.append(guarantee_text(channel.delivery_guarantee))
@@ -112,22 +112,22 @@ def special_text(channel: Channel) -> str:
 
 
 def guarantee_text(guarantee: DeliveryGuarantee) -> str:
-    """How reliable a delivery is."""
+    """Return the guarantee in words."""
     return guarantee.replace("_", " ")
 
 
-def reach_text(reach: AddressScope | tuple[str, ...]) -> str:
-    """Which devices a participant may address."""
-    if isinstance(reach, AddressScope):
+def scope_text(scope: AddressScope | tuple[str, ...]) -> str:
+    """Return the devices that a participant may address, in words."""
+    if isinstance(scope, AddressScope):
         return {
             AddressScope.ONE: "one device at a time",
             AddressScope.EVERYONE: "every device, groups and all at once",
-        }[reach]
-    return f"the groups {', '.join(reach)} and the devices in them"
+        }[scope]
+    return f"the groups {', '.join(scope)} and the devices in them"
 
 
 def duration(seconds: int) -> str:
-    """Seconds in the largest unit that divides them."""
+    """Return seconds in the largest unit that divides them."""
     for size, unit in _UNITS:
         if seconds % size == 0:
             return f"{seconds // size} {unit}"

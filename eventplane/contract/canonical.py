@@ -38,17 +38,17 @@ VERSION_LENGTH = 16
 
 
 def canonical_bytes(document: object) -> bytes:
-    """`document` as JSON that depends on its content only. Raises ValueError for lone surrogates."""
+    """Return `document` as JSON that depends on its content only. Raises ValueError for lone surrogates."""
     return json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode("utf-8")
 
 
 def version_of(canonical: bytes) -> str:
-    """The contract version that a canonical form has."""
+    """Return the contract version of a canonical form."""
     return hashlib.sha256(canonical).hexdigest()[:VERSION_LENGTH]
 
 
 def contract_document(contract: Contract) -> dict[str, Any]:
-    """Everything that `contract` says, as it is written today, whatever format it was compiled in."""
+    """Return `contract` as a document of the current form, whatever format it was compiled in."""
     return whole_document(contract.name, contract.participants, contract.event_types, contract.routes)
 
 
@@ -58,7 +58,7 @@ def whole_document(
     event_types: Mapping[str, EventType],
     routes: tuple[Route, ...],
 ) -> dict[str, Any]:
-    """The parts of a contract as one document."""
+    """Return the parts of a contract as one document."""
     return {
         "format": _format(participants, event_types, routes),
         "name": name,
@@ -71,7 +71,7 @@ def whole_document(
 def _format(
     participants: Mapping[str, Participant], event_types: Mapping[str, EventType], routes: tuple[Route, ...]
 ) -> int:
-    """The lowest that says it all: devices in the field go on reading what concerns them."""
+    """Return the lowest format that has all settings, so that devices in the field can read it."""
     inboxes = [each.inbox for each in participants.values()]
     if any(each.events_per_message > 1 for each in inboxes):
         return FORMAT
@@ -109,7 +109,7 @@ def _participant(participant: Participant) -> dict[str, Any]:
         "sends": None if participant.sends is None else list(participant.sends),
     }
     if participant.retired:
-        # Left out otherwise: devices whose software has never heard of it go on reading their contract.
+        # Left out otherwise, so that the software of older devices can read the contract.
         document["retired"] = True
     if participant.asks:
         document["asks"] = list(participant.asks)

@@ -1,6 +1,6 @@
-"""What is allowed in a contract and was hardly meant: the warnings of `make contract`.
+"""The warnings of `make contract`: what is allowed in a contract and probably not intended.
 
-A warning never stops a deploy. What the checks cannot know, they leave alone.
+A warning never stops a deployment. The checks do not report what they cannot be sure of.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def check(contract: Contract) -> tuple[Problem, ...]:
         *_unreachable_channels(contract),
         *_lost_order(contract, reach),
         *_waiting_alarms(contract, reach.takes),
-        *_letters_to_webhooks(contract),
+        *_dead_letters_to_webhooks(contract),
         *_droppable_alarms(contract),
         *_untaken_types(contract, reach.takes),
         *_unreached_readers(contract, reach),
@@ -58,8 +58,8 @@ def check(contract: Contract) -> tuple[Problem, ...]:
 def _unreachable_channels(contract: Contract) -> Iterator[Problem]:
     written = {route.destination for route in contract.routes}
     for each in contract.participants.values():
-        # Nobody misses what leads to an inbox that the contract says nothing of; in the cloud it is a queue,
-        # and wanted unless its participant is known to be a sender.
+        # An inbox without settings may be unused. In the cloud it is a queue, expected to be used unless its
+        # participant is known to be a sender.
         in_cloud = each.kind is ParticipantKind.CLOUD_SERVICE
         wanted = (in_cloud and not each.sends) or not is_default(each.inbox, each.kind)
         if each.name == SUBSCRIBERS:
@@ -79,12 +79,12 @@ def _unreachable_channels(contract: Contract) -> Iterator[Problem]:
         )
 
 
-def _letters_to_webhooks(contract: Contract) -> Iterator[Problem]:
+def _dead_letters_to_webhooks(contract: Contract) -> Iterator[Problem]:
     for route in contract.routes_at(Place.CLOUD):
         if contract.channel(route.destination).webhook and can_match(route.filter, of_type(DEAD_LETTER_TYPE)):
             yield Problem(
                 f"routes.{route.name}",
-                "it can lead dead letters to a webhook; one that the endpoint refuses waits in the inbox's "
+                "it can lead dead letters to a webhook; one that the endpoint refuses stays in the inbox's "
                 "dead-letter queue",
                 "lead dead letters to an inbox that somebody reads",
             )
@@ -199,7 +199,7 @@ def _unlimited_subscribers(contract: Contract) -> Iterator[Problem]:
             yield Problem(
                 f"participants.{each.name}.may_subscribe",
                 "it is missing, so that the participant can subscribe only to what its routes already take",
-                "say which events it may subscribe to",
+                "add the filter of the events that it may subscribe to",
             )
 
 
@@ -213,7 +213,7 @@ def _doubtful_filters(contract: Contract, takes: Takes) -> Iterator[Problem]:
         if contract.event_types:
             yield from _never_matching(route.filter, path, takes[route.name])
         answers = possible(route.filter, {})
-        # Of one expression alone the lint has said so.
+        # The lint has reported that of a single expression.
         if len(answers) == 1 and not isinstance(route.filter, Sql):
             word, remedy = (
                 ("every", "narrow it if that is not meant") if True in answers else ("no", "correct it")
@@ -222,7 +222,7 @@ def _doubtful_filters(contract: Contract, takes: Takes) -> Iterator[Problem]:
 
 
 def _lint(filter: Filter, path: str) -> Iterator[Problem]:
-    """What the expressions' own lint says, wherever they stand in the filter."""
+    """The problems that the lint of expressions finds, at any place of the filter."""
     if isinstance(filter, Sql):
         # Only a contract with an expression pays for loading the language.
         from eventplane.cesql import lint
@@ -245,7 +245,7 @@ def _never_matching(filter: Filter, path: str, types: frozenset[str]) -> Iterato
         )
     elif types and isinstance(filter, Any):
         for part_path, part in _parts(filter, path):
-            # What a part takes, the whole takes as well.
+            # The whole takes what a part takes.
             yield from _never_matching(part, part_path, types_of(part, types))
 
 
@@ -260,7 +260,7 @@ def _repeated_routes(contract: Contract) -> Iterator[Problem]:
         if earlier is not route:
             yield Problem(
                 f"routes.{route.name}",
-                f"it says the same as {earlier.name}, so its reader gets each event twice",
+                f"it is the same as {earlier.name}, so its reader gets each event twice",
                 "remove one of the two",
             )
 
@@ -277,8 +277,7 @@ def _parts(filter: Filter, path: str) -> Iterator[tuple[str, Filter]]:
 def _lost_order(contract: Contract, reach: Reachability) -> Iterator[Problem]:
     """Participants whose events come into an ordered inbox in the cloud in any order.
 
-    What a participant sends is known by its `sends`; nothing is reported of one without it, unless nobody on
-    the device has it.
+    A participant without `sends` is not reported, unless no participant on the device has it.
     """
     for address in sorted({each.destination for each in contract.routes_at(Place.CLOUD)}):
         inbox = contract.channel(address)
@@ -314,7 +313,7 @@ def _sent(contract: Contract, sender: Participant, reach: Reachability) -> set[s
     if sender.kind is ParticipantKind.DEVICE and not any(
         each.sends is not None for each in contract.participants.values() if each.kind.is_on_device
     ):
-        # Nobody on the device says what it sends: any of the types.
+        # No participant on the device declares what it sends: any of the types.
         return {*contract.event_types} - {DEAD_LETTER_TYPE}
     return {*reach.named_types(sender)} - {DEAD_LETTER_TYPE}
 
@@ -322,7 +321,7 @@ def _sent(contract: Contract, sender: Participant, reach: Reachability) -> set[s
 def _order_problem(
     contract: Contract, sender: Participant, transport: Transport | str
 ) -> tuple[str, str] | None:
-    """Why what `sender` sends has no order in an inbox of this `transport`, and what to do."""
+    """Why events of `sender` have no order in an inbox of this `transport`, and what to do."""
     way = [sender.outbox, *([contract.device.outbox] if sender.kind.is_on_device else [])]
     is_unreliable = any(each.delivery_guarantee is DeliveryGuarantee.BEST_EFFORT for each in way)
     if transport is Transport.SQS_FIFO:
@@ -337,10 +336,10 @@ def _order_problem(
                 "its outbox is a standard queue",
                 "use `transport: sqs_fifo` for the outbox, or `transport: sqs` for this inbox",
             )
-    # A forwarder's own reports are stored whatever its outbox says.
+    # A forwarder's own reports are stored whatever its outbox declares.
     elif is_unreliable and sender.kind is not ParticipantKind.DEVICE:
         return (
-            "senders do not number what a best-effort outbox may lose",
+            "senders do not number events that a best-effort outbox may lose",
             "use `delivery_guarantee: at_least_once` for the outbox, or count on no order among them",
         )
     if sender.name in OWN_SERVICES:
@@ -367,7 +366,7 @@ def _misnamed_sends(contract: Contract) -> Iterator[Problem]:
 
 
 def _unsent_types(contract: Contract) -> Iterator[Problem]:
-    """Event types that nobody sends; nothing is said while a participant that sends does not say what."""
+    """Event types that nobody sends; none while a sender does not declare what it sends."""
     participants = contract.participants.values()
     written = {route.destination for route in contract.routes}
     silent = [each for each in participants if each.sends is None]
@@ -397,9 +396,9 @@ def _idle_scopes(contract: Contract, reach: Reachability) -> Iterator[Problem]:
 
 
 def _silent_senders(contract: Contract) -> Iterator[Problem]:
-    """Participants whose outbox is in use and that do not say what they send.
+    """Participants whose outbox is in use and that do not declare what they send.
 
-    Nothing is said of a contract where nobody says it: it is of the time before `sends`.
+    None in a contract without any `sends`, which is older than the setting.
     """
     participants = contract.participants.values()
     if all(each.sends is None for each in participants):
@@ -417,7 +416,7 @@ def _silent_senders(contract: Contract) -> Iterator[Problem]:
 def _is_sender(participant: Participant, written: set[str]) -> bool:
     """Whether its outbox is in use: it has settings, or the participant receives nothing and so must send.
 
-    A device's outbox is the uplink, which routes write, whether the device has events of its own or not.
+    A device's outbox is the uplink, which routes write, also for a device without events of its own.
     """
     if participant.kind is ParticipantKind.DEVICE:
         return False
@@ -474,8 +473,8 @@ class _Hop:
 def _service_loops(contract: Contract, reach: Reachability) -> Iterator[Problem]:
     """Services that can answer each other for ever, as far as they declare what they send.
 
-    Whether a service answers at all, the contract does not say: a loop here is one that can be. Each
-    participant is named in one loop at least, if it is in any.
+    The contract does not declare whether a service answers: each loop is a possible one. Each participant is
+    named in at least one loop, if it is in any.
     """
     hops = {each.name: list(_hops(contract, each, reach)) for each in contract.participants.values()}
     named: set[str] = set()

@@ -117,7 +117,7 @@ def test_only_the_inbox_of_a_cloud_service_can_be_a_webhook() -> None:
 
 def test_an_event_becomes_a_dead_letter_before_its_queue_forgets_it() -> None:
     (problem,) = problems(document(webhook={"give_up_after_s": 3_600}, retention_s=3_600))
-    assert "webhook.give_up_after_s: the queue forgets an event after 3600 s" in problem
+    assert "webhook.give_up_after_s: the queue deletes an event after 3600 s" in problem
     assert inbox(webhook={"give_up_after_s": 3_599}, retention_s=3_600).webhook is not None
 
 
