@@ -24,9 +24,9 @@ from eventplane.contract import (
     compile_contract,
     load_compiled,
 )
-from eventplane.envelope import Envelope, EnvelopeError, parse_event
-from eventplane.errors import EventPlaneError
-from eventplane.protocols import SENDERS
+from eventplane.envelope import Envelope, parse_event
+from eventplane.errors import EnvelopeError, EventPlaneError
+from eventplane.names import SENDERS
 
 CONTRACT_FILE = Path(__file__).parent / "event_plane.yaml"
 """The plane's own contract."""

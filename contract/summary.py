@@ -20,7 +20,7 @@ from eventplane.contract import (
     Transport,
     WhenFull,
 )
-from eventplane.filter_text import filter_text
+from eventplane.filters import filter_text
 
 _PLACES = {Place.DEVICE: "on the device", Place.CLOUD: "in the cloud"}
 

@@ -23,8 +23,7 @@ from eventplane.contract import (
 )
 from eventplane.contract.reach import place_of, sequences
 from eventplane.envelope import Envelope
-from eventplane.filter_text import comparison_text
-from eventplane.filters import All, Any, Attributes, Filter, Not, Sql
+from eventplane.filters import All, Any, Attributes, Filter, Not, Sql, comparison_text
 from eventplane.guarantee import guarantee_of
 from eventplane.interest import is_wanted
 from eventplane.sender import Sender

@@ -14,7 +14,7 @@ from contract.catalogue.picture import BOX, LANE, LANES, WIDTH, picture
 from contract.summary import guarantee_text, scope_text, settings_text
 from eventplane.contract import Contract, EventType, Participant
 from eventplane.contract.reach import Flow, Reachability
-from eventplane.filter_text import filter_text
+from eventplane.filters import filter_text
 
 _HERE: Final = Path(__file__).parent
 

@@ -26,9 +26,9 @@ from eventplane.contract.possibilities import Takes, can_match, needed, of_type,
 from eventplane.contract.reach import Reachability, Way, place_of, types_of
 from eventplane.contract.reader import Problem
 from eventplane.conversation.attributes import REPLY_TYPE
-from eventplane.delivery import DEAD_LETTER_TYPE
+from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.filters import All, Any, Attributes, Filter, Not, Sql, to_document
-from eventplane.own_services import OWN_SERVICES, SUBSCRIBERS
+from eventplane.names import OWN_SERVICES, SUBSCRIBERS
 from eventplane.sending import PLANE_TYPES
 
 

@@ -37,7 +37,7 @@ from eventplane.contract.participants import (
 )
 from eventplane.contract.reader import ContractError, ContractFormatError, Problem, Section
 from eventplane.limits import MAX_ORDERED_INBOXES
-from eventplane.own_services import DOWNLINK, leads_down
+from eventplane.names import DOWNLINK, leads_down
 
 
 def compile_contract(document: object, origin: str) -> Contract:

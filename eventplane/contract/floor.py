@@ -16,7 +16,6 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import Final
 
-from eventplane.canary import CANARY_ALARM
 from eventplane.contract.model import (
     Channel,
     Contract,
@@ -34,6 +33,7 @@ from eventplane.contract.model import (
 from eventplane.contract.possibilities import of_type, possible
 from eventplane.contract.reader import Problem
 from eventplane.filters import All, Any, Exact, Filter, Not, Prefix
+from eventplane.names import CANARY_ALARM
 from eventplane.sender import Sender
 from eventplane.sending import SendingRights
 

@@ -8,10 +8,10 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Any
 
+from eventplane.attributes import priority_of
 from eventplane.envelope import Envelope
 from eventplane.filters import Filter
 from eventplane.limits import MAX_RECEIVES
-from eventplane.severity import priority_of
 
 
 class ParticipantKind(StrEnum):

@@ -16,7 +16,7 @@ from eventplane.contract.model import AddressScope, Channel, Participant, Partic
 from eventplane.contract.reader import Section
 from eventplane.conversation.attributes import REPLY_TO, REPLY_TYPE
 from eventplane.filters import All, Exact, Filter
-from eventplane.own_services import SUBSCRIBERS, leads_down
+from eventplane.names import SUBSCRIBERS, leads_down
 from eventplane.sender import PLANE
 from eventplane.topics import is_group_name
 
