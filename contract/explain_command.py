@@ -9,11 +9,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from contract.explain import Condition, Explanation, Outcome, explain, outcomes
 from contract.loader import CONTRACT_FILE, load_any, load_event
 from eventplane.contract import Contract, ContractError, DeliveryGuarantee, Place
 from eventplane.envelope import Envelope
 from eventplane.errors import EventPlaneError
-from eventplane.explain import Condition, Explanation, Outcome, explain, outcomes
 
 _WIDEST: Final = 60
 """Most characters of the column of conditions, so that one long expression does not push all values aside."""

@@ -31,8 +31,8 @@ def summary(contract: Contract) -> str:
     for each in contract.participants.values():
         description = f"(retired) {each.description}" if each.retired else each.description
         lines.append(f"  {each.kind:<15} {each.name:<18} {description}")
-        said = {box.box: special_text(box) for box in (each.inbox, each.outbox)}
-        lines += [f"{'':19}{box}: {text}" for box, text in said.items() if text]
+        parts = {box.box: special_text(box) for box in (each.inbox, each.outbox)}
+        lines += [f"{'':19}{box}: {text}" for box, text in parts.items() if text]
         if each.asks:
             lines.append(f"{'':19}asks: {', '.join(each.asks)}")
         if each.may_subscribe is not None:
@@ -84,14 +84,14 @@ _UNITS: Final = ((86_400, "d"), (3_600, "h"), (60, "min"))
 
 def settings_text(channel: Channel) -> str:
     """Return the channel's guarantee, and how its events are carried."""
-    said = [
+    parts = [
         "HTTPS (a webhook)" if channel.webhook else _transport(channel),
         guarantee_text(channel.delivery_guarantee),
         f"priority {channel.priority}",
     ]
     if channel.transport in (Transport.SQS, Transport.SQS_FIFO):
-        said.append(f"kept {duration(channel.retention_s)}")
-    return ", ".join([*said, *_special(channel)])
+        parts.append(f"kept {duration(channel.retention_s)}")
+    return ", ".join([*parts, *_special(channel)])
 
 
 def _transport(channel: Channel) -> str:
@@ -101,14 +101,14 @@ def _transport(channel: Channel) -> str:
 
 def special_text(channel: Channel) -> str:
     """Return the settings that differ from their defaults; '' where none does."""
-    said = []
+    parts = []
     if channel.delivery_guarantee is DeliveryGuarantee.BEST_EFFORT:
-        said.append(guarantee_text(channel.delivery_guarantee))
+        parts.append(guarantee_text(channel.delivery_guarantee))
     if channel.priority is not Priority.NORMAL:
-        said.append(channel.priority)
+        parts.append(channel.priority)
     if channel.webhook:
-        said.append(f"a webhook, {channel.webhook.mode}")
-    return ", ".join([*said, *_special(channel)])
+        parts.append(f"a webhook, {channel.webhook.mode}")
+    return ", ".join([*parts, *_special(channel)])
 
 
 def guarantee_text(guarantee: DeliveryGuarantee) -> str:

@@ -90,8 +90,8 @@ def _arrows(
     for row, each in enumerate(participants):
         y = TOP + ROW * row
         if each.sends != ():
-            said = ", ".join(each.sends) if each.sends else "it does not say what"
-            yield Arrow(at, lane, y + 8, _style(each.outbox), f"{each.name} sends: {said}")
+            named = ", ".join(each.sends) if each.sends else "not declared"
+            yield Arrow(at, lane, y + 8, _style(each.outbox), f"{each.name} sends: {named}")
         # What comes to the device's inbox is between the lanes.
         if each.kind is not ParticipantKind.DEVICE and (types := received.get(each.inbox.address)):
             yield Arrow(lane, at, y + 19, _style(each.inbox), f"{each.name} receives: {', '.join(types)}")

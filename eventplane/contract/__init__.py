@@ -1,8 +1,7 @@
 """The contract: the one declaration of participants, channels, event types and routes.
 
 `compile_contract` turns the document people write into a `Contract`; `Contract.canonical` is its compiled
-form, which the device image, the functions and the audit load with `load_compiled`. None of these needs
-`eventplane.contract.checks`, which warns of what is allowed and hardly meant.
+form, which the device image, the functions and the audit load with `load_compiled`.
 """
 
 from eventplane.contract.canonical import contract_document

@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict
+from itertools import chain
 from typing import Any
 
 from eventplane.contract.model import (
@@ -25,13 +26,6 @@ from eventplane.filters import to_document
 
 FORMAT = 8
 """The newest version of the document's own format, compiled or written by people."""
-
-_WITH_GUARANTEES = 7
-_WITH_RIGHTS = 6
-_WITH_ASKS = 5
-_WITH_DOWNLINK = 4
-_WITH_WEBHOOK = 3
-_WITHOUT_EITHER = 2
 
 VERSION_LENGTH = 16
 """Hexadecimal digits of the content hash that name a contract: 64 bits."""
@@ -72,27 +66,25 @@ def _format(
     participants: Mapping[str, Participant], event_types: Mapping[str, EventType], routes: tuple[Route, ...]
 ) -> int:
     """Return the lowest format that has all settings, so that devices in the field can read it."""
-    inboxes = [each.inbox for each in participants.values()]
-    if any(each.events_per_message > 1 for each in inboxes):
-        return FORMAT
-    guarantees = [each.delivery_guarantee for each in event_types.values()]
-    if any(guarantees + [each.delivery_guarantee for each in routes]):
-        return _WITH_GUARANTEES
-    if any(_is_of_format_7(channel) for each in participants.values() for channel in each.channels):
-        return _WITH_GUARANTEES
-    if any(each.may_subscribe is not None for each in participants.values()):
-        return _WITH_RIGHTS
-    if any(each.may_address is not AddressScope.ONE for each in participants.values()):
-        return _WITH_RIGHTS
-    if any(each.interest is not None for each in routes):
-        return _WITH_ASKS
-    if any(each.asks or each.outbox.forward is not Forward.ALL for each in participants.values()):
-        return _WITH_ASKS
-    if any(each.downlink is Downlink.STATE for each in inboxes):
-        return _WITH_DOWNLINK
-    if any(each.downlink for each in event_types.values()):
-        return _WITH_DOWNLINK
-    return _WITH_WEBHOOK if any(each.webhook for each in inboxes) else _WITHOUT_EITHER
+    every, types = participants.values(), event_types.values()
+    needed = {
+        8: (each.inbox.events_per_message > 1 for each in every),
+        7: chain(
+            (each.delivery_guarantee for each in types),
+            (each.delivery_guarantee for each in routes),
+            (_is_of_format_7(channel) for each in every for channel in each.channels),
+        ),
+        6: (each.may_subscribe is not None or each.may_address is not AddressScope.ONE for each in every),
+        5: chain(
+            (each.interest is not None for each in routes),
+            (each.asks or each.outbox.forward is not Forward.ALL for each in every),
+        ),
+        4: chain(
+            (each.inbox.downlink is Downlink.STATE for each in every), (each.downlink for each in types)
+        ),
+        3: (each.inbox.webhook for each in every),
+    }
+    return next((number for number, uses in needed.items() if any(uses)), 2)
 
 
 def _is_of_format_7(channel: Channel) -> bool:

@@ -73,7 +73,7 @@ _DOWNLINK = Word(
 _FORWARD = Word(
     Forward,
     Forward.ALL,
-    "of the device's outbox: `wanted` leaves on the device what the cloud said that nobody there wants "
+    "of the device's outbox: `wanted` keeps on the device what nobody in the cloud wants "
     "([interest.md](interest.md))",
 )
 

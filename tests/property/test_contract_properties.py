@@ -3,11 +3,11 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from contract.checks import check
+from contract.explain import explain_filter
 from eventplane.cesql import parse
 from eventplane.contract import compile_contract, load_compiled
-from eventplane.contract.checks import check
 from eventplane.contract.possibilities import possible
-from eventplane.explain import explain_filter
 from eventplane.filters import All, Any, Exact, Filter, Not, Prefix, Sql, Suffix
 
 NAMES = st.sampled_from(["type", "subject", "level"])

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from contract.checks import check
 from eventplane.contract import Contract, compile_contract
-from eventplane.contract.checks import check
 from eventplane.contract.reach import Reachability
 
 PRESSED = "com.example.laundry.pressed.v1"

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contract import load_contract
+from contract.checks import check
 from contract.summary import summary
 from eventplane.contract import AddressScope, Contract, ContractError, Place, compile_contract, load_compiled
-from eventplane.contract.checks import check
 from eventplane.contract.subscription import (
     granted_filter,
     new_subscription,

@@ -8,17 +8,17 @@ from typing import Any
 import pytest
 
 from contract import load_contract
+from contract.explain import Condition, Outcome, explain, explain_filter, outcomes
 from contract.explain_command import explanation_table
 from eventplane.__main__ import main
 from eventplane.contract import Contract, Place, Problem, compile_contract, load_compiled
 from eventplane.contract.filter_reader import read_filter
 from eventplane.contract.reach import Reachability
 from eventplane.envelope import write_event
-from eventplane.explain import Condition, Outcome, explain, explain_filter, outcomes
 from eventplane.router import Router
 
 EXAMPLES = Path(__file__).parents[3] / "docs" / "examples"
-GOLDEN = Path(__file__).parents[1] / "contract" / "golden" / "format-1.json"
+GOLDEN = Path(__file__).parent / "golden" / "format-1.json"
 RING = {"id": "1", "source": "/homes/1/bell", "type": "org.example.ring.v1"}
 ATTRIBUTES = {
     "type": "org.example.alarm.v1",

@@ -12,6 +12,11 @@ from dataclasses import dataclass
 from typing import Any as Json
 
 from eventplane.attributes import AttributeValue
+from eventplane.cesql import CesqlCastError, Expression, tree, write
+from eventplane.cesql.expression import Result, evaluate
+from eventplane.cesql.functions import Functions
+from eventplane.cesql.operations import Type, cast
+from eventplane.cesql.tree import Node
 from eventplane.contract import (
     Channel,
     Contract,
@@ -133,11 +138,58 @@ def explain_filter(filter: Filter, attributes: Attributes) -> Condition:
             text, matched, {}, parts=tuple(explain_filter(each, attributes) for each in filter.filters)
         )
     if isinstance(filter, Sql):
-        # Only a contract with an expression pays for loading the language.
-        from eventplane.explain_sql import explain_sql
-
-        return explain_sql(filter.expression, attributes)
+        return _explain_sql(filter.expression, attributes)
     return Condition(comparison_text(filter), matched, {filter.attribute: attributes.get(filter.attribute)})
+
+
+def _explain_sql(expression: Expression, attributes: Attributes) -> Condition:
+    """The condition of an expression, with its value and errors; its parts are what AND and OR join.
+
+    Each condition is judged as if it were alone, also where the whole was decided before its turn; the
+    errors of the whole are those that counted.
+    """
+    result = expression.evaluate(attributes)
+    text = f"sql {' '.join(expression.text.split())}"
+    return _sql_condition(text, expression.tree, result, attributes, expression.functions)
+
+
+def _sql_condition(
+    text: str, node: Node, result: Result, attributes: Attributes, functions: Functions
+) -> Condition:
+    joined = _joined(node)
+    names = () if joined else sorted(tree.names(node))
+    return Condition(
+        text,
+        result.passes,
+        {name: attributes.get(name) for name in names},
+        result.value,
+        tuple(f"{each.kind}: {each}" for each in result.errors),
+        tuple(_joined_condition(each, attributes, functions) for each in joined),
+    )
+
+
+def _joined_condition(node: Node, attributes: Attributes, functions: Functions) -> Condition:
+    result = evaluate(node, attributes, functions)
+    if not result.errors:
+        # AND and OR cast what they join, so that 'true' holds here, which alone would not pass.
+        try:
+            result = Result(cast(result.value, Type.BOOLEAN))
+        except CesqlCastError as error:
+            result = Result(result.value, (error,))
+    return _sql_condition(write(node), node, result, attributes, functions)
+
+
+def _joined(node: Node) -> list[Node]:
+    """What one AND or OR joins, in the order of the text; nothing for any other condition."""
+    if not isinstance(node, tree.Logic) or node.operator == "XOR":
+        return []
+    operator, parts = node.operator, []
+    left: Node = node
+    # `a AND b AND c` is ((a AND b) AND c): three parts of one list.
+    while isinstance(left, tree.Logic) and left.operator == operator:
+        parts.append(left.right)
+        left = left.left
+    return [left, *reversed(parts)]
 
 
 @dataclass(frozen=True, slots=True)
