@@ -23,7 +23,7 @@ from eventplane.contract.model import (
 )
 from eventplane.contract.participants import reply_routes
 from eventplane.contract.possibilities import Takes, can_match, needed, of_type, possible
-from eventplane.contract.reach import Reachability, Way, place_of, types_of
+from eventplane.contract.reach import Reachability, Way, place_of, types_of, written_routes
 from eventplane.contract.reader import Problem
 from eventplane.conversation.attributes import REPLY_TYPE
 from eventplane.dead_letter import DEAD_LETTER_TYPE
@@ -169,12 +169,12 @@ def _gap(
     if any(place_of(each) is place for each in senders):
         return "no sender passes their filters", "correct the filters, or leave the type out of them"
     link = contract.device.outbox if place is Place.CLOUD else contract.device.inbox
-    links = [each for each in contract.routes if each.destination == link.address]
-    passing = [each.name for each in links if each in taking]
+    passing = [each.name for each in taking if each.destination == link.address]
     if passing:
         why = f"the filters exclude those of {_listed(passing)}, by which it would come"
         return why, "correct the filters, or leave the type out of them"
-    ways = [f"let {_listed((each.name for each in links), 'or')} take it"] if links else []
+    links = written_routes(contract, link.address)
+    ways = [f"let {_listed(links, 'or')} take it"] if links else []
     ways += [f"add a route to {link.address}", f"leave it out of {_listed(each.name for each in missed)}"]
     return f"no route to {link.address} takes it", ", or ".join(ways)
 

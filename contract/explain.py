@@ -26,7 +26,7 @@ from eventplane.contract import (
     Place,
     Route,
 )
-from eventplane.contract.reach import place_of, sequences
+from eventplane.contract.reach import place_of, sequences, written_routes
 from eventplane.envelope import Envelope
 from eventplane.filters import All, Any, Attributes, Filter, Not, Sql, comparison_text
 from eventplane.guarantee import guarantee_of
@@ -323,7 +323,7 @@ class _Journey:
         if not beyond or (self._is_from_device and other is Place.DEVICE):
             problem = f"no route {_where(self._entry)} takes it"
             return problem, "add a route to an inbox, or correct the filter of one"
-        leading = [each.name for each in self._contract.routes if each.destination == link.address]
+        leading = written_routes(self._contract, link.address)
         widen = f"let {' or '.join(leading)} take it, or " if leading else ""
         return (
             f"no route {_where(self._entry)} takes it to {link.address} ({_routes(beyond)} would take it "

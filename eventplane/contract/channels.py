@@ -67,7 +67,7 @@ _WHEN_FULL = Word(
 _DOWNLINK = Word(
     Downlink,
     Downlink.COMMAND,
-    "of a device's inbox, for types that do not say: of a `state` only the newest counts, "
+    "of a device's inbox, for types that declare nothing: of a `state` only the newest counts, "
     "each `command` is delivered ([downlink.md](downlink.md))",
 )
 _FORWARD = Word(

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from eventplane.contract.model import Channel, Contract, Participant, ParticipantKind, Place, Route
+from eventplane.contract.participants import reply_routes
 from eventplane.contract.possibilities import Takes, can_match, needed, of_type, possible
 from eventplane.filters import All, Attributes, Filter, to_document
 from eventplane.sender import SENDER_SERVICE, Sender
@@ -57,6 +58,16 @@ def flows(contract: Contract) -> Mapping[str, Flow]:
 def place_of(participant: Participant) -> Place:
     """Return where the participant's events meet their first router."""
     return Place.DEVICE if participant.kind.is_on_device else Place.CLOUD
+
+
+def written_routes(contract: Contract, address: str) -> list[str]:
+    """Return the names of the routes to a channel, without those that the compiler writes."""
+    written_by_compiler = reply_routes(contract.participants)
+    return [
+        each.name
+        for each in contract.routes
+        if each.destination == address and each.name not in written_by_compiler
+    ]
 
 
 def types_of(filter: Filter, types: Iterable[str]) -> frozenset[str]:

@@ -4,9 +4,12 @@ from typing import Any
 
 import pytest
 
+from contract import load_contract
 from contract.checks import check
-from eventplane.contract import Contract, compile_contract
+from contract.explain import outcomes
+from eventplane.contract import Contract, compile_contract, contract_document
 from eventplane.contract.reach import Reachability
+from eventplane.envelope import write_event
 
 PRESSED = "com.example.laundry.pressed.v1"
 ORG = {"filter": {"prefix": {"type": "org.eventplane."}}, "to": "device.outbox"}
@@ -176,3 +179,27 @@ def test_a_forwarder_s_own_reports_go_up_without_a_route() -> None:
     routes = {"up": to("device.outbox", type=PRESSED), "to-desk": to("desk.inbox", type=heartbeat)}
     contract = plane(routes, {"laundry": [PRESSED]}, heartbeat)
     assert reached(contract, "device", heartbeat) == {"desk.inbox": ("to-desk", True)}
+
+
+def test_the_shipped_contract_with_a_newcomer_s_type_has_one_warning_and_explain_agrees() -> None:
+    document = contract_document(load_contract())
+    assert check(load_contract()) == ()
+    document["participants"]["laundry-service"] = {
+        "kind": "device_service",
+        "description": "Reports a finished wash.",
+        "sends": [PRESSED],
+    }
+    document["event_types"][PRESSED] = {"description": "d"}
+    document["routes"] |= {
+        "pressed-to-family": to("family-app.inbox", type=PRESSED),
+        "pressed-to-carers": to("carers.inbox", type=PRESSED),
+    }
+    contract = compile_contract(document, "newcomer")
+    (warning,) = check(contract)
+    assert warning.path == f"event_types.{PRESSED}"
+    assert "no route to device.outbox takes it" in warning.message
+    assert warning.remedy.startswith("let everything-to-cloud take it, or add a route")
+    (outcome,) = outcomes(contract, write_event({"id": "1", "source": "/a", "type": PRESSED}))
+    assert (outcome.sender, outcome.receipts) == ("laundry-service", ())
+    assert "no route on the device takes it to device.outbox" in outcome.problem
+    assert outcome.remedy == "let everything-to-cloud take it, or add a route to device.outbox"
