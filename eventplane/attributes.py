@@ -50,6 +50,9 @@ _IDS_AND_FLAGS = "(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}"
 # Version 00 ends after the flags, a later one may say more after a further hyphen, ff is none.
 _TRACEPARENT = re.compile(f"(?:00-{_IDS_AND_FLAGS}|(?!00|ff)[0-9a-f]{{2}}-{_IDS_AND_FLAGS}(?:-.*)?)")
 
+_TRACEPARENT_CHARACTERS = 55
+"""Of version 00, and of what a later one has in common with it."""
+
 SEVERITY_NUMBERS = range(1, 25)
 """From TRACE (1 to 4) over DEBUG, INFO, WARN and ERROR to FATAL (21 to 24)."""
 
@@ -108,6 +111,11 @@ def _escapes(value: str) -> bool:
 def is_traceparent(value: str) -> bool:
     """Whether `value` names a trace and a span in it, as version 00 or a later one that starts alike."""
     return _TRACEPARENT.fullmatch(value) is not None
+
+
+def in_short(value: str) -> str:
+    """The `traceparent` without what a later version says behind its flags, which may be of any length."""
+    return value[:_TRACEPARENT_CHARACTERS]
 
 
 def priority_of(severitynumber: int) -> Literal["urgent", "normal", "low"]:

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from eventplane.attributes import in_short
 from eventplane.envelope import Envelope, write_event
 from eventplane.limits import MAX_DETAIL_CHARACTERS, MAX_ORIGINAL_BYTES
 from eventplane.sender import Sender
-from eventplane.trace_context import in_short
 
 DEAD_LETTER_TYPE = "org.eventplane.deadletter.v1"
 

@@ -6,11 +6,3 @@ from typing import Final
 
 DEFAULT_SHARE: Final = 0.01
 """Of the events that carry no trace, so many are drawn. Ours: a thousand events a second make ten traces."""
-
-_CHARACTERS = 55
-"""Of version 00, and of what a later one has in common with it."""
-
-
-def in_short(value: str) -> str:
-    """The `traceparent` without what a later version says behind its flags, which may be of any length."""
-    return value[:_CHARACTERS]
