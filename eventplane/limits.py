@@ -32,6 +32,13 @@ longer one; an event that routers deliver must be readable for the audit too."""
 MAX_ATTRIBUTE_NAME = 64
 """Longest attribute name, characters. CloudEvents 1.0.2 recommends 20; real extensions exceed it."""
 
+MAX_REMEMBERED_VALUES = 1_024
+"""Most values of one attribute that were found valid and are remembered; then they are forgotten. Ours: with
+MAX_REMEMBERED_CHARACTERS, three attributes and the names of others that is 1 MiB at most."""
+
+MAX_REMEMBERED_CHARACTERS = 128
+"""Longest value of an attribute that is remembered, characters. Ours: usual sources and schemas fit."""
+
 MAX_SENDER_CHARACTERS = 128
 """Longest name of a device or a participant, characters (AWS IoT: a thing's name; participants' are shorter).
 A dead letter has both beside its original, and must fit an event."""
