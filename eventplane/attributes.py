@@ -132,7 +132,7 @@ _TYPE_NAMES: dict[type, str] = {str: "a String", int: "an Integer", bool: "a Boo
 _NOT_EMPTY: _Rule = (str, bool, "it is empty")
 _NAMES_SENDER: _Rule = (
     str,
-    lambda value: 0 < len(value) <= MAX_SENDER_CHARACTERS,
+    re.compile(f".{{1,{MAX_SENDER_CHARACTERS}}}", re.DOTALL).fullmatch,
     f"a sender's name has 1 to {MAX_SENDER_CHARACTERS} characters",
 )
 _IS_TIMESTAMP: _Rule = (str, is_timestamp, "it is not an RFC 3339 timestamp")
@@ -193,15 +193,39 @@ _USUAL_TIMESTAMP = re.compile(
     "(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]\\.[0-9]{3}Z"
 )
 
-_MATCHERS: Final[dict[object, Callable[[Any], object]]] = {
+
+def _is_any(value: object) -> bool:
+    kind = value.__class__
+    return kind is str or kind is bool or (kind is int and value in _INT32)
+
+
+def _is_severity(value: object) -> bool:
+    return value.__class__ is int and value in SEVERITY_NUMBERS
+
+
+# These fail for, or refuse, what is not of the type: `bool` and `len` alone would not.
+_QUICK: Final[dict[object, Callable[[Any], object]]] = {
+    bool: str.__len__,
     is_timestamp: _USUAL_TIMESTAMP.fullmatch,
     is_traceparent: _TRACEPARENT.fullmatch,
+    SEVERITY_NUMBERS.__contains__: _is_severity,
 }
 
-QUICK_CHECKS: Final = {
-    name: _MATCHERS.get(holds, holds) for name, (needed, holds, _) in _RULES.items() if needed is str
-}
-"""Of the attributes that are a String: what is true of most valid values, and of no other, at least cost."""
+
+def quick_check(name: str) -> Callable[[Any], object]:
+    """Return what is true of most valid values of attribute `name`, and of no other; it may raise TypeError.
+
+    Whether a String has characters that it may not have is not checked.
+    """
+    if name not in _RULES:
+        return _is_any
+    holds = _RULES[name][1]
+    if isinstance(getattr(holds, "__self__", None), re.Pattern | frozenset):
+        return holds
+    if holds in _QUICK:
+        return _QUICK[holds]
+    return lambda value: value_problem(name, value) is None
+
 
 COSTLY: Final = frozenset({"source", "datacontenttype", "dataschema"})
 """The attributes whose check takes longer than to recognise a value that was checked before."""

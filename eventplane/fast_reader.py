@@ -20,13 +20,24 @@ import json
 import math
 import re
 from collections.abc import Callable
+from operator import call
 from typing import Any, Final, NamedTuple, NoReturn
 
-from eventplane.attributes import COSTLY, QUICK_CHECKS, REQUIRED, AttributeValue, name_problem, value_problem
+from eventplane.attributes import (
+    COSTLY,
+    KNOWN,
+    REQUIRED,
+    AttributeValue,
+    name_problem,
+    quick_check,
+    value_problem,
+)
 from eventplane.limits import (
     MAX_DEPTH,
     MAX_NUMBER_CHARACTERS,
     MAX_REMEMBERED_CHARACTERS,
+    MAX_REMEMBERED_NAMES,
+    MAX_REMEMBERED_SHAPES,
     MAX_REMEMBERED_VALUES,
 )
 from eventplane.strict_json import may_have_long_number
@@ -59,9 +70,9 @@ class _Scanner(NamedTuple):
     fractions: list[str]
 
 
-_valid_names: Final[set[str]] = set()
 _valid_values: Final[dict[str, set[str]]] = {name: set() for name in COSTLY}
-_checks: Final = {**QUICK_CHECKS, **{name: values.__contains__ for name, values in _valid_values.items()}}
+_checks: Final[dict[tuple[str, ...], tuple[Callable[[Any], object], ...]]] = {}
+"""What to check of events that have attributes of these names, in this order."""
 _idle: Final[list[_Scanner]] = []
 _json: list[tuple[_JsonReader, _JsonWriter]] = []
 
@@ -187,34 +198,39 @@ def _checked(members: dict[str, Any], is_plain: bool) -> dict[str, AttributeValu
         del members["data"]
     if "data_base64" in members and (has_data or not _is_base64(members.pop("data_base64"))):
         return None
+    checks = _checks.get(tuple(members))
+    if checks is None or not all(map(call, checks, members.values())):
+        return _learned(members)
+    if is_plain or all(map(str.isprintable, filter(_is_text, members.values()))):
+        return members
+    return _learned(members)
+
+
+def _learned(members: dict[str, Any]) -> dict[str, AttributeValue] | None:
+    """Check as `_checked` one by one, and remember what pays."""
     for name, value in members.items():
-        if is_plain and value.__class__ is str:
-            check = _checks.get(name)
-            if check is not None and check(value):
-                continue
-        if not _is_valid(name, value):
+        # A null is an attribute that is not set: the strict reader leaves it out.
+        if value is None or (name not in KNOWN and name_problem(name)) or value_problem(name, value):
             return None
-    return members if members.keys() >= _REQUIRED else None
+        if name in COSTLY and len(value) <= MAX_REMEMBERED_CHARACTERS:
+            values = _valid_values[name]
+            if len(values) >= MAX_REMEMBERED_VALUES:
+                values.clear()
+            values.add(value)
+    if not members.keys() >= _REQUIRED:
+        return None
+    names = tuple(members)
+    if names not in _checks and len(names) <= MAX_REMEMBERED_NAMES:
+        if len(_checks) >= MAX_REMEMBERED_SHAPES:
+            _checks.clear()
+        _checks[names] = tuple(
+            _valid_values[name].__contains__ if name in COSTLY else quick_check(name) for name in names
+        )
+    return members
 
 
-def _is_valid(name: str, value: Any) -> bool:
-    """Return whether the attribute is certainly valid; remember its name, and its value if that pays."""
-    # A null is an attribute that is not set: the strict reader leaves it out.
-    if value is None or value_problem(name, value) is not None:
-        return False
-    if name not in _valid_names:
-        if name_problem(name) is not None:
-            return False
-        _remember(_valid_names, name)
-    if name in _valid_values and len(value) <= MAX_REMEMBERED_CHARACTERS:
-        _remember(_valid_values[name], value)
-    return True
-
-
-def _remember(valid: set[str], text: str) -> None:
-    if len(valid) >= MAX_REMEMBERED_VALUES:
-        valid.clear()
-    valid.add(text)
+def _is_text(value: object) -> bool:
+    return value.__class__ is str
 
 
 def _is_base64(value: Any) -> bool:

@@ -34,10 +34,17 @@ MAX_ATTRIBUTE_NAME = 64
 
 MAX_REMEMBERED_VALUES = 1_024
 """Most values of one attribute that were found valid and are remembered; then they are forgotten. Ours: with
-MAX_REMEMBERED_CHARACTERS, three attributes and the names of others that is 1 MiB at most."""
+MAX_REMEMBERED_CHARACTERS, and for three attributes, that is 1 MiB at most."""
 
 MAX_REMEMBERED_CHARACTERS = 128
 """Longest value of an attribute that is remembered, characters. Ours: usual sources and schemas fit."""
+
+MAX_REMEMBERED_SHAPES = 256
+"""Most lists of attributes' names that are remembered; then they are forgotten. Ours: with
+MAX_REMEMBERED_NAMES and MAX_ATTRIBUTE_NAME 1.5 MiB at most; a type of event has a shape or two."""
+
+MAX_REMEMBERED_NAMES = 32
+"""Most names in a list that is remembered. Ours: events with more attributes are rare."""
 
 MAX_SENDER_CHARACTERS = 128
 """Longest name of a device or a participant, characters (AWS IoT: a thing's name; participants' are shorter).

@@ -12,10 +12,16 @@ from hypothesis import strategies as st
 
 from benchmarks import workload
 from eventplane import fast_reader
+from eventplane.attributes import KNOWN
 from eventplane.batch import unpack
 from eventplane.envelope import Envelope, parse_event, parse_strictly
 from eventplane.errors import EnvelopeError
-from eventplane.limits import MAX_EVENT_BYTES, MAX_REMEMBERED_VALUES
+from eventplane.limits import (
+    MAX_EVENT_BYTES,
+    MAX_REMEMBERED_NAMES,
+    MAX_REMEMBERED_SHAPES,
+    MAX_REMEMBERED_VALUES,
+)
 from tests.fuzz.targets import outcome
 from tests.property.test_envelope_properties import EVENTS
 
@@ -40,6 +46,16 @@ KNOWN = ['"time":"2026-02-29T00:00:00Z",', '"source":"a b",', '"data":null,', '"
 DEEP = ["[" * 64, "]" * 64, '{"a":' * 63, "}" * 63, "[" * 9_000, "x" * MAX_EVENT_BYTES]
 PIECES = st.sampled_from([*CHARACTERS, *MARKS, *NUMBERS, *MEMBERS, *KNOWN, *DEEP])
 EDITS = st.lists(st.tuples(st.floats(0, 1), st.integers(0, 6), PIECES | st.text(max_size=2)), max_size=3)
+GOOD = {
+    "specversion": '"1.0"',
+    "severitynumber": "9",
+    "routerhops": "1",
+    "deliveryguarantee": '"best_effort"',
+    "datacontenttype": '"a/b"',
+    "dataschema": '"urn:a"',
+    "traceparent": f'"00-{1:032x}-{1:016x}-01"',
+    **dict.fromkeys(("time", "expirytime", "recordedtime", "replayedtime"), '"2026-01-01T00:00:00.000Z"'),
+}
 FORMS = st.sampled_from(
     [
         {"separators": (",", ":"), "ensure_ascii": False},
@@ -113,11 +129,48 @@ def test_a_boolean_is_not_the_number_that_it_equals() -> None:
         assert type(event.attributes["a"]) is kind
 
 
+@pytest.mark.parametrize("name", sorted(KNOWN))
+@pytest.mark.parametrize(
+    "value",
+    [
+        "1",
+        "0",
+        "true",
+        "false",
+        "null",
+        "[]",
+        '["x"]',
+        "{}",
+        '{"a":1}',
+        "1.5",
+        '""',
+        '"x"',
+        '"\\u0001"',
+        '"1.0"',
+    ],
+)
+def test_they_agree_on_the_type_of_each_known_attribute(name: str, value: str) -> None:
+    others = {"specversion": "1.0", "id": "1", "source": "/s", "type": "t"}
+    # First with a good value, so that the names are known.
+    for each in (GOOD.get(name, '"x"'), value):
+        text = (
+            "{"
+            + ",".join(
+                f'"{a}":{each if a == name else json.dumps(b)}' for a, b in {**others, name: ""}.items()
+            )
+            + "}"
+        )
+        assert outcome(parse_event, text) == outcome(parse_strictly, text)
+
+
 def test_what_is_remembered_is_bounded() -> None:
     for number in range(2 * MAX_REMEMBERED_VALUES + 1):
         parse_event(f'{{"specversion":"1.0","id":"1","source":"/s/{number}","type":"t","a{number}":""}}')
         parse_event(f'{{"specversion":"1.0","id":"1","source":"/{"s" * 200}{number}","type":"t"}}')
-    remembered, names = fast_reader._valid_values["source"], fast_reader._valid_names
-    assert 0 < len(remembered) <= MAX_REMEMBERED_VALUES
-    assert 0 < len(names) <= MAX_REMEMBERED_VALUES
-    assert max(map(len, remembered)) < 200
+    many = "".join(f',"b{number}":1' for number in range(MAX_REMEMBERED_NAMES))
+    parse_event(f'{{"specversion":"1.0","id":"1","source":"/s","type":"t"{many}}}')
+    values, names = fast_reader._valid_values["source"], fast_reader._checks
+    assert 0 < len(values) <= MAX_REMEMBERED_VALUES
+    assert max(map(len, values)) < 200
+    assert 0 < len(names) <= MAX_REMEMBERED_SHAPES
+    assert max(map(len, names)) <= MAX_REMEMBERED_NAMES
