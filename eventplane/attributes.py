@@ -51,6 +51,8 @@ _ABSOLUTE = re.compile(rf"{_SCHEME}(?!\Z){_REST}{_QUERY}")
 _IDS_AND_FLAGS = "(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}"
 # Version 00 ends after the flags, a later one may say more after a further hyphen, ff is none.
 _TRACEPARENT = re.compile(f"(?:00-{_IDS_AND_FLAGS}|(?!00|ff)[0-9a-f]{{2}}-{_IDS_AND_FLAGS}(?:-.*)?)")
+_TRACEPARENT_CHARACTERS = 55
+"""Of version 00, and of what a later one has in common with it."""
 
 _TRACEPARENT_CHARACTERS = 55
 """Of version 00, and of what a later one has in common with it."""

@@ -89,7 +89,7 @@ MAX_HOPS = 8
 of services is so long, and a loop of two has come round four times, which is soon enough to stop it."""
 
 MAX_FILTER_STEPS = 10_000_000
-"""Most work of one filter for an event of MAX_EVENT_BYTES, steps of `eventplane.filter_cost`. Ours: 10 ms of
+"""Most work of one filter for an event of MAX_EVENT_BYTES, steps of `eventplane.filters`. Ours: 10 ms of
 a core; a search for four words in any case fits."""
 
 MAX_PARTICIPANT_STEPS = 20_000_000

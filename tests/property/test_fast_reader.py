@@ -42,10 +42,26 @@ CHARACTERS = [
 MARKS = ["{", "}", "[", "]", ":", ",", " ", "\n", "{}", "[]", "null", "true", "NaN", "-Infinity", "\ufeff"]
 NUMBERS = ["1", "-0", "1.0", "1e5", "1e999", "-1E+400", "0.1e-999", "01", "9" * 20, "9" * 400, "9" * 1_001]
 MEMBERS = ['"id":"2",', '"id" :"2",', '"i\\u0064":"2",', '"x":{"a":1,"a":2},', '"a":true,', '"A":"a",']
-KNOWN = ['"time":"2026-02-29T00:00:00Z",', '"source":"a b",', '"data":null,', '"data_base64":"A",', '"":"",']
+ODD = ['"time":"2026-02-29T00:00:00Z",', '"source":"a b",', '"data":null,', '"data_base64":"A",', '"":"",']
 DEEP = ["[" * 64, "]" * 64, '{"a":' * 63, "}" * 63, "[" * 9_000, "x" * MAX_EVENT_BYTES]
-PIECES = st.sampled_from([*CHARACTERS, *MARKS, *NUMBERS, *MEMBERS, *KNOWN, *DEEP])
+PIECES = st.sampled_from([*CHARACTERS, *MARKS, *NUMBERS, *MEMBERS, *ODD, *DEEP])
 EDITS = st.lists(st.tuples(st.floats(0, 1), st.integers(0, 6), PIECES | st.text(max_size=2)), max_size=3)
+VALUES = [
+    "1",
+    "0",
+    "true",
+    "false",
+    "null",
+    "[]",
+    '["x"]',
+    "{}",
+    '{"a":1}',
+    "1.5",
+    '""',
+    '"x"',
+    '"\\u0001"',
+    '"1.0"',
+]
 GOOD = {
     "specversion": '"1.0"',
     "severitynumber": "9",
@@ -130,36 +146,13 @@ def test_a_boolean_is_not_the_number_that_it_equals() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(KNOWN))
-@pytest.mark.parametrize(
-    "value",
-    [
-        "1",
-        "0",
-        "true",
-        "false",
-        "null",
-        "[]",
-        '["x"]',
-        "{}",
-        '{"a":1}',
-        "1.5",
-        '""',
-        '"x"',
-        '"\\u0001"',
-        '"1.0"',
-    ],
-)
+@pytest.mark.parametrize("value", VALUES)
 def test_they_agree_on_the_type_of_each_known_attribute(name: str, value: str) -> None:
-    others = {"specversion": "1.0", "id": "1", "source": "/s", "type": "t"}
+    members = {"specversion": '"1.0"', "id": '"1"', "source": '"/s"', "type": '"t"'}
     # First with a good value, so that the names are known.
     for each in (GOOD.get(name, '"x"'), value):
-        text = (
-            "{"
-            + ",".join(
-                f'"{a}":{each if a == name else json.dumps(b)}' for a, b in {**others, name: ""}.items()
-            )
-            + "}"
-        )
+        members[name] = each
+        text = "{" + ",".join(f'"{member}":{written}' for member, written in members.items()) + "}"
         assert outcome(parse_event, text) == outcome(parse_strictly, text)
 
 
