@@ -151,7 +151,9 @@ def _members(payload: bytes) -> dict[str, Any]:
     try:
         members = json.loads(payload)
     except (ValueError, RecursionError) as error:
-        raise QuestionError(f"not JSON: {error}; send what `eventplane.conversation.questions` writes") from error
+        raise QuestionError(
+            f"not JSON: {error}; send what `eventplane.conversation.questions` writes"
+        ) from error
     if not isinstance(members, dict):
         raise QuestionError("no JSON object; send what `eventplane.conversation.questions` writes")
     return members

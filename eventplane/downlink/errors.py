@@ -1,4 +1,4 @@
-"""Why an event never comes to a device: named, for its dead letter."""
+"""The reasons for which an event never reaches a device: the words of its dead letter."""
 
 from __future__ import annotations
 
@@ -22,21 +22,20 @@ VERSION_JUMP: Final = "version_jump"
 ADDRESS_NOT_ALLOWED: Final = "address_not_allowed"
 KEY_NOT_ALLOWED: Final = "key_not_allowed"
 NOT_FOR_A_DEVICE: Final = "not_for_a_device"
-"""What came over a device's inbox has not the attributes that the plane gives."""
+"""An event in a device's inbox lacks the attributes that the plane stamps."""
 
 
 class DownlinkError(EventPlaneError):
-    """An event cannot go down to a device: `reason` is a dead letter's word, `detail` is for people."""
+    """An event cannot go down to a device: `reason` is the word of its dead letter, `detail` is for
+    people."""
 
-    def __init__(self, reason: str, detail: str) -> None:
-        super().__init__(f"{reason}: {detail}")
-        self.reason = reason
-        self.detail = detail
+    reason: str
+    detail: str
+    message = "{reason}: {detail}"
 
 
 class AcknowledgementError(EventPlaneError):
-    """An event is no acknowledgement; `detail` says why."""
+    """An event is not an acknowledgement; `detail` says why."""
 
-    def __init__(self, detail: str) -> None:
-        super().__init__(f"{detail}; the device's software writes it, compare its version with the cloud's")
-        self.detail = detail
+    detail: str
+    message = "{detail}; the device's software writes it, compare its version with the cloud's"

@@ -10,11 +10,10 @@ from typing import Any
 
 from eventplane.delivery import Refusal
 from eventplane.device_reports import STARTED
-from eventplane.downlink.desired import Step
 from eventplane.downlink.device import ACKNOWLEDGED, Acknowledgement, Result, from_data
 from eventplane.downlink.errors import AcknowledgementError
 from eventplane.downlink.table import sort_key
-from eventplane.downlink.transitions import acknowledge
+from eventplane.downlink.transitions import Step, acknowledge
 from eventplane.envelope import Envelope, EnvelopeError, parse_event
 from eventplane.own_services import DOWNLINK
 from eventplane.sending import DEVICE_REPORTS, SENDER_NOT_ALLOWED, SendingRights

@@ -15,11 +15,11 @@ from typing import Any
 from eventplane.delivery import Refusal
 from eventplane.downlink import errors
 from eventplane.downlink.addressing import Addressed, addressed
-from eventplane.downlink.desired import Desired, Step
+from eventplane.downlink.desired import Desired
 from eventplane.downlink.errors import DownlinkError
 from eventplane.downlink.rights import DownlinkRights
 from eventplane.downlink.table import sort_key
-from eventplane.downlink.transitions import desire
+from eventplane.downlink.transitions import Step, apply_event
 from eventplane.envelope import Envelope, EnvelopeError, parse_event
 from eventplane.function_settings import QueueSettings
 from eventplane.whole_numbers import MAX_TIME_MS, whole_number
@@ -109,7 +109,7 @@ class DesiredStateWriter:
                 if item is not None:
                     item = replace(item, owner=self._rights.owner(item.owner))
                     _raise(self._rights.key_refusal(event, wanted.key, item.owner))
-                return desire(item, thing, wanted, now_ms, thing in present)
+                return apply_event(item, thing, wanted, now_ms, thing in present)
 
             try:
                 step = self._parts.items.change(thing, sk, decide)
@@ -119,10 +119,10 @@ class DesiredStateWriter:
             except DownlinkError as error:
                 # That one device has no room, or holds what the event cannot follow, must not keep the others
                 # from it.
-                self._parts.items.give_up(thing, wanted.text, Refusal(error.reason, error.detail))
+                self._parts.items.give_up(thing, wanted.message.text, Refusal(error.reason, error.detail))
                 continue
             if step.is_older:
-                logger.info("older than what is known", device=thing, sk=sk, event_id=wanted.id)
+                logger.info("older than what is known", device=thing, sk=sk, event_id=wanted.message.id)
         return True
 
     def _refuse(

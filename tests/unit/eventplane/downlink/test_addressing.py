@@ -10,10 +10,10 @@ import pytest
 from eventplane.contract import Downlink
 from eventplane.conversation.attributes import REPLY_TYPE
 from eventplane.downlink import errors
-from eventplane.downlink.addressing import Addressed, Target, addressed
-from eventplane.downlink.desired import Desired, message_of, transmission
+from eventplane.downlink.addressing import MAX_AHEAD_MS, Addressed, Target, addressed
+from eventplane.downlink.desired import Desired, transmission
 from eventplane.downlink.errors import DownlinkError
-from eventplane.downlink.wire import MAX_AHEAD_MS, RESERVED
+from eventplane.downlink.wire import RESERVED
 from eventplane.envelope import parse_event, write_event
 from eventplane.fleet import grouped, made
 from eventplane.limits import MAX_DOWNLINK_EVENT_BYTES, MAX_EVENT_BYTES
@@ -112,12 +112,12 @@ def test_an_event_without_an_address_is_refused() -> None:
 
 
 def test_a_version_is_a_number_or_the_time() -> None:
-    assert read(stateversion="007").version == 7
-    assert read(stateversion=7).version == 7
-    assert read(Downlink.COMMAND, stateversion="9" * 18).version == 10**18 - 1
-    assert read(stateversion=None, time="1970-01-01T00:00:01.5Z").version == 1_500
-    assert read(stateversion=None, time="1969-01-01T00:00:00Z").version == 0
-    assert read(Downlink.COMMAND, stateversion=None).version == NOW_MS
+    assert read(stateversion="007").message.version == 7
+    assert read(stateversion=7).message.version == 7
+    assert read(Downlink.COMMAND, stateversion="9" * 18).message.version == 10**18 - 1
+    assert read(stateversion=None, time="1970-01-01T00:00:01.5Z").message.version == 1_500
+    assert read(stateversion=None, time="1969-01-01T00:00:00Z").message.version == 0
+    assert read(Downlink.COMMAND, stateversion=None).message.version == NOW_MS
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def test_a_state_s_version_cannot_be_burnt_by_a_time_of_the_future(
     attributes: dict[str, Any], is_taken: bool
 ) -> None:
     if is_taken:
-        assert read(**attributes).version == NOW_MS + MAX_AHEAD_MS
+        assert read(**attributes).message.version == NOW_MS + MAX_AHEAD_MS
         return
     with pytest.raises(DownlinkError, match="desired reset") as caught:
         read(**attributes)
@@ -149,17 +149,17 @@ def test_commands_without_a_key_keep_the_order_of_their_sender_and_source() -> N
 
 
 def test_only_commands_expire_by_the_event_or_by_the_inbox_whichever_is_first() -> None:
-    assert read(Downlink.COMMAND).expires_at_ms is None
-    assert read(Downlink.COMMAND, expiry_s=60).expires_at_ms == NOW_MS + 60_000
+    assert read(Downlink.COMMAND).message.expires_at_ms is None
+    assert read(Downlink.COMMAND, expiry_s=60).message.expires_at_ms == NOW_MS + 60_000
     early = read(Downlink.COMMAND, expiry_s=60, expirytime="2026-01-01T00:00:05Z")
-    assert early.expires_at_ms == NOW_MS + 5_000
-    assert read(expiry_s=60, expirytime="2026-01-01T00:00:05Z").expires_at_ms is None
+    assert early.message.expires_at_ms == NOW_MS + 5_000
+    assert read(expiry_s=60, expirytime="2026-01-01T00:00:05Z").message.expires_at_ms is None
 
 
 def test_a_tombstone_is_a_state() -> None:
-    assert read(statedelete=True).is_deleted
-    assert read(statedelete="true").is_deleted
-    assert not read(statedelete=False).is_deleted
+    assert read(statedelete=True).message.is_deleted
+    assert read(statedelete="true").message.is_deleted
+    assert not read(statedelete=False).message.is_deleted
     assert reason(Downlink.COMMAND, statedelete=True) == errors.INVALID_STATE_DELETE
 
 
@@ -168,9 +168,10 @@ def test_the_largest_event_still_fits_with_all_that_is_put_in_front() -> None:
     empty = event("1", "", statekey=f"{part}/{part}/{part}", stateuid="u" * 100, stateversion="9" * 18)
     room = MAX_DOWNLINK_EVENT_BYTES - len(empty.json)
     largest = parse_event(empty.json.replace('"data":""', f'"data":"{"x" * room}"'))
-    wanted = replace(addressed(largest, Downlink.STATE, 10**18), version=10**18 - 1)
+    wanted = addressed(largest, Downlink.STATE, 10**18)
+    message = replace(wanted.message, version=10**18 - 1)
     item = Desired(thing="home-1", key=wanted.key, kind=wanted.kind, fence=10**17, reset=10**13)
-    text = transmission(item, message_of(wanted))
+    text = transmission(item, message)
     # The device numbers it as well.
     assert len(text) + 200 <= MAX_EVENT_BYTES
     assert text.endswith(largest.json[1:])

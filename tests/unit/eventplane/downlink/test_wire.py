@@ -102,7 +102,7 @@ def test_the_senders_text_is_untouched_behind_what_the_plane_puts_in_front() -> 
     gone = incoming(sent(state(1, "a"), deletion(2, "a")))
     assert gone.is_deleted
     assert gone.event.json.startswith(f'{{"downkind":"state","downkey":"{KEY}","downversion":"1",')
-    assert gone.event.json.endswith(deletion(2, "a").text[1:])
+    assert gone.event.json.endswith(deletion(2, "a").message.text[1:])
     assert (gone.uid, gone.version, gone.order, gone.fence) == ("a", 1, 0, 0)
     opened = incoming(wanted(command("open", 4)))
     assert (opened.kind, opened.key, opened.version, opened.is_deleted) == (

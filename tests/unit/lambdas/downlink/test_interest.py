@@ -86,7 +86,8 @@ class World:
     def wants(self, type: str) -> bool:
         """Whether devices that have the newest of what was sent send `type`."""
         newest = max(
-            self.sent, key=lambda each: addressed(each, self.contract.downlink(each.type), 10**13).version
+            self.sent,
+            key=lambda each: addressed(each, self.contract.downlink(each.type), 10**13).message.version,
         )
         return read_uplink_interest(newest).matches({"type": type})
 
@@ -214,7 +215,7 @@ def test_what_does_not_fit_lets_everything_up_and_stays_an_error(
         with pytest.raises(TooManyFiltersError):
             world.tell()
     _, withdrawal = world.sent
-    assert addressed(withdrawal, world.contract.downlink(withdrawal.type), 10**13).is_deleted
+    assert addressed(withdrawal, world.contract.downlink(withdrawal.type), 10**13).message.is_deleted
     monkeypatch.undo()
     assert world.tell()
     assert world.wants("org.eventplane.climate.reading.v1")
