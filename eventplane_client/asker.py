@@ -20,7 +20,7 @@ from eventplane.conversation.open_requests import (
     Replies,
 )
 from eventplane.envelope import Envelope
-from eventplane.expiry import is_expired
+from eventplane.guarantee import is_expired
 from eventplane_client.errors import (
     ClientError,
     ClosedError,

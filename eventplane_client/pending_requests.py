@@ -12,8 +12,9 @@ from typing import Final
 
 from eventplane.conversation.messages import Replier, ReplyError, read_reply, write_request
 from eventplane.conversation.open_requests import Announcements, Circuit, OpenRequests, PeerListener, Replies
-from eventplane.envelope import Envelope, EnvelopeError, parse_event
-from eventplane.timestamps import timestamp
+from eventplane.envelope import Envelope, parse_event
+from eventplane.errors import EnvelopeError
+from eventplane.values import timestamp
 from eventplane_client.errors import ClosedError, RequestTimeoutError
 
 _log = logging.getLogger(__name__)

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 from glue_jobs.common.session import local_session
 from glue_jobs.delivery_audit.main import main
-from glue_jobs.delivery_audit.window import LATENESS_S
+from glue_jobs.delivery_audit.rules import LATENESS_S
 
 
 def run(words: list[str]) -> None:

@@ -25,7 +25,7 @@ from benchmarks.audit.agreement import check
 from benchmarks.audit.processes import Measured, measured
 from benchmarks.audit.questions import STEPS, Form
 from benchmarks.results import Figure, machine_load, write
-from glue_jobs.common.class_archive import ClassArchive
+from glue_jobs.common.session import ClassArchive
 from local.archive_generator.contracts import audited_contracts
 from local.archive_generator.generator import Plan, generate
 from local.audits import read_report

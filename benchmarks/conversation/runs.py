@@ -19,10 +19,10 @@ from eventplane.conversation.open_requests import Replies
 from eventplane.envelope import Envelope, write_event
 from eventplane_client import Client, ClientSettings, Mode, connect
 from eventplane_client.device import ServiceClient
+from local.certificates import Authority
 from local.mosquitto import start_mosquitto
 from local.process import Supervisor
 from tests.integration.downlink import MESSAGE, Home
-from tests.integration.edge.certificates import Authority
 from tests.integration.edge.conftest import start_home
 
 ALARM = "org.eventplane.alarm.keyword.v1"

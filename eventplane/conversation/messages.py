@@ -17,8 +17,8 @@ from eventplane.conversation.attributes import (
     REPLY_TYPE,
 )
 from eventplane.downlink.wire import KIND
-from eventplane.envelope import Envelope, EnvelopeError, write_event
-from eventplane.errors import EventPlaneError
+from eventplane.envelope import Envelope, write_event
+from eventplane.errors import EnvelopeError, EventPlaneError
 from eventplane.guarantee import DELIVERY_GUARANTEE
 from eventplane.limits import MAX_DETAIL_CHARACTERS, MAX_REPLY_BYTES
 from eventplane.sender import Sender

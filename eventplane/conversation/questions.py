@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
-from eventplane.envelope import Envelope, EnvelopeError, parse_event
-from eventplane.errors import EventPlaneError
+from eventplane.envelope import Envelope, parse_event
+from eventplane.errors import EnvelopeError, EventPlaneError
 
 MAX_TEXT_CHARACTERS: Final = 400
 """Most characters of a text other than an event. Ours; a key has 302 at most."""

@@ -23,8 +23,8 @@ from eventplane.downlink.wire import (
 )
 from eventplane.envelope import Envelope
 from eventplane.limits import MAX_DOWNLINK_EVENT_BYTES
-from eventplane.timestamps import timestamp_ms
 from eventplane.topics import is_device_name, is_group_name
+from eventplane.values import timestamp_ms
 
 ALL: Final = "*"
 """`todevice` for every device."""

@@ -13,7 +13,7 @@ from typing import Any, Final
 from eventplane.contract import Downlink
 from eventplane.downlink.desired import Desired, Message, State
 from eventplane.downlink.transitions import AWAY_MS
-from eventplane.presence import bucket_of
+from eventplane.fleet import bucket_of
 
 TABLE: Final = "desired"
 """The table's name, without project and environment."""
@@ -25,7 +25,7 @@ PARTITION_KEY: Final = "thing"
 SORT_KEY: Final = "sk"
 
 INDEX: Final = "work"
-"""The index by `work`, the device's share (`eventplane.presence.BUCKETS`), and `due_at_ms`. It has only the
+"""The index by `work`, the device's share (`eventplane.fleet.BUCKETS`), and `due_at_ms`. It has only the
 items that are due some time, and only their keys: read the item before using it."""
 
 PENDING_INDEX: Final = "pending"

@@ -17,7 +17,7 @@ from eventplane.contract import Downlink
 from eventplane.downlink import errors
 from eventplane.downlink.errors import DownlinkError
 from eventplane.envelope import Envelope, parse_event
-from eventplane.whole_numbers import whole_number
+from eventplane.values import whole_number
 
 KIND: Final = "downkind"
 KEY: Final = "downkey"

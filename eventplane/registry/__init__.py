@@ -4,6 +4,7 @@
 what an HTTP path asks for. What fits the specification and what does not is in docs/registry.md.
 """
 
+from eventplane.contract.reach import Flow, Way, flows
 from eventplane.registry.build import build_registry
 from eventplane.registry.document import export
 from eventplane.registry.errors import (
@@ -15,7 +16,6 @@ from eventplane.registry.errors import (
     TooLargeError,
     UnavailableError,
 )
-from eventplane.registry.flows import Flow, Way, flows
 from eventplane.registry.model import Group, Registry, Resource
 from eventplane.registry.view import Answer, look_up
 

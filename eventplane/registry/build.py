@@ -7,9 +7,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from eventplane.contract.canonical import contract_document
-from eventplane.contract.model import Channel, Contract, EventType, Participant
-from eventplane.contract.vocabulary import DeliveryGuarantee, ParticipantKind, Transport
-from eventplane.registry.flows import Flow, Way, flows
+from eventplane.contract.model import (
+    Channel,
+    Contract,
+    DeliveryGuarantee,
+    EventType,
+    Participant,
+    ParticipantKind,
+    Transport,
+)
+from eventplane.contract.reach import Flow, Way, flows
 from eventplane.registry.model import (
     EXTENSION,
     SPECVERSION,

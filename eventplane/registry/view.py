@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 from eventplane.registry.document import Locate, export, identity, meta_entity, version_entity
 from eventplane.registry.errors import ApiNotFoundError, BadFlagError, NotFoundError
 from eventplane.registry.model import GROUPS, Group, Registry, Resource, ResourceType, capabilities, model
-from eventplane.whole_numbers import whole_number
+from eventplane.values import whole_number
 
 JSON: Final = "application/json; charset=utf-8"
 

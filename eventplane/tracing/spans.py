@@ -9,11 +9,11 @@ from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Any, Final, NamedTuple
 
-from eventplane.delivery import Outcome
 from eventplane.envelope import Envelope
 from eventplane.ledger import LedgerRecord
-from eventplane.timestamps import timestamp_ms
+from eventplane.reasons import Outcome
 from eventplane.tracing.context import Hop, TraceContext, span_id
+from eventplane.values import timestamp_ms
 
 AttributeValue = str | int | bool
 

@@ -21,7 +21,6 @@ from edge.link import DnsSd
 from edge.mailbox import Received
 from edge.mqtt import Endpoint, Login, PinnedCertificate, Will
 from edge.mqtt.endpoint import BrokerAddress
-from eventplane.announcement import new_announcement, write_announcement
 from eventplane.conversation.open_requests import TIMEOUT_S, Circuit, PeerChanged, PeerListener, Replies
 from eventplane.conversation.questions import (
     HandlersAnswer,
@@ -32,10 +31,11 @@ from eventplane.conversation.questions import (
     write_state_question,
 )
 from eventplane.envelope import Envelope, parse_event
-from eventplane.expiry import is_expired_on_device
-from eventplane.ranges import Range
+from eventplane.guarantee import is_expired_on_device
+from eventplane.interest.announcement import new_announcement, write_announcement
 from eventplane.receipts import SPOOL_FULL, Receipt, digest
 from eventplane.sending import sent_again
+from eventplane.settings import Range
 from eventplane.topics import (
     handlers_answer_topic,
     handlers_topic,

@@ -35,9 +35,8 @@ from eventplane.attributes import STRINGS
 from eventplane.device_reports import DISCARDED, MANIFEST, STARTED
 from eventplane.ledger import TAP
 from glue_jobs.common.hours import Days, Hour, hour_of
-from glue_jobs.common.listing import LINES, PARQUET, TOGETHER, Listing, ObjectFault, whole_lines
+from glue_jobs.common.listing import LINES, PARQUET, TOGETHER, Listing, ObjectFault, Receipt, whole_lines
 from glue_jobs.common.objects import Objects, Stored
-from glue_jobs.common.receipts import Receipt
 
 CORRUPT: Final = "_corrupt_record"
 """Where Spark's JSON reader puts a line that does not fit the schema."""

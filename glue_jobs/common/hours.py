@@ -15,8 +15,11 @@ GRACE = timedelta(minutes=30)
 """How long after its end an hour may still be written to. An object's hour is taken just before it is
 written, and the function that writes it lives 15 minutes at most (AWS Lambda quotas)."""
 
+_FIRST = datetime(1970, 1, 1, tzinfo=UTC)
+_HOUR = timedelta(hours=1)
+
 _DATE = re.compile(r"date=(\d{4}-\d{2}-\d{2})")
-_HOUR = re.compile(r"hour=([01]\d|2[0-3])")
+_HOUR_FOLDER = re.compile(r"hour=([01]\d|2[0-3])")
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -24,6 +27,16 @@ class Hour:
     """One UTC hour; `start` is its beginning."""
 
     start: datetime
+
+    @classmethod
+    def at(cls, number: int) -> Hour:
+        """Return the hour of a `number`."""
+        return cls(_FIRST + number * _HOUR)
+
+    @property
+    def number(self) -> int:
+        """The hour counted from 1970."""
+        return (self.start - _FIRST) // _HOUR
 
     @property
     def partition(self) -> str:
@@ -73,7 +86,7 @@ def hours_of(objects: Objects, folder: str, days: Days) -> Iterator[Hour]:
         if day is None or not days.holds(day):
             continue
         for hour_folder in objects.folders(f"{folder}/{day_folder}"):
-            if hour := _HOUR.fullmatch(hour_folder):
+            if hour := _HOUR_FOLDER.fullmatch(hour_folder):
                 yield Hour(datetime(day.year, day.month, day.day, int(hour[1]), tzinfo=UTC))
 
 
@@ -81,7 +94,7 @@ def hour_of(name: str) -> Hour | None:
     """The hour in whose folder the object `name` lies, None where that is none."""
     parts = name.split("/")
     for day_folder, hour_folder in pairwise(parts):
-        day, hour = day_of_folder(day_folder), _HOUR.fullmatch(hour_folder)
+        day, hour = day_of_folder(day_folder), _HOUR_FOLDER.fullmatch(hour_folder)
         if day and hour:
             return Hour(datetime(day.year, day.month, day.day, int(hour[1]), tzinfo=UTC))
     return None

@@ -14,9 +14,17 @@ from eventplane.archive_layout import Compaction, Folder
 from eventplane.errors import EventPlaneError
 from glue_jobs.common.archive import Archive, line_text, records, with_envelope
 from glue_jobs.common.hours import Hour
-from glue_jobs.common.listing import LINES, ObjectFault
+from glue_jobs.common.listing import (
+    LINES,
+    ObjectFault,
+    Receipt,
+    publish,
+    published,
+    read_receipt,
+    run_of,
+    write_receipt,
+)
 from glue_jobs.common.objects import Objects, Stored
-from glue_jobs.common.receipts import Receipt, publish, published, read_receipt, run_of, write_receipt
 from glue_jobs.compaction.files import Content, content_of, write_files
 
 

@@ -16,8 +16,8 @@ from pyspark.errors import PySparkException
 from eventplane.archive_layout import LEAST_RAW_DAYS, Folder, compacted_folders
 from eventplane.errors import EventPlaneError
 from glue_jobs.common.hours import Days, Hour, hours_of
+from glue_jobs.common.listing import Receipt, UnreadableReceiptError
 from glue_jobs.common.objects import Objects, open_archive
-from glue_jobs.common.receipts import Receipt, UnreadableReceiptError
 from glue_jobs.common.session import job_session
 from glue_jobs.compaction.compact import HourError, compact_hour, remove_raw
 

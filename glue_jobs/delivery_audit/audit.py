@@ -29,17 +29,23 @@ from eventplane.archive_layout import (
     PUBLISHED,
     TAP_FOLDER,
 )
-from eventplane.handover import HANDOVERS
-from eventplane.ledger import LEDGER, TAP
+from eventplane.ledger import HANDOVERS, LEDGER, TAP
 from glue_jobs.common.archive import Archive, Part
 from glue_jobs.common.hours import Hour
 from glue_jobs.common.objects import Objects, Stored
 from glue_jobs.delivery_audit import rows
-from glue_jobs.delivery_audit.attributes import Attributes, attributes_of
+from glue_jobs.delivery_audit.cesql import AttributeColumns
 from glue_jobs.delivery_audit.chain import Chain, History, chain_of
 from glue_jobs.delivery_audit.contracts import ContractHistory, archived, load_history
-from glue_jobs.delivery_audit.coverage import Coverage, Scope
-from glue_jobs.delivery_audit.devices import Fleet, judge_fleet
+from glue_jobs.delivery_audit.coverage import (
+    Coverage,
+    Scope,
+    absent_hours,
+    damaged_hours,
+    gone_hours,
+    hole_findings,
+)
+from glue_jobs.delivery_audit.devices import Fleet, Registry, judge_fleet, read_registry
 from glue_jobs.delivery_audit.errors import EmptyWindowError, NoArchiveError
 from glue_jobs.delivery_audit.event_group import (
     BadRow,
@@ -49,13 +55,10 @@ from glue_jobs.delivery_audit.event_group import (
     NotInTap,
     ReplayRow,
     RouteCount,
-    Rules,
     Verdict,
 )
-from glue_jobs.delivery_audit.expect import expected_routes, filters_of
-from glue_jobs.delivery_audit.figures import Figures
+from glue_jobs.delivery_audit.expect import attributes_of, expected_routes, filters_of
 from glue_jobs.delivery_audit.findings import Finding
-from glue_jobs.delivery_audit.holes import absent_hours, damaged_hours, gone_hours, hole_findings
 from glue_jobs.delivery_audit.judging import (
     Judged,
     Key,
@@ -65,13 +68,13 @@ from glue_jobs.delivery_audit.judging import (
     judge_rows,
     ledger_hours,
     letters_of,
+    ordered_inboxes,
     unreadable_hours,
     usages,
 )
-from glue_jobs.delivery_audit.ordering import ordered_inboxes
-from glue_jobs.delivery_audit.registry import Registry, read_registry
+from glue_jobs.delivery_audit.report import Figures
+from glue_jobs.delivery_audit.rules import Rules, Watermark, Window
 from glue_jobs.delivery_audit.screen import Screened, screened
-from glue_jobs.delivery_audit.window import Watermark, Window
 
 SMALL_BYTES: Final = 8 * 2**20
 """How large the ledger is at most of an archive that is judged in one process, bytes: some 100,000 events.
@@ -247,7 +250,7 @@ class _Run:
             TAP_FOLDER, self._request.window.folders, texts=texts, integers=typed, booleans=typed
         )
         self._parts[TAP] = part
-        routes = expected_routes(history, Attributes.read(texts, typed))
+        routes = expected_routes(history, AttributeColumns.read(texts, typed))
         tap = self._rows(TAP, partial(rows.tap_rows, part.rows, self._request.window, routes))
         # Of a small archive the devices read it again.
         return tap.persist() if self._is_small else tap

@@ -15,8 +15,21 @@ from itertools import combinations
 from math import comb
 from typing import Final, NamedTuple
 
-from glue_jobs.delivery_audit.device_reports import Birth, DeviceReports, Discard, Manifest, Report, Statement
-from glue_jobs.delivery_audit.numbers import DIGESTS, Range, SeenNumbers, length, merged, overlap, without
+from glue_jobs.delivery_audit.device_reports import (
+    DIGESTS,
+    Birth,
+    DeviceReports,
+    Discard,
+    Manifest,
+    Range,
+    Report,
+    SeenNumbers,
+    Statement,
+    length,
+    merged,
+    overlap,
+    without,
+)
 
 _NOTHING: Final = -(2**62)
 """Lower than any number."""

@@ -1,11 +1,15 @@
-"""What each device sent and stated, gathered from the tap by Spark and judged device by device."""
+"""What each device sent and stated, gathered by Spark and judged, and the list of the expected devices."""
 
 from __future__ import annotations
 
+import gzip
+import json
+import zlib
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from heapq import nsmallest
+from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
@@ -15,10 +19,14 @@ from pyspark.sql import functions as sf
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from eventplane.archive_layout import FLEET_FOLDER
-from eventplane.canary import CANARY_CLIENT
 from eventplane.contract import Contract, DeliveryGuarantee, Place
+from eventplane.fleet import FLEET
+from eventplane.names import CANARY_CLIENT
 from eventplane.sender import PLANE_CLIENT
 from glue_jobs.common.archive import struct_of
+from glue_jobs.common.hours import day_of_folder, hour_of
+from glue_jobs.common.listing import ObjectFault
+from glue_jobs.common.objects import Objects
 from glue_jobs.common.session import local_rows
 from glue_jobs.delivery_audit.coverage import RESTS, Coverage, Scope, Standing
 from glue_jobs.delivery_audit.device import (
@@ -29,10 +37,12 @@ from glue_jobs.delivery_audit.device import (
     judge_device,
     usual_ms,
 )
+from glue_jobs.delivery_audit.errors import FleetListError
 from glue_jobs.delivery_audit.event_group import HOUR_MS, HourCount, NotInTap
 from glue_jobs.delivery_audit.findings import Finding, worst_first
 from glue_jobs.delivery_audit.judging import MAX_FINDINGS
 from glue_jobs.delivery_audit.rows import is_own_report
+from glue_jobs.delivery_audit.rules import Window
 
 MAX_DEVICES: Final = 1_000
 """Most devices in the report, those with most losses first; all of them are in the table."""
@@ -174,7 +184,7 @@ def device_hours(tap: DataFrame, contracts: Sequence[Contract]) -> DataFrame:
     sent = tap.where(~sf.col("client_id").isin(PLANE_CLIENT, CANARY_CLIENT))
     is_numbered = sf.col("epoch").isNotNull() & sf.col("sequence").isNotNull()
     service = sf.coalesce("service", sf.lit(""))
-    # As `eventplane.event_keys.key_digest`, of which 64 bits fit into a column.
+    # As `eventplane.device_reports.key_digest`, of which 64 bits fit into a column.
     key = sf.sha2(sf.concat_ws("\n", service, "source", "id"), 256)
     digest = sf.conv(sf.substring(key, 17, 16), 16, -10).cast("bigint")
     other = sf.col("within") & ~is_numbered
@@ -445,3 +455,61 @@ def _order(row: Mapping[str, Any]) -> tuple[Any, ...]:
     """Most losses first, then those of which least is known, then most gaps."""
     standing = _STANDINGS.index(row["coverage"])
     return -row["lost"], standing, -(row["gaps"] or 0), row["client_id"], row["epoch"] or ""
+
+
+_GZIP = b"\x1f\x8b"
+
+
+@dataclass(frozen=True, slots=True)
+class Registry:
+    """The devices in service: `rows` of thing, state and since when, Unix milliseconds.
+
+    `name` is the object, or the file, that has the list.
+    """
+
+    name: str
+    rows: list[tuple[str, str, int | None]]
+
+
+def read_registry(
+    objects: Objects, window: Window, file: str | None
+) -> tuple[Registry | None, list[ObjectFault]]:
+    """Return the list in `file`, else the archive's newest one by the end of the window; None without one.
+
+    A list of the archive that cannot be read is a fault, and the next best one is taken. Raises
+    `FleetListError` for `file`.
+    """
+    if file is not None:
+        path = Path(file)
+        if not path.is_file():
+            raise FleetListError(file, "there is no such file")
+        return Registry(file, list(_rows(file, path.read_bytes()))), []
+    faults: list[ObjectFault] = []
+    for name in _by_worth(objects, window):
+        try:
+            return Registry(name, list(_rows(name, objects.read(name) or b""))), faults
+        except FleetListError as error:
+            faults.append(ObjectFault("unreadable", name, hour_of(name), FLEET, str(error), None))
+    return None, faults
+
+
+def _by_worth(objects: Objects, window: Window) -> Iterator[str]:
+    """Yield the archive's lists: the newest by the end of the window first, then the oldest behind it."""
+    folders = sorted((day, each) for each in objects.folders(FLEET) if (day := day_of_folder(each)))
+    before = [each for day, each in folders if window.day is None or day <= window.day]
+    for folder in reversed(before):
+        yield from reversed([each.name for each in objects.beneath(f"{FLEET}/{folder}")])
+    for _, folder in folders[len(before) :]:
+        yield from (each.name for each in objects.beneath(f"{FLEET}/{folder}"))
+
+
+def _rows(name: str, body: bytes) -> Iterator[tuple[str, str, int | None]]:
+    if not body:
+        raise FleetListError(name, "it has no bytes")
+    try:
+        text = gzip.decompress(body) if body.startswith(_GZIP) else body
+        for line in text.splitlines():
+            members = json.loads(line)
+            yield str(members["thing"]), str(members["state"]), members.get("since_ms")
+    except (ValueError, KeyError, TypeError, EOFError, OSError, zlib.error) as error:
+        raise FleetListError(name, f"it cannot be read: {error!r}") from error

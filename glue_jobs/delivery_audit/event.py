@@ -8,11 +8,10 @@ from collections.abc import Collection, Iterable, Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple, TypeVar
 
-from eventplane.delivery import DEAD_LETTER_TYPE, Outcome, letter_id
-from eventplane.handover import HANDOVERS
-from eventplane.ledger import LEDGER, TAP, Basis
+from eventplane.dead_letter import DEAD_LETTER_TYPE, letter_id
+from eventplane.ledger import HANDOVERS, LEDGER, TAP, Basis
+from eventplane.reasons import Outcome
 from eventplane.sender import PLANE
-from glue_jobs.delivery_audit.contract_rules import AuditRules
 from glue_jobs.delivery_audit.event_group import (
     NO_ROUTE,
     REPLAY,
@@ -23,7 +22,7 @@ from glue_jobs.delivery_audit.event_group import (
     LedgerRow,
     TapRow,
 )
-from glue_jobs.delivery_audit.window import LAST_MS, date_of
+from glue_jobs.delivery_audit.rules import LAST_MS, AuditRules, date_of
 
 LONGEST_DECISION_MS: Final = 180_000
 """Longest from a message's first receive to a decision at that receive, milliseconds. For so long the

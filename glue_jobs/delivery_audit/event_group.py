@@ -8,18 +8,13 @@ rows become these tuples by position.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from eventplane.ledger import Basis
 from glue_jobs.delivery_audit.findings import Finding
-
-if TYPE_CHECKING:
-    from glue_jobs.common.hours import Hour
-    from glue_jobs.delivery_audit.contracts import ContractHistory
-    from glue_jobs.delivery_audit.window import Watermark, Window
 
 NO_ROUTE: Final = "(unrouted)"
 """Stands for a route where none matches. No route can be called so, or has a space in its name."""
@@ -150,7 +145,7 @@ class LedgerRow(NamedTuple):
 
 
 class HandoverRow(NamedTuple):
-    """A line of the handovers, as `eventplane.handover.HandoverRecord`; any member may be None."""
+    """A line of the handovers, as `eventplane.ledger.HandoverRecord`; any member may be None."""
 
     decided_at_ms: int
     entered_at_ms: int
@@ -358,18 +353,3 @@ class Judgement:
             self.counts[key] += times * count
         for span, count in other.latencies.items():
             self.latencies[span] += times * count
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Rules:
-    """By what a group is judged: contracts, times, and where the archive is known to have holes.
-
-    Of `history` are used `uses` and `stale`, of `watermark` `ms` and `lateness_s`, of `window` `day`.
-    `damaged` names, by folder of the archive (`ledger`, `handovers`), the hours of which an object is missing
-    or unreadable, or has lines that cannot be read and name no event.
-    """
-
-    history: ContractHistory
-    watermark: Watermark
-    window: Window
-    damaged: Mapping[str, frozenset[Hour]] = field(default_factory=dict)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import reduce
 from operator import and_, or_
@@ -11,16 +11,45 @@ from typing import Final
 from pyspark.sql import Column
 from pyspark.sql import functions as sf
 
+from eventplane.attributes import SEVERITY_NUMBERS, STRINGS, priority_of
+from eventplane.cesql import tree
 from eventplane.contract import Contract, Place, Priority, Route
-from eventplane.delivery import DEAD_LETTER_TYPE
+from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.device_reports import REPORT_PREFIX
 from eventplane.filters import All, Any, Exact, Filter, Not, Prefix, Sql, Suffix
 from eventplane.sender import PLANE, PLANE_CLIENT, SENDER_DEVICE, SENDER_SERVICE
-from eventplane.severity import SEVERITY_NUMBERS, priority_of
-from glue_jobs.delivery_audit import cesql
-from glue_jobs.delivery_audit.attributes import NOT_ATTRIBUTES, Attributes
+from glue_jobs.delivery_audit.cesql import NOT_ATTRIBUTES, AttributeColumns, passes
 from glue_jobs.delivery_audit.contracts import ContractHistory
 from glue_jobs.delivery_audit.event_group import NO_ROUTE, UNWANTED
+
+
+def attributes_of(filters: Iterable[Filter]) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the names of the attributes that `filters` look at, and of those that they compare by type."""
+    leaves = [leaf for each in filters for leaf in _leaves(each)]
+    texts = {name for leaf in leaves for name in _names(leaf)} - NOT_ATTRIBUTES
+    typed = {name for leaf in leaves for name in _compared_by_type(leaf)} - NOT_ATTRIBUTES - STRINGS
+    return frozenset(texts), frozenset(typed)
+
+
+def _leaves(filter: Filter) -> Iterator[Exact | Prefix | Suffix | Sql]:
+    if isinstance(filter, Not):
+        yield from _leaves(filter.filter)
+    elif isinstance(filter, All | Any):
+        for each in filter.filters:
+            yield from _leaves(each)
+    else:
+        yield filter
+
+
+def _names(leaf: Exact | Prefix | Suffix | Sql) -> Iterable[str]:
+    return tree.names(leaf.expression.tree) if isinstance(leaf, Sql) else (leaf.attribute,)
+
+
+def _compared_by_type(leaf: Exact | Prefix | Suffix | Sql) -> Iterable[str]:
+    if not isinstance(leaf, Sql):
+        return ()
+    return (node.name for node in tree.walk(leaf.expression.tree) if isinstance(node, tree.Attribute))
+
 
 _URGENT_SEVERITY: Final = min(
     each for each in SEVERITY_NUMBERS if Priority(priority_of(each)) is Priority.URGENT
@@ -36,7 +65,7 @@ def filters_of(history: ContractHistory) -> Iterator[Filter]:
                 yield route.interest
 
 
-def expected_routes(history: ContractHistory, attributes: Attributes) -> Column:
+def expected_routes(history: ContractHistory, attributes: AttributeColumns) -> Column:
     """Return the routes that an event of the tap takes, a text for each contract of `history`."""
     # As the router sees them: with the device, which is in the frame and not in the event.
     is_plane = sf.col("client_id") == PLANE_CLIENT
@@ -48,7 +77,7 @@ def expected_routes(history: ContractHistory, attributes: Attributes) -> Column:
     return sf.array(*(cloud_routes(each, routed) for each in history.contracts))
 
 
-def cloud_routes(contract: Contract, attributes: Attributes) -> Column:
+def cloud_routes(contract: Contract, attributes: AttributeColumns) -> Column:
     """Return the names of the cloud's routes that an event takes, parted by spaces; else `NO_ROUTE`.
 
     `UNWANTED` stands before those that do not forward it. A text: an array would be built for each event
@@ -68,7 +97,7 @@ def cloud_routes(contract: Contract, attributes: Attributes) -> Column:
     return sf.when(names == "", sf.lit(NO_ROUTE)).otherwise(names)
 
 
-def to_column(filter: Filter, attributes: Attributes) -> Column:
+def to_column(filter: Filter, attributes: AttributeColumns) -> Column:
     """Return whether an event matches `filter`: true or false, never null.
 
     Raises `UnsupportedExpressionError`.
@@ -80,7 +109,7 @@ def to_column(filter: Filter, attributes: Attributes) -> Column:
     if isinstance(filter, Any):
         return reduce(or_, (to_column(each, attributes) for each in filter.filters), sf.lit(False))
     if isinstance(filter, Sql):
-        return cesql.passes(filter.expression, attributes)
+        return passes(filter.expression, attributes)
     if filter.attribute in NOT_ATTRIBUTES:
         return sf.lit(False)
     # In SQL a comparison with nothing is unknown, and so is its negation; a router says false, and true.
@@ -95,7 +124,7 @@ def _compare(filter: Exact | Prefix | Suffix, held: Column) -> Column:
     return held.endswith(sf.lit(filter.value))
 
 
-def _is_always_wanted(contract: Contract, attributes: Attributes) -> Column:
+def _is_always_wanted(contract: Contract, attributes: AttributeColumns) -> Column:
     """Whether an event of a device is forwarded whatever its reader announced (`eventplane.interest`)."""
     by_type: dict[bool, list[str]] = {True: [DEAD_LETTER_TYPE], False: []}
     for each in contract.event_types.values():

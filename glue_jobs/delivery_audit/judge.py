@@ -1,8 +1,8 @@
 """The judgement of one identity: what its records prove of each event and route, and what contradicts what.
 
-Pure Python: the rows are tuples (`event_group`), the rules the core's (`contract_rules`). Each event of the
-identity is put in order first (`event`), then judged route by route (`delivery`); what is worth knowing
-becomes findings (`delivery_findings`) and counts.
+Pure Python: the rows are tuples (`event_group`), the rules the core's (`rules`). Each event of the identity
+is put in order first (`event`), then judged route by route, and what is worth knowing becomes findings
+(`delivery`) and counts.
 """
 
 from __future__ import annotations
@@ -13,13 +13,19 @@ from functools import lru_cache
 from typing import Any, Final
 
 from eventplane.contract import Place
-from eventplane.delivery import DEAD_LETTER_TYPE, Outcome
-from eventplane.handover import HANDOVERS
-from eventplane.ledger import LEDGER, TAP
+from eventplane.dead_letter import DEAD_LETTER_TYPE
+from eventplane.ledger import HANDOVERS, LEDGER, TAP
+from eventplane.reasons import Outcome
 from eventplane.sender import SENDER_SERVICE, sender_in_frame
-from glue_jobs.delivery_audit.contract_rules import RECORD_MS, AuditRules
-from glue_jobs.delivery_audit.delivery import Consumption, Delivery, deliveries
-from glue_jobs.delivery_audit.delivery_findings import about, findings, is_other_client, of_unclear_row
+from glue_jobs.delivery_audit.delivery import (
+    Consumption,
+    Delivery,
+    about,
+    deliveries,
+    findings,
+    is_other_client,
+    of_unclear_row,
+)
 from glue_jobs.delivery_audit.event import Event, sorted_out
 from glue_jobs.delivery_audit.event_group import (
     EVERY_ROUTE,
@@ -41,12 +47,11 @@ from glue_jobs.delivery_audit.event_group import (
     ReplayRow,
     RouteCount,
     RowCount,
-    Rules,
     TapRow,
     Verdict,
 )
 from glue_jobs.delivery_audit.findings import Finding, Hop, Kind, Span
-from glue_jobs.delivery_audit.window import date_of
+from glue_jobs.delivery_audit.rules import RECORD_MS, AuditRules, Rules, date_of
 
 _WITHOUT_RECORD: Final = frozenset({Verdict.UNRECORDED, Verdict.NOT_UNDERSTOOD, Verdict.PENDING})
 _EXPECTED: Final = frozenset(EXPECTED)

@@ -15,10 +15,9 @@ from glue_jobs.common.session import job_session
 from glue_jobs.delivery_audit.audit import Request, audited
 from glue_jobs.delivery_audit.chain import Chain
 from glue_jobs.delivery_audit.findings import Finding
-from glue_jobs.delivery_audit.publication import file_report, send_verdicts, trend
+from glue_jobs.delivery_audit.publication import file_report, send_verdicts, trend, write_tables
 from glue_jobs.delivery_audit.report import report
-from glue_jobs.delivery_audit.tables import write_tables
-from glue_jobs.delivery_audit.window import LATENESS_S, Watermark, Window
+from glue_jobs.delivery_audit.rules import LATENESS_S, Watermark, Window
 
 
 @dataclass(frozen=True, slots=True)

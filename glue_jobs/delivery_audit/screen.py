@@ -20,8 +20,9 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as sf
 from pyspark.sql.types import LongType, StructField, StructType
 
-from eventplane.delivery import DEAD_LETTER_TYPE, Outcome
+from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.ledger import SENT_BEFORE, Basis
+from eventplane.reasons import Outcome
 from eventplane.sender import PLANE, PLANE_CLIENT
 from glue_jobs.delivery_audit.contracts import INTERVAL_MS, ContractHistory
 from glue_jobs.delivery_audit.event import CLOCK_SLACK_MS, LONGEST_DECISION_MS
@@ -36,7 +37,7 @@ from glue_jobs.delivery_audit.event_group import (
 from glue_jobs.delivery_audit.findings import Span
 from glue_jobs.delivery_audit.judging import Judged, Key
 from glue_jobs.delivery_audit.rows import KEY, is_own_report
-from glue_jobs.delivery_audit.window import DAY_MS, LAST_MS, Watermark
+from glue_jobs.delivery_audit.rules import DAY_MS, LAST_MS, Watermark
 
 RARE: Final = 64
 """How often a shape comes at least of which one sample is judged. Ours: the others cost less than a sample
@@ -79,7 +80,7 @@ def screened(
         sf.when(
             sf.min("sender") == sf.max("sender"), sf.coalesce(sf.min("tap_stream"), sf.min("ledger_stream"))
         ).alias("stream"),
-        # As in `ordering`: the number, else the time.
+        # As in `judging.ordered_deliveries`: the number, else the time.
         sf.coalesce(sf.min("number"), sf.min("at_ms")).alias("sent"),
         *(sf.min(name).alias(name) for name in first),
     )
@@ -214,7 +215,7 @@ def _ledger(
         is_own_report(),
         *("entered_by", "contract_version", "type", "priority", "route", "destination", "outcome", "reason"),
     ]
-    # As in `ordering`.
+    # As in `judging.is_sent`.
     is_whole = entered.isNotNull() & sf.col("line").isNull()
     is_sent = is_whole & (outcome == Outcome.DELIVERED) & ~sf.col("reason").eqNullSafe(SENT_BEFORE)
     first = {

@@ -8,9 +8,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from eventplane.auditor import VERDICT, report_name
+from eventplane.archive_layout import report_name
 from eventplane.envelope import Envelope, write_event
-from eventplane.timestamps import timestamp_of_ms
+from eventplane.names import VERDICT
+from eventplane.values import timestamp_of_ms
 from glue_jobs.delivery_audit.findings import BROKEN as BROKEN_KINDS
 from glue_jobs.delivery_audit.findings import INCOMPLETE as INCOMPLETE_KINDS
 from glue_jobs.delivery_audit.findings import Kind
@@ -27,7 +28,7 @@ ALLOWED: Final = "allowed"
 MAX_REASONS: Final = 10
 """Most reasons in the event, the worst first; all are in the report. Ours: what a person reads."""
 
-Row = Mapping[str, Any]
+Members = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +50,7 @@ def weight_of(kind: str) -> str:
     return INCOMPLETE if kind in INCOMPLETE_KINDS else ALLOWED
 
 
-def verdict_of(totals: Row, kinds: Iterable[Row], coverage: Row) -> Verdict:
+def verdict_of(totals: Members, kinds: Iterable[Members], coverage: Members) -> Verdict:
     """Judge a window by its `totals`, its findings counted by kind and hop, and its `coverage`."""
     counted = list(kinds)
     broken = [*_broken(totals, counted)]
@@ -59,13 +60,13 @@ def verdict_of(totals: Row, kinds: Iterable[Row], coverage: Row) -> Verdict:
     return Verdict(word, (*broken, *missing, *pending), len(missing))
 
 
-def unattested(coverage: Row) -> int:
+def unattested(coverage: Members) -> int:
     """Return how many device events no manifest attests, but for those whose manifest is not due yet."""
     events = coverage["events"]
     return int(sum(events.values()) - events["manifest"] - coverage["awaiting"])
 
 
-def _broken(totals: Row, kinds: list[Row]) -> Iterator[str]:
+def _broken(totals: Members, kinds: list[Members]) -> Iterator[str]:
     if totals["lost"]:
         hops = sorted({str(row["hop"]) for row in kinds if row["kind"] == Kind.LOST})
         # What is missing of a device is one finding for many events where nobody can tell which.
@@ -75,7 +76,7 @@ def _broken(totals: Row, kinds: list[Row]) -> Iterator[str]:
             yield _found(row)
 
 
-def _uncovered(coverage: Row) -> Iterator[str]:
+def _uncovered(coverage: Members) -> Iterator[str]:
     events, devices = coverage["events"], coverage["devices"]
     if unattested(coverage):
         seen = events["manifest"] + events["numbering"] + events["tap"]
@@ -92,7 +93,7 @@ def _uncovered(coverage: Row) -> Iterator[str]:
         yield "No list of expected devices: nobody would miss a device that is silent all the time."
 
 
-def _unjudged(totals: Row, kinds: list[Row]) -> Iterator[str]:
+def _unjudged(totals: Members, kinds: list[Members]) -> Iterator[str]:
     for row in kinds:
         if weight_of(row["kind"]) == INCOMPLETE:
             yield _found(row)
@@ -102,7 +103,7 @@ def _unjudged(totals: Row, kinds: list[Row]) -> Iterator[str]:
         yield f"{_count(totals['quarantined'], 'row')} could not be read."
 
 
-def _pending(totals: Row, coverage: Row) -> Iterator[str]:
+def _pending(totals: Members, coverage: Members) -> Iterator[str]:
     if totals["pending"]:
         yield f"{_count(totals['pending'], 'delivery')} may still be recorded."
     if coverage["awaiting"]:
@@ -115,7 +116,7 @@ _STANDINGS: Final = {
 }
 
 
-def _found(row: Row) -> str:
+def _found(row: Members) -> str:
     return f"{_count(row['count'], 'finding')} of kind `{row['kind']}` on the hop `{row['hop']}`."
 
 
@@ -129,7 +130,7 @@ def percent(share: float) -> str:
     return "100 %" if share >= 1 else f"{min(100 * share, 99.9):.1f} %"
 
 
-def lines(document: Row) -> tuple[str, str]:
+def lines(document: Members) -> tuple[str, str]:
     """Return the verdict and the coverage of a report, a line each, for people."""
     reasons, coverage = document["reasons"], document["coverage"]
     more = f" And {len(reasons) - 1} more." if len(reasons) > 1 else ""
@@ -165,7 +166,7 @@ def verdict_event(report: bytes) -> Envelope:
     return write_event(attributes, data)
 
 
-def trend_row(verdict: Row) -> dict[str, Any]:
+def trend_row(verdict: Members) -> dict[str, Any]:
     """Return what the trend has of a day, from its report or from its verdict's data."""
     totals = verdict["totals"]
     names = ("events_archived", "lost", "pending", "unrecorded", "findings")
@@ -188,7 +189,7 @@ def revision_of(verdict: Envelope | None) -> int:
     return -1 if verdict is None else int(verdict.data()["revision"]["number"])
 
 
-def revision(before: Envelope | None, totals: Row) -> dict[str, Any]:
+def revision(before: Envelope | None, totals: Members) -> dict[str, Any]:
     """Return how `totals` differ from the last verdict on the same window (None: there was none).
 
     `number` counts from 0; `verdict` and `share` are what they were; `changed` has [before, now] for each

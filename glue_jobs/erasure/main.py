@@ -19,10 +19,8 @@ from eventplane.ledger import CONTRACTS
 from glue_jobs.common.archive import Archive
 from glue_jobs.common.objects import Objects, OldVersions, Stored, open_archive
 from glue_jobs.common.session import job_session
-from glue_jobs.erasure.person import Person, TooWideError
-from glue_jobs.erasure.portions import Portion, clear_staging, document_text, documents, portions
-from glue_jobs.erasure.progress import Progress
-from glue_jobs.erasure.search import naming
+from glue_jobs.erasure.person import Person, TooWideError, naming
+from glue_jobs.erasure.portions import Portion, Progress, clear_staging, document_text, documents, portions
 
 _SHOWN = 5
 

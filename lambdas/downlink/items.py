@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from eventplane.delivery import Refusal, letter_id
+from eventplane.dead_letter import Refusal, letter_id
 from eventplane.downlink import table as requests
 from eventplane.downlink.desired import EXPIRED, Desired, Ended, State
 from eventplane.downlink.table import fleet_reset

@@ -15,8 +15,8 @@ from edge.settings import HealthSettings
 from eventplane.archive_layout import LEAST_RAW_DAYS
 from eventplane.contract import ParticipantKind
 from eventplane.contract.subscription import IN_FORCE_S
-from eventplane.presence import BUCKETS
-from glue_jobs.delivery_audit.window import LATE_DAYS
+from eventplane.fleet import BUCKETS
+from glue_jobs.delivery_audit.rules import LATE_DAYS
 from stacks.bundling import ROOT
 from stacks.config import ENVIRONMENTS, UnknownEnvironmentError, environment
 from stacks.environment import MAX_REFRESH_S

@@ -47,7 +47,7 @@ from eventplane.downlink.transitions import (
 )
 from eventplane.downlink.wire import Incoming, received
 from eventplane.envelope import parse_event, write_event
-from eventplane.uplink_interest import UPLINK_INTEREST_TYPE, UPLINK_KEY
+from eventplane.interest.uplink import UPLINK_INTEREST_TYPE, UPLINK_KEY
 from tests.examples import examples
 from tests.unit.eventplane.downlink.events import KEY, NOW_MS, THING, command, deletion, state
 

@@ -8,8 +8,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventplane.delivery import Outcome
 from eventplane.ledger import SENT_BEFORE, Basis
+from eventplane.reasons import Outcome
 from glue_jobs.delivery_audit.contracts import ContractHistory, Use
 from glue_jobs.delivery_audit.event_group import (
     EXPECTED,
@@ -22,12 +22,11 @@ from glue_jobs.delivery_audit.event_group import (
     LedgerRow,
     RouteCount,
     RowCount,
-    Rules,
     TapRow,
     Verdict,
 )
 from glue_jobs.delivery_audit.judge import judge
-from glue_jobs.delivery_audit.window import Watermark, Window
+from glue_jobs.delivery_audit.rules import Rules, Watermark, Window
 from tests.spark.small_archive import ALARM, DIARY, NOON_MS, READING, small_contract
 from tests.unit.glue_jobs.judging import hour, in_two_objects
 

@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from glue_jobs.delivery_audit.numbers import (
+from glue_jobs.delivery_audit.device_reports import (
     DIGESTS,
     MAX_NUMBERED,
     Range,

@@ -9,8 +9,8 @@ from pyspark.sql import functions as sf
 from pyspark.sql.types import BooleanType, IntegerType, StringType, StructField, StructType
 
 from eventplane.filters import Filter
-from glue_jobs.delivery_audit.attributes import Attributes, attributes_of
-from glue_jobs.delivery_audit.expect import to_column
+from glue_jobs.delivery_audit.cesql import AttributeColumns
+from glue_jobs.delivery_audit.expect import attributes_of, to_column
 
 
 def by_spark(spark: SparkSession, tried: Sequence[Filter], texts: Sequence[str]) -> list[list[bool]]:
@@ -32,6 +32,6 @@ def by_spark(spark: SparkSession, tried: Sequence[Filter], texts: Sequence[str])
             for kind, (held, type) in schemas.items()
         }
     )
-    attributes = Attributes.read(names, typed)
+    attributes = AttributeColumns.read(names, typed)
     columns = [to_column(each, attributes).alias(f"f{at}") for at, each in enumerate(tried)]
     return [list(row)[1:] for row in parsed.select("at", *columns).orderBy("at").collect()]

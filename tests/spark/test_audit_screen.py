@@ -11,8 +11,8 @@ from pyspark.sql import SparkSession
 from glue_jobs.common.objects import open_archive, open_output
 from glue_jobs.delivery_audit import audit as module
 from glue_jobs.delivery_audit.audit import FOUND, Audit, Request, audited
-from glue_jobs.delivery_audit.figures import latency
-from glue_jobs.delivery_audit.window import Watermark, Window
+from glue_jobs.delivery_audit.report import latency
+from glue_jobs.delivery_audit.rules import Watermark, Window
 from local.archive_generator.contracts import audited_contracts
 from local.archive_generator.generator import Plan, generate
 from tests.spark.damage.kinds import damage

@@ -13,8 +13,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from eventplane.archive_layout import LEDGER_FOLDER, TAP_FOLDER, Folder
 from glue_jobs.common.hours import Hour
+from glue_jobs.common.listing import Receipt, published
 from glue_jobs.common.objects import FolderObjects
-from glue_jobs.common.receipts import Receipt, published
 from glue_jobs.compaction import compact, files
 from glue_jobs.compaction.main import CompactionError, main
 from tests.spark.small_archive import NOON_MS, SmallArchive

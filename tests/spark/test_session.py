@@ -10,8 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.types import BooleanType, LongType, StringType, StructField, StructType
 
-from glue_jobs.common.class_archive import ClassArchive
-from glue_jobs.common.session import local_rows
+from glue_jobs.common.session import ClassArchive, local_rows
 from glue_jobs.delivery_audit.findings import Kind
 
 RUN = """

@@ -33,9 +33,9 @@ from eventplane_client.errors import (
     RequestDroppedError,
     RequestTimeoutError,
 )
+from local.certificates import Authority
 from local.mosquitto import Broker
 from local.process import Supervisor
-from tests.integration.edge.certificates import Authority
 from tests.integration.edge.conftest import SECONDS, THING, CloudBroker, Home, start_home, wait_for
 from tests.integration.mqtt import TestClient
 from tests.unit.eventplane.conversation.worlds import ask, document, plane

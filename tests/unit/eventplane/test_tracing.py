@@ -7,9 +7,10 @@ from dataclasses import replace
 import pytest
 
 from eventplane.attributes import AttributeValue
-from eventplane.delivery import DEAD_LETTER_TYPE, Outcome
+from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.envelope import Envelope, write_event
 from eventplane.ledger import LedgerRecord
+from eventplane.reasons import Outcome
 from eventplane.tracing.context import Hop, context_of, span_id, trace_id
 from eventplane.tracing.spans import LONGEST_WAIT_MS, Decision, Span, way
 

@@ -14,8 +14,8 @@ from botocore.exceptions import ClientError, ReadTimeoutError
 
 from eventplane.archive_layout import TAP_FOLDER
 from glue_jobs.common.hours import Hour
+from glue_jobs.common.listing import Receipt, UnreadableReceiptError, publish, read_receipt, write_receipt
 from glue_jobs.common.objects import FolderObjects
-from glue_jobs.common.receipts import Receipt, UnreadableReceiptError, publish, read_receipt, write_receipt
 from glue_jobs.compaction import main as job
 from glue_jobs.compaction.compact import CompactedGoneError, remove_raw
 from glue_jobs.compaction.main import CompactionError

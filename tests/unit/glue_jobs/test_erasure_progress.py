@@ -10,7 +10,7 @@ import pytest
 
 from glue_jobs.common.objects import FolderObjects, OldVersions, Stored
 from glue_jobs.erasure.person import Person
-from glue_jobs.erasure.progress import Progress
+from glue_jobs.erasure.portions import Progress
 
 PERSON = Person("//home-1/", "home-1")
 HOUR = "date=2026-03-01/hour=12"

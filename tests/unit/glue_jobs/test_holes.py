@@ -6,17 +6,17 @@ from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
-from glue_jobs.common.archive import ObjectFault, Part
+from glue_jobs.common.archive import Part
 from glue_jobs.common.hours import Hour
-from glue_jobs.delivery_audit.event_group import HoleCount
-from glue_jobs.delivery_audit.holes import (
+from glue_jobs.common.listing import ObjectFault
+from glue_jobs.delivery_audit.coverage import (
     LedgerHours,
     absent_hours,
     damaged_hours,
     gone_hours,
     hole_findings,
-    number_of,
 )
+from glue_jobs.delivery_audit.event_group import HoleCount
 
 DAY = datetime(2026, 3, 1, tzinfo=UTC)
 
@@ -46,7 +46,7 @@ def test_an_hour_without_an_object_is_damaged_where_another_folder_proves_record
         "ledger": frozenset({hour(1)}),
         "handovers": frozenset({hour(2)}),
     }
-    assert gone_hours(found, parts["tap"]) == {number_of(hour(3))}
+    assert gone_hours(found, parts["tap"]) == {hour(3).number}
 
 
 def test_damaged_and_removed_objects_and_nameless_lines_damage_their_hours() -> None:
@@ -65,13 +65,13 @@ def test_damaged_and_removed_objects_and_nameless_lines_damage_their_hours() -> 
 
 def test_hours_without_a_tap_object_lie_between_others() -> None:
     hours = frozenset(hour(number) for number in (2, 3, 6))
-    assert absent_hours(Part(cast(Any, None), (), (), hours)) == {number_of(hour(4)), number_of(hour(5))}
+    assert absent_hours(Part(cast(Any, None), (), (), hours)) == {hour(4).number, hour(5).number}
     assert absent_hours(part([])) == frozenset()
 
 
 def test_what_an_unreadable_object_lacks_is_no_second_finding() -> None:
     parts = archive(tap=range(3), ledger=range(3))
-    counts = {HoleCount("ledger", number_of(hour(1))): 7}
+    counts = {HoleCount("ledger", hour(1).number): 7}
     found = list(hole_findings(parts, [fault("unreadable", 1), fault("unreadable", 1)], counts, {}))
     assert [each.detail for each in found] == [
         "not gzip; 3 rows of it were read; 7 events of its hour are without a record",
@@ -82,10 +82,10 @@ def test_what_an_unreadable_object_lacks_is_no_second_finding() -> None:
 def test_each_hole_is_one_finding_with_its_extent() -> None:
     parts = archive(tap=range(3), ledger=[0, 2])
     counts = {
-        HoleCount("ledger", number_of(hour(1))): 250,
-        HoleCount("ledger", number_of(hour(2))): 0,
+        HoleCount("ledger", hour(1).number): 250,
+        HoleCount("ledger", hour(2).number): 0,
     }
-    found = list(hole_findings(parts, [fault("unreadable", 0)], counts, {number_of(hour(2)): 4}))
+    found = list(hole_findings(parts, [fault("unreadable", 0)], counts, {hour(2).number: 4}))
     assert [(each.kind, each.hop, each.archive_file) for each in found] == [
         ("unreadable_object", "archive", "ledger/date=2026-03-01/hour=00/a.json.gz"),
         ("missing_records", "archive", "ledger/date=2026-03-01/hour=01"),

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 
 from glue_jobs.delivery_audit.contracts import ContractHistory, Use
-from glue_jobs.delivery_audit.event_group import LedgerRow, NotInTap, ReplayRow, Rules, TapRow
+from glue_jobs.delivery_audit.event_group import LedgerRow, NotInTap, ReplayRow, TapRow
 from glue_jobs.delivery_audit.findings import Finding
 from glue_jobs.delivery_audit.judging import MAX_FINDINGS, Judged, Task, judge_rows
-from glue_jobs.delivery_audit.window import Watermark, Window
+from glue_jobs.delivery_audit.rules import Rules, Watermark, Window
 from local.archive_generator.contracts import MOTION, audited_contracts
 
 AS_OF_MS = 1_775_001_600_000

@@ -17,9 +17,8 @@ from moto import mock_aws
 
 from eventplane.archive_layout import LEDGER_FOLDER, QUARANTINE_FOLDER, TAP_FOLDER
 from glue_jobs.common.hours import Days, Hour
-from glue_jobs.common.listing import Listing, ObjectFault, whole_lines
+from glue_jobs.common.listing import Listing, ObjectFault, Receipt, publish, whole_lines, write_receipt
 from glue_jobs.common.objects import BucketObjects, FolderObjects, Objects, Stored
-from glue_jobs.common.receipts import Receipt, publish, write_receipt
 
 DAY = "tap/date=2026-03-01"
 HOUR = Hour(datetime(2026, 3, 1, 12, tzinfo=UTC))

@@ -11,8 +11,9 @@ import jsonschema
 import pytest
 
 from contract import load_contract
-from eventplane.auditor import VERDICT, last_report
+from eventplane.archive_layout import last_report
 from eventplane.envelope import parse_event
+from eventplane.names import VERDICT
 from glue_jobs.delivery_audit.findings import BROKEN, INCOMPLETE, Kind
 from glue_jobs.delivery_audit.verdict import (
     digest_of,

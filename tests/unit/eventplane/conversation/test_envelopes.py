@@ -22,8 +22,8 @@ from eventplane.conversation.messages import (
     write_request,
 )
 from eventplane.downlink.addressing import addressed
-from eventplane.envelope import Envelope, EnvelopeError, parse_event, write_event
-from eventplane.hops import sent_on
+from eventplane.envelope import Envelope, parse_event, sent_on, write_event
+from eventplane.errors import EnvelopeError
 from eventplane.limits import MAX_REPLY_BYTES
 from eventplane.sender import Sender
 from tests.unit.eventplane.conversation.worlds import ask

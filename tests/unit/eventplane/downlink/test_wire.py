@@ -27,7 +27,7 @@ from eventplane.downlink.table import (
 )
 from eventplane.downlink.wire import received
 from eventplane.envelope import Envelope, parse_event, write_event
-from eventplane.presence import bucket_of
+from eventplane.fleet import bucket_of
 from tests.unit.eventplane.downlink.events import KEY, command, deletion, incoming, sent, state, wanted
 
 parts = st.text("ab.~-_09", min_size=1, max_size=4)

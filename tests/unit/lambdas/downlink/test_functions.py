@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from eventplane.delivery import DEAD_LETTER_TYPE
+from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.downlink.desired import Desired, State
 from eventplane.downlink.device import ACKNOWLEDGED, rejected, stored
 from eventplane.downlink.transitions import AWAY_MS, KEPT_MS, PARKED_MS, Step

@@ -16,7 +16,7 @@ from eventplane.downlink.device import ACKNOWLEDGED, stored, to_data
 from eventplane.downlink.rights import CONTRACT_KEYS
 from eventplane.downlink.wire import key_of_sender
 from eventplane.envelope import parse_event, write_event
-from eventplane.uplink_interest import UPLINK_INTEREST_TYPE, UPLINK_KEY
+from eventplane.interest.uplink import UPLINK_INTEREST_TYPE, UPLINK_KEY
 from tests.unit.lambdas.downlink.world import KEY_OF_PULSE, STATE, World, command, group, state
 
 BURNT = "9" * 18

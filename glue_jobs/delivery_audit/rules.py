@@ -1,0 +1,295 @@
+"""By what an audit judges: its window, its watermark, and what the contracts let routers and webhooks do."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, timedelta
+from functools import lru_cache
+from typing import Any, Final
+
+from eventplane.contract import Contract, DeliveryGuarantee, Place, SchemaCheck
+from eventplane.dead_letter import DEAD_LETTER_TYPE
+from eventplane.envelope import HOP_LIMIT, RESERVED_ATTRIBUTE, TOO_LARGE
+from eventplane.guarantee import channel_expiry_ms, guarantee_of_type
+from eventplane.reasons import Outcome, Reason
+from eventplane.sender import parse_sender
+from eventplane.sending import DEVICE_REPORTS, SendingRights
+from glue_jobs.common.hours import Days, Hour
+from glue_jobs.delivery_audit.contracts import ContractHistory
+from glue_jobs.delivery_audit.event_group import EVERY_ROUTE, HOUR_MS, NO_ROUTE, LedgerRow
+
+LATE_DAYS = 14
+"""How many days after its acceptance an event can still be written to the archive, days. The longest that an
+SQS queue keeps a message (Amazon SQS quotas): until then a router's or archive's backlog may still come."""
+
+DAY_MS = 86_400_000
+
+LAST_MS = 253_402_300_799_999
+"""The end of the year 9999, Unix milliseconds: later times are nonsense, and overflow further on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """One UTC `day`, or (None) everything."""
+
+    day: date | None = None
+
+    def __str__(self) -> str:
+        return self.day.isoformat() if self.day else "all"
+
+    @property
+    def folders(self) -> Days:
+        """The archive's days that can hold the window's rows.
+
+        The day before is among them: a clock that is behind at midnight writes there, and a device's first
+        statement of a day speaks of it.
+        """
+        if self.day is None:
+            return Days()
+        return Days(self.day - timedelta(days=1), self.day + timedelta(days=LATE_DAYS))
+
+    @property
+    def span_ms(self) -> tuple[int, int]:
+        """The first and the last time of the window, Unix milliseconds."""
+        if self.day is None:
+            return 0, LAST_MS
+        first = datetime(self.day.year, self.day.month, self.day.day, tzinfo=UTC)
+        first_ms = int(first.timestamp()) * 1_000
+        return first_ms, first_ms + DAY_MS - 1
+
+
+def date_of(milliseconds: int) -> str:
+    """Return the UTC day of a Unix time, `YYYY-MM-DD`."""
+    return _date(milliseconds // DAY_MS)
+
+
+@lru_cache(maxsize=1_024)
+def _date(day: int) -> str:
+    return (date(1970, 1, 1) + timedelta(days=day)).isoformat()
+
+
+LATENESS_S = 3_600
+"""How long after its acceptance an event's record may take to the archive before it is missed, seconds. Ours:
+four of the longest waits (15 min) between two attempts of a router."""
+
+
+@dataclass(frozen=True, slots=True)
+class Watermark:
+    """An audit of the archive as it was `as_of_ms` (Unix milliseconds), which waits for `lateness_s`.
+
+    It follows the clock of whoever audits, not the newest row: a router that has stopped writes no row that
+    would ever close the window in which it stopped.
+    """
+
+    as_of_ms: int
+    lateness_s: int = LATENESS_S
+
+    @property
+    def ms(self) -> int:
+        """The watermark, Unix milliseconds."""
+        return self.as_of_ms - 1_000 * self.lateness_s
+
+    def as_dict(self) -> dict[str, Any]:
+        """For the report."""
+        return {"as_of_ms": self.as_of_ms, "lateness_s": self.lateness_s, "watermark_ms": self.ms}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rules:
+    """By what a group is judged: contracts, times, and where the archive is known to have holes.
+
+    Of `history` are used `uses` and `stale`, of `watermark` `ms` and `lateness_s`, of `window` `day`.
+    `damaged` names, by folder of the archive (`ledger`, `handovers`), the hours of which an object is missing
+    or unreadable, or has lines that cannot be read and name no event.
+    """
+
+    history: ContractHistory
+    watermark: Watermark
+    window: Window
+    damaged: Mapping[str, frozenset[Hour]] = field(default_factory=dict)
+
+
+_BY_EVENT: Final = frozenset({HOP_LIMIT, RESERVED_ATTRIBUTE, TOO_LARGE})
+"""Reasons of refusals of which the tap knows whether they hold."""
+
+RECORD_MS: Final = 5 * 60 * 1_000
+"""How long after its beginning something is usually recorded at the latest, milliseconds: in which hours of a
+folder a record is looked for. Ours."""
+
+_SPOKEN_FOR: Final = DEVICE_REPORTS | {DEAD_LETTER_TYPE}
+
+
+class ContractRules:
+    """The rules of one contract version; `number` is its place in the history, and in `TapRow.routes`."""
+
+    def __init__(self, contract: Contract, number: int) -> None:
+        self.version = contract.version
+        self.number = number
+        self.destinations = {route.name: route.destination for route in contract.routes}
+        self._contract = contract
+        self._rights = SendingRights(contract)
+        self._routes = {route.name: route for route in contract.routes_at(Place.CLOUD)}
+        self._worth_ms = {
+            name: channel_expiry_ms(contract.device.outbox, contract.channel(route.destination))
+            for name, route in self._routes.items()
+        }
+        self._may_send: dict[tuple[bool, str, str], bool] = {}
+        self._best_effort: dict[tuple[str, str | None, bool], bool] = {}
+
+    def route_taken(self, row: LedgerRow) -> str:
+        """The row's route; one of another name where it led elsewhere than the contract says.
+
+        Such a delivery is one on a route that no contract gives, and the route it claims is still owed.
+        Without a route it is `NO_ROUTE` or `EVERY_ROUTE`.
+        """
+        route = row.route
+        if route is None:
+            return NO_ROUTE if row.outcome == Outcome.UNROUTED else EVERY_ROUTE
+        if row.outcome == Outcome.DELIVERED:
+            declared = self.destinations.get(route)
+            if declared is not None and declared != row.destination:
+                return f"{route} -> {row.destination}"
+        return route
+
+    def worth_ms(self, route: str) -> int | None:
+        """How long an event on `route` is worth delivering, milliseconds; None for ever."""
+        return self._worth_ms.get(route)
+
+    def may_send(self, row: LedgerRow) -> bool:
+        """Whether the row's sender may send such an event; true where the row does not say who sent what."""
+        if row.sender is None or row.type is None:
+            return True
+        sender = parse_sender(row.sender)
+        if row.type in _SPOKEN_FOR:
+            return self._rights.may_have_sent(sender, row.type, row.source)
+        key = bool(sender.device), sender.service, row.type
+        known = self._may_send.get(key)
+        if known is None:
+            known = self._may_send[key] = self._rights.may_send(sender, row.type)
+        return known
+
+    def is_best_effort(self, row: LedgerRow, *, asks: bool) -> bool:
+        """Whether the row's delivery is at best effort, for an event that `asks` for it or does not."""
+        if row.route is None:
+            return False
+        key = row.route, row.type, asks
+        known = self._best_effort.get(key)
+        if known is None:
+            route = self._routes.get(row.route)
+            known = self._best_effort[key] = route is not None and (
+                guarantee_of_type(self._contract, row.type or "", asks, self._contract.device.outbox, route)
+                is DeliveryGuarantee.BEST_EFFORT
+            )
+        return known
+
+    def has_check(self, type: str | None, *checks: SchemaCheck) -> bool:
+        """Whether the payloads of a type are checked by one of `checks`."""
+        declared = self._contract.event_types.get(type or "")
+        return declared is not None and declared.schema_check in checks
+
+
+class AuditRules:
+    """All that a judgement goes by: contracts, watermark, and the holes that the archive is known to have."""
+
+    def __init__(self, rules: Rules) -> None:
+        history = rules.history
+        contracts = [use.contract for use in history.uses]
+        self.by_version = {each.version: ContractRules(each, at) for at, each in enumerate(contracts)}
+        self.uplinks = frozenset(history.uplinks)
+        # By the newest contract that has the route.
+        self.destinations = {route.name: route.destination for each in contracts for route in each.routes}
+        inboxes = [each.inbox for contract in contracts for each in contract.participants.values()]
+        self.patience_ms = {
+            each.address: 1_000 * each.webhook.give_up_after_s for each in inboxes if each.webhook
+        }
+        """Inboxes that are webhooks, and for how long each goes on trying, milliseconds."""
+        self._webhook_worth_ms: dict[str, int] = {}
+        for each in inboxes:
+            worth_ms = channel_expiry_ms(each)
+            if each.webhook and worth_ms is not None:
+                # By the strictest contract: functions of several may run side by side.
+                known = self._webhook_worth_ms.get(each.address, worth_ms)
+                self._webhook_worth_ms[each.address] = min(known, worth_ms)
+        self.sees_all = rules.window.day is None
+        self._open_after_ms = rules.watermark.ms
+        self._late_after_ms = 1_000 * rules.watermark.lateness_s
+        self._damaged = {
+            folder: frozenset(each.number for each in hours)
+            for folder, hours in rules.damaged.items()
+            if hours
+        }
+        self._down = frozenset(each.device.inbox.address for each in contracts)
+        self._history = history
+        later = [use for use in history.uses[1:] if use.first_used_ms is not None]
+        self._from_ms = [use.first_used_ms for use in later if use.first_used_ms is not None]
+        self._in_force = [use.contract.version for use in (history.uses[0], *later)]
+
+    def in_force_at(self, at_ms: int | None) -> str:
+        """The version in force at a Unix time; before the first use, and at no time, it is the first.
+
+        The best guess for an event that no ledger row speaks of. What a ledger row names goes before it:
+        while a new contract is rolled out, routers of both versions run side by side.
+        """
+        return self._in_force[0 if at_ms is None else bisect_right(self._from_ms, at_ms)]
+
+    def is_open(self, since_ms: int | None) -> bool:
+        """Whether a record about what began at `since_ms` may still come."""
+        return since_ms is not None and since_ms > self._open_after_ms
+
+    def is_late(self, since_ms: int | None, written_ms: int | None) -> bool:
+        """Whether a record came so late that an audit may have missed it; no lateness, nothing late."""
+        if since_ms is None or written_ms is None or not self._late_after_ms:
+            return False
+        return written_ms - since_ms > self._late_after_ms
+
+    def hole(self, folder: str, since_ms: int, wait_ms: int = 0) -> int | None:
+        """Return the damaged hour of a folder in which a record of what began at `since_ms` may have been.
+
+        In hours since the Unix epoch; None if all hours that may have it are there. `wait_ms` is how much
+        later than `RECORD_MS` it may have been written.
+        """
+        damaged = self._damaged.get(folder)
+        if not damaged:
+            return None
+        hours = range(since_ms // HOUR_MS, (since_ms + RECORD_MS + wait_ms) // HOUR_MS + 1)
+        return next((hour for hour in hours if hour in damaged), None)
+
+    def webhook_worth_ms(self, inbox: str) -> int | None:
+        """How long an event is worth handing over in a webhook's inbox, milliseconds; None for ever."""
+        return self._webhook_worth_ms.get(inbox)
+
+    def is_device_to_devices(self, row: LedgerRow) -> bool:
+        """Whether the row's route leads from a device down to devices, which no contract can allow."""
+        return row.destination in self._down and "/" in (row.sender or "")
+
+    def is_forbidden(self, row: LedgerRow) -> bool:
+        """Whether the row is a delivery that its contract forbids: by its sender, or down from a device."""
+        if row.outcome != Outcome.DELIVERED:
+            return False
+        return not self.by_version[row.contract_version].may_send(row) or self.is_device_to_devices(row)
+
+    def is_stale(self, row: LedgerRow) -> bool:
+        """Whether the row was decided by a contract whose successor had long been in force."""
+        return row.is_by_contract_in_force and self._history.is_stale(row.contract_version, row.decided_at_ms)
+
+    def is_refusable(self, row: LedgerRow) -> bool:
+        """Whether the row's contract allows the refusal that the row speaks of.
+
+        Of an event: the payloads of its type are checked, or it went round in circles, or its sender may not
+        send it, or makes it too large by its name, or the event names a sender itself; nothing else allows
+        it. On one route: any reason, but `sender_not_allowed` only where a device sends to devices.
+        """
+        reason = row.reason
+        if row.route is not None:
+            return reason != Reason.SENDER_NOT_ALLOWED or self.is_device_to_devices(row)
+        rules = self.by_version[row.contract_version]
+        if reason == Reason.PAYLOAD_INVALID:
+            return rules.has_check(row.type, SchemaCheck.KNOWN, SchemaCheck.STRICT)
+        if reason == Reason.UNKNOWN_DATASCHEMA:
+            return rules.has_check(row.type, SchemaCheck.STRICT)
+        if reason == Reason.SENDER_NOT_ALLOWED:
+            # What a dead letter of a service is about is not in the ledger.
+            return row.type == DEAD_LETTER_TYPE or not rules.may_send(row)
+        return reason in _BY_EVENT
