@@ -22,7 +22,6 @@ from eventplane.contract import Contract, Downlink, Priority, WhenFull
 from eventplane.dead_letter import Refusal
 from eventplane.downlink.device import (
     ACKNOWLEDGED,
-    OLDER,
     Acknowledgement,
     Comparison,
     compare,
@@ -38,6 +37,7 @@ from eventplane.errors import EnvelopeError
 from eventplane.filters import Filter
 from eventplane.interest import NO_INTEREST
 from eventplane.interest.uplink import UPLINK_KEY, UplinkInterestError, read_uplink_interest
+from eventplane.reasons import Reason
 from eventplane.receipts import SPOOL_FULL
 
 _log = logging.getLogger(__name__)
@@ -109,7 +109,7 @@ class DownlinkReceiver:
             return None
         if is_duplicate:
             return stored(incoming)
-        return rejected(incoming, OLDER, "the device holds a newer one of this key")
+        return rejected(incoming, Reason.OLDER, "the device holds a newer one of this key")
 
     def _apply(self, incoming: Incoming, before: DeviceState | None, plan: Plan) -> Acknowledgement | None:
         decision = self._decider.decide_downlink(incoming.event, self._inbox, plan.next)

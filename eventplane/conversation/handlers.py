@@ -7,7 +7,7 @@ from collections.abc import Callable
 from eventplane.contract import Contract, ParticipantKind, Place, Priority
 from eventplane.contract.participants import REPLIES
 from eventplane.conversation.messages import Replier
-from eventplane.downlink.addressing import ALL
+from eventplane.downlink.wire import ALL
 from eventplane.envelope import Envelope
 from eventplane.errors import EventPlaneError
 from eventplane.interest import is_wanted

@@ -9,13 +9,13 @@ from typing import Final
 from eventplane.attributes import AttributeValue
 from eventplane.contract import Downlink
 from eventplane.conversation.attributes import REPLY_TYPE
-from eventplane.downlink import errors
 from eventplane.downlink.desired import Message
-from eventplane.downlink.errors import DownlinkError
 from eventplane.downlink.wire import (
+    ALL,
     MAX_VERSION_DIGITS,
     RESERVED,
     SENDER_KEYS,
+    DownlinkError,
     is_key,
     is_uid,
     key_of_sender,
@@ -23,11 +23,9 @@ from eventplane.downlink.wire import (
 )
 from eventplane.envelope import Envelope
 from eventplane.limits import MAX_DOWNLINK_EVENT_BYTES
+from eventplane.reasons import Reason
 from eventplane.topics import is_device_name, is_group_name
 from eventplane.values import timestamp_ms
-
-ALL: Final = "*"
-"""`todevice` for every device."""
 
 MAX_AHEAD_MS: Final = 24 * 60 * 60 * 1_000
 """How far a state's version may be ahead of the clock when it is read as Unix milliseconds: a day. Ours."""
@@ -71,7 +69,7 @@ def addressed(event: Envelope, kind: Downlink, accepted_at_ms: int, expiry_s: in
     attributes = event.attributes
     is_deleted = _is_deleted(attributes.get("statedelete", False))
     if is_deleted and kind is Downlink.COMMAND:
-        raise DownlinkError(errors.INVALID_STATE_DELETE, "a command cannot be deleted; let it expire")
+        raise DownlinkError(Reason.INVALID_STATE_DELETE, "a command cannot be deleted; let it expire")
     target = _target(attributes.get("todevice"), attributes.get("togroup"))
     key = _key(event, kind)
     message = Message(
@@ -90,25 +88,27 @@ def addressed(event: Envelope, kind: Downlink, accepted_at_ms: int, expiry_s: in
 def _check(event: Envelope) -> None:
     for name in RESERVED:
         if name in event.attributes:
-            raise DownlinkError(errors.RESERVED, f"only the plane sets {name!r}; send the event without it")
+            raise DownlinkError(
+                Reason.RESERVED_ATTRIBUTE, f"only the plane sets {name!r}; send the event without it"
+            )
     size = len(event.json.encode())
     if size > MAX_DOWNLINK_EVENT_BYTES:
         raise DownlinkError(
-            errors.TOO_LARGE,
+            Reason.TOO_LARGE_FOR_DOWNLINK,
             f"{size} bytes; towards a device an event has at most {MAX_DOWNLINK_EVENT_BYTES}",
         )
 
 
 def _target(thing: AttributeValue | None, group: AttributeValue | None) -> Target:
     if thing is not None and group is not None:
-        raise DownlinkError(errors.TWO_ADDRESSES, "it has `todevice` and `togroup`; send two events")
+        raise DownlinkError(Reason.TWO_ADDRESSES, "it has `todevice` and `togroup`; send two events")
     if thing == ALL:
         return Target()
     if thing is not None:
-        return Target(thing=_name(thing, is_device_name, errors.UNKNOWN_DEVICE))
+        return Target(thing=_name(thing, is_device_name, Reason.UNKNOWN_DEVICE))
     if group is not None:
-        return Target(group=_name(group, is_group_name, errors.UNKNOWN_GROUP))
-    raise DownlinkError(errors.NO_DEVICE, "it has neither `todevice` (a device's name, or `*`) nor `togroup`")
+        return Target(group=_name(group, is_group_name, Reason.UNKNOWN_GROUP))
+    raise DownlinkError(Reason.NO_DEVICE, "it has neither `todevice` (a device's name, or `*`) nor `togroup`")
 
 
 def _name(value: AttributeValue, is_name: Callable[[str], bool], reason: str) -> str:
@@ -120,19 +120,19 @@ def _name(value: AttributeValue, is_name: Callable[[str], bool], reason: str) ->
 def _key(event: Envelope, kind: Downlink) -> str:
     key = event.attributes.get("statekey")
     if key is None and kind is Downlink.STATE:
-        raise DownlinkError(errors.NO_STATE_KEY, "a state has a `statekey`: kind/namespace/name")
+        raise DownlinkError(Reason.NO_STATE_KEY, "a state has a `statekey`: kind/namespace/name")
     if key is None or event.type == REPLY_TYPE:
         # Anyone may reply: with a key of its choice a reply could replace another sender's command.
         return key_of_sender(str(event.sender), event.source)
     if not is_key(key):
         raise DownlinkError(
-            errors.INVALID_STATE_KEY,
+            Reason.INVALID_STATE_KEY,
             f"`statekey` {key!r:.350} is not kind/namespace/name, "
             "each of 1 to 100 letters, digits, `.`, `_`, `~`, `-`",
         )
     if key.startswith(SENDER_KEYS):
         raise DownlinkError(
-            errors.INVALID_STATE_KEY,
+            Reason.INVALID_STATE_KEY,
             f"`statekey` {key!r:.350}: only the plane makes keys under {SENDER_KEYS}, for commands "
             "without one; use another key, or send the command without `statekey`",
         )
@@ -143,7 +143,7 @@ def _uid(uid: AttributeValue) -> str:
     if uid == "" or is_uid(uid):
         return str(uid)
     raise DownlinkError(
-        errors.INVALID_STATE_UID,
+        Reason.INVALID_STATE_UID,
         f"`stateuid` {uid!r:.150} is not 1 to 100 letters, digits, `.`, `_`, `~`, `-`; a UUID is",
     )
 
@@ -153,7 +153,7 @@ def _version(event: Envelope, kind: Downlink, accepted_at_ms: int) -> int:
     if kind is Downlink.STATE and version > accepted_at_ms + MAX_AHEAD_MS:
         # No sender could express a newer version: the key would be useless.
         raise DownlinkError(
-            errors.VERSION_JUMP,
+            Reason.VERSION_JUMP,
             f"version {version} is a time more than a day ahead; correct the sender's clock or counter. If "
             "the key has such a version: `python -m eventplane desired reset KEY --device NAME | --all`",
         )
@@ -167,7 +167,7 @@ def _stated_version(event: Envelope, kind: Downlink, accepted_at_ms: int) -> int
             return read_version(version)
         except ValueError as error:
             raise DownlinkError(
-                errors.INVALID_STATE_VERSION,
+                Reason.INVALID_STATE_VERSION,
                 f"`stateversion` {version!r:.50} is not a number of up to {MAX_VERSION_DIGITS} digits",
             ) from error
     if time is not None:
@@ -176,7 +176,7 @@ def _stated_version(event: Envelope, kind: Downlink, accepted_at_ms: int) -> int
     if kind is Downlink.STATE:
         # By the time of its acceptance a late copy of an old state would be the newest.
         raise DownlinkError(
-            errors.INVALID_STATE_VERSION, "a state has a `stateversion`, or at least a `time`"
+            Reason.INVALID_STATE_VERSION, "a state has a `stateversion`, or at least a `time`"
         )
     return accepted_at_ms
 
@@ -187,7 +187,7 @@ def _is_deleted(value: AttributeValue) -> bool:
         return True
     if value is False or value == "false":
         return False
-    raise DownlinkError(errors.INVALID_STATE_DELETE, f"`statedelete` {value!r:.50} is neither true nor false")
+    raise DownlinkError(Reason.INVALID_STATE_DELETE, f"`statedelete` {value!r:.50} is neither true nor false")
 
 
 def _expires_at_ms(event: Envelope, kind: Downlink, accepted_at_ms: int, expiry_s: int | None) -> int | None:

@@ -16,9 +16,8 @@ from enum import StrEnum
 from typing import Final
 
 from eventplane.contract import Downlink
-from eventplane.downlink import errors
-from eventplane.downlink.errors import DownlinkError
-from eventplane.downlink.wire import stamped
+from eventplane.downlink.wire import DownlinkError, stamped
+from eventplane.reasons import Outcome, Reason
 
 MAX_DELETES: Final = 8
 """Most deletions remembered that came before what they delete. Ours: an object has few incarnations."""
@@ -37,12 +36,6 @@ COUNTERS_END: Final = 10**9
 
 MAX_COUNTER_STEP: Final = 1_000_000
 """How much a version below `COUNTERS_END` may grow at once. Ours."""
-
-EXPIRED: Final = "expired"
-"""Why a command ended that was not acknowledged in its time."""
-
-DEVICE_GONE: Final = "device_gone"
-"""Why a command ended whose device was decommissioned."""
 
 
 class State(StrEnum):
@@ -162,7 +155,7 @@ class Desired:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A message that is not delivered any more: `reason` is EXPIRED, DEVICE_GONE, or the device's own
+    """A message that is not delivered any more: `reason` is Outcome.EXPIRED, DEVICE_GONE, or the device's own
     word."""
 
     message: Message
@@ -206,7 +199,7 @@ def _check_step(item: Desired, message: Message) -> None:
     # Version 0, also the one after a reset, may be a counter or a time.
     if 0 < known < COUNTERS_END and message.version > known + MAX_COUNTER_STEP:
         raise DownlinkError(
-            errors.VERSION_JUMP,
+            Reason.VERSION_JUMP,
             f"{item.key}: version {message.version} after {known}; a counter grows by at most "
             f"{MAX_COUNTER_STEP} at once; correct the sender, or begin anew: "
             f"`python -m eventplane desired reset {item.key} --device {item.thing} | --all`",
@@ -254,7 +247,7 @@ def queued(item: Desired, command: Message, now_ms: int) -> Desired:
     size = sum(len(each.text.encode()) for each in after.messages)
     if len(waiting) > MAX_WAITING or size > MAX_WAITING_BYTES:
         raise DownlinkError(
-            errors.TOO_MANY_COMMANDS,
+            Reason.TOO_MANY_COMMANDS,
             f"{len(waiting)} commands of {size} bytes would wait for {item.key} of {item.thing}; "
             f"{MAX_WAITING} of {MAX_WAITING_BYTES} bytes may; give them an expirytime, or keys of their own",
         )
@@ -286,7 +279,7 @@ def without_expired(item: Desired, now_ms: int) -> tuple[Desired, tuple[Ended, .
     message = None if item.message in expired else item.message
     kept = tuple(each for each in item.waiting if each not in expired)
     after = with_next_command(replace(item, message=message, waiting=kept), now_ms)
-    return after, tuple(Ended(each, EXPIRED, _expiry_detail(each, item)) for each in expired)
+    return after, tuple(Ended(each, Outcome.EXPIRED, _expiry_detail(each, item)) for each in expired)
 
 
 def _expiry_detail(message: Message, item: Desired) -> str:

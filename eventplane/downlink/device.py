@@ -10,23 +10,26 @@ from typing import Any, Final
 
 from eventplane.contract import Downlink
 from eventplane.device_reports import REPORT_PREFIX
-from eventplane.downlink.errors import AcknowledgementError
 from eventplane.downlink.wire import Incoming, read_key, read_version
+from eventplane.errors import EventPlaneError
 from eventplane.limits import MAX_DETAIL_CHARACTERS
 
 ACKNOWLEDGED: Final = REPORT_PREFIX + "acknowledged.v1"
 """The type of the event. Its source is the forwarder's, as of every report."""
 
-OLDER: Final = "older"
-"""Why a device rejects an event when it holds something newer. The cloud dead-letters it only if it lost its
-table."""
+
+class AcknowledgementError(EventPlaneError):
+    """An event is not an acknowledgement; `detail` says why."""
+
+    detail: str
+    message = "{detail}; the device's software writes it, compare its version with the cloud's"
 
 
 class Comparison(StrEnum):
     """How an event compares with what the device holds under its key.
 
     NEWER: store it, then answer `stored`. DUPLICATE: it is stored already, answer `stored` again. OLDER: drop
-    it, answer `rejected` with the reason `OLDER`.
+    it, answer `rejected` with `Reason.OLDER`.
     """
 
     NEWER = "newer"

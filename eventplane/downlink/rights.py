@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Final
 from eventplane.contract import Contract, Downlink, ParticipantKind, Reach
 from eventplane.dead_letter import Refusal
 from eventplane.device_reports import DEVICE_CONTRACT
-from eventplane.downlink import errors
 from eventplane.envelope import Envelope
 from eventplane.interest.uplink import UPLINK_INTEREST_TYPE, UPLINK_KEY
 from eventplane.reasons import Reason
@@ -51,7 +50,7 @@ class DownlinkRights:
         required = _required_type(key) if kind is Downlink.STATE else None
         if required not in (None, event.type):
             return Refusal(
-                errors.KEY_NOT_ALLOWED,
+                Reason.KEY_NOT_ALLOWED,
                 f"{sender} sent {event.type!r:.200} under {key}, which is for {required}; use another key",
             )
         return None
@@ -83,7 +82,7 @@ class DownlinkRights:
         if self._sending.refusal(by_owner) is None:
             return None
         return Refusal(
-            errors.KEY_NOT_ALLOWED,
+            Reason.KEY_NOT_ALLOWED,
             f"{sender} sent {event.type!r:.200} under {key}, which belongs to {owner}; use another key. If "
             f"{owner} must not have it: `python -m eventplane desired reset {key}`",
         )
@@ -100,7 +99,7 @@ class DownlinkRights:
         if is_allowed:
             return None
         return Refusal(
-            errors.ADDRESS_NOT_ALLOWED,
+            Reason.ADDRESS_NOT_ALLOWED,
             f"{sender} addressed {target} and may address {may}; correct the sender, or its `may_address`",
         )
 

@@ -14,8 +14,6 @@ from typing import Final
 from eventplane.contract import Downlink
 from eventplane.downlink.addressing import Addressed
 from eventplane.downlink.desired import (
-    DEVICE_GONE,
-    EXPIRED,
     Desired,
     Ended,
     Message,
@@ -27,6 +25,7 @@ from eventplane.downlink.desired import (
     without_expired,
 )
 from eventplane.downlink.device import Acknowledgement, Result
+from eventplane.reasons import Outcome, Reason
 
 BACKOFF_MS: Final = (5_000, 10_000, 20_000, 40_000, 80_000)
 """How long each transmission waits for its acknowledgement, milliseconds. Five transmissions and the first
@@ -98,7 +97,7 @@ def _take_command(item: Desired, message: Message, now_ms: int, is_present: bool
     if message.digest in item.recent:
         return _resumed(item, now_ms, is_present)
     if message.has_expired(now_ms):
-        return Step(item, ended=(Ended(message, EXPIRED, "it arrived too late"),))
+        return Step(item, ended=(Ended(message, Outcome.EXPIRED, "it arrived too late"),))
     proceed = _accepted if item.message is None else _resumed
     return proceed(queued(item, message, now_ms), now_ms, is_present)
 
@@ -144,7 +143,7 @@ def _rejected(item: Desired, message: Message, ack: Acknowledgement, now_ms: int
     if item.state is State.REJECTED:
         return Step(item)
     # A device must not use the plane's own reasons: an expired command has no dead letter.
-    reason = "rejected" if ack.reason in ("", EXPIRED, DEVICE_GONE) else ack.reason
+    reason = "rejected" if ack.reason in ("", Outcome.EXPIRED, Reason.DEVICE_GONE) else ack.reason
     ended = (Ended(message, reason, ack.detail),)
     if item.kind is Downlink.STATE:
         return Step(settled(item, State.REJECTED, now_ms), ended=ended)
@@ -216,7 +215,8 @@ def reconcile(item: Desired, now_ms: int, is_present: bool, is_known: bool) -> S
         # A state is removed with its device; a command that nobody will receive becomes a dead letter.
         commands = item.messages if item.kind is Downlink.COMMAND and item.message else ()
         return Step(
-            None, ended=tuple(Ended(each, DEVICE_GONE, "its device left the fleet") for each in commands)
+            None,
+            ended=tuple(Ended(each, Reason.DEVICE_GONE, "its device left the fleet") for each in commands),
         )
     if item.due_at_ms is None or item.due_at_ms > now_ms:
         return Step(item)

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeGuard, TypeVar
 
 from eventplane.contract import Downlink
-from eventplane.downlink import errors
-from eventplane.downlink.errors import DownlinkError
 from eventplane.envelope import Envelope, parse_event
+from eventplane.errors import EventPlaneError
+from eventplane.reasons import Reason
 from eventplane.values import whole_number
 
 KIND: Final = "downkind"
@@ -45,7 +45,18 @@ _PART: Final = rf"[A-Za-z0-9._~-]{{1,{MAX_KEY_PART}}}"
 _KEY: Final = re.compile(rf"{_PART}/{_PART}/{_PART}")
 _UID: Final = re.compile(_PART)
 
+ALL: Final = "*"
+"""The `todevice` of an event for every device."""
+
 _T = TypeVar("_T")
+
+
+class DownlinkError(EventPlaneError):
+    """An event cannot go down to a device: `reason` is a dead letter's word, `detail` is for people."""
+
+    reason: str
+    detail: str
+    message = "{reason}: {detail}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,7 +166,7 @@ def _read(event: Envelope, name: str, read: Callable[[Any], _T], default: object
 def _not_for_a_device(name: str, event: Envelope) -> DownlinkError:
     value = event.attributes.get(name)
     return DownlinkError(
-        errors.NOT_FOR_A_DEVICE,
+        Reason.NOT_FOR_A_DEVICE,
         f"`{name}` is {value!r:.150}; only the plane's cloud may publish to a device's inbox",
     )
 

@@ -20,7 +20,6 @@ from eventplane.device_reports import DEVICE_CONTRACT
 from eventplane.downlink.addressing import Addressed, addressed
 from eventplane.downlink.desired import Desired, Message, State
 from eventplane.downlink.device import (
-    OLDER,
     Acknowledgement,
     Comparison,
     StateVersion,
@@ -31,7 +30,6 @@ from eventplane.downlink.device import (
     stored,
     to_data,
 )
-from eventplane.downlink.errors import DownlinkError
 from eventplane.downlink.rights import CONTRACT_KEYS, DownlinkRights
 from eventplane.downlink.table import from_item, remove_request, write_request
 from eventplane.downlink.transitions import (
@@ -45,9 +43,10 @@ from eventplane.downlink.transitions import (
     reconcile,
     reset,
 )
-from eventplane.downlink.wire import Incoming, received
+from eventplane.downlink.wire import DownlinkError, Incoming, received
 from eventplane.envelope import parse_event, write_event
 from eventplane.interest.uplink import UPLINK_INTEREST_TYPE, UPLINK_KEY
+from eventplane.reasons import Reason
 from tests.examples import examples
 from tests.unit.eventplane.downlink.events import KEY, NOW_MS, THING, command, deletion, state
 
@@ -169,7 +168,7 @@ class Device:
         offered = received(parse_event(text))
         match compare(self.held.get((offered.kind, offered.key)), offered):
             case Comparison.OLDER:
-                return rejected(offered, OLDER, "")
+                return rejected(offered, Reason.OLDER, "")
             case Comparison.NEWER:
                 self.held[offered.kind, offered.key] = state_version(offered)
                 self.log.append(offered)

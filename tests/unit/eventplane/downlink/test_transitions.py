@@ -6,9 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from eventplane.downlink.desired import DEVICE_GONE, EXPIRED, MAX_WAITING, State
+from eventplane.downlink.desired import MAX_WAITING, State
 from eventplane.downlink.device import rejected, stored
-from eventplane.downlink.errors import TOO_MANY_COMMANDS, DownlinkError
 from eventplane.downlink.transitions import (
     BACKOFF_MS,
     KEPT_MS,
@@ -21,6 +20,8 @@ from eventplane.downlink.transitions import (
     epoch_changed,
     reconcile,
 )
+from eventplane.downlink.wire import DownlinkError
+from eventplane.reasons import Outcome, Reason
 from tests.unit.eventplane.downlink.events import (
     EPOCH,
     NOW_MS,
@@ -122,7 +123,7 @@ def test_a_rejected_command_lets_the_next_go_and_can_be_sent_again() -> None:
     assert incoming(again).id == "a"
 
 
-@pytest.mark.parametrize("word", [EXPIRED, DEVICE_GONE, ""])
+@pytest.mark.parametrize("word", [Outcome.EXPIRED, Reason.DEVICE_GONE, ""])
 def test_a_device_s_word_is_not_one_of_the_plane_s_ends(word: str) -> None:
     """What the plane itself lets expire gets no letter: a device could end a command in silence."""
     first = wanted(command("a", 1))
@@ -152,7 +153,7 @@ def test_a_command_that_expires_lets_the_next_go() -> None:
     away = wanted(short, command("b", 2), is_present=False)
     assert item_of(away).due_at_ms == NOW_MS + S
     step = reconcile(item_of(away), NOW_MS + S, is_present=False, is_known=True)
-    assert [(each.message.id, each.reason) for each in step.ended] == [("a", EXPIRED)]
+    assert [(each.message.id, each.reason) for each in step.ended] == [("a", Outcome.EXPIRED)]
     assert incoming(connected(item_of(step), NOW_MS + S)).id == "b"
 
 
@@ -166,14 +167,14 @@ def test_a_command_under_way_that_expires_is_not_repeated() -> None:
 def test_a_command_that_came_too_late_leaves_no_item() -> None:
     step = wanted(command("a", 1, expires_at_ms=NOW_MS))
     assert (step.item, step.publish) == (None, None)
-    assert [each.reason for each in step.ended] == [EXPIRED]
+    assert [each.reason for each in step.ended] == [Outcome.EXPIRED]
 
 
 def test_too_many_commands_are_refused_not_dropped() -> None:
     step = wanted(*(command(f"{at}", at) for at in range(MAX_WAITING + 1)), is_present=False)
     with pytest.raises(DownlinkError) as caught:
         apply_event(step.item, THING, command("one more", 999), NOW_MS, is_present=False)
-    assert caught.value.reason == TOO_MANY_COMMANDS
+    assert caught.value.reason == Reason.TOO_MANY_COMMANDS
 
 
 def test_a_new_life_gets_everything_again_and_the_old_ones_answers_count_no_more() -> None:
@@ -200,7 +201,10 @@ def test_what_belongs_to_a_device_that_left_goes_with_it() -> None:
     assert reconcile(item_of(wanted(state(1))), NOW_MS, is_present=True, is_known=False) == Step(None)
     step = reconcile(item_of(sent(command("a", 1), command("b", 2))), NOW_MS, is_present=True, is_known=False)
     assert step.item is None
-    assert [(each.message.id, each.reason) for each in step.ended] == [("a", DEVICE_GONE), ("b", DEVICE_GONE)]
+    assert [(each.message.id, each.reason) for each in step.ended] == [
+        ("a", Reason.DEVICE_GONE),
+        ("b", Reason.DEVICE_GONE),
+    ]
 
 
 def test_what_is_settled_is_looked_at_no_more_but_to_be_removed() -> None:

@@ -16,7 +16,8 @@ from eventplane.contract.publication import ContractTable, Head, contract_item, 
 from eventplane.contract.subscription import new_subscription
 from eventplane.contract.subscription_table import subscription_item, subscription_key
 from eventplane.downlink import table as desired
-from eventplane.downlink.addressing import ALL, addressed
+from eventplane.downlink.addressing import addressed
+from eventplane.downlink.wire import ALL
 from eventplane.envelope import Envelope, parse_event
 from eventplane.interest import uplink
 from eventplane.interest.table import TOLD_SORT_KEY, told_key
