@@ -13,9 +13,8 @@ from markupsafe import Markup
 from contract.catalogue.picture import BOX, LANE, LANES, WIDTH, picture
 from contract.summary import guarantee_text, reach_text, settings_text
 from eventplane.contract import Contract, EventType, Participant
-from eventplane.contract.reach import sends_down
+from eventplane.contract.reach import Flow, flows, sends_down
 from eventplane.filters import filter_text
-from eventplane.registry import Flow, flows
 
 _HERE: Final = Path(__file__).parent
 

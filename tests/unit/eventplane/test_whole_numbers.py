@@ -16,8 +16,7 @@ from eventplane.errors import EnvelopeError
 from eventplane.function_settings import CertificateSettings
 from eventplane.ingest import parse_frame
 from eventplane.ordering import position_in
-from eventplane.registry.errors import BadFlagError
-from eventplane.registry.view import page
+from eventplane.registry.view import BadFlagError, page
 from eventplane.settings import SettingsError
 from eventplane.values import MAX_TIME_MS, whole_number
 from eventplane_client.errors import ClientSettingsError
