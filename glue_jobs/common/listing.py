@@ -23,13 +23,12 @@ FORMAT: Final = 2
 class UnreadableReceiptError(EventPlaneError):
     """The receipt `name` is damaged, or of a newer version of the compaction; `problem` says how it looks."""
 
-    def __init__(self, name: str, problem: str) -> None:
-        super().__init__(
-            f"{name} cannot be read ({problem}); restore its old version, or delete it if all raw objects of "
-            "the hour are still there, and run the compaction again"
-        )
-        self.name = name
-        self.problem = problem
+    name: str
+    problem: str
+    message = (
+        "{name} cannot be read ({problem}); restore its old version, or delete it if all raw objects of the "
+        "hour are still there, and run the compaction again"
+    )
 
 
 @dataclass(frozen=True, slots=True)

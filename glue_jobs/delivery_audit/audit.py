@@ -208,7 +208,7 @@ class _Run:
                 for row in each.where("bad is not null").select("bad").collect()
             ]
             letters = letters_of(map(LedgerRow._make, rows.letters(ledger).collect()))
-        seen = ledger_hours(decisions, history.uplinks, _webhooks(history))
+        seen = ledger_hours(decisions, history.uplinks, history.webhooks)
         damaged = damaged_hours(self._parts, seen, unreadable_hours(bad), chain.removed())
         task = Task(Rules(history, watermark, window, damaged), letters, ordered_inboxes(history))
         judged = (
@@ -394,12 +394,3 @@ def _named(found: Iterable[Any], name: str) -> list[Any]:
     """The structs of this name in rows with the columns `GROUPED`."""
     place = rows.GROUPED.index(name)
     return [rows.STRUCTS[name](row[place]) for row in found if row[place] is not None]
-
-
-def _webhooks(history: ContractHistory) -> frozenset[str]:
-    return frozenset(
-        each.inbox.address
-        for contract in history.contracts
-        for each in contract.participants.values()
-        if each.inbox.webhook
-    )

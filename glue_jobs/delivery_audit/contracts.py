@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
-from eventplane.contract import Contract, load_compiled
+from eventplane.contract import Channel, Contract, load_compiled
 from eventplane.errors import EventPlaneError
 from eventplane.ledger import CONTRACTS
 from glue_jobs.common.listing import ObjectFault
@@ -64,6 +64,16 @@ class ContractHistory:
     def uplinks(self) -> list[str]:
         """The channels over which events come from devices; those that the tap sees."""
         return sorted({contract.device.outbox.address for contract in self.contracts})
+
+    @property
+    def inboxes(self) -> list[Channel]:
+        """The inboxes of all participants, once for each contract."""
+        return [each.inbox for contract in self.contracts for each in contract.participants.values()]
+
+    @property
+    def webhooks(self) -> frozenset[str]:
+        """The addresses of the inboxes that are webhooks."""
+        return frozenset(each.address for each in self.inboxes if each.webhook)
 
     def is_stale(self, version: str, decided_at_ms: int) -> bool:
         """Return whether a version had long had a successor in force when a router decided by it."""

@@ -285,7 +285,7 @@ def _of_event(delivery: Delivery, rules: AuditRules) -> Iterator[Finding]:
             yield about(delivery, Kind.DUPLICATE, Hop.DEVICE_CLOUD, f"{copies} copies in the tap")
         if payloads > 1:
             yield about(delivery, Kind.REUSED_ID, Hop.DEVICE_CLOUD, f"{payloads} different payloads")
-        if rules.is_late(first.accepted_at_ms, first.archived_at_ms):
+        if rules.watermark.is_late(first.accepted_at_ms, first.archived_at_ms):
             stored = f"archived {first.archived_at_ms - first.accepted_at_ms} ms after acceptance"
             yield about(delivery, Kind.LATE, Hop.DEVICE_CLOUD, stored)
         if event.ledger:
@@ -323,7 +323,7 @@ def _of_decisions(delivery: Delivery, rules: AuditRules) -> Iterator[Finding]:
         if len(delivery.out) > came and (copies := delivery.copies) > came:
             many = f"{copies} copies in the inbox, of {came} that came"
             yield about(delivery, Kind.DUPLICATE, Hop.ROUTER, many)
-        if rules.is_late(delivered.entered_at_ms, delivered.decided_at_ms):
+        if rules.watermark.is_late(delivered.entered_at_ms, delivered.decided_at_ms):
             after = f"{delivered.decided_at_ms - delivered.entered_at_ms} ms after it entered"
             yield about(delivery, Kind.LATE, Hop.ROUTER, after)
         if any(rules.is_forbidden(row) for row in delivery.out):

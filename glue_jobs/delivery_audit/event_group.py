@@ -136,6 +136,16 @@ class LedgerRow(NamedTuple):
     unknown_members: bool = False
 
     @property
+    def has_times(self) -> bool:
+        """Whether it says when it entered and was decided."""
+        return None not in self[:2]
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it also says by which channel it entered, and by which contract it was decided."""
+        return None not in self[:4]
+
+    @property
     def is_by_contract_in_force(self) -> bool:
         """Whether the router decided by the contract that it had seen in force.
 

@@ -47,11 +47,10 @@ class OrderedDelivery(NamedTuple):
 def ordered_inboxes(history: ContractHistory) -> frozenset[str]:
     """Return the addresses of the inboxes that promise the order of each source."""
     return frozenset(
-        participant.inbox.address
-        for contract in history.contracts
-        for participant in contract.participants.values()
+        each.address
+        for each in history.inboxes
         # A standard queue delivers in any order; there the reader sorts, behind what the archive sees.
-        if participant.inbox.ordering is Ordering.SOURCE and participant.inbox.transport is not Transport.SQS
+        if each.ordering is Ordering.SOURCE and each.transport is not Transport.SQS
     )
 
 
@@ -108,7 +107,7 @@ def _senders(group: EventGroup) -> set[str | None]:
 
 def is_sent(row: LedgerRow) -> bool:
     """Whether the row is a delivery, and can be judged."""
-    return None not in row[:2] and row.outcome == Outcome.DELIVERED and row.reason != SENT_BEFORE
+    return row.has_times and row.outcome == Outcome.DELIVERED and row.reason != SENT_BEFORE
 
 
 def overtaken(deliveries: Iterable[OrderedDelivery]) -> Iterator[Finding]:
@@ -259,7 +258,7 @@ def note(judged: Judged, group: EventGroup) -> None:
     accepted = (*(each.accepted_at_ms for each in group.tap), *(each.accepted_at_ms for each in group.items))
     decided = dict[str, int]()
     for row in group.ledger:
-        if None not in row[:4]:
+        if row.is_whole:
             known = decided.get(row.contract_version, row.decided_at_ms)
             decided[row.contract_version] = min(known, row.decided_at_ms)
     judged.note_times(accepted, decided)
@@ -269,7 +268,7 @@ def usages(rows: Iterable[LedgerRow]) -> list[Usage]:
     """Return by which contract versions routers decided, and in which intervals of time."""
     first_ms: dict[tuple[str, int, bool], int] = {}
     for row in rows:
-        if None not in row[:4] and 0 <= row.decided_at_ms <= LAST_MS:
+        if row.is_whole and 0 <= row.decided_at_ms <= LAST_MS:
             key = row.contract_version, row.decided_at_ms // INTERVAL_MS, row.is_by_contract_in_force
             first_ms[key] = min(first_ms.get(key, row.decided_at_ms), row.decided_at_ms)
     return [
@@ -297,7 +296,7 @@ def ledger_hours(
     """Return in which hours the ledger has events of devices, and deliveries into `webhooks`."""
     entered, delivered = set[int](), set[str]()
     for row in rows:
-        if row.entered_by in uplinks and None not in row[:4] and 0 <= row.entered_at_ms <= LAST_MS:
+        if row.entered_by in uplinks and row.is_whole and 0 <= row.entered_at_ms <= LAST_MS:
             entered.add(row.entered_at_ms // HOUR_MS)
         if row.outcome == Outcome.DELIVERED and row.destination in webhooks:
             delivered.add(row.file.rpartition("/")[0])

@@ -40,13 +40,12 @@ _BASE64: Final = r"[A-Za-z0-9+/]{16,}={0,2}"
 class TooWideError(EventPlaneError):
     """The `value` of `option` would take in more than one person's events."""
 
-    def __init__(self, option: str, value: str) -> None:
-        super().__init__(
-            f"{option} {value!r} is not one person's: it is too short, or a name of the contract; give the "
-            "whole beginning of the sources, such as //home-17/, and the device's whole client id"
-        )
-        self.option = option
-        self.value = value
+    option: str
+    value: str
+    message = (
+        "{option} {value!r} is not one person's: it is too short, or a name of the contract; give the whole "
+        "beginning of the sources, such as //home-17/, and the device's whole client id"
+    )
 
 
 @dataclass(frozen=True, slots=True)

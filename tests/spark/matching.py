@@ -9,7 +9,8 @@ from pyspark.sql import functions as sf
 from pyspark.sql.types import BooleanType, IntegerType, StringType, StructField, StructType
 
 from eventplane.filters import Filter
-from glue_jobs.delivery_audit.expect import AttributeColumns, attributes_of, to_column
+from glue_jobs.delivery_audit.cesql import AttributeColumns
+from glue_jobs.delivery_audit.expect import attributes_of, to_column
 
 
 def by_spark(spark: SparkSession, tried: Sequence[Filter], texts: Sequence[str]) -> list[list[bool]]:
