@@ -31,6 +31,7 @@ from glue_jobs.common.session import local_rows
 from glue_jobs.delivery_audit.coverage import RESTS, Coverage, Scope, Standing
 from glue_jobs.delivery_audit.device import (
     COUNTS,
+    DEVICE,
     DeviceJudgement,
     DeviceRows,
     HourRow,
@@ -54,21 +55,6 @@ LEAST_SILENT: Final = 2
 """Fewest devices that must miss something in an hour without a tap object for the hour to be a hole of the
 archive. Ours: one device alone may have lost what it misses."""
 
-DEVICE: Final = (
-    "client_id", "epoch", "first", "last", "events", "gaps", "tap_copies", *COUNTS, "skew_ms", "coverage",
-)  # fmt: skip
-"""One device's epoch. `events` counts different numbers, `first` and `last` are the least and the greatest,
-`gaps` those between them that were not seen: not yet losses, the event may have had no route to the cloud.
-`tap_copies` counts copies beyond one each. Events without a number have rows of their own with `epoch`,
-`first`, `last` and `gaps` null. What manifests state: numbered events that are `stated`; those `missing` from
-the tap, of which the device gave up the `explained`, the tap has a hole for the `unrecorded`, the `pending`
-are too young to be judged and the `lost` are lost, `acknowledged_lost` of them after IoT Core had
-acknowledged them; events `not_stored`. What the events rest on: `coverage.Coverage`. `skew_ms` is what the
-clock is ahead (null: unknown), `coverage` the device's `Standing`."""
-
-HOUR: Final = ("client_id", "from_ms", "until_ms", "events", "lost", "late", "pending", "unrecorded")
-"""One hour of acceptance of one device, on all hops."""
-
 _TEXTS: Final = ("date", "client_id", "epoch", "coverage")
 
 DAY: Final = StructType(
@@ -83,7 +69,7 @@ class Fleet:
 
     `found` are all findings, in this process or in Spark; `findings` are the worst of them, `kinds` counts
     them by kind and hop. `totals` are sums of `COUNTS` and the number of `devices`. `worst` are rows of
-    `DEVICE`, `hours` rows of `HOUR` of the worst. `holes` counts events without a record in the tap by hour
+    `DEVICE`, `hours` those of the worst by hour. `holes` counts events without a record in the tap by hour
     (counted from 1970), `recovered` those of them that the ledger has, by day, route and destination. `days`
     is the table.
     """
@@ -430,12 +416,10 @@ def _judgements(
 def _summary(judgements: Iterable[DeviceJudgement]) -> Fleet:
     fleet = Fleet()
     for each in judgements:
-        one = Fleet(findings=each.findings, holes=Counter(dict(each.holes)))
+        one = Fleet(findings=each.findings, holes=each.holes, recovered=each.recovered)
         one.kinds = Counter((found.kind, found.hop) for found in each.findings)
-        one.recovered = Counter({(date, route, where): n for date, route, where, n in each.recovered})
         one.silences = Counter(each.silences)
-        one.worst = [dict(zip(DEVICE, row, strict=True)) for row in each.epochs]
-        one.hours = [dict(zip(HOUR, (each.client_id, *row), strict=True)) for row in each.hours]
+        one.worst, one.hours = each.epochs, each.hours
         for row in one.worst:
             one.totals.update({name: row[name] for name in COUNTS})
         if each.standing is not None:
