@@ -207,14 +207,14 @@ class Sample(NamedTuple):
 class Task:
     """How groups are to be judged.
 
-    `letters` are the dead letters that somebody received, `inboxes` those that promise order. `samples` are
-    judged each by itself. `overtaken` has the deliveries that are known to have been overtaken, by key, each
-    with the inbox and by what time; None: it is found out here. Of the groups `counted` nothing else is
-    wanted.
+    `dead_letters` are the ids of those that somebody received, `inboxes` those that promise order. `samples`
+    are judged each by itself. `overtaken` has the deliveries that are known to have been overtaken, by
+    key, each with the inbox and by what time; None: it is found out here. Of the groups `counted` nothing
+    else is wanted.
     """
 
     rules: Rules
-    letters: frozenset[str]
+    dead_letters: frozenset[str]
     inboxes: frozenset[str]
     samples: frozenset[Key] = frozenset()
     overtaken: Mapping[Key, Mapping[str, int]] | None = None
@@ -227,7 +227,7 @@ def judge_rows(task: Task, rows: Iterable[Any]) -> Iterator[Row | Sample | Judge
     Return what is found, the samples, and at the end what all groups come to.
     """
     judged, ordered = Judged(), list[OrderedDelivery]()
-    for key, group in event_groups(rows, task.letters):
+    for key, group in event_groups(rows, task.dead_letters):
         if task.overtaken is None:
             ordered += ordered_deliveries(group, task.inboxes)
         elif known := task.overtaken.get(key):
@@ -277,11 +277,10 @@ def usages(rows: Iterable[LedgerRow]) -> list[Usage]:
     ]
 
 
-def letters_of(rows: Iterable[LedgerRow]) -> frozenset[str]:
+def received_dead_letters(rows: Iterable[LedgerRow]) -> frozenset[str]:
     """Return the ids of the dead letters that a router wrote and somebody received.
 
-    Devices and services can write a letter about any event, and so hide a loss. What a router refused, a
-    router wrote the letter of.
+    Those of devices and services do not count: they can be about any event, and so hide a loss.
     """
     return frozenset(
         row.id

@@ -94,7 +94,7 @@ def send_verdicts(output: Objects, window: str, outbox: str | None) -> None:
     """
     for verdict in History(output, window).unsent():
         if outbox is not None:
-            tell(outbox, verdict)
+            send_verdict(outbox, verdict)
         output.write(verdict_name(window), f"{verdict.json}\n".encode())
 
 
@@ -115,7 +115,7 @@ def _verdict(output: Objects, window: str) -> Members | None:
     return data
 
 
-def tell(queue_url: str, event: Envelope) -> None:
+def send_verdict(queue_url: str, event: Envelope) -> None:
     """Send `event` to the queue at `queue_url`. Raises `OutboxError`."""
     # Whoever audits a copy on a laptop needs no AWS SDK.
     import boto3

@@ -18,17 +18,17 @@ from glue_jobs.delivery_audit.event_group import (
     EXPECTED,
     HOUR_MS,
     CountKey,
+    DeadLetterCount,
     HoleCount,
     InboxCount,
     LatencyKey,
-    LetterCount,
     RouteCount,
     RowCount,
     Verdict,
 )
-from glue_jobs.delivery_audit.findings import Finding, Hop, Kind, Span, worst_first
+from glue_jobs.delivery_audit.findings import Finding, Hop, Kind, Span, weight_of, worst_first
 from glue_jobs.delivery_audit.judging import MAX_FINDINGS, Judged
-from glue_jobs.delivery_audit.verdict import revision, trend_row, unattested, verdict_of, weight_of
+from glue_jobs.delivery_audit.verdict import revision, trend_row, unattested, verdict_of
 
 if TYPE_CHECKING:
     from glue_jobs.common.archive import Part
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from glue_jobs.delivery_audit.chain import Chain
 
 Rows = list[dict[str, Any]]
-CountT = TypeVar("CountT", RouteCount, InboxCount, LetterCount, RowCount)
+CountT = TypeVar("CountT", RouteCount, InboxCount, DeadLetterCount, RowCount)
 
 ROUTE_COUNTS = ("expected", *map(str, Verdict), "duplicated", "replayed", "events", "tap_copies")
 _CONSUMER_COUNTS = (*map(str, EXPECTED), "duplicated")
@@ -125,7 +125,7 @@ class Figures:
         `missing` counts the items that the cloud refused and did not record.
         """
         counts: defaultdict[tuple[str, str | None], list[int]] = defaultdict(lambda: [0, 0])
-        for key, count in self._of(LetterCount):
+        for key, count in self._of(DeadLetterCount):
             if key.measure in ("count", "missing"):
                 counts[key.place, key.reason][key.measure == "missing"] += count
         return [
@@ -137,7 +137,7 @@ class Figures:
     def items(self) -> dict[str, int]:
         """Refused items without a record: `lost`, `pending` and `unrecorded`."""
         sums: Counter[str] = Counter()
-        for key, count in self._of(LetterCount):
+        for key, count in self._of(DeadLetterCount):
             sums[key.measure] += count
         pending, unrecorded = sums["pending"], sums["unrecorded"]
         lost = sums["missing"] - pending - unrecorded
