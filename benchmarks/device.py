@@ -22,11 +22,11 @@ from benchmarks.results import Figure, write
 from contract.loader import load_contract
 from eventplane.envelope import Envelope, write_event
 from eventplane_client.device import ServiceClient
+from local.certificates import Authority
 from local.mosquitto import start_mosquitto
 from local.process import Child, Supervisor
 from tests.device.image import copy_root, in_root
 from tests.eventually import eventually
-from tests.integration.edge.certificates import Authority
 from tests.integration.edge.conftest import RULE, THING, CloudBroker
 from tools.debian_package import NAME
 from tools.device_image import OUTPUT, VERSION

@@ -15,14 +15,14 @@ from pathlib import Path
 from benchmarks.results import Figure, write
 from contract.loader import load_contract
 from edge.publishing import wire_size
-from eventplane.announcement import new_announcement
 from eventplane.batch import pack
 from eventplane.contract import Contract, Place, Priority, compile_contract, contract_document
-from eventplane.contract.interest import uplink_filters, with_interest
 from eventplane.contract.model import Route
 from eventplane.envelope import Envelope
 from eventplane.filters import Filter
 from eventplane.interest import is_wanted
+from eventplane.interest.announcement import new_announcement, with_interest
+from eventplane.interest.uplink import uplink_filters
 from eventplane.router import Router
 from eventplane.topics import basic_ingest_topic, urgent_rule
 from local.input import open_input

@@ -26,8 +26,8 @@ from eventplane.batch import pack
 from eventplane.contract.publication import cloud_destinations
 from eventplane.envelope import Envelope, write_event
 from eventplane.ingest import IngestFrame, frame_text
-from eventplane.trace_context import DEFAULT_SHARE
-from eventplane.tracing import Span, context_of
+from eventplane.tracing.context import DEFAULT_SHARE, context_of
+from eventplane.tracing.spans import Span
 from eventplane_client import Inbox
 from eventplane_client.memory import MemoryPlane, MemoryTransport
 from eventplane_client.memory_filter import Memory, MemoryFilter

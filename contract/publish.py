@@ -17,6 +17,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from eventplane.contract import Channel, Contract, Problem, Route, Transport
 from eventplane.contract.floor import floor_problems
 from eventplane.contract.publication import (
+    ContractTable,
     Head,
     cloud_destinations,
     contract_item,
@@ -24,7 +25,6 @@ from eventplane.contract.publication import (
     head_key,
     unserved,
 )
-from eventplane.contract_table import ContractTable
 from eventplane.errors import EventPlaneError
 
 MAX_ITEM_BYTES: Final = 400 * 1024

@@ -14,17 +14,17 @@ from edge.interest import Interest
 from edge.numbering import RecentKeys, expires_ms, lifetime_ms, stamp, stamp_positions
 from edge.spool import StoredEvent
 from eventplane.contract import Channel, Contract, Place, Priority, Route
-from eventplane.delivery import Refusal, dead_letter
-from eventplane.device_reports import router_source
-from eventplane.envelope import Envelope, EnvelopeError, parse_event
-from eventplane.event_keys import key_digest
+from eventplane.dead_letter import Refusal, dead_letter
+from eventplane.device_reports import key_digest, router_source
+from eventplane.envelope import Envelope, parse_event
+from eventplane.errors import EnvelopeError
 from eventplane.guarantee import is_promised
 from eventplane.limits import MAX_EVENT_BYTES
 from eventplane.ordering import OrderedInboxes, next_positions
 from eventplane.router import Router
 from eventplane.sender import Sender
 from eventplane.sending import SendingRights, stamp_sender
-from eventplane.timestamps import timestamp
+from eventplane.values import timestamp
 
 RECENT_EVENTS = 65_536
 """Among how many stored events a repetition is recognised at least: as many as MQTT has packet ids.

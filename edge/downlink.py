@@ -19,23 +19,26 @@ from edge.pressure import Pressure
 from edge.reports import Heading
 from edge.spool import MOST_KEYS, Delivery, DeviceState, Size, Spool
 from eventplane.contract import Contract, Downlink, Priority, WhenFull
-from eventplane.delivery import Refusal
-from eventplane.downlink.acknowledgements import (
+from eventplane.dead_letter import Refusal
+from eventplane.downlink.device import (
     ACKNOWLEDGED,
     OLDER,
     Acknowledgement,
+    Verdict,
+    receive,
     rejected,
+    state_version,
     stored,
     to_data,
 )
-from eventplane.downlink.reception import Verdict, receive, state_version
 from eventplane.downlink.rights import DownlinkRights
 from eventplane.downlink.wire import Incoming
-from eventplane.envelope import Envelope, EnvelopeError, parse_event
+from eventplane.envelope import Envelope, parse_event
+from eventplane.errors import EnvelopeError
 from eventplane.filters import Filter
 from eventplane.interest import NO_INTEREST
+from eventplane.interest.uplink import UPLINK_KEY, UplinkInterestError, read_uplink_interest
 from eventplane.receipts import SPOOL_FULL
-from eventplane.uplink_interest import UPLINK_KEY, UplinkInterestError, read_uplink_interest
 
 _log = logging.getLogger(__name__)
 

@@ -26,8 +26,8 @@ from edge.spool import Spool
 from edge.uplink import AckResult, Uplink
 from edge.without_disk import DiskWatch
 from eventplane.contract import Contract
-from eventplane.downlink.acknowledgements import OLDER, Result
-from eventplane.questions import HandlersQuestion, StateQuestion
+from eventplane.conversation.questions import HandlersQuestion, StateQuestion
+from eventplane.downlink.device import OLDER, Result
 from eventplane.receipts import write_receipts
 from eventplane.topics import receipt_topic
 

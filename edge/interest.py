@@ -9,11 +9,11 @@ from __future__ import annotations
 import logging
 import os
 
-from eventplane.announcement import AnnouncementError, read_announcement
 from eventplane.contract import Priority
 from eventplane.envelope import Envelope
 from eventplane.filters import Filter
 from eventplane.interest import is_wanted
+from eventplane.interest.announcement import AnnouncementError, read_announcement
 
 _log = logging.getLogger(__name__)
 

@@ -12,12 +12,13 @@ from collections.abc import Iterable, Mapping
 
 from edge.spool import PendingDelivery
 from eventplane.contract import Channel
-from eventplane.envelope import TOO_LARGE, Envelope, EnvelopeError, parse_event, reserved
-from eventplane.expiry import BY_CHANNEL, BY_EVENT
+from eventplane.envelope import TOO_LARGE, Envelope, parse_event, reserved
+from eventplane.errors import EnvelopeError
+from eventplane.guarantee import BY_CHANNEL, BY_EVENT
 from eventplane.limits import MAX_SENT_EVENT_BYTES, MAX_UPLINK_EVENT_BYTES
-from eventplane.numbering import EPOCH, ORDER, ORDER_EPOCH, SEQUENCE, SEQUENCE_DIGITS
+from eventplane.names import EPOCH, ORDER, ORDER_EPOCH, SEQUENCE, SEQUENCE_DIGITS
 from eventplane.ordering import positions_text
-from eventplane.timestamps import timestamp_ms
+from eventplane.values import timestamp_ms
 
 _BUCKETS = 4_096
 """Of a few hundred bytes each when the memory is full."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import edge
 from edge.errors import EdgeError, SettingProblem
-from eventplane.questions import (
+from eventplane.conversation.questions import (
     HandlersAnswer,
     HandlersQuestion,
     StateAnswer,

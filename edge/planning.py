@@ -16,10 +16,11 @@ from edge.mailbox import Received
 from edge.pressure import Pressure
 from edge.spool import Delivery, DeviceState, Discard, Size, StoredEvent
 from eventplane.contract import Channel, Priority
-from eventplane.delivery import Outcome, Refusal
+from eventplane.conversation.questions import HandlersQuestion, StateQuestion
+from eventplane.dead_letter import Refusal
 from eventplane.downlink.wire import Incoming
 from eventplane.interest import NO_INTEREST
-from eventplane.questions import HandlersQuestion, StateQuestion
+from eventplane.reasons import Outcome
 from eventplane.receipts import SPOOL_FULL, Receipt, digest
 
 Question = StateQuestion | HandlersQuestion

@@ -8,10 +8,8 @@ from edge.decision import Decider
 from edge.interest import Interest
 from edge.spool import Spool
 from eventplane.contract import Contract, Downlink
-from eventplane.conversation.errors import NotAskingError
-from eventplane.conversation.handlers import Handlers
-from eventplane.envelope import parse_event
-from eventplane.questions import (
+from eventplane.conversation.handlers import Handlers, NotAskingError
+from eventplane.conversation.questions import (
     HandlersAnswer,
     HandlersQuestion,
     StateAnswer,
@@ -19,6 +17,7 @@ from eventplane.questions import (
     write_handlers_answer,
     write_state_answer,
 )
+from eventplane.envelope import parse_event
 from eventplane.topics import handlers_answer_topic, state_answer_topic
 
 

@@ -16,8 +16,7 @@ from pathlib import Path
 from eventplane.contract import Contract, Place, load_compiled
 from eventplane.envelope import Envelope, parse_event
 from eventplane.errors import EventPlaneError
-from eventplane.explain import explain
-from eventplane.explain_table import explanation_table
+from eventplane.explain import explain, explanation_table
 
 DEFAULT_CONTRACT = Path("build/contract.json")
 """Where `make explain` compiles the project's contract to."""

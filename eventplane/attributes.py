@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from datetime import date
-from typing import Any
+from typing import Any, Literal
 
 from eventplane.limits import MAX_ATTRIBUTE_NAME, MAX_SENDER_CHARACTERS
 from eventplane.sender import SENDER_DEVICE, SENDER_SERVICE
-from eventplane.severity import SEVERITY_NUMBERS
-from eventplane.trace_context import is_traceparent
-from eventplane.uri import is_uri, is_uri_reference
+from eventplane.values import is_timestamp
 
 AttributeValue = str | int | bool
 """String, URI, URI-reference, Timestamp, Binary are `str`; Integer is `int` (32 bit); Boolean is `bool`."""
@@ -25,12 +22,6 @@ _FORBIDDEN = re.compile(
     + "".join(f"{chr(plane + 0xFFFE)}{chr(plane + 0xFFFF)}" for plane in range(0, 0x110000, 0x10000))
     + "]"
 )
-_HOUR_MINUTE = r"(?:[01]\d|2[0-3]):[0-5]\d"
-_TIMESTAMP = re.compile(
-    rf"(?!0000)\d{{4}}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01])"
-    rf"[Tt]{_HOUR_MINUTE}:(?:[0-5]\d|60)(?:\.\d+)?(?:[Zz]|[+-]{_HOUR_MINUTE})",
-    re.ASCII,
-)
 _NAME_OF_TYPE = r"[\w!#$&^.+\-]+"
 _PARAMETER = r"[\w!#$%&'*+.^`{|}~\-]+"
 _MEDIA_TYPE = re.compile(
@@ -39,6 +30,32 @@ _MEDIA_TYPE = re.compile(
 )
 
 _INT32 = range(-(2**31), 2**31)
+
+# URI and URI-reference by the grammar of RFC 3986 (appendix A). Internationalised characters have to be
+# percent-encoded, as the RFC wants them. An address in brackets is checked for its characters only.
+_PLAIN = r"A-Za-z0-9\-._~!$&'()*+,;=%"
+_BAD_ESCAPE = re.compile("%(?![0-9A-Fa-f]{2})")
+
+# Possessive, so that what fails does so in one pass.
+_SCHEME = "[A-Za-z][A-Za-z0-9+\\-.]*+:"
+_BRACKETS = rf"\[(?:[0-9A-Fa-f:.]++|[vV][0-9A-Fa-f]++\.[{_PLAIN}:]++)\]"
+_AUTHORITY = rf"//(?:[{_PLAIN}:]*+@)?(?:{_BRACKETS}|[{_PLAIN}]*+)(?::[0-9]*+)?(?=[/?#]|\Z)"
+# Without an authority a path may not look like one.
+_REST = rf"(?:{_AUTHORITY}|(?!//))[{_PLAIN}:@/]*+(?:\?[{_PLAIN}:@/?]*+)?(?:\#[{_PLAIN}:@/?]*+)?"
+# Without a scheme, a colon in the first segment would make one.
+_REFERENCE = re.compile(rf"(?!\Z)(?:{_SCHEME}|(?![^/?#]*:)){_REST}")
+_ABSOLUTE = re.compile(rf"{_SCHEME}(?!\Z){_REST}")
+
+_IDS_AND_FLAGS = "(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}"
+# Version 00 ends after the flags, a later one may say more after a further hyphen, ff is none.
+_TRACEPARENT = re.compile(f"(?:00-{_IDS_AND_FLAGS}|(?!00|ff)[0-9a-f]{{2}}-{_IDS_AND_FLAGS}(?:-.*)?)")
+_TRACEPARENT_CHARACTERS = 55
+"""Of version 00, and of what a later one has in common with it."""
+
+SEVERITY_NUMBERS = range(1, 25)
+"""From TRACE (1 to 4) over DEBUG, INFO, WARN and ERROR to FATAL (21 to 24)."""
+
+_INFO, _ERROR = 9, 17
 
 
 def attribute_text(value: AttributeValue) -> str:
@@ -76,17 +93,35 @@ def value_problem(name: str, value: object) -> str | None:
     return None if holds(value) else problem
 
 
-def is_timestamp(value: str) -> bool:
-    """Whether `value` is an RFC 3339 timestamp, of any precision; second 60 is a leap second."""
-    if not _TIMESTAMP.fullmatch(value):
-        return False
-    # Every month has the days up to 28.
-    if value[8:10] > "28":
-        try:
-            date.fromisoformat(value[:10])
-        except ValueError:
-            return False
-    return True
+def is_uri_reference(value: str) -> bool:
+    """Whether `value` is a URI-reference; not an empty one, which is nothing to identify a source by."""
+    return _REFERENCE.fullmatch(value) is not None and _escapes(value)
+
+
+def is_uri(value: str) -> bool:
+    """Whether `value` is a URI, scheme first; not a scheme alone, which locates nothing."""
+    return _ABSOLUTE.fullmatch(value) is not None and _escapes(value)
+
+
+def _escapes(value: str) -> bool:
+    return "%" not in value or _BAD_ESCAPE.search(value) is None
+
+
+def is_traceparent(value: str) -> bool:
+    """Whether `value` names a trace and a span in it, as version 00 or a later one that starts alike."""
+    return _TRACEPARENT.fullmatch(value) is not None
+
+
+def in_short(value: str) -> str:
+    """The `traceparent` without what a later version says behind its flags, which may be of any length."""
+    return value[:_TRACEPARENT_CHARACTERS]
+
+
+def priority_of(severitynumber: int) -> Literal["urgent", "normal", "low"]:
+    """The word of the contract's `Priority` for a severity: ERROR and above are urgent, below INFO is low."""
+    if severitynumber >= _ERROR:
+        return "urgent"
+    return "normal" if severitynumber >= _INFO else "low"
 
 
 _Rule = tuple[type[AttributeValue], Callable[[Any], object], str]
@@ -144,6 +179,3 @@ KNOWN = frozenset(_RULES)
 
 STRINGS = frozenset(name for name, (needed, _, _) in _RULES.items() if needed is str)
 """The attributes that are a String in every event; what is not among them may be an Integer or a Boolean."""
-
-INTEGERS = frozenset(name for name, (needed, _, _) in _RULES.items() if needed is int)
-"""The attributes that are an Integer in every event, also where a binding carries texts only."""

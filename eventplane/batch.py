@@ -14,7 +14,8 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 
 from eventplane import strict_json
-from eventplane.envelope import Envelope, EnvelopeError, parse_event
+from eventplane.envelope import Envelope, parse_event
+from eventplane.errors import EnvelopeError
 from eventplane.limits import MAX_BATCH_BYTES, MAX_BATCH_EVENTS
 
 ZLIB_LEVEL = 6
@@ -62,8 +63,6 @@ def split(raw: bytes) -> list[str]:
         text = strict_json.decode_text(raw)
         # Not all of them: four kilobytes may hold a million, which are a second and 130 MiB.
         items = list(islice(_array_items(text), MAX_BATCH_EVENTS + 1))
-    except strict_json.StrictJsonError as error:
-        raise EnvelopeError(error.reason, error.detail) from error
     except ValueError as error:
         raise EnvelopeError("not_json", f"not a JSON array of events: {error}") from error
     if len(items) > MAX_BATCH_EVENTS:

@@ -16,10 +16,10 @@ from typing import Any, Final
 
 from eventplane import strict_json
 from eventplane.attributes import KNOWN, REQUIRED, AttributeValue, name_problem, value_problem
-from eventplane.errors import EventPlaneError
-from eventplane.limits import MAX_EVENT_BYTES
-from eventplane.members import with_member, without_members
+from eventplane.errors import EnvelopeError
+from eventplane.limits import MAX_EVENT_BYTES, MAX_HOPS, MAX_SENT_EVENT_BYTES
 from eventplane.sender import Sender, sender_of
+from eventplane.strict_json import member_spans, with_member, without_members
 
 EventKey = tuple[str, str, str]
 """The identity of an event: sender, `source`, `id`."""
@@ -30,17 +30,16 @@ RESERVED_ATTRIBUTE: Final = "reserved_attribute"
 TOO_LARGE: Final = "too_large"
 """Why an event is refused: with what the plane adds it is larger than `MAX_EVENT_BYTES`."""
 
+ROUTER_HOPS: Final = "routerhops"
+
+HOP_LIMIT: Final = "hop_limit"
+"""Why the router refuses an event that goes round in circles."""
+
+ASSUMED = "application/json"
+"""What `data` is where the event has no datacontenttype (CloudEvents JSON format, section 3.1)."""
+
 _quoted = json.encoder.encode_basestring_ascii
 _DATA_MEMBERS = frozenset({"data", "data_base64"})
-
-
-class EnvelopeError(EventPlaneError):
-    """A text is not a CloudEvent. `reason` is a stable word for a dead letter, `detail` is for people."""
-
-    def __init__(self, reason: str, detail: str) -> None:
-        super().__init__(f"{reason}: {detail}")
-        self.reason = reason
-        self.detail = detail
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,11 +129,8 @@ def parse_event(raw: bytes | str) -> Envelope:
     size = len(raw) if isinstance(raw, bytes) else _utf8_size(raw)
     if size > MAX_EVENT_BYTES:
         raise EnvelopeError(TOO_LARGE, f"{size} bytes; an event has at most {MAX_EVENT_BYTES}")
-    try:
-        text = strict_json.decode_text(raw) if isinstance(raw, bytes) else raw
-        members = strict_json.loads(text)
-    except strict_json.StrictJsonError as error:
-        raise EnvelopeError(error.reason, error.detail) from error
+    text = strict_json.decode_text(raw) if isinstance(raw, bytes) else raw
+    members = strict_json.loads(text)
     if not isinstance(members, dict):
         raise EnvelopeError("not_an_object", f"an event is a JSON object, this is a {type(members).__name__}")
     return Envelope(_checked_attributes(members), text)
@@ -147,6 +143,61 @@ def write_event(attributes: Mapping[str, AttributeValue], data: Any = None) -> E
         members.setdefault("datacontenttype", "application/json")
         members["data"] = data
     return parse_event(json.dumps(members, ensure_ascii=False, separators=(",", ":"), allow_nan=False))
+
+
+def hops_of(event: Envelope) -> int:
+    """How often `event` was sent on so far, by its own word."""
+    # The envelope has checked that it is an Integer.
+    return int(event.attributes.get(ROUTER_HOPS, 0))
+
+
+def sent_on(event: Envelope) -> Envelope:
+    """`event` with one hop more; nothing else of its text changes.
+
+    Raises `EnvelopeError`: `hop_limit`, or `too_large` where there is no room for the attribute.
+    """
+    hops = hops_of(event) + 1
+    if hops > MAX_HOPS:
+        raise EnvelopeError(
+            HOP_LIMIT,
+            f"it was sent on {hops} times, {MAX_HOPS} are allowed; "
+            "find the participants that send each other what they receive by the event's rows in the ledger",
+        )
+    text = with_member(event.json, ROUTER_HOPS, str(hops))
+    size = len(text.encode("utf-8"))
+    if size > MAX_EVENT_BYTES:
+        raise EnvelopeError(
+            TOO_LARGE, f"{size} bytes once its hops are counted; send at most {MAX_SENT_EVENT_BYTES}"
+        )
+    return parse_event(text)
+
+
+def is_json(content_type: str | None) -> bool:
+    """Whether data of `content_type` is JSON: a subtype of `json`, or one that ends in `+json`."""
+    subtype = (content_type or "").partition(";")[0].partition("/")[2].strip().lower()
+    return subtype == "json" or subtype.endswith("+json")
+
+
+def data_of(event: Envelope) -> tuple[bytes, str | None]:
+    """The data of `event` and the content type that goes with it; no bytes where it has no data.
+
+    Raises `EnvelopeError` (`data_not_text`) where the data contradicts its content type.
+    """
+    declared = event.attributes.get("datacontenttype")
+    content_type = None if declared is None else str(declared)
+    texts = {name: event.json[start:end] for name, start, end in member_spans(event.json)}
+    if "data_base64" in texts:
+        return base64.b64decode(json.loads(texts["data_base64"])), content_type
+    if "data" not in texts:
+        return b"", content_type
+    if content_type is None or is_json(content_type):
+        return texts["data"].encode("utf-8"), content_type or ASSUMED
+    value = json.loads(texts["data"])
+    if not isinstance(value, str):
+        raise EnvelopeError(
+            "data_not_text", f"data of {content_type} is a JSON string; send JSON as application/json"
+        )
+    return value.encode("utf-8"), content_type
 
 
 def _with_attribute(text: str, name: str, value: str) -> str:

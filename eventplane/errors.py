@@ -56,3 +56,11 @@ class _Members:
 def _is_class(kind: object) -> bool:
     # Annotations are texts: every module of ours postpones their evaluation.
     return str(kind).startswith(("ClassVar", "Final"))
+
+
+class EnvelopeError(EventPlaneError):
+    """A text is not a CloudEvent. `reason` is a stable word for a dead letter, `detail` is for people."""
+
+    reason: str
+    detail: str
+    message = "{reason}: {detail}"

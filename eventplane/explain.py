@@ -1,20 +1,20 @@
-"""Why an event takes a route, or does not: the filter term by term, with the values it met.
+"""Why an event takes a route, or does not: the filter condition by condition, with the values it met.
 
-`explain` asks each filter itself whether it matches, as the router does; the terms below say why. Where the
-reader of a route has announced what it handles, that is asked as well.
+`explain` asks each filter itself whether it matches, as the router does; the conditions below say why. Where
+the reader of a route has announced what it handles, that is asked as well.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any as Json
 
 from eventplane.attributes import AttributeValue
 from eventplane.contract import Channel, Contract, DeliveryGuarantee, ParticipantKind, Place, Route
 from eventplane.envelope import Envelope
-from eventplane.filter_text import comparison_text
-from eventplane.filters import All, Any, Attributes, Filter, Not, Sql
+from eventplane.filters import All, Any, Attributes, Filter, Not, Sql, comparison_text
 from eventplane.guarantee import guarantee_of
 from eventplane.interest import is_wanted
 
@@ -127,3 +127,51 @@ def explain_filter(filter: Filter, attributes: Attributes) -> Term:
 
         return explain_sql(filter.expression, attributes)
     return Term(comparison_text(filter), matched, {filter.attribute: attributes.get(filter.attribute)})
+
+
+_WIDEST = 60
+"""Most characters of the column of terms, so that one long expression does not push all values aside."""
+
+
+def explanation_table(explanations: Sequence[Explanation]) -> str:
+    """The table of `explanations`; the routes that match stand first."""
+    if not explanations:
+        return "no route is decided here"
+    ordered = sorted(explanations, key=lambda each: not each.matched)
+    blocks = [(each, [*_rows(each.term, 0), *_interest(each)]) for each in ordered]
+    width = min(_WIDEST, max(len(text) for _, rows in blocks for _, text, _ in rows))
+    lines = []
+    for each, rows in blocks:
+        verdict = "MATCHES" if each.matched else "does not match"
+        if each.matched and each.interest:
+            verdict += ", forwarded" if each.wanted else ", NOT FORWARDED: no interest"
+        if each.forwarded and each.guarantee is DeliveryGuarantee.BEST_EFFORT:
+            verdict += ", at best effort"
+        lines.append(f"{each.route.name} -> {each.route.destination} ({each.route.place}): {verdict}")
+        lines += [f"  {mark:<3}  {text:<{width}}  {why}".rstrip() for mark, text, why in rows]
+    return "\n".join(lines)
+
+
+def _interest(explanation: Explanation) -> Iterator[tuple[str, str, str]]:
+    if explanation.matched and explanation.interest:
+        yield "", "its reader announced", ""
+        yield from _rows(explanation.interest, 1)
+
+
+def _rows(term: Term, depth: int) -> Iterator[tuple[str, str, str]]:
+    yield ("yes" if term.matched else "no"), f"{'  ' * depth}{term.text}", "; ".join(_reasons(term))
+    for each in term.terms:
+        yield from _rows(each, depth + 1)
+
+
+def _reasons(term: Term) -> Iterator[str]:
+    if term.values:
+        yield ", ".join(f"{name} {_shown(value)}" for name, value in term.values.items())
+    # A Boolean value is the verdict, which stands in front.
+    if term.gives is not None and not isinstance(term.gives, bool):
+        yield f"gives {json.dumps(term.gives, ensure_ascii=False)}, which is no Boolean"
+    yield from term.errors
+
+
+def _shown(value: object) -> str:
+    return "missing" if value is None else f"= {json.dumps(value, ensure_ascii=False)}"

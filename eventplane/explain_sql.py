@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from eventplane.cesql import CesqlCastError, CesqlGenericError, Expression, tree, write
-from eventplane.cesql.casts import Type, cast
-from eventplane.cesql.evaluation import Attributes, Result, evaluate
+from eventplane.cesql.expression import Result, evaluate
 from eventplane.cesql.functions import Functions
+from eventplane.cesql.operations import Type, cast
 from eventplane.cesql.tree import Node
 from eventplane.explain import Term
+from eventplane.filters import Attributes
 
 
 def explain_sql(expression: Expression, attributes: Attributes) -> Term:

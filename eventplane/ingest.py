@@ -13,9 +13,10 @@ from dataclasses import dataclass
 
 from eventplane.attributes import value_problem
 from eventplane.batch import unpack
-from eventplane.envelope import Envelope, EnvelopeError
+from eventplane.envelope import Envelope
+from eventplane.errors import EnvelopeError
 from eventplane.sender import PLANE_CLIENT, SENDER_DEVICE
-from eventplane.whole_numbers import MAX_TIME_MS, whole_number
+from eventplane.values import MAX_TIME_MS, whole_number
 
 RULE_SELECT = (
     "encode(*, 'base64') AS data, topic() AS topic, clientid() AS clientid, "

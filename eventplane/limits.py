@@ -67,9 +67,6 @@ everything."""
 MAX_ANNOUNCED_BYTES = 16 * 1024
 """Longest announcement, bytes of canonical JSON. Ours: routers and devices hold those of all participants."""
 
-MAX_MQTT_STRING_BYTES = 65_535
-"""Longest text of an MQTT user property, bytes of UTF-8 (MQTT 5.0, section 1.5.4)."""
-
 MAX_SQS_ATTRIBUTES = 10
 """Most message attributes of an SQS message (Amazon SQS quotas)."""
 
@@ -78,7 +75,7 @@ MAX_HOPS = 8
 of services is so long, and a loop of two has come round four times, which is soon enough to stop it."""
 
 MAX_FILTER_STEPS = 10_000_000
-"""Most work of one filter for an event of MAX_EVENT_BYTES, steps of `eventplane.filter_cost`. Ours: 10 ms of
+"""Most work of one filter for an event of MAX_EVENT_BYTES, steps of `eventplane.filters`. Ours: 10 ms of
 a core; a search for four words in any case fits."""
 
 MAX_PARTICIPANT_STEPS = 20_000_000

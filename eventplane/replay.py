@@ -11,12 +11,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Final, TypeVar
 
-from eventplane.envelope import Envelope, EnvelopeError, EventKey, parse_event
-from eventplane.errors import EventPlaneError
+from eventplane.envelope import Envelope, EventKey, parse_event
+from eventplane.errors import EnvelopeError, EventPlaneError
 from eventplane.ledger import TAP
 from eventplane.limits import MAX_ORIGINAL_BYTES
-from eventplane.members import with_member
-from eventplane.timestamps import timestamp_of_ms
+from eventplane.strict_json import with_member
+from eventplane.values import timestamp_of_ms
 
 REPLAY: Final = "replay"
 """What the queue is called, and the reason of a ledger record that was made by sending an event again."""

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from eventplane.contract.model import Channel
-from eventplane.contract.vocabulary import Transport
+from eventplane.contract.model import Channel, Transport
 
 PROJECT: Final = "eventplane"
 """What all names of resources start with."""

@@ -7,15 +7,26 @@ that of asking every route; a property test holds the two together.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from eventplane.attributes import attribute_text
 from eventplane.contract import Route
-from eventplane.filters import Attributes, Exact, Prefix
-from eventplane.prefix_table import PrefixTable
-from eventplane.route_terms import covers, residual
-from eventplane.terms import Cover, Term, weakness
+from eventplane.filters import (
+    All,
+    Any,
+    Attributes,
+    Cover,
+    Exact,
+    Filter,
+    Prefix,
+    Sql,
+    Suffix,
+    Term,
+    either,
+    weakness,
+)
 
 
 class RouteIndex:
@@ -89,3 +100,66 @@ class _AttributeIndex:
             self._prefixes.find(text, found)
         if self._suffixes is not None:
             self._suffixes.find(text[::-1], found)
+
+
+class PrefixTable:
+    """`entries` by prefix.
+
+    The prefixes stand sorted, each knowing the place of the longest other one that it starts with. All that a
+    text starts with are on that chain from the last one that does not sort behind the text: whatever
+    sorts between a prefix and a text that starts with it starts with it as well.
+    """
+
+    __slots__ = ("_entries", "_prefixes", "_shorter")
+
+    def __init__(self, entries: Mapping[str, Sequence[int]]) -> None:
+        self._prefixes = sorted(entries)
+        self._entries = [entries[each] for each in self._prefixes]
+        self._shorter: list[int] = []
+        chain: list[int] = []
+        for at, prefix in enumerate(self._prefixes):
+            while chain and not prefix.startswith(self._prefixes[chain[-1]]):
+                chain.pop()
+            self._shorter.append(chain[-1] if chain else -1)
+            chain.append(at)
+
+    def find(self, text: str, found: list[int]) -> None:
+        """Add the entries of every prefix of `text` to `found`."""
+        at = bisect_right(self._prefixes, text) - 1
+        while at >= 0:
+            if text.startswith(self._prefixes[at]):
+                found += self._entries[at]
+            at = self._shorter[at]
+
+
+def covers(filter: Filter) -> Iterator[Cover]:
+    """Every cover that `filter` shows without being solved; none for `not`."""
+    match filter:
+        case Exact() | Prefix() | Suffix():
+            yield frozenset((filter,))
+        case All():
+            for each in filter.filters:
+                yield from covers(each)
+        case Any():
+            yield from either(covers(each) for each in filter.filters)
+        case Sql():
+            # Whoever holds an expression has loaded the language; all others need not.
+            from eventplane.cesql.implied import implied
+
+            yield from implied(filter.expression.tree)
+
+
+def residual(filter: Filter, cover: Cover) -> Filter | None:
+    """What is left to ask of an event for which a term of `cover` holds; None: nothing."""
+    match filter:
+        case Exact() | Prefix() | Suffix():
+            return None
+        case Any() if cover.issuperset(filter.filters):  # nothing but terms, and all of them looked up
+            return None
+        case All() if len(cover) == 1:
+            rest = tuple(each for each in filter.filters if each not in cover)
+            if len(rest) < 2:
+                return rest[0] if rest else None
+            return All(rest)
+        case _:
+            return filter

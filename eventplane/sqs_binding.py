@@ -18,8 +18,8 @@ from itertools import accumulate
 from typing import Final
 
 from eventplane import batch
-from eventplane.envelope import Envelope, EnvelopeError
-from eventplane.errors import EventPlaneError
+from eventplane.envelope import Envelope
+from eventplane.errors import EnvelopeError, EventPlaneError
 from eventplane.limits import MAX_BATCH_BYTES, MAX_PACKED_MESSAGE_BYTES, MAX_SQS_ATTRIBUTES
 
 DATA_TYPE: Final = "String"

@@ -11,12 +11,16 @@ from time import monotonic
 from typing import Final, TypeVar
 
 from eventplane.conversation.attributes import CORRELATION_ID
-from eventplane.conversation.circuit import Circuit
-from eventplane.conversation.open_requests import NO_ANNOUNCEMENTS, Announcements, Replies
-from eventplane.conversation.peers import PeerListener
-from eventplane.conversation.reply import Replier
+from eventplane.conversation.messages import Replier
+from eventplane.conversation.open_requests import (
+    NO_ANNOUNCEMENTS,
+    Announcements,
+    Circuit,
+    PeerListener,
+    Replies,
+)
 from eventplane.envelope import Envelope
-from eventplane.expiry import is_expired
+from eventplane.guarantee import is_expired
 from eventplane_client.errors import (
     ClientError,
     ClosedError,

@@ -9,9 +9,8 @@ from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self
 
-from eventplane.conversation import errors as conversation_errors
-from eventplane.conversation.circuit import Circuit
-from eventplane.conversation.open_requests import TIMEOUT_S, Replies
+from eventplane.conversation import handlers, open_requests
+from eventplane.conversation.open_requests import TIMEOUT_S, Circuit, Replies
 from eventplane.envelope import Envelope
 from eventplane.guarantee import asks_best_effort, at_best_effort
 from eventplane.sending import sent_again
@@ -159,9 +158,9 @@ class Client:
             raise ClosedError(self.participant)
         try:
             return self._conversations.request(_own(event), timeout_s, durable=durable, expires=expires)
-        except (conversation_errors.NotAskingError, conversation_errors.NotOneDeviceError) as error:
+        except (handlers.NotAskingError, handlers.NotOneDeviceError) as error:
             raise NotAskingError(self.participant, str(error)) from error
-        except conversation_errors.TooManyRequestsError as error:
+        except open_requests.TooManyRequestsError as error:
             raise TooManyRequestsError(self.participant, str(error)) from error
 
     def peers(self) -> dict[str, Circuit]:

@@ -9,9 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from eventplane.contract.interest import TABLE as INTEREST_TABLE
-from eventplane.contract.replies import REPLIES
-from eventplane.contract.subscription import TABLE as SUBSCRIPTIONS_TABLE
+from eventplane.contract.participants import REPLIES
+from eventplane.contract.subscription_table import SUBSCRIPTIONS_TABLE
+from eventplane.interest.table import INTEREST_TABLE
 from eventplane.resource_names import resource_name
 from eventplane_client.asker import QueueAsker
 from eventplane_client.client import Client, Subscriptions

@@ -11,17 +11,16 @@ from pathlib import Path
 from time import monotonic, time
 from typing import Any, Final
 
-from eventplane.announcement import Announcement
 from eventplane.contract import Contract, ContractError, load_compiled
-from eventplane.contract.interest import with_interest
+from eventplane.contract.publication import ContractTable
 from eventplane.contract.subscription import Subscription, with_subscriptions
-from eventplane.contract_table import ContractTable
+from eventplane.contract.subscription_table import SubscriptionTable
 from eventplane.conversation.handlers import Handlers
+from eventplane.conversation.messages import Replier
 from eventplane.conversation.open_requests import NO_ANNOUNCEMENTS, Announcements
-from eventplane.conversation.reply import Replier
 from eventplane.envelope import Envelope
-from eventplane.interest_table import InterestTable
-from eventplane.subscription_table import SubscriptionTable
+from eventplane.interest.announcement import Announcement, with_interest
+from eventplane.interest.table import InterestTable
 from eventplane_client.aws import unavailable
 from eventplane_client.errors import ClientSettingsError, UnavailableError
 

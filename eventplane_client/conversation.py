@@ -6,9 +6,8 @@ import logging
 from collections.abc import Callable
 from typing import Protocol
 
-from eventplane.conversation.circuit import Circuit
-from eventplane.conversation.open_requests import Replies
-from eventplane.conversation.peers import PeerChanged as CircuitChanged
+from eventplane.conversation.open_requests import Circuit, Replies
+from eventplane.conversation.open_requests import PeerChanged as CircuitChanged
 from eventplane.envelope import Envelope
 from eventplane_client.errors import ClientSettingsError
 from eventplane_client.notices import Listener, PeerChanged

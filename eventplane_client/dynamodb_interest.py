@@ -10,8 +10,8 @@ from dataclasses import replace
 from time import time
 from typing import Any, Final
 
-from eventplane.announcement import Announcement
-from eventplane.contract.interest import LEASE_S, Leased, interest_item, interest_key
+from eventplane.interest.announcement import Announcement
+from eventplane.interest.table import LEASE_S, Leased, interest_item, interest_key
 from eventplane_client.aws import unavailable
 from eventplane_client.errors import UnavailableError
 

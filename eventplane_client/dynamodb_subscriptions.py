@@ -7,8 +7,8 @@ from typing import Any
 
 from eventplane.contract import ContractError
 from eventplane.contract.subscription import Subscription, new_subscription
-from eventplane.subscription_table import SubscriptionTable
-from eventplane.timestamps import timestamp
+from eventplane.contract.subscription_table import SubscriptionTable
+from eventplane.values import timestamp
 from eventplane_client.aws import unavailable
 from eventplane_client.errors import AlreadySubscribedError, NotSubscribedError, SubscriptionError
 from eventplane_client.subscription import in_force_from

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol
 
-from eventplane.announcement import Announcement, AnnouncementError, new_announcement
+from eventplane.interest.announcement import Announcement, AnnouncementError, new_announcement
 from eventplane_client.errors import InterestError
 
 

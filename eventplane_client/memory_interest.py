@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from eventplane.announcement import Announcement
+from eventplane.interest.announcement import Announcement
 from eventplane_client.memory import MemoryPlane
 
 

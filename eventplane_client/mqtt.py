@@ -9,10 +9,9 @@ from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any
 
-from eventplane.announcement import Announcement
-from eventplane.conversation.circuit import Circuit
-from eventplane.conversation.open_requests import Replies
+from eventplane.conversation.open_requests import Circuit, Replies
 from eventplane.envelope import Envelope
+from eventplane.interest.announcement import Announcement
 from eventplane_client.device.service_client import Confirm, ServiceClient, has_expired
 from eventplane_client.errors import ClientSettingsError, ClosedError
 from eventplane_client.ports import Message

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from eventplane.conversation.circuit import Circuit
+from eventplane.conversation.open_requests import Circuit
 
 _log = logging.getLogger(__name__)
 

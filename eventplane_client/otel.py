@@ -17,9 +17,8 @@ from opentelemetry.trace.span import TraceState
 
 from eventplane.envelope import Envelope
 from eventplane.limits import MAX_SENT_EVENT_BYTES
-from eventplane.trace_context import DEFAULT_SHARE
-from eventplane.tracing import TraceContext, context_of, inbox_context, traceparent
-from eventplane.tracing.way import about
+from eventplane.tracing.context import DEFAULT_SHARE, TraceContext, context_of, traceparent
+from eventplane.tracing.spans import about, inbox_context
 from eventplane_client.ports import Message
 
 _NAME: Final = "eventplane_client"

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from eventplane.envelope import Envelope, EnvelopeError
+from eventplane.envelope import Envelope
+from eventplane.errors import EnvelopeError
 from eventplane.sqs_binding import split
 from eventplane_client.ports import Message, Transport
 

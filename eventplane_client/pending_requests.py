@@ -10,14 +10,11 @@ from datetime import UTC, datetime, timedelta
 from time import monotonic
 from typing import Final
 
-from eventplane.conversation.circuit import Circuit
-from eventplane.conversation.errors import ReplyError
-from eventplane.conversation.open_requests import Announcements, OpenRequests, Replies
-from eventplane.conversation.peers import PeerListener
-from eventplane.conversation.reply import Replier, read_reply
-from eventplane.conversation.request import write_request
-from eventplane.envelope import Envelope, EnvelopeError, parse_event
-from eventplane.timestamps import timestamp
+from eventplane.conversation.messages import Replier, ReplyError, read_reply, write_request
+from eventplane.conversation.open_requests import Announcements, Circuit, OpenRequests, PeerListener, Replies
+from eventplane.envelope import Envelope, parse_event
+from eventplane.errors import EnvelopeError
+from eventplane.values import timestamp
 from eventplane_client.errors import ClosedError, RequestTimeoutError
 
 _log = logging.getLogger(__name__)

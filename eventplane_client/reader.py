@@ -9,13 +9,14 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from time import monotonic, time_ns
 
-from eventplane.conversation.reply import Failure, Reply, Status, replier_to, write_reply
-from eventplane.conversation.request import is_request
-from eventplane.delivery import DEAD_LETTER_TYPE, Outcome, Refusal
-from eventplane.envelope import Envelope, EnvelopeError, parse_event
-from eventplane.expiry import is_expired
+from eventplane.conversation.messages import Failure, Reply, Status, is_request, replier_to, write_reply
+from eventplane.dead_letter import DEAD_LETTER_TYPE, Refusal
+from eventplane.envelope import Envelope, parse_event
+from eventplane.errors import EnvelopeError
+from eventplane.guarantee import is_expired
 from eventplane.ordering import Stream, position_in
-from eventplane.timestamps import timestamp
+from eventplane.reasons import Outcome
+from eventplane.values import timestamp
 from eventplane_client.delivery import Delivery
 from eventplane_client.epochs import EpochWatch
 from eventplane_client.errors import AlreadySettledError, ClientError, StateError

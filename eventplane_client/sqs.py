@@ -11,9 +11,9 @@ from typing import Any, Final, Self
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from eventplane.contract.replies import REPLIES
+from eventplane.contract.participants import REPLIES
 from eventplane.envelope import Envelope
-from eventplane.expiry import is_expired
+from eventplane.guarantee import is_expired
 from eventplane.limits import MAX_SENT_EVENT_BYTES
 from eventplane.queue_clock import QueueClock
 from eventplane.resource_names import queue_name

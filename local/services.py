@@ -13,7 +13,7 @@ from typing import Final, Protocol, Self
 
 from eventplane.contract import Contract
 from eventplane.envelope import Envelope, write_event
-from eventplane.timestamps import timestamp
+from eventplane.values import timestamp
 from eventplane_client.device import ServiceClient
 from local.oracle import Arrived
 from local.poison import Poison

@@ -9,9 +9,8 @@ from typing import Any, Final
 
 from eventplane.downlink.addressing import ALL
 from eventplane.downlink.desired import Desired
-from eventplane.downlink.keys import is_key
-from eventplane.downlink.resets import WORK_QUEUE, fleet_reset, one_reset
-from eventplane.downlink.table import TABLE
+from eventplane.downlink.table import TABLE, WORK_QUEUE, fleet_reset, one_reset
+from eventplane.downlink.wire import is_key
 from eventplane.resource_names import queue_name, resource_name
 from operations import text
 from operations.cloud import enter

@@ -8,15 +8,14 @@ from datetime import UTC, datetime
 from typing import Final
 
 from eventplane.contract import Contract, Forward
-from eventplane.contract.interest import uplink_filters
-from eventplane.contract.subscription import TABLE
+from eventplane.contract.subscription_table import SUBSCRIPTIONS_TABLE
 from eventplane.downlink.addressing import ALL
 from eventplane.downlink.table import TABLE as DESIRED
 from eventplane.envelope import Envelope
+from eventplane.interest.table import TOLD_SORT_KEY
+from eventplane.interest.uplink import OPERATIONS, uplink_filters, uplink_interest_event
 from eventplane.resource_names import resource_name
-from eventplane.timestamps import timestamp
-from eventplane.uplink_interest import OPERATIONS, uplink_interest_event
-from eventplane.uplink_told import TOLD_SORT_KEY
+from eventplane.values import timestamp
 from operations.cloud import Cloud, enter
 from operations.command import DONE, answer, answer_json, run
 from operations.desired import DesiredItems
@@ -39,7 +38,9 @@ def main(arguments: list[str]) -> int:
 
 def _interest(options: argparse.Namespace) -> int:
     contract, cloud = contract_of(options), enter()
-    filters = uplink_filters(subscribed(contract, cloud.dynamodb, resource_name(options.env, TABLE)))
+    filters = uplink_filters(
+        subscribed(contract, cloud.dynamodb, resource_name(options.env, SUBSCRIPTIONS_TABLE))
+    )
     if options.publish:
         _have_it_told(options, cloud, contract)
     elif options.withdraw:

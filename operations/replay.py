@@ -10,7 +10,8 @@ from typing import Any, Final
 
 from eventplane.archive_layout import AUDIT
 from eventplane.contract import Contract, ParticipantKind, Place
-from eventplane.envelope import EnvelopeError, EventKey
+from eventplane.envelope import EventKey
+from eventplane.errors import EnvelopeError
 from eventplane.ledger import TAP
 from eventplane.replay import REPLAY, Order, Owed, WindowOrder, order_text, orders_of
 from eventplane.router import Router

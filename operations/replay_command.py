@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, Final
 
-from eventplane.contract.subscription import TABLE
+from eventplane.contract.subscription_table import SUBSCRIPTIONS_TABLE
 from eventplane.replay import REPLAY, Order
 from eventplane.resource_names import queue_name, resource_name
 from operations import text
@@ -58,7 +58,7 @@ def _missed(options: argparse.Namespace, cloud: Cloud | None) -> int:
 def _window(options: argparse.Namespace, cloud: Cloud | None, asked: Asked) -> int:
     contract = contract_of(options)
     if cloud is not None:
-        contract = subscribed(contract, cloud.dynamodb, resource_name(options.env, TABLE))
+        contract = subscribed(contract, cloud.dynamodb, resource_name(options.env, SUBSCRIPTIONS_TABLE))
     asked.routes(contract)
     late = timedelta(hours=options.late_hours)
     days = Days(archive_of(options, cloud), asked.since.date(), (asked.until + late).date())

@@ -6,7 +6,7 @@ from typing import Any
 
 from eventplane.contract import Contract
 from eventplane.contract.subscription import with_subscriptions
-from eventplane.subscription_table import SubscriptionTable
+from eventplane.contract.subscription_table import SubscriptionTable
 
 
 def subscribed(contract: Contract, dynamodb: Any, table: str) -> Contract:

@@ -9,9 +9,9 @@ from aws_cdk import CfnOutput
 from constructs import Construct
 
 from eventplane.contract import Contract, ParticipantKind
-from eventplane.contract.subscription import TABLE
+from eventplane.contract.subscription_table import SUBSCRIPTIONS_TABLE
 from eventplane.function_settings import SubscriptionsApiSettings
-from eventplane.own_services import OWN_SERVICES, SUBSCRIBERS
+from eventplane.names import OWN_SERVICES, SUBSCRIBERS
 from eventplane.resource_names import has_queue
 from stacks.constructs.archive import find_archive
 from stacks.constructs.http_sink import (
@@ -99,7 +99,7 @@ class SubscriptionsStack(PlaneStack):
             size=environment.subscriptions_api,
             statements=[
                 *allow_contract(self),
-                allow_table(self, TABLE, "GetItem", "Query", "PutItem", "DeleteItem"),
+                allow_table(self, SUBSCRIPTIONS_TABLE, "GetItem", "Query", "PutItem", "DeleteItem"),
                 allow_read_secret(self, secret),
             ],
             settings=SubscriptionsApiSettings(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from eventplane.downlink.resets import WORK_QUEUE
+from eventplane.downlink.table import WORK_QUEUE
 from eventplane.resource_names import PROJECT
 
 TAP: Final = "tap"

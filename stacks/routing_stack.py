@@ -11,14 +11,13 @@ from constructs import Construct
 from eventplane.contract import Contract, Forward, Participant, ParticipantKind, Priority
 from eventplane.function_settings import ArchiveWriterSettings, IngestErrorsSettings, LedgerWriterSettings
 from eventplane.ingest import RULE_SELECT
+from eventplane.interest.uplink import OPERATIONS
 from eventplane.ledger import CONTRACTS, LEDGER, QUARANTINE
 from eventplane.ledger import TAP as TAP_FOLDER
-from eventplane.own_services import DOWNLINK, leads_down
-from eventplane.presence import MONITOR
+from eventplane.names import DOWNLINK, MONITOR, leads_down
 from eventplane.replay import REPLAY
 from eventplane.resource_names import INGEST, URGENT_INGEST, has_queue
 from eventplane.topics import device_topic, urgent_rule
-from eventplane.uplink_interest import OPERATIONS
 from stacks.constructs.archive import allow_folders, find_archive
 from stacks.constructs.downlink import Downlink, uplink_interest
 from stacks.constructs.function_assets import ROUTER, dependencies_layer

@@ -17,11 +17,10 @@ from eventplane.contract import (
     Participant,
     ParticipantKind,
     Priority,
-    interest,
-    subscription,
 )
-from eventplane.own_services import DOWNLINK, OWN_SERVICES, SUBSCRIBERS
-from eventplane.presence import MONITOR
+from eventplane.contract.subscription_table import SUBSCRIPTIONS_TABLE
+from eventplane.interest.table import INTEREST_TABLE
+from eventplane.names import DOWNLINK, MONITOR, OWN_SERVICES, SUBSCRIBERS
 from eventplane.replay import MAX_RECEIVES, REPLAY
 from eventplane.resource_names import INGEST, URGENT_INGEST, channel_queue, has_queue
 from stacks.constructs import queues, tables
@@ -230,8 +229,8 @@ def _participant_policy(scope: Construct, participant: Participant) -> None:
     statements += [
         allow(["sqs:SendMessage"], [boxes[participant.outbox.box]]),
         allow_own_items(scope, tables.FILTER, _ITEMS, f"{name}/*"),
-        allow_own_items(scope, subscription.TABLE, _ITEMS, name),
-        allow_own_items(scope, interest.TABLE, _ITEMS, name),
+        allow_own_items(scope, SUBSCRIPTIONS_TABLE, _ITEMS, name),
+        allow_own_items(scope, INTEREST_TABLE, _ITEMS, name),
     ]
     if participant.replies is not None:
         # A requester reads its replies, and finds out who replies: by contract, subscriptions and interest.

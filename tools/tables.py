@@ -26,11 +26,17 @@ from edge.settings import TABLES as SETTINGS_TABLES  # noqa: E402
 from edge.settings import Settings  # noqa: E402
 from edge.settings_reader import variable_of  # noqa: E402
 from eventplane.archive_layout import FOLDERS, Folder  # noqa: E402
-from eventplane.contract import webhook_reader  # noqa: E402
-from eventplane.contract.channel_reader import NUMBERS, RECEIPTS, TRANSPORTS, WORDS  # noqa: E402
-from eventplane.contract.settings import Number, Word  # noqa: E402
-from eventplane.contract.vocabulary import ParticipantKind  # noqa: E402
-from operations.reasons import OTHER, REASONS  # noqa: E402
+from eventplane.contract.channels import (  # noqa: E402
+    NUMBERS,
+    RECEIPTS,
+    TRANSPORTS,
+    WEBHOOK_MODE,
+    WEBHOOK_NUMBERS,
+    WORDS,
+)
+from eventplane.contract.model import ParticipantKind  # noqa: E402
+from eventplane.contract.reader import Number, Word  # noqa: E402
+from eventplane.reasons import OTHER, Reason  # noqa: E402
 from tests.spark.damage.kinds import MEANINGS  # noqa: E402
 from tools import sources  # noqa: E402
 from tools.settings_file import meanings, settings_file  # noqa: E402
@@ -104,7 +110,7 @@ def channel_table() -> str:
 
 def webhook_table() -> str:
     """The settings of a webhook in a contract."""
-    settings = {"mode": webhook_reader.MODE, **webhook_reader.NUMBERS}
+    settings = {"mode": WEBHOOK_MODE, **WEBHOOK_NUMBERS}
     return _table(_SETTING_HEAD, [_setting_row(name, each) for name, each in settings.items()])
 
 
@@ -131,8 +137,8 @@ def metrics_table() -> str:
 
 def reasons_table() -> str:
     """Why something is a dead letter, and what to do about it."""
-    rows = [[f"`{word}`", each.means, each.do] for word, each in REASONS.items()]
-    return _table(["reason", "what it means", "what to do"], [*rows, ["another", OTHER.means, OTHER.do]])
+    rows = [[f"`{each}`", each.means, each.remedy] for each in Reason]
+    return _table(["reason", "what it means", "what to do"], [*rows, ["another", *OTHER]])
 
 
 def scale_table(name: str) -> str:

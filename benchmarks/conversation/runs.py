@@ -14,15 +14,15 @@ from benchmarks.conversation.by_hand import peer
 from benchmarks.results import Figure
 from contract import load_contract
 from eventplane.contract import Contract, compile_contract, contract_document
+from eventplane.conversation.messages import Status
 from eventplane.conversation.open_requests import Replies
-from eventplane.conversation.reply import Status
 from eventplane.envelope import Envelope, write_event
 from eventplane_client import Client, ClientSettings, Mode, connect
 from eventplane_client.device import ServiceClient
+from local.certificates import Authority
 from local.mosquitto import start_mosquitto
 from local.process import Supervisor
 from tests.integration.downlink import MESSAGE, Home
-from tests.integration.edge.certificates import Authority
 from tests.integration.edge.conftest import start_home
 
 ALARM = "org.eventplane.alarm.keyword.v1"

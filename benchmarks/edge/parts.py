@@ -20,10 +20,10 @@ from typing import Any
 from benchmarks.edge import wire
 from benchmarks.edge.memory_limit import MemoryLimit
 from contract.loader import load_contract
+from local.certificates import Authority
 from local.mosquitto import start_mosquitto
 from local.ports import LOOPBACK, free_port, is_listening
 from local.process import Child, Supervisor
-from tests.integration.edge.certificates import Authority
 from tools import device_image
 
 ROOT = Path(__file__).parents[2]

@@ -11,10 +11,10 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from contract.catalogue.picture import BOX, LANE, LANES, WIDTH, picture
-from contract.words import guarantee_text, reach_text, settings_text
+from contract.summary import guarantee_text, reach_text, settings_text
 from eventplane.contract import Contract, EventType, Participant
-from eventplane.contract.sending import sends_down
-from eventplane.filter_text import filter_text
+from eventplane.contract.reach import sends_down
+from eventplane.filters import filter_text
 from eventplane.registry import Flow, flows
 
 _HERE: Final = Path(__file__).parent

@@ -4,6 +4,7 @@ The specification is cesql/spec.md of github.com/cloudevents/spec; docs/cesql.md
 chosen where it is open.
 """
 
+from eventplane.cesql.analysis import LintWarning, lint, missing_functions
 from eventplane.cesql.errors import (
     CesqlCastError,
     CesqlError,
@@ -14,11 +15,9 @@ from eventplane.cesql.errors import (
     CesqlMissingFunctionError,
     CesqlParseError,
 )
-from eventplane.cesql.evaluation import Result
-from eventplane.cesql.expression import Expression, parse
+from eventplane.cesql.expression import Expression, Result, parse
 from eventplane.cesql.functions import BUILTINS, Function, Functions
-from eventplane.cesql.lint import LintWarning, lint, missing_functions
-from eventplane.cesql.printer import write
+from eventplane.cesql.parser import write
 
 __all__ = [
     "BUILTINS",

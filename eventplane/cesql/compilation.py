@@ -18,12 +18,11 @@ from typing import Any
 
 from eventplane.attributes import REQUIRED, AttributeValue, attribute_text
 from eventplane.cesql import operations, tree
-from eventplane.cesql.casts import Type, to_boolean, to_integer
 from eventplane.cesql.errors import CesqlError, CesqlGenericError
-from eventplane.cesql.evaluation import Attributes
 from eventplane.cesql.functions import Functions
-from eventplane.cesql.like import Wildcard, matcher, read
+from eventplane.cesql.operations import Type, Wildcard, matcher, read, to_boolean, to_integer
 from eventplane.cesql.tree import Node
+from eventplane.filters import Attributes
 
 _CLASSES: dict[Type, tuple[str, Callable[[Any], AttributeValue]]] = {
     Type.STRING: ("str", attribute_text),

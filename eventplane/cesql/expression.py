@@ -1,14 +1,148 @@
-"""An expression that is ready for events."""
+"""Parse an expression and evaluate it: its value and every error (sections 3.2, 3.3, 3.6).
+
+An operation with an operand that erred, or that cannot be cast, gives the zero value of its type, and the
+rest of the expression is evaluated. `evaluate` walks the tree; `compilation` is the fast form of `matches`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
+from eventplane.attributes import REQUIRED, AttributeValue
+from eventplane.cesql import operations, tree
 from eventplane.cesql.compilation import compile_filter
-from eventplane.cesql.evaluation import Attributes, Result, evaluate
+from eventplane.cesql.errors import CesqlError, CesqlMissingAttributeError, CesqlMissingFunctionError
 from eventplane.cesql.functions import BUILTINS, Functions
+from eventplane.cesql.operations import ZERO, Type, cast, matcher
 from eventplane.cesql.parser import parse_tree
 from eventplane.cesql.tree import Node
+from eventplane.filters import Attributes
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """The value of an expression for one event, and what erred, in the order of evaluation."""
+
+    value: AttributeValue
+    errors: tuple[CesqlError, ...] = ()
+
+    @property
+    def passes(self) -> bool:
+        """Whether the event passes a filter: only a Boolean true without an error does (section 1.2)."""
+        return self.value is True and not self.errors
+
+
+def evaluate(node: Node, attributes: Attributes, functions: Functions) -> Result:
+    """The value of `node` and its errors. Raises nothing."""
+    walk = _Walk(attributes, functions)
+    value = walk.value(node)
+    return Result(value, tuple(walk.errors))
+
+
+class _Walk:
+    def __init__(self, attributes: Attributes, functions: Functions) -> None:
+        self._attributes = attributes
+        self._functions = functions
+        self.errors: list[CesqlError] = []
+
+    def value(self, node: Node) -> AttributeValue:
+        match node:
+            case tree.Literal():
+                return node.value
+            case tree.Attribute():
+                return self._attribute(node)
+            case tree.Exists():
+                return node.name in REQUIRED or node.name in self._attributes
+            case tree.Logic():
+                return self._logic(node)
+            case tree.Call():
+                return self._call(node)
+            case _:
+                return self._operation(node)
+
+    def _attribute(self, node: tree.Attribute) -> AttributeValue:
+        if node.name in self._attributes:
+            return self._attributes[node.name]
+        self.errors.append(CesqlMissingAttributeError(node.name, node.position))
+        return ZERO[Type.ANY]
+
+    def _operation(self, node: Node) -> AttributeValue:
+        match node:
+            case tree.Not():
+                return self._strict(node, Type.BOOLEAN, (Type.ANY,), operations.invert)
+            case tree.Negate():
+                return self._strict(node, Type.INTEGER, (Type.INTEGER,), operations.negate)
+            case tree.Arithmetic():
+                both = (Type.INTEGER, Type.INTEGER)
+                return self._strict(node, Type.INTEGER, both, operations.ARITHMETIC[node.operator])
+            case tree.Comparison(operator="=" | "!="):
+                return self._strict(node, Type.BOOLEAN, (Type.ANY, Type.ANY), _EQUALITY[node.operator])
+            case tree.Comparison():
+                both = (Type.INTEGER, Type.INTEGER)
+                return self._strict(node, Type.BOOLEAN, both, operations.COMPARE[node.operator])
+            case tree.Like():
+                return self._strict(node, Type.BOOLEAN, (Type.STRING,), matcher(node.pattern))
+            case _:
+                types = (Type.ANY,) * len(tree.children(node))
+                return self._strict(
+                    node, Type.BOOLEAN, types, lambda value, *rest: operations.contains(value, rest)
+                )
+
+    def _strict(
+        self, node: Node, result: Type, types: tuple[Type, ...], run: Callable[..., AttributeValue]
+    ) -> AttributeValue:
+        """Evaluate and cast every operand, then `run`; the zero value of `result` if any of it erred."""
+        before = len(self.errors)
+        operands = []
+        for each, target in zip(tree.children(node), types, strict=True):
+            # A comprehension would be one more frame on each level of the recursion.
+            operands.append(self._operand(each, target))
+        if len(self.errors) > before:
+            return ZERO[result]
+        try:
+            return run(*operands)
+        except CesqlError as error:
+            return self._failed(error, node, result)
+
+    def _operand(self, node: Node, target: Type) -> AttributeValue:
+        before = len(self.errors)
+        value = self.value(node)
+        if len(self.errors) > before:
+            return ZERO[target]
+        try:
+            return cast(value, target)
+        except CesqlError as error:
+            return self._failed(error, node, target)
+
+    def _failed(self, error: CesqlError, node: Node, result: Type) -> AttributeValue:
+        error.position = node.position
+        self.errors.append(error)
+        return ZERO[result] if error.value is None else error.value
+
+    def _logic(self, node: tree.Logic) -> bool:
+        before = len(self.errors)
+        left = self._operand(node.left, Type.BOOLEAN) is True
+        if left is (node.operator == "OR") and node.operator != "XOR":
+            return left
+        right = self._operand(node.right, Type.BOOLEAN) is True
+        if len(self.errors) > before:
+            return False
+        return left is not right if node.operator == "XOR" else right
+
+    def _call(self, node: tree.Call) -> AttributeValue:
+        function = self._functions.resolve(node.name, len(node.arguments))
+        if function is None:
+            self.errors.append(CesqlMissingFunctionError(node.name, len(node.arguments), node.position))
+            return False
+        return self._strict(node, function.result, function.types(len(node.arguments)), function.run)
+
+
+def _different(left: AttributeValue, right: AttributeValue) -> bool:
+    return not operations.equal(left, right)
+
+
+_EQUALITY = {"=": operations.equal, "!=": _different}
 
 
 class Expression:

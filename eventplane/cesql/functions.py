@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from eventplane.attributes import AttributeValue
-from eventplane.cesql.casts import INTEGER_MAX, Type
 from eventplane.cesql.errors import CesqlFunctionEvaluationError, CesqlGenericError, CesqlMathError
+from eventplane.cesql.operations import INTEGER_MAX, Type
 
 WHITE_SPACE = (
     "\t\n\v\f\r \x85\xa0\u1680"

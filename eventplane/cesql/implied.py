@@ -11,12 +11,10 @@ from collections.abc import Iterable, Iterator
 
 from eventplane.attributes import REQUIRED, AttributeValue, attribute_text
 from eventplane.cesql import tree
-from eventplane.cesql.casts import Type, cast
 from eventplane.cesql.errors import CesqlCastError
-from eventplane.cesql.like import read
+from eventplane.cesql.operations import Type, cast, read
 from eventplane.cesql.tree import Node
-from eventplane.filters import Exact, Prefix, Suffix
-from eventplane.terms import Cover, either, present
+from eventplane.filters import Cover, Exact, Prefix, Suffix, either, present
 
 
 def implied(node: Node) -> Iterator[Cover]:

@@ -1,15 +1,115 @@
-"""From text to tree: a Pratt parser. Each token is looked at once; nothing is tried twice."""
+"""Expressions as text: `parse_tree` reads one, `write` writes one.
+
+A tokenizer (section 2.2 and the official grammar) and a Pratt parser: each token is read once. What `write`
+returns parses to an equal tree.
+"""
 
 from __future__ import annotations
 
 import re
 from dataclasses import replace
-from typing import NoReturn, cast
+from typing import Literal, NamedTuple, NoReturn, cast
 
 from eventplane.cesql import tree
-from eventplane.cesql.errors import CesqlParseError
-from eventplane.cesql.lexer import KEYWORDS, Token, integer_value, string_value, tokens
+from eventplane.cesql.errors import CesqlGenericError, CesqlParseError
+from eventplane.cesql.operations import INTEGER_MAX, INTEGER_MIN
 from eventplane.cesql.tree import Node
+
+MAX_EXPRESSION_LENGTH = 16_384
+"""Longest expression, characters. Ours: room for an IN of some hundred names, and a bound to the work."""
+
+Kind = Literal["integer", "string", "word", "symbol", "end"]
+
+KEYWORDS = frozenset({"AND", "OR", "XOR", "NOT", "LIKE", "IN", "EXISTS", "TRUE", "FALSE"})
+
+# A sign that touches digits belongs to them: `a-1` is two values side by side, as in the official grammar.
+_TOKEN = re.compile(
+    r"""(?P<space>[ \t\r\n]+)
+    |(?P<integer>[+-][0-9]+|[0-9]+(?![A-Za-z0-9_]))
+    |(?P<word>[A-Za-z0-9_]+)
+    |(?P<string>'[^'\\]*(?:\\.[^'\\]*)*'|"[^"\\]*(?:\\.[^"\\]*)*")
+    |(?P<symbol><>|<=|>=|!=|[-+*/%=<>(),])""",
+    re.VERBOSE | re.DOTALL,
+)
+_ESCAPE = re.compile(r"\\(.)", re.DOTALL)
+_DIGITS = len(str(INTEGER_MAX))
+
+
+class Token(NamedTuple):
+    """`text` as it is written, except a keyword, which is in upper case."""
+
+    kind: Kind
+    text: str
+    position: int
+
+
+def tokens(text: str) -> list[Token]:
+    """The tokens of `text`, an `end` last; raises CesqlParseError."""
+    if len(text) > MAX_EXPRESSION_LENGTH:
+        raise CesqlParseError(
+            f"the expression has {len(text)} characters, more than {MAX_EXPRESSION_LENGTH}",
+            "use several routes or a shorter condition",
+            text,
+            MAX_EXPRESSION_LENGTH,
+        )
+    found: list[Token] = []
+    position = 0
+    while position < len(text):
+        match = _TOKEN.match(text, position)
+        if match is None:
+            raise _stray(text, position)
+        if match.lastgroup != "space":
+            found.append(_token(match))
+        position = match.end()
+    found.append(Token("end", "", position))
+    return found
+
+
+def string_value(literal: str) -> str:
+    """The text that a quoted literal stands for: its own quote loses the backslash, all else stays."""
+    quote = literal[0]
+    return _ESCAPE.sub(lambda escape: quote if escape[1] == quote else escape[0], literal[1:-1])
+
+
+def integer_value(token: Token, text: str) -> int:
+    """The number of an integer token; raises CesqlParseError when 32 bits cannot hold it."""
+    digits = token.text.lstrip("+-").lstrip("0") or "0"
+    if len(digits) <= _DIGITS:
+        value = -int(digits) if token.text.startswith("-") else int(digits)
+        if INTEGER_MIN <= value <= INTEGER_MAX:
+            return value
+    raise CesqlParseError(
+        "an Integer has 32 bits",
+        f"give {INTEGER_MIN} to {INTEGER_MAX}, or compare as a String",
+        text,
+        token.position,
+    )
+
+
+def _token(match: re.Match[str]) -> Token:
+    text = match[0]
+    kind: Kind = match.lastgroup  # type: ignore[assignment]  # the groups are named after the kinds
+    if kind == "word" and text.upper() in KEYWORDS:
+        text = text.upper()
+    return Token(kind, text, match.start())
+
+
+def _stray(text: str, position: int) -> CesqlParseError:
+    character = text[position]
+    if character in "'\"":
+        return CesqlParseError(
+            "this string is not closed",
+            f"close it with {character}; inside, write \\{character}",
+            text,
+            position,
+        )
+    return CesqlParseError(
+        f"the character {character!r} has no meaning here",
+        "remove it, or put texts in quotes",
+        text,
+        position,
+    )
+
 
 MAX_EXPRESSION_DEPTH = 100
 """Deepest tree and nesting of parentheses, levels. Ours: keeps walks far from Python's recursion limit."""
@@ -198,3 +298,91 @@ def _check_depth(node: Node, text: str) -> None:
         text,
         level[0].position,
     )
+
+
+_ATOM = PREFIX + 1
+
+
+def write(node: Node) -> str:
+    """`node` in CESQL; raises CesqlGenericError for a text that no string literal can hold."""
+    return _write(node)[0]
+
+
+def quote(text: str) -> str:
+    """`text` as a string literal; raises CesqlGenericError when there is none for it.
+
+    A backslash has no escape of its own, so a text that ends in one, for example, cannot be written.
+    """
+    for mark in "'\"":
+        literal = mark + text.replace(mark, f"\\{mark}") + mark
+        try:
+            (token, _) = tokens(literal)
+        except (CesqlParseError, ValueError):
+            continue
+        if token.text == literal and string_value(literal) == text:
+            return literal
+    raise CesqlGenericError(f"CESQL has no literal for {text!r}; use LIKE with _ for the backslash")
+
+
+def _write(node: Node) -> tuple[str, int]:
+    """The text of `node`, and how tightly it holds together."""
+    match node:
+        case tree.Literal() | tree.Attribute() | tree.Call():
+            return _atom(node), _ATOM
+        case tree.Exists():
+            return f"EXISTS {node.name}", PREFIX
+        case tree.Not(operand=tree.Like() | tree.In() as operand):
+            return _membership(operand, "NOT ")
+        case tree.Like() | tree.In():
+            return _membership(node)
+        case tree.Not():
+            return f"NOT {_within(node.operand, PREFIX)}", PREFIX
+        case tree.Negate():
+            text = _within(node.operand, PREFIX)
+            # A minus that touches digits would become part of the literal.
+            return f"-{' ' if text[0].isdigit() else ''}{text}", PREFIX
+        case _:
+            return _binary(node)
+
+
+def _atom(node: tree.Literal | tree.Attribute | tree.Call) -> str:
+    match node:
+        case tree.Literal(value=str(text)):
+            return quote(text)
+        case tree.Literal():
+            return str(node.value).upper()
+        case tree.Attribute():
+            return node.name
+        case _:
+            return f"{node.name}({_list(node.arguments)})"
+
+
+def _membership(node: tree.Like | tree.In, negation: str = "") -> tuple[str, int]:
+    word = "LIKE" if isinstance(node, tree.Like) else "IN"
+    right = quote(node.pattern) if isinstance(node, tree.Like) else f"({_list(node.elements)})"
+    return f"{_apart(node.operand, POWERS[word])} {negation}{word} {right}", POWERS[word]
+
+
+def _binary(node: tree.Arithmetic | tree.Comparison | tree.Logic) -> tuple[str, int]:
+    power = POWERS[node.operator]
+    if not isinstance(node, tree.Logic):
+        return f"{_apart(node.left, power)} {node.operator} {_apart(node.right, power + 1)}", power
+    left = _within(node.left, power)
+    if isinstance(node.left, tree.Logic) and node.left.operator != node.operator:
+        left = f"({left})"
+    return f"{left} {node.operator} {_within(node.right, power + 1)}", power
+
+
+def _list(nodes: tuple[Node, ...]) -> str:
+    return ", ".join(_write(each)[0] for each in nodes)
+
+
+def _within(node: Node, power: int) -> str:
+    """`node` as an operand of something that holds with `power`."""
+    text, held = _write(node)
+    return f"({text})" if held < power else text
+
+
+def _apart(node: Node, power: int) -> str:
+    """The same where a NOT would be misread: `(NOT a) = b`."""
+    return f"({_write(node)[0]})" if isinstance(node, tree.Not) else _within(node, power)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Literal as Word
 
 from eventplane.attributes import AttributeValue
-from eventplane.cesql.casts import Type, type_of
+from eventplane.cesql.operations import Type, type_of
 
 ArithmeticOperator = Word["*", "/", "%", "+", "-"]
 ComparisonOperator = Word["=", "!=", "<", "<=", ">", ">="]
@@ -94,7 +94,7 @@ class Logic(_Placed):
 
 @dataclass(frozen=True, slots=True)
 class Like(_Placed):
-    """`pattern` as it is written; `eventplane.cesql.like` reads it."""
+    """`pattern` as it is written; `eventplane.cesql.operations` reads it."""
 
     operand: Node
     pattern: str

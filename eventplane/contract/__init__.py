@@ -7,22 +7,27 @@ form, which the device image, the functions and the audit load with `load_compil
 
 from eventplane.contract.canonical import contract_document
 from eventplane.contract.compiler import compile_contract, load_compiled
-from eventplane.contract.errors import ContractError, ContractFormatError, Problem
-from eventplane.contract.model import Channel, Contract, EventType, Participant, Route, Webhook
-from eventplane.contract.vocabulary import (
+from eventplane.contract.model import (
+    Channel,
+    Contract,
     DeliveryGuarantee,
     Downlink,
+    EventType,
     Forward,
     Ordering,
+    Participant,
     ParticipantKind,
     Place,
     Priority,
     Reach,
+    Route,
     SchemaCheck,
     Transport,
+    Webhook,
     WebhookMode,
     WhenFull,
 )
+from eventplane.contract.reader import ContractError, ContractFormatError, Problem
 
 __all__ = [
     "Channel",

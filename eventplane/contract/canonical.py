@@ -8,8 +8,18 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from eventplane.contract.model import Channel, Contract, EventType, Participant, Route
-from eventplane.contract.vocabulary import Downlink, Forward, Ordering, Reach, Transport
+from eventplane.contract.model import (
+    Channel,
+    Contract,
+    Downlink,
+    EventType,
+    Forward,
+    Ordering,
+    Participant,
+    Reach,
+    Route,
+    Transport,
+)
 from eventplane.filters import Any as AnyOf
 from eventplane.filters import to_document
 

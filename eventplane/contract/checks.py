@@ -7,26 +7,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from eventplane.contract.channel_reader import is_default
-from eventplane.contract.errors import Problem
-from eventplane.contract.loops import relay_loops, service_loops
-from eventplane.contract.model import Contract, Route
-from eventplane.contract.order import lost_order
-from eventplane.contract.paths import taken, types_of
-from eventplane.contract.possibilities import Takes, can_match, of_type, possible
-from eventplane.contract.replies import reply_routes
-from eventplane.contract.sending import idle_reaches, misnamed_sends, silent_senders, unsent_types
-from eventplane.contract.vocabulary import (
+from eventplane.contract.channels import is_default
+from eventplane.contract.model import (
+    Contract,
     DeliveryGuarantee,
     Ordering,
+    Participant,
     ParticipantKind,
     Place,
     Priority,
+    Reach,
+    Route,
     Transport,
 )
-from eventplane.delivery import DEAD_LETTER_TYPE
+from eventplane.contract.participants import reply_routes
+from eventplane.contract.possibilities import Takes, can_match, of_type, possible
+from eventplane.contract.reach import relay_loops, sends_down, service_loops, taken, types_of
+from eventplane.contract.reader import Problem
+from eventplane.conversation.attributes import REPLY_TYPE
+from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.filters import All, Any, Filter, Not, Sql, to_document
-from eventplane.own_services import OWN_SERVICES, SUBSCRIBERS
+from eventplane.names import OWN_SERVICES, SUBSCRIBERS
 
 
 def check(contract: Contract) -> tuple[Problem, ...]:
@@ -206,3 +207,163 @@ def _parts(filter: Filter, path: str) -> Iterator[tuple[str, Filter]]:
         dialect = type(filter).__name__.lower()
         for at, part in enumerate(filter.filters):
             yield f"{path}.{dialect}[{at}]", part
+
+
+def lost_order(contract: Contract, takes: Takes) -> Iterator[Problem]:
+    """Participants whose events an ordered inbox in the cloud gets in any order; `takes` is from `taken`.
+
+    What a participant sends is known by its `sends`; of one that does not say, nothing is reported, but where
+    nobody on the device says it.
+    """
+    for address in sorted({each.destination for each in contract.routes_at(Place.CLOUD)}):
+        inbox = contract.channel(address)
+        if inbox.ordering is not Ordering.SOURCE:
+            continue
+        led = [each for each in contract.routes_at(Place.CLOUD) if each.destination == address]
+        for sender in contract.participants.values():
+            types = sorted(
+                each
+                for each in _sent(contract, sender)
+                if any(
+                    each in takes[route.name]
+                    if each in contract.event_types
+                    else can_match(route.filter, of_type(each))
+                    for route in led
+                )
+            )
+            if types and (wrong := _problem(contract, sender, inbox.transport)):
+                problem, remedy = wrong
+                yield Problem(
+                    f"participants.{inbox.participant}.inbox.ordering",
+                    f"{problem}, so that {', '.join(types)} of {sender.name} come in any order",
+                    remedy,
+                )
+        if inbox.transport is Transport.SQS and any(
+            can_match(each.filter, of_type(DEAD_LETTER_TYPE)) for each in led
+        ):
+            yield Problem(
+                f"participants.{inbox.participant}.inbox.ordering",
+                "routers do not number their dead letters, so that these come in any order",
+                "lead dead letters to another inbox, or count on no order among them",
+            )
+
+
+def _sent(contract: Contract, sender: Participant) -> set[str]:
+    """The types that `sender` declares, and that come as far as the cloud's router."""
+    if sender.kind is ParticipantKind.DEVICE and not any(
+        each.sends is not None for each in contract.participants.values() if each.kind.is_on_device
+    ):
+        # Nobody on the device says what it sends: any of the types.
+        types = set(contract.event_types)
+    else:
+        types = {each for each in contract.event_types if sender.may_send(each)}
+    types |= {each for each in sender.sends or () if not each.endswith(".*")}
+    types.discard(DEAD_LETTER_TYPE)
+    if not sender.kind.is_on_device:
+        return types
+    uplink = contract.device.outbox.address
+    up = [each.filter for each in contract.routes if each.destination == uplink]
+    return {each for each in types if any(can_match(filter, of_type(each)) for filter in up)}
+
+
+def _problem(contract: Contract, sender: Participant, transport: Transport | str) -> tuple[str, str] | None:
+    """Why what `sender` sends has no order in an inbox of this `transport`, and what to do."""
+    way = [sender.outbox, *([contract.device.outbox] if sender.kind.is_on_device else [])]
+    is_unreliable = any(each.delivery_guarantee is DeliveryGuarantee.BEST_EFFORT for each in way)
+    if transport is Transport.SQS_FIFO:
+        if sender.kind.is_on_device:
+            return (
+                "a FIFO queue keeps the order in which routers write, and a device's events come to them by "
+                "standard queues",
+                "use `transport: sqs`: the device numbers its events, and the reader's client library sorts",
+            )
+        if sender.outbox.transport is not Transport.SQS_FIFO and sender.name not in OWN_SERVICES:
+            return (
+                "its outbox is a standard queue",
+                "use `transport: sqs_fifo` for the outbox, or `transport: sqs` for this inbox",
+            )
+    # A forwarder's own reports are stored whatever its outbox says.
+    elif is_unreliable and sender.kind is not ParticipantKind.DEVICE:
+        return (
+            "senders do not number what a best-effort outbox may lose",
+            "use `delivery_guarantee: at_least_once` for the outbox, or count on no order among them",
+        )
+    if sender.name in OWN_SERVICES:
+        return (
+            "the plane's own services do not number",
+            "lead them to another inbox, or count on no order among them",
+        )
+    return None
+
+
+def misnamed_sends(contract: Contract) -> Iterator[Problem]:
+    """Types under `sends` or `asks` that are none of the contract's. A family may be without members."""
+    if not contract.event_types:
+        return
+    for participant in contract.participants.values():
+        named = [("sends", each) for each in participant.sends or ()]
+        for member, each in named + [("asks", each) for each in participant.asks]:
+            if each not in contract.event_types and not each.endswith(".*"):
+                yield Problem(
+                    f"participants.{participant.name}.{member}",
+                    f"{each} is no event type of the contract",
+                    "correct the type, or declare the event type",
+                )
+
+
+def unsent_types(contract: Contract) -> Iterator[Problem]:
+    """Event types that nobody sends; nothing is said while a participant that sends does not say what."""
+    participants = contract.participants.values()
+    written = {route.destination for route in contract.routes}
+    silent = [each for each in participants if each.sends is None]
+    if len(silent) == len(participants) or any(_is_sender(each, written) for each in silent):
+        return
+    for name in contract.event_types:
+        # Dead letters are the routers' own; everybody may reply.
+        if name not in (DEAD_LETTER_TYPE, REPLY_TYPE) and not any(
+            each.may_send(name) for each in participants
+        ):
+            yield Problem(
+                f"event_types.{name}",
+                "no participant declares that it sends it",
+                "add it to the `sends` of who does, or remove the type",
+            )
+
+
+def idle_reaches(contract: Contract) -> Iterator[Problem]:
+    """Participants that may address more than one device, and send nothing that goes down."""
+    for each in contract.participants.values():
+        if each.may_address is not Reach.ONE and each.sends is not None and not sends_down(contract, each):
+            yield Problem(
+                f"participants.{each.name}.may_address",
+                "the participant sends nothing that a route leads down to devices",
+                "remove it, or add what it sends to `sends` and to a route",
+            )
+
+
+def silent_senders(contract: Contract) -> Iterator[Problem]:
+    """Participants whose outbox is in use and that do not say what they send.
+
+    Nothing is said of a contract where nobody says it: it is of the time before `sends`.
+    """
+    participants = contract.participants.values()
+    if all(each.sends is None for each in participants):
+        return
+    written = {route.destination for route in contract.routes}
+    for each in participants:
+        if each.sends is None and _is_sender(each, written):
+            yield Problem(
+                f"participants.{each.name}.sends",
+                "it is missing, so that the participant may send only types that nobody else names",
+                "list the types of its events, or `[]` for none",
+            )
+
+
+def _is_sender(participant: Participant, written: set[str]) -> bool:
+    """Whether its outbox is in use: it has settings, or the participant receives nothing and so must send.
+
+    A device's outbox is the uplink, which routes write, whether the device has events of its own or not.
+    """
+    if participant.kind is ParticipantKind.DEVICE:
+        return False
+    return participant.inbox.address not in written or not is_default(participant.outbox, participant.kind)

@@ -1,7 +1,8 @@
 """From the document people write to a checked `Contract` and its canonical form.
 
 The canonical form is JSON with sorted members and every default written out; its SHA-256 is the contract
-version. Loading a canonical form gives an equal contract with the same version.
+version. Loading a canonical form gives an equal contract with the same version. Whether a payload schema is a
+good JSON Schema is checked where its file is read (contract/loader.py): the core needs no such library.
 """
 
 from __future__ import annotations
@@ -9,22 +10,34 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import Any
 
+from eventplane.attributes import value_problem
 from eventplane.contract.canonical import FORMAT, canonical_bytes, version_of, whole_document
-from eventplane.contract.channel_reader import check_delays, read_channel
-from eventplane.contract.errors import ContractError, ContractFormatError, Problem
-from eventplane.contract.event_type_reader import read_event_types
+from eventplane.contract.channels import check_delays, check_guarantees, read_guarantee
 from eventplane.contract.filter_reader import read_filter, read_interest
-from eventplane.contract.guarantees import check_guarantees, read_guarantee
-from eventplane.contract.model import Contract, EventType, Participant, Route
-from eventplane.contract.names import check_names
-from eventplane.contract.reader import Section
-from eventplane.contract.replies import REPLIES, replies_channel, with_reply_routes
-from eventplane.contract.rights import read_may_address, read_may_subscribe
-from eventplane.contract.sends import read_asks, read_sends
-from eventplane.contract.vocabulary import Ordering, ParticipantKind, Place, Transport
+from eventplane.contract.model import (
+    Contract,
+    Downlink,
+    EventType,
+    Ordering,
+    Participant,
+    ParticipantKind,
+    Place,
+    Priority,
+    Route,
+    SchemaCheck,
+    Transport,
+)
+from eventplane.contract.participants import (
+    REPLIES,
+    check_names,
+    read_participant,
+    with_reply_routes,
+)
+from eventplane.contract.reader import ContractError, ContractFormatError, Problem, Section
 from eventplane.limits import MAX_ORDERED_INBOXES
-from eventplane.own_services import DOWNLINK, leads_down
+from eventplane.names import DOWNLINK, leads_down
 
 
 def compile_contract(document: object, origin: str) -> Contract:
@@ -87,7 +100,7 @@ def _read(top: Section, origin: str) -> _Parts:
     format_version = _read_format(top, origin)
     name = top.text("name")
     participants = {
-        each: _read_participant(each, section)
+        each: read_participant(each, section)
         for each, section in top.section("participants").entries().items()
     }
     event_types = read_event_types(top.section("event_types"), format_version)
@@ -117,34 +130,6 @@ def _read_format(top: Section, origin: str) -> int:
             return found
     top.fault("format", f"{found!r} is not a known format", f"write `format: {FORMAT}`")
     return FORMAT
-
-
-def _read_participant(name: str, section: Section) -> Participant:
-    kind = section.choice("kind", ParticipantKind, None)
-    if kind is None:
-        if section.raw("kind") is None:
-            section.fault("kind", "it is missing", "say where the participant lives: device_service, ...")
-        kind = ParticipantKind.CLOUD_SERVICE
-    asks = read_asks(section)
-    participant = Participant(
-        name=name,
-        kind=kind,
-        description=section.text("description"),
-        inbox=read_channel(name, kind, section.section("inbox")),
-        outbox=read_channel(name, kind, section.section("outbox")),
-        sends=read_sends(section),
-        retired=section.boolean("retired", default=False),
-        asks=asks,
-        replies=replies_channel(name, kind) if asks else None,
-        may_subscribe=read_may_subscribe(kind, section),
-        may_address=read_may_address(kind, section),
-    )
-    if asks and kind is ParticipantKind.DEVICE:
-        section.fault("asks", "a device asks nothing by itself", "let a service on it ask")
-    if participant.retired and kind is not ParticipantKind.CLOUD_SERVICE:
-        section.fault("retired", f"a {kind} has no queues that could hold events", "just remove it")
-    section.finish()
-    return participant
 
 
 def _read_route(name: str, section: Section, participants: Mapping[str, Participant]) -> Route:
@@ -211,3 +196,82 @@ def _check_whole(top: Section, participants: Mapping[str, Participant], routes: 
             f"{len(ordered)} standard inboxes have `ordering: source`",
             f"let at most {MAX_ORDERED_INBOXES} have it: each takes room in every event that goes there",
         )
+
+
+_Schema = Mapping[str, Any]
+
+
+def read_event_types(section: Section, format_version: int) -> dict[str, EventType]:
+    """The event types in a contract of `format_version`; faults go where the section's faults go."""
+    types = {}
+    by_id: dict[str, _Schema] = {}
+    for name in section.members:
+        each = section.section(name)
+        check = each.choice("schema_check", SchemaCheck, SchemaCheck.NONE) or SchemaCheck.NONE
+        listed = _listed(each, format_version)
+        types[str(name)] = EventType(
+            name=str(name),
+            description=each.text("description"),
+            priority=each.choice("priority", Priority, None),
+            schemas=_by_id(listed, check, each, by_id),
+            schema_check=check,
+            downlink=each.choice("downlink", Downlink, None),
+            delivery_guarantee=read_guarantee(each),
+        )
+        if not listed and check is not SchemaCheck.NONE:
+            each.fault("schema_check", "there is no schema to check by", "list `schemas`, or remove this")
+        each.finish()
+    return types
+
+
+def _listed(section: Section, format_version: int) -> list[Any]:
+    """What is listed as schemas, whatever it is."""
+    listed = section.raw("schemas")
+    if "schema" in section.members:
+        only = section.raw("schema")
+        if format_version == 1 and listed is None:
+            return [] if only is None else [only]
+        section.fault("schema", "since format 2 a payload has versions", "write `schemas: [FILE, ...]`")
+    if listed is not None and not isinstance(listed, list):
+        section.fault("schemas", "it is not a list", "list files under schemas/, the oldest version first")
+        return []
+    return listed or []
+
+
+def _by_id(
+    listed: list[Any], check: SchemaCheck, section: Section, by_id: dict[str, _Schema]
+) -> dict[str, _Schema]:
+    """The good ones of the `listed` schemas by their `$id`; `by_id` has those of all event types."""
+    schemas: dict[str, _Schema] = {}
+    needed = len(listed) > 1 or check is not SchemaCheck.NONE
+    for at, schema in enumerate(listed):
+        path = f"schemas[{at}]" if "schemas" in section.members else "schema"
+        if not isinstance(schema, Mapping):
+            section.fault(path, "it is not a JSON Schema", "name a file under schemas/ that holds one")
+        elif fault := _id_fault(schema, needed, schemas, by_id):
+            section.fault(path, *fault)
+        else:
+            schemas[schema.get("$id", "")] = schema
+    by_id.update((id, schema) for id, schema in schemas.items() if id)
+    return schemas
+
+
+def _id_fault(
+    schema: _Schema, needed: bool, own: Mapping[str, _Schema], by_id: Mapping[str, _Schema]
+) -> tuple[str, str] | None:
+    """What is wrong with the `$id` and what to do; None when nothing is."""
+    id = schema.get("$id")
+    if id is None:
+        remedy = "give it an absolute URI of its own as `$id`"
+        return ("it has no `$id`, so that no event can name it", remedy) if needed else None
+    # An event must be able to carry it as its `dataschema`.
+    problem = value_problem("dataschema", id) if isinstance(id, str) else "it is not a string"
+    if not problem and "#" in id:
+        problem = "it has a fragment"
+    if problem:
+        return f"`$id` {id!r:.200}: {problem}", "write an absolute URI without a fragment"
+    if id in own:
+        return f"`$id` {id} stands twice in the list", "give every version an `$id` of its own"
+    if by_id.get(id, schema) != schema:
+        return f"another schema has the `$id` {id}", "give every schema an `$id` of its own"
+    return None

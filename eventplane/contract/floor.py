@@ -16,20 +16,24 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import Final
 
-from eventplane.canary import CANARY_ALARM
-from eventplane.contract.errors import Problem
-from eventplane.contract.model import Channel, Contract, EventType, Participant, Route
-from eventplane.contract.possibilities import of_type, possible
-from eventplane.contract.vocabulary import (
+from eventplane.contract.model import (
+    Channel,
+    Contract,
     DeliveryGuarantee,
+    EventType,
     Forward,
+    Participant,
     ParticipantKind,
     Place,
     Priority,
+    Route,
     SchemaCheck,
     WhenFull,
 )
+from eventplane.contract.possibilities import of_type, possible
+from eventplane.contract.reader import Problem
 from eventplane.filters import All, Any, Exact, Filter, Not, Prefix
+from eventplane.names import CANARY_ALARM
 from eventplane.sender import Sender
 from eventplane.sending import SendingRights
 

@@ -72,7 +72,7 @@ def _all(parts: list[frozenset[bool]]) -> frozenset[bool]:
 def _possible_sql(filter: Sql, known: Attributes) -> frozenset[bool]:
     # Only a contract with an expression pays for loading the language.
     from eventplane.cesql import tree
-    from eventplane.cesql.outcomes import outcomes
+    from eventplane.cesql.analysis import outcomes
 
     expression = filter.expression
     if tree.names(expression.tree) <= known.keys():

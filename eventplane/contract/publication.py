@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from eventplane.contract.compiler import load_compiled
-from eventplane.contract.errors import ContractError, Problem
-from eventplane.contract.model import Channel, Contract, Route
-from eventplane.contract.vocabulary import ParticipantKind, Place
-from eventplane.own_services import DOWNLINK
+from eventplane.contract.model import Channel, Contract, ParticipantKind, Place, Route
+from eventplane.contract.reader import ContractError, Problem
+from eventplane.names import DOWNLINK
 
 KEY: Final = "id"
 """The table's partition key, a text."""
@@ -101,3 +100,26 @@ def unserved(contract: Contract, queues: Collection[str]) -> list[Route]:
     """The routes of the cloud that lead elsewhere than to the channels that have one of the `queues`."""
     reachable = {each.address for each in cloud_destinations(contract)}.intersection(queues)
     return [route for route in contract.routes_at(Place.CLOUD) if route.destination not in reachable]
+
+
+class ContractTable:
+    """`table` through a boto3 DynamoDB client."""
+
+    def __init__(self, client: Any, table: str) -> None:
+        self._client = client
+        self._table = table
+
+    def head(self, base: str) -> Head | None:
+        """What is published for the deployment of the contract `base`."""
+        item = self._get(head_key(base))
+        return read_head(base, item) if item else None
+
+    def contract(self, version: str) -> Contract:
+        """The published contract. Raises `ContractError` for one that is missing, damaged or too new."""
+        return read_contract(version, self._get(contract_key(version)) or {})
+
+    def _get(self, key: dict[str, Any]) -> dict[str, Any] | None:
+        # Consistent, so that "refreshed within the interval" is true.
+        answer = self._client.get_item(TableName=self._table, Key=key, ConsistentRead=True)
+        item: dict[str, Any] | None = answer.get("Item")
+        return item

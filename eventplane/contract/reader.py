@@ -3,11 +3,51 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
-from eventplane.contract.errors import Problem
+from eventplane.errors import EventPlaneError
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One fault: where it stands (`routes.alarms.to`), what it is, and what to do about it.
+
+    `excerpt` shows the place inside a longer text, with a caret under it; '' when the path says enough.
+    """
+
+    path: str
+    message: str
+    remedy: str
+    excerpt: str = ""
+
+    def __str__(self) -> str:
+        lines = (f"{self.path}: {self.message}; {self.remedy}", *self.excerpt.splitlines())
+        return "\n      ".join(lines)
+
+
+class ContractError(EventPlaneError):
+    """A contract cannot be used. `origin` names the file, `problems` every fault found in it."""
+
+    def __init__(self, origin: str, problems: Sequence[Problem]) -> None:
+        self.origin = origin
+        self.problems = tuple(problems)
+        lines = "\n".join(f"  {problem}" for problem in self.problems)
+        super().__init__(f"{origin}: {len(self.problems)} problem(s)\n{lines}")
+
+
+class ContractFormatError(ContractError):
+    """A contract is of the format `found`, which is newer than `readable`, the newest this program knows."""
+
+    def __init__(self, origin: str, found: int, readable: int) -> None:
+        self.found = found
+        self.readable = readable
+        message = f"format {found} is newer than this program, which reads up to format {readable}"
+        remedy = "update the program, or compile the contract again with the version of it that runs here"
+        super().__init__(origin, [Problem("format", message, remedy)])
+
 
 Choice = TypeVar("Choice", bound=StrEnum)
 
@@ -103,3 +143,33 @@ class Section:
         self._seen.add(name)
         value = self.members.get(name)
         return default if value is None else value
+
+
+@dataclass(frozen=True, slots=True)
+class Word(Generic[Choice]):
+    """A setting that is one word of `options`."""
+
+    options: type[Choice]
+    default: Choice
+    meaning: str
+
+    def read(self, name: str, section: Section) -> Choice:
+        """The member `name` of `section`; faults go where the section's faults go."""
+        return section.choice(name, self.options, self.default) or self.default
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A setting that is a whole number of `unit` from `low` to `high`; default None means no limit."""
+
+    default: int | None
+    low: int
+    high: int
+    unit: str
+    meaning: str
+
+    def read(self, name: str, section: Section, default: int | None = None) -> int | None:
+        """The member `name` of `section`; `default` goes before the setting's own."""
+        return section.integer(
+            name, self.default if default is None else default, self.low, self.high, self.unit
+        )

@@ -17,26 +17,17 @@ from typing import Any, Final
 
 from eventplane.contract.canonical import canonical_bytes
 from eventplane.contract.compiler import compile_contract
-from eventplane.contract.errors import ContractError, Problem
 from eventplane.contract.filter_reader import read_filter
-from eventplane.contract.model import Contract, Participant, Route
+from eventplane.contract.model import Contract, Participant, ParticipantKind, Route
 from eventplane.contract.possibilities import can_match, needed
-from eventplane.contract.vocabulary import ParticipantKind
-from eventplane.filter_cost import steps
-from eventplane.filters import to_document
+from eventplane.contract.reader import ContractError, Problem
+from eventplane.filters import steps, to_document
 from eventplane.limits import MAX_CHEAP_STEPS, MAX_PARTICIPANT_STEPS
-from eventplane.own_services import SUBSCRIBERS
+from eventplane.names import SUBSCRIBERS
 
 IN_FORCE_S: Final = 30
 """How long after it was written a subscription is in force at the latest, seconds. Ours: a router that could
 not read the subscriptions for so long gives back what is not urgent, until it has read them."""
-
-PARTITION: Final = "participant"
-SORT: Final = "name"
-DOCUMENT: Final = "document"
-
-TABLE: Final = "subscriptions"
-"""What the environment's table is called, before `resource_name`."""
 
 MAX_FILTER_BYTES: Final = 8_192
 """Longest filter, bytes of canonical JSON. Ours: longer ones are lists that belong into a contract."""
@@ -61,9 +52,6 @@ _SUBSCRIBES: Final = "-subscribes-"
 """What stands in the names of subscriptions' routes between participant and name."""
 
 _NAME: Final = re.compile(r"[a-z][a-z0-9]*(?:-[a-z0-9]+)*")
-
-Item = dict[str, Any]
-"""An item as DynamoDB's own API has it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +89,7 @@ class Subscription:
 
     @property
     def steps(self) -> int:
-        """The most work that its filter takes for an event, as `eventplane.filter_cost` counts.
+        """The most work that its filter takes for an event, as `eventplane.filters` counts.
 
         0 for a text that is no filter: no router asks it.
         """
@@ -153,27 +141,6 @@ def new_subscription(
 def age(subscription: Subscription) -> tuple[str, str]:
     """What subscriptions are sorted by, the oldest first: those that count where there are too many."""
     return subscription.created_at, subscription.route
-
-
-def subscription_key(participant: str, name: str) -> Item:
-    return {PARTITION: {"S": participant}, SORT: {"S": name}}
-
-
-def subscription_item(subscription: Subscription) -> Item:
-    return {
-        **subscription_key(subscription.participant, subscription.name),
-        "filter": {"S": subscription.filter},
-        "created_at": {"S": subscription.created_at},
-        **({DOCUMENT: {"S": subscription.document}} if subscription.document else {}),
-    }
-
-
-def read_subscription(item: Item) -> Subscription:
-    """The subscription in `item`. Raises KeyError or TypeError where it is none."""
-    participant, name, filter, created_at = (
-        item[each]["S"] for each in (PARTITION, SORT, "filter", "created_at")
-    )
-    return Subscription(participant, name, filter, created_at, item.get(DOCUMENT, {}).get("S", ""))
 
 
 def subscribed_routes(contract: Contract) -> tuple[Route, ...]:
@@ -304,7 +271,9 @@ def _costly_interests(contract: Contract) -> list[str]:
     return [each.name for each in contract.routes if each.interest and steps(each.interest) > MAX_CHEAP_STEPS]
 
 
-def _granted(contract: Contract, subscription: Subscription, routes: Item) -> dict[str, Any] | Problem:
+def _granted(
+    contract: Contract, subscription: Subscription, routes: dict[str, Any]
+) -> dict[str, Any] | Problem:
     """The filter of its route, or why it cannot be one of `routes`."""
     if not _is_in_use(contract.participants.get(subscription.participant)):
         return Problem("participant", "it is no cloud service that is in use", "name one of the contract")

@@ -5,14 +5,35 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from eventplane.contract import Contract, ParticipantKind, Place, Priority
-from eventplane.contract.replies import REPLIES
-from eventplane.conversation.errors import NotAskingError, NotOneDeviceError
-from eventplane.conversation.reply import Replier
+from eventplane.contract.participants import REPLIES
+from eventplane.conversation.messages import Replier
 from eventplane.downlink.addressing import ALL
 from eventplane.envelope import Envelope
+from eventplane.errors import EventPlaneError
 from eventplane.interest import is_wanted
-from eventplane.own_services import OWN_SERVICES, leads_down
+from eventplane.names import OWN_SERVICES, leads_down
 from eventplane.router import Router
+
+
+class NotAskingError(EventPlaneError):
+    """The contract gives `asker` no channel for replies to events of `event_type`."""
+
+    def __init__(self, asker: str, event_type: str) -> None:
+        super().__init__(
+            f"{asker} does not ask with {event_type!r}; "
+            f"add the type to `asks` of participants.{asker} in the contract"
+        )
+        self.asker = asker
+        self.event_type = event_type
+
+
+class NotOneDeviceError(EventPlaneError):
+    """A request goes down to devices, and not to exactly one: nobody could say whose replies are missing."""
+
+    def __init__(self, asker: str) -> None:
+        super().__init__(f"{asker}: a request that goes down to devices names one of them in `todevice`")
+        self.asker = asker
+
 
 Wants = Callable[[str, Envelope, Priority], bool]
 """Whether who reads the channel at an address handles an event, by what it announced."""

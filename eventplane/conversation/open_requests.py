@@ -2,15 +2,165 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterable, Mapping
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from types import MappingProxyType
 from typing import Final
 
-from eventplane.conversation.circuit import Circuit
-from eventplane.conversation.errors import TooManyRequestsError
-from eventplane.conversation.peers import PeerListener, Peers
-from eventplane.conversation.reply import Replier, Reply, Status
+from eventplane.conversation.messages import Replier, Reply, Status
+from eventplane.errors import EventPlaneError
+
+
+class TooManyRequestsError(EventPlaneError):
+    """`most` requests are open at once."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__(f"{most} requests are open, the most that there may be; wait for some of them")
+        self.most = most
+
+
+OPENS_AFTER: Final = 10
+"""Requests in a row that a peer leaves unanswered before nobody waits for it. Of the plane's requirements."""
+
+
+class Circuit(StrEnum):
+    """Whether requests wait for a peer."""
+
+    CLOSED = "closed"
+    OPEN = "open"
+    HALF_OPEN = "half_open"
+
+
+class CircuitBreaker:
+    """Of one peer. A request asks `admits`; if so, it ends with exactly one of the others."""
+
+    __slots__ = ("_announcement", "_is_probed", "_unanswered", "state")
+
+    def __init__(self) -> None:
+        self.state = Circuit.CLOSED
+        self._unanswered = 0
+        self._is_probed = False
+        self._announcement: Hashable = None
+
+    @property
+    def unanswered(self) -> int:
+        """Requests in a row without an answer."""
+        return self._unanswered
+
+    def admits(self) -> bool:
+        """Whether a new request waits for the peer; a half-open circuit admits one at a time."""
+        if self.state is Circuit.HALF_OPEN and not self._is_probed:
+            self._is_probed = True
+            return True
+        return self.state is Circuit.CLOSED
+
+    def answered(self, *, is_probe: bool) -> None:
+        """A reply came to a request that waited for it, as a probe or before the circuit opened."""
+        self._unanswered = 0
+        if is_probe:
+            self._is_probed = False
+            self.state = Circuit.CLOSED
+        else:
+            self.heard()
+
+    def left_unanswered(self, *, is_probe: bool) -> None:
+        """A request that waited for it timed out."""
+        if is_probe and self._is_probed:
+            self._is_probed = False
+            self.state = Circuit.OPEN
+        elif self.state is Circuit.CLOSED:
+            self._unanswered += 1
+            if self._unanswered >= OPENS_AFTER:
+                self.state = Circuit.OPEN
+
+    def released(self, *, is_probe: bool) -> None:
+        """A request that waited for it ended for another reason, which says nothing of the peer."""
+        if is_probe:
+            self._is_probed = False
+
+    def heard(self) -> None:
+        """The peer gave a sign of life that answers no request that waits for it."""
+        if self.state is Circuit.OPEN:
+            self.state = Circuit.HALF_OPEN
+
+    def announced(self, announcement: Hashable) -> None:
+        """Take the peer's last announcement, by a name that no other one has (None: unknown).
+
+        Only a new one is a sign of life: the same one is read again at every look.
+        """
+        if announcement not in (None, self._announcement):
+            self._announcement = announcement
+            self.heard()
+
+
+MAX_PEERS: Final = 10_000
+"""Most peers that an asker remembers, services of devices counted one by one. Ours: a few megabytes; the peer
+that was asked longest ago is forgotten first."""
+
+
+@dataclass(frozen=True, slots=True)
+class PeerChanged:
+    """The circuit of `peer` is `circuit` now."""
+
+    peer: Replier
+    circuit: Circuit
+
+
+PeerListener = Callable[[PeerChanged], None]
+
+
+class Peers:
+    """Everything that a request does to its peers, by name. `on_change` is told when a circuit changes."""
+
+    def __init__(self, on_change: PeerListener, most: int = MAX_PEERS) -> None:
+        self._on_change = on_change
+        self._most = most
+        self._circuits: OrderedDict[Replier, CircuitBreaker] = OrderedDict()
+
+    def states(self) -> dict[str, Circuit]:
+        """The circuit of each peer that was asked."""
+        return {str(peer): each.state for peer, each in self._circuits.items()}
+
+    def admit(self, peer: Replier, announcement: Hashable = None) -> bool | None:
+        """How a new request waits for `peer`: as a probe (True), as usual (False), or not at all (None).
+
+        `announcement` is as for `announced`.
+        """
+        circuit = self._circuits.setdefault(peer, CircuitBreaker())
+        self._circuits.move_to_end(peer)
+        if len(self._circuits) > self._most:
+            self._circuits.popitem(last=False)
+        self.announced(peer, announcement)
+        is_probe = circuit.state is Circuit.HALF_OPEN
+        return is_probe if circuit.admits() else None
+
+    def answered(self, peer: Replier, *, is_probe: bool) -> None:
+        self._change(peer, lambda each: each.answered(is_probe=is_probe))
+
+    def left_unanswered(self, peer: Replier, *, is_probe: bool) -> None:
+        self._change(peer, lambda each: each.left_unanswered(is_probe=is_probe))
+
+    def released(self, peer: Replier, *, is_probe: bool) -> None:
+        self._change(peer, lambda each: each.released(is_probe=is_probe))
+
+    def heard(self, peer: Replier) -> None:
+        self._change(peer, CircuitBreaker.heard)
+
+    def announced(self, peer: Replier, announcement: Hashable) -> None:
+        """Take the last announcement of `peer`; see `CircuitBreaker.announced`."""
+        self._change(peer, lambda each: each.announced(announcement))
+
+    def _change(self, peer: Replier, change: Callable[[CircuitBreaker], None]) -> None:
+        circuit = self._circuits.get(peer)
+        if circuit is None:
+            return  # forgotten, or never asked: the next request begins anew
+        before = circuit.state
+        change(circuit)
+        if circuit.state is not before:
+            self._on_change(PeerChanged(peer, circuit.state))
+
 
 MAX_OPEN: Final = 1_000
 """Most requests that one asker has open at once. Ours: each has its replies in memory until it ends."""

@@ -11,20 +11,20 @@ from eventplane.contract import Downlink
 from eventplane.conversation.attributes import REPLY_TYPE
 from eventplane.downlink import errors
 from eventplane.downlink.errors import DownlinkError
-from eventplane.downlink.keys import (
+from eventplane.downlink.wire import (
     MAX_AHEAD_MS,
     MAX_VERSION_DIGITS,
     OF_SENDERS,
+    RESERVED,
     is_key,
     is_uid,
     key_of_sender,
     number,
 )
-from eventplane.downlink.wire import RESERVED
 from eventplane.envelope import Envelope
 from eventplane.limits import MAX_DOWNLINK_EVENT_BYTES
-from eventplane.timestamps import timestamp_ms
 from eventplane.topics import is_device_name, is_group_name
+from eventplane.values import timestamp_ms
 
 ALL: Final = "*"
 """`todevice` for every device."""

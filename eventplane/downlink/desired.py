@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
 from eventplane.contract import Downlink
+from eventplane.downlink import errors
 from eventplane.downlink.addressing import Addressed
-from eventplane.downlink.wire import stamped
+from eventplane.downlink.errors import DownlinkError
+from eventplane.downlink.wire import COUNTERS_END, MAX_COUNTER_STEP, stamped
 
 BACKOFF_MS: Final = (5_000, 10_000, 20_000, 40_000, 80_000)
 """How long each transmission waits for its acknowledgement, milliseconds. Five transmissions, the first
@@ -203,4 +205,130 @@ def transmission(item: Desired, message: Message) -> str:
         is_deleted=message.is_deleted,
         order=message.order,
         fence=item.fence,
+    )
+
+
+def with_newest(item: Desired, message: Message) -> Desired:
+    """`item` after `message` was heard of. The same `item.message` where that is not newer.
+
+    Raises `DownlinkError` (`version_jump`) where the version is a counter and grows too much at once: nothing
+    newer could be expressed soon.
+    """
+    _check_step(item, message)
+    if not message.is_deleted:
+        return _live(item, message)
+    if message.uid:
+        return _guarded(item, message)
+    return _replaced(item, message)
+
+
+def _check_step(item: Desired, message: Message) -> None:
+    known = max((version for _, version in item.deletes), default=0)
+    known = max(known, item.message.version if item.message else 0)
+    # Of version 0, also the one after a reset, nobody knows yet whether it counts or tells the time.
+    if 0 < known < COUNTERS_END and message.version > known + MAX_COUNTER_STEP:
+        raise DownlinkError(
+            errors.VERSION_JUMP,
+            f"{item.key}: version {message.version} after {known}; a counter grows by at most "
+            f"{MAX_COUNTER_STEP} at once; correct the sender, or begin anew: "
+            f"`python -m eventplane desired reset {item.key} --device {item.thing} | --all`",
+        )
+
+
+def _live(item: Desired, message: Message) -> Desired:
+    ended_at = max((version for uid, version in item.deletes if uid == message.uid), default=-1)
+    message = replace(message, is_deleted=message.version <= ended_at)
+    return _replaced(item, message)
+
+
+def _guarded(item: Desired, deletion: Message) -> Desired:
+    current = item.message
+    version = current.version if current else -1
+    if deletion.version < version or (
+        deletion.version == version and current and current.uid != deletion.uid
+    ):
+        return item
+    after = replace(item, deletes=_remembered(item, deletion, version))
+    if current is None or current.is_deleted or current.uid != deletion.uid:
+        return after
+    # At the version of what it ends, or else a new incarnation would have to be newer than the deletion.
+    return replace(after, message=replace(deletion, version=version))
+
+
+def _remembered(item: Desired, deletion: Message, version: int) -> tuple[tuple[str, int], ...]:
+    deletes = dict(item.deletes)
+    deletes[deletion.uid] = max(deletion.version, deletes.get(deletion.uid, 0))
+    newest_last = sorted(deletes.items(), key=lambda each: (each[1], each[0]))
+    return tuple(each for each in newest_last if each[1] > version)[-MAX_DELETES:]
+
+
+def _replaced(item: Desired, message: Message) -> Desired:
+    if item.message and not _is_newer(message, item.message):
+        return item
+    # An older deletion can end nothing that is still to come.
+    deletes = tuple(each for each in item.deletes if each[1] > message.version)
+    return replace(item, message=message, deletes=deletes)
+
+
+def _is_newer(one: Message, other: Message) -> bool:
+    # What is gone cannot go once more.
+    return one.version > other.version if one.is_deleted and other.is_deleted else one.rank > other.rank
+
+
+def is_known(item: Desired, message: Message) -> bool:
+    """Whether the command was accepted before."""
+    return message.digest in item.recent
+
+
+def queued(item: Desired, message: Message, now_ms: int) -> Desired:
+    """`item` with a new command. Raises `DownlinkError` (`too_many_commands`).
+
+    Among those that wait a lower version goes first; one whose turn has come stays.
+    """
+    waiting = tuple(sorted((*item.waiting, message), key=lambda each: each.rank))
+    size = sum(len(each.text.encode()) for each in (item.message, *waiting) if each)
+    if len(waiting) > MAX_WAITING or size > MAX_WAITING_BYTES:
+        raise DownlinkError(
+            errors.TOO_MANY_COMMANDS,
+            f"{len(waiting)} commands of {size} bytes would wait for {item.key} of {item.thing}; "
+            f"{MAX_WAITING} of {MAX_WAITING_BYTES} bytes may; give them an expirytime, or keys of their own",
+        )
+    recent = (*item.recent, message.digest)[-MAX_RECENT:]
+    return next_turn(replace(item, waiting=waiting, recent=recent), now_ms)
+
+
+def next_turn(item: Desired, now_ms: int) -> Desired:
+    """`item` with the next command in turn, if none is. Its number grows even where the item began anew."""
+    if item.message or not item.waiting:
+        return item
+    order = max(item.last_order + 1, now_ms)
+    first, *rest = item.waiting
+    return replace(
+        item,
+        message=replace(first, order=order),
+        waiting=tuple(rest),
+        last_order=order,
+        attempts=0,
+        sent=None,
+    )
+
+
+def without_expired(item: Desired, now_ms: int) -> tuple[Desired, tuple[Ended, ...]]:
+    """`item` without the commands whose time is over at `now_ms` (Unix milliseconds), and these."""
+    over = [each for each in (item.message, *item.waiting) if each and _is_over(each, now_ms)]
+    if not over:
+        return item, ()
+    message = None if item.message in over else item.message
+    kept = replace(item, message=message, waiting=tuple(each for each in item.waiting if each not in over))
+    return next_turn(kept, now_ms), tuple(Ended(each, EXPIRED, _detail(each, item)) for each in over)
+
+
+def _is_over(message: Message, now_ms: int) -> bool:
+    return message.expires_at_ms is not None and message.expires_at_ms <= now_ms
+
+
+def _detail(message: Message, item: Desired) -> str:
+    was_sent = message is item.message and item.sent is not None
+    return (
+        "it was sent and not acknowledged in time" if was_sent else "its time was over before its turn came"
     )

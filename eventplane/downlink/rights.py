@@ -10,13 +10,14 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING, Final
 
 from eventplane.contract import Contract, Downlink, ParticipantKind, Reach
-from eventplane.delivery import Refusal
+from eventplane.dead_letter import Refusal
 from eventplane.device_reports import DEVICE_CONTRACT
 from eventplane.downlink import errors
 from eventplane.envelope import Envelope
+from eventplane.interest.uplink import UPLINK_INTEREST_TYPE, UPLINK_KEY
+from eventplane.reasons import Reason
 from eventplane.sender import SENDER_ATTRIBUTES, Sender
-from eventplane.sending import SENDER_NOT_ALLOWED, SendingRights
-from eventplane.uplink_interest import UPLINK_INTEREST_TYPE, UPLINK_KEY
+from eventplane.sending import SendingRights
 
 if TYPE_CHECKING:
     # A device asks nothing of addresses.
@@ -43,7 +44,7 @@ class DownlinkRights:
         participant = self._contract.participants.get(sender.service)
         if sender.device or participant is None or participant.kind is not ParticipantKind.CLOUD_SERVICE:
             return Refusal(
-                SENDER_NOT_ALLOWED,
+                Reason.SENDER_NOT_ALLOWED,
                 f"{str(sender) or 'nobody'} sent {event.type!r:.200} to devices: only cloud services of the "
                 "contract may; if it is a new one, deploy the contract there first",
             )

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from eventplane.contract import Downlink
 from eventplane.downlink.desired import AWAY_MS, Desired, Identity, Message, State
-from eventplane.presence import bucket_of
+from eventplane.fleet import bucket_of
 
 TABLE: Final = "desired"
 """What the table is called, without project and environment."""
@@ -20,7 +20,7 @@ PARTITION_KEY: Final = "thing"
 SORT_KEY: Final = "sk"
 
 INDEX: Final = "work"
-"""The index by `work`, the device's share (`eventplane.presence.BUCKETS`), and `due_at_ms`. What need not be
+"""The index by `work`, the device's share (`eventplane.fleet.BUCKETS`), and `due_at_ms`. What need not be
 looked at is not in it. It has the keys only: look at the item before believing it."""
 
 PENDING_INDEX: Final = "pending"
@@ -209,3 +209,17 @@ def _to_identity(item: Item) -> Identity:
 
 def _number(item: Item, name: str) -> int | None:
     return int(item[name]["N"]) if name in item else None
+
+
+WORK_QUEUE: Final = "downlink-work"
+"""What the queue is called, without project and environment."""
+
+
+def one_reset(key: str, thing: str) -> dict[str, Any]:
+    """Return the order for one device; the time at which it was put into the queue numbers the reset."""
+    return {"reset": {"key": key, "thing": thing}}
+
+
+def fleet_reset(key: str, *, number: int | None = None, after: str | None = None) -> dict[str, Any]:
+    """Return the order for all devices; `after` which one to go on, once the reset has a `number`."""
+    return {"reset": {"key": key, "number": number, "after": after}}

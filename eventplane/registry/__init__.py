@@ -4,10 +4,9 @@
 what an HTTP path asks for. What fits the specification and what does not is in docs/registry.md.
 """
 
-from eventplane.registry.answer import Answer
+from eventplane.contract.reach import Flow, Way, flows
 from eventplane.registry.build import build_registry
 from eventplane.registry.document import export
-from eventplane.registry.entities import Group, Registry, Resource
 from eventplane.registry.errors import (
     ApiNotFoundError,
     BadFlagError,
@@ -17,8 +16,8 @@ from eventplane.registry.errors import (
     TooLargeError,
     UnavailableError,
 )
-from eventplane.registry.flows import Flow, Way, flows
-from eventplane.registry.view import look_up
+from eventplane.registry.model import Group, Registry, Resource
+from eventplane.registry.view import Answer, look_up
 
 __all__ = [
     "Answer",

@@ -2,16 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 from eventplane.contract.canonical import contract_document
-from eventplane.contract.model import Contract
-from eventplane.registry.endpoints import endpoint
-from eventplane.registry.entities import SPECVERSION, Group, Registry, Resource, entity_id, xid
-from eventplane.registry.flows import Flow, flows
-from eventplane.registry.messages import message, schema_versions
-from eventplane.registry.model import EXTENSION
+from eventplane.contract.model import (
+    Channel,
+    Contract,
+    DeliveryGuarantee,
+    EventType,
+    Participant,
+    ParticipantKind,
+    Transport,
+)
+from eventplane.contract.reach import Flow, Way, flows
+from eventplane.registry.model import (
+    EXTENSION,
+    SPECVERSION,
+    Attributes,
+    Group,
+    Registry,
+    Resource,
+    entity_id,
+    xid,
+)
+from eventplane.topics import basic_ingest_topic, device_topic, local_topic
 
 _RIGHTS: Final = ("may_subscribe", "may_address")
 
@@ -124,4 +140,129 @@ def _routes(contract: Contract) -> dict[str, Group]:
             }
         )
         for each in contract.routes
+    }
+
+
+def endpoint(
+    participant: Participant,
+    channel: Channel,
+    *,
+    carries: Sequence[str],
+    messagegroup: str,
+) -> dict[str, Any]:
+    """The attributes of `channel`; `carries` are the types that it is known to carry to a reader."""
+    protocol, options = _protocol(channel)
+    attributes = {
+        "name": channel.address,
+        "usage": ["producer" if channel.box == "outbox" or channel.webhook else "consumer"],
+        "channel": channel.address,
+        "envelope": "CloudEvents/1.0",
+        "envelopeoptions": _envelope_options(channel),
+        "protocol": protocol,
+        # Where it is, each deployment and each home knows for itself.
+        "protocoloptions": {"deployed": False, **options},
+        "messagegroups": [messagegroup],
+        EXTENSION: {
+            "participant": xid("participants", participant.name),
+            "box": channel.box,
+            "settings": _settings(participant, channel),
+            "types": list(carries),
+        },
+    }
+    if participant.retired:
+        attributes["deprecated"] = {}
+    return attributes
+
+
+def _settings(participant: Participant, channel: Channel) -> dict[str, Any]:
+    """What the contract says of the channel, defaults and all, without what says nothing here."""
+    elsewhere = {"participant", "box"}
+    if channel is not participant.inbox or participant.kind is not ParticipantKind.DEVICE:
+        elsewhere.add("downlink")
+    settings = dataclasses.asdict(channel)
+    return {name: value for name, value in settings.items() if name not in elsewhere and value is not None}
+
+
+def _envelope_options(channel: Channel) -> dict[str, str]:
+    mode = channel.webhook.mode if channel.webhook else "structured"
+    return (
+        {"mode": mode, "format": "application/cloudevents+json"} if mode == "structured" else {"mode": mode}
+    )
+
+
+def _protocol(channel: Channel) -> tuple[str, dict[str, Any]]:
+    if channel.webhook:
+        return "HTTP", {"method": "POST"}
+    if channel.is_added_protocol:
+        return channel.transport.upper(), {}
+    if channel.transport in (Transport.SQS, Transport.SQS_FIFO):
+        return "SQS", {"fifo": channel.transport is Transport.SQS_FIFO}
+    # `{thing}` and `{rule}` are for the device's provisioning to fill in.
+    if channel.transport is Transport.MQTT:
+        topic = local_topic(channel.participant, channel.box)
+    elif channel.box == "outbox":
+        topic = basic_ingest_topic("{rule}", "{thing}")
+    else:
+        topic = device_topic("{thing}", channel.box)
+    reliable = channel.delivery_guarantee is DeliveryGuarantee.AT_LEAST_ONCE
+    return "MQTT/3.1.1", {"topic": topic, "qos": 1 if reliable else 0}
+
+
+FORMAT: Final = "JsonSchema/draft/2020-12"
+"""What xRegistry calls the contract's one schema language."""
+
+_REQUIRED: Final = ("id", "source", "specversion")
+
+
+def message(event_type: EventType, flow: Flow, schemas: str) -> dict[str, Any]:
+    """The attributes of `event_type`; `schemas` is where the schemas of all types stand."""
+    metadata: dict[str, Any] = {name: {"required": True} for name in _REQUIRED}
+    metadata["type"] = {"value": event_type.name, "required": True}
+    extension: dict[str, Any] = {
+        "priority": event_type.priority,
+        "schema_check": event_type.schema_check,
+        "downlink": event_type.downlink,
+        "delivery_guarantee": event_type.delivery_guarantee,
+        "senders": [xid("participants", each.name) for each in flow.senders],
+        "receivers": [_receiver(each) for each in flow.ways],
+    }
+    attributes: dict[str, Any] = {
+        "name": event_type.name,
+        "description": event_type.description,
+        "envelope": "CloudEvents/1.0",
+        "envelopemetadata": metadata,
+        # What the contract leaves open is not there (xRegistry core: no attribute without a value).
+        EXTENSION: {name: value for name, value in extension.items() if value is not None},
+    }
+    if event_type.schemas:
+        attributes["datacontenttype"] = "application/json"
+        attributes["dataschemaformat"] = FORMAT
+        attributes["dataschemaxid"] = f"{schemas}/{entity_id(event_type.name)}"
+        known = [each for each in event_type.schemas if each]
+        if len(known) == 1:
+            metadata["dataschema"] = {"value": known[0], "type": "uri"}
+    return attributes
+
+
+def _receiver(way: Way) -> dict[str, Any]:
+    return {
+        "participant": xid("participants", way.channel.participant),
+        "endpoint": xid("endpoints", way.channel.address),
+        "routes": [xid("routes", each.name) for each in way.routes],
+        "every_event": not way.conditions,
+    }
+
+
+def schema_versions(event_type: EventType) -> dict[str, Attributes]:
+    """The versions by number, in the contract's order: of 1 are the events that name no `dataschema`."""
+    return {
+        str(number): {
+            "name": id or f"{event_type.name} {number}",
+            **({"description": schema["title"]} if isinstance(schema.get("title"), str) else {}),
+            "format": FORMAT,
+            "contenttype": "application/schema+json",
+            "schema": dict(schema),
+            EXTENSION: {"dataschema": id},
+        }
+        for number, (id, schema) in enumerate(event_type.schemas.items(), start=1)
     }

@@ -6,11 +6,10 @@ from collections.abc import Callable
 from functools import partial
 from time import monotonic
 
-from eventplane.conversation.open_requests import Replies
-from eventplane.conversation.peers import PeerListener
-from eventplane.conversation.reply import Replier
+from eventplane.conversation.messages import Replier
+from eventplane.conversation.open_requests import PeerListener, Replies
+from eventplane.conversation.questions import HandlersAnswer
 from eventplane.envelope import Envelope
-from eventplane.questions import HandlersAnswer
 from eventplane_client.errors import NotAskingError, RequestDroppedError, RequestTimeoutError
 from eventplane_client.pending_requests import Handlers, PendingRequests
 

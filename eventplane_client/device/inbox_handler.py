@@ -8,12 +8,12 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from queue import SimpleQueue
 
-from eventplane.conversation.reply import Failure, Reply, Status, replier_to, write_reply
-from eventplane.conversation.request import is_request
-from eventplane.delivery import Outcome
-from eventplane.envelope import Envelope, EnvelopeError, parse_event
+from eventplane.conversation.messages import Failure, Reply, Status, is_request, replier_to, write_reply
+from eventplane.envelope import Envelope, parse_event
+from eventplane.errors import EnvelopeError
+from eventplane.reasons import Outcome
 from eventplane.receipts import Receipt, digest
-from eventplane.timestamps import timestamp
+from eventplane.values import timestamp
 from eventplane_client.device.errors import UnhandleableError
 
 _log = logging.getLogger(__name__)

@@ -16,7 +16,7 @@ from edge.link import Backoff, DnsSd, link_to_broker
 from edge.mailbox import Connected, Disconnected, LinkName, Mailbox, Message, Received, Stop
 from edge.mqtt import Connection, Endpoint
 from edge.mqtt.endpoint import BrokerAddress
-from eventplane.questions import QuestionError
+from eventplane.conversation.questions import QuestionError
 from eventplane.receipts import Receipt, ReceiptError, digest, read_receipts, write_receipts
 from eventplane.topics import interest_topic, local_topic, receipt_topic
 from eventplane_client.device.open_questions import OpenQuestions

@@ -21,13 +21,8 @@ from edge.link import DnsSd
 from edge.mailbox import Received
 from edge.mqtt import Endpoint, Login, PinnedCertificate, Will
 from edge.mqtt.endpoint import BrokerAddress
-from eventplane.announcement import new_announcement, write_announcement
-from eventplane.conversation.circuit import Circuit
-from eventplane.conversation.open_requests import TIMEOUT_S, Replies
-from eventplane.conversation.peers import PeerChanged, PeerListener
-from eventplane.envelope import Envelope, parse_event
-from eventplane.expiry import is_expired_on_device
-from eventplane.questions import (
+from eventplane.conversation.open_requests import TIMEOUT_S, Circuit, PeerChanged, PeerListener, Replies
+from eventplane.conversation.questions import (
     HandlersAnswer,
     StateAnswer,
     read_handlers_answer,
@@ -35,9 +30,12 @@ from eventplane.questions import (
     write_handlers_question,
     write_state_question,
 )
-from eventplane.ranges import Range
+from eventplane.envelope import Envelope, parse_event
+from eventplane.guarantee import is_expired_on_device
+from eventplane.interest.announcement import new_announcement, write_announcement
 from eventplane.receipts import SPOOL_FULL, Receipt, digest
 from eventplane.sending import sent_again
+from eventplane.settings import Range
 from eventplane.topics import (
     handlers_answer_topic,
     handlers_topic,

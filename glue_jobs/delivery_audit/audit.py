@@ -29,8 +29,7 @@ from eventplane.archive_layout import (
     PUBLISHED,
     TAP_FOLDER,
 )
-from eventplane.handover import HANDOVERS
-from eventplane.ledger import LEDGER, TAP
+from eventplane.ledger import HANDOVERS, LEDGER, TAP
 from glue_jobs.common.archive import Archive, Part
 from glue_jobs.common.hours import Hour
 from glue_jobs.common.objects import Objects, Stored

@@ -9,8 +9,7 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
-from eventplane.handover import HANDOVERS
-from eventplane.ledger import LEDGER, TAP
+from eventplane.ledger import HANDOVERS, LEDGER, TAP
 from glue_jobs.common.hours import Hour, hour_of
 from glue_jobs.delivery_audit.completeness import Completeness
 from glue_jobs.delivery_audit.device_reports import (

@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
-from eventplane.delivery import Outcome
-from eventplane.envelope import RESERVED_ATTRIBUTE, TOO_LARGE
-from eventplane.expiry import BY_CHANNEL
-from eventplane.guarantee import DROP_REASONS
-from eventplane.handover import HANDOVERS
-from eventplane.hops import HOP_LIMIT
-from eventplane.ledger import LEDGER, SENT_BEFORE, TAP, Basis
+from eventplane.envelope import HOP_LIMIT, RESERVED_ATTRIBUTE, TOO_LARGE
+from eventplane.guarantee import BY_CHANNEL, DROP_REASONS
+from eventplane.ledger import HANDOVERS, LEDGER, SENT_BEFORE, TAP, Basis
 from eventplane.limits import MAX_HOPS
+from eventplane.reasons import Outcome
 from glue_jobs.delivery_audit.event import CLOCK_SLACK_MS, Decision, Event, Unclear, by_queue_clock_ms
 from glue_jobs.delivery_audit.event_group import (
     EVERY_ROUTE,
@@ -308,10 +305,18 @@ def is_other_client(row: LedgerRow) -> bool:
 
 
 def _is_unconfirmed(event: Event, rules: AuditRules) -> bool:
-    """Whether a router decided before it saw the contract in force, and none by that one since."""
-    last_ms = max(row.decided_at_ms for row in event.early)
-    confirmed = any(row.basis != Basis.BUNDLED and row.decided_at_ms >= last_ms for row in event.ledger)
-    return not confirmed and not rules.is_open(last_ms)
+    """Whether a router decided before it saw the contract in force, and none decided by that one.
+
+    An earlier decision about the same message counts: a router that is killed after its deliveries leaves the
+    message to the next one, which may have seen less.
+    """
+    last = max(event.early, key=lambda row: row.decided_at_ms)
+    confirmed = any(
+        row.basis != Basis.BUNDLED
+        and (row.decided_at_ms >= last.decided_at_ms or row.message_id == last.message_id)
+        for row in event.ledger
+    )
+    return not confirmed and not rules.is_open(last.decided_at_ms)
 
 
 def _of_decisions(delivery: Delivery, rules: AuditRules) -> Iterator[Finding]:

@@ -7,10 +7,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
-from eventplane.delivery import Outcome
-from eventplane.device_reports import MANIFEST
-from eventplane.event_keys import key_digest
-from eventplane.fleet import State
+from eventplane.device_reports import MANIFEST, key_digest
+from eventplane.fleet import LifecycleState
+from eventplane.reasons import Outcome
 from glue_jobs.delivery_audit.completeness import Arrival, Completeness, JudgedStatement, Life, new_lives
 from glue_jobs.delivery_audit.coverage import RESTS, Attestation, Scope, Standing
 from glue_jobs.delivery_audit.device_reports import (
@@ -140,7 +139,7 @@ class _Device:
         self._counts = rows.counts
         self._not_in_tap = rows.not_in_tap
         end_ms = scope.end_ms if scope.end_ms is not None else scope.watermark_ms
-        self._is_expected = rows.state == State.PROVISIONED and (rows.since_ms or 0) < end_ms
+        self._is_expected = rows.state == LifecycleState.PROVISIONED and (rows.since_ms or 0) < end_ms
         self._is_known = rows.state is not None
         own = [each for each in self._hours if each.client_id == self._client_id and each.quickest]
         self._quickest = min((each.quickest for each in own if each.quickest), default=None)

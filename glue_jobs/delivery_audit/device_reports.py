@@ -15,7 +15,7 @@ from itertools import accumulate, pairwise
 from typing import Any, Final
 
 from eventplane.device_reports import DISCARDED, MANIFEST, SHA256, STARTED, forwarder_source
-from eventplane.whole_numbers import whole_number
+from eventplane.values import whole_number
 
 Range = tuple[int, int]
 

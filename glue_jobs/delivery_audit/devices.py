@@ -19,9 +19,9 @@ from pyspark.sql import functions as sf
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from eventplane.archive_layout import FLEET_FOLDER
-from eventplane.canary import CANARY_CLIENT
 from eventplane.contract import Contract, DeliveryGuarantee, Place
 from eventplane.fleet import FLEET
+from eventplane.names import CANARY_CLIENT
 from eventplane.sender import PLANE_CLIENT
 from glue_jobs.common.archive import struct_of
 from glue_jobs.common.hours import day_of_folder, hour_of
@@ -157,7 +157,7 @@ def device_hours(tap: DataFrame, contracts: Sequence[Contract]) -> DataFrame:
     sent = tap.where(~sf.col("client_id").isin(PLANE_CLIENT, CANARY_CLIENT))
     is_numbered = sf.col("epoch").isNotNull() & sf.col("sequence").isNotNull()
     service = sf.coalesce("service", sf.lit(""))
-    # As `eventplane.event_keys.key_digest`, of which 64 bits fit into a column.
+    # As `eventplane.device_reports.key_digest`, of which 64 bits fit into a column.
     key = sf.sha2(sf.concat_ws("\n", service, "source", "id"), 256)
     digest = sf.conv(sf.substring(key, 17, 16), 16, -10).cast("bigint")
     other = sf.col("within") & ~is_numbered

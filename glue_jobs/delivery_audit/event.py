@@ -8,9 +8,9 @@ from collections.abc import Collection, Iterable, Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple, TypeVar
 
-from eventplane.delivery import DEAD_LETTER_TYPE, Outcome, letter_id
-from eventplane.handover import HANDOVERS
-from eventplane.ledger import LEDGER, TAP, Basis
+from eventplane.dead_letter import DEAD_LETTER_TYPE, letter_id
+from eventplane.ledger import HANDOVERS, LEDGER, TAP, Basis
+from eventplane.reasons import Outcome
 from eventplane.sender import PLANE
 from glue_jobs.delivery_audit.event_group import (
     NO_ROUTE,

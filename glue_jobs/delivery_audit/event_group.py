@@ -155,7 +155,7 @@ class LedgerRow(NamedTuple):
 
 
 class HandoverRow(NamedTuple):
-    """A line of the handovers, as `eventplane.handover.HandoverRecord`; any member may be None."""
+    """A line of the handovers, as `eventplane.ledger.HandoverRecord`; any member may be None."""
 
     decided_at_ms: int
     entered_at_ms: int

@@ -11,14 +11,13 @@ from typing import Final
 from pyspark.sql import Column
 from pyspark.sql import functions as sf
 
-from eventplane.attributes import STRINGS
+from eventplane.attributes import SEVERITY_NUMBERS, STRINGS, priority_of
 from eventplane.cesql import tree
 from eventplane.contract import Contract, Place, Priority, Route
-from eventplane.delivery import DEAD_LETTER_TYPE
+from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.device_reports import REPORT_PREFIX
 from eventplane.filters import All, Any, Exact, Filter, Not, Prefix, Sql, Suffix
 from eventplane.sender import PLANE, PLANE_CLIENT, SENDER_DEVICE, SENDER_SERVICE
-from eventplane.severity import SEVERITY_NUMBERS, priority_of
 from glue_jobs.delivery_audit.cesql import NOT_ATTRIBUTES, AttributeColumns, passes
 from glue_jobs.delivery_audit.contracts import ContractHistory
 from glue_jobs.delivery_audit.event_group import NO_ROUTE, UNWANTED

@@ -13,9 +13,9 @@ from functools import lru_cache
 from typing import Any, Final
 
 from eventplane.contract import Place
-from eventplane.delivery import DEAD_LETTER_TYPE, Outcome
-from eventplane.handover import HANDOVERS
-from eventplane.ledger import LEDGER, TAP
+from eventplane.dead_letter import DEAD_LETTER_TYPE
+from eventplane.ledger import HANDOVERS, LEDGER, TAP
+from eventplane.reasons import Outcome
 from eventplane.sender import SENDER_SERVICE, sender_in_frame
 from glue_jobs.delivery_audit.delivery import (
     Consumption,

@@ -10,8 +10,9 @@ from itertools import groupby
 from typing import Any, Final, NamedTuple
 
 from eventplane.contract import Ordering, Transport
-from eventplane.delivery import DEAD_LETTER_TYPE, Outcome
+from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.ledger import SENT_BEFORE
+from eventplane.reasons import Outcome
 from eventplane.sender import PLANE, SENDER_SERVICE, sender_in_frame
 from glue_jobs.common.hours import Hour, hour_of
 from glue_jobs.delivery_audit.contracts import INTERVAL_MS, ContractHistory, Usage

@@ -25,11 +25,14 @@ from eventplane.archive_layout import (
     AUDIT_QUARANTINE_FOLDER,
     AUDIT_ROUTES_FOLDER,
     FINDINGS_FOLDER,
+    VERDICTS,
     Column,
     Folder,
+    report_name,
+    verdict_name,
 )
-from eventplane.auditor import VERDICTS, report_name, verdict_name
-from eventplane.envelope import Envelope, EnvelopeError, parse_event
+from eventplane.envelope import Envelope, parse_event
+from eventplane.errors import EnvelopeError
 from eventplane.sqs_binding import DATA_TYPE, to_message
 from glue_jobs.common.archive import struct_of
 from glue_jobs.common.objects import Objects

@@ -10,8 +10,7 @@ from math import floor
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from eventplane.archive_layout import COMPACTED
-from eventplane.handover import HANDOVERS
-from eventplane.ledger import LEDGER, TAP
+from eventplane.ledger import HANDOVERS, LEDGER, TAP
 from glue_jobs.common.hours import Hour, hour_of
 from glue_jobs.delivery_audit.devices import MAX_DEVICES, MAX_HOURLY
 from glue_jobs.delivery_audit.event_group import (

@@ -16,14 +16,13 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
 from eventplane.contract import DeliveryGuarantee
-from eventplane.delivery import DEAD_LETTER_TYPE
+from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.device_reports import forwarder_source
+from eventplane.envelope import ROUTER_HOPS
 from eventplane.guarantee import DELIVERY_GUARANTEE
-from eventplane.handover import HANDOVERS
-from eventplane.hops import ROUTER_HOPS
-from eventplane.ledger import LEDGER, TAP
+from eventplane.ledger import HANDOVERS, LEDGER, TAP
 from eventplane.limits import MAX_SENT_EVENT_BYTES
-from eventplane.numbering import EPOCH, SEQUENCE
+from eventplane.names import EPOCH, SEQUENCE
 from eventplane.sender import SENDER_DEVICE, SENDER_SERVICE
 from glue_jobs.delivery_audit.contracts import INTERVAL_MS
 from glue_jobs.delivery_audit.event import MAX_TEXT, UNREADABLE

@@ -10,13 +10,12 @@ from functools import lru_cache
 from typing import Any, Final
 
 from eventplane.contract import Contract, DeliveryGuarantee, Place, SchemaCheck
-from eventplane.delivery import DEAD_LETTER_TYPE, PAYLOAD_INVALID, UNKNOWN_DATASCHEMA, Outcome
-from eventplane.envelope import RESERVED_ATTRIBUTE, TOO_LARGE
-from eventplane.expiry import channel_expiry_ms
-from eventplane.guarantee import guarantee_of_type
-from eventplane.hops import HOP_LIMIT
+from eventplane.dead_letter import DEAD_LETTER_TYPE
+from eventplane.envelope import HOP_LIMIT, RESERVED_ATTRIBUTE, TOO_LARGE
+from eventplane.guarantee import channel_expiry_ms, guarantee_of_type
+from eventplane.reasons import Outcome, Reason
 from eventplane.sender import parse_sender
-from eventplane.sending import DEVICE_REPORTS, SENDER_NOT_ALLOWED, SendingRights
+from eventplane.sending import DEVICE_REPORTS, SendingRights
 from glue_jobs.common.hours import Days, Hour
 from glue_jobs.delivery_audit.contracts import ContractHistory
 from glue_jobs.delivery_audit.event_group import EVERY_ROUTE, HOUR_MS, NO_ROUTE, LedgerRow
@@ -286,13 +285,13 @@ class AuditRules:
         """
         reason = row.reason
         if row.route is not None:
-            return reason != SENDER_NOT_ALLOWED or self.is_device_to_devices(row)
+            return reason != Reason.SENDER_NOT_ALLOWED or self.is_device_to_devices(row)
         rules = self.by_version[row.contract_version]
-        if reason == PAYLOAD_INVALID:
+        if reason == Reason.PAYLOAD_INVALID:
             return rules.has_check(row.type, SchemaCheck.KNOWN, SchemaCheck.STRICT)
-        if reason == UNKNOWN_DATASCHEMA:
+        if reason == Reason.UNKNOWN_DATASCHEMA:
             return rules.has_check(row.type, SchemaCheck.STRICT)
-        if reason == SENDER_NOT_ALLOWED:
+        if reason == Reason.SENDER_NOT_ALLOWED:
             # What a dead letter of a service is about is not in the ledger.
             return row.type == DEAD_LETTER_TYPE or not rules.may_send(row)
         return reason in _BY_EVENT

@@ -8,9 +8,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from eventplane.auditor import VERDICT, report_name
+from eventplane.archive_layout import report_name
 from eventplane.envelope import Envelope, write_event
-from eventplane.timestamps import timestamp_of_ms
+from eventplane.names import VERDICT
+from eventplane.values import timestamp_of_ms
 from glue_jobs.delivery_audit.findings import BROKEN, INCOMPLETE, Kind, weight_of
 
 SOURCE: Final = "/audit/delivery"

@@ -17,10 +17,10 @@ from eventplane.contract.subscription import (
     name_problem,
     new_subscription,
 )
+from eventplane.contract.subscription_table import SubscriptionTable
 from eventplane.limits import MAX_PARTICIPANT_STEPS
-from eventplane.sink_reach import SinkReach
-from eventplane.subscription_table import SubscriptionTable
-from eventplane.timestamps import timestamp_of_ms
+from eventplane.values import timestamp_of_ms
+from eventplane.webhooks import SinkReach
 from lambdas.api.document import Proposal, protocols, read_proposal, written
 from lambdas.api.errors import (
     ConflictError,

@@ -14,9 +14,10 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from eventplane.contract import Contract
 from eventplane.contract.subscription import MAX_FILTER_BYTES, MAX_OWN
+from eventplane.errors import EnvelopeError
 from eventplane.filters import DIALECTS
 from eventplane.function_settings import SubscriptionsApiSettings
-from eventplane.strict_json import StrictJsonError, decode_text, loads
+from eventplane.strict_json import decode_text, loads
 from lambdas.api import errors
 from lambdas.api.http import Request, Response, api_function, json_text
 from lambdas.api.subscription_service import Conditions, Consents, Found, SubscriptionService
@@ -156,7 +157,7 @@ def _proposed(request: Request) -> object:
         raise errors.MediaTypeError(f"the body is {media_type or 'of no type'}; send {_JSON}")
     try:
         return loads(decode_text(request.body))
-    except (StrictJsonError, UnicodeDecodeError) as error:
+    except (EnvelopeError, UnicodeDecodeError) as error:
         raise errors.InvalidError(f"the body is no JSON: {error}") from error
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from typing import Final
 
-from eventplane.envelope import EnvelopeError
+from eventplane.errors import EnvelopeError
 from eventplane.function_settings import ArchiveWriterSettings
 from eventplane.ingest import IngestFrame, parse_frame
 from eventplane.ledger import QUARANTINE, TAP, QuarantineRecord, tap_records, to_line

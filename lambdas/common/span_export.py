@@ -14,8 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 from urllib.parse import SplitResult
 
-from eventplane.tracing import Span
-from eventplane.tracing.otlp import otlp_json
+from eventplane.tracing.spans import Span, otlp_json
 from lambdas.common.aws import PATIENT, Patience
 from lambdas.common.log import logger
 from lambdas.common.metrics import Metric, count

@@ -7,8 +7,9 @@ from typing import Any, Final
 
 from botocore.exceptions import ClientError
 
-from eventplane import interest_table, subscription_table
-from eventplane.contract import interest, subscription
+from eventplane.contract import subscription_table
+from eventplane.contract.publication import Item
+from eventplane.interest import table as interest_table
 from lambdas.common.aws import error_code
 from lambdas.common.log import logger
 
@@ -43,9 +44,9 @@ def is_done(operation: Callable[..., object], request: dict[str, Any]) -> bool:
     return True
 
 
-def _log_foreign_announcement(item: interest.Item, why: Exception) -> None:
+def _log_foreign_announcement(item: Item, why: Exception) -> None:
     logger.warning("an item is no announcement", item=str(item)[:200], error=str(why)[:500])
 
 
-def _log_foreign_subscription(item: subscription.Item) -> None:
+def _log_foreign_subscription(item: Item) -> None:
     logger.warning("an item is no subscription", item=str(item)[:200])

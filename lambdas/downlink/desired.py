@@ -12,17 +12,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from eventplane.delivery import Refusal
+from eventplane.dead_letter import Refusal
 from eventplane.downlink import errors
 from eventplane.downlink.addressing import Addressed, addressed
 from eventplane.downlink.desired import Desired, Step
 from eventplane.downlink.errors import DownlinkError
 from eventplane.downlink.rights import DownlinkRights
-from eventplane.downlink.sending import desire
 from eventplane.downlink.table import sort_key
-from eventplane.envelope import Envelope, EnvelopeError, parse_event
+from eventplane.downlink.transitions import desire
+from eventplane.envelope import Envelope, parse_event
+from eventplane.errors import EnvelopeError
 from eventplane.function_settings import QueueSettings
-from eventplane.whole_numbers import MAX_TIME_MS, whole_number
+from eventplane.values import MAX_TIME_MS, whole_number
 from lambdas.common.log import logger
 from lambdas.common.queue import Invocation, QueueMessage
 from lambdas.common.queue_function import QueueReader, queue_function

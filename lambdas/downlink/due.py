@@ -7,9 +7,9 @@ from typing import Any
 
 from eventplane.contract import Downlink
 from eventplane.downlink.desired import BACKOFF_MS, Desired, State, Step
-from eventplane.downlink.keys import is_key
-from eventplane.downlink.sending import connected, forgot, missed, reset
 from eventplane.downlink.table import sort_key
+from eventplane.downlink.transitions import connected, forgot, missed, reset
+from eventplane.downlink.wire import is_key
 from eventplane.topics import is_device_name
 from lambdas.common.log import logger
 from lambdas.common.queue import Invocation, QueueMessage, read_rule_message

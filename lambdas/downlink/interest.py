@@ -9,16 +9,14 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from eventplane.contract import Contract, ContractError, Problem
-from eventplane.contract.interest import uplink_filters
-from eventplane.contract.publication import cloud_destinations, unserved
+from eventplane.contract.publication import ContractTable, cloud_destinations, unserved
 from eventplane.contract.subscription import with_subscriptions
-from eventplane.contract_table import ContractTable
 from eventplane.downlink.addressing import ALL
 from eventplane.envelope import Envelope
 from eventplane.function_settings import UplinkInterestSettings
-from eventplane.timestamps import timestamp_of_ms
-from eventplane.uplink_interest import TooManyFiltersError, uplink_interest_event
-from eventplane.uplink_told import Told, begin_request, digest_of, done_request, read_told, told_key
+from eventplane.interest.table import Told, begin_request, digest_of, done_request, read_told, told_key
+from eventplane.interest.uplink import TooManyFiltersError, uplink_filters, uplink_interest_event
+from eventplane.values import timestamp_of_ms
 from lambdas.common.aws import client
 from lambdas.common.clock import Clock, system_clock
 from lambdas.common.contracts import bundled_contract

@@ -13,10 +13,10 @@ from typing import Any, Final
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from eventplane.delivery import Refusal, letter_id
+from eventplane.dead_letter import Refusal, letter_id
 from eventplane.downlink import table as requests
 from eventplane.downlink.desired import EXPIRED, Desired, Ended, State, Step
-from eventplane.downlink.resets import fleet_reset
+from eventplane.downlink.table import fleet_reset
 from eventplane.envelope import parse_event
 from eventplane.errors import EventPlaneError
 from eventplane.topics import device_topic

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from eventplane.downlink.desired import Desired, Step
-from eventplane.downlink.sending import reconcile
+from eventplane.downlink.transitions import reconcile
 from lambdas.common.log import logger
 from lambdas.common.metrics import Metric, count, metrics
 from lambdas.common.queue import Context

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from eventplane.whole_numbers import whole_number
+from eventplane.values import whole_number
 from lambdas.http_sink.endpoint import Endpoint
 
 MAX_RATE: Final = 60_000

@@ -17,8 +17,8 @@ from cloudevents.core.formats.json import JSONFormat
 
 from eventplane.attributes import attribute_text
 from eventplane.contract import WebhookMode
-from eventplane.data_member import data_of
-from eventplane.envelope import Envelope, EnvelopeError
+from eventplane.envelope import Envelope, data_of
+from eventplane.errors import EnvelopeError
 
 
 @dataclass(frozen=True, slots=True)

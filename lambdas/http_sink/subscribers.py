@@ -17,11 +17,12 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from eventplane.contract import Webhook, WebhookMode
 from eventplane.contract.subscription import Subscription
-from eventplane.envelope import Envelope, EnvelopeError, parse_event
+from eventplane.contract.subscription_table import SubscriptionTable
+from eventplane.envelope import Envelope, parse_event
+from eventplane.errors import EnvelopeError
 from eventplane.function_settings import SubscribersSettings
-from eventplane.own_services import SUBSCRIBERS
-from eventplane.sink_reach import SinkReach
-from eventplane.subscription_table import SubscriptionTable
+from eventplane.names import SUBSCRIBERS
+from eventplane.webhooks import SinkReach
 from lambdas.common import tables
 from lambdas.common.aws import client
 from lambdas.common.clock import Clock, system_clock

@@ -16,13 +16,13 @@ from typing import Any, Final
 from botocore.exceptions import BotoCoreError, ClientError
 
 from eventplane.device_reports import HEARTBEAT, thing_of
-from eventplane.envelope import Envelope, EnvelopeError, parse_event
-from eventplane.errors import EventPlaneError
+from eventplane.envelope import Envelope, parse_event
+from eventplane.errors import EnvelopeError, EventPlaneError
 from eventplane.function_settings import PresenceSource, RecorderSettings
-from eventplane.numbering import EPOCH, SEQUENCE
+from eventplane.names import EPOCH, SEQUENCE
 from eventplane.topics import is_device_name
 from eventplane.traffic import Traffic, read_traffic
-from eventplane.whole_numbers import MAX_TIME_MS, whole_number
+from eventplane.values import MAX_TIME_MS, whole_number
 from lambdas.common.aws import WORST_CALL_MS
 from lambdas.common.log import logger
 from lambdas.common.queue import Invocation, QueueMessage, read_rule_message

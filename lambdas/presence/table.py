@@ -7,8 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, replace
 from typing import Any, Final
 
-from eventplane.envelope import EnvelopeError, parse_event
-from eventplane.presence import bucket_of
+from eventplane.envelope import parse_event
+from eventplane.errors import EnvelopeError
+from eventplane.fleet import bucket_of
 from eventplane.traffic import Traffic
 from lambdas.common.log import logger
 from lambdas.common.tables import is_done

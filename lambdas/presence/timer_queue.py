@@ -10,7 +10,7 @@ from typing import Final
 
 from eventplane.errors import EventPlaneError
 from eventplane.topics import is_device_name
-from eventplane.whole_numbers import MAX_TIME_MS, whole_number
+from eventplane.values import MAX_TIME_MS, whole_number
 from lambdas.common.log import logger
 from lambdas.common.sqs import PlainMessage, SqsSender, send_all
 

@@ -13,11 +13,11 @@ from typing import Final, Generic, Protocol, TypeVar
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from eventplane.announcement import Announcement
 from eventplane.contract import Contract, ContractError
-from eventplane.contract.interest import Leased, with_interest
+from eventplane.contract.publication import ContractTable
 from eventplane.contract.subscription import IN_FORCE_S, Subscription, with_subscriptions
-from eventplane.contract_table import ContractTable
+from eventplane.interest.announcement import Announcement, with_interest
+from eventplane.interest.table import Leased
 from lambdas.common.aws import WORST_CALL_MS
 from lambdas.common.clock import Clock
 from lambdas.common.log import logger

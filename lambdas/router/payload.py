@@ -11,11 +11,11 @@ from typing import Any, Final
 
 from eventplane import strict_json
 from eventplane.contract import Contract, Downlink, EventType, SchemaCheck
-from eventplane.data_member import data_of, is_json
-from eventplane.delivery import PAYLOAD_INVALID, UNKNOWN_DATASCHEMA, Refusal
-from eventplane.envelope import Envelope, EnvelopeError
-from eventplane.errors import EventPlaneError
-from eventplane.members import member_spans
+from eventplane.dead_letter import Refusal
+from eventplane.envelope import Envelope, data_of, is_json
+from eventplane.errors import EnvelopeError, EventPlaneError
+from eventplane.reasons import Reason
+from eventplane.strict_json import member_spans
 from lambdas.router.cpu_limit import CpuLimitError, cpu_limit
 
 EVENT_SECONDS: Final = 0.5
@@ -86,7 +86,7 @@ class PayloadCheck:
             if event_type.schema_check is SchemaCheck.KNOWN:
                 return None
             known = ", ".join(event_type.schemas)
-            return Refusal(UNKNOWN_DATASCHEMA, f"{_short(id)} is none of the contract's: {known}")
+            return Refusal(Reason.UNKNOWN_DATASCHEMA, f"{_short(id)} is none of the contract's: {known}")
         if not self._validators:
             # At the first event that needs it: a router that sees alarms only never loads the library.
             self._validators = _validators(self._contract)
@@ -95,7 +95,7 @@ class PayloadCheck:
                 problem = _problem(event, self._validators[id])
         except CpuLimitError as error:
             problem = str(error)
-        return Refusal(PAYLOAD_INVALID, f"{problem} (schema {id})") if problem else None
+        return Refusal(Reason.PAYLOAD_INVALID, f"{problem} (schema {id})") if problem else None
 
     def _is_empty_deletion(self, event: Envelope) -> bool:
         """Whether `event` removes a state, and so has no payload; what is wrong with it the downlink says."""
@@ -129,7 +129,7 @@ def _problem(event: Envelope, validator: Any) -> str | None:
             return "there is no data"
         value = strict_json.loads(strict_json.decode_text(data))
         error = next(validator.iter_errors(value), None)
-    except (EnvelopeError, strict_json.StrictJsonError) as refused:
+    except EnvelopeError as refused:
         return f"the data is not JSON: {refused.detail}"
     except RecursionError:
         return "it is nested too deeply for its schema"

@@ -8,7 +8,8 @@ from typing import Protocol
 from urllib.parse import urlsplit
 
 from eventplane.function_settings import TracingSettings
-from eventplane.tracing import Decision, Span, context_of, way
+from eventplane.tracing.context import context_of
+from eventplane.tracing.spans import Decision, Span, way
 from lambdas.common.aws import Patience
 from lambdas.common.log import logger
 from lambdas.common.span_export import SpanExport, invocation_links

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from eventplane.contract import Contract
-from eventplane.contract_table import ContractTable
+from eventplane.contract.publication import ContractTable
 from eventplane.function_settings import ContractSettings, RouterSettings
 from lambdas.common.backoff import Wait, outage_wait_s, wait_s
 from lambdas.common.clock import system_clock

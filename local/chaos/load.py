@@ -14,7 +14,7 @@ from typing import Final, Self
 from eventplane.contract import Channel, Contract, Place
 from eventplane.envelope import Envelope, write_event
 from eventplane.receipts import SPOOL_FULL
-from eventplane.timestamps import timestamp
+from eventplane.values import timestamp
 from eventplane_client.device import ServiceClient
 from local.chaos.careless import CarelessClient
 from local.poison import Poison

@@ -8,7 +8,7 @@ from typing import Final
 
 from eventplane.contract import Contract, Place
 from eventplane.envelope import write_event
-from eventplane.timestamps import timestamp
+from eventplane.values import timestamp
 from local.background import Background
 from local.demo.carers import CARERS, CARERS_SOURCE, MESSAGE
 from local.sent import SentLog

@@ -12,11 +12,11 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from eventplane.contract import Contract, Participant
-from eventplane.contract.subscription import TABLE
+from eventplane.contract.subscription_table import SUBSCRIPTIONS_TABLE
 from eventplane.function_settings import SubscribersSettings, WebhookSettings
-from eventplane.handover import HANDOVERS
-from eventplane.own_services import SUBSCRIBERS
-from eventplane.sink_reach import Scope, SinkReach
+from eventplane.ledger import HANDOVERS
+from eventplane.names import SUBSCRIBERS
+from eventplane.webhooks import Scope, SinkReach
 from stacks.constructs.archive import allow_folders
 from stacks.constructs.permissions import accept, allow, arn
 from stacks.constructs.python_function import PythonFunction
@@ -92,12 +92,12 @@ def subscribers(scope: Construct, archive: s3.IBucket, contract: Contract) -> No
         contract=contract,
         size=environment.webhook,
         source=inbox,
-        statements=[*sink.statements, allow_table(holder, TABLE, "Scan")],
+        statements=[*sink.statements, allow_table(holder, SUBSCRIPTIONS_TABLE, "Scan")],
         settings=SubscribersSettings(
             **sink.settings,
             reach=subscribers_reach(environment, contract),
             webhook_origin=subscribers_origin(environment),
-            subscriptions_table=environment.resource_name(TABLE),
+            subscriptions_table=environment.resource_name(SUBSCRIPTIONS_TABLE),
         ),
     )
 

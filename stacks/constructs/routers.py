@@ -11,8 +11,10 @@ from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-from eventplane.contract import Channel, Contract, Priority, interest, subscription
+from eventplane.contract import Channel, Contract, Priority
+from eventplane.contract.subscription_table import SUBSCRIPTIONS_TABLE
 from eventplane.function_settings import ContractSettings, RouterSettings
+from eventplane.interest.table import INTEREST_TABLE
 from eventplane.ledger import CONTRACTS, LEDGER, TAP
 from stacks.constructs.archive import allow_folders
 from stacks.constructs.function_assets import ROUTER
@@ -143,8 +145,8 @@ def contract_settings(environment: Environment) -> ContractSettings:
     """Return where a function finds what is published, subscribed and announced."""
     return ContractSettings(
         contracts_table=environment.resource_name(CONTRACTS_TABLE),
-        subscriptions_table=environment.resource_name(subscription.TABLE),
-        interest_table=environment.resource_name(interest.TABLE),
+        subscriptions_table=environment.resource_name(SUBSCRIPTIONS_TABLE),
+        interest_table=environment.resource_name(INTEREST_TABLE),
         contract_refresh_s=environment.contract_refresh_s,
     )
 
@@ -153,6 +155,6 @@ def allow_contract(scope: Construct) -> list[iam.PolicyStatement]:
     """Return statements for a function that follows what is published, subscribed and announced."""
     return [
         allow_table(scope, CONTRACTS_TABLE, "GetItem"),
-        allow_table(scope, subscription.TABLE, "Scan"),
-        allow_table(scope, interest.TABLE, "Scan"),
+        allow_table(scope, SUBSCRIPTIONS_TABLE, "Scan"),
+        allow_table(scope, INTEREST_TABLE, "Scan"),
     ]

@@ -12,12 +12,11 @@ from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
-from eventplane.contract import interest, subscription
+from eventplane.contract import subscription_table
 from eventplane.contract.publication import KEY
 from eventplane.downlink import table as desired
-from eventplane.fleet_registry import KEY as FLEET_KEY
-from eventplane.fleet_registry import TABLE as FLEET
-from eventplane.presence import TABLE as PRESENCE
+from eventplane.fleet import FLEET_KEY, FLEET_TABLE, PRESENCE_TABLE
+from eventplane.interest import table as interest_table
 from stacks.constructs.permissions import allow, arn
 from stacks.plane_stack import environment_of
 
@@ -68,12 +67,12 @@ def contracts_table(scope: Construct) -> dynamodb.Table:
 
 def fleet_table(scope: Construct) -> dynamodb.Table:
     """One item for each device that was ever made; a fleet asks a few times a year and device."""
-    return durable_table(scope, "Table", FLEET, FLEET_KEY)
+    return durable_table(scope, "Table", FLEET_TABLE, FLEET_KEY)
 
 
 def presence_table(scope: Construct) -> dynamodb.Table:
     """One item a device. The index has the keys only: a write that leaves them alone costs nothing there."""
-    table = durable_table(scope, "Table", PRESENCE, "device")
+    table = durable_table(scope, "Table", PRESENCE_TABLE, "device")
     table.add_global_secondary_index(
         index_name=DUE_INDEX,
         partition_key=_number("bucket"),
@@ -113,10 +112,19 @@ def client_tables(scope: Construct) -> dict[str, dynamodb.Table]:
     return {
         "Filter": durable_table(scope, "Filter", FILTER, "reader", "event", "expires"),
         "Subscriptions": durable_table(
-            scope, "Subscriptions", subscription.TABLE, subscription.PARTITION, subscription.SORT
+            scope,
+            "Subscriptions",
+            subscription_table.SUBSCRIPTIONS_TABLE,
+            subscription_table.PARTITION,
+            subscription_table.SORT,
         ),
         "Interest": durable_table(
-            scope, "Interest", interest.TABLE, interest.PARTITION, interest.SORT, interest.EXPIRES
+            scope,
+            "Interest",
+            interest_table.INTEREST_TABLE,
+            interest_table.PARTITION,
+            interest_table.SORT,
+            interest_table.EXPIRES,
         ),
     }
 

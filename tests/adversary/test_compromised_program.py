@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from botocore.exceptions import ClientError
 
-from eventplane.conversation.reply import Replier, Reply, Status, write_reply
+from eventplane.conversation.messages import Replier, Reply, Status, write_reply
 from eventplane.envelope import Envelope, write_event
 from eventplane.ingest import IngestFrame, frame_text
 from eventplane.topics import device_topic

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -10,8 +11,8 @@ from paho.mqtt.client import CallbackAPIVersion, Client, MQTTv5, Properties
 from paho.mqtt.packettypes import PacketTypes
 
 from edge.mailbox import Acknowledged, Connected, Received
+from eventplane.attributes import attribute_text
 from eventplane.envelope import write_event
-from eventplane.mqtt_binding import to_binary
 from eventplane.receipts import Receipt, digest, write_receipts
 from eventplane.topics import local_topic, receipt_topic
 from tests.adversary.conftest import Attempt
@@ -100,23 +101,24 @@ def test_the_client_id_of_another_service(
 def test_binary_mode(world: World, attempt: Attempt) -> None:
     """home-7/climate-service: call for help in MQTT 5's binary mode, naming the voice service"""
     event = alarm(senderservice="voice-service", subject=new_id())
-    message = to_binary(event)
+    payload = json.dumps(event.data()).encode()
     properties = Properties(PacketTypes.PUBLISH)
-    properties.ContentType = message.content_type
-    properties.UserProperty = list(message.user_properties)
+    properties.ContentType = "application/json"
+    named = {name: value for name, value in event.attributes.items() if name != "datacontenttype"}
+    properties.UserProperty = [(name, attribute_text(value)) for name, value in named.items()]
     client = Client(CallbackAPIVersion.VERSION2, client_id=new_id(), protocol=MQTTv5)
     client.username_pw_set(USER, world.guarded.login(USER).password().decode())
     client.connect("127.0.0.1", world.home.broker.port)
     client.loop_start()
     try:
-        sent = client.publish(local_topic(USER, "outbox"), message.payload, qos=1, properties=properties)
+        sent = client.publish(local_topic(USER, "outbox"), payload, qos=1, properties=properties)
         sent.wait_for_publish(10)
     finally:
         client.disconnect()
         client.loop_stop()
     # The forwarder speaks MQTT 3.1.1 in the home: there the payload is all that there is of an event.
-    assert world.comes(lambda: world.letter_about(message.payload) is not None)
-    letter = world.letter_about(message.payload)
+    assert world.comes(lambda: world.letter_about(payload) is not None)
+    letter = world.letter_about(payload)
     assert letter is not None
     attempt.reported((letter.sender, letter.data["reason"]) == (SERVICE, "missing_attribute"), letter.data)
     attempt.refused(not world.who_got(event), world.who_got(event))

@@ -8,10 +8,11 @@ from pathlib import Path
 
 from contract.loader import CONTRACT_FILE, load_contract
 from eventplane.batch import pack
-from eventplane.delivery import Outcome, Refusal, dead_letter
+from eventplane.dead_letter import Refusal, dead_letter
 from eventplane.envelope import write_event
 from eventplane.ingest import IngestFrame, frame_text
 from eventplane.ledger import LedgerRecord, tap_records, to_line
+from eventplane.reasons import Outcome
 from eventplane.receipts import Receipt, digest, write_receipts
 from local.mosquitto import PROFILE
 from tests.fuzz.targets import good_spool

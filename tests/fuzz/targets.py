@@ -31,9 +31,9 @@ from edge.spool import BEFORE_EVERYTHING, Spool, StoredEvent
 from eventplane.batch import unpack
 from eventplane.cesql import CesqlParseError, lint, parse, write
 from eventplane.contract import ContractError, load_compiled
-from eventplane.envelope import Envelope, EnvelopeError, parse_event
-from eventplane.errors import EventPlaneError
-from eventplane.event_keys import KEY_BYTES
+from eventplane.device_reports import KEY_BYTES
+from eventplane.envelope import Envelope, parse_event
+from eventplane.errors import EnvelopeError, EventPlaneError
 from eventplane.ingest import parse_frame
 from eventplane.ledger import LEDGER, TAP, tap_records, to_line
 from eventplane.receipts import ReceiptError, read_receipts

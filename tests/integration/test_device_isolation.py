@@ -11,9 +11,9 @@ from eventplane.envelope import write_event
 from eventplane.sender import Sender
 from eventplane.sending import stamp_sender
 from eventplane.topics import basic_ingest_topic, device_topic, urgent_rule
+from local.certificates import Authority
 from local.cloud import CloudEndpoint
 from local.things import Thing, provision
-from tests.integration.edge.certificates import Authority
 from tests.integration.inboxes import arrives
 from tests.integration.mqtt import TestClient
 

@@ -15,7 +15,8 @@ from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 
-from eventplane.contract.subscription import new_subscription, subscription_item, subscription_key
+from eventplane.contract.subscription import new_subscription
+from eventplane.contract.subscription_table import subscription_item, subscription_key
 from local.cloud import CloudEndpoint
 from local.demo.plane import Plane
 from local.ports import LOOPBACK

@@ -18,7 +18,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 
 from eventplane.conversation.attributes import REPLY_TYPE
 from eventplane.envelope import Envelope, write_event
-from eventplane.tracing import context_of
+from eventplane.tracing.context import context_of
 from eventplane_client import ClientSettings, connect
 from eventplane_client.otel import OpenTelemetry
 from lambdas.common.span_export import REST_S

@@ -13,17 +13,17 @@ from typing import Any
 
 import pytest
 
-from eventplane.delivery import DEAD_LETTER_TYPE
+from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.envelope import Envelope, parse_event, write_event
 from eventplane.sender import SENDER_DEVICE
 from eventplane.topics import basic_ingest_topic
+from local.certificates import Authority
 from local.cloud import CloudEndpoint
 from local.deploy import ROOT, deploy
 from local.process import Supervisor
 from local.things import Thing, provision
 from tests.endpoint import EndpointServer, answer
 from tests.eventually import eventually
-from tests.integration.edge.certificates import Authority
 from tests.integration.mqtt import TestClient
 
 SECONDS = 60.0

@@ -12,14 +12,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from eventplane.cesql import BUILTINS, CesqlGenericError, CesqlParseError, lint, parse, write
+from eventplane.cesql.analysis import cost, outcomes
 from eventplane.cesql.compilation import compile_filter
-from eventplane.cesql.cost import cost
-from eventplane.cesql.evaluation import evaluate
+from eventplane.cesql.expression import evaluate
 from eventplane.cesql.functions import Function, Functions
-from eventplane.cesql.lexer import MAX_EXPRESSION_LENGTH
-from eventplane.cesql.like import matcher, regex
-from eventplane.cesql.outcomes import outcomes
-from eventplane.cesql.printer import quote
+from eventplane.cesql.operations import matcher, regex
+from eventplane.cesql.parser import MAX_EXPRESSION_LENGTH, quote
 from eventplane.cesql.tree import (
     Arithmetic,
     Attribute,
@@ -173,7 +171,7 @@ def test_no_text_gets_longer_than_the_cost_of_its_expression_says(
     compile_filter(tree, functions)(attributes)
     # As if no event were larger than these.
     sizes = [len(str(each).encode("utf-8", "surrogatepass")) for each in attributes.values()]
-    with patch("eventplane.cesql.cost.MAX_EVENT_BYTES", max([*sizes, len("false")])):
+    with patch("eventplane.cesql.analysis.MAX_EVENT_BYTES", max([*sizes, len("false")])):
         assert max(made, default=0) <= cost(tree).longest
 
 

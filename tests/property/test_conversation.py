@@ -7,11 +7,15 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, precondition, rule
 
-from eventplane.conversation.circuit import OPENS_AFTER, Circuit
-from eventplane.conversation.errors import TooManyRequestsError
-from eventplane.conversation.open_requests import OpenRequests
-from eventplane.conversation.peers import PeerChanged, Peers
-from eventplane.conversation.reply import Replier, Reply, Status
+from eventplane.conversation.messages import Replier, Reply, Status
+from eventplane.conversation.open_requests import (
+    OPENS_AFTER,
+    Circuit,
+    OpenRequests,
+    PeerChanged,
+    Peers,
+    TooManyRequestsError,
+)
 from tests.examples import examples
 
 PEERS = [Replier(each) for each in "abc"]

@@ -17,17 +17,27 @@ from contract.loader import load_contract
 from eventplane.contract import Downlink, ParticipantKind, Reach
 from eventplane.conversation.attributes import REPLY_TYPE
 from eventplane.device_reports import DEVICE_CONTRACT
-from eventplane.downlink.acknowledgements import OLDER, Acknowledgement, from_data, rejected, stored, to_data
 from eventplane.downlink.addressing import Addressed, addressed
 from eventplane.downlink.desired import KEPT_MS, Desired, State, Step
+from eventplane.downlink.device import (
+    OLDER,
+    Acknowledgement,
+    StateVersion,
+    Verdict,
+    from_data,
+    receive,
+    rejected,
+    state_version,
+    stored,
+    to_data,
+)
 from eventplane.downlink.errors import DownlinkError
-from eventplane.downlink.reception import StateVersion, Verdict, receive, state_version
 from eventplane.downlink.rights import CONTRACT_KEYS, DownlinkRights
-from eventplane.downlink.sending import acknowledge, connected, desire, forgot, missed, reconcile, reset
 from eventplane.downlink.table import from_item, remove_request, write_request
+from eventplane.downlink.transitions import acknowledge, connected, desire, forgot, missed, reconcile, reset
 from eventplane.downlink.wire import Incoming, received
 from eventplane.envelope import parse_event, write_event
-from eventplane.uplink_interest import UPLINK_INTEREST_TYPE, UPLINK_KEY
+from eventplane.interest.uplink import UPLINK_INTEREST_TYPE, UPLINK_KEY
 from tests.examples import examples
 from tests.unit.eventplane.downlink.events import KEY, NOW_MS, THING, command, deletion, state
 

@@ -20,7 +20,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from edge.mailbox import LinkName
 from edge.spool import BEFORE_EVERYTHING
 from eventplane.contract import Downlink
-from eventplane.downlink.acknowledgements import Acknowledgement, Result
+from eventplane.downlink.device import Acknowledgement, Result
 from eventplane.downlink.wire import DELETE, KEY, KIND, ORDER, RESET, VERSION
 from eventplane.envelope import parse_event
 from tests.examples import examples

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from eventplane.attributes import KNOWN
 from eventplane.batch import pack, unpack
-from eventplane.envelope import Envelope, EnvelopeError, parse_event, write_event
+from eventplane.envelope import Envelope, parse_event, write_event
+from eventplane.errors import EnvelopeError
 
 TEXT = st.text(st.characters(exclude_categories=["Cs", "Cc", "Cn"]), min_size=1, max_size=20)
 NAME = st.from_regex(r"[a-z][a-z0-9]{0,10}", fullmatch=True).filter(lambda name: name not in {"data", *KNOWN})

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventplane.presence import BUCKETS, bucket_of
+from eventplane.fleet import BUCKETS, bucket_of
 from lambdas.common.queue import Invocation, QueueMessage
 from lambdas.common.sender import TAKEN, Answer
-from lambdas.common.sqs import Message as SqsMessage
+from lambdas.common.sender import Message as SqsMessage
 from lambdas.common.sqs import SqsSender
 from lambdas.presence.judge import Judge
 from lambdas.presence.parts import Parts

@@ -10,9 +10,7 @@ from eventplane.attributes import AttributeValue
 from eventplane.cesql import parse
 from eventplane.contract import Place, Route
 from eventplane.filters import All, Any, Exact, Filter, Not, Prefix, Sql, Suffix
-from eventplane.prefix_table import PrefixTable
-from eventplane.route_index import RouteIndex
-from eventplane.route_terms import covers, residual
+from eventplane.route_index import PrefixTable, RouteIndex, covers, residual
 from tests.examples import examples
 
 NAMES = st.sampled_from(["type", "source", "subject", "a", "b", "1x"])

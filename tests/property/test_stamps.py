@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from opentelemetry.sdk.trace import TracerProvider
 
-from edge.numbering import EPOCH, SEQUENCE, stamp
+from edge.numbering import stamp
 from eventplane.conversation import attributes
-from eventplane.conversation.request import write_request
+from eventplane.conversation.messages import write_request
 from eventplane.downlink import wire
-from eventplane.envelope import Envelope, parse_event
-from eventplane.hops import ROUTER_HOPS, sent_on
+from eventplane.envelope import ROUTER_HOPS, Envelope, parse_event, sent_on
+from eventplane.names import EPOCH, SEQUENCE
 from eventplane.replay import REPLAYED_TIME, marked
 from eventplane.sender import SENDER_DEVICE, SENDER_SERVICE, Sender
 from eventplane.sending import stamp_sender

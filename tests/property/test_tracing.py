@@ -7,13 +7,13 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventplane.delivery import Outcome
-from eventplane.envelope import Envelope, EnvelopeError, parse_event, write_event
-from eventplane.hops import sent_on
+from eventplane.attributes import is_traceparent
+from eventplane.envelope import Envelope, parse_event, sent_on, write_event
+from eventplane.errors import EnvelopeError
 from eventplane.ledger import LedgerRecord
-from eventplane.trace_context import is_traceparent
-from eventplane.tracing import Decision, Hop, Span, context_of, inbox_context, span_id, traceparent, way
-from eventplane.tracing.otlp import otlp_json
+from eventplane.reasons import Outcome
+from eventplane.tracing.context import Hop, context_of, span_id, traceparent
+from eventplane.tracing.spans import Decision, Span, inbox_context, otlp_json, way
 from tests.otlp import decode_traces
 from tests.property.test_envelope_properties import EVENTS
 

@@ -12,8 +12,8 @@ from pyspark.sql import SparkSession
 
 from contract import load_contract
 from eventplane import replay
-from eventplane.auditor import VERDICT
 from eventplane.envelope import Envelope, parse_event
+from eventplane.names import VERDICT
 from glue_jobs.delivery_audit import event_group, publication
 from glue_jobs.delivery_audit.errors import (
     AlteredContractError,

@@ -14,8 +14,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 
 from eventplane.cesql import BUILTINS, CesqlGenericError, Expression, Function, parse, write
-from eventplane.cesql.casts import Type
-from eventplane.cesql.printer import quote
+from eventplane.cesql.operations import Type
+from eventplane.cesql.parser import quote
 from eventplane.cesql.tree import (
     Arithmetic,
     Attribute,
@@ -34,7 +34,7 @@ from eventplane.envelope import parse_event
 from eventplane.filters import Filter, Sql
 from eventplane.filters import Not as NotFilter
 from eventplane.limits import MAX_INTEGER_TEXT
-from glue_jobs.delivery_audit.cesql.functions import lower, upper
+from glue_jobs.delivery_audit.cesql_operations import lower, upper
 from glue_jobs.delivery_audit.errors import UnsupportedExpressionError
 from tests.spark.matching import by_spark
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from contract import load_contract
-from eventplane.conversation.reply import Replier, Reply, Status
+from eventplane.conversation.messages import Replier, Reply, Status
 from eventplane.envelope import Envelope, write_event
 from eventplane_client import Client, ClientSettings, Inbox, connect, contract_in_force
 from eventplane_client.device import ServiceClient

@@ -16,15 +16,15 @@ from contract.loader import load_contract
 from edge.spool import read_backlog
 from eventplane.batch import unpack
 from eventplane.contract import Contract
-from eventplane.downlink.acknowledgements import ACKNOWLEDGED, Acknowledgement, from_data
+from eventplane.downlink.device import ACKNOWLEDGED, Acknowledgement, from_data
 from eventplane.envelope import Envelope
 from eventplane.topics import basic_ingest_topic, device_topic, urgent_rule
 from eventplane_client.device import ServiceClient
+from local.certificates import Authority
 from local.mosquitto import Broker
 from local.ports import free_port, is_listening
 from local.process import Child, Supervisor
 from tests.eventually import eventually
-from tests.integration.edge.certificates import Authority
 from tests.integration.mqtt import TestClient
 
 THING = "home-1"

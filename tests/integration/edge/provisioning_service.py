@@ -8,7 +8,7 @@ from typing import Any
 
 from paho.mqtt.client import Client, MQTTMessage
 
-from tests.integration.edge.certificates import Authority
+from local.certificates import Authority
 from tests.integration.edge.conftest import THING, CloudBroker
 from tests.integration.mqtt import TestClient
 

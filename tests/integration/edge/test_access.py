@@ -14,9 +14,9 @@ from edge.mqtt import Login
 from eventplane.envelope import Envelope, write_event
 from eventplane.topics import interest_topic, local_topic
 from eventplane_client.device import ServiceClient
+from local.certificates import Authority
 from local.process import Supervisor
 from tests.integration.access import Guarded, start_guarded
-from tests.integration.edge.certificates import Authority
 from tests.integration.edge.conftest import SECONDS, CloudBroker, start_home, wait_for
 from tests.integration.edge.probe import Probe
 

@@ -13,15 +13,13 @@ from pathlib import Path
 import pytest
 
 from eventplane.contract import Contract, Downlink, compile_contract
-from eventplane.conversation.circuit import OPENS_AFTER, Circuit
-from eventplane.conversation.open_requests import Replies
-from eventplane.conversation.peers import PeerChanged
-from eventplane.conversation.reply import Failure, Replier, Reply, Status, write_reply
+from eventplane.conversation.messages import Failure, Replier, Reply, Status, write_reply
+from eventplane.conversation.open_requests import OPENS_AFTER, Circuit, PeerChanged, Replies
+from eventplane.conversation.questions import HandlersAnswer, read_handlers_question, write_handlers_answer
 from eventplane.device_reports import STARTED
 from eventplane.downlink.wire import stamped
 from eventplane.envelope import Envelope, parse_event, write_event
 from eventplane.guarantee import DELIVERY_GUARANTEE
-from eventplane.questions import HandlersAnswer, read_handlers_question, write_handlers_answer
 from eventplane.receipts import SPOOL_FULL, Receipt, digest, write_receipts
 from eventplane.sender import Sender
 from eventplane.topics import handlers_answer_topic, handlers_topic, local_topic, receipt_topic
@@ -35,9 +33,9 @@ from eventplane_client.errors import (
     RequestDroppedError,
     RequestTimeoutError,
 )
+from local.certificates import Authority
 from local.mosquitto import Broker
 from local.process import Supervisor
-from tests.integration.edge.certificates import Authority
 from tests.integration.edge.conftest import SECONDS, THING, CloudBroker, Home, start_home, wait_for
 from tests.integration.mqtt import TestClient
 from tests.unit.eventplane.conversation.worlds import ask, document, plane

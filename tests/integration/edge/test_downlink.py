@@ -13,7 +13,7 @@ from contract.loader import load_contract
 from edge.contract_updates import CONTRACT_REFUSED, contract_key
 from eventplane.contract import Contract, Downlink, compile_contract, contract_document
 from eventplane.device_reports import DEVICE_CONTRACT, STARTED
-from eventplane.downlink.acknowledgements import Acknowledgement, Result
+from eventplane.downlink.device import Acknowledgement, Result
 from eventplane.downlink.wire import VERSION, stamped
 from eventplane.envelope import Envelope, write_event
 from tests.eventually import eventually

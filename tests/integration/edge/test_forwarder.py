@@ -13,11 +13,11 @@ import pytest
 
 from eventplane.device_reports import DISCARDED, STARTED
 from eventplane.envelope import Envelope, write_event
-from eventplane.numbering import EPOCH, SEQUENCE
+from eventplane.names import EPOCH, SEQUENCE
 from eventplane_client.device import ServiceClient, UnhandleableError
 from eventplane_client.errors import NoRoomError
+from local.certificates import Authority
 from local.process import Child
-from tests.integration.edge.certificates import Authority
 from tests.integration.edge.conftest import SECONDS, THING, CloudBroker, Home, wait_for
 from tests.integration.mqtt import TestClient
 

@@ -8,13 +8,12 @@ from urllib.request import urlopen
 import pytest
 
 from contract.loader import load_contract
-from eventplane.announcement import new_announcement, write_announcement
 from eventplane.contract import Contract, Downlink, compile_contract, contract_document
-from eventplane.contract.interest import uplink_filters
 from eventplane.downlink.wire import stamped
 from eventplane.envelope import Envelope, write_event
+from eventplane.interest.announcement import new_announcement, write_announcement
+from eventplane.interest.uplink import UPLINK_KEY, uplink_filters, uplink_interest_event
 from eventplane.topics import interest_topic
-from eventplane.uplink_interest import UPLINK_KEY, uplink_interest_event
 from local.process import Supervisor
 from tests.eventually import eventually
 from tests.integration.edge.conftest import SECONDS, CloudBroker, Home, wait_for

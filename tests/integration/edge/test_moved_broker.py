@@ -15,10 +15,10 @@ from edge.mailbox import Disconnected
 from edge.mqtt import PinnedCertificate
 from eventplane_client import ClientSettings, Mode, connect, connection
 from eventplane_client.device import ServiceClient
+from local.certificates import Authority
 from local.mosquitto import Broker
 from local.ports import free_port, is_listening
 from local.process import Child, Supervisor
-from tests.integration.edge.certificates import Authority
 from tests.integration.edge.conftest import CloudBroker, Home, start_home, wait_for
 from tests.integration.edge.probe import Probe
 from tests.integration.edge.test_operations import event, health, problems

@@ -18,9 +18,10 @@ import pytest
 from edge.mailbox import Acknowledged, Connected, Disconnected, Received
 from edge.mqtt import TlsFiles
 from edge.mqtt.endpoint import TlsFileError
+from edge.provisioning.renewal import Identity
+from local.certificates import Authority
 from local.ports import free_port, is_listening
 from local.process import Child, Supervisor
-from tests.integration.edge.certificates import Authority, Identity
 from tests.integration.edge.conftest import SECONDS
 from tests.integration.edge.probe import Probe
 

@@ -14,9 +14,9 @@ from edge.discovery.broker import choose
 from edge.discovery.profile import load_profile
 from edge.mailbox import Connected
 from edge.mqtt.endpoint import BrokerAddress
+from local.certificates import Authority
 from local.ports import free_port
 from local.process import Supervisor
-from tests.integration.edge.certificates import Authority
 from tests.integration.edge.probe import Probe
 from tests.odd_profiles import ODD_PROFILES, Odd
 

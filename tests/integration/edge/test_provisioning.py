@@ -21,10 +21,10 @@ from edge.provisioning.renewal import make_signing_request
 from edge.settings import CloudSettings
 from eventplane.envelope import write_event
 from eventplane_client.device import ServiceClient
+from local.certificates import Authority
 from local.mosquitto import Broker
 from local.ports import free_port
 from local.process import Child, Supervisor
-from tests.integration.edge.certificates import Authority
 from tests.integration.edge.conftest import SECONDS, THING, CloudBroker, wait_for
 from tests.integration.edge.provisioning_service import CREATE, CREATE_WITH_KEY, REGISTER, TEMPLATE, FakeAws
 

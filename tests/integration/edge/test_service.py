@@ -8,9 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from eventplane.announcement import AnnouncementError
+from eventplane.conversation.questions import StateAnswer, read_state_question, write_state_answer
 from eventplane.envelope import Envelope, write_event
-from eventplane.questions import StateAnswer, read_state_question, write_state_answer
+from eventplane.interest.announcement import AnnouncementError
 from eventplane.receipts import Receipt, digest, read_receipts, write_receipts
 from eventplane.topics import local_topic, receipt_topic, state_answer_topic, state_topic
 from eventplane_client.device import MAX_MESSAGE_BYTES, ServiceClient

@@ -12,12 +12,12 @@ from paho.mqtt.enums import CallbackAPIVersion
 
 from edge.spool import read_backlog
 from eventplane.envelope import Envelope, write_event
-from eventplane.numbering import SEQUENCE
+from eventplane.names import SEQUENCE
 from eventplane.topics import local_topic
+from local.certificates import Authority
 from local.mosquitto import Broker
 from local.ports import LOOPBACK
 from local.process import Supervisor
-from tests.integration.edge.certificates import Authority
 from tests.integration.edge.conftest import SECONDS, Home, start_home, wait_for
 from tests.integration.edge.iot_core import Answer, IotCore, Published, Quota
 

@@ -16,9 +16,9 @@ from eventplane.device_reports import DISK_FAILED
 from eventplane.envelope import Envelope, parse_event, write_event
 from eventplane.receipts import read_receipts
 from eventplane.topics import local_topic, receipt_topic
+from local.certificates import Authority
 from local.mosquitto import Broker
 from local.process import Supervisor
-from tests.integration.edge.certificates import Authority
 from tests.integration.edge.conftest import CloudBroker, Home, start_home, wait_for
 from tests.integration.edge.test_operations import metric, problems, restart
 from tests.integration.mqtt import TestClient

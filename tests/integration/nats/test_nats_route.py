@@ -13,7 +13,8 @@ import boto3
 import pytest
 
 from eventplane.contract import Contract, compile_contract
-from eventplane.envelope import TOO_LARGE, Envelope, EnvelopeError, parse_event, write_event
+from eventplane.envelope import TOO_LARGE, Envelope, parse_event, write_event
+from eventplane.errors import EnvelopeError
 from eventplane_client import ClientSettings, Mode, connect
 from eventplane_client.errors import NothingThereError
 from eventplane_client.sqs import SqsTransport

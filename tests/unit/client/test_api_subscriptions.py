@@ -11,10 +11,10 @@ import boto3
 import pytest
 
 from contract import load_contract
-from eventplane.contract import interest
 from eventplane.contract.publication import KEY
-from eventplane.contract.subscription import MAX_OWN, PARTITION, SORT, new_subscription
-from eventplane.subscription_table import SubscriptionTable
+from eventplane.contract.subscription import MAX_OWN, new_subscription
+from eventplane.contract.subscription_table import PARTITION, SORT, SubscriptionTable
+from eventplane.interest import table as interest_table
 from eventplane_client.api_subscriptions import ApiSubscriptions
 from eventplane_client.errors import (
     AlreadySubscribedError,
@@ -45,7 +45,7 @@ def table(aws: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterato
     client = boto3.client("dynamodb")
     create_table(client, "subscriptions", PARTITION, SORT)
     create_table(client, "contracts", KEY)
-    create_table(client, "interest", PARTITION, interest.SORT)
+    create_table(client, "interest", PARTITION, interest_table.SORT)
     (tmp_path / "contract.json").write_bytes(load_contract().canonical)
     for name, value in {
         "EVENTPLANE_CONTRACTS_TABLE": "contracts",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from cloudevents.core.v1.event import CloudEvent
 
-from eventplane.envelope import EnvelopeError
+from eventplane.errors import EnvelopeError
 from eventplane.sender import Sender
 from eventplane_client import Mode, cloud_event_of
 from eventplane_client.errors import AlreadySettledError, ClosedError, NothingThereError

@@ -15,18 +15,18 @@ from typing import Any
 import boto3
 import pytest
 
-from eventplane.announcement import new_announcement
-from eventplane.contract import Contract, compile_contract, interest
+from eventplane.contract import Contract, compile_contract
 from eventplane.contract.publication import KEY, Head, contract_item, head_item
-from eventplane.contract.subscription import PARTITION, SORT, new_subscription, subscription_item
-from eventplane.conversation.circuit import OPENS_AFTER, Circuit
-from eventplane.conversation.errors import NotAskingError as NotAskingFromCore
+from eventplane.contract.subscription import new_subscription
+from eventplane.contract.subscription_table import PARTITION, SORT, subscription_item
 from eventplane.conversation.handlers import Handlers
-from eventplane.conversation.open_requests import MAX_OPEN, Replies
-from eventplane.conversation.reply import Failure, Replier, Reply, Status, write_reply
-from eventplane.conversation.request import write_request
+from eventplane.conversation.handlers import NotAskingError as NotAskingFromCore
+from eventplane.conversation.messages import Failure, Replier, Reply, Status, write_reply, write_request
+from eventplane.conversation.open_requests import MAX_OPEN, OPENS_AFTER, Circuit, Replies
 from eventplane.envelope import Envelope, parse_event
 from eventplane.guarantee import DELIVERY_GUARANTEE
+from eventplane.interest import table as interest_table
+from eventplane.interest.announcement import new_announcement
 from eventplane_client import (
     Client,
     ClientSettings,
@@ -411,7 +411,11 @@ class TestSharedQueue:
                 asking.result(SECONDS)
 
 
-TABLES = {"contracts": [KEY], "subscriptions": [PARTITION, SORT], "interest": [PARTITION, interest.SORT]}
+TABLES = {
+    "contracts": [KEY],
+    "subscriptions": [PARTITION, SORT],
+    "interest": [PARTITION, interest_table.SORT],
+}
 
 
 def in_force_for(participant: str, deployed: Contract, dynamodb: Any) -> ContractInForce:
@@ -452,7 +456,7 @@ class TestContractInForce:
         in_force = in_force_for("desk", plane(), tables)
         other = new_announcement("porter", [{"exact": {"type": "org.example.other.v1"}}])
         for until_s, expected in ((time.time() + SECONDS, set()), (time.time() - 1, {"porter"})):
-            item = interest.interest_item(interest.Leased(other, int(until_s)), "one")
+            item = interest_table.interest_item(interest_table.Leased(other, int(until_s)), "one")
             tables.put_item(TableName="interest", Item=item)
             assert self.names(in_force) == expected
 
@@ -462,8 +466,8 @@ class TestContractInForce:
         everything = new_announcement("porter", [{"exact": {"type": ASK}}])
 
         def last(announcer: str, until_s: float, announced_ms: int) -> dict[Replier, Any]:
-            leased = interest.Leased(everything, int(time.time() + until_s), announced_ms)
-            tables.put_item(TableName="interest", Item=interest.interest_item(leased, announcer))
+            leased = interest_table.Leased(everything, int(time.time() + until_s), announced_ms)
+            tables.put_item(TableName="interest", Item=interest_table.interest_item(leased, announcer))
             assert self.names(in_force) == {"porter"}
             return dict(in_force.announced())
 

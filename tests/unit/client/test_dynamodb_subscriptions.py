@@ -9,15 +9,8 @@ import boto3
 import pytest
 
 from contract import load_contract
-from eventplane.contract.subscription import (
-    IN_FORCE_S,
-    PARTITION,
-    SORT,
-    new_subscription,
-    read_subscription,
-    subscription_item,
-    with_subscriptions,
-)
+from eventplane.contract.subscription import IN_FORCE_S, new_subscription, with_subscriptions
+from eventplane.contract.subscription_table import PARTITION, SORT, read_subscription, subscription_item
 from eventplane_client.dynamodb_subscriptions import DynamoDbSubscriptions
 from eventplane_client.errors import (
     AlreadySubscribedError,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from contract import load_contract
 from eventplane.conversation.attributes import REPLY_TO
-from eventplane.conversation.reply import Replier
+from eventplane.conversation.messages import Replier
 from eventplane.envelope import parse_event
 from eventplane.filters import Any as AnyOf
 from eventplane.filters import Exact

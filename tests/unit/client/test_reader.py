@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eventplane.envelope import Envelope
-from eventplane.expiry import is_expired
+from eventplane.guarantee import is_expired
 from eventplane.ordering import Stream
-from eventplane.timestamps import timestamp
+from eventplane.values import timestamp
 from eventplane_client.client import Client
 from eventplane_client.delivery import Delivery
 from eventplane_client.errors import NothingThereError, StateError

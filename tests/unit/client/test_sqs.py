@@ -13,7 +13,7 @@ from botocore.exceptions import ClientError
 
 from eventplane.envelope import write_event
 from eventplane.limits import MAX_SENT_EVENT_BYTES
-from eventplane.timestamps import timestamp
+from eventplane.values import timestamp
 from eventplane_client import Client, ClientSettings, Mode, connect
 from eventplane_client.errors import (
     LeaseTooLongError,

@@ -19,7 +19,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from eventplane.envelope import Envelope, write_event
 from eventplane.limits import MAX_SENT_EVENT_BYTES
 from eventplane.sending import without_stamp
-from eventplane.tracing import Hop, context_of, span_id
+from eventplane.tracing.context import Hop, context_of, span_id
 from eventplane_client import Client, ClientSettings, Inbox, Mode, connect
 from eventplane_client.aio import AsyncClient
 from eventplane_client.client import Subscriptions

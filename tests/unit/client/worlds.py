@@ -16,7 +16,7 @@ from moto.sqs.models import sqs_backends
 from eventplane.envelope import Envelope, parse_event, write_event
 from eventplane.sender import Sender
 from eventplane.sending import stamp_sender
-from eventplane.timestamps import timestamp
+from eventplane.values import timestamp
 from eventplane_client import Client, Mode
 from eventplane_client.dynamodb import DynamoDbFilter
 from eventplane_client.dynamodb_log import DynamoDbLogFilter

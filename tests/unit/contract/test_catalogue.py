@@ -13,9 +13,9 @@ from contract import load_contract
 from contract.__main__ import main
 from contract.catalogue import catalogue
 from contract.catalogue.picture import picture
-from contract.words import settings_text
+from contract.summary import settings_text
 from eventplane.contract import Contract, compile_contract, contract_document
-from eventplane.filter_text import filter_text
+from eventplane.filters import filter_text
 from eventplane.registry import flows
 
 CONTRACT = load_contract()

@@ -22,7 +22,7 @@ from eventplane.contract import (
     contract_document,
     load_compiled,
 )
-from eventplane.delivery import Refusal, dead_letter
+from eventplane.dead_letter import Refusal, dead_letter
 from eventplane.envelope import write_event
 from eventplane.router import Router
 

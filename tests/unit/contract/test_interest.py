@@ -9,11 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contract import load_contract
-from eventplane.announcement import Announcement, AnnouncementError, new_announcement
 from eventplane.contract import ContractError, Forward, Place, compile_contract, load_compiled
-from eventplane.contract.interest import Leased, interest_item, read_interest, uplink_filters, with_interest
 from eventplane.filters import Any as AnyOf
 from eventplane.filters import Exact
+from eventplane.interest.announcement import Announcement, AnnouncementError, new_announcement, with_interest
+from eventplane.interest.table import Leased, interest_item, read_leased
+from eventplane.interest.uplink import uplink_filters
 
 CONTRACT = load_contract()
 MOTION: dict[str, Any] = {"exact": {"type": "org.eventplane.activity.motion.v1"}}
@@ -73,7 +74,7 @@ def test_one_that_is_wrong_takes_no_other_with_it_and_leaves_its_reader_s_intere
 @pytest.mark.parametrize("filters", [[], [MOTION, DOOR]])
 def test_an_item_says_what_it_was_made_of(filters: list[object]) -> None:
     leased = Leased(new_announcement("family-app", filters), 1_000)
-    assert read_interest(interest_item(leased, "program-1")) == leased
+    assert read_leased(interest_item(leased, "program-1")) == leased
 
 
 @pytest.mark.parametrize(
@@ -93,7 +94,7 @@ def test_an_item_says_what_it_was_made_of(filters: list[object]) -> None:
 )
 def test_an_item_that_is_none_is_named(item: dict[str, Any], error: type[Exception]) -> None:
     with pytest.raises(error):
-        read_interest(item)
+        read_leased(item)
 
 
 def test_the_uplink_has_to_carry_what_some_route_takes_whatever_its_reader_announced() -> None:

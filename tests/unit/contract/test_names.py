@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from eventplane.contract import ContractError, compile_contract, load_compiled
-from eventplane.contract.names import MAX_NAME, RESERVED
+from eventplane.contract.participants import MAX_NAME, RESERVED
 
 SERVICE = {"kind": "cloud_service", "description": "d"}
 

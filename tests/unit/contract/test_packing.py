@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from contract.words import special_text
+from contract.summary import special_text
 from eventplane.contract import Contract, ContractError, compile_contract, load_compiled
 
 

@@ -11,10 +11,10 @@ import yaml
 
 from contract.loader import load_contract
 from contract.publish import Deployment, DestinationsNotDeployedError, Publisher
-from contract.words import settings_text
+from contract.summary import settings_text
 from eventplane.contract import Contract, ContractError, compile_contract, load_compiled
-from eventplane.protocols import SENDERS
-from eventplane.registry.endpoints import endpoint
+from eventplane.names import SENDERS
+from eventplane.registry.build import endpoint
 from tests.packages import install
 
 pytestmark = pytest.mark.source("P13")

@@ -9,7 +9,7 @@ import pytest
 from eventplane.contract import ContractError, Place, compile_contract, load_compiled
 from eventplane.contract.checks import check
 from eventplane.contract.subscription import new_subscription, with_subscriptions
-from eventplane.conversation.reply import Replier, Reply, Status, write_reply
+from eventplane.conversation.messages import Replier, Reply, Status, write_reply
 from eventplane.router import Router
 from tests.unit.eventplane.conversation.test_envelopes import NOW, request
 from tests.unit.eventplane.conversation.worlds import document, plane

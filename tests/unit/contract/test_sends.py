@@ -6,7 +6,7 @@ import pytest
 
 from eventplane.contract import Contract, compile_contract
 from eventplane.contract.checks import check
-from eventplane.delivery import DEAD_LETTER_TYPE
+from eventplane.dead_letter import DEAD_LETTER_TYPE
 
 KINDS = {
     "lamp": "device_service",

@@ -10,11 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contract import load_contract
-from eventplane.announcement import new_announcement
 from eventplane.contract import Contract, ContractError, Place, compile_contract, load_compiled
-from eventplane.contract.errors import Problem
 from eventplane.contract.filter_reader import read_filter
-from eventplane.contract.interest import with_interest
+from eventplane.contract.reader import Problem
 from eventplane.contract.subscription import (
     MAX_DOCUMENT_BYTES,
     MAX_FILTER_BYTES,
@@ -24,13 +22,13 @@ from eventplane.contract.subscription import (
     Subscription,
     has_costly,
     new_subscription,
-    read_subscription,
     subscribed_routes,
-    subscription_item,
     with_subscriptions,
     without_costly,
 )
+from eventplane.contract.subscription_table import read_subscription, subscription_item
 from eventplane.filters import Filter
+from eventplane.interest.announcement import new_announcement, with_interest
 from eventplane.limits import MAX_PARTICIPANT_STEPS
 
 CONTRACT = load_contract()

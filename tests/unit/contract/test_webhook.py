@@ -17,7 +17,7 @@ from eventplane.contract import (
     load_compiled,
 )
 from eventplane.contract.checks import check
-from eventplane.delivery import DEAD_LETTER_TYPE
+from eventplane.dead_letter import DEAD_LETTER_TYPE
 
 
 def document(**inbox: Any) -> dict[str, Any]:

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from contract.words import duration, settings_text, special_text
+from contract.summary import duration, settings_text, special_text
 from eventplane.contract import ParticipantKind
-from eventplane.contract.channel_reader import NUMBERS, WORDS, read_channel
+from eventplane.contract.channels import NUMBERS, WORDS, read_channel
 from eventplane.contract.reader import Section
 
 USUAL = read_channel("bell", ParticipantKind.DEVICE_SERVICE, Section("outbox", {}, []))

@@ -11,7 +11,8 @@ from edge.interest import Interest
 from edge.numbering import RecentKeys
 from eventplane.batch import unpack
 from eventplane.contract import Contract
-from eventplane.envelope import Envelope, EnvelopeError
+from eventplane.envelope import Envelope
+from eventplane.errors import EnvelopeError
 from eventplane.limits import MAX_PAYLOAD_BYTES
 from lambdas.router.payload import PayloadCheck
 from local.poison import SCHEMAS, CloudPayload, Poison, cloud_payloads, poison

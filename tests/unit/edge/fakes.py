@@ -19,14 +19,13 @@ from edge.settings import CloudSettings, HealthSettings, LocalSettings, Settings
 from edge.spool import Delivery, Spool, StoredEvent
 from edge.spool.store import CAPACITY_DELIVERIES
 from edge.uptime_clock import Uptime
-from eventplane.announcement import new_announcement, write_announcement
 from eventplane.batch import unpack
 from eventplane.contract import Contract, compile_contract
-from eventplane.device_reports import DISCARDED, HEARTBEAT
-from eventplane.downlink.acknowledgements import ACKNOWLEDGED, Acknowledgement, from_data
+from eventplane.conversation.questions import StateAnswer, read_state_answer, write_state_question
+from eventplane.device_reports import DISCARDED, HEARTBEAT, key_digest
+from eventplane.downlink.device import ACKNOWLEDGED, Acknowledgement, from_data
 from eventplane.envelope import Envelope, parse_event, write_event
-from eventplane.event_keys import key_digest
-from eventplane.questions import StateAnswer, read_state_answer, write_state_question
+from eventplane.interest.announcement import new_announcement, write_announcement
 from eventplane.receipts import Receipt, read_receipts
 from eventplane.topics import (
     device_topic,

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from edge.spool import BEFORE_EVERYTHING, Delivery, DeviceState, Spool, StoredEvent
-from eventplane.downlink.reception import StateVersion
+from eventplane.downlink.device import StateVersion
 
 CLOUD, HOME = "device.outbox", "call.inbox"
 

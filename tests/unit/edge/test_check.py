@@ -21,7 +21,7 @@ from edge.errors import SettingProblem
 from edge.mqtt import Login
 from edge.settings import CloudSettings, HealthSettings, LocalSettings, ProvisioningSettings, Settings
 from eventplane.contract import Contract
-from tests.integration.edge.certificates import Authority
+from local.certificates import Authority
 from tests.unit.edge.fakes import contract
 
 NOW = datetime.now(UTC)

@@ -23,7 +23,7 @@ from edge.errors import SettingProblem
 from edge.mailbox import Reload
 from eventplane.contract import Contract, compile_contract, contract_document
 from eventplane.device_reports import DEVICE_CONTRACT
-from eventplane.downlink.acknowledgements import Result
+from eventplane.downlink.device import Result
 from tests.unit.edge.downlinks import command, state
 from tests.unit.edge.fakes import ALARM, Device, contract
 

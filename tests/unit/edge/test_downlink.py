@@ -9,7 +9,7 @@ from edge.errors import SpoolError
 from edge.mailbox import LinkName
 from edge.spool import MOST_KEYS
 from edge.spool.recovery import marker_of
-from eventplane.downlink.acknowledgements import OLDER, Result
+from eventplane.downlink.device import OLDER, Result
 from eventplane.downlink.errors import NOT_FOR_A_DEVICE
 from eventplane.envelope import parse_event
 from eventplane.receipts import Receipt, digest, write_receipts

@@ -11,9 +11,9 @@ from edge.contract_updates import contract_key
 from edge.mailbox import Reload
 from eventplane.contract import Contract, compile_contract, contract_document
 from eventplane.device_reports import DEVICE_CONTRACT
-from eventplane.downlink.acknowledgements import OLDER, Result
+from eventplane.downlink.device import OLDER, Result
 from eventplane.envelope import parse_event
-from eventplane.uplink_interest import UPLINK_KEY
+from eventplane.interest.uplink import UPLINK_KEY
 from tests.unit.edge.downlinks import KEY, command, state
 from tests.unit.edge.fakes import READING, Device, contract
 

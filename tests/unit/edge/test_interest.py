@@ -10,14 +10,14 @@ import pytest
 from edge.counts import NotStored
 from edge.interest import Interest
 from edge.mailbox import LinkName, Reload
-from eventplane.announcement import new_announcement, write_announcement
 from eventplane.contract import Priority
 from eventplane.device_reports import DISCARDED, MANIFEST
-from eventplane.downlink.acknowledgements import ACKNOWLEDGED, Result
+from eventplane.downlink.device import ACKNOWLEDGED, Result
 from eventplane.envelope import Envelope, parse_event
 from eventplane.interest import NO_INTEREST
+from eventplane.interest.announcement import new_announcement, write_announcement
+from eventplane.interest.uplink import UPLINK_INTEREST_TYPE, UPLINK_KEY
 from eventplane.topics import interest_topic
-from eventplane.uplink_interest import UPLINK_INTEREST_TYPE, UPLINK_KEY
 from tests.unit.edge.downlinks import command, state
 from tests.unit.edge.fakes import ALARM, DEAD_LETTER, READING, Device, contract, event
 

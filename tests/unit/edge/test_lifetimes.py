@@ -4,7 +4,7 @@ import pytest
 
 from edge.numbering import lifetime_ms, why_expired
 from edge.spool import Delivery, PendingDelivery
-from eventplane.expiry import BY_CHANNEL, BY_EVENT
+from eventplane.guarantee import BY_CHANNEL, BY_EVENT
 from tests.unit.edge.fakes import event
 
 T0, T5 = "2024-01-01T00:00:00Z", "2024-01-01T00:00:05.250Z"

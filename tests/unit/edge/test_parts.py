@@ -12,8 +12,13 @@ from edge.errors import SettingsError
 from edge.parts import PARTS, NoAnswers, PartMissingError, has_part, require_part
 from edge.settings import load_settings
 from eventplane.contract import Contract
+from eventplane.conversation.questions import (
+    HandlersQuestion,
+    StateQuestion,
+    read_handlers_answer,
+    read_state_answer,
+)
 from eventplane.envelope import write_event
-from eventplane.questions import HandlersQuestion, StateQuestion, read_handlers_answer, read_state_answer
 from tests.unit.edge.fakes import contract as home_contract
 
 SETTINGS = """

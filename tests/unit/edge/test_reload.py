@@ -15,7 +15,7 @@ from eventplane.contract import Contract
 from eventplane.device_reports import STARTED
 from eventplane.envelope import parse_event
 from eventplane.interest import NO_INTEREST
-from eventplane.uplink_interest import UPLINK_INTEREST_TYPE, UPLINK_KEY
+from eventplane.interest.uplink import UPLINK_INTEREST_TYPE, UPLINK_KEY
 from tests.unit.edge.downlinks import state
 from tests.unit.edge.fakes import ALARM, Device, contract, event
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from eventplane.announcement import (
+from eventplane.interest.announcement import (
     VERSION,
     AnnouncementError,
     new_announcement,

@@ -5,7 +5,8 @@ import zlib
 import pytest
 
 from eventplane.batch import pack, split, unpack
-from eventplane.envelope import Envelope, EnvelopeError, parse_event
+from eventplane.envelope import Envelope, parse_event
+from eventplane.errors import EnvelopeError
 from eventplane.limits import MAX_BATCH_BYTES, MAX_BATCH_EVENTS
 
 ONE = '{"specversion":"1.0","id":"1","source":"/a","type":"t","data":1.00}'

@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from eventplane.envelope import EnvelopeError, parse_event, write_event
+from eventplane.envelope import parse_event, write_event
+from eventplane.errors import EnvelopeError
 from eventplane.limits import MAX_DEPTH, MAX_EVENT_BYTES
 
 GOOD = {"specversion": "1.0", "id": "1", "source": "/homes/1/voice", "type": "org.example.help.v1"}

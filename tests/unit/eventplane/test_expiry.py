@@ -4,7 +4,7 @@ import pytest
 
 from eventplane.contract import Channel, compile_contract
 from eventplane.envelope import write_event
-from eventplane.expiry import BY_CHANNEL, BY_EVENT, is_expired, is_expired_on_device, why_expired
+from eventplane.guarantee import BY_CHANNEL, BY_EVENT, is_expired, is_expired_on_device, why_expired
 
 
 @pytest.mark.source("C4")

@@ -12,8 +12,7 @@ from eventplane.__main__ import main
 from eventplane.contract import Place, Problem, load_compiled
 from eventplane.contract.filter_reader import read_filter
 from eventplane.envelope import write_event
-from eventplane.explain import Term, explain, explain_filter
-from eventplane.explain_table import explanation_table
+from eventplane.explain import Term, explain, explain_filter, explanation_table
 from eventplane.router import Router
 
 GOLDEN = Path(__file__).parents[1] / "contract" / "golden" / "format-1.json"

@@ -7,14 +7,13 @@ import json
 import pytest
 
 from contract import load_contract
-from eventplane.announcement import AnnouncementError, new_announcement
 from eventplane.cesql import parse
-from eventplane.cesql.cost import cost
-from eventplane.cesql.like import matcher
+from eventplane.cesql.analysis import cost
+from eventplane.cesql.operations import matcher
 from eventplane.contract import ContractError, compile_contract
 from eventplane.contract.subscription import new_subscription
-from eventplane.filter_cost import steps
-from eventplane.filters import Any, Exact, Not, Sql
+from eventplane.filters import Any, Exact, Not, Sql, steps
+from eventplane.interest.announcement import AnnouncementError, new_announcement
 from eventplane.limits import (
     MAX_CHEAP_STEPS,
     MAX_EVENT_BYTES,

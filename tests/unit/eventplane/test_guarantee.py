@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from eventplane.contract import Contract, DeliveryGuarantee, Place, Route, compile_contract
-from eventplane.delivery import DEAD_LETTER_TYPE
+from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.device_reports import MANIFEST
-from eventplane.envelope import EnvelopeError, write_event
+from eventplane.envelope import write_event
+from eventplane.errors import EnvelopeError
 from eventplane.guarantee import decide, guarantee_of, is_promised
 
 pytestmark = pytest.mark.source("P4", "C1")

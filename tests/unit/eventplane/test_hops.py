@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edge.numbering import stamp
-from eventplane.envelope import EnvelopeError, parse_event, write_event
-from eventplane.hops import hops_of, sent_on
+from eventplane.envelope import hops_of, parse_event, sent_on, write_event
+from eventplane.errors import EnvelopeError
 from eventplane.limits import MAX_EVENT_BYTES, MAX_HOPS, MAX_SENT_EVENT_BYTES
 from eventplane.replay import marked
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import boto3
 
-from eventplane.announcement import new_announcement
-from eventplane.contract.interest import MAX_PROGRAMS, PARTITION, SORT, Item, Leased, interest_item
-from eventplane.interest_table import InterestTable
+from eventplane.contract.publication import Item
+from eventplane.interest.announcement import new_announcement
+from eventplane.interest.table import MAX_PROGRAMS, PARTITION, SORT, InterestTable, Leased, interest_item
 from tests.dynamodb import create_table
 
 

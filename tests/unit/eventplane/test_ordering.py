@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from eventplane.announcement import new_announcement
 from eventplane.contract import Contract, ContractError, Priority, compile_contract
-from eventplane.contract.interest import with_interest
 from eventplane.envelope import Envelope, write_event
+from eventplane.interest.announcement import new_announcement, with_interest
 from eventplane.ordering import OrderedInboxes, Stream, next_positions, position_in, positions_text
 from eventplane.sender import Sender
 from eventplane.sending import sent_again, stamp_sender

@@ -8,8 +8,7 @@ from eventplane.attributes import AttributeValue
 from eventplane.cesql import parse
 from eventplane.contract import Place, Route
 from eventplane.filters import All, Any, Exact, Filter, Not, Prefix, Sql, Suffix
-from eventplane.route_index import RouteIndex
-from eventplane.route_terms import covers
+from eventplane.route_index import RouteIndex, covers
 
 
 class NeverAsked:

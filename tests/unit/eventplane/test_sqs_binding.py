@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventplane.envelope import Envelope, EnvelopeError, parse_event, write_event
+from eventplane.envelope import Envelope, parse_event, write_event
+from eventplane.errors import EnvelopeError
 from eventplane.limits import MAX_BATCH_BYTES, MAX_PACKED_MESSAGE_BYTES, MAX_SQS_ATTRIBUTES
 from eventplane.sqs_binding import COUNT, HintsError, SqsMessage, pack, split, to_message
 

@@ -8,8 +8,8 @@ from typing import Any
 import boto3
 import pytest
 
-from eventplane.contract.subscription import MAX_OWN, PARTITION, SORT, Subscription, new_subscription
-from eventplane.subscription_table import SubscriptionTable
+from eventplane.contract.subscription import MAX_OWN, Subscription, new_subscription
+from eventplane.contract.subscription_table import PARTITION, SORT, SubscriptionTable
 from tests.dynamodb import create_table
 
 NOW = "2026-01-01T00:00:00.000Z"

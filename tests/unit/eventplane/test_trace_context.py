@@ -2,7 +2,7 @@
 
 import pytest
 
-from eventplane.trace_context import in_short, is_traceparent
+from eventplane.attributes import in_short, is_traceparent
 
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 

@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 
 from eventplane.attributes import AttributeValue
-from eventplane.delivery import DEAD_LETTER_TYPE, Outcome
+from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.envelope import Envelope, write_event
 from eventplane.ledger import LedgerRecord
-from eventplane.tracing import Decision, Hop, Span, context_of, span_id, way
-from eventplane.tracing.ids import trace_id
-from eventplane.tracing.way import LONGEST_WAIT_MS
+from eventplane.reasons import Outcome
+from eventplane.tracing.context import Hop, context_of, span_id, trace_id
+from eventplane.tracing.spans import LONGEST_WAIT_MS, Decision, Span, way
 
 ACCEPTED_MS = 1_767_225_600_000
 BEGAN_MS, DECIDED_MS, ENDED_MS = ACCEPTED_MS + 200, ACCEPTED_MS + 210, ACCEPTED_MS + 250

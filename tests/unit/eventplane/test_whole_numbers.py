@@ -8,17 +8,18 @@ from typing import Any
 
 import pytest
 
-from eventplane.delivery import Refusal, dead_letter
+from eventplane.dead_letter import Refusal, dead_letter
 from eventplane.device_reports import DISCARDED, MANIFEST, forwarder_source
-from eventplane.downlink.keys import number
-from eventplane.envelope import EnvelopeError, write_event
+from eventplane.downlink.wire import number
+from eventplane.envelope import write_event
+from eventplane.errors import EnvelopeError
 from eventplane.function_settings import CertificateSettings
 from eventplane.ingest import parse_frame
 from eventplane.ordering import position_in
 from eventplane.registry.errors import BadFlagError
-from eventplane.registry.paging import page
+from eventplane.registry.view import page
 from eventplane.settings import SettingsError
-from eventplane.whole_numbers import MAX_TIME_MS, whole_number
+from eventplane.values import MAX_TIME_MS, whole_number
 from eventplane_client.errors import ClientSettingsError
 from eventplane_client.settings import host_and_port
 from glue_jobs.delivery_audit.device_reports import Report, read_reports

@@ -11,17 +11,17 @@ from datetime import UTC, datetime
 from typing import Any
 
 from eventplane.contract import Contract, Place
-from eventplane.delivery import DEAD_LETTER_TYPE, Outcome
-from eventplane.envelope import parse_event
+from eventplane.dead_letter import DEAD_LETTER_TYPE
+from eventplane.envelope import ROUTER_HOPS, parse_event
 from eventplane.guarantee import asks_best_effort
-from eventplane.hops import ROUTER_HOPS
 from eventplane.interest import is_wanted
 from eventplane.ledger import LedgerRecord, TapRecord
 from eventplane.limits import MAX_SENT_EVENT_BYTES
-from eventplane.numbering import EPOCH, SEQUENCE
+from eventplane.names import EPOCH, SEQUENCE
+from eventplane.reasons import Outcome
 from eventplane.router import Router
 from eventplane.sender import PLANE, PLANE_CLIENT, SENDER_DEVICE, SENDER_SERVICE
-from eventplane.timestamps import timestamp_ms
+from eventplane.values import timestamp_ms
 from glue_jobs.common.hours import Hour
 from glue_jobs.delivery_audit.contracts import ContractHistory, Use, stale_uses
 from glue_jobs.delivery_audit.event_group import (

@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from eventplane.delivery import Outcome
-from eventplane.fleet import State
-from glue_jobs.delivery_audit.device import HOUR_MS, DeviceJudgement, judge_device
+from eventplane.fleet import LifecycleState
+from eventplane.reasons import Outcome
+from glue_jobs.delivery_audit.device import DeviceJudgement, judge_device
+from glue_jobs.delivery_audit.event_group import HOUR_MS
 from tests.unit.glue_jobs.home import DAY_END_MS, NOON_MS, SCOPE, Home
 
 HOUR = NOON_MS // HOUR_MS
@@ -47,7 +48,7 @@ def test_a_device_whose_manifests_state_everything_is_attested() -> None:
     home = Home()
     home.started()
     until_midnight(home)
-    judged = home.judged(state=State.PROVISIONED)
+    judged = home.judged(state=LifecycleState.PROVISIONED)
     assert (judged.standing, judged.expected, judged.findings) == ("attested", True, [])
     assert rests(judged) == {"manifest": 49, "numbering": 0, "tap": 0, "nothing": 0, "awaiting": 0}
     assert figures(judged, "events", "lost") == {"events": 49, "lost": 0}
@@ -103,16 +104,18 @@ def test_events_without_numbers_rest_on_the_tap_alone() -> None:
 
 
 def test_an_expected_device_that_sends_nothing_is_silent() -> None:
-    judged = Home().judged(state=State.PROVISIONED)
+    judged = Home().judged(state=LifecycleState.PROVISIONED)
     assert (judged.standing, judged.expected, len(judged.epochs)) == ("silent", True, 1)
-    assert Home().judged(state=State.PROVISIONED, since_ms=DAY_END_MS).standing is None
-    assert Home().judged(state=State.QUARANTINED).standing is None
+    assert Home().judged(state=LifecycleState.PROVISIONED, since_ms=DAY_END_MS).standing is None
+    assert Home().judged(state=LifecycleState.QUARANTINED).standing is None
 
 
 def test_a_device_that_the_registry_does_not_know_is_unregistered() -> None:
     home = until_midnight(Home())
     assert home.judged(replace(SCOPE, has_fleet=True)).standing == "unregistered"
-    assert home.judged(replace(SCOPE, has_fleet=True), state=State.QUARANTINED).standing == "attested"
+    assert (
+        home.judged(replace(SCOPE, has_fleet=True), state=LifecycleState.QUARANTINED).standing == "attested"
+    )
 
 
 def test_a_stated_number_that_never_came_is_lost() -> None:

@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
-from glue_jobs.common.archive import ObjectFault, Part
+from glue_jobs.common.archive import Part
 from glue_jobs.common.hours import Hour
+from glue_jobs.common.listing import ObjectFault
 from glue_jobs.delivery_audit.coverage import (
     LedgerHours,
     absent_hours,

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from eventplane.contract import compile_contract
-from eventplane.delivery import DEAD_LETTER_TYPE, Outcome
+from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.device_reports import router_source
-from eventplane.handover import HandoverRecord
-from eventplane.ledger import LedgerRecord, to_line
+from eventplane.ledger import HandoverRecord, LedgerRecord, to_line
+from eventplane.reasons import Outcome
 from eventplane.sender import PLANE
 from glue_jobs.common.hours import Hour
 from glue_jobs.delivery_audit.event_group import (

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from eventplane.contract import compile_contract
-from eventplane.delivery import Outcome
 from eventplane.ledger import SENT_BEFORE, Basis
 from eventplane.limits import MAX_HOPS
+from eventplane.reasons import Outcome
 from glue_jobs.delivery_audit.findings import Finding
 from tests.spark.small_archive import ALARM, DAY, DIARY, NOON_MS, READING, SmallArchive, small_contract
 from tests.unit.glue_jobs.judging import judged

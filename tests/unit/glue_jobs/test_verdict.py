@@ -11,9 +11,15 @@ import jsonschema
 import pytest
 
 from contract import load_contract
-from eventplane.auditor import VERDICT, last_report
+from eventplane.archive_layout import last_report
 from eventplane.envelope import parse_event
-from glue_jobs.delivery_audit.findings import BROKEN_KINDS, INCOMPLETE_KINDS, Kind, weight_of
+from eventplane.names import VERDICT
+from glue_jobs.delivery_audit.findings import (
+    BROKEN_KINDS,
+    INCOMPLETE_KINDS,
+    Kind,
+    weight_of,
+)
 from glue_jobs.delivery_audit.verdict import (
     digest_of,
     lines,

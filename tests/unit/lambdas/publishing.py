@@ -9,9 +9,9 @@ from typing import Any
 from botocore.exceptions import ClientError
 
 from eventplane.contract import Contract, compile_contract
-from eventplane.contract.publication import Head, contract_item, head_item, head_key
-from eventplane.contract.subscription import new_subscription, subscription_item
-from eventplane.contract_table import ContractTable
+from eventplane.contract.publication import ContractTable, Head, contract_item, head_item, head_key
+from eventplane.contract.subscription import new_subscription
+from eventplane.contract.subscription_table import subscription_item
 from lambdas.common.tables import InterestTable, SubscriptionTable
 from lambdas.router.active_contract import ActiveContract, Unseen
 from lambdas.router.engine import Engine, build_engine

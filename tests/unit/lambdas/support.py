@@ -12,9 +12,10 @@ from typing import Any
 from botocore.exceptions import ClientError
 
 from eventplane.attributes import AttributeValue
-from eventplane.contract import Contract, compile_contract, contract_document, interest, subscription
+from eventplane.contract import Contract, compile_contract, contract_document, subscription_table
 from eventplane.contract.publication import KEY, cloud_destinations
 from eventplane.envelope import Envelope, write_event
+from eventplane.interest import table as interest_table
 from eventplane.sender import Sender
 from eventplane.sending import stamp_sender
 from lambdas.archive.ledger import LedgerWriter
@@ -138,7 +139,7 @@ class Cloud:
         self.ledger = create_queue("ledger")
         self.s3.create_bucket(Bucket=BUCKET)
         create_table(self.dynamodb, TABLE, KEY)
-        for table, of in {SUBSCRIPTIONS: subscription, INTEREST: interest}.items():
+        for table, of in {SUBSCRIPTIONS: subscription_table, INTEREST: interest_table}.items():
             create_table(self.dynamodb, table, of.PARTITION, of.SORT)
 
     def received(self, address: str) -> list[dict[str, Any]]:

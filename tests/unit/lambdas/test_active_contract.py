@@ -13,10 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contract import load_contract
-from eventplane.announcement import new_announcement
 from eventplane.contract import Contract, compile_contract
-from eventplane.contract.interest import Leased, interest_item, interest_key
 from eventplane.contract.publication import (
+    ContractTable,
     Head,
     contract_item,
     contract_key,
@@ -25,8 +24,10 @@ from eventplane.contract.publication import (
     read_contract,
     read_head,
 )
-from eventplane.contract.subscription import IN_FORCE_S, Subscription, new_subscription, subscription_key
-from eventplane.contract_table import ContractTable
+from eventplane.contract.subscription import IN_FORCE_S, Subscription, new_subscription
+from eventplane.contract.subscription_table import subscription_key
+from eventplane.interest.announcement import new_announcement
+from eventplane.interest.table import Leased, interest_item, interest_key
 from lambdas.common.aws import WORST_CALL_MS
 from lambdas.common.tables import InterestTable, SubscriptionTable
 from lambdas.router.active_contract import RETRY_MS, ActiveContract, Unseen

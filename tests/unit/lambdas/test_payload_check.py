@@ -17,7 +17,7 @@ import pytest
 from contract import load_contract
 from eventplane.attributes import AttributeValue
 from eventplane.contract import Contract, Priority, SchemaCheck, compile_contract
-from eventplane.delivery import Refusal, letter_id
+from eventplane.dead_letter import Refusal, letter_id
 from eventplane.envelope import Envelope, parse_event, write_event
 from lambdas.router import payload
 from lambdas.router.cpu_limit import CpuLimitError, cpu_limit

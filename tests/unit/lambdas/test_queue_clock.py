@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from eventplane.contract import Contract
 from eventplane.queue_clock import TOLERANCE_MS, QueueClock
-from eventplane.timestamps import timestamp_of_ms
+from eventplane.values import timestamp_of_ms
 from lambdas.common.queue import QueueMessage
 from lambdas.common.sqs import SqsSender
 from lambdas.router.dispatch import Dispatch

@@ -14,7 +14,8 @@ import pytest
 from eventplane.batch import pack
 from eventplane.contract import Contract
 from eventplane.function_settings import TracingSettings
-from eventplane.tracing import Hop, context_of, inbox_context, span_id
+from eventplane.tracing.context import Hop, context_of, span_id
+from eventplane.tracing.spans import inbox_context
 from lambdas.common import span_export
 from lambdas.common.aws import QUICK
 from lambdas.common.span_export import MAX_SPANS, REST_S, SpanExport, invocation_links
@@ -219,7 +220,7 @@ def test_a_defect_of_the_span_recorder_brings_no_message_back(
 
 
 def drawn(number: int) -> list[Any]:
-    from eventplane.tracing import Kind, Span
+    from eventplane.tracing.spans import Kind, Span
 
     span = Span(TRACE, PARENT, None, "a", Kind.CONSUMER, "s", 1, 2)
     return [replace(span, span_id=f"{each + 1:016x}") for each in range(number)]

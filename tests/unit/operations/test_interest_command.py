@@ -10,19 +10,21 @@ from typing import Any
 import boto3
 import pytest
 
-from eventplane.contract import Contract, compile_contract, subscription
-from eventplane.contract.interest import uplink_filters
-from eventplane.contract.subscription import new_subscription, subscription_item
+from eventplane.contract import Contract, compile_contract, subscription_table
+from eventplane.contract.subscription import new_subscription
+from eventplane.contract.subscription_table import subscription_item
 from eventplane.downlink import table as desired
 from eventplane.downlink.addressing import addressed
 from eventplane.envelope import Envelope, parse_event
+from eventplane.interest.table import begin_request
+from eventplane.interest.uplink import uplink_filters
 from eventplane.resource_names import resource_name
-from eventplane.uplink_told import begin_request
 from tests.dynamodb import create_table
 from tests.unit.operations.support import ENVIRONMENT, Plane
 
 Run = Callable[..., tuple[int, str, str]]
 DESIRED = resource_name(ENVIRONMENT, desired.TABLE)
+SUBSCRIPTIONS = resource_name(ENVIRONMENT, subscription_table.SUBSCRIPTIONS_TABLE)
 NEWS = {"exact": {"type": "org.example.news.v1"}}
 
 
@@ -30,7 +32,10 @@ NEWS = {"exact": {"type": "org.example.news.v1"}}
 def dynamodb(plane: Plane) -> Any:
     client = boto3.client("dynamodb")
     tables = {
-        resource_name(ENVIRONMENT, subscription.TABLE): (subscription.PARTITION, subscription.SORT),
+        SUBSCRIPTIONS: (
+            subscription_table.PARTITION,
+            subscription_table.SORT,
+        ),
         DESIRED: (desired.PARTITION_KEY, desired.SORT_KEY),
     }
     for table, keys in tables.items():
@@ -83,7 +88,10 @@ def test_asked_for_nothing_it_shows_what_routes_and_subscriptions_take(
 ) -> None:
     assert json.loads(run("interest", "--json")[1]) == uplink_filters(contract)
     news = new_subscription("carers", "news", NEWS, "2026-01-01T00:00:00Z")
-    dynamodb.put_item(TableName=resource_name(ENVIRONMENT, subscription.TABLE), Item=subscription_item(news))
+    dynamodb.put_item(
+        TableName=SUBSCRIPTIONS,
+        Item=subscription_item(news),
+    )
     status, out, _ = run("interest", "--json")
     assert status == 0
     assert any(NEWS in each["all"] for each in json.loads(out) if "all" in each)

@@ -12,8 +12,9 @@ import boto3
 import pytest
 
 from eventplane.contract import Contract
-from eventplane.contract.subscription import PARTITION, SORT, TABLE, new_subscription, subscription_item
-from eventplane.delivery import Outcome
+from eventplane.contract.subscription import new_subscription
+from eventplane.contract.subscription_table import PARTITION, SORT, SUBSCRIPTIONS_TABLE, subscription_item
+from eventplane.reasons import Outcome
 from eventplane.replay import Order, Owed, OwedOrder, WindowOrder, parse_order
 from eventplane.resource_names import resource_name
 from tests.dynamodb import create_table
@@ -146,10 +147,10 @@ def test_a_subscriber_gets_a_past_window_over_its_own_route(
     plane: Plane, orders: Callable[[], list[Order]], run: Run
 ) -> None:
     dynamodb = boto3.client("dynamodb")
-    create_table(dynamodb, resource_name(ENVIRONMENT, TABLE), PARTITION, SORT)
+    create_table(dynamodb, resource_name(ENVIRONMENT, SUBSCRIPTIONS_TABLE), PARTITION, SORT)
     own = new_subscription("carers", "all", {"exact": {"type": READING}}, "2026-01-02T00:00:00Z")
     for item in (subscription_item(own), {PARTITION: {"S": "carers"}, SORT: {"S": "broken"}}):
-        dynamodb.put_item(TableName=resource_name(ENVIRONMENT, TABLE), Item=item)
+        dynamodb.put_item(TableName=resource_name(ENVIRONMENT, SUBSCRIPTIONS_TABLE), Item=item)
     plane.archive("tap", [tap_line(event("1").json)], date=DAY)
 
     status, out, _ = run("replay", *WINDOW, "--route", own.route, "--dry-run", "--late-hours", "23")

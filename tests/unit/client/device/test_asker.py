@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from eventplane.conversation.reply import Replier, Reply, Status, write_reply
+from eventplane.conversation.messages import Replier, Reply, Status, write_reply
+from eventplane.conversation.questions import HandlersAnswer
 from eventplane.envelope import Envelope
-from eventplane.questions import HandlersAnswer
 from eventplane.sender import Sender
 from eventplane_client.device.asker import Asker
 from eventplane_client.errors import RequestTimeoutError

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import threading
 
-from eventplane.questions import StateAnswer, read_state_answer, write_state_answer, write_state_question
+from eventplane.conversation.questions import (
+    StateAnswer,
+    read_state_answer,
+    write_state_answer,
+    write_state_question,
+)
 from eventplane_client.device.open_questions import OpenQuestions
 
 

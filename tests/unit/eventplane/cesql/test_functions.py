@@ -10,7 +10,7 @@ from eventplane.cesql import (
     Functions,
     parse,
 )
-from eventplane.cesql.casts import Type
+from eventplane.cesql.operations import Type
 
 
 def home(source: str) -> str:

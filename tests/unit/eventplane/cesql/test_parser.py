@@ -3,8 +3,7 @@
 import pytest
 
 from eventplane.cesql import CesqlParseError, parse, write
-from eventplane.cesql.lexer import MAX_EXPRESSION_LENGTH
-from eventplane.cesql.parser import MAX_EXPRESSION_DEPTH
+from eventplane.cesql.parser import MAX_EXPRESSION_DEPTH, MAX_EXPRESSION_LENGTH
 from eventplane.cesql.tree import Attribute, Call, Comparison, In, Like, Literal, Logic, Negate, Not
 
 A, B, C, D = (Attribute(name) for name in "abcd")

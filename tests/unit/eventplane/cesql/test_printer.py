@@ -3,7 +3,7 @@
 import pytest
 
 from eventplane.cesql import CesqlGenericError, parse, write
-from eventplane.cesql.printer import quote
+from eventplane.cesql.parser import quote
 
 
 @pytest.mark.parametrize(

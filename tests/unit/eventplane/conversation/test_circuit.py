@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from eventplane.conversation.circuit import Circuit, CircuitBreaker
+from eventplane.conversation.open_requests import Circuit, CircuitBreaker
 
 
 @pytest.mark.source("C7")

@@ -9,12 +9,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eventplane.contract import Downlink
-from eventplane.conversation.errors import ReplyError
-from eventplane.conversation.reply import Failure, Replier, Reply, Status, read_reply, replier_to, write_reply
-from eventplane.conversation.request import is_request, write_request
+from eventplane.conversation.messages import (
+    Failure,
+    Replier,
+    Reply,
+    ReplyError,
+    Status,
+    is_request,
+    read_reply,
+    replier_to,
+    write_reply,
+    write_request,
+)
 from eventplane.downlink.addressing import addressed
-from eventplane.envelope import Envelope, EnvelopeError, parse_event, write_event
-from eventplane.hops import sent_on
+from eventplane.envelope import Envelope, parse_event, sent_on, write_event
+from eventplane.errors import EnvelopeError
 from eventplane.limits import MAX_REPLY_BYTES
 from eventplane.sender import Sender
 from tests.unit.eventplane.conversation.worlds import ask

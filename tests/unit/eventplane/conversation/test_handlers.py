@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from eventplane.contract import compile_contract
-from eventplane.conversation.errors import NotAskingError, NotOneDeviceError
-from eventplane.conversation.handlers import Handlers
+from eventplane.conversation.handlers import Handlers, NotAskingError, NotOneDeviceError
 from eventplane.envelope import Envelope, write_event
 from tests.unit.eventplane.conversation.worlds import ask, document, plane
 

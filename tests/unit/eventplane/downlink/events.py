@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from eventplane.contract import Downlink
-from eventplane.downlink.acknowledgements import Acknowledgement, rejected, stored
 from eventplane.downlink.addressing import Addressed, addressed
 from eventplane.downlink.desired import Desired, Step
-from eventplane.downlink.sending import acknowledge, connected, desire
+from eventplane.downlink.device import Acknowledgement, rejected, stored
+from eventplane.downlink.transitions import acknowledge, connected, desire
 from eventplane.downlink.wire import Incoming, received
 from eventplane.envelope import Envelope, parse_event, write_event
 

@@ -13,8 +13,7 @@ from eventplane.downlink import errors
 from eventplane.downlink.addressing import Addressed, Target, addressed
 from eventplane.downlink.desired import Desired, message_of, transmission
 from eventplane.downlink.errors import DownlinkError
-from eventplane.downlink.keys import MAX_AHEAD_MS
-from eventplane.downlink.wire import RESERVED
+from eventplane.downlink.wire import MAX_AHEAD_MS, RESERVED
 from eventplane.envelope import parse_event, write_event
 from eventplane.fleet import grouped, made
 from eventplane.limits import MAX_DOWNLINK_EVENT_BYTES, MAX_EVENT_BYTES

@@ -6,10 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from eventplane.downlink.acknowledgements import stored
 from eventplane.downlink.desired import AWAY_MS, BACKOFF_MS, KEPT_MS, LOOK_MS, PARKED_MS, State, Step
-from eventplane.downlink.reception import Verdict, receive, state_version
-from eventplane.downlink.sending import acknowledge, connected, desire, missed, reconcile
+from eventplane.downlink.device import Verdict, receive, state_version, stored
+from eventplane.downlink.transitions import acknowledge, connected, desire, missed, reconcile
 from tests.unit.eventplane.downlink.events import (
     EPOCH,
     NOW_MS,

@@ -6,7 +6,7 @@ import pytest
 
 from eventplane.downlink.addressing import Addressed
 from eventplane.downlink.desired import MAX_DELETES
-from eventplane.downlink.reception import Verdict, receive, state_version
+from eventplane.downlink.device import Verdict, receive, state_version
 from tests.unit.eventplane.downlink.events import command, deletion, incoming, item_of, state, wanted
 
 SAME = state(5, id="b")

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from eventplane.downlink.acknowledgements import rejected, stored
 from eventplane.downlink.desired import (
     BACKOFF_MS,
     DEVICE_GONE,
@@ -17,8 +16,9 @@ from eventplane.downlink.desired import (
     State,
     Step,
 )
+from eventplane.downlink.device import rejected, stored
 from eventplane.downlink.errors import TOO_MANY_COMMANDS, DownlinkError
-from eventplane.downlink.sending import acknowledge, connected, desire, forgot, missed, reconcile
+from eventplane.downlink.transitions import acknowledge, connected, desire, forgot, missed, reconcile
 from tests.unit.eventplane.downlink.events import (
     EPOCH,
     NOW_MS,

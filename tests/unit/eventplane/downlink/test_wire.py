@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eventplane.contract import Downlink
-from eventplane.downlink.acknowledgements import Acknowledgement, Result, from_data, rejected, stored, to_data
 from eventplane.downlink.desired import Desired, Message, State
+from eventplane.downlink.device import Acknowledgement, Result, from_data, rejected, stored, to_data
 from eventplane.downlink.errors import NOT_FOR_A_DEVICE, AcknowledgementError, DownlinkError
 from eventplane.downlink.table import (
     INDEX_KEY,
@@ -27,7 +27,7 @@ from eventplane.downlink.table import (
 )
 from eventplane.downlink.wire import received
 from eventplane.envelope import Envelope, parse_event, write_event
-from eventplane.presence import bucket_of
+from eventplane.fleet import bucket_of
 from tests.unit.eventplane.downlink.events import KEY, command, deletion, incoming, sent, state, wanted
 
 parts = st.text("ab.~-_09", min_size=1, max_size=4)

@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from eventplane.contract import Contract, compile_contract, subscription
+from eventplane.contract import Contract, compile_contract, subscription_table
 from eventplane.contract.publication import Head, contract_item, head_item
-from eventplane.contract.subscription import new_subscription, subscription_item
+from eventplane.contract.subscription import new_subscription
+from eventplane.contract.subscription_table import subscription_item
 from lambdas.api import discovery as handler
 from lambdas.api.discovery import DiscoveryService, InForceRegistry
 from lambdas.api.http import Request
@@ -182,7 +183,7 @@ def test_a_process_that_could_not_read_the_tables_yet_asks_to_come_again(
     answer = call("/routes")
     assert (answer.status, answer.headers["Retry-After"]) == (503, "2")
     assert answer.body["type"].endswith("/spec.md#server_error")
-    create_table(cloud.dynamodb, SUBSCRIPTIONS, subscription.PARTITION, subscription.SORT)
+    create_table(cloud.dynamodb, SUBSCRIPTIONS, subscription_table.PARTITION, subscription_table.SORT)
     time.now_ms += 2_000
     assert call("/routes").status == 200
 

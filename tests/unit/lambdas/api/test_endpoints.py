@@ -16,9 +16,9 @@ from eventplane.contract.subscription import (
     new_subscription,
     with_subscriptions,
 )
-from eventplane.own_services import SUBSCRIBERS
+from eventplane.contract.subscription_table import SubscriptionTable
+from eventplane.names import SUBSCRIBERS
 from eventplane.settings import SettingsError
-from eventplane.subscription_table import SubscriptionTable
 from lambdas.api import subscriptions as handler
 from tests.endpoint import EndpointServer, Play, answer, says
 from tests.unit.lambdas.api.conftest import INBOXES, Call

@@ -18,11 +18,11 @@ from eventplane.contract.subscription import (
     subscribed_routes,
     with_subscriptions,
 )
+from eventplane.contract.subscription_table import SubscriptionTable
 from eventplane.envelope import write_event
 from eventplane.filters import DIALECTS, to_document
 from eventplane.function_settings import ContractSettings
 from eventplane.router import Router
-from eventplane.subscription_table import SubscriptionTable
 from lambdas.api import subscriptions as handler
 from lambdas.router.wiring import contract_in_force
 from tests import endpoint

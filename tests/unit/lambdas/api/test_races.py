@@ -9,8 +9,8 @@ import pytest
 
 from contract import load_contract
 from eventplane.contract.subscription import MAX_OWN, Subscription, new_subscription
-from eventplane.sink_reach import ANYWHERE
-from eventplane.subscription_table import SubscriptionTable
+from eventplane.contract.subscription_table import SubscriptionTable
+from eventplane.webhooks import ANYWHERE
 from lambdas.api.errors import ConflictError, NotFoundError, PreconditionError, QuotaError
 from lambdas.api.subscription_service import ATTEMPTS, Conditions, SubscriptionService
 from tests.unit.lambdas.api.conftest import INBOXES

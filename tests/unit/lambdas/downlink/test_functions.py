@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from eventplane.delivery import DEAD_LETTER_TYPE
-from eventplane.downlink.acknowledgements import ACKNOWLEDGED, rejected, stored
+from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.downlink.desired import AWAY_MS, KEPT_MS, PARKED_MS, Desired, State, Step
-from eventplane.downlink.keys import key_of_sender
+from eventplane.downlink.device import ACKNOWLEDGED, rejected, stored
+from eventplane.downlink.wire import key_of_sender
 from eventplane.envelope import write_event
 from lambdas.common.metrics import Metric
 from lambdas.downlink import items
@@ -326,7 +326,7 @@ def test_an_item_that_others_keep_writing_is_named(world: World, monkeypatch: py
 
 def test_more_commands_than_are_kept_are_dead_letters(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     # The real bound is tested in the core; through DynamoDB it takes five seconds.
-    monkeypatch.setattr("eventplane.downlink.commands.MAX_WAITING", 3)
+    monkeypatch.setattr("eventplane.downlink.desired.MAX_WAITING", 3)
     world.desire(*(command(number, "home-2") for number in range(1, 6)))
     assert world.reasons() == ["too_many_commands"]
 

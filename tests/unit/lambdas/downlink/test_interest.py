@@ -11,16 +11,16 @@ import pytest
 from botocore.exceptions import ClientError
 
 from contract import load_contract
-from eventplane import uplink_interest
 from eventplane.contract import Contract, ContractError, compile_contract
-from eventplane.contract.publication import Head, contract_item, head_item, head_key
-from eventplane.contract.subscription import new_subscription, subscription_item, subscription_key
-from eventplane.contract_table import ContractTable
+from eventplane.contract.publication import ContractTable, Head, contract_item, head_item, head_key
+from eventplane.contract.subscription import new_subscription
+from eventplane.contract.subscription_table import subscription_item, subscription_key
 from eventplane.downlink import table as desired
 from eventplane.downlink.addressing import ALL, addressed
 from eventplane.envelope import Envelope, parse_event
-from eventplane.uplink_interest import UPLINK_KEY, TooManyFiltersError, read_uplink_interest
-from eventplane.uplink_told import TOLD_SORT_KEY, told_key
+from eventplane.interest import uplink
+from eventplane.interest.table import TOLD_SORT_KEY, told_key
+from eventplane.interest.uplink import UPLINK_KEY, TooManyFiltersError, read_uplink_interest
 from lambdas.common.tables import SubscriptionTable
 from lambdas.downlink import interest as handler
 from lambdas.downlink.interest import PublishedInterest, UplinkInterest
@@ -209,7 +209,7 @@ def test_what_does_not_fit_lets_everything_up_and_stays_an_error(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world.tell()
-    monkeypatch.setattr(uplink_interest, "MAX_DOWNLINK_EVENT_BYTES", 1_000)
+    monkeypatch.setattr(uplink, "MAX_DOWNLINK_EVENT_BYTES", 1_000)
     for _ in range(2):
         with pytest.raises(TooManyFiltersError):
             world.tell()

@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from eventplane.downlink.acknowledgements import stored
 from eventplane.downlink.desired import AWAY_MS, KEPT_MS, State
-from eventplane.downlink.resets import fleet_reset, one_reset
+from eventplane.downlink.device import stored
+from eventplane.downlink.table import fleet_reset, one_reset
 from lambdas.downlink.items import PACE_S
 from tests.unit.lambdas.downlink.world import HOUR, KEY_OF_PULSE, S, World, state
 

@@ -11,12 +11,12 @@ import pytest
 from eventplane.contract import Contract
 from eventplane.conversation.attributes import REPLY_TYPE
 from eventplane.device_reports import DEVICE_CONTRACT, STARTED, forwarder_source
-from eventplane.downlink.acknowledgements import ACKNOWLEDGED, stored, to_data
 from eventplane.downlink.desired import State
-from eventplane.downlink.keys import key_of_sender
+from eventplane.downlink.device import ACKNOWLEDGED, stored, to_data
 from eventplane.downlink.rights import CONTRACT_KEYS
+from eventplane.downlink.wire import key_of_sender
 from eventplane.envelope import parse_event, write_event
-from eventplane.uplink_interest import UPLINK_INTEREST_TYPE, UPLINK_KEY
+from eventplane.interest.uplink import UPLINK_INTEREST_TYPE, UPLINK_KEY
 from tests.unit.lambdas.downlink.world import KEY_OF_PULSE, STATE, World, command, group, state
 
 BURNT = "9" * 18

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from eventplane.sink_reach import ANYWHERE, Scope, SinkReach
+from edge.provisioning.renewal import Identity
+from eventplane.webhooks import ANYWHERE, Scope, SinkReach
 from lambdas.common.clock import system_clock
 from lambdas.http_sink.endpoint import (
     MAX_BODY_BYTES,
@@ -22,9 +23,9 @@ from lambdas.http_sink.endpoint import (
     ForbiddenTargetError,
     UnreachableError,
 )
+from local.certificates import Authority
 from local.ports import free_port
 from tests.endpoint import EndpointServer, Play, answer, drips, says, silence
-from tests.integration.edge.certificates import Authority, Identity
 
 BODY = b'{"a":1}'
 # Short where a test waits for it to pass; otherwise nothing comes near it.

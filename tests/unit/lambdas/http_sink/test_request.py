@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from eventplane.attributes import value_problem
 from eventplane.contract import WebhookMode
-from eventplane.envelope import Envelope, EnvelopeError, parse_event, write_event
+from eventplane.envelope import Envelope, parse_event, write_event
+from eventplane.errors import EnvelopeError
 from lambdas.http_sink.request import Request, to_request
 from lambdas.http_sink.signing import signature_headers
 

@@ -14,9 +14,9 @@ import boto3
 import pytest
 
 from contract import load_contract
-from eventplane.contract.subscription import PARTITION, SORT, Subscription, new_subscription
+from eventplane.contract.subscription import Subscription, new_subscription
+from eventplane.contract.subscription_table import PARTITION, SORT, SubscriptionTable
 from eventplane.envelope import parse_event
-from eventplane.subscription_table import SubscriptionTable
 from lambdas.common.clock import system_clock
 from lambdas.common.contracts import CONTRACT_FILE
 from lambdas.common.queue_function import queue_function

@@ -1,0 +1,417 @@
+"""What is known of an expression before any event is there.
+
+`lint` warns about expressions that are correct and say something else than their author meant, `outcomes`
+lists the results that are possible, `cost` bounds the work of an evaluation. An expression that is too costly
+never becomes a filter, so device, routers and audit give the same answer for every event.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+from typing import Literal
+
+from eventplane.attributes import REQUIRED, AttributeValue, attribute_text
+from eventplane.cesql import tree
+from eventplane.cesql.errors import CesqlCastError, CesqlGenericError, caret
+from eventplane.cesql.expression import Expression, evaluate
+from eventplane.cesql.functions import Functions
+from eventplane.cesql.operations import Type, Wildcard, cast, parts
+from eventplane.cesql.parser import write
+from eventplane.cesql.tree import Node
+from eventplane.filters import Attributes
+from eventplane.limits import MAX_EVENT_BYTES, MAX_FILTER_NESTING, MAX_FILTER_TEXT_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class LintWarning:
+    """What looks wrong at `position` (characters from 0), what to do, and the place with a caret under it."""
+
+    position: int
+    message: str
+    remedy: str
+    excerpt: str
+
+    def __str__(self) -> str:
+        return f"{self.message}; {self.remedy}\n{self.excerpt}"
+
+
+def lint(expression: Expression) -> list[LintWarning]:
+    """What is doubtful about `expression` as a filter, in the order of the text."""
+    found = [
+        *_misread(expression.tree),
+        *_unknown_calls(expression.tree, expression.functions),
+        *_impossible_casts(expression.tree, expression.functions),
+        *_constant(expression),
+    ]
+    return [_warning(expression, each) for each in sorted(found, key=lambda each: each[0])]
+
+
+def missing_functions(expression: Expression) -> list[LintWarning]:
+    """The calls that no function answers: a contract refuses them, since its filter could only err there."""
+    return [_warning(expression, each) for each in _unknown_calls(expression.tree, expression.functions)]
+
+
+_Finding = tuple[int, str, str]
+
+
+def _warning(expression: Expression, finding: _Finding) -> LintWarning:
+    position, message, remedy = finding
+    return LintWarning(position, message, remedy, caret(expression.text, position))
+
+
+def _misread(root: Node) -> Iterator[_Finding]:
+    """Precedence that few expect."""
+    for node in tree.walk(root):
+        if isinstance(node, tree.Logic):
+            inner = node.left
+            if isinstance(inner, tree.Logic) and not inner.grouped and inner.operator != node.operator:
+                yield (
+                    node.position,
+                    f"{inner.operator} and {node.operator} bind equally and are read from left to right",
+                    f"write parentheses: {_written(node)}",
+                )
+        elif isinstance(node, tree.Comparison | tree.Arithmetic | tree.Like | tree.In):
+            inner = tree.children(node)[0]
+            # `x NOT LIKE p` is a Not as well, but stands behind its operand.
+            if isinstance(inner, tree.Not) and not inner.grouped and inner.position < _start(inner.operand):
+                yield (
+                    inner.position,
+                    "NOT binds to the next word only",
+                    f"this means {_written(node)}; group it",
+                )
+
+
+def _unknown_calls(root: Node, functions: Functions) -> Iterator[_Finding]:
+    for node in tree.walk(root):
+        if isinstance(node, tree.Call) and functions.resolve(node.name, len(node.arguments)) is None:
+            yield (
+                node.position,
+                f"there is no function {node.name} of {len(node.arguments)} argument(s)",
+                "use one of the table in docs/cesql.md",
+            )
+
+
+def _impossible_casts(root: Node, functions: Functions) -> Iterator[_Finding]:
+    """Literals that make every event err."""
+    for node in tree.walk(root):
+        for literal in bad_operands(node, functions):
+            yield (
+                literal.position,
+                f"{_written(literal)} cannot be cast to what is needed here, so this always errs",
+                "compare with = or LIKE, or give a literal of the right type",
+            )
+
+
+def _constant(expression: Expression) -> Iterator[_Finding]:
+    """Filters, or parts of one, that no event can change."""
+    root, functions = expression.tree, expression.functions
+    start = _start(root)
+    kind = _result(root, functions)
+    reachable = outcomes(root, {}, functions)
+    if kind not in (Type.BOOLEAN, Type.ANY):
+        yield (
+            start,
+            f"this gives a value of type {kind.value}, and only true passes",
+            "compare it with something",
+        )
+    elif "true" not in reachable:
+        yield start, "no event passes this filter", "remove the route or correct the condition"
+    elif reachable == {"true"}:
+        yield start, "every event passes this filter", "narrow it, or leave the condition out"
+    else:
+        yield from _constant_parts(root, functions)
+
+
+def _constant_parts(root: Node, functions: Functions) -> Iterator[_Finding]:
+    for node in tree.walk(root):
+        if not isinstance(node, tree.Logic):
+            continue
+        for operand in (node.left, node.right):
+            reachable = outcomes(operand, {}, functions)
+            if reachable in ({"true"}, {"false"}):
+                yield _start(operand), f"this part is always {next(iter(reachable))}", "remove it"
+
+
+def _result(node: Node, functions: Functions) -> Type:
+    match node:
+        case tree.Literal():
+            return node.type
+        case tree.Attribute():
+            return Type.ANY
+        case tree.Negate() | tree.Arithmetic():
+            return Type.INTEGER
+        case tree.Call():
+            function = functions.resolve(node.name, len(node.arguments))
+            return function.result if function else Type.BOOLEAN
+        case _:
+            return Type.BOOLEAN
+
+
+def _start(node: Node) -> int:
+    """Where the text of `node` begins: an operator's own position is behind its left operand."""
+    return min(each.position for each in tree.walk(node))
+
+
+def _written(node: Node) -> str:
+    """The node as text. What was parsed can be written; a pattern put together by hand perhaps not."""
+    try:
+        return write(node)
+    except CesqlGenericError:
+        return "it with parentheses"
+
+
+Outcome = Literal["true", "false", "error"]
+
+_ALL: frozenset[Outcome] = frozenset({"true", "false", "error"})
+_NEGATION: dict[Outcome, Outcome] = {"true": "false", "false": "true", "error": "error"}
+
+
+def outcomes(node: Node, known: Attributes, functions: Functions) -> frozenset[Outcome]:
+    """Every outcome of `node` as a condition that some event with the `known` attributes could give.
+
+    It may name one too many, never one too few: parts that share an unknown attribute count as independent.
+    """
+    if tree.names(node) <= known.keys():
+        return frozenset({_exactly(node, known, functions)})
+    match node:
+        case tree.Not():
+            return frozenset(_NEGATION[each] for each in outcomes(node.operand, known, functions))
+        case tree.Logic():
+            sides = outcomes(node.left, known, functions), outcomes(node.right, known, functions)
+            return frozenset(_joined(node.operator, left, right) for left, right in product(*sides))
+        case tree.Exists():
+            return frozenset({"true"} if node.name in REQUIRED else {"true", "false"})
+        case _:
+            return frozenset({"error"}) if _must_err(node, known, functions) else _ALL
+
+
+def bad_operands(node: Node, functions: Functions) -> list[tree.Literal]:
+    """The literals under `node` that cannot be cast to what it needs."""
+    return [
+        each
+        for each, target in _needs(node, functions)
+        if isinstance(each, tree.Literal) and _stuck(each, target)
+    ]
+
+
+def _exactly(node: Node, known: Attributes, functions: Functions) -> Outcome:
+    result = evaluate(node, known, functions)
+    try:
+        holds = cast(result.value, Type.BOOLEAN)
+    except CesqlCastError:
+        return "error"
+    if result.errors:
+        return "error"
+    return "true" if holds else "false"
+
+
+def _joined(operator: tree.LogicOperator, left: Outcome, right: Outcome) -> Outcome:
+    if left == "error" or (operator, left) in {("AND", "false"), ("OR", "true")}:
+        return left
+    if right == "error" or operator != "XOR":
+        return right
+    return "false" if left == right else "true"
+
+
+def _must_err(node: Node, known: Attributes, functions: Functions) -> bool:
+    if tree.names(node) <= known.keys():
+        return bool(evaluate(node, known, functions).errors)
+    if isinstance(node, tree.Not | tree.Logic):
+        return outcomes(node, known, functions) == {"error"}
+    if isinstance(node, tree.Call) and functions.resolve(node.name, len(node.arguments)) is None:
+        return True
+    if bad_operands(node, functions):
+        return True
+    return any(_must_err(each, known, functions) for each in tree.children(node))
+
+
+def _needs(node: Node, functions: Functions) -> list[tuple[Node, Type]]:
+    """Operands with the type that each is cast to, where the operation alone decides it."""
+    match node:
+        case tree.Negate() | tree.Arithmetic() | tree.Comparison(operator="<" | "<=" | ">" | ">="):
+            return [(each, Type.INTEGER) for each in tree.children(node)]
+        case tree.Comparison(right=tree.Literal() as right):
+            return [(node.left, right.type)]
+        case tree.Logic() | tree.Not():
+            return [(each, Type.BOOLEAN) for each in tree.children(node)]
+        case tree.In(operand=tree.Literal() as operand):
+            return [(each, operand.type) for each in node.elements]
+        case tree.Call():
+            function = functions.resolve(node.name, len(node.arguments))
+            return (
+                list(zip(node.arguments, function.types(len(node.arguments)), strict=True))
+                if function
+                else []
+            )
+        case _:
+            return []
+
+
+def _stuck(literal: tree.Literal, target: Type) -> bool:
+    try:
+        cast(literal.value, target)
+    except CesqlCastError:
+        return True
+    return False
+
+
+# Steps: about a nanosecond each on one core of a current server, at the worst input that was found for each.
+_START = 1_500
+"""With an error, which ends the evaluation."""
+_ATTRIBUTE = 50
+_OPERATION = 100
+_CALL = 200
+_CAST = 600
+_MAPPED_BYTE = 10
+"""LOWER, UPPER, TRIM of what is not ASCII."""
+_SOUGHT_BYTE = 4
+
+_NUMBER_BYTES = 11
+_CHARACTER_BYTES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """The most `steps` of an evaluation and the `longest` text that it makes, bytes of UTF-8.
+
+    `nesting` is how deep functions and comparisons stand within each other.
+    """
+
+    steps: int
+    longest: int = 0
+    nesting: int = 0
+
+
+def cost(node: Node) -> Cost:
+    """The cost of the expression `node` for an event of `MAX_EVENT_BYTES`.
+
+    Its functions are the built-in ones; another one counts as one that joins its arguments.
+    """
+    measure = _Measure()
+    measure.value(node)
+    return Cost(_START + measure.steps, measure.longest, nesting(node))
+
+
+def nesting(node: Node) -> int:
+    """How many functions and comparisons stand within each other at most."""
+    below = max(map(nesting, tree.children(node)), default=0)
+    return below + isinstance(node, tree.Call | tree.In | tree.Comparison)
+
+
+class _Measure:
+    def __init__(self) -> None:
+        self.steps = 0
+        self.longest = 0
+
+    def value(self, node: Node) -> int:
+        """The most bytes that the value of `node` has as a text."""
+        match node:
+            case tree.Literal():
+                return _literal_bytes(node.value)
+            case tree.Attribute():
+                self.steps += _ATTRIBUTE
+                return MAX_EVENT_BYTES
+            case tree.Call():
+                return self._call(node)
+            case tree.Exists():
+                self.steps += _ATTRIBUTE
+                return _NUMBER_BYTES
+            case _:
+                lengths = [self.value(each) for each in tree.children(node)]
+                self.steps += _OPERATION + _operation_steps(node, lengths)
+                return _NUMBER_BYTES
+
+    def _call(self, node: tree.Call) -> int:
+        lengths = [self.value(each) for each in node.arguments]
+        self.steps += _CALL + _CAST * len(lengths)
+        match node.name, lengths:
+            case "LENGTH" | "ABS" | "INT" | "BOOL", _:
+                return _NUMBER_BYTES
+            case "LOWER" | "UPPER" | "TRIM", [length]:
+                self.steps += _MAPPED_BYTE * length
+                # Of two bytes LOWER makes three at most (U+023A), UPPER six (U+0390).
+                return self._text(3 * length if node.name == "UPPER" else 3 * length // 2)
+            case "LEFT" | "RIGHT", [length, _]:
+                return self._text(_cut(length, node.arguments[1]))
+            case "SUBSTRING", [length, _, *rest]:
+                return self._text(_cut(length, node.arguments[2]) if rest else length)
+            case "CONCAT_WS", [delimiter, *texts]:
+                return self._text(sum(texts) + delimiter * max(0, len(texts) - 1))
+            case _:
+                return self._text(sum(lengths))
+
+    def _text(self, length: int) -> int:
+        """Count the making of a text of so many bytes."""
+        self.steps += length
+        self.longest = max(self.longest, length)
+        return length
+
+
+def _operation_steps(node: Node, lengths: list[int]) -> int:
+    """The steps of an operator on operands of so many bytes. A cast to another type is of bounded length."""
+    match node:
+        case tree.Like():
+            return _CAST + _search_steps(node.pattern, lengths[0])
+        case tree.Comparison(
+            operator="=" | "!=", left=tree.Attribute(), right=tree.Literal(type=Type.STRING)
+        ):
+            return lengths[1]
+        case tree.Comparison(operator="=" | "!="):
+            # Texts are compared as far as the shorter one goes.
+            return 2 * _CAST + min(lengths)
+        case tree.In(elements=elements) if all(isinstance(each, tree.Literal) for each in elements):
+            # A text is looked up; a value of another type is compared with each that has a cast.
+            return _CAST + _CAST * sum(_is_castable(each) for each in elements)
+        case tree.In():
+            return sum(_CAST + each for each in lengths)
+        case tree.Logic():
+            return _CAST * sum(isinstance(each, tree.Attribute | tree.Call) for each in tree.children(node))
+        case _:
+            return _CAST * len(lengths)
+
+
+def _search_steps(pattern: str, length: int) -> int:
+    """The steps of LIKE on a text of `length` bytes: the ends of the pattern are compared in place."""
+    steps = len(pattern.encode("utf-8", "surrogatepass"))
+    for part in parts(pattern)[1:-1]:
+        size = sum(1 if isinstance(each, Wildcard) else len(each) for each in part)
+        # The audit compares the part with each place of the text; so does a router if the part has `_`.
+        has_one = Wildcard.ONE in part
+        steps += length * (_SOUGHT_BYTE * size if has_one else max(_SOUGHT_BYTE, size))
+    return steps
+
+
+def _cut(length: int, count: Node) -> int:
+    """The bytes of what LEFT, RIGHT or SUBSTRING takes of a text of `length` bytes."""
+    if isinstance(count, tree.Literal) and count.type is Type.INTEGER:
+        return min(length, _CHARACTER_BYTES * max(0, int(count.value)))
+    return length
+
+
+def _is_castable(literal: Node) -> bool:
+    """Whether a literal can be read as a value of another type; never false for one that can."""
+    text = attribute_text(literal.value) if isinstance(literal, tree.Literal) else ""
+    return text.lstrip("+-")[:1].isdigit() or text.lower() in ("true", "false")
+
+
+def _literal_bytes(value: AttributeValue) -> int:
+    return len(attribute_text(value).encode("utf-8", "surrogatepass"))
+
+
+def cost_problem(expression: Expression) -> tuple[str, str] | None:
+    """Why `expression` cannot be (part of) a filter, and the remedy; None when it can."""
+    found = cost(expression.tree)
+    if found.nesting > MAX_FILTER_NESTING:
+        return (
+            f"functions and comparisons stand within each other {found.nesting} deep, "
+            f"more than {MAX_FILTER_NESTING}",
+            "join parts with AND and OR instead",
+        )
+    if found.longest > MAX_FILTER_TEXT_BYTES:
+        return (
+            f"it can make a text of {found.longest:,} bytes, more than {MAX_FILTER_TEXT_BYTES:,}",
+            "join fewer texts, or the beginnings of them: LEFT(x, 100)",
+        )
+    return None

@@ -1,0 +1,435 @@
+"""The settings of channels and webhooks: what each may be, its default, and what no transport can promise.
+
+The compiler and the docs read the same tables: `WORDS`, `NUMBERS`, `WEBHOOK_MODE` and `WEBHOOK_NUMBERS`.
+Where a webhook's endpoint is belongs to an environment, not to the contract.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
+from typing import Any, Final
+
+from eventplane.contract.model import (
+    Channel,
+    DeliveryGuarantee,
+    Downlink,
+    EventType,
+    Forward,
+    Ordering,
+    Participant,
+    ParticipantKind,
+    Priority,
+    Route,
+    Transport,
+    Webhook,
+    WebhookMode,
+    WhenFull,
+)
+from eventplane.contract.reader import Number, Section, Word
+from eventplane.limits import MAX_BATCH_EVENTS, MAX_RECEIVES
+from eventplane.names import OWN_SERVICES, SUBSCRIBERS
+
+_DAY_S = 86_400
+
+TRANSPORTS = {
+    ParticipantKind.DEVICE: (Transport.IOT_CORE,),
+    ParticipantKind.DEVICE_SERVICE: (Transport.MQTT,),
+    ParticipantKind.CLOUD_SERVICE: (Transport.SQS, Transport.SQS_FIFO),
+}
+"""The transports that each kind's boxes may use; the first is the default.
+
+A cloud service's boxes may also use a protocol that a package adds. Whether that is installed is checked
+where people compile (contract/loader.py): who reads a compiled contract need not have it.
+"""
+
+_ADDED_PROTOCOL = re.compile(r"[a-z][a-z0-9]{1,19}")
+"""The name of a protocol that a package adds. It is the scheme of its URLs as well (RFC 3986)."""
+
+_GUARANTEE = Word(
+    DeliveryGuarantee,
+    DeliveryGuarantee.AT_LEAST_ONCE,
+    "how reliable the channel is at most ([guarantees](#guarantees))",
+)
+_PRIORITY = Word(Priority, Priority.NORMAL, "what overtakes what, for types that declare none")
+_ORDERING = Word(
+    Ordering,
+    Ordering.NONE,
+    "`source` keeps the order of sending: within a group in a FIFO queue, in a standard inbox among events "
+    "of one sender and one priority, which the reader's client library sorts ([client.md](client.md#order))",
+)
+_WHEN_FULL = Word(
+    WhenFull,
+    WhenFull.REFUSE,
+    "what happens to new events of this channel when the device's store has no room for their priority",
+)
+_DOWNLINK = Word(
+    Downlink,
+    Downlink.COMMAND,
+    "of a device's inbox, for types that do not say: of a `state` only the newest counts, "
+    "each `command` is delivered ([downlink.md](downlink.md))",
+)
+_FORWARD = Word(
+    Forward,
+    Forward.ALL,
+    "of the device's outbox: `wanted` leaves on the device what the cloud said that nobody there wants "
+    "([interest.md](interest.md))",
+)
+
+WORDS: dict[str, Word[Any]] = {
+    "delivery_guarantee": _GUARANTEE,
+    "priority": _PRIORITY,
+    "ordering": _ORDERING,
+    "when_full": _WHEN_FULL,
+    "downlink": _DOWNLINK,
+    "forward": _FORWARD,
+}
+
+NUMBERS = {
+    "expiry_s": Number(None, 1, 365 * _DAY_S, "seconds", "how long an event is worth delivering"),
+    "batching_delay_ms": Number(
+        0,
+        0,
+        300_000,
+        "milliseconds",
+        "of an outbox on a device: how long an event that is not urgent may wait in the device's store, so "
+        "that one frame carries several ([device.md](device.md#gathering))",
+    ),
+    "events_per_message": Number(
+        1,
+        1,
+        MAX_BATCH_EVENTS,
+        "events",
+        "of a cloud service's inbox: how many events that are not urgent one message may carry "
+        "([packed inboxes](#packed-inboxes))",
+    ),
+    # SQS keeps a message for 60 s to 14 days.
+    "retention_s": Number(14 * _DAY_S, 60, 14 * _DAY_S, "seconds", "how long a queue keeps an event"),
+    # Below five, throttled invocations alone can spend the receives (AWS Lambda guide for SQS).
+    "max_receives": Number(5, 5, MAX_RECEIVES, "receives", "deliveries tried before the dead-letter queue"),
+}
+
+OUTBOX_RECEIVES: Final = 50
+"""`max_receives` of an outbox that says nothing. Routers tell by themselves what is wrong with an event; only
+messages that they had in hand when they died spend receives. Ours: at 180 s each, two and a half hours of a
+function that dies every time, before good events are put aside.
+"""
+
+RECEIPTS = "the reader confirms each event after handling it, not at reception"
+
+
+def read_channel(participant: str, kind: ParticipantKind, section: Section) -> Channel:
+    """The channel of `section`, `participant.box`; faults go where the section's faults go."""
+    transport = _transport(participant, kind, section)
+    box = section.path.rsplit(".", 1)[-1]
+    guarantee = read_guarantee(section) or _GUARANTEE.default
+    ordering = _ORDERING.read("ordering", section)
+    when_full = _WHEN_FULL.read("when_full", section)
+    if when_full is not WhenFull.REFUSE and (kind is ParticipantKind.CLOUD_SERVICE or box == "inbox"):
+        section.fault(
+            "when_full",
+            "only an event that enters the device's store can find it full",
+            "set it on the outbox of a device or a device_service",
+        )
+    downlink = _DOWNLINK.read("downlink", section)
+    if downlink is not Downlink.COMMAND and (kind is not ParticipantKind.DEVICE or box != "inbox"):
+        section.fault(
+            "downlink",
+            "only what goes to a device has a downlink",
+            "set it on the inbox of the device, or on an event type",
+        )
+    forward = _FORWARD.read("forward", section)
+    if forward is not Forward.ALL and (kind is not ParticipantKind.DEVICE or box != "outbox"):
+        section.fault("forward", "only devices ask what the cloud wants", "set it on the device's outbox")
+    retention_s = _number("retention_s", section) or 0
+    webhook = read_webhook(kind, box, retention_s, section)
+    if ordering is Ordering.SOURCE:
+        _check_ordering(transport, box, guarantee, webhook, section)
+    events_per_message = _number("events_per_message", section) or 1
+    if events_per_message > 1:
+        _check_packing(participant, box, transport, ordering, section)
+    channel = Channel(
+        participant=participant,
+        box=box,
+        transport=transport,
+        delivery_guarantee=guarantee,
+        priority=_PRIORITY.read("priority", section),
+        ordering=ordering,
+        expiry_s=_number("expiry_s", section),
+        batching_delay_ms=_number("batching_delay_ms", section) or 0,
+        retention_s=retention_s,
+        max_receives=_number("max_receives", section, _default_receives(box, webhook)) or 0,
+        receipts=section.boolean("receipts", default=False),
+        when_full=when_full,
+        webhook=webhook,
+        downlink=downlink,
+        forward=forward,
+        events_per_message=events_per_message,
+    )
+    section.finish()
+    return channel
+
+
+def check_delays(participants: Mapping[str, Participant], top: Section) -> None:
+    """Report each `batching_delay_ms` that has no effect, or lets events expire.
+
+    A compiled contract may have such: they were valid before format 8.
+    """
+    for each in participants.values():
+        for channel in each.channels:
+            path = f"participants.{channel.address}.batching_delay_ms"
+            if not channel.batching_delay_ms:
+                continue
+            if channel.box != "outbox" or each.kind is ParticipantKind.CLOUD_SERVICE:
+                top.fault(
+                    path,
+                    "only events that leave a device wait for company",
+                    "set it on the outbox of the device or of a device_service",
+                )
+            elif channel.expiry_s is not None and channel.expiry_s * 1_000 <= channel.batching_delay_ms:
+                top.fault(
+                    path,
+                    f"an event expires after {channel.expiry_s} s, before it has waited "
+                    f"{channel.batching_delay_ms} ms",
+                    "make it shorter than `expiry_s`",
+                )
+
+
+def is_default(channel: Channel, kind: ParticipantKind) -> bool:
+    """Whether `channel`, of a participant of `kind`, is as it would be without any setting."""
+    return channel == read_channel(channel.participant, kind, Section(channel.box, {}, []))
+
+
+def _default_receives(box: str, webhook: Webhook | None) -> int | None:
+    if webhook:
+        return MAX_RECEIVES
+    return OUTBOX_RECEIVES if box == "outbox" else None
+
+
+def _transport(participant: str, kind: ParticipantKind, section: Section) -> Transport | str:
+    known = TRANSPORTS[kind]
+    named = section.raw("transport")
+    if kind is ParticipantKind.CLOUD_SERVICE and isinstance(named, str) and named not in set(Transport):
+        return _added_protocol(participant, named, section)
+    transport = section.choice("transport", Transport, known[0]) or known[0]
+    if transport in known:
+        return transport
+    if kind is ParticipantKind.DEVICE and transport is Transport.SQS_FIFO:
+        section.fault(
+            "transport",
+            "an IoT rule cannot write to a FIFO queue",
+            "leave `transport` out; for the order of a device's events use `ordering: source` on the inbox",
+        )
+    else:
+        section.fault(
+            "transport", f"a {kind} has no {transport} channel", f"choose one of: {', '.join(known)}"
+        )
+    return known[0]
+
+
+def _added_protocol(participant: str, name: str, section: Section) -> str:
+    if not _ADDED_PROTOCOL.fullmatch(name):
+        section.fault(
+            "transport",
+            f"{name!r} is not known",
+            f"choose one of: {', '.join(TRANSPORTS[ParticipantKind.CLOUD_SERVICE])}, or a protocol that a "
+            "package adds: 2 to 20 lower-case letters and digits, a letter first",
+        )
+    if participant in OWN_SERVICES or section.raw("webhook") is not None:
+        section.fault(
+            "transport",
+            "a function of the plane reads or writes this channel, an SQS queue",
+            "leave `transport` out, and `webhook` where another protocol is wanted",
+        )
+    return name
+
+
+def _check_ordering(
+    transport: Transport | str,
+    box: str,
+    guarantee: DeliveryGuarantee,
+    webhook: Webhook | None,
+    section: Section,
+) -> None:
+    if not isinstance(transport, Transport):
+        section.fault(
+            "ordering",
+            f"nothing keeps order over {transport}",
+            "use `transport: sqs` for an inbox, `transport: sqs_fifo` or `ordering: none`",
+        )
+    if transport is Transport.IOT_CORE:
+        section.fault(
+            "ordering",
+            "IoT Core and the standard queue behind its rule promise no order",
+            "use `ordering: none` here, and `ordering: source` on the inboxes in the cloud that need it",
+        )
+    if transport is not Transport.SQS:
+        return
+    if box != "inbox":
+        section.fault(
+            "ordering",
+            "a standard queue promises no order",
+            "use `transport: sqs_fifo` or `ordering: none`; an inbox with `ordering: source` needs neither",
+        )
+    elif webhook:
+        section.fault(
+            "ordering",
+            "a webhook posts what a standard queue gives, in any order",
+            "use `ordering: none`, or let a program read the inbox by the client library, which sorts",
+        )
+    elif guarantee is DeliveryGuarantee.BEST_EFFORT:
+        section.fault(
+            "ordering",
+            "senders do not number what may be lost",
+            "use `delivery_guarantee: at_least_once` or `ordering: none`",
+        )
+
+
+def _check_packing(
+    participant: str, box: str, transport: Transport | str, ordering: Ordering, section: Section
+) -> None:
+    if box != "inbox" or transport is not Transport.SQS:
+        problem = "only a cloud service's inbox in a standard queue carries several events in one message"
+        remedy = "leave it out here, or use `transport: sqs`"
+    elif participant in OWN_SERVICES:
+        problem = "a function of the plane reads this inbox, one event in one message"
+        remedy = "leave it out here"
+    elif ordering is Ordering.SOURCE:
+        problem = "the reader of an ordered inbox gives back single events to keep their order"
+        remedy = "leave it out here, or use `ordering: none`"
+    else:
+        return
+    section.fault("events_per_message", problem, remedy)
+
+
+def _number(name: str, section: Section, default: int | None = None) -> int | None:
+    return NUMBERS[name].read(name, section, default)
+
+
+WEBHOOK_MODE = Word(
+    WebhookMode, WebhookMode.STRUCTURED, "the event as the body, or its attributes as headers"
+)
+
+WEBHOOK_NUMBERS = {
+    "timeout_s": Number(10, 1, 30, "seconds", "how long one attempt may take in all"),
+    # One day of attempts, at most 300 s apart, stays within the receives that SQS can count (1,000).
+    "give_up_after_s": Number(
+        86_400, 60, 86_400, "seconds", "age in the inbox at which a failing event becomes a dead letter"
+    ),
+    "requests_per_minute": Number(None, 1, 60_000, "requests", "most requests to the endpoint in a minute"),
+}
+
+_ELSEWHERE = {
+    "url": "name it under `webhook_urls` of each environment in stacks/config.py",
+    "secret": "leave it out: the stacks make one for each webhook, `aws secretsmanager` changes it",
+}
+"""What belongs to an environment and is often looked for here, with where it stands instead."""
+
+
+def read_webhook(kind: ParticipantKind, box: str, retention_s: int, channel: Section) -> Webhook | None:
+    """The webhook of an inbox, None where it has none; faults go where the section's faults go."""
+    if channel.raw("webhook") is None:
+        return None
+    section = channel.section("webhook")
+    if kind is not ParticipantKind.CLOUD_SERVICE or box != "inbox":
+        channel.fault(
+            "webhook", "only the inbox of a cloud_service can lead to an HTTPS endpoint", "remove it here"
+        )
+    for name, remedy in _ELSEWHERE.items():
+        if section.raw(name) is not None:
+            section.fault(name, "it differs between environments, the contract does not", remedy)
+    webhook = Webhook(
+        mode=WEBHOOK_MODE.read("mode", section),
+        timeout_s=WEBHOOK_NUMBERS["timeout_s"].read("timeout_s", section) or 0,
+        give_up_after_s=WEBHOOK_NUMBERS["give_up_after_s"].read("give_up_after_s", section) or 0,
+        requests_per_minute=WEBHOOK_NUMBERS["requests_per_minute"].read("requests_per_minute", section),
+    )
+    section.finish()
+    if webhook.give_up_after_s >= retention_s:
+        section.fault(
+            "give_up_after_s",
+            f"the queue forgets an event after {retention_s} s, before it can become a dead letter",
+            "make it less than the inbox's `retention_s`",
+        )
+    return webhook
+
+
+SETTING: Final = "delivery_guarantee"
+
+
+def read_guarantee(section: Section) -> DeliveryGuarantee | None:
+    """Return what the section declares, None where nothing; faults go where the section's faults go."""
+    if section.raw(SETTING) != "exactly_once":
+        return section.choice(SETTING, DeliveryGuarantee, None)
+    section.fault(
+        SETTING,
+        "no transport delivers exactly once",
+        "write `at_least_once`; a reader that drops repeated `source` and `id` handles each event once",
+    )
+    return None
+
+
+def check_guarantees(
+    participants: Mapping[str, Participant],
+    event_types: Mapping[str, EventType],
+    routes: Iterable[Route],
+    top: Section,
+) -> None:
+    """Refuse a promise that a channel breaks, and best effort where every delivery is kept anyway."""
+    for path, why in chain(_kept_channels(participants), _kept_types(event_types)):
+        _refuse_best_effort(top, path, why)
+    channels = {each.address: each for one in participants.values() for each in one.channels}
+    for route in routes:
+        path, destination = f"routes.{route.name}", channels.get(route.destination)
+        if destination is None:
+            continue
+        if route.delivery_guarantee is _BEST_EFFORT:
+            if _leads_down(destination, participants):
+                _refuse_best_effort(top, path, _DOWN)
+        elif route.delivery_guarantee and destination.delivery_guarantee is _BEST_EFFORT:
+            top.fault(
+                f"{path}.{SETTING}",
+                f"{destination.address} is a best-effort channel, and no route makes it more reliable",
+                "make the channel `at_least_once`, or remove the setting from the route",
+            )
+
+
+_BEST_EFFORT: Final = DeliveryGuarantee.BEST_EFFORT
+_DOWN: Final = "what goes down to devices is kept until the device acknowledges it"
+_REPORT: Final = "the plane's own reports are delivered at least once, whatever is declared"
+
+
+def _kept_channels(participants: Mapping[str, Participant]) -> Iterator[tuple[str, str]]:
+    """The best-effort channels on which nothing can be dropped: the path of each, and why."""
+    for participant in participants.values():
+        is_own = participant.name in OWN_SERVICES - {SUBSCRIBERS}
+        for channel in participant.channels:
+            if channel.delivery_guarantee is not _BEST_EFFORT:
+                continue
+            if _leads_down(channel, participants):
+                yield f"participants.{channel.address}", _DOWN
+            elif is_own:
+                yield f"participants.{channel.address}", _REPORT
+
+
+def _kept_types(event_types: Mapping[str, EventType]) -> Iterator[tuple[str, str]]:
+    """The best-effort types whose events cannot be dropped: the path of each, and why."""
+    # Not above: the module reads contracts, which this package brings.
+    from eventplane.sending import PLANE_TYPES
+
+    for event_type in event_types.values():
+        if event_type.delivery_guarantee is not _BEST_EFFORT:
+            continue
+        if event_type.name in PLANE_TYPES:
+            yield f"event_types.{event_type.name}", _REPORT
+        elif event_type.downlink:
+            yield f"event_types.{event_type.name}", _DOWN
+
+
+def _leads_down(channel: Channel, participants: Mapping[str, Participant]) -> bool:
+    return channel.box == "inbox" and participants[channel.participant].kind is ParticipantKind.DEVICE
+
+
+def _refuse_best_effort(top: Section, path: str, why: str) -> None:
+    top.fault(f"{path}.{SETTING}", f"best effort means nothing here: {why}", "remove the setting")

@@ -1,0 +1,96 @@
+"""Dead letters: the events that keep what can never be delivered, and how a message becomes one."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from dataclasses import dataclass
+from typing import Any, Final
+
+from eventplane.attributes import in_short
+from eventplane.envelope import Envelope, write_event
+from eventplane.limits import MAX_DETAIL_CHARACTERS, MAX_ORIGINAL_BYTES
+from eventplane.sender import Sender
+
+DEAD_LETTER_TYPE = "org.eventplane.deadletter.v1"
+
+LETTER_ID_DIGITS = 32
+"""Hexadecimal digits of a dead letter's id, made from its event's: 128 bits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why an event can never be delivered: a stable `reason` word and a `detail` for people."""
+
+    reason: str
+    detail: str
+
+
+def letter_id(sender: str, source: str, id: str) -> str:
+    """Return the id of an event's dead letter: the same for each copy of it. The audit knows it."""
+    return hashlib.sha256(f"{sender}\n{source}\n{id}".encode()).hexdigest()[:LETTER_ID_DIGITS]
+
+
+def dead_letter(
+    *,
+    id: str,
+    source: str,
+    time: str,
+    refusal: Refusal,
+    channel: str,
+    original: bytes,
+    contract_version: str,
+    route: str | None = None,
+    attempt: int = 1,
+    event: Envelope | None = None,
+    sender: Sender | None = None,
+) -> Envelope:
+    """The dead letter of `original`, which `sender` sent over `channel`, as a CloudEvent of its own.
+
+    Without a `sender` it is the one that the `event` is stamped with.
+
+    Where the original is an `event` that belongs to a trace, the letter belongs to it too.
+
+    `id` must be the same when the same refusal happens again, so that a repetition is a duplicate. An
+    original beyond `MAX_ORIGINAL_BYTES` is cut; its full size and SHA-256 are kept. A detail beyond
+    `MAX_DETAIL_CHARACTERS` is cut as well.
+    """
+    named = sender or (event.sender if event else Sender())
+    data: dict[str, Any] = {
+        "reason": refusal.reason,
+        "detail": refusal.detail[:MAX_DETAIL_CHARACTERS],
+        "channel": channel,
+        "sender": {"device": named.device, "service": named.service} if named != Sender() else None,
+        "route": route,
+        "attempt": attempt,
+        "contract_version": contract_version,
+        "original_base64": base64.b64encode(original[:MAX_ORIGINAL_BYTES]).decode("ascii"),
+        "original_bytes": len(original),
+        "original_sha256": hashlib.sha256(original).hexdigest(),
+    }
+    # The reason is an attribute as well, so that dead letters can be routed and counted by content.
+    attributes = {
+        "id": id,
+        "source": source,
+        "type": DEAD_LETTER_TYPE,
+        "time": time,
+        "deadletterreason": refusal.reason,
+    }
+    if event is not None and "traceparent" in event.attributes:
+        attributes["traceparent"] = in_short(str(event.attributes["traceparent"]))
+    return write_event(attributes, data)
+
+
+ORIGINAL: Final = "base64OriginalPayload"
+"""The member that each document of an IoT rule's error action has, and no message of our own rules. It is the
+message as it came, not what the rule's SQL made of it (AWS IoT Developer Guide, error handling)."""
+
+
+def original_of(members: Any) -> bytes | None:
+    """The message that the rule was given; None when `members` are no document of an error action.
+
+    Raises `ValueError` or `TypeError` for one that is damaged.
+    """
+    if not isinstance(members, dict) or ORIGINAL not in members:
+        return None
+    return base64.b64decode(members[ORIGINAL], validate=True)

@@ -1,0 +1,174 @@
+"""Dead letters, ingest frames, tap and ledger records, receipts, topics."""
+
+import base64
+import hashlib
+import json
+
+import jsonschema
+import pytest
+
+from contract import load_contract
+from eventplane.batch import pack
+from eventplane.dead_letter import DEAD_LETTER_TYPE, Refusal, dead_letter
+from eventplane.envelope import Envelope, write_event
+from eventplane.errors import EnvelopeError
+from eventplane.ingest import parse_frame
+from eventplane.ledger import LedgerRecord, tap_records, to_line
+from eventplane.limits import MAX_EVENT_BYTES, MAX_ORIGINAL_BYTES, MAX_SENT_EVENT_BYTES
+from eventplane.reasons import Outcome
+from eventplane.receipts import Receipt, ReceiptError, digest, read_receipts, write_receipts
+from eventplane.topics import basic_ingest_topic, device_topic, local_topic, receipt_topic
+
+EVENT = write_event({"id": "1", "source": "/a", "type": "t"}, {"value": 1})
+
+
+def letter_of(original: bytes, detail: str = "it is not JSON") -> Envelope:
+    return dead_letter(
+        id="dl-1",
+        source="/devices/home-1/router",
+        time="2026-01-01T00:00:00Z",
+        refusal=Refusal("not_json", detail),
+        channel="voice-service.outbox",
+        original=original,
+        contract_version="0123456789abcdef",
+    )
+
+
+def test_a_dead_letter_stays_in_the_trace_of_its_event_and_still_fits() -> None:
+    trace = f"00-{1:032x}-{2:016x}-01"
+    traced = write_event({"id": "1", "source": "/a", "type": "t", "traceparent": trace})
+    refusal = Refusal("not_json", "\x01" * 10_000)
+    letter = dead_letter(
+        id="dl-1",
+        source="/devices/home-1/router",
+        time="2026-01-01T00:00:00Z",
+        refusal=refusal,
+        channel="voice-service.outbox",
+        original=b"x" * MAX_EVENT_BYTES,
+        contract_version="0123456789abcdef",
+        event=traced,
+    )
+    assert letter.attributes["traceparent"] == trace
+    assert len(letter.json.encode()) <= MAX_SENT_EVENT_BYTES
+
+
+def test_a_dead_letter_keeps_the_original_and_says_why() -> None:
+    letter = letter_of(b"\xff\x00garbage")
+    data = letter.data()
+    assert letter.type == DEAD_LETTER_TYPE
+    assert letter.attributes["deadletterreason"] == "not_json"
+    assert base64.b64decode(data["original_base64"]) == b"\xff\x00garbage"
+    (schema,) = load_contract().event_types[DEAD_LETTER_TYPE].schemas.values()
+    jsonschema.validate(data, dict(schema))
+
+
+def test_the_dead_letter_of_a_huge_original_is_still_an_event() -> None:
+    original = b"x" * (MAX_EVENT_BYTES * 2)
+    letter = letter_of(original, detail="\x01" * MAX_EVENT_BYTES)
+    data = letter.data()
+    assert len(letter.json) <= MAX_SENT_EVENT_BYTES
+    assert base64.b64decode(data["original_base64"]) == original[:MAX_ORIGINAL_BYTES]
+    assert data["original_bytes"] == len(original)
+    assert data["original_sha256"] == hashlib.sha256(original).hexdigest()
+
+
+def frame(payload: bytes) -> str:
+    return json.dumps(
+        {
+            "data": base64.b64encode(payload).decode(),
+            "topic": "devices/home-1/outbox",
+            "clientid": "home-1",
+            "principal": "p",
+            "timestamp": 1_700_000_000_123,
+        }
+    )
+
+
+def test_a_frame_yields_its_events_and_its_refusals() -> None:
+    items = list(parse_frame(frame(b"[" + EVENT.json.encode() + b",{}]")).items())
+    assert [item.index for item in items] == [0, 1]
+    assert items[0].event == EVENT
+    assert items[1].event is None
+    assert items[1].error is not None
+    assert (items[1].original, items[1].error.reason) == (b"{}", "missing_attribute")
+
+
+def test_an_unreadable_payload_is_one_refused_item() -> None:
+    (item,) = parse_frame(frame(b"\x78\x9cbroken")).items()
+    assert item.error is not None
+    assert (item.original, item.error.reason) == (b"\x78\x9cbroken", "not_zlib")
+
+
+NO_FRAMES = [
+    "",
+    "{}",
+    "[]",
+    "null",
+    "[" * 200_000,
+    '{"data":"?","topic":"t","clientid":"c","timestamp":1}',
+    '{"data":"","topic":"t","clientid":"c","timestamp":1e999}',
+]
+
+
+@pytest.mark.parametrize("body", NO_FRAMES, ids=range(len(NO_FRAMES)))
+def test_what_is_no_frame_is_refused(body: str) -> None:
+    with pytest.raises(EnvelopeError, match="bad_frame"):
+        parse_frame(body)
+
+
+def test_the_tap_has_one_record_an_item() -> None:
+    good, bad = (
+        tap_records(parse_frame(frame(pack([EVENT]))), "m1", 5),
+        tap_records(parse_frame(frame(b"?")), "m2", 6),
+    )
+    assert (good[0].event, good[0].original_base64, good[0].refusal) == (EVENT.json, None, None)
+    assert (bad[0].event, bad[0].original_base64, bad[0].refusal) == (None, "Pw==", "not_json")
+    assert json.loads(to_line(good[0]))["client_id"] == "home-1"
+
+
+def test_a_ledger_record_is_one_line() -> None:
+    record = LedgerRecord(
+        decided_at_ms=2,
+        entered_at_ms=1,
+        entered_by="device.outbox",
+        contract_version="v",
+        source="/a",
+        id="line\nbreak",
+        type="t",
+        priority="urgent",
+        client_id="home-1",
+        route="r",
+        destination="desk.inbox",
+        outcome=Outcome.DELIVERED,
+        reason=None,
+        attempt=1,
+        message_id="m",
+    )
+    line = to_line(record)
+    assert "\n" not in line
+    assert json.loads(line)["outcome"] == "delivered"
+
+
+def test_receipts_are_read_as_they_are_written() -> None:
+    receipts = [Receipt(digest(b"a")), Receipt(digest(b"b"), refused="not_json")]
+    assert read_receipts(write_receipts(receipts)) == receipts
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        b"", b"\xff", b"{}x", b"[1]", b'[{"refused":null}]', b"7", b"[" * 100_000,
+        b'[{"digest":"d","refused":false}]', b'[{"digest":"d","refused":{}}]',
+    ],
+)  # fmt: skip
+def test_what_is_no_receipt_is_refused(payload: bytes) -> None:
+    with pytest.raises(ReceiptError):
+        read_receipts(payload)
+
+
+@pytest.mark.source("P2")
+def test_topics_follow_from_names() -> None:
+    assert local_topic("voice-service", "outbox") == "eventplane/voice-service/outbox"
+    assert receipt_topic("voice-service", "outbox") == "eventplane/voice-service/outbox/receipts"
+    assert device_topic("home-1", "inbox") == "devices/home-1/inbox"
+    assert basic_ingest_topic("ingest", "home-1") == "$aws/rules/ingest/devices/home-1/outbox"
