@@ -15,13 +15,13 @@ from contextlib import contextmanager, suppress
 from enum import StrEnum
 from pathlib import Path
 from subprocess import TimeoutExpired
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import pyspark
 from pyspark import SparkContext
 from pyspark.serializers import AutoBatchedSerializer, CPickleSerializer
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import StructType
+from pyspark.sql.types import LongType, StringType, StructType
 
 _SILENT: Final = "-Xlog:disable -Xlog:all=error:stderr"
 """Java writes on standard output of each class that it cannot archive."""
@@ -152,6 +152,14 @@ def job_session() -> SparkSession:
         spark.conf.set(name, value)
     _remember_classes(spark)
     return spark
+
+
+def schema_of(row: type[NamedTuple]) -> StructType:
+    """Return the schema of rows of texts and whole numbers, by their annotations."""
+    found = StructType()
+    for name, kind in row.__annotations__.items():
+        found.add(name, LongType() if str(kind).startswith("int") else StringType())
+    return found
 
 
 def local_rows(spark: SparkSession, rows: Iterable[Sequence[Any]], schema: StructType) -> DataFrame:

@@ -139,20 +139,26 @@ def stale_uses(usages: Sequence[Usage]) -> frozenset[tuple[str, int]]:
         if each.is_in_force:
             intervals[each.version].add(each.interval)
     first_ms = _first_uses(usages)
+
+    def is_used(version: str, *spans: tuple[int, int], is_later: bool) -> bool:
+        """Whether another version, a later or an earlier one, was used in each of some spans of intervals."""
+        return any(
+            all(any(at in intervals[other] for at in range(*span)) for span in spans)
+            for other in intervals
+            if first_ms[other] != first_ms[version] and (first_ms[other] > first_ms[version]) == is_later
+        )
+
     left_over = {
         (version, at)
         for version, used in intervals.items()
         for at, back in _returns(used).items()
         # The one before is still used when a rollout would long be over.
-        if any(
-            _is_used(
-                intervals[other],
-                (back - STALE_AFTER, back),
-                _until(at),
-                (at + STALE_AFTER, at + LOOK_BACK + 1),
-            )
-            for other in intervals
-            if first_ms[other] < first_ms[version]
+        if is_used(
+            version,
+            (back - STALE_AFTER, back),
+            (at - STALE_AFTER + 1, at + 1),
+            (at + STALE_AFTER, at + LOOK_BACK + 1),
+            is_later=False,
         )
     }
     for version, at in left_over:
@@ -161,28 +167,15 @@ def stale_uses(usages: Sequence[Usage]) -> frozenset[tuple[str, int]]:
         (version, at)
         for version, used in intervals.items()
         for at in used
-        if any(
-            _is_used(
-                intervals[other],
-                (at - LOOK_BACK, at - STALE_AFTER + 1),
-                _until(at),
-                (at + 1, at + STALE_AFTER + 1),
-            )
-            for other in intervals
-            if first_ms[other] > first_ms[version]
+        if is_used(
+            version,
+            (at - LOOK_BACK, at - STALE_AFTER + 1),
+            (at - STALE_AFTER + 1, at + 1),
+            (at + 1, at + STALE_AFTER + 1),
+            is_later=True,
         )
     }
     return frozenset(left_over | behind)
-
-
-def _until(at: int) -> tuple[int, int]:
-    """The last intervals up to this one."""
-    return at - STALE_AFTER + 1, at + 1
-
-
-def _is_used(intervals: Collection[int], *spans: tuple[int, int]) -> bool:
-    """Return whether a version was used in each of some spans of intervals, without their ends."""
-    return all(any(at in intervals for at in range(*span)) for span in spans)
 
 
 def _returns(used: Collection[int]) -> dict[int, int]:

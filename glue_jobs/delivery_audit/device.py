@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
+from eventplane.archive_layout import AUDIT_DEVICES_FOLDER
 from eventplane.device_reports import MANIFEST, key_digest
 from eventplane.fleet import LifecycleState
 from eventplane.reasons import Outcome
@@ -42,9 +43,7 @@ STATED: Final = (
 
 COUNTS: Final = (*STATED, *RESTS, "awaiting", "best_effort")
 
-DEVICE: Final = (
-    "client_id", "epoch", "first", "last", "events", "gaps", "tap_copies", *COUNTS, "skew_ms", "coverage",
-)  # fmt: skip
+DEVICE: Final = tuple(each.name for each in AUDIT_DEVICES_FOLDER.columns)
 """One device's epoch. `events` counts different numbers, `first` and `last` are the least and the greatest,
 `gaps` those between them that were not seen: not yet losses, the event may have had no route to the cloud.
 `tap_copies` counts copies beyond one each. Events without a number have rows of their own with `epoch`,

@@ -14,11 +14,11 @@ from statistics import median
 from typing import Any, Final, NamedTuple
 
 from pyspark import RDD, StorageLevel
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column as SparkColumn
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
-from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from eventplane.archive_layout import FLEET_FOLDER
+from eventplane.archive_layout import AUDIT_DEVICES_FOLDER, FLEET_FOLDER, Column
 from eventplane.contract import Contract, DeliveryGuarantee, Place
 from eventplane.fleet import FLEET
 from eventplane.names import CANARY_CLIENT
@@ -27,11 +27,10 @@ from glue_jobs.common.archive import struct_of
 from glue_jobs.common.hours import day_of_folder, hour_of
 from glue_jobs.common.listing import ObjectFault
 from glue_jobs.common.objects import Objects
-from glue_jobs.common.session import local_rows
+from glue_jobs.common.session import local_rows, schema_of
 from glue_jobs.delivery_audit.coverage import RESTS, Coverage, Scope, Standing
 from glue_jobs.delivery_audit.device import (
     COUNTS,
-    DEVICE,
     DeviceJudgement,
     DeviceRows,
     HourRow,
@@ -55,11 +54,7 @@ LEAST_SILENT: Final = 2
 """Fewest devices that must miss something in an hour without a tap object for the hour to be a hole of the
 archive. Ours: one device alone may have lost what it misses."""
 
-_TEXTS: Final = ("date", "client_id", "epoch", "coverage")
-
-DAY: Final = StructType(
-    [StructField(name, StringType() if name in _TEXTS else LongType()) for name in ("date", *DEVICE)]
-)
+DAY: Final = struct_of((Column("date"), *AUDIT_DEVICES_FOLDER.columns))
 """A device's epoch on one day."""
 
 
@@ -190,7 +185,7 @@ def device_hours(tap: DataFrame, contracts: Sequence[Contract]) -> DataFrame:
     )
 
 
-def _is_best_effort(contracts: Sequence[Contract]) -> Column:
+def _is_best_effort(contracts: Sequence[Contract]) -> SparkColumn:
     """Whether a device need not have stored the event, and so has not numbered it.
 
     Where a route of the device declares it, its filter decided: what has no number is believed to be such.
@@ -223,10 +218,6 @@ _Counts = Mapping[str, list[tuple[str, int, int]]]
 
 Listed = Sequence[tuple[str, str, int | None]]
 """Devices of the fleet's registry: thing, state, and since when, Unix milliseconds."""
-
-_NOT_IN_TAP: Final = StructType(
-    [StructField(name, LongType() if name == "entered_at_ms" else StringType()) for name in NotInTap._fields]
-)
 
 
 def _by_client(counts: Mapping[HourCount, int]) -> _Counts:
@@ -353,10 +344,11 @@ class _InSpark:
         self._hours = gathered.hours.coalesce(self._tasks).persist(StorageLevel.MEMORY_AND_DISK)
         self._registry = gathered.registry
         self._counts = self._spark.sparkContext.broadcast(gathered.counts)
-        if isinstance(gathered.not_in_tap, RDD):
-            self._strays = self._spark.createDataFrame(gathered.not_in_tap, _NOT_IN_TAP, verifySchema=False)
+        rows, schema = gathered.not_in_tap, schema_of(NotInTap)
+        if isinstance(rows, RDD):
+            self._strays = self._spark.createDataFrame(rows, schema, verifySchema=False)
         else:
-            self._strays = local_rows(self._spark, gathered.not_in_tap, _NOT_IN_TAP)
+            self._strays = local_rows(self._spark, rows, schema)
 
     def senders(self) -> Iterator[_Sender]:
         found = self._hours.groupBy("client_id", "epoch").agg(
