@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from enum import StrEnum
 from pathlib import Path
 from subprocess import TimeoutExpired
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, get_type_hints
 
 import pyspark
 from pyspark import SparkContext
@@ -157,8 +157,8 @@ def job_session() -> SparkSession:
 def schema_of(row: type[NamedTuple]) -> StructType:
     """Return the schema of rows of texts and whole numbers, by their annotations."""
     found = StructType()
-    for name, kind in row.__annotations__.items():
-        found.add(name, LongType() if str(kind).startswith("int") else StringType())
+    for name, kind in get_type_hints(row).items():
+        found.add(name, LongType() if kind is int else StringType())
     return found
 
 

@@ -132,7 +132,8 @@ def _found(
             damaged = [each.name for each in Archive(spark, objects).damage(portion.stored)]
             if not damaged:
                 raise
-            rows = portion.without(damaged).found(spark, objects, person)
+            whole = {each.name for each in portion.stored} - {*damaged}
+            rows = portion.only(whole).found(spark, objects, person)
         yield portion, rows, damaged
 
 
