@@ -57,6 +57,15 @@ archive. Ours: one device alone may have lost what it misses."""
 DAY: Final = struct_of((Column("date"), *AUDIT_DEVICES_FOLDER.columns))
 """A device's epoch on one day."""
 
+_Counts = Mapping[str, list[tuple[str, int, int]]]
+
+Listed = Sequence[tuple[str, str, int | None]]
+"""Devices of the fleet's registry: thing, state, and since when, Unix milliseconds."""
+
+_STANDINGS: Final = (Standing.SILENT, Standing.PARTLY, Standing.UNREGISTERED, Standing.ATTESTED, None)
+
+_GZIP = b"\x1f\x8b"
+
 
 @dataclass(slots=True)
 class Fleet:
@@ -212,12 +221,6 @@ def _is_best_effort(contracts: Sequence[Contract]) -> SparkColumn:
         return sf.lit(True)
     by_contract = sf.col("service").isin(*services) | sf.col("type").isin(*types)
     return sf.coalesce(sf.col("asks_best_effort") | by_contract, sf.lit(False))
-
-
-_Counts = Mapping[str, list[tuple[str, int, int]]]
-
-Listed = Sequence[tuple[str, str, int | None]]
-"""Devices of the fleet's registry: thing, state, and since when, Unix milliseconds."""
 
 
 def _by_client(counts: Mapping[HourCount, int]) -> _Counts:
@@ -422,16 +425,10 @@ def _summary(judgements: Iterable[DeviceJudgement]) -> Fleet:
     return fleet.keep_worst()
 
 
-_STANDINGS: Final = (Standing.SILENT, Standing.PARTLY, Standing.UNREGISTERED, Standing.ATTESTED, None)
-
-
 def _order(row: Mapping[str, Any]) -> tuple[Any, ...]:
     """Most losses first, then those of which least is known, then most gaps."""
     standing = _STANDINGS.index(row["coverage"])
     return -row["lost"], standing, -(row["gaps"] or 0), row["client_id"], row["epoch"] or ""
-
-
-_GZIP = b"\x1f\x8b"
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,10 +98,10 @@ def _judge(group: EventGroup, rules: AuditRules, into: Judgement) -> None:
         event.settle(rules, group.dead_letters)
         shown = _judge_event(event, rules, into)
         if len(senders) > 1:
-            into.findings.append(about(shown, Kind.TWO_SENDERS, Hop.DEVICE_CLOUD, ", ".join(senders)))
+            into.findings.append(about(shown, Kind.TWO_SENDERS, ", ".join(senders), Hop.DEVICE_CLOUD))
         if sender in others:
             names = f"{sender} in the tap, {others[sender]} in the ledger"
-            into.findings.append(about(shown, Kind.SENDER_MISMATCH, Hop.ARCHIVE, names))
+            into.findings.append(about(shown, Kind.SENDER_MISMATCH, names, Hop.ARCHIVE))
 
 
 def _judge_event(event: Event, rules: AuditRules, into: Judgement) -> Delivery:
@@ -202,7 +202,7 @@ def _judge_unknown_handovers(judged: Sequence[Delivery], rules: AuditRules, into
             at = judged[0]._replace(route=None, destination=end.channel)
             where = {"archive_file": end.file, "at_ms": end.entered_at_ms}
             never = "the ledger never put it into the inbox"
-            into.findings.append(about(at, Kind.FORGED, Hop.INBOX_CONSUMER, never, **where))
+            into.findings.append(about(at, Kind.FORGED, never, Hop.INBOX_CONSUMER, **where))
 
 
 def _judge_items(

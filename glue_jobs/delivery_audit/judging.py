@@ -31,6 +31,15 @@ from glue_jobs.delivery_audit.judge import judge
 from glue_jobs.delivery_audit.rows import event_groups
 from glue_jobs.delivery_audit.rules import LAST_MS, Rules, date_of
 
+MAX_FINDINGS: Final = 1_000
+"""Most findings of events that are kept in the driver; all of them are in the table."""
+
+Key = tuple[int, int]
+"""The key of an event group (`rows.KEY`)."""
+
+Row = Finding | ReplayRow | BadRow | NotInTap
+"""What is found row by row, without a bound: a day without a tap has millions of `NotInTap`."""
+
 
 class OrderedDelivery(NamedTuple):
     """The first delivery of an event into an inbox that promises order, times in Unix milliseconds.
@@ -134,16 +143,6 @@ def reordered(delivery: OrderedDelivery, overtaken_at_ms: int) -> Finding:
     """Return the finding about a delivery after one that was sent later."""
     by_ms = delivery.delivered_at_ms - overtaken_at_ms
     return delivery.finding._replace(detail=f"{by_ms} ms behind one that was sent later")
-
-
-MAX_FINDINGS: Final = 1_000
-"""Most findings of events that are kept in the driver; all of them are in the table."""
-
-Key = tuple[int, int]
-"""The key of an event group (`rows.KEY`)."""
-
-Row = Finding | ReplayRow | BadRow | NotInTap
-"""What is found row by row, without a bound: a day without a tap has millions of `NotInTap`."""
 
 
 @dataclass(slots=True)

@@ -52,6 +52,11 @@ MAX_WRITES: Final = 3
 MAX_TREND: Final = 30
 """Most days in the trend. Ours: a month."""
 
+Form = Literal["parquet", "json"]
+
+REPLAY: Final = "replay"
+"""The folder of the events to send again, by `date` as lines of JSON: `event_group.ReplayRow`."""
+
 
 def file_report(
     output: Objects,
@@ -141,12 +146,6 @@ def _region(queue_url: str) -> str | None:
     """
     service, _, rest = (urlsplit(queue_url).hostname or "").partition(".")
     return rest.split(".")[0] if service == "sqs" and ".amazonaws." in rest else None
-
-
-Form = Literal["parquet", "json"]
-
-REPLAY: Final = "replay"
-"""The folder of the events to send again, by `date` as lines of JSON: `event_group.ReplayRow`."""
 
 
 def write_tables(spark: SparkSession, audit: Audit, changes: Iterable[Finding], output: Objects) -> None:

@@ -42,6 +42,14 @@ ROUTE_COUNTS = ("expected", *map(str, Verdict), "duplicated", "replayed", "event
 _CONSUMER_COUNTS = (*map(str, EXPECTED), "duplicated")
 _INBOX_COUNTS = ("delivered_unique", "delivered_total", "may_expire")
 
+QUANTILES: Final = {"p50_ms": 0.5, "p95_ms": 0.95, "p99_ms": 0.99, "max_ms": 1.0}
+
+FORMAT: Final = 3
+"""The version of the document's own format."""
+
+MAX_FLOW: Final = 40
+"""Most rows of the flow that name a device. Ours: what a picture can show."""
+
 
 @dataclass(frozen=True, slots=True)
 class Figures:
@@ -158,9 +166,6 @@ class Figures:
         return ((key, count) for key, count in counts.items() if isinstance(key, kind))
 
 
-QUANTILES: Final = {"p50_ms": 0.5, "p95_ms": 0.95, "p99_ms": 0.99, "max_ms": 1.0}
-
-
 def latency(samples: Mapping[LatencyKey, int]) -> list[dict[str, Any]]:
     """Exact quantiles in milliseconds: `hop, priority, route, samples, p50_ms .. max_ms`.
 
@@ -196,13 +201,6 @@ def _quantiles(counts: Counter[int]) -> dict[str, Any]:
         name: at[low] + (at[high] - at[low]) * (places[name] - low) for name, (low, high) in between.items()
     }
     return {"samples": samples, **wanted}
-
-
-FORMAT: Final = 3
-"""The version of the document's own format."""
-
-MAX_FLOW: Final = 40
-"""Most rows of the flow that name a device. Ours: what a picture can show."""
 
 
 def report(audit: Audit, chain: Chain, changes: Sequence[Finding], trend: Rows) -> dict[str, Any]:

@@ -29,6 +29,19 @@ DAY_MS = 86_400_000
 LAST_MS = 253_402_300_799_999
 """The end of the year 9999, Unix milliseconds: later times are nonsense, and overflow further on."""
 
+LATENESS_S = 3_600
+"""How long after its acceptance an event's record may take to the archive before it is missed, seconds. Ours:
+four of the longest waits (15 min) between two attempts of a router."""
+
+_BY_EVENT: Final = frozenset({HOP_LIMIT, RESERVED_ATTRIBUTE, TOO_LARGE})
+"""Reasons of refusals of which the tap knows whether they hold."""
+
+RECORD_MS: Final = 5 * 60 * 1_000
+"""How long after its beginning something is usually recorded at the latest, milliseconds: in which hours of a
+folder a record is looked for. Ours."""
+
+_SPOKEN_FOR: Final = DEVICE_REPORTS | {DEAD_LETTER_TYPE}
+
 
 @dataclass(frozen=True, slots=True)
 class Window:
@@ -70,11 +83,6 @@ def _date(day: int) -> str:
     return (date(1970, 1, 1) + timedelta(days=day)).isoformat()
 
 
-LATENESS_S = 3_600
-"""How long after its acceptance an event's record may take to the archive before it is missed, seconds. Ours:
-four of the longest waits (15 min) between two attempts of a router."""
-
-
 @dataclass(frozen=True, slots=True)
 class Watermark:
     """An audit of the archive as it was `as_of_ms` (Unix milliseconds), which waits for `lateness_s`.
@@ -110,25 +118,14 @@ class Watermark:
 class Rules:
     """By what a group is judged: contracts, times, and where the archive is known to have holes.
 
-    Of `history` are used `uses` and `stale`, of `watermark` `ms` and `lateness_s`, of `window` `day`.
-    `damaged` names, by folder of the archive (`ledger`, `handovers`), the hours of which an object is missing
-    or unreadable, or has lines that cannot be read and name no event.
+    `damaged` names by folder (`ledger`, `handovers`) the hours of which an object is missing or unreadable,
+    or has lines that cannot be read and name no event.
     """
 
     history: ContractHistory
     watermark: Watermark
     window: Window
     damaged: Mapping[str, frozenset[Hour]] = field(default_factory=dict)
-
-
-_BY_EVENT: Final = frozenset({HOP_LIMIT, RESERVED_ATTRIBUTE, TOO_LARGE})
-"""Reasons of refusals of which the tap knows whether they hold."""
-
-RECORD_MS: Final = 5 * 60 * 1_000
-"""How long after its beginning something is usually recorded at the latest, milliseconds: in which hours of a
-folder a record is looked for. Ours."""
-
-_SPOKEN_FOR: Final = DEVICE_REPORTS | {DEAD_LETTER_TYPE}
 
 
 class ContractRules:

@@ -30,6 +30,11 @@ _AT_ONCE = 20
 
 _STAGING = f"{ERASURES}/staging"
 
+FORMAT = 2
+"""The version of plan and receipt."""
+
+_PARTITION = re.compile(rf"(?:{COMPACTED}/)?(.+/date=[^/]+(?:/hour=[^/]+)?)/")
+
 
 @dataclass(frozen=True, slots=True)
 class Portion:
@@ -146,12 +151,6 @@ def _hourly(
 
 def _named(stored: Sequence[Stored], suffix: str) -> tuple[Stored, ...]:
     return tuple(each for each in stored if each.name.endswith(suffix))
-
-
-FORMAT = 2
-"""The version of plan and receipt."""
-
-_PARTITION = re.compile(rf"(?:{COMPACTED}/)?(.+/date=[^/]+(?:/hour=[^/]+)?)/")
 
 
 @dataclass(slots=True)
