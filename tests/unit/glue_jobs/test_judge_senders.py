@@ -184,6 +184,20 @@ def test_what_was_decided_unseen_must_be_decided_again(archive: SmallArchive) ->
     ]
 
 
+def test_a_message_decided_in_force_and_then_by_a_killed_router_s_successor_is_confirmed(
+    archive: SmallArchive,
+) -> None:
+    event = archive.event(ALARM, "home-1", senderservice="voice")
+    archive.accept(event, "home-1")
+    archive.route(event, "home-1")
+    by_successor = [
+        replace(row, basis=Basis.BUNDLED, decided_at_ms=row.decided_at_ms + MINUTE_MS, attempt=2)
+        for row in archive.ledger
+    ]
+    archive.ledger += by_successor
+    assert judged(archive).kinds() == [("duplicate", "home-1", "alarms")]
+
+
 @pytest.mark.parametrize(("left_ms", "kind"), [(5 * MINUTE_MS, "lost"), (0, "expired")])
 def test_a_router_whose_clock_is_ahead_expires_nothing(
     archive: SmallArchive, left_ms: int, kind: str
