@@ -89,7 +89,7 @@ def value_problem(name: str, value: object) -> str | None:
         return "a value is a String, an Integer or a Boolean"
     elif value not in _INT32:
         return "an Integer has 32 bits"
-    rule = _RULES.get(name)
+    rule = RULES.get(name)
     if rule is None:
         return None
     needed, holds, problem = rule
@@ -139,8 +139,7 @@ _NAMES_SENDER: _Rule = (
 )
 _IS_TIMESTAMP: _Rule = (str, is_timestamp, "it is not an RFC 3339 timestamp")
 
-# What the attributes of the specification and of known extensions must be, and what is said otherwise.
-_RULES: dict[str, _Rule] = {
+RULES: Final[dict[str, _Rule]] = {
     "specversion": (str, frozenset({"1.0"}).__contains__, "this plane speaks specversion 1.0"),
     "id": _NOT_EMPTY,
     "source": (str, is_uri_reference, "it is not a URI-reference (RFC 3986)"),
@@ -182,11 +181,12 @@ _RULES: dict[str, _Rule] = {
         "a severity is 1 (TRACE) to 24 (FATAL); leave an unspecified one out",
     ),
 }
+"""The attributes of the specification and of known extensions: type, check, problem of others."""
 
-KNOWN = frozenset(_RULES)
+KNOWN = frozenset(RULES)
 """The attributes that the specification or an extension defines; their names need no check."""
 
-STRINGS = frozenset(name for name, (needed, _, _) in _RULES.items() if needed is str)
+STRINGS = frozenset(name for name, (needed, _, _) in RULES.items() if needed is str)
 """The attributes that are a String in every event; what is not among them may be an Integer or a Boolean."""
 
 # Of a timestamp, the form and the days that all but a few have; the others take longer.
@@ -219,9 +219,9 @@ def quick_check(name: str) -> Callable[[Any], object]:
 
     Whether a String has characters that it may not have is not checked.
     """
-    if name not in _RULES:
+    if name not in RULES:
         return _is_any
-    holds = _RULES[name][1]
+    holds = RULES[name][1]
     if isinstance(getattr(holds, "__self__", None), re.Pattern | frozenset):
         return holds
     if holds in _QUICK:

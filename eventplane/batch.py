@@ -10,13 +10,13 @@ from __future__ import annotations
 import json
 import re
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 
 from eventplane import fast_reader, strict_json
 from eventplane.envelope import Envelope, certain_event, parse_event
 from eventplane.errors import EnvelopeError
-from eventplane.fast_reader import Item
+from eventplane.fast_reader import Attributes, Item
 from eventplane.limits import MAX_BATCH_BYTES, MAX_BATCH_EVENTS
 
 ZLIB_LEVEL = 6
@@ -50,13 +50,13 @@ def unpack(payload: bytes) -> Iterator[Envelope | tuple[bytes, EnvelopeError]]:
     if text.lstrip(_WHITESPACE.encode())[:1] != b"[":
         yield _parsed(text)
         return
-    for item, attributes in _items(text):
+    for item, attributes in _bounded(fast_reader.items_of(text) or _array_items(text, _event_and_end)):
         yield certain_event(item, attributes) or _parsed(item)
 
 
 def split(raw: bytes) -> list[str]:
     """The texts of the items of a JSON array, untouched. Raises `EnvelopeError`."""
-    return [text for text, _ in _items(raw)]
+    return [text for text, _ in _bounded(_array_items(raw, _end))]
 
 
 def _parsed(item: bytes | str) -> Envelope | tuple[bytes, EnvelopeError]:
@@ -66,34 +66,34 @@ def _parsed(item: bytes | str) -> Envelope | tuple[bytes, EnvelopeError]:
         return (item if isinstance(item, bytes) else item.encode("utf-8", "surrogatepass")), error
 
 
-def _items(raw: bytes) -> list[Item]:
-    """The items of a JSON array. Raises `EnvelopeError`."""
-    items = fast_reader.items_of(raw)
-    if items is None:
-        try:
-            # Not all of them: four kilobytes may hold a million, which are a second and 130 MiB.
-            items = list(islice(_array_items(strict_json.decode_text(raw)), MAX_BATCH_EVENTS + 1))
-        except ValueError as error:
-            raise EnvelopeError("not_json", f"not a JSON array of events: {error}") from error
+def _bounded(found: Iterable[Item]) -> list[Item]:
+    """The items of an array. Raises `EnvelopeError`."""
+    try:
+        # Not all of them: four kilobytes may hold a million, which are a second and 130 MiB.
+        items = list(islice(found, MAX_BATCH_EVENTS + 1))
+    except ValueError as error:
+        raise EnvelopeError("not_json", f"not a JSON array of events: {error}") from error
     if len(items) > MAX_BATCH_EVENTS:
         raise EnvelopeError("too_many", f"a batch has at most {MAX_BATCH_EVENTS} events")
     return items
 
 
-def _array_items(text: str) -> Iterator[Item]:
-    """Slices of `text`: an item keeps its exact characters. Raises ValueError where it is no array."""
+_ReadAt = Callable[[str, int], tuple[Attributes | None, int]]
+
+
+def _array_items(raw: bytes, read_at: _ReadAt) -> Iterator[Item]:
+    """The items of an array, each in its exact characters, and what `read_at` makes of them at their places.
+
+    Raises `EnvelopeError`, or ValueError where it is not an array.
+    """
+    text = strict_json.decode_text(raw)
     position = _skip_whitespace(text, 0) + 1
     position = _skip_whitespace(text, position)
     if text[position : position + 1] == "]":
         _expect_end(text, position + 1)
         return
     while True:
-        attributes, end = fast_reader.scanned(text, position)
-        if end < 0:
-            try:
-                _, end = _SPLITTER.raw_decode(text, position)
-            except RecursionError:
-                end = _closing(text, position)
+        attributes, end = read_at(text, position)
         yield text[position:end], attributes
         position = _skip_whitespace(text, end)
         mark = text[position : position + 1]
@@ -103,6 +103,18 @@ def _array_items(text: str) -> Iterator[Item]:
         if mark != ",":
             raise ValueError(f"expected ',' or ']' at character {position}")
         position = _skip_whitespace(text, position + 1)
+
+
+def _event_and_end(text: str, position: int) -> tuple[Attributes | None, int]:
+    attributes, end = fast_reader.scanned(text, position)
+    return (attributes, end) if end >= 0 else _end(text, position)
+
+
+def _end(text: str, position: int) -> tuple[None, int]:
+    try:
+        return None, _SPLITTER.raw_decode(text, position)[1]
+    except RecursionError:
+        return None, _closing(text, position)
 
 
 def _closing(text: str, position: int) -> int:

@@ -34,9 +34,8 @@ MAX_ORDER_BYTES: Final = MAX_ORIGINAL_BYTES
 class OrderError(EventPlaneError):
     """A message of the queue is no order. `problem` says why."""
 
-    def __init__(self, problem: str) -> None:
-        super().__init__(f"no order to replay: {problem}; send what `python -m eventplane replay` makes")
-        self.problem = problem
+    problem: str
+    message = "no order to replay: {problem}; send what `python -m eventplane replay` makes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,9 +96,9 @@ def parse_order(body: str) -> Order:
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise OrderError(repr(error)) from error
     if not order.file.startswith(f"{TAP}/"):
-        raise OrderError(f"{order.file!r} is no file of the tap")
+        raise OrderError(f"{order.file!r} is not a file of the tap")
     if isinstance(order, WindowOrder) and (order.participant is None) is (order.route is None):
-        raise OrderError("it names not one of participant and route")
+        raise OrderError("it does not name exactly one of participant and route")
     return order
 
 

@@ -45,9 +45,14 @@ _NOT_XML: Final = re.compile("[\ufffe\uffff]")
 class HintsError(EventPlaneError):
     """SQS would refuse a message with these `hints`."""
 
-    def __init__(self, reason: str, hints: Mapping[str, str]) -> None:
-        super().__init__(f"{reason}; leave some out, the body has everything: {', '.join(hints)}")
-        self.hints = dict(hints)
+    reason: str
+    hints: Mapping[str, str]
+    message = "{reason}; leave some out, the body has everything: {names}"
+
+    @property
+    def names(self) -> str:
+        """The names of the hints."""
+        return ", ".join(self.hints)
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,7 +39,7 @@ class Quota:
     def __post_init__(self) -> None:
         for each in fields(self):
             if getattr(self, each.name) <= 0:
-                raise QuotaError(f"{each.name} is {getattr(self, each.name)}, and must be more than 0")
+                raise TrafficQuotaError(each.name, getattr(self, each.name))
 
     @property
     def window_ms(self) -> int:
@@ -51,12 +51,12 @@ class Quota:
         return [each for each in KINDS if getattr(traffic, each) > share * getattr(self, each)]
 
 
-class QuotaError(EventPlaneError):
-    """A quota cannot be used. `problem` says why."""
+class TrafficQuotaError(EventPlaneError):
+    """A quota cannot be used: its `name` has a `value` that is not positive."""
 
-    def __init__(self, problem: str) -> None:
-        super().__init__(f"not a quota of devices: {problem}")
-        self.problem = problem
+    name: str
+    value: int
+    message = "not a quota of devices: {name} is {value}, and must be more than 0"
 
 
 @dataclass(frozen=True, slots=True)
