@@ -1,7 +1,7 @@
 """Many events in one payload: the CloudEvents JSON batch, compressed with zlib.
 
 MQTT has no batched content mode, so this is the plane's own convention around
-`application/cloudevents-batch+json`. A payload says by its first byte what it is: `{` one event, `[` a
+`application/cloudevents-batch+json`. The first byte of a payload tells its kind: `{` one event, `[` a
 batch, 0x78 a compressed batch; simpler clients send the first two.
 """
 
@@ -24,25 +24,25 @@ ZLIB_LEVEL = 6
 
 _ZLIB_MAGIC = 0x78
 _WHITESPACE = " \t\n\r"
-# Whether a number is one is for the event to say: here it must not stop the others.
+# A number is checked with its event; here it must not stop the others.
 _SPLITTER = json.JSONDecoder(parse_int=str, parse_float=str)
 _STRING_OR_BRACKET = re.compile(r'"(?:[^"\\]|\\.)*+"|[\[\]{}]', re.DOTALL)
 
 
 def pack(events: Iterable[Envelope]) -> bytes:
-    """A compressed JSON batch of `events`, each in its exact text."""
+    """Return a compressed JSON batch of `events`, each in its exact text."""
     return pack_texts(event.json for event in events)
 
 
 def pack_texts(texts: Iterable[str]) -> bytes:
-    """As `pack`, for events that were checked before and are held as their texts."""
+    """Return a batch as `pack` does, of the texts of valid events."""
     return zlib.compress(("[" + ",".join(texts) + "]").encode("utf-8"), ZLIB_LEVEL)
 
 
 def unpack(payload: bytes) -> Iterator[Envelope | tuple[bytes, EnvelopeError]]:
-    """The events of a payload, one by one; an item that is no event comes as its bytes and its error.
+    """Yield the events of a payload; for a malformed item its bytes and its error.
 
-    Raises `EnvelopeError` when the payload as a whole cannot be read: then it is one item.
+    Raises `EnvelopeError` if the payload as a whole cannot be read.
     """
     text = payload
     if payload[:1] == bytes([_ZLIB_MAGIC]):
@@ -55,7 +55,7 @@ def unpack(payload: bytes) -> Iterator[Envelope | tuple[bytes, EnvelopeError]]:
 
 
 def split(raw: bytes) -> list[str]:
-    """The texts of the items of a JSON array, untouched. Raises `EnvelopeError`."""
+    """Return the texts of the items of a JSON array, untouched. Raises `EnvelopeError`."""
     return [text for text, _ in _bounded(_array_items(raw, _end))]
 
 
@@ -67,9 +67,9 @@ def _parsed(item: bytes | str) -> Envelope | tuple[bytes, EnvelopeError]:
 
 
 def _bounded(found: Iterable[Item]) -> list[Item]:
-    """The items of an array. Raises `EnvelopeError`."""
+    """Return the items of an array. Raises `EnvelopeError`."""
     try:
-        # Not all of them: four kilobytes may hold a million, which are a second and 130 MiB.
+        # One more than allowed: four kilobytes may hold a million, which take a second and 130 MiB.
         items = list(islice(found, MAX_BATCH_EVENTS + 1))
     except ValueError as error:
         raise EnvelopeError("not_json", f"not a JSON array of events: {error}") from error
@@ -82,7 +82,7 @@ _ReadAt = Callable[[str, int], tuple[Attributes | None, int]]
 
 
 def _array_items(raw: bytes, read_at: _ReadAt) -> Iterator[Item]:
-    """The items of an array, each in its exact characters, and what `read_at` makes of them at their places.
+    """Yield the items of an array, each in its exact characters, with the attributes that `read_at` returns.
 
     Raises `EnvelopeError`, or ValueError where it is not an array.
     """
@@ -118,7 +118,7 @@ def _end(text: str, position: int) -> tuple[None, int]:
 
 
 def _closing(text: str, position: int) -> int:
-    """Where the item that opens at `position` closes, for one nested too deep to be read."""
+    """Return where the item that opens at `position` closes, if it is nested too deeply to be read."""
     depth = 0
     for found in _STRING_OR_BRACKET.finditer(text, position):
         if found[0] in "[{":

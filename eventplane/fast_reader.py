@@ -1,15 +1,15 @@
-"""A fast reader of events that only ever says "certainly valid"; of all else the strict reader decides.
+"""A fast reader of valid events; the strict reader decides on all others.
 
 It returns the attributes of an event, exactly as the strict reader would, or None: the event may be malformed
-or unusual. So it never names a reason. Tests hold both readers against each other.
+or unusual. So it never gives a reason. Property tests and the fuzzer compare both readers.
 
-Two proofs that no name of a member appears twice, which readers of JSON do not report:
+It needs a proof that no name of a member appears twice, which readers of JSON do not report:
 
 - The standard library's scanner gives the members of each object as pairs; a dictionary of them is as long.
 - With another reader and writer of JSON (`use_json`): if the writer returns the very same bytes, nothing was
   dropped, rounded or replaced on the way.
 
-Values of attributes whose check takes long are remembered once they were found valid, in a bounded set.
+Values of attributes whose check takes long are remembered once they were valid, in bounded sets.
 """
 
 from __future__ import annotations
@@ -202,7 +202,7 @@ def _checked(members: dict[str, Any], text: str) -> Attributes | None:
 
 
 def _learned(members: dict[str, Any]) -> Attributes | None:
-    """Check as `_checked` one by one, and remember what pays."""
+    """Check the attributes one by one, and remember names and values that save time."""
     for name, value in members.items():
         # A null is an attribute that is not set: the strict reader leaves it out.
         if value is None or (name not in KNOWN and name_problem(name)) or value_problem(name, value):

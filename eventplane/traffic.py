@@ -1,4 +1,4 @@
-"""How much a device sends: counted where its frames are archived, judged by the presence monitor.
+"""How much a device sends: counted by the archive writer, checked by the presence monitor.
 
 The counts travel as messages of the presence monitor's own queue, one for each device that is loud in a batch
 of the archive writer. Quiet devices cost nothing.
@@ -69,7 +69,7 @@ class Traffic:
     bytes: int = 0
 
     def __add__(self, other: Traffic) -> Traffic:
-        """Add what the same window has besides."""
+        """Return the sum with other traffic of the same window."""
         sums = {each: getattr(self, each) + getattr(other, each) for each in KINDS}
         return Traffic(self.window, **sums)
 
@@ -85,7 +85,7 @@ class Publish:
 
 
 def loudest(publishes: Iterable[Publish], quota: Quota) -> Iterator[tuple[str, Traffic]]:
-    """Give the devices that sent faster than `NOTEWORTHY` of their quota's pace, with their traffic.
+    """Return the devices that sent faster than `NOTEWORTHY` of their quota's pace, with their traffic.
 
     A device whose frames are in two windows counts in the later one.
     """
