@@ -104,6 +104,14 @@ MAX_CHEAP_STEPS = 6_000
 """Most work of an added filter that routers evaluate for every message, steps. Ours: 6 us, some ten
 comparisons; one that takes more is left out for a message whose filters exceed their time."""
 
+MAX_REMEMBERED_ROUTINGS = 8_192
+"""Most combinations of attribute values for which a router remembers the routes, entries; then it empties its
+memory. Ours: entries of the usual 500 bytes fill MAX_REMEMBERED_BYTES."""
+
+MAX_REMEMBERED_BYTES = 4 * 1024 * 1024
+"""Most memory for the routes that a router remembers, bytes. Ours: a home needs a fiftieth of it, and the
+smallest device has room for all of it."""
+
 MAX_FILTER_TEXT_BYTES = 4 * MAX_EVENT_BYTES
 """Longest text that a CESQL expression may make of an event, bytes of UTF-8. Ours: CONCAT of four attributes,
 each of which may fill the event, and UPPER of any one."""
