@@ -145,7 +145,7 @@ class Decider:
             return Decision()
         stamped = stamp(event, self._epoch, number.sequence)
         if refusal := self._rights.refusal(event):
-            raise EnvelopeError(refusal.reason, refusal.detail)
+            raise EnvelopeError(Reason.SENDER_NOT_ALLOWED, refusal.detail)
         routes = self._router.route(event)
         if not routes:
             raise EnvelopeError(Reason.UNROUTED, f"no route of the device takes type {event.type!r}")

@@ -34,7 +34,6 @@ from eventplane.downlink.wire import Incoming
 from eventplane.envelope import Envelope, parse_event
 from eventplane.errors import EnvelopeError
 from eventplane.filters import Filter
-from eventplane.interest import NO_INTEREST
 from eventplane.interest.uplink import UPLINK_KEY, UplinkInterestError, read_uplink_interest
 from eventplane.reasons import Reason
 from eventplane.receipts import SPOOL_FULL
@@ -144,7 +143,9 @@ class DownlinkReceiver:
         if incoming.kind is Downlink.COMMAND and not (decision.is_stored or decision.volatile):
             if decision.unwanted:
                 readers = ", ".join(decision.unwanted)
-                return Refusal(NO_INTEREST, f"the reader of {readers} announced that it handles others")
+                return Refusal(
+                    Reason.NO_INTEREST, f"the reader of {readers} announced that it handles others"
+                )
             return Refusal(Reason.UNROUTED, f"no route of the device takes type {incoming.event.type!r:.200}")
         if _adds_key(incoming, before) and self._spool.state_count() + plan.new_keys >= MOST_KEYS:
             return Refusal(Reason.TOO_MANY_KEYS, f"the device holds {MOST_KEYS} keys; delete some of them")
