@@ -13,7 +13,7 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any, Final, Protocol, Self
+from typing import Any, Final, Self
 
 from eventplane.errors import EventPlaneError
 from eventplane.topics import CLAIM_CLIENT_PREFIX, RENEWAL_CLIENT_PREFIX, is_device_name, is_group_name
@@ -330,7 +330,7 @@ FLEET_TABLE: Final = "fleet"
 FLEET_KEY: Final = "thing"
 """The table's partition key."""
 
-ATTEMPTS: Final = 5
+_ATTEMPTS: Final = 5
 """Two writers of one device are rare: a device asks for one certificate at a time."""
 
 _TEXTS: Final = ("certificate", "pending", "reason")
@@ -356,43 +356,39 @@ class ConflictError(EventPlaneError):
     message = "the registry's record of {thing!r} keeps changing; try again"
 
 
-class FleetStore(Protocol):
-    """The table."""
-
-    def read(self, thing: str) -> Device | None:
-        """The record of `thing`, as it is after all writes that were acknowledged."""
-
-    def write(self, device: Device) -> bool:
-        """Write `device` unless somebody wrote since its revision was read; whether it was written."""
-
-
 class FleetTable:
-    """The store in DynamoDB: `table` through a boto3 client. What that refuses is raised as it is."""
+    """The registry in `table`, through a boto3 client of DynamoDB. Raises what the client raises."""
 
     def __init__(self, client: Any, table: str) -> None:
         self._client = client
         self._table = table
 
     def read(self, thing: str) -> Device | None:
-        """See `FleetStore`."""
-        item = self._client.get_item(**read_request(self._table, thing)).get("Item")
+        """Return the record of `thing`, as it is after all writes that were acknowledged."""
+        key = {FLEET_KEY: {"S": thing}}
+        item = self._client.get_item(TableName=self._table, Key=key, ConsistentRead=True).get("Item")
         return from_item(item) if item else None
 
     def write(self, device: Device) -> bool:
-        """See `FleetStore`."""
+        """Write `device` unless its revision was written meanwhile; return whether it was written."""
+        condition: dict[str, Any] = {"ConditionExpression": f"attribute_not_exists({FLEET_KEY})"}
+        if device.revision:
+            known = {":r": {"N": str(device.revision)}}
+            condition = {"ConditionExpression": "revision = :r", "ExpressionAttributeValues": known}
+        item = to_item(replace(device, revision=device.revision + 1))
         try:
-            self._client.put_item(**write_request(self._table, device))
+            self._client.put_item(TableName=self._table, Item=item, **condition)
         except self._client.exceptions.ConditionalCheckFailedException:
             return False
         return True
 
 
-def change(store: FleetStore, thing: str, step: Callable[[Device | None], Device]) -> Device:
+def change(store: FleetTable, thing: str, step: Callable[[Device | None], Device]) -> Device:
     """Replace the record of `thing` by what `step` makes of it, and return that.
 
     Nothing is written when `step` changes nothing. Raises `ConflictError`, and what `step` raises.
     """
-    for _ in range(ATTEMPTS):
+    for _ in range(_ATTEMPTS):
         before = store.read(thing)
         after = step(before)
         if after == before:
@@ -420,29 +416,6 @@ def in_service(client: Any, table: str) -> Iterator[FleetRecord]:
             yield FleetRecord(
                 item[FLEET_KEY]["S"], LifecycleState(item["state"]["S"]), _number(item, "since_ms")
             )
-
-
-def read_request(table: str, thing: str) -> dict[str, Any]:
-    """The arguments of GetItem."""
-    return {"TableName": table, "Key": {FLEET_KEY: {"S": thing}}, "ConsistentRead": True}
-
-
-def write_request(table: str, device: Device) -> dict[str, Any]:
-    """The arguments of PutItem; ConditionalCheckFailedException means that others wrote meanwhile."""
-    item = to_item(replace(device, revision=device.revision + 1))
-    request: dict[str, Any] = {"TableName": table, "Item": item}
-    if device.revision == 0:
-        return {
-            **request,
-            "ConditionExpression": "attribute_not_exists(#k)",
-            "ExpressionAttributeNames": {"#k": FLEET_KEY},
-        }
-    return {
-        **request,
-        "ConditionExpression": "#r = :r",
-        "ExpressionAttributeNames": {"#r": "revision"},
-        "ExpressionAttributeValues": {":r": {"N": str(device.revision)}},
-    }
 
 
 def to_item(device: Device) -> dict[str, dict[str, Any]]:

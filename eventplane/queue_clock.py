@@ -10,7 +10,7 @@ TOLERANCE_MS: Final = 10_000
 (Lambda quotas), and its first batch waits meanwhile."""
 
 
-class Received(Protocol):
+class ReceivedMessage(Protocol):
     """A message: how often it was received, and when first by the queue's clock (Unix milliseconds)."""
 
     @property
@@ -36,7 +36,7 @@ class QueueClock:
         """How far this machine's clock is ahead, milliseconds; negative: behind, 0: within the tolerance."""
         return self._skew_ms
 
-    def observe(self, messages: Iterable[Received]) -> None:
+    def observe(self, messages: Iterable[ReceivedMessage]) -> None:
         """Compare the clocks by those of `messages` that are received for the first time."""
         received = [
             message.received_at_ms

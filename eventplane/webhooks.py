@@ -20,8 +20,8 @@ HTTPS_PORT: Final = 443
 MAX_PORT: Final = 65_535
 
 
-class Scope(StrEnum):
-    """Nowhere if nobody in the contract posts to endpoints, anywhere if the cloud is emulated."""
+class SinkScope(StrEnum):
+    """Where endpoints may be: nowhere if the contract has none, anywhere if the cloud is emulated."""
 
     NOWHERE = "nowhere"
     INTERNET = "internet"
@@ -32,7 +32,7 @@ class Scope(StrEnum):
 class SinkReach(Settings):
     """Settings of where endpoints may be."""
 
-    sinks: Scope
+    sinks: SinkScope
     """Where endpoints may be."""
     sink_ports: tuple[int, ...] = (HTTPS_PORT,)
     """The ports that they may have on the internet."""
@@ -43,16 +43,16 @@ class SinkReach(Settings):
 
     def url_problem(self, url: str) -> str | None:
         """Why events may not be posted to `url`, or None."""
-        return url_problem(url, is_emulated=self.sinks is Scope.ANYWHERE, ports=self.sink_ports)
+        return url_problem(url, is_emulated=self.sinks is SinkScope.ANYWHERE, ports=self.sink_ports)
 
     def peer_problem(self, address: str, port: int) -> str | None:
         """Why nothing may be sent to `port` of the IP `address`, or None."""
-        if self.sinks is Scope.ANYWHERE:
+        if self.sinks is SinkScope.ANYWHERE:
             return None
         return port_problem(port, self.sink_ports) or address_problem(address)
 
 
-ANYWHERE: Final = SinkReach(Scope.ANYWHERE)
+ANYWHERE: Final = SinkReach(SinkScope.ANYWHERE)
 
 _URL = re.compile(
     r"(?P<scheme>[a-z]+)://(?P<user>[^/?#@]*@)?(?P<host>\[[^\]]*\]|[^/?#:@]+)(?::(?P<port>[0-9]*))?"

@@ -13,7 +13,7 @@ from aws_cdk import aws_logs as logs
 from eventplane import resource_names
 from eventplane.contract import Channel
 from eventplane.contract.subscription import IN_FORCE_S
-from eventplane.webhooks import HTTPS_PORT, MAX_PORT, Scope, SinkReach, url_problem
+from eventplane.webhooks import HTTPS_PORT, MAX_PORT, SinkReach, SinkScope, url_problem
 from stacks.settings import (
     AlarmSettings,
     CostSettings,
@@ -216,7 +216,7 @@ class Environment:
     @property
     def sink_reach(self) -> SinkReach:
         """The addresses that endpoints may have; only an emulated cloud posts anywhere."""
-        return SinkReach(Scope.ANYWHERE if self.is_emulated else Scope.INTERNET, self.sink_ports)
+        return SinkReach(SinkScope.ANYWHERE if self.is_emulated else SinkScope.INTERNET, self.sink_ports)
 
     def webhook_url(self, participant: str) -> str:
         """Return the endpoint of the webhook of `participant`. Raises `EnvironmentSettingError`."""

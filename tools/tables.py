@@ -127,7 +127,7 @@ def attributes_table() -> str:
         if name in RULES:
             needed, _, refused = RULES[name]
             type = _TYPES[needed]
-        rows.append([f"`{name}`", type, refused.removeprefix("it "), str(set_by), meaning])
+        rows.append([f"`{name}`", type, refused.removeprefix("it "), set_by, meaning])
     return _table(["attribute", "type", "refused where", "set by", "meaning"], rows)
 
 

@@ -13,7 +13,7 @@ from eventplane.contract.canonical import canonical_bytes
 from eventplane.contract.filter_reader import read_filter
 from eventplane.contract.subscription import HTTP, SQS, Subscription
 from eventplane.names import SUBSCRIBERS
-from eventplane.webhooks import Scope, SinkReach
+from eventplane.webhooks import SinkReach, SinkScope
 from lambdas.api.errors import InvalidError
 from lambdas.http_sink.handshake import MAX_RATE
 
@@ -72,7 +72,7 @@ class Proposal:
 
 def protocols(reach: SinkReach) -> Sequence[str]:
     """Those of `PROTOCOLS` that there are where endpoints may be as far as `reach` says."""
-    return PROTOCOLS if reach.sinks is not Scope.NOWHERE else (SQS,)
+    return PROTOCOLS if reach.sinks is not SinkScope.NOWHERE else (SQS,)
 
 
 def read_proposal(proposed: object, inbox: str, reach: SinkReach) -> Proposal:
@@ -143,7 +143,7 @@ def _filters(proposed: dict[str, Any], problems: list[Problem]) -> list[dict[str
 
 def _sink(proposed: dict[str, Any], inbox: str, reach: SinkReach, problems: list[Problem]) -> None:
     protocol, sink = proposed.get("protocol"), proposed.get("sink")
-    if protocol == HTTP and reach.sinks is Scope.NOWHERE:
+    if protocol == HTTP and reach.sinks is SinkScope.NOWHERE:
         message = f"the contract has no participant {SUBSCRIBERS!r}, so nobody posts to endpoints"
         problems.append(Problem("protocol", message, f"have it added and deployed, or use {SQS}"))
     elif protocol not in protocols(reach):

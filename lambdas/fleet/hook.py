@@ -11,7 +11,6 @@ from typing import Any, Final
 
 from eventplane.fleet import (
     Device,
-    FleetStore,
     FleetTable,
     RefusedError,
     RegistrationRefusal,
@@ -35,7 +34,7 @@ _LONGEST: Final = 256
 class ProvisioningHook:
     """Allows or refuses registrations of the devices in `store`, and records them."""
 
-    def __init__(self, *, store: FleetStore, clock: Clock) -> None:
+    def __init__(self, *, store: FleetTable, clock: Clock) -> None:
         self._store = store
         self._clock = clock
 

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final
 
-from eventplane.fleet import Device, FleetStore, FleetTable, LifecycleState, change, locked_out, retired, seen
+from eventplane.fleet import Device, FleetTable, LifecycleState, change, locked_out, retired, seen
 from eventplane.function_settings import CertificateSettings, QueueSettings
 from lambdas.common.aws import WORST_CALL_MS, client
 from lambdas.common.clock import Clock, system_clock
@@ -62,7 +62,7 @@ class CertificateRotation:
     def __init__(
         self,
         *,
-        store: FleetStore,
+        store: FleetTable,
         certificates: Certificates,
         send_later: Callable[[str], object],
         clock: Clock,

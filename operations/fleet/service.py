@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from eventplane.fleet import (
     Device,
-    FleetStore,
+    FleetTable,
     LifecycleState,
     change,
     decommissioned,
@@ -30,7 +30,7 @@ class Fleet:
     """`store` is the registry, `clock` gives Unix milliseconds, `access` and `disposal` know what AWS IoT
     keeps of a device."""
 
-    store: FleetStore
+    store: FleetTable
     access: DeviceAccess
     disposal: Disposal
     clock: Callable[[], int]

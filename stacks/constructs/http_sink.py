@@ -16,7 +16,7 @@ from eventplane.contract.subscription_table import SUBSCRIPTIONS_TABLE
 from eventplane.function_settings import SubscribersSettings, WebhookSettings
 from eventplane.ledger import HANDOVERS
 from eventplane.names import SUBSCRIBERS
-from eventplane.webhooks import Scope, SinkReach
+from eventplane.webhooks import SinkReach, SinkScope
 from stacks.constructs.archive import allow_folders
 from stacks.constructs.permissions import accept, allow, arn
 from stacks.constructs.python_function import PythonFunction
@@ -134,7 +134,7 @@ def subscribers_reach(environment: Environment, contract: Contract) -> SinkReach
     """Return where subscribed endpoints may be: nowhere without the participant that posts to them."""
     participant = contract.participants.get(SUBSCRIBERS)
     if participant is None or participant.retired:
-        return SinkReach(Scope.NOWHERE)
+        return SinkReach(SinkScope.NOWHERE)
     return environment.sink_reach
 
 

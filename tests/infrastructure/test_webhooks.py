@@ -11,7 +11,7 @@ import pytest
 
 from contract import load_contract
 from eventplane.contract import Contract, compile_contract
-from eventplane.webhooks import Scope, SinkReach, url_problem
+from eventplane.webhooks import SinkReach, SinkScope, url_problem
 from stacks.config import ENVIRONMENTS, environment
 from stacks.settings import EnvironmentSettingError
 from tests.infrastructure.templates import Resource, Templates, statements, words
@@ -228,7 +228,7 @@ def test_the_ports_of_endpoints_are_a_setting_that_all_functions_get() -> None:
     url = "https://alarm-centre.example:8443/"
     assert url_problem(url, is_emulated=False, ports=other.sink_ports) is None
     assert replace(other, webhook_urls={"alarm-centre": url}).webhook_url("alarm-centre") == url
-    assert other.sink_reach == SinkReach(Scope.INTERNET, (443, 8443))
+    assert other.sink_reach == SinkReach(SinkScope.INTERNET, (443, 8443))
     for wrong in ((), (0,), (65_536,)):
         with pytest.raises(EnvironmentSettingError, match="sink_ports"):
             replace(environment("prod"), sink_ports=wrong)
@@ -237,4 +237,4 @@ def test_the_ports_of_endpoints_are_a_setting_that_all_functions_get() -> None:
 def test_an_environment_that_keeps_data_cannot_post_to_any_address() -> None:
     with pytest.raises(EnvironmentSettingError, match="posts to any address"):
         replace(environment("prod"), is_emulated=True, rollout_minutes=None)
-    assert environment("local").sink_reach.sinks is Scope.ANYWHERE
+    assert environment("local").sink_reach.sinks is SinkScope.ANYWHERE

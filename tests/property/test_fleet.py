@@ -11,6 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from eventplane.fleet import (
     Device,
+    FleetTable,
     LifecycleState,
     RefusedError,
     RegistrationRequest,
@@ -20,14 +21,12 @@ from eventplane.fleet import (
     made,
     quarantined,
     reactivated,
-    read_request,
     registered,
     released,
     replaceable,
     retired,
     seen,
     to_item,
-    write_request,
 )
 
 DAY_MS = 86_400_000
@@ -59,38 +58,39 @@ def test_an_item_holds_all_of_a_device(device: Device) -> None:
     assert from_item(to_item(device)) == device
 
 
-class Table:
-    """A table in memory that checks the conditions of the real requests."""
+class Client:
+    """DynamoDB in memory, with the conditions of the registry; others write before each of our writes."""
+
+    class exceptions:  # noqa: N801 - boto3's name
+        class ConditionalCheckFailedException(Exception):  # noqa: N818 - boto3's name
+            pass
 
     def __init__(self) -> None:
         self.items: dict[str, Any] = {}
         self.others: list[Device] = []
 
-    def read(self, thing: str) -> Device | None:
-        item = self.items.get(read_request("t", thing)["Key"]["thing"]["S"])
-        return from_item(item) if item else None
+    def get_item(self, **request: Any) -> dict[str, Any]:
+        item = self.items.get(request["Key"]["thing"]["S"])
+        return {"Item": item} if item else {}
 
-    def write(self, device: Device) -> bool:
+    def put_item(self, **request: Any) -> None:
         if self.others:
-            assert self.write_now(self.others.pop())
-        return self.write_now(device)
-
-    def write_now(self, device: Device) -> bool:
-        request = write_request("t", device)
-        found = self.items.get(device.thing)
-        if request["ConditionExpression"] == "attribute_not_exists(#k)":
+            assert FleetTable(self, "t").write(self.others.pop())
+        found = self.items.get(request["Item"]["thing"]["S"])
+        if request["ConditionExpression"] == "attribute_not_exists(thing)":
             fits = found is None
         else:
             fits = found is not None and found["revision"] == request["ExpressionAttributeValues"][":r"]
-        if fits:
-            self.items[device.thing] = request["Item"]
-        return fits
+        if not fits:
+            raise self.exceptions.ConditionalCheckFailedException
+        self.items[request["Item"]["thing"]["S"]] = request["Item"]
 
 
 def test_what_another_wrote_in_between_is_not_lost() -> None:
-    table = Table()
+    client = Client()
+    table = FleetTable(client, "t")
     first = change(table, "home", lambda found: found or made("home", 1))
-    table.others = [replace(first, reason="another's")]
+    client.others = [replace(first, reason="another's")]
     after = change(table, "home", lambda found: replace(found or first, registrations=7))
     assert (after.reason, after.registrations, after.revision) == ("another's", 7, 3)
     assert table.read("home") == after

@@ -10,7 +10,7 @@ from eventplane.attributes import KNOWN
 from eventplane.downlink import wire
 from eventplane.names import ATTRIBUTES, EPOCH, ORDER, ORDER_EPOCH, SEQUENCE
 from eventplane.sender import SENDER_ATTRIBUTES
-from eventplane.webhooks import Scope, SinkReach
+from eventplane.webhooks import SinkReach, SinkScope
 from tools.settings_file import documented, meanings
 from tools.tables import attributes_table, environment_table, function_settings_table, limits_table
 
@@ -56,7 +56,7 @@ def test_every_attribute_that_the_code_knows_is_in_the_reference() -> None:
 def test_every_variable_that_the_stacks_write_is_in_the_reference() -> None:
     table = function_settings_table()
     settings = function_settings.WebhookSettings(
-        reach=SinkReach(Scope.INTERNET),
+        reach=SinkReach(SinkScope.INTERNET),
         webhook_secret="secret",
         webhook_origin="origin",
         outbox_queue="outbox",

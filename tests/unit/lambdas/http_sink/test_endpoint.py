@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from edge.provisioning.renewal import Identity
-from eventplane.webhooks import ANYWHERE, Scope, SinkReach
+from eventplane.webhooks import ANYWHERE, SinkReach, SinkScope
 from lambdas.common.clock import system_clock
 from lambdas.http_sink.endpoint import (
     MAX_BODY_BYTES,
@@ -269,7 +269,7 @@ def test_plain_http_where_tls_is_wanted_is_refused() -> None:
     assert not server.received
 
 
-INTERNET = SinkReach(Scope.INTERNET, frozenset({443, 8443}))
+INTERNET = SinkReach(SinkScope.INTERNET, frozenset({443, 8443}))
 PUBLIC = "93.184.215.14"
 
 
@@ -358,7 +358,7 @@ def test_only_listed_ports_are_connected_to(monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_listening_endpoint_on_this_machine_gets_no_connection() -> None:
     with EndpointServer(answer(200)) as server:
         url = server.url().replace("http:", "https:")
-        reach = SinkReach(Scope.INTERNET, frozenset({server.port}))
+        reach = SinkReach(SinkScope.INTERNET, frozenset({server.port}))
         with (
             closing(Endpoint(url, timeout_s=LONG_S, clock=system_clock, reach=reach)) as endpoint,
             pytest.raises(ForbiddenTargetError, match="loopback"),

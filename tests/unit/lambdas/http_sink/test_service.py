@@ -17,7 +17,7 @@ from eventplane.contract import Contract, compile_contract
 from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.envelope import Envelope, parse_event
 from eventplane.sqs_binding import pack
-from eventplane.webhooks import ANYWHERE, Scope, SinkReach
+from eventplane.webhooks import ANYWHERE, SinkReach, SinkScope
 from lambdas.common.archive import Archive
 from lambdas.common.clock import system_clock
 from lambdas.common.dead_letters import DeadLetterWriter
@@ -388,7 +388,7 @@ def test_a_defect_met_by_one_message_leaves_the_others_alone(
 def test_a_name_that_leads_inside_is_tried_until_the_end_and_then_a_dead_letter_that_says_so(
     hook: Hook,
 ) -> None:
-    service = hook.service("https://127.0.0.1/", reach=SinkReach(Scope.INTERNET))
+    service = hook.service("https://127.0.0.1/", reach=SinkReach(SinkScope.INTERNET))
     assert service.process([alarm("1")], invocation(60_000, "i1")).keys() == {"m1"}
     hook.now_ms += 601_000
     again = [replace(alarm("1"), attempt=2)]
