@@ -124,10 +124,11 @@ class Reachability:
         )
 
     def named_types(self, participant: Participant) -> list[str]:
-        """Return the types that a participant declares to send: of a family, those that the contract has."""
-        declared = [each for each in self._contract.event_types if participant.may_send(each)]
-        named = [each for each in participant.sends or () if not each.endswith(".*")]
-        return list(dict.fromkeys([*declared, *named]))
+        """Return the types under `sends` and `asks`: of a family, those that the contract has."""
+        known = self._contract.event_types
+        declared = [each for each in known if participant.may_send(each) or participant.may_ask(each)]
+        named = [*(participant.sends or ()), *participant.asks]
+        return list(dict.fromkeys([*declared, *(each for each in named if not each.endswith(".*"))]))
 
     def flow(self, event_type: str) -> Flow:
         """Return who declares to send events of `event_type`, and their ways, whoever may send them."""
