@@ -164,7 +164,7 @@ def _gap(
     missed: Sequence[Route],
     taking: Sequence[Route],
 ) -> tuple[str, str]:
-    """Why events do not come from `senders` to the end of the `missed` routes of one place, and what to do."""
+    """Why events do not come from `senders` to the end of the routes `missed` at one place; the remedy."""
     place = missed[0].place
     if any(place_of(each) is place for each in senders):
         return "no sender passes their filters", "correct the filters, or leave the type out of them"
