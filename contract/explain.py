@@ -27,11 +27,12 @@ from eventplane.contract import (
     Route,
 )
 from eventplane.contract.reach import place_of, sequences, written_routes
+from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.envelope import Envelope
 from eventplane.filters import All, Any, Attributes, Filter, Not, Sql, comparison_text
 from eventplane.guarantee import guarantee_of
 from eventplane.interest import is_wanted
-from eventplane.sender import Sender
+from eventplane.sender import PLANE, SENDER_ATTRIBUTES, Sender
 from eventplane.sending import SendingRights
 
 
@@ -240,26 +241,28 @@ def outcomes(contract: Contract, event: Envelope, sender: str = "") -> tuple[Out
     declare its type under `sends` or `asks`, otherwise those that may send it.
     """
     rights = SendingRights(contract)
-    named = sender or event.sender.service
-    if named or event.sender.device:
+    stamped = event.sender
+    if sender and sender != stamped.service:
+        event = event.without(SENDER_ATTRIBUTES)
+    if named := sender or stamped.service:
         names = [named]
+    elif stamped.device:
+        names = [""]
+    elif event.type == DEAD_LETTER_TYPE:
+        # Others may send dead letters too, about their own channels; these are rare.
+        names = [PLANE, contract.device.name]
     else:
         may = [
             each
             for each in contract.participants.values()
             if rights.may_send(Sender(service=each.name), event.type)
         ]
-        names = [each.name for each in may if each.may_send(event.type) or each.may_ask(event.type)]
-        names = names or [each.name for each in may]
-    if not names:
-        return (
-            Outcome(
-                "",
-                problem=f"no participant may send {event.type}",
-                remedy="add it to the `sends` of its sender",
-            ),
-        )
-    return tuple(_outcome(contract, event, rights, each) for each in names)
+        declared = [each for each in may if each.may_send(event.type) or each.may_ask(event.type)]
+        names = [each.name for each in declared or may]
+    if names:
+        return tuple(_outcome(contract, event, rights, each) for each in names)
+    problem = f"no participant may send {event.type}"
+    return (Outcome("", problem=problem, remedy="add it to the `sends` of its sender"),)
 
 
 def _outcome(contract: Contract, event: Envelope, rights: SendingRights, name: str) -> Outcome:
@@ -274,7 +277,7 @@ def _outcome(contract: Contract, event: Envelope, rights: SendingRights, name: s
 
 
 class _Journey:
-    """The hops of one event from `sender`; None for a device that sends without a forwarder."""
+    """The hops of one event from `sender`; None for the plane, and for a device without a forwarder."""
 
     def __init__(self, contract: Contract, event: Envelope, sender: Participant | None) -> None:
         self._contract = contract
@@ -312,7 +315,7 @@ class _Journey:
         if unwanted:
             problem = f"the reader of {_routes(unwanted)} announced no interest in it"
             return problem, "let it announce what it handles, or nothing"
-        if links:
+        if links and not self._taken(Place.CLOUD):
             problem = f"{_routes(links)} takes it to the cloud, where no route takes it"
             return problem, "add a route to an inbox, or correct the filter of one"
         if taken:
