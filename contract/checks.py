@@ -24,7 +24,7 @@ from eventplane.contract.model import (
 )
 from eventplane.contract.participants import reply_routes
 from eventplane.contract.possibilities import Takes, can_match, needed, of_type, possible
-from eventplane.contract.reach import Reachability, Way, place_of, types_of, written_routes
+from eventplane.contract.reach import Reachability, Way, place_of, types_of, ways_to_lead
 from eventplane.contract.reader import Problem
 from eventplane.conversation.attributes import REPLY_TYPE
 from eventplane.dead_letter import DEAD_LETTER_TYPE
@@ -139,7 +139,8 @@ def _unreached_readers(contract: Contract, reach: Reachability) -> Iterator[Prob
             continue
         readers = {way.channel.address for each in senders for way in reach.ways(name, each)}
         missed = [each for each in taking if each.destination not in readers | relays]
-        sent = f"{_listed(each.name for each in senders)} sends it {_where(senders)}"
+        places = dict.fromkeys(place_of(each).where for each in senders)
+        sent = f"{_listed(each.name for each in senders)} sends it {_listed(places)}"
         path = f"event_types.{name}"
         for there in ([each for each in missed if each.place is place] for place in Place):
             if there:
@@ -173,16 +174,9 @@ def _gap(
     if passing:
         why = f"the filters exclude those of {_listed(passing)}, by which it would come"
         return why, "correct the filters, or leave the type out of them"
-    links = written_routes(contract, link.address)
-    ways = [f"let {_listed(links, 'or')} take it"] if links else []
-    ways += [f"add a route to {link.address}", f"leave it out of {_listed(each.name for each in missed)}"]
-    return f"no route to {link.address} takes it", ", or ".join(ways)
-
-
-def _where(senders: Sequence[Participant]) -> str:
-    places = {place_of(each) for each in senders}
-    return _listed(
-        f"{'on the' if each is Place.DEVICE else 'in the'} {each}" for each in Place if each in places
+    leave = f"leave it out of {_listed(each.name for each in missed)}"
+    return f"no route to {link.address} takes it", ", or ".join(
+        [*ways_to_lead(contract, link.address), leave]
     )
 
 

@@ -26,7 +26,7 @@ from eventplane.contract import (
     Place,
     Route,
 )
-from eventplane.contract.reach import place_of, sequences, written_routes
+from eventplane.contract.reach import place_of, sequences, ways_to_lead
 from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.envelope import Envelope
 from eventplane.filters import All, Any, Attributes, Filter, Not, Sql, comparison_text
@@ -324,20 +324,14 @@ class _Journey:
         link = self._uplink if other is Place.CLOUD else self._downlink
         beyond = [each for each in self._taken(other) if each.route.destination != self._uplink.address]
         if not beyond or (self._is_from_device and other is Place.DEVICE):
-            problem = f"no route {_where(self._entry)} takes it"
+            problem = f"no route {self._entry.where} takes it"
             return problem, "add a route to an inbox, or correct the filter of one"
-        leading = written_routes(self._contract, link.address)
-        widen = f"let {' or '.join(leading)} take it, or " if leading else ""
-        return (
-            f"no route {_where(self._entry)} takes it to {link.address} ({_routes(beyond)} would take it "
-            f"{_where(other)})",
-            f"{widen}add a route to {link.address}",
+        problem = (
+            f"no route {self._entry.where} takes it to {link.address} ({_routes(beyond)} would take it "
+            f"{other.where})"
         )
+        return problem, ", or ".join(ways_to_lead(self._contract, link.address))
 
 
 def _routes(explanations: Sequence[Explanation]) -> str:
     return " and ".join(each.route.name for each in explanations)
-
-
-def _where(place: Place) -> str:
-    return "on the device" if place is Place.DEVICE else "in the cloud"

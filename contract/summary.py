@@ -24,8 +24,6 @@ from eventplane.contract import (
 from eventplane.contract.reach import Flow, flows
 from eventplane.filters import filter_text
 
-_PLACES = {Place.DEVICE: "on the device", Place.CLOUD: "in the cloud"}
-
 
 def summary(contract: Contract) -> str:
     """Return a line for each participant, each channel with settings of its own, and each route."""
@@ -44,9 +42,9 @@ def summary(contract: Contract) -> str:
     lines.append(f"event types: {len(contract.event_types)}")
     for event_type, flow in zip(contract.event_types.values(), flows(contract).values(), strict=True):
         lines.append(f"  {event_type.name}: {'; '.join([_flow_text(flow), *_type_settings(event_type)])}")
-    for place, where in _PLACES.items():
+    for place in Place:
         if contract.routes_at(place):
-            lines.append(f"routes decided {where}")
+            lines.append(f"routes decided {place.where}")
         for route in contract.routes_at(place):
             promised = f", {guarantee_text(route.delivery_guarantee)}" if route.delivery_guarantee else ""
             lines.append(f"  {route.name} -> {route.destination}{promised}")

@@ -60,14 +60,12 @@ def place_of(participant: Participant) -> Place:
     return Place.DEVICE if participant.kind.is_on_device else Place.CLOUD
 
 
-def written_routes(contract: Contract, address: str) -> list[str]:
-    """Return the names of the routes to a channel, without those that the compiler writes."""
-    written_by_compiler = reply_routes(contract.participants)
-    return [
-        each.name
-        for each in contract.routes
-        if each.destination == address and each.name not in written_by_compiler
-    ]
+def ways_to_lead(contract: Contract, address: str) -> list[str]:
+    """Return what people can change so that a channel gets more events, as phrases."""
+    by_compiler = reply_routes(contract.participants)
+    names = [each.name for each in contract.routes if each.destination == address]
+    written = [each for each in names if each not in by_compiler]
+    return [*([f"let {' or '.join(written)} take it"] if written else []), f"add a route to {address}"]
 
 
 def types_of(filter: Filter, types: Iterable[str]) -> frozenset[str]:
