@@ -2,20 +2,19 @@
 
 An event enters at the router on its sender's side. The device's outbox (the uplink) brings it to the cloud's
 router, the device's inbox (the downlink) to a device's. Nothing that comes from a device goes down, and what
-came down does not go up again. Only routes and `sends` decide here: expiry, payload schemas, the
-address of an event for devices and failures are left out.
+came down does not go up again. Only routes and `sends` decide here: expiry, payload schemas, the address of an
+event for devices and failures are left out.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from eventplane.contract.model import Channel, Contract, Participant, ParticipantKind, Place, Route
 from eventplane.contract.participants import reply_routes
 from eventplane.contract.possibilities import Takes, can_match, needed, of_type, possible
-from eventplane.filters import All, Attributes, Filter, to_document
+from eventplane.filters import All, Attributes, Filter, attribute_names
 from eventplane.sender import SENDER_SERVICE, Sender
 from eventplane.sending import SendingRights
 
@@ -24,8 +23,7 @@ from eventplane.sending import SendingRights
 class Way:
     """One way to a receiver: `routes` in their order, the last of which leads into `channel`.
 
-    `conditions` are those of the routes that some events of the type do not pass. No routes: the device sends
-    a report of its own that no route of it takes.
+    `conditions` are those of the routes that some events of the type do not pass.
     """
 
     channel: Channel
@@ -104,7 +102,7 @@ class Reachability:
             route.name: types_of(route.filter, contract.event_types) for route in contract.routes
         }
         """The declared types that each route can take."""
-        self._reads_sender = any(_names(each.filter, SENDER_SERVICE) for each in contract.routes)
+        self._reads_sender = any(SENDER_SERVICE in attribute_names(each.filter) for each in contract.routes)
         self._found: dict[tuple[str, Place, str], tuple[Way, ...]] = {}
 
     def senders(self, event_type: str) -> tuple[Participant, ...]:
@@ -188,8 +186,3 @@ def _conditions(routes: Iterable[Route], known: Attributes) -> tuple[Route, ...]
     return tuple(
         each for each in routes if possible(each.filter, known) != {True} or each.interest is not None
     )
-
-
-def _names(filter: Filter, attribute: str) -> bool:
-    """Whether the filter's text has the name of an attribute."""
-    return attribute in json.dumps(to_document(filter))
