@@ -2,8 +2,8 @@
 
 An event enters at the router on its sender's side. The device's outbox (the uplink) brings it to the cloud's
 router, the device's inbox (the downlink) to a device's. Nothing that comes from a device goes down, and what
-came down does not go up again. Only routes and `sends` decide here: expiry, payload schemas, the address of an
-event for devices and failures are left out.
+came down does not go up again. Only routes and `sends` decide here; expiry, payload schemas, the address of
+an event for devices and failures are left out.
 """
 
 from __future__ import annotations
