@@ -15,10 +15,9 @@ from eventplane.contract.participants import REPLIES
 from eventplane.envelope import Envelope
 from eventplane.guarantee import is_expired
 from eventplane.limits import MAX_SENT_EVENT_BYTES
-from eventplane.queue_clock import QueueClock
 from eventplane.reasons import Reason
 from eventplane.resource_names import queue_name
-from eventplane.sqs_binding import DATA_TYPE, HintsError, to_message
+from eventplane.sqs_binding import DATA_TYPE, HintsError, QueueClock, to_message
 from eventplane_client.aws import code_of, unavailable
 from eventplane_client.errors import ClosedError, NotRegisteredError, RefusedError, UnavailableError
 from eventplane_client.outbox_order import OutboxOrder

@@ -9,7 +9,7 @@ from typing import Final, Self
 from eventplane.contract import Priority
 from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.ledger import Basis
-from eventplane.queue_clock import QueueClock
+from eventplane.sqs_binding import QueueClock
 from lambdas.common.aws import PATIENT, Patience
 from lambdas.common.clock import Clock
 from lambdas.common.ledger import Ledger, LedgerError

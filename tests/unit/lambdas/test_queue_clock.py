@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eventplane.contract import Contract
-from eventplane.queue_clock import TOLERANCE_MS, QueueClock
+from eventplane.sqs_binding import CLOCK_TOLERANCE_MS, QueueClock
 from eventplane.values import timestamp_of_ms
 from lambdas.common.queue import QueueMessage
 from lambdas.common.sqs import SqsSender
@@ -37,7 +37,7 @@ def test_a_clock_that_is_wrong_is_corrected(ahead_ms: int) -> None:
 
 def test_what_a_function_takes_to_start_is_no_error_of_the_clock() -> None:
     clock = QueueClock(lambda: NOW_MS)
-    for waited_ms in (0, TOLERANCE_MS, -TOLERANCE_MS):
+    for waited_ms in (0, CLOCK_TOLERANCE_MS, -CLOCK_TOLERANCE_MS):
         clock.observe([received(NOW_MS - waited_ms)])
         assert (clock(), clock.skew_ms) == (NOW_MS, 0)
 
@@ -58,7 +58,7 @@ def test_a_clock_that_is_right_again_is_believed_again() -> None:
 def test_it_is_never_later_than_it_is_but_for_the_tolerance(ahead_ms: int, waited_ms: list[int]) -> None:
     clock = QueueClock(lambda: NOW_MS + ahead_ms)
     clock.observe([received(NOW_MS - each) for each in waited_ms])
-    assert NOW_MS - min(waited_ms) - TOLERANCE_MS <= clock() <= NOW_MS + TOLERANCE_MS
+    assert NOW_MS - min(waited_ms) - CLOCK_TOLERANCE_MS <= clock() <= NOW_MS + CLOCK_TOLERANCE_MS
 
 
 @pytest.mark.parametrize(("minutes", "arrives"), [(5, True), (-1, False)])
