@@ -15,7 +15,7 @@ from typing import Any
 from eventplane.attributes import value_problem
 from eventplane.contract.canonical import FORMAT, canonical_bytes, version_of, whole_document
 from eventplane.contract.channels import check_delays, check_guarantees, read_guarantee
-from eventplane.contract.filter_reader import read_filter, read_interest
+from eventplane.contract.filter_reader import MixedLogic, read_filter, read_interest
 from eventplane.contract.model import (
     Contract,
     Downlink,
@@ -72,6 +72,7 @@ def load_compiled(compiled: bytes | str, origin: str = "compiled contract") -> C
         ) from error
     top = Section("", document, [])
     parts = _read(top, origin)
+    top.problems[:] = [each for each in top.problems if not isinstance(each, MixedLogic)]
     _refuse(top, origin)
     return _contract(*parts, canonical)
 

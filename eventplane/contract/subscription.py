@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from eventplane.contract.canonical import canonical_bytes
 from eventplane.contract.compiler import compile_contract
-from eventplane.contract.filter_reader import read_filter
+from eventplane.contract.filter_reader import MixedLogic, read_filter
 from eventplane.contract.model import Contract, Participant, ParticipantKind, Route
 from eventplane.contract.possibilities import can_match, needed
 from eventplane.contract.reader import ContractError, Problem
@@ -188,6 +188,8 @@ def granted_filter(contract: Contract, subscription: Subscription) -> dict[str, 
         # The whole is nested one level deeper than each of the two.
         whole = read_filter(granted, "filter", problems)
         own = read_filter(wanted, "filter", problems)
+        # The right of a contract that was compiled before it was refused; a new subscription is checked.
+        problems = [each for each in problems if not isinstance(each, MixedLogic)]
         if not problems and can_match(own, needed(own)) and not can_match(whole, needed(whole)):
             problems.append(
                 Problem(

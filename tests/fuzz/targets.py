@@ -29,7 +29,7 @@ from edge.mqtt.endpoint import MAX_PACKET_BYTES, Endpoint
 from edge.mqtt.session import Session
 from edge.spool import BEFORE_EVERYTHING, Spool, StoredEvent
 from eventplane.batch import unpack
-from eventplane.cesql import CesqlParseError, lint, parse, write
+from eventplane.cesql import CesqlParseError, lint, mixed_logic, parse, write
 from eventplane.contract import ContractError, load_compiled
 from eventplane.device_reports import KEY_BYTES
 from eventplane.envelope import Envelope, parse_event
@@ -93,9 +93,14 @@ def cesql(raw: bytes) -> str:
     except CesqlParseError as error:
         return _refused(error)
     attributes = {"id": "1", "type": "t", "source": "/s", "b": True, "i": -(2**31), "s": "10"}
-    before, after = expression.evaluate(attributes), parse(write(expression.tree)).evaluate(attributes)
-    if (before.value, len(before.errors)) != (after.value, len(after.errors)):
+    written = parse(write(expression.tree))
+    before, after = expression.evaluate(attributes), written.evaluate(attributes)
+    if (before.value, len(before.errors)) != (after.value, len(after.errors)) or mixed_logic(written):
         raise AssertionError(f"{text!r} and what is written of it differ")
+    if expression.matches(attributes) is not before.passes:
+        raise AssertionError(f"{text!r}: the compiled filter and the evaluation differ")
+    for each in mixed_logic(expression):
+        parse(each.remedy.removeprefix("write ").split(" (from left")[0])
     lint(expression)
     return ACCEPTED
 
