@@ -32,6 +32,20 @@ longer one; an event that routers deliver must be readable for the audit too."""
 MAX_ATTRIBUTE_NAME = 64
 """Longest attribute name, characters. CloudEvents 1.0.2 recommends 20; real extensions exceed it."""
 
+MAX_REMEMBERED_VALUES = 1_024
+"""Most values of one attribute that were found valid and are remembered; then they are forgotten. Ours: with
+MAX_REMEMBERED_CHARACTERS, and for three attributes, that is 1 MiB at most."""
+
+MAX_REMEMBERED_CHARACTERS = 128
+"""Longest value of an attribute that is remembered, characters. Ours: usual sources and schemas fit."""
+
+MAX_REMEMBERED_SHAPES = 256
+"""Most lists of attributes' names that are remembered; then they are forgotten. Ours: with
+MAX_REMEMBERED_NAMES and MAX_ATTRIBUTE_NAME 1.5 MiB at most; a type of event has a shape or two."""
+
+MAX_REMEMBERED_NAMES = 32
+"""Most names in a list that is remembered. Ours: events with more attributes are rare."""
+
 MAX_SENDER_CHARACTERS = 128
 """Longest name of a device or a participant, characters (AWS IoT: a thing's name; participants' are shorter).
 A dead letter has both beside its original, and must fit an event."""

@@ -9,8 +9,8 @@ from typing import Final
 
 from eventplane.contract import Contract, Forward
 from eventplane.contract.subscription_table import SUBSCRIPTIONS_TABLE
-from eventplane.downlink.addressing import ALL
 from eventplane.downlink.table import TABLE as DESIRED
+from eventplane.downlink.wire import ALL
 from eventplane.envelope import Envelope
 from eventplane.interest.table import PUBLISHED_SORT_KEY
 from eventplane.interest.uplink import OPERATIONS, uplink_filters, uplink_interest_event

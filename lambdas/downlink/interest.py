@@ -11,7 +11,7 @@ from typing import Any, Final
 from eventplane.contract import Contract, ContractError, Problem
 from eventplane.contract.publication import ContractTable, cloud_destinations, unserved
 from eventplane.contract.subscription import with_subscriptions
-from eventplane.downlink.addressing import ALL
+from eventplane.downlink.wire import ALL
 from eventplane.envelope import Envelope
 from eventplane.function_settings import UplinkInterestSettings
 from eventplane.interest.table import (

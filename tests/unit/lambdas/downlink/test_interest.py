@@ -16,7 +16,8 @@ from eventplane.contract.publication import ContractTable, Head, contract_item, 
 from eventplane.contract.subscription import new_subscription
 from eventplane.contract.subscription_table import subscription_item, subscription_key
 from eventplane.downlink import table as desired
-from eventplane.downlink.addressing import ALL, addressed
+from eventplane.downlink.addressing import addressed
+from eventplane.downlink.wire import ALL
 from eventplane.envelope import Envelope, parse_event
 from eventplane.interest import uplink
 from eventplane.interest.table import PUBLISHED_KEY, PUBLISHED_SORT_KEY
@@ -86,7 +87,8 @@ class World:
     def wants(self, type: str) -> bool:
         """Whether devices that have the newest of what was sent send `type`."""
         newest = max(
-            self.sent, key=lambda each: addressed(each, self.contract.downlink(each.type), 10**13).version
+            self.sent,
+            key=lambda each: addressed(each, self.contract.downlink(each.type), 10**13).message.version,
         )
         return read_uplink_interest(newest).matches({"type": type})
 
@@ -214,7 +216,7 @@ def test_what_does_not_fit_lets_everything_up_and_stays_an_error(
         with pytest.raises(TooManyFiltersError):
             world.publish()
     _, withdrawal = world.sent
-    assert addressed(withdrawal, world.contract.downlink(withdrawal.type), 10**13).is_deleted
+    assert addressed(withdrawal, world.contract.downlink(withdrawal.type), 10**13).message.is_deleted
     monkeypatch.undo()
     assert world.publish()
     assert world.wants("org.eventplane.climate.reading.v1")
