@@ -1,8 +1,7 @@
 """The envelope: a CloudEvent's attributes, strictly checked; the event's text passes through untouched.
 
-Structured content mode, JSON format (CloudEvents 1.0.2). Nothing is invented, nothing is truncated, and
-what a reader gets at the end of the plane is, character for character, what its producer wrote; the plane
-only ever puts attributes of its own in front (`Envelope.stamped`).
+Structured content mode, JSON format (CloudEvents 1.0.2). A consumer gets the text that the producer wrote,
+character for character; the plane only puts attributes of its own in front (`Envelope.stamped`).
 """
 
 from __future__ import annotations
@@ -31,12 +30,14 @@ TOO_LARGE: Final = "too_large"
 """Why an event is refused: with what the plane adds it is larger than `MAX_EVENT_BYTES`."""
 
 ROUTER_HOPS: Final = "routerhops"
+"""How often the cloud's router took the event from a participant that sent it on. It stops loops: the router
+counts what comes from a service's outbox and what was counted before, and refuses it past `MAX_HOPS`."""
 
 HOP_LIMIT: Final = "hop_limit"
-"""Why the router refuses an event that goes round in circles."""
+"""Why the router refuses an event that participants send each other in a loop."""
 
 ASSUMED = "application/json"
-"""What `data` is where the event has no datacontenttype (CloudEvents JSON format, section 3.1)."""
+"""The type of `data` in an event without datacontenttype (CloudEvents JSON format, section 3.1)."""
 
 _quoted = json.encoder.encode_basestring_ascii
 _DATA_MEMBERS = frozenset({"data", "data_base64"})
@@ -46,7 +47,7 @@ _DATA_MEMBERS = frozenset({"data", "data_base64"})
 class Envelope:
     """One CloudEvent.
 
-    `attributes` are its context attributes, extensions included; `json` is the whole event as it came.
+    `attributes` are its context attributes, extensions included; `json` is the text of the whole event.
     """
 
     attributes: Mapping[str, AttributeValue] = field(hash=False)
@@ -66,12 +67,12 @@ class Envelope:
 
     @property
     def claim(self) -> tuple[str, str]:
-        """What the event says of itself: `source` and `id`. No identity, since anybody can write them."""
+        """What the event claims: `source` and `id`. They identify nothing, as any sender can write them."""
         return self.source, self.id
 
     @property
     def sender(self) -> Sender:
-        """Who sent it, as far as a hop of the plane has stamped it."""
+        """The sender, as far as a hop of the plane has stamped it."""
         return sender_of(self.attributes)
 
     @property
@@ -84,14 +85,14 @@ class Envelope:
         return str(self.sender), self.source, self.id
 
     def data(self) -> Any:
-        """The payload: the JSON value of `data`, the bytes of `data_base64`, or None."""
+        """Return the payload: the JSON value of `data`, the bytes of `data_base64`, or None."""
         members = json.loads(self.json)
         if "data_base64" in members:
             return base64.b64decode(members["data_base64"])
         return members.get("data")
 
     def stamped(self, **extensions: str) -> Envelope:
-        """This event with extension attributes of the plane put in front, the rest of its text unchanged.
+        """Return this event with extension attributes of the plane in front, the rest of its text unchanged.
 
         Raises `EnvelopeError` (`reserved_attribute`) when the event already carries one of them.
         """
@@ -113,7 +114,7 @@ class Envelope:
         return _utf8_size(self.json)
 
     def without(self, names: Iterable[str]) -> Envelope:
-        """This event without the attributes `names`, the rest of its text unchanged."""
+        """Return this event without the attributes `names`, the rest of its text unchanged."""
         present = [name for name in names if name in self.attributes]
         if not present:
             return self
@@ -126,7 +127,7 @@ _set_attributes, _set_json = (vars(Envelope)[name].__set__ for name in ("attribu
 
 
 def _envelope(attributes: Mapping[str, AttributeValue], text: str) -> Envelope:
-    # Half the time of the constructor, which a frozen dataclass has to make slow.
+    # In half the time of the constructor, which a frozen dataclass makes slow.
     envelope = _new(Envelope)
     _set_attributes(envelope, attributes)
     _set_json(envelope, text)
@@ -173,7 +174,7 @@ def parse_strictly(raw: bytes | str) -> Envelope:
 
 
 def write_event(attributes: Mapping[str, AttributeValue], data: Any = None) -> Envelope:
-    """A new event with JSON `data` (None: no payload). Raises `EnvelopeError` for wrong attributes."""
+    """Return a new event with JSON `data` (None: no payload). Raises `EnvelopeError` for wrong attributes."""
     members: dict[str, Any] = {"specversion": "1.0", **attributes}
     if data is not None:
         members.setdefault("datacontenttype", "application/json")
@@ -182,15 +183,14 @@ def write_event(attributes: Mapping[str, AttributeValue], data: Any = None) -> E
 
 
 def hops_of(event: Envelope) -> int:
-    """How often `event` was sent on so far, by its own word."""
-    # The envelope has checked that it is an Integer.
+    """Return how often `event` was sent on so far, as it claims."""
     return int(event.attributes.get(ROUTER_HOPS, 0))
 
 
 def sent_on(event: Envelope) -> Envelope:
-    """`event` with one hop more; nothing else of its text changes.
+    """Return `event` with one hop more, the rest of its text unchanged.
 
-    Raises `EnvelopeError`: `hop_limit`, or `too_large` where there is no room for the attribute.
+    Raises `EnvelopeError`: `hop_limit`, or `too_large` if there is no room for the attribute.
     """
     hops = hops_of(event) + 1
     if hops > MAX_HOPS:
@@ -208,15 +208,15 @@ def sent_on(event: Envelope) -> Envelope:
 
 
 def is_json(content_type: str | None) -> bool:
-    """Whether data of `content_type` is JSON: a subtype of `json`, or one that ends in `+json`."""
+    """Return whether data of `content_type` is JSON: a subtype of `json`, or one that ends in `+json`."""
     subtype = (content_type or "").partition(";")[0].partition("/")[2].strip().lower()
     return subtype == "json" or subtype.endswith("+json")
 
 
 def data_of(event: Envelope) -> tuple[bytes, str | None]:
-    """The data of `event` and the content type that goes with it; no bytes where it has no data.
+    """Return the data of `event` and its content type; no bytes if it has no data.
 
-    Raises `EnvelopeError` (`data_not_text`) where the data contradicts its content type.
+    Raises `EnvelopeError` (`data_not_text`) if the data contradicts its content type.
     """
     declared = event.attributes.get("datacontenttype")
     content_type = None if declared is None else str(declared)
@@ -236,16 +236,15 @@ def data_of(event: Envelope) -> tuple[bytes, str | None]:
 
 
 def _with_attribute(text: str, name: str, value: str) -> str:
-    # An unset attribute may stand there as null, and a name that stands twice is no event. One that is not
-    # written, nor spelt with escapes, does not stand there: no need to look at every member.
-    # Most texts have no backslash, and one character is found thirty times as fast as two.
+    # The text may have the attribute as null, or its name with escapes. If it has neither, the members need
+    # not be read. Most texts have no backslash, and one character is found thirty times as fast as two.
     if f'"{name}"' in text or ("\\" in text and "\\u" in text):
         return with_member(text, name, value)
     return f'{{"{name}":{value},{text.lstrip()[1:]}'
 
 
 def _utf8_size(text: str) -> int:
-    # ASCII, or so long that its characters alone decide: no need to encode it.
+    # ASCII texts, and those with too many characters, need not be encoded.
     if text.isascii() or len(text) > MAX_EVENT_BYTES:
         return len(text)
     try:

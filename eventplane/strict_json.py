@@ -1,9 +1,9 @@
-"""JSON as RFC 8259 has it, without the liberties of Python's reader.
+"""JSON by RFC 8259, stricter than Python's reader.
 
 Refused: duplicate member names, NaN and Infinity, a byte order mark, bytes that are not UTF-8, lone
 surrogates, nesting beyond `limits.MAX_DEPTH`, numbers beyond `limits.MAX_NUMBER_CHARACTERS` or a double's
-range. Each of them means different things to different readers. Of an event that was read, members can be
-found, put in and taken out, and the rest of its text is kept.
+range. Readers differ on each of them. Members of an event that was read can be found, set and removed; the
+rest of its text is kept.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _WHITESPACE = " \t\n\r"
 
 
 def decode_text(raw: bytes) -> str:
-    """UTF-8 bytes as text. Raises `EnvelopeError` (`not_utf8`)."""
+    """Decode UTF-8 bytes. Raises `EnvelopeError` (`not_utf8`)."""
     try:
         return raw.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -30,7 +30,7 @@ def decode_text(raw: bytes) -> str:
 
 
 def loads(text: str) -> Any:
-    """The value of a strict JSON text. Raises `EnvelopeError`."""
+    """Return the value of a strict JSON text. Raises `EnvelopeError`."""
     try:
         value = _DECODER.decode(text)
     except json.JSONDecodeError as error:
@@ -42,22 +42,22 @@ def loads(text: str) -> Any:
         raise _too_deep() from None
     except ValueError:  # an integer with more digits than Python converts
         raise _too_long() from None
-    # Counting brackets is a cheap upper bound of the depth: only suspicious texts are walked. To replace is
-    # quicker than to count twice.
+    # The number of brackets bounds the depth, so that few values are walked. Replacing is faster than
+    # counting twice.
     if text.replace("[", "{").count("{") > MAX_DEPTH and _depth(value) > MAX_DEPTH:
         raise _too_deep()
     if len(text) > MAX_NUMBER_CHARACTERS and may_have_long_number(text):
         _LENGTHS.decode(text)
-    # Most texts escape nothing, and one character is found much faster than two.
+    # Most texts have no backslash, and one character is found much faster than two.
     if "\\" in text and "\\u" in text:
         _refuse_lone_surrogates(value)
     return value
 
 
 def member_spans(event: str) -> Iterator[tuple[str, int, int]]:
-    """The name of each member of an event, which was checked before, and where its value begins and ends.
+    """Yield the name of each member of a valid event, and where its value begins and ends.
 
-    The whitespace around a value belongs to it: of JSON that came as bytes, nothing is lost.
+    The whitespace around a value belongs to it, so that no character is lost.
     """
     at = _skip(event, 0)
     while event[at] != "}":
@@ -69,7 +69,7 @@ def member_spans(event: str) -> Iterator[tuple[str, int, int]]:
 
 
 def with_member(event: str, name: str, value: str) -> str:
-    """The text of an event with the member `name` (JSON text `value`): in its place, or else in front."""
+    """Return an event's text with the member `name` (JSON text `value`), in its place or else in front."""
     for each, start, end in member_spans(event):
         if each == name:
             return f"{event[:start]}{value}{event[end:]}"
@@ -77,7 +77,7 @@ def with_member(event: str, name: str, value: str) -> str:
 
 
 def without_members(event: str, names: Collection[str]) -> str:
-    """The text of an event without the members `names`."""
+    """Return an event's text without the members `names`."""
     kept: list[str] = []
     position = event.index("{") + 1
     for name, _, end in member_spans(event):
@@ -107,14 +107,14 @@ def _refuse_long_number(number: str) -> None:
 
 _LENGTHS = json.JSONDecoder(parse_int=_refuse_long_number, parse_float=_refuse_long_number)
 _QUOTED = 40
-"""Of a number that is refused, so many characters are quoted."""
+"""Characters of a refused number that its error quotes."""
 _STRETCH = MAX_NUMBER_CHARACTERS // 2
 _NUMBER_STRETCH = re.compile(rf"[-+.0-9eE]{{{_STRETCH}}}")
 
 
 def may_have_long_number(text: str) -> bool:
     """Return whether there may be a number of more than `MAX_NUMBER_CHARACTERS`."""
-    # Wherever a longer number stands, one of these places begins a stretch within it.
+    # A longer number, wherever it is, contains such a stretch from one of these positions on.
     return any(_NUMBER_STRETCH.match(text, at) for at in range(0, len(text), _STRETCH))
 
 
@@ -162,7 +162,7 @@ def _refuse_lone_surrogates(value: Any) -> None:
     try:
         json.dumps(value, ensure_ascii=False).encode("utf-8")
     except UnicodeEncodeError as error:
-        raise EnvelopeError("lone_surrogate", "an escape stands for half a surrogate pair") from error
+        raise EnvelopeError("lone_surrogate", "an escape is half a surrogate pair") from error
 
 
 def _skip(text: str, at: int) -> int:

@@ -76,6 +76,11 @@ def test_listing_1_of_the_router_paper_is_an_event_with_contenttype_as_extension
         (text()[:-1] + ',"data":' + "9" * 1_001 + "}", "number_too_long"),
         (text()[:-1] + ',"data":[{"a":-0.' + "1" * 998 + "}]}", "number_too_long"),
         (text()[:-1] + ',"data":1e' + "0" * 999 + "}", "number_too_long"),
+        (text()[:-1] + ',"data":{"v":1e999}}', "number_too_large"),
+        (text()[:-1] + ',"data":[-1.5E+400]}', "number_too_large"),
+        (text()[:-1] + ',"data":' + "9" * 400 + ".0}", "number_too_large"),
+        (text(time="2016-12-30T23:59:60Z"), "attribute_value"),
+        (text(dataschema="https://example.org/s#a"), "attribute_value"),
         (text()[:-1] + ',"id":"2"}', "duplicate_key"),
         (text()[:-1] + ',"data":{"a":1,"a":2}}', "duplicate_key"),
         (text()[:-1] + ',"data":"\\ud800"}', "lone_surrogate"),
@@ -189,9 +194,9 @@ def test_known_extensions_pass_with_their_types(extensions: dict[str, object]) -
 @pytest.mark.parametrize(
     ("extension", "says"),
     [
-        ({"severitynumber": "17"}, "'severitynumber': a String stands where an Integer is needed"),
+        ({"severitynumber": "17"}, "'severitynumber': a String is given, an Integer is needed"),
         ({"severitynumber": 25}, r"'severitynumber': a severity is 1 \(TRACE\) to 24 \(FATAL\)"),
-        ({"sequence": True}, "'sequence': a Boolean stands where a String is needed"),
+        ({"sequence": True}, "'sequence': a Boolean is given, a String is needed"),
     ],
 )
 def test_a_refusal_names_the_attribute_and_what_it_must_be(extension: dict[str, object], says: str) -> None:
