@@ -232,3 +232,11 @@ def quick_check(name: str) -> Callable[[Any], object]:
 
 COSTLY: Final = frozenset({"source", "datacontenttype", "dataschema"})
 """The attributes whose check takes longer than a look-up of values that were checked before."""
+
+USUAL_FORMS: Final = {
+    "specversion": r"1\.0",
+    "severitynumber": "1[0-9]?|2[0-4]?|[3-9]",
+    "traceparent": f"00-{_IDS_AND_FLAGS}",
+    **{name: _USUAL_TIMESTAMP.pattern for name, (_, holds, _) in RULES.items() if holds is is_timestamp},
+}
+"""Patterns that most values match, without groups, quotation marks and backslashes. What matches is valid."""

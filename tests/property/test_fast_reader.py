@@ -92,6 +92,15 @@ def _reader(request: pytest.FixtureRequest) -> Iterator[None]:
     fast_reader.use_standard_json()
 
 
+@pytest.fixture(autouse=True)
+def _forms(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let one event be enough for its form to be known."""
+    monkeypatch.setattr(fast_reader, "EVENTS_BEFORE_FORM", 1)
+    fast_reader._counts.clear()
+    yield
+    fast_reader._forms[0] = ()
+
+
 def _given(item: object, _: object) -> object:
     return item
 
@@ -167,3 +176,67 @@ def test_what_is_remembered_is_bounded() -> None:
     assert max(map(len, values)) < 200
     assert 0 < len(names) <= MAX_REMEMBERED_SHAPES
     assert max(map(len, names)) <= MAX_REMEMBERED_NAMES
+
+
+FORMED = st.fixed_dictionaries(
+    {
+        "specversion": st.just("1.0"),
+        "id": st.text("ab~ !", min_size=1),
+        "source": st.just("/a"),
+        "type": st.just("t"),
+    },
+    optional={
+        "time": st.just("2026-01-01T00:00:00.000Z"),
+        "traceparent": st.just(f"00-{1:032x}-{1:016x}-01"),
+        "severitynumber": st.integers(1, 24),
+        "routerhops": st.integers(0, 9),
+        "dataschema": st.just("urn:a"),
+        "tracestate": st.just("a=b"),
+        "x": st.integers(-(2**31), 2**31 - 1) | st.text("ab", min_size=1) | st.booleans(),
+    },
+)
+DATA = (
+    st.none()
+    | st.integers()
+    | st.floats()
+    | st.text()
+    | st.sampled_from([{"a": {"b": [1, 2.5]}}, [[]], [[[1]], {}], {"data": "x", "id": 2}])
+)
+
+
+@given(first=FORMED, second=FORMED, data=DATA, has_data=st.booleans(), edits=EDITS)
+def test_both_readers_agree_on_events_of_a_known_form(
+    first: dict[str, object],
+    second: dict[str, object],
+    data: object,
+    has_data: bool,
+    edits: list[tuple[float, int, str]],
+) -> None:
+    fast_reader._counts.clear()
+    for event in (first, first, first | {"id": "other"}, first | second):
+        text = json.dumps(event | ({"data": data} if has_data else {}), separators=(",", ":"))
+        for each in (text, edited(text, edits), text + " ", text + text):
+            assert outcome(parse_event, each) == outcome(parse_strictly, each)
+    assert fast_reader._forms[0] or "x" in first
+
+
+@pytest.mark.parametrize("data", ['"data":1', '"data":{"a":"\\ud83d\\ude00"}', '"data":{"a":[1.5]}', None])
+def test_an_event_of_a_known_form_is_not_checked_by_parts(
+    data: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    members = ['"specversion":"1.0"', '"id":"1"', '"source":"/a"', '"type":"t"', '"severitynumber":9']
+    text = "{" + ",".join([*members, '"x":-5', *([data] if data else [])]) + "}"
+    plain = text.replace("\\", "x")
+    for _ in range(2):
+        parse_event(plain)
+    assert len(fast_reader._forms[0]) == 1
+    monkeypatch.setattr(fast_reader, "_checked", None)
+    assert parse_event(plain) == parse_strictly(plain)
+    assert parse_event(plain).attributes == parse_strictly(plain).attributes
+
+
+def test_few_forms_are_known() -> None:
+    for number in range(40):
+        members = {f"x{number // 2}": 1} | json.loads(workload.event(0))
+        parse_event(json.dumps(members, separators=(",", ":")))
+    assert len(fast_reader._forms[0]) == 4
