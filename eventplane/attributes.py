@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, Final, Literal
 
+from eventplane.errors import EnvelopeError
 from eventplane.limits import MAX_ATTRIBUTE_NAME, MAX_SENDER_CHARACTERS
 from eventplane.sender import SENDER_DEVICE, SENDER_SERVICE
 from eventplane.values import is_timestamp
 
 AttributeValue = str | int | bool
 """String, URI, URI-reference, Timestamp, Binary are `str`; Integer is `int` (32 bit); Boolean is `bool`."""
+
+_DATA_MEMBERS = frozenset({"data", "data_base64"})
 
 REQUIRED = ("specversion", "id", "source", "type")
 
@@ -97,6 +102,38 @@ def value_problem(name: str, value: object) -> str | None:
     if value.__class__ is not needed:
         return f"{_TYPE_NAMES[value.__class__]} is given, {_TYPE_NAMES[needed]} is needed"
     return None if holds(value) else problem
+
+
+def checked_attributes(members: Mapping[str, Any]) -> dict[str, AttributeValue]:
+    """Return the attributes among the `members` of an event. Raises `EnvelopeError`."""
+    attributes: dict[str, AttributeValue] = {}
+    for name, value in members.items():
+        # A null attribute is an unset one (CloudEvents JSON format, section 2.2).
+        if name in _DATA_MEMBERS or value is None:
+            continue
+        if name not in KNOWN and (problem := name_problem(name)):
+            raise EnvelopeError("attribute_name", f"attribute {name!r}: {problem}")
+        if problem := value_problem(name, value):
+            raise EnvelopeError("attribute_value", f"attribute {name!r}: {problem}")
+        attributes[name] = value
+    for name in REQUIRED:
+        if name not in attributes:
+            raise EnvelopeError("missing_attribute", f"attribute {name!r} is required")
+    if "data_base64" in members:
+        if "data" in members:
+            raise EnvelopeError("data_twice", "an event has data or data_base64, not both")
+        if problem := base64_problem(members["data_base64"]):
+            raise EnvelopeError("data_base64", f"data_base64 is not base64: {problem}")
+    return attributes
+
+
+def base64_problem(value: Any) -> str | None:
+    """Return why `value` cannot be `data_base64`, or None."""
+    try:
+        base64.b64decode(value, validate=True)
+    except (binascii.Error, TypeError, ValueError) as error:
+        return str(error)
+    return None
 
 
 def is_uri_reference(value: str) -> bool:

@@ -14,8 +14,6 @@ Values of attributes whose check takes long are remembered once they were valid,
 
 from __future__ import annotations
 
-import base64
-import binascii
 import json
 import math
 import re
@@ -26,13 +24,13 @@ from typing import Any, Final, NamedTuple, NoReturn
 from eventplane.attributes import (
     COSTLY,
     KNOWN,
-    REQUIRED,
     USUAL_FORMS,
     AttributeValue,
-    name_problem,
+    base64_problem,
+    checked_attributes,
     quick_check,
-    value_problem,
 )
+from eventplane.errors import EnvelopeError
 from eventplane.limits import (
     MAX_DEPTH,
     MAX_NUMBER_CHARACTERS,
@@ -43,7 +41,6 @@ from eventplane.limits import (
 )
 from eventplane.strict_json import may_have_long_number
 
-_REQUIRED: Final = frozenset(REQUIRED)
 _PLAIN: Final = r"[ !#-\[\]-~]++"
 """A text of printable ASCII without quotation marks and backslashes. It does not track back."""
 
@@ -305,10 +302,11 @@ def _are_finite(fractions: list[str]) -> bool:
 
 def _checked(members: dict[str, Any], text: str) -> Attributes | None:
     """Return the `members` of an event's `text` without the data, if they are certainly its attributes."""
-    has_data = "data" in members
-    if has_data:
+    if "data" in members:
+        if "data_base64" in members:
+            return None
         del members["data"]
-    if "data_base64" in members and (has_data or not _is_base64(members.pop("data_base64"))):
+    elif "data_base64" in members and base64_problem(members.pop("data_base64")):
         return None
     checks = _checks.get(tuple(members))
     if checks is None or not all(map(call, checks, members.values())):
@@ -323,17 +321,19 @@ def _checked(members: dict[str, Any], text: str) -> Attributes | None:
 
 def _learned(members: dict[str, Any]) -> Attributes | None:
     """Check the attributes one by one, and remember names and values that save time."""
-    for name, value in members.items():
-        # A null is an attribute that is not set: the strict reader leaves it out.
-        if value is None or (name not in KNOWN and name_problem(name)) or value_problem(name, value):
-            return None
-        if name in COSTLY and len(value) <= MAX_REMEMBERED_CHARACTERS:
+    # A null is an attribute that is not set, or an object or fraction that the scanner left out.
+    if None in members.values():
+        return None
+    try:
+        checked_attributes(members)
+    except EnvelopeError:
+        return None
+    for name in COSTLY & members.keys():
+        if len(members[name]) <= MAX_REMEMBERED_CHARACTERS:
             values = _valid_values[name]
             if len(values) >= MAX_REMEMBERED_VALUES:
                 values.clear()
-            values.add(value)
-    if not members.keys() >= _REQUIRED:
-        return None
+            values.add(members[name])
     names = tuple(members)
     if names not in _checks and len(names) <= MAX_REMEMBERED_NAMES:
         if len(_checks) >= MAX_REMEMBERED_SHAPES:
@@ -346,13 +346,3 @@ def _learned(members: dict[str, Any]) -> Attributes | None:
 
 def _is_text(value: object) -> bool:
     return value.__class__ is str
-
-
-def _is_base64(value: Any) -> bool:
-    if value.__class__ is not str:
-        return False
-    try:
-        base64.b64decode(value, validate=True)
-    except (binascii.Error, ValueError):
-        return False
-    return True
