@@ -173,7 +173,7 @@ def scanned(text: str, position: int) -> tuple[Attributes | None, int]:
             return attributes, start
         else:
             _, end = scan(text, start)
-            if text[end] != "}":
+            if not text.startswith("}", end):
                 return None, -1
             end += 1
         event = text[position:end]
