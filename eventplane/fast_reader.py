@@ -85,7 +85,8 @@ class _Form(NamedTuple):
     """Events with attributes of these `names`, in this order, in compact JSON, the data last.
 
     `match` recognises plain values only; `integers` are to be converted, and `checks` are left to do, of the
-    values that `checked` gets.
+    values that `checked` gets; `valid` has some that passed. Integers equal no String, and Booleans have no
+    form.
     """
 
     match: Callable[[str, int], re.Match[str] | None]
@@ -93,6 +94,7 @@ class _Form(NamedTuple):
     integers: tuple[str, ...]
     checked: Callable[[Attributes], tuple[Any, ...]]
     checks: tuple[Callable[[Any], object], ...]
+    valid: set[tuple[Any, ...]]
 
 
 _valid_values: Final[dict[str, set[str]]] = {name: set() for name in COSTLY}
@@ -196,7 +198,8 @@ def _is_certain(event: str, objects: list[list[tuple[str, Any]]], fractions: lis
     """
     return (
         event[0] == "{"
-        and len(objects) + _at_most("[", event, 0) < MAX_DEPTH
+        and (event.find("[") == event.rfind("[") or len(objects) + event.count("[") < MAX_DEPTH)
+        and len(objects) < MAX_DEPTH - 1
         and sum(map(len, map(dict, objects))) == sum(map(len, objects))
         and (not fractions or _are_finite(fractions))
         and ("\\" not in event or not _SURROGATE.search(event))
@@ -216,8 +219,14 @@ def _in_form(text: str, position: int) -> tuple[Attributes | None, int]:
         attributes: dict[str, Any] = dict(zip(form.names, match.groups()))  # noqa: B905
         for name in form.integers:
             attributes[name] = int(attributes[name])
-        if not all(map(call, form.checks, form.checked(attributes))):
-            return None, -1
+        values = form.checked(attributes)
+        if values not in form.valid:
+            if not all(map(call, form.checks, values)):
+                return None, -1
+            if sum(map(len, map(str, values))) <= 4 * MAX_REMEMBERED_CHARACTERS:
+                if len(form.valid) >= MAX_REMEMBERED_VALUES:
+                    form.valid.clear()
+                form.valid.add(values)
         return attributes, match.end()
     return None, -1
 
@@ -245,6 +254,7 @@ def _learn_form(attributes: Attributes, text: str) -> None:
         integers,
         itemgetter(*left, "source"),
         tuple(left.values()),
+        set(),
     )
     if form.match(text, 0):
         _forms[0] = (form, *(each for each in _forms[0] if each.names != names))[:_MOST_FORMS]
