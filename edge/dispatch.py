@@ -19,11 +19,11 @@ from eventplane.conversation.attributes import EXPIRY_TIME
 from eventplane.conversation.questions import QuestionError, read_handlers_question, read_state_question
 from eventplane.dead_letter import DEAD_LETTER_TYPE, Refusal
 from eventplane.downlink.wire import DownlinkError, received
-from eventplane.envelope import TOO_LARGE, parse_event
+from eventplane.envelope import parse_event
 from eventplane.errors import EnvelopeError
 from eventplane.guarantee import BY_EVENT
 from eventplane.limits import MAX_EVENT_BYTES
-from eventplane.reasons import Outcome
+from eventplane.reasons import Outcome, Reason
 from eventplane.receipts import Receipt, ReceiptError, read_receipts
 from eventplane.sender import Sender
 from eventplane.sending import SendingRights
@@ -196,7 +196,7 @@ class Dispatcher:
             case Role.OUTBOX if message.oversize:
                 # Only its beginning was kept, so no receipt can name it.
                 detail = f"{message.oversize} bytes; an event has at most {MAX_EVENT_BYTES}"
-                refusal = Refusal(TOO_LARGE, detail)
+                refusal = Refusal(Reason.TOO_LARGE, detail)
                 batch.submissions.append(Submission(payload, channel.address, channel, refusal))
             case Role.OUTBOX if message.retained and resumed:
                 # It came when it was new. Now it may be older than all that is remembered.

@@ -9,7 +9,7 @@ from typing import Final
 
 from eventplane.contract import Channel, Contract, ParticipantKind, Place, Priority, Route
 from eventplane.dead_letter import DEAD_LETTER_TYPE, Refusal, dead_letter, letter_id
-from eventplane.envelope import HOP_LIMIT, TOO_LARGE, Envelope, hops_of, parse_event, sent_on
+from eventplane.envelope import Envelope, hops_of, parse_event, sent_on
 from eventplane.errors import EnvelopeError
 from eventplane.guarantee import NOT_REPEATED, is_promised, why_expired
 from eventplane.ingest import Accepted, parse_frame
@@ -175,7 +175,7 @@ class Planner:
         stamped = stamp_sender(event, entry.sender)
         if stamped.bytes > MAX_EVENT_BYTES:
             raise EnvelopeError(
-                TOO_LARGE,
+                Reason.TOO_LARGE,
                 f"{stamped.bytes} bytes with its sender's name; send at most {MAX_SENT_EVENT_BYTES}",
             )
         return stamped
@@ -189,10 +189,10 @@ class Planner:
             outgoing = stamped if self._has_frames and not hops_of(event) else sent_on(stamped)
             outgoing = self._ordered.valid(outgoing)
         except EnvelopeError as error:
-            if error.reason == HOP_LIMIT and event.type == DEAD_LETTER_TYPE:
+            if error.reason == Reason.HOP_LIMIT and event.type == DEAD_LETTER_TYPE:
                 # A letter about a letter would only keep the loop going.
                 record = self._record(
-                    entry, event, self._priority(event), now_ms, None, Outcome.DROPPED, HOP_LIMIT
+                    entry, event, self._priority(event), now_ms, None, Outcome.DROPPED, Reason.HOP_LIMIT
                 )
                 yield Step(record, event)
             else:
