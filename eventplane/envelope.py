@@ -160,7 +160,7 @@ def parse_strictly(raw: bytes | str) -> Envelope:
     members = strict_json.loads(text)
     if not isinstance(members, dict):
         raise EnvelopeError(
-            Reason.NOT_AN_OBJECT, f"it is a {type(members).__name__}, and an event is an object"
+            Reason.NOT_AN_OBJECT, f"an event is a JSON object, not a {type(members).__name__}"
         )
     return Envelope(checked_attributes(members), text)
 
