@@ -11,6 +11,7 @@ from typing import Any, Final, Literal
 
 from eventplane.errors import EnvelopeError
 from eventplane.limits import MAX_ATTRIBUTE_NAME, MAX_SENDER_CHARACTERS
+from eventplane.reasons import Reason
 from eventplane.sender import SENDER_DEVICE, SENDER_SERVICE
 from eventplane.values import is_timestamp
 
@@ -112,18 +113,18 @@ def checked_attributes(members: Mapping[str, Any]) -> dict[str, AttributeValue]:
         if name in _DATA_MEMBERS or value is None:
             continue
         if name not in KNOWN and (problem := name_problem(name)):
-            raise EnvelopeError("attribute_name", f"attribute {name!r}: {problem}")
+            raise EnvelopeError(Reason.ATTRIBUTE_NAME, f"attribute {name!r}: {problem}")
         if problem := value_problem(name, value):
-            raise EnvelopeError("attribute_value", f"attribute {name!r}: {problem}")
+            raise EnvelopeError(Reason.ATTRIBUTE_VALUE, f"attribute {name!r}: {problem}")
         attributes[name] = value
     for name in REQUIRED:
         if name not in attributes:
-            raise EnvelopeError("missing_attribute", f"attribute {name!r} is required")
+            raise EnvelopeError(Reason.MISSING_ATTRIBUTE, f"attribute {name!r} is required")
     if "data_base64" in members:
         if "data" in members:
-            raise EnvelopeError("data_twice", "an event has data or data_base64, not both")
+            raise EnvelopeError(Reason.DATA_TWICE, "an event has data or data_base64, not both")
         if problem := base64_problem(members["data_base64"]):
-            raise EnvelopeError("data_base64", f"data_base64 is not base64: {problem}")
+            raise EnvelopeError(Reason.DATA_BASE64, f"data_base64 is not base64: {problem}")
     return attributes
 
 

@@ -18,6 +18,7 @@ from eventplane.envelope import Envelope, certain_event, parse_event
 from eventplane.errors import EnvelopeError
 from eventplane.fast_reader import Attributes, Item
 from eventplane.limits import MAX_BATCH_BYTES, MAX_BATCH_EVENTS
+from eventplane.reasons import Reason
 
 ZLIB_LEVEL = 6
 """zlib's own default; 100 readings shrink from 349 to 41 bytes an event."""
@@ -72,9 +73,9 @@ def _bounded(found: Iterable[Item]) -> list[Item]:
         # One more than allowed: four kilobytes may hold a million, which take a second and 130 MiB.
         items = list(islice(found, MAX_BATCH_EVENTS + 1))
     except ValueError as error:
-        raise EnvelopeError("not_json", f"not a JSON array of events: {error}") from error
+        raise EnvelopeError(Reason.NOT_JSON, f"not a JSON array of events: {error}") from error
     if len(items) > MAX_BATCH_EVENTS:
-        raise EnvelopeError("too_many", f"a batch has at most {MAX_BATCH_EVENTS} events")
+        raise EnvelopeError(Reason.TOO_MANY, f"a batch has at most {MAX_BATCH_EVENTS} events")
     return items
 
 
@@ -147,9 +148,9 @@ def inflate(payload: bytes, wbits: int = zlib.MAX_WBITS) -> bytes:
     try:
         text = inflater.decompress(payload, MAX_BATCH_BYTES)
     except zlib.error as error:
-        raise EnvelopeError("not_zlib", f"the compressed batch cannot be read: {error}") from error
+        raise EnvelopeError(Reason.NOT_ZLIB, f"the compressed batch cannot be read: {error}") from error
     if inflater.unconsumed_tail:
-        raise EnvelopeError("too_large", f"a batch has at most {MAX_BATCH_BYTES} bytes decompressed")
+        raise EnvelopeError(Reason.TOO_LARGE, f"a batch has at most {MAX_BATCH_BYTES} bytes decompressed")
     if not inflater.eof or inflater.unused_data:
-        raise EnvelopeError("not_zlib", "the compressed batch is cut short or has bytes behind its end")
+        raise EnvelopeError(Reason.NOT_ZLIB, "the compressed batch is cut short or has bytes behind its end")
     return text

@@ -16,24 +16,16 @@ from eventplane import fast_reader, strict_json
 from eventplane.attributes import AttributeValue, checked_attributes
 from eventplane.errors import EnvelopeError
 from eventplane.limits import MAX_EVENT_BYTES, MAX_HOPS, MAX_SENT_EVENT_BYTES
+from eventplane.reasons import Reason
 from eventplane.sender import Sender, sender_of
 from eventplane.strict_json import member_spans, with_member, without_members
 
 EventKey = tuple[str, str, str]
 """The identity of an event: sender, `source`, `id`."""
 
-RESERVED_ATTRIBUTE: Final = "reserved_attribute"
-"""Why an event is refused: it carries an attribute that only the plane sets."""
-
-TOO_LARGE: Final = "too_large"
-"""Why an event is refused: with what the plane adds it is larger than `MAX_EVENT_BYTES`."""
-
 ROUTER_HOPS: Final = "routerhops"
 """How often the cloud's router took the event from a participant that sent it on. It stops loops: the router
 counts what comes from a service's outbox and what was counted before, and refuses it past `MAX_HOPS`."""
-
-HOP_LIMIT: Final = "hop_limit"
-"""Why the router refuses an event that participants send each other in a loop."""
 
 ASSUMED = "application/json"
 """The type of `data` in an event without datacontenttype (CloudEvents JSON format, section 3.1)."""
@@ -135,7 +127,7 @@ def _envelope(attributes: Mapping[str, AttributeValue], text: str) -> Envelope:
 def reserved(name: str) -> EnvelopeError:
     """Return the error for an event that carries the attribute `name`, which only the plane sets."""
     return EnvelopeError(
-        RESERVED_ATTRIBUTE, f"only the plane sets the attribute {name!r}; send the event without it"
+        Reason.RESERVED_ATTRIBUTE, f"only the plane sets the attribute {name!r}; send the event without it"
     )
 
 
@@ -163,11 +155,13 @@ def parse_strictly(raw: bytes | str) -> Envelope:
     """Return the envelope as `parse_event` does, by the strict reader alone. Raises `EnvelopeError`."""
     size = len(raw) if isinstance(raw, bytes) else _utf8_size(raw)
     if size > MAX_EVENT_BYTES:
-        raise EnvelopeError(TOO_LARGE, f"{size} bytes; an event has at most {MAX_EVENT_BYTES}")
+        raise EnvelopeError(Reason.TOO_LARGE, f"{size} bytes; an event has at most {MAX_EVENT_BYTES}")
     text = strict_json.decode_text(raw) if isinstance(raw, bytes) else raw
     members = strict_json.loads(text)
     if not isinstance(members, dict):
-        raise EnvelopeError("not_an_object", f"an event is a JSON object, this is a {type(members).__name__}")
+        raise EnvelopeError(
+            Reason.NOT_AN_OBJECT, f"an event is a JSON object, not a {type(members).__name__}"
+        )
     return Envelope(checked_attributes(members), text)
 
 
@@ -193,14 +187,14 @@ def sent_on(event: Envelope) -> Envelope:
     hops = hops_of(event) + 1
     if hops > MAX_HOPS:
         raise EnvelopeError(
-            HOP_LIMIT,
+            Reason.HOP_LIMIT,
             f"it was sent on {hops} times, {MAX_HOPS} are allowed; "
             "find the participants that send each other what they receive by the event's rows in the ledger",
         )
     counted = event.with_attributes({ROUTER_HOPS: hops})
     if (size := counted.bytes) > MAX_EVENT_BYTES:
         raise EnvelopeError(
-            TOO_LARGE, f"{size} bytes once its hops are counted; send at most {MAX_SENT_EVENT_BYTES}"
+            Reason.TOO_LARGE, f"{size} bytes once its hops are counted; send at most {MAX_SENT_EVENT_BYTES}"
         )
     return counted
 
@@ -228,7 +222,7 @@ def data_of(event: Envelope) -> tuple[bytes, str | None]:
     value = json.loads(texts["data"])
     if not isinstance(value, str):
         raise EnvelopeError(
-            "data_not_text", f"data of {content_type} is a JSON string; send JSON as application/json"
+            Reason.DATA_NOT_TEXT, f"data of {content_type} is a JSON string; send JSON as application/json"
         )
     return value.encode("utf-8"), content_type
 
@@ -248,4 +242,4 @@ def _utf8_size(text: str) -> int:
     try:
         return len(text.encode("utf-8"))
     except UnicodeEncodeError as error:
-        raise EnvelopeError("lone_surrogate", f"character {error.start} is half a surrogate pair") from error
+        raise EnvelopeError(Reason.LONE_SURROGATE, f"character {error.start} is half a pair") from error

@@ -15,6 +15,7 @@ from eventplane.attributes import value_problem
 from eventplane.batch import unpack
 from eventplane.envelope import Envelope
 from eventplane.errors import EnvelopeError
+from eventplane.reasons import Reason
 from eventplane.sender import PLANE_CLIENT, SENDER_DEVICE
 from eventplane.values import MAX_TIME_MS, whole_number
 
@@ -94,4 +95,4 @@ def parse_frame(body: str) -> IngestFrame:
             accepted_at_ms=whole_number(members["timestamp"], MAX_TIME_MS),
         )
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError, OverflowError) as error:
-        raise EnvelopeError("bad_frame", f"not a frame of the ingest rule: {error!r}") from error
+        raise EnvelopeError(Reason.BAD_FRAME, f"not a frame of the ingest rule: {error!r}") from error

@@ -21,6 +21,7 @@ from eventplane import batch
 from eventplane.envelope import Envelope
 from eventplane.errors import EnvelopeError, EventPlaneError
 from eventplane.limits import MAX_BATCH_BYTES, MAX_PACKED_MESSAGE_BYTES, MAX_SQS_ATTRIBUTES
+from eventplane.reasons import Reason
 
 DATA_TYPE: Final = "String"
 """The type of every hint."""
@@ -116,7 +117,7 @@ def split(body: str) -> list[str]:
         try:
             payload = base64.b64decode(body, validate=True)
         except ValueError as error:
-            raise EnvelopeError("not_base64", f"the compressed batch cannot be read: {error}") from error
+            raise EnvelopeError(Reason.NOT_BASE64, f"the compressed batch cannot be read: {error}") from error
         return batch.split(batch.inflate(payload, _GZIP))
     if body.startswith("["):
         return batch.split(body.encode("utf-8", "surrogatepass"))

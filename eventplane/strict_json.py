@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 
 from eventplane.errors import EnvelopeError
 from eventplane.limits import MAX_DEPTH, MAX_NUMBER_CHARACTERS
+from eventplane.reasons import Reason
 
 _READER = json.JSONDecoder()
 _WHITESPACE = " \t\n\r"
@@ -26,7 +27,7 @@ def decode_text(raw: bytes) -> str:
     try:
         return raw.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise EnvelopeError("not_utf8", f"byte {error.start} is not UTF-8") from error
+        raise EnvelopeError(Reason.NOT_UTF8, f"byte {error.start} is not UTF-8") from error
 
 
 def loads(text: str) -> Any:
@@ -36,8 +37,8 @@ def loads(text: str) -> Any:
     except json.JSONDecodeError as error:
         if text.startswith("\ufeff"):
             remedy = "the text starts with a byte order mark; send plain UTF-8"
-            raise EnvelopeError("byte_order_mark", remedy) from error
-        raise EnvelopeError("not_json", f"{error.msg} at character {error.pos}") from error
+            raise EnvelopeError(Reason.BYTE_ORDER_MARK, remedy) from error
+        raise EnvelopeError(Reason.NOT_JSON, f"{error.msg} at character {error.pos}") from error
     except RecursionError:
         raise _too_deep() from None
     except ValueError:  # an integer with more digits than Python converts
@@ -92,12 +93,12 @@ def _unique_members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(members) != len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
-        raise EnvelopeError("duplicate_key", f"member {twice!r} appears more than once")
+        raise EnvelopeError(Reason.DUPLICATE_KEY, f"member {twice!r} appears more than once")
     return members
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    raise EnvelopeError("not_json", f"{name} is not a JSON number")
+    raise EnvelopeError(Reason.NOT_JSON, f"{name} is not a JSON number")
 
 
 def _refuse_long_number(number: str) -> None:
@@ -122,7 +123,7 @@ def _finite(number: str) -> float:
     value = float(number)
     if math.isinf(value):
         raise EnvelopeError(
-            "number_too_large",
+            Reason.NUMBER_TOO_LARGE,
             f"{number[:_QUOTED]} is beyond 1.8e308, the largest number of most readers; send it as a string",
         )
     return value
@@ -134,12 +135,13 @@ _DECODER = json.JSONDecoder(
 
 
 def _too_deep() -> EnvelopeError:
-    return EnvelopeError("too_deep", f"nested deeper than {MAX_DEPTH} levels")
+    return EnvelopeError(Reason.TOO_DEEP, f"nested deeper than {MAX_DEPTH} levels")
 
 
 def _too_long() -> EnvelopeError:
     return EnvelopeError(
-        "number_too_long", f"a number has at most {MAX_NUMBER_CHARACTERS} characters; send it as a string"
+        Reason.NUMBER_TOO_LONG,
+        f"a number has at most {MAX_NUMBER_CHARACTERS} characters; send it as a string",
     )
 
 
@@ -162,7 +164,7 @@ def _refuse_lone_surrogates(value: Any) -> None:
     try:
         json.dumps(value, ensure_ascii=False).encode("utf-8")
     except UnicodeEncodeError as error:
-        raise EnvelopeError("lone_surrogate", "an escape is half a surrogate pair") from error
+        raise EnvelopeError(Reason.LONE_SURROGATE, "an escape is half a surrogate pair") from error
 
 
 def _skip(text: str, at: int) -> int:

@@ -22,8 +22,10 @@ from eventplane.limits import (
     MAX_REMEMBERED_SHAPES,
     MAX_REMEMBERED_VALUES,
 )
-from tests.fuzz.targets import outcome
+from tests.fuzz.targets import GOOD_EVENTS, learn_forms, outcome
 from tests.property.test_envelope_properties import EVENTS
+
+Edits = list[tuple[float, int, str]]
 
 READERS = ("standard library", "orjson")
 CHARACTERS = [
@@ -88,6 +90,7 @@ def _reader(request: pytest.FixtureRequest) -> Iterator[None]:
     if request.param == "orjson":
         orjson = pytest.importorskip("orjson")
         fast_reader.use_json(orjson.loads, orjson.dumps)
+    learn_forms()
     yield
     fast_reader.use_standard_json()
 
@@ -105,7 +108,7 @@ def _given(item: object, _: object) -> object:
     return item
 
 
-def edited(text: str, edits: list[tuple[float, int, str]]) -> str:
+def edited(text: str, edits: Edits) -> str:
     for place, cut, piece in edits:
         at = int(place * len(text))
         text = text[:at] + piece + text[at + cut :]
@@ -113,9 +116,7 @@ def edited(text: str, edits: list[tuple[float, int, str]]) -> str:
 
 
 @given(event=EVENTS, form=FORMS, edits=EDITS)
-def test_both_readers_agree_on_whatever_comes(
-    event: Envelope, form: dict[str, object], edits: list[tuple[float, int, str]]
-) -> None:
+def test_both_readers_agree_on_whatever_comes(event: Envelope, form: dict[str, object], edits: Edits) -> None:
     text = edited(json.dumps(json.loads(event.json), **form), edits)  # type: ignore[arg-type]
     assert outcome(parse_event, text) == outcome(parse_strictly, text)
     raw = text.encode("utf-8", "surrogatepass")
@@ -124,7 +125,7 @@ def test_both_readers_agree_on_whatever_comes(
 
 @given(events=st.lists(st.tuples(EVENTS, EDITS), min_size=1, max_size=4), form=FORMS)
 def test_they_agree_on_each_event_of_a_batch(
-    events: list[tuple[Envelope, list[tuple[float, int, str]]]], form: dict[str, object]
+    events: list[tuple[Envelope, Edits]], form: dict[str, object]
 ) -> None:
     items = [edited(json.dumps(json.loads(each.json), **form), edits) for each, edits in events]  # type: ignore[arg-type]
     try:
@@ -135,6 +136,13 @@ def test_they_agree_on_each_event_of_a_batch(
         text = item.json if isinstance(item, Envelope) else item[0].decode("utf-8", "surrogatepass")
         refusal = None if isinstance(item, Envelope) else (item[1].reason, item[1].detail)
         assert (refusal or outcome(partial(_given, item), text)) == outcome(parse_strictly, text)
+
+
+@given(event=st.sampled_from([*GOOD_EVENTS, workload.event(1)]), edits=EDITS, cut=st.floats(0, 1))
+def test_they_agree_on_events_of_a_kind_that_was_seen_often(event: bytes, edits: Edits, cut: float) -> None:
+    whole = edited(event.decode(), edits)
+    for text in (whole, whole[: int(cut * len(whole))], whole[:-1], whole + whole, whole + "}"):
+        assert outcome(parse_event, text) == outcome(parse_strictly, text)
 
 
 @given(data=st.binary(max_size=200))
