@@ -1,4 +1,4 @@
-"""How fast the router is: `make bench-router` writes build/bench/router.json. One core, a minute."""
+"""How fast the router is: `make bench-router` writes build/bench/router.json. One core, two minutes."""
 
 from __future__ import annotations
 
