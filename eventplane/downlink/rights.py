@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Final
 
-from eventplane.contract import Contract, Downlink, ParticipantKind, Reach
+from eventplane.contract import AddressScope, Contract, Downlink, ParticipantKind
 from eventplane.dead_letter import Refusal
 from eventplane.device_reports import DEVICE_CONTRACT
 from eventplane.envelope import Envelope
@@ -89,9 +89,9 @@ class DownlinkRights:
 
     def _address_refusal(self, sender: Sender, target: Target, groups: Collection[str]) -> Refusal | None:
         reach = self._contract.participants[sender.service].may_address
-        if reach is Reach.EVERYONE:
+        if reach is AddressScope.EVERYONE:
             return None
-        if isinstance(reach, Reach):
+        if isinstance(reach, AddressScope):
             is_allowed, may = target.thing is not None, "one device at a time"
         else:
             named = groups if target.thing is not None else (target.group,)

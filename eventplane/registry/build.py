@@ -249,7 +249,7 @@ def _receiver(way: Way) -> dict[str, Any]:
         "participant": xid("participants", way.channel.participant),
         "endpoint": xid("endpoints", way.channel.address),
         "routes": [xid("routes", each.name) for each in way.routes],
-        "every_event": not way.conditions,
+        "every_event": way.is_certain,
     }
 
 

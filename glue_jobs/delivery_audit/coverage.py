@@ -147,13 +147,6 @@ class Coverage:
         return 0.0 if self.devices["expected"] else None
 
 
-_KINDS: Final = {
-    "unreadable": Kind.UNREADABLE_OBJECT,
-    "misplaced": Kind.MISPLACED_OBJECT,
-    "duplicate": Kind.DUPLICATE_OBJECT,
-}
-
-
 @dataclass(frozen=True, slots=True)
 class LedgerHours:
     """What the ledger says that other folders must have.
@@ -221,7 +214,7 @@ def hole_findings(
             read += f"; {lacking} events of its hour are without a record" if lacking else ""
         yield Finding(
             date=f"{fault.hour.start:%Y-%m-%d}" if fault.hour else None,
-            kind=str(_KINDS[fault.kind]),
+            kind=f"{fault.kind}_object",
             hop=str(Hop.ARCHIVE),
             archive_file=fault.name,
             at_ms=fault.hour.number * HOUR_MS if fault.hour else None,

@@ -22,6 +22,10 @@ from glue_jobs.delivery_audit.cesql import NOT_ATTRIBUTES, AttributeColumns, pas
 from glue_jobs.delivery_audit.contracts import ContractHistory
 from glue_jobs.delivery_audit.event_group import NO_ROUTE, UNWANTED
 
+_URGENT_SEVERITY: Final = min(
+    each for each in SEVERITY_NUMBERS if Priority(priority_of(each)) is Priority.URGENT
+)
+
 
 def attributes_of(filters: Iterable[Filter]) -> tuple[frozenset[str], frozenset[str]]:
     """Return the names of the attributes that `filters` look at, and of those that they compare by type."""
@@ -49,11 +53,6 @@ def _compared_by_type(leaf: Exact | Prefix | Suffix | Sql) -> Iterable[str]:
     if not isinstance(leaf, Sql):
         return ()
     return (node.name for node in tree.walk(leaf.expression.tree) if isinstance(node, tree.Attribute))
-
-
-_URGENT_SEVERITY: Final = min(
-    each for each in SEVERITY_NUMBERS if Priority(priority_of(each)) is Priority.URGENT
-)
 
 
 def filters_of(history: ContractHistory) -> Iterator[Filter]:

@@ -148,7 +148,7 @@ def summary(ledger: DataFrame) -> DataFrame:
     return found.select(*(name if name in kept else sf.lit(None).alias(name) for name in LedgerRow._fields))
 
 
-def letters(ledger: DataFrame) -> DataFrame:
+def dead_letters(ledger: DataFrame) -> DataFrame:
     """Return the rows of the ledger that may be of dead letters of the plane's own."""
     return ledger.where(sf.col("type") == DEAD_LETTER_TYPE).select(*LedgerRow._fields)
 
@@ -201,7 +201,7 @@ GROUPED: Final = (*KEY, *STRUCTS)
 
 
 def event_groups(
-    rows: Iterable[Any], letters: Collection[str]
+    rows: Iterable[Any], dead_letters: Collection[str]
 ) -> Iterator[tuple[tuple[int, int], EventGroup]]:
     """Make the event groups of rows with the columns `GROUPED`, which are sorted by the key."""
     for key, members in groupby(rows, itemgetter(0, 1)):
@@ -213,7 +213,7 @@ def event_groups(
         yield (
             key,
             EventGroup(
-                found["tap"], found["ledger"], found["handover"], found["item"], found["bad"], letters
+                found["tap"], found["ledger"], found["handover"], found["item"], found["bad"], dead_letters
             ),
         )
 

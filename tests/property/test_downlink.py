@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from contract.loader import load_contract
-from eventplane.contract import Downlink, ParticipantKind, Reach
+from eventplane.contract import AddressScope, Downlink, ParticipantKind
 from eventplane.conversation.attributes import REPLY_TYPE
 from eventplane.device_reports import DEVICE_CONTRACT
 from eventplane.downlink.addressing import Addressed, addressed
@@ -104,7 +104,7 @@ CONTRACT = load_contract()
 CLOUD = [each.name for each in CONTRACT.of_kind(ParticipantKind.CLOUD_SERVICE)]
 TYPES = ["org.eventplane.home.message.v1", DEVICE_CONTRACT, UPLINK_INTEREST_TYPE, REPLY_TYPE, "org.example.x"]
 KEYS = [KEY, UPLINK_KEY, f"{CONTRACT_KEYS}care-at-home"]
-reaches = st.sampled_from(Reach) | st.lists(st.sampled_from("ab"), unique=True, min_size=1).map(tuple)
+reaches = st.sampled_from(AddressScope) | st.lists(st.sampled_from("ab"), unique=True, min_size=1).map(tuple)
 addresses = st.sampled_from([("todevice", THING), ("todevice", "*"), ("togroup", "a"), ("togroup", "c")])
 
 
@@ -124,7 +124,7 @@ def test_only_who_may_send_it_to_them_sends_down(
     type: str,
     key: str,
     address: tuple[str, str],
-    reach: Reach | tuple[str, ...],
+    reach: AddressScope | tuple[str, ...],
     groups: frozenset[str],
 ) -> None:
     participants = {name: replace(each, may_address=reach) for name, each in CONTRACT.participants.items()}
@@ -143,8 +143,8 @@ def test_only_who_may_send_it_to_them_sends_down(
     senders = {TYPES[0]: ["carers"], TYPES[1]: ["operations"], TYPES[2]: ["operations"], TYPES[3]: CLOUD}
     named = {"todevice": groups, "togroup": {address[1]}}[address[0]] if address[1] != "*" else frozenset()
     reached = (
-        {Reach.EVERYONE: True, Reach.ONE: address == ("todevice", THING)}.get(reach)
-        if isinstance(reach, Reach)
+        {AddressScope.EVERYONE: True, AddressScope.ONE: address == ("todevice", THING)}.get(reach)
+        if isinstance(reach, AddressScope)
         else bool(named & set(reach))
     )
     is_allowed = is_cloud and steers == type and service in senders.get(type, []) and reached

@@ -133,7 +133,7 @@ groups = st.builds(
     handovers=st.lists(handover_rows(), max_size=3),
     bad=st.lists(bad_rows, max_size=1),
     items=st.just(()),
-    letters=st.just(frozenset()),
+    dead_letters=st.just(frozenset()),
 )
 every_rules = st.builds(
     Rules,

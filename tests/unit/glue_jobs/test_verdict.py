@@ -14,7 +14,12 @@ from contract import load_contract
 from eventplane.archive_layout import last_report
 from eventplane.envelope import parse_event
 from eventplane.names import VERDICT
-from glue_jobs.delivery_audit.findings import BROKEN, INCOMPLETE, Kind
+from glue_jobs.delivery_audit.findings import (
+    BROKEN_KINDS,
+    INCOMPLETE_KINDS,
+    Kind,
+    weight_of,
+)
 from glue_jobs.delivery_audit.verdict import (
     digest_of,
     lines,
@@ -22,7 +27,6 @@ from glue_jobs.delivery_audit.verdict import (
     revision,
     verdict_event,
     verdict_of,
-    weight_of,
 )
 
 NOON_MS = 1_772_366_400_000
@@ -127,7 +131,7 @@ def test_the_verdict_is_proven_only_where_everything_was_judged_and_attested(
 
 
 def test_each_kind_has_one_weight() -> None:
-    assert not {*BROKEN} & {*INCOMPLETE}
+    assert not {*BROKEN_KINDS} & {*INCOMPLETE_KINDS}
     assert [weight_of(each) for each in ("lost", "missing_records", "late")] == [
         "broken",
         "incomplete",
