@@ -1,5 +1,4 @@
-"""What a device does with an event from the cloud, and its acknowledgement: one CloudEvent for many
-events."""
+"""What a device does with an event from the cloud, and how it acknowledges events."""
 
 from __future__ import annotations
 

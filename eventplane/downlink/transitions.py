@@ -1,5 +1,4 @@
-"""The state transitions of an item: what each event, answer and check changes, and what has to be done
-besides.
+"""The state transitions of an item: what each event, answer and check changes and requires.
 
 Every function is safe to repeat, in any order. One transmission of a key is in flight at a time, always with
 its newest body; later updates wait in the item. Nothing is sent to a device that is not connected. Times are
@@ -119,8 +118,7 @@ def _resumed(item: Desired, now_ms: int, is_present: bool) -> Step:
 
 
 def acknowledge(item: Desired, ack: Acknowledgement, epoch: str, now_ms: int, is_present: bool) -> Step:
-    """Apply the answer of the device, in its `epoch`, to an event of this key; other answers change
-    nothing."""
+    """Apply the answer of the device, in its `epoch`, to an event of this key; ignore other answers."""
     message = item.message
     if message is None or ack.fence != item.fence or ack.order != message.order or item.state is State.IDLE:
         return Step(item)
@@ -177,8 +175,10 @@ def connected(item: Desired, now_ms: int) -> Step:
 
 
 def epoch_changed(item: Desired, epoch: str, now_ms: int, is_present: bool) -> Step:
-    """Send everything again to a device that began `epoch` with nothing. A late or second report costs a
-    transmission."""
+    """Send everything again to a device that began `epoch` with nothing.
+
+    A late or second report costs a transmission.
+    """
     if item.epoch == epoch or item.message is None:
         return Step(item)
     return transmit(replace(_unconfirmed(item), epoch=epoch), now_ms, is_present)

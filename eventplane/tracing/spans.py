@@ -1,5 +1,4 @@
-"""The spans of an event's way through the cloud's router, made of the event and its ledger records, and their
-OTLP.
+"""The spans of an event's way through the cloud's router, made of the event and its ledger records.
 
 The device exports nothing: its span is made of the times in the event and of the event's acceptance.
 """
@@ -173,8 +172,7 @@ class _SpanFactory:
 def _device_span(
     make: _SpanFactory, event: Envelope, parent: str | None, accepted_ms: int, client_id: str
 ) -> Span:
-    """Return the span from the recording of `event` by its own time, if that is plausible, to its
-    acceptance."""
+    """Return the span from the recording of `event`, if its time is plausible, to its acceptance."""
     attributes: dict[str, SpanValue] = {"device.id": client_id}
     time = event.attributes.get("recordedtime", event.attributes.get("time"))
     start_ms = accepted_ms
@@ -219,10 +217,9 @@ _SCOPE: Final = "eventplane"
 
 
 def otlp_json(spans: Iterable[Span], namespace: str) -> str:
-    """Return one export request (`POST /v1/traces`, OTLP 1.x JSON): ids in hexadecimal, 64-bit numbers as
-    texts.
+    """Return the JSON of one OTLP 1.x export request (`POST /v1/traces`).
 
-    `namespace` is the one of the services.
+    Ids are in hexadecimal, 64-bit numbers are texts; `namespace` is the one of the services.
     """
     by_service: defaultdict[str, list[Span]] = defaultdict(list)
     for span in spans:

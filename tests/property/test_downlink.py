@@ -297,7 +297,7 @@ class World(RuleBasedStateMachine):
         self.now_ms += 1
         self.versions[key] = 0
         stays = item.message
-        # What devices shall have stays, as a version that every other one follows.
+        # The desired state stays, as a version that every other one follows.
         self.said[key] = [
             replace(each, message=replace(each.message, version=0, is_deleted=stays.is_deleted))
             for each in self.said.get(key, ())

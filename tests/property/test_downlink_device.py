@@ -190,8 +190,8 @@ class DeviceMachine(RuleBasedStateMachine):
         self.read_what_came()
         for (kind, _), numbers in self.seen.items():
             # Commands without the home's confirmation come again over a new connection, in order.
-            told = list(dict.fromkeys(numbers)) if kind == Downlink.COMMAND else numbers
-            assert told == sorted(told)
+            seen = list(dict.fromkeys(numbers)) if kind == Downlink.COMMAND else numbers
+            assert seen == sorted(seen)
 
     @invariant()
     def of_a_state_at_most_one_delivery_waits(self) -> None:

@@ -69,7 +69,7 @@ def test_commands_are_known_by_their_number() -> None:
 
 
 def test_what_is_gone_does_not_go_once_more() -> None:
-    """A copy of what was deleted comes after the deletion, which is under way."""
+    """A late copy of the deleted state arrives while the deletion is in flight."""
     first = wanted(state(1, "a"), deletion(2, "a"), is_present=False)
     again = wanted(state(1, "a"), deletion(2, "a"), state(1, "a"), is_present=False)
     assert (again.item, again.is_older) == (first.item, True)

@@ -84,7 +84,7 @@ items = st.builds(
 def test_an_item_holds_all_there_is(item: Desired) -> None:
     written = to_item(item)
     assert from_item(written) == item
-    # Only what has to be looked at again stands in the index.
+    # Only items that are due some time are in the index.
     assert (INDEX_KEY in written) is (item.due_at_ms is not None)
 
 
