@@ -23,7 +23,7 @@ from eventplane.downlink.desired import (
     with_next_command,
     without_expired,
 )
-from eventplane.downlink.device import Acknowledgement, Result
+from eventplane.downlink.device import Acknowledgement, AckStatus
 from eventplane.reasons import Outcome, Reason
 
 BACKOFF_MS: Final = (5_000, 10_000, 20_000, 40_000, 80_000)
@@ -126,7 +126,7 @@ def acknowledge(item: Desired, ack: Acknowledgement, epoch: str, now_ms: int, is
     if named not in (message.identity, item.sent):
         return Step(item)
     after = replace(item, epoch=epoch)
-    if ack.result is Result.STORED:
+    if ack.result is AckStatus.STORED:
         after = replace(after, acknowledged_uid=ack.uid, acknowledged_version=ack.version)
     elif named == message.identity:
         return _rejected(after, message, ack, now_ms, is_present)

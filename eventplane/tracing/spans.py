@@ -32,7 +32,7 @@ decades."""
 _FAILURES: Final = frozenset({Outcome.DEAD_LETTERED, Outcome.DROPPED, Outcome.EXPIRED})
 
 
-class Kind(IntEnum):
+class SpanKind(IntEnum):
     """The kind of a span, by OTLP's numbers."""
 
     INTERNAL = 1
@@ -51,7 +51,7 @@ class Span:
     span_id: str
     parent_id: str | None
     name: str
-    kind: Kind
+    kind: SpanKind
     service: str
     start_ms: int
     end_ms: int
@@ -103,11 +103,11 @@ def router_spans(
             "eventplane.sender": first.sender,
         }
         id, name = span_id(event, Hop.INGEST), f"{Hop.INGEST} {first.entered_by}"
-        yield make.span(id, parent, name, Kind.CONSUMER, entered_ms, began_ms, waiting)
+        yield make.span(id, parent, name, SpanKind.CONSUMER, entered_ms, began_ms, waiting)
         parent = id
     id, name = span_id(event, Hop.ROUTER), f"{Hop.ROUTER} {first.entered_by}"
     contract: dict[str, SpanValue] = {"eventplane.contract": first.contract_version}
-    router = make.span(id, parent, name, Kind.CONSUMER, began_ms, ended_ms, contract)
+    router = make.span(id, parent, name, SpanKind.CONSUMER, began_ms, ended_ms, contract)
     yield replace(router, links=links)
     for record, outgoing in decisions:
         # An event that was refused or unrouted as a whole has no route in its record.
@@ -150,7 +150,7 @@ class _SpanFactory:
         id: str,
         parent: str | None,
         name: str,
-        kind: Kind,
+        kind: SpanKind,
         start_ms: int,
         end_ms: int,
         attributes: Mapping[str, SpanValue],
@@ -183,7 +183,7 @@ def _device_span(
         else:
             attributes["eventplane.implausible_time"] = str(time)
     id = span_id(event, Hop.DEVICE)
-    span = make.span(id, parent, Hop.DEVICE.value, Kind.PRODUCER, start_ms, accepted_ms, attributes)
+    span = make.span(id, parent, Hop.DEVICE.value, SpanKind.PRODUCER, start_ms, accepted_ms, attributes)
     return replace(span, service=DEVICE_SERVICE)
 
 
@@ -202,7 +202,7 @@ def _decision_span(make: _SpanFactory, router: Span, record: LedgerRecord, outgo
         span_id(outgoing, Hop.SEND, record.route or ""),
         router.span_id,
         f"{Hop.SEND} {record.destination or 'none'}",
-        Kind.INTERNAL if record.route is None else Kind.PRODUCER,
+        SpanKind.INTERNAL if record.route is None else SpanKind.PRODUCER,
         max(router.start_ms, min(record.decided_at_ms, router.end_ms)),
         router.end_ms,
         attributes,

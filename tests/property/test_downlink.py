@@ -21,7 +21,7 @@ from eventplane.downlink.addressing import Addressed, addressed
 from eventplane.downlink.desired import Desired, Message, State
 from eventplane.downlink.device import (
     Acknowledgement,
-    Comparison,
+    Recency,
     StateVersion,
     compare,
     from_data,
@@ -167,9 +167,9 @@ class Device:
         """Store what counts, and answer: one commit."""
         offered = received(parse_event(text))
         match compare(self.held.get((offered.kind, offered.key)), offered):
-            case Comparison.OLDER:
+            case Recency.OLDER:
                 return rejected(offered, Reason.OLDER, "")
-            case Comparison.NEWER:
+            case Recency.NEWER:
                 self.held[offered.kind, offered.key] = state_version(offered)
                 self.log.append(offered)
                 if offered.kind is Downlink.STATE:

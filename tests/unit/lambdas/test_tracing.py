@@ -220,9 +220,9 @@ def test_a_defect_of_the_span_recorder_brings_no_message_back(
 
 
 def spans_of(number: int) -> list[Any]:
-    from eventplane.tracing.spans import Kind, Span
+    from eventplane.tracing.spans import Span, SpanKind
 
-    span = Span(TRACE, PARENT, None, "a", Kind.CONSUMER, "s", 1, 2)
+    span = Span(TRACE, PARENT, None, "a", SpanKind.CONSUMER, "s", 1, 2)
     return [replace(span, span_id=f"{each + 1:016x}") for each in range(number)]
 
 

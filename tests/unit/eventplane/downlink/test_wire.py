@@ -15,7 +15,7 @@ from eventplane.downlink.desired import Desired, Message, State
 from eventplane.downlink.device import (
     Acknowledgement,
     AcknowledgementError,
-    Result,
+    AckStatus,
     from_data,
     rejected,
     stored,
@@ -209,4 +209,4 @@ def test_no_data_makes_the_reader_fail_otherwise(data: Any) -> None:
 
 def test_a_result_is_stored_or_rejected() -> None:
     answer: Acknowledgement = stored(incoming(wanted(state(1))))
-    assert (answer.result, answer.reason) == (Result.STORED, "")
+    assert (answer.result, answer.reason) == (AckStatus.STORED, "")
