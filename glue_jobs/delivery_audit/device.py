@@ -11,7 +11,7 @@ from eventplane.archive_layout import AUDIT_DEVICES_FOLDER
 from eventplane.device_reports import MANIFEST, key_digest
 from eventplane.fleet import LifecycleState
 from eventplane.reasons import Outcome
-from glue_jobs.delivery_audit.completeness import Arrival, Completeness, JudgedStatement, Life, new_lives
+from glue_jobs.delivery_audit.completeness import Arrival, Completeness, Life, new_lives
 from glue_jobs.delivery_audit.coverage import RESTS, Attestation, Scope, Standing
 from glue_jobs.delivery_audit.device_reports import (
     DIGESTS,
@@ -361,31 +361,22 @@ class _Device:
 
     def _lost(self) -> Iterator[Finding]:
         for each in self._completeness.judged:
-            if each.manifest.report.within and not each.open and each.unexplained:
-                yield from self._lost_of(each)
-
-    def _lost_of(self, each: JudgedStatement) -> Iterator[Finding]:
-        report, epoch = each.manifest.report, each.manifest.epoch
-        stated = f"stated by manifest {report.id}"
-        acknowledged = f"{stated}, and acknowledged by IoT Core"
-        if each.lost is None:
-            behind = each.unexplained - each.acknowledged
-            for hop, count, why in (
-                (Hop.DEVICE_CLOUD, behind, stated),
-                (Hop.IOT_RULE, each.acknowledged, acknowledged),
+            report, epoch = each.manifest.report, each.manifest.epoch
+            if not report.within or each.open or not each.unexplained:
+                continue
+            stated = f"stated by manifest {report.id}"
+            acknowledged = f"{stated}, and acknowledged by IoT Core"
+            lost, up_to = each.lost or [], [(min(each.acknowledged_to, 0), each.acknowledged_to)]
+            others = each.unexplained - each.acknowledged
+            for hop, count, numbers, why in (
+                (Hop.IOT_RULE, each.acknowledged, overlap(lost, up_to), acknowledged),
+                (Hop.DEVICE_CLOUD, others, without(lost, up_to), stated),
             ):
-                if count:
+                if each.lost is None and count:
                     detail = f"{count} events; {why}"
                     yield self._finding(Kind.LOST, report, hop=hop, epoch=epoch, detail=detail)
-            return
-        first_unacknowledged = each.acknowledged_to + 1
-        for first, last in one_by_one(each.lost):
-            if first < first_unacknowledged:
-                span = first, min(last, each.acknowledged_to)
-                yield self._numbered(Kind.LOST, report, epoch, span, acknowledged, Hop.IOT_RULE)
-            if last >= first_unacknowledged:
-                span = max(first, first_unacknowledged), last
-                yield self._numbered(Kind.LOST, report, epoch, span, stated)
+                for span in one_by_one(numbers):
+                    yield self._numbered(Kind.LOST, report, epoch, span, why, hop)
 
     def _foreign(self) -> Iterator[Finding]:
         """Report this device's epochs under other clients, and epochs of others that it claims too."""
