@@ -18,8 +18,7 @@ from eventplane.contract import Channel, Contract, ParticipantKind, Priority
 from eventplane.conversation.attributes import EXPIRY_TIME
 from eventplane.conversation.questions import QuestionError, read_handlers_question, read_state_question
 from eventplane.dead_letter import DEAD_LETTER_TYPE, Refusal
-from eventplane.downlink.errors import DownlinkError
-from eventplane.downlink.wire import received
+from eventplane.downlink.wire import DownlinkError, received
 from eventplane.envelope import TOO_LARGE, parse_event
 from eventplane.errors import EnvelopeError
 from eventplane.guarantee import BY_EVENT

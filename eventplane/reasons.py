@@ -274,6 +274,10 @@ class Reason(StrEnum):
         "number_too_long",
         "A number has too many digits ([limits.md](limits.md)).",
     )
+    NUMBER_TOO_LARGE = (
+        "number_too_large",
+        "A number is beyond a double's range, so that readers make different numbers of it.",
+    )
     TOO_LARGE = (
         "too_large",
         "Larger than an event or a batch may be ([limits.md](limits.md)).",

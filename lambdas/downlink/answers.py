@@ -10,11 +10,9 @@ from typing import Any
 
 from eventplane.dead_letter import Refusal
 from eventplane.device_reports import STARTED
-from eventplane.downlink.desired import Step
-from eventplane.downlink.device import ACKNOWLEDGED, Acknowledgement, Result, from_data
-from eventplane.downlink.errors import AcknowledgementError
+from eventplane.downlink.device import ACKNOWLEDGED, Acknowledgement, AcknowledgementError, Result, from_data
 from eventplane.downlink.table import sort_key
-from eventplane.downlink.transitions import acknowledge
+from eventplane.downlink.transitions import Step, acknowledge
 from eventplane.envelope import Envelope, parse_event
 from eventplane.errors import EnvelopeError
 from eventplane.names import DOWNLINK

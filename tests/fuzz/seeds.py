@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable
 from pathlib import Path
 
+from benchmarks import workload
 from contract.loader import CONTRACT_FILE, load_contract
 from eventplane.batch import pack
 from eventplane.dead_letter import Refusal, dead_letter
@@ -67,6 +68,7 @@ _CONNACK = broker.connack(4)
 _SEEDS: dict[str, list[bytes]] = {
     "envelope": [_EVENT.json.encode(), _LETTER.json.encode()],
     "batch": [pack([_EVENT, _LETTER]), f"[{_EVENT.json}]".encode(), _EVENT.json.encode()],
+    "fast-reader": [_EVENT.json.encode(), workload.event(1), json.dumps(json.loads(_EVENT.json)).encode()],
     "cesql": [each.encode() for each in _EXPRESSIONS],
     "contract": [load_contract(_SMALL).canonical, load_contract().canonical],
     "contract-file": [_SMALL.read_bytes(), CONTRACT_FILE.read_bytes()],

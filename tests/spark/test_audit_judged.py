@@ -106,7 +106,7 @@ def plant_ends(archive: SmallArchive) -> None:
 
     end(Outcome.EXPIRED, expirytime="2026-03-01T12:00:00.040Z")
     end(Outcome.EXPIRED, expirytime="2026-03-01T12:00:00.041Z")
-    end(Outcome.EXPIRED, expirytime="2026-03-01t10:59:60z")
+    end(Outcome.EXPIRED, expirytime="2026-02-28t23:59:60z")
     end(Outcome.DROPPED, FAILED, deliveryguarantee="best_effort")
     end(Outcome.DROPPED, FAILED)
     end(Outcome.NO_INTEREST, NO_INTEREST, room="bath")

@@ -6,13 +6,10 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-from eventplane.downlink.desired import EXPIRED
 from eventplane.reasons import OTHER, Reason, explained
 
 ROOT = Path(__file__).parents[3]
 REFUSALS = {"EnvelopeError", "Refusal"}
-ENDS = {"Ended", "rejected"}
-"""What ends on the way down has its reason second; what has expired is no letter."""
 
 
 def words_of_the_code() -> set[str]:
@@ -32,17 +29,6 @@ def words_of_the_code() -> set[str]:
         and node.func.id in REFUSALS
         and node.args
     ]
-    downlink = ast.parse((ROOT / "eventplane" / "downlink" / "errors.py").read_text())
-    rejections = {
-        constants[node.args[1].id]
-        for tree in trees
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Name)
-        and node.func.id in ENDS
-        and isinstance(node.args[1], ast.Name)
-        and node.args[1].id in constants
-    } - {EXPIRED}
     literal = {each.value for each in arguments if isinstance(each, ast.Constant)}
     named = {constants[each.id] for each in arguments if isinstance(each, ast.Name) and each.id in constants}
     members = {
@@ -51,7 +37,7 @@ def words_of_the_code() -> set[str]:
         for node in ast.walk(tree)
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "Reason"
     }
-    return literal | named | members | rejections | {text for _, text in text_constants(downlink)}
+    return literal | named | members
 
 
 def text_constants(tree: ast.Module) -> Iterator[tuple[str, str]]:

@@ -282,7 +282,7 @@ def test_a_router_is_not_believed_that_an_event_had_expired(
 
 
 def test_an_expiry_that_cannot_be_read_is_the_router_s_to_judge(archive: SmallArchive) -> None:
-    event = archive.event(expirytime="2026-03-01T10:59:60Z")
+    event = archive.event(expirytime="2026-02-28T23:59:60Z")
     archive.accept(event)
     archive.ledger.append(archive.record(event, route="readings", outcome=Outcome.EXPIRED))
     assert judged(archive).faults() == {"expired": 1}

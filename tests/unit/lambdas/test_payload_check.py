@@ -232,7 +232,6 @@ def test_a_collection_of_garbage_does_not_count() -> None:
 @pytest.mark.parametrize(
     ("schema", "text", "detail"),
     [
-        ({"multipleOf": 0.01}, "1e400", "too large"),
         ({"multipleOf": 0.01}, "1" + "0" * 400, "too large"),
         ({"$ref": "#"}, "1", "nested too deeply"),
     ],
