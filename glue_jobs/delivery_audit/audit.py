@@ -276,7 +276,7 @@ class _Run:
         return self._spark.read.schema(table.schema).parquet(uri)
 
     def _chain(self, contracts: Sequence[Stored]) -> Chain:
-        """The digests of what is judged, beside those of the audits before."""
+        """Return the digests of what is judged, beside those of the audits before."""
         return chain_of(
             self._request.objects,
             History(self._request.output, str(self._request.window)),
@@ -390,6 +390,6 @@ def _padded(found: Iterable[Any], *names: str) -> Iterator[tuple[Any, ...]]:
 
 
 def _named(found: Iterable[Any], name: str) -> list[Any]:
-    """The structs of this name in rows with the columns `GROUPED`."""
+    """Return the structs of this name in rows with the columns `GROUPED`."""
     place = rows.GROUPED.index(name)
     return [rows.STRUCTS[name](row[place]) for row in found if row[place] is not None]

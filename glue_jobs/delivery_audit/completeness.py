@@ -165,7 +165,7 @@ class Completeness:
                 yield hour, any(self._lies_in(epoch, span, hour) for epoch, span in self._missing())
 
     def _is_in_hole(self, manifest: Manifest, after: int, arrivals: Sequence[Arrival]) -> bool:
-        """Whether the manifest that is missing before this one came, and the tap has no record of it."""
+        """Return whether the tap has a hole where the manifest would be that is missing before this one."""
         unseen = overlap(self._in_view[manifest.epoch], [(after + 1, manifest.sequence - 1)])
         hours = {*self._gone, *(each.hour for each in arrivals if each.is_manifest)}
         return any(self._fits(manifest.epoch, unseen, hour) for hour in hours)
@@ -179,7 +179,7 @@ class Completeness:
             yield from ((manifest.epoch, each) for each in overlap(self._in_view[manifest.epoch], [span]))
 
     def _lies_in(self, epoch: str, unseen: Range, hour: int) -> bool:
-        """Whether a range of unseen numbers would have come in this hour, by its neighbours."""
+        """Return whether a range of unseen numbers would have come in this hour, by its neighbours."""
         before, behind = self._seen[epoch].hours_around(unseen) if epoch in self._seen else (None, None)
         if before is None or behind is None:
             return (before is None or before <= hour) and (behind is None or hour <= behind)

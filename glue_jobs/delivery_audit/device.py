@@ -300,7 +300,7 @@ class _Device:
     # What the ledger has and the tap has not.
 
     def _is_beyond_view(self, arrival: Arrival) -> bool:
-        """Whether the tap may have had the event: its hour is gone, or nothing that came later is known."""
+        """Return whether the tap may have had the event: its hour is gone, or nothing came later."""
         if arrival.hour in self._scope.gone:
             return True
         newest = self._attestation.newest

@@ -195,7 +195,7 @@ def device_hours(tap: DataFrame, contracts: Sequence[Contract]) -> DataFrame:
 
 
 def _is_best_effort(contracts: Sequence[Contract]) -> SparkColumn:
-    """Whether a device need not have stored the event, and so has not numbered it.
+    """Return whether a device need not have stored the event, and so has not numbered it.
 
     Where a route of the device declares it, its filter decided: what has no number is believed to be such.
     """

@@ -273,7 +273,7 @@ def report(audit: Audit, chain: Chain, changes: Sequence[Finding], trend: Rows) 
 
 
 def _by_hop(audit: Audit, routes: Rows) -> tuple[dict[Hop, int], dict[Hop, int]]:
-    """How many events are lost, and how many pending, by the hop that answers for them."""
+    """Return how many events are lost, and how many pending, by the hop that answers for them."""
     fleet, items, consumers = audit.fleet.totals, audit.figures.items, audit.figures.consumers
     lost = {
         Hop.DEVICE_CLOUD: fleet["lost"] - fleet["acknowledged_lost"],
@@ -315,7 +315,7 @@ def _totals(audit: Audit, routes: Rows, kinds: Rows) -> dict[str, int]:
 
 
 def _summed(rows: Rows, keys: Sequence[str], counts: Iterable[str]) -> Rows:
-    """The counts summed by the first of `keys`; the others are what the last row with a value has."""
+    """Return the counts summed by the first of `keys`; the others are what the last row with a value has."""
     counts = tuple(counts)
     summed: dict[str, dict[str, Any]] = {}
     for row in rows:
@@ -327,7 +327,7 @@ def _summed(rows: Rows, keys: Sequence[str], counts: Iterable[str]) -> Rows:
 
 
 def _kinds(counted: Counter[tuple[str, str]]) -> Rows:
-    """How many findings of each `kind` at each `hop`, and what they make of the verdict."""
+    """Return how many findings of each `kind` at each `hop`, and what they make of the verdict."""
     return [
         {"kind": kind, "hop": hop, "count": counted[kind, hop], "weight": weight_of(kind)}
         for kind, hop in sorted(counted)
@@ -335,7 +335,7 @@ def _kinds(counted: Counter[tuple[str, str]]) -> Rows:
 
 
 def _folder(name: str, part: Part) -> dict[str, Any]:
-    """What was read of a folder of the archive; its first and last hour by when they begin."""
+    """Return what was read of a folder of the archive; its first and last hour by when they begin."""
     return {
         "folder": name,
         "objects": len(part.objects),
@@ -348,7 +348,7 @@ def _folder(name: str, part: Part) -> dict[str, Any]:
 
 
 def _holes(findings: Iterable[Finding], audit: Audit) -> Rows:
-    """What is missing or wrong in the archive itself, a row for each finding of that hop."""
+    """Return what is missing or wrong in the archive itself, a row for each finding of that hop."""
     unrecorded = Counter[tuple[str, int]]()
     for key, count in audit.judged.judgement.counts.items():
         if isinstance(key, HoleCount):
@@ -378,7 +378,7 @@ def _holes(findings: Iterable[Finding], audit: Audit) -> Rows:
 
 
 def _flow(findings: Iterable[Finding], routes: Rows) -> Rows:
-    """The way from devices over routes into inboxes: all devices together, then who lost most and where."""
+    """Return the way from devices over routes into inboxes: all together, then who lost most and where."""
     lost = Counter(
         (each.device, each.route, each.destination, str(each.hop))
         for each in findings

@@ -65,7 +65,7 @@ class Arguments:
 
 
 def read_arguments(argv: Sequence[str]) -> Arguments:
-    """The job's parameters; Glue adds some of its own, which are ignored. Raises `TooWideError`."""
+    """Return the job's parameters; Glue adds some of its own, which are ignored. Raises `TooWideError`."""
     parser = argparse.ArgumentParser(
         prog="python -m glue_jobs.erasure",
         description="Remove a person's events from an archive.",
