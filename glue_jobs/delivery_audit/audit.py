@@ -36,15 +36,9 @@ from glue_jobs.common.objects import Objects, Stored
 from glue_jobs.delivery_audit import rows
 from glue_jobs.delivery_audit.cesql import AttributeColumns
 from glue_jobs.delivery_audit.chain import Chain, History, chain_of
+from glue_jobs.delivery_audit.completeness import Scope
 from glue_jobs.delivery_audit.contracts import ContractHistory, archived, load_history
-from glue_jobs.delivery_audit.coverage import (
-    Coverage,
-    Scope,
-    absent_hours,
-    damaged_hours,
-    gone_hours,
-    hole_findings,
-)
+from glue_jobs.delivery_audit.coverage import Coverage, absent_hours, damaged_hours, gone_hours, hole_findings
 from glue_jobs.delivery_audit.devices import Fleet, Registry, judge_fleet, read_registry
 from glue_jobs.delivery_audit.errors import EmptyWindowError, NoArchiveError
 from glue_jobs.delivery_audit.event_group import (

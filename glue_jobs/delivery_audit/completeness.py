@@ -94,28 +94,47 @@ class JudgedStatement:
         return without(self.unseen, [*self.given_up, *self.in_holes])
 
 
-class Completeness:
-    """One device: the numbers `seen` by epoch, what it `reports`, and the `arrivals` that the tap lacks.
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What the judgement of every device depends on. Times are Unix milliseconds.
 
-    `sees_all` is whether the audit reads the whole archive: else numbers before the first seen one may have
-    come on a day that was not read, unless the store began in view. `gone` are hours, counted from 1970, of
-    which the tap has nothing: what is missing there has no record.
+    `end_ms` is the window's end, None for an audit of all days, which ends with `last_ms`, the last
+    acceptance of the fleet. `gone` are hours counted from 1970 of which the tap has nothing though devices
+    sent. `owners` are the devices that state an epoch by reports of their own, the first first, for epochs
+    that came under several client ids. The fleet's quickest way up takes `usual_ms`. `has_fleet` is whether
+    there is a list of the devices that are expected.
     """
+
+    uplinks: frozenset[str]
+    watermark_ms: int
+    end_ms: int | None = None
+    gone: frozenset[int] = frozenset()
+    owners: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    usual_ms: int = 0
+    has_fleet: bool = False
+    last_ms: int | None = None
+
+    @property
+    def until_ms(self) -> int:
+        """Until when manifests can be expected to be there."""
+        end_ms = self.end_ms if self.end_ms is not None else self.last_ms
+        return self.watermark_ms if end_ms is None else min(end_ms, self.watermark_ms)
+
+
+class Completeness:
+    """One device: the numbers `seen` by epoch, what it `reports`, and the `arrivals` that the tap lacks."""
 
     def __init__(
         self,
         seen: Mapping[str, SeenNumbers],
         reports: DeviceReports,
-        arrivals: Sequence[Arrival] = (),
-        *,
-        sees_all: bool,
-        watermark_ms: int,
-        gone: Collection[int] = (),
+        arrivals: Sequence[Arrival],
+        scope: Scope,
     ) -> None:
         self._seen = seen
         self._reports = reports
-        self._watermark_ms = watermark_ms
-        self._gone = sorted(gone)
+        self._scope = scope
+        self._gone = sorted(scope.gone)
         self.mismatched: list[tuple[Report, str]] = []
         """Manifests that contradict the events or themselves, and why. They count for nothing."""
         self._broken: list[tuple[Manifest, int]] = []
@@ -127,7 +146,7 @@ class Completeness:
         self._unseen: dict[str, list[Range]] = {}
         self._in_view: dict[str, list[Range]] = {}
         for epoch in {*seen, *self.manifests}:
-            self._find_unseen(epoch, sees_all)
+            self._find_unseen(epoch)
         self.given_up = list(self._given_up())
         """The numbers that the device gave up and that were not seen all the same."""
         self.judged = list(self._judge())
@@ -235,14 +254,15 @@ class Completeness:
             return f"its digest is not that of the {events} events that came"
         return None
 
-    def _find_unseen(self, epoch: str, sees_all: bool) -> None:
+    def _find_unseen(self, epoch: str) -> None:
         numbers = self._seen[epoch].ranges if epoch in self._seen else []
         stated = max((each.span[1] for each in self.manifests.get(epoch, ()) if each.span), default=0)
         greatest = max(stated, numbers[-1][1] if numbers else 0)
         unseen = without([(1, greatest)], numbers) if greatest > 0 else []
         first_seen = numbers[0][0] if numbers else 1
         self._unseen[epoch] = unseen
-        is_known = sees_all or epoch in self._began
+        # Else numbers before the first seen one may have come on a day that was not read.
+        is_known = self._scope.end_ms is None or epoch in self._began
         self._in_view[epoch] = [each for each in unseen if is_known or each[0] >= first_seen]
 
     def _given_up(self) -> Iterator[tuple[Discard, list[Range]]]:
@@ -265,7 +285,7 @@ class Completeness:
                     missing = max(0, length(unseen) - (length([each.span]) - each.count))
                     pieces = overlap(given_up[epoch], [each.span])
                     explained = min(missing, length(pieces))
-                    is_open = manifest.report.accepted_at_ms > self._watermark_ms
+                    is_open = manifest.report.accepted_at_ms > self._scope.watermark_ms
                     yield JudgedStatement(manifest, each, missing, explained, is_open, unseen, pieces, to)
 
     def _find_unrecorded(self, arrivals: Sequence[Arrival]) -> list[Arrival]:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
 from eventplane.ledger import HANDOVERS, LEDGER, TAP
 from glue_jobs.common.hours import Hour, hour_of
-from glue_jobs.delivery_audit.completeness import Completeness
+from glue_jobs.delivery_audit.completeness import Completeness, Scope
 from glue_jobs.delivery_audit.device_reports import (
     USUAL_INTERVAL_S,
     DeviceReports,
@@ -45,33 +45,6 @@ class Standing(StrEnum):
     """It is expected, and nothing came."""
     UNREGISTERED = "unregistered"
     """It sent, and the fleet's registry does not know it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Scope:
-    """What the judgement of every device depends on. Times are Unix milliseconds.
-
-    `end_ms` is the window's end, None for an audit of all days, which ends with `last_ms`, the last
-    acceptance of the fleet. `gone` are hours counted from 1970 of which the tap has nothing though devices
-    sent. `owners` are the devices that state an epoch by reports of their own, the first first, for epochs
-    that came under several client ids. The fleet's quickest way up takes `usual_ms`. `has_fleet` is whether
-    there is a list of the devices that are expected.
-    """
-
-    uplinks: frozenset[str]
-    watermark_ms: int
-    end_ms: int | None = None
-    gone: frozenset[int] = frozenset()
-    owners: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    usual_ms: int = 0
-    has_fleet: bool = False
-    last_ms: int | None = None
-
-    @property
-    def until_ms(self) -> int:
-        """Until when manifests can be expected to be there."""
-        end_ms = self.end_ms if self.end_ms is not None else self.last_ms
-        return self.watermark_ms if end_ms is None else min(end_ms, self.watermark_ms)
 
 
 class Attestation:

@@ -11,8 +11,8 @@ from eventplane.archive_layout import AUDIT_DEVICES_FOLDER
 from eventplane.device_reports import MANIFEST, key_digest
 from eventplane.fleet import LifecycleState
 from eventplane.reasons import Outcome
-from glue_jobs.delivery_audit.completeness import Arrival, Completeness, Life, new_lives
-from glue_jobs.delivery_audit.coverage import RESTS, Attestation, Scope, Standing
+from glue_jobs.delivery_audit.completeness import Arrival, Completeness, Life, Scope, new_lives
+from glue_jobs.delivery_audit.coverage import RESTS, Attestation, Standing
 from glue_jobs.delivery_audit.device_reports import (
     DIGESTS,
     Range,
@@ -160,14 +160,7 @@ class _Device:
             scope.uplinks,
         )
         self._arrivals = _arrivals(rows.not_in_tap, scope.watermark_ms)
-        self._completeness = Completeness(
-            self._seen,
-            self._reports,
-            self._arrivals,
-            sees_all=scope.end_ms is None,
-            watermark_ms=scope.watermark_ms,
-            gone=scope.gone,
-        )
+        self._completeness = Completeness(self._seen, self._reports, self._arrivals, scope)
         self._attestation = Attestation(self._completeness, self._reports, self._seen, scope)
         self._within = {each.hour for each in self._hours if each.within}
         self._days = self._count_days()

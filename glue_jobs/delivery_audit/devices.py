@@ -28,7 +28,8 @@ from glue_jobs.common.hours import day_of_folder, hour_of
 from glue_jobs.common.listing import ObjectFault
 from glue_jobs.common.objects import Objects
 from glue_jobs.common.session import local_rows, schema_of
-from glue_jobs.delivery_audit.coverage import RESTS, Coverage, Scope, Standing
+from glue_jobs.delivery_audit.completeness import Scope
+from glue_jobs.delivery_audit.coverage import RESTS, Coverage, Standing
 from glue_jobs.delivery_audit.device import (
     COUNTS,
     DeviceJudgement,
