@@ -131,9 +131,9 @@ class Completeness:
         arrivals: Sequence[Arrival],
         scope: Scope,
     ) -> None:
-        self._seen = seen
-        self._reports = reports
-        self._scope = scope
+        self.seen = seen
+        self.reports = reports
+        self.scope = scope
         self._gone = sorted(scope.gone)
         self.mismatched: list[tuple[Report, str]] = []
         """Manifests that contradict the events or themselves, and why. They count for nothing."""
@@ -170,7 +170,7 @@ class Completeness:
         """
         stated = [*self.attested(epoch), *(span for each, spans in self.given_up for span in spans)]
         for span in without(self._in_view.get(epoch, []), stated):
-            _, behind = self._seen[epoch].hours_around(span) if epoch in self._seen else (None, None)
+            _, behind = self.seen[epoch].hours_around(span) if epoch in self.seen else (None, None)
             if behind is not None:
                 yield span, behind
 
@@ -180,7 +180,7 @@ class Completeness:
         Missing is what a manifest states, or a manifest itself.
         """
         for hour in hours:
-            if any(seen.hours[0] < hour < seen.hours[1] for seen in self._seen.values()):
+            if any(seen.hours[0] < hour < seen.hours[1] for seen in self.seen.values()):
                 yield hour, any(self._lies_in(epoch, span, hour) for epoch, span in self._missing())
 
     def _is_in_hole(self, manifest: Manifest, after: int, arrivals: Sequence[Arrival]) -> bool:
@@ -199,7 +199,7 @@ class Completeness:
 
     def _lies_in(self, epoch: str, unseen: Range, hour: int) -> bool:
         """Return whether a range of unseen numbers would have come in this hour, by its neighbours."""
-        before, behind = self._seen[epoch].hours_around(unseen) if epoch in self._seen else (None, None)
+        before, behind = self.seen[epoch].hours_around(unseen) if epoch in self.seen else (None, None)
         if before is None or behind is None:
             return (before is None or before <= hour) and (behind is None or hour <= behind)
         # Events may overtake each other: an alarm is sent before what waits.
@@ -213,10 +213,10 @@ class Completeness:
         """
         chains: dict[str, list[Manifest]] = defaultdict(list)
         links: dict[str, dict[int, Manifest | None]] = defaultdict(dict)
-        for birth in self._reports.births:
+        for birth in self.reports.births:
             if birth.report.sequence is not None:
                 links[birth.epoch].setdefault(birth.report.sequence, None)
-        for manifest in self._reports.manifests:
+        for manifest in self.reports.manifests:
             # By its own epoch: what its text says may be another's.
             links[manifest.report.epoch or ""].setdefault(manifest.sequence, manifest)
         for epoch, chain in links.items():
@@ -244,9 +244,9 @@ class Completeness:
             return f"it states number {span[1]}, which is not before its own"
         if before is not None and span[1] < before:
             return f"it states the numbers up to {span[1]}, and not the report {before} before it"
-        if len(manifest.statements) > 1 or own not in self._seen:
+        if len(manifest.statements) > 1 or own not in self.seen:
             return None
-        (statement,), seen = manifest.statements, self._seen[own]
+        (statement,), seen = manifest.statements, self.seen[own]
         events = seen.events(span)
         if events > statement.count:
             return f"it states {statement.count} events, and {events} came"
@@ -255,18 +255,18 @@ class Completeness:
         return None
 
     def _find_unseen(self, epoch: str) -> None:
-        numbers = self._seen[epoch].ranges if epoch in self._seen else []
+        numbers = self.seen[epoch].ranges if epoch in self.seen else []
         stated = max((each.span[1] for each in self.manifests.get(epoch, ()) if each.span), default=0)
         greatest = max(stated, numbers[-1][1] if numbers else 0)
         unseen = without([(1, greatest)], numbers) if greatest > 0 else []
         first_seen = numbers[0][0] if numbers else 1
         self._unseen[epoch] = unseen
         # Else numbers before the first seen one may have come on a day that was not read.
-        is_known = self._scope.end_ms is None or epoch in self._began
+        is_known = self.scope.end_ms is None or epoch in self._began
         self._in_view[epoch] = [each for each in unseen if is_known or each[0] >= first_seen]
 
     def _given_up(self) -> Iterator[tuple[Discard, list[Range]]]:
-        for each in self._reports.discards:
+        for each in self.reports.discards:
             # What was given up for want of an answer may have arrived.
             if pieces := overlap(self._unseen.get(each.epoch, []), [each.span]):
                 yield each, pieces
@@ -285,7 +285,7 @@ class Completeness:
                     missing = max(0, length(unseen) - (length([each.span]) - each.count))
                     pieces = overlap(given_up[epoch], [each.span])
                     explained = min(missing, length(pieces))
-                    is_open = manifest.report.accepted_at_ms > self._scope.watermark_ms
+                    is_open = manifest.report.accepted_at_ms > self.scope.watermark_ms
                     yield JudgedStatement(manifest, each, missing, explained, is_open, unseen, pieces, to)
 
     def _find_unrecorded(self, arrivals: Sequence[Arrival]) -> list[Arrival]:
@@ -320,8 +320,8 @@ class Completeness:
         epoch, statement = each.manifest.epoch, each.statement
         if statement.digest is None or each.explained:
             return left
-        seen = self._seen[epoch].digest(statement.span) if epoch in self._seen else 0
-        events = self._seen[epoch].events(statement.span) if epoch in self._seen else 0
+        seen = self.seen[epoch].digest(statement.span) if epoch in self.seen else 0
+        events = self.seen[epoch].events(statement.span) if epoch in self.seen else 0
         if statement.count - events != each.missing:
             return left  # some came out of view
         wanted = (statement.digest - seen) % DIGESTS
@@ -365,7 +365,7 @@ class Completeness:
             for span, _ in self.unstated(epoch):
                 fitting = self._fitting(epoch, [span], left)
                 # Of the hours around it the tap has something of the device: the others go first.
-                around = self._seen[epoch].hours_around(span) if epoch in self._seen else ()
+                around = self.seen[epoch].hours_around(span) if epoch in self.seen else ()
                 fitting = sorted(fitting, key=lambda each: each.hour in around)[: length([span])]
                 self.holes.update(each.hour for each in fitting)
                 left = _others(left, fitting)

@@ -11,13 +11,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from eventplane.ledger import HANDOVERS, LEDGER, TAP
 from glue_jobs.common.hours import Hour, hour_of
-from glue_jobs.delivery_audit.completeness import Completeness, Scope
+from glue_jobs.delivery_audit.completeness import Completeness
 from glue_jobs.delivery_audit.device_reports import (
     USUAL_INTERVAL_S,
-    DeviceReports,
     Manifest,
     Range,
-    SeenNumbers,
 )
 from glue_jobs.delivery_audit.event_group import HOUR_MS, HoleCount
 from glue_jobs.delivery_audit.findings import Finding, Hop, Kind
@@ -50,14 +48,9 @@ class Standing(StrEnum):
 class Attestation:
     """How far the manifests of one device reach."""
 
-    def __init__(
-        self,
-        completeness: Completeness,
-        reports: DeviceReports,
-        seen: Mapping[str, SeenNumbers],
-        scope: Scope,
-    ) -> None:
+    def __init__(self, completeness: Completeness) -> None:
         self._completeness = completeness
+        seen, scope = completeness.seen, completeness.scope
         manifests = [each for chain in completeness.manifests.values() for each in chain[-1:]]
         self.newest: Manifest | None = max(
             manifests, key=lambda each: each.report.accepted_at_ms, default=None
@@ -70,7 +63,7 @@ class Attestation:
             self.is_overdue = due_ms < scope.until_ms and not (self.newest.is_final and is_last)
             """Whether a manifest is missing at the end: the next one should have come by now."""
         else:
-            born_ms = max((each.report.accepted_at_ms for each in reports.births), default=None)
+            born_ms = max((each.report.accepted_at_ms for each in completeness.reports.births), default=None)
             self.is_overdue = born_ms is None or born_ms + 1_000 * USUAL_INTERVAL_S < scope.until_ms
 
     def awaiting(self, epoch: str) -> list[Range]:
@@ -82,12 +75,12 @@ class Attestation:
         return [(self.newest.sequence + 1, _NO_END)] if self.newest.epoch == epoch else []
 
     def standing(
-        self, days: Sequence[Mapping[str, Any]], scope: Scope, *, is_expected: bool, is_known: bool
+        self, days: Sequence[Mapping[str, Any]], *, is_expected: bool, is_known: bool
     ) -> Standing | None:
         """Return what is known of a device with these figures by day, None for one that is no concern."""
         if not any(day["events"] for day in days):
             return Standing.SILENT if is_expected else None
-        if scope.has_fleet and not is_known:
+        if self._completeness.scope.has_fleet and not is_known:
             return Standing.UNREGISTERED
         is_whole = not any(day["numbering"] > day["awaiting"] or day["tap"] or day["nothing"] for day in days)
         is_sound = not self._completeness.missing_manifests and not self._completeness.mismatched

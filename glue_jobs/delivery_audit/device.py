@@ -161,16 +161,14 @@ class _Device:
         )
         self._arrivals = _arrivals(rows.not_in_tap, scope.watermark_ms)
         self._completeness = Completeness(self._seen, self._reports, self._arrivals, scope)
-        self._attestation = Attestation(self._completeness, self._reports, self._seen, scope)
+        self._attestation = Attestation(self._completeness)
         self._within = {each.hour for each in self._hours if each.within}
         self._days = self._count_days()
 
     def judgement(self, absent: Collection[int]) -> DeviceJudgement:
         keys = sorted(self._days, key=lambda key: (key[0], key[1] or ""))
         days = [_with_numbers(self._days[key]) for key in keys]
-        standing = self._attestation.standing(
-            days, self._scope, is_expected=self._is_expected, is_known=self._is_known
-        )
+        standing = self._attestation.standing(days, is_expected=self._is_expected, is_known=self._is_known)
         epochs = self._epochs(days) or ([_ZEROS] if standing is Standing.SILENT else [])
         forged, recovered = self._strays()
         holes = Counter(self._completeness.holes)
