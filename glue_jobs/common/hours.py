@@ -39,6 +39,11 @@ class Hour:
         return (self.start - _FIRST) // _HOUR
 
     @property
+    def start_ms(self) -> int:
+        """Its beginning, Unix milliseconds."""
+        return round(1_000 * self.start.timestamp())
+
+    @property
     def partition(self) -> str:
         """Its folder below the folder of a table."""
         return f"date={self.start:%Y-%m-%d}/hour={self.start:%H}"

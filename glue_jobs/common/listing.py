@@ -36,7 +36,7 @@ _MAGIC: Final = b"\x1f\x8b"
 _HIDDEN: Final = (".", "_")
 """What the names begin with that Spark does not list."""
 
-Kind = Literal["unreadable", "misplaced", "duplicate"]
+FaultKind = Literal["unreadable", "misplaced", "duplicate"]
 
 
 class UnreadableReceiptError(EventPlaneError):
@@ -127,7 +127,7 @@ class ObjectFault:
     duplicate: an earlier object, named in `detail`, has the same bytes. Its rows are read once.
     """
 
-    kind: Kind
+    kind: FaultKind
     name: str
     hour: Hour | None
     folder: str
@@ -214,7 +214,7 @@ class Listing:
         else:
             self._fault("misplaced", stored.name, f"its name is not that of a raw object, *{LINES}", 0)
 
-    def _fault(self, kind: Kind, name: str, detail: str, rows: int | None) -> None:
+    def _fault(self, kind: FaultKind, name: str, detail: str, rows: int | None) -> None:
         self.faults.append(ObjectFault(kind, name, hour_of(name), self.folder.name, detail, rows))
 
     def _published(self, days: Days) -> dict[Hour, tuple[list[str], Receipt | None, dict[str, Stored]]]:

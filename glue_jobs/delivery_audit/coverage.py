@@ -17,7 +17,7 @@ from glue_jobs.delivery_audit.device_reports import (
     Manifest,
     Range,
 )
-from glue_jobs.delivery_audit.event_group import HOUR_MS, HoleCount
+from glue_jobs.delivery_audit.event_group import HoleCount
 from glue_jobs.delivery_audit.findings import Finding, Hop, Kind
 
 if TYPE_CHECKING:
@@ -183,7 +183,7 @@ def hole_findings(
             kind=f"{fault.kind}_object",
             hop=str(Hop.ARCHIVE),
             archive_file=fault.name,
-            at_ms=fault.hour.number * HOUR_MS if fault.hour else None,
+            at_ms=fault.hour.start_ms if fault.hour else None,
             detail=f"{fault.detail}{read}",
         )
     for (folder, number), count in sorted(extents.items()):
@@ -196,7 +196,7 @@ def hole_findings(
                 kind=str(Kind.MISSING_RECORDS),
                 hop=str(Hop.ARCHIVE),
                 archive_file=hour.raw(folder),
-                at_ms=number * HOUR_MS,
+                at_ms=hour.start_ms,
                 detail=f"{there} for {span}: {count} events without a record",
             )
 
