@@ -113,7 +113,7 @@ def main(argv: Sequence[str], now: datetime | None = None) -> dict[str, Any]:
     left = naming(spark, objects, person, now, damaged)
     contracts = [name for name in left if name.startswith(f"{CONTRACTS}/")]
     if damaged or len(left) > len(contracts):
-        raise LeftOverError([name for name in left if name not in contracts], damaged)
+        raise LeftOverError(tuple(name for name in left if name not in contracts), tuple(damaged))
     versions = OldVersions.sum(objects.delete_old_versions(prefix) for prefix in progress.old_versions())
     receipt = {**progress.receipt(now, versions), "contracts": contracts}
     progress.finish(objects, receipt)
