@@ -21,6 +21,7 @@ from eventplane.envelope import Envelope, write_event
 from eventplane.errors import EnvelopeError, EventPlaneError
 from eventplane.guarantee import DELIVERY_GUARANTEE
 from eventplane.limits import MAX_DETAIL_CHARACTERS, MAX_REPLY_BYTES
+from eventplane.reasons import Reason
 from eventplane.sender import Sender
 
 SOURCE: Final = "/eventplane/conversation/"
@@ -160,7 +161,7 @@ def write_reply(request: Envelope, reply: Reply, time: str) -> Envelope:
 def _fitting(event: Envelope) -> Envelope:
     size = len(event.json.encode("utf-8"))
     if size > MAX_REPLY_BYTES:
-        raise EnvelopeError("too_large", f"{size} bytes; a reply has at most {MAX_REPLY_BYTES}")
+        raise EnvelopeError(Reason.TOO_LARGE, f"{size} bytes; a reply has at most {MAX_REPLY_BYTES}")
     return event
 
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
-from eventplane.envelope import HOP_LIMIT, RESERVED_ATTRIBUTE, TOO_LARGE
 from eventplane.guarantee import BY_CHANNEL, DROP_REASONS
 from eventplane.ledger import HANDOVERS, LEDGER, SENT_BEFORE, TAP, Basis
 from eventplane.limits import MAX_HOPS
-from eventplane.reasons import Outcome
+from eventplane.reasons import Outcome, Reason
 from glue_jobs.delivery_audit.event import CLOCK_SLACK_MS, Decision, Event, Unclear, by_queue_clock_ms
 from glue_jobs.delivery_audit.event_group import (
     EVERY_ROUTE,
@@ -174,11 +173,11 @@ def _holds(event: Event, first: TapRow, decision: Decision, rules: AuditRules) -
     row, reason = decision.row, decision.row.reason
     if decision.outcome == Outcome.EXPIRED and not _had_expired(first, row, rules):
         return False
-    if reason == HOP_LIMIT:
+    if reason == Reason.HOP_LIMIT:
         return (first.hops or 0) >= MAX_HOPS
-    if reason == RESERVED_ATTRIBUTE:
+    if reason == Reason.RESERVED_ATTRIBUTE:
         return first.names_sender
-    if reason == TOO_LARGE:
+    if reason == Reason.TOO_LARGE:
         return first.is_too_large
     return reason not in DROP_REASONS or event.was_best_effort(row, rules)
 

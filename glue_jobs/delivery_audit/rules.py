@@ -11,7 +11,6 @@ from typing import Any, Final
 
 from eventplane.contract import Contract, DeliveryGuarantee, Place, SchemaCheck
 from eventplane.dead_letter import DEAD_LETTER_TYPE
-from eventplane.envelope import HOP_LIMIT, RESERVED_ATTRIBUTE, TOO_LARGE
 from eventplane.guarantee import channel_expiry_ms, guarantee_of_type
 from eventplane.reasons import Outcome, Reason
 from eventplane.sender import parse_sender
@@ -33,7 +32,7 @@ LATENESS_S = 3_600
 """How long after its acceptance an event's record may take to the archive before it is missed, seconds. Ours:
 four of the longest waits (15 min) between two attempts of a router."""
 
-_BY_EVENT: Final = frozenset({HOP_LIMIT, RESERVED_ATTRIBUTE, TOO_LARGE})
+_BY_EVENT: Final = frozenset({Reason.HOP_LIMIT, Reason.RESERVED_ATTRIBUTE, Reason.TOO_LARGE})
 """Reasons of refusals of which the tap knows whether they hold."""
 
 RECORD_MS: Final = 5 * 60 * 1_000

@@ -26,9 +26,6 @@ from lambdas.common.redelivery import handle_each
 from lambdas.downlink.items import RESERVE_MS, NotChangedError
 from lambdas.downlink.parts import Parts, wired
 
-BAD_ANSWER = "bad_acknowledgement"
-"""Why an answer of a device is a dead letter: it cannot be read."""
-
 
 class Answers:
     """Reads the downlink's own inbox. Late, repeated and foreign answers change nothing."""
@@ -55,7 +52,7 @@ class Answers:
             if event.type == STARTED:
                 self._parts.work.forget(thing, _epoch(event), None)
         except (AcknowledgementError, EnvelopeError) as error:
-            return self._refuse(message, event, Refusal(BAD_ANSWER, error.detail))
+            return self._refuse(message, event, Refusal(Reason.BAD_ACKNOWLEDGEMENT, error.detail))
         return True
 
     def _sender_refusal(self, event: Envelope) -> Refusal | None:

@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 
 from contract.loader import load_contract
-from edge.contract_updates import CONTRACT_REFUSED, contract_key
+from edge.contract_updates import contract_key
 from eventplane.contract import Contract, Downlink, compile_contract, contract_document
 from eventplane.device_reports import DEVICE_CONTRACT, STARTED
 from eventplane.downlink.device import Acknowledgement, Result
 from eventplane.downlink.wire import VERSION, stamped
 from eventplane.envelope import Envelope, write_event
+from eventplane.reasons import Reason
 from tests.eventually import eventually
 from tests.integration.edge.conftest import SECONDS, THING, CloudBroker, Home, wait_for
 from tests.integration.mqtt import TestClient
@@ -177,7 +178,7 @@ def test_a_contract_comes_down_and_stays_in_force_and_a_broken_one_is_refused(
     broken = contract_document(other)
     broken["routes"]["down-voice"]["to"] = "nobody.inbox"
     refused = send_until_answered(cloud, down(DEVICE_CONTRACT, 2, key, data=broken), key, 2)
-    assert (refused.result, refused.reason) == (Result.REJECTED, CONTRACT_REFUSED)
+    assert (refused.result, refused.reason) == (Result.REJECTED, Reason.CONTRACT_REFUSED)
     assert "nobody" in refused.detail
     home.forwarder.kill()
     home.forwarder.start()

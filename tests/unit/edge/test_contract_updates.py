@@ -11,7 +11,6 @@ import pytest
 
 from edge import durable
 from edge.contract_updates import (
-    CONTRACT_REFUSED,
     MOST_BYTES,
     ActiveContract,
     active_contract,
@@ -24,6 +23,7 @@ from edge.mailbox import Reload
 from eventplane.contract import Contract, compile_contract, contract_document
 from eventplane.device_reports import DEVICE_CONTRACT
 from eventplane.downlink.device import Result
+from eventplane.reasons import Reason
 from tests.unit.edge.downlinks import command, state
 from tests.unit.edge.fakes import ALARM, Device, contract
 
@@ -100,7 +100,7 @@ def test_a_broken_one_is_rejected_and_the_one_in_force_stays(
 ) -> None:
     device.turn(device.from_cloud(text))
     (answer,) = device.acknowledgements()
-    assert (answer.result, answer.reason) == (Result.REJECTED, CONTRACT_REFUSED)
+    assert (answer.result, answer.reason) == (Result.REJECTED, Reason.CONTRACT_REFUSED)
     assert detail in answer.detail
     assert device.contracts_came == 0
     assert in_force(device, file) == contract().version
@@ -155,7 +155,7 @@ def test_one_that_takes_the_alarms_away_is_rejected_with_what_and_the_remedy(
 ) -> None:
     device.turn(device.from_cloud(update(1, contract_document(silent()))))
     (answer,) = device.acknowledgements()
-    assert (answer.result, answer.reason) == (Result.REJECTED, CONTRACT_REFUSED)
+    assert (answer.result, answer.reason) == (Result.REJECTED, Reason.CONTRACT_REFUSED)
     assert "routes.calls" in answer.detail
     assert "need a new image" in answer.detail
     assert device.contracts_came == 0

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from edge.downlink import TOO_MANY_KEYS, TOO_MUCH_STATE, UNROUTED
 from edge.errors import SpoolError
 from edge.mailbox import LinkName
 from edge.spool import MOST_KEYS
@@ -165,7 +164,7 @@ class TestCommands:
 
     def test_one_that_nobody_reads_is_rejected(self, device: Device) -> None:
         device.turn(device.from_cloud(command(1, subject="nobody")))
-        assert results(device) == [("c1", Result.REJECTED, UNROUTED)]
+        assert results(device) == [("c1", Result.REJECTED, Reason.UNROUTED)]
         assert device.spool.device_state("command", "command/app/ring") is None
 
     def test_the_services_own_receipt_ends_it_where_the_contract_says_so(self, device: Device) -> None:
@@ -255,7 +254,10 @@ class TestBounds:
         for first in range(0, MOST_KEYS, 512):
             device.turn(*(device.from_cloud(state(1, f"a/b/{n}")) for n in range(first, first + 512)))
         device.turn(device.from_cloud(state(1, "one/too/many")), device.from_cloud(state(2, "a/b/0")))
-        assert results(device)[-2:] == [("v1", Result.REJECTED, TOO_MANY_KEYS), ("v2", Result.STORED, "")]
+        assert results(device)[-2:] == [
+            ("v1", Result.REJECTED, Reason.TOO_MANY_KEYS),
+            ("v2", Result.STORED, ""),
+        ]
         # A deletion makes room.
         device.turn(device.from_cloud(state(3, "a/b/1", deleted=True)))
         device.turn(device.from_cloud(state(2, "one/too/many")))
@@ -269,7 +271,7 @@ class TestBounds:
         device.turn(*(device.from_cloud(state(1, f"a/b/{n}", data=large)) for n in range(3)))
         device.turn(*(device.from_cloud(state(2, f"a/b/{n}", data=large)) for n in range(3, 6)))
         outcomes = [each.reason for each in device.acknowledgements()]
-        assert outcomes == ["", "", "", "", TOO_MUCH_STATE, TOO_MUCH_STATE]
+        assert outcomes == ["", "", "", "", Reason.TOO_MUCH_STATE, Reason.TOO_MUCH_STATE]
         device.turn(device.from_cloud(state(3, "a/b/0", deleted=True)))
         device.turn(device.from_cloud(state(3, "a/b/5", data=large)))
         assert device.acknowledgements()[-1].result is Result.STORED
@@ -302,7 +304,7 @@ class TestBounds:
         assert device.spool.used_deliveries == device.spool.capacity_deliveries
         device.spool._space.capacity_deliveries = 100
         device.turn(device.from_cloud(command(1, subject="nobody")))
-        assert results(device) == [("c1", Result.REJECTED, UNROUTED)]
+        assert results(device) == [("c1", Result.REJECTED, Reason.UNROUTED)]
         device.crash()
 
 
