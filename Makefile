@@ -145,7 +145,7 @@ fuzz: setup ## Fuzz everything that reads bytes from outside: TARGETS="spool mqt
 bench-spool: setup ## Measure what the spool writes; writes build/bench/spool.json
 	@python -m benchmarks.spool
 
-bench-router: setup ## Measure the router; writes build/bench/router.json (half a minute)
+bench-router: setup ## Measure the router; writes build/bench/router.json (two minutes)
 	@python -m benchmarks.router
 
 bench-edge: setup ## Measure the forwarder beside Mosquitto's bridge; writes build/bench/edge.json (some minutes)

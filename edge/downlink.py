@@ -22,7 +22,7 @@ from eventplane.dead_letter import Refusal
 from eventplane.downlink.device import (
     ACKNOWLEDGED,
     Acknowledgement,
-    Comparison,
+    Recency,
     compare,
     rejected,
     state_version,
@@ -92,9 +92,9 @@ class DownlinkReceiver:
 
     def _judge(self, incoming: Incoming, plan: Plan) -> Acknowledgement | None:
         before = self._known_state(incoming, plan)
-        comparison = compare(before.state_version if before else None, incoming)
-        is_duplicate = comparison is Comparison.DUPLICATE
-        if comparison is Comparison.NEWER or (is_duplicate and before and self._may_be_undelivered(before)):
+        recency = compare(before.state_version if before else None, incoming)
+        is_duplicate = recency is Recency.DUPLICATE
+        if recency is Recency.NEWER or (is_duplicate and before and self._may_be_undelivered(before)):
             return self._apply(incoming, before, plan)
         if not self._has_room_for_answer():
             return None

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, Final, Literal
 
+from eventplane.errors import EnvelopeError
 from eventplane.limits import MAX_ATTRIBUTE_NAME, MAX_SENDER_CHARACTERS
+from eventplane.reasons import Reason
 from eventplane.sender import SENDER_DEVICE, SENDER_SERVICE
 from eventplane.values import is_timestamp
 
 AttributeValue = str | int | bool
 """String, URI, URI-reference, Timestamp, Binary are `str`; Integer is `int` (32 bit); Boolean is `bool`."""
+
+_DATA_MEMBERS = frozenset({"data", "data_base64"})
 
 REQUIRED = ("specversion", "id", "source", "type")
 
@@ -97,6 +103,38 @@ def value_problem(name: str, value: object) -> str | None:
     if value.__class__ is not needed:
         return f"{_TYPE_NAMES[value.__class__]} is given, {_TYPE_NAMES[needed]} is needed"
     return None if holds(value) else problem
+
+
+def checked_attributes(members: Mapping[str, Any]) -> dict[str, AttributeValue]:
+    """Return the attributes among the `members` of an event. Raises `EnvelopeError`."""
+    attributes: dict[str, AttributeValue] = {}
+    for name, value in members.items():
+        # A null attribute is an unset one (CloudEvents JSON format, section 2.2).
+        if name in _DATA_MEMBERS or value is None:
+            continue
+        if name not in KNOWN and (problem := name_problem(name)):
+            raise EnvelopeError(Reason.ATTRIBUTE_NAME, f"attribute {name!r}: {problem}")
+        if problem := value_problem(name, value):
+            raise EnvelopeError(Reason.ATTRIBUTE_VALUE, f"attribute {name!r}: {problem}")
+        attributes[name] = value
+    for name in REQUIRED:
+        if name not in attributes:
+            raise EnvelopeError(Reason.MISSING_ATTRIBUTE, f"attribute {name!r} is required")
+    if "data_base64" in members:
+        if "data" in members:
+            raise EnvelopeError(Reason.DATA_TWICE, "an event has data or data_base64, not both")
+        if problem := base64_problem(members["data_base64"]):
+            raise EnvelopeError(Reason.DATA_BASE64, f"data_base64 is not base64: {problem}")
+    return attributes
+
+
+def base64_problem(value: Any) -> str | None:
+    """Return why `value` cannot be `data_base64`, or None."""
+    try:
+        base64.b64decode(value, validate=True)
+    except (binascii.Error, TypeError, ValueError) as error:
+        return str(error)
+    return None
 
 
 def is_uri_reference(value: str) -> bool:
@@ -232,3 +270,11 @@ def quick_check(name: str) -> Callable[[Any], object]:
 
 COSTLY: Final = frozenset({"source", "datacontenttype", "dataschema"})
 """The attributes whose check takes longer than a look-up of values that were checked before."""
+
+USUAL_FORMS: Final = {
+    "specversion": r"1\.0",
+    "severitynumber": "1[0-9]?|2[0-4]?|[3-9]",
+    "traceparent": f"00-{_IDS_AND_FLAGS}",
+    **{name: _USUAL_TIMESTAMP.pattern for name, (_, holds, _) in RULES.items() if holds is is_timestamp},
+}
+"""Patterns that most values match, without groups, quotation marks and backslashes. What matches is valid."""

@@ -7,14 +7,13 @@ character for character; the plane only puts attributes of its own in front (`En
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from eventplane import fast_reader, strict_json
-from eventplane.attributes import KNOWN, REQUIRED, AttributeValue, name_problem, value_problem
+from eventplane.attributes import AttributeValue, checked_attributes
 from eventplane.errors import EnvelopeError
 from eventplane.limits import MAX_EVENT_BYTES, MAX_HOPS, MAX_SENT_EVENT_BYTES
 from eventplane.reasons import Reason
@@ -32,7 +31,6 @@ ASSUMED = "application/json"
 """The type of `data` in an event without datacontenttype (CloudEvents JSON format, section 3.1)."""
 
 _quoted = json.encoder.encode_basestring_ascii
-_DATA_MEMBERS = frozenset({"data", "data_base64"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +162,7 @@ def parse_strictly(raw: bytes | str) -> Envelope:
         raise EnvelopeError(
             Reason.NOT_AN_OBJECT, f"an event is a JSON object, not a {type(members).__name__}"
         )
-    return Envelope(_checked_attributes(members), text)
+    return Envelope(checked_attributes(members), text)
 
 
 def write_event(attributes: Mapping[str, AttributeValue], data: Any = None) -> Envelope:
@@ -244,35 +242,4 @@ def _utf8_size(text: str) -> int:
     try:
         return len(text.encode("utf-8"))
     except UnicodeEncodeError as error:
-        raise EnvelopeError(
-            Reason.LONE_SURROGATE, f"character {error.start} is half a surrogate pair"
-        ) from error
-
-
-def _checked_attributes(members: dict[str, Any]) -> dict[str, AttributeValue]:
-    attributes: dict[str, AttributeValue] = {}
-    for name, value in members.items():
-        # A null attribute is an unset one (CloudEvents JSON format, section 2.2).
-        if name in _DATA_MEMBERS or value is None:
-            continue
-        if name not in KNOWN and (problem := name_problem(name)):
-            raise EnvelopeError(Reason.ATTRIBUTE_NAME, f"attribute {name!r}: {problem}")
-        if problem := value_problem(name, value):
-            raise EnvelopeError(Reason.ATTRIBUTE_VALUE, f"attribute {name!r}: {problem}")
-        attributes[name] = value
-    for name in REQUIRED:
-        if name not in attributes:
-            raise EnvelopeError(Reason.MISSING_ATTRIBUTE, f"attribute {name!r} is required")
-    _check_data(members)
-    return attributes
-
-
-def _check_data(members: dict[str, Any]) -> None:
-    if "data_base64" not in members:
-        return
-    if "data" in members:
-        raise EnvelopeError(Reason.DATA_TWICE, "an event has data or data_base64, not both")
-    try:
-        base64.b64decode(members["data_base64"], validate=True)
-    except (binascii.Error, TypeError, ValueError) as error:
-        raise EnvelopeError(Reason.DATA_BASE64, f"data_base64 is not base64: {error}") from error
+        raise EnvelopeError(Reason.LONE_SURROGATE, f"character {error.start} is half a pair") from error

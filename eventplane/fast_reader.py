@@ -14,24 +14,23 @@ Values of attributes whose check takes long are remembered once they were valid,
 
 from __future__ import annotations
 
-import base64
-import binascii
 import json
 import math
 import re
-from collections.abc import Callable
-from operator import call
+from collections.abc import Callable, Collection
+from operator import call, itemgetter
 from typing import Any, Final, NamedTuple, NoReturn
 
 from eventplane.attributes import (
     COSTLY,
     KNOWN,
-    REQUIRED,
+    USUAL_FORMS,
     AttributeValue,
-    name_problem,
+    base64_problem,
+    checked_attributes,
     quick_check,
-    value_problem,
 )
+from eventplane.errors import EnvelopeError
 from eventplane.limits import (
     MAX_DEPTH,
     MAX_NUMBER_CHARACTERS,
@@ -42,7 +41,18 @@ from eventplane.limits import (
 )
 from eventplane.strict_json import may_have_long_number
 
-_REQUIRED: Final = frozenset(REQUIRED)
+_PLAIN: Final = r"[ !#-\[\]-~]++"
+"""A text of printable ASCII without quotation marks and backslashes. It does not track back."""
+
+_INTEGER: Final = "0|-?[1-9][0-9]{0,8}"
+
+EVENTS_BEFORE_FORM: Final = 500
+"""Events of the same attributes after which their form is remembered. Ours: compiling its pattern takes a
+millisecond or two, and so at most some microseconds an event."""
+
+_MOST_FORMS: Final = 4
+"""Most forms that are tried. Ours: one that does not match takes a quarter of a microsecond."""
+
 _FINITE_CHARACTERS: Final = 300
 """A number of so many digits, and no exponent, is finite: 1e308 is."""
 
@@ -71,9 +81,29 @@ class _Scanner(NamedTuple):
     fractions: list[str]
 
 
+class _Form(NamedTuple):
+    """Events with attributes of these `names`, in this order, in compact JSON, the data last.
+
+    `match` recognises plain values only; `integers` are to be converted, and `checks` are left to do, of the
+    values that `checked` gets; `valid` has some that passed. Integers equal no String, and Booleans have no
+    form.
+    """
+
+    match: Callable[[str, int], re.Match[str] | None]
+    names: tuple[str, ...]
+    integers: tuple[str, ...]
+    checked: Callable[[Attributes], tuple[Any, ...]]
+    checks: tuple[Callable[[Any], object], ...]
+    valid: set[tuple[Any, ...]]
+
+
 _valid_values: Final[dict[str, set[str]]] = {name: set() for name in COSTLY}
 _checks: Final[dict[tuple[str, ...], tuple[Callable[[Any], object], ...]]] = {}
 """What to check of events that have attributes of these names, in this order."""
+_counts: Final[dict[tuple[str, ...], int]] = {}
+"""How many events had attributes of these names, in this order, and no known form."""
+_forms: Final[list[tuple[_Form, ...]]] = [()]
+"""One item, which is replaced as a whole: other threads may be reading it."""
 _idle: Final[list[_Scanner]] = []
 _json: list[tuple[_JsonReader, _JsonWriter]] = []
 
@@ -90,14 +120,24 @@ def use_standard_json() -> None:
 
 def attributes_of(raw: bytes, text: str) -> Attributes | None:
     """Return the attributes of the event `text`, in UTF-8 `raw`; None where the strict reader decides."""
-    if _json:
-        loads, dumps = _json[0]
-        try:
-            members = loads(raw)
-            if dumps(members) == raw:
+    if not _json:
+        attributes, end = scanned(text, 0)
+        return attributes if end == len(text) else None
+    loads, dumps = _json[0]
+    try:
+        attributes, end = _in_form(text, 0)
+        if attributes is not None and text[end - 1] == "}":
+            return attributes if end == len(text) else None
+        # The attributes are ASCII, so that their characters are as many as their bytes.
+        written = raw if attributes is None else raw[end:-1]
+        members = loads(written)
+        if dumps(members) == written and text[-1] == "}":
+            if attributes is None:
                 return _attributes(members, text)
-        except _UNREADABLE:
-            return None
+            is_flat = text.count("{", end) + text.count("[", end) < MAX_DEPTH
+            return attributes if is_flat else None
+    except _UNREADABLE:
+        return None
     attributes, end = scanned(text, 0)
     return attributes if end == len(text) else None
 
@@ -128,28 +168,111 @@ def scanned(text: str, position: int) -> tuple[Attributes | None, int]:
     scan, objects, fractions = scanner
     end = -1
     try:
-        _, end = scan(text, position)
+        attributes, start = _in_form(text, position)
+        if attributes is None:
+            _, end = scan(text, position)
+        elif text[start - 1] == "}":
+            return attributes, start
+        else:
+            _, end = scan(text, start)
+            if not text.startswith("}", end):
+                return None, -1
+            end += 1
         event = text[position:end]
-        if event[0] != "{" or len(objects) + _lists(event) > MAX_DEPTH:
+        if not _is_certain(event, objects, fractions):
             return None, end
-        # The outermost object is complete last. Scanned values are None where objects and fractions were.
-        for pairs in objects:
-            members = dict(pairs)
-            if len(members) != len(pairs):
-                return None, end
-        if fractions and not _are_finite(fractions):
-            return None, end
-        if "\\" in event and _SURROGATE.search(event):
-            return None, end
-        if len(event) > MAX_NUMBER_CHARACTERS and may_have_long_number(event):
-            return None, end
-        return _checked(members, event), end
+        # The outermost object is complete last.
+        return attributes or _checked(dict(objects[-1]), event), end
     except _UNREADABLE:
         return None, end
     finally:
         objects.clear()
         fractions.clear()
         _idle.append(scanner)
+
+
+def _is_certain(event: str, objects: list[list[tuple[str, Any]]], fractions: list[str]) -> bool:
+    """Return whether the strict reader certainly accepts the `objects` and `fractions` of an `event`.
+
+    The scanned values are None where objects and fractions were.
+    """
+    return (
+        event[0] == "{"
+        and (event.find("[") == event.rfind("[") or len(objects) + event.count("[") < MAX_DEPTH)
+        and len(objects) < MAX_DEPTH - 1
+        and sum(map(len, map(dict, objects))) == sum(map(len, objects))
+        and (not fractions or _are_finite(fractions))
+        and ("\\" not in event or not _SURROGATE.search(event))
+        and (len(event) <= MAX_NUMBER_CHARACTERS or not may_have_long_number(event))
+    )
+
+
+def _in_form(text: str, position: int) -> tuple[Attributes | None, int]:
+    """Return the attributes of an event in a known form, and where its data or, without any, the event ends.
+
+    The attributes are None where it is in no known form.
+    """
+    for form in _forms[0]:
+        match = form.match(text, position)
+        if match is None:
+            continue
+        attributes: dict[str, Any] = dict(zip(form.names, match.groups()))  # noqa: B905
+        for name in form.integers:
+            attributes[name] = int(attributes[name])
+        values = form.checked(attributes)
+        if values not in form.valid:
+            if not all(map(call, form.checks, values)):
+                return None, -1
+            if sum(map(len, map(str, values))) <= 4 * MAX_REMEMBERED_CHARACTERS:
+                if len(form.valid) >= MAX_REMEMBERED_VALUES:
+                    form.valid.clear()
+                form.valid.add(values)
+        return attributes, match.end()
+    return None, -1
+
+
+def _learn_form(attributes: Attributes, text: str) -> None:
+    """Count the event `text`; remember its form if there are many of its kind."""
+    names = tuple(attributes)
+    count = _counts.get(names, 0) + 1
+    if count == 1 and len(_counts) >= MAX_REMEMBERED_SHAPES:
+        _counts.clear()
+    if len(names) <= MAX_REMEMBERED_NAMES:
+        _counts[names] = count
+    if count != EVENTS_BEFORE_FORM:
+        return
+    kinds = [value.__class__ for value in attributes.values()]
+    if bool in kinds:
+        return
+    integers = tuple(name for name, kind in zip(names, kinds, strict=True) if kind is int)
+    members = ",".join(f'"{name}":{_form_of(name, is_integer=name in integers)}' for name in names)
+    # A getter of one name returns no tuple; the last value has no check.
+    left = {name: check for name in names if (check := _check_beside_form(name, integers))}
+    form = _Form(
+        re.compile(rf'\{{{members}(?:,"data":|\}})', re.ASCII).match,
+        names,
+        integers,
+        itemgetter(*left, "source"),
+        tuple(left.values()),
+        set(),
+    )
+    if form.match(text, 0):
+        _forms[0] = (form, *(each for each in _forms[0] if each.names != names))[:_MOST_FORMS]
+
+
+def _form_of(name: str, *, is_integer: bool) -> str:
+    if is_integer:
+        return f"({USUAL_FORMS.get(name, _INTEGER)})"
+    return f'"({USUAL_FORMS.get(name, _PLAIN)})"'
+
+
+def _check_beside_form(name: str, integers: Collection[str]) -> Callable[[Any], object] | None:
+    """Return what is left to check of a value that matches its form."""
+    if name in COSTLY:
+        return _valid_values[name].__contains__
+    check = quick_check(name)
+    is_done = name in USUAL_FORMS or name not in KNOWN or (check == str.__len__ and name not in integers)
+    return None if is_done else check
 
 
 def _new_scanner() -> _Scanner:
@@ -167,14 +290,17 @@ def _refuse(name: str) -> NoReturn:
 
 def _attributes(members: Any, text: str) -> Attributes | None:
     """Return the attributes of an event whose `members` are proven to be what `text` says."""
-    if members.__class__ is not dict or text.count("{") + _lists(text) > MAX_DEPTH:
+    if members.__class__ is not dict or _at_most("{", text, 0) + _at_most("[", text, 0) > MAX_DEPTH:
         return None
     return _checked(members, text)
 
 
-def _lists(text: str) -> int:
-    """Return how many lists there are at most; one is quicker to see than to count."""
-    return 1 if text.find("[") == text.rfind("[") else text.count("[")
+def _at_most(bracket: str, text: str, start: int) -> int:
+    """Return how many of a bracket there are from `start` on, at most: two are found faster than counted."""
+    first, last = text.find(bracket, start), text.rfind(bracket, start)
+    if first == last or text.find(bracket, first + 1) == last:
+        return 2
+    return text.count(bracket, start)
 
 
 def _are_finite(fractions: list[str]) -> bool:
@@ -186,16 +312,18 @@ def _are_finite(fractions: list[str]) -> bool:
 
 def _checked(members: dict[str, Any], text: str) -> Attributes | None:
     """Return the `members` of an event's `text` without the data, if they are certainly its attributes."""
-    has_data = "data" in members
-    if has_data:
+    if "data" in members:
+        if "data_base64" in members:
+            return None
         del members["data"]
-    if "data_base64" in members and (has_data or not _is_base64(members.pop("data_base64"))):
+    elif "data_base64" in members and base64_problem(members.pop("data_base64")):
         return None
     checks = _checks.get(tuple(members))
     if checks is None or not all(map(call, checks, members.values())):
         return _learned(members)
     if text.isascii() and "\\" not in text and "\x7f" not in text:
         # No string in it can have a character that attributes may not have.
+        _learn_form(members, text)
         return members
     is_printable = all(map(str.isprintable, filter(_is_text, members.values())))
     return members if is_printable else _learned(members)
@@ -203,17 +331,19 @@ def _checked(members: dict[str, Any], text: str) -> Attributes | None:
 
 def _learned(members: dict[str, Any]) -> Attributes | None:
     """Check the attributes one by one, and remember names and values that save time."""
-    for name, value in members.items():
-        # A null is an attribute that is not set: the strict reader leaves it out.
-        if value is None or (name not in KNOWN and name_problem(name)) or value_problem(name, value):
-            return None
-        if name in COSTLY and len(value) <= MAX_REMEMBERED_CHARACTERS:
+    # A null is an attribute that is not set, or an object or fraction that the scanner left out.
+    if None in members.values():
+        return None
+    try:
+        checked_attributes(members)
+    except EnvelopeError:
+        return None
+    for name in COSTLY & members.keys():
+        if len(members[name]) <= MAX_REMEMBERED_CHARACTERS:
             values = _valid_values[name]
             if len(values) >= MAX_REMEMBERED_VALUES:
                 values.clear()
-            values.add(value)
-    if not members.keys() >= _REQUIRED:
-        return None
+            values.add(members[name])
     names = tuple(members)
     if names not in _checks and len(names) <= MAX_REMEMBERED_NAMES:
         if len(_checks) >= MAX_REMEMBERED_SHAPES:
@@ -226,13 +356,3 @@ def _learned(members: dict[str, Any]) -> Attributes | None:
 
 def _is_text(value: object) -> bool:
     return value.__class__ is str
-
-
-def _is_base64(value: Any) -> bool:
-    if value.__class__ is not str:
-        return False
-    try:
-        base64.b64decode(value, validate=True)
-    except (binascii.Error, ValueError):
-        return False
-    return True

@@ -371,13 +371,9 @@ class FleetTable:
 
     def write(self, device: Device) -> bool:
         """Write `device` unless its revision was written meanwhile; return whether it was written."""
-        condition: dict[str, Any] = {"ConditionExpression": f"attribute_not_exists({FLEET_KEY})"}
-        if device.revision:
-            known = {":r": {"N": str(device.revision)}}
-            condition = {"ConditionExpression": "revision = :r", "ExpressionAttributeValues": known}
         item = to_item(replace(device, revision=device.revision + 1))
         try:
-            self._client.put_item(TableName=self._table, Item=item, **condition)
+            self._client.put_item(TableName=self._table, Item=item, **unchanged(device.revision, FLEET_KEY))
         except self._client.exceptions.ConditionalCheckFailedException:
             return False
         return True
@@ -416,6 +412,20 @@ def in_service(client: Any, table: str) -> Iterator[FleetRecord]:
             yield FleetRecord(
                 item[FLEET_KEY]["S"], LifecycleState(item["state"]["S"]), _number(item, "since_ms")
             )
+
+
+def unchanged(revision: int, key: str) -> dict[str, Any]:
+    """Return the condition that an item still has `revision`, 0 for none; `key` is its partition key."""
+    if revision == 0:
+        return {
+            "ConditionExpression": "attribute_not_exists(#k)",
+            "ExpressionAttributeNames": {"#k": key},
+        }
+    return {
+        "ConditionExpression": "#r = :r",
+        "ExpressionAttributeNames": {"#r": "revision"},
+        "ExpressionAttributeValues": {":r": {"N": str(revision)}},
+    }
 
 
 def to_item(device: Device) -> dict[str, dict[str, Any]]:

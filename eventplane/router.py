@@ -16,9 +16,9 @@ _ENTRY_BYTES: Final = 150
 """Bytes of an entry beside its objects: its place in the dictionary, which is at least a third full, and what
 the garbage collector needs for the two tuples."""
 
-_PAUSE: Final = 16
-"""Events that are routed without the memory when it did not pay, for each entry that it had. Ours: trying it
-costs a fifth of a routing, so this makes it one percent."""
+_PAUSE: Final = 64
+"""Events that are routed without the memory when it did not pay, for each entry that it had. Ours: adding an
+entry costs half a routing, so this makes it less than one percent."""
 
 _PARTS: Final = 256
 """An entry takes at most this part of the memory, so that a few long attributes do not empty it."""

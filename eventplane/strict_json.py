@@ -141,7 +141,7 @@ def _too_deep() -> EnvelopeError:
 def _too_long() -> EnvelopeError:
     return EnvelopeError(
         Reason.NUMBER_TOO_LONG,
-        f"a number has at most {MAX_NUMBER_CHARACTERS} characters; send a string",
+        f"a number has at most {MAX_NUMBER_CHARACTERS} characters; send it as a string",
     )
 
 

@@ -1,5 +1,4 @@
-"""The events of a conversation: a request says who asks, and until when; a reply carries one participant's
-answer."""
+"""The events of a conversation: a request, and the reply of one participant."""
 
 from __future__ import annotations
 
@@ -202,8 +201,7 @@ def read_reply(event: Envelope) -> tuple[str, Reply]:
 
 
 def _speaks_for(sender: Sender, replier: Replier) -> bool:
-    """Return whether the authenticated `sender` of a reply is its `replier`, or the device that the replier
-    is on."""
+    """Return whether the authenticated `sender` of a reply is its `replier`, or the replier's device."""
     if sender.device != (replier.thing or ""):
         return False
     return sender.service == replier.participant or (bool(sender.device) and not sender.service)

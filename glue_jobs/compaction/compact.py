@@ -16,7 +16,6 @@ from glue_jobs.common.archive import Archive, line_text, records, with_envelope
 from glue_jobs.common.hours import Hour
 from glue_jobs.common.listing import (
     LINES,
-    ObjectFault,
     Receipt,
     publish,
     published,
@@ -40,19 +39,14 @@ class ChangedHourError(HourError):
 
 
 class DamagedHourError(HourError):
-    """Objects of `hour` cannot be read: `faults`."""
+    """Objects of `hour` cannot be read; `objects` names them with what is wrong."""
 
     hour: str
-    faults: Sequence[ObjectFault]
+    objects: str
     message = (
         "{hour}: {objects:.500}; restore their old versions, or move them out of the archive once an audit "
         "has reported them"
     )
-
-    @property
-    def objects(self) -> str:
-        """The objects and what is wrong with them."""
-        return "; ".join(f"{each.name}: {each.detail}" for each in self.faults)
 
 
 class UnverifiedError(HourError):
@@ -112,7 +106,8 @@ def compact_hour(
         _verify(spark, archive, objects, folder, hour, written.content, written.files)
     except (PySparkException, Py4JError) as error:
         if faults := archive.damage(_inputs(objects, folder, hour)):
-            raise DamagedHourError(_name(folder, hour), faults) from error
+            damaged = "; ".join(f"{each.name}: {each.detail}" for each in faults)
+            raise DamagedHourError(_name(folder, hour), damaged) from error
         raise
     # Spark listed the folder by itself: what came or went since then is seen here.
     if _inputs(objects, folder, hour) != inputs:

@@ -10,7 +10,13 @@ from typing import Any
 
 from eventplane.dead_letter import Refusal
 from eventplane.device_reports import STARTED
-from eventplane.downlink.device import ACKNOWLEDGED, Acknowledgement, AcknowledgementError, Result, from_data
+from eventplane.downlink.device import (
+    ACKNOWLEDGED,
+    Acknowledgement,
+    AcknowledgementError,
+    AckStatus,
+    from_data,
+)
 from eventplane.downlink.table import sort_key
 from eventplane.downlink.transitions import Step, acknowledge
 from eventplane.envelope import Envelope, parse_event
@@ -91,7 +97,7 @@ class Answers:
             except NotChangedError as error:
                 logger.warning("not acknowledged yet", device=thing, error=str(error))
                 return False
-            is_stored = answer.result is Result.STORED
+            is_stored = answer.result is AckStatus.STORED
             count(Metric.ACKNOWLEDGED if is_stored else Metric.REJECTED)
         return True
 

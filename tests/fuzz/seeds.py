@@ -16,7 +16,7 @@ from eventplane.ledger import LedgerRecord, tap_records, to_line
 from eventplane.reasons import Outcome
 from eventplane.receipts import Receipt, digest, write_receipts
 from local.mosquitto import PROFILE
-from tests.fuzz.targets import good_spool
+from tests.fuzz.targets import GOOD_EVENTS, good_spool
 from tests.odd_profiles import ODD_PROFILES
 from tests.unit.edge import broker_packets as broker
 
@@ -68,7 +68,12 @@ _CONNACK = broker.connack(4)
 _SEEDS: dict[str, list[bytes]] = {
     "envelope": [_EVENT.json.encode(), _LETTER.json.encode()],
     "batch": [pack([_EVENT, _LETTER]), f"[{_EVENT.json}]".encode(), _EVENT.json.encode()],
-    "fast-reader": [_EVENT.json.encode(), workload.event(1), json.dumps(json.loads(_EVENT.json)).encode()],
+    "fast-reader": [
+        _EVENT.json.encode(),
+        workload.event(1),
+        *GOOD_EVENTS,
+        json.dumps(json.loads(_EVENT.json)).encode(),
+    ],
     "cesql": [each.encode() for each in _EXPRESSIONS],
     "contract": [load_contract(_SMALL).canonical, load_contract().canonical],
     "contract-file": [_SMALL.read_bytes(), CONTRACT_FILE.read_bytes()],

@@ -22,8 +22,10 @@ from eventplane.limits import (
     MAX_REMEMBERED_SHAPES,
     MAX_REMEMBERED_VALUES,
 )
-from tests.fuzz.targets import outcome
+from tests.fuzz.targets import GOOD_EVENTS, learn_forms, outcome
 from tests.property.test_envelope_properties import EVENTS
+
+Edits = list[tuple[float, int, str]]
 
 READERS = ("standard library", "orjson")
 CHARACTERS = [
@@ -88,15 +90,25 @@ def _reader(request: pytest.FixtureRequest) -> Iterator[None]:
     if request.param == "orjson":
         orjson = pytest.importorskip("orjson")
         fast_reader.use_json(orjson.loads, orjson.dumps)
+    learn_forms()
     yield
     fast_reader.use_standard_json()
+
+
+@pytest.fixture(autouse=True)
+def _forms(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let one event be enough for its form to be known."""
+    monkeypatch.setattr(fast_reader, "EVENTS_BEFORE_FORM", 1)
+    fast_reader._counts.clear()
+    yield
+    fast_reader._forms[0] = ()
 
 
 def _given(item: object, _: object) -> object:
     return item
 
 
-def edited(text: str, edits: list[tuple[float, int, str]]) -> str:
+def edited(text: str, edits: Edits) -> str:
     for place, cut, piece in edits:
         at = int(place * len(text))
         text = text[:at] + piece + text[at + cut :]
@@ -104,9 +116,7 @@ def edited(text: str, edits: list[tuple[float, int, str]]) -> str:
 
 
 @given(event=EVENTS, form=FORMS, edits=EDITS)
-def test_both_readers_agree_on_whatever_comes(
-    event: Envelope, form: dict[str, object], edits: list[tuple[float, int, str]]
-) -> None:
+def test_both_readers_agree_on_whatever_comes(event: Envelope, form: dict[str, object], edits: Edits) -> None:
     text = edited(json.dumps(json.loads(event.json), **form), edits)  # type: ignore[arg-type]
     assert outcome(parse_event, text) == outcome(parse_strictly, text)
     raw = text.encode("utf-8", "surrogatepass")
@@ -115,7 +125,7 @@ def test_both_readers_agree_on_whatever_comes(
 
 @given(events=st.lists(st.tuples(EVENTS, EDITS), min_size=1, max_size=4), form=FORMS)
 def test_they_agree_on_each_event_of_a_batch(
-    events: list[tuple[Envelope, list[tuple[float, int, str]]]], form: dict[str, object]
+    events: list[tuple[Envelope, Edits]], form: dict[str, object]
 ) -> None:
     items = [edited(json.dumps(json.loads(each.json), **form), edits) for each, edits in events]  # type: ignore[arg-type]
     try:
@@ -126,6 +136,13 @@ def test_they_agree_on_each_event_of_a_batch(
         text = item.json if isinstance(item, Envelope) else item[0].decode("utf-8", "surrogatepass")
         refusal = None if isinstance(item, Envelope) else (item[1].reason, item[1].detail)
         assert (refusal or outcome(partial(_given, item), text)) == outcome(parse_strictly, text)
+
+
+@given(event=st.sampled_from([*GOOD_EVENTS, workload.event(1)]), edits=EDITS, cut=st.floats(0, 1))
+def test_they_agree_on_events_of_a_kind_that_was_seen_often(event: bytes, edits: Edits, cut: float) -> None:
+    whole = edited(event.decode(), edits)
+    for text in (whole, whole[: int(cut * len(whole))], whole[:-1], whole + whole, whole + "}"):
+        assert outcome(parse_event, text) == outcome(parse_strictly, text)
 
 
 @given(data=st.binary(max_size=200))
@@ -167,3 +184,67 @@ def test_what_is_remembered_is_bounded() -> None:
     assert max(map(len, values)) < 200
     assert 0 < len(names) <= MAX_REMEMBERED_SHAPES
     assert max(map(len, names)) <= MAX_REMEMBERED_NAMES
+
+
+FORMED = st.fixed_dictionaries(
+    {
+        "specversion": st.just("1.0"),
+        "id": st.text("ab~ !", min_size=1),
+        "source": st.just("/a"),
+        "type": st.just("t"),
+    },
+    optional={
+        "time": st.just("2026-01-01T00:00:00.000Z"),
+        "traceparent": st.just(f"00-{1:032x}-{1:016x}-01"),
+        "severitynumber": st.integers(1, 24),
+        "routerhops": st.integers(0, 9),
+        "dataschema": st.just("urn:a"),
+        "tracestate": st.just("a=b"),
+        "x": st.integers(-(2**31), 2**31 - 1) | st.text("ab", min_size=1) | st.booleans(),
+    },
+)
+DATA = (
+    st.none()
+    | st.integers()
+    | st.floats()
+    | st.text()
+    | st.sampled_from([{"a": {"b": [1, 2.5]}}, [[]], [[[1]], {}], {"data": "x", "id": 2}])
+)
+
+
+@given(first=FORMED, second=FORMED, data=DATA, has_data=st.booleans(), edits=EDITS)
+def test_both_readers_agree_on_events_of_a_known_form(
+    first: dict[str, object],
+    second: dict[str, object],
+    data: object,
+    has_data: bool,
+    edits: list[tuple[float, int, str]],
+) -> None:
+    fast_reader._counts.clear()
+    for event in (first, first, first | {"id": "other"}, first | second):
+        text = json.dumps(event | ({"data": data} if has_data else {}), separators=(",", ":"))
+        for each in (text, edited(text, edits), text[:-1], text + " ", text + text):
+            assert outcome(parse_event, each) == outcome(parse_strictly, each)
+    assert fast_reader._forms[0] or "x" in first
+
+
+@pytest.mark.parametrize("data", ['"data":1', '"data":{"a":"\\ud83d\\ude00"}', '"data":{"a":[1.5]}', None])
+def test_an_event_of_a_known_form_is_not_checked_by_parts(
+    data: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    members = ['"specversion":"1.0"', '"id":"1"', '"source":"/a"', '"type":"t"', '"severitynumber":9']
+    text = "{" + ",".join([*members, '"x":-5', *([data] if data else [])]) + "}"
+    plain = text.replace("\\", "x")
+    for _ in range(2):
+        parse_event(plain)
+    assert len(fast_reader._forms[0]) == 1
+    monkeypatch.setattr(fast_reader, "_checked", None)
+    assert parse_event(plain) == parse_strictly(plain)
+    assert parse_event(plain).attributes == parse_strictly(plain).attributes
+
+
+def test_few_forms_are_known() -> None:
+    for number in range(40):
+        members = {f"x{number // 2}": 1} | json.loads(workload.event(0))
+        parse_event(json.dumps(members, separators=(",", ":")))
+    assert len(fast_reader._forms[0]) == 4

@@ -77,7 +77,7 @@ class Client:
         if self.others:
             assert FleetTable(self, "t").write(self.others.pop())
         found = self.items.get(request["Item"]["thing"]["S"])
-        if request["ConditionExpression"] == "attribute_not_exists(thing)":
+        if request["ConditionExpression"] == "attribute_not_exists(#k)":
             fits = found is None
         else:
             fits = found is not None and found["revision"] == request["ExpressionAttributeValues"][":r"]

@@ -12,7 +12,7 @@ from edge.interest import Interest
 from edge.mailbox import LinkName, Reload
 from eventplane.contract import Priority
 from eventplane.device_reports import DISCARDED, MANIFEST
-from eventplane.downlink.device import ACKNOWLEDGED, Result
+from eventplane.downlink.device import ACKNOWLEDGED, AckStatus
 from eventplane.envelope import Envelope, parse_event
 from eventplane.interest.announcement import new_announcement, write_announcement
 from eventplane.interest.uplink import UPLINK_INTEREST_TYPE, UPLINK_KEY
@@ -149,8 +149,8 @@ def test_a_command_that_its_service_does_not_handle_is_rejected(home: Device) ->
     home.turn(home.announcement_of("display", LOUD))
     home.turn(home.from_cloud(command(1)), home.from_cloud(command(2, "command/app/loud", volume="loud")))
     assert [(each.result, each.reason) for each in home.acknowledgements()] == [
-        (Result.REJECTED, Reason.NO_INTEREST),
-        (Result.STORED, ""),
+        (AckStatus.REJECTED, Reason.NO_INTEREST),
+        (AckStatus.STORED, ""),
     ]
     assert shown(home) == ["c2"]
 
@@ -190,7 +190,7 @@ def test_a_broken_word_of_the_cloud_is_refused_and_the_one_before_stays(home: De
     home.turn(home.from_cloud(wanted_up(1, LOUD)))
     home.turn(home.from_cloud(broken))
     answers = [(each.result, each.reason) for each in home.acknowledgements()]
-    assert answers == [(Result.STORED, ""), (Result.REJECTED, "interest_refused")]
+    assert answers == [(AckStatus.STORED, ""), (AckStatus.REJECTED, "interest_refused")]
     home.turn(home.from_service(event("1")), home.from_service(event("2", volume="loud")))
     sent = [each.id for each in up(home)]
     assert "1" not in sent

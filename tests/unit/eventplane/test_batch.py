@@ -1,9 +1,12 @@
 """Batches: an item keeps its exact text, and one bad item costs no other."""
 
+import json
 import zlib
+from typing import Any
 
 import pytest
 
+from eventplane import batch, fast_reader
 from eventplane.batch import pack, split, unpack
 from eventplane.envelope import Envelope, parse_event
 from eventplane.errors import EnvelopeError
@@ -17,6 +20,34 @@ def test_a_batch_gives_back_what_went_in() -> None:
     events = [parse_event(ONE), parse_event(TWO)]
     assert list(unpack(pack(events))) == events
     assert list(unpack(pack([]))) == []
+
+
+def test_a_batch_is_decoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    events = [parse_event(text) for text in (ONE, TWO, ONE)]
+    payload = pack(events)
+
+    def again(_: object) -> Envelope:
+        raise AssertionError("an item is decoded twice")
+
+    monkeypatch.setattr(batch, "parse_event", again)
+    assert list(unpack(payload)) == events
+
+
+def test_another_reader_decodes_a_batch_once() -> None:
+    decoded: list[bytes] = []
+
+    def read(raw: bytes) -> Any:
+        decoded.append(raw)
+        return json.loads(raw)
+
+    texts = [ONE.replace("1.00", "[]"), ONE.replace("1.00", "null")]
+    fast_reader.use_json(read, lambda value: json.dumps(value, separators=(",", ":")).encode())
+    try:
+        found = list(unpack(f"[{','.join(texts)}]".encode()))
+    finally:
+        fast_reader.use_standard_json()
+    assert found == [parse_event(text) for text in texts]
+    assert len(decoded) == 1
 
 
 @pytest.mark.parametrize("payload", [b"[]", b" [ \n] ", pack([])])

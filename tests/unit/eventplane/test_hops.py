@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edge.numbering import stamp
+from eventplane import fast_reader, strict_json
 from eventplane.envelope import hops_of, parse_event, sent_on, write_event
 from eventplane.errors import EnvelopeError
 from eventplane.limits import MAX_EVENT_BYTES, MAX_HOPS, MAX_SENT_EVENT_BYTES
@@ -49,6 +50,19 @@ def test_whatever_the_data_it_stays(data: object, hops: int | None) -> None:
     after = sent_on(event)
     assert after.data() == event.data()
     assert dict(after.attributes) == {**event.attributes, "routerhops": (hops or 0) + 1}
+
+
+def test_neither_a_hop_nor_a_mark_is_parsed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    event = write_event({"id": "1", "source": "/a", "type": "t"}, {"a": 1})
+
+    def again(*_: object) -> None:
+        raise AssertionError("the event is parsed again")
+
+    monkeypatch.setattr(fast_reader, "attributes_of", again)
+    monkeypatch.setattr(strict_json, "loads", again)
+    changed = marked(sent_on(event), 0)
+    monkeypatch.undo()
+    assert changed == parse_event(changed.json)
 
 
 def test_there_is_a_limit() -> None:

@@ -95,10 +95,10 @@ def test_a_memory_that_does_not_pay_is_left_for_a_while(monkeypatch: pytest.Monk
             assert router.route(event(id=id or f"e{next(numbers)}"))
 
     route(11)
-    assert router._paused == 160
-    route(80)
-    assert (router._paused, len(router._remembered)) == (80, 1)
-    route(81, "e")
+    assert router._paused == 640
+    route(320)
+    assert (router._paused, len(router._remembered)) == (320, 1)
+    route(321, "e")
     assert router._paused == 0
     # It pays again: more events find their routes than are added.
     for _ in range(15):
