@@ -114,10 +114,8 @@ contract: setup ## Check the contract, print its summary and its warnings
 catalogue: setup ## Write the event catalogue, a page of the contract for people: build/catalogue.html
 	@python -m contract catalogue
 
-explain: setup ## Tell which routes an event takes, and why not the others: EVENT=event.json PLACE=cloud JSON=1
-	@mkdir -p build
-	@python -m contract compile --output build/contract.json > build/contract.txt
-	@python -m eventplane explain "$(EVENT)" --contract build/contract.json \
+explain: setup ## Show who receives an event, and why: EVENT=event.json MATCHES=1 SENDER=name PLACE=cloud JSON=1
+	@python -m eventplane explain "$(EVENT)" $(if $(SENDER),--sender "$(SENDER)") $(if $(MATCHES),--matches) \
 	  $(if $(PLACE),--place "$(PLACE)") $(if $(JSON),--json)
 
 audit: archive = $(or $(INPUT),build/demo/run/archive)

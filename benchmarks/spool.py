@@ -14,7 +14,7 @@ from time import perf_counter, process_time
 
 from benchmarks.results import Figure, write
 from edge.spool import Delivery, Spool, StoredEvent
-from eventplane.event_keys import KEY_BYTES
+from eventplane.device_reports import KEY_BYTES
 
 _EVENT_BYTES = 512
 _DESTINATION = "device.outbox"

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Final
 
 from contract.acl import acl
+from contract.checks import check
 from contract.diagram import diagram
 from contract.diff import diff_text
 from contract.loader import CONTRACT_FILE, load_any
 from contract.summary import summary, warnings_text
 from eventplane.contract import Contract
-from eventplane.contract.checks import check
 from eventplane.errors import EventPlaneError
 
 

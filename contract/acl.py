@@ -42,6 +42,6 @@ def acl(contract: Contract) -> str:
         theirs += ["", f"user {name}", *(f"topic {right} {topic}" for right, topic in rights)]
         # The other end of each.
         ours += [f"topic {'read' if right == 'write' else 'write'} {topic}" for right, topic in rights]
-    # Its second session only receives, and of that what it subscribes to.
+    # Its second session only receives.
     urgent = ["", f"user {FORWARDER}{URGENT_CLIENT_SUFFIX}", f"topic read {OUTBOXES}"]
     return "\n".join([_HEAD, "", f"user {FORWARDER}", f"topic read {OUTBOXES}", *ours, *urgent, *theirs])

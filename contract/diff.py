@@ -48,7 +48,7 @@ def diff(old: Contract, new: Contract) -> tuple[Change, ...]:
 
 
 def _document(contract: Contract) -> dict[str, Any]:
-    """The contract's document, in which each payload schema stands by its `$id` and can change by itself."""
+    """The contract's document with each payload schema by its `$id`, so that one can change alone."""
     document = contract_document(contract)
     for name, event_type in document["event_types"].items():
         by_id = contract.event_types[name].schemas
@@ -65,7 +65,7 @@ def diff_text(old: Contract, new: Contract) -> str:
 
 
 def _changes(path: str, before: object, after: object) -> Iterator[Change]:
-    # A filter is one statement: half of it would not say what it passes now.
+    # A filter is shown whole: a part of it does not show what it passes.
     if not path.endswith(".filter") and isinstance(before, Mapping) and isinstance(after, Mapping):
         for name in sorted(before.keys() | after.keys()):
             inner = f"{path}.{name}"

@@ -1,8 +1,9 @@
-"""Read a contract file and its payload schemas into a checked `Contract`."""
+"""Read files: a contract with its payload schemas into a checked `Contract`, and an event."""
 
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.metadata import entry_points
@@ -23,28 +24,26 @@ from eventplane.contract import (
     compile_contract,
     load_compiled,
 )
-from eventplane.protocols import SENDERS
+from eventplane.envelope import Envelope, parse_event
+from eventplane.errors import EnvelopeError, EventPlaneError
+from eventplane.names import SENDERS
 
 CONTRACT_FILE = Path(__file__).parent / "event_plane.yaml"
 """The plane's own contract."""
 
 
 def load_contract(path: Path = CONTRACT_FILE) -> Contract:
-    """The contract of a YAML file; schema names are files under `schemas/` beside it.
+    """Return the contract of a YAML file; schema names are files under `schemas/` beside it.
 
     Raises `ContractError` with the file, the path inside it and the remedy for every problem found.
     """
     try:
-        # The safe loader's two steps, with the look for equal keys between them.
-        loader = yaml.SafeLoader(path.read_text("utf-8"))
-        node = loader.get_single_node()
-        problems = list(repeated_keys(node)) if node else []
-        document = loader.construct_document(node) if node else None
+        document, problems = _read_yaml(path.read_text("utf-8"), yaml.SafeLoader)
     except OSError as error:
         raise _failure(
             path, "(file)", f"cannot be read: {error.strerror}", "name an existing file"
         ) from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         message = " ".join(str(error).split())
         raise _failure(path, "(file)", f"not YAML: {message}", "correct it at that place") from error
     if isinstance(document, dict):
@@ -65,7 +64,7 @@ def _failure(path: Path, place: str, message: str, remedy: str) -> ContractError
 
 
 def load_any(path: Path) -> Contract:
-    """The contract of a YAML file or, when its name ends in `.json`, of a compiled one."""
+    """Return the contract of a YAML file or, when its name ends in `.json`, of a compiled one."""
     if path.suffix != ".json":
         return load_contract(path)
     try:
@@ -74,6 +73,67 @@ def load_any(path: Path) -> Contract:
         raise _failure(
             path, "(file)", f"cannot be read: {error.strerror}", "name an existing file"
         ) from error
+
+
+class EventFileError(EventPlaneError):
+    """The file `origin` has no valid event, because of `problem`."""
+
+    origin: str
+    problem: str
+    remedy: str
+    message = "{origin}: {problem}; {remedy}"
+
+
+class _EventLoader(yaml.SafeLoader):
+    """Times stay text: in an event they are strings."""
+
+    yaml_implicit_resolvers = {  # noqa: RUF012 - PyYAML's own
+        first: [each for each in resolvers if each[0] != "tag:yaml.org,2002:timestamp"]
+        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+
+
+def load_event(path: Path) -> Envelope:
+    """Return the event in a file, `-` for standard input. Raises `EventFileError`.
+
+    It is JSON, unless the name ends in `.yaml` or `.yml`, or another name holds text that no brace begins.
+    """
+    origin = "standard input" if str(path) == "-" else str(path)
+    try:
+        raw = sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()
+    except OSError as error:
+        problem = f"cannot be read: {error.strerror}"
+        raise EventFileError(
+            origin, problem, "name a file with one event, or - for standard input"
+        ) from error
+    is_yaml = path.suffix in (".yaml", ".yml")
+    if not is_yaml and path.suffix != ".json":
+        is_yaml = not raw.lstrip().startswith(b"{")
+    try:
+        return parse_event(_json_of_yaml(raw) if is_yaml else raw)
+    except EnvelopeError as error:
+        raise EventFileError(origin, f"no valid event: {error}", "correct it there") from error
+    except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
+        problem = f"neither JSON nor YAML: {' '.join(str(error).split())}"
+        raise EventFileError(origin, problem, "write one event, in JSON or YAML") from error
+
+
+def _json_of_yaml(raw: bytes) -> bytes:
+    document, problems = _read_yaml(raw.decode(), _EventLoader)
+    if problems:
+        raise ValueError(f"{problems[0].path}: {problems[0].message}")
+    return json.dumps(document, ensure_ascii=False, allow_nan=False).encode()
+
+
+def _read_yaml(text: str, kind: type[yaml.SafeLoader]) -> tuple[Any, list[Problem]]:
+    """The document of a YAML text, and its repeated keys. Raises YAMLError, ValueError or RecursionError."""
+    # The safe loader's two steps, with the search for repeated keys between them.
+    loader = kind(text)
+    node = loader.get_single_node()
+    if node is None:
+        return None, []
+    problems = list(repeated_keys(node))
+    return loader.construct_document(node), problems
 
 
 def unknown_protocols(contract: Contract) -> Iterator[Problem]:
@@ -89,7 +149,7 @@ def unknown_protocols(contract: Contract) -> Iterator[Problem]:
 
 
 def repeated_keys(root: yaml.Node) -> Iterator[Problem]:
-    """A problem for each key under `root` that stands in its mapping already."""
+    """Return a problem for each key under `root` that its mapping has twice: YAML keeps only the last."""
     waiting = [("", root)]
     seen: set[int] = set()
     while waiting:
@@ -115,7 +175,7 @@ def _repeated_in(mapping: yaml.MappingNode, path: str) -> Iterator[Problem]:
             lines = f"line {earlier.start_mark.line + 1} and line {key.start_mark.line + 1}"
             yield Problem(
                 _join(path, key.value),
-                f"the name stands twice, in {lines}",
+                f"the name is there twice, in {lines}",
                 "rename or remove one of the two",
             )
 
@@ -129,7 +189,7 @@ _NO_SCHEMA = "put a JSON Schema into schemas/"
 _WRONG_DIALECT = "write JSON Schema 2020-12"
 
 _Fault = tuple[str, str]
-"""What is wrong with a schema, and what to do."""
+"""A fault of a schema, and the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,11 +212,11 @@ class _Slot:
 
 
 def inline_schemas(document: dict[str, Any], folder: Path) -> list[Problem]:
-    """Replace the schemas' file names in `document` by the schemas, so that the contract stands alone."""
+    """Replace the schemas' file names in `document` by the schemas. Return the problems."""
     slots = list(_slots(document.get("event_types")))
     faults = [(slot, fault) for slot in slots if (fault := _inline(slot, folder))]
     if document.get("format") != 1:
-        # What nothing ever used, in format 1, need not be usable.
+        # In format 1 nothing used the schemas; they need not be usable.
         bad = {slot.path for slot, _ in faults}
         good = [slot for slot in slots if slot.path not in bad and isinstance(slot.value, dict)]
         registry: SchemaRegistry = Registry().with_resources(
@@ -164,7 +224,7 @@ def inline_schemas(document: dict[str, Any], folder: Path) -> list[Problem]:
         )
         faults += [(slot, fault) for slot in good if (fault := _unusable(slot.value, registry))]
     for slot, _ in faults:
-        # One fault is not also another one: that there is no schema, or none to check by.
+        # So that one fault does not cause another: that a schema is missing.
         for name in ("schema", "schemas", "schema_check"):
             slot.event_type.pop(name, None)
     return [Problem(slot.path, *fault) for slot, fault in faults]
@@ -189,8 +249,10 @@ def _inline(slot: _Slot, folder: Path) -> _Fault | None:
     if isinstance(file_name, str):
         try:
             slot.holder[slot.key] = json.loads((folder / file_name).read_text("utf-8"))
-        except (OSError, ValueError, RecursionError) as error:
-            return f"{file_name}: {error}", _NO_SCHEMA
+        except OSError as error:
+            return f"schemas/{file_name} cannot be read: {error.strerror}", _NO_SCHEMA
+        except (ValueError, RecursionError) as error:
+            return f"schemas/{file_name} is no JSON: {error}", _NO_SCHEMA
     name = file_name if isinstance(file_name, str) else "the schema"
     dialect = slot.value.get("$schema", _DIALECT) if isinstance(slot.value, dict) else _DIALECT
     if dialect != _DIALECT:
@@ -207,7 +269,7 @@ def _unusable(schema: dict[str, Any], registry: SchemaRegistry) -> _Fault | None
         return "the schema has no `$id`, so that no event can name it", "give it an absolute URI as `$id`"
     resource = DRAFT202012.create_resource(schema)
     for reference in _dead_references(resource, registry.resolver_with_root(resource)):
-        return f"`$ref` {reference} leads nowhere", "refer to this schema, or to another of the contract's"
+        return f"`$ref` {reference} does not exist", "refer to this schema, or to another of the contract's"
     validator = jsonschema.Draft202012Validator(schema, registry=registry)
     for number, example in enumerate(schema.get("examples", ())):
         if error := jsonschema.exceptions.best_match(validator.iter_errors(example)):

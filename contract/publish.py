@@ -1,6 +1,6 @@
-"""Puts a contract into force without a deployment: checked, against what is deployed, and one at a time.
+"""Put a contract into force without a deployment: checked against what is deployed, and one at a time.
 
-Whoever publishes needs `cloudformation:DescribeStacks`, `lambda:GetFunctionConfiguration`, and GetItem,
+The publisher needs `cloudformation:DescribeStacks`, `lambda:GetFunctionConfiguration`, and GetItem,
 PutItem and DeleteItem on the table. Nobody in the plane has the last two.
 """
 
@@ -36,70 +36,71 @@ class PublishError(EventPlaneError):
 
 
 class NotDeployedError(PublishError):
-    """The plane of the environment `name` cannot be found. `problem` is what the cloud says."""
+    """The plane of the environment `name` cannot be found. `problem` is what AWS reports."""
 
-    def __init__(self, name: str, problem: str) -> None:
-        super().__init__(
-            f"the plane {name!r} cannot be reached: {problem}; name one that is deployed, "
-            "and use credentials and a region of its account"
-        )
-        self.name = name
-        self.problem = problem
+    name: str
+    problem: str
+    message = (
+        "the plane {name!r} cannot be reached: {problem}; name one that is deployed, and use credentials and "
+        "a region of its account"
+    )
 
 
 class DestinationsNotDeployedError(PublishError):
     """`inboxes` have no queue, or one of the other kind; `routes` lead there."""
 
-    def __init__(self, inboxes: list[str], routes: list[Route]) -> None:
-        leading = "".join(f", {route.name} -> {route.destination}" for route in routes)
-        super().__init__(
-            f"no such queues are deployed: {', '.join(inboxes)}{leading}; "
-            "a new participant or another transport needs a deployment"
-        )
-        self.inboxes = inboxes
-        self.routes = routes
+    inboxes: list[str]
+    routes: list[Route]
+    message = (
+        "no such queues are deployed: {places}; a new participant or another transport needs a deployment"
+    )
+
+    @property
+    def places(self) -> str:
+        return ", ".join([*self.inboxes, *(f"{each.name} -> {each.destination}" for each in self.routes)])
 
 
 class SourceMissingError(PublishError):
     """`participants`, whose outboxes are deployed, are not in the contract."""
 
-    def __init__(self, participants: list[str]) -> None:
-        super().__init__(
-            f"participants are deployed that the contract does not have: {', '.join(participants)}; "
-            "a participant leaves by a deployment"
-        )
-        self.participants = participants
+    participants: list[str]
+    message = "deployed participants are missing from the contract: {names}; remove them by a deployment"
+
+    @property
+    def names(self) -> str:
+        return ", ".join(self.participants)
 
 
 class TooLargeError(PublishError):
-    """The compressed contract has `size` bytes."""
+    """The compressed contract has `size` bytes, more than `most`, the size of an item."""
 
-    def __init__(self, size: int) -> None:
-        super().__init__(f"{size} bytes compressed, an item takes {MAX_ITEM_BYTES}; deploy it with the code")
-        self.size = size
+    size: int
+    most: int
+    message = "{size} bytes compressed, an item takes {most}; deploy it with the code"
 
 
 class AlarmFloorError(PublishError):
-    """Devices would refuse the contract: `problems` say which alarms of their image it takes away."""
+    """Devices would refuse the contract: `problems` are the alarms of their `image` that it takes away."""
 
-    def __init__(self, image: str, problems: Sequence[Problem]) -> None:
-        lines = "".join(f"\n  {each}" for each in problems)
-        super().__init__(f"devices with the contract {image} refuse it, for their alarms:{lines}")
-        self.image = image
-        self.problems = tuple(problems)
+    image: str
+    problems: Sequence[Problem]
+    message = "devices with the contract {image} refuse it, for their alarms:{lines}"
+
+    @property
+    def lines(self) -> str:
+        return "".join(f"\n  {each}" for each in self.problems)
+
+
+class ConflictError(PublishError):
+    """Somebody published while this contract was checked."""
+
+    message = "somebody else published just now; look at what is in force, then publish again"
 
 
 def check_floor(image: Contract, contract: Contract) -> None:
     """Raise `AlarmFloorError` where devices whose image has the contract `image` would refuse `contract`."""
     if problems := floor_problems(image, contract):
         raise AlarmFloorError(image.version, problems)
-
-
-class ConflictError(PublishError):
-    """Somebody published while this contract was checked."""
-
-    def __init__(self) -> None:
-        super().__init__("somebody else published just now; look at what is in force, then publish again")
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +157,7 @@ class Publisher:
             raise DestinationsNotDeployedError(sorted(inboxes), routes)
         size = len(contract_item(contract)["compiled"]["B"]) + 100
         if size > MAX_ITEM_BYTES:
-            raise TooLargeError(size)
+            raise TooLargeError(size, MAX_ITEM_BYTES)
 
     def publish(self, contract: Contract) -> None:
         """Put `contract` into force. Raises what `check` raises, and `ConflictError`."""

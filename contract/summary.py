@@ -1,4 +1,4 @@
-"""A contract in a few lines, for the person who has just changed it, and a channel's settings in words."""
+"""A contract as text: a summary for the person who has just changed it, and a channel's settings in words."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from eventplane.contract import (
+    AddressScope,
     Channel,
     Contract,
     DeliveryGuarantee,
@@ -15,7 +16,6 @@ from eventplane.contract import (
     Place,
     Priority,
     Problem,
-    Reach,
     SchemaCheck,
     Transport,
     WhenFull,
@@ -26,19 +26,19 @@ _PLACES = {Place.DEVICE: "on the device", Place.CLOUD: "in the cloud"}
 
 
 def summary(contract: Contract) -> str:
-    """What the contract says, a line a participant, a box with settings of its own, and a route."""
+    """Return a line for each participant, each channel with settings of its own, and each route."""
     lines = [f"{contract.name}, version {contract.version}", "participants"]
     for each in contract.participants.values():
         description = f"(retired) {each.description}" if each.retired else each.description
         lines.append(f"  {each.kind:<15} {each.name:<18} {description}")
-        said = {box.box: special_text(box) for box in (each.inbox, each.outbox)}
-        lines += [f"{'':19}{box}: {text}" for box, text in said.items() if text]
+        parts = {box.box: special_text(box) for box in (each.inbox, each.outbox)}
+        lines += [f"{'':19}{box}: {text}" for box, text in parts.items() if text]
         if each.asks:
             lines.append(f"{'':19}asks: {', '.join(each.asks)}")
         if each.may_subscribe is not None:
             lines.append(f"{'':19}may subscribe: {filter_text(each.may_subscribe)}")
-        if each.may_address is not Reach.ONE:
-            lines.append(f"{'':19}may address: {reach_text(each.may_address)}")
+        if each.may_address is not AddressScope.ONE:
+            lines.append(f"{'':19}may address: {scope_text(each.may_address)}")
     lines.append(f"event types: {len(contract.event_types)}")
     lines += [
         f"  {each.name}: payload checked ({each.schema_check})"
@@ -66,7 +66,7 @@ def summary(contract: Contract) -> str:
 
 
 def warnings_text(warnings: Sequence[Problem]) -> str:
-    """The warnings, one below the other; '' when there are none."""
+    """Return the warnings, a line each; '' when there are none."""
     if not warnings:
         return ""
     count = f"{len(warnings)} warning{'s' if len(warnings) > 1 else ''}"
@@ -83,50 +83,51 @@ _UNITS: Final = ((86_400, "d"), (3_600, "h"), (60, "min"))
 
 
 def settings_text(channel: Channel) -> str:
-    """What the channel promises, and how its events travel."""
-    said = [
+    """Return the channel's guarantee, and how its events are carried."""
+    parts = [
         "HTTPS (a webhook)" if channel.webhook else _transport(channel),
         guarantee_text(channel.delivery_guarantee),
         f"priority {channel.priority}",
     ]
     if channel.transport in (Transport.SQS, Transport.SQS_FIFO):
-        said.append(f"kept {duration(channel.retention_s)}")
-    return ", ".join([*said, *_special(channel)])
+        parts.append(f"kept {duration(channel.retention_s)}")
+    return ", ".join([*parts, *_special(channel)])
 
 
 def _transport(channel: Channel) -> str:
-    # What a package adds has no other name here.
+    # A protocol of a package has no other name here.
     return _TRANSPORTS.get(channel.transport, channel.transport)
 
 
 def special_text(channel: Channel) -> str:
-    """The settings that most channels do not have; '' for one of the usual kind."""
-    said = []
+    """Return the settings that differ from their defaults; '' where none does."""
+    parts = []
     if channel.delivery_guarantee is DeliveryGuarantee.BEST_EFFORT:
-        said.append(guarantee_text(channel.delivery_guarantee))
+        parts.append(guarantee_text(channel.delivery_guarantee))
     if channel.priority is not Priority.NORMAL:
-        said.append(channel.priority)
+        parts.append(channel.priority)
     if channel.webhook:
-        said.append(f"a webhook, {channel.webhook.mode}")
-    return ", ".join([*said, *_special(channel)])
+        parts.append(f"a webhook, {channel.webhook.mode}")
+    return ", ".join([*parts, *_special(channel)])
 
 
 def guarantee_text(guarantee: DeliveryGuarantee) -> str:
-    """How reliable a delivery is."""
+    """Return the guarantee in words."""
     return guarantee.replace("_", " ")
 
 
-def reach_text(reach: Reach | tuple[str, ...]) -> str:
-    """Which devices a participant may address."""
-    if isinstance(reach, Reach):
-        return {Reach.ONE: "one device at a time", Reach.EVERYONE: "every device, groups and all at once"}[
-            reach
-        ]
-    return f"the groups {', '.join(reach)} and the devices in them"
+def scope_text(scope: AddressScope | tuple[str, ...]) -> str:
+    """Return the devices that a participant may address, in words."""
+    if isinstance(scope, AddressScope):
+        return {
+            AddressScope.ONE: "one device at a time",
+            AddressScope.EVERYONE: "every device, groups and all at once",
+        }[scope]
+    return f"the groups {', '.join(scope)} and the devices in them"
 
 
 def duration(seconds: int) -> str:
-    """Seconds in the largest unit that divides them."""
+    """Return seconds in the largest unit that divides them."""
     for size, unit in _UNITS:
         if seconds % size == 0:
             return f"{seconds // size} {unit}"

@@ -23,7 +23,7 @@ from edge import durable
 from edge.errors import SettingProblem, SpoolError
 from edge.spool import Spool
 from eventplane.contract import Contract, ContractError, Downlink, Problem, load_compiled
-from eventplane.delivery import Refusal
+from eventplane.dead_letter import Refusal
 from eventplane.downlink.rights import CONTRACT_KEYS
 from eventplane.downlink.wire import Incoming
 from eventplane.envelope import Envelope, parse_event

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from edge.spool import Discard
-from eventplane.delivery import Outcome
 from eventplane.interest import NO_INTEREST
+from eventplane.reasons import Outcome
 
 MOST_KINDS = 100
 """Different kinds of events that `not_stored` distinguishes; a report of them has to fit an event."""

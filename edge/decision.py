@@ -14,11 +14,10 @@ from edge.interest import Interest
 from edge.numbering import RecentKeys, expires_ms, lifetime_ms, stamp, stamp_positions
 from edge.spool import StoredEvent
 from eventplane.contract import Channel, Contract, Place, Priority, Route
-from eventplane.delivery import Refusal, dead_letter
-from eventplane.device_reports import router_source
+from eventplane.dead_letter import Refusal, dead_letter
+from eventplane.device_reports import key_digest, router_source
 from eventplane.envelope import Envelope, parse_event
 from eventplane.errors import EnvelopeError
-from eventplane.event_keys import key_digest
 from eventplane.guarantee import is_promised
 from eventplane.limits import MAX_EVENT_BYTES
 from eventplane.ordering import OrderedInboxes, next_positions

@@ -26,8 +26,8 @@ from edge.spool import (
     StoredEvent,
 )
 from eventplane.contract import Priority
-from eventplane.delivery import Outcome
 from eventplane.device_reports import is_irreplaceable
+from eventplane.reasons import Outcome
 from eventplane.receipts import SPOOL_FULL
 
 _MOST_READS = 4

@@ -17,13 +17,13 @@ from edge.spool import PendingDelivery
 from eventplane.contract import Channel, Contract, ParticipantKind, Priority
 from eventplane.conversation.attributes import EXPIRY_TIME
 from eventplane.conversation.questions import QuestionError, read_handlers_question, read_state_question
-from eventplane.delivery import DEAD_LETTER_TYPE, Outcome, Refusal
-from eventplane.downlink.errors import DownlinkError
-from eventplane.downlink.wire import received
+from eventplane.dead_letter import DEAD_LETTER_TYPE, Refusal
+from eventplane.downlink.wire import DownlinkError, received
 from eventplane.envelope import TOO_LARGE, parse_event
 from eventplane.errors import EnvelopeError
 from eventplane.guarantee import BY_EVENT
 from eventplane.limits import MAX_EVENT_BYTES
+from eventplane.reasons import Outcome
 from eventplane.receipts import Receipt, ReceiptError, read_receipts
 from eventplane.sender import Sender
 from eventplane.sending import SendingRights

@@ -19,13 +19,12 @@ from edge.pressure import Pressure
 from edge.reports import Heading
 from edge.spool import MOST_KEYS, Delivery, DeviceState, Size, Spool
 from eventplane.contract import Contract, Downlink, Priority, WhenFull
-from eventplane.delivery import Refusal
+from eventplane.dead_letter import Refusal
 from eventplane.downlink.device import (
     ACKNOWLEDGED,
-    OLDER,
     Acknowledgement,
-    Verdict,
-    receive,
+    Comparison,
+    compare,
     rejected,
     state_version,
     stored,
@@ -38,6 +37,7 @@ from eventplane.errors import EnvelopeError
 from eventplane.filters import Filter
 from eventplane.interest import NO_INTEREST
 from eventplane.interest.uplink import UPLINK_KEY, UplinkInterestError, read_uplink_interest
+from eventplane.reasons import Reason
 from eventplane.receipts import SPOOL_FULL
 
 _log = logging.getLogger(__name__)
@@ -101,16 +101,15 @@ class DownlinkReceiver:
 
     def _judge(self, incoming: Incoming, plan: Plan) -> Acknowledgement | None:
         before = self._known_state(incoming, plan)
-        verdict = receive(before.state_version if before else None, incoming)
-        if verdict is Verdict.DUPLICATE and before is not None and self._may_be_undelivered(before):
-            verdict = Verdict.APPLY
-        if verdict is Verdict.APPLY:
+        comparison = compare(before.state_version if before else None, incoming)
+        is_duplicate = comparison is Comparison.DUPLICATE
+        if comparison is Comparison.NEWER or (is_duplicate and before and self._may_be_undelivered(before)):
             return self._apply(incoming, before, plan)
         if not self._has_room_for_answer():
             return None
-        if verdict is Verdict.DUPLICATE:
+        if is_duplicate:
             return stored(incoming)
-        return rejected(incoming, OLDER, "the device holds a newer one of this key")
+        return rejected(incoming, Reason.OLDER, "the device holds a newer one of this key")
 
     def _apply(self, incoming: Incoming, before: DeviceState | None, plan: Plan) -> Acknowledgement | None:
         decision = self._decider.decide_downlink(incoming.event, self._inbox, plan.next)

@@ -16,7 +16,7 @@ from eventplane.envelope import TOO_LARGE, Envelope, parse_event, reserved
 from eventplane.errors import EnvelopeError
 from eventplane.guarantee import BY_CHANNEL, BY_EVENT
 from eventplane.limits import MAX_SENT_EVENT_BYTES, MAX_UPLINK_EVENT_BYTES
-from eventplane.numbering import EPOCH, ORDER, ORDER_EPOCH, SEQUENCE, SEQUENCE_DIGITS
+from eventplane.names import EPOCH, ORDER, ORDER_EPOCH, SEQUENCE, SEQUENCE_DIGITS
 from eventplane.ordering import positions_text
 from eventplane.values import timestamp_ms
 

@@ -17,9 +17,10 @@ from edge.pressure import Pressure
 from edge.spool import Delivery, DeviceState, Discard, Size, StoredEvent
 from eventplane.contract import Channel, Priority
 from eventplane.conversation.questions import HandlersQuestion, StateQuestion
-from eventplane.delivery import Outcome, Refusal
+from eventplane.dead_letter import Refusal
 from eventplane.downlink.wire import Incoming
 from eventplane.interest import NO_INTEREST
+from eventplane.reasons import Outcome
 from eventplane.receipts import SPOOL_FULL, Receipt, digest
 
 Question = StateQuestion | HandlersQuestion

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from edge.errors import SettingProblem, SettingsError
-from eventplane.ranges import Range
+from eventplane.settings import Range
 
 ENVIRONMENT_PREFIX = "EVENTPLANE_"
 

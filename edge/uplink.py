@@ -21,7 +21,7 @@ from edge.publishing import Pace, Publish, Publisher, Remedy, remedy, wire_size
 from edge.settings import CloudSettings
 from edge.spool import Delivery, PendingDelivery
 from eventplane.contract import Channel, Contract, Priority
-from eventplane.delivery import Refusal
+from eventplane.dead_letter import Refusal
 
 REFUSED_BY_CLOUD = "refused_by_cloud"
 """The reason of a dead letter whose event the cloud's broker refuses."""

@@ -6,15 +6,25 @@ do; columns are only ever added, at the end, and are null in what was written be
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import Any, Final, get_args, get_type_hints
 
-from eventplane.archive_columns import MEANINGS
+from eventplane.envelope import parse_event
 from eventplane.fleet import FLEET, FleetRecord
-from eventplane.handover import HANDOVERS, HandoverRecord
-from eventplane.ledger import CONTRACTS, LEDGER, QUARANTINE, TAP, LedgerRecord, QuarantineRecord, TapRecord
+from eventplane.ledger import (
+    CONTRACTS,
+    HANDOVERS,
+    LEDGER,
+    QUARANTINE,
+    TAP,
+    HandoverRecord,
+    LedgerRecord,
+    QuarantineRecord,
+    TapRecord,
+)
 
 COMPACTED: Final = "compacted"
 """The folder of the compacted hours: `compacted/<folder>/date=/hour=/run=/*.parquet`."""
@@ -28,6 +38,12 @@ COMPACTIONS: Final = "compactions"
 AUDIT: Final = "audit"
 """The folder that the delivery audit writes."""
 
+REPORTS: Final = "reports"
+"""The folder of the audit with one report for each window and revision."""
+
+VERDICTS: Final = "verdicts"
+"""The folder of the audit with the last verdict on each window."""
+
 ERASURES: Final = "erasures"
 """The folder of the erasures' plans and receipts."""
 
@@ -37,6 +53,112 @@ LEAST_RAW_DAYS: Final = 16
 
 HOURLY: Final = ("date", "hour")
 """Partition folders `date=YYYY-MM-DD/hour=HH`, UTC: when a row was written, not when it was accepted."""
+
+
+_MEANINGS: Final = {
+    "accepted_at_ms": "when IoT Core accepted it, Unix milliseconds",
+    "archived_at_ms": "when the archive writer wrote it, Unix milliseconds",
+    "client_id": "the device's MQTT client id",
+    "topic": "the MQTT topic it came over",
+    "principal": "the certificate that brought it",
+    "thing": "the device's name, which is its MQTT client id",
+    "state": "where the device stood: `provisioned` or `quarantined`",
+    "since_ms": "since when it stood there, Unix milliseconds",
+    "sender": "who sent it: `device/service`, or a cloud service; empty or null for what is no event",
+    "received_at_ms": "when its message was first received, by the queue's clock, Unix milliseconds",
+    "basis": "by which contract: `in_force`, or `bundled` where the router had not yet seen that one",
+    "message_id": "the queue message it stood in",
+    "index": "its place in that message, from 0",
+    "event": "the event's exact JSON text; null for what is no event",
+    "original_base64": "the bytes of what is no event",
+    "refusal": "why it is no event",
+    "decided_at_ms": "when it was decided, Unix milliseconds",
+    "entered_at_ms": "when it entered the channel, Unix milliseconds",
+    "entered_by": "the channel the event came over",
+    "contract_version": "the contract in force",
+    "source": "the event's source; empty or null for what is no event",
+    "id": "the event's id; empty or null for what is no event",
+    "type": "the event's type; empty or null for what is no event",
+    "priority": "how urgent the event was",
+    "route": "the route taken; null for an unrouted or refused event",
+    "destination": "the channel it leads to",
+    "outcome": "what became of the event",
+    "reason": "why it did",
+    "attempt": "deliveries of the queue message, from 1",
+    "channel": "the inbox it was taken from",
+    "status": "the endpoint's last HTTP status",
+    "detail": "the reason at length",
+    "body": "the message as it was",
+    "kind": "what was found",
+    "hop": "where on the way: `device_cloud`, `iot_rule`, `router`, `inbox_consumer`; `archive`: its records",
+    "device": "the device's client id",
+    "epoch": "the device's `deviceepoch`",
+    "sequence": "the device's `devicesequence`; null where there is none",
+    "at_ms": "when it was, Unix milliseconds",
+    "line": "the line's number in the object, from 1",
+    "text": "the row's text, cut",
+    "archive": "the folder of the archive that it stands in",
+    "expected": "deliveries that the contract asks for, on whatever end",
+    "delivered": "of these, delivered",
+    "dead_lettered": "of these, ended as a dead letter that somebody has",
+    "expired": "of these, ended because they were too old",
+    "dropped": "of these, dropped by policy",
+    "lost": "missing for no reason that is known, and no time left",
+    "acknowledged_lost": "of these, lost after IoT Core had acknowledged them, by the device's word",
+    "pending": "missing, and too young to be judged",
+    "unrecorded": "without a record, and the archive has a hole where it would be",
+    "not_understood": "recorded only by a newer version, or invalidly: neither proven nor lost",
+    "unrouted": "events that no route takes, and recorded so",
+    "no_interest": "not forwarded, because the reader announced that it does not handle them",
+    "misrouted": "recorded on a route that no contract in force gives",
+    "unexplained": "recorded as coming from a device, unknown to the tap",
+    "internal": "entered in the cloud; the ledger's own word is all there is",
+    "duplicated": "copies beyond the first",
+    "replayed": "delivered by sending it again",
+    "events": "different events that came",
+    "tap_copies": "copies beyond the first that the device sent",
+    "first": "the least number seen",
+    "last": "the greatest number seen",
+    "gaps": "numbers between them that were not seen",
+    "stated": "events that manifests of the day state for the uplink",
+    "missing": "stated and not seen",
+    "explained": "of the missing, given up by the device",
+    "not_stored": "events that the device refused or gave up without a number",
+    "manifest": "events whose number a manifest states",
+    "numbering": "events that have a number, and no manifest states it",
+    "tap": "events without a number",
+    "nothing": "numbers that were not seen, and that no manifest states",
+    "awaiting": "of `numbering`, events before the next manifest is due",
+    "best_effort": "events at best effort without a number: nobody promised to deliver them",
+    "coverage": "how far the device's manifests reach: `attested`, `partly`, `silent`, `unregistered`",
+    "skew_ms": "what the device's clock is ahead, milliseconds; negative: behind; null: unknown",
+    "archive_file": "the object it stands in, from the archive's root",
+    "subject": "the event's subject",
+    "datacontenttype": "the media type of the event's data",
+    "dataschema": "the URI of the schema of the event's data",
+    "partitionkey": "within what the event's order matters",
+    "recordedtime": "when the event was recorded, RFC 3339",
+    "expirytime": "until when the event is worth delivering, RFC 3339",
+    "replayedtime": "when the event was sent again, RFC 3339",
+    "deadletterreason": "why an event became a dead letter; null where the event is none",
+    "deliveryguarantee": "`best_effort` where the event asks for no more",
+    "replyto": "the participant that waits for a reply",
+    "deviceepoch": "the device's epoch, within which it numbers events",
+    "devicesequence": "the device's number of the event, decimal digits",
+    "routerhops": "how often a router passed it on",
+    "senderdevice": "the device that the event names as its sender",
+    "senderservice": "the service that the event names as its sender",
+    "severitynumber": "how urgent the event says it is, 1 to 24",
+    "severitytext": "how urgent the event says it is, in words",
+    "integer_attributes": "those of these attributes that are Integers in the event, parted by spaces",
+    "boolean_attributes": "those of these attributes that are Booleans in the event, parted by spaces",
+    "data_digest": "equal where the event's data is equal",
+    "event_bytes": "bytes of `event`",
+    "report": "`event` where it is a device's report that the audit reads: started, discarded, manifest",
+    "line_text": "the line itself, where the columns do not hold all of it",
+    "is_copy": "whether an earlier row is the same one, written twice",
+}
+"""What a column means, by its name, which means the same in every table."""
 
 
 class Form(StrEnum):
@@ -65,7 +187,7 @@ class Column:
     @property
     def meaning(self) -> str:
         """What it holds, for people."""
-        return MEANINGS[self.name]
+        return _MEANINGS[self.name]
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,3 +436,26 @@ FOLDERS: Final = (
 def compacted_folders() -> Iterator[tuple[Folder, Compaction]]:
     """The folders that have a compacted table, each with the way to it."""
     return ((each, each.compaction) for each in FOLDERS if each.compaction is not None)
+
+
+def report_name(window: str, revision: int) -> str:
+    """Return the name of a report beneath the audit's folder."""
+    return f"{REPORTS}/{window}/{revision}.json"
+
+
+def verdict_name(window: str) -> str:
+    """Return the name of the last verdict on `window`, a day or `all`, beneath the audit's folder."""
+    return f"{VERDICTS}/{window}.json"
+
+
+def last_report(read: Callable[[str], bytes | None], window: str) -> Mapping[str, Any] | None:
+    """Return the last report on `window`; None when nobody audited it.
+
+    `read` returns what lies beneath the audit's folder, None for a name that does not exist.
+    """
+    verdict = read(verdict_name(window))
+    if verdict is None:
+        return None
+    body = read(parse_event(verdict).data()["report"])
+    # An erasure deletes reports that name the person.
+    return None if body is None else json.loads(body)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from eventplane.limits import MAX_ATTRIBUTE_NAME, MAX_SENDER_CHARACTERS
 from eventplane.sender import SENDER_DEVICE, SENDER_SERVICE
@@ -41,14 +41,19 @@ _SCHEME = "[A-Za-z][A-Za-z0-9+\\-.]*+:"
 _BRACKETS = rf"\[(?:[0-9A-Fa-f:.]++|[vV][0-9A-Fa-f]++\.[{_PLAIN}:]++)\]"
 _AUTHORITY = rf"//(?:[{_PLAIN}:]*+@)?(?:{_BRACKETS}|[{_PLAIN}]*+)(?::[0-9]*+)?(?=[/?#]|\Z)"
 # Without an authority a path may not look like one.
-_REST = rf"(?:{_AUTHORITY}|(?!//))[{_PLAIN}:@/]*+(?:\?[{_PLAIN}:@/?]*+)?(?:\#[{_PLAIN}:@/?]*+)?"
+_REST = rf"(?:{_AUTHORITY}|(?!//))[{_PLAIN}:@/]*+"
+_QUERY = rf"(?:\?[{_PLAIN}:@/?]*+)?"
+_FRAGMENT = rf"(?:\#[{_PLAIN}:@/?]*+)?"
 # Without a scheme, a colon in the first segment would make one.
-_REFERENCE = re.compile(rf"(?!\Z)(?:{_SCHEME}|(?![^/?#]*:)){_REST}")
-_ABSOLUTE = re.compile(rf"{_SCHEME}(?!\Z){_REST}")
+_REFERENCE = re.compile(rf"(?!\Z)(?:{_SCHEME}|(?![^/?#]*:)){_REST}{_QUERY}{_FRAGMENT}")
+_ABSOLUTE = re.compile(rf"{_SCHEME}(?!\Z){_REST}{_QUERY}")
 
 _IDS_AND_FLAGS = "(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}"
 # Version 00 ends after the flags, a later one may say more after a further hyphen, ff is none.
 _TRACEPARENT = re.compile(f"(?:00-{_IDS_AND_FLAGS}|(?!00|ff)[0-9a-f]{{2}}-{_IDS_AND_FLAGS}(?:-.*)?)")
+_TRACEPARENT_CHARACTERS = 55
+"""Of version 00, and of what a later one has in common with it."""
+
 _TRACEPARENT_CHARACTERS = 55
 """Of version 00, and of what a later one has in common with it."""
 
@@ -99,7 +104,7 @@ def is_uri_reference(value: str) -> bool:
 
 
 def is_uri(value: str) -> bool:
-    """Whether `value` is a URI, scheme first; not a scheme alone, which locates nothing."""
+    """Whether `value` is an absolute URI (section 4.3): a scheme, more than that, and no fragment."""
     return _ABSOLUTE.fullmatch(value) is not None and _escapes(value)
 
 
@@ -129,7 +134,7 @@ _TYPE_NAMES: dict[type, str] = {str: "a String", int: "an Integer", bool: "a Boo
 _NOT_EMPTY: _Rule = (str, bool, "it is empty")
 _NAMES_SENDER: _Rule = (
     str,
-    lambda value: 0 < len(value) <= MAX_SENDER_CHARACTERS,
+    re.compile(f".{{1,{MAX_SENDER_CHARACTERS}}}", re.DOTALL).fullmatch,
     f"a sender's name has 1 to {MAX_SENDER_CHARACTERS} characters",
 )
 _IS_TIMESTAMP: _Rule = (str, is_timestamp, "it is not an RFC 3339 timestamp")
@@ -143,7 +148,11 @@ _RULES: dict[str, _Rule] = {
     "subject": _NOT_EMPTY,
     "time": _IS_TIMESTAMP,
     "datacontenttype": (str, _MEDIA_TYPE.fullmatch, "it is not a media type (RFC 2046)"),
-    "dataschema": (str, is_uri, "it is not an absolute URI (RFC 3986)"),
+    "dataschema": (
+        str,
+        is_uri,
+        "it is not an absolute URI (RFC 3986, section 4.3): no fragment",
+    ),
     "expirytime": _IS_TIMESTAMP,
     "recordedtime": _IS_TIMESTAMP,
     "replayedtime": _IS_TIMESTAMP,
@@ -179,3 +188,46 @@ KNOWN = frozenset(_RULES)
 
 STRINGS = frozenset(name for name, (needed, _, _) in _RULES.items() if needed is str)
 """The attributes that are a String in every event; what is not among them may be an Integer or a Boolean."""
+
+# Of a timestamp, the form and the days that all but a few have; the others take longer.
+_USUAL_TIMESTAMP = re.compile(
+    "(?!0000)[0-9]{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|1[0-9]|2[0-8])T"
+    "(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]\\.[0-9]{3}Z"
+)
+
+
+def _is_any(value: object) -> bool:
+    kind = value.__class__
+    return kind is str or kind is bool or (kind is int and value in _INT32)
+
+
+def _is_severity(value: object) -> bool:
+    return value.__class__ is int and value in SEVERITY_NUMBERS
+
+
+# These fail for, or refuse, what is not of the type: `bool` and `len` alone would not.
+_QUICK: Final[dict[object, Callable[[Any], object]]] = {
+    bool: str.__len__,
+    is_timestamp: _USUAL_TIMESTAMP.fullmatch,
+    is_traceparent: _TRACEPARENT.fullmatch,
+    SEVERITY_NUMBERS.__contains__: _is_severity,
+}
+
+
+def quick_check(name: str) -> Callable[[Any], object]:
+    """Return what is true of most valid values of attribute `name`, and of no other; it may raise TypeError.
+
+    Whether a String has characters that it may not have is not checked.
+    """
+    if name not in _RULES:
+        return _is_any
+    holds = _RULES[name][1]
+    if isinstance(getattr(holds, "__self__", None), re.Pattern | frozenset):
+        return holds
+    if holds in _QUICK:
+        return _QUICK[holds]
+    return lambda value: value_problem(name, value) is None
+
+
+COSTLY: Final = frozenset({"source", "datacontenttype", "dataschema"})
+"""The attributes whose check takes longer than to recognise a value that was checked before."""

@@ -13,9 +13,10 @@ import zlib
 from collections.abc import Iterable, Iterator
 from itertools import islice
 
-from eventplane import strict_json
-from eventplane.envelope import Envelope, parse_event
+from eventplane import fast_reader, strict_json
+from eventplane.envelope import Envelope, certain_event, parse_event
 from eventplane.errors import EnvelopeError
+from eventplane.fast_reader import Item
 from eventplane.limits import MAX_BATCH_BYTES, MAX_BATCH_EVENTS
 
 ZLIB_LEVEL = 6
@@ -47,30 +48,39 @@ def unpack(payload: bytes) -> Iterator[Envelope | tuple[bytes, EnvelopeError]]:
     if payload[:1] == bytes([_ZLIB_MAGIC]):
         text = inflate(payload)
     if text.lstrip(_WHITESPACE.encode())[:1] != b"[":
-        items: list[str] | list[bytes] = [text]
-    else:
-        items = split(text)
-    for item in items:
-        try:
-            yield parse_event(item)
-        except EnvelopeError as error:
-            yield (item if isinstance(item, bytes) else item.encode("utf-8", "surrogatepass")), error
+        yield _parsed(text)
+        return
+    for item, attributes in _items(text):
+        yield certain_event(item, attributes) or _parsed(item)
 
 
 def split(raw: bytes) -> list[str]:
     """The texts of the items of a JSON array, untouched. Raises `EnvelopeError`."""
+    return [text for text, _ in _items(raw)]
+
+
+def _parsed(item: bytes | str) -> Envelope | tuple[bytes, EnvelopeError]:
     try:
-        text = strict_json.decode_text(raw)
-        # Not all of them: four kilobytes may hold a million, which are a second and 130 MiB.
-        items = list(islice(_array_items(text), MAX_BATCH_EVENTS + 1))
-    except ValueError as error:
-        raise EnvelopeError("not_json", f"not a JSON array of events: {error}") from error
+        return parse_event(item)
+    except EnvelopeError as error:
+        return (item if isinstance(item, bytes) else item.encode("utf-8", "surrogatepass")), error
+
+
+def _items(raw: bytes) -> list[Item]:
+    """The items of a JSON array. Raises `EnvelopeError`."""
+    items = fast_reader.items_of(raw)
+    if items is None:
+        try:
+            # Not all of them: four kilobytes may hold a million, which are a second and 130 MiB.
+            items = list(islice(_array_items(strict_json.decode_text(raw)), MAX_BATCH_EVENTS + 1))
+        except ValueError as error:
+            raise EnvelopeError("not_json", f"not a JSON array of events: {error}") from error
     if len(items) > MAX_BATCH_EVENTS:
         raise EnvelopeError("too_many", f"a batch has at most {MAX_BATCH_EVENTS} events")
     return items
 
 
-def _array_items(text: str) -> Iterator[str]:
+def _array_items(text: str) -> Iterator[Item]:
     """Slices of `text`: an item keeps its exact characters. Raises ValueError where it is no array."""
     position = _skip_whitespace(text, 0) + 1
     position = _skip_whitespace(text, position)
@@ -78,11 +88,13 @@ def _array_items(text: str) -> Iterator[str]:
         _expect_end(text, position + 1)
         return
     while True:
-        try:
-            _, end = _SPLITTER.raw_decode(text, position)
-        except RecursionError:
-            end = _closing(text, position)
-        yield text[position:end]
+        attributes, end = fast_reader.scanned(text, position)
+        if end < 0:
+            try:
+                _, end = _SPLITTER.raw_decode(text, position)
+            except RecursionError:
+                end = _closing(text, position)
+        yield text[position:end], attributes
         position = _skip_whitespace(text, end)
         mark = text[position : position + 1]
         if mark == "]":

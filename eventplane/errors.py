@@ -21,23 +21,26 @@ class EventPlaneError(Exception):
 
     message: ClassVar[str] = ""
     _fields: ClassVar[tuple[str, ...]] = ()
+    _required: ClassVar[frozenset[str]] = frozenset()
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         own = [name for name, kind in cls.__annotations__.items() if not _is_class(kind)]
         cls._fields = (*cls._fields, *(name for name in own if name not in cls._fields))
+        cls._required = frozenset(name for name in cls._fields if not hasattr(cls, name))
 
     def __init__(self, *values: Any, **named: Any) -> None:
         if not self.message:
             super().__init__(*values)
             return
-        fields = dict(zip(self._fields, values, strict=False), **named)
-        missing = [name for name in self._fields if name not in fields and not hasattr(type(self), name)]
-        if missing or len(values) > len(self._fields) or not fields.keys() <= set(self._fields):
+        fields = self.__dict__
+        fields.update(zip(self._fields, values, strict=False))
+        fields.update(named)
+        known = len(values) <= len(self._fields) and named.keys() <= set(self._fields)
+        if not known or not self._required <= fields.keys():
             raise TypeError(f"{type(self).__name__} takes {', '.join(self._fields)}")
-        self.__dict__.update(fields)
         # As positions, so that the error can be pickled and copied.
-        super().__init__(*(getattr(self, name) for name in self._fields))
+        super().__init__(*([getattr(self, name) for name in self._fields] if named else values))
 
     def __str__(self) -> str:
         return self.message.format_map(_Members(self)) if self.message else super().__str__()

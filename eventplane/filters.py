@@ -2,7 +2,7 @@
 
 `exact`, `prefix`, `suffix` compare attributes as strings; `all`, `any`, `not` combine; `sql` is CESQL v1.0.0.
 A filter is a small tree of frozen dataclasses, so that a router can evaluate it and the audit can compile it
-for Spark. Also: filters as documents and in words, what they cost at most, and the terms an index looks up.
+for Spark. This file also has filters as documents and as text, their cost, and the terms of the route index.
 """
 
 from __future__ import annotations
@@ -16,42 +16,44 @@ from eventplane.attributes import AttributeValue, attribute_text
 from eventplane.limits import MAX_FILTER_STEPS
 
 if TYPE_CHECKING:
-    # Whoever reads an expression loads the language; a plane without one starts 10 ms faster.
+    # Only a contract with an expression loads the language, which takes 10 ms.
     from eventplane.cesql import Expression
 
 Attributes = Mapping[str, AttributeValue]
 
 
 @dataclass(frozen=True, slots=True)
-class Exact:
-    """The attribute is there and its string equals `value`."""
+class _Comparison:
+    """A comparison of the string of `attribute` with `value`; false where the event lacks the attribute."""
 
     attribute: str
     value: str
+
+
+class Exact(_Comparison):
+    """The attribute's string equals `value`."""
+
+    __slots__ = ()
 
     def matches(self, attributes: Attributes) -> bool:
         held = attributes.get(self.attribute)
         return held is not None and attribute_text(held) == self.value
 
 
-@dataclass(frozen=True, slots=True)
-class Prefix:
-    """The attribute is there and its string starts with `value`."""
+class Prefix(_Comparison):
+    """The attribute's string starts with `value`."""
 
-    attribute: str
-    value: str
+    __slots__ = ()
 
     def matches(self, attributes: Attributes) -> bool:
         held = attributes.get(self.attribute)
         return held is not None and attribute_text(held).startswith(self.value)
 
 
-@dataclass(frozen=True, slots=True)
-class Suffix:
-    """The attribute is there and its string ends with `value`."""
+class Suffix(_Comparison):
+    """The attribute's string ends with `value`."""
 
-    attribute: str
-    value: str
+    __slots__ = ()
 
     def matches(self, attributes: Attributes) -> bool:
         held = attributes.get(self.attribute)
@@ -59,20 +61,23 @@ class Suffix:
 
 
 @dataclass(frozen=True, slots=True)
-class All:
+class _Combination:
+    filters: tuple[Filter, ...]
+
+
+class All(_Combination):
     """Every one of `filters` matches."""
 
-    filters: tuple[Filter, ...]
+    __slots__ = ()
 
     def matches(self, attributes: Attributes) -> bool:
         return all(each.matches(attributes) for each in self.filters)
 
 
-@dataclass(frozen=True, slots=True)
-class Any:
+class Any(_Combination):
     """At least one of `filters` matches."""
 
-    filters: tuple[Filter, ...]
+    __slots__ = ()
 
     def matches(self, attributes: Attributes) -> bool:
         return any(each.matches(attributes) for each in self.filters)
@@ -110,7 +115,7 @@ DIALECTS = (*COMPARISONS, *COMBINATIONS, "not", "sql")
 
 
 def to_document(filter: Filter) -> dict[str, object]:
-    """The filter as the Subscriptions API writes it: the inverse of reading it from a contract."""
+    """Return the filter as the Subscriptions API writes it: the inverse of reading it from a contract."""
     if isinstance(filter, Not):
         return {"not": to_document(filter.filter)}
     if isinstance(filter, Sql):
@@ -120,11 +125,27 @@ def to_document(filter: Filter) -> dict[str, object]:
     return {type(filter).__name__.lower(): {filter.attribute: filter.value}}
 
 
+def attribute_names(filter: Filter) -> frozenset[str]:
+    """Return the names of the attributes that `filter` looks at: no other one changes its answer."""
+    match filter:
+        case All() | Any():
+            return frozenset().union(*map(attribute_names, filter.filters))
+        case Not():
+            return attribute_names(filter.filter)
+        case Sql():
+            # Loaded already where there is an expression, and not needed elsewhere.
+            from eventplane.cesql import tree
+
+            return tree.names(filter.expression.tree)
+        case _:
+            return frozenset((filter.attribute,))
+
+
 _VERBS = {Exact: "is", Prefix: "starts with", Suffix: "ends with"}
 
 
 def filter_text(filter: Filter) -> str:
-    """The whole filter in one line."""
+    """Return the filter in words, in one line."""
     if isinstance(filter, Not):
         return f"not {_inner(filter.filter)}"
     if isinstance(filter, All):
@@ -137,7 +158,7 @@ def filter_text(filter: Filter) -> str:
 
 
 def comparison_text(filter: Exact | Prefix | Suffix) -> str:
-    """One comparison: `type starts with "org."`."""
+    """Return a comparison in words: `type starts with "org."`."""
     return f"{filter.attribute} {_VERBS[type(filter)]} {json.dumps(filter.value, ensure_ascii=False)}"
 
 
@@ -151,14 +172,18 @@ _COMBINATION = 100
 
 
 def steps(filter: Filter) -> int:
-    """The most steps that `filter` takes for an event of `limits.MAX_EVENT_BYTES`, a nanosecond each."""
+    """Return the most steps, a nanosecond each, that `filter` takes for an event of `limits.MAX_EVENT_BYTES`.
+
+    The bound depends on the filter alone. A clock in the evaluation would make device, router and audit
+    disagree about an event.
+    """
     match filter:
         case All() | Any():
             return _COMBINATION + sum(map(steps, filter.filters))
         case Not():
             return _COMBINATION + steps(filter.filter)
         case Sql():
-            # Whoever holds an expression has loaded the language; all others need not.
+            # Loaded already where there is an expression, and not needed elsewhere.
             from eventplane.cesql.analysis import cost
 
             return cost(filter.expression.tree).steps
@@ -167,7 +192,7 @@ def steps(filter: Filter) -> int:
 
 
 def steps_problem(filter: Filter) -> tuple[str, str] | None:
-    """Why `filter` would take too much work, and the remedy; None when it does not."""
+    """Return why `filter` takes too much work, and the remedy; None if it does not."""
     needed = steps(filter)
     if needed > MAX_FILTER_STEPS:
         return (
@@ -178,22 +203,29 @@ def steps_problem(filter: Filter) -> tuple[str, str] | None:
 
 
 Term = Exact | Prefix | Suffix
+"""A comparison that an index can look up."""
+
 Cover = frozenset[Term]
+"""Terms of a filter, one of which is true for every event that the filter matches.
+
+A filter has several covers (one for each condition of an `all`), or none: then it is evaluated for every
+event.
+"""
 
 
 def present(attribute: str) -> Term:
-    """The weakest term: the event has the attribute."""
+    """Return the weakest term: the event has the attribute."""
     return Prefix(attribute, "")
 
 
 def weakness(cover: Cover) -> tuple[int, int, int]:
-    """What to sort covers by, the most selective first, when nothing is known of the other routes."""
+    """Return the key to sort covers by, the most selective first, without knowing the other routes."""
     shortest = min((len(term.value) for term in cover), default=0)
     return max(map(_kind, cover), default=0), len(cover), -shortest
 
 
 def either(sides: Iterable[Iterable[Cover]]) -> Iterator[Cover]:
-    """The cover, if there is one, of something that matches where at least one of its `sides` does."""
+    """Yield the cover, if there is one, of a filter that matches where at least one of its `sides` does."""
     union: set[Term] = set()
     for covers in sides:
         best = min(covers, key=weakness, default=None)

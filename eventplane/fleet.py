@@ -1,14 +1,19 @@
 """A device's life from the factory to its disposal: who may have a certificate, and which has had its time.
 
-The fleet's registry holds one `Device` for each that was made. IoT Core says who asks (`Application`), the
-functions here say what becomes of the record; `eventplane.fleet_registry` stores it.
+The fleet's registry holds one `Device` for each that was made. The functions here decide how a record
+changes, for instance by a `RegistrationRequest`. The registry is a DynamoDB table, changed in one way: read,
+decide, write if nobody wrote meanwhile. Its client is the caller's, so that functions and commands agree on
+every attribute and the core needs no SDK.
 """
 
 from __future__ import annotations
 
+import json
+import zlib
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final, Protocol, Self
 
 from eventplane.errors import EventPlaneError
 from eventplane.topics import CLAIM_CLIENT_PREFIX, RENEWAL_CLIENT_PREFIX, is_device_name, is_group_name
@@ -25,7 +30,7 @@ FLEET: Final = "fleet"
 _DAY_MS: Final = 86_400_000
 
 
-class State(StrEnum):
+class LifecycleState(StrEnum):
     """Where a device stands. A quarantined one can be released; a decommissioned one stays so."""
 
     MADE = "made"
@@ -34,7 +39,7 @@ class State(StrEnum):
     DECOMMISSIONED = "decommissioned"
 
 
-IN_SERVICE: Final = (State.PROVISIONED, State.QUARANTINED)
+IN_SERVICE: Final = (LifecycleState.PROVISIONED, LifecycleState.QUARANTINED)
 """States of devices that have been in use and may be again."""
 
 
@@ -44,7 +49,7 @@ class FleetRecord:
     milliseconds)."""
 
     thing: str
-    state: State
+    state: LifecycleState
     since_ms: int
 
 
@@ -68,7 +73,7 @@ class Device:
     """
 
     thing: str
-    state: State
+    state: LifecycleState
     changed_at_ms: int
     since_ms: int
     certificate: str | None = None
@@ -81,7 +86,7 @@ class Device:
     reason: str = ""
     groups: frozenset[str] = frozenset()
     suspended: frozenset[str] = frozenset()
-    before: State | None = None
+    before: LifecycleState | None = None
     revision: int = 0
 
     @property
@@ -91,7 +96,7 @@ class Device:
 
 
 @dataclass(frozen=True, slots=True)
-class Application:
+class RegistrationRequest:
     """Somebody asks to be `thing` with the new certificate `offered`.
 
     `client_id` and `asking`, the certificate of the connection, are what IoT Core saw, not what was said.
@@ -103,74 +108,73 @@ class Application:
     offered: str
 
 
-class Refusal(StrEnum):
-    """Why a registration is refused, with what to do about it."""
+class RegistrationRefusal(StrEnum):
+    """Why a registration is refused, with the `remedy`."""
 
-    UNKNOWN = "unknown"
-    QUARANTINED = "quarantined"
-    DECOMMISSIONED = "decommissioned"
-    WRONG_CLIENT = "wrong_client"
-    FOREIGN_CERTIFICATE = "foreign_certificate"
-    TAKEN = "taken"
-    TOO_OFTEN = "too_often"
+    remedy: str
 
+    def __new__(cls, word: str, remedy: str) -> Self:
+        member = str.__new__(cls, word)
+        member._value_ = word
+        member.remedy = remedy
+        return member
 
-_REMEDIES: Final = {
-    Refusal.UNKNOWN: "nobody registered this serial number; `fleet register` it if it was made",
-    Refusal.QUARANTINED: "it is quarantined; `fleet release` it when the cause is gone",
-    Refusal.DECOMMISSIONED: "it was decommissioned; a device that is used again gets a new name",
-    Refusal.WRONG_CLIENT: "its client id does not end in its name; see what connects there",
-    Refusal.FOREIGN_CERTIFICATE: "the certificate that asks is not this device's; see who has it",
-    Refusal.TAKEN: "it has a certificate already; `fleet allow-replacement` if the device lost it",
-    Refusal.TOO_OFTEN: f"more than {MAX_REGISTRATIONS_A_DAY} certificates in a day; see the device's log",
-}
+    UNKNOWN = "unknown", "nobody registered this serial number; `fleet register` it if it was made"
+    QUARANTINED = "quarantined", "it is quarantined; `fleet release` it when the cause is gone"
+    DECOMMISSIONED = "decommissioned", "it was decommissioned; a device that is used again gets a new name"
+    WRONG_CLIENT = "wrong_client", "its client id does not end in its name; see what connects there"
+    FOREIGN_CERTIFICATE = (
+        "foreign_certificate",
+        "the certificate that asks is not this device's; see who has it",
+    )
+    TAKEN = "taken", "it has a certificate already; `fleet allow-replacement` if the device lost it"
+    TOO_OFTEN = (
+        "too_often",
+        f"more than {MAX_REGISTRATIONS_A_DAY} certificates in a day; see the device's log",
+    )
 
 
 class RefusedError(EventPlaneError):
     """`thing` gets no certificate, because of `refusal`."""
 
-    def __init__(self, thing: str, refusal: Refusal) -> None:
-        super().__init__(f"{thing!r} gets no certificate: {_REMEDIES[refusal]}")
-        self.thing = thing
-        self.refusal = refusal
+    thing: str
+    refusal: RegistrationRefusal
+    message = "{thing!r} gets no certificate: {refusal.remedy}"
 
 
 class DeviceNameError(EventPlaneError):
     """`name` cannot be a device's."""
 
-    def __init__(self, name: str) -> None:
-        super().__init__(
-            f"{name!r} cannot be a device's name; use up to 120 letters, digits, '-', '_' and ':', not "
-            f"starting with {CLAIM_CLIENT_PREFIX!r} or {RENEWAL_CLIENT_PREFIX!r}"
-        )
-        self.name = name
+    name: str
+    message = (
+        "{name!r} cannot be a device's name; use up to 120 letters, digits, '-', '_' and ':', not "
+        f"starting with {CLAIM_CLIENT_PREFIX!r} or {RENEWAL_CLIENT_PREFIX!r}"
+    )
 
 
 class GroupNameError(EventPlaneError):
     """`name` cannot be a group's."""
 
-    def __init__(self, name: str) -> None:
-        super().__init__(f"{name!r} cannot be a group's name; use up to 100 letters, digits and '._~-'")
-        self.name = name
+    name: str
+    message = "{name!r} cannot be a group's name; use up to 100 letters, digits and '._~-'"
 
 
-class LifeError(EventPlaneError):
-    """The device's `state` does not allow what was asked for."""
+class LifecycleError(EventPlaneError):
+    """The state of `device` does not allow what was asked for."""
 
-    def __init__(self, device: Device, problem: str) -> None:
-        super().__init__(f"{device.thing!r} is {device.state}: {problem}")
-        self.thing = device.thing
-        self.state = device.state
+    device: Device
+    problem: str
+    message = "{device.thing!r} is {device.state}: {problem}"
 
 
 def made(name: str, now_ms: int) -> Device:
     """A device that leaves the factory. Raises `DeviceNameError`."""
     if not is_device_name(name):
         raise DeviceNameError(name)
-    return Device(thing=name, state=State.MADE, changed_at_ms=now_ms, since_ms=now_ms)
+    return Device(thing=name, state=LifecycleState.MADE, changed_at_ms=now_ms, since_ms=now_ms)
 
 
-def registered(device: Device | None, application: Application, now_ms: int) -> Device:
+def registered(device: Device | None, application: RegistrationRequest, now_ms: int) -> Device:
     """The device after the registration. Raises `RefusedError`.
 
     With the claim a device is registered until it was seen with a certificate of its own, so that an answer
@@ -179,25 +183,25 @@ def registered(device: Device | None, application: Application, now_ms: int) -> 
     """
     thing = application.thing
     if device is None:
-        raise RefusedError(thing, Refusal.UNKNOWN)
-    if device.state is State.DECOMMISSIONED:
-        raise RefusedError(thing, Refusal.DECOMMISSIONED)
-    if device.state is State.QUARANTINED:
-        raise RefusedError(thing, Refusal.QUARANTINED)
+        raise RefusedError(thing, RegistrationRefusal.UNKNOWN)
+    if device.state is LifecycleState.DECOMMISSIONED:
+        raise RefusedError(thing, RegistrationRefusal.DECOMMISSIONED)
+    if device.state is LifecycleState.QUARANTINED:
+        raise RefusedError(thing, RegistrationRefusal.QUARANTINED)
     if application.client_id == RENEWAL_CLIENT_PREFIX + thing:
         if application.asking not in (device.certificate, device.pending):
-            raise RefusedError(thing, Refusal.FOREIGN_CERTIFICATE)
+            raise RefusedError(thing, RegistrationRefusal.FOREIGN_CERTIFICATE)
         device = seen(device, application.asking, now_ms)
     elif application.client_id != CLAIM_CLIENT_PREFIX + thing:
-        raise RefusedError(thing, Refusal.WRONG_CLIENT)
-    elif device.state is State.PROVISIONED and now_ms >= device.replacement_until_ms:
-        raise RefusedError(thing, Refusal.TAKEN)
+        raise RefusedError(thing, RegistrationRefusal.WRONG_CLIENT)
+    elif device.state is LifecycleState.PROVISIONED and now_ms >= device.replacement_until_ms:
+        raise RefusedError(thing, RegistrationRefusal.TAKEN)
     if application.offered == device.pending:
         return device  # asked twice with one certificate: the first answer was lost
     day = now_ms // _DAY_MS
     today = device.registered_today if device.day == day else 0
     if today >= MAX_REGISTRATIONS_A_DAY:
-        raise RefusedError(thing, Refusal.TOO_OFTEN)
+        raise RefusedError(thing, RegistrationRefusal.TOO_OFTEN)
     return replace(
         device,
         pending=application.offered,
@@ -211,13 +215,13 @@ def registered(device: Device | None, application: Application, now_ms: int) -> 
 
 def seen(device: Device, certificate: str, now_ms: int) -> Device:
     """The device after a connection that stood with `certificate`: one that was pending is its own now."""
-    is_out = device.state in (State.QUARANTINED, State.DECOMMISSIONED)
+    is_out = device.state in (LifecycleState.QUARANTINED, LifecycleState.DECOMMISSIONED)
     if is_out or certificate != device.pending:
         return device
     return replace(
         device,
-        state=State.PROVISIONED,
-        since_ms=device.since_ms if device.state is State.PROVISIONED else now_ms,
+        state=LifecycleState.PROVISIONED,
+        since_ms=device.since_ms if device.state is LifecycleState.PROVISIONED else now_ms,
         certificate=certificate,
         pending=None,
         replaced=device.replaced | {each for each in (device.certificate,) if each},
@@ -232,37 +236,37 @@ def retired(device: Device, certificates: frozenset[str]) -> Device:
 
 
 def replaceable(device: Device, until_ms: int, now_ms: int) -> Device:
-    """The device, which the claim may register once more until `until_ms`. Raises `LifeError`."""
-    if device.state is State.DECOMMISSIONED:
-        raise LifeError(device, "a device that is used again gets a new name")
-    if device.state is State.QUARANTINED:
-        raise LifeError(device, "release it first")
-    if device.state is State.MADE:
-        raise LifeError(device, "the claim registers it as it is")
+    """The device, which the claim may register once more until `until_ms`. Raises `LifecycleError`."""
+    if device.state is LifecycleState.DECOMMISSIONED:
+        raise LifecycleError(device, "a device that is used again gets a new name")
+    if device.state is LifecycleState.QUARANTINED:
+        raise LifecycleError(device, "release it first")
+    if device.state is LifecycleState.MADE:
+        raise LifecycleError(device, "the claim registers it as it is")
     return replace(device, replacement_until_ms=until_ms, changed_at_ms=now_ms)
 
 
 def grouped(device: Device, groups: frozenset[str], now_ms: int) -> Device:
-    """The device in exactly these `groups`. Raises `GroupNameError`, `LifeError`."""
+    """The device in exactly these `groups`. Raises `GroupNameError`, `LifecycleError`."""
     if wrong := sorted(each for each in groups if not is_group_name(each)):
         raise GroupNameError(wrong[0])
-    if device.state is State.DECOMMISSIONED:
-        raise LifeError(device, "nothing is sent to it any more")
+    if device.state is LifecycleState.DECOMMISSIONED:
+        raise LifecycleError(device, "nothing is sent to it any more")
     return device if device.groups == groups else replace(device, groups=groups, changed_at_ms=now_ms)
 
 
 def quarantined(device: Device, active: frozenset[str], reason: str, now_ms: int) -> Device:
     """Return the device as quarantined, with the `active` certificates to deactivate among its `suspended`.
 
-    The first reason and time stay, so that it may be repeated. Raises `LifeError`.
+    The first reason and time stay, so that it may be repeated. Raises `LifecycleError`.
     """
-    if device.state is State.DECOMMISSIONED:
-        raise LifeError(device, "it has no certificate that works")
-    if device.state is State.QUARANTINED:
+    if device.state is LifecycleState.DECOMMISSIONED:
+        raise LifecycleError(device, "it has no certificate that works")
+    if device.state is LifecycleState.QUARANTINED:
         return replace(device, suspended=device.suspended | active)
     return replace(
         device,
-        state=State.QUARANTINED,
+        state=LifecycleState.QUARANTINED,
         before=device.state,
         suspended=device.suspended | active,
         reason=reason,
@@ -277,21 +281,21 @@ def locked_out(device: Device, certificate: str) -> Device:
     Only a certificate that the registry knows is activated again by the release: a late message may be about
     one that was retired long ago.
     """
-    if device.state is not State.QUARANTINED or certificate not in device.certificates:
+    if device.state is not LifecycleState.QUARANTINED or certificate not in device.certificates:
         return device
     return replace(device, suspended=device.suspended | {certificate})
 
 
 def released(device: Device, now_ms: int) -> Device:
     """Return the device in the state that it had before its quarantine; its `suspended` still has to be
-    activated. Raises `LifeError`."""
-    if device.state is State.DECOMMISSIONED:
-        raise LifeError(device, "a device that is used again gets a new name")
-    if device.state is not State.QUARANTINED:
+    activated. Raises `LifecycleError`."""
+    if device.state is LifecycleState.DECOMMISSIONED:
+        raise LifecycleError(device, "a device that is used again gets a new name")
+    if device.state is not LifecycleState.QUARANTINED:
         return device
     return replace(
         device,
-        state=device.before or State.PROVISIONED,
+        state=device.before or LifecycleState.PROVISIONED,
         before=None,
         reason="",
         changed_at_ms=now_ms,
@@ -306,13 +310,192 @@ def reactivated(device: Device, certificates: frozenset[str]) -> Device:
 
 def decommissioned(device: Device, reason: str, now_ms: int) -> Device:
     """The device at the end of its life; the first reason and time stay."""
-    if device.state is State.DECOMMISSIONED:
+    if device.state is LifecycleState.DECOMMISSIONED:
         return device
     return replace(
         device,
-        state=State.DECOMMISSIONED,
+        state=LifecycleState.DECOMMISSIONED,
         reason=reason,
         replacement_until_ms=0,
         changed_at_ms=now_ms,
         since_ms=now_ms,
     )
+
+
+# The registry's table.
+
+FLEET_TABLE: Final = "fleet"
+"""What the table is called, without project and environment."""
+
+FLEET_KEY: Final = "thing"
+"""The table's partition key."""
+
+ATTEMPTS: Final = 5
+"""Two writers of one device are rare: a device asks for one certificate at a time."""
+
+_TEXTS: Final = ("certificate", "pending", "reason")
+_SETS: Final = ("replaced", "groups", "suspended")
+_NUMBERS: Final = (
+    "changed_at_ms",
+    "since_ms",
+    "registrations",
+    "day",
+    "registered_today",
+    "replacement_until_ms",
+    "revision",
+)
+
+Item = Mapping[str, Mapping[str, Any]]
+"""An item as DynamoDB's low-level API has it."""
+
+
+class ConflictError(EventPlaneError):
+    """`thing` was written by others each time that it was read."""
+
+    thing: str
+    message = "the registry's record of {thing!r} keeps changing; try again"
+
+
+class FleetStore(Protocol):
+    """The table."""
+
+    def read(self, thing: str) -> Device | None:
+        """The record of `thing`, as it is after all writes that were acknowledged."""
+
+    def write(self, device: Device) -> bool:
+        """Write `device` unless somebody wrote since its revision was read; whether it was written."""
+
+
+class FleetTable:
+    """The store in DynamoDB: `table` through a boto3 client. What that refuses is raised as it is."""
+
+    def __init__(self, client: Any, table: str) -> None:
+        self._client = client
+        self._table = table
+
+    def read(self, thing: str) -> Device | None:
+        """See `FleetStore`."""
+        item = self._client.get_item(**read_request(self._table, thing)).get("Item")
+        return from_item(item) if item else None
+
+    def write(self, device: Device) -> bool:
+        """See `FleetStore`."""
+        try:
+            self._client.put_item(**write_request(self._table, device))
+        except self._client.exceptions.ConditionalCheckFailedException:
+            return False
+        return True
+
+
+def change(store: FleetStore, thing: str, step: Callable[[Device | None], Device]) -> Device:
+    """Replace the record of `thing` by what `step` makes of it, and return that.
+
+    Nothing is written when `step` changes nothing. Raises `ConflictError`, and what `step` raises.
+    """
+    for _ in range(ATTEMPTS):
+        before = store.read(thing)
+        after = step(before)
+        if after == before:
+            return after
+        if store.write(after):
+            return replace(after, revision=after.revision + 1)
+    raise ConflictError(thing)
+
+
+def in_service(client: Any, table: str) -> Iterator[FleetRecord]:
+    """Read the devices in service from `table`, a page of a boto3 DynamoDB client at a time.
+
+    Changes of the last second may be missing. Raises botocore's errors.
+    """
+    states = {f":{number}": {"S": state.value} for number, state in enumerate(IN_SERVICE)}
+    pages = client.get_paginator("scan").paginate(
+        TableName=table,
+        ProjectionExpression=f"{FLEET_KEY}, #s, since_ms, changed_at_ms",
+        FilterExpression=f"#s IN ({', '.join(states)})",
+        ExpressionAttributeNames={"#s": "state"},
+        ExpressionAttributeValues=states,
+    )
+    for page in pages:
+        for item in page["Items"]:
+            yield FleetRecord(
+                item[FLEET_KEY]["S"], LifecycleState(item["state"]["S"]), _number(item, "since_ms")
+            )
+
+
+def read_request(table: str, thing: str) -> dict[str, Any]:
+    """The arguments of GetItem."""
+    return {"TableName": table, "Key": {FLEET_KEY: {"S": thing}}, "ConsistentRead": True}
+
+
+def write_request(table: str, device: Device) -> dict[str, Any]:
+    """The arguments of PutItem; ConditionalCheckFailedException means that others wrote meanwhile."""
+    item = to_item(replace(device, revision=device.revision + 1))
+    request: dict[str, Any] = {"TableName": table, "Item": item}
+    if device.revision == 0:
+        return {
+            **request,
+            "ConditionExpression": "attribute_not_exists(#k)",
+            "ExpressionAttributeNames": {"#k": FLEET_KEY},
+        }
+    return {
+        **request,
+        "ConditionExpression": "#r = :r",
+        "ExpressionAttributeNames": {"#r": "revision"},
+        "ExpressionAttributeValues": {":r": {"N": str(device.revision)}},
+    }
+
+
+def to_item(device: Device) -> dict[str, dict[str, Any]]:
+    """The device as an item; what is empty is left out, as DynamoDB has no empty sets."""
+    item: dict[str, dict[str, Any]] = {FLEET_KEY: {"S": device.thing}, "state": {"S": device.state.value}}
+    item |= {name: {"S": value} for name in _TEXTS if (value := getattr(device, name))}
+    item |= {name: {"N": str(getattr(device, name))} for name in _NUMBERS}
+    if device.before is not None:
+        item["before"] = {"S": device.before.value}
+    item |= {name: {"SS": sorted(value)} for name in _SETS if (value := getattr(device, name))}
+    return item
+
+
+def from_item(item: Item) -> Device:
+    """The device that an item holds."""
+    texts: dict[str, Any] = {name: item[name]["S"] for name in _TEXTS if name in item}
+    numbers: dict[str, Any] = {name: _number(item, name) for name in _NUMBERS}
+    sets: dict[str, Any] = {name: frozenset(item.get(name, {}).get("SS", ())) for name in _SETS}
+    before = LifecycleState(item["before"]["S"]) if "before" in item else None
+    state = LifecycleState(item["state"]["S"])
+    return Device(thing=item[FLEET_KEY]["S"], state=state, before=before, **texts, **numbers, **sets)
+
+
+def _number(item: Item, name: str) -> int:
+    # Items of before have no `since_ms`.
+    return int(item["changed_at_ms" if name == "since_ms" and name not in item else name]["N"])
+
+
+# The table of presence.
+
+PRESENCE_TABLE: Final = "presence"
+"""What the table of the devices' presence is called, without project and environment; its key is `device`."""
+
+BUCKETS: Final = 16
+"""Shares of the devices, each a partition of the due index. Ours: a partition takes 1,000 writes a second
+(DynamoDB Developer Guide), of which a million devices need a tenth. Never change it: what is filed under a
+share that is gone would not be found."""
+
+
+def gone_request(table: str, device: str) -> dict[str, Any]:
+    """The arguments of UpdateItem after which nothing is said of `device` any more, whatever is still heard.
+
+    The item stays: the end of its connection comes later than any deletion, and would make it known anew.
+    """
+    return {
+        "TableName": table,
+        "Key": {"device": {"S": device}},
+        "UpdateExpression": "SET known = :gone REMOVE #bucket, due_ms ADD revision :one",
+        "ExpressionAttributeNames": {"#bucket": "bucket"},  # a reserved word
+        "ExpressionAttributeValues": {":gone": {"S": json.dumps({"is_gone": True})}, ":one": {"N": "1"}},
+    }
+
+
+def bucket_of(device: str) -> int:
+    """The share that `device` belongs to, from 0 to `BUCKETS` - 1."""
+    return zlib.crc32(device.encode("utf-8")) % BUCKETS

@@ -11,8 +11,8 @@ from enum import StrEnum
 
 from eventplane.contract import Priority
 from eventplane.settings import Settings, SettingsError, variable_of
-from eventplane.sink_reach import SinkReach
 from eventplane.traffic import Quota
+from eventplane.webhooks import SinkReach
 
 
 @dataclass(frozen=True)

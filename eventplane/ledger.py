@@ -16,15 +16,17 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from eventplane.delivery import Outcome
 from eventplane.errors import EventPlaneError
 from eventplane.ingest import Accepted, IngestFrame
+from eventplane.reasons import Outcome
 
 TAP = "tap"
 LEDGER = "ledger"
 CONTRACTS = "contracts"
 QUARANTINE = "quarantine"
-"""The archive's top folders; the last holds what could not be read at all, with the reason."""
+HANDOVERS = "handovers"
+"""The archive's top folders. `quarantine` holds what could not be read at all, with the reason; `handovers`
+what consumers outside of the plane did with events of their inboxes."""
 
 LEDGER_MESSAGE_FORMAT: Final = 1
 """The number of the form in which the ledger's lines are queued."""
@@ -106,6 +108,32 @@ class LedgerRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class HandoverRecord:
+    """The end of an event's way from the inbox `channel` to its endpoint, times in Unix milliseconds.
+
+    `entered_at_ms` is when it came into the inbox. `status` is the endpoint's last HTTP status, None where
+    it gave none. `attempt` counts deliveries of the queue message, from 1; what was no event has empty names.
+    `route` is the one that led into the inbox, None where the message does not say: it tells subscribed
+    endpoints apart, which share theirs. `sender` is the text of the event's `eventplane.sender.Sender`.
+    """
+
+    decided_at_ms: int
+    entered_at_ms: int
+    channel: str
+    contract_version: str
+    source: str
+    id: str
+    type: str
+    outcome: Outcome
+    reason: str | None
+    status: int | None
+    attempt: int
+    message_id: str
+    route: str | None = None
+    sender: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class QuarantineRecord:
     """A message of the tap queue that is no frame: its `body`, and the reason, short and at length."""
 
@@ -116,7 +144,7 @@ class QuarantineRecord:
     body: str
 
 
-def to_line(record: TapRecord | LedgerRecord) -> str:
+def to_line(record: TapRecord | LedgerRecord | HandoverRecord) -> str:
     """The record as one line of JSON, without a line end."""
     # Five times as fast as `asdict`, which copies deeply.
     members = {name: getattr(record, name) for name in record.__slots__}

@@ -32,6 +32,20 @@ longer one; an event that routers deliver must be readable for the audit too."""
 MAX_ATTRIBUTE_NAME = 64
 """Longest attribute name, characters. CloudEvents 1.0.2 recommends 20; real extensions exceed it."""
 
+MAX_REMEMBERED_VALUES = 1_024
+"""Most values of one attribute that were found valid and are remembered; then they are forgotten. Ours: with
+MAX_REMEMBERED_CHARACTERS, and for three attributes, that is 1 MiB at most."""
+
+MAX_REMEMBERED_CHARACTERS = 128
+"""Longest value of an attribute that is remembered, characters. Ours: usual sources and schemas fit."""
+
+MAX_REMEMBERED_SHAPES = 256
+"""Most lists of attributes' names that are remembered; then they are forgotten. Ours: with
+MAX_REMEMBERED_NAMES and MAX_ATTRIBUTE_NAME 1.5 MiB at most; a type of event has a shape or two."""
+
+MAX_REMEMBERED_NAMES = 32
+"""Most names in a list that is remembered. Ours: events with more attributes are rare."""
+
 MAX_SENDER_CHARACTERS = 128
 """Longest name of a device or a participant, characters (AWS IoT: a thing's name; participants' are shorter).
 A dead letter has both beside its original, and must fit an event."""
@@ -89,6 +103,14 @@ for each route to the inbox."""
 MAX_CHEAP_STEPS = 6_000
 """Most work of an added filter that routers evaluate for every message, steps. Ours: 6 us, some ten
 comparisons; one that takes more is left out for a message whose filters exceed their time."""
+
+MAX_REMEMBERED_ROUTINGS = 8_192
+"""Most combinations of attribute values for which a router remembers the routes, entries; then it empties its
+memory. Ours: entries of the usual 500 bytes fill MAX_REMEMBERED_BYTES."""
+
+MAX_REMEMBERED_BYTES = 4 * 1024 * 1024
+"""Most memory for the routes that a router remembers, bytes. Ours: a home needs a fiftieth of it, and the
+smallest device has room for all of it."""
 
 MAX_FILTER_TEXT_BYTES = 4 * MAX_EVENT_BYTES
 """Longest text that a CESQL expression may make of an event, bytes of UTF-8. Ours: CONCAT of four attributes,

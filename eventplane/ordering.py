@@ -28,7 +28,7 @@ from eventplane.contract.subscription import subscribed_routes
 from eventplane.envelope import Envelope
 from eventplane.filters import to_document
 from eventplane.guarantee import is_promised
-from eventplane.numbering import EPOCH, ORDER, ORDER_EPOCH
+from eventplane.names import EPOCH, ORDER, ORDER_EPOCH
 from eventplane.route_index import RouteIndex
 from eventplane.sender import Sender
 from eventplane.values import whole_number

@@ -11,11 +11,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Final, TypeVar
 
-from eventplane.envelope import Envelope, EventKey, parse_event
-from eventplane.errors import EnvelopeError, EventPlaneError
+from eventplane.envelope import Envelope, EventKey
+from eventplane.errors import EventPlaneError
 from eventplane.ledger import TAP
-from eventplane.limits import MAX_ORIGINAL_BYTES
-from eventplane.strict_json import with_member
+from eventplane.limits import MAX_EVENT_BYTES, MAX_ORIGINAL_BYTES
 from eventplane.values import timestamp_of_ms
 
 REPLAY: Final = "replay"
@@ -125,11 +124,8 @@ def marked(event: Envelope, now_ms: int) -> Envelope:
 
     One so large that there is no room for the mark comes without: better unmarked than lost.
     """
-    time = timestamp_of_ms(now_ms)
-    try:
-        return parse_event(with_member(event.json, REPLAYED_TIME, json.dumps(time)))
-    except EnvelopeError:
-        return event
+    copy = event.with_attributes({REPLAYED_TIME: timestamp_of_ms(now_ms)})
+    return copy if copy.bytes <= MAX_EVENT_BYTES else event
 
 
 _R = TypeVar("_R", Owed, OwedOrder, WindowOrder)

@@ -1,8 +1,8 @@
-"""The routes of a router, filed so that an event meets only those that it may match.
+"""The index of a router's routes: an event is compared only with those that it may match.
 
-Each route is filed under its rarest cover: what it has alone decides more than what it shares with many.
-An event's attributes are looked up, and what was found is asked for the rest of its condition. The answer is
-that of asking every route; a property test holds the two together.
+Each route is indexed under its rarest cover (`eventplane.filters.Cover`): a term of its own selects more than
+one that many routes have. The attributes of an event are looked up, and of each route found the rest of its
+filter is evaluated. The result is that of evaluating every route's filter, which property tests check.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from eventplane.filters import (
 
 
 class RouteIndex:
-    """`routes` by their most selective terms."""
+    """An index of `routes` by their most selective terms."""
 
     __slots__ = ("_always", "_attributes", "_entries")
 
@@ -44,7 +44,7 @@ class RouteIndex:
 
         self._always: list[int] = []
         self._entries: list[tuple[Route, Callable[[Attributes], bool] | None]] = []
-        filed: dict[str, dict[Term, list[int]]] = defaultdict(lambda: defaultdict(list))
+        indexed: dict[str, dict[Term, list[int]]] = defaultdict(lambda: defaultdict(list))
         for at, (route, choice) in enumerate(zip(routes, choices, strict=True)):
             cover = min(choice, key=rarity, default=None)
             rest = route.filter if cover is None else residual(route.filter, cover)
@@ -53,49 +53,49 @@ class RouteIndex:
                 self._always.append(at)
                 continue
             for term in cover:
-                filed[term.attribute][term].append(at)
-        self._attributes = [(name, _AttributeIndex(terms)) for name, terms in filed.items()]
+                indexed[term.attribute][term].append(at)
+        self._attributes = [(name, _AttributeIndex(terms)) for name, terms in indexed.items()]
 
     def matching(self, attributes: Attributes) -> tuple[Route, ...]:
-        """The routes that match, in the order in which they were given."""
+        """Return the routes that match, in the order in which they were given."""
         found = self._always.copy()
         for name, index in self._attributes:
             held = attributes.get(name)
             if held is not None:
                 index.find(held if held.__class__ is str else attribute_text(held), found)
         if len(found) > 1:
-            # A route may be filed under several terms.
+            # A route may be indexed under several terms.
             found = sorted(set(found))
         candidates = [self._entries[at] for at in found]
         return tuple([route for route, rest in candidates if rest is None or rest(attributes)])
 
 
 class _AttributeIndex:
-    """Places of routes by the terms on one attribute."""
+    """The positions of routes by the terms on one attribute."""
 
     __slots__ = ("_exact", "_prefixes", "_suffixes")
 
-    def __init__(self, filed: dict[Term, list[int]]) -> None:
+    def __init__(self, indexed: dict[Term, list[int]]) -> None:
         exact: dict[str, list[int]] = {}
         prefixes: dict[str, list[int]] = {}
         suffixes: dict[str, list[int]] = {}
-        for term, places in filed.items():
+        for term, positions in indexed.items():
             if isinstance(term, Exact):
-                exact[term.value] = places
+                exact[term.value] = positions
             elif isinstance(term, Prefix):
-                prefixes[term.value] = places
+                prefixes[term.value] = positions
             else:
-                # What ends with `x` starts with `x` when both are read backwards.
-                suffixes[term.value[::-1]] = places
+                # A text ends with `x` if the reversed text starts with the reversed `x`.
+                suffixes[term.value[::-1]] = positions
         self._exact = exact
         self._prefixes = PrefixTable(prefixes) if prefixes else None
         self._suffixes = PrefixTable(suffixes) if suffixes else None
 
     def find(self, text: str, found: list[int]) -> None:
-        """Add the places of every term that holds for `text` to `found`."""
-        places = self._exact.get(text)
-        if places is not None:
-            found += places
+        """Add the positions of every term that is true for `text` to `found`."""
+        positions = self._exact.get(text)
+        if positions is not None:
+            found += positions
         if self._prefixes is not None:
             self._prefixes.find(text, found)
         if self._suffixes is not None:
@@ -103,11 +103,11 @@ class _AttributeIndex:
 
 
 class PrefixTable:
-    """`entries` by prefix.
+    """Positions by prefix, found for a text in the time of one binary search and of the result.
 
-    The prefixes stand sorted, each knowing the place of the longest other one that it starts with. All that a
-    text starts with are on that chain from the last one that does not sort behind the text: whatever
-    sorts between a prefix and a text that starts with it starts with it as well.
+    The prefixes are sorted, each with the index of the longest other one that it starts with. All prefixes of
+    a text are on the chain that begins at the last one that does not sort after the text: every string that
+    sorts between a prefix and a text that starts with it starts with the prefix as well.
     """
 
     __slots__ = ("_entries", "_prefixes", "_shorter")
@@ -124,7 +124,7 @@ class PrefixTable:
             chain.append(at)
 
     def find(self, text: str, found: list[int]) -> None:
-        """Add the entries of every prefix of `text` to `found`."""
+        """Add the positions of every prefix of `text` to `found`."""
         at = bisect_right(self._prefixes, text) - 1
         while at >= 0:
             if text.startswith(self._prefixes[at]):
@@ -133,7 +133,7 @@ class PrefixTable:
 
 
 def covers(filter: Filter) -> Iterator[Cover]:
-    """Every cover that `filter` shows without being solved; none for `not`."""
+    """Yield the covers that follow from the form of `filter`; none for `not`."""
     match filter:
         case Exact() | Prefix() | Suffix():
             yield frozenset((filter,))
@@ -143,14 +143,14 @@ def covers(filter: Filter) -> Iterator[Cover]:
         case Any():
             yield from either(covers(each) for each in filter.filters)
         case Sql():
-            # Whoever holds an expression has loaded the language; all others need not.
+            # Loaded already where there is an expression, and not needed elsewhere.
             from eventplane.cesql.implied import implied
 
             yield from implied(filter.expression.tree)
 
 
 def residual(filter: Filter, cover: Cover) -> Filter | None:
-    """What is left to ask of an event for which a term of `cover` holds; None: nothing."""
+    """Return what is left to evaluate for an event for which a term of `cover` is true; None for nothing."""
     match filter:
         case Exact() | Prefix() | Suffix():
             return None

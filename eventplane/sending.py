@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from eventplane.auditor import AUDITOR, VERDICT
 from eventplane.contract import Channel, Contract, Participant, ParticipantKind
 from eventplane.conversation.attributes import REPLY_TYPE
-from eventplane.delivery import DEAD_LETTER_TYPE, Refusal
+from eventplane.dead_letter import DEAD_LETTER_TYPE, Refusal
 from eventplane.device_reports import (
     DEVICE_CONTRACT,
     DISCARDED,
@@ -22,13 +21,24 @@ from eventplane.device_reports import (
 from eventplane.downlink.device import ACKNOWLEDGED
 from eventplane.envelope import Envelope, reserved
 from eventplane.interest.uplink import UPLINK_INTEREST_TYPE
-from eventplane.numbering import EPOCH, ORDER, ORDER_EPOCH, SEQUENCE
-from eventplane.own_services import DOWNLINK
-from eventplane.presence import CONNECTED, DISCONNECTED, FLOODING, MONITOR, NOTICE, QUIET, RECOVERED
+from eventplane.names import (
+    AUDITOR,
+    CONNECTED,
+    DISCONNECTED,
+    DOWNLINK,
+    EPOCH,
+    FLOODING,
+    MONITOR,
+    NOTICE,
+    ORDER,
+    ORDER_EPOCH,
+    QUIET,
+    RECOVERED,
+    SEQUENCE,
+    VERDICT,
+)
+from eventplane.reasons import Reason
 from eventplane.sender import SENDER_ATTRIBUTES, SENDER_DEVICE, SENDER_SERVICE, THE_PLANE, Sender
-
-SENDER_NOT_ALLOWED: Final = "sender_not_allowed"
-"""Why an event is refused: its sender may not send this type, or not in this name."""
 
 DEVICE_REPORTS: Final = frozenset({STARTED, DISCARDED, MANIFEST, HEARTBEAT, DISK_FAILED, ACKNOWLEDGED})
 """What only a device's forwarder sends, about its own device."""
@@ -99,7 +109,7 @@ class SendingRights:
             problem = self._name_problem(event.sender, event)
         if problem is None:
             return None
-        return Refusal(SENDER_NOT_ALLOWED, f"{event.sender} sent {event.type!r:.200}: {problem}")
+        return Refusal(Reason.SENDER_NOT_ALLOWED, f"{event.sender} sent {event.type!r:.200}: {problem}")
 
     def may_send(self, sender: Sender, type: str) -> bool:
         """Return whether `sender` may send events of `type` at all, whatever they say besides."""

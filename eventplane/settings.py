@@ -1,6 +1,7 @@
-"""Settings of a function: declared once, written by the stacks, read by the function.
+"""How settings are declared and read: ranges of numbers, and the settings of functions.
 
-A subclass of `Settings` is a frozen dataclass. Its field `source_queue` is the environment variable
+The settings of a function are declared once, written by the stacks, and read by the function. A subclass of
+`Settings` is a frozen dataclass. Its field `source_queue` is the environment variable
 `EVENTPLANE_SOURCE_QUEUE`; its types say how the value is written:
 
 - a text or an enumeration's text as it is,
@@ -108,3 +109,31 @@ def _value(kind: Any, given: Any) -> Any:
     if isinstance(given, str) and isinstance(kind, type) and issubclass(kind, StrEnum | str):
         return kind(given)
     raise ValueError(f"not the JSON of {getattr(kind, '__name__', kind)}")
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Numbers of `unit` from `low` to `high`, with `is_whole` whole ones only. Its text says so."""
+
+    low: float
+    high: float
+    unit: str
+    is_whole: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.unit} from {self.low} to {self.high}"
+
+    def read(self, raw: object) -> float:
+        """Return the number that `raw` is or, as a text, writes.
+
+        Python takes True for 1 and cuts 1.5 to 1; a setting does neither. Raises ValueError.
+        """
+        value: float = math.nan
+        if isinstance(raw, str):
+            value = int(raw) if self.is_whole else float(raw)
+        elif isinstance(raw, int | float) and not isinstance(raw, bool | float if self.is_whole else bool):
+            value = raw
+        # Written so that NaN is out of every range.
+        if not self.low <= value <= self.high:
+            raise ValueError(f"not within {self}")
+        return value if self.is_whole else float(value)

@@ -1,14 +1,15 @@
 """JSON as RFC 8259 has it, without the liberties of Python's reader.
 
 Refused: duplicate member names, NaN and Infinity, a byte order mark, bytes that are not UTF-8, lone
-surrogates, nesting beyond `limits.MAX_DEPTH`, numbers beyond `limits.MAX_NUMBER_CHARACTERS`. Each of them
-means different things to different readers. Of an event that was read, members can be found, put in and taken
-out, and the rest of its text is kept.
+surrogates, nesting beyond `limits.MAX_DEPTH`, numbers beyond `limits.MAX_NUMBER_CHARACTERS` or a double's
+range. Each of them means different things to different readers. Of an event that was read, members can be
+found, put in and taken out, and the rest of its text is kept.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Collection, Iterator
 from typing import Any, NoReturn
@@ -45,7 +46,7 @@ def loads(text: str) -> Any:
     # quicker than to count twice.
     if text.replace("[", "{").count("{") > MAX_DEPTH and _depth(value) > MAX_DEPTH:
         raise _too_deep()
-    if len(text) > MAX_NUMBER_CHARACTERS and _may_have_long_number(text):
+    if len(text) > MAX_NUMBER_CHARACTERS and may_have_long_number(text):
         _LENGTHS.decode(text)
     # Most texts escape nothing, and one character is found much faster than two.
     if "\\" in text and "\\u" in text:
@@ -105,16 +106,31 @@ def _refuse_long_number(number: str) -> None:
 
 
 _LENGTHS = json.JSONDecoder(parse_int=_refuse_long_number, parse_float=_refuse_long_number)
+_QUOTED = 40
+"""Of a number that is refused, so many characters are quoted."""
 _STRETCH = MAX_NUMBER_CHARACTERS // 2
 _NUMBER_STRETCH = re.compile(rf"[-+.0-9eE]{{{_STRETCH}}}")
 
 
-def _may_have_long_number(text: str) -> bool:
+def may_have_long_number(text: str) -> bool:
+    """Return whether there may be a number of more than `MAX_NUMBER_CHARACTERS`."""
     # Wherever a longer number stands, one of these places begins a stretch within it.
     return any(_NUMBER_STRETCH.match(text, at) for at in range(0, len(text), _STRETCH))
 
 
-_DECODER = json.JSONDecoder(object_pairs_hook=_unique_members, parse_constant=_refuse_constant)
+def _finite(number: str) -> float:
+    value = float(number)
+    if math.isinf(value):
+        raise EnvelopeError(
+            "number_too_large",
+            f"{number[:_QUOTED]} is beyond 1.8e308, the largest number of most readers; send it as a string",
+        )
+    return value
+
+
+_DECODER = json.JSONDecoder(
+    object_pairs_hook=_unique_members, parse_float=_finite, parse_constant=_refuse_constant
+)
 
 
 def _too_deep() -> EnvelopeError:

@@ -85,6 +85,9 @@ RENEWAL_CLIENT_PREFIX = "renewal-"
 """What the client ids start with under which devices ask for their next certificate with their present one.
 The claim's policy allows its own prefix only, and the devices' policy this one: so it tells who asks."""
 
+PRESENCE_TOPICS: Final = "$aws/events/presence/+/#"
+"""Where IoT Core tells of connections and their ends (AWS IoT Developer Guide, lifecycle events)."""
+
 CREATE_FROM_REQUEST_TOPIC = "$aws/certificates/create-from-csr/json"
 """Asks for a certificate for a key that the device made (AWS IoT, device provisioning MQTT API)."""
 

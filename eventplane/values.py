@@ -19,9 +19,15 @@ _LEAP_SECOND = re.compile(r"(:\d\d):60")
 
 
 def is_timestamp(value: str) -> bool:
-    """Whether `value` is an RFC 3339 timestamp, of any precision; second 60 is a leap second."""
+    """Whether `value` is an RFC 3339 timestamp, of any precision.
+
+    Second 60 is a leap second, which UTC has at the end of a month only (RFC 3339, section 5.7). Of any
+    month: which of them have one is announced half a year before, so no list here would stay true.
+    """
     if not _TIMESTAMP.fullmatch(value):
         return False
+    if value[17:19] == "60":
+        return _ends_month(value.upper())
     # Every month has the days up to 28.
     if value[8:10] > "28":
         try:
@@ -29,6 +35,18 @@ def is_timestamp(value: str) -> bool:
         except ValueError:
             return False
     return True
+
+
+def _ends_month(value: str) -> bool:
+    try:
+        last = datetime.fromisoformat(_LEAP_SECOND.sub(r"\1:59", value)).astimezone(UTC)
+    except (ValueError, OverflowError):  # no such day, or none of the years that there are
+        return False
+    try:
+        last.replace(day=last.day + 1)
+    except ValueError:
+        return (last.hour, last.minute) == (23, 59)
+    return False
 
 
 def timestamp(time: datetime) -> str:

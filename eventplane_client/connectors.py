@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.metadata import entry_points
 from typing import Protocol
 
-from eventplane.protocols import TRANSPORTS
+from eventplane.names import TRANSPORTS
 from eventplane_client.client import Client
 from eventplane_client.errors import ClientSettingsError
 from eventplane_client.notices import Listener

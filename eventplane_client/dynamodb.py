@@ -5,58 +5,22 @@ Two writes an event, one to claim it and one when it is done; nothing else unles
 
 from __future__ import annotations
 
-import secrets
-from collections.abc import Callable, Sequence
-from time import time
+from collections.abc import Sequence
 from typing import Any, Final
 
 from botocore.exceptions import ClientError
 
-from eventplane.ordering import Stream
 from eventplane_client.aws import code_of, no_state
-from eventplane_client.dynamodb_table import (
-    CONDITION_FAILED,
-    WINDOW_S,
-    Item,
-    advance_position,
-    key_of,
-    number,
-    position_of,
-    swap_epoch,
-    text,
-)
-from eventplane_client.ports import Lease, Verdict
+from eventplane_client.dynamodb_table import CONDITION_FAILED, DynamoDbState, Item, key_of, number, text
+from eventplane_client.ports import Verdict
 
 _CLAIM: Final = "SET session_id = :session, lease_until = :until, is_done = :no, expires = :expires"
 _FREE: Final = "attribute_not_exists(event) OR expires < :now"
 _FREE_OR_ABANDONED: Final = f"{_FREE} OR (is_done = :no AND (lease_until < :now OR session_id = :session))"
 
 
-class DynamoDbFilter:
-    """Remembers for `window_s` seconds what readers of `participant` had, in `table`.
-
-    An event whose reader has neither settled it nor renewed its claim within the `lease` is in doubt; `clock`
-    returns Unix seconds. Failures raise `StateError`.
-    """
-
-    def __init__(
-        self,
-        dynamodb: Any,
-        table: str,
-        participant: str,
-        *,
-        lease: Lease,
-        window_s: float = WINDOW_S,
-        clock: Callable[[], float] = time,
-    ) -> None:
-        self._dynamodb = dynamodb
-        self._table = table
-        self._participant = participant
-        self._lease = lease
-        self._window_s = window_s
-        self._clock = clock
-        self._session = secrets.token_hex(8)
-        self._in_hand: set[bytes] = set()
+class DynamoDbFilter(DynamoDbState):
+    """Remembers events one by one, in an item each."""
 
     def claim(
         self, keys: Sequence[bytes], done: Sequence[bytes] = (), *, force: bool = False
@@ -84,26 +48,6 @@ class DynamoDbFilter:
                     {":until": number(self._clock() + self._lease())},
                     UpdateExpression="SET lease_until = :until",
                 )
-
-    def tries(self, key: bytes) -> int:  # noqa: ARG002 (the queue counts)
-        return 0
-
-    def epoch(self, source: str, epoch: str) -> str | None:
-        expires = self._clock() + self._window_s
-        with no_state(self._table):
-            return swap_epoch(self._dynamodb, self._table, self._participant, source, epoch, expires)
-
-    def position(self, stream: Stream) -> int | None:
-        with no_state(self._table):
-            return position_of(self._dynamodb, self._table, self._participant, stream)
-
-    def advance(self, stream: Stream, position: int) -> None:
-        expires = self._clock() + self._window_s
-        with no_state(self._table):
-            advance_position(self._dynamodb, self._table, self._participant, stream, position, expires)
-
-    def close(self) -> None:
-        pass
 
     def _key(self, key: bytes) -> Item:
         # By two digits of the digest, so that no partition has to bear all of a busy inbox.
@@ -149,7 +93,7 @@ class DynamoDbFilter:
             UpdateExpression="SET is_done = :yes, expires = :expires",
             ExpressionAttributeValues={
                 ":yes": {"BOOL": True},
-                ":expires": number(self._clock() + self._window_s),
+                ":expires": self._expiry(),
             },
         )
 

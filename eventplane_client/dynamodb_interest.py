@@ -11,7 +11,7 @@ from time import time
 from typing import Any, Final
 
 from eventplane.interest.announcement import Announcement
-from eventplane.interest.table import LEASE_S, Leased, interest_item, interest_key
+from eventplane.interest.table import LEASE_S, LeasedAnnouncement, interest_item, interest_key
 from eventplane_client.aws import unavailable
 from eventplane_client.errors import UnavailableError
 
@@ -43,14 +43,14 @@ class DynamoDbInterest:
         self._clock = clock
         # Two programs of one participant, an old and a new one, may handle different things.
         self._announcer = uuid.uuid4().hex
-        self._announced: Leased | None = None
+        self._announced: LeasedAnnouncement | None = None
         self._lock = threading.Lock()
         self._ending = threading.Event()
         self._thread: threading.Thread | None = None
 
     def announce(self, announcement: Announcement) -> None:
         with self._lock:
-            leased = Leased(announcement, 0, int(1_000 * self._clock()))
+            leased = LeasedAnnouncement(announcement, 0, int(1_000 * self._clock()))
             self._put(leased)
             self._announced = leased
             if self._thread is None:
@@ -74,7 +74,7 @@ class DynamoDbInterest:
         except UnavailableError as error:
             _log.warning("%s: the announcement ends with its lease: %s", self._participant, error)
 
-    def _put(self, leased: Leased) -> None:
+    def _put(self, leased: LeasedAnnouncement) -> None:
         leased = replace(leased, until_s=int(self._clock() + self._lease_s))
         with unavailable(self._participant):
             self._dynamodb.put_item(TableName=self._table, Item=interest_item(leased, self._announcer))

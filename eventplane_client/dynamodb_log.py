@@ -9,7 +9,6 @@ empty one begins with the same number for all.
 
 from __future__ import annotations
 
-import secrets
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
@@ -19,7 +18,6 @@ from typing import Any, Final
 
 from botocore.exceptions import ClientError
 
-from eventplane.ordering import Stream
 from eventplane_client.aws import code_of, no_state
 from eventplane_client.dynamodb_table import (
     CONDITION_FAILED,
@@ -27,12 +25,10 @@ from eventplane_client.dynamodb_table import (
     PARTITION,
     SORT,
     WINDOW_S,
+    DynamoDbState,
     Item,
-    advance_position,
     key_of,
     number,
-    position_of,
-    swap_epoch,
     text,
 )
 from eventplane_client.ports import Lease, Verdict
@@ -51,11 +47,10 @@ class _Seen:
     is_done: bool
 
 
-class DynamoDbLogFilter:
-    """Remembers for `window_s` seconds what readers of `participant` had, in `table` and in memory.
+class DynamoDbLogFilter(DynamoDbState):
+    """Remembers events in a log, and in memory: each reader knows all, and reads the log when it starts.
 
-    For one reader or a few: each knows all, and reads the whole log when it starts. `lease` and `clock` are
-    those of `DynamoDbFilter`. Failures raise `StateError`.
+    For one reader or a few.
     """
 
     def __init__(
@@ -68,18 +63,11 @@ class DynamoDbLogFilter:
         window_s: float = WINDOW_S,
         clock: Callable[[], float] = time,
     ) -> None:
-        self._dynamodb = dynamodb
-        self._table = table
-        self._participant = participant
+        super().__init__(dynamodb, table, participant, lease=lease, window_s=window_s, clock=clock)
         self._partition = f"{participant}/log"
-        self._lease = lease
-        self._window_s = window_s
-        self._clock = clock
-        self._session = secrets.token_hex(8)
         self._lock = threading.RLock()
         self._seen: OrderedDict[bytes, _Seen] = OrderedDict()
         self._leases: dict[str, float] = {}
-        self._in_hand: set[bytes] = set()
         self._next = _FIRST
         self._last_s = 0.0  # when the last entry that is known was written
         with no_state(table):
@@ -114,26 +102,6 @@ class DynamoDbLogFilter:
                 self._read_on()
             while self._in_hand.intersection(keys) and not self._append():
                 pass
-
-    def tries(self, key: bytes) -> int:  # noqa: ARG002 (the queue counts)
-        return 0
-
-    def epoch(self, source: str, epoch: str) -> str | None:
-        expires = self._clock() + self._window_s
-        with no_state(self._table):
-            return swap_epoch(self._dynamodb, self._table, self._participant, source, epoch, expires)
-
-    def position(self, stream: Stream) -> int | None:
-        with no_state(self._table):
-            return position_of(self._dynamodb, self._table, self._participant, stream)
-
-    def advance(self, stream: Stream, position: int) -> None:
-        expires = self._clock() + self._window_s
-        with no_state(self._table):
-            advance_position(self._dynamodb, self._table, self._participant, stream, position, expires)
-
-    def close(self) -> None:
-        pass
 
     def _verdict(self, key: bytes) -> Verdict:
         seen = self._seen.get(key)

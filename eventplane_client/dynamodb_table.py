@@ -1,14 +1,18 @@
-"""The table of the filters in DynamoDB. Items go by themselves when their window is over."""
+"""The table of the filters in DynamoDB. Items expire with their window."""
 
 from __future__ import annotations
 
 import hashlib
+import secrets
+from collections.abc import Callable
+from time import time
 from typing import Any, Final
 
 from botocore.exceptions import ClientError
 
 from eventplane.ordering import Stream
-from eventplane_client.aws import code_of
+from eventplane_client.aws import code_of, no_state
+from eventplane_client.ports import Lease
 
 CONDITION_FAILED: Final = "ConditionalCheckFailedException"
 """The error code of a write whose condition does not hold (DynamoDB API)."""
@@ -45,50 +49,89 @@ def key_of(partition: str, sort: str) -> Item:
     return {PARTITION: text(partition), SORT: text(sort)}
 
 
-def swap_epoch(
-    dynamodb: Any, table: str, participant: str, source: str, epoch: str, expires: float
-) -> str | None:
-    """Keep the `epoch` of `source`; the one before if that was another. Raises what boto3 raises."""
-    key = key_of(f"{participant}/epochs", hashlib.sha256(source.encode()).hexdigest())
-    found = dynamodb.get_item(TableName=table, Key=key, ConsistentRead=True).get("Item")
-    before = str(found["epoch"]["S"]) if found else None
-    if before == epoch:
-        return None
-    dynamodb.put_item(TableName=table, Item={**key, "epoch": text(epoch), EXPIRES: number(expires)})
-    return before
+class DynamoDbState:
+    """What both filters in DynamoDB share: their settings, and how far each stream has come.
 
-
-def position_of(dynamodb: Any, table: str, participant: str, stream: Stream) -> int | None:
-    """How far `stream` has come. Raises what boto3 raises."""
-    key = _position_key(participant, stream)
-    found = dynamodb.get_item(TableName=table, Key=key, ConsistentRead=True).get("Item")
-    return int(found["reached"]["N"]) if found else None
-
-
-def advance_position(
-    dynamodb: Any, table: str, participant: str, stream: Stream, position: int, expires: float
-) -> None:
-    """Keep the `position` of `stream` unless a later one is there. Raises what boto3 raises.
-
-    Those of a device do not expire: it counts on as long as its store lives, and may send an alarm a year.
+    They remember for `window_s` seconds what readers of `participant` had, in `table`. An event whose reader
+    has neither settled it nor renewed its claim within the `lease` is in doubt; `clock` returns Unix seconds.
+    Failures raise `StateError`.
     """
-    values = {":position": number(position)}
-    update = "SET reached = :position"
-    if not stream.is_of_device:
-        values[":expires"] = number(expires)
-        update += f", {EXPIRES} = :expires"
-    try:
-        dynamodb.update_item(
-            TableName=table,
-            Key=_position_key(participant, stream),
-            UpdateExpression=update,
-            ConditionExpression="attribute_not_exists(reached) OR reached < :position",
-            ExpressionAttributeValues=values,
+
+    def __init__(
+        self,
+        dynamodb: Any,
+        table: str,
+        participant: str,
+        *,
+        lease: Lease,
+        window_s: float = WINDOW_S,
+        clock: Callable[[], float] = time,
+    ) -> None:
+        self._dynamodb = dynamodb
+        self._table = table
+        self._participant = participant
+        self._lease = lease
+        self._window_s = window_s
+        self._clock = clock
+        self._session = secrets.token_hex(8)
+        self._in_hand: set[bytes] = set()
+
+    def tries(self, key: bytes) -> int:  # noqa: ARG002 (the queue counts)
+        """Return 0: the queue counts."""
+        return 0
+
+    def epoch(self, source: str, epoch: str) -> str | None:
+        """Store the `epoch` of `source`; return the one before if that was another."""
+        key = self._hashed_key("epochs", source)
+        with no_state(self._table):
+            found = self._get(key)
+            before = str(found["epoch"]["S"]) if found else None
+            if before == epoch:
+                return None
+            item = {**key, "epoch": text(epoch), EXPIRES: self._expiry()}
+            self._dynamodb.put_item(TableName=self._table, Item=item)
+        return before
+
+    def position(self, stream: Stream) -> int | None:
+        """Return the first number of `stream` that is not done, None where none was stored."""
+        with no_state(self._table):
+            found = self._get(self._hashed_key("positions", stream.text))
+        return int(found["reached"]["N"]) if found else None
+
+    def advance(self, stream: Stream, position: int) -> None:
+        """Store the `position` of `stream` unless a later one is stored.
+
+        Those of a device do not expire: it counts as long as its store lives, and may send one alarm a year.
+        """
+        values = {":position": number(position)}
+        update = "SET reached = :position"
+        if not stream.is_of_device:
+            values[":expires"] = self._expiry()
+            update += f", {EXPIRES} = :expires"
+        with no_state(self._table):
+            try:
+                self._dynamodb.update_item(
+                    TableName=self._table,
+                    Key=self._hashed_key("positions", stream.text),
+                    UpdateExpression=update,
+                    ConditionExpression="attribute_not_exists(reached) OR reached < :position",
+                    ExpressionAttributeValues=values,
+                )
+            except ClientError as error:
+                if code_of(error) != CONDITION_FAILED:
+                    raise
+
+    def close(self) -> None:
+        """Do nothing: the client is the caller's."""
+
+    def _expiry(self) -> Item:
+        return number(self._clock() + self._window_s)
+
+    def _get(self, key: Item) -> Item | None:
+        item: Item | None = self._dynamodb.get_item(TableName=self._table, Key=key, ConsistentRead=True).get(
+            "Item"
         )
-    except ClientError as error:
-        if code_of(error) != CONDITION_FAILED:
-            raise
+        return item
 
-
-def _position_key(participant: str, stream: Stream) -> Item:
-    return key_of(f"{participant}/positions", hashlib.sha256(stream.text.encode()).hexdigest())
+    def _hashed_key(self, kind: str, name: str) -> Item:
+        return key_of(f"{self._participant}/{kind}", hashlib.sha256(name.encode()).hexdigest())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 
 from eventplane.envelope import Envelope
-from eventplane.numbering import EPOCH
+from eventplane.names import EPOCH
 from eventplane_client.notices import EpochChanged, Listener
 from eventplane_client.ports import MessageFilter
 

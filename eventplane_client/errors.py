@@ -7,8 +7,8 @@ from pathlib import Path
 
 from eventplane.contract import Problem
 from eventplane.conversation.open_requests import Replies
-from eventplane.delivery import Outcome
 from eventplane.errors import EventPlaneError
+from eventplane.reasons import Outcome
 
 
 class ClientError(EventPlaneError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from datetime import UTC, datetime
 
-from eventplane.delivery import Refusal, dead_letter, letter_id
+from eventplane.dead_letter import Refusal, dead_letter, letter_id
 from eventplane.envelope import Envelope
 from eventplane.values import timestamp
 from eventplane_client.ports import Message

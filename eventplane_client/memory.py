@@ -18,16 +18,17 @@ from eventplane.contract.participants import REPLIES
 from eventplane.conversation.attributes import REPLY_TO, REPLY_TYPE
 from eventplane.conversation.messages import Replier, is_request
 from eventplane.conversation.open_requests import Announcements
-from eventplane.delivery import Outcome, Refusal, dead_letter, letter_id
+from eventplane.dead_letter import Refusal, dead_letter, letter_id
 from eventplane.envelope import Envelope, parse_event
 from eventplane.errors import EnvelopeError
 from eventplane.filters import Any as AnyOf
 from eventplane.filters import Filter
 from eventplane.interest import is_always_wanted, is_wanted
-from eventplane.ranges import Range
+from eventplane.reasons import Outcome
 from eventplane.router import Router
 from eventplane.sender import PLANE, Sender
 from eventplane.sending import SendingRights, stamp_sender
+from eventplane.settings import Range
 from eventplane.values import timestamp
 from eventplane_client.errors import ClosedError, RefusedError, UnroutedError
 from eventplane_client.letters import UNKNOWN_VERSION

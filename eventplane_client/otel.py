@@ -18,7 +18,7 @@ from opentelemetry.trace.span import TraceState
 from eventplane.envelope import Envelope
 from eventplane.limits import MAX_SENT_EVENT_BYTES
 from eventplane.tracing.context import DEFAULT_SHARE, TraceContext, context_of, traceparent
-from eventplane.tracing.spans import about, inbox_context
+from eventplane.tracing.spans import event_attributes, inbox_context
 from eventplane_client.ports import Message
 
 _NAME: Final = "eventplane_client"
@@ -56,10 +56,10 @@ class OpenTelemetry:
         outbox = f"{participant}.outbox"
         # Who has a trace goes on in it, and its first span stays the event's.
         parent = _context(context_of(event)) if "traceparent" in event.attributes else None
-        about_it = {**about(event), **_place(outbox, "send")}
+        attributes = {**event_attributes(event), **_place(outbox, "send")}
         error: BaseException | None = None
         with self._tracer.start_as_current_span(
-            f"send {outbox}", context=parent, kind=SpanKind.PRODUCER, attributes=about_it
+            f"send {outbox}", context=parent, kind=SpanKind.PRODUCER, attributes=attributes
         ) as span:
             try:
                 yield _named(event, span.get_span_context())
@@ -71,14 +71,14 @@ class OpenTelemetry:
 
     def begin(self, participant: str, event: Envelope, message: Message) -> Handling:
         inbox = f"{participant}.inbox"
-        about_it = {**about(event), "eventplane.attempt": message.attempt}
+        attributes = {**event_attributes(event), "eventplane.attempt": message.attempt}
         parent = _context(inbox_context(context_of(event, self._share), event, message.route))
         if message.sent_at_ms is not None:
             waited = self._tracer.start_span(
                 f"inbox {inbox}",
                 context=parent,
                 kind=SpanKind.CONSUMER,
-                attributes={**about_it, **_place(inbox, "receive")},
+                attributes={**attributes, **_place(inbox, "receive")},
                 start_time=message.sent_at_ms * _NANOSECONDS,
             )
             waited.end(max(time.time_ns(), message.sent_at_ms * _NANOSECONDS))
@@ -87,7 +87,7 @@ class OpenTelemetry:
             f"process {inbox}",
             context=parent,
             kind=SpanKind.CONSUMER,
-            attributes={**about_it, **_place(inbox, "process")},
+            attributes={**attributes, **_place(inbox, "process")},
         )
         self._consumed.add(1, _place(inbox, "receive"))
         return Handling(span, self._took, _place(inbox, "process"))

@@ -9,7 +9,7 @@ from typing import Final
 
 from eventplane.contract import Contract
 from eventplane.envelope import Envelope, EventKey
-from eventplane.numbering import ORDER, ORDER_EPOCH
+from eventplane.names import ORDER, ORDER_EPOCH
 from eventplane.ordering import OrderedInboxes, next_positions, positions_text
 from eventplane.sender import Sender
 from eventplane.sending import stamp_sender

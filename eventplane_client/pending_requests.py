@@ -155,4 +155,4 @@ class PendingRequests:
                 return False
             if handlers := look(min(left, LOOK_AGAIN_S)):
                 with self.changed:
-                    self._requests.handlers_are(id, *handlers)
+                    self._requests.update_handlers(id, *handlers)

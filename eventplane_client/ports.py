@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from enum import Enum, StrEnum
 from typing import Protocol
 
+from eventplane.device_reports import key_digest
 from eventplane.envelope import Envelope
-from eventplane.event_keys import key_digest
 from eventplane.ordering import Stream
 
 

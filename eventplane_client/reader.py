@@ -10,11 +10,12 @@ from datetime import UTC, datetime
 from time import monotonic, time_ns
 
 from eventplane.conversation.messages import Failure, Reply, Status, is_request, replier_to, write_reply
-from eventplane.delivery import DEAD_LETTER_TYPE, Outcome, Refusal
+from eventplane.dead_letter import DEAD_LETTER_TYPE, Refusal
 from eventplane.envelope import Envelope, parse_event
 from eventplane.errors import EnvelopeError
 from eventplane.guarantee import is_expired
 from eventplane.ordering import Stream, position_in
+from eventplane.reasons import Outcome
 from eventplane.values import timestamp
 from eventplane_client.delivery import Delivery
 from eventplane_client.epochs import EpochWatch

@@ -8,10 +8,10 @@ from pathlib import Path
 from threading import TIMEOUT_MAX
 from typing import Any, Final
 
-from eventplane.ranges import Range
-from eventplane.sink_reach import MAX_PORT
+from eventplane.settings import Range
 from eventplane.tracing.context import DEFAULT_SHARE
 from eventplane.values import whole_number
+from eventplane.webhooks import MAX_PORT
 from eventplane_client.errors import ClientSettingsError
 from eventplane_client.ports import Mode
 from eventplane_client.resequencer import GAP_TIMEOUT_S, MOST_HELD

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from eventplane.auditor import VERDICTS, last_report
+from eventplane.archive_layout import VERDICTS, last_report
 from local.deploy import ROOT
 from local.errors import LocalError, LoggedError
 from local.process import Supervisor

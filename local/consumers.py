@@ -15,10 +15,10 @@ from cloudevents.core.base import BaseCloudEvent
 from cloudevents.core.exceptions import BaseCloudEventException
 from cloudevents.core.formats.json import JSONFormat
 
-from eventplane.delivery import DEAD_LETTER_TYPE
+from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.device_reports import REPORT_PREFIX, STARTED
 from eventplane.errors import EnvelopeError
-from eventplane.presence import NOTICE
+from eventplane.names import NOTICE
 from eventplane.sqs_binding import split
 from local.oracle import Arrived
 from local.sent import Key

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 from eventplane.attributes import AttributeValue
 from eventplane.contract import Contract, Place
-from eventplane.delivery import DEAD_LETTER_TYPE
+from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.device_reports import STARTED, forwarder_source
-from eventplane.own_services import OWN_SERVICES
+from eventplane.names import OWN_SERVICES
 from local.sent import Key, SentEvent, SentPoison
 
 

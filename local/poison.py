@@ -12,11 +12,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from eventplane.batch import pack
-from eventplane.delivery import PAYLOAD_INVALID
 from eventplane.envelope import Envelope, write_event
 from eventplane.limits import MAX_DEPTH, MAX_EVENT_BYTES
-from eventplane.numbering import EPOCH
-from eventplane.sending import SENDER_NOT_ALLOWED
+from eventplane.names import EPOCH
+from eventplane.reasons import Reason
 
 TYPE = "org.eventplane.health.reading.v1"
 """What the messages would be, were they events: something that routes ask for."""
@@ -75,7 +74,9 @@ def cloud_payloads(source: str) -> list[CloudPayload]:
         CloudPayload("batch_with_a_bad_item", batch, good=(good[0], good[1]), poison=(no_id,)),
         CloudPayload("single_event", good[2].json.encode(), good=(good[2],)),
         CloudPayload("batch", pack([good[3]]), good=(good[3],)),
-        CloudPayload("wrong_payload", wrong, poison=(Poison("wrong_payload", PAYLOAD_INVALID, wrong),)),
+        CloudPayload(
+            "wrong_payload", wrong, poison=(Poison("wrong_payload", Reason.PAYLOAD_INVALID, wrong),)
+        ),
     ]
 
 
@@ -157,7 +158,7 @@ _KINDS: tuple[tuple[str, str, Callable[[Members], bytes]], ...] = (
     ("reserved_attribute", "reserved_attribute", _reserved_attribute),
     ("too_deep", "too_deep", _too_deep),
     ("nested_attribute", "attribute_value", _nested_attribute),
-    ("undeclared_type", SENDER_NOT_ALLOWED, _undeclared_type),
+    ("undeclared_type", Reason.SENDER_NOT_ALLOWED, _undeclared_type),
     ("too_large", "too_large", _too_large),
 )
 """Kind, reason and maker of each."""

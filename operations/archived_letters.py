@@ -9,10 +9,11 @@ import base64
 from collections.abc import Iterator
 from typing import Final
 
-from eventplane.delivery import DEAD_LETTER_TYPE, Outcome, letter_id
+from eventplane.dead_letter import DEAD_LETTER_TYPE, letter_id
 from eventplane.envelope import Envelope, EventKey
 from eventplane.errors import EnvelopeError
 from eventplane.ledger import LEDGER, TAP
+from eventplane.reasons import Outcome
 from eventplane.sender import THE_PLANE, Sender, sender_in_frame
 from operations.archive import Days, Record, json_object
 from operations.letters import Kind, Letter, letter_of

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any, Final
 
+from eventplane.reasons import explained
 from operations import text
 from operations.dead_letters import Summary, outcome
 from operations.letters import UNKNOWN, Letter
 from operations.mover import Moved
-from operations.reasons import reason_of
 
 _SENDERS: Final = 3
 """Most senders that a line of the table names."""
@@ -36,15 +36,15 @@ def summary_document(summary: Summary) -> dict[str, Any]:
 
 def letter_text(letter: Letter) -> str:
     """Everything about one letter."""
-    reason = reason_of(letter.reason)
+    means, remedy = explained(letter.reason)
     pairs = [
         ("queue" if letter.body else "place", letter.place),
         ("id", letter.id),
         ("kind", letter.kind.value),
         ("reason", letter.reason),
         ("detail", letter.detail),
-        ("means", reason.means),
-        ("to do", reason.do),
+        ("means", means),
+        ("to do", remedy),
         ("channel", letter.channel or "unknown"),
         ("route", letter.route or "none"),
         ("contract", letter.contract_version or "unknown"),

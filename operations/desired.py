@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from eventplane.contract import Downlink
-from eventplane.downlink.addressing import ALL
 from eventplane.downlink.desired import Desired
 from eventplane.downlink.table import (
     PARTITION_KEY,
@@ -16,6 +15,7 @@ from eventplane.downlink.table import (
     page_request,
     sort_key,
 )
+from eventplane.downlink.wire import ALL
 
 _PAGE: Final = 100
 

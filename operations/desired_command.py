@@ -7,10 +7,9 @@ import json
 from collections import Counter
 from typing import Any, Final
 
-from eventplane.downlink.addressing import ALL
 from eventplane.downlink.desired import Desired
 from eventplane.downlink.table import TABLE, WORK_QUEUE, fleet_reset, one_reset
-from eventplane.downlink.wire import is_key
+from eventplane.downlink.wire import ALL, is_key
 from eventplane.resource_names import queue_name, resource_name
 from operations import text
 from operations.cloud import enter

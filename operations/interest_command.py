@@ -1,4 +1,4 @@
-"""`python -m eventplane interest`: what the cloud wants of its devices, by its routes and subscriptions."""
+"""`python -m eventplane interest`: show and publish which events the cloud wants of its devices."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Final
 
 from eventplane.contract import Contract, Forward
 from eventplane.contract.subscription_table import SUBSCRIPTIONS_TABLE
-from eventplane.downlink.addressing import ALL
 from eventplane.downlink.table import TABLE as DESIRED
+from eventplane.downlink.wire import ALL
 from eventplane.envelope import Envelope
-from eventplane.interest.table import TOLD_SORT_KEY
+from eventplane.interest.table import PUBLISHED_SORT_KEY
 from eventplane.interest.uplink import OPERATIONS, uplink_filters, uplink_interest_event
 from eventplane.resource_names import resource_name
 from eventplane.values import timestamp
@@ -42,7 +42,7 @@ def _interest(options: argparse.Namespace) -> int:
         subscribed(contract, cloud.dynamodb, resource_name(options.env, SUBSCRIPTIONS_TABLE))
     )
     if options.publish:
-        _have_it_told(options, cloud, contract)
+        _publish_again(options, cloud, contract)
     elif options.withdraw:
         now = timestamp(datetime.now(UTC))
         event = uplink_interest_event(None, id=str(uuid.uuid4()), time=now, device=options.device or ALL)
@@ -50,7 +50,7 @@ def _interest(options: argparse.Namespace) -> int:
     if options.json:
         answer_json(filters)
     elif options.publish:
-        answer("the plane tells all devices within a minute; `desired` says who has it")
+        answer("all devices are sent the filters within a minute; `desired` shows which have them")
     elif options.withdraw:
         answer(f"{options.device or 'all devices'} will send up everything")
     else:
@@ -58,11 +58,11 @@ def _interest(options: argparse.Namespace) -> int:
     return DONE
 
 
-def _have_it_told(options: argparse.Namespace, cloud: Cloud, contract: Contract) -> None:
+def _publish_again(options: argparse.Namespace, cloud: Cloud, contract: Contract) -> None:
     """The filters are not sent from here: only the plane knows which contract is in force."""
     if contract.device.outbox.forward is not Forward.WANTED:
         raise NotAskedError
-    DesiredItems(cloud.dynamodb, resource_name(options.env, DESIRED)).remove(ALL, TOLD_SORT_KEY)
+    DesiredItems(cloud.dynamodb, resource_name(options.env, DESIRED)).remove(ALL, PUBLISHED_SORT_KEY)
 
 
 def _send(options: argparse.Namespace, cloud: Cloud, contract: Contract, event: Envelope) -> None:
@@ -76,11 +76,11 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m eventplane interest",
         description=__doc__,
-        epilog="The plane tells devices whose contract says `forward: wanted` by itself when it changes.",
+        epilog="The plane sends changes to devices whose contract says `forward: wanted` by itself.",
     )
     add_common(parser)
     what = parser.add_mutually_exclusive_group()
-    what.add_argument("--publish", action="store_true", help="have the plane tell all devices again")
+    what.add_argument("--publish", action="store_true", help="send the filters to all devices again")
     what.add_argument("--withdraw", action="store_true", help="let devices send up everything until then")
     parser.add_argument("--device", metavar="THING", help="with --withdraw: one device; default: all of them")
     return parser

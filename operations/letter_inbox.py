@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from eventplane.contract import Contract, Place
-from eventplane.delivery import Refusal, dead_letter
+from eventplane.dead_letter import Refusal, dead_letter
 from eventplane.router import Router
 from operations.errors import NoLetterInboxError
 from operations.queues import PlaneQueues

@@ -10,23 +10,17 @@ from enum import StrEnum
 from typing import Any, Final
 
 from eventplane.attributes import AttributeValue
-from eventplane.delivery import DEAD_LETTER_TYPE
+from eventplane.dead_letter import DEAD_LETTER_TYPE, original_of
 from eventplane.envelope import Envelope, parse_event
 from eventplane.errors import EnvelopeError
 from eventplane.filters import Sql
 from eventplane.ingest import IngestFrame, parse_frame
-from eventplane.rule_failure import original_of
+from eventplane.reasons import Reason
 from eventplane.sender import THE_PLANE, Sender, sender_of
 from eventplane.sqs_binding import split
 from eventplane.values import whole_number
 from operations.names import Claim, names_in
 from operations.reading import Message
-
-RECEIVES_EXHAUSTED: Final = "receives_exhausted"
-"""Why a message is in a dead-letter queue: its reader gave it back `max_receives` times."""
-
-RULE_FAILED: Final = "rule_failed"
-"""Why a message is in a dead-letter queue: SQS did not take it from an IoT rule, which wrote this instead."""
 
 UNKNOWN: Final = "unknown"
 """What stands for a sender whom nobody knows."""
@@ -120,7 +114,7 @@ def read_letter(message: Message, place: str, channel: str | None) -> Letter:
         **common,
         attempt=int(attributes["ApproximateReceiveCount"]),
         kind=inside.kind,
-        reason=RULE_FAILED if inside.kind is Kind.RULE_FAILURE else RECEIVES_EXHAUSTED,
+        reason=Reason.RULE_FAILED if inside.kind is Kind.RULE_FAILURE else Reason.RECEIVES_EXHAUSTED,
         detail=inside.detail,
         channel=channel,
         route=_hint(message, "route"),

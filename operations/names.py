@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import json
 
-from eventplane.delivery import DEAD_LETTER_TYPE
+from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.envelope import Envelope, parse_event
 from eventplane.sender import Sender, sender_in_frame
 from eventplane.sending import stamp_sender

@@ -16,7 +16,7 @@ from eventplane.envelope import parse_event
 from eventplane.errors import EnvelopeError
 from eventplane.ingest import IngestFrame, frame_text
 from eventplane.limits import MAX_SQS_ATTRIBUTES
-from eventplane.own_services import DOWNLINK
+from eventplane.names import DOWNLINK
 from eventplane.resource_names import FIFO_SUFFIX
 from eventplane.sender import THE_PLANE, Sender
 from eventplane.sqs_binding import DATA_TYPE, to_message

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final
 
-from eventplane.delivery import DEAD_LETTER_TYPE, letter_id
+from eventplane.dead_letter import DEAD_LETTER_TYPE, letter_id
 from eventplane.envelope import EventKey
 from operations.archive import Record, json_object
 from operations.names import Claim, names_in, names_in_letter

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from eventplane.delivery import Outcome
 from eventplane.envelope import parse_event
 from eventplane.errors import EnvelopeError
+from eventplane.reasons import Outcome
 from eventplane.replay import REPLAY
 from eventplane.values import timestamp_ms
 from operations.archive import Record

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from eventplane.contract import Contract, ParticipantKind, Place, load_compiled
-from eventplane.delivery import Outcome
 from eventplane.envelope import Envelope, EventKey
 from eventplane.errors import EnvelopeError
 from eventplane.ledger import LEDGER, TAP
+from eventplane.reasons import Outcome
 from eventplane.replay import REPLAY
 from eventplane.router import Router
 from eventplane.tracing.context import context_of

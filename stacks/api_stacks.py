@@ -11,7 +11,7 @@ from constructs import Construct
 from eventplane.contract import Contract, ParticipantKind
 from eventplane.contract.subscription_table import SUBSCRIPTIONS_TABLE
 from eventplane.function_settings import SubscriptionsApiSettings
-from eventplane.own_services import OWN_SERVICES, SUBSCRIBERS
+from eventplane.names import OWN_SERVICES, SUBSCRIBERS
 from eventplane.resource_names import has_queue
 from stacks.constructs.archive import find_archive
 from stacks.constructs.http_sink import (

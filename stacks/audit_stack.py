@@ -18,11 +18,10 @@ from eventplane.archive_layout import (
     Form,
     compacted_folders,
 )
-from eventplane.auditor import AUDITOR
 from eventplane.contract import Contract
 from eventplane.fleet import FLEET
-from eventplane.handover import HANDOVERS
-from eventplane.ledger import CONTRACTS, LEDGER, TAP
+from eventplane.ledger import CONTRACTS, HANDOVERS, LEDGER, TAP
+from eventplane.names import AUDITOR
 from stacks.constructs import watch
 from stacks.constructs.archive import find_archive
 from stacks.constructs.archive_catalog import ArchiveCatalog

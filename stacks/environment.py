@@ -13,8 +13,7 @@ from aws_cdk import aws_logs as logs
 from eventplane import resource_names
 from eventplane.contract import Channel
 from eventplane.contract.subscription import IN_FORCE_S
-from eventplane.sink_reach import HTTPS_PORT, MAX_PORT, Scope, SinkReach
-from eventplane.webhook_url import url_problem
+from eventplane.webhooks import HTTPS_PORT, MAX_PORT, Scope, SinkReach, url_problem
 from stacks.settings import (
     AlarmSettings,
     CostSettings,

@@ -15,8 +15,7 @@ from aws_cdk import aws_iot as iot
 from aws_cdk import aws_lambda as lambda_
 from constructs import Construct, IConstruct
 
-from eventplane.fleet import FLEET, QUARANTINE_POLICY
-from eventplane.fleet_registry import TABLE
+from eventplane.fleet import FLEET, FLEET_TABLE, QUARANTINE_POLICY
 from eventplane.function_settings import CertificateSettings, RegistrySettings, SnapshotSettings
 from eventplane.topics import (
     CLAIM_CLIENT_PREFIX,
@@ -89,8 +88,8 @@ def _provisioning_hook(scope: Construct) -> lambda_.IFunction:
         folder=FOLDER,
         entry="hook",
         size=_HOOK_SIZE,
-        statements=[allow_table(holder, TABLE, "GetItem", "PutItem")],
-        settings=RegistrySettings(environment_of(scope).resource_name(TABLE)),
+        statements=[allow_table(holder, FLEET_TABLE, "GetItem", "PutItem")],
+        settings=RegistrySettings(environment_of(scope).resource_name(FLEET_TABLE)),
     ).function
 
 
@@ -112,13 +111,13 @@ def _certificate_rotation(scope: Construct) -> None:
         size=ROTATION_SIZE,
         source=queue,
         statements=[
-            allow_table(holder, TABLE, "GetItem", "PutItem"),
+            allow_table(holder, FLEET_TABLE, "GetItem", "PutItem"),
             allow_send(queue),
             allow(["iot:UpdateCertificate"], [certificates]),
             allow(["iot:DetachThingPrincipal"], [things, certificates]),
         ],
         settings=CertificateSettings(
-            fleet_table=environment.resource_name(TABLE),
+            fleet_table=environment.resource_name(FLEET_TABLE),
             certificate_arns=arn(holder, "iot", "cert/"),
             certificate_grace_s=environment.certificate_grace_s,
         ),
@@ -147,11 +146,11 @@ def _fleet_snapshot(scope: Construct) -> lambda_.IFunction:
         entry="snapshot",
         size=_SNAPSHOT_SIZE,
         statements=[
-            allow_table(holder, TABLE, "Scan"),
+            allow_table(holder, FLEET_TABLE, "Scan"),
             allow_folders(holder, archive, ["s3:PutObject"], [FLEET]),
         ],
         settings=SnapshotSettings(
-            fleet_table=environment.resource_name(TABLE), archive_bucket=archive.bucket_name
+            fleet_table=environment.resource_name(FLEET_TABLE), archive_bucket=archive.bucket_name
         ),
     ).function
     Schedule(

@@ -20,8 +20,8 @@ from aws_cdk import aws_sns as sns
 from aws_cdk import aws_sns_subscriptions as subscriptions
 from constructs import Construct, IConstruct
 
-from eventplane.canary import CANARY
 from eventplane.contract import Contract
+from eventplane.names import CANARY
 from eventplane.topics import urgent_rule
 from stacks.constructs import watch
 from stacks.constructs.canary import canary

@@ -14,8 +14,7 @@ from eventplane.ingest import RULE_SELECT
 from eventplane.interest.uplink import OPERATIONS
 from eventplane.ledger import CONTRACTS, LEDGER, QUARANTINE
 from eventplane.ledger import TAP as TAP_FOLDER
-from eventplane.own_services import DOWNLINK, leads_down
-from eventplane.presence import MONITOR
+from eventplane.names import DOWNLINK, MONITOR, leads_down
 from eventplane.replay import REPLAY
 from eventplane.resource_names import INGEST, URGENT_INGEST, has_queue
 from eventplane.topics import device_topic, urgent_rule

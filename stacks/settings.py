@@ -11,11 +11,10 @@ from aws_cdk import Duration
 from eventplane import function_settings
 from eventplane.archive_layout import LEAST_RAW_DAYS
 from eventplane.errors import EventPlaneError
-from eventplane.presence import BUCKETS
-from eventplane.sink_reach import MAX_PORT
+from eventplane.fleet import BUCKETS
 from eventplane.tracing.context import DEFAULT_SHARE
 from eventplane.traffic import Quota
-from eventplane.webhook_url import url_problem
+from eventplane.webhooks import MAX_PORT, url_problem
 
 VISIBILITY_FACTOR: Final = 6
 """A source queue hides a message for so many function timeouts (AWS Lambda guide for SQS)."""

@@ -20,8 +20,7 @@ from eventplane.contract import (
 )
 from eventplane.contract.subscription_table import SUBSCRIPTIONS_TABLE
 from eventplane.interest.table import INTEREST_TABLE
-from eventplane.own_services import DOWNLINK, OWN_SERVICES, SUBSCRIBERS
-from eventplane.presence import MONITOR
+from eventplane.names import DOWNLINK, MONITOR, OWN_SERVICES, SUBSCRIBERS
 from eventplane.replay import MAX_RECEIVES, REPLAY
 from eventplane.resource_names import INGEST, URGENT_INGEST, channel_queue, has_queue
 from stacks.constructs import queues, tables

@@ -36,7 +36,7 @@ from eventplane.contract.channels import (  # noqa: E402
 )
 from eventplane.contract.model import ParticipantKind  # noqa: E402
 from eventplane.contract.reader import Number, Word  # noqa: E402
-from operations.reasons import OTHER, REASONS  # noqa: E402
+from eventplane.reasons import OTHER, Reason  # noqa: E402
 from tests.spark.damage.kinds import MEANINGS  # noqa: E402
 from tools import sources  # noqa: E402
 from tools.settings_file import meanings, settings_file  # noqa: E402
@@ -137,8 +137,8 @@ def metrics_table() -> str:
 
 def reasons_table() -> str:
     """Why something is a dead letter, and what to do about it."""
-    rows = [[f"`{word}`", each.means, each.do] for word, each in REASONS.items()]
-    return _table(["reason", "what it means", "what to do"], [*rows, ["another", OTHER.means, OTHER.do]])
+    rows = [[f"`{each}`", each.means, each.remedy] for each in Reason]
+    return _table(["reason", "what it means", "what to do"], [*rows, ["another", *OTHER]])
 
 
 def scale_table(name: str) -> str:

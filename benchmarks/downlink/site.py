@@ -16,8 +16,7 @@ from benchmarks.downlink.meter import DownlinkMeter
 from benchmarks.downlink.updates import Update
 from benchmarks.downlink.usage import DUE, METERED, PRODUCTION, PUBLISH, RECONCILER, Used, messages, used
 from eventplane.downlink.table import from_item, read_request
-from eventplane.fleet import made
-from eventplane.fleet_registry import Registry, change
+from eventplane.fleet import FleetTable, change, made
 from lambdas.downlink.devices import Presence
 from local.demo.plane import Plane
 
@@ -59,7 +58,7 @@ class Site:
 
     def register(self, thing: str) -> None:
         """Put a device on the fleet's list."""
-        registry = Registry(self.plane.cloud.client("dynamodb"), self.plane.outputs["FleetTable"])
+        registry = FleetTable(self.plane.cloud.client("dynamodb"), self.plane.outputs["FleetTable"])
         new = made(thing, int(time() * 1_000))
         change(registry, thing, lambda found: found or new)
 

@@ -10,8 +10,8 @@ from contract.loader import load_contract
 from edge.numbering import stamp
 from edge.spool import Spool, StoredEvent
 from eventplane.contract import Priority
+from eventplane.device_reports import key_digest
 from eventplane.envelope import Envelope
-from eventplane.event_keys import key_digest
 
 _COMMIT = 1_000
 

@@ -32,7 +32,7 @@ from edge.spool import BEFORE_EVERYTHING, MOST_KEYS, Delivery, DeviceState, Spoo
 from edge.spool.database import PAGE_BYTES
 from edge.spool.salvage import SHIFT
 from edge.spool.space import RESERVE_BYTES, reserve_of
-from eventplane.event_keys import KEY_BYTES
+from eventplane.device_reports import KEY_BYTES
 
 A_SPOOL = 50
 """Damages of the snapshots of one workload."""

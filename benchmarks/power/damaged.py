@@ -13,7 +13,7 @@ from pathlib import Path
 from edge import durable
 from edge.spool import BEFORE_EVERYTHING, Spool, StoredEvent
 from edge.spool.database import PAGE_BYTES
-from eventplane.event_keys import KEY_BYTES
+from eventplane.device_reports import KEY_BYTES
 
 _COMMITS = 20
 _TEXT = "x" * 3 * PAGE_BYTES

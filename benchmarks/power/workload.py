@@ -16,9 +16,9 @@ from random import Random
 
 import edge.spool.database
 from edge.spool import BEFORE_EVERYTHING, Delivery, DeviceState, Discard, Spool, StoredEvent
-from eventplane.delivery import Outcome
+from eventplane.device_reports import KEY_BYTES
 from eventplane.downlink.device import StateVersion
-from eventplane.event_keys import KEY_BYTES
+from eventplane.reasons import Outcome
 
 DESTINATIONS = ("device.outbox", "call.inbox", "display.inbox")
 RANKS = (0, 1, 2)

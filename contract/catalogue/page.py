@@ -1,4 +1,4 @@
-"""The page itself: one file that needs nothing else, made of the contract alone."""
+"""The catalogue as one HTML file that needs nothing else, made of the contract alone."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from contract.catalogue.picture import BOX, LANE, LANES, WIDTH, picture
-from contract.summary import guarantee_text, reach_text, settings_text
+from contract.summary import guarantee_text, scope_text, settings_text
 from eventplane.contract import Contract, EventType, Participant
-from eventplane.contract.reach import sends_down
+from eventplane.contract.reach import Flow, Reachability
 from eventplane.filters import filter_text
-from eventplane.registry import Flow, flows
 
 _HERE: Final = Path(__file__).parent
 
 
 def catalogue(contract: Contract) -> str:
-    """The page of `contract`, as HTML."""
-    flowing = flows(contract)
+    """Return the page of `contract`, as HTML."""
+    reach = Reachability(contract)
+    flowing = {name: reach.flow(name) for name in contract.event_types}
     environment = Environment(
         loader=FileSystemLoader(_HERE),
         autoescape=True,
@@ -40,7 +40,7 @@ def catalogue(contract: Contract) -> str:
     return environment.get_template("page.html.j2").render(
         contract=contract,
         types=[_type(each, flowing[each.name]) for each in contract.event_types.values()],
-        participants=[_participant(contract, each, flowing) for each in contract.participants.values()],
+        participants=[_participant(each, flowing, reach) for each in contract.participants.values()],
         schemas=len({id for each in contract.event_types.values() for id in each.schemas}),
         picture=picture(contract, flowing),
         sizes={"width": WIDTH, "box": BOX, "lane": LANE, "lanes": LANES},
@@ -68,19 +68,19 @@ def _type(event_type: EventType, flow: Flow) -> dict[str, Any]:
 
 
 def _members(schema: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """What the schema says of the payload's members, in a line each."""
+    """The members of the payload by the schema, a line each."""
     required = schema.get("required", ())
     for name, member in schema.get("properties", {}).items():
-        said = member if isinstance(member, dict) else {}
-        kind = said.get("type", "")
+        schema_of = member if isinstance(member, dict) else {}
+        kind = schema_of.get("type", "")
         words = " or ".join(kind) if isinstance(kind, list) else kind
-        if "enum" in said:
-            words = " or ".join(json.dumps(each, ensure_ascii=False) for each in said["enum"])
+        if "enum" in schema_of:
+            words = " or ".join(json.dumps(each, ensure_ascii=False) for each in schema_of["enum"])
         yield {
             "name": name,
             "kind": words,
             "required": name in required,
-            "description": said.get("description", ""),
+            "description": schema_of.get("description", ""),
         }
 
 
@@ -101,12 +101,14 @@ def _event(event_type: EventType, flow: Flow, id: str, schema: Mapping[str, Any]
     }
 
 
-def _participant(contract: Contract, participant: Participant, flowing: Mapping[str, Flow]) -> dict[str, Any]:
+def _participant(
+    participant: Participant, flowing: Mapping[str, Flow], reach: Reachability
+) -> dict[str, Any]:
     return {
         "is": participant,
         "sends": [name for name, flow in flowing.items() if participant in flow.senders],
         "asks": [name for name in flowing if participant.may_ask(name)],
-        "addresses": reach_text(participant.may_address) if sends_down(contract, participant) else "",
+        "addresses": scope_text(participant.may_address) if reach.goes_down(participant) else "",
         "receives": [
             name
             for name, flow in flowing.items()

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from eventplane.contract import Channel, Contract, DeliveryGuarantee, Participant, ParticipantKind, Priority
-from eventplane.registry import Flow
+from eventplane.contract.reach import Flow
 
 WIDTH: Final = 360
 ROW: Final = 34
@@ -20,8 +20,8 @@ BOX: Final = 116
 LANE: Final = 18
 LANES: Final = (140, 202)
 """Where the lanes of the device's router and of the cloud's begin."""
-MOST_LETTERS: Final = 19
-"""Of a name; longer ones are cut, and whole in the tooltip."""
+MAX_LABEL: Final = 19
+"""Characters of a name that fit; longer ones are cut, and whole in the tooltip."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Box:
 
 @dataclass(frozen=True, slots=True)
 class Arrow:
-    """A line with a point at its end; `title` says what goes there, `style` how (`urgent`, `best-effort`)."""
+    """An arrow; `title` names what goes there, `style` how (`urgent`, `best-effort`)."""
 
     x1: int
     x2: int
@@ -47,7 +47,7 @@ class Arrow:
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """What the page's template draws."""
+    """The shapes that the page's template draws."""
 
     height: int
     boxes: tuple[Box, ...]
@@ -55,7 +55,7 @@ class Picture:
 
 
 def picture(contract: Contract, flowing: Mapping[str, Flow]) -> Picture:
-    """The picture of `contract`, whose event types flow as `flowing` says."""
+    """Return the picture of `contract`, whose event types have the flows `flowing`."""
     home = [*contract.of_kind(ParticipantKind.DEVICE_SERVICE), contract.device]
     cloud = list(contract.of_kind(ParticipantKind.CLOUD_SERVICE))
     received = _received(flowing)
@@ -80,8 +80,8 @@ def _received(flowing: Mapping[str, Flow]) -> dict[str, list[str]]:
 
 def _boxes(participants: Sequence[Participant], x: int) -> Iterable[Box]:
     for row, each in enumerate(participants):
-        short = len(each.name) <= MOST_LETTERS
-        yield Box(each.name, each.name if short else f"{each.name[: MOST_LETTERS - 1]}…", x, TOP + ROW * row)
+        short = len(each.name) <= MAX_LABEL
+        yield Box(each.name, each.name if short else f"{each.name[: MAX_LABEL - 1]}…", x, TOP + ROW * row)
 
 
 def _arrows(
@@ -90,8 +90,8 @@ def _arrows(
     for row, each in enumerate(participants):
         y = TOP + ROW * row
         if each.sends != ():
-            said = ", ".join(each.sends) if each.sends else "it does not say what"
-            yield Arrow(at, lane, y + 8, _style(each.outbox), f"{each.name} sends: {said}")
+            named = ", ".join(each.sends) if each.sends else "not declared"
+            yield Arrow(at, lane, y + 8, _style(each.outbox), f"{each.name} sends: {named}")
         # What comes to the device's inbox is between the lanes.
         if each.kind is not ParticipantKind.DEVICE and (types := received.get(each.inbox.address)):
             yield Arrow(lane, at, y + 19, _style(each.inbox), f"{each.name} receives: {', '.join(types)}")

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from edge.spool.database import DamagedRowError, TableTotals, checksum
 from edge.spool.records import BEFORE_EVERYTHING, Manifest, StoredEvent
-from eventplane.event_keys import KEY_BYTES
+from eventplane.device_reports import KEY_BYTES
 
 BATCH_BYTES = 32 * 1024
 """Text in a batch, more only for a single event. One pending event keeps its whole batch on the disk."""

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple
 
 from eventplane.contract import Downlink
-from eventplane.delivery import Outcome
 from eventplane.downlink.device import StateVersion
+from eventplane.reasons import Outcome
 
 BEFORE_EVERYTHING: Final = -(1 << 62)
 """Lower than any sequence: where a cursor starts. Salvaged events have negative sequences."""
@@ -19,7 +19,7 @@ class StoredEvent:
     """An event to keep until each of `destinations` has it; `rank` 0 goes first.
 
     `destinations` has for each address when the delivery expires (None: never). `key` is
-    `eventplane.event_keys.key_digest` of the event. `positions` are its numbers by counter of an ordered
+    `eventplane.device_reports.key_digest` of the event. `positions` are its numbers by counter of an ordered
     inbox (`eventplane.ordering`), which the event carries too.
     """
 

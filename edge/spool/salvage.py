@@ -38,7 +38,7 @@ from edge.spool.tables import (
     salvage_discards,
     salvage_states,
 )
-from eventplane.event_keys import KEY_BYTES
+from eventplane.device_reports import KEY_BYTES
 
 SHIFT = 1 << 40
 """What salvaged sequences are lowered by: more than any sequence of the 12 digits that events carry."""

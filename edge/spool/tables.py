@@ -11,9 +11,9 @@ from typing import Any, TypeVar
 
 from edge.spool.database import DamagedRowError, TableTotals, checksum
 from edge.spool.records import DeviceState, Discard, LossReport
-from eventplane.delivery import Outcome
+from eventplane.device_reports import KEY_BYTES
 from eventplane.downlink.device import StateVersion
-from eventplane.event_keys import KEY_BYTES
+from eventplane.reasons import Outcome
 
 KEPT_KEYS = 65_536
 """Keys of events that are kept at least, so that a duplicate is recognised after a crash; 16 bytes each. As

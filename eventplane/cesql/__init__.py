@@ -1,10 +1,10 @@
 """CESQL v1.0.0, the CloudEvents SQL Expression Language: parse, evaluate, match as a filter, lint.
 
-The specification is cesql/spec.md of github.com/cloudevents/spec; docs/cesql.md of this project says what was
-chosen where it is open.
+The specification is cesql/spec.md of github.com/cloudevents/spec, and the section numbers are its own;
+docs/cesql.md describes what was chosen where it is open.
 """
 
-from eventplane.cesql.analysis import LintWarning, lint, missing_functions
+from eventplane.cesql.analysis import LintWarning, lint, missing_functions, mixed_logic
 from eventplane.cesql.errors import (
     CesqlCastError,
     CesqlError,
@@ -36,6 +36,7 @@ __all__ = [
     "Result",
     "lint",
     "missing_functions",
+    "mixed_logic",
     "parse",
     "write",
 ]

@@ -14,7 +14,7 @@ from typing import Literal
 
 from eventplane.attributes import REQUIRED, AttributeValue, attribute_text
 from eventplane.cesql import tree
-from eventplane.cesql.errors import CesqlCastError, CesqlGenericError, caret
+from eventplane.cesql.errors import CesqlCastError, caret
 from eventplane.cesql.expression import Expression, evaluate
 from eventplane.cesql.functions import Functions
 from eventplane.cesql.operations import Type, Wildcard, cast, parts
@@ -26,7 +26,7 @@ from eventplane.limits import MAX_EVENT_BYTES, MAX_FILTER_NESTING, MAX_FILTER_TE
 
 @dataclass(frozen=True, slots=True)
 class LintWarning:
-    """What looks wrong at `position` (characters from 0), what to do, and the place with a caret under it."""
+    """A problem at `position` (characters from 0), its remedy, and the place with a caret under it."""
 
     position: int
     message: str
@@ -38,7 +38,7 @@ class LintWarning:
 
 
 def lint(expression: Expression) -> list[LintWarning]:
-    """What is doubtful about `expression` as a filter, in the order of the text."""
+    """Return warnings about `expression` as a filter, in the order of the text."""
     found = [
         *_misread(expression.tree),
         *_unknown_calls(expression.tree, expression.functions),
@@ -49,11 +49,22 @@ def lint(expression: Expression) -> list[LintWarning]:
 
 
 def missing_functions(expression: Expression) -> list[LintWarning]:
-    """The calls that no function answers: a contract refuses them, since its filter could only err there."""
+    """Return the calls of unknown functions: a contract refuses them, as they could only err."""
     return [_warning(expression, each) for each in _unknown_calls(expression.tree, expression.functions)]
 
 
+def mixed_logic(expression: Expression) -> list[LintWarning]:
+    """Return the places where AND, OR and XOR are mixed without parentheses: a contract refuses them.
+
+    The text of the specification reads from left to right, as we do; the grammar beside it, and engines that
+    are made of it, read from right to left.
+    """
+    return [_warning(expression, each) for each in _mixed_chains(expression.tree)]
+
+
 _Finding = tuple[int, str, str]
+
+_RANKS: tuple[tree.LogicOperator, ...] = ("AND", "XOR", "OR")
 
 
 def _warning(expression: Expression, finding: _Finding) -> LintWarning:
@@ -62,25 +73,65 @@ def _warning(expression: Expression, finding: _Finding) -> LintWarning:
 
 
 def _misread(root: Node) -> Iterator[_Finding]:
-    """Precedence that few expect."""
+    """Yield precedence that few expect."""
+    yield from _mixed_chains(root)
     for node in tree.walk(root):
-        if isinstance(node, tree.Logic):
-            inner = node.left
-            if isinstance(inner, tree.Logic) and not inner.grouped and inner.operator != node.operator:
-                yield (
-                    node.position,
-                    f"{inner.operator} and {node.operator} bind equally and are read from left to right",
-                    f"write parentheses: {_written(node)}",
-                )
-        elif isinstance(node, tree.Comparison | tree.Arithmetic | tree.Like | tree.In):
+        if isinstance(node, tree.Comparison | tree.Arithmetic | tree.Like | tree.In):
             inner = tree.children(node)[0]
             # `x NOT LIKE p` is a Not as well, but stands behind its operand.
             if isinstance(inner, tree.Not) and not inner.grouped and inner.position < _start(inner.operand):
                 yield (
                     inner.position,
                     "NOT binds to the next word only",
-                    f"this means {_written(node)}; group it",
+                    f"this means {write(node)}; group it",
                 )
+
+
+def _mixed_chains(root: Node) -> Iterator[_Finding]:
+    linked: set[int] = set()
+    for node in tree.walk(root):
+        if not isinstance(node, tree.Logic) or id(node) in linked:
+            continue
+        links = [node]
+        while isinstance(links[0].left, tree.Logic) and not links[0].left.grouped:
+            links.insert(0, links[0].left)
+        linked.update(map(id, links))
+        operators = list(dict.fromkeys(each.operator for each in links))
+        if len(operators) > 1:
+            position = next(each.position for each in links if each.operator != operators[0])
+            *others, last = operators
+            yield position, f"{', '.join(others)} and {last} are mixed without parentheses", _readings(links)
+
+
+def _readings(links: list[tree.Logic]) -> str:
+    """Return the remedy for a chain of operators: the forms with parentheses of what it may mean."""
+    operands = [links[0].left, *(each.right for each in links)]
+    operators = [each.operator for each in links]
+    left, right = write(links[-1]), write(_right_to_left(operands, operators))
+    remedy = f"write {left} (from left to right, as it is read here) or {right} (from right to left)"
+    by_rank = write(_by_rank(operands, operators))
+    return remedy if by_rank in (left, right) else f"{remedy} or {by_rank} (AND first)"
+
+
+def _right_to_left(operands: list[Node], operators: list[tree.LogicOperator]) -> Node:
+    grouped = operands[-1]
+    for operator, operand in zip(reversed(operators), reversed(operands[:-1]), strict=True):
+        grouped = tree.Logic(operator, operand, grouped)
+    return grouped
+
+
+def _by_rank(operands: list[Node], operators: list[tree.LogicOperator]) -> Node:
+    """Return the chain as in other languages: AND binds tighter than XOR, and XOR tighter than OR."""
+    for rank in _RANKS:
+        joined, rest = [operands[0]], []
+        for operator, operand in zip(operators, operands[1:], strict=True):
+            if operator == rank:
+                joined[-1] = tree.Logic(operator, joined[-1], operand)
+            else:
+                joined.append(operand)
+                rest.append(operator)
+        operands, operators = joined, rest
+    return operands[0]
 
 
 def _unknown_calls(root: Node, functions: Functions) -> Iterator[_Finding]:
@@ -94,21 +145,21 @@ def _unknown_calls(root: Node, functions: Functions) -> Iterator[_Finding]:
 
 
 def _impossible_casts(root: Node, functions: Functions) -> Iterator[_Finding]:
-    """Literals that make every event err."""
+    """Yield literals that make every event err."""
     for node in tree.walk(root):
         for literal in bad_operands(node, functions):
             yield (
                 literal.position,
-                f"{_written(literal)} cannot be cast to what is needed here, so this always errs",
+                f"{write(literal)} cannot be cast to what is needed here, so this always errs",
                 "compare with = or LIKE, or give a literal of the right type",
             )
 
 
 def _constant(expression: Expression) -> Iterator[_Finding]:
-    """Filters, or parts of one, that no event can change."""
+    """Yield filters, and parts of one, that have one outcome for all events."""
     root, functions = expression.tree, expression.functions
     start = _start(root)
-    kind = _result(root, functions)
+    kind = result_type(root, functions)
     reachable = outcomes(root, {}, functions)
     if kind not in (Type.BOOLEAN, Type.ANY):
         yield (
@@ -134,7 +185,8 @@ def _constant_parts(root: Node, functions: Functions) -> Iterator[_Finding]:
                 yield _start(operand), f"this part is always {next(iter(reachable))}", "remove it"
 
 
-def _result(node: Node, functions: Functions) -> Type:
+def result_type(node: Node, functions: Functions) -> Type:
+    """Return the type of the value of `node`; ANY for an attribute."""
     match node:
         case tree.Literal():
             return node.type
@@ -150,16 +202,8 @@ def _result(node: Node, functions: Functions) -> Type:
 
 
 def _start(node: Node) -> int:
-    """Where the text of `node` begins: an operator's own position is behind its left operand."""
+    """Return where `node` begins: an operator's own position is behind its left operand."""
     return min(each.position for each in tree.walk(node))
-
-
-def _written(node: Node) -> str:
-    """The node as text. What was parsed can be written; a pattern put together by hand perhaps not."""
-    try:
-        return write(node)
-    except CesqlGenericError:
-        return "it with parentheses"
 
 
 Outcome = Literal["true", "false", "error"]
@@ -169,9 +213,9 @@ _NEGATION: dict[Outcome, Outcome] = {"true": "false", "false": "true", "error": 
 
 
 def outcomes(node: Node, known: Attributes, functions: Functions) -> frozenset[Outcome]:
-    """Every outcome of `node` as a condition that some event with the `known` attributes could give.
+    """Return every outcome of `node` as a condition that an event with the `known` attributes could have.
 
-    It may name one too many, never one too few: parts that share an unknown attribute count as independent.
+    There may be one too many, never one too few: parts that share an unknown attribute count as independent.
     """
     if tree.names(node) <= known.keys():
         return frozenset({_exactly(node, known, functions)})
@@ -188,7 +232,11 @@ def outcomes(node: Node, known: Attributes, functions: Functions) -> frozenset[O
 
 
 def bad_operands(node: Node, functions: Functions) -> list[tree.Literal]:
-    """The literals under `node` that cannot be cast to what it needs."""
+    """Return the literals under `node` that cannot be cast to what it needs."""
+    if isinstance(node, tree.Not) and isinstance(node.operand, tree.Literal):
+        # An Integer is the one literal that a cast could read and the operator refuses, see docs/cesql.md.
+        refused = node.operand.type is Type.INTEGER or _stuck(node.operand, Type.BOOLEAN)
+        return [node.operand] if refused else []
     return [
         each
         for each, target in _needs(node, functions)
@@ -228,7 +276,7 @@ def _must_err(node: Node, known: Attributes, functions: Functions) -> bool:
 
 
 def _needs(node: Node, functions: Functions) -> list[tuple[Node, Type]]:
-    """Operands with the type that each is cast to, where the operation alone decides it."""
+    """Return operands with the type that each is cast to, where the operation alone decides it."""
     match node:
         case tree.Negate() | tree.Arithmetic() | tree.Comparison(operator="<" | "<=" | ">" | ">="):
             return [(each, Type.INTEGER) for each in tree.children(node)]
@@ -239,12 +287,9 @@ def _needs(node: Node, functions: Functions) -> list[tuple[Node, Type]]:
         case tree.In(operand=tree.Literal() as operand):
             return [(each, operand.type) for each in node.elements]
         case tree.Call():
-            function = functions.resolve(node.name, len(node.arguments))
-            return (
-                list(zip(node.arguments, function.types(len(node.arguments)), strict=True))
-                if function
-                else []
-            )
+            arity = len(node.arguments)
+            function = functions.resolve(node.name, arity)
+            return list(zip(node.arguments, function.types(arity), strict=True)) if function else []
         case _:
             return []
 
@@ -274,9 +319,9 @@ _CHARACTER_BYTES = 4
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """The most `steps` of an evaluation and the `longest` text that it makes, bytes of UTF-8.
+    """The most `steps` of an evaluation and the `longest` text that it builds, bytes of UTF-8.
 
-    `nesting` is how deep functions and comparisons stand within each other.
+    `nesting` is the depth of functions and comparisons within each other.
     """
 
     steps: int
@@ -285,9 +330,9 @@ class Cost:
 
 
 def cost(node: Node) -> Cost:
-    """The cost of the expression `node` for an event of `MAX_EVENT_BYTES`.
+    """Return the cost of the expression `node` for an event of `MAX_EVENT_BYTES`.
 
-    Its functions are the built-in ones; another one counts as one that joins its arguments.
+    A function that is not built in counts as one that joins its arguments.
     """
     measure = _Measure()
     measure.value(node)
@@ -295,7 +340,7 @@ def cost(node: Node) -> Cost:
 
 
 def nesting(node: Node) -> int:
-    """How many functions and comparisons stand within each other at most."""
+    """Return the depth of functions and comparisons within each other."""
     below = max(map(nesting, tree.children(node)), default=0)
     return below + isinstance(node, tree.Call | tree.In | tree.Comparison)
 
@@ -306,7 +351,7 @@ class _Measure:
         self.longest = 0
 
     def value(self, node: Node) -> int:
-        """The most bytes that the value of `node` has as a text."""
+        """Return the most bytes that the value of `node` has as a text."""
         match node:
             case tree.Literal():
                 return _literal_bytes(node.value)
@@ -343,14 +388,14 @@ class _Measure:
                 return self._text(sum(lengths))
 
     def _text(self, length: int) -> int:
-        """Count the making of a text of so many bytes."""
+        """Count a text of `length` bytes that is built."""
         self.steps += length
         self.longest = max(self.longest, length)
         return length
 
 
 def _operation_steps(node: Node, lengths: list[int]) -> int:
-    """The steps of an operator on operands of so many bytes. A cast to another type is of bounded length."""
+    """Return the steps of an operator on operands of these bytes. The length of casts is bounded."""
     match node:
         case tree.Like():
             return _CAST + _search_steps(node.pattern, lengths[0])
@@ -373,25 +418,25 @@ def _operation_steps(node: Node, lengths: list[int]) -> int:
 
 
 def _search_steps(pattern: str, length: int) -> int:
-    """The steps of LIKE on a text of `length` bytes: the ends of the pattern are compared in place."""
+    """Return the steps of LIKE on a text of `length` bytes: the ends of the pattern are compared in place."""
     steps = len(pattern.encode("utf-8", "surrogatepass"))
     for part in parts(pattern)[1:-1]:
         size = sum(1 if isinstance(each, Wildcard) else len(each) for each in part)
-        # The audit compares the part with each place of the text; so does a router if the part has `_`.
+        # The audit compares the part at each place of the text; so does a router if the part has `_`.
         has_one = Wildcard.ONE in part
         steps += length * (_SOUGHT_BYTE * size if has_one else max(_SOUGHT_BYTE, size))
     return steps
 
 
 def _cut(length: int, count: Node) -> int:
-    """The bytes of what LEFT, RIGHT or SUBSTRING takes of a text of `length` bytes."""
+    """Return the most bytes that LEFT, RIGHT or SUBSTRING returns of a text of `length` bytes."""
     if isinstance(count, tree.Literal) and count.type is Type.INTEGER:
         return min(length, _CHARACTER_BYTES * max(0, int(count.value)))
     return length
 
 
 def _is_castable(literal: Node) -> bool:
-    """Whether a literal can be read as a value of another type; never false for one that can."""
+    """Return whether a literal may be castable to another type; never false for one that is."""
     text = attribute_text(literal.value) if isinstance(literal, tree.Literal) else ""
     return text.lstrip("+-")[:1].isdigit() or text.lower() in ("true", "false")
 
@@ -401,17 +446,16 @@ def _literal_bytes(value: AttributeValue) -> int:
 
 
 def cost_problem(expression: Expression) -> tuple[str, str] | None:
-    """Why `expression` cannot be (part of) a filter, and the remedy; None when it can."""
+    """Return why `expression` is too costly for a filter, and the remedy; None if it is not."""
     found = cost(expression.tree)
     if found.nesting > MAX_FILTER_NESTING:
         return (
-            f"functions and comparisons stand within each other {found.nesting} deep, "
-            f"more than {MAX_FILTER_NESTING}",
+            f"functions and comparisons are nested {found.nesting} deep, more than {MAX_FILTER_NESTING}",
             "join parts with AND and OR instead",
         )
     if found.longest > MAX_FILTER_TEXT_BYTES:
         return (
-            f"it can make a text of {found.longest:,} bytes, more than {MAX_FILTER_TEXT_BYTES:,}",
+            f"it can build a text of {found.longest:,} bytes, more than {MAX_FILTER_TEXT_BYTES:,}",
             "join fewer texts, or the beginnings of them: LEFT(x, 100)",
         )
     return None

@@ -1,12 +1,11 @@
-"""The question whether an event passes, as one Python function made for one expression.
+"""Compile an expression to one Python function that returns whether an event passes.
 
 The function is built from syntax nodes, never from text, so that nothing in an expression can become code.
-It is fail-fast: it stops at the first error, because an event that errs does not pass. Up to there it does
-what `evaluation` does, operand by operand, so both give the same answer for every event; a property test
-holds them together.
+It stops at the first error, because an event that errs does not pass. Up to there it does what `evaluate`
+does, operand by operand, so both agree on every event; a property test compares them.
 
-A cast costs nothing where the types are known: `type = 'x'` needs none, because no Integer or Boolean reads
-`x`. Elsewhere one look at the value's class decides.
+A cast costs nothing where the types are known: `type = 'x'` needs none, because no Integer or Boolean is
+written `x`. Elsewhere the value's class decides.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ _COMPARE: dict[str, ast.cmpop] = {
 
 
 def compile_filter(node: Node, functions: Functions) -> Callable[[Attributes], bool]:
-    """A function of an event's attributes that says whether it passes. It raises nothing."""
+    """Return a function of an event's attributes that returns whether it passes, and raises nothing."""
     translation = _Translation(functions)
     body = ast.Try(
         body=[ast.Return(translation.root(node))],
@@ -63,7 +62,7 @@ class _Translation:
         self._variables = 0
 
     def function(self, body: ast.stmt) -> Callable[[Attributes], bool]:
-        """`def cesql(a): body`, which sees what was bound. The module around it is never run."""
+        """Return `def cesql(a): body` with the bound names as globals. The module around it never runs."""
         argument = ast.arguments(
             posonlyargs=[], args=[ast.arg("a")], kwonlyargs=[], kw_defaults=[], defaults=[]
         )
@@ -74,7 +73,7 @@ class _Translation:
         return FunctionType(inner, self._bound)
 
     def bind(self, value: object) -> ast.expr:
-        """A name of the generated function for a value that no constant can be."""
+        """Return a name in the generated function for a value that cannot be a constant."""
         name = f"b{len(self._bound)}"
         self._bound[name] = value
         return _name(name)
@@ -87,7 +86,7 @@ class _Translation:
         return value if kind is Type.BOOLEAN else ast.Constant(False)
 
     def _value(self, node: Node) -> tuple[ast.expr, Type]:
-        """What computes the value of `node`, and the type that it has."""
+        """Return what computes the value of `node`, and its type."""
         match node:
             case tree.Literal():
                 return ast.Constant(node.value), node.type
@@ -122,10 +121,10 @@ class _Translation:
             case tree.In():
                 return self._in(node)
             case _:
-                raise CesqlGenericError(f"{type(node).__name__} is no condition", position=node.position)
+                raise CesqlGenericError(f"{type(node).__name__} is not a condition", position=node.position)
 
     def _as(self, node: Node, target: Type) -> ast.expr:
-        """`node` cast to `target`."""
+        """Return `node` cast to `target`."""
         value, kind = self._value(node)
         if target in (kind, Type.ANY):
             return value
@@ -139,10 +138,9 @@ class _Translation:
         return self._as(node.left, Type.INTEGER), self._as(node.right, Type.INTEGER)
 
     def _not(self, node: tree.Not) -> ast.expr:
-        value, kind = self._value(node.operand)
-        if kind is Type.BOOLEAN:
-            return ast.UnaryOp(ast.Not(), value)
-        return self._call(operations.invert, value)
+        if isinstance(node.operand, tree.Literal) and node.operand.type is Type.INTEGER:
+            return self._call(operations.refuse_integer, ast.Constant(node.operand.value))
+        return ast.UnaryOp(ast.Not(), self._as(node.operand, Type.BOOLEAN))
 
     def _logic(self, node: tree.Logic) -> ast.expr:
         left, right = self._as(node.left, Type.BOOLEAN), self._as(node.right, Type.BOOLEAN)
@@ -214,7 +212,7 @@ def _missing_function() -> AttributeValue:
 
 
 def _only_text(node: Node) -> bool:
-    """Whether `node` is a text that is not the canonical string of any Integer or Boolean."""
+    """Return whether `node` is a text that is not the canonical string of any Integer or Boolean."""
     if not isinstance(node, tree.Literal) or not isinstance(node.value, str):
         return False
     return node.value not in ("true", "false") and not node.value.lstrip("-").isdecimal()
@@ -237,7 +235,7 @@ def _method(value: ast.expr, method: str, argument: str) -> ast.expr:
 
 
 def _if_class(variable: str, value: ast.expr, wanted: str, then: ast.expr, otherwise: ast.expr) -> ast.expr:
-    """`then if (variable := value).__class__ is wanted else otherwise`."""
+    """Return `then if (variable := value).__class__ is wanted else otherwise`."""
     assigned = ast.NamedExpr(ast.Name(variable, ast.Store()), value)
     held = ast.Attribute(assigned, "__class__", ast.Load())
     return ast.IfExp(_compare(held, ast.Is(), _name(wanted)), then, otherwise)

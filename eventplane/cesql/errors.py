@@ -18,30 +18,24 @@ _EXCERPT = 100
 class CesqlError(EventPlaneError):
     """Base of all. `position` is the offset in the expression, characters from 0, None while unknown.
 
-    `kind` is the specification's name of the error. `value` is what the failed operation gives nevertheless;
-    None stands for the zero value of its type.
+    `kind` is the specification's name of the error. `value` is the result of the failed operation; None is
+    the zero value of its type.
     """
 
     kind: ClassVar[str]
-
-    def __init__(
-        self, message: str, *, position: int | None = None, value: AttributeValue | None = None
-    ) -> None:
-        self.position = position
-        self.value = value
-        super().__init__(message)
+    reason: str = ""
+    position: int | None = None
+    value: AttributeValue | None = None
+    message = "{reason}"
 
 
 class CesqlParseError(CesqlError):
-    """The text is no expression: `reason` at `position` of `text`, and the `remedy`."""
+    """The text is not an expression: `reason` at `position` of `text`, and the `remedy`."""
 
     kind = "parse"
-
-    def __init__(self, reason: str, remedy: str, text: str, position: int) -> None:
-        self.reason = reason
-        self.remedy = remedy
-        self.text = text
-        super().__init__(f"{reason}; {remedy}\n{caret(text, position)}", position=position)
+    remedy: str = ""
+    text: str = ""
+    message = "{reason}; {remedy}\n{excerpt}"
 
     @property
     def excerpt(self) -> str:
@@ -50,7 +44,7 @@ class CesqlParseError(CesqlError):
 
 
 class CesqlMathError(CesqlError):
-    """Division by zero, or a result that is no 32 bit Integer."""
+    """Division by zero, or a result that is not a 32 bit Integer."""
 
     kind = "math"
 
@@ -62,39 +56,30 @@ class CesqlCastError(CesqlError):
 
 
 class CesqlMissingAttributeError(CesqlError):
-    """The event has no attribute `name`."""
+    """The event does not have the attribute `name`."""
 
     kind = "missingAttribute"
-
-    def __init__(self, name: str, position: int) -> None:
-        self.name = name
-        super().__init__(
-            f"the event has no attribute {name!r}; test it first: EXISTS {name} AND ...", position=position
-        )
+    name: str = ""
+    message = "the event has no attribute {name!r}; test it first: EXISTS {name} AND ..."
 
 
 class CesqlMissingFunctionError(CesqlError):
     """There is no function `name` that takes `arity` arguments."""
 
     kind = "missingFunction"
-
-    def __init__(self, name: str, arity: int, position: int) -> None:
-        self.name = name
-        self.arity = arity
-        super().__init__(
-            f"there is no function {name} of {arity} argument(s); see the table in docs/cesql.md",
-            position=position,
-        )
+    name: str = ""
+    arity: int = 0
+    message = "there is no function {name} of {arity} argument(s); see the table in docs/cesql.md"
 
 
 class CesqlFunctionEvaluationError(CesqlError):
-    """A function cannot do its work with the arguments that it got."""
+    """A function cannot work with its arguments."""
 
     kind = "functionEvaluation"
 
 
 class CesqlGenericError(CesqlError):
-    """Whatever has no name of its own: a function table or a tree that cannot be."""
+    """An error without a name of its own: an invalid function table or tree."""
 
     kind = "generic"
 

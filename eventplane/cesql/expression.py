@@ -22,19 +22,19 @@ from eventplane.filters import Attributes
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The value of an expression for one event, and what erred, in the order of evaluation."""
+    """The value of an expression for one event, and its errors in the order of evaluation."""
 
     value: AttributeValue
     errors: tuple[CesqlError, ...] = ()
 
     @property
     def passes(self) -> bool:
-        """Whether the event passes a filter: only a Boolean true without an error does (section 1.2)."""
+        """Whether the event passes as a filter: only a Boolean true without an error does (section 1.2)."""
         return self.value is True and not self.errors
 
 
 def evaluate(node: Node, attributes: Attributes, functions: Functions) -> Result:
-    """The value of `node` and its errors. Raises nothing."""
+    """Return the value of `node` and its errors. Raises nothing."""
     walk = _Walk(attributes, functions)
     value = walk.value(node)
     return Result(value, tuple(walk.errors))
@@ -64,11 +64,13 @@ class _Walk:
     def _attribute(self, node: tree.Attribute) -> AttributeValue:
         if node.name in self._attributes:
             return self._attributes[node.name]
-        self.errors.append(CesqlMissingAttributeError(node.name, node.position))
+        self.errors.append(CesqlMissingAttributeError(name=node.name, position=node.position))
         return ZERO[Type.ANY]
 
     def _operation(self, node: Node) -> AttributeValue:
         match node:
+            case tree.Not(operand=tree.Literal(type=Type.INTEGER)):
+                return self._strict(node, Type.BOOLEAN, (Type.ANY,), operations.refuse_integer)
             case tree.Not():
                 return self._strict(node, Type.BOOLEAN, (Type.ANY,), operations.invert)
             case tree.Negate():
@@ -92,7 +94,7 @@ class _Walk:
     def _strict(
         self, node: Node, result: Type, types: tuple[Type, ...], run: Callable[..., AttributeValue]
     ) -> AttributeValue:
-        """Evaluate and cast every operand, then `run`; the zero value of `result` if any of it erred."""
+        """Evaluate and cast every operand, then `run`; the zero value of `result` if an operand erred."""
         before = len(self.errors)
         operands = []
         for each, target in zip(tree.children(node), types, strict=True):
@@ -133,7 +135,8 @@ class _Walk:
     def _call(self, node: tree.Call) -> AttributeValue:
         function = self._functions.resolve(node.name, len(node.arguments))
         if function is None:
-            self.errors.append(CesqlMissingFunctionError(node.name, len(node.arguments), node.position))
+            arity = len(node.arguments)
+            self.errors.append(CesqlMissingFunctionError(name=node.name, arity=arity, position=node.position))
             return False
         return self._strict(node, function.result, function.types(len(node.arguments)), function.run)
 
@@ -146,11 +149,11 @@ _EQUALITY = {"=": operations.equal, "!=": _different}
 
 
 class Expression:
-    """`text` as it was written, and its `tree`. Immutable; equal to one with the same text and functions.
+    """An expression: its `text` and its `tree`. Immutable; equal to one with the same text and functions.
 
-    `matches(attributes)` says whether an event passes as a filter: only a Boolean true without any error
-    does. It raises nothing and stops at the first error. It is compiled at its first use, so that a contract
-    with thousands of routes is read fast.
+    `matches(attributes)` returns whether an event passes as a filter: only a Boolean true without any error
+    does. It raises nothing and stops at the first error. It is compiled at its first use, so that contracts
+    with thousands of routes load fast.
     """
 
     __slots__ = ("functions", "matches", "text", "tree")
@@ -164,7 +167,7 @@ class Expression:
         self.matches = self._first_match
 
     def evaluate(self, attributes: Attributes) -> Result:
-        """The value for an event and every error on the way. Raises nothing."""
+        """Return the value for an event and every error. Raises nothing."""
         return evaluate(self.tree, attributes, self.functions)
 
     def _first_match(self, attributes: Attributes) -> bool:
@@ -186,14 +189,14 @@ class Expression:
         return self.text
 
     def __reduce__(self) -> tuple[Callable[..., Expression], tuple[object, ...]]:
-        # A generated function cannot be pickled, and need not be.
+        # A generated function cannot be pickled.
         builtin = self.functions is BUILTINS
         return parse, (self.text,) if builtin else (self.text, self.functions)
 
 
 def parse(text: str, functions: Functions = BUILTINS) -> Expression:
-    """The expression that `text` is in CESQL v1.0.0; raises CesqlParseError with the place and a remedy.
+    """Read `text` as CESQL v1.0.0; raises CesqlParseError with the place and a remedy.
 
-    A call of a function that is not in `functions` is no parse error: `lint` and evaluation report it.
+    A call of a function that is not in `functions` is not a parse error: `lint` and evaluation report it.
     """
     return Expression(text, parse_tree(text), functions)

@@ -1,4 +1,4 @@
-"""Functions by name and arity (section 3.5). A table is a value: extending it gives a new one."""
+"""Functions by name and arity (section 3.5). A table is immutable: extending it returns a new one."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ WHITE_SPACE = (
     "\t\n\v\f\r \x85\xa0\u1680"
     "\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
 )
-"""Unicode's White_Space. Python's strip() alone takes U+001C to U+001F as well, which are none."""
+"""Unicode's White_Space. Python's strip() alone removes U+001C to U+001F as well."""
 
 
 @dataclass(frozen=True, slots=True)
 class Function:
     """`run` gets its arguments cast to `parameters`, and to `rest` for any that follow (None: none may).
 
-    It returns a value of type `result`, or raises a CesqlError with the `value` that stands for it.
+    It returns a value of type `result`, or raises a CesqlError with the `value` to use instead.
     """
 
     name: str
@@ -31,13 +31,13 @@ class Function:
     rest: Type | None = None
 
     def types(self, arity: int) -> tuple[Type, ...]:
-        """The types of `arity` arguments."""
+        """Return the types of `arity` arguments."""
         more = arity - len(self.parameters)
         return self.parameters + (self.rest,) * more if self.rest else self.parameters
 
 
 class Functions:
-    """What can be called. Raises CesqlGenericError when two entries could take the same call."""
+    """A table of functions. Raises CesqlGenericError if two entries match the same call."""
 
     def __init__(self, functions: Iterable[Function]) -> None:
         self._fixed: dict[tuple[str, int], Function] = {}
@@ -51,7 +51,7 @@ class Functions:
                 )
 
     def resolve(self, name: str, arity: int) -> Function | None:
-        """The function `name` (upper case) that takes `arity` arguments."""
+        """Return the function `name` (upper case) that takes `arity` arguments."""
         fixed = self._fixed.get((name, arity))
         if fixed is not None:
             return fixed
@@ -59,7 +59,7 @@ class Functions:
         return variadic if variadic is not None and arity >= len(variadic.parameters) else None
 
     def extended(self, *functions: Function) -> Functions:
-        """This table with more functions in it."""
+        """Return a table with these functions as well."""
         return Functions((*self._fixed.values(), *self._variadic.values(), *functions))
 
     def _add(self, function: Function) -> None:
@@ -102,7 +102,7 @@ def _not_negative(name: str, length: int, value: str) -> CesqlFunctionEvaluation
 
 def _absolute(number: int) -> int:
     if abs(number) > INTEGER_MAX:
-        raise CesqlMathError(f"ABS({number}) is no 32 bit Integer", value=INTEGER_MAX)
+        raise CesqlMathError(f"ABS({number}) is not a 32 bit Integer", value=INTEGER_MAX)
     return abs(number)
 
 
@@ -125,10 +125,10 @@ BUILTINS = Functions(
         Function("SUBSTRING", (_S, _I), _S, _substring),
         Function("SUBSTRING", (_S, _I, _I), _S, _substring),
         Function("ABS", (_I,), _I, _absolute),
-        # The cast of the argument is all that these do.
+        # Their argument is cast; nothing else is to be done.
         Function("INT", (_I,), _I, _same),
         Function("BOOL", (Type.BOOLEAN,), Type.BOOLEAN, _same),
         Function("STRING", (_S,), _S, _same),
     )
 )
-"""The functions that every engine has (section 3.5.1 and 3.5.2, and the casts)."""
+"""The functions of every engine (sections 3.5.1 and 3.5.2, and the casts)."""

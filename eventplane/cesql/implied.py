@@ -1,8 +1,8 @@
-"""What has to hold for an event to pass an expression, in terms that an index can look up.
+"""The terms of an expression that an index can look up: they hold for every event that passes it.
 
 Only what follows from the syntax: `type = 'x'`, `IN`, `LIKE` with a fixed beginning or end, the conjuncts
-of `AND`, both sides of `OR`. Casts are why some comparisons give less than they seem to: `'05' = a` holds for
-the Integer 5 as well, and `a = 5` for the Strings `5`, `05`, `+5` and so on, which no lookup can list.
+of `AND`, both sides of `OR`. Because of casts some comparisons imply less than they seem to: `'05' = a` holds
+for the Integer 5 as well, and `a = 5` for the Strings `5`, `05`, `+5` and so on, which no lookup can list.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from eventplane.filters import Cover, Exact, Prefix, Suffix, either, present
 
 
 def implied(node: Node) -> Iterator[Cover]:
-    """The covers of `node` as a filter, which passes an event only if it is true without an error."""
+    """Yield the covers of `node` as a filter, which passes an event only if it is true without an error."""
     match node:
         case tree.Logic(operator="AND"):
             yield from implied(node.left)
@@ -58,7 +58,7 @@ def _like(attribute: str, pattern: str) -> Iterator[Cover]:
 
 
 def _one_of(attribute: str, values: Iterable[AttributeValue]) -> Cover:
-    """The attribute equals one of `values` after these were cast to its own type, which is not known."""
+    """Return the cover of an attribute that equals one of `values`, cast to its own unknown type."""
     return frozenset(Exact(attribute, text) for value in values for text in _spellings(value))
 
 
@@ -72,7 +72,7 @@ def _spellings(value: AttributeValue) -> Iterator[str]:
 
 
 def _needed(node: Node) -> Iterator[str]:
-    """Attributes without which `node` errs: all but AND, OR, XOR evaluate every operand."""
+    """Yield attributes without which `node` errs: all but AND, OR, XOR evaluate every operand."""
     if isinstance(node, tree.Attribute) and node.name not in REQUIRED:
         yield node.name
     elif not isinstance(node, tree.Logic):

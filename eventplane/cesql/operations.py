@@ -22,7 +22,7 @@ _EXCERPT = 80
 
 
 class Type(Enum):
-    """What an expression gives, or an operation takes; ANY is known only when an event is there."""
+    """The type of a result or an operand; ANY is known only for an event."""
 
     STRING = "String"
     INTEGER = "Integer"
@@ -31,18 +31,18 @@ class Type(Enum):
 
 
 ZERO: dict[Type, AttributeValue] = {Type.STRING: "", Type.INTEGER: 0, Type.BOOLEAN: False, Type.ANY: False}
-"""The zero value of each type (section 3.1); what cannot be typed counts as Boolean (section 3.2)."""
+"""The zero value of each type (section 3.1); an unknown type counts as Boolean (section 3.2)."""
 
 
 def type_of(value: AttributeValue) -> Type:
-    """The type of a value."""
+    """Return the type of a value."""
     if isinstance(value, str):
         return Type.STRING
     return Type.BOOLEAN if isinstance(value, bool) else Type.INTEGER
 
 
 def cast(value: AttributeValue, target: Type) -> AttributeValue:
-    """`value` as a `target`; raises CesqlCastError when it cannot be."""
+    """Return `value` as a `target`; raises CesqlCastError."""
     if target is Type.STRING:
         return attribute_text(value)
     if target is Type.INTEGER:
@@ -51,7 +51,7 @@ def cast(value: AttributeValue, target: Type) -> AttributeValue:
 
 
 def to_integer(value: AttributeValue) -> int:
-    """The Integer that `value` stands for; raises CesqlCastError."""
+    """Return `value` as an Integer; raises CesqlCastError."""
     if not isinstance(value, str):
         return int(value)
     if _INTEGER.fullmatch(value):
@@ -62,7 +62,7 @@ def to_integer(value: AttributeValue) -> int:
 
 
 def to_boolean(value: AttributeValue) -> bool:
-    """The Boolean that `value` stands for; raises CesqlCastError."""
+    """Return `value` as a Boolean; raises CesqlCastError."""
     if not isinstance(value, str):
         return bool(value)
     word = value.lower() if len(value) <= _LONGEST_BOOLEAN else ""
@@ -80,7 +80,7 @@ COMPARE: dict[str, Callable[[int, int], bool]] = {
 
 
 def divide(left: int, right: int) -> int:
-    """The quotient, rounded towards zero; raises CesqlMathError."""
+    """Return the quotient, rounded towards zero; raises CesqlMathError."""
     if right == 0:
         raise CesqlMathError("division by zero; test the divisor first")
     quotient = abs(left) // abs(right)
@@ -88,7 +88,7 @@ def divide(left: int, right: int) -> int:
 
 
 def remainder(left: int, right: int) -> int:
-    """The remainder of that division, with the sign of `left`; raises CesqlMathError."""
+    """Return the remainder of that division, with the sign of `left`; raises CesqlMathError."""
     if right == 0:
         raise CesqlMathError("remainder of a division by zero; test the divisor first")
     rest = abs(left) % abs(right)
@@ -96,10 +96,10 @@ def remainder(left: int, right: int) -> int:
 
 
 def checked(number: int) -> int:
-    """`number`, if 32 bits hold it; raises CesqlMathError. The specification leaves overflow open."""
+    """Return `number` if it has 32 bits; raises CesqlMathError. The specification leaves overflow open."""
     if INTEGER_MIN <= number <= INTEGER_MAX:
         return number
-    raise CesqlMathError(f"the result {number} is no 32 bit Integer")
+    raise CesqlMathError(f"the result {number} is not a 32 bit Integer")
 
 
 ARITHMETIC: dict[str, Callable[[int, int], int]] = {
@@ -112,19 +112,12 @@ ARITHMETIC: dict[str, Callable[[int, int], int]] = {
 
 
 def negate(number: int) -> int:
-    """-number; raises CesqlMathError for the one Integer that has no opposite."""
+    """Return -number; raises CesqlMathError for the one Integer without an opposite."""
     return checked(-number)
 
 
 def invert(value: AttributeValue) -> bool:
-    """NOT value; raises CesqlCastError, for an Integer too, and then stands for true.
-
-    The text casts an Integer to a Boolean; the conformance case "Invalid int cast" wants this instead.
-    """
-    if isinstance(value, bool):
-        return not value
-    if isinstance(value, int):
-        raise CesqlCastError(f"NOT takes no Integer; write {value} = 0 or NOT BOOL({value})", value=True)
+    """Return NOT `value`, cast to a Boolean; raises CesqlCastError, whose value is true."""
     try:
         return not to_boolean(value)
     except CesqlCastError as error:
@@ -132,15 +125,23 @@ def invert(value: AttributeValue) -> bool:
         raise
 
 
+def refuse_integer(value: AttributeValue) -> bool:
+    """Raise CesqlCastError for NOT of an Integer literal: the official case "Invalid int cast" wants it.
+
+    The text (3.7) casts every Integer, as `invert` does; the case has a literal.
+    """
+    raise CesqlCastError(f"NOT of the Integer literal {value}; write TRUE or FALSE", value=True)
+
+
 def equal(left: AttributeValue, right: AttributeValue) -> bool:
-    """Whether `left`, cast to the type of `right`, is `right`; raises CesqlCastError."""
+    """Return whether `left`, cast to the type of `right`, equals it; raises CesqlCastError."""
     return cast(left, type_of(right)) == right
 
 
 def contains(value: AttributeValue, elements: Iterable[AttributeValue]) -> bool:
-    """Whether an element, cast to the type of `value`, is `value`; raises CesqlCastError.
+    """Return whether an element, cast to the type of `value`, equals it; raises CesqlCastError.
 
-    Every element is cast, also after one that is equal: a Set has no order, so an answer must not rest on it.
+    Every element is cast, also after an equal one: a Set has no order, so the answer must not depend on it.
     """
     target = type_of(value)
     return value in [cast(element, target) for element in elements]
@@ -152,14 +153,14 @@ class Wildcard(Enum):
 
 
 Pattern = tuple[str | Wildcard, ...]
-"""Literal texts and wildcards in turn; no two texts and no two MANY stand side by side."""
+"""Literal texts and wildcards; no two texts and no two MANY are neighbours."""
 
-# Any other backslash is a character like all others, as the conformance cases have it.
+# Any other backslash is an ordinary character, as in the conformance cases.
 _PIECE = re.compile(r"\\[%_]|[%_]|[^\\%_]+|\\", re.DOTALL)
 
 
 def read(pattern: str) -> Pattern:
-    """The pattern taken apart."""
+    """Split a pattern (section 3.4.3): `%` is any text, `_` one character, a backslash quotes them."""
     pieces: list[str | Wildcard] = []
     for piece in _PIECE.findall(pattern):
         if piece in ("%", "_"):
@@ -176,7 +177,7 @@ def read(pattern: str) -> Pattern:
 
 
 def parts(pattern: str) -> tuple[Pattern, ...]:
-    """What stands between the `%` of a pattern; the first and the last part may be empty."""
+    """Return the parts between the `%` of a pattern; the first and the last may be empty."""
     found: list[list[str | Wildcard]] = [[]]
     for piece in read(pattern):
         if piece is Wildcard.MANY:
@@ -188,10 +189,10 @@ def parts(pattern: str) -> tuple[Pattern, ...]:
 
 @lru_cache(maxsize=4096)
 def matcher(pattern: str) -> Callable[[str], bool]:
-    """A function that reports whether a text matches.
+    """Return a function that tells whether a text matches `pattern`.
 
-    The ends are compared in place and each part between is searched for once, from the end of the one before:
-    the first place where a part fits is as good as any later one.
+    The ends are compared in place and each part between is searched once, from the end of the one before: the
+    first place where a part fits is as good as any later one.
     """
     first, *others = map(_Part, parts(pattern))
     if not others:
@@ -222,9 +223,9 @@ class _Part:
     def __init__(self, pieces: Pattern) -> None:
         self.length = sum(1 if isinstance(each, Wildcard) else len(each) for each in pieces)
         self.find: Callable[[str, int, int], int]
-        """The first place of the part in a text between two places, -1 if there is none."""
+        """The first position of the part between two positions of a text, or -1."""
         self.fits: Callable[[str, int], bool]
-        """Whether the part stands at a place of a text that is long enough for it."""
+        """Whether the part is at a position of a text that is long enough for it."""
         if Wildcard.ONE not in pieces:
             literal = "".join(each for each in pieces if isinstance(each, str))
             self.find = lambda text, start, end: text.find(literal, start, end)
@@ -245,10 +246,10 @@ def _expression(pieces: Pattern) -> str:
 
 
 def regex(pattern: str) -> str:
-    """`pattern` as a regular expression of Python and of Java, for the whole text, a dot being any character.
+    """Return `pattern` as a regular expression of Python and Java for the whole text; a dot is any character.
 
-    The audit's engine has nothing better. Its time is bounded by the product of both lengths: what `%` has
-    found once is an atomic group, so nothing is searched twice.
+    The audit uses it. Its time is bounded by the product of both lengths: each `%` is an atomic group, so
+    nothing is searched twice.
     """
     first, *others = map(_expression, parts(pattern))
     if not others:

@@ -16,7 +16,7 @@ from eventplane.cesql.operations import INTEGER_MAX, INTEGER_MIN
 from eventplane.cesql.tree import Node
 
 MAX_EXPRESSION_LENGTH = 16_384
-"""Longest expression, characters. Ours: room for an IN of some hundred names, and a bound to the work."""
+"""Longest expression, characters. Ours: room for an IN of some hundred names."""
 
 Kind = Literal["integer", "string", "word", "symbol", "end"]
 
@@ -36,7 +36,7 @@ _DIGITS = len(str(INTEGER_MAX))
 
 
 class Token(NamedTuple):
-    """`text` as it is written, except a keyword, which is in upper case."""
+    """A token; `text` is as written, but keywords are in upper case."""
 
     kind: Kind
     text: str
@@ -44,14 +44,10 @@ class Token(NamedTuple):
 
 
 def tokens(text: str) -> list[Token]:
-    """The tokens of `text`, an `end` last; raises CesqlParseError."""
+    """Return the tokens of `text`, an `end` last; raises CesqlParseError."""
     if len(text) > MAX_EXPRESSION_LENGTH:
-        raise CesqlParseError(
-            f"the expression has {len(text)} characters, more than {MAX_EXPRESSION_LENGTH}",
-            "use several routes or a shorter condition",
-            text,
-            MAX_EXPRESSION_LENGTH,
-        )
+        reason = f"the expression has {len(text)} characters, more than {MAX_EXPRESSION_LENGTH}"
+        raise _error(text, MAX_EXPRESSION_LENGTH, reason, "use several routes or a shorter condition")
     found: list[Token] = []
     position = 0
     while position < len(text):
@@ -66,24 +62,20 @@ def tokens(text: str) -> list[Token]:
 
 
 def string_value(literal: str) -> str:
-    """The text that a quoted literal stands for: its own quote loses the backslash, all else stays."""
+    """Return the text of a quoted literal: a backslash is removed before its own quote only."""
     quote = literal[0]
     return _ESCAPE.sub(lambda escape: quote if escape[1] == quote else escape[0], literal[1:-1])
 
 
 def integer_value(token: Token, text: str) -> int:
-    """The number of an integer token; raises CesqlParseError when 32 bits cannot hold it."""
+    """Return the number of an integer token; raises CesqlParseError beyond 32 bits."""
     digits = token.text.lstrip("+-").lstrip("0") or "0"
     if len(digits) <= _DIGITS:
         value = -int(digits) if token.text.startswith("-") else int(digits)
         if INTEGER_MIN <= value <= INTEGER_MAX:
             return value
-    raise CesqlParseError(
-        "an Integer has 32 bits",
-        f"give {INTEGER_MIN} to {INTEGER_MAX}, or compare as a String",
-        text,
-        token.position,
-    )
+    remedy = f"give {INTEGER_MIN} to {INTEGER_MAX}, or compare as a String"
+    raise _error(text, token.position, "an Integer has 32 bits", remedy)
 
 
 def _token(match: re.Match[str]) -> Token:
@@ -97,24 +89,20 @@ def _token(match: re.Match[str]) -> Token:
 def _stray(text: str, position: int) -> CesqlParseError:
     character = text[position]
     if character in "'\"":
-        return CesqlParseError(
-            "this string is not closed",
-            f"close it with {character}; inside, write \\{character}",
-            text,
-            position,
-        )
-    return CesqlParseError(
-        f"the character {character!r} has no meaning here",
-        "remove it, or put texts in quotes",
-        text,
-        position,
-    )
+        remedy = f"close it with {character}; inside, write \\{character}"
+        return _error(text, position, "this string is not closed", remedy)
+    reason = f"the character {character!r} has no meaning here"
+    return _error(text, position, reason, "remove it, or put texts in quotes")
+
+
+def _error(text: str, position: int, reason: str, remedy: str) -> CesqlParseError:
+    return CesqlParseError(reason, position, remedy=remedy, text=text)
 
 
 MAX_EXPRESSION_DEPTH = 100
 """Deepest tree and nesting of parentheses, levels. Ours: keeps walks far from Python's recursion limit."""
 
-# How tightly an operator holds its left operand (section 3.6). AND, OR, XOR share one level, left to right.
+# How tightly an operator binds (section 3.6). AND, OR, XOR share one level, left to right.
 _LOGIC, _COMPARISON, _SUM, _PRODUCT, _IN, _LIKE, PREFIX = range(1, 8)
 POWERS = {
     **dict.fromkeys(("AND", "OR", "XOR"), _LOGIC),
@@ -131,7 +119,7 @@ _FLAT = "join alternatives with IN, or use several routes"
 
 
 def parse_tree(text: str) -> Node:
-    """The tree of an expression; raises CesqlParseError and nothing else."""
+    """Return the tree of an expression; raises CesqlParseError and nothing else."""
     parser = _Parser(text)
     node = parser.expression(0)
     parser.finish()
@@ -147,7 +135,7 @@ class _Parser:
         self._depth = 0
 
     def expression(self, power: int) -> Node:
-        """An operand and every operator after it that holds at least as tightly as `power`."""
+        """Return an operand with every operator after it that binds at least as tightly as `power`."""
         self._depth += 1
         if self._depth > MAX_EXPRESSION_DEPTH:
             self._fail(f"nested deeper than {MAX_EXPRESSION_DEPTH} levels", _FLAT)
@@ -186,7 +174,7 @@ class _Parser:
         return token
 
     def _fail(self, reason: str, remedy: str) -> NoReturn:
-        raise CesqlParseError(reason, remedy, self._text, self._token.position)
+        raise _error(self._text, self._token.position, reason, remedy)
 
     def _operand(self) -> Node:
         token = self._token
@@ -203,9 +191,7 @@ class _Parser:
             return tree.Negate(self.expression(PREFIX), position=token.position)
         if token.kind == "end":
             return self._fail("the expression ends where a value is needed", "complete it")
-        return self._fail(
-            f"{token.text!r} stands where a value is needed", "put an attribute or a literal before it"
-        )
+        return self._fail(f"a value is needed before {token.text!r}", "put an attribute or a literal there")
 
     def _word(self) -> Node:
         token = self._token
@@ -227,7 +213,7 @@ class _Parser:
             self._fail("the name of an attribute is needed here", "name a context attribute")
         if not _ATTRIBUTE.fullmatch(token.text):
             self._fail(
-                f"{token.text!r} is no attribute",
+                f"{token.text!r} is not the name of an attribute",
                 "a name has letters and digits only; a function needs (...)",
             )
         return self._take().text.lower()
@@ -235,7 +221,10 @@ class _Parser:
     def _call(self) -> Node:
         token = self._token
         if not _FUNCTION.fullmatch(token.text):
-            self._fail(f"{token.text!r} is no function", "a function's name has letters and underscores only")
+            self._fail(
+                f"{token.text!r} is not the name of a function",
+                "a function's name has letters and underscores only",
+            )
         self._at += 2
         if self._token.text == ")":
             self._at += 1
@@ -249,7 +238,7 @@ class _Parser:
         return replace(inner, grouped=True)
 
     def _list(self) -> tuple[Node, ...]:
-        """`expression, expression, ...)`: at least one, and the parenthesis after them."""
+        """Read `expression, expression, ...)`: at least one, and the closing parenthesis."""
         parts = [self.expression(0)]
         while self._token.text == ",":
             self._at += 1
@@ -286,30 +275,26 @@ class _Parser:
 
 
 def _check_depth(node: Node, text: str) -> None:
-    """A chain of operators is a deep tree too, though nothing in it is nested."""
+    """Raise CesqlParseError for a tree that is too deep: a long chain of operators is deep as well."""
     level = [node]
     for _ in range(MAX_EXPRESSION_DEPTH):
         level = [child for parent in level for child in tree.children(parent)]
         if not level:
             return
-    raise CesqlParseError(
-        f"more than {MAX_EXPRESSION_DEPTH} operators in a chain",
-        f"{_FLAT}, or put halves in parentheses",
-        text,
-        level[0].position,
-    )
+    reason = f"more than {MAX_EXPRESSION_DEPTH} operators in a chain"
+    raise _error(text, level[0].position, reason, f"{_FLAT}, or put halves in parentheses")
 
 
 _ATOM = PREFIX + 1
 
 
 def write(node: Node) -> str:
-    """`node` in CESQL; raises CesqlGenericError for a text that no string literal can hold."""
+    """Return `node` in CESQL; raises CesqlGenericError for a text that no string literal can hold."""
     return _write(node)[0]
 
 
 def quote(text: str) -> str:
-    """`text` as a string literal; raises CesqlGenericError when there is none for it.
+    """Return `text` as a string literal; raises CesqlGenericError if there is none.
 
     A backslash has no escape of its own, so a text that ends in one, for example, cannot be written.
     """
@@ -325,7 +310,7 @@ def quote(text: str) -> str:
 
 
 def _write(node: Node) -> tuple[str, int]:
-    """The text of `node`, and how tightly it holds together."""
+    """Return the text of `node`, and how tightly it binds."""
     match node:
         case tree.Literal() | tree.Attribute() | tree.Call():
             return _atom(node), _ATOM
@@ -378,11 +363,11 @@ def _list(nodes: tuple[Node, ...]) -> str:
 
 
 def _within(node: Node, power: int) -> str:
-    """`node` as an operand of something that holds with `power`."""
+    """Return `node` as an operand of an operator of `power`."""
     text, held = _write(node)
     return f"({text})" if held < power else text
 
 
 def _apart(node: Node, power: int) -> str:
-    """The same where a NOT would be misread: `(NOT a) = b`."""
+    """Do the same where a NOT would be misread: `(NOT a) = b`."""
     return f"({_write(node)[0]})" if isinstance(node, tree.Not) else _within(node, power)

@@ -1,4 +1,4 @@
-"""The syntax tree of an expression. Where a node stood in the text does not count when trees are compared.
+"""The syntax tree of an expression. Positions in the text do not count when trees are compared.
 
 `x != y` and `x <> y` are one operator, and `x NOT LIKE p`, `x NOT IN s` are `Not` around `Like`, `In`, as
 section 3.4 defines them. Attribute names are in lower case, function names in upper case.
@@ -20,7 +20,7 @@ LogicOperator = Word["AND", "OR", "XOR"]
 
 @dataclass(frozen=True, slots=True)
 class _Placed:
-    """`position`: offset in the expression, characters from 0. `grouped`: it stood in parentheses."""
+    """`position`: offset in the expression, characters from 0. `grouped`: in parentheses."""
 
     position: int = field(default=0, compare=False, kw_only=True, repr=False)
     grouped: bool = field(default=False, compare=False, kw_only=True, repr=False)
@@ -28,7 +28,7 @@ class _Placed:
 
 @dataclass(frozen=True, slots=True)
 class Literal(_Placed):
-    """A constant. Its type is part of it: 1 and true are equal in Python, and are not here."""
+    """A constant. Its type counts: 1 and true are equal in Python, and are not here."""
 
     value: AttributeValue
     type: Type = field(init=False, repr=False)
@@ -120,7 +120,7 @@ Node = Literal | Attribute | Exists | Not | Negate | Arithmetic | Comparison | L
 
 
 def children(node: Node) -> tuple[Node, ...]:
-    """The operands or arguments of `node`, in the order of their evaluation."""
+    """Return the operands or arguments of `node`, in the order of their evaluation."""
     match node:
         case Not() | Negate() | Like():
             return (node.operand,)
@@ -135,7 +135,7 @@ def children(node: Node) -> tuple[Node, ...]:
 
 
 def walk(tree: Node) -> Iterator[Node]:
-    """Every node, parents first."""
+    """Yield every node, parents first."""
     waiting = [tree]
     while waiting:
         node = waiting.pop()
@@ -144,5 +144,5 @@ def walk(tree: Node) -> Iterator[Node]:
 
 
 def names(tree: Node) -> frozenset[str]:
-    """The attributes that the expression reads or asks for."""
+    """Return the attributes that the expression reads or tests."""
     return frozenset(node.name for node in walk(tree) if isinstance(node, Attribute | Exists))

@@ -1,13 +1,13 @@
 """The contract: the one declaration of participants, channels, event types and routes.
 
 `compile_contract` turns the document people write into a `Contract`; `Contract.canonical` is its compiled
-form, which the device image, the functions and the audit load with `load_compiled`. None of these needs
-`eventplane.contract.checks`, which warns of what is allowed and hardly meant.
+form, which the device image, the functions and the audit load with `load_compiled`.
 """
 
 from eventplane.contract.canonical import contract_document
 from eventplane.contract.compiler import compile_contract, load_compiled
 from eventplane.contract.model import (
+    AddressScope,
     Channel,
     Contract,
     DeliveryGuarantee,
@@ -19,7 +19,6 @@ from eventplane.contract.model import (
     ParticipantKind,
     Place,
     Priority,
-    Reach,
     Route,
     SchemaCheck,
     Transport,
@@ -30,6 +29,7 @@ from eventplane.contract.model import (
 from eventplane.contract.reader import ContractError, ContractFormatError, Problem
 
 __all__ = [
+    "AddressScope",
     "Channel",
     "Contract",
     "ContractError",
@@ -44,7 +44,6 @@ __all__ = [
     "Place",
     "Priority",
     "Problem",
-    "Reach",
     "Route",
     "SchemaCheck",
     "Transport",

@@ -6,9 +6,11 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict
+from itertools import chain
 from typing import Any
 
 from eventplane.contract.model import (
+    AddressScope,
     Channel,
     Contract,
     Downlink,
@@ -16,7 +18,6 @@ from eventplane.contract.model import (
     Forward,
     Ordering,
     Participant,
-    Reach,
     Route,
     Transport,
 )
@@ -26,29 +27,22 @@ from eventplane.filters import to_document
 FORMAT = 8
 """The newest version of the document's own format, compiled or written by people."""
 
-_WITH_GUARANTEES = 7
-_WITH_RIGHTS = 6
-_WITH_ASKS = 5
-_WITH_DOWNLINK = 4
-_WITH_WEBHOOK = 3
-_WITHOUT_EITHER = 2
-
 VERSION_LENGTH = 16
 """Hexadecimal digits of the content hash that name a contract: 64 bits."""
 
 
 def canonical_bytes(document: object) -> bytes:
-    """`document` as JSON that depends on its content only. Raises ValueError for lone surrogates."""
+    """Return `document` as JSON that depends on its content only. Raises ValueError for lone surrogates."""
     return json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode("utf-8")
 
 
 def version_of(canonical: bytes) -> str:
-    """The contract version that a canonical form has."""
+    """Return the contract version of a canonical form."""
     return hashlib.sha256(canonical).hexdigest()[:VERSION_LENGTH]
 
 
 def contract_document(contract: Contract) -> dict[str, Any]:
-    """Everything that `contract` says, as it is written today, whatever format it was compiled in."""
+    """Return `contract` as a document of the current form, whatever format it was compiled in."""
     return whole_document(contract.name, contract.participants, contract.event_types, contract.routes)
 
 
@@ -58,7 +52,7 @@ def whole_document(
     event_types: Mapping[str, EventType],
     routes: tuple[Route, ...],
 ) -> dict[str, Any]:
-    """The parts of a contract as one document."""
+    """Return the parts of a contract as one document."""
     return {
         "format": _format(participants, event_types, routes),
         "name": name,
@@ -71,28 +65,26 @@ def whole_document(
 def _format(
     participants: Mapping[str, Participant], event_types: Mapping[str, EventType], routes: tuple[Route, ...]
 ) -> int:
-    """The lowest that says it all: devices in the field go on reading what concerns them."""
-    inboxes = [each.inbox for each in participants.values()]
-    if any(each.events_per_message > 1 for each in inboxes):
-        return FORMAT
-    guarantees = [each.delivery_guarantee for each in event_types.values()]
-    if any(guarantees + [each.delivery_guarantee for each in routes]):
-        return _WITH_GUARANTEES
-    if any(_is_of_format_7(channel) for each in participants.values() for channel in each.channels):
-        return _WITH_GUARANTEES
-    if any(each.may_subscribe is not None for each in participants.values()):
-        return _WITH_RIGHTS
-    if any(each.may_address is not Reach.ONE for each in participants.values()):
-        return _WITH_RIGHTS
-    if any(each.interest is not None for each in routes):
-        return _WITH_ASKS
-    if any(each.asks or each.outbox.forward is not Forward.ALL for each in participants.values()):
-        return _WITH_ASKS
-    if any(each.downlink is Downlink.STATE for each in inboxes):
-        return _WITH_DOWNLINK
-    if any(each.downlink for each in event_types.values()):
-        return _WITH_DOWNLINK
-    return _WITH_WEBHOOK if any(each.webhook for each in inboxes) else _WITHOUT_EITHER
+    """Return the lowest format that has all settings, so that devices in the field can read it."""
+    every, types = participants.values(), event_types.values()
+    needed = {
+        8: (each.inbox.events_per_message > 1 for each in every),
+        7: chain(
+            (each.delivery_guarantee for each in types),
+            (each.delivery_guarantee for each in routes),
+            (_is_of_format_7(channel) for each in every for channel in each.channels),
+        ),
+        6: (each.may_subscribe is not None or each.may_address is not AddressScope.ONE for each in every),
+        5: chain(
+            (each.interest is not None for each in routes),
+            (each.asks or each.outbox.forward is not Forward.ALL for each in every),
+        ),
+        4: chain(
+            (each.inbox.downlink is Downlink.STATE for each in every), (each.downlink for each in types)
+        ),
+        3: (each.inbox.webhook for each in every),
+    }
+    return next((number for number, uses in needed.items() if any(uses)), 2)
 
 
 def _is_of_format_7(channel: Channel) -> bool:
@@ -109,15 +101,15 @@ def _participant(participant: Participant) -> dict[str, Any]:
         "sends": None if participant.sends is None else list(participant.sends),
     }
     if participant.retired:
-        # Left out otherwise: devices whose software has never heard of it go on reading their contract.
+        # Left out otherwise, so that the software of older devices can read the contract.
         document["retired"] = True
     if participant.asks:
         document["asks"] = list(participant.asks)
     if participant.may_subscribe is not None:
         document["may_subscribe"] = to_document(participant.may_subscribe)
-    if participant.may_address is not Reach.ONE:
+    if participant.may_address is not AddressScope.ONE:
         reach = participant.may_address
-        document["may_address"] = reach if isinstance(reach, Reach) else list(reach)
+        document["may_address"] = reach if isinstance(reach, AddressScope) else list(reach)
     return document
 
 

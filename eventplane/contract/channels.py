@@ -29,7 +29,7 @@ from eventplane.contract.model import (
 )
 from eventplane.contract.reader import Number, Section, Word
 from eventplane.limits import MAX_BATCH_EVENTS, MAX_RECEIVES
-from eventplane.own_services import OWN_SERVICES, SUBSCRIBERS
+from eventplane.names import OWN_SERVICES, SUBSCRIBERS
 
 _DAY_S = 86_400
 
@@ -38,10 +38,10 @@ TRANSPORTS = {
     ParticipantKind.DEVICE_SERVICE: (Transport.MQTT,),
     ParticipantKind.CLOUD_SERVICE: (Transport.SQS, Transport.SQS_FIFO),
 }
-"""The transports that each kind's boxes may use; the first is the default.
+"""The transports of the channels of each kind; the first is the default.
 
-A cloud service's boxes may also use a protocol that a package adds. Whether that is installed is checked
-where people compile (contract/loader.py): who reads a compiled contract need not have it.
+The channels of a cloud service may also use a protocol that a package adds. Whether it is installed is
+checked where people compile a contract (contract/loader.py): the reader of a compiled one need not have it.
 """
 
 _ADDED_PROTOCOL = re.compile(r"[a-z][a-z0-9]{1,19}")
@@ -52,7 +52,7 @@ _GUARANTEE = Word(
     DeliveryGuarantee.AT_LEAST_ONCE,
     "how reliable the channel is at most ([guarantees](#guarantees))",
 )
-_PRIORITY = Word(Priority, Priority.NORMAL, "what overtakes what, for types that declare none")
+_PRIORITY = Word(Priority, Priority.NORMAL, "the order of delivery, for types that declare none")
 _ORDERING = Word(
     Ordering,
     Ordering.NONE,
@@ -67,13 +67,13 @@ _WHEN_FULL = Word(
 _DOWNLINK = Word(
     Downlink,
     Downlink.COMMAND,
-    "of a device's inbox, for types that do not say: of a `state` only the newest counts, "
+    "of a device's inbox, for types that declare nothing: of a `state` only the newest counts, "
     "each `command` is delivered ([downlink.md](downlink.md))",
 )
 _FORWARD = Word(
     Forward,
     Forward.ALL,
-    "of the device's outbox: `wanted` leaves on the device what the cloud said that nobody there wants "
+    "of the device's outbox: `wanted` keeps on the device what nobody in the cloud wants "
     "([interest.md](interest.md))",
 )
 
@@ -111,16 +111,16 @@ NUMBERS = {
 }
 
 OUTBOX_RECEIVES: Final = 50
-"""`max_receives` of an outbox that says nothing. Routers tell by themselves what is wrong with an event; only
-messages that they had in hand when they died spend receives. Ours: at 180 s each, two and a half hours of a
-function that dies every time, before good events are put aside.
+"""`max_receives` of an outbox by default. Routers dead-letter bad events; only messages in flight in
+a function that dies spend receives. Ours: at 180 s each, two and a half hours of a function that dies every
+time, before good events go to the dead-letter queue.
 """
 
 RECEIPTS = "the reader confirms each event after handling it, not at reception"
 
 
 def read_channel(participant: str, kind: ParticipantKind, section: Section) -> Channel:
-    """The channel of `section`, `participant.box`; faults go where the section's faults go."""
+    """Return the channel of `section`, `participant.box`; faults go to the section."""
     transport = _transport(participant, kind, section)
     box = section.path.rsplit(".", 1)[-1]
     guarantee = read_guarantee(section) or _GUARANTEE.default
@@ -184,7 +184,7 @@ def check_delays(participants: Mapping[str, Participant], top: Section) -> None:
             if channel.box != "outbox" or each.kind is ParticipantKind.CLOUD_SERVICE:
                 top.fault(
                     path,
-                    "only events that leave a device wait for company",
+                    "only events that leave a device wait for a batch",
                     "set it on the outbox of the device or of a device_service",
                 )
             elif channel.expiry_s is not None and channel.expiry_s * 1_000 <= channel.batching_delay_ms:
@@ -197,7 +197,7 @@ def check_delays(participants: Mapping[str, Participant], top: Section) -> None:
 
 
 def is_default(channel: Channel, kind: ParticipantKind) -> bool:
-    """Whether `channel`, of a participant of `kind`, is as it would be without any setting."""
+    """Return whether `channel`, of a participant of `kind`, is as without any setting."""
     return channel == read_channel(channel.participant, kind, Section(channel.box, {}, []))
 
 
@@ -324,11 +324,11 @@ _ELSEWHERE = {
     "url": "name it under `webhook_urls` of each environment in stacks/config.py",
     "secret": "leave it out: the stacks make one for each webhook, `aws secretsmanager` changes it",
 }
-"""What belongs to an environment and is often looked for here, with where it stands instead."""
+"""Settings of an environment that people look for here, and where each is set instead."""
 
 
 def read_webhook(kind: ParticipantKind, box: str, retention_s: int, channel: Section) -> Webhook | None:
-    """The webhook of an inbox, None where it has none; faults go where the section's faults go."""
+    """Return the webhook of an inbox, None where it has none; faults go to the section."""
     if channel.raw("webhook") is None:
         return None
     section = channel.section("webhook")
@@ -349,7 +349,7 @@ def read_webhook(kind: ParticipantKind, box: str, retention_s: int, channel: Sec
     if webhook.give_up_after_s >= retention_s:
         section.fault(
             "give_up_after_s",
-            f"the queue forgets an event after {retention_s} s, before it can become a dead letter",
+            f"the queue deletes an event after {retention_s} s, before it can become a dead letter",
             "make it less than the inbox's `retention_s`",
         )
     return webhook
@@ -359,7 +359,7 @@ SETTING: Final = "delivery_guarantee"
 
 
 def read_guarantee(section: Section) -> DeliveryGuarantee | None:
-    """Return what the section declares, None where nothing; faults go where the section's faults go."""
+    """Return what the section declares, None where nothing; faults go to the section."""
     if section.raw(SETTING) != "exactly_once":
         return section.choice(SETTING, DeliveryGuarantee, None)
     section.fault(
@@ -415,7 +415,7 @@ def _kept_channels(participants: Mapping[str, Participant]) -> Iterator[tuple[st
 
 def _kept_types(event_types: Mapping[str, EventType]) -> Iterator[tuple[str, str]]:
     """The best-effort types whose events cannot be dropped: the path of each, and why."""
-    # Not above: the module reads contracts, which this package brings.
+    # Not above: the module imports this package.
     from eventplane.sending import PLANE_TYPES
 
     for event_type in event_types.values():

@@ -15,7 +15,7 @@ from typing import Any
 from eventplane.attributes import value_problem
 from eventplane.contract.canonical import FORMAT, canonical_bytes, version_of, whole_document
 from eventplane.contract.channels import check_delays, check_guarantees, read_guarantee
-from eventplane.contract.filter_reader import read_filter, read_interest
+from eventplane.contract.filter_reader import MixedLogic, read_filter, read_interest
 from eventplane.contract.model import (
     Contract,
     Downlink,
@@ -37,14 +37,14 @@ from eventplane.contract.participants import (
 )
 from eventplane.contract.reader import ContractError, ContractFormatError, Problem, Section
 from eventplane.limits import MAX_ORDERED_INBOXES
-from eventplane.own_services import DOWNLINK, leads_down
+from eventplane.names import DOWNLINK, leads_down
 
 
 def compile_contract(document: object, origin: str) -> Contract:
-    """The contract that `document` declares. Raises `ContractError` with every problem found.
+    """Return the contract that `document` declares. Raises `ContractError` with every problem found.
 
     `document` is plain data (mappings, lists, strings, numbers), `origin` the file it came from. The payload
-    schemas of an event type stand in it as JSON Schema documents, not as file names.
+    schemas of event types are JSON Schema documents in it, not file names.
     """
     top = Section("", document, [])
     name, participants, event_types, routes = _read(top, origin)
@@ -57,10 +57,10 @@ def compile_contract(document: object, origin: str) -> Contract:
 
 
 def load_compiled(compiled: bytes | str, origin: str = "compiled contract") -> Contract:
-    """The contract of a canonical form, with the version it was compiled with.
+    """Return the contract of a canonical form, with the version it was compiled with.
 
-    The version is that of the text as it stands: settings that came later have their defaults in the
-    contract, and change nothing about what an old one is called. Raises `ContractError` when it is damaged,
+    The version is the hash of the text: settings of later formats have their defaults in the contract, and do
+    not change the version of an old one. Raises `ContractError` when it is damaged,
     `ContractFormatError` when a newer program wrote it.
     """
     try:
@@ -72,6 +72,7 @@ def load_compiled(compiled: bytes | str, origin: str = "compiled contract") -> C
         ) from error
     top = Section("", document, [])
     parts = _read(top, origin)
+    top.problems[:] = [each for each in top.problems if not isinstance(each, MixedLogic)]
     _refuse(top, origin)
     return _contract(*parts, canonical)
 
@@ -104,7 +105,7 @@ def _read(top: Section, origin: str) -> _Parts:
         for each, section in top.section("participants").entries().items()
     }
     event_types = read_event_types(top.section("event_types"), format_version)
-    # By name, like everything in the canonical form: the order of writing means nothing.
+    # By name, like everything in the canonical form: the written order has no meaning.
     routes = tuple(
         _read_route(each, section, participants)
         for each, section in sorted(top.section("routes").entries().items())
@@ -124,7 +125,7 @@ def _read_format(top: Section, origin: str) -> int:
     found = top.raw("format")
     if isinstance(found, int) and not isinstance(found, bool):
         if found > FORMAT:
-            # Whatever else one found here would be a fault by rules that this contract does not follow.
+            # Other faults would be faults by rules that this contract does not follow.
             raise ContractFormatError(origin, found, FORMAT)
         if found >= 1:
             return found
@@ -144,7 +145,7 @@ def _read_route(name: str, section: Section, participants: Mapping[str, Particip
 
 
 def _place_of(destination: str, section: Section, participants: Mapping[str, Participant]) -> Place:
-    """Who decides a route follows from where it leads: the router that writes that channel."""
+    """Return where a route is decided: at the router that writes its destination."""
     participant, _, box = destination.partition(".")
     target = participants.get(participant)
     if target is None:
@@ -153,7 +154,7 @@ def _place_of(destination: str, section: Section, participants: Mapping[str, Par
         return Place.CLOUD
     writable = "outbox" if target.kind is ParticipantKind.DEVICE and box == "outbox" else "inbox"
     if box == REPLIES and target.replies is not None:
-        # Whether it is the one that belongs there is checked once all routes are known.
+        # Whether it is the compiler's own is checked once all routes are known.
         return Place.CLOUD if target.kind is ParticipantKind.CLOUD_SERVICE else Place.DEVICE
     if box != writable:
         section.fault(
@@ -184,7 +185,7 @@ def _check_whole(top: Section, participants: Mapping[str, Participant], routes: 
         top.fault(
             "participants",
             f"{len(devices)} participants are of kind device",
-            "declare exactly one: it stands for every device",
+            "declare exactly one: it represents every device",
         )
     if not routes:
         top.fault("routes", "there is no route", "declare at least one")
@@ -194,7 +195,7 @@ def _check_whole(top: Section, participants: Mapping[str, Participant], routes: 
         top.fault(
             "participants",
             f"{len(ordered)} standard inboxes have `ordering: source`",
-            f"let at most {MAX_ORDERED_INBOXES} have it: each takes room in every event that goes there",
+            f"give it to at most {MAX_ORDERED_INBOXES}: each takes room in every event that goes there",
         )
 
 
@@ -202,7 +203,7 @@ _Schema = Mapping[str, Any]
 
 
 def read_event_types(section: Section, format_version: int) -> dict[str, EventType]:
-    """The event types in a contract of `format_version`; faults go where the section's faults go."""
+    """Return the event types of a contract of `format_version`; faults go to the section."""
     types = {}
     by_id: dict[str, _Schema] = {}
     for name in section.members:
@@ -225,7 +226,7 @@ def read_event_types(section: Section, format_version: int) -> dict[str, EventTy
 
 
 def _listed(section: Section, format_version: int) -> list[Any]:
-    """What is listed as schemas, whatever it is."""
+    """Return the list of schemas, unread."""
     listed = section.raw("schemas")
     if "schema" in section.members:
         only = section.raw("schema")
@@ -241,7 +242,7 @@ def _listed(section: Section, format_version: int) -> list[Any]:
 def _by_id(
     listed: list[Any], check: SchemaCheck, section: Section, by_id: dict[str, _Schema]
 ) -> dict[str, _Schema]:
-    """The good ones of the `listed` schemas by their `$id`; `by_id` has those of all event types."""
+    """Return the valid ones of the `listed` schemas by `$id`; `by_id` has those of all event types."""
     schemas: dict[str, _Schema] = {}
     needed = len(listed) > 1 or check is not SchemaCheck.NONE
     for at, schema in enumerate(listed):
@@ -259,7 +260,7 @@ def _by_id(
 def _id_fault(
     schema: _Schema, needed: bool, own: Mapping[str, _Schema], by_id: Mapping[str, _Schema]
 ) -> tuple[str, str] | None:
-    """What is wrong with the `$id` and what to do; None when nothing is."""
+    """Return what is wrong with the `$id` and what to do; None when it is valid."""
     id = schema.get("$id")
     if id is None:
         remedy = "give it an absolute URI of its own as `$id`"
@@ -271,7 +272,7 @@ def _id_fault(
     if problem:
         return f"`$id` {id!r:.200}: {problem}", "write an absolute URI without a fragment"
     if id in own:
-        return f"`$id` {id} stands twice in the list", "give every version an `$id` of its own"
+        return f"`$id` {id} is in the list twice", "give every version an `$id` of its own"
     if by_id.get(id, schema) != schema:
         return f"another schema has the `$id` {id}", "give every schema an `$id` of its own"
     return None

@@ -1,8 +1,8 @@
-"""The alarm floor: what of a device's own contract no contract from the cloud may take away.
+"""The alarm floor: the alarms of a device's own contract, which no contract from the cloud may take away.
 
 The contract in the device's image is the source of the floor. An offered contract is refused where a call for
 help, accepted and routed under the image's contract, could be refused, lost, delayed or left on the device
-under the offered one. docs/adr/0020-alarm-floor.md says why this is a floor and not a signature.
+under the offered one. docs/adr/0020-alarm-floor.md explains why this is a floor and not a signature.
 
 What counts as a call for help: events of the types with priority `urgent`; what the outboxes with priority
 `urgent` send without a priority of its type; and whatever the image leads to an inbox with priority `urgent`.
@@ -16,7 +16,6 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import Final
 
-from eventplane.canary import CANARY_ALARM
 from eventplane.contract.model import (
     Channel,
     Contract,
@@ -34,13 +33,14 @@ from eventplane.contract.model import (
 from eventplane.contract.possibilities import of_type, possible
 from eventplane.contract.reader import Problem
 from eventplane.filters import All, Any, Exact, Filter, Not, Prefix
+from eventplane.names import CANARY_ALARM
 from eventplane.sender import Sender
 from eventplane.sending import SendingRights
 
 REMEDY: Final = "put it back; to take an alarm away, devices need a new image"
 
 _ANY: Final = "*"
-"""The family of all types: what a participant sends that does not say what."""
+"""The family of all types: what a participant without `sends` sends."""
 
 _ALWAYS: Final = All(())
 _NEVER: Final = Any(())

@@ -1,4 +1,4 @@
-"""What a contract says, as frozen values, and the closed sets of words that it may use (docs/contract.md)."""
+"""The parts of a contract as frozen values, and the closed sets of words of its settings."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class ParticipantKind(StrEnum):
 
     @property
     def is_on_device(self) -> bool:
-        """Whether such a participant sends and receives on a device."""
+        """Return whether such a participant sends and receives on a device."""
         return self is not ParticipantKind.CLOUD_SERVICE
 
 
@@ -35,7 +35,7 @@ class Place(StrEnum):
 
 
 class Transport(StrEnum):
-    """What the plane itself carries channels over: the home's Mosquitto, AWS IoT Core, an SQS queue.
+    """The transports of the plane itself: the home's Mosquitto, AWS IoT Core, SQS queues.
 
     Packages add others for cloud services, each under a name of its own (docs/protocols.md).
     """
@@ -47,14 +47,14 @@ class Transport(StrEnum):
 
 
 class DeliveryGuarantee(StrEnum):
-    """How reliable a channel is."""
+    """How reliable a delivery is."""
 
     AT_LEAST_ONCE = "at_least_once"
     BEST_EFFORT = "best_effort"
 
 
 class Priority(StrEnum):
-    """What overtakes what; `rank` 0 goes first."""
+    """The order of delivery among priorities: `rank` 0 is first."""
 
     URGENT = "urgent"
     NORMAL = "normal"
@@ -69,14 +69,14 @@ _RANKS = {Priority.URGENT: 0, Priority.NORMAL: 1, Priority.LOW: 2}
 
 
 class Ordering(StrEnum):
-    """What order a channel promises: none, or the order of sending within one source."""
+    """The order that a channel keeps: none, or the order of sending within one source."""
 
     NONE = "none"
     SOURCE = "source"
 
 
 class WhenFull(StrEnum):
-    """What the device's store does with a new event when it has no room: refuse it, or drop the oldest."""
+    """What a full device store does with a new event: refuse it, or drop the oldest."""
 
     REFUSE = "refuse"
     DROP_OLDEST = "drop_oldest"
@@ -98,14 +98,14 @@ class Downlink(StrEnum):
 
 
 class Forward(StrEnum):
-    """What a device sends up of what its routes lead there: all, or what the cloud is known to want."""
+    """Which events of its uplink routes a device sends: all, or those that the cloud is known to want."""
 
     ALL = "all"
     WANTED = "wanted"
 
 
-class Reach(StrEnum):
-    """Which devices a cloud service may address: one at a time, or every one (also groups, and all)."""
+class AddressScope(StrEnum):
+    """The devices that a cloud service may address: one at a time, or any, groups and all at once."""
 
     ONE = "one"
     EVERYONE = "everyone"
@@ -120,10 +120,12 @@ class WebhookMode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Webhook:
-    """How an inbox is delivered to its HTTPS endpoint, which each environment names for itself.
+    """How events of an inbox are posted to an HTTPS endpoint, whose URL is a setting of each environment.
 
-    `timeout_s` seconds one attempt may take; `give_up_after_s` seconds in the inbox after which a failing
-    event becomes a dead letter; `requests_per_minute` at most go to the endpoint (None: no limit).
+    Args:
+        timeout_s: seconds that one attempt may take.
+        give_up_after_s: seconds in the inbox after which a failing event becomes a dead letter.
+        requests_per_minute: the most requests to the endpoint in a minute; None: no limit.
     """
 
     mode: WebhookMode
@@ -136,14 +138,18 @@ class Webhook:
 class Channel:
     """One outbox or inbox, named from its participant's side.
 
-    `transport` is a `Transport`, or the name of a protocol that a package adds;
-    `expiry_s` seconds an event is worth delivering (None: for ever); `batching_delay_ms` milliseconds it may
-    wait for company; `retention_s` seconds a queue keeps it; `max_receives` deliveries tried before the
-    dead-letter queue; `receipts`: the reader confirms each event after handling it, not at reception;
-    `when_full`: what happens to its new events when the device's store has no room for their priority;
-    `webhook`: an HTTPS endpoint is the reader (None: somebody reads the queue); `downlink`: how a device's
-    inbox delivers events of types that do not say; `forward`: what a device's outbox takes up.
-    `events_per_message`: events that one message of an inbox queue may carry (`eventplane.sqs_binding`).
+    Args:
+        transport: a `Transport`, or the name of a protocol that a package adds.
+        expiry_s: seconds for which an event is worth delivering; None: no limit.
+        batching_delay_ms: milliseconds that an event may wait for a batch.
+        retention_s: seconds for which a queue keeps an event.
+        max_receives: deliveries tried before the dead-letter queue.
+        receipts: whether the reader confirms each event after handling it, not at reception.
+        when_full: what happens to new events when the device's store has no room for their priority.
+        webhook: how its events are posted to an endpoint; None: a program reads the queue.
+        downlink: how a device's inbox delivers events of types that declare nothing.
+        forward: which events a device's outbox takes.
+        events_per_message: the most events in one message of an inbox queue (`eventplane.sqs_binding`).
     """
 
     participant: str
@@ -165,7 +171,7 @@ class Channel:
 
     @property
     def address(self) -> str:
-        """How routes name the channel: `participant.box`."""
+        """Return the name that routes use: `participant.box`."""
         return f"{self.participant}.{self.box}"
 
     def receives_at(self, priority: Priority) -> int:
@@ -177,21 +183,21 @@ class Channel:
 
     @property
     def is_added_protocol(self) -> bool:
-        """Whether a protocol that a package adds carries the channel."""
+        """Return whether a protocol that a package adds carries the channel."""
         return not isinstance(self.transport, Transport)
 
 
 @dataclass(frozen=True, slots=True)
 class Participant:
-    """Someone who sends through `outbox` and receives through `inbox`.
+    """A sender through `outbox` and receiver through `inbox`: the device, a service on it or in the cloud.
 
-    `sends` are the types of its events, a prefix where one ends in `.*`; None where it does not say. One that
-    is `retired` still has its queues and may empty them, but no route leads to it. `asks` are, likewise, the
-    types of its requests, whose replies come over `replies`; one that asks nothing has no such channel.
-
-    `may_subscribe` passes the events that a cloud service may subscribe to (None: those of its routes);
-    `may_address` says to which devices it may send: a `Reach`, or the names of groups, where it may address
-    a group by its name and each device in it.
+    Args:
+        sends: the types of its events, a family of types where one ends in `.*`; None: not declared.
+        retired: whether it only empties its queues; no route leads to it.
+        asks: the types of its requests, as in `sends`.
+        replies: the channel for replies to its requests; None where it asks nothing.
+        may_subscribe: the filter of the events that it may subscribe to; None: those of its routes.
+        may_address: the devices that it may send to, or the names of groups: these, and each device in them.
     """
 
     name: str
@@ -204,19 +210,19 @@ class Participant:
     asks: tuple[str, ...] = ()
     replies: Channel | None = None
     may_subscribe: Filter | None = None
-    may_address: Reach | tuple[str, ...] = Reach.ONE
+    may_address: AddressScope | tuple[str, ...] = AddressScope.ONE
 
     @property
     def channels(self) -> tuple[Channel, ...]:
-        """All that it has."""
+        """Return all of its channels."""
         return (self.inbox, self.outbox) if self.replies is None else (self.inbox, self.outbox, self.replies)
 
     def may_send(self, event_type: str) -> bool:
-        """Whether `sends` names the type; a participant that does not say counts as sending none."""
+        """Return whether `sends` names the type; a participant without `sends` names none."""
         return _names(self.sends or (), event_type)
 
     def may_ask(self, event_type: str) -> bool:
-        """Whether `asks` names the type."""
+        """Return whether `asks` names the type."""
         return _names(self.asks, event_type)
 
 
@@ -228,12 +234,14 @@ def _names(types: tuple[str, ...], event_type: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class EventType:
-    """One `type` of event: its priority (None: its events decide), how it goes down to devices (None: as
-    their inbox says), and the JSON Schemas of its payload.
+    """One `type` of event.
 
-    `delivery_guarantee` is that of its events where their route declares none (None: nor does the type).
-    `schemas` are the versions of the payload by `$id`, which an event names in `dataschema`; one that names
-    none is of the first. A schema from a contract of format 1 may have no `$id`, and then stands under ''.
+    Args:
+        priority: None: the event's severity decides, or its channel.
+        schemas: the versions of the payload by `$id`, which an event names in `dataschema`; an event that
+            names none has the first. A schema of a contract of format 1 may have no `$id`; its key is ''.
+        downlink: how its events go down to devices; None: as the device's inbox declares.
+        delivery_guarantee: that of its events where their route declares none.
     """
 
     name: str
@@ -249,9 +257,10 @@ class EventType:
 class Route:
     """A subscription: events that match `filter` go to the channel `destination`.
 
-    `interest` is what the reader there announced that it handles (None: unknown): of what matches, the rest
-    is not forwarded. See `eventplane.interest`. `delivery_guarantee` is what the route declares (None:
-    nothing); `eventplane.guarantee` decides what a delivery has.
+    Args:
+        interest: what the reader there announced that it handles; other events are not forwarded
+            (`eventplane.interest`). None: unknown.
+        delivery_guarantee: what the route declares; `eventplane.guarantee` decides that of a delivery.
     """
 
     name: str
@@ -283,36 +292,36 @@ class Contract:
         object.__setattr__(self, "_channels", MappingProxyType(channels))
 
     def channel(self, address: str) -> Channel:
-        """The channel called `participant.box`. Raises KeyError for an address no participant has."""
+        """Return the channel `participant.box`. Raises KeyError for an address that no participant has."""
         return self._channels[address]
 
     @property
     def channels(self) -> tuple[Channel, ...]:
-        """The channels of all participants."""
+        """Return the channels of all participants."""
         return tuple(self._channels.values())
 
     def of_kind(self, kind: ParticipantKind) -> Iterator[Participant]:
-        """The participants of one kind."""
+        """Return the participants of one kind."""
         return (each for each in self.participants.values() if each.kind is kind)
 
     @property
     def device(self) -> Participant:
-        """The participant that every device is: its outbox is the uplink, its inbox the downlink."""
+        """Return the participant of all devices: its outbox is the uplink, its inbox the downlink."""
         return next(self.of_kind(ParticipantKind.DEVICE))
 
     def routes_at(self, place: Place) -> tuple[Route, ...]:
-        """The routes that the router of `place` decides."""
+        """Return the routes that the router of `place` decides."""
         return tuple(route for route in self.routes if route.place is place)
 
     def downlink(self, event_type: str) -> Downlink:
-        """How events of `event_type` go down to a device: as the type says, else the device's inbox."""
+        """Return how events of `event_type` go down: as the type declares, else the device's inbox."""
         declared = self.event_types.get(event_type)
         return (declared and declared.downlink) or self.device.inbox.downlink
 
     def priority(self, event: Envelope, channel: Channel) -> Priority:
-        """How urgent `event` is: what its type says, else its severity, else the `channel` it came from.
+        """Return the priority of `event`: that of its type, else of its severity, else of its `channel`.
 
-        The type goes first: what the operator decided for it, no producer can overrule with a number.
+        The type is first, so that no producer overrules the operator with a number.
         """
         declared = self.event_types.get(event.type)
         if declared and declared.priority:

@@ -12,27 +12,27 @@ from typing import Final
 
 from eventplane.contract.channels import read_channel
 from eventplane.contract.filter_reader import read_filter
-from eventplane.contract.model import Channel, Participant, ParticipantKind, Place, Reach, Route
+from eventplane.contract.model import AddressScope, Channel, Participant, ParticipantKind, Place, Route
 from eventplane.contract.reader import Section
 from eventplane.conversation.attributes import REPLY_TO, REPLY_TYPE
 from eventplane.filters import All, Exact, Filter
-from eventplane.own_services import SUBSCRIBERS, leads_down
+from eventplane.names import SUBSCRIBERS, leads_down
 from eventplane.sender import PLANE
 from eventplane.topics import is_group_name
 
 MAX_NAME: Final = 26
-"""Characters of a name that functions and queues are called after. AWS Lambda allows 64 for the longest,
-`eventplane-<environment>-router-<device>-urgent`, and an environment has up to 12."""
+"""Characters of a name that is part of the names of functions and queues. AWS Lambda allows 64 for the
+longest, `eventplane-<environment>-router-<device>-urgent`, and an environment has up to 12."""
 
 RESERVED: Final = frozenset(
     {"device", "device-inbox", "device-urgent", "ingest", "ingest-errors", "replay", "tables", "tap"}
     | {"urgent-ingest"}
 )
-"""What the plane has resources of its own for; no cloud service is called so."""
+"""Names of the plane's own resources, which no cloud service can have."""
 
 
 def check_names(participants: Mapping[str, Participant], top: Section) -> None:
-    """Record in `top` every name that AWS would refuse, or for which there would be one resource of two."""
+    """Record in `top` every name that AWS would refuse, or whose resource would have the name of another."""
     taken = {_id(each): "the plane itself" for each in RESERVED}
     for each in participants.values():
         if each.kind is ParticipantKind.DEVICE:
@@ -41,12 +41,12 @@ def check_names(participants: Mapping[str, Participant], top: Section) -> None:
             top.fault(
                 f"participants.{each.name}",
                 f"the name has {len(each.name)} characters",
-                f"give it at most {MAX_NAME}: functions and queues are called after it",
+                f"give it at most {MAX_NAME}: it is part of the names of functions and queues",
             )
         if each.name == PLANE:
             top.fault(
                 f"participants.{PLANE}",
-                "the plane itself sends events under this name",
+                "the plane itself sends events by this name",
                 "choose another name",
             )
     for each in participants.values():
@@ -55,8 +55,8 @@ def check_names(participants: Mapping[str, Participant], top: Section) -> None:
             if owner != repr(each.name):
                 top.fault(
                     f"participants.{each.name}",
-                    f"its {name!r} in AWS would be that of {owner}",
-                    "choose another name; hyphens do not tell two apart",
+                    f"its resource {name!r} in AWS would be that of {owner}",
+                    "choose another name; two names differ by more than hyphens",
                 )
 
 
@@ -75,7 +75,7 @@ def _id(name: str) -> str:
 
 
 def read_may_subscribe(kind: ParticipantKind, section: Section) -> Filter | None:
-    """The filter under `may_subscribe`; None where the participant has none."""
+    """Return the filter under `may_subscribe`; None where the participant has none."""
     document = section.raw("may_subscribe")
     if document is None:
         return None
@@ -84,11 +84,11 @@ def read_may_subscribe(kind: ParticipantKind, section: Section) -> Filter | None
     return read_filter(document, f"{section.path}.may_subscribe", section.problems)
 
 
-def read_may_address(kind: ParticipantKind, section: Section) -> Reach | tuple[str, ...]:
-    """The reach under `may_address`, or the names of groups, sorted; `Reach.ONE` where it is missing."""
+def read_may_address(kind: ParticipantKind, section: Section) -> AddressScope | tuple[str, ...]:
+    """Return the scope under `may_address`, or sorted names of groups; `AddressScope.ONE` by default."""
     value = section.raw("may_address")
     if value is None:
-        return Reach.ONE
+        return AddressScope.ONE
     if kind is not ParticipantKind.CLOUD_SERVICE:
         section.fault(
             "may_address",
@@ -96,7 +96,7 @@ def read_may_address(kind: ParticipantKind, section: Section) -> Reach | tuple[s
             "remove it: only cloud services address devices",
         )
     if not isinstance(value, list):
-        return section.choice("may_address", Reach, Reach.ONE) or Reach.ONE
+        return section.choice("may_address", AddressScope, AddressScope.ONE) or AddressScope.ONE
     if not value:
         section.fault("may_address", "the list is empty", "name groups, or write `one` or `everyone`")
     for at, each in enumerate(value):
@@ -110,12 +110,12 @@ def read_may_address(kind: ParticipantKind, section: Section) -> Reach | tuple[s
 
 
 def read_sends(section: Section) -> tuple[str, ...] | None:
-    """The types under `sends`, sorted; None when the participant does not say."""
+    """Return the sorted types under `sends`; None when it is missing."""
     return _read_types("sends", section)
 
 
 def read_asks(section: Section) -> tuple[str, ...]:
-    """The types under `asks`, sorted; none when the participant does not say."""
+    """Return the sorted types under `asks`."""
     return _read_types("asks", section) or ()
 
 
@@ -130,7 +130,7 @@ def _read_types(name: str, section: Section) -> tuple[str, ...] | None:
         if not isinstance(each, str) or not each:
             section.fault(f"{name}[{at}]", f"{each!r} is not a type", "name the `type` of events")
         elif "*" in each.removesuffix(".*"):
-            section.fault(f"{name}[{at}]", f"{each!r}: `*` stands in it", "let `.*` stand at the end only")
+            section.fault(f"{name}[{at}]", f"{each!r}: it contains `*`", "write `.*` at the end only")
     return tuple(sorted({each for each in listed if isinstance(each, str)}))
 
 
@@ -139,7 +139,7 @@ def read_participant(name: str, section: Section) -> Participant:
     kind = section.choice("kind", ParticipantKind, None)
     if kind is None:
         if section.raw("kind") is None:
-            section.fault("kind", "it is missing", "say where the participant lives: device_service, ...")
+            section.fault("kind", "it is missing", "write where the participant runs: device_service, ...")
         kind = ParticipantKind.CLOUD_SERVICE
     asks = read_asks(section)
     participant = Participant(
@@ -164,17 +164,17 @@ def read_participant(name: str, section: Section) -> Participant:
 
 
 REPLIES: Final = "replies"
-"""What the channel is called."""
+"""The name of the channel."""
 
 RETENTION_S: Final = 600
-"""How long a reply is kept for who asked, seconds: twice what a request waits by default."""
+"""How long a reply is kept for the asker, seconds: twice what a request waits by default."""
 
 
 def replies_channel(participant: str, kind: ParticipantKind) -> Channel:
-    """Where the replies to `participant` come; a contract has nothing to set there."""
+    """Return the channel of replies to `participant`, which has no settings."""
     channel = read_channel(participant, kind, Section(REPLIES, {}, []))
     if kind is ParticipantKind.DEVICE_SERVICE:
-        # Mosquitto's acknowledgement is memory: a reply that it lost is repeated, while somebody may wait.
+        # Mosquitto acknowledges from memory: a reply that it lost is repeated while somebody may wait.
         return replace(channel, receipts=True, expiry_s=RETENTION_S)
     return replace(channel, retention_s=RETENTION_S)
 
@@ -182,7 +182,7 @@ def replies_channel(participant: str, kind: ParticipantKind) -> Channel:
 def with_reply_routes(
     routes: tuple[Route, ...], participants: Mapping[str, Participant], top: Section
 ) -> tuple[Route, ...]:
-    """`routes` with those that bring replies; faults go to `top`."""
+    """Return `routes` with those that bring replies; faults go to `top`."""
     written = {each.name: each for each in routes}
     added = reply_routes(participants)
     for name, route in added.items():
@@ -193,13 +193,13 @@ def with_reply_routes(
             top.fault(
                 f"routes.{name}.to",
                 f"only the compiler leads routes to {route.destination}",
-                "lead to an inbox; what a participant asks stands under its `asks`",
+                "lead to an inbox; list the types of requests under `asks`",
             )
     return tuple(each for _, each in sorted({**written, **added}.items()))
 
 
 def reply_routes(participants: Mapping[str, Participant]) -> dict[str, Route]:
-    """What the compiler writes, by name."""
+    """Return the routes that the compiler writes, by name."""
     return {each.name: each for each in _reply_routes(participants)}
 
 

@@ -1,7 +1,7 @@
-"""What a filter can come to when only some attributes of an event are known.
+"""The possible answers of a filter when only some attributes of an event are known.
 
-The answers err on one side: an outcome may be named that no event gives, never the other way round, since
-conditions that share an unknown attribute count as independent. So "it cannot match" is certain.
+The answers err on one side: they may have one that no event gets, never the other way round, since conditions
+that share an unknown attribute count as independent. So "it cannot match" is certain.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ _EITHER = frozenset({True, False})
 
 
 def of_type(event_type: str) -> Attributes:
-    """What one knows of every event of a type."""
+    """Return the attributes that every event of a type has."""
     return {"type": event_type, "specversion": "1.0"}
 
 
 def can_match(filter: Filter, known: Attributes) -> bool:
-    """Whether some event with the `known` attributes, and any others, could match."""
+    """Return whether some event with the `known` attributes, and any others, could match."""
     return True in possible(filter, known)
 
 
 def needed(filter: Filter) -> Attributes:
-    """Attributes without which nothing matches: two filters that ask for different ones share no event."""
+    """Return attributes without which nothing matches: filters that need different values share no event."""
     if isinstance(filter, Exact):
         # An attribute that reads 1 or true may be no String, and then an expression sees another value.
         other = filter.value in ("true", "false") or filter.value.lstrip("-").isdigit()
@@ -43,7 +43,7 @@ def needed(filter: Filter) -> Attributes:
 
 
 def possible(filter: Filter, known: Attributes) -> frozenset[bool]:
-    """The answers that events with the `known` attributes could get."""
+    """Return the answers that events with the `known` attributes could get."""
     if isinstance(filter, Not):
         return _negated(possible(filter.filter, known))
     if isinstance(filter, All):
@@ -70,7 +70,7 @@ def _all(parts: list[frozenset[bool]]) -> frozenset[bool]:
 
 
 def _possible_sql(filter: Sql, known: Attributes) -> frozenset[bool]:
-    # Only a contract with an expression pays for loading the language.
+    # Only a contract with an expression loads the language.
     from eventplane.cesql import tree
     from eventplane.cesql.analysis import outcomes
 

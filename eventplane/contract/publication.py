@@ -1,7 +1,7 @@
-"""A contract that is put into force between two deployments, and what the table that holds it looks like.
+"""Contracts that are published between two deployments, and the table that has them.
 
-A deployment brings a contract with it, its base. A publication replaces that one contract and no other: the
-next deployment with another contract starts from what it brings. docs/adr/0007-contract-table.md says why.
+A deployment has a contract of its own, its base. A publication replaces that one and no other: the next
+deployment with another contract starts from its own. docs/adr/0007-contract-table.md says why.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Final
 from eventplane.contract.compiler import load_compiled
 from eventplane.contract.model import Channel, Contract, ParticipantKind, Place, Route
 from eventplane.contract.reader import ContractError, Problem
-from eventplane.own_services import DOWNLINK
+from eventplane.names import DOWNLINK
 
 KEY: Final = "id"
 """The table's partition key, a text."""
@@ -25,7 +25,7 @@ Item = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """Which version is in force instead of the contract `base`, and the one before it, if there was one."""
+    """Which version is in force instead of the contract `base`, and the one before it, if any."""
 
     base: str
     version: str
@@ -34,7 +34,7 @@ class Head:
 
     @property
     def versions(self) -> tuple[str, ...]:
-        """What may be in force, the best first."""
+        """The versions that may be in force, the best first."""
         return (self.version,) if self.previous is None else (self.version, self.previous)
 
 
@@ -52,7 +52,7 @@ def head_item(head: Head) -> Item:
 
 
 def read_head(base: str, item: Item) -> Head:
-    """The head in `item`. Raises KeyError where it is none."""
+    """Return the head in `item`. Raises KeyError for another item."""
     previous = item.get("previous")
     return Head(base, item["version"]["S"], previous["S"] if previous else None, item["published_at"]["S"])
 
@@ -66,7 +66,7 @@ def contract_item(contract: Contract) -> Item:
 
 
 def read_contract(version: str, item: Item) -> Contract:
-    """The contract in `item`. Raises `ContractError` when it is damaged, or not what it is called."""
+    """Return the contract in `item`. Raises `ContractError` if it is damaged or of another version."""
     origin = f"published contract {version}"
     try:
         compiled = zlib.decompress(item["compiled"]["B"])
@@ -82,14 +82,14 @@ def read_contract(version: str, item: Item) -> Contract:
 
 
 def cloud_inboxes(contract: Contract) -> Iterator[Channel]:
-    """The inboxes that queues of the cloud carry: the services', and the device's with a downlink."""
+    """Return the inboxes that have a queue: the cloud services', and the device's with a downlink."""
     yield from (service.inbox for service in contract.of_kind(ParticipantKind.CLOUD_SERVICE))
     if DOWNLINK in contract.participants:
         yield contract.device.inbox
 
 
 def cloud_destinations(contract: Contract) -> Iterator[Channel]:
-    """All that routers in the cloud write to: those, and the channels for replies."""
+    """Return the channels that the cloud's routers write to: `cloud_inboxes`, and those for replies."""
     yield from cloud_inboxes(contract)
     for service in contract.of_kind(ParticipantKind.CLOUD_SERVICE):
         if service.replies is not None:
@@ -97,29 +97,29 @@ def cloud_destinations(contract: Contract) -> Iterator[Channel]:
 
 
 def unserved(contract: Contract, queues: Collection[str]) -> list[Route]:
-    """The routes of the cloud that lead elsewhere than to the channels that have one of the `queues`."""
+    """Return the cloud's routes to channels without a queue; `queues` are the addresses that have one."""
     reachable = {each.address for each in cloud_destinations(contract)}.intersection(queues)
     return [route for route in contract.routes_at(Place.CLOUD) if route.destination not in reachable]
 
 
 class ContractTable:
-    """`table` through a boto3 DynamoDB client."""
+    """`table` through a boto3 DynamoDB client, whose errors are raised as they are."""
 
     def __init__(self, client: Any, table: str) -> None:
         self._client = client
         self._table = table
 
     def head(self, base: str) -> Head | None:
-        """What is published for the deployment of the contract `base`."""
+        """Return what is published for the deployment of the contract `base`; None if nothing is."""
         item = self._get(head_key(base))
         return read_head(base, item) if item else None
 
     def contract(self, version: str) -> Contract:
-        """The published contract. Raises `ContractError` for one that is missing, damaged or too new."""
+        """Return the published contract. Raises `ContractError` if it is missing, damaged or too new."""
         return read_contract(version, self._get(contract_key(version)) or {})
 
     def _get(self, key: dict[str, Any]) -> dict[str, Any] | None:
-        # Consistent, so that "refreshed within the interval" is true.
+        # Consistent, so that routers see a publication within their interval.
         answer = self._client.get_item(TableName=self._table, Key=key, ConsistentRead=True)
         item: dict[str, Any] | None = answer.get("Item")
         return item

@@ -1,4 +1,4 @@
-"""Reading an untyped document field by field, collecting every fault instead of stopping at the first."""
+"""Read an untyped document field by field, and collect every fault instead of stopping at the first."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from eventplane.errors import EventPlaneError
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One fault: where it stands (`routes.alarms.to`), what it is, and what to do about it.
+    """One fault: where it is (`routes.alarms.to`), what it is, and what to do.
 
-    `excerpt` shows the place inside a longer text, with a caret under it; '' when the path says enough.
+    `excerpt` shows the place in a longer text, with a caret under it; '' where the path is enough.
     """
 
     path: str
@@ -29,13 +29,19 @@ class Problem:
 
 
 class ContractError(EventPlaneError):
-    """A contract cannot be used. `origin` names the file, `problems` every fault found in it."""
+    """A contract cannot be used. `origin` names the file, `problems` are all the faults found in it."""
 
-    def __init__(self, origin: str, problems: Sequence[Problem]) -> None:
-        self.origin = origin
-        self.problems = tuple(problems)
-        lines = "\n".join(f"  {problem}" for problem in self.problems)
-        super().__init__(f"{origin}: {len(self.problems)} problem(s)\n{lines}")
+    origin: str
+    problems: Sequence[Problem]
+    message = "{origin}: {count} problem(s)\n{lines}"
+
+    @property
+    def count(self) -> int:
+        return len(self.problems)
+
+    @property
+    def lines(self) -> str:
+        return "\n".join(f"  {each}" for each in self.problems)
 
 
 class ContractFormatError(ContractError):
@@ -69,18 +75,18 @@ class Section:
         self.members: Mapping[Any, Any] = members
 
     def fault(self, name: str, message: str, remedy: str) -> None:
-        """Record what is wrong with member `name` ('' for the section itself)."""
+        """Record a fault of member `name` ('': of the section itself)."""
         path = ".".join(part for part in (self.path, name) if part) or "(document)"
         self.problems.append(Problem(path, message, remedy))
 
     def section(self, name: str) -> Section:
-        """The mapping under `name`; an empty one when it is absent."""
+        """Return the mapping under `name`; an empty one when it is absent."""
         self._seen.add(name)
         path = f"{self.path}.{name}" if self.path else name
         return Section(path, self.members.get(name), self.problems)
 
     def entries(self) -> dict[str, Section]:
-        """Every member as a section of its own, by name; names are checked."""
+        """Return every member as a section of its own, by name; names are checked."""
         for name in self.members:
             if not isinstance(name, str) or not _NAME.fullmatch(name):
                 self.fault(
@@ -91,7 +97,7 @@ class Section:
         return {str(name): self.section(name) for name in self.members}
 
     def text(self, name: str, default: str | None = None) -> str:
-        """A non-empty string."""
+        """Return a non-empty string."""
         value = self._take(name, default)
         if isinstance(value, str) and value.strip():
             return value
@@ -99,7 +105,7 @@ class Section:
         return ""
 
     def choice(self, name: str, options: type[Choice], default: Choice | None) -> Choice | None:
-        """One of the words of `options`; `default` when absent."""
+        """Return one of the words of `options`; `default` when absent."""
         value = self._take(name, default)
         if value is None:
             return None
@@ -111,7 +117,7 @@ class Section:
             return default
 
     def integer(self, name: str, default: int | None, low: int, high: int, unit: str) -> int | None:
-        """An integer within `low`..`high` of `unit`; `default` when absent."""
+        """Return an integer from `low` to `high` of `unit`; `default` when absent."""
         value = self._take(name, default)
         if value is None and default is None:
             return None
@@ -121,7 +127,7 @@ class Section:
         return default
 
     def boolean(self, name: str, default: bool) -> bool:
-        """true or false; `default` when absent."""
+        """Return true or false; `default` when absent."""
         value = self._take(name, default)
         if isinstance(value, bool):
             return value
@@ -129,11 +135,11 @@ class Section:
         return default
 
     def raw(self, name: str) -> Any:
-        """The member as it stands, None when absent."""
+        """Return the member unread, None when absent."""
         return self._take(name, None)
 
     def finish(self) -> None:
-        """Record members that nobody asked for: a misspelt setting must not be ignored in silence."""
+        """Record members that were not read: a misspelt setting must not be ignored silently."""
         for name in self.members:
             if name not in self._seen:
                 known = ", ".join(sorted(self._seen))
@@ -154,7 +160,7 @@ class Word(Generic[Choice]):
     meaning: str
 
     def read(self, name: str, section: Section) -> Choice:
-        """The member `name` of `section`; faults go where the section's faults go."""
+        """Return the member `name` of `section`; faults go to the section."""
         return section.choice(name, self.options, self.default) or self.default
 
 
@@ -169,7 +175,7 @@ class Number:
     meaning: str
 
     def read(self, name: str, section: Section, default: int | None = None) -> int | None:
-        """The member `name` of `section`; `default` goes before the setting's own."""
+        """Return the member `name` of `section`; `default` replaces the setting's own."""
         return section.integer(
             name, self.default if default is None else default, self.low, self.high, self.unit
         )

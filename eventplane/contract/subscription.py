@@ -1,9 +1,9 @@
-"""Subscriptions: routes that participants add themselves, between two contracts, each into its own inbox.
+"""Subscriptions: routes that participants add to their own inboxes without another contract.
 
-They lie in a table, an item each. A router adds them to the contract in force; what comes out is
-a contract with a version of its own, which the ledger names and the archive keeps like any other.
-Each route takes only what the participant may subscribe to, whoever wrote the item.
-docs/client.md says what they promise.
+A table has an item for each (`eventplane.contract.subscription_table`). A router adds them to the contract in
+force; the result has a version of its own, which the ledger names and the archive stores. Each route takes
+only events that the participant may subscribe to, whoever wrote the item. docs/client.md says what is
+promised.
 """
 
 from __future__ import annotations
@@ -17,39 +17,39 @@ from typing import Any, Final
 
 from eventplane.contract.canonical import canonical_bytes
 from eventplane.contract.compiler import compile_contract
-from eventplane.contract.filter_reader import read_filter
+from eventplane.contract.filter_reader import MixedLogic, read_filter
 from eventplane.contract.model import Contract, Participant, ParticipantKind, Route
 from eventplane.contract.possibilities import can_match, needed
 from eventplane.contract.reader import ContractError, Problem
 from eventplane.filters import steps, to_document
 from eventplane.limits import MAX_CHEAP_STEPS, MAX_PARTICIPANT_STEPS
-from eventplane.own_services import SUBSCRIBERS
+from eventplane.names import SUBSCRIBERS
 
 IN_FORCE_S: Final = 30
 """How long after it was written a subscription is in force at the latest, seconds. Ours: a router that could
 not read the subscriptions for so long gives back what is not urgent, until it has read them."""
 
 MAX_FILTER_BYTES: Final = 8_192
-"""Longest filter, bytes of canonical JSON. Ours: longer ones are lists that belong into a contract."""
+"""Longest filter, bytes of canonical JSON. Ours: longer ones are lists, and belong in a contract."""
 
 MAX_DOCUMENT_BYTES: Final = 8 * MAX_FILTER_BYTES
 """Longest document, bytes of canonical JSON. Ours: it has the filter in parts, and the sink."""
 
 MAX_SUBSCRIPTIONS: Final = 1_000
-"""Most subscriptions of a plane. Ours: a router reads them all at each look, 1 MB at most."""
+"""Most subscriptions of a plane. Ours: a router reads them all each time, 1 MB at most."""
 
 MAX_OWN: Final = 50
 """Most subscriptions of one participant. Ours: twenty participants can have so many each."""
 
 MAX_NAME: Final = 64
-"""Longest name of a subscription, characters. Ours: it stands in each line of the ledger."""
+"""Longest name of a subscription, characters. Ours: each record of the ledger has it."""
 
 HTTP: Final = "HTTP"
 SQS: Final = "SQS"
 """Protocols of a subscription's delivery: to an HTTPS endpoint, or into the participant's own inbox."""
 
 _SUBSCRIBES: Final = "-subscribes-"
-"""What stands in the names of subscriptions' routes between participant and name."""
+"""Separates participant and name in the name of a subscription's route."""
 
 _NAME: Final = re.compile(r"[a-z][a-z0-9]*(?:-[a-z0-9]+)*")
 
@@ -58,7 +58,7 @@ _NAME: Final = re.compile(r"[a-z][a-z0-9]*(?:-[a-z0-9]+)*")
 class Subscription:
     """The route `name` of `participant`; `filter` is canonical JSON, `created_at` RFC 3339.
 
-    `document` is what the API was asked for, as canonical JSON; '' where the participant wrote it himself.
+    `document` is the API's request, as canonical JSON; '' where the participant wrote the item.
     """
 
     participant: str
@@ -69,12 +69,12 @@ class Subscription:
 
     @property
     def route(self) -> str:
-        """What the route is called in the contract."""
+        """The name of its route in the contract."""
         return f"{self.participant}{_SUBSCRIBES}{self.name}"
 
     @property
     def properties(self) -> dict[str, Any]:
-        """What the `document` says; nothing where it says nothing that can be read."""
+        """The members of `document`; none if it cannot be read."""
         try:
             document = json.loads(self.document or "{}")
         except (ValueError, RecursionError):
@@ -83,16 +83,13 @@ class Subscription:
 
     @property
     def endpoint(self) -> str | None:
-        """The URL that its events are posted to; None where they go into the participant's inbox."""
+        """The URL that its events are posted to; None if they go to the participant's inbox."""
         properties = self.properties
         return str(properties.get("sink")) if properties.get("protocol") == HTTP else None
 
     @property
     def steps(self) -> int:
-        """The most work that its filter takes for an event, as `eventplane.filters` counts.
-
-        0 for a text that is no filter: no router asks it.
-        """
+        """The most steps that its filter takes (`eventplane.filters.steps`); 0 if it is malformed."""
         try:
             return steps(read_filter(_wanted(self), "filter", []))
         except ContractError:
@@ -100,12 +97,12 @@ class Subscription:
 
     @property
     def destination(self) -> str:
-        """The channel that its route leads to."""
+        """The address of the channel that its route leads to."""
         return f"{SUBSCRIBERS if self.endpoint else self.participant}.inbox"
 
 
 def name_problem(name: str) -> Problem | None:
-    """Why a subscription cannot be called `name`."""
+    """Return why a subscription cannot have the `name`, or None."""
     if len(name) > MAX_NAME:
         return Problem("name", f"it is longer than {MAX_NAME} characters", "shorten it")
     if not _NAME.fullmatch(name):
@@ -117,7 +114,7 @@ def name_problem(name: str) -> Problem | None:
 def new_subscription(
     participant: str, name: str, filter: object, created_at: str, document: str = ""
 ) -> Subscription:
-    """One that is valid by itself. Raises `ContractError` with all that is wrong."""
+    """Return a subscription that is valid by itself. Raises `ContractError` with all faults."""
     problems: list[Problem] = []
     if problem := name_problem(name):
         problems.append(problem)
@@ -139,39 +136,39 @@ def new_subscription(
 
 
 def age(subscription: Subscription) -> tuple[str, str]:
-    """What subscriptions are sorted by, the oldest first: those that count where there are too many."""
+    """Return the key to sort by, the oldest first: those are used where there are too many."""
     return subscription.created_at, subscription.route
 
 
 def subscribed_routes(contract: Contract) -> tuple[Route, ...]:
-    """The routes of `contract` that were subscriptions when it was made."""
+    """Return the routes of `contract` that were made of subscriptions."""
     return tuple(each for each in contract.routes if _SUBSCRIBES in each.name)
 
 
 def subscribable(contract: Contract, participant: str) -> dict[str, Any] | None:
-    """The filter of what `participant` may subscribe to, as a document; None where that is nothing.
+    """Return the filter of the events that `participant` may subscribe to, as a document; None for none.
 
-    It is `may_subscribe`; without it, what the contract's own routes lead to the participant's inbox. Raises
+    It is `may_subscribe`, or else the filters of the contract's own routes to the participant's inbox. Raises
     KeyError for a participant that the contract does not have.
     """
-    its = contract.participants[participant]
-    if its.may_subscribe is not None:
-        return to_document(its.may_subscribe)
+    subscriber = contract.participants[participant]
+    if subscriber.may_subscribe is not None:
+        return to_document(subscriber.may_subscribe)
     added = subscribed_routes(contract)
     filters = {
         canonical_bytes(to_document(each.filter))
         for each in contract.routes
-        if each.destination == its.inbox.address and each not in added
+        if each.destination == subscriber.inbox.address and each not in added
     }
     own = [json.loads(each) for each in sorted(filters)]
     return {"any": own} if len(own) > 1 else next(iter(own), None)
 
 
 def granted_filter(contract: Contract, subscription: Subscription) -> dict[str, Any]:
-    """The filter of the route that `subscription` becomes: its own, within what its participant may.
+    """Return the filter of the subscription's route: its own, limited to what its participant may.
 
-    Raises `ContractError` where the participant may subscribe to nothing, or none of what it asks for, and
-    for a text that is no filter.
+    Raises `ContractError` if the participant may subscribe to nothing, or to none of what it asks for, and
+    for a malformed filter.
     """
     wanted = _wanted(subscription)
     allowed = subscribable(contract, subscription.participant)
@@ -186,11 +183,13 @@ def granted_filter(contract: Contract, subscription: Subscription) -> dict[str, 
         )
         granted: dict[str, Any] = {}
     else:
-        # The right first: what is not allowed costs no more than that.
+        # The right first, so that an event that is not allowed costs no more than that.
         granted = wanted if wanted == allowed else {"all": [allowed, wanted]}
-        # Also the depth: one level more than what each of the two was checked with.
+        # The whole is nested one level deeper than each of the two.
         whole = read_filter(granted, "filter", problems)
         own = read_filter(wanted, "filter", problems)
+        # The right of a contract that was compiled before it was refused; a new subscription is checked.
+        problems = [each for each in problems if not isinstance(each, MixedLogic)]
         if not problems and can_match(own, needed(own)) and not can_match(whole, needed(whole)):
             problems.append(
                 Problem(
@@ -207,12 +206,12 @@ def granted_filter(contract: Contract, subscription: Subscription) -> dict[str, 
 def with_subscriptions(
     contract: Contract, subscriptions: Iterable[Subscription], queues: Collection[str] | None = None
 ) -> tuple[Contract, dict[Subscription, Problem]]:
-    """`contract` with the routes of `subscriptions`, and those that cannot be in it, each with its problem.
+    """Return `contract` with the routes of `subscriptions`, and the refused ones, each with its problem.
 
-    Each takes what its participant may subscribe to and no more (`granted_filter`). Of one participant the
-    oldest `MAX_OWN` are read, be they right or wrong, and no other. One that is wrong takes
-    no other with it, nor does one that leads to none of the `queues`, inboxes by their address, of who knows
-    them. Without any the contract stays what it is.
+    Each route takes only what its participant may subscribe to (`granted_filter`). Of one participant only
+    the oldest `MAX_OWN` are read, valid or not. A refused one does not affect the others. `queues` are the
+    addresses of the channels that have a queue (None: unknown); a route to another one is refused. Without
+    any the contract is returned as it is.
     """
     document = json.loads(contract.canonical)
     routes = document["routes"]
@@ -227,7 +226,7 @@ def with_subscriptions(
         if own[each.participant] == MAX_OWN:
             refused[each] = Problem(each.route, f"more than {MAX_OWN} of one participant", "delete one")
             continue
-        # Also one that is refused: to read it takes as long.
+        # A refused one counts as well: reading it takes as long.
         own[each.participant] += 1
         if isinstance(granted := _granted(contract, each, routes), Problem):
             refused[each] = granted
@@ -246,14 +245,14 @@ def with_subscriptions(
 
 
 def has_costly(contract: Contract) -> bool:
-    """Whether participants added filters to `contract` that take more than `limits.MAX_CHEAP_STEPS`."""
+    """Return whether participants added filters that take more than `limits.MAX_CHEAP_STEPS`."""
     return bool(_costly_routes(contract) or _costly_interests(contract))
 
 
 def without_costly(contract: Contract) -> Contract:
-    """`contract` without the costly filters that participants added: subscriptions, and announced interest.
+    """Return `contract` without the costly filters of subscriptions and announced interest.
 
-    A router goes by it for a message whose filters exceed their time.
+    A router uses it for a message whose filters exceed their time.
     """
     document = json.loads(contract.canonical)
     for name in _costly_interests(contract):
@@ -274,7 +273,7 @@ def _costly_interests(contract: Contract) -> list[str]:
 def _granted(
     contract: Contract, subscription: Subscription, routes: dict[str, Any]
 ) -> dict[str, Any] | Problem:
-    """The filter of its route, or why it cannot be one of `routes`."""
+    """Return the filter of its route, or why it cannot be added to `routes`."""
     if not _is_in_use(contract.participants.get(subscription.participant)):
         return Problem("participant", "it is no cloud service that is in use", "name one of the contract")
     if subscription.route in routes:
@@ -298,7 +297,7 @@ def _granted(
 
 
 def _wanted(subscription: Subscription) -> Any:
-    """The document of its filter. Raises `ContractError` where the text is none, or too long to be read."""
+    """Return its filter as a document. Raises `ContractError` if the text is malformed or too long."""
     problem = _length_problem(subscription.filter)
     if problem is None:
         try:
@@ -319,7 +318,7 @@ def _document_problem(document: str) -> Problem | None:
 
 
 def _is_in_use(participant: Participant | None) -> bool:
-    """Whether it is a cloud service, whose inbox a route may lead to."""
+    """Return whether it is a cloud service whose inbox a route may lead to."""
     return (
         participant is not None
         and participant.kind is ParticipantKind.CLOUD_SERVICE

@@ -1,8 +1,4 @@
-"""The table of subscriptions: the one way to read and to change it.
-
-The client is the caller's, so that functions, commands and programs agree on every attribute and the core
-needs no SDK. What the client refuses is raised as it is.
-"""
+"""The table of subscriptions: its items, and the one way to read and to change them."""
 
 from __future__ import annotations
 
@@ -18,14 +14,16 @@ SORT: Final = "name"
 DOCUMENT: Final = "document"
 
 SUBSCRIPTIONS_TABLE: Final = "subscriptions"
-"""What the environment's table is called, before `resource_name`."""
+"""The name of an environment's table, before `resource_name`."""
 
 
 def subscription_key(participant: str, name: str) -> Item:
+    """Return the key of an item."""
     return {PARTITION: {"S": participant}, SORT: {"S": name}}
 
 
 def subscription_item(subscription: Subscription) -> Item:
+    """Return the item of a subscription."""
     return {
         **subscription_key(subscription.participant, subscription.name),
         "filter": {"S": subscription.filter},
@@ -35,7 +33,7 @@ def subscription_item(subscription: Subscription) -> Item:
 
 
 def read_subscription(item: Item) -> Subscription:
-    """The subscription in `item`. Raises KeyError or TypeError where it is none."""
+    """Return the subscription in `item`. Raises KeyError or TypeError for another item."""
     participant, name, filter, created_at = (
         item[each]["S"] for each in (PARTITION, SORT, "filter", "created_at")
     )
@@ -43,7 +41,11 @@ def read_subscription(item: Item) -> Subscription:
 
 
 class SubscriptionTable:
-    """`table` through a boto3 DynamoDB client. An item that is no subscription goes to `on_foreign` only."""
+    """`table` through a boto3 DynamoDB client, whose errors are raised as they are.
+
+    The client is the caller's, so that the core needs no SDK. An item that cannot be read goes to
+    `on_foreign`.
+    """
 
     def __init__(self, client: Any, table: str, on_foreign: Callable[[Item], None] = lambda _: None) -> None:
         self._client = client
@@ -51,9 +53,9 @@ class SubscriptionTable:
         self._on_foreign = on_foreign
 
     def all(self) -> frozenset[Subscription]:
-        """Every subscription; of a participant who has too many, the oldest `MAX_OWN` and one of the rest.
+        """Return every subscription; of a participant with too many, the oldest `MAX_OWN` and one more.
 
-        That one is for `with_subscriptions` to refuse, so that somebody hears of it.
+        `with_subscriptions` refuses that one, so that the refusal is reported.
         """
         found: defaultdict[str, list[Subscription]] = defaultdict(list)
         for each in self._read("scan"):
@@ -64,7 +66,7 @@ class SubscriptionTable:
         return frozenset(each for own in found.values() for each in _oldest(own))
 
     def of(self, participant: str) -> list[Subscription]:
-        """Those of `participant`, by name."""
+        """Return the subscriptions of `participant`, by name."""
         found = self._read(
             "query",
             KeyConditionExpression="#p = :p",
@@ -74,13 +76,13 @@ class SubscriptionTable:
         return list(found)
 
     def get(self, participant: str, name: str) -> Subscription | None:
-        """The subscription `name` of `participant`."""
+        """Return the subscription `name` of `participant`; None if there is none."""
         key = subscription_key(participant, name)
         answer = self._client.get_item(TableName=self._table, Key=key, ConsistentRead=True)
         return next(self._subscriptions([answer["Item"]]), None) if "Item" in answer else None
 
     def add(self, subscription: Subscription) -> bool:
-        """Write `subscription` unless its name is taken; whether it was written."""
+        """Write `subscription` unless its name is taken; return whether it was written."""
         return self._write(
             "put_item",
             Item=subscription_item(subscription),
@@ -89,11 +91,11 @@ class SubscriptionTable:
         )
 
     def replace(self, before: Subscription, after: Subscription) -> bool:
-        """Write `after` if `before` is still there as it was; whether it was written."""
+        """Write `after` if the item is still `before`; return whether it was written."""
         return self._write("put_item", Item=subscription_item(after), **_unchanged(before))
 
     def remove(self, subscription: Subscription) -> bool:
-        """Delete `subscription` if it is still there as it was; whether it was deleted."""
+        """Delete `subscription` if its item is unchanged; return whether it was deleted."""
         key = subscription_key(subscription.participant, subscription.name)
         return self._write("delete_item", Key=key, **_unchanged(subscription))
 
@@ -105,7 +107,7 @@ class SubscriptionTable:
         return True
 
     def _read(self, operation: str, **request: Any) -> Iterator[Subscription]:
-        # Consistent, so that "in force within the interval" is true.
+        # Consistent, so that a subscription is in force within `IN_FORCE_S`.
         pages = self._client.get_paginator(operation).paginate(
             TableName=self._table, ConsistentRead=True, **request
         )
@@ -125,7 +127,7 @@ def _oldest(own: list[Subscription]) -> list[Subscription]:
 
 
 def _unchanged(subscription: Subscription) -> Item:
-    """The condition that the item is what `subscription` was read from; it is small, so all of it counts."""
+    """Return the condition that all of the item is as `subscription` was read from it."""
     names = {f"#{name}": name for name in (PARTITION, "filter", "created_at", DOCUMENT)}
     item = subscription_item(subscription)
     values = {f":{name}": item[name] for name in names.values() if name in item}

@@ -1,23 +1,23 @@
-"""The attributes by which a request and its replies find each other."""
+"""The attributes that link a request and its replies."""
 
 from __future__ import annotations
 
 from typing import Final
 
 REPLY_TO: Final = "replyto"
-"""Of both: the participant that asks."""
+"""Of requests and replies: the participant that asks."""
 
 REPLY_DEVICE: Final = "replydevice"
-"""Of a request from a device: which one; a reply from the cloud goes down to it."""
+"""Of a request from a device: the device; a reply from the cloud is sent down to it."""
 
 CORRELATION_ID: Final = "correlationid"
-"""Of both: unique to the request."""
+"""Of requests and replies: unique to the request."""
 
 CAUSATION_ID: Final = "causationid"
 """Of a reply: the `id` of the request."""
 
 EXPIRY_TIME: Final = "expirytime"
-"""Of both: when the asker is gone."""
+"""Of requests and replies: when the asker stops waiting."""
 
 REPLY_TYPE: Final = "org.eventplane.conversation.reply.v1"
 """The `type` of every reply."""

@@ -1,4 +1,4 @@
-"""Who is expected to answer a request: whose inbox the routes lead it to."""
+"""The participants expected to answer a request: those whose inboxes the routes lead it to."""
 
 from __future__ import annotations
 
@@ -7,40 +7,38 @@ from collections.abc import Callable
 from eventplane.contract import Contract, ParticipantKind, Place, Priority
 from eventplane.contract.participants import REPLIES
 from eventplane.conversation.messages import Replier
-from eventplane.downlink.addressing import ALL
+from eventplane.downlink.wire import ALL
 from eventplane.envelope import Envelope
 from eventplane.errors import EventPlaneError
 from eventplane.interest import is_wanted
-from eventplane.own_services import OWN_SERVICES, leads_down
+from eventplane.names import OWN_SERVICES, leads_down
 from eventplane.router import Router
 
 
 class NotAskingError(EventPlaneError):
     """The contract gives `asker` no channel for replies to events of `event_type`."""
 
-    def __init__(self, asker: str, event_type: str) -> None:
-        super().__init__(
-            f"{asker} does not ask with {event_type!r}; "
-            f"add the type to `asks` of participants.{asker} in the contract"
-        )
-        self.asker = asker
-        self.event_type = event_type
+    asker: str
+    event_type: str
+    message = (
+        "{asker} does not ask with {event_type!r}; "
+        "add the type to `asks` of participants.{asker} in the contract"
+    )
 
 
 class NotOneDeviceError(EventPlaneError):
-    """A request goes down to devices, and not to exactly one: nobody could say whose replies are missing."""
+    """A request goes down to devices, and not to exactly one: missing replies could not be determined."""
 
-    def __init__(self, asker: str) -> None:
-        super().__init__(f"{asker}: a request that goes down to devices names one of them in `todevice`")
-        self.asker = asker
+    asker: str
+    message = "{asker}: a request that goes down to devices names one of them in `todevice`"
 
 
 Wants = Callable[[str, Envelope, Priority], bool]
-"""Whether who reads the channel at an address handles an event, by what it announced."""
+"""Returns whether the reader of the channel at an address handles an event, by what it announced."""
 
 
 class Handlers:
-    """Of events under one `contract`, with the interest in its routes, and where `wants` says so as well."""
+    """Finds the handlers of events under one `contract`, by the interest in its routes and by `wants`."""
 
     def __init__(self, contract: Contract, wants: Wants = lambda _address, _event, _priority: True) -> None:
         self._contract = contract
@@ -49,7 +47,7 @@ class Handlers:
         self._cloud = Router(contract, Place.CLOUD)
 
     def of(self, event: Envelope, asker: str) -> frozenset[Replier]:
-        """Who handles `event` when `asker` sends it, itself left out.
+        """Return the participants that handle `event` when `asker` sends it, other than the asker.
 
         For a service on a device: services there, and in the cloud. For one in the cloud: services there, and
         on the device that the event names. Functions of the plane and webhooks do not answer. Raises
@@ -65,7 +63,7 @@ class Handlers:
         found: set[Replier] = set()
         if participant.kind is ParticipantKind.DEVICE_SERVICE:
             found.update(Replier(each) for each in on_device)
-            # Without a way down no reply comes from there.
+            # Without a route down no reply from the cloud arrives.
             if device in on_device and leads_down(self._contract.participants):
                 found.update(Replier(each) for each in in_cloud)
         else:
@@ -76,7 +74,8 @@ class Handlers:
         return frozenset(each for each in found if each.participant not in {asker, device, *OWN_SERVICES})
 
     def _readers(self, router: Router, event: Envelope, priority: Priority) -> set[str]:
-        """Whose channel `router` leads the event to; the device stands for the way to the other place."""
+        """Return the participants to whose channels `router` leads the event; the device means the other
+        place."""
         addresses = (
             each.destination
             for each in router.route(event)

@@ -1,26 +1,29 @@
 """Questions of services on a device, and the forwarder's answers, as they travel on control topics.
 
-A service asks for the current state of a key, which may have come before the service started, and who
-handles an event before it waits for replies. Every question and its answer are JSON objects with the
-asker's `id`, read strictly; members that later versions add are ignored.
+A service asks for the current state of a key, which may have been set before the service started, and who
+handles an event before it waits for replies. Every question and its answer are JSON objects with the asker's
+`id`, read strictly; members that later versions add are ignored.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 from eventplane.envelope import Envelope, parse_event
 from eventplane.errors import EnvelopeError, EventPlaneError
 
-_MOST_CHARACTERS: Final = 400
-"""Of a text other than an event; a key has 302 at most."""
+MAX_TEXT_CHARACTERS: Final = 400
+"""Most characters of a text other than an event. Ours; a key has 302 at most."""
 
 
 class QuestionError(EventPlaneError):
-    """A payload is no question, or no answer to one."""
+    """A payload is not a question, or not an answer to one: `problem` says why."""
+
+    problem: str
+    message = "{problem}; send what `eventplane.conversation.questions` writes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +37,7 @@ class StateQuestion:
 
 @dataclass(frozen=True, slots=True)
 class StateAnswer:
-    """Answers question `id` with the text of the key's newest event, None when there is none for the asker.
+    """Answers question `id` with the text of the key's newest event, None if there is none for the asker.
 
     `problem` is why the forwarder cannot answer, None if it can.
     """
@@ -46,7 +49,8 @@ class StateAnswer:
 
 @dataclass(frozen=True, slots=True)
 class HandlersQuestion:
-    """Asks who handles an event like `event`, which has no data; `inbox` is the address of the asker's."""
+    """Asks who handles an event like `event`, which has no data; `inbox` is the address of the asker's
+    inbox."""
 
     id: str
     event: Envelope
@@ -58,8 +62,8 @@ class HandlersAnswer:
     """Answers question `id`: the participants whose `handlers` the event reaches from the device `thing`.
 
     `problem` is why the asker may not ask with such an event, None if it may. `comes_again`: an event that
-    the asker's own handler fails to handle is redelivered. `announced` names the last announcement of each
-    handler whose announcements the device hears; each announcement has a name of its own.
+    the asker's own handler fails to handle is redelivered. `announced` has an id for the last announcement of
+    each handler whose announcements reach the device.
     """
 
     id: str
@@ -76,7 +80,7 @@ def write_state_question(id: str, key: str) -> bytes:
 
 
 def read_state_question(payload: bytes, inbox: str) -> StateQuestion:
-    """Return the question of the service with this `inbox`. Raises `QuestionError`."""
+    """Read the question of the service with this `inbox`. Raises `QuestionError`."""
     members = _members(payload)
     return StateQuestion(_text(members, "id"), _text(members, "key"), inbox)
 
@@ -88,11 +92,11 @@ def write_state_answer(answer: StateAnswer) -> bytes:
 
 
 def read_state_answer(payload: bytes) -> StateAnswer:
-    """Return the answer in a payload. Raises `QuestionError`."""
+    """Read the answer in a payload. Raises `QuestionError`."""
     members = _members(payload)
     event = members.get("event", members)
     if event is not None and not isinstance(event, str):
-        raise QuestionError("`event` is neither text nor null; send what `write_state_answer` returns")
+        raise QuestionError("`event` is neither text nor null")
     return StateAnswer(_text(members, "id"), event, _optional_text(members, "problem"))
 
 
@@ -102,11 +106,11 @@ def write_handlers_question(id: str, event: Envelope) -> bytes:
 
 
 def read_handlers_question(payload: bytes, inbox: str) -> HandlersQuestion:
-    """Return the question of the service with this `inbox`. Raises `QuestionError`."""
+    """Read the question of the service with this `inbox`. Raises `QuestionError`."""
     members = _members(payload)
     event = members.get("event")
     if not isinstance(event, dict):
-        raise QuestionError("`event` has no attributes; send what `write_handlers_question` returns")
+        raise QuestionError("`event` has no attributes")
     try:
         return HandlersQuestion(_text(members, "id"), parse_event(json.dumps(event)), inbox)
     except EnvelopeError as error:
@@ -115,28 +119,20 @@ def read_handlers_question(payload: bytes, inbox: str) -> HandlersQuestion:
 
 def write_handlers_answer(answer: HandlersAnswer) -> bytes:
     """Return the payload of an answer."""
-    members = {
-        "id": answer.id,
-        "thing": answer.thing,
-        "handlers": list(answer.handlers),
-        "comes_again": answer.comes_again,
-        "problem": answer.problem,
-        "announced": dict(answer.announced),
-    }
-    return json.dumps(members, ensure_ascii=False).encode("utf-8")
+    return json.dumps(asdict(answer), ensure_ascii=False).encode("utf-8")
 
 
 def read_handlers_answer(payload: bytes) -> HandlersAnswer:
-    """Return the answer in a payload. Raises `QuestionError`."""
+    """Read the answer in a payload. Raises `QuestionError`."""
     members = _members(payload)
     handlers, again = members.get("handlers"), members.get("comes_again")
     if not isinstance(handlers, list) or not all(isinstance(each, str) and each for each in handlers):
-        raise QuestionError("`handlers` is no list of names")
+        raise QuestionError("`handlers` is not a list of names")
     if not isinstance(again, bool):
         raise QuestionError("`comes_again` is neither true nor false")
     announced = members.get("announced", {})
     if not isinstance(announced, dict) or not all(isinstance(each, str) for each in announced.values()):
-        raise QuestionError("`announced` is no object of texts")
+        raise QuestionError("`announced` is not an object of texts")
     return HandlersAnswer(
         _text(members, "id"),
         _text(members, "thing"),
@@ -155,14 +151,14 @@ def _members(payload: bytes) -> dict[str, Any]:
             f"not JSON: {error}; send what `eventplane.conversation.questions` writes"
         ) from error
     if not isinstance(members, dict):
-        raise QuestionError("no JSON object; send what `eventplane.conversation.questions` writes")
+        raise QuestionError("not a JSON object")
     return members
 
 
 def _text(members: dict[str, Any], name: str) -> str:
     value = members.get(name)
-    if not isinstance(value, str) or not 0 < len(value) <= _MOST_CHARACTERS:
-        raise QuestionError(f"`{name}` is no text of 1 to {_MOST_CHARACTERS} characters")
+    if not isinstance(value, str) or not 0 < len(value) <= MAX_TEXT_CHARACTERS:
+        raise QuestionError(f"`{name}` is not a text of 1 to {MAX_TEXT_CHARACTERS} characters")
     return value
 
 

@@ -1,4 +1,12 @@
-"""What a device shall have: one item for each device and key, and how far its delivery has come."""
+"""Desired state: one item for each device and key, which event of a key is the newest, and the queue of
+commands.
+
+Which state is the newest does not depend on the order in which events arrive, nor on how often they do. The
+live version with the greatest number decides which incarnation counts; it exists unless that incarnation was
+deleted at its version or later. Versions grow over incarnations, so a new incarnation replaces the old one
+before the deletion of the old one arrives. A deletion with a uid ends that incarnation only; one without ends
+everything not newer.
+"""
 
 from __future__ import annotations
 
@@ -8,32 +16,8 @@ from enum import StrEnum
 from typing import Final
 
 from eventplane.contract import Downlink
-from eventplane.downlink import errors
-from eventplane.downlink.addressing import Addressed
-from eventplane.downlink.errors import DownlinkError
-from eventplane.downlink.wire import COUNTERS_END, MAX_COUNTER_STEP, stamped
-
-BACKOFF_MS: Final = (5_000, 10_000, 20_000, 40_000, 80_000)
-"""How long each transmission waits for its acknowledgement, milliseconds. Five transmissions, the first
-wait of 5 s are KubeEdge's; doubling is ours: who is slow is not helped by being asked more often."""
-
-CHECK_SLACK_MS: Final = 500
-"""How much before its time a check counts, milliseconds: the clocks of functions differ by less."""
-
-PARKED_MS: Final = 15 * 60 * 1_000
-"""After how long the reconciler tries anew what was not acknowledged, milliseconds. Ours."""
-
-LOOK_MS: Final = 60 * 1_000
-"""How soon the reconciler looks at what has just begun to wait for an absent device, milliseconds. Ours: it
-may have connected, and been served, between the look at its presence and the write of the item."""
-
-AWAY_MS: Final = 60 * 60 * 1_000
-"""After how long the reconciler looks again at what waits for an absent device, milliseconds. Ours: a
-connection sends it at once; this is for a connection that nobody was told of."""
-
-KEPT_MS: Final = 28 * 24 * 60 * 60 * 1_000
-"""How long a tombstone outlives its acknowledgement, and the memory of commands the last one, milliseconds.
-So long can an older event still be on its way: 14 days in each of two queues (Amazon SQS quotas)."""
+from eventplane.downlink.wire import DownlinkError, stamped
+from eventplane.reasons import Outcome, Reason
 
 MAX_DELETES: Final = 8
 """Most deletions remembered that came before what they delete. Ours: an object has few incarnations."""
@@ -47,13 +31,19 @@ MAX_WAITING_BYTES: Final = 256 * 1024
 MAX_RECENT: Final = 100
 """Most commands of one key whose repetition is recognised, the last ones. Ours."""
 
+COUNTERS_END: Final = 10**9
+"""From here on a version counts as a time, in seconds or milliseconds; below it as a counter. Ours."""
+
+MAX_COUNTER_STEP: Final = 1_000_000
+"""How much a version below `COUNTERS_END` may grow at once. Ours."""
+
 
 class State(StrEnum):
     """How far a delivery has come.
 
-    IDLE: the device has it, or there is nothing to have. PENDING: it waits for the device to be there.
-    SENDING: a transmission is under way. PARKED: none was acknowledged; the reconciler goes on. REJECTED: the
-    device will never take it; the next version will be tried.
+    IDLE: the device has it, or there is nothing to have. PENDING: it waits for the device to connect.
+    SENDING: a transmission is in flight. PARKED: none was acknowledged; the reconciler tries again. REJECTED:
+    the device will never take it; the next version will be tried.
     """
 
     IDLE = "idle"
@@ -69,9 +59,16 @@ Identity = tuple[int, str, str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """One event for one key. `order` is the number of a command within its key, once it is its turn.
+    """One event for one key.
 
-    `expires_at_ms`: Unix milliseconds from which on a command is not worth delivering; None: never.
+    Args:
+        uid: the incarnation of the object; '' where the sender tells none apart.
+        version: grows with every change of a key, also over its incarnations.
+        is_deleted: a tombstone: the object is gone.
+        sender: who sent it, as the transport authenticated it (`Envelope.sender`).
+        text: the event as it arrived.
+        order: the number of a command within its key, once it is its turn.
+        expires_at_ms: from when on a command is not worth delivering, Unix milliseconds; None: never.
     """
 
     uid: str
@@ -91,13 +88,17 @@ class Message:
 
     @property
     def rank(self) -> tuple[int, bool, str, str, str]:
-        """What is greater is newer: by version, a tombstone after what it ends, then by id."""
+        """The greater is the newer: by version, a tombstone after what it ends, then by id."""
         return self.version, self.is_deleted, self.id, self.source, self.sender
 
     @property
     def digest(self) -> str:
-        """Names the event in the memory of a key's commands: 64 bits."""
+        """The event's name among the last commands of a key: 64 bits."""
         return hashlib.sha256(f"{self.sender}\n{self.source}\n{self.id}".encode()).hexdigest()[:16]
+
+    def has_expired(self, now_ms: int) -> bool:
+        """Return whether it is not worth delivering at `now_ms` (Unix milliseconds)."""
+        return self.expires_at_ms is not None and self.expires_at_ms <= now_ms
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,19 +107,19 @@ class Desired:
 
     Args:
         owner: the sender that the key belongs to, the first one; '' until there was one.
-        reset: number of the last reset of the key's versions (Unix milliseconds), 0 for none. What was
+        reset: number of the last reset of the key's versions (Unix milliseconds), 0 for none. An event
             accepted before it does not count any more, and a device compares it before the version.
         message: the newest state, tombstones too; of commands the one whose turn it is. None: there is none.
-        state, attempts: how far its delivery has come, and its transmissions since the last good news.
+        state, attempts: how far its delivery has come, and its transmissions since the last success.
         sent: what was transmitted last, unacknowledged; older than `message` where updates came meanwhile.
         waiting: the commands after it, in their order.
         deletes: deletions of incarnations (uid, version) that are not the present one.
         recent: digests of the last commands accepted; `last_order` is the number of the last one sent.
         acknowledged_uid, acknowledged_version: what the device stored last; version None: nothing yet.
-        epoch: the life of the device that counts, as it names it; '' until it was heard.
-        fence: goes with every transmission; an acknowledgement with another one is of an earlier life.
+        epoch: the device's present epoch, as the device names it; '' until one was reported.
+        fence: sent with every transmission; an acknowledgement with another one is of an earlier epoch.
         due_at_ms: when it has to be looked at again; None: never by itself.
-        revision: how often the item was written: what a writer has to have read.
+        revision: how often the item was written; a write is conditional on it.
     """
 
     thing: str
@@ -143,58 +144,27 @@ class Desired:
 
     @property
     def is_present(self) -> bool:
-        """Whether the device shall have something under this key."""
+        """Whether the device should have something under this key."""
         return self.message is not None and not self.message.is_deleted
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """The message in turn, if there is one, and the commands after it."""
+        return (self.message, *self.waiting) if self.message else self.waiting
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A message that is not delivered any more: `reason` EXPIRED, DEVICE_GONE, or the device's own word."""
+    """A message that is not delivered any more: `reason` is Outcome.EXPIRED, DEVICE_GONE, or the device's own
+    word."""
 
     message: Message
     reason: str
     detail: str
 
 
-EXPIRED: Final = "expired"
-"""Why a command ended that was not acknowledged in its time."""
-
-DEVICE_GONE: Final = "device_gone"
-"""Why a command ended whose device was decommissioned."""
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """What becomes of an item (None: it is gone, or never was), and what has to be done besides.
-
-    In this order, so that a crash anywhere loses nothing: dead letters of `ended` (what is EXPIRED is only
-    counted), the conditional write of `item` where it differs from the one read, then `publish` (an event in
-    JSON format, to the device's inbox) and a check of the item at `item.due_at_ms`. A write that another was
-    faster than is no step: read again, decide again. `is_older`: what was desired is, than what is known.
-    """
-
-    item: Desired | None
-    publish: str | None = None
-    ended: tuple[Ended, ...] = ()
-    is_older: bool = False
-
-
-def message_of(wanted: Addressed) -> Message:
-    """The message that a sender's event is."""
-    return Message(
-        uid=wanted.uid,
-        version=wanted.version,
-        is_deleted=wanted.is_deleted,
-        sender=wanted.sender,
-        source=wanted.source,
-        id=wanted.id,
-        text=wanted.text,
-        expires_at_ms=wanted.expires_at_ms,
-    )
-
-
 def transmission(item: Desired, message: Message) -> str:
-    """`message` as it goes to the device, an event in JSON format."""
+    """Return `message` as it goes to the device, an event in JSON format."""
     return stamped(
         message.text,
         kind=item.kind,
@@ -209,57 +179,48 @@ def transmission(item: Desired, message: Message) -> str:
 
 
 def with_newest(item: Desired, message: Message) -> Desired:
-    """`item` after `message` was heard of. The same `item.message` where that is not newer.
+    """Return `item` after the state `message` arrived, with its own `message` where that one is not newer.
 
-    Raises `DownlinkError` (`version_jump`) where the version is a counter and grows too much at once: nothing
-    newer could be expressed soon.
+    Raises `DownlinkError` (`version_jump`) where the version is a counter and grows too much at once: no
+    later version could be newer soon.
     """
     _check_step(item, message)
+    if message.is_deleted and message.uid:
+        return _with_deletion(item, message)
     if not message.is_deleted:
-        return _live(item, message)
-    if message.uid:
-        return _guarded(item, message)
+        ended_at = max((version for uid, version in item.deletes if uid == message.uid), default=-1)
+        message = replace(message, is_deleted=message.version <= ended_at)
     return _replaced(item, message)
 
 
 def _check_step(item: Desired, message: Message) -> None:
     known = max((version for _, version in item.deletes), default=0)
     known = max(known, item.message.version if item.message else 0)
-    # Of version 0, also the one after a reset, nobody knows yet whether it counts or tells the time.
+    # Version 0, also the one after a reset, may be a counter or a time.
     if 0 < known < COUNTERS_END and message.version > known + MAX_COUNTER_STEP:
         raise DownlinkError(
-            errors.VERSION_JUMP,
+            Reason.VERSION_JUMP,
             f"{item.key}: version {message.version} after {known}; a counter grows by at most "
             f"{MAX_COUNTER_STEP} at once; correct the sender, or begin anew: "
             f"`python -m eventplane desired reset {item.key} --device {item.thing} | --all`",
         )
 
 
-def _live(item: Desired, message: Message) -> Desired:
-    ended_at = max((version for uid, version in item.deletes if uid == message.uid), default=-1)
-    message = replace(message, is_deleted=message.version <= ended_at)
-    return _replaced(item, message)
-
-
-def _guarded(item: Desired, deletion: Message) -> Desired:
+def _with_deletion(item: Desired, deletion: Message) -> Desired:
+    """Return `item` after the deletion of one incarnation."""
     current = item.message
     version = current.version if current else -1
-    if deletion.version < version or (
-        deletion.version == version and current and current.uid != deletion.uid
-    ):
+    is_current = current is not None and current.uid == deletion.uid
+    if deletion.version < version or (deletion.version == version and not is_current):
         return item
-    after = replace(item, deletes=_remembered(item, deletion, version))
-    if current is None or current.is_deleted or current.uid != deletion.uid:
-        return after
-    # At the version of what it ends, or else a new incarnation would have to be newer than the deletion.
-    return replace(after, message=replace(deletion, version=version))
-
-
-def _remembered(item: Desired, deletion: Message, version: int) -> tuple[tuple[str, int], ...]:
     deletes = dict(item.deletes)
     deletes[deletion.uid] = max(deletion.version, deletes.get(deletion.uid, 0))
     newest_last = sorted(deletes.items(), key=lambda each: (each[1], each[0]))
-    return tuple(each for each in newest_last if each[1] > version)[-MAX_DELETES:]
+    after = replace(item, deletes=tuple(each for each in newest_last if each[1] > version)[-MAX_DELETES:])
+    if not is_current or not item.is_present:
+        return after
+    # At the version of what it ends; otherwise a new incarnation would have to be newer than the deletion.
+    return replace(after, message=replace(deletion, version=version))
 
 
 def _replaced(item: Desired, message: Message) -> Desired:
@@ -271,34 +232,31 @@ def _replaced(item: Desired, message: Message) -> Desired:
 
 
 def _is_newer(one: Message, other: Message) -> bool:
-    # What is gone cannot go once more.
+    # A second deletion of the same version changes nothing.
     return one.version > other.version if one.is_deleted and other.is_deleted else one.rank > other.rank
 
 
-def is_known(item: Desired, message: Message) -> bool:
-    """Whether the command was accepted before."""
-    return message.digest in item.recent
-
-
-def queued(item: Desired, message: Message, now_ms: int) -> Desired:
-    """`item` with a new command. Raises `DownlinkError` (`too_many_commands`).
+def queued(item: Desired, command: Message, now_ms: int) -> Desired:
+    """Return `item` with a new command. Raises `DownlinkError` (`too_many_commands`).
 
     Among those that wait a lower version goes first; one whose turn has come stays.
     """
-    waiting = tuple(sorted((*item.waiting, message), key=lambda each: each.rank))
-    size = sum(len(each.text.encode()) for each in (item.message, *waiting) if each)
+    waiting = tuple(sorted((*item.waiting, command), key=lambda each: each.rank))
+    recent = (*item.recent, command.digest)[-MAX_RECENT:]
+    after = replace(item, waiting=waiting, recent=recent)
+    size = sum(len(each.text.encode()) for each in after.messages)
     if len(waiting) > MAX_WAITING or size > MAX_WAITING_BYTES:
         raise DownlinkError(
-            errors.TOO_MANY_COMMANDS,
+            Reason.TOO_MANY_COMMANDS,
             f"{len(waiting)} commands of {size} bytes would wait for {item.key} of {item.thing}; "
             f"{MAX_WAITING} of {MAX_WAITING_BYTES} bytes may; give them an expirytime, or keys of their own",
         )
-    recent = (*item.recent, message.digest)[-MAX_RECENT:]
-    return next_turn(replace(item, waiting=waiting, recent=recent), now_ms)
+    return with_next_command(after, now_ms)
 
 
-def next_turn(item: Desired, now_ms: int) -> Desired:
-    """`item` with the next command in turn, if none is. Its number grows even where the item began anew."""
+def with_next_command(item: Desired, now_ms: int) -> Desired:
+    """Return `item` with the next command in turn, if none is. Its number grows even after the item was
+    lost."""
     if item.message or not item.waiting:
         return item
     order = max(item.last_order + 1, now_ms)
@@ -314,21 +272,17 @@ def next_turn(item: Desired, now_ms: int) -> Desired:
 
 
 def without_expired(item: Desired, now_ms: int) -> tuple[Desired, tuple[Ended, ...]]:
-    """`item` without the commands whose time is over at `now_ms` (Unix milliseconds), and these."""
-    over = [each for each in (item.message, *item.waiting) if each and _is_over(each, now_ms)]
-    if not over:
+    """Return `item` without the commands that have expired at `now_ms` (Unix milliseconds), and these."""
+    expired = [each for each in item.messages if each.has_expired(now_ms)]
+    if not expired:
         return item, ()
-    message = None if item.message in over else item.message
-    kept = replace(item, message=message, waiting=tuple(each for each in item.waiting if each not in over))
-    return next_turn(kept, now_ms), tuple(Ended(each, EXPIRED, _detail(each, item)) for each in over)
+    message = None if item.message in expired else item.message
+    kept = tuple(each for each in item.waiting if each not in expired)
+    after = with_next_command(replace(item, message=message, waiting=kept), now_ms)
+    return after, tuple(Ended(each, Outcome.EXPIRED, _expiry_detail(each, item)) for each in expired)
 
 
-def _is_over(message: Message, now_ms: int) -> bool:
-    return message.expires_at_ms is not None and message.expires_at_ms <= now_ms
-
-
-def _detail(message: Message, item: Desired) -> str:
-    was_sent = message is item.message and item.sent is not None
-    return (
-        "it was sent and not acknowledged in time" if was_sent else "its time was over before its turn came"
-    )
+def _expiry_detail(message: Message, item: Desired) -> str:
+    if message is item.message and item.sent is not None:
+        return "it was sent and not acknowledged in time"
+    return "it expired before its turn"

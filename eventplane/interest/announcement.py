@@ -1,6 +1,8 @@
-"""An announcement: the filters of what a participant handles, checked, and as it travels.
+"""Announcements: the filters of what a participant handles, checked, written, read, and added to a contract.
 
-On a device it is a retained message, in the cloud an item of a table (`eventplane.interest.table`).
+On a device an announcement is a retained message, in the cloud an item of a table
+(`eventplane.interest.table`). A router adds those of the cloud to its contract, as it does with
+subscriptions; the result has a version of its own, by which ledger and audit name it.
 """
 
 from __future__ import annotations
@@ -11,55 +13,68 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from eventplane.contract import (
+    Contract,
+    Ordering,
+    Participant,
+    ParticipantKind,
+    Problem,
+    Transport,
+    compile_contract,
+)
 from eventplane.contract.canonical import canonical_bytes
-from eventplane.contract.compiler import compile_contract
 from eventplane.contract.filter_reader import read_filter
-from eventplane.contract.model import Contract, Ordering, ParticipantKind, Transport
-from eventplane.contract.reader import Problem
 from eventplane.errors import EventPlaneError
 from eventplane.filters import Any, Filter, steps
 from eventplane.limits import MAX_ANNOUNCED_BYTES, MAX_ANNOUNCED_FILTERS, MAX_ANNOUNCED_STEPS
 
 VERSION: Final = 1
-"""Of the message's own format. Another one is refused: half understood, it would hold back events."""
+"""The version of the message's format. Another one is refused: half understood, it would hold back events."""
 
 
 class AnnouncementError(EventPlaneError):
-    """What a participant announced cannot be used; `problems` says why. Its interest stays unknown."""
+    """An announcement cannot be used for each of `problems`: its participant's interest stays unknown."""
 
-    def __init__(self, participant: str, problems: Sequence[Problem]) -> None:
-        super().__init__(f"announcement of {participant}: " + "; ".join(str(each) for each in problems))
-        self.participant = participant
-        self.problems = tuple(problems)
+    participant: str
+    problems: Sequence[Problem]
+    message = "announcement of {participant}: {text}"
+
+    @property
+    def text(self) -> str:
+        """The problems in one line."""
+        return "; ".join(map(str, self.problems))
 
 
 @dataclass(frozen=True, slots=True)
 class Announcement:
-    """`participant` handles what passes one of `filters`, each canonical JSON; without any, nothing."""
+    """`participant` handles the events that pass one of `filters`, each canonical JSON; without any, none."""
 
     participant: str
     filters: tuple[str, ...]
 
     @property
     def interest(self) -> Filter:
-        """What is wanted, as one filter."""
+        """The filters as one."""
         return Any(tuple(read_filter(json.loads(each), "", []) for each in self.filters))
 
 
 def new_announcement(participant: str, filters: Iterable[object]) -> Announcement:
-    """One of filters as a contract writes them. Raises `AnnouncementError` with all that is wrong."""
+    """Return the announcement of `filters`, documents. Raises `AnnouncementError` with all faults."""
     problems: list[Problem] = []
     texts: list[str] = []
     work = 0
     for at, each in enumerate(filters):
         before = len(problems)
         work += steps(read_filter(each, f"filters[{at}]", problems))
-        if len(problems) == before:
-            texts.append(_canonical(each, at, problems))
+        if len(problems) > before:
+            continue
+        try:
+            texts.append(canonical_bytes(each).decode())
+        except ValueError as error:
+            problems.append(Problem(f"filters[{at}]", f"not JSON: {error}", "use plain text"))
     if len(texts) > MAX_ANNOUNCED_FILTERS:
-        problems.append(
-            Problem("filters", f"{len(texts)}, more than {MAX_ANNOUNCED_FILTERS}", "use wider ones")
-        )
+        message = f"{len(texts)}, more than {MAX_ANNOUNCED_FILTERS}"
+        problems.append(Problem("filters", message, "use wider ones"))
     if sum(len(each.encode()) for each in texts) > MAX_ANNOUNCED_BYTES:
         problems.append(Problem("filters", f"longer than {MAX_ANNOUNCED_BYTES} bytes", "use wider ones"))
     if work > MAX_ANNOUNCED_STEPS:
@@ -72,14 +87,14 @@ def new_announcement(participant: str, filters: Iterable[object]) -> Announcemen
 
 
 def write_announcement(announcement: Announcement) -> bytes:
-    """The payload that announces; an empty one withdraws."""
+    """Return the payload that announces; an empty one withdraws."""
     filters = [json.loads(each) for each in announcement.filters]
     members = {"version": VERSION, "participant": announcement.participant, "filters": filters}
     return canonical_bytes(members)
 
 
 def read_announcement(payload: bytes, participant: str) -> Announcement | None:
-    """What `participant` announces in a payload; None: it withdraws. Raises `AnnouncementError`."""
+    """Return what `participant` announces in a payload; None if it withdraws. Raises `AnnouncementError`."""
     if not payload:
         return None
     try:
@@ -99,43 +114,33 @@ def read_announcement(payload: bytes, participant: str) -> Announcement | None:
 def with_interest(
     contract: Contract, announcements: Iterable[Announcement]
 ) -> tuple[Contract, dict[Announcement, Problem]]:
-    """`contract` with an `interest` on each route to an inbox that is announced for, and what is refused.
+    """Return `contract` with the announced `interest` on its routes, and the refused announcements.
 
-    Several announcements of one participant add up. One that is wrong takes no other with it, and leaves the
-    participant's interest unknown. Without any the contract stays what it is.
+    Several announcements of one participant add up. A refused one leaves its participant's interest unknown
+    and does not affect the others'. Without any the contract is returned as it is.
     """
-    announcements = list(announcements)
-    document = json.loads(contract.canonical)
-    wanted: defaultdict[str, set[str]] = defaultdict(set)
+    interests: defaultdict[str, list[Announcement]] = defaultdict(list)
     refused: dict[Announcement, Problem] = {}
     for each in announcements:
-        if problem := _problem(contract, each):
-            refused[each] = problem
-        else:
-            wanted[f"{each.participant}.inbox"].update(each.filters)
-    for each in refused:
-        wanted.pop(f"{each.participant}.inbox", None)
-    for inbox, filters in list(wanted.items()):
-        if sum(steps(read_filter(json.loads(each), "", [])) for each in filters) > MAX_ANNOUNCED_STEPS:
-            del wanted[inbox]
-            problem = Problem(
-                "filters", f"more than {MAX_ANNOUNCED_STEPS:,} steps together", "use simpler ones"
-            )
-            refused |= {each: problem for each in announcements if f"{each.participant}.inbox" == inbox}
-    concerned = [each for each in document["routes"].values() if each["to"] in wanted]
-    for route in concerned:
-        route["interest"] = [json.loads(each) for each in sorted(wanted[route["to"]])]
-    if not concerned:
+        interests[f"{each.participant}.inbox"].append(each)
+    wanted: dict[str, list[object]] = {}
+    for inbox, own in interests.items():
+        problems = {each: problem for each in own if (problem := _problem(contract, each))}
+        if not problems:
+            filters = [json.loads(each) for each in sorted({text for each in own for text in each.filters})]
+            if sum(steps(read_filter(each, "", [])) for each in filters) <= MAX_ANNOUNCED_STEPS:
+                wanted[inbox] = filters
+                continue
+            message = f"more than {MAX_ANNOUNCED_STEPS:,} steps together"
+            problems = dict.fromkeys(own, Problem("filters", message, "use simpler ones"))
+        refused |= problems
+    document = json.loads(contract.canonical)
+    routes = [each for each in document["routes"].values() if each["to"] in wanted]
+    for route in routes:
+        route["interest"] = wanted[route["to"]]
+    if not routes:
         return contract, refused
     return compile_contract(document, f"contract {contract.version} with announced interest"), refused
-
-
-def _canonical(filter: object, at: int, problems: list[Problem]) -> str:
-    try:
-        return canonical_bytes(filter).decode()
-    except ValueError as error:
-        problems.append(Problem(f"filters[{at}]", f"not JSON: {error}", "use plain text"))
-        return ""
 
 
 def _refused(participant: str, path: str, message: str) -> AnnouncementError:
@@ -143,8 +148,9 @@ def _refused(participant: str, path: str, message: str) -> AnnouncementError:
 
 
 def _problem(contract: Contract, announcement: Announcement) -> Problem | None:
+    """Return why `contract` cannot take the announcement."""
     participant = contract.participants.get(announcement.participant)
-    if participant is None or participant.kind is ParticipantKind.DEVICE or participant.retired:
+    if participant is None or not _may_announce(participant):
         return Problem("participant", "it is no service that is in use", "name one of the contract")
     inbox = participant.inbox
     if inbox.ordering is Ordering.SOURCE and inbox.transport is Transport.SQS:
@@ -157,3 +163,7 @@ def _problem(contract: Contract, announcement: Announcement) -> Problem | None:
     except (ValueError, RecursionError) as error:
         return Problem("filters", f"not JSON: {error}", "announce again")
     return None
+
+
+def _may_announce(participant: Participant) -> bool:
+    return participant.kind is not ParticipantKind.DEVICE and not participant.retired

@@ -1,4 +1,4 @@
-"""What the cloud wants of its devices, as it goes down to them: a state whose data is a list of filters."""
+"""Which events the cloud wants of its devices: a state whose data is a list of filters."""
 
 from __future__ import annotations
 
@@ -24,31 +24,32 @@ OPERATIONS: Final = "operations"
 """The participant through whose outbox it is sent."""
 
 VERSION: Final = 1
-"""Of the data's form. Another one is refused: half understood, it would hold back events."""
+"""The version of the data's format. Another one is refused: half understood, it would hold back events."""
 
 
 class UplinkInterestError(EventPlaneError):
-    """An event does not say what the cloud wants."""
+    """An event does not hold the filters of what the cloud wants."""
 
-    def __init__(self, problem: object) -> None:
-        super().__init__(f"{problem}; publish it by `python -m eventplane interest --publish`")
+    problem: str
+    message = "{problem}; publish it by `python -m eventplane interest --publish`"
 
 
 class TooManyFiltersError(EventPlaneError):
-    """What the cloud wants takes `size` bytes, more than the `most` that go down to a device in one event."""
+    """The filters take `size` bytes, more than the `most` that one event towards a device may have."""
 
-    def __init__(self, size: int, most: int) -> None:
-        super().__init__(
-            f"the filters take {size} bytes, an event towards a device {most}; "
-            "lead subscriptions into one route, until then devices have to send up everything"
-        )
-        self.size = size
+    size: int
+    most: int
+    message = (
+        "the filters take {size} bytes, an event towards a device {most}; "
+        "lead subscriptions into one route, until then devices have to send up everything"
+    )
 
 
 def uplink_filters(contract: Contract) -> list[object]:
-    """What the cloud wants of its devices: what a route takes, whatever its reader announced that it handles.
+    """Return the filters of all routes in the cloud, as documents.
 
-    An announcement lapses with its lease, and what devices were not told to send is gone.
+    Announced interest is not among them: it lapses with its lease, and events that devices did not send are
+    lost.
     """
     filters = {canonical_bytes(to_document(route.filter)) for route in contract.routes_at(Place.CLOUD)}
     return [json.loads(each) for each in sorted(filters)]
@@ -57,7 +58,7 @@ def uplink_filters(contract: Contract) -> list[object]:
 def uplink_interest_event(
     filters: Sequence[object] | None, *, id: str, time: str, device: str, source: str = "/operations"
 ) -> Envelope:
-    """Tells `device` (`*`: all) that the cloud wants what passes one of `filters` (None: everything).
+    """Return the event that makes `device` (`*`: all) send only what passes one of `filters` (None: all).
 
     `time` is RFC 3339: of two events the later one counts. Raises `TooManyFiltersError`.
     """
@@ -79,7 +80,7 @@ def uplink_interest_event(
 
 
 def read_uplink_interest(event: Envelope) -> Filter:
-    """What the cloud wants, as one filter. Raises `UplinkInterestError`."""
+    """Return what the cloud wants as one filter. Raises `UplinkInterestError`."""
     if event.type != UPLINK_INTEREST_TYPE:
         raise UplinkInterestError(f"its type is {event.type!r:.100}, not {UPLINK_INTEREST_TYPE}")
     try:

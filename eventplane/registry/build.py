@@ -1,4 +1,4 @@
-"""A contract's entities, group by group."""
+"""Build the entities of a contract, group by group: channels, event types, participants and routes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from eventplane.contract.reach import Flow, Way, flows
 from eventplane.registry.model import (
     EXTENSION,
     SPECVERSION,
-    Attributes,
+    EntityAttributes,
     Group,
     Registry,
     Resource,
@@ -33,7 +33,7 @@ _RIGHTS: Final = ("may_subscribe", "may_address")
 
 
 def build_registry(contract: Contract) -> Registry:
-    """The registry of what `contract` says."""
+    """Return the registry of `contract`."""
     flowing = flows(contract)
     group_id = entity_id(contract.name)
     return Registry(
@@ -78,7 +78,7 @@ def _endpoints(contract: Contract, flowing: Mapping[str, Flow]) -> dict[str, Gro
 
 
 def _carriers(flow: Flow) -> dict[str, None]:
-    """The channels that events of a flow go over, as far as it is declared."""
+    """Return the channels that events of a flow go over, as far as the contract declares it."""
     addresses = [each.outbox.address for each in flow.senders]
     addresses += [route.destination for way in flow.ways for route in way.routes]
     return dict.fromkeys(addresses)
@@ -114,10 +114,10 @@ def _participants(contract: Contract) -> dict[str, Group]:
                     "kind": each.kind,
                     "retired": each.retired,
                     "endpoints": endpoints[each.name],
-                    # Left out where it does not say: that is not the same as nothing.
+                    # Left out where undeclared: an empty list would mean that it sends nothing.
                     **({} if each.sends is None else {"sends": list(each.sends)}),
                     **({"asks": list(each.asks)} if each.asks else {}),
-                    # What it may do beyond its routes, as the contract writes it.
+                    # Its rights beyond its routes, as the contract writes them.
                     **{name: written[each.name][name] for name in _RIGHTS if name in written[each.name]},
                 },
             }
@@ -150,7 +150,7 @@ def endpoint(
     carries: Sequence[str],
     messagegroup: str,
 ) -> dict[str, Any]:
-    """The attributes of `channel`; `carries` are the types that it is known to carry to a reader."""
+    """Return the attributes of `channel`; `carries` are the types that it is known to carry to a reader."""
     protocol, options = _protocol(channel)
     attributes = {
         "name": channel.address,
@@ -159,7 +159,7 @@ def endpoint(
         "envelope": "CloudEvents/1.0",
         "envelopeoptions": _envelope_options(channel),
         "protocol": protocol,
-        # Where it is, each deployment and each home knows for itself.
+        # The address depends on the deployment and on the home.
         "protocoloptions": {"deployed": False, **options},
         "messagegroups": [messagegroup],
         EXTENSION: {
@@ -175,7 +175,7 @@ def endpoint(
 
 
 def _settings(participant: Participant, channel: Channel) -> dict[str, Any]:
-    """What the contract says of the channel, defaults and all, without what says nothing here."""
+    """Return the settings of the channel, with defaults, without those that do not apply."""
     elsewhere = {"participant", "box"}
     if channel is not participant.inbox or participant.kind is not ParticipantKind.DEVICE:
         elsewhere.add("downlink")
@@ -197,7 +197,7 @@ def _protocol(channel: Channel) -> tuple[str, dict[str, Any]]:
         return channel.transport.upper(), {}
     if channel.transport in (Transport.SQS, Transport.SQS_FIFO):
         return "SQS", {"fifo": channel.transport is Transport.SQS_FIFO}
-    # `{thing}` and `{rule}` are for the device's provisioning to fill in.
+    # The device's provisioning fills in `{thing}` and `{rule}`.
     if channel.transport is Transport.MQTT:
         topic = local_topic(channel.participant, channel.box)
     elif channel.box == "outbox":
@@ -209,13 +209,13 @@ def _protocol(channel: Channel) -> tuple[str, dict[str, Any]]:
 
 
 FORMAT: Final = "JsonSchema/draft/2020-12"
-"""What xRegistry calls the contract's one schema language."""
+"""xRegistry's name of the contract's schema language."""
 
 _REQUIRED: Final = ("id", "source", "specversion")
 
 
 def message(event_type: EventType, flow: Flow, schemas: str) -> dict[str, Any]:
-    """The attributes of `event_type`; `schemas` is where the schemas of all types stand."""
+    """Return the attributes of `event_type`; `schemas` is the path of the schemas of all types."""
     metadata: dict[str, Any] = {name: {"required": True} for name in _REQUIRED}
     metadata["type"] = {"value": event_type.name, "required": True}
     extension: dict[str, Any] = {
@@ -231,7 +231,7 @@ def message(event_type: EventType, flow: Flow, schemas: str) -> dict[str, Any]:
         "description": event_type.description,
         "envelope": "CloudEvents/1.0",
         "envelopemetadata": metadata,
-        # What the contract leaves open is not there (xRegistry core: no attribute without a value).
+        # Undeclared settings are absent (xRegistry core: no attribute without a value).
         EXTENSION: {name: value for name, value in extension.items() if value is not None},
     }
     if event_type.schemas:
@@ -249,12 +249,12 @@ def _receiver(way: Way) -> dict[str, Any]:
         "participant": xid("participants", way.channel.participant),
         "endpoint": xid("endpoints", way.channel.address),
         "routes": [xid("routes", each.name) for each in way.routes],
-        "every_event": not way.conditions,
+        "every_event": way.is_certain,
     }
 
 
-def schema_versions(event_type: EventType) -> dict[str, Attributes]:
-    """The versions by number, in the contract's order: of 1 are the events that name no `dataschema`."""
+def schema_versions(event_type: EventType) -> dict[str, EntityAttributes]:
+    """Return the versions by number, in their order; events without `dataschema` are of version 1."""
     return {
         str(number): {
             "name": id or f"{event_type.name} {number}",

@@ -8,21 +8,21 @@ from typing import Any
 from eventplane.registry.model import GROUPS, Group, Registry, Resource, ResourceType, capabilities, model
 
 Locate = Callable[[str, bool], str]
-"""Where the entity of an xid is: its URL, or its place in a document. Whether it has a document beside its
-metadata, xRegistry wants to be told apart in URLs."""
+"""Returns where the entity of an xid is: its URL, or its place in a document. URLs of entities that have a
+document beside their metadata differ (xRegistry)."""
 
 
 def identity(
     singular: str, id: str, xid: str, epoch: int, locate: Locate, has_document: bool = False
 ) -> dict[str, Any]:
-    """What every entity starts with."""
+    """Return the attributes that every entity starts with."""
     return {f"{singular}id": id, "self": locate(xid, has_document), "xid": xid, "epoch": epoch}
 
 
 def version_entity(
     kind: ResourceType, id: str, resource: Resource, version: str, xid: str, epoch: int, locate: Locate
 ) -> dict[str, Any]:
-    """A version of the resource `id` at `xid`, without its document."""
+    """Return a version of the resource `id` at `xid`, without its document."""
     ids = list(resource.versions)
     attributes = resource.versions[version]
     return {
@@ -38,7 +38,7 @@ def version_entity(
 def meta_entity(
     kind: ResourceType, id: str, resource: Resource, xid: str, epoch: int, locate: Locate
 ) -> dict[str, Any]:
-    """What holds for all versions of a resource."""
+    """Return the metadata of all versions of a resource together."""
     return {
         **identity(kind.singular, id, f"{xid}/meta", epoch, locate),
         "readonly": True,
@@ -51,7 +51,7 @@ def meta_entity(
 
 
 def export(registry: Registry) -> dict[str, Any]:
-    """Every entity within its parent, schemas and all; links lead to places in the document."""
+    """Return one document with every entity within its parent; links lead to places in the document."""
     return {
         **registry.attributes,
         "self": _place("/", False),

@@ -1,4 +1,4 @@
-"""The types of entities that a plane's registry has, as xRegistry's model document tells them."""
+"""The entities of a registry: groups, their resources and the versions of those; and the types of each."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, Final
 SPECVERSION: Final = "1.0-rc3"
 """The xRegistry specification whose shape the documents have."""
 
-Attributes = Mapping[str, Any]
+EntityAttributes = Mapping[str, Any]
 """Attributes of an entity, without those that follow from its place (`self`, `xid`, counts)."""
 
 _ID: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9\-._~:@]{0,127}")
@@ -19,21 +19,21 @@ _ID: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9\-._~:@]{0,127}")
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """Something with `versions`, oldest first; the newest is the default."""
+    """A resource with its `versions`, oldest first; the newest is the default."""
 
-    versions: Mapping[str, Attributes]
+    versions: Mapping[str, EntityAttributes]
 
     @property
     def default(self) -> str:
-        """The id of the version that stands for the resource."""
+        """The id of the default version."""
         return list(self.versions)[-1]
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """An entity with `resources`, by their plural and their id."""
+    """A group with its `resources`, by their plural and their id."""
 
-    attributes: Attributes
+    attributes: EntityAttributes
     resources: Mapping[str, Mapping[str, Resource]] = field(default_factory=dict)
 
 
@@ -44,25 +44,25 @@ class Registry:
     `epoch` changes when the contract does. It is made from the contract's version, so it does not grow.
     """
 
-    attributes: Attributes
+    attributes: EntityAttributes
     epoch: int
     groups: Mapping[str, Mapping[str, Group]]
 
 
 def entity_id(name: str) -> str:
-    """`name` where it can be an id (xRegistry core, `<SINGULAR>id`), else an id made from it."""
+    """Return `name` if it can be an id (xRegistry core, `<SINGULAR>id`), else an id made from it."""
     if _ID.fullmatch(name):
         return name
     return f"_{hashlib.sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()[:32]}"
 
 
 def xid(plural: str, name: str) -> str:
-    """How other entities refer to the group `name` (xRegistry core, data type `xid`)."""
+    """Return the reference to the group `name` (xRegistry core, data type `xid`)."""
     return f"/{plural}/{entity_id(name)}"
 
 
 EXTENSION: Final = "eventplane"
-"""The one attribute of ours: an object with what the specification has no attribute for."""
+"""Our own attribute: an object with the members that the specification does not have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ _ANY: Final = {"*": {"name": "*", "type": "any"}}
 
 
 def model() -> dict[str, Any]:
-    """The model document."""
+    """Return the model document."""
     return {"attributes": _ANY, "groups": {plural: _group(plural, each) for plural, each in GROUPS.items()}}
 
 
@@ -128,7 +128,7 @@ def _group(plural: str, group: GroupType) -> dict[str, Any]:
 
 
 def capabilities() -> dict[str, Any]:
-    """What of the HTTP binding is there: everything can be read, nothing can be written."""
+    """Return the supported part of the HTTP binding: everything can be read, nothing can be written."""
     return {
         "apis": ["/capabilities", "/export", "/model"],
         "flags": [],

@@ -1,30 +1,111 @@
-"""What is at a path of the registry's HTTP API, in xRegistry's API view."""
+"""The registry's HTTP API: what is at a path, in xRegistry's API view, and the errors of a request."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeVar
+from typing import Any, ClassVar, Final, TypeVar
 
+from eventplane.errors import EventPlaneError
 from eventplane.registry.document import Locate, export, identity, meta_entity, version_entity
-from eventplane.registry.errors import ApiNotFoundError, BadFlagError, NotFoundError
 from eventplane.registry.model import GROUPS, Group, Registry, Resource, ResourceType, capabilities, model
 from eventplane.values import whole_number
 
 JSON: Final = "application/json; charset=utf-8"
 
+LIMIT: Final = 100
+"""Most entities of a collection in one answer. Ours: 100 messages are about 150 KB."""
+
+DETAILS: Final = "$details"
+"""At the end of a path: the metadata, where the path without it leads to a document."""
+
+_AS_HEADERS: Final = ("versionid", "self", "xid", "epoch", "isdefault", "ancestor")
+"""The attributes sent as headers of a document; the others are at `$details`, where nothing has to be
+escaped."""
+
+_SPECIFICATION: Final = "https://github.com/xregistry/spec/blob/main/core"
+
+
+class RegistryError(EventPlaneError):
+    """A request that cannot be answered, named as xRegistry names it.
+
+    `status` is its HTTP status, `type` the URI of the error in xRegistry's specification, `subject` the
+    requested path.
+    """
+
+    status: ClassVar[int]
+    type: ClassVar[str]
+    subject: str
+
+    def document(self, instance: str) -> dict[str, Any]:
+        """Return the body of the answer to the request for the URL `instance` (RFC 9457)."""
+        return {
+            "type": self.type,
+            "title": str(self),
+            "status": self.status,
+            "instance": instance,
+            "subject": self.subject,
+        }
+
+
+class ApiNotFoundError(RegistryError):
+    """No entity of the model could have this path."""
+
+    status = 404
+    type = f"{_SPECIFICATION}/http.md#api_not_found"
+    message = "The specified path ({subject}) is not supported; see /model for those that are."
+
+
+class NotFoundError(RegistryError):
+    """The contract in force has no such entity."""
+
+    status = 404
+    type = f"{_SPECIFICATION}/spec.md#not_found"
+    message = "The targeted entity ({subject}) cannot be found; list the collection that it would be in."
+
+
+class MethodNotAllowedError(RegistryError):
+    """The registry shows the contract; it cannot be written."""
+
+    status = 405
+    type = f"{_SPECIFICATION}/spec.md#method_not_allowed"
+    method: str
+    message = "The method ({method}) is not supported for {subject}; change the contract and publish it."
+
+
+class BadFlagError(RegistryError):
+    """The query parameter `flag` has an invalid value."""
+
+    status = 400
+    type = f"{_SPECIFICATION}/spec.md#bad_request"
+    flag: str
+    remedy: str
+    message = "The value of {flag} is not usable; {remedy}."
+
+
+class UnavailableError(RegistryError):
+    """The contract in force is not known yet, because the tables that it is read from do not answer."""
+
+    status = 503
+    type = f"{_SPECIFICATION}/spec.md#server_error"
+    message = "The contract in force is not known yet; ask again in a moment."
+
+
+class TooLargeError(RegistryError):
+    """The requested document does not fit into one answer."""
+
+    status = 406
+    type = f"{_SPECIFICATION}/spec.md#too_large"
+    message = "The answer for {subject} is too large for one response; read the collections, page by page."
+
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """The JSON value `body` of `content_type`, and the `headers` that go with it."""
+class Representation:
+    """An answer before it is HTTP: the JSON value `body` of `content_type`, and its `headers`."""
 
     body: Any
     headers: Mapping[str, str] = field(default_factory=dict)
     content_type: str = JSON
-
-
-LIMIT: Final = 100
-"""Most entities of a collection in one answer. Ours: 100 messages are about 150 KB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +117,15 @@ class Page:
 
 
 def page(ids: Iterable[str], query: Mapping[str, str], path: str, url: str) -> Page:
-    """The page that `query` asks for; `path` is what was asked for, `url` the collection's.
+    """Return the page that `query` asks for of the collection at `path` and `url` (xRegistry's pagination).
 
-    `after` is the id that the page before ended with: pages neither repeat nor leave out what stays in the
-    registry while somebody reads them. Raises `BadFlagError`.
+    `after` is the last id of the page before: pages neither repeat nor leave out entities that stay in the
+    registry meanwhile. Raises `BadFlagError`.
     """
-    limit = _limit(query.get("limit"), path)
+    try:
+        limit = whole_number(query.get("limit", LIMIT), LIMIT, 1)
+    except ValueError as error:
+        raise BadFlagError(path, "limit", f"ask for 1 to {LIMIT} entities") from error
     everything = sorted(ids)
     waiting = [each for each in everything if each > query.get("after", "")]
     shown = tuple(waiting[:limit])
@@ -51,25 +135,9 @@ def page(ids: Iterable[str], query: Mapping[str, str], path: str, url: str) -> P
     return Page(shown, f'<{url}?limit={limit}&after={shown[-1]}>;rel="next";count={len(everything)}')
 
 
-def _limit(text: str | None, path: str) -> int:
-    if text is None:
-        return LIMIT
-    try:
-        return whole_number(text, LIMIT, 1)
-    except ValueError as error:
-        raise BadFlagError(path, "limit", f"ask for 1 to {LIMIT} entities") from error
-
-
-DETAILS: Final = "$details"
-"""At the end of a path: the metadata, where the path without it leads to a document."""
-
-_AS_HEADERS: Final = ("versionid", "self", "xid", "epoch", "isdefault", "ancestor")
-"""The attributes that go with a document; the others are at `$details`, where no header has to be escaped."""
-
-
 @dataclass(frozen=True, slots=True)
 class ResourceView:
-    """The `resource` of the type `kind` at `xid`."""
+    """The `resource` of the type `kind` at `xid`: its metadata, or the document that it is about."""
 
     kind: ResourceType
     id: str
@@ -79,7 +147,7 @@ class ResourceView:
     url: Locate
 
     def entity(self) -> dict[str, Any]:
-        """The resource: what its default version says, and where the rest is."""
+        """Return the resource: the metadata of its default version, and where the others are."""
         return {
             **self.version(self.resource.default),
             **identity(self.kind.singular, self.id, self.xid, self.epoch, self.url, self.kind.has_document),
@@ -89,30 +157,23 @@ class ResourceView:
         }
 
     def version(self, number: str) -> dict[str, Any]:
-        """A version's metadata."""
+        """Return a version's metadata."""
         return version_entity(self.kind, self.id, self.resource, number, self.xid, self.epoch, self.url)
 
     def meta(self) -> dict[str, Any]:
-        """What holds for all versions."""
+        """Return the metadata of all versions together."""
         return meta_entity(self.kind, self.id, self.resource, self.xid, self.epoch, self.url)
 
-    def answer(self, details: bool) -> Answer:
-        """The default version's document, or the resource's metadata."""
-        return self._answer(self.entity(), self.resource.default, details)
-
-    def version_answer(self, number: str, details: bool) -> Answer:
-        """A version's document, or its metadata."""
-        return self._answer(self.version(number), number, details)
-
-    def _answer(self, entity: dict[str, Any], number: str, details: bool) -> Answer:
+    def represent(self, entity: dict[str, Any], number: str, details: bool) -> Representation:
+        """Return the document of the version `number`, or with `details` its metadata `entity`."""
         document = self.kind.document
         if details or document is None:
-            return Answer(entity)
+            return Representation(entity)
         attributes = self.resource.versions[number]
         names = [f"{self.kind.singular}id", *_AS_HEADERS]
         headers = {f"xRegistry-{name}": _header(entity[name]) for name in names}
         headers["Content-Disposition"] = self.id
-        return Answer(attributes[document], headers, attributes["contenttype"])
+        return Representation(attributes[document], headers, attributes["contenttype"])
 
 
 def _header(value: object) -> str:
@@ -128,8 +189,8 @@ _DOCUMENTS: Final[Mapping[str, Callable[[Registry], Any]]] = {
 _Entity = TypeVar("_Entity")
 
 
-def look_up(registry: Registry, path: str, query: Mapping[str, str], base: str) -> Answer:
-    """The answer to a GET of `path`, which begins with a slash; `base` is the registry's URL without one.
+def look_up(registry: Registry, path: str, query: Mapping[str, str], base: str) -> Representation:
+    """Answer a GET of `path`, which begins with a slash; `base` is the registry's URL without one.
 
     Raises `ApiNotFoundError`, `NotFoundError`, `BadFlagError`.
     """
@@ -143,29 +204,29 @@ class _Request:
     query: Mapping[str, str]
     base: str
 
-    def answer(self) -> Answer:
+    def answer(self) -> Representation:
         match [each for each in self.path.split("/") if each]:
             case []:
-                return Answer(self._root())
+                return Representation(self._root())
             case [name] if name in _DOCUMENTS:
-                return Answer(_DOCUMENTS[name](self.registry))
+                return Representation(_DOCUMENTS[name](self.registry))
             case [plural, *steps] if plural in GROUPS:
                 return self._in_groups(plural, steps)
         raise ApiNotFoundError(self.path)
 
-    def _in_groups(self, plural: str, steps: list[str]) -> Answer:
+    def _in_groups(self, plural: str, steps: list[str]) -> Representation:
         groups = self.registry.groups[plural]
         if not steps:
             return self._collection(groups, lambda id, group: self._group(plural, id, group))
         group = self._found(groups, steps[0])
         match steps[1:]:
             case []:
-                return Answer(self._group(plural, steps[0], group))
+                return Representation(self._group(plural, steps[0], group))
             case [name, *below] if name in GROUPS[plural].resources:
                 return self._in_resources(plural, steps[0], name, below)
         raise ApiNotFoundError(self.path)
 
-    def _in_resources(self, plural: str, group: str, name: str, steps: list[str]) -> Answer:
+    def _in_resources(self, plural: str, group: str, name: str, steps: list[str]) -> Representation:
         resources = self.registry.groups[plural][group].resources[name]
 
         def view(id: str, resource: Resource) -> ResourceView:
@@ -180,14 +241,14 @@ class _Request:
         found = view(steps[0], self._found(resources, steps[0]))
         match steps[1:]:
             case []:
-                return found.answer(last.endswith(DETAILS))
+                return found.represent(found.entity(), found.resource.default, last.endswith(DETAILS))
             case ["meta"] if last == "meta":
-                return Answer(found.meta())
+                return Representation(found.meta())
             case ["versions"] if last == "versions":
                 return self._collection(found.resource.versions, lambda number, _: found.version(number))
             case ["versions", number]:
                 self._found(found.resource.versions, number)
-                return found.version_answer(number, last.endswith(DETAILS))
+                return found.represent(found.version(number), number, last.endswith(DETAILS))
         raise ApiNotFoundError(self.path)
 
     def _root(self) -> dict[str, Any]:
@@ -211,9 +272,9 @@ class _Request:
 
     def _collection(
         self, entities: Mapping[str, _Entity], entity: Callable[[str, _Entity], dict[str, Any]]
-    ) -> Answer:
+    ) -> Representation:
         found = page(entities, self.query, self.path, self.base + self.path)
-        return Answer(
+        return Representation(
             {id: entity(id, entities[id]) for id in found.ids}, {"Link": found.link} if found.link else {}
         )
 

@@ -1,4 +1,8 @@
-"""A span, as plain values."""
+"""The spans of an event's way through the cloud's router, made of the event and its ledger records, and their
+OTLP.
+
+The device exports nothing: its span is made of the times in the event and of the event's acceptance.
+"""
 
 from __future__ import annotations
 
@@ -9,17 +13,28 @@ from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Any, Final, NamedTuple
 
-from eventplane.delivery import Outcome
 from eventplane.envelope import Envelope
 from eventplane.ledger import LedgerRecord
+from eventplane.reasons import Outcome
 from eventplane.tracing.context import Hop, TraceContext, span_id
 from eventplane.values import timestamp_ms
 
-AttributeValue = str | int | bool
+SpanValue = str | int | bool
+"""The value of an attribute of a span."""
+
+DEVICE_SERVICE: Final = "device"
+"""The service of the spans of devices."""
+
+LONGEST_WAIT_MS: Final = 31 * 86_400_000
+"""How long before its acceptance a device may have recorded an event, milliseconds; an earlier time is not
+used. Ours: longer than a spool holds events, and short enough that a clock of 1970 makes no span of
+decades."""
+
+_FAILURES: Final = frozenset({Outcome.DEAD_LETTERED, Outcome.DROPPED, Outcome.EXPIRED})
 
 
 class Kind(IntEnum):
-    """What a span is, by OTLP's numbers."""
+    """The kind of a span, by OTLP's numbers."""
 
     INTERNAL = 1
     PRODUCER = 4
@@ -28,9 +43,9 @@ class Kind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """What `service` did from `start_ms` to `end_ms`, Unix milliseconds. `error` says why it failed.
+    """The work of `service` from `start_ms` to `end_ms`, Unix milliseconds. `error` says why it failed.
 
-    `links` are (trace id, span id) of what it belongs to besides.
+    `links` are (trace id, span id) of other spans that it belongs to.
     """
 
     trace_id: str
@@ -41,34 +56,23 @@ class Span:
     service: str
     start_ms: int
     end_ms: int
-    attributes: Mapping[str, AttributeValue] = field(default_factory=dict)
+    attributes: Mapping[str, SpanValue] = field(default_factory=dict)
     state: str = ""
     error: str | None = None
     links: tuple[tuple[str, str], ...] = ()
 
 
-DEVICE_SERVICE: Final = "device"
-"""The service of the spans that are drawn for devices."""
-
-LONGEST_WAIT_MS: Final = 31 * 86_400_000
-"""What a device's clock says of an event is believed for so long before its acceptance, milliseconds. Ours:
-longer than a spool holds events, and short enough that a clock of 1970 draws no span of decades."""
-
-
-_ERRORS: Final = frozenset({Outcome.DEAD_LETTERED, Outcome.DROPPED, Outcome.EXPIRED})
-
-
-class Decision(NamedTuple):
-    """The ledger's `record`, and the `event` as it left: without a delivery, as it came."""
+class RoutingRecord(NamedTuple):
+    """A ledger `record`, and the `event` as it left: without a delivery, as it arrived."""
 
     record: LedgerRecord
     event: Envelope
 
 
-def way(
+def router_spans(
     context: TraceContext,
     event: Envelope,
-    decisions: Sequence[Decision],
+    decisions: Sequence[RoutingRecord],
     *,
     service: str,
     began_ms: int,
@@ -76,47 +80,55 @@ def way(
     is_own: bool = False,
     links: tuple[tuple[str, str], ...] = (),
 ) -> Iterator[Span]:
-    """The spans of `event` up to its `decisions`, of which there is at least one.
+    """Yield the spans of `event` up to its `decisions`, of which there is at least one.
 
-    It was worked on from `began_ms` to `ended_ms` (Unix milliseconds) in `service`; `links` name the
-    invocation, in which many events were. An event that the router wrote itself, a dead letter, `is_own`: it
-    came from nowhere.
+    The invocation of `service` lasted from `began_ms` to `ended_ms` (Unix milliseconds); `links` name its
+    spans. `is_own`: the router wrote the event itself, a dead letter, so that no hop precedes.
     """
-    draw = _Draw(context, event, about(event), service)
+    make = _SpanFactory(context, event_attributes(event), service)
     first = decisions[0].record
     ended_ms = max(ended_ms, began_ms)
-    # Two clocks: what was accepted after it was taken was accepted then.
+    # Two clocks: an acceptance after the start of the invocation counts as at its start.
     entered_ms = max(0, min(first.entered_at_ms, began_ms))
     parent = context.parent_id
     if first.client_id is not None and not is_own:
-        device = draw.device(parent, entered_ms, first.client_id)
+        device = _device_span(make, event, parent, entered_ms, first.client_id)
         yield device
         parent = device.span_id
     if not is_own:
-        waited = draw.ingest(parent, entered_ms, began_ms, first)
-        yield waited
-        parent = waited.span_id
-    router = draw.router(parent, began_ms, ended_ms, first, links)
-    yield router
+        waiting: dict[str, SpanValue] = {
+            "messaging.message.id": first.message_id,
+            "messaging.destination.name": first.entered_by,
+            "eventplane.attempt": first.attempt,
+            # An event that was refused as it arrived has no stamped sender; the record has it.
+            "eventplane.sender": first.sender,
+        }
+        id, name = span_id(event, Hop.INGEST), f"{Hop.INGEST} {first.entered_by}"
+        yield make.span(id, parent, name, Kind.CONSUMER, entered_ms, began_ms, waiting)
+        parent = id
+    id, name = span_id(event, Hop.ROUTER), f"{Hop.ROUTER} {first.entered_by}"
+    contract: dict[str, SpanValue] = {"eventplane.contract": first.contract_version}
+    router = make.span(id, parent, name, Kind.CONSUMER, began_ms, ended_ms, contract)
+    yield replace(router, links=links)
     for record, outgoing in decisions:
-        # What was refused or unrouted as a whole has no route to tell it.
+        # An event that was refused or unrouted as a whole has no route in its record.
         if record.route is not None or record.outcome is not Outcome.DELIVERED:
-            yield draw.decision(router, record, outgoing)
+            yield _decision_span(make, router, record, outgoing)
 
 
 def inbox_context(context: TraceContext, event: Envelope, route: str | None) -> TraceContext:
-    """Where the reader of an inbox goes on: after the delivery over `route`.
+    """Return the context of an inbox's reader: after the delivery over `route`.
 
-    On a device (`route` None) nobody draws what was before, so it follows its producer, and of an event
-    without a trace the device, whose span there is once the event is in the cloud.
+    On a device (`route` None) the hops before have no spans, so the reader follows the producer; for an event
+    without a trace it follows the device, whose span exists once the event is in the cloud.
     """
     if route is None:
         return context if context.parent_id else replace(context, parent_id=span_id(event, Hop.DEVICE))
     return replace(context, parent_id=span_id(event, Hop.SEND, route))
 
 
-def about(event: Envelope) -> dict[str, AttributeValue]:
-    """What a span says of its event, in OpenTelemetry's words."""
+def event_attributes(event: Envelope) -> dict[str, SpanValue]:
+    """Return the attributes of a span that name its event, in OpenTelemetry's words."""
     sender = str(event.sender)
     return {
         "cloudevents.event_id": event.id,
@@ -127,78 +139,14 @@ def about(event: Envelope) -> dict[str, AttributeValue]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Draw:
-    """Makes the spans of one `event`: `own` is what each of them says of it."""
+class _SpanFactory:
+    """Makes the spans of one event: `common` are attributes of each of them."""
 
     context: TraceContext
-    event: Envelope
-    own: Mapping[str, AttributeValue]
+    common: Mapping[str, SpanValue]
     service: str
 
-    def device(self, parent: str | None, accepted_ms: int, client_id: str) -> Span:
-        """From when the device says it recorded the event, as far as its clock can be believed."""
-        told: dict[str, AttributeValue] = {"device.id": client_id}
-        time = self.event.attributes.get("recordedtime", self.event.attributes.get("time"))
-        start_ms = accepted_ms
-        if time is not None:
-            said_ms = timestamp_ms(str(time))
-            if accepted_ms - LONGEST_WAIT_MS <= said_ms <= accepted_ms:
-                start_ms = said_ms
-            else:
-                told["eventplane.implausible_time"] = str(time)
-        id = span_id(self.event, Hop.DEVICE)
-        return self._span(
-            id, parent, Hop.DEVICE.value, Kind.PRODUCER, start_ms, accepted_ms, told, service=DEVICE_SERVICE
-        )
-
-    def ingest(self, parent: str | None, entered_ms: int, began_ms: int, record: LedgerRecord) -> Span:
-        """In the queue before the router."""
-        told: dict[str, AttributeValue] = {
-            "messaging.message.id": record.message_id,
-            "messaging.destination.name": record.entered_by,
-            "eventplane.attempt": record.attempt,
-            # Of an event that was refused as it came, only the record knows who sent it.
-            "eventplane.sender": record.sender,
-        }
-        id, name = span_id(self.event, Hop.INGEST), f"{Hop.INGEST} {record.entered_by}"
-        return self._span(id, parent, name, Kind.CONSUMER, entered_ms, began_ms, told)
-
-    def router(
-        self,
-        parent: str | None,
-        began_ms: int,
-        ended_ms: int,
-        record: LedgerRecord,
-        links: tuple[tuple[str, str], ...],
-    ) -> Span:
-        """The router's work on the invocation in which the event was."""
-        id, name = span_id(self.event, Hop.ROUTER), f"{Hop.ROUTER} {record.entered_by}"
-        told = {"eventplane.contract": record.contract_version}
-        return self._span(id, parent, name, Kind.CONSUMER, began_ms, ended_ms, told, links=links)
-
-    def decision(self, router: Span, record: LedgerRecord, outgoing: Envelope) -> Span:
-        """What became of the event on one route; an error where it did not arrive."""
-        told: dict[str, AttributeValue] = {
-            "eventplane.outcome": record.outcome.value,
-            "eventplane.priority": record.priority,
-        }
-        if record.route is not None:
-            told |= {
-                "eventplane.route": record.route,
-                "messaging.destination.name": str(record.destination),
-            }
-        return self._span(
-            span_id(outgoing, Hop.SEND, record.route or ""),
-            router.span_id,
-            f"{Hop.SEND} {record.destination or 'none'}",
-            Kind.INTERNAL if record.route is None else Kind.PRODUCER,
-            max(router.start_ms, min(record.decided_at_ms, router.end_ms)),
-            router.end_ms,
-            told,
-            error=(record.reason or record.outcome.value) if record.outcome in _ERRORS else None,
-        )
-
-    def _span(
+    def span(
         self,
         id: str,
         parent: str | None,
@@ -206,11 +154,7 @@ class _Draw:
         kind: Kind,
         start_ms: int,
         end_ms: int,
-        told: Mapping[str, AttributeValue],
-        *,
-        service: str | None = None,
-        error: str | None = None,
-        links: tuple[tuple[str, str], ...] = (),
+        attributes: Mapping[str, SpanValue],
     ) -> Span:
         return Span(
             trace_id=self.context.trace_id,
@@ -218,22 +162,68 @@ class _Draw:
             parent_id=parent,
             name=name,
             kind=kind,
-            service=service or self.service,
+            service=self.service,
             start_ms=start_ms,
             end_ms=end_ms,
-            attributes={**self.own, **told},
+            attributes={**self.common, **attributes},
             state=self.context.state,
-            error=error,
-            links=links,
         )
 
 
-_ERROR: Final = 2
+def _device_span(
+    make: _SpanFactory, event: Envelope, parent: str | None, accepted_ms: int, client_id: str
+) -> Span:
+    """Return the span from the recording of `event` by its own time, if that is plausible, to its
+    acceptance."""
+    attributes: dict[str, SpanValue] = {"device.id": client_id}
+    time = event.attributes.get("recordedtime", event.attributes.get("time"))
+    start_ms = accepted_ms
+    if time is not None:
+        recorded_ms = timestamp_ms(str(time))
+        if accepted_ms - LONGEST_WAIT_MS <= recorded_ms <= accepted_ms:
+            start_ms = recorded_ms
+        else:
+            attributes["eventplane.implausible_time"] = str(time)
+    id = span_id(event, Hop.DEVICE)
+    span = make.span(id, parent, Hop.DEVICE.value, Kind.PRODUCER, start_ms, accepted_ms, attributes)
+    return replace(span, service=DEVICE_SERVICE)
+
+
+def _decision_span(make: _SpanFactory, router: Span, record: LedgerRecord, outgoing: Envelope) -> Span:
+    """Return the span of the outcome on one route; an error where the event did not arrive."""
+    attributes: dict[str, SpanValue] = {
+        "eventplane.outcome": record.outcome.value,
+        "eventplane.priority": record.priority,
+    }
+    if record.route is not None:
+        attributes |= {
+            "eventplane.route": record.route,
+            "messaging.destination.name": str(record.destination),
+        }
+    span = make.span(
+        span_id(outgoing, Hop.SEND, record.route or ""),
+        router.span_id,
+        f"{Hop.SEND} {record.destination or 'none'}",
+        Kind.INTERNAL if record.route is None else Kind.PRODUCER,
+        max(router.start_ms, min(record.decided_at_ms, router.end_ms)),
+        router.end_ms,
+        attributes,
+    )
+    if record.outcome in _FAILURES:
+        return replace(span, error=record.reason or record.outcome.value)
+    return span
+
+
+_OTLP_ERROR: Final = 2
 _SCOPE: Final = "eventplane"
 
 
 def otlp_json(spans: Iterable[Span], namespace: str) -> str:
-    """One export request; `namespace` says whose services the spans are of."""
+    """Return one export request (`POST /v1/traces`, OTLP 1.x JSON): ids in hexadecimal, 64-bit numbers as
+    texts.
+
+    `namespace` is the one of the services.
+    """
     by_service: defaultdict[str, list[Span]] = defaultdict(list)
     for span in spans:
         by_service[span.service].append(span)
@@ -241,9 +231,11 @@ def otlp_json(spans: Iterable[Span], namespace: str) -> str:
         "resourceSpans": [
             {
                 "resource": {
-                    "attributes": _attributes({"service.name": service, "service.namespace": namespace})
+                    "attributes": _otlp_attributes({"service.name": service, "service.namespace": namespace})
                 },
-                "scopeSpans": [{"scope": {"name": _SCOPE}, "spans": [_span(each) for each in of_service]}],
+                "scopeSpans": [
+                    {"scope": {"name": _SCOPE}, "spans": [_otlp_span(each) for each in of_service]}
+                ],
             }
             for service, of_service in by_service.items()
         ]
@@ -251,7 +243,7 @@ def otlp_json(spans: Iterable[Span], namespace: str) -> str:
     return json.dumps(document, ensure_ascii=False, separators=(",", ":"))
 
 
-def _span(span: Span) -> dict[str, Any]:
+def _otlp_span(span: Span) -> dict[str, Any]:
     document: dict[str, Any] = {
         "traceId": span.trace_id,
         "spanId": span.span_id,
@@ -259,24 +251,24 @@ def _span(span: Span) -> dict[str, Any]:
         "kind": int(span.kind),
         "startTimeUnixNano": _nanoseconds(span.start_ms),
         "endTimeUnixNano": _nanoseconds(span.end_ms),
-        "attributes": _attributes(span.attributes),
+        "attributes": _otlp_attributes(span.attributes),
     }
     if span.parent_id is not None:
         document["parentSpanId"] = span.parent_id
     if span.state:
         document["traceState"] = span.state
     if span.error is not None:
-        document["status"] = {"code": _ERROR, "message": span.error}
+        document["status"] = {"code": _OTLP_ERROR, "message": span.error}
     if span.links:
         document["links"] = [{"traceId": trace, "spanId": id} for trace, id in span.links]
     return document
 
 
-def _attributes(values: Mapping[str, AttributeValue]) -> list[dict[str, Any]]:
+def _otlp_attributes(values: Mapping[str, SpanValue]) -> list[dict[str, Any]]:
     return [{"key": key, "value": _value(value)} for key, value in values.items()]
 
 
-def _value(value: AttributeValue) -> dict[str, Any]:
+def _value(value: SpanValue) -> dict[str, Any]:
     if isinstance(value, bool):
         return {"boolValue": value}
     return {"intValue": str(value)} if isinstance(value, int) else {"stringValue": value}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from eventplane.delivery import Outcome
+from eventplane.reasons import Outcome
 from eventplane_client.errors import ClientError, NotConfirmedError, RefusedError, UnroutedError
 
 

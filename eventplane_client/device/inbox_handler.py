@@ -9,9 +9,9 @@ from datetime import UTC, datetime
 from queue import SimpleQueue
 
 from eventplane.conversation.messages import Failure, Reply, Status, is_request, replier_to, write_reply
-from eventplane.delivery import Outcome
 from eventplane.envelope import Envelope, parse_event
 from eventplane.errors import EnvelopeError
+from eventplane.reasons import Outcome
 from eventplane.receipts import Receipt, digest
 from eventplane.values import timestamp
 from eventplane_client.device.errors import UnhandleableError

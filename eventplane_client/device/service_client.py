@@ -33,9 +33,9 @@ from eventplane.conversation.questions import (
 from eventplane.envelope import Envelope, parse_event
 from eventplane.guarantee import is_expired_on_device
 from eventplane.interest.announcement import new_announcement, write_announcement
-from eventplane.ranges import Range
 from eventplane.receipts import SPOOL_FULL, Receipt, digest
 from eventplane.sending import sent_again
+from eventplane.settings import Range
 from eventplane.topics import (
     handlers_answer_topic,
     handlers_topic,

@@ -19,17 +19,35 @@ from glue_jobs.common.objects import Objects, Stored
 FORMAT: Final = 2
 """The version of the receipt, and of how hours are compacted; it stands in the name of a run."""
 
+LINES: Final = ".json.gz"
+"""What the names of raw objects end with."""
+
+PARQUET: Final = ".parquet"
+"""What the names of compacted files end with."""
+
+TOGETHER: Final = 16
+"""Small objects that are read at the same time; each is a wait of some 20 ms on S3."""
+
+_GZIP: Final = 31
+"""For zlib: with the header and the checksum of gzip, and the largest window."""
+
+_MAGIC: Final = b"\x1f\x8b"
+
+_HIDDEN: Final = (".", "_")
+"""What the names begin with that Spark does not list."""
+
+Kind = Literal["unreadable", "misplaced", "duplicate"]
+
 
 class UnreadableReceiptError(EventPlaneError):
     """The receipt `name` is damaged, or of a newer version of the compaction; `problem` says how it looks."""
 
-    def __init__(self, name: str, problem: str) -> None:
-        super().__init__(
-            f"{name} cannot be read ({problem}); restore its old version, or delete it if all raw objects of "
-            "the hour are still there, and run the compaction again"
-        )
-        self.name = name
-        self.problem = problem
+    name: str
+    problem: str
+    message = (
+        "{name} cannot be read ({problem}); restore its old version, or delete it if all raw objects of the "
+        "hour are still there, and run the compaction again"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,26 +116,6 @@ def published(objects: Objects, folder: Folder, hour: Hour) -> list[str]:
     body = objects.read(hour.published(folder.name)) or b""
     # By the part below the root: a copy of the archive lies elsewhere than its lines say.
     return [f"{COMPACTED}/{line.rpartition(f'/{COMPACTED}/')[2]}" for line in body.decode().split()]
-
-
-LINES: Final = ".json.gz"
-"""What the names of raw objects end with."""
-
-PARQUET: Final = ".parquet"
-"""What the names of compacted files end with."""
-
-TOGETHER: Final = 16
-"""Small objects that are read at the same time; each is a wait of some 20 ms on S3."""
-
-_GZIP: Final = 31
-"""For zlib: with the header and the checksum of gzip, and the largest window."""
-
-_MAGIC: Final = b"\x1f\x8b"
-
-_HIDDEN: Final = (".", "_")
-"""What the names begin with that Spark does not list."""
-
-Kind = Literal["unreadable", "misplaced", "duplicate"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,9 +31,8 @@ _LOCKED: Final = "object lock"
 class ArchiveNotFoundError(EventPlaneError):
     """There is no archive at `uri`."""
 
-    def __init__(self, uri: str) -> None:
-        super().__init__(f"{uri}: no such folder; give --INPUT a folder or s3://bucket/")
-        self.uri = uri
+    uri: str
+    message = "{uri}: no such folder; give --INPUT a folder or s3://bucket/"
 
 
 class RefusedDeletionError(ClientError):

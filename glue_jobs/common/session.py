@@ -15,13 +15,13 @@ from contextlib import contextmanager, suppress
 from enum import StrEnum
 from pathlib import Path
 from subprocess import TimeoutExpired
-from typing import Any, Final
+from typing import Any, Final, NamedTuple, get_type_hints
 
 import pyspark
 from pyspark import SparkContext
 from pyspark.serializers import AutoBatchedSerializer, CPickleSerializer
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import StructType
+from pyspark.sql.types import LongType, StringType, StructType
 
 _SILENT: Final = "-Xlog:disable -Xlog:all=error:stderr"
 """Java writes on standard output of each class that it cannot archive."""
@@ -29,9 +29,53 @@ _SILENT: Final = "-Xlog:disable -Xlog:all=error:stderr"
 _END_S: Final = 120.0
 """Longest that Java may take to end; it archives its classes then."""
 
+APP_NAME = "eventplane"
+
+_LOGGING = Path(__file__).resolve().with_name("log4j2.properties").as_uri()
+
+SETTINGS = {
+    "spark.sql.session.timeZone": "UTC",
+    # A wrong value becomes null and then a quarantined row; it must not end the audit.
+    "spark.sql.ansi.enabled": "false",
+    # Lists by device and hour fit into memory; by default Spark sorts all rows behind the first 128 lists.
+    "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "50000",
+    # The archive has an object a minute and writer. Spark counts 4 MiB for opening one, so that 23,000
+    # objects of a row became 720 tasks; S3 gives the first byte in the time that reading 1 MiB takes.
+    "spark.sql.files.openCostInBytes": "1048576",
+}
+"""What all runs need; set on whichever session Glue hands us."""
+
+_PARTITIONS_OF_MUCH = "spark.sql.adaptive.coalescePartitions.initialPartitionNum"
+
+LOCAL_SETTINGS = {
+    "spark.master": "local[2]",
+    "spark.driver.memory": "2g",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    # Each partition is a task of some 10 ms; two cores have nothing to win from the default of 200.
+    "spark.sql.shuffle.partitions": "8",
+    # Of millions of events a partition shall fit into memory; Spark puts together what is small.
+    _PARTITIONS_OF_MUCH: "64",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    # The serial collector needs half of G1's memory and less of two cores.
+    "spark.driver.extraJavaOptions": f"-XX:+UseSerialGC -Dlog4j2.configurationFile={_LOGGING}",
+    # Every run makes the same classes; Spark keeps a hundred, one audit has more.
+    "spark.sql.codegen.cache.maxEntries": "1000",
+}
+"""A run on one machine. Needs Java 17: `java` on PATH, or JAVA_HOME."""
+
+SHORT = "-XX:TieredStopAtLevel=1"
+"""For Java in a run of a minute: its optimizing compiler would take half of the time, and not earn it."""
+
+_PACKAGE = "org.apache.spark.sql.catalyst.expressions"
+
 
 class ClassArchive:
-    """The archive at `path`, which need not exist yet."""
+    """Spark's classes as an archive at `path`, which need not exist yet; 120 MB.
+
+    Its name has a digest of Java and the jars, so that one of others is never used.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -88,49 +132,6 @@ def _java() -> Path | None:
     return java if java and java.is_file() else None
 
 
-APP_NAME = "eventplane"
-
-_LOGGING = Path(__file__).resolve().with_name("log4j2.properties").as_uri()
-
-SETTINGS = {
-    "spark.sql.session.timeZone": "UTC",
-    # A wrong value becomes null and then a quarantined row; it must not end the audit.
-    "spark.sql.ansi.enabled": "false",
-    # Lists by device and hour fit into memory; by default Spark sorts all rows behind the first 128 lists.
-    "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "50000",
-    # The archive has an object a minute and writer. Spark counts 4 MiB for opening one, so that 23,000
-    # objects of a row became 720 tasks; S3 gives the first byte in the time that reading 1 MiB takes.
-    "spark.sql.files.openCostInBytes": "1048576",
-}
-"""What all runs need; set on whichever session Glue hands us."""
-
-_PARTITIONS_OF_MUCH = "spark.sql.adaptive.coalescePartitions.initialPartitionNum"
-
-LOCAL_SETTINGS = {
-    "spark.master": "local[2]",
-    "spark.driver.memory": "2g",
-    "spark.driver.bindAddress": "127.0.0.1",
-    "spark.driver.host": "127.0.0.1",
-    # Each partition is a task of some 10 ms; two cores have nothing to win from the default of 200.
-    "spark.sql.shuffle.partitions": "8",
-    # Of millions of events a partition shall fit into memory; Spark puts together what is small.
-    _PARTITIONS_OF_MUCH: "64",
-    "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
-    # The serial collector needs half of G1's memory and less of two cores.
-    "spark.driver.extraJavaOptions": f"-XX:+UseSerialGC -Dlog4j2.configurationFile={_LOGGING}",
-    # Every run makes the same classes; Spark keeps a hundred, one audit has more.
-    "spark.sql.codegen.cache.maxEntries": "1000",
-}
-"""A run on one machine. Needs Java 17: `java` on PATH, or JAVA_HOME."""
-
-
-SHORT = "-XX:TieredStopAtLevel=1"
-"""For Java in a run of a minute: its optimizing compiler would take half of the time, and not earn it."""
-
-_PACKAGE = "org.apache.spark.sql.catalyst.expressions"
-
-
 def _remember_classes(spark: SparkSession) -> None:
     """PySpark asks Java anew, for each column that is made, what `functions` and `org` and `org.apache` are.
 
@@ -152,6 +153,14 @@ def job_session() -> SparkSession:
         spark.conf.set(name, value)
     _remember_classes(spark)
     return spark
+
+
+def schema_of(row: type[NamedTuple]) -> StructType:
+    """Return the schema of rows of texts and whole numbers, by their annotations."""
+    found = StructType()
+    for name, kind in get_type_hints(row).items():
+        found.add(name, LongType() if kind is int else StringType())
+    return found
 
 
 def local_rows(spark: SparkSession, rows: Iterable[Sequence[Any]], schema: StructType) -> DataFrame:

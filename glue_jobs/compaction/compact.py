@@ -35,59 +35,58 @@ class HourError(EventPlaneError):
 class ChangedHourError(HourError):
     """Objects of `hour` changed while it was read."""
 
-    def __init__(self, hour: str) -> None:
-        super().__init__(f"{hour}: its objects changed meanwhile (an erasure?); run the compaction again")
-        self.hour = hour
+    hour: str
+    message = "{hour}: its objects changed meanwhile (an erasure?); run the compaction again"
 
 
 class DamagedHourError(HourError):
     """Objects of `hour` cannot be read: `faults`."""
 
-    def __init__(self, hour: str, faults: Sequence[ObjectFault]) -> None:
-        objects = "; ".join(f"{each.name}: {each.detail}" for each in faults)
-        super().__init__(
-            f"{hour}: {objects[:500]}; restore their old versions, or move them out of the archive once an "
-            "audit has reported them"
-        )
-        self.hour = hour
-        self.faults = tuple(faults)
+    hour: str
+    faults: Sequence[ObjectFault]
+    message = (
+        "{hour}: {objects:.500}; restore their old versions, or move them out of the archive once an audit "
+        "has reported them"
+    )
+
+    @property
+    def objects(self) -> str:
+        """The objects and what is wrong with them."""
+        return "; ".join(f"{each.name}: {each.detail}" for each in self.faults)
 
 
 class UnverifiedError(HourError):
     """What was written for `hour` is not what was read: `read` and `written` rows and checksums."""
 
-    def __init__(self, hour: str, read: tuple[int, int], written: tuple[int, int]) -> None:
-        super().__init__(
-            f"{hour}: {written[0]} rows (checksum {written[1]}) were written for {read[0]} ({read[1]}); "
-            "the raw objects stay as they are, run the compaction again"
-        )
-        self.hour = hour
-        self.read = read
-        self.written = written
+    hour: str
+    read: tuple[int, int]
+    written: tuple[int, int]
+    message = (
+        "{hour}: {written[0]} rows (checksum {written[1]}) were written for {read[0]} ({read[1]}); the raw "
+        "objects stay as they are, run the compaction again"
+    )
 
 
 class SourcesGoneError(HourError):
-    """`hour` has objects that came after it was compacted, and lacks some that had been: `late`, by name."""
+    """`hour` has objects that came after it was compacted, `late`, and lacks some that had been there."""
 
-    def __init__(self, hour: str, late: tuple[str, ...]) -> None:
-        super().__init__(
-            f"{hour}: {', '.join(late)[:500]} came after the hour was compacted, and its first objects are "
-            "gone; restore their old versions, or move these objects to the folder of the present hour"
-        )
-        self.hour = hour
-        self.late = late
+    hour: str
+    late: str
+    message = (
+        "{hour}: {late:.500} came after the hour was compacted, and its first objects are gone; restore "
+        "their old versions, or move these objects to the folder of the present hour"
+    )
 
 
 class CompactedGoneError(HourError):
     """`files` of the compacted `hour` are gone or no longer published, so its raw objects are kept."""
 
-    def __init__(self, hour: str, files: tuple[str, ...]) -> None:
-        super().__init__(
-            f"{hour}: {', '.join(files)[:500]} should hold its rows and are gone or not published; restore "
-            "their old versions, or delete the hour's receipt to compact it again from the raw objects"
-        )
-        self.hour = hour
-        self.files = files
+    hour: str
+    files: str
+    message = (
+        "{hour}: {files:.500} should hold its rows and are gone or not published; restore their old "
+        "versions, or delete the hour's receipt to compact it again from the raw objects"
+    )
 
 
 def compact_hour(
@@ -103,7 +102,7 @@ def compact_hour(
     if not inputs or (done and done.covers(inputs)):
         return None
     if done and (late := _late(done, inputs)):
-        raise SourcesGoneError(_name(folder, hour), late)
+        raise SourcesGoneError(_name(folder, hour), ", ".join(late))
     archive = Archive(spark, objects)
     run = run_of(folder, inputs)
     place = f"{hour.compacted(folder.name)}/run={run}"
@@ -148,7 +147,7 @@ def remove_raw(objects: Objects, folder: Folder, hour: Hour) -> int:
     present = {each.name for each in objects.beneath(hour.compacted(folder.name))}
     missing = {*done.files} - (present & {*published(objects, folder, hour)})
     if missing:
-        raise CompactedGoneError(_name(folder, hour), tuple(sorted(missing)))
+        raise CompactedGoneError(_name(folder, hour), ", ".join(sorted(missing)))
     objects.delete(each.name for each in inputs)
     return len(inputs)
 

@@ -28,10 +28,18 @@ RECENT_DAYS = 2
 class CompactionError(EventPlaneError):
     """Some hours failed: `failures` by folder and hour. All others are compacted."""
 
-    def __init__(self, failures: Mapping[str, str]) -> None:
-        reasons = "; ".join(f"{hour}: {reason:.300}" for hour, reason in list(failures.items())[:10])
-        super().__init__(f"{len(failures)} hours stay as they are: {reasons}")
-        self.failures = dict(failures)
+    failures: Mapping[str, str]
+    message = "{hours} hours stay as they are: {reasons}"
+
+    @property
+    def hours(self) -> int:
+        """How many failed."""
+        return len(self.failures)
+
+    @property
+    def reasons(self) -> str:
+        """The first ten, each with its reason."""
+        return "; ".join(f"{hour}: {reason:.300}" for hour, reason in [*self.failures.items()][:10])
 
 
 @dataclass(frozen=True, slots=True)

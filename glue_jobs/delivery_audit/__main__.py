@@ -8,8 +8,7 @@ from pathlib import Path
 
 from eventplane.archive_layout import COMPACTED
 from eventplane.errors import EventPlaneError
-from eventplane.handover import HANDOVERS
-from eventplane.ledger import LEDGER, TAP
+from eventplane.ledger import HANDOVERS, LEDGER, TAP
 from glue_jobs.common.hours import Days, day_of_folder
 from glue_jobs.common.session import local_run
 from glue_jobs.delivery_audit.main import main, read_arguments

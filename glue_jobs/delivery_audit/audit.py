@@ -29,8 +29,7 @@ from eventplane.archive_layout import (
     PUBLISHED,
     TAP_FOLDER,
 )
-from eventplane.handover import HANDOVERS
-from eventplane.ledger import LEDGER, TAP
+from eventplane.ledger import HANDOVERS, LEDGER, TAP
 from glue_jobs.common.archive import Archive, Part
 from glue_jobs.common.hours import Hour
 from glue_jobs.common.objects import Objects, Stored
@@ -68,8 +67,8 @@ from glue_jobs.delivery_audit.judging import (
     Task,
     judge_rows,
     ledger_hours,
-    letters_of,
     ordered_inboxes,
+    received_dead_letters,
     unreadable_hours,
     usages,
 )
@@ -200,17 +199,17 @@ class _Run:
         if self._is_small:
             found += _padded(rows.of_tap(tap).collect(), "tap", "item")
             found += _padded(rows.of_handovers(handovers).collect(), "handover")
-            bad, letters = _named(found, "bad"), letters_of(decisions)
+            bad, dead_letters = _named(found, "bad"), received_dead_letters(decisions)
         else:
             bad = [
                 BadRow._make(row.bad)
                 for each in (rows.of_tap(tap), rows.of_ledger(ledger), rows.of_handovers(handovers))
                 for row in each.where("bad is not null").select("bad").collect()
             ]
-            letters = letters_of(map(LedgerRow._make, rows.letters(ledger).collect()))
-        seen = ledger_hours(decisions, history.uplinks, _webhooks(history))
+            dead_letters = received_dead_letters(map(LedgerRow._make, rows.dead_letters(ledger).collect()))
+        seen = ledger_hours(decisions, history.uplinks, history.webhooks)
         damaged = damaged_hours(self._parts, seen, unreadable_hours(bad), chain.removed())
-        task = Task(Rules(history, watermark, window, damaged), letters, ordered_inboxes(history))
+        task = Task(Rules(history, watermark, window, damaged), dead_letters, ordered_inboxes(history))
         judged = (
             self._judge_all(task, found) if self._is_small else self._screen(task, tap, ledger, handovers)
         )
@@ -394,12 +393,3 @@ def _named(found: Iterable[Any], name: str) -> list[Any]:
     """The structs of this name in rows with the columns `GROUPED`."""
     place = rows.GROUPED.index(name)
     return [rows.STRUCTS[name](row[place]) for row in found if row[place] is not None]
-
-
-def _webhooks(history: ContractHistory) -> frozenset[str]:
-    return frozenset(
-        each.inbox.address
-        for contract in history.contracts
-        for each in contract.participants.values()
-        if each.inbox.webhook
-    )

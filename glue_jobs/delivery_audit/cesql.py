@@ -16,7 +16,7 @@ from pyspark.sql import functions as sf
 
 from eventplane.attributes import REQUIRED, STRINGS
 from eventplane.cesql import BUILTINS, CesqlGenericError, Expression, tree
-from eventplane.cesql.analysis import nesting
+from eventplane.cesql.analysis import nesting, result_type
 from eventplane.cesql.operations import Type
 from eventplane.cesql.tree import Node
 from eventplane.limits import MAX_FILTER_NESTING
@@ -51,11 +51,11 @@ class AttributeColumns:
 
 
 Reader = Callable[[Type], Column]
-"""An operand, cast to the type that one asks for."""
+"""An operand, cast to the type that is asked for."""
 
 
 def passes(expression: Expression, attributes: AttributeColumns) -> Column:
-    """Whether an event passes `expression`: true or false, never null.
+    """Return whether an event passes `expression`: true or false, never null.
 
     Raises `UnsupportedExpressionError` for what Spark cannot evaluate as the routers do.
     """
@@ -79,24 +79,15 @@ class _Translation:
         return self._holds(node) if self._kind(node) is Type.BOOLEAN else sf.lit(False)
 
     def _holds(self, node: Node) -> Column:
-        """Whether `node` is true without an error; with Spark's own AND, which skips what cannot matter."""
+        """Return whether `node` is true without an error, by Spark's own AND, which skips the right side."""
         if isinstance(node, tree.Logic) and node.operator == "AND":
             return self._holds(node.left) & self._holds(node.right)
         return sf.coalesce(self._cast(node, Type.BOOLEAN), sf.lit(False))
 
     def _kind(self, node: Node) -> Type:
-        match node:
-            case tree.Literal():
-                return node.type
-            case tree.Attribute():
-                return _kind_of(node.name)
-            case tree.Negate() | tree.Arithmetic():
-                return Type.INTEGER
-            case tree.Call():
-                function = self._expression.functions.resolve(node.name, len(node.arguments))
-                return function.result if function else Type.BOOLEAN
-            case _:
-                return Type.BOOLEAN
+        if isinstance(node, tree.Attribute) and node.name in STRINGS:
+            return Type.STRING
+        return result_type(node, self._expression.functions)
 
     def _cast(self, node: Node, target: Type) -> Column:
         """The value of `node`, cast to `target`, which is not ANY."""
@@ -124,8 +115,11 @@ class _Translation:
         match node:
             case tree.Exists():
                 return self._context.exists(node.name)
+            case tree.Not(operand=tree.Literal(type=Type.INTEGER)):
+                # An error, see docs/cesql.md.
+                return operations.failure(Type.BOOLEAN)
             case tree.Not():
-                return self._not(node.operand)
+                return ~self._cast(node.operand, Type.BOOLEAN)
             case tree.Comparison(operator="=" | "!="):
                 same = self._equal(node.left, node.right)
                 return same if node.operator == "=" else ~same
@@ -138,26 +132,12 @@ class _Translation:
             case tree.In():
                 return self._in(node)
             case _:
-                raise CesqlGenericError(f"{type(node).__name__} is no condition", position=node.position)
+                raise CesqlGenericError(f"{type(node).__name__} is not a condition", position=node.position)
 
     def _both(
         self, node: tree.Arithmetic | tree.Comparison | tree.Logic, kind: Type
     ) -> tuple[Column, Column]:
         return self._cast(node.left, kind), self._cast(node.right, kind)
-
-    def _not(self, operand: Node) -> Column:
-        """NOT takes no Integer, see docs/cesql.md."""
-        kind = self._kind(operand)
-        if kind is Type.INTEGER:
-            return operations.failure(Type.BOOLEAN)
-        if isinstance(operand, tree.Attribute) and kind is Type.ANY:
-            return self._context.by_type(
-                operand.name,
-                lambda held, value: (
-                    None if held is Type.INTEGER else ~operations.cast(value, held, Type.BOOLEAN)
-                ),
-            )
-        return ~self._cast(operand, Type.BOOLEAN)
 
     def _equal(self, left: Node, right: Node) -> Column:
         kind = self._kind(right)
@@ -220,11 +200,6 @@ class _Translation:
             ]
 
         return operations.let(values, lambda held: body(readers(held)))
-
-
-def _kind_of(name: str) -> Type:
-    """The type of attribute `name`; ANY for an extension."""
-    return Type.STRING if name in STRINGS else Type.ANY
 
 
 class _Context:

@@ -17,8 +17,7 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from eventplane.archive_layout import AUDIT, COMPACTED, ERASURES
-from eventplane.auditor import report_name, verdict_name
+from eventplane.archive_layout import AUDIT, COMPACTED, ERASURES, report_name, verdict_name
 from eventplane.envelope import Envelope, parse_event
 from eventplane.errors import EnvelopeError
 from eventplane.fleet import FLEET

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
-from eventplane.contract import Contract, load_compiled
+from eventplane.contract import Channel, Contract, load_compiled
 from eventplane.errors import EventPlaneError
 from eventplane.ledger import CONTRACTS
 from glue_jobs.common.listing import ObjectFault
@@ -64,6 +64,16 @@ class ContractHistory:
     def uplinks(self) -> list[str]:
         """The channels over which events come from devices; those that the tap sees."""
         return sorted({contract.device.outbox.address for contract in self.contracts})
+
+    @property
+    def inboxes(self) -> list[Channel]:
+        """The inboxes of all participants, once for each contract."""
+        return [each.inbox for contract in self.contracts for each in contract.participants.values()]
+
+    @property
+    def webhooks(self) -> frozenset[str]:
+        """The addresses of the inboxes that are webhooks."""
+        return frozenset(each.address for each in self.inboxes if each.webhook)
 
     def is_stale(self, version: str, decided_at_ms: int) -> bool:
         """Return whether a version had long had a successor in force when a router decided by it."""
@@ -129,20 +139,26 @@ def stale_uses(usages: Sequence[Usage]) -> frozenset[tuple[str, int]]:
         if each.is_in_force:
             intervals[each.version].add(each.interval)
     first_ms = _first_uses(usages)
+
+    def is_used(version: str, *spans: tuple[int, int], is_later: bool) -> bool:
+        """Whether another version, a later or an earlier one, was used in each of some spans of intervals."""
+        return any(
+            all(any(at in intervals[other] for at in range(*span)) for span in spans)
+            for other in intervals
+            if first_ms[other] != first_ms[version] and (first_ms[other] > first_ms[version]) == is_later
+        )
+
     left_over = {
         (version, at)
         for version, used in intervals.items()
         for at, back in _returns(used).items()
         # The one before is still used when a rollout would long be over.
-        if any(
-            _is_used(
-                intervals[other],
-                (back - STALE_AFTER, back),
-                _until(at),
-                (at + STALE_AFTER, at + LOOK_BACK + 1),
-            )
-            for other in intervals
-            if first_ms[other] < first_ms[version]
+        if is_used(
+            version,
+            (back - STALE_AFTER, back),
+            (at - STALE_AFTER + 1, at + 1),
+            (at + STALE_AFTER, at + LOOK_BACK + 1),
+            is_later=False,
         )
     }
     for version, at in left_over:
@@ -151,28 +167,15 @@ def stale_uses(usages: Sequence[Usage]) -> frozenset[tuple[str, int]]:
         (version, at)
         for version, used in intervals.items()
         for at in used
-        if any(
-            _is_used(
-                intervals[other],
-                (at - LOOK_BACK, at - STALE_AFTER + 1),
-                _until(at),
-                (at + 1, at + STALE_AFTER + 1),
-            )
-            for other in intervals
-            if first_ms[other] > first_ms[version]
+        if is_used(
+            version,
+            (at - LOOK_BACK, at - STALE_AFTER + 1),
+            (at - STALE_AFTER + 1, at + 1),
+            (at + 1, at + STALE_AFTER + 1),
+            is_later=True,
         )
     }
     return frozenset(left_over | behind)
-
-
-def _until(at: int) -> tuple[int, int]:
-    """The last intervals up to this one."""
-    return at - STALE_AFTER + 1, at + 1
-
-
-def _is_used(intervals: Collection[int], *spans: tuple[int, int]) -> bool:
-    """Return whether a version was used in each of some spans of intervals, without their ends."""
-    return all(any(at in intervals for at in range(*span)) for span in spans)
 
 
 def _returns(used: Collection[int]) -> dict[int, int]:

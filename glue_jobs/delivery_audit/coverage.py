@@ -9,8 +9,7 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
-from eventplane.handover import HANDOVERS
-from eventplane.ledger import LEDGER, TAP
+from eventplane.ledger import HANDOVERS, LEDGER, TAP
 from glue_jobs.common.hours import Hour, hour_of
 from glue_jobs.delivery_audit.completeness import Completeness
 from glue_jobs.delivery_audit.device_reports import (
@@ -148,13 +147,6 @@ class Coverage:
         return 0.0 if self.devices["expected"] else None
 
 
-_KINDS: Final = {
-    "unreadable": Kind.UNREADABLE_OBJECT,
-    "misplaced": Kind.MISPLACED_OBJECT,
-    "duplicate": Kind.DUPLICATE_OBJECT,
-}
-
-
 @dataclass(frozen=True, slots=True)
 class LedgerHours:
     """What the ledger says that other folders must have.
@@ -222,7 +214,7 @@ def hole_findings(
             read += f"; {lacking} events of its hour are without a record" if lacking else ""
         yield Finding(
             date=f"{fault.hour.start:%Y-%m-%d}" if fault.hour else None,
-            kind=str(_KINDS[fault.kind]),
+            kind=f"{fault.kind}_object",
             hop=str(Hop.ARCHIVE),
             archive_file=fault.name,
             at_ms=fault.hour.number * HOUR_MS if fault.hour else None,

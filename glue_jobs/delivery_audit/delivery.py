@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
-from eventplane.delivery import Outcome
 from eventplane.envelope import HOP_LIMIT, RESERVED_ATTRIBUTE, TOO_LARGE
 from eventplane.guarantee import BY_CHANNEL, DROP_REASONS
-from eventplane.handover import HANDOVERS
-from eventplane.ledger import LEDGER, SENT_BEFORE, TAP, Basis
+from eventplane.ledger import HANDOVERS, LEDGER, SENT_BEFORE, TAP, Basis
 from eventplane.limits import MAX_HOPS
+from eventplane.reasons import Outcome
 from glue_jobs.delivery_audit.event import CLOCK_SLACK_MS, Decision, Event, Unclear, by_queue_clock_ms
 from glue_jobs.delivery_audit.event_group import (
     EVERY_ROUTE,
@@ -32,6 +31,10 @@ _ENDS: Final = {
 
 
 _PROVEN_BY_HANDOVER: Final = (Verdict.UNRECORDED, Verdict.NOT_UNDERSTOOD)
+
+_ENDED: Final = frozenset({Verdict.EXPIRED, Verdict.DROPPED, Verdict.DEAD_LETTERED})
+
+_HOP_OF: Final = {TAP: Hop.ARCHIVE, LEDGER: Hop.ROUTER, HANDOVERS: Hop.INBOX_CONSUMER}
 
 
 class Consumption(NamedTuple):
@@ -261,42 +264,54 @@ def _is_shown(event: Event, end: HandoverRow, put: Sequence[LedgerRow], rules: A
     return True
 
 
-_ENDED: Final = frozenset({Verdict.EXPIRED, Verdict.DROPPED, Verdict.DEAD_LETTERED})
+_Found = Iterator[tuple[Kind, str | None]]
+"""Kinds of findings on one hop, with their details."""
 
 
 def findings(delivery: Delivery, rules: AuditRules) -> Iterator[Finding]:
     """Return what is to be known of one delivery, hop by hop."""
+    event = delivery.event
+    if delivery.is_first_row and event.first is not None:
+        up = _on_device_cloud(event, event.first, rules)
+        yield from (about(delivery, *each, Hop.DEVICE_CLOUD) for each in up)
+    yield from (about(delivery, *each, Hop.ROUTER) for each in _at_router(delivery, rules))
+    if (last := delivery.end) is not None:
+        where: dict[str, Any] = {"at_ms": last.put_at_ms}
+        if last.end is not None:
+            where["archive_file"] = last.end.file
+        yield from (about(delivery, *each, Hop.INBOX_CONSUMER, **where) for each in _on_last_hop(last))
+
+
+def _on_device_cloud(event: Event, first: TapRow, rules: AuditRules) -> _Found:
+    copies, payloads = len(event.copies), event.payloads
+    if copies > payloads:
+        yield Kind.DUPLICATE, f"{copies} copies in the tap"
+    if payloads > 1:
+        yield Kind.REUSED_ID, f"{payloads} different payloads"
+    if rules.watermark.is_late(first.accepted_at_ms, first.archived_at_ms):
+        yield Kind.LATE, f"archived {first.archived_at_ms - first.accepted_at_ms} ms after acceptance"
+
+
+def _at_router(delivery: Delivery, rules: AuditRules) -> _Found:
     if delivery.is_first_row:
         yield from _of_event(delivery, rules)
     if delivery.found:
         yield from _of_decisions(delivery, rules)
     yield from _of_verdict(delivery)
-    if delivery.end is not None:
-        yield from _of_last_hop(delivery, delivery.end)
 
 
-def _of_event(delivery: Delivery, rules: AuditRules) -> Iterator[Finding]:
+def _of_event(delivery: Delivery, rules: AuditRules) -> _Found:
     """What is not of a route."""
     event, first = delivery.event, delivery.event.first
-    if first is not None:
-        if (copies := len(event.copies)) > (payloads := event.payloads):
-            yield about(delivery, Kind.DUPLICATE, Hop.DEVICE_CLOUD, f"{copies} copies in the tap")
-        if payloads > 1:
-            yield about(delivery, Kind.REUSED_ID, Hop.DEVICE_CLOUD, f"{payloads} different payloads")
-        if rules.is_late(first.accepted_at_ms, first.archived_at_ms):
-            stored = f"archived {first.archived_at_ms - first.accepted_at_ms} ms after acceptance"
-            yield about(delivery, Kind.LATE, Hop.DEVICE_CLOUD, stored)
-        if event.ledger:
-            sent = {each.type for each in event.copies}
-            other = sorted({row.type for row in event.ledger if row.type is not None} - sent)
-            if other:
-                types = f"{first.type} in the tap, {', '.join(other)} in the ledger"
-                yield about(delivery, Kind.TYPE_MISMATCH, Hop.ROUTER, types)
+    if first is not None and event.ledger:
+        sent = {each.type for each in event.copies}
+        if other := sorted({row.type for row in event.ledger if row.type is not None} - sent):
+            yield Kind.TYPE_MISMATCH, f"{first.type} in the tap, {', '.join(other)} in the ledger"
     if event.early and _is_unconfirmed(event, rules):
-        yield about(delivery, Kind.UNCONFIRMED, Hop.ROUTER, f"by contract {delivery.contract_version}")
+        yield Kind.UNCONFIRMED, f"by contract {delivery.contract_version}"
     for client in sorted({row.client_id or "" for row in event.ledger if is_other_client(row)}):
-        names = f"the ledger names the sender {event.ledger[0].sender} and the client {client}"
-        yield about(delivery, Kind.SENDER_MISMATCH, Hop.ROUTER, names)
+        sender = event.ledger[0].sender
+        yield Kind.SENDER_MISMATCH, f"the ledger names the sender {sender} and the client {client}"
 
 
 def is_other_client(row: LedgerRow) -> bool:
@@ -306,41 +321,42 @@ def is_other_client(row: LedgerRow) -> bool:
 
 
 def _is_unconfirmed(event: Event, rules: AuditRules) -> bool:
-    """Whether a router decided before it saw the contract in force, and none by that one since."""
-    last_ms = max(row.decided_at_ms for row in event.early)
-    confirmed = any(row.basis != Basis.BUNDLED and row.decided_at_ms >= last_ms for row in event.ledger)
-    return not confirmed and not rules.is_open(last_ms)
+    """Whether a router decided before it saw the contract in force, and none decided by that one.
+
+    An earlier decision about the same message counts: a router that is killed after its deliveries leaves the
+    message to the next one, which may have seen less.
+    """
+    last = max(event.early, key=lambda row: row.decided_at_ms)
+    confirmed = any(
+        row.basis != Basis.BUNDLED
+        and (row.decided_at_ms >= last.decided_at_ms or row.message_id == last.message_id)
+        for row in event.ledger
+    )
+    return not confirmed and not rules.is_open(last.decided_at_ms)
 
 
-def _of_decisions(delivery: Delivery, rules: AuditRules) -> Iterator[Finding]:
+def _of_decisions(delivery: Delivery, rules: AuditRules) -> _Found:
     first, rows = delivery.event.first, [each.row for each in delivery.found]
     if delivery.out:
-        delivered = delivery.out[0]
+        put = delivery.out[0]
         # Each copy that a device sends is routed, rightly.
         came = max(len(delivery.event.copies), 1)
         if len(delivery.out) > came and (copies := delivery.copies) > came:
-            many = f"{copies} copies in the inbox, of {came} that came"
-            yield about(delivery, Kind.DUPLICATE, Hop.ROUTER, many)
-        if rules.is_late(delivered.entered_at_ms, delivered.decided_at_ms):
-            after = f"{delivered.decided_at_ms - delivered.entered_at_ms} ms after it entered"
-            yield about(delivery, Kind.LATE, Hop.ROUTER, after)
+            yield Kind.DUPLICATE, f"{copies} copies in the inbox, of {came} that came"
+        if rules.watermark.is_late(put.entered_at_ms, put.decided_at_ms):
+            yield Kind.LATE, f"{put.decided_at_ms - put.entered_at_ms} ms after it entered"
         if any(rules.is_forbidden(row) for row in delivery.out):
-            sent = f"{delivery.event.sender} to {_or_unknown(delivery.destination)}"
-            yield about(delivery, Kind.NOT_ALLOWED, Hop.ROUTER, sent)
+            yield Kind.NOT_ALLOWED, f"{delivery.event.sender} to {_or_unknown(delivery.destination)}"
     if any(rules.is_stale(row) for row in rows):
-        yield about(delivery, Kind.STALE_CONTRACT, Hop.ROUTER, f"by contract {delivery.contract_version}")
+        yield Kind.STALE_CONTRACT, f"by contract {delivery.contract_version}"
     if first is not None:
         before_ms = max(first.accepted_at_ms - row.decided_at_ms for row in rows)
         if before_ms > CLOCK_SLACK_MS:
-            early = f"decided {before_ms} ms before it was accepted"
-            yield about(delivery, Kind.CAUSALITY, Hop.ROUTER, early)
+            yield Kind.CAUSALITY, f"decided {before_ms} ms before it was accepted"
     accepted_at_ms = first.accepted_at_ms if first else None
-    skews = [skew for row in rows if (skew := _clock_skew_ms(row, accepted_at_ms))]
-    if skews:
-        skew_ms = max(skews)
-        side = "ahead" if skew_ms > 0 else "behind"
-        clock = f"the router's clock is at least {abs(skew_ms)} ms {side}"
-        yield about(delivery, Kind.CLOCK_SKEW, Hop.ROUTER, clock)
+    if skews := [skew for row in rows if (skew := _clock_skew_ms(row, accepted_at_ms))]:
+        side = "ahead" if max(skews) > 0 else "behind"
+        yield Kind.CLOCK_SKEW, f"the router's clock is at least {abs(max(skews))} ms {side}"
 
 
 def _clock_skew_ms(row: LedgerRow, accepted_at_ms: int | None) -> int | None:
@@ -360,52 +376,47 @@ def _clock_skew_ms(row: LedgerRow, accepted_at_ms: int | None) -> int | None:
     return -behind_ms
 
 
-def _of_verdict(delivery: Delivery) -> Iterator[Finding]:
+def _of_verdict(delivery: Delivery) -> _Found:
     verdict = delivery.verdict
     if verdict is None or verdict is Verdict.DELIVERED:
         return
-    said = delivery.found[0] if delivery.found else None
-    reason = (said and said.row.reason) or "no reason given"
-    if verdict is Verdict.LOST:
-        claimed = f"recorded as {said.outcome}, {reason}; nothing bears it out" if said else "no record"
-        yield about(delivery, Kind.LOST, Hop.ROUTER, claimed)
-    elif verdict is Verdict.MISROUTED and said is not None:
-        if said.outcome == Outcome.DELIVERED and not delivery.event.is_routed:
-            where = f"to {_or_unknown(delivery.destination)}"
-            yield about(delivery, Kind.UNROUTED_DELIVERED, Hop.ROUTER, where)
+    decision = delivery.found[0] if delivery.found else None
+    reason = (decision and decision.row.reason) or "no reason given"
+    if verdict in _ENDED:
+        yield Kind(verdict), reason
+    elif verdict is Verdict.LOST and decision is None:
+        yield Kind.LOST, "no record"
+    elif decision is None:
+        return
+    elif verdict is Verdict.LOST:
+        yield Kind.LOST, f"recorded as {decision.outcome}, {reason}; nothing bears it out"
+    elif verdict is Verdict.MISROUTED:
+        if decision.outcome == Outcome.DELIVERED and not delivery.event.is_routed:
+            yield Kind.UNROUTED_DELIVERED, f"to {_or_unknown(delivery.destination)}"
         else:
-            yield about(delivery, Kind.MISROUTED, Hop.ROUTER, f"recorded as {said.outcome}")
-    elif verdict in _ENDED:
-        yield about(delivery, Kind(verdict), Hop.ROUTER, reason)
-    elif verdict is Verdict.INTERNAL and said is not None and said.outcome in _ENDED:
-        yield about(delivery, Kind(said.outcome), Hop.ROUTER, reason)
+            yield Kind.MISROUTED, f"recorded as {decision.outcome}"
+    elif verdict is Verdict.INTERNAL and decision.outcome in _ENDED:
+        yield Kind(decision.outcome), reason
 
 
-def _of_last_hop(delivery: Delivery, last: Consumption) -> Iterator[Finding]:
-    end, hop = last.end, Hop.INBOX_CONSUMER
-    where: dict[str, Any] = {"at_ms": last.put_at_ms}
-    if end is not None:
-        where["archive_file"] = end.file
-        answer = f"{_or_unknown(end.reason)}, HTTP status {_or_unknown(end.status)}"
-        claimed = f"recorded as {end.outcome}, {_or_unknown(end.reason)}; nothing bears it out"
+def _on_last_hop(last: Consumption) -> _Found:
+    end = last.end
+    if end is None:
         if last.verdict is Verdict.LOST:
-            yield about(delivery, Kind.LOST, hop, claimed, **where)
-        elif last.verdict in _ENDED:
-            detail = end.reason if last.verdict is Verdict.EXPIRED else answer
-            yield about(delivery, Kind(last.verdict), hop, detail, **where)
-        put = max(last.put, 1)
-        before_ms = last.put_at_ms - end.decided_at_ms
-        if last.put and before_ms > CLOCK_SLACK_MS:
-            early = f"handed over {before_ms} ms before it was put into the inbox"
-            yield about(delivery, Kind.CAUSALITY, hop, early, **where)
-        if last.handed_over > put:
-            too_often = f"{last.handed_over} handovers of {put} copies"
-            yield about(delivery, Kind.DUPLICATE, hop, too_often, **where)
-    elif last.verdict is Verdict.LOST:
-        yield about(delivery, Kind.LOST, hop, "no record of a handover", **where)
-
-
-_HOP_OF: Final = {TAP: Hop.ARCHIVE, LEDGER: Hop.ROUTER, HANDOVERS: Hop.INBOX_CONSUMER}
+            yield Kind.LOST, "no record of a handover"
+        return
+    reason = _or_unknown(end.reason)
+    if last.verdict is Verdict.LOST:
+        yield Kind.LOST, f"recorded as {end.outcome}, {reason}; nothing bears it out"
+    elif last.verdict is Verdict.EXPIRED:
+        yield Kind.EXPIRED, end.reason
+    elif last.verdict in _ENDED:
+        yield Kind(last.verdict), f"{reason}, HTTP status {_or_unknown(end.status)}"
+    before_ms = last.put_at_ms - end.decided_at_ms
+    if last.put and before_ms > CLOCK_SLACK_MS:
+        yield Kind.CAUSALITY, f"handed over {before_ms} ms before it was put into the inbox"
+    if last.handed_over > (put := max(last.put, 1)):
+        yield Kind.DUPLICATE, f"{last.handed_over} handovers of {put} copies"
 
 
 def of_unclear_row(unclear: Unclear) -> Finding:
@@ -424,7 +435,7 @@ def of_unclear_row(unclear: Unclear) -> Finding:
     )
 
 
-def about(delivery: Delivery, kind: Kind, hop: Hop, detail: str | None, **others: Any) -> Finding:
+def about(delivery: Delivery, kind: Kind, detail: str | None, hop: Hop, **others: Any) -> Finding:
     """Return a finding about a delivery, in which `others` stand for what its rows say."""
     event, first = delivery.event, delivery.event.first
     said = delivery.found[0].row if delivery.found else None

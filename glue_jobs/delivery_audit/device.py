@@ -7,10 +7,10 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
-from eventplane.delivery import Outcome
-from eventplane.device_reports import MANIFEST
-from eventplane.event_keys import key_digest
-from eventplane.fleet import State
+from eventplane.archive_layout import AUDIT_DEVICES_FOLDER
+from eventplane.device_reports import MANIFEST, key_digest
+from eventplane.fleet import LifecycleState
+from eventplane.reasons import Outcome
 from glue_jobs.delivery_audit.completeness import Arrival, Completeness, JudgedStatement, Life, new_lives
 from glue_jobs.delivery_audit.coverage import RESTS, Attestation, Scope, Standing
 from glue_jobs.delivery_audit.device_reports import (
@@ -42,6 +42,20 @@ STATED: Final = (
 """Counts of a day by what manifests and reports of the day state."""
 
 COUNTS: Final = (*STATED, *RESTS, "awaiting", "best_effort")
+
+DEVICE: Final = tuple(each.name for each in AUDIT_DEVICES_FOLDER.columns)
+"""One device's epoch. `events` counts different numbers, `first` and `last` are the least and the greatest,
+`gaps` those between them that were not seen: not yet losses, the event may have had no route to the cloud.
+`tap_copies` counts copies beyond one each. Events without a number have rows of their own with `epoch`,
+`first`, `last` and `gaps` null. What manifests state: numbered events that are `stated`; those `missing` from
+the tap, of which the device gave up the `explained`, the tap has a hole for the `unrecorded`, the `pending`
+are too young to be judged and the `lost` are lost, `acknowledged_lost` of them after IoT Core had
+acknowledged them; events `not_stored`. What the events rest on: `coverage.Coverage`. `skew_ms` is what the
+clock is ahead (null: unknown), `coverage` the device's `Standing`."""
+
+_ZEROS: Final = dict.fromkeys(("events", "tap_copies", *COUNTS), 0)
+
+_OF_DELIVERY: Final = ("source", "id", "type", "route", "destination", "contract_version")
 
 
 class HourRow(NamedTuple):
@@ -81,18 +95,23 @@ class DeviceRows(NamedTuple):
 
 
 class DeviceJudgement(NamedTuple):
-    """The judgement of one device; `devices.JUDGED` has the meanings."""
+    """The judgement of one device.
+
+    `days` are rows of `date` and `DEVICE`, `epochs` of `DEVICE` over all days, `hours` what came in each hour
+    of acceptance on all hops. `holes` counts events without a record in the tap by hour (counted from 1970),
+    `recovered` those of them that the ledger has by day, route and destination. `silences` are hours that the
+    device's numbers surround, with whether something is missing there.
+    """
 
     client_id: str
     standing: str | None
     expected: bool
-    lost: int
     findings: list[Finding]
     days: list[tuple[Any, ...]]
-    epochs: list[tuple[Any, ...]]
-    hours: list[tuple[Any, ...]]
-    holes: list[tuple[int, int]]
-    recovered: list[tuple[str, str, str | None, int]]
+    epochs: list[dict[str, Any]]
+    hours: list[dict[str, Any]]
+    holes: Counter[int]
+    recovered: Counter[tuple[str, str, str | None]]
     silences: list[tuple[int, bool]]
 
 
@@ -105,12 +124,7 @@ class _Days(dict[tuple[str, str | None], dict[str, Any]]):
     """Figures by date and epoch."""
 
     def __missing__(self, key: tuple[str, str | None]) -> dict[str, Any]:
-        self[key] = {
-            "date": key[0],
-            "epoch": key[1],
-            "numbers": [],
-            **dict.fromkeys(("events", "tap_copies", *COUNTS), 0),
-        }
+        self[key] = {"date": key[0], "epoch": key[1], "numbers": [], **_ZEROS}
         return self[key]
 
 
@@ -124,7 +138,7 @@ class _Device:
         self._counts = rows.counts
         self._not_in_tap = rows.not_in_tap
         end_ms = scope.end_ms if scope.end_ms is not None else scope.watermark_ms
-        self._is_expected = rows.state == State.PROVISIONED and (rows.since_ms or 0) < end_ms
+        self._is_expected = rows.state == LifecycleState.PROVISIONED and (rows.since_ms or 0) < end_ms
         self._is_known = rows.state is not None
         own = [each for each in self._hours if each.client_id == self._client_id and each.quickest]
         self._quickest = min((each.quickest for each in own if each.quickest), default=None)
@@ -164,6 +178,7 @@ class _Device:
         standing = self._attestation.standing(
             days, self._scope, is_expected=self._is_expected, is_known=self._is_known
         )
+        epochs = self._epochs(days) or ([_ZEROS] if standing is Standing.SILENT else [])
         forged, recovered = self._strays()
         holes = Counter(self._completeness.holes)
         for each in self._completeness.unmatched:
@@ -173,13 +188,12 @@ class _Device:
             self._client_id,
             standing,
             self._is_expected,
-            sum(day["lost"] for day in days),
             [*self._findings(), *forged],
-            [(each["date"], *self._row(each, standing)) for each in days],
-            [self._row(each, standing) for each in self._epochs(days) or self._silence(standing)],
+            [(each["date"], *self._row(each, standing).values()) for each in days],
+            [self._row(each, standing) for each in epochs],
             self._hour_rows(),
-            sorted(holes.items()),
-            sorted((*key, count) for key, count in recovered.items()),
+            holes,
+            recovered,
             list(self._completeness.silences(absent)),
         )
 
@@ -243,21 +257,20 @@ class _Device:
     def _epochs(self, days: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         by_epoch: dict[str | None, dict[str, Any]] = {}
         for day in days:
-            whole = by_epoch.setdefault(day["epoch"], {"epoch": day["epoch"], "numbers": []})
-            whole["numbers"] += day["numbers"]
-            for name in ("events", "tap_copies", *COUNTS):
-                whole[name] = whole.get(name, 0) + day[name]
+            whole = by_epoch.setdefault(day["epoch"], {"epoch": day["epoch"], "numbers": [], **_ZEROS})
+            for name in ("numbers", *_ZEROS):
+                whole[name] += day[name]
         return [_with_numbers(each) for each in by_epoch.values()]
 
-    def _silence(self, standing: Standing | None) -> list[dict[str, Any]]:
-        return [dict.fromkeys(("events", "tap_copies", *COUNTS), 0)] if standing is Standing.SILENT else []
+    def _row(self, figures: Mapping[str, Any], standing: Standing | None) -> dict[str, Any]:
+        known = {
+            "client_id": self._client_id,
+            "skew_ms": self._skew_ms,
+            "coverage": standing and str(standing),
+        }
+        return {name: known.get(name, figures.get(name)) for name in DEVICE}
 
-    def _row(self, figures: Mapping[str, Any], standing: Standing | None) -> tuple[Any, ...]:
-        names = ("epoch", "first", "last", "events", "gaps", "tap_copies", *COUNTS)
-        coverage = str(standing) if standing else None
-        return self._client_id, *(figures.get(name) for name in names), self._skew_ms, coverage
-
-    def _hour_rows(self) -> list[tuple[Any, ...]]:
+    def _hour_rows(self) -> list[dict[str, Any]]:
         """Return what came in each hour, on all hops. What never came counts in the manifest's hour."""
         hours: dict[int, Counter[str]] = defaultdict(Counter)
         for seen in self._seen.values():
@@ -274,9 +287,13 @@ class _Device:
                 counted = hours[judged.manifest.report.accepted_at_ms // HOUR_MS]
                 counted["pending" if judged.open else "lost"] += judged.unexplained
                 counted["unrecorded"] += judged.unrecorded
-        names = ("events", "lost", "late", "pending", "unrecorded")
         return [
-            (hour * HOUR_MS, (hour + 1) * HOUR_MS, *(counted[name] for name in names))
+            {
+                "client_id": self._client_id,
+                "from_ms": hour * HOUR_MS,
+                "until_ms": (hour + 1) * HOUR_MS,
+                **{name: counted[name] for name in ("events", "lost", "late", "pending", "unrecorded")},
+            }
             for hour, counted in sorted(hours.items())
         ]
 
@@ -301,23 +318,10 @@ class _Device:
             date = date_of(row.entered_at_ms)
             key = _key(row)
             if key in alone:
-                forged.append(
-                    Finding(
-                        date,
-                        str(Kind.FORGED),
-                        str(Hop.ROUTER),
-                        self._client_id,
-                        source=row.source,
-                        id=row.id,
-                        type=row.type,
-                        route=row.route,
-                        destination=row.destination,
-                        contract_version=row.contract_version,
-                        archive_file=row.file,
-                        at_ms=row.entered_at_ms,
-                        detail="the tap has no such event, and the device misses none",
-                    )
-                )
+                named = {name: getattr(row, name) for name in _OF_DELIVERY}
+                place = Life("", date, row.entered_at_ms, row.file, None)
+                why = "the tap has no such event, and the device misses none"
+                forged.append(self._finding(Kind.FORGED, place, hop=Hop.ROUTER, detail=why, **named))
             elif key in arrived:
                 recovered[date, row.route, row.destination] += 1
         return forged, recovered

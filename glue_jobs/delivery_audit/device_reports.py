@@ -26,6 +26,22 @@ manifest of 10^12 events must not fill the disk with findings."""
 DIGESTS: Final = 1 << 64
 """Sums of events' digests are taken modulo this: the low half of a manifest's digest."""
 
+SALVAGE_SHIFT: Final = 1 << 40
+"""By how much a spool lowers the numbers of the events that it saved from a damaged one (docs/spool.md)."""
+
+SENT_UNSTORED: Final = "sent_unstored"
+"""The reason of an entry in `not_stored` that counts deliveries from memory: its refusal has another one."""
+
+USUAL_INTERVAL_S: Final = 3_600
+"""When the next manifest of a forwarder that does not state its interval is due, seconds: the default of
+`manifest_interval_s`."""
+
+_LONGEST_INTERVAL_S: Final = 86_400
+"""Largest `manifest_interval_s`, seconds."""
+
+_MOST: Final = 2**62
+"""Largest number of a report that is believed, of either sign: 64 bits hold it with `SALVAGE_SHIFT`."""
+
 
 def merged(ranges: Iterable[Range]) -> list[Range]:
     """Return the numbers of `ranges`, each once: sorted ranges with a gap between any two."""
@@ -142,23 +158,6 @@ class SeenNumbers:
             start, last, at = number, number, hour
         if start is not None:
             yield (start, last), at
-
-
-SALVAGE_SHIFT: Final = 1 << 40
-"""By how much a spool lowers the numbers of the events that it saved from a damaged one (docs/spool.md)."""
-
-SENT_UNSTORED: Final = "sent_unstored"
-"""The reason of an entry in `not_stored` that counts deliveries from memory: its refusal has another one."""
-
-USUAL_INTERVAL_S: Final = 3_600
-"""When the next manifest of a forwarder that does not state its interval is due, seconds: the default of
-`manifest_interval_s`."""
-
-_LONGEST_INTERVAL_S: Final = 86_400
-"""Largest `manifest_interval_s`, seconds."""
-
-_MOST: Final = 2**62
-"""Largest number of a report that is believed, of either sign: 64 bits hold it with `SALVAGE_SHIFT`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,23 +11,23 @@ from dataclasses import dataclass, field, replace
 from heapq import nsmallest
 from pathlib import Path
 from statistics import median
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from pyspark import RDD, StorageLevel
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column as SparkColumn
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
-from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from eventplane.archive_layout import FLEET_FOLDER
-from eventplane.canary import CANARY_CLIENT
+from eventplane.archive_layout import AUDIT_DEVICES_FOLDER, FLEET_FOLDER, Column
 from eventplane.contract import Contract, DeliveryGuarantee, Place
 from eventplane.fleet import FLEET
+from eventplane.names import CANARY_CLIENT
 from eventplane.sender import PLANE_CLIENT
 from glue_jobs.common.archive import struct_of
 from glue_jobs.common.hours import day_of_folder, hour_of
 from glue_jobs.common.listing import ObjectFault
 from glue_jobs.common.objects import Objects
-from glue_jobs.common.session import local_rows
+from glue_jobs.common.session import local_rows, schema_of
 from glue_jobs.delivery_audit.coverage import RESTS, Coverage, Scope, Standing
 from glue_jobs.delivery_audit.device import (
     COUNTS,
@@ -54,27 +54,17 @@ LEAST_SILENT: Final = 2
 """Fewest devices that must miss something in an hour without a tap object for the hour to be a hole of the
 archive. Ours: one device alone may have lost what it misses."""
 
-DEVICE: Final = (
-    "client_id", "epoch", "first", "last", "events", "gaps", "tap_copies", *COUNTS, "skew_ms", "coverage",
-)  # fmt: skip
-"""One device's epoch. `events` counts different numbers, `first` and `last` are the least and the greatest,
-`gaps` those between them that were not seen: not yet losses, the event may have had no route to the cloud.
-`tap_copies` counts copies beyond one each. Events without a number have rows of their own with `epoch`,
-`first`, `last` and `gaps` null. What manifests state: numbered events that are `stated`; those `missing` from
-the tap, of which the device gave up the `explained`, the tap has a hole for the `unrecorded`, the `pending`
-are too young to be judged and the `lost` are lost, `acknowledged_lost` of them after IoT Core had
-acknowledged them; events `not_stored`. What the events rest on: `coverage.Coverage`. `skew_ms` is what the
-clock is ahead (null: unknown), `coverage` the device's `Standing`."""
-
-HOUR: Final = ("client_id", "from_ms", "until_ms", "events", "lost", "late", "pending", "unrecorded")
-"""One hour of acceptance of one device, on all hops."""
-
-_TEXTS: Final = ("date", "client_id", "epoch", "coverage")
-
-DAY: Final = StructType(
-    [StructField(name, StringType() if name in _TEXTS else LongType()) for name in ("date", *DEVICE)]
-)
+DAY: Final = struct_of((Column("date"), *AUDIT_DEVICES_FOLDER.columns))
 """A device's epoch on one day."""
+
+_Counts = Mapping[str, list[tuple[str, int, int]]]
+
+Listed = Sequence[tuple[str, str, int | None]]
+"""Devices of the fleet's registry: thing, state, and since when, Unix milliseconds."""
+
+_STANDINGS: Final = (Standing.SILENT, Standing.PARTLY, Standing.UNREGISTERED, Standing.ATTESTED, None)
+
+_GZIP = b"\x1f\x8b"
 
 
 @dataclass(slots=True)
@@ -83,7 +73,7 @@ class Fleet:
 
     `found` are all findings, in this process or in Spark; `findings` are the worst of them, `kinds` counts
     them by kind and hop. `totals` are sums of `COUNTS` and the number of `devices`. `worst` are rows of
-    `DEVICE`, `hours` rows of `HOUR` of the worst. `holes` counts events without a record in the tap by hour
+    `DEVICE`, `hours` those of the worst by hour. `holes` counts events without a record in the tap by hour
     (counted from 1970), `recovered` those of them that the ledger has, by day, route and destination. `days`
     is the table.
     """
@@ -150,29 +140,16 @@ def judge_fleet(
     `scope.gone` are those in which the ledger has events of devices (`gone_hours`). A small archive is
     judged in the driver.
     """
-    hours, by_client = device_hours(tap, contracts), _by_client(counts or {})
-    devices: _InDriver | _InSpark
-    if isinstance(not_in_tap, RDD) or not is_small:
-        devices = _InSpark(hours, registry, not_in_tap, by_client)
-    else:
-        devices = _InDriver(hours, registry, not_in_tap, by_client)
-    scope = replace(
-        scope,
-        owners=devices.owners,
-        usual_ms=usual_ms(devices.median_ms),
-        last_ms=devices.last_ms,
-        # Records may lie in the hour behind; then nothing is missing.
-        gone=scope.gone & _hours(not_in_tap) if scope.gone else scope.gone,
-        has_fleet=registry is not None,
-    )
+    gathered = _Gathered(device_hours(tap, contracts), not_in_tap, _by_client(counts or {}), registry)
+    devices = _InDriver(gathered) if is_small else _InSpark(gathered)
+    # Records may lie in the hour behind; then nothing is missing.
+    gone = scope.gone & _hours(not_in_tap) if scope.gone else scope.gone
+    scope = _of_fleet(replace(scope, gone=gone, has_fleet=registry is not None), devices.senders())
     fleet = devices.judged(scope, absent)
-    gone = {
-        hour
-        for hour in absent
-        if fleet.silences[hour, True] >= max(LEAST_SILENT, fleet.silences[hour, False] + 1)
-    }
-    if gone - scope.gone:
-        fleet = devices.judged(replace(scope, gone=scope.gone | gone), ())
+    silences = fleet.silences
+    gone |= {at for at in absent if silences[at, True] >= max(LEAST_SILENT, silences[at, False] + 1)}
+    if gone > scope.gone:
+        fleet = devices.judged(replace(scope, gone=gone), ())
     return fleet
 
 
@@ -184,7 +161,7 @@ def device_hours(tap: DataFrame, contracts: Sequence[Contract]) -> DataFrame:
     sent = tap.where(~sf.col("client_id").isin(PLANE_CLIENT, CANARY_CLIENT))
     is_numbered = sf.col("epoch").isNotNull() & sf.col("sequence").isNotNull()
     service = sf.coalesce("service", sf.lit(""))
-    # As `eventplane.event_keys.key_digest`, of which 64 bits fit into a column.
+    # As `eventplane.device_reports.key_digest`, of which 64 bits fit into a column.
     key = sf.sha2(sf.concat_ws("\n", service, "source", "id"), 256)
     digest = sf.conv(sf.substring(key, 17, 16), 16, -10).cast("bigint")
     other = sf.col("within") & ~is_numbered
@@ -217,7 +194,7 @@ def device_hours(tap: DataFrame, contracts: Sequence[Contract]) -> DataFrame:
     )
 
 
-def _is_best_effort(contracts: Sequence[Contract]) -> Column:
+def _is_best_effort(contracts: Sequence[Contract]) -> SparkColumn:
     """Whether a device need not have stored the event, and so has not numbered it.
 
     Where a route of the device declares it, its filter decided: what has no number is believed to be such.
@@ -246,19 +223,6 @@ def _is_best_effort(contracts: Sequence[Contract]) -> Column:
     return sf.coalesce(sf.col("asks_best_effort") | by_contract, sf.lit(False))
 
 
-_HOUR_ROW: Final = HourRow._fields
-
-
-_Counts = Mapping[str, list[tuple[str, int, int]]]
-
-Listed = Sequence[tuple[str, str, int | None]]
-"""Devices of the fleet's registry: thing, state, and since when, Unix milliseconds."""
-
-_NOT_IN_TAP: Final = StructType(
-    [StructField(name, LongType() if name == "entered_at_ms" else StringType()) for name in NotInTap._fields]
-)
-
-
 def _by_client(counts: Mapping[HourCount, int]) -> _Counts:
     found: dict[str, list[tuple[str, int, int]]] = defaultdict(list)
     for key, count in counts.items():
@@ -276,98 +240,131 @@ def _hour(row: NotInTap) -> int:
     return row.entered_at_ms // HOUR_MS
 
 
-class _InDriver:
-    """The devices of a small archive, gathered in the driver."""
+@dataclass(frozen=True, slots=True)
+class _Gathered:
+    """What there is of all devices: `hours` has the rows of `device_hours`, `counts` are by client."""
 
-    def __init__(
-        self,
-        hours: DataFrame,
-        registry: Listed | None,
-        not_in_tap: Iterable[NotInTap],
-        counts: _Counts,
-    ) -> None:
-        self._spark = hours.sparkSession
-        rows = hours.collect()
-        self._counts = counts
-        self._not_in_tap: dict[str, list[NotInTap]] = defaultdict(list)
-        for each in not_in_tap:
-            self._not_in_tap[each.client_id or ""].append(each)
-        self._registry = {thing: state for thing, *state in registry or ()}
-        clients: dict[str, dict[str, tuple[bool, int, int]]] = defaultdict(dict)
-        quickest: dict[str, int] = {}
-        for row in rows:
-            client_id = row["client_id"]
-            if row["epoch"] is not None:
-                vouched, first_ms, count = clients[row["epoch"]].get(client_id, (False, 1 << 62, 0))
-                clients[row["epoch"]][client_id] = (
-                    vouched or row["is_vouched"],
-                    min(first_ms, row["first"][0]),
-                    count + len(row["numbers"]),
-                )
-            if row["quickest"] is not None:
-                quickest[client_id] = min(row["quickest"][0], quickest.get(client_id, row["quickest"][0]))
-        self.owners = _owners((epoch, each) for epoch, each in clients.items() if len(each) > 1)
-        self.median_ms = median(quickest.values()) if quickest else None
-        self.last_ms: int | None = max((row["last_ms"] for row in rows), default=None)
-        self._hours: dict[str, list[HourRow]] = defaultdict(list)
-        for row in rows:
-            hour = HourRow(*(row[name] for name in _HOUR_ROW))
-            self._hours[_owner(self.owners, hour.client_id, hour.epoch)].append(hour)
+    hours: DataFrame
+    not_in_tap: Sequence[NotInTap] | RDD[NotInTap]
+    counts: _Counts
+    registry: Listed | None
+
+
+class _Sender(NamedTuple):
+    """What came from one client in one epoch, or a part of it; times in Unix milliseconds.
+
+    `is_vouched` is whether a report of the client itself came with it. `least_ms` is the quickest way up.
+    """
+
+    client_id: str
+    epoch: str | None
+    is_vouched: bool
+    first_ms: int
+    numbers: int
+    least_ms: int | None
+    last_ms: int
+
+
+def _of_fleet(scope: Scope, senders: Iterable[_Sender]) -> Scope:
+    """Return the scope with what all devices together say: owners of epochs, usual and last times."""
+    epochs: defaultdict[str, dict[str, _Sender]] = defaultdict(dict)
+    quickest: dict[str, int] = {}
+    last_ms: int | None = None
+    for each in senders:
+        if each.epoch is not None:
+            known = epochs[each.epoch].get(each.client_id, each._replace(numbers=0))
+            epochs[each.epoch][each.client_id] = each._replace(
+                is_vouched=known.is_vouched or each.is_vouched,
+                first_ms=min(known.first_ms, each.first_ms),
+                numbers=known.numbers + each.numbers,
+            )
+        if each.least_ms is not None:
+            quickest[each.client_id] = min(each.least_ms, quickest.get(each.client_id, each.least_ms))
+        last_ms = max(last_ms or 0, each.last_ms)
+    owners = {epoch: _owners(clients.values()) for epoch, clients in epochs.items() if len(clients) > 1}
+    usual = usual_ms(median(quickest.values()) if quickest else None)
+    return replace(scope, owners=owners, usual_ms=usual, last_ms=last_ms)
+
+
+def _owners(clients: Collection[_Sender]) -> tuple[str, ...]:
+    """Return whose an epoch is that came under several clients: theirs who report in it, the first first.
+
+    Where nobody does, it is the one's that sent most.
+    """
+    vouched = sorted((each.first_ms, each.client_id) for each in clients if each.is_vouched)
+    most = min(clients, key=lambda each: (-each.numbers, each.first_ms, each.client_id))
+    return tuple(client for _, client in vouched) or (most.client_id,)
+
+
+class _InDriver:
+    """The devices of a small archive, judged in the driver."""
+
+    def __init__(self, gathered: _Gathered) -> None:
+        self._gathered = gathered
+        self._rows = gathered.hours.collect()
+        self._hours = [HourRow(*row[: len(HourRow._fields)]) for row in self._rows]
+        strays = gathered.not_in_tap
+        self._strays = strays.collect() if isinstance(strays, RDD) else strays
+
+    def senders(self) -> Iterator[_Sender]:
+        for each, row in zip(self._hours, self._rows, strict=True):
+            least_ms = each.quickest[0] if each.quickest else None
+            numbers = len(each.numbers)
+            yield _Sender(
+                each.client_id,
+                each.epoch,
+                row["is_vouched"],
+                each.first[0],
+                numbers,
+                least_ms,
+                row["last_ms"],
+            )
 
     def judged(self, scope: Scope, absent: Collection[int]) -> Fleet:
-        devices = (
-            DeviceRows(
-                each,
-                self._hours.get(each, ()),
-                self._not_in_tap.get(each, ()),
-                self._counts.get(each, ()),
-                *self._registry.get(each, (None, None)),
-            )
-            for each in sorted({*self._hours, *self._registry, *self._not_in_tap})
-        )
-        judgements = [judge_device(each, scope, absent) for each in devices]
+        found: defaultdict[str, tuple[list[HourRow], list[NotInTap]]] = defaultdict(lambda: ([], []))
+        for hour in self._hours:
+            those = scope.owners.get(hour.epoch or "", (hour.client_id,))
+            found[hour.client_id if hour.client_id in those else those[0]][0].append(hour)
+        for row in self._strays:
+            found[row.client_id or ""][1].append(row)
+        listed = {thing: state for thing, *state in self._gathered.registry or ()}
+        rows = ((each, *found[each], *listed.get(each, (None, None))) for each in sorted({*found, *listed}))
+        judgements = list(_judgements(rows, self._gathered.counts, scope, absent))
         fleet = _summary(judgements)
-        fleet.found = [found for each in judgements for found in each.findings]
-        if days := [day for each in judgements for day in each.days]:
-            fleet.days = local_rows(self._spark, days, DAY)
+        fleet.found = [each for judgement in judgements for each in judgement.findings]
+        if days := [day for judgement in judgements for day in judgement.days]:
+            fleet.days = local_rows(self._gathered.hours.sparkSession, days, DAY)
         return fleet
 
 
 class _InSpark:
-    """The devices of a large archive, gathered by Spark."""
+    """The devices of a large archive, judged by Spark."""
 
-    def __init__(
-        self,
-        hours: DataFrame,
-        registry: Listed | None,
-        not_in_tap: Sequence[NotInTap] | RDD[NotInTap],
-        counts: _Counts,
-    ) -> None:
-        self._spark = hours.sparkSession
+    def __init__(self, gathered: _Gathered) -> None:
+        self._spark = gathered.hours.sparkSession
         # Two rounds of all cores: a device takes milliseconds, a task tens of them.
         self._tasks = 2 * self._spark.sparkContext.defaultParallelism
-        self._hours = hours.coalesce(self._tasks).persist(StorageLevel.MEMORY_AND_DISK)
-        self._registry = registry
-        self._counts = self._spark.sparkContext.broadcast(counts)
-        self._not_in_tap = self._spark.createDataFrame(not_in_tap, _NOT_IN_TAP, verifySchema=False)
-        clients = self._hours.groupBy("client_id").agg(
-            sf.min("quickest.col1").alias("least_ms"), sf.max("last_ms").alias("last_ms")
+        self._hours = gathered.hours.coalesce(self._tasks).persist(StorageLevel.MEMORY_AND_DISK)
+        self._registry = gathered.registry
+        self._counts = self._spark.sparkContext.broadcast(gathered.counts)
+        rows, schema = gathered.not_in_tap, schema_of(NotInTap)
+        if isinstance(rows, RDD):
+            self._strays = self._spark.createDataFrame(rows, schema, verifySchema=False)
+        else:
+            self._strays = local_rows(self._spark, rows, schema)
+
+    def senders(self) -> Iterator[_Sender]:
+        found = self._hours.groupBy("client_id", "epoch").agg(
+            sf.max("is_vouched"),
+            sf.min("first.accepted_at_ms"),
+            sf.sum(sf.size("numbers")),
+            sf.min("quickest.col1"),
+            sf.max("last_ms"),
         )
-        self.median_ms, self.last_ms = clients.agg(sf.percentile("least_ms", 0.5), sf.max("last_ms")).first()  # type: ignore[misc]
-        shared = self._hours.where(sf.col("epoch").isNotNull()).groupBy("epoch", "client_id")
-        by_client = shared.agg(
-            sf.max("is_vouched").alias("is_vouched"),
-            sf.min("first.accepted_at_ms").alias("first_ms"),
-            sf.sum(sf.size("numbers")).alias("count"),
-        )
-        by_epoch = by_client.groupBy("epoch").agg(sf.collect_list(sf.struct("*")).alias("clients"))
-        found = by_epoch.where(sf.size("clients") > 1).collect()
-        self.owners = _owners(
-            (row["epoch"], {each["client_id"]: tuple(each[2:]) for each in row["clients"]}) for row in found
-        )
+        return map(_Sender._make, found.collect())
 
     def judged(self, scope: Scope, absent: Collection[int]) -> Fleet:
-        owners, counts = self.owners, self._counts
+        owners, counts = scope.owners, self._counts
         owned = sf.lit(None).cast("string")
         if owners:
             pairs = [sf.lit(each) for epoch, those in owners.items() for each in (epoch, those[0])]
@@ -376,68 +373,48 @@ class _InSpark:
             owned = sf.when(~kept, sf.create_map(*pairs)[sf.col("epoch")])
         rows = self._hours.select(
             sf.coalesce(owned, "client_id").alias("owner"),
-            sf.struct(*_HOUR_ROW).alias("hour"),
+            sf.struct(*HourRow._fields).alias("hour"),
             sf.lit(None).cast("string").alias("state"),
             sf.lit(None).cast("bigint").alias("since_ms"),
         )
-        stray = self._not_in_tap.select(
+        stray = self._strays.select(
             sf.coalesce("client_id", sf.lit("")).alias("owner"), sf.struct("*").alias("stray")
         )
         rows = rows.unionByName(stray, allowMissingColumns=True)
         if self._registry is not None:
             listed = local_rows(self._spark, self._registry, struct_of(FLEET_FOLDER.columns))
             rows = rows.unionByName(listed.withColumnRenamed("thing", "owner"), allowMissingColumns=True)
-        gathered = rows.groupBy("owner").agg(
+        by_owner = rows.groupBy("owner").agg(
             sf.collect_list("hour"), sf.collect_list("stray"), sf.max("state"), sf.max("since_ms")
         )
-
-        def judge(rows: Iterable[Any]) -> Iterator[DeviceJudgement]:
-            for owner, hours, strays, state, since_ms in rows:
-                those = [HourRow(*row) for row in hours], [NotInTap(*row) for row in strays]
-                device = DeviceRows(owner, *those, counts.value.get(owner, ()), state, since_ms)
-                yield judge_device(device, scope, absent)
-
-        judged: RDD[DeviceJudgement] = gathered.coalesce(self._tasks).rdd.mapPartitions(judge)
+        judged = by_owner.coalesce(self._tasks).rdd.mapPartitions(
+            lambda each: _judgements(each, counts.value, scope, absent)
+        )
         judged = judged.persist(StorageLevel.MEMORY_AND_DISK)
         fleet = judged.mapPartitions(lambda each: [_summary(each)]).fold(Fleet(), Fleet.add)
         fleet.found = judged.flatMap(lambda each: each.findings)
-        fleet.days = self._spark.createDataFrame(
-            judged.flatMap(lambda each: each.days), DAY, verifySchema=False
-        )
+        days = judged.flatMap(lambda each: each.days)
+        fleet.days = self._spark.createDataFrame(days, DAY, verifySchema=False)
         return fleet.keep_worst()
 
 
-def _owners(
-    shared: Iterable[tuple[str, Mapping[str, tuple[Any, ...]]]],
-) -> dict[str, tuple[str, ...]]:
-    """Return whose an epoch is that came under several clients: theirs who report in it, the first first.
-
-    Where nobody does, it is the one's that sent most. `shared` has by client whether a report vouches for it,
-    when it first sent, Unix milliseconds, and how many events.
-    """
-    owners = {}
-    for epoch, clients in shared:
-        vouched = sorted((first, client) for client, (vouches, first, _) in clients.items() if vouches)
-        most = min(clients, key=lambda client: (-clients[client][2], clients[client][1], client))
-        owners[epoch] = tuple(client for _, client in vouched) or (most,)
-    return owners
-
-
-def _owner(owners: Mapping[str, tuple[str, ...]], client_id: str, epoch: str | None) -> str:
-    """Return to which device what came from a client in an epoch is counted."""
-    those = owners.get(epoch, (client_id,)) if epoch is not None else (client_id,)
-    return client_id if client_id in those else those[0]
+def _judgements(
+    rows: Iterable[Any], counts: _Counts, scope: Scope, absent: Collection[int]
+) -> Iterator[DeviceJudgement]:
+    """Judge devices by rows of name, hours, what the tap does not have, state and since when."""
+    for owner, hours, strays, state, since_ms in rows:
+        those = [HourRow(*row) for row in hours], [NotInTap(*row) for row in strays]
+        device = DeviceRows(owner, *those, counts.get(owner, ()), state, since_ms)
+        yield judge_device(device, scope, absent)
 
 
 def _summary(judgements: Iterable[DeviceJudgement]) -> Fleet:
     fleet = Fleet()
     for each in judgements:
-        one = Fleet(findings=each.findings, holes=Counter(dict(each.holes)))
+        one = Fleet(findings=each.findings, holes=each.holes, recovered=each.recovered)
         one.kinds = Counter((found.kind, found.hop) for found in each.findings)
-        one.recovered = Counter({(date, route, where): n for date, route, where, n in each.recovered})
         one.silences = Counter(each.silences)
-        one.worst = [dict(zip(DEVICE, row, strict=True)) for row in each.epochs]
-        one.hours = [dict(zip(HOUR, (each.client_id, *row), strict=True)) for row in each.hours]
+        one.worst, one.hours = each.epochs, each.hours
         for row in one.worst:
             one.totals.update({name: row[name] for name in COUNTS})
         if each.standing is not None:
@@ -448,16 +425,10 @@ def _summary(judgements: Iterable[DeviceJudgement]) -> Fleet:
     return fleet.keep_worst()
 
 
-_STANDINGS: Final = (Standing.SILENT, Standing.PARTLY, Standing.UNREGISTERED, Standing.ATTESTED, None)
-
-
 def _order(row: Mapping[str, Any]) -> tuple[Any, ...]:
     """Most losses first, then those of which least is known, then most gaps."""
     standing = _STANDINGS.index(row["coverage"])
     return -row["lost"], standing, -(row["gaps"] or 0), row["client_id"], row["epoch"] or ""
-
-
-_GZIP = b"\x1f\x8b"
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,9 @@ from collections.abc import Collection, Iterable, Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple, TypeVar
 
-from eventplane.delivery import DEAD_LETTER_TYPE, Outcome, letter_id
-from eventplane.handover import HANDOVERS
-from eventplane.ledger import LEDGER, TAP, Basis
+from eventplane.dead_letter import DEAD_LETTER_TYPE, letter_id
+from eventplane.ledger import HANDOVERS, LEDGER, TAP, Basis
+from eventplane.reasons import Outcome
 from eventplane.sender import PLANE
 from glue_jobs.delivery_audit.event_group import (
     NO_ROUTE,
@@ -90,15 +90,15 @@ class Event:
         self.was_replayed = False
         self.is_dead_lettered = False
 
-    def settle(self, rules: AuditRules, letters: Collection[str]) -> None:
-        """Work out the rest from the rows; `letters` are ids of dead letters that somebody received."""
+    def settle(self, rules: AuditRules, dead_letters: Collection[str]) -> None:
+        """Work out the rest from the rows; `dead_letters` are ids of dead letters that somebody received."""
         self.first = self.copies[0] if self.copies else None
         if len(self.ledger) > 1:
             self.ledger.sort(key=_ledger_order)
         if len(self.handovers) > 1:
             self.handovers.sort(key=_handover_order)
         for row in self.ledger:
-            self._take(row, rules, letters)
+            self._take(row, rules, dead_letters)
         in_force = _versions(row for row in self.ledger if row.basis != Basis.BUNDLED)
         early = _versions(self.early)
         first = self.first
@@ -106,11 +106,11 @@ class Event:
         if first is not None:
             self._expect(first, rules, early)
 
-    def _take(self, row: LedgerRow, rules: AuditRules, letters: Collection[str]) -> None:
+    def _take(self, row: LedgerRow, rules: AuditRules, dead_letters: Collection[str]) -> None:
         outcome = row.outcome
         if outcome == Outcome.DEAD_LETTERED:
             self.is_dead_lettered = True
-            if not self._is_backed(row, rules, letters):
+            if not self._is_backed(row, rules, dead_letters):
                 outcome = UNBACKED
         route = rules.by_version[row.contract_version].route_taken(row)
         self.decisions.append(Decision(route, outcome, row))
@@ -119,9 +119,9 @@ class Event:
         if row.basis == Basis.BUNDLED:
             self.early.append(row)
 
-    def _is_backed(self, row: LedgerRow, rules: AuditRules, letters: Collection[str]) -> bool:
-        """Whether a dead-lettered event has a letter that was delivered, and could have been refused."""
-        return letter_id(row.sender or "", row.source, row.id) in letters and rules.is_refusable(row)
+    def _is_backed(self, row: LedgerRow, rules: AuditRules, dead_letters: Collection[str]) -> bool:
+        """Whether a dead-lettered event has a dead letter that was delivered, and could have been refused."""
+        return letter_id(row.sender or "", row.source, row.id) in dead_letters and rules.is_refusable(row)
 
     def _expect(self, first: TapRow, rules: AuditRules, early: list[str]) -> None:
         taken, by_version = first.routes, rules.by_version

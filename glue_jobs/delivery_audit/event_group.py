@@ -136,6 +136,16 @@ class LedgerRow(NamedTuple):
     unknown_members: bool = False
 
     @property
+    def has_times(self) -> bool:
+        """Whether it says when it entered and was decided."""
+        return None not in self[:2]
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it also says by which channel it entered, and by which contract it was decided."""
+        return None not in self[:4]
+
+    @property
     def is_by_contract_in_force(self) -> bool:
         """Whether the router decided by the contract that it had seen in force.
 
@@ -145,7 +155,7 @@ class LedgerRow(NamedTuple):
 
 
 class HandoverRow(NamedTuple):
-    """A line of the handovers, as `eventplane.handover.HandoverRecord`; any member may be None."""
+    """A line of the handovers, as `eventplane.ledger.HandoverRecord`; any member may be None."""
 
     decided_at_ms: int
     entered_at_ms: int
@@ -196,7 +206,7 @@ class EventGroup(NamedTuple):
     """Everything that the archive has of one identity, in any order, copies in several objects included.
 
     The rows are those of the window: tap rows by acceptance, ledger rows by entry, handovers and lines that
-    cannot be read by folder. `letters` are ids of dead letters that the cloud's router wrote and somebody
+    cannot be read by folder. `dead_letters` are ids of those that the cloud's router wrote and somebody
     received (ledger rows `delivered` of type `DEAD_LETTER_TYPE` by the sender `PLANE`): at least those about
     events of the group, more do no harm.
     """
@@ -206,7 +216,7 @@ class EventGroup(NamedTuple):
     handovers: Sequence[HandoverRow] = ()
     items: Sequence[RefusedItem] = ()
     bad: Sequence[BadRow] = ()
-    letters: Collection[str] = frozenset()
+    dead_letters: Collection[str] = frozenset()
 
 
 class ReplayRow(NamedTuple):
@@ -276,7 +286,7 @@ class InboxCount(NamedTuple):
     destination: str
 
 
-class LetterCount(NamedTuple):
+class DeadLetterCount(NamedTuple):
     """Dead letters by the `Place` of their making and their reason.
 
     `measure` is `count`, or `missing`: items that the cloud refused and no record says so; of these `pending`
@@ -313,7 +323,7 @@ class HoleCount(NamedTuple):
     hour: int
 
 
-CountKey = RouteCount | InboxCount | LetterCount | RowCount | HourCount | HoleCount
+CountKey = RouteCount | InboxCount | DeadLetterCount | RowCount | HourCount | HoleCount
 """Figures are sums of counts by these keys: tuples of texts and whole numbers, none of which equals one of
 another kind."""
 

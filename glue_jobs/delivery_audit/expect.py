@@ -14,13 +14,17 @@ from pyspark.sql import functions as sf
 from eventplane.attributes import SEVERITY_NUMBERS, STRINGS, priority_of
 from eventplane.cesql import tree
 from eventplane.contract import Contract, Place, Priority, Route
-from eventplane.delivery import DEAD_LETTER_TYPE
+from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.device_reports import REPORT_PREFIX
 from eventplane.filters import All, Any, Exact, Filter, Not, Prefix, Sql, Suffix
 from eventplane.sender import PLANE, PLANE_CLIENT, SENDER_DEVICE, SENDER_SERVICE
 from glue_jobs.delivery_audit.cesql import NOT_ATTRIBUTES, AttributeColumns, passes
 from glue_jobs.delivery_audit.contracts import ContractHistory
 from glue_jobs.delivery_audit.event_group import NO_ROUTE, UNWANTED
+
+_URGENT_SEVERITY: Final = min(
+    each for each in SEVERITY_NUMBERS if Priority(priority_of(each)) is Priority.URGENT
+)
 
 
 def attributes_of(filters: Iterable[Filter]) -> tuple[frozenset[str], frozenset[str]]:
@@ -49,11 +53,6 @@ def _compared_by_type(leaf: Exact | Prefix | Suffix | Sql) -> Iterable[str]:
     if not isinstance(leaf, Sql):
         return ()
     return (node.name for node in tree.walk(leaf.expression.tree) if isinstance(node, tree.Attribute))
-
-
-_URGENT_SEVERITY: Final = min(
-    each for each in SEVERITY_NUMBERS if Priority(priority_of(each)) is Priority.URGENT
-)
 
 
 def filters_of(history: ContractHistory) -> Iterator[Filter]:

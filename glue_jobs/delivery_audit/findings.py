@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 
 class Hop(StrEnum):
@@ -84,7 +84,7 @@ class Kind(StrEnum):
     LATE = "late"
 
 
-BROKEN = (
+BROKEN_KINDS: Final = (
     Kind.LOST,
     Kind.MISROUTED,
     Kind.UNROUTED_DELIVERED,
@@ -103,13 +103,24 @@ BROKEN = (
 )
 """What breaks a promise of the plane, or contradicts other evidence."""
 
-INCOMPLETE = (
+INCOMPLETE_KINDS: Final = (
     Kind.UNREADABLE_OBJECT,
     Kind.MISSING_RECORDS,
     Kind.NOT_UNDERSTOOD,
     Kind.CAUSALITY,
 )
 """What leaves the proof incomplete, and accuses nobody. All other kinds are allowed, and worth knowing."""
+
+BROKEN, INCOMPLETE, ALLOWED = "broken", "incomplete", "allowed"
+"""What a finding makes of the verdict, the worst first; an allowed one changes none."""
+
+_WEIGHTS: Final = dict.fromkeys(BROKEN_KINDS, BROKEN) | dict.fromkeys(INCOMPLETE_KINDS, INCOMPLETE)
+_ORDER: Final = {BROKEN: 0, INCOMPLETE: 1, ALLOWED: 2}
+
+
+def weight_of(kind: str) -> str:
+    """Return what a finding of `kind` makes of the verdict: `broken`, `incomplete` or `allowed`."""
+    return _WEIGHTS.get(Kind(kind), ALLOWED)
 
 
 class Finding(NamedTuple):
@@ -138,6 +149,5 @@ class Finding(NamedTuple):
 
 def worst_first(finding: Finding) -> tuple[object, ...]:
     """Return the key that sorts findings: broken promises, then missing evidence, then the rest."""
-    weight = 0 if finding.kind in BROKEN else 1 if finding.kind in INCOMPLETE else 2
     place = (*finding[1:8], finding.route)
-    return weight, *((each is not None, each) for each in place)
+    return _ORDER[weight_of(finding.kind)], *((each is not None, each) for each in place)

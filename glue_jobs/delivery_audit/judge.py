@@ -13,9 +13,9 @@ from functools import lru_cache
 from typing import Any, Final
 
 from eventplane.contract import Place
-from eventplane.delivery import DEAD_LETTER_TYPE, Outcome
-from eventplane.handover import HANDOVERS
-from eventplane.ledger import LEDGER, TAP
+from eventplane.dead_letter import DEAD_LETTER_TYPE
+from eventplane.ledger import HANDOVERS, LEDGER, TAP
+from eventplane.reasons import Outcome
 from eventplane.sender import SENDER_SERVICE, sender_in_frame
 from glue_jobs.delivery_audit.delivery import (
     Consumption,
@@ -33,6 +33,7 @@ from glue_jobs.delivery_audit.event_group import (
     HOUR_MS,
     NO_ROUTE,
     REPLAY,
+    DeadLetterCount,
     EventGroup,
     HandoverRow,
     HoleCount,
@@ -41,7 +42,6 @@ from glue_jobs.delivery_audit.event_group import (
     Judgement,
     LatencyKey,
     LedgerRow,
-    LetterCount,
     NotInTap,
     RefusedItem,
     ReplayRow,
@@ -95,13 +95,13 @@ def _judge(group: EventGroup, rules: AuditRules, into: Judgement) -> None:
         event = events[sender]
         if unclear:
             event.unclear = [each for each in unclear if each.row.sender in (None, sender)]
-        event.settle(rules, group.letters)
+        event.settle(rules, group.dead_letters)
         shown = _judge_event(event, rules, into)
         if len(senders) > 1:
-            into.findings.append(about(shown, Kind.TWO_SENDERS, Hop.DEVICE_CLOUD, ", ".join(senders)))
+            into.findings.append(about(shown, Kind.TWO_SENDERS, ", ".join(senders), Hop.DEVICE_CLOUD))
         if sender in others:
             names = f"{sender} in the tap, {others[sender]} in the ledger"
-            into.findings.append(about(shown, Kind.SENDER_MISMATCH, Hop.ARCHIVE, names))
+            into.findings.append(about(shown, Kind.SENDER_MISMATCH, names, Hop.ARCHIVE))
 
 
 def _judge_event(event: Event, rules: AuditRules, into: Judgement) -> Delivery:
@@ -202,7 +202,7 @@ def _judge_unknown_handovers(judged: Sequence[Delivery], rules: AuditRules, into
             at = judged[0]._replace(route=None, destination=end.channel)
             where = {"archive_file": end.file, "at_ms": end.entered_at_ms}
             never = "the ledger never put it into the inbox"
-            into.findings.append(about(at, Kind.FORGED, Hop.INBOX_CONSUMER, never, **where))
+            into.findings.append(about(at, Kind.FORGED, never, Hop.INBOX_CONSUMER, **where))
 
 
 def _judge_items(
@@ -213,10 +213,10 @@ def _judge_items(
     recorded = _recorded(rows)
     missing = max(len(places) - recorded, 0)
     reason = items[0].reason if items else min((row.reason or "" for row in rows), default="")
-    letter = str(Place.CLOUD), reason or None
+    made = str(Place.CLOUD), reason or None
     counts = into.counts
     counts[RowCount(TAP)] += len(places)
-    counts[LetterCount("count", *letter)] += recorded
+    counts[DeadLetterCount("count", *made)] += recorded
     if not items:
         return
     accepted_at_ms = items[0].accepted_at_ms
@@ -231,11 +231,11 @@ def _judge_items(
     into.findings += [dead] * (len(places) - missing)
     if not missing:
         return
-    counts[LetterCount("missing", *letter)] += missing
+    counts[DeadLetterCount("missing", *made)] += missing
     if rules.is_open(accepted_at_ms):
-        counts[LetterCount("pending", *letter)] += missing
+        counts[DeadLetterCount("pending", *made)] += missing
     elif (hole := rules.hole(LEDGER, accepted_at_ms)) is not None:
-        counts[LetterCount("unrecorded", *letter)] += missing
+        counts[DeadLetterCount("unrecorded", *made)] += missing
         counts[HoleCount(LEDGER, hole)] += missing
     else:
         lost = Finding(kind=str(Kind.LOST), detail=f"no record of an item refused as {reason}", **known)
@@ -260,7 +260,7 @@ def _count(delivery: Delivery, rules: AuditRules, into: Judgement) -> None:
     if delivery.is_first_row:
         _count_event(delivery, rules, into)
     if delivery.event.is_dead_lettered:
-        _count_letters(delivery, into)
+        _count_dead_letters(delivery, into)
     if delivery.out and delivery.destination is not None:
         _count_put(delivery, delivery.destination, into)
     if delivery.end is not None and delivery.destination is not None:
@@ -292,10 +292,10 @@ def _count_event(delivery: Delivery, rules: AuditRules, into: Judgement) -> None
         counts[RouteCount("tap_copies", *where)] += again
         counts[HourCount("tap_copies", first.client_id, first.accepted_at_ms // HOUR_MS)] += again
     if first.type == DEAD_LETTER_TYPE:
-        counts[LetterCount("count", str(Place.DEVICE), first.dead_letter_reason or None)] += 1
+        counts[DeadLetterCount("count", str(Place.DEVICE), first.dead_letter_reason or None)] += 1
 
 
-def _count_letters(delivery: Delivery, into: Judgement) -> None:
+def _count_dead_letters(delivery: Delivery, into: Judgement) -> None:
     """Count the dead letters about the event that the ledger has, one a route."""
     for route in {delivery.route, EVERY_ROUTE} if delivery.is_first_row else {delivery.route}:
         reasons = [
@@ -304,7 +304,7 @@ def _count_letters(delivery: Delivery, into: Judgement) -> None:
             if each.route == route and each.row.outcome == Outcome.DEAD_LETTERED
         ]
         if reasons:
-            into.counts[LetterCount("count", str(Place.CLOUD), min(reasons) or None)] += 1
+            into.counts[DeadLetterCount("count", str(Place.CLOUD), min(reasons) or None)] += 1
 
 
 def _count_put(delivery: Delivery, inbox: str, into: Judgement) -> None:

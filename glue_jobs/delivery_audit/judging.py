@@ -10,8 +10,9 @@ from itertools import groupby
 from typing import Any, Final, NamedTuple
 
 from eventplane.contract import Ordering, Transport
-from eventplane.delivery import DEAD_LETTER_TYPE, Outcome
+from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.ledger import SENT_BEFORE
+from eventplane.reasons import Outcome
 from eventplane.sender import PLANE, SENDER_SERVICE, sender_in_frame
 from glue_jobs.common.hours import Hour, hour_of
 from glue_jobs.delivery_audit.contracts import INTERVAL_MS, ContractHistory, Usage
@@ -30,6 +31,15 @@ from glue_jobs.delivery_audit.judge import judge
 from glue_jobs.delivery_audit.rows import event_groups
 from glue_jobs.delivery_audit.rules import LAST_MS, Rules, date_of
 
+MAX_FINDINGS: Final = 1_000
+"""Most findings of events that are kept in the driver; all of them are in the table."""
+
+Key = tuple[int, int]
+"""The key of an event group (`rows.KEY`)."""
+
+Row = Finding | ReplayRow | BadRow | NotInTap
+"""What is found row by row, without a bound: a day without a tap has millions of `NotInTap`."""
+
 
 class OrderedDelivery(NamedTuple):
     """The first delivery of an event into an inbox that promises order, times in Unix milliseconds.
@@ -47,11 +57,10 @@ class OrderedDelivery(NamedTuple):
 def ordered_inboxes(history: ContractHistory) -> frozenset[str]:
     """Return the addresses of the inboxes that promise the order of each source."""
     return frozenset(
-        participant.inbox.address
-        for contract in history.contracts
-        for participant in contract.participants.values()
+        each.address
+        for each in history.inboxes
         # A standard queue delivers in any order; there the reader sorts, behind what the archive sees.
-        if participant.inbox.ordering is Ordering.SOURCE and participant.inbox.transport is not Transport.SQS
+        if each.ordering is Ordering.SOURCE and each.transport is not Transport.SQS
     )
 
 
@@ -108,7 +117,7 @@ def _senders(group: EventGroup) -> set[str | None]:
 
 def is_sent(row: LedgerRow) -> bool:
     """Whether the row is a delivery, and can be judged."""
-    return None not in row[:2] and row.outcome == Outcome.DELIVERED and row.reason != SENT_BEFORE
+    return row.has_times and row.outcome == Outcome.DELIVERED and row.reason != SENT_BEFORE
 
 
 def overtaken(deliveries: Iterable[OrderedDelivery]) -> Iterator[Finding]:
@@ -134,16 +143,6 @@ def reordered(delivery: OrderedDelivery, overtaken_at_ms: int) -> Finding:
     """Return the finding about a delivery after one that was sent later."""
     by_ms = delivery.delivered_at_ms - overtaken_at_ms
     return delivery.finding._replace(detail=f"{by_ms} ms behind one that was sent later")
-
-
-MAX_FINDINGS: Final = 1_000
-"""Most findings of events that are kept in the driver; all of them are in the table."""
-
-Key = tuple[int, int]
-"""The key of an event group (`rows.KEY`)."""
-
-Row = Finding | ReplayRow | BadRow | NotInTap
-"""What is found row by row, without a bound: a day without a tap has millions of `NotInTap`."""
 
 
 @dataclass(slots=True)
@@ -208,14 +207,14 @@ class Sample(NamedTuple):
 class Task:
     """How groups are to be judged.
 
-    `letters` are the dead letters that somebody received, `inboxes` those that promise order. `samples` are
-    judged each by itself. `overtaken` has the deliveries that are known to have been overtaken, by key, each
-    with the inbox and by what time; None: it is found out here. Of the groups `counted` nothing else is
-    wanted.
+    `dead_letters` are the ids of those that somebody received, `inboxes` those that promise order. `samples`
+    are judged each by itself. `overtaken` has the deliveries that are known to have been overtaken, by
+    key, each with the inbox and by what time; None: it is found out here. Of the groups `counted` nothing
+    else is wanted.
     """
 
     rules: Rules
-    letters: frozenset[str]
+    dead_letters: frozenset[str]
     inboxes: frozenset[str]
     samples: frozenset[Key] = frozenset()
     overtaken: Mapping[Key, Mapping[str, int]] | None = None
@@ -228,7 +227,7 @@ def judge_rows(task: Task, rows: Iterable[Any]) -> Iterator[Row | Sample | Judge
     Return what is found, the samples, and at the end what all groups come to.
     """
     judged, ordered = Judged(), list[OrderedDelivery]()
-    for key, group in event_groups(rows, task.letters):
+    for key, group in event_groups(rows, task.dead_letters):
         if task.overtaken is None:
             ordered += ordered_deliveries(group, task.inboxes)
         elif known := task.overtaken.get(key):
@@ -259,7 +258,7 @@ def note(judged: Judged, group: EventGroup) -> None:
     accepted = (*(each.accepted_at_ms for each in group.tap), *(each.accepted_at_ms for each in group.items))
     decided = dict[str, int]()
     for row in group.ledger:
-        if None not in row[:4]:
+        if row.is_whole:
             known = decided.get(row.contract_version, row.decided_at_ms)
             decided[row.contract_version] = min(known, row.decided_at_ms)
     judged.note_times(accepted, decided)
@@ -269,7 +268,7 @@ def usages(rows: Iterable[LedgerRow]) -> list[Usage]:
     """Return by which contract versions routers decided, and in which intervals of time."""
     first_ms: dict[tuple[str, int, bool], int] = {}
     for row in rows:
-        if None not in row[:4] and 0 <= row.decided_at_ms <= LAST_MS:
+        if row.is_whole and 0 <= row.decided_at_ms <= LAST_MS:
             key = row.contract_version, row.decided_at_ms // INTERVAL_MS, row.is_by_contract_in_force
             first_ms[key] = min(first_ms.get(key, row.decided_at_ms), row.decided_at_ms)
     return [
@@ -278,11 +277,10 @@ def usages(rows: Iterable[LedgerRow]) -> list[Usage]:
     ]
 
 
-def letters_of(rows: Iterable[LedgerRow]) -> frozenset[str]:
+def received_dead_letters(rows: Iterable[LedgerRow]) -> frozenset[str]:
     """Return the ids of the dead letters that a router wrote and somebody received.
 
-    Devices and services can write a letter about any event, and so hide a loss. What a router refused, a
-    router wrote the letter of.
+    Those of devices and services do not count: they can be about any event, and so hide a loss.
     """
     return frozenset(
         row.id
@@ -297,7 +295,7 @@ def ledger_hours(
     """Return in which hours the ledger has events of devices, and deliveries into `webhooks`."""
     entered, delivered = set[int](), set[str]()
     for row in rows:
-        if row.entered_by in uplinks and None not in row[:4] and 0 <= row.entered_at_ms <= LAST_MS:
+        if row.entered_by in uplinks and row.is_whole and 0 <= row.entered_at_ms <= LAST_MS:
             entered.add(row.entered_at_ms // HOUR_MS)
         if row.outcome == Outcome.DELIVERED and row.destination in webhooks:
             delivered.add(row.file.rpartition("/")[0])

@@ -16,7 +16,7 @@ from pyspark import RDD
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
-from pyspark.sql.types import LongType, StringType, StructField, StructType
+from pyspark.sql.types import StructType
 
 from eventplane.archive_layout import (
     AUDIT,
@@ -25,16 +25,18 @@ from eventplane.archive_layout import (
     AUDIT_QUARANTINE_FOLDER,
     AUDIT_ROUTES_FOLDER,
     FINDINGS_FOLDER,
+    VERDICTS,
     Column,
     Folder,
+    report_name,
+    verdict_name,
 )
-from eventplane.auditor import VERDICTS, report_name, verdict_name
 from eventplane.envelope import Envelope, parse_event
 from eventplane.errors import EnvelopeError
 from eventplane.sqs_binding import DATA_TYPE, to_message
 from glue_jobs.common.archive import struct_of
 from glue_jobs.common.objects import Objects
-from glue_jobs.common.session import local_rows
+from glue_jobs.common.session import local_rows, schema_of
 from glue_jobs.delivery_audit.audit import Audit
 from glue_jobs.delivery_audit.chain import Chain, History, inventory_name
 from glue_jobs.delivery_audit.errors import OutboxError
@@ -49,6 +51,11 @@ MAX_WRITES: Final = 3
 
 MAX_TREND: Final = 30
 """Most days in the trend. Ours: a month."""
+
+Form = Literal["parquet", "json"]
+
+REPLAY: Final = "replay"
+"""The folder of the events to send again, by `date` as lines of JSON: `event_group.ReplayRow`."""
 
 
 def file_report(
@@ -95,7 +102,7 @@ def send_verdicts(output: Objects, window: str, outbox: str | None) -> None:
     """
     for verdict in History(output, window).unsent():
         if outbox is not None:
-            tell(outbox, verdict)
+            send_verdict(outbox, verdict)
         output.write(verdict_name(window), f"{verdict.json}\n".encode())
 
 
@@ -116,7 +123,7 @@ def _verdict(output: Objects, window: str) -> Members | None:
     return data
 
 
-def tell(queue_url: str, event: Envelope) -> None:
+def send_verdict(queue_url: str, event: Envelope) -> None:
     """Send `event` to the queue at `queue_url`. Raises `OutboxError`."""
     # Whoever audits a copy on a laptop needs no AWS SDK.
     import boto3
@@ -141,22 +148,12 @@ def _region(queue_url: str) -> str | None:
     return rest.split(".")[0] if service == "sqs" and ".amazonaws." in rest else None
 
 
-Form = Literal["parquet", "json"]
-
-REPLAY: Final = "replay"
-"""The folder of the events to send again, by `date` as lines of JSON: `event_group.ReplayRow`."""
-
-_REPLAY_ROW: Final = StructType(
-    [StructField(name, LongType() if name == "entered_at_ms" else StringType()) for name in ReplayRow._fields]
-)
-
-
 def write_tables(spark: SparkSession, audit: Audit, changes: Iterable[Finding], output: Objects) -> None:
     """Write all tables beneath `output`, each by `date`: those of the audit's day, or all anew.
 
     `changes` are the findings of the chain. Repeating it changes nothing. A table without a row is deleted.
     """
-    day, days = str(audit.window) if audit.window.day else None, audit.fleet.days
+    day = str(audit.window) if audit.window.day else None
     # The folder of an object may be of another day, whose table is not this audit's.
     put = partial(_values, day, date_of(audit.watermark.as_of_ms))
 
@@ -175,11 +172,11 @@ def write_tables(spark: SparkSession, audit: Audit, changes: Iterable[Finding], 
     findings, quarantine = _columns(FINDINGS_FOLDER), _columns(AUDIT_QUARANTINE_FOLDER)
     made = {
         _name(AUDIT_ROUTES_FOLDER): of_figures(audit.figures.routes, AUDIT_ROUTES_FOLDER),
-        _name(AUDIT_DEVICES_FOLDER): days and days.select(_columns(AUDIT_DEVICES_FOLDER).names),
+        _name(AUDIT_DEVICES_FOLDER): audit.fleet.days,
         _name(AUDIT_CONSUMERS_FOLDER): of_figures(audit.figures.consumers, AUDIT_CONSUMERS_FOLDER),
         _name(FINDINGS_FOLDER): found(Finding, findings, [*audit.others, *changes]),
         _name(AUDIT_QUARANTINE_FOLDER): found(BadRow, quarantine) if audit.figures.quarantine else None,
-        REPLAY: found(ReplayRow, _REPLAY_ROW) if audit.figures.to_replay else None,
+        REPLAY: found(ReplayRow, schema_of(ReplayRow)) if audit.figures.to_replay else None,
     }
 
     def write(name: str) -> None:

@@ -3,32 +3,31 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from heapq import nsmallest
 from math import floor
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from eventplane.archive_layout import COMPACTED
-from eventplane.handover import HANDOVERS
-from eventplane.ledger import LEDGER, TAP
+from eventplane.ledger import HANDOVERS, LEDGER, TAP
 from glue_jobs.common.hours import Hour, hour_of
 from glue_jobs.delivery_audit.devices import MAX_DEVICES, MAX_HOURLY
 from glue_jobs.delivery_audit.event_group import (
     EXPECTED,
     HOUR_MS,
     CountKey,
+    DeadLetterCount,
     HoleCount,
     InboxCount,
     LatencyKey,
-    LetterCount,
     RouteCount,
     RowCount,
     Verdict,
 )
-from glue_jobs.delivery_audit.findings import Finding, Hop, Kind, Span, worst_first
+from glue_jobs.delivery_audit.findings import Finding, Hop, Kind, Span, weight_of, worst_first
 from glue_jobs.delivery_audit.judging import MAX_FINDINGS, Judged
-from glue_jobs.delivery_audit.verdict import revision, trend_row, unattested, verdict_of, weight_of
+from glue_jobs.delivery_audit.verdict import revision, trend_row, unattested, verdict_of
 
 if TYPE_CHECKING:
     from glue_jobs.common.archive import Part
@@ -36,11 +35,20 @@ if TYPE_CHECKING:
     from glue_jobs.delivery_audit.chain import Chain
 
 Rows = list[dict[str, Any]]
-CountT = TypeVar("CountT", RouteCount, InboxCount, LetterCount, RowCount)
+CountT = TypeVar("CountT", bound=CountKey)
+MeasuredT = TypeVar("MeasuredT", RouteCount, InboxCount, DeadLetterCount)
 
 ROUTE_COUNTS = ("expected", *map(str, Verdict), "duplicated", "replayed", "events", "tap_copies")
 _CONSUMER_COUNTS = (*map(str, EXPECTED), "duplicated")
 _INBOX_COUNTS = ("delivered_unique", "delivered_total", "may_expire")
+
+QUANTILES: Final = {"p50_ms": 0.5, "p95_ms": 0.95, "p99_ms": 0.99, "max_ms": 1.0}
+
+FORMAT: Final = 3
+"""The version of the document's own format."""
+
+MAX_FLOW: Final = 40
+"""Most rows of the flow that name a device. Ours: what a picture can show."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,17 +80,14 @@ class Figures:
         expected of no route). `duplicated` counts the copies in inboxes beyond the first. `events` and
         `tap_copies` count each event on one of its routes only, so that they can be summed.
         """
-        found: dict[tuple[str, str], dict[str, Any]] = {}
-        for key, count in self._of(RouteCount):
-            if key.route is None or key.measure not in ROUTE_COUNTS:
-                continue
-            row = found.setdefault(
-                (key.date, key.route),
-                {"date": key.date, "route": key.route, "destination": None, **dict.fromkeys(ROUTE_COUNTS, 0)},
-            )
-            row["destination"] = max(filter(None, (row["destination"], key.destination)), default=None)
-            row[key.measure] += count
-        return [found[key] for key in sorted(found)]
+        reached: dict[tuple[str, str | None], list[str]] = defaultdict(list)
+        for key, _ in self._of(RouteCount):
+            reached[key.date, key.route] += filter(None, [key.destination])
+        return [
+            {"date": date, "route": route, "destination": max(reached[date, route], default=None), **counts}
+            for (date, route), counts in self._sums(RouteCount, ROUTE_COUNTS, "date", "route")
+            if route is not None
+        ]
 
     @property
     def by_destination(self) -> dict[str, dict[str, int]]:
@@ -91,32 +96,16 @@ class Figures:
         `delivered_unique` counts events, `delivered_total` messages. `may_expire` counts the events with an
         `expirytime` in an inbox without handovers: nobody records whether its reader came in time.
         """
-        found: defaultdict[str, dict[str, int]] = defaultdict(lambda: dict.fromkeys(_INBOX_COUNTS, 0))
-        for key, count in self._of(InboxCount):
-            if key.measure in _INBOX_COUNTS and count:
-                found[key.destination][key.measure] += count
-        return {name: found[name] for name in sorted(found)}
+        found = self._sums(InboxCount, _INBOX_COUNTS, "destination")
+        return {name: counts for (name,), counts in found if any(counts.values())}
 
     @property
     def consumers(self) -> Rows:
         """The figures of each webhook by `date` and `channel`."""
-        found: dict[tuple[str, str], dict[str, Any]] = {}
-        for key, count in self._of(InboxCount):
-            if key.measure not in _CONSUMER_COUNTS:
-                continue
-            row = found.setdefault(
-                (key.date, key.destination),
-                {
-                    "date": key.date,
-                    "channel": key.destination,
-                    "expected": 0,
-                    **dict.fromkeys(_CONSUMER_COUNTS, 0),
-                },
-            )
-            row[key.measure] += count
-            if key.measure in EXPECTED:
-                row["expected"] += count
-        return [found[key] for key in sorted(found)]
+        return [
+            {"date": date, "channel": channel, "expected": sum(map(counts.__getitem__, EXPECTED)), **counts}
+            for (date, channel), counts in self._sums(InboxCount, _CONSUMER_COUNTS, "date", "destination")
+        ]
 
     @property
     def dead_letters(self) -> Rows:
@@ -124,24 +113,16 @@ class Figures:
 
         `missing` counts the items that the cloud refused and did not record.
         """
-        counts: defaultdict[tuple[str, str | None], list[int]] = defaultdict(lambda: [0, 0])
-        for key, count in self._of(LetterCount):
-            if key.measure in ("count", "missing"):
-                counts[key.place, key.reason][key.measure == "missing"] += count
-        return [
-            {"place": key[0], "reason": key[1], "count": counts[key][0], "missing": counts[key][1]}
-            for key in sorted(counts, key=lambda key: (key[0], key[1] or ""))
-        ]
+        found = self._sums(DeadLetterCount, ("count", "missing"), "place", "reason")
+        return [{"place": place, "reason": reason, **counts} for (place, reason), counts in found]
 
     @property
     def items(self) -> dict[str, int]:
         """Refused items without a record: `lost`, `pending` and `unrecorded`."""
-        sums: Counter[str] = Counter()
-        for key, count in self._of(LetterCount):
-            sums[key.measure] += count
-        pending, unrecorded = sums["pending"], sums["unrecorded"]
-        lost = sums["missing"] - pending - unrecorded
-        return {"lost": lost, "pending": pending, "unrecorded": unrecorded}
+        missing, pending, unrecorded = (
+            self._total(DeadLetterCount, measure) for measure in ("missing", "pending", "unrecorded")
+        )
+        return {"lost": missing - pending - unrecorded, "pending": pending, "unrecorded": unrecorded}
 
     @property
     def quarantine(self) -> Rows:
@@ -160,19 +141,29 @@ class Figures:
     @property
     def cloud_events(self) -> int:
         """Events that entered in the cloud."""
-        return sum(count for key, count in self._of(RouteCount) if key.measure == "cloud_events")
+        return self._total(RouteCount, "cloud_events")
 
     @property
     def to_replay(self) -> int:
         """Rows of the replay."""
-        return sum(count for key, count in self._of(RouteCount) if key.measure == "to_replay")
+        return self._total(RouteCount, "to_replay")
+
+    def _sums(
+        self, kind: type[MeasuredT], measures: Collection[str], *names: str
+    ) -> Iterator[tuple[tuple[Any, ...], dict[str, int]]]:
+        """Yield the sums by measure for the values of the members `names`, in their order."""
+        found: dict[tuple[Any, ...], dict[str, int]] = defaultdict(lambda: dict.fromkeys(measures, 0))
+        for key, count in self._of(kind):
+            if key.measure in measures:
+                found[tuple(getattr(key, name) for name in names)][key.measure] += count
+        yield from sorted(found.items(), key=lambda each: [value or "" for value in each[0]])
+
+    def _total(self, kind: type[MeasuredT], measure: str) -> int:
+        return sum(count for key, count in self._of(kind) if key.measure == measure)
 
     def _of(self, kind: type[CountT]) -> Iterator[tuple[CountT, int]]:
         counts: Counter[CountKey] = self.judged.judgement.counts
         return ((key, count) for key, count in counts.items() if isinstance(key, kind))
-
-
-QUANTILES: Final = {"p50_ms": 0.5, "p95_ms": 0.95, "p99_ms": 0.99, "max_ms": 1.0}
 
 
 def latency(samples: Mapping[LatencyKey, int]) -> list[dict[str, Any]]:
@@ -210,13 +201,6 @@ def _quantiles(counts: Counter[int]) -> dict[str, Any]:
         name: at[low] + (at[high] - at[low]) * (places[name] - low) for name, (low, high) in between.items()
     }
     return {"samples": samples, **wanted}
-
-
-FORMAT: Final = 3
-"""The version of the document's own format."""
-
-MAX_FLOW: Final = 40
-"""Most rows of the flow that name a device. Ours: what a picture can show."""
 
 
 def report(audit: Audit, chain: Chain, changes: Sequence[Finding], trend: Rows) -> dict[str, Any]:

@@ -16,14 +16,13 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
 from eventplane.contract import DeliveryGuarantee
-from eventplane.delivery import DEAD_LETTER_TYPE
+from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.device_reports import forwarder_source
 from eventplane.envelope import ROUTER_HOPS
 from eventplane.guarantee import DELIVERY_GUARANTEE
-from eventplane.handover import HANDOVERS
-from eventplane.ledger import LEDGER, TAP
+from eventplane.ledger import HANDOVERS, LEDGER, TAP
 from eventplane.limits import MAX_SENT_EVENT_BYTES
-from eventplane.numbering import EPOCH, SEQUENCE
+from eventplane.names import EPOCH, SEQUENCE
 from eventplane.sender import SENDER_DEVICE, SENDER_SERVICE
 from glue_jobs.delivery_audit.contracts import INTERVAL_MS
 from glue_jobs.delivery_audit.event import MAX_TEXT, UNREADABLE
@@ -149,7 +148,7 @@ def summary(ledger: DataFrame) -> DataFrame:
     return found.select(*(name if name in kept else sf.lit(None).alias(name) for name in LedgerRow._fields))
 
 
-def letters(ledger: DataFrame) -> DataFrame:
+def dead_letters(ledger: DataFrame) -> DataFrame:
     """Return the rows of the ledger that may be of dead letters of the plane's own."""
     return ledger.where(sf.col("type") == DEAD_LETTER_TYPE).select(*LedgerRow._fields)
 
@@ -202,7 +201,7 @@ GROUPED: Final = (*KEY, *STRUCTS)
 
 
 def event_groups(
-    rows: Iterable[Any], letters: Collection[str]
+    rows: Iterable[Any], dead_letters: Collection[str]
 ) -> Iterator[tuple[tuple[int, int], EventGroup]]:
     """Make the event groups of rows with the columns `GROUPED`, which are sorted by the key."""
     for key, members in groupby(rows, itemgetter(0, 1)):
@@ -214,7 +213,7 @@ def event_groups(
         yield (
             key,
             EventGroup(
-                found["tap"], found["ledger"], found["handover"], found["item"], found["bad"], letters
+                found["tap"], found["ledger"], found["handover"], found["item"], found["bad"], dead_letters
             ),
         )
 

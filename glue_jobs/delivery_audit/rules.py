@@ -10,11 +10,12 @@ from functools import lru_cache
 from typing import Any, Final
 
 from eventplane.contract import Contract, DeliveryGuarantee, Place, SchemaCheck
-from eventplane.delivery import DEAD_LETTER_TYPE, PAYLOAD_INVALID, UNKNOWN_DATASCHEMA, Outcome
+from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.envelope import HOP_LIMIT, RESERVED_ATTRIBUTE, TOO_LARGE
 from eventplane.guarantee import channel_expiry_ms, guarantee_of_type
+from eventplane.reasons import Outcome, Reason
 from eventplane.sender import parse_sender
-from eventplane.sending import DEVICE_REPORTS, SENDER_NOT_ALLOWED, SendingRights
+from eventplane.sending import DEVICE_REPORTS, SendingRights
 from glue_jobs.common.hours import Days, Hour
 from glue_jobs.delivery_audit.contracts import ContractHistory
 from glue_jobs.delivery_audit.event_group import EVERY_ROUTE, HOUR_MS, NO_ROUTE, LedgerRow
@@ -27,6 +28,19 @@ DAY_MS = 86_400_000
 
 LAST_MS = 253_402_300_799_999
 """The end of the year 9999, Unix milliseconds: later times are nonsense, and overflow further on."""
+
+LATENESS_S = 3_600
+"""How long after its acceptance an event's record may take to the archive before it is missed, seconds. Ours:
+four of the longest waits (15 min) between two attempts of a router."""
+
+_BY_EVENT: Final = frozenset({HOP_LIMIT, RESERVED_ATTRIBUTE, TOO_LARGE})
+"""Reasons of refusals of which the tap knows whether they hold."""
+
+RECORD_MS: Final = 5 * 60 * 1_000
+"""How long after its beginning something is usually recorded at the latest, milliseconds: in which hours of a
+folder a record is looked for. Ours."""
+
+_SPOKEN_FOR: Final = DEVICE_REPORTS | {DEAD_LETTER_TYPE}
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +83,6 @@ def _date(day: int) -> str:
     return (date(1970, 1, 1) + timedelta(days=day)).isoformat()
 
 
-LATENESS_S = 3_600
-"""How long after its acceptance an event's record may take to the archive before it is missed, seconds. Ours:
-four of the longest waits (15 min) between two attempts of a router."""
-
-
 @dataclass(frozen=True, slots=True)
 class Watermark:
     """An audit of the archive as it was `as_of_ms` (Unix milliseconds), which waits for `lateness_s`.
@@ -90,6 +99,16 @@ class Watermark:
         """The watermark, Unix milliseconds."""
         return self.as_of_ms - 1_000 * self.lateness_s
 
+    def is_late(self, since_ms: Any, written_ms: Any) -> Any:
+        """Return whether a record came so late that an audit may have missed it.
+
+        Of numbers or of Spark's columns, Unix milliseconds. Without a lateness nothing is late, nor is a
+        record that does not say when it was written.
+        """
+        if not self.lateness_s or written_ms is None:
+            return False
+        return written_ms - since_ms > 1_000 * self.lateness_s
+
     def as_dict(self) -> dict[str, Any]:
         """For the report."""
         return {"as_of_ms": self.as_of_ms, "lateness_s": self.lateness_s, "watermark_ms": self.ms}
@@ -99,25 +118,14 @@ class Watermark:
 class Rules:
     """By what a group is judged: contracts, times, and where the archive is known to have holes.
 
-    Of `history` are used `uses` and `stale`, of `watermark` `ms` and `lateness_s`, of `window` `day`.
-    `damaged` names, by folder of the archive (`ledger`, `handovers`), the hours of which an object is missing
-    or unreadable, or has lines that cannot be read and name no event.
+    `damaged` names by folder (`ledger`, `handovers`) the hours of which an object is missing or unreadable,
+    or has lines that cannot be read and name no event.
     """
 
     history: ContractHistory
     watermark: Watermark
     window: Window
     damaged: Mapping[str, frozenset[Hour]] = field(default_factory=dict)
-
-
-_BY_EVENT: Final = frozenset({HOP_LIMIT, RESERVED_ATTRIBUTE, TOO_LARGE})
-"""Reasons of refusals of which the tap knows whether they hold."""
-
-RECORD_MS: Final = 5 * 60 * 1_000
-"""How long after its beginning something is usually recorded at the latest, milliseconds: in which hours of a
-folder a record is looked for. Ours."""
-
-_SPOKEN_FOR: Final = DEVICE_REPORTS | {DEAD_LETTER_TYPE}
 
 
 class ContractRules:
@@ -194,26 +202,24 @@ class AuditRules:
 
     def __init__(self, rules: Rules) -> None:
         history = rules.history
-        contracts = [use.contract for use in history.uses]
+        contracts = history.contracts
         self.by_version = {each.version: ContractRules(each, at) for at, each in enumerate(contracts)}
         self.uplinks = frozenset(history.uplinks)
         # By the newest contract that has the route.
         self.destinations = {route.name: route.destination for each in contracts for route in each.routes}
-        inboxes = [each.inbox for contract in contracts for each in contract.participants.values()]
-        self.patience_ms = {
-            each.address: 1_000 * each.webhook.give_up_after_s for each in inboxes if each.webhook
-        }
+        self.patience_ms: dict[str, int] = {}
         """Inboxes that are webhooks, and for how long each goes on trying, milliseconds."""
         self._webhook_worth_ms: dict[str, int] = {}
-        for each in inboxes:
-            worth_ms = channel_expiry_ms(each)
-            if each.webhook and worth_ms is not None:
+        for each in history.inboxes:
+            if each.webhook is None:
+                continue
+            self.patience_ms[each.address] = 1_000 * each.webhook.give_up_after_s
+            if (worth_ms := channel_expiry_ms(each)) is not None:
                 # By the strictest contract: functions of several may run side by side.
                 known = self._webhook_worth_ms.get(each.address, worth_ms)
                 self._webhook_worth_ms[each.address] = min(known, worth_ms)
         self.sees_all = rules.window.day is None
-        self._open_after_ms = rules.watermark.ms
-        self._late_after_ms = 1_000 * rules.watermark.lateness_s
+        self.watermark = rules.watermark
         self._damaged = {
             folder: frozenset(each.number for each in hours)
             for folder, hours in rules.damaged.items()
@@ -235,13 +241,7 @@ class AuditRules:
 
     def is_open(self, since_ms: int | None) -> bool:
         """Whether a record about what began at `since_ms` may still come."""
-        return since_ms is not None and since_ms > self._open_after_ms
-
-    def is_late(self, since_ms: int | None, written_ms: int | None) -> bool:
-        """Whether a record came so late that an audit may have missed it; no lateness, nothing late."""
-        if since_ms is None or written_ms is None or not self._late_after_ms:
-            return False
-        return written_ms - since_ms > self._late_after_ms
+        return since_ms is not None and since_ms > self.watermark.ms
 
     def hole(self, folder: str, since_ms: int, wait_ms: int = 0) -> int | None:
         """Return the damaged hour of a folder in which a record of what began at `since_ms` may have been.
@@ -282,13 +282,13 @@ class AuditRules:
         """
         reason = row.reason
         if row.route is not None:
-            return reason != SENDER_NOT_ALLOWED or self.is_device_to_devices(row)
+            return reason != Reason.SENDER_NOT_ALLOWED or self.is_device_to_devices(row)
         rules = self.by_version[row.contract_version]
-        if reason == PAYLOAD_INVALID:
+        if reason == Reason.PAYLOAD_INVALID:
             return rules.has_check(row.type, SchemaCheck.KNOWN, SchemaCheck.STRICT)
-        if reason == UNKNOWN_DATASCHEMA:
+        if reason == Reason.UNKNOWN_DATASCHEMA:
             return rules.has_check(row.type, SchemaCheck.STRICT)
-        if reason == SENDER_NOT_ALLOWED:
+        if reason == Reason.SENDER_NOT_ALLOWED:
             # What a dead letter of a service is about is not in the ledger.
             return row.type == DEAD_LETTER_TYPE or not rules.may_send(row)
         return reason in _BY_EVENT

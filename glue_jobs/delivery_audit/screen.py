@@ -20,8 +20,9 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as sf
 from pyspark.sql.types import LongType, StructField, StructType
 
-from eventplane.delivery import DEAD_LETTER_TYPE, Outcome
+from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.ledger import SENT_BEFORE, Basis
+from eventplane.reasons import Outcome
 from eventplane.sender import PLANE, PLANE_CLIENT
 from glue_jobs.delivery_audit.contracts import INTERVAL_MS, ContractHistory
 from glue_jobs.delivery_audit.event import CLOCK_SLACK_MS, LONGEST_DECISION_MS
@@ -149,7 +150,7 @@ def _tap(rows: DataFrame, watermark: Watermark, ordered: Collection[str]) -> Dat
         sf.col("unknown_members"),
         sf.col("type") == DEAD_LETTER_TYPE,
         sf.col("dead_letter_reason").isNotNull(),
-        _is_late(watermark, "accepted_at_ms", "archived_at_ms"),
+        watermark.is_late(sf.col("accepted_at_ms"), sf.col("archived_at_ms")),
     )
     shape: list[Column | str] = [
         sf.lit("tap"),
@@ -202,7 +203,7 @@ def _ledger(
         sf.col("type") == DEAD_LETTER_TYPE,
         decided > received + LONGEST_DECISION_MS,
         decided < sf.greatest(entered, received) - CLOCK_SLACK_MS,
-        _is_late(watermark, "entered_at_ms", "decided_at_ms"),
+        watermark.is_late(sf.col("entered_at_ms"), sf.col("decided_at_ms")),
         _is_stale(history),
     )
     shape: list[Column | str] = [
@@ -267,12 +268,6 @@ def _any(*conditions: Column) -> Column:
 
 def _day(time: str) -> Column:
     return sf.floor(sf.col(time) / DAY_MS)
-
-
-def _is_late(watermark: Watermark, since: str, written: str) -> Column:
-    if not watermark.lateness_s:
-        return sf.lit(False)
-    return sf.col(written) - sf.col(since) > 1_000 * watermark.lateness_s
 
 
 def _is_stale(history: ContractHistory) -> Column:

@@ -8,21 +8,17 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from eventplane.auditor import VERDICT, report_name
+from eventplane.archive_layout import report_name
 from eventplane.envelope import Envelope, write_event
+from eventplane.names import VERDICT
 from eventplane.values import timestamp_of_ms
-from glue_jobs.delivery_audit.findings import BROKEN as BROKEN_KINDS
-from glue_jobs.delivery_audit.findings import INCOMPLETE as INCOMPLETE_KINDS
-from glue_jobs.delivery_audit.findings import Kind
+from glue_jobs.delivery_audit.findings import BROKEN, INCOMPLETE, Kind, weight_of
 
 SOURCE: Final = "/audit/delivery"
 
-BROKEN, INCOMPLETE, OPEN, PROVEN = "broken", "incomplete", "open", "proven"
-"""A promise of the plane is broken; nothing is known to be missed, but evidence is missing; something is
-still pending; all was judged and delivered, and each device's word bears it out. The worst first."""
-
-ALLOWED: Final = "allowed"
-"""The weight of a kind of finding that changes no verdict."""
+OPEN, PROVEN = "open", "proven"
+"""Better than `BROKEN` (a promise of the plane is broken) and `INCOMPLETE` (evidence is missing, no event is
+known to be): something is still pending; or all was judged and delivered, as each device says."""
 
 MAX_REASONS: Final = 10
 """Most reasons in the event, the worst first; all are in the report. Ours: what a person reads."""
@@ -31,7 +27,7 @@ Members = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class PlaneVerdict:
     """The `word`, and in sentences the `reasons` why it is not `proven`, the worst first.
 
     `missing` is how many of them say that evidence is missing.
@@ -42,21 +38,14 @@ class Verdict:
     missing: int
 
 
-def weight_of(kind: str) -> str:
-    """Return what a finding of `kind` makes of the verdict: `broken`, `incomplete` or `allowed`."""
-    if kind in BROKEN_KINDS:
-        return BROKEN
-    return INCOMPLETE if kind in INCOMPLETE_KINDS else ALLOWED
-
-
-def verdict_of(totals: Members, kinds: Iterable[Members], coverage: Members) -> Verdict:
+def verdict_of(totals: Members, kinds: Iterable[Members], coverage: Members) -> PlaneVerdict:
     """Judge a window by its `totals`, its findings counted by kind and hop, and its `coverage`."""
     counted = list(kinds)
     broken = [*_broken(totals, counted)]
     missing = [*_uncovered(coverage), *_unjudged(totals, counted)]
     pending = [*_pending(totals, coverage)]
     word = BROKEN if broken else INCOMPLETE if missing else OPEN if pending else PROVEN
-    return Verdict(word, (*broken, *missing, *pending), len(missing))
+    return PlaneVerdict(word, (*broken, *missing, *pending), len(missing))
 
 
 def unattested(coverage: Members) -> int:

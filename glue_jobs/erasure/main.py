@@ -28,22 +28,27 @@ _SHOWN = 5
 class LeftOverError(EventPlaneError):
     """After the erasure the objects `names` still name the person; `damaged` ones could not be searched."""
 
-    def __init__(self, names: Sequence[str], damaged: Sequence[str] = ()) -> None:
+    names: Sequence[str]
+    damaged: Sequence[str] = ()
+    message = "{problems}"
+
+    @property
+    def problems(self) -> str:
+        """What is left, and what to do about each kind."""
         problems = []
-        if names:
+        if self.names:
             problems.append(
-                f"{len(names)} objects still name the person: {_shown(names)}; if something writes them (a "
-                "restore, a copy), end it and run the erasure again; else delete them by hand, with all "
-                "versions"
+                f"{len(self.names)} objects still name the person: {_shown(self.names)}; if something writes "
+                "them (a restore, a copy), end it and run the erasure again; else delete them by hand, with "
+                "all versions"
             )
-        if damaged:
+        if self.damaged:
             problems.append(
-                f"{len(damaged)} objects are damaged and cannot be searched: {_shown(damaged)}; restore "
-                "their old versions or delete them by hand, with all versions, and run the erasure again"
+                f"{len(self.damaged)} objects are damaged and cannot be searched: {_shown(self.damaged)}; "
+                "restore their old versions or delete them by hand, with all versions, and run the erasure "
+                "again"
             )
-        super().__init__("; ".join(problems))
-        self.names = tuple(names)
-        self.damaged = tuple(damaged)
+        return "; ".join(problems)
 
 
 def _shown(names: Sequence[str]) -> str:
@@ -127,7 +132,8 @@ def _found(
             damaged = [each.name for each in Archive(spark, objects).damage(portion.stored)]
             if not damaged:
                 raise
-            rows = portion.without(damaged).found(spark, objects, person)
+            whole = {each.name for each in portion.stored} - {*damaged}
+            rows = portion.only(whole).found(spark, objects, person)
         yield portion, rows, damaged
 
 

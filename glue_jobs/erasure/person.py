@@ -36,17 +36,23 @@ _TEXTS: Final = (
 _WORD: Final = r"[\w-]"
 _BASE64: Final = r"[A-Za-z0-9+/]{16,}={0,2}"
 
+_SKIPPED: Final = (COMPACTIONS, PUBLISHED, "athena")
+"""Folders that hold names of objects and nothing else, and people's answers, which the job may not read."""
+
+_LINES, _PARQUET = ".json.gz", ".parquet"
+
+_DAY: Final = re.compile(r".*?/date=[^/]+")
+
 
 class TooWideError(EventPlaneError):
     """The `value` of `option` would take in more than one person's events."""
 
-    def __init__(self, option: str, value: str) -> None:
-        super().__init__(
-            f"{option} {value!r} is not one person's: it is too short, or a name of the contract; give the "
-            "whole beginning of the sources, such as //home-17/, and the device's whole client id"
-        )
-        self.option = option
-        self.value = value
+    option: str
+    value: str
+    message = (
+        "{option} {value!r} is not one person's: it is too short, or a name of the contract; give the whole "
+        "beginning of the sources, such as //home-17/, and the device's whole client id"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,13 +120,6 @@ def _decoded(text: str) -> Iterator[str]:
             yield base64.b64decode(found, validate=True).decode("utf-8", "replace")
         except ValueError:
             continue
-
-
-_SKIPPED: Final = (COMPACTIONS, PUBLISHED, "athena")
-"""Folders that hold names of objects and nothing else, and people's answers, which the job may not read."""
-
-_LINES, _PARQUET = ".json.gz", ".parquet"
-_DAY: Final = re.compile(r".*?/date=[^/]+")
 
 
 def naming(

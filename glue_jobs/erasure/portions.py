@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from itertools import islice
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -31,6 +30,11 @@ _AT_ONCE = 20
 
 _STAGING = f"{ERASURES}/staging"
 
+FORMAT = 2
+"""The version of plan and receipt."""
+
+_PARTITION = re.compile(rf"(?:{COMPACTED}/)?(.+/date=[^/]+(?:/hour=[^/]+)?)/")
+
 
 @dataclass(frozen=True, slots=True)
 class Portion:
@@ -40,10 +44,6 @@ class Portion:
     stored: tuple[Stored, ...]
     folder: Folder | None
     is_raw: bool
-
-    def without(self, names: Collection[str]) -> Portion:
-        """Return it without the objects of these names."""
-        return replace(self, stored=tuple(each for each in self.stored if each.name not in names))
 
     def only(self, names: Collection[str]) -> Portion:
         """Return it with the objects of these names."""
@@ -69,39 +69,35 @@ class Portion:
 
     def rewrite(self, spark: SparkSession, objects: Objects, person: Person) -> None:
         """Remove the person's rows from its objects."""
-        for some in self._batches() if self.is_raw else ((each,) for each in self.stored):
-            Portion._rewrite(replace(self, stored=some), spark, objects, person)
+        at_once = _AT_ONCE if self.is_raw else 1
+        for start in range(0, len(self.stored), at_once):
+            some = replace(self, stored=self.stored[start : start + at_once])
+            rows = some.rows(spark, objects)
+            kept = rows.where(~person.is_in(rows.columns))
+            if self.is_raw:
+                _replace_lines(objects, some, kept)
+            else:
+                _replace_parquet(objects, some, kept.drop("file"), person)
 
-    def _rewrite(self, spark: SparkSession, objects: Objects, person: Person) -> None:
-        rows = self.rows(spark, objects)
-        kept = rows.where(~person.is_in(rows.columns))
-        if self.is_raw:
-            self._replace_lines(objects, kept)
-        else:
-            self._replace_parquet(objects, kept.drop("file"), person)
 
-    def _batches(self) -> Iterator[tuple[Stored, ...]]:
-        rest = iter(self.stored)
-        while batch := tuple(islice(rest, _AT_ONCE)):
-            yield batch
+def _replace_lines(objects: Objects, portion: Portion, kept: DataFrame) -> None:
+    lines: dict[str, list[str]] = {each.name: [] for each in portion.stored}
+    for row in kept.select("file", "value").collect():
+        lines[row["file"]].append(row["value"])
+    for name, texts in lines.items():
+        # As the writers do it: no time stamp, so that equal lines make equal bytes.
+        body = "".join(f"{text}\n" for text in texts).encode()
+        objects.write(name, gzip.compress(body, compresslevel=1, mtime=0))
 
-    def _replace_lines(self, objects: Objects, kept: DataFrame) -> None:
-        lines: dict[str, list[str]] = {each.name: [] for each in self.stored}
-        for row in kept.select("file", "value").collect():
-            lines[row["file"]].append(row["value"])
-        for name, texts in lines.items():
-            # As the writers do it: no time stamp, so that equal lines make equal bytes.
-            body = "".join(f"{text}\n" for text in texts).encode()
-            objects.write(name, gzip.compress(body, compresslevel=1, mtime=0))
 
-    def _replace_parquet(self, objects: Objects, kept: DataFrame, person: Person) -> None:
-        one = kept.repartition(1)
-        if self.folder and self.folder.compaction:
-            one = one.sortWithinPartitions(*self.folder.compaction.order)
-        place = f"{_STAGING}/{person.pseudonym}"
-        one.write.mode("overwrite").option("compression", CODEC).parquet(f"{objects.uri}/{place}")
-        (made,) = (each.name for each in objects.beneath(place) if each.name.endswith(PARQUET))
-        objects.move(made, self.stored[0].name)
+def _replace_parquet(objects: Objects, portion: Portion, kept: DataFrame, person: Person) -> None:
+    one = kept.repartition(1)
+    if portion.folder and portion.folder.compaction:
+        one = one.sortWithinPartitions(*portion.folder.compaction.order)
+    place = f"{_STAGING}/{person.pseudonym}"
+    one.write.mode("overwrite").option("compression", CODEC).parquet(f"{objects.uri}/{place}")
+    (made,) = (each.name for each in objects.beneath(place) if each.name.endswith(PARQUET))
+    objects.move(made, portion.stored[0].name)
 
 
 def portions(objects: Objects, now: datetime) -> Iterator[Portion]:
@@ -157,12 +153,6 @@ def _named(stored: Sequence[Stored], suffix: str) -> tuple[Stored, ...]:
     return tuple(each for each in stored if each.name.endswith(suffix))
 
 
-FORMAT = 2
-"""The version of plan and receipt."""
-
-_PARTITION = re.compile(rf"(?:{COMPACTED}/)?(.+/date=[^/]+(?:/hour=[^/]+)?)/")
-
-
 @dataclass(slots=True)
 class Progress:
     """`rows` that were the person's by object, the audit's `documents` that named them, and the `changes`.
@@ -207,13 +197,8 @@ class Progress:
         self._write(objects)
 
     def _write(self, objects: Objects) -> None:
-        plan = {
-            "format": FORMAT,
-            "rows": self.rows,
-            "documents": self.documents,
-            "changes": self.changes,
-        }
-        objects.write(_plan(self.person), json.dumps(plan).encode())
+        plan = {"rows": self.rows, "documents": self.documents, "changes": self.changes}
+        objects.write(_plan(self.person), json.dumps({"format": FORMAT, **plan}).encode())
 
     def old_versions(self) -> Iterator[str]:
         """The prefixes beneath which nothing may stay that was replaced or deleted.

@@ -12,13 +12,13 @@ from urllib.parse import unquote
 
 from eventplane.contract import Contract
 from eventplane.function_settings import ContractSettings
-from eventplane.registry import (
+from eventplane.registry.build import build_registry
+from eventplane.registry.model import Registry
+from eventplane.registry.view import (
     MethodNotAllowedError,
-    Registry,
     RegistryError,
     TooLargeError,
     UnavailableError,
-    build_registry,
     look_up,
 )
 from lambdas.api.http import Request, Response, api_function, if_none_match_names, json_text, tag_of

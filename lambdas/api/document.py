@@ -12,8 +12,8 @@ from eventplane.contract import Problem
 from eventplane.contract.canonical import canonical_bytes
 from eventplane.contract.filter_reader import read_filter
 from eventplane.contract.subscription import HTTP, SQS, Subscription
-from eventplane.own_services import SUBSCRIBERS
-from eventplane.sink_reach import Scope, SinkReach
+from eventplane.names import SUBSCRIBERS
+from eventplane.webhooks import Scope, SinkReach
 from lambdas.api.errors import InvalidError
 from lambdas.http_sink.handshake import MAX_RATE
 

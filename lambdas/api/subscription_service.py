@@ -19,8 +19,8 @@ from eventplane.contract.subscription import (
 )
 from eventplane.contract.subscription_table import SubscriptionTable
 from eventplane.limits import MAX_PARTICIPANT_STEPS
-from eventplane.sink_reach import SinkReach
 from eventplane.values import timestamp_of_ms
+from eventplane.webhooks import SinkReach
 from lambdas.api.document import Proposal, protocols, read_proposal, written
 from lambdas.api.errors import (
     ConflictError,

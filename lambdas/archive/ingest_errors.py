@@ -10,11 +10,10 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from eventplane.delivery import Refusal, dead_letter
+from eventplane.dead_letter import Refusal, dead_letter, original_of
 from eventplane.errors import EventPlaneError
 from eventplane.function_settings import IngestErrorsSettings
 from eventplane.ingest import IngestFrame, frame_text
-from eventplane.rule_failure import original_of
 from eventplane.sender import PLANE_CLIENT
 from eventplane.values import timestamp_of_ms
 from lambdas.common.aws import WORST_CALL_MS, client

@@ -14,10 +14,10 @@ from typing import Any, Final
 
 import botocore.session
 
-from eventplane.canary import CANARY_ALARM, CANARY_CLIENT, CANARY_SOURCE
 from eventplane.envelope import Envelope, parse_event, write_event
 from eventplane.errors import EnvelopeError
 from eventplane.function_settings import CanarySettings
+from eventplane.names import CANARY_ALARM, CANARY_CLIENT, CANARY_SOURCE
 from eventplane.values import timestamp_of_ms
 from lambdas.canary.mqtt import CanaryPublishError, MqttPublisher, data_endpoint
 from lambdas.canary.queues import Queues

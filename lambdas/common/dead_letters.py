@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from eventplane.contract import Channel, Contract
-from eventplane.delivery import DEAD_LETTER_TYPE, Refusal, dead_letter, letter_id
+from eventplane.dead_letter import DEAD_LETTER_TYPE, Refusal, dead_letter, letter_id
 from eventplane.envelope import Envelope
 from eventplane.sqs_binding import to_message
 from eventplane.values import timestamp_of_ms

@@ -17,7 +17,7 @@ from aws_lambda_powertools import Metrics
 from aws_lambda_powertools.metrics import MetricUnit, single_metric
 from aws_lambda_powertools.metrics.provider.cloudwatch_emf.cloudwatch import AmazonCloudWatchEMFProvider
 
-from eventplane.delivery import Outcome
+from eventplane.reasons import Outcome
 from eventplane.settings import variable_of
 
 NAMESPACE: Final = "EventPlane"

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from eventplane.contract import DeliveryGuarantee
+from eventplane.dead_letter import original_of
 from eventplane.guarantee import GUARANTEE_HINT
-from eventplane.rule_failure import original_of
 
 
 class Context(Protocol):

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import _lru_cache_wrapper, cache
 from typing import Any, Final, TypeAlias, TypeVar
 
+from eventplane.fast_reader import use_json
 from eventplane.function_settings import QueueSettings
 from lambdas.common.aws import PATIENT, Patience, client
 from lambdas.common.backoff import Wait, wait_s
@@ -18,6 +20,12 @@ from lambdas.common.redelivery import PartialResponse, Redelivery
 
 IN_LAMBDA: Final = "AWS_LAMBDA_FUNCTION_NAME"
 """Set by Lambda's runtime and reserved for it (AWS Lambda guide, "Defined runtime environment variables")."""
+
+# Its absence, or another version, changes the speed alone (eventplane/fast_reader.py).
+with suppress(ImportError):
+    import orjson
+
+    use_json(orjson.loads, orjson.dumps)
 
 T = TypeVar("T")
 

@@ -8,17 +8,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from eventplane.delivery import Refusal
+from eventplane.dead_letter import Refusal
 from eventplane.device_reports import STARTED
-from eventplane.downlink.desired import Step
-from eventplane.downlink.device import ACKNOWLEDGED, Acknowledgement, Result, from_data
-from eventplane.downlink.errors import AcknowledgementError
+from eventplane.downlink.device import ACKNOWLEDGED, Acknowledgement, AcknowledgementError, Result, from_data
 from eventplane.downlink.table import sort_key
-from eventplane.downlink.transitions import acknowledge
+from eventplane.downlink.transitions import Step, acknowledge
 from eventplane.envelope import Envelope, parse_event
 from eventplane.errors import EnvelopeError
-from eventplane.own_services import DOWNLINK
-from eventplane.sending import DEVICE_REPORTS, SENDER_NOT_ALLOWED, SendingRights
+from eventplane.names import DOWNLINK
+from eventplane.reasons import Reason
+from eventplane.sending import DEVICE_REPORTS, SendingRights
 from lambdas.common.log import logger
 from lambdas.common.metrics import Metric, count
 from lambdas.common.queue import Invocation, QueueMessage
@@ -65,7 +64,8 @@ class Answers:
         if event.type in DEVICE_REPORTS and sender.device:
             return self._rights.refusal(event)
         return Refusal(
-            SENDER_NOT_ALLOWED, f"{str(sender) or 'nobody'} sent {event.type!r:.200}: no device's report"
+            Reason.SENDER_NOT_ALLOWED,
+            f"{str(sender) or 'nobody'} sent {event.type!r:.200}: no device's report",
         )
 
     def _refuse(self, message: QueueMessage, event: Envelope | None, refusal: Refusal) -> bool:

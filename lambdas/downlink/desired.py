@@ -12,17 +12,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from eventplane.delivery import Refusal
-from eventplane.downlink import errors
+from eventplane.dead_letter import Refusal
 from eventplane.downlink.addressing import Addressed, addressed
-from eventplane.downlink.desired import Desired, Step
-from eventplane.downlink.errors import DownlinkError
+from eventplane.downlink.desired import Desired
 from eventplane.downlink.rights import DownlinkRights
 from eventplane.downlink.table import sort_key
-from eventplane.downlink.transitions import desire
+from eventplane.downlink.transitions import Step, apply_event
+from eventplane.downlink.wire import DownlinkError
 from eventplane.envelope import Envelope, parse_event
 from eventplane.errors import EnvelopeError
 from eventplane.function_settings import QueueSettings
+from eventplane.reasons import Reason
 from eventplane.values import MAX_TIME_MS, whole_number
 from lambdas.common.log import logger
 from lambdas.common.queue import Invocation, QueueMessage
@@ -80,7 +80,7 @@ class DesiredStateWriter:
         if target.thing is not None:
             found = self._parts.fleet.groups(target.thing)
             if found is None:
-                raise _unknown(errors.UNKNOWN_DEVICE, target.thing)
+                raise _unknown(Reason.UNKNOWN_DEVICE, target.thing)
             groups = found
         _raise(self._rights.refusal(event, wanted, groups))
         if target.thing is not None:
@@ -93,7 +93,7 @@ class DesiredStateWriter:
             # After the devices before it: a message that comes again starts no second chain.
             self._parts.sqs.send_message(QueueUrl=self._inbox_url, MessageBody=_continuation(rest))
         elif target.group is not None and not rest.is_found:
-            raise _unknown(errors.UNKNOWN_GROUP, target.group)
+            raise _unknown(Reason.UNKNOWN_GROUP, target.group)
         return True
 
     def _desire(
@@ -110,7 +110,7 @@ class DesiredStateWriter:
                 if item is not None:
                     item = replace(item, owner=self._rights.owner(item.owner))
                     _raise(self._rights.key_refusal(event, wanted.key, item.owner))
-                return desire(item, thing, wanted, now_ms, thing in present)
+                return apply_event(item, thing, wanted, now_ms, thing in present)
 
             try:
                 step = self._parts.items.change(thing, sk, decide)
@@ -120,10 +120,10 @@ class DesiredStateWriter:
             except DownlinkError as error:
                 # That one device has no room, or holds what the event cannot follow, must not keep the others
                 # from it.
-                self._parts.items.give_up(thing, wanted.text, Refusal(error.reason, error.detail))
+                self._parts.items.give_up(thing, wanted.message.text, Refusal(error.reason, error.detail))
                 continue
             if step.is_older:
-                logger.info("older than what is known", device=thing, sk=sk, event_id=wanted.id)
+                logger.info("older than what is known", device=thing, sk=sk, event_id=wanted.message.id)
         return True
 
     def _refuse(

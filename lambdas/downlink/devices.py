@@ -7,8 +7,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, Final
 
-from eventplane.fleet import State
-from eventplane.fleet_registry import KEY, Registry
+from eventplane.fleet import FLEET_KEY, FleetTable, LifecycleState
 from lambdas.common.log import logger
 
 _READ: Final = 100
@@ -32,7 +31,7 @@ class Fleet:
     def __init__(self, client: Any, table: str) -> None:
         self._client = client
         self._table = table
-        self._registry = Registry(client, table)
+        self._registry = FleetTable(client, table)
 
     def has(self, thing: str) -> bool:
         """Whether the device was made, and is not gone."""
@@ -41,26 +40,26 @@ class Fleet:
     def groups(self, thing: str) -> frozenset[str] | None:
         """The groups of a device; None where `has` is false."""
         device = self._registry.read(thing)
-        return None if device is None or device.state is State.DECOMMISSIONED else device.groups
+        return None if device is None or device.state is LifecycleState.DECOMMISSIONED else device.groups
 
     def page(self, group: str | None, after: str | None) -> Devices:
         """The next devices, of `group` or of all."""
         request: dict[str, Any] = {
             "TableName": self._table,
-            "ProjectionExpression": f"{KEY}, #g, #s",
+            "ProjectionExpression": f"{FLEET_KEY}, #g, #s",
             "FilterExpression": "#s <> :gone" + (" AND contains(#g, :group)" if group else ""),
             "ExpressionAttributeNames": {"#s": "state", "#g": "groups"},
-            "ExpressionAttributeValues": {":gone": {"S": State.DECOMMISSIONED.value}},
+            "ExpressionAttributeValues": {":gone": {"S": LifecycleState.DECOMMISSIONED.value}},
             "Limit": _READ,
         }
         if group:
             request["ExpressionAttributeValues"][":group"] = {"S": group}
         if after is not None:
-            request["ExclusiveStartKey"] = {KEY: {"S": after}}
+            request["ExclusiveStartKey"] = {FLEET_KEY: {"S": after}}
         answer = self._client.scan(**request)
         last = answer.get("LastEvaluatedKey")
-        things = tuple(item[KEY]["S"] for item in answer["Items"])
-        return Devices(things, last[KEY]["S"] if last else None)
+        things = tuple(item[FLEET_KEY]["S"] for item in answer["Items"])
+        return Devices(things, last[FLEET_KEY]["S"] if last else None)
 
 
 class Presence:

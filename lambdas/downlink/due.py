@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from eventplane.contract import Downlink
-from eventplane.downlink.desired import BACKOFF_MS, Desired, State, Step
+from eventplane.downlink.desired import Desired, State
 from eventplane.downlink.table import sort_key
-from eventplane.downlink.transitions import connected, forgot, missed, reset
+from eventplane.downlink.transitions import BACKOFF_MS, Step, ack_timeout, connected, epoch_changed, reset
 from eventplane.downlink.wire import is_key
 from eventplane.topics import is_device_name
 from lambdas.common.log import logger
@@ -61,7 +61,7 @@ class DueWork:
         def decide(item: Desired | None, now_ms: int) -> Step:
             if item is None or item.state is not State.SENDING:
                 return Step(item)
-            return missed(item, now_ms, thing in self._parts.presence.present([thing]))
+            return ack_timeout(item, now_ms, thing in self._parts.presence.present([thing]))
 
         self._parts.items.change(thing, sk, decide)
 
@@ -93,7 +93,7 @@ class DueWork:
         is_present = thing in self._parts.presence.present([thing])
 
         def decide(item: Desired | None, now_ms: int) -> Step:
-            return Step(None) if item is None else forgot(item, epoch, now_ms, is_present)
+            return Step(None) if item is None else epoch_changed(item, epoch, now_ms, is_present)
 
         page = self._parts.table.device_page(thing, PAGE, after)
         for _, sk in page.keys:

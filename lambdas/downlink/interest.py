@@ -1,4 +1,4 @@
-"""The function that tells devices what the cloud wants of them: it looks once a minute, and sends changes."""
+"""The function that sends devices the filters of what the cloud wants: once a minute, if they changed."""
 
 from __future__ import annotations
 
@@ -11,10 +11,17 @@ from typing import Any, Final
 from eventplane.contract import Contract, ContractError, Problem
 from eventplane.contract.publication import ContractTable, cloud_destinations, unserved
 from eventplane.contract.subscription import with_subscriptions
-from eventplane.downlink.addressing import ALL
+from eventplane.downlink.wire import ALL
 from eventplane.envelope import Envelope
 from eventplane.function_settings import UplinkInterestSettings
-from eventplane.interest.table import Told, begin_request, digest_of, done_request, read_told, told_key
+from eventplane.interest.table import (
+    PUBLISHED_KEY,
+    PublishedFilters,
+    begin_request,
+    end_request,
+    filters_digest,
+    read_published,
+)
 from eventplane.interest.uplink import TooManyFiltersError, uplink_filters, uplink_interest_event
 from eventplane.values import timestamp_of_ms
 from lambdas.common.aws import client
@@ -29,50 +36,51 @@ SOURCE: Final = "/eventplane/cloud/uplink-interest"
 """The `source` of its events."""
 
 
-class PublishedInterest:
-    """What devices were told last, through a boto3 DynamoDB client. Raises botocore's errors."""
+class PublicationRecord:
+    """The filters that devices were sent last, through a boto3 client. Raises botocore's errors."""
 
     def __init__(self, client: Any, name: str) -> None:
         self._client = client
         self._name = name
 
-    def read(self) -> Told | None:
-        """What was told last; None: nothing yet, or somebody asked to have it told again."""
-        answer = self._client.get_item(TableName=self._name, Key=told_key(), ConsistentRead=True)
-        return read_told(answer["Item"]) if "Item" in answer else None
+    def read(self) -> PublishedFilters | None:
+        """Return what was published last; None if nothing was, or somebody asked to publish it again."""
+        answer = self._client.get_item(TableName=self._name, Key=PUBLISHED_KEY, ConsistentRead=True)
+        return read_published(answer["Item"]) if "Item" in answer else None
 
     def begin(self, at_ms: int) -> bool:
-        """Before telling: what was told is unknown from here on. False when somebody began later."""
+        """Record that a publication begins; return False if another one began later."""
         return is_done(self._client.put_item, begin_request(self._name, at_ms))
 
-    def done(self, told: Told) -> bool:
-        """After telling; False when somebody began meanwhile."""
-        return is_done(self._client.put_item, done_request(self._name, told))
+    def end(self, published: PublishedFilters) -> bool:
+        """Record what was published; return False if another publication has begun."""
+        return is_done(self._client.put_item, end_request(self._name, published))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UplinkInterest:
-    """Compares what routes and subscriptions take with what devices were told; `send` takes an event's JSON.
+    """Compares the filters of routes and subscriptions with those that devices were sent.
 
-    Unlike a router it goes by nothing that it read earlier, nor by the contract that came with the code when
-    the tables do not answer: what devices are not told to send is gone. `bundled` names the deployment.
+    Unlike a router it uses nothing that it read earlier, nor the contract that came with the code when the
+    tables do not answer: events that devices are not asked for are lost. `bundled` names the deployment;
+    `send` takes an event's JSON.
     """
 
     bundled: Contract
     contracts: ContractTable
     subscriptions: SubscriptionTable
-    told: PublishedInterest
+    record: PublicationRecord
     send: Callable[[str], None]
     clock: Clock
 
-    def tell(self) -> bool:
-        """Whether there was something to tell.
+    def publish(self) -> bool:
+        """Publish the filters if they changed; return whether they had.
 
-        Raises what botocore raises, and `ContractError` for a published contract that cannot be used: then
+        Raises botocore's errors, and `ContractError` for a published contract that cannot be used: then
         devices keep what they have. Raises `TooManyFiltersError` at each call while the filters do not fit
-        into an event, once devices were told to send everything.
+        one event, after devices were asked to send everything.
         """
-        last = self.told.read()
+        last = self.record.read()
         at_ms = self.clock() if last is None else max(self.clock(), last.at_ms + 1)
         filters: list[object] | None = uplink_filters(self._in_force())
         too_many = None
@@ -81,22 +89,23 @@ class UplinkInterest:
         except TooManyFiltersError as error:
             filters, too_many = None, error
             event = _event(None, at_ms)
-        told = Told(at_ms, digest_of(filters))
-        is_new = last is None or last.digest != told.digest
+        published = PublishedFilters(at_ms, filters_digest(filters))
+        is_new = last is None or last.digest != published.digest
         if is_new:
-            self._say(event, told)
+            self._send(event, published)
         if too_many is not None:
             raise too_many
         return is_new
 
-    def _say(self, event: Envelope, told: Told) -> None:
-        # A call that ends in between leaves no memory, and the next one tells again, also what was before.
-        if not self.told.begin(told.at_ms):
-            logger.info("another call tells devices what the cloud wants")
+    def _send(self, event: Envelope, published: PublishedFilters) -> None:
+        # A call that ends in between leaves no digest, and the next one publishes again, also what was
+        # before.
+        if not self.record.begin(published.at_ms):
+            logger.info("another call publishes the filters")
             return
         self.send(event.json)
-        self.told.done(told)
-        logger.info("devices are told what the cloud wants", event_id=event.id, digest=told.digest)
+        self.record.end(published)
+        logger.info("the filters are published to devices", event_id=event.id, digest=published.digest)
 
     def _in_force(self) -> Contract:
         head = self.contracts.head(self.bundled.version)
@@ -135,7 +144,7 @@ def service() -> UplinkInterest:
         bundled=bundled_contract(),
         contracts=ContractTable(dynamodb, settings.contracts_table),
         subscriptions=SubscriptionTable(dynamodb, settings.subscriptions_table),
-        told=PublishedInterest(dynamodb, settings.desired_table),
+        record=PublicationRecord(dynamodb, settings.desired_table),
         send=send,
         clock=system_clock,
     )
@@ -143,5 +152,5 @@ def service() -> UplinkInterest:
 
 @logger.inject_lambda_context
 def handle(event: dict[str, Any], context: Context) -> dict[str, bool]:  # noqa: ARG001 - Lambda passes both
-    """Tell devices what has changed; return whether there was something."""
-    return {"told": service().tell()}
+    """Publish changed filters to devices; return whether there were any."""
+    return {"published": service().publish()}

@@ -13,12 +13,14 @@ from typing import Any, Final
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from eventplane.delivery import Refusal, letter_id
+from eventplane.dead_letter import Refusal, letter_id
 from eventplane.downlink import table as requests
-from eventplane.downlink.desired import EXPIRED, Desired, Ended, State, Step
+from eventplane.downlink.desired import Desired, Ended, State
 from eventplane.downlink.table import fleet_reset
+from eventplane.downlink.transitions import Step
 from eventplane.envelope import parse_event
 from eventplane.errors import EventPlaneError
+from eventplane.reasons import Outcome
 from eventplane.topics import device_topic
 from lambdas.common.aws import WORST_CALL_MS
 from lambdas.common.clock import Clock
@@ -188,7 +190,7 @@ class Items:
     def _end(self, thing: str, sk: str, ended: Ended) -> None:
         """What is not delivered any more; nobody needs a letter about what came too late."""
         message = ended.message
-        if ended.reason != EXPIRED:
+        if ended.reason != Outcome.EXPIRED:
             self.give_up(thing, message.text, Refusal(ended.reason, ended.detail))
             return
         count(Metric.EXPIRED)

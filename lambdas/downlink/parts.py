@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from eventplane.contract import Channel, Contract
 from eventplane.function_settings import DownlinkSettings
-from eventplane.own_services import DOWNLINK
+from eventplane.names import DOWNLINK
 from lambdas.common.aws import client
 from lambdas.common.clock import Clock, system_clock
 from lambdas.common.contracts import bundled_contract

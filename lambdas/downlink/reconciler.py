@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from eventplane.downlink.desired import Desired, Step
-from eventplane.downlink.transitions import reconcile
+from eventplane.downlink.desired import Desired
+from eventplane.downlink.transitions import Step, reconcile
 from lambdas.common.log import logger
 from lambdas.common.metrics import Metric, count, metrics
 from lambdas.common.queue import Context

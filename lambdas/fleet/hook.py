@@ -9,8 +9,16 @@ import os
 from collections.abc import Mapping
 from typing import Any, Final
 
-from eventplane.fleet import Application, Device, Refusal, RefusedError, registered
-from eventplane.fleet_registry import Registry, Store, change
+from eventplane.fleet import (
+    Device,
+    FleetStore,
+    FleetTable,
+    RefusedError,
+    RegistrationRefusal,
+    RegistrationRequest,
+    change,
+    registered,
+)
 from eventplane.function_settings import RegistrySettings
 from eventplane.topics import is_device_name
 from lambdas.common.aws import client
@@ -27,7 +35,7 @@ _LONGEST: Final = 256
 class ProvisioningHook:
     """Allows or refuses registrations of the devices in `store`, and records them."""
 
-    def __init__(self, *, store: Store, clock: Clock) -> None:
+    def __init__(self, *, store: FleetStore, clock: Clock) -> None:
         self._store = store
         self._clock = clock
 
@@ -50,19 +58,19 @@ class ProvisioningHook:
         mark("RegistrationAllowed")
         return True
 
-    def _register(self, application: Application) -> Device:
+    def _register(self, application: RegistrationRequest) -> Device:
         """Raises `RefusedError`, `ConflictError`."""
         if not is_device_name(application.thing):
-            raise RefusedError(application.thing, Refusal.UNKNOWN)
+            raise RefusedError(application.thing, RegistrationRefusal.UNKNOWN)
         now_ms = self._clock()
         return change(self._store, application.thing, lambda found: registered(found, application, now_ms))
 
 
-def _application(event: Mapping[str, Any]) -> Application:
+def _application(event: Mapping[str, Any]) -> RegistrationRequest:
     """Absent or strange members become empty texts, which are nobody's."""
     parameters = event.get("parameters")
     serial = parameters.get("SerialNumber") if isinstance(parameters, Mapping) else None
-    return Application(
+    return RegistrationRequest(
         thing=_text(serial),
         client_id=_text(event.get("clientId")),
         asking=_text(event.get("claimCertificateId")),
@@ -74,7 +82,7 @@ def _text(value: Any) -> str:
     return value[:_LONGEST] if isinstance(value, str) else ""
 
 
-def _facts(application: Application) -> dict[str, str]:
+def _facts(application: RegistrationRequest) -> dict[str, str]:
     return {
         "thing": application.thing,
         "client_id": application.client_id,
@@ -87,7 +95,7 @@ def _facts(application: Application) -> dict[str, str]:
 def service() -> ProvisioningHook:
     """Return the hook that the environment describes. Raises `SettingsError`."""
     settings = RegistrySettings.read(os.environ)
-    return ProvisioningHook(store=Registry(client("dynamodb"), settings.fleet_table), clock=system_clock)
+    return ProvisioningHook(store=FleetTable(client("dynamodb"), settings.fleet_table), clock=system_clock)
 
 
 @logger.inject_lambda_context

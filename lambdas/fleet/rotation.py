@@ -7,8 +7,7 @@ import os
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final
 
-from eventplane.fleet import Device, State, locked_out, retired, seen
-from eventplane.fleet_registry import Registry, Store, change
+from eventplane.fleet import Device, FleetStore, FleetTable, LifecycleState, change, locked_out, retired, seen
 from eventplane.function_settings import CertificateSettings, QueueSettings
 from lambdas.common.aws import WORST_CALL_MS, client
 from lambdas.common.clock import Clock, system_clock
@@ -61,7 +60,12 @@ class CertificateRotation:
     """
 
     def __init__(
-        self, *, store: Store, certificates: Certificates, send_later: Callable[[str], object], clock: Clock
+        self,
+        *,
+        store: FleetStore,
+        certificates: Certificates,
+        send_later: Callable[[str], object],
+        clock: Clock,
     ) -> None:
         self._store = store
         self._certificates = certificates
@@ -90,13 +94,13 @@ class CertificateRotation:
         device = self._store.read(thing)
         if device is None:
             return  # a claim, a renewal, or what somebody registered by hand
-        if device.state is State.DECOMMISSIONED:
+        if device.state is LifecycleState.DECOMMISSIONED:
             # Its registration was under way when it was decommissioned.
             self._certificates.retire(thing, certificate)
             logger.warning("a decommissioned device was locked out", thing=thing, certificate=certificate)
             mark("DecommissionedDevice")
             return
-        if device.state is State.QUARANTINED:
+        if device.state is LifecycleState.QUARANTINED:
             self._lock_out(device, certificate)
             return
         if certificate == device.pending:
@@ -114,7 +118,7 @@ class CertificateRotation:
         device = change(
             self._store, quarantined.thing, lambda found: locked_out(found or quarantined, certificate)
         )
-        if device.state is State.QUARANTINED:
+        if device.state is LifecycleState.QUARANTINED:
             self._certificates.suspend(certificate)
             logger.warning("a quarantined device was locked out", thing=device.thing, certificate=certificate)
 
@@ -145,7 +149,7 @@ def service() -> QueueReader:
         sqs.send_message(QueueUrl=queue_url, MessageBody=text, DelaySeconds=settings.certificate_grace_s)
 
     rotation = CertificateRotation(
-        store=Registry(client("dynamodb"), settings.fleet_table),
+        store=FleetTable(client("dynamodb"), settings.fleet_table),
         certificates=Certificates(client("iot"), settings.certificate_arns),
         send_later=send_later,
         clock=system_clock,

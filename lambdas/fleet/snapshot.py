@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
 from typing import Any, Final
 
-from eventplane.fleet import FLEET, FleetRecord
-from eventplane.fleet_registry import in_service
+from eventplane.fleet import FLEET, FleetRecord, in_service
 from eventplane.function_settings import SnapshotSettings
 from lambdas.common.archive import Archive
 from lambdas.common.aws import client

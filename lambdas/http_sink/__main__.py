@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import closing
 
-from eventplane.sink_reach import ANYWHERE
+from eventplane.webhooks import ANYWHERE
 from lambdas.common.clock import system_clock
 from lambdas.http_sink.endpoint import Endpoint, UnreachableError
 from lambdas.http_sink.handshake import ask_consent

@@ -20,7 +20,7 @@ from typing import Any, Final, Self
 from urllib.parse import urlsplit, urlunsplit
 
 from eventplane.errors import EventPlaneError
-from eventplane.sink_reach import SinkReach
+from eventplane.webhooks import SinkReach
 from lambdas.common.clock import Clock
 
 MAX_BODY_BYTES: Final = 65_536

@@ -12,11 +12,12 @@ from typing import Any, Final
 from botocore.exceptions import BotoCoreError, ClientError
 
 from eventplane.contract import Webhook
-from eventplane.delivery import Outcome, Refusal
+from eventplane.dead_letter import Refusal
 from eventplane.envelope import Envelope, parse_event
 from eventplane.errors import EnvelopeError
 from eventplane.guarantee import why_expired
-from eventplane.handover import HANDOVERS, HandoverRecord, to_line
+from eventplane.ledger import HANDOVERS, HandoverRecord, to_line
+from eventplane.reasons import Outcome
 from eventplane.sqs_binding import split
 from lambdas.common.archive import Archive
 from lambdas.common.clock import Clock

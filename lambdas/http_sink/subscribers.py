@@ -21,8 +21,8 @@ from eventplane.contract.subscription_table import SubscriptionTable
 from eventplane.envelope import Envelope, parse_event
 from eventplane.errors import EnvelopeError
 from eventplane.function_settings import SubscribersSettings
-from eventplane.own_services import SUBSCRIBERS
-from eventplane.sink_reach import SinkReach
+from eventplane.names import SUBSCRIBERS
+from eventplane.webhooks import SinkReach
 from lambdas.common import tables
 from lambdas.common.aws import client
 from lambdas.common.clock import Clock, system_clock

@@ -19,7 +19,7 @@ from eventplane.device_reports import HEARTBEAT, thing_of
 from eventplane.envelope import Envelope, parse_event
 from eventplane.errors import EnvelopeError, EventPlaneError
 from eventplane.function_settings import PresenceSource, RecorderSettings
-from eventplane.numbering import EPOCH, SEQUENCE
+from eventplane.names import EPOCH, SEQUENCE
 from eventplane.topics import is_device_name
 from eventplane.traffic import Traffic, read_traffic
 from eventplane.values import MAX_TIME_MS, whole_number

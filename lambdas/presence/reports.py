@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from eventplane import presence
+from eventplane import names
 from eventplane.envelope import write_event
 from eventplane.values import timestamp_of_ms
 from lambdas.presence.state import Incident
 
-SOURCE: Final = f"/eventplane/cloud/{presence.MONITOR}"
+SOURCE: Final = f"/eventplane/cloud/{names.MONITOR}"
 """The `source` of all events of the monitor; their `subject` is the device."""
 
 
@@ -83,7 +83,7 @@ class Notices:
     def _notice(self, device: str, incident: Incident, name: str, phase: str, since_ms: int) -> Report:
         text = self._texts[name]
         return Report(
-            presence.NOTICE,
+            names.NOTICE,
             since_ms,
             {
                 "incident": incident.id,

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from eventplane.envelope import parse_event
 from eventplane.errors import EnvelopeError
-from eventplane.presence import bucket_of
+from eventplane.fleet import bucket_of
 from eventplane.traffic import Traffic
 from lambdas.common.log import logger
 from lambdas.common.tables import is_done

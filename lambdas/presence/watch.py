@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from eventplane import presence
+from eventplane import names
 from eventplane.function_settings import PresenceLimits
 from eventplane.traffic import KINDS
 from lambdas.presence.reports import Notices, Report
@@ -72,11 +72,11 @@ class Watch:
         data: dict[str, Any] = {"session": seen.session}
         if seen.line is Line.DISCONNECTED:
             data |= {"reason": CAUSES.get(seen.cause, LOST), "cause": seen.cause or "UNKNOWN"}
-            report = Report(presence.DISCONNECTED, seen.at_ms, data)
+            report = Report(names.DISCONNECTED, seen.at_ms, data)
         else:
             if state.reported is Line.DISCONNECTED:
                 data["away_s"] = _seconds_between(state.reported_ms, seen.at_ms)
-            report = Report(presence.CONNECTED, seen.at_ms, data)
+            report = Report(names.CONNECTED, seen.at_ms, data)
         return replace(state, reported=seen.line, reported_ms=seen.at_ms), report
 
     def _quiet(self, state: DeviceState, now_ms: int) -> tuple[DeviceState, Report | None]:
@@ -86,7 +86,7 @@ class Watch:
         if state.quiet:
             quiet_s = _seconds_between(state.quiet.since_ms, beat.at_ms)
             data: dict[str, Any] = {"reason": state.quiet.reason, "quiet_s": quiet_s}
-            return replace(state, quiet=None), Report(presence.RECOVERED, beat.at_ms, data)
+            return replace(state, quiet=None), Report(names.RECOVERED, beat.at_ms, data)
         reason = self._problem(state, beat, now_ms)
         assert reason is not None  # noqa: S101 - or it would be no news
         data = {
@@ -95,7 +95,7 @@ class Watch:
             "oldest_normal_s": beat.oldest_normal_s,
         }
         quiet = Quiet(reason, beat.at_ms)
-        return replace(state, quiet=quiet), Report(presence.QUIET, quiet.since_ms, data)
+        return replace(state, quiet=quiet), Report(names.QUIET, quiet.since_ms, data)
 
     def _flood(self, state: DeviceState, now_ms: int) -> tuple[DeviceState, Report | None]:
         """Report when a flood begins; it goes on for as long as each window has more than the quota."""
@@ -113,7 +113,7 @@ class Watch:
             "exceeded": self._limits.quota.exceeded(traffic),
         }
         flood = Flood(since_ms, traffic.window)
-        return replace(state, flood=flood), Report(presence.FLOODING, since_ms, data)
+        return replace(state, flood=flood), Report(names.FLOODING, since_ms, data)
 
     def _incident(self, state: DeviceState, now_ms: int) -> tuple[DeviceState, Report | None]:
         """One notice when something goes wrong, one each time it gets worse, one when all is well."""

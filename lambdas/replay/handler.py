@@ -9,7 +9,7 @@ from itertools import count as numbers
 from itertools import islice
 from typing import Final
 
-from eventplane.delivery import DEAD_LETTER_TYPE, Refusal
+from eventplane.dead_letter import DEAD_LETTER_TYPE, Refusal
 from eventplane.function_settings import RouterSettings
 from eventplane.replay import MAX_RECEIVES
 from lambdas.common.archive import Archive

@@ -17,11 +17,12 @@ from typing import Any, Final
 from botocore.exceptions import ClientError
 
 from eventplane.contract import Contract, Place, load_compiled
-from eventplane.delivery import Outcome, Refusal, dead_letter
+from eventplane.dead_letter import Refusal, dead_letter
 from eventplane.envelope import EventKey
 from eventplane.errors import EventPlaneError
 from eventplane.ingest import IngestFrame, frame_text
 from eventplane.ledger import CONTRACTS
+from eventplane.reasons import Outcome
 from eventplane.replay import (
     REPLAY,
     OrderError,

@@ -17,7 +17,7 @@ from eventplane.contract import Contract, ContractError
 from eventplane.contract.publication import ContractTable
 from eventplane.contract.subscription import IN_FORCE_S, Subscription, with_subscriptions
 from eventplane.interest.announcement import Announcement, with_interest
-from eventplane.interest.table import Leased
+from eventplane.interest.table import LeasedAnnouncement
 from lambdas.common.aws import WORST_CALL_MS
 from lambdas.common.clock import Clock
 from lambdas.common.log import logger
@@ -96,7 +96,7 @@ class ActiveContract(Generic[Engine]):
         self._interest = interest
         self._queues = queues
         self._subscribed: frozenset[Subscription] = frozenset()
-        self._leased: frozenset[Leased] = frozenset()
+        self._leased: frozenset[LeasedAnnouncement] = frozenset()
         self._announced: frozenset[Announcement] = frozenset()
         self._derived_from = (self._published, self._subscribed, self._announced)
         self._refresh_ms = refresh_ms

@@ -11,9 +11,10 @@ from time import monotonic
 from typing import Final
 
 from eventplane.contract import Contract, DeliveryGuarantee, Priority
-from eventplane.delivery import DEAD_LETTER_TYPE, Outcome
+from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.envelope import Envelope
 from eventplane.guarantee import FAILED, GUARANTEE_HINT
+from eventplane.reasons import Outcome
 from eventplane.resource_names import FIFO_SUFFIX
 from eventplane.sqs_binding import SqsMessage, pack, to_message
 from lambdas.common.log import logger

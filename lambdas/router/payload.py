@@ -11,9 +11,10 @@ from typing import Any, Final
 
 from eventplane import strict_json
 from eventplane.contract import Contract, Downlink, EventType, SchemaCheck
-from eventplane.delivery import PAYLOAD_INVALID, UNKNOWN_DATASCHEMA, Refusal
+from eventplane.dead_letter import Refusal
 from eventplane.envelope import Envelope, data_of, is_json
 from eventplane.errors import EnvelopeError, EventPlaneError
+from eventplane.reasons import Reason
 from eventplane.strict_json import member_spans
 from lambdas.router.cpu_limit import CpuLimitError, cpu_limit
 
@@ -85,7 +86,7 @@ class PayloadCheck:
             if event_type.schema_check is SchemaCheck.KNOWN:
                 return None
             known = ", ".join(event_type.schemas)
-            return Refusal(UNKNOWN_DATASCHEMA, f"{_short(id)} is none of the contract's: {known}")
+            return Refusal(Reason.UNKNOWN_DATASCHEMA, f"{_short(id)} is none of the contract's: {known}")
         if not self._validators:
             # At the first event that needs it: a router that sees alarms only never loads the library.
             self._validators = _validators(self._contract)
@@ -94,7 +95,7 @@ class PayloadCheck:
                 problem = _problem(event, self._validators[id])
         except CpuLimitError as error:
             problem = str(error)
-        return Refusal(PAYLOAD_INVALID, f"{problem} (schema {id})") if problem else None
+        return Refusal(Reason.PAYLOAD_INVALID, f"{problem} (schema {id})") if problem else None
 
     def _is_empty_deletion(self, event: Envelope) -> bool:
         """Whether `event` removes a state, and so has no payload; what is wrong with it the downlink says."""

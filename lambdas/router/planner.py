@@ -8,7 +8,7 @@ from functools import partial
 from typing import Final
 
 from eventplane.contract import Channel, Contract, ParticipantKind, Place, Priority, Route
-from eventplane.delivery import DEAD_LETTER_TYPE, Outcome, Refusal, dead_letter, letter_id
+from eventplane.dead_letter import DEAD_LETTER_TYPE, Refusal, dead_letter, letter_id
 from eventplane.envelope import HOP_LIMIT, TOO_LARGE, Envelope, hops_of, parse_event, sent_on
 from eventplane.errors import EnvelopeError
 from eventplane.guarantee import NOT_REPEATED, is_promised, why_expired
@@ -17,9 +17,10 @@ from eventplane.interest import NO_INTEREST
 from eventplane.ledger import Basis, LedgerRecord
 from eventplane.limits import MAX_EVENT_BYTES, MAX_SENT_EVENT_BYTES
 from eventplane.ordering import OrderedInboxes
+from eventplane.reasons import Outcome, Reason
 from eventplane.router import Router
 from eventplane.sender import THE_PLANE, Sender, sender_in_frame
-from eventplane.sending import SENDER_NOT_ALLOWED, SendingRights, stamp_sender, without_stamp
+from eventplane.sending import SendingRights, stamp_sender, without_stamp
 from eventplane.values import timestamp_of_ms
 from lambdas.common.queue import QueueMessage
 from lambdas.router.filter_time import FilterTime
@@ -214,7 +215,9 @@ class Planner:
         for route, is_wanted in routes:
             channels = self._channel, self._contract.channel(route.destination)
             if route.destination == self._down and event.sender.device:
-                refusal = Refusal(SENDER_NOT_ALLOWED, f"{event.sender}: only cloud services send to devices")
+                refusal = Refusal(
+                    Reason.SENDER_NOT_ALLOWED, f"{event.sender}: only cloud services send to devices"
+                )
                 yield from self.dead(Step(record(route, Outcome.DELIVERED, None), event), refusal, now_ms)
             elif not is_wanted:
                 yield Step(record(route, Outcome.NO_INTEREST, NO_INTEREST), event)

@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from eventplane.contract import Priority
-from eventplane.delivery import Outcome
 from eventplane.ledger import SENT_BEFORE
+from eventplane.reasons import Outcome
 from lambdas.common.log import logger
 from lambdas.common.metrics import Delay, count_outcomes, record
 from lambdas.common.queue import QueueMessage

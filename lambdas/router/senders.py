@@ -7,7 +7,7 @@ from importlib.metadata import EntryPoint, entry_points
 from types import MappingProxyType
 
 from eventplane.errors import EventPlaneError
-from eventplane.protocols import SENDERS
+from eventplane.names import SENDERS
 from lambdas.common.log import logger
 from lambdas.common.sender import Answer, Fate, Message, Sender
 

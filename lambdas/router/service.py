@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Final, Self
 
 from eventplane.contract import Priority
-from eventplane.delivery import DEAD_LETTER_TYPE
+from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.ledger import Basis
 from eventplane.queue_clock import QueueClock
 from lambdas.common.aws import PATIENT, Patience

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from eventplane.function_settings import TracingSettings
 from eventplane.tracing.context import context_of
-from eventplane.tracing.spans import Decision, Span, way
+from eventplane.tracing.spans import RoutingRecord, Span, router_spans
 from lambdas.common.aws import Patience
 from lambdas.common.log import logger
 from lambdas.common.span_export import SpanExport, invocation_links
@@ -52,10 +52,10 @@ class SpanRecorder:
                 continue
             context = context_of(event, self._share)
             if context.is_sampled:
-                yield from way(
+                yield from router_spans(
                     context,
                     event,
-                    [Decision(step.record, step.event or event) for step in steps],
+                    [RoutingRecord(step.record, step.event or event) for step in steps],
                     service=self._service,
                     began_ms=began_ms,
                     ended_ms=ended_ms,

@@ -6,7 +6,7 @@ from copy import deepcopy
 from typing import Any, Final
 
 from eventplane.contract import Contract, compile_contract
-from eventplane.delivery import DEAD_LETTER_TYPE
+from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.device_reports import REPORT_PREFIX
 
 ALARM: Final = "org.example.alarm.v1"

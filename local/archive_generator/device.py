@@ -11,10 +11,10 @@ from edge import reports
 from edge.numbering import stamp
 from edge.spool import LossReport, Manifest, SpoolOrigin
 from edge.uplink import REFUSED_BY_CLOUD
-from eventplane.delivery import Outcome
+from eventplane.device_reports import KEY_BYTES, key_digest
 from eventplane.envelope import Envelope, EventKey
-from eventplane.event_keys import KEY_BYTES, key_digest
 from eventplane.guarantee import BY_CHANNEL
+from eventplane.reasons import Outcome
 from eventplane.receipts import SPOOL_FULL
 from eventplane.sender import Sender
 from eventplane.sending import stamp_sender

@@ -10,14 +10,14 @@ from edge import reports
 from edge.numbering import stamp
 from edge.spool import Manifest
 from eventplane.contract import ParticipantKind
-from eventplane.delivery import PAYLOAD_INVALID, Outcome
 from eventplane.envelope import Envelope, write_event
 from eventplane.guarantee import BY_EVENT
 from eventplane.interest import NO_INTEREST
 from eventplane.ledger import Basis, LedgerRecord
-from eventplane.numbering import EPOCH, SEQUENCE
+from eventplane.names import EPOCH, SEQUENCE
+from eventplane.reasons import Outcome, Reason
 from eventplane.sender import SENDER_SERVICE, Sender
-from eventplane.sending import SENDER_NOT_ALLOWED, stamp_sender
+from eventplane.sending import stamp_sender
 from eventplane.values import timestamp_of_ms
 from local.archive_generator.device import HOUR_MS
 from local.archive_generator.records import (
@@ -211,7 +211,7 @@ def _expired(case: Case) -> list[Truth]:
 
 def _dead_lettered(case: Case) -> list[Truth]:
     """The router refuses the payload; the letter is in somebody's inbox."""
-    return _refused(case, PAYLOAD_INVALID)
+    return _refused(case, Reason.PAYLOAD_INVALID)
 
 
 def _refused(case: Case, reason: str) -> list[Truth]:
@@ -290,10 +290,10 @@ def _forged_report(case: Case) -> list[Truth]:
         router_message=f"{first.router_message}-forged",
     )
     forged = right_case(_changed(report, id=f"forged-{case.event.id}"), passage, case.routing)
-    _refuse(forged, SENDER_NOT_ALLOWED)
+    _refuse(forged, Reason.SENDER_NOT_ALLOWED)
     case.tap += forged.tap
     case.ledger += forged.ledger
-    refused = fact(forged, Kind.DEAD_LETTERED, Hop.ROUTER, detail=SENDER_NOT_ALLOWED)
+    refused = fact(forged, Kind.DEAD_LETTERED, Hop.ROUTER, detail=Reason.SENDER_NOT_ALLOWED)
     return [fact(forged, Kind.FORGED, Hop.DEVICE_CLOUD), refused, _unregistered(passage.client_id)]
 
 
@@ -329,13 +329,13 @@ def _delivered_though_not_allowed(case: Case) -> list[Truth]:
 def _refused_for_its_sender(case: Case) -> list[Truth]:
     """The same, and the router refuses it as it should."""
     _become(case, right_case(_of_the_silent(case), case.passage, case.routing))
-    return _refused(case, SENDER_NOT_ALLOWED)
+    return _refused(case, Reason.SENDER_NOT_ALLOWED)
 
 
 def _lost_as_not_allowed(case: Case) -> list[Truth]:
     """The router refuses it for its sender, who may send it."""
     owed = case.ledger
-    _refuse(case, SENDER_NOT_ALLOWED)
+    _refuse(case, Reason.SENDER_NOT_ALLOWED)
     return [_of_row(case, Kind.LOST, Hop.ROUTER, row) for row in owed]
 
 

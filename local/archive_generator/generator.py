@@ -14,11 +14,10 @@ from typing import Final
 
 from edge.numbering import stamp
 from eventplane.contract import Contract, Priority
-from eventplane.delivery import Outcome
 from eventplane.envelope import Envelope
-from eventplane.handover import HANDOVERS
-from eventplane.ledger import LEDGER, TAP, to_line
-from eventplane.numbering import SEQUENCE_DIGITS
+from eventplane.ledger import HANDOVERS, LEDGER, TAP, to_line
+from eventplane.names import SEQUENCE_DIGITS
+from eventplane.reasons import Outcome
 from local.archive_generator.device import FRAME, HOUR_MS, NEWS_MS, REPORTS_MS, Device
 from local.archive_generator.faults import FAULTS, fact, lost_before_the_tap
 from local.archive_generator.flows import Flow, Routing, flows

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from eventplane.device_reports import MANIFEST
-from eventplane.handover import HANDOVERS
-from eventplane.ledger import LEDGER, TAP
+from eventplane.ledger import HANDOVERS, LEDGER, TAP
 from local.archive_generator.truth import Hop, Kind, Truth
 
 _DAY, _DAY_BEFORE = "2026-03-01", "2026-02-28"

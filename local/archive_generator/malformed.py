@@ -6,9 +6,9 @@ import json
 from dataclasses import replace
 from typing import Final
 
-from eventplane.delivery import Outcome
 from eventplane.ingest import IngestFrame
 from eventplane.ledger import LEDGER, TAP, LedgerRecord, TapRecord, tap_records, to_line
+from eventplane.reasons import Outcome
 from eventplane.sender import Sender
 from local.archive_generator.records import ROUTER_LETTERS, Case, decided, letters
 from local.archive_generator.truth import Hop, Kind, Truth

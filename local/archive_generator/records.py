@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from eventplane import handover, ledger
+from eventplane import ledger
 from eventplane.contract import Route
-from eventplane.delivery import DEAD_LETTER_TYPE, Outcome, letter_id
+from eventplane.dead_letter import DEAD_LETTER_TYPE, letter_id
 from eventplane.envelope import Envelope
-from eventplane.handover import HANDOVERS, HandoverRecord
-from eventplane.ledger import LEDGER, TAP, LedgerRecord, TapRecord
+from eventplane.ledger import HANDOVERS, LEDGER, TAP, HandoverRecord, LedgerRecord, TapRecord
+from eventplane.reasons import Outcome
 from eventplane.sender import PLANE, sender_in_frame
 from eventplane.topics import device_topic
 from local.archive_generator.flows import Routing
@@ -71,7 +71,7 @@ class Case:
         return [
             *((TAP, each.archived_at_ms, ledger.to_line(each)) for each in self.tap),
             *((LEDGER, each.decided_at_ms, self._decision(each)) for each in self.ledger),
-            *((HANDOVERS, each.decided_at_ms, handover.to_line(each)) for each in self.handovers),
+            *((HANDOVERS, each.decided_at_ms, ledger.to_line(each)) for each in self.handovers),
         ]
 
     def _decision(self, row: LedgerRecord) -> str:

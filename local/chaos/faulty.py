@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from eventplane.contract import Contract
-from eventplane.fleet import made
-from eventplane.fleet_registry import Registry, change
+from eventplane.fleet import FleetTable, change, made
 from local.chaos.alarms import Watched, read_alarms
 from local.chaos.emulated import Emulated
 from local.chaos.fault_proxy import FaultProxy, Outage, Target, Trouble
@@ -81,7 +80,7 @@ class Faulty(Emulated):
 
     def thing(self, home: str, directory: Path) -> Thing:
         """A registered thing with its certificate, in the fleet's list, so that events may go down to it."""
-        registry = Registry(self._plane.cloud.client("dynamodb"), self._plane.outputs["FleetTable"])
+        registry = FleetTable(self._plane.cloud.client("dynamodb"), self._plane.outputs["FleetTable"])
         device = made(home, int(utc_now().timestamp() * 1_000))
         change(registry, home, lambda found: found or device)
         return super().thing(home, directory)

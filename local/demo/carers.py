@@ -8,8 +8,7 @@ from typing import Any, Final, Protocol
 
 from eventplane.contract import Contract, Place
 from eventplane.envelope import Envelope, write_event
-from eventplane.fleet import State, made
-from eventplane.fleet_registry import Registry, change
+from eventplane.fleet import FleetTable, LifecycleState, change, made
 from eventplane.values import timestamp
 from local.sent import SentLog
 from local.services import utc_now
@@ -32,7 +31,7 @@ class Carers:
     """Tell the fleet in `registry` through `send`, which puts a text into their outbox; note it in `sent`."""
 
     def __init__(
-        self, contract: Contract, registry: Registry, send: Callable[[str], Any], sent: SentLog
+        self, contract: Contract, registry: FleetTable, send: Callable[[str], Any], sent: SentLog
     ) -> None:
         self._outbox = contract.participants[CARERS].outbox
         self._registry = registry
@@ -43,7 +42,7 @@ class Carers:
         """Register `homes` as devices in service, and tell them while the line of one of them is cut."""
         now_ms = int(utc_now().timestamp() * 1_000)
         for name in homes:
-            new = replace(made(name, now_ms), state=State.PROVISIONED)
+            new = replace(made(name, now_ms), state=LifecycleState.PROVISIONED)
             change(self._registry, name, lambda found, new=new: found or new)  # type: ignore[misc]
         away = next(iter(homes.values()))
         away.cut_network()

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from eventplane.delivery import DEAD_LETTER_TYPE, Outcome
+from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.ledger import LEDGER
+from eventplane.reasons import Outcome
 from local.errors import LocalError
 from local.sent import Key
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from contract import load_contract
 from eventplane.contract import Contract, ParticipantKind
-from eventplane.own_services import OWN_SERVICES
+from eventplane.names import OWN_SERVICES
 from local.cloud import CloudEndpoint
 from local.deploy import deploy
 from local.errors import LocalError

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Final, Protocol
 
 from eventplane.contract import Contract
-from eventplane.presence import CONNECTED, NOTICE
+from eventplane.names import CONNECTED, NOTICE
 from eventplane.resource_names import resource_name
 from local.cloud import CloudEndpoint
 from local.consumers import Kept

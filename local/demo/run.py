@@ -22,9 +22,10 @@ from rich.progress import (
     TimeElapsedColumn,
 )
 
-from eventplane.delivery import DEAD_LETTER_TYPE, PAYLOAD_INVALID
-from eventplane.fleet_registry import Registry
-from eventplane.presence import CONNECTED, MONITOR, NOTICE
+from eventplane.dead_letter import DEAD_LETTER_TYPE
+from eventplane.fleet import FleetTable
+from eventplane.names import CONNECTED, MONITOR, NOTICE
+from eventplane.reasons import Reason
 from eventplane.sender import Sender
 from local.consumers import Consumers, Kept
 from local.demo.archive import fetch
@@ -140,7 +141,7 @@ class Played:
 def _is_shown(event: BaseCloudEvent) -> bool:
     """Whether an event is looked at as it arrived: notices, what they begin with, and wrong payloads."""
     data: Any = event.get_data()
-    is_letter = event.get_type() == DEAD_LETTER_TYPE and data["reason"] == PAYLOAD_INVALID
+    is_letter = event.get_type() == DEAD_LETTER_TYPE and data["reason"] == Reason.PAYLOAD_INVALID
     return event.get_type() in (CONNECTED, NOTICE) or is_letter
 
 
@@ -285,7 +286,7 @@ def _send_simple(supervisor: Supervisor, plane: Plane, sent: SentLog) -> None:
 
 def _tell(plane: Plane, sent: SentLog, homes: Mapping[str, RunningHome]) -> None:
     """What carers say to each home."""
-    registry = Registry(plane.cloud.client("dynamodb"), plane.outputs["FleetTable"])
+    registry = FleetTable(plane.cloud.client("dynamodb"), plane.outputs["FleetTable"])
     sqs, outbox = plane.cloud.client("sqs"), plane.outputs[outbox_url_output(CARERS)]
     carers = Carers(
         plane.contract, registry, lambda text: sqs.send_message(QueueUrl=outbox, MessageBody=text), sent

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
-from glue_jobs.delivery_audit.findings import BROKEN
+from glue_jobs.delivery_audit.findings import BROKEN_KINDS
 from local.oracle import Verdict
 from local.services import ON_DEVICE
 
 IRREGULAR: Final = ("misrouted", "unexplained", "unrecorded", "not_understood", "quarantined")
 """Totals of the audit that a healthy plane leaves at 0."""
 
-FOUND: Final = tuple(str(kind) for kind in BROKEN if kind not in ("lost", *IRREGULAR))
+FOUND: Final = tuple(str(kind) for kind in BROKEN_KINDS if kind not in ("lost", *IRREGULAR))
 """The kinds of findings that break a promise and have no total of their own."""
 
 MAX_EVIDENCE: Final = 100

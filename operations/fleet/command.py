@@ -7,10 +7,7 @@ import time
 from typing import Any
 
 from eventplane.downlink.table import TABLE as DESIRED
-from eventplane.fleet import QUARANTINE_POLICY, Device
-from eventplane.fleet_registry import TABLE, Registry
-from eventplane.presence import TABLE as PRESENCE
-from eventplane.presence import gone_request
+from eventplane.fleet import FLEET_TABLE, PRESENCE_TABLE, QUARANTINE_POLICY, Device, FleetTable, gone_request
 from eventplane.resource_names import resource_name
 from operations import text
 from operations.cloud import enter
@@ -30,9 +27,9 @@ def main(arguments: list[str]) -> int:
 
 def _fleet(environment: str) -> Fleet:
     cloud = enter()
-    registry = Registry(cloud.dynamodb, resource_name(environment, TABLE))
+    registry = FleetTable(cloud.dynamodb, resource_name(environment, FLEET_TABLE))
     desired = DesiredItems(cloud.dynamodb, resource_name(environment, DESIRED))
-    presence = resource_name(environment, PRESENCE)
+    presence = resource_name(environment, PRESENCE_TABLE)
     iot, data = cloud.client("iot"), cloud.client("iot-data")
     access = DeviceAccess(iot, data, resource_name(environment, QUARANTINE_POLICY))
     disposal = Disposal(

@@ -7,7 +7,9 @@ from dataclasses import dataclass, replace
 
 from eventplane.fleet import (
     Device,
-    State,
+    FleetStore,
+    LifecycleState,
+    change,
     decommissioned,
     grouped,
     made,
@@ -16,7 +18,6 @@ from eventplane.fleet import (
     released,
     replaceable,
 )
-from eventplane.fleet_registry import Store, change
 from operations.fleet.access import DeviceAccess, Step
 from operations.fleet.disposal import Disposal
 from operations.fleet.errors import UnknownDeviceError
@@ -29,7 +30,7 @@ class Fleet:
     """`store` is the registry, `clock` gives Unix milliseconds, `access` and `disposal` know what AWS IoT
     keeps of a device."""
 
-    store: Store
+    store: FleetStore
     access: DeviceAccess
     disposal: Disposal
     clock: Callable[[], int]
@@ -47,7 +48,7 @@ class Fleet:
         return device
 
     def allow_replacement(self, thing: str, days: int) -> Device:
-        """Let the claim register it once more within `days`. Raises `UnknownDeviceError`, `LifeError`."""
+        """Let the claim register it within `days` again. Raises `UnknownDeviceError`, `LifecycleError`."""
         now_ms = self.clock()
 
         def step(found: Device | None) -> Device:
@@ -58,7 +59,7 @@ class Fleet:
         return change(self.store, thing, step)
 
     def set_groups(self, thing: str, groups: frozenset[str]) -> Device:
-        """Put it into exactly these groups. Raises `UnknownDeviceError`, `GroupNameError`, `LifeError`."""
+        """Put it into these groups only. Raises `UnknownDeviceError`, `GroupNameError`, `LifecycleError`."""
         now_ms = self.clock()
 
         def step(found: Device | None) -> Device:
@@ -72,15 +73,15 @@ class Fleet:
         """Take the device off until its release, and return what was done.
 
         The registry comes first: from then on it gets no new certificate, and the certificate keeper locks
-        out whatever it connects with. May be repeated. Raises `UnknownDeviceError`, `LifeError`, botocore's
-        errors.
+        out whatever it connects with. May be repeated. Raises `UnknownDeviceError`, `LifecycleError`,
+        botocore's errors.
         """
         now_ms = self.clock()
         known = self.store.read(thing)
         if known is None and not self.access.knows(thing):
             raise UnknownDeviceError(thing)
         # A device that was registered by hand is in service; as a made one the claim could have it.
-        known = known or replace(made(thing, now_ms), state=State.PROVISIONED)
+        known = known or replace(made(thing, now_ms), state=LifecycleState.PROVISIONED)
         new = known
 
         def step(found: Device | None) -> Device:
@@ -94,7 +95,7 @@ class Fleet:
         """Let a quarantined device connect again, and return what was done.
 
         The registry comes first, or the certificate keeper would lock the device out again. May be repeated.
-        Raises `UnknownDeviceError`, `LifeError`, botocore's errors.
+        Raises `UnknownDeviceError`, `LifecycleError`, botocore's errors.
         """
         now_ms = self.clock()
 

@@ -12,8 +12,7 @@ from typing import Any, Final
 
 from botocore.exceptions import ClientError
 
-from eventplane.archive_layout import AUDIT
-from eventplane.auditor import last_report, verdict_name
+from eventplane.archive_layout import AUDIT, last_report, verdict_name
 from operations.cloud import Cloud
 from operations.smoke.errors import AuditRunError, NotSeenError
 from operations.smoke.patience import Patience

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from eventplane.canary import CANARY
+from eventplane.names import CANARY
 from operations.smoke.errors import WrongOutcomeError
 from operations.smoke.patience import Patience
 from operations.smoke.plane import DeployedPlane

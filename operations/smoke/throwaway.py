@@ -9,11 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from eventplane.downlink.table import TABLE as DESIRED
-from eventplane.fleet import QUARANTINE_POLICY, State
-from eventplane.fleet_registry import KEY, Registry
-from eventplane.fleet_registry import TABLE as FLEET
-from eventplane.presence import TABLE as PRESENCE
-from eventplane.presence import gone_request
+from eventplane.fleet import (
+    FLEET_KEY,
+    FLEET_TABLE,
+    PRESENCE_TABLE,
+    QUARANTINE_POLICY,
+    FleetTable,
+    LifecycleState,
+    gone_request,
+)
 from operations.desired import DesiredItems
 from operations.fleet.access import DeviceAccess
 from operations.fleet.disposal import Disposal
@@ -38,7 +42,7 @@ class ThrowAwayDevice:
         self._held = held
         self._dynamodb = plane.cloud.dynamodb
         self._iot = plane.cloud.client("iot")
-        self._registry = Registry(self._dynamodb, plane.name(FLEET))
+        self._registry = FleetTable(self._dynamodb, plane.name(FLEET_TABLE))
         self.created: set[str] = set()
         """Ids of certificates that the device got; the registry may not know all of them."""
         self.desired = DesiredItems(self._dynamodb, plane.name(DESIRED))
@@ -68,13 +72,13 @@ class ThrowAwayDevice:
     def is_in_service(self) -> bool:
         """Whether the plane has seen the device with its own certificate. Raises botocore's errors."""
         device = self._registry.read(self._thing)
-        return device is not None and device.state is State.PROVISIONED
+        return device is not None and device.state is LifecycleState.PROVISIONED
 
     def _fleet(self) -> Fleet:
         cloud, plane = self._plane.cloud, self._plane
         data = cloud.client("iot-data")
         access = DeviceAccess(self._iot, data, plane.name(QUARANTINE_POLICY))
-        presence = plane.name(PRESENCE)
+        presence = plane.name(PRESENCE_TABLE)
 
         def unwatch(thing: str) -> object:
             return self._dynamodb.update_item(**gone_request(presence, thing))
@@ -95,7 +99,9 @@ class ThrowAwayDevice:
         fleet.decommission(self._thing, "smoke test", dry_run=False)
         for each in sorted(certificates):
             self._delete_certificate(each)
-        self._dynamodb.delete_item(TableName=self._plane.name(FLEET), Key={KEY: {"S": self._thing}})
+        self._dynamodb.delete_item(
+            TableName=self._plane.name(FLEET_TABLE), Key={FLEET_KEY: {"S": self._thing}}
+        )
 
     def _remove_claim(self, made: Any, policy: str) -> None:
         certificate = made["certificateId"]

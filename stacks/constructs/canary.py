@@ -6,9 +6,9 @@ from typing import Final
 
 from constructs import Construct
 
-from eventplane.canary import CANARY, CANARY_CLIENT
 from eventplane.contract import Contract
 from eventplane.function_settings import CanarySettings
+from eventplane.names import CANARY, CANARY_CLIENT
 from eventplane.topics import basic_ingest_topic, urgent_rule
 from stacks.constructs.permissions import accept, accept_wildcard, allow, arn
 from stacks.constructs.python_function import PythonFunction

@@ -16,9 +16,8 @@ from constructs import Construct
 from eventplane.contract import Contract
 from eventplane.contract.subscription_table import SUBSCRIPTIONS_TABLE
 from eventplane.downlink.table import INDEX, PENDING_INDEX, TABLE
-from eventplane.fleet_registry import TABLE as FLEET
+from eventplane.fleet import FLEET_TABLE, PRESENCE_TABLE
 from eventplane.function_settings import DownlinkSettings, UplinkInterestSettings
-from eventplane.presence import TABLE as PRESENCE
 from eventplane.topics import device_topic
 from stacks.constructs.permissions import accept_wildcard, allow, arn
 from stacks.constructs.python_function import PythonFunction
@@ -60,7 +59,7 @@ class Downlink(Construct):
         self._outbox = outbox
         self._last_resort = find_channel_dead_letters(self, "LastResort", contract.device.inbox)
         settings = environment.downlink
-        fleet = [allow_table(self, FLEET, "GetItem"), allow_table(self, FLEET, "Scan")]
+        fleet = [allow_table(self, FLEET_TABLE, "GetItem"), allow_table(self, FLEET_TABLE, "Scan")]
         due = allow_table(self, TABLE, "Query", index=INDEX)
         self._function("Desired", settings.reader, inbox, [*fleet, allow_send(inbox)])
         self._function("Answers", settings.reader, answers)
@@ -110,15 +109,15 @@ class Downlink(Construct):
             statements=[
                 allow_table(self, TABLE, "GetItem", "PutItem", "DeleteItem", "Query"),
                 allow_table(self, TABLE, "Query", index=PENDING_INDEX),
-                allow_table(self, PRESENCE, "BatchGetItem"),
+                allow_table(self, PRESENCE_TABLE, "BatchGetItem"),
                 allow(["iot:Publish"], [arn(self, "iot", f"topic/{_INBOXES}")]),
                 allow_send(self._work, self._outbox, self._last_resort),
                 *statements,
             ],
             settings=DownlinkSettings(
                 desired_table=environment.resource_name(TABLE),
-                presence_table=environment.resource_name(PRESENCE),
-                fleet_table=environment.resource_name(FLEET),
+                presence_table=environment.resource_name(PRESENCE_TABLE),
+                fleet_table=environment.resource_name(FLEET_TABLE),
                 work_queue=self._work.queue_url,
                 outbox_queue=self._outbox.queue_url,
                 dead_letter_queue=self._last_resort.queue_url,

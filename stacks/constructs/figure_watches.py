@@ -11,7 +11,7 @@ from typing import Final
 from aws_cdk import Duration
 from aws_cdk import aws_cloudwatch as cloudwatch
 
-from eventplane.canary import CANARY
+from eventplane.names import CANARY
 from stacks.constructs.function_assets import ROUTER
 from stacks.constructs.routers import URGENT_ROUTER
 from stacks.constructs.watch import Watch

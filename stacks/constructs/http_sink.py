@@ -14,9 +14,9 @@ from constructs import Construct
 from eventplane.contract import Contract, Participant
 from eventplane.contract.subscription_table import SUBSCRIPTIONS_TABLE
 from eventplane.function_settings import SubscribersSettings, WebhookSettings
-from eventplane.handover import HANDOVERS
-from eventplane.own_services import SUBSCRIBERS
-from eventplane.sink_reach import Scope, SinkReach
+from eventplane.ledger import HANDOVERS
+from eventplane.names import SUBSCRIBERS
+from eventplane.webhooks import Scope, SinkReach
 from stacks.constructs.archive import allow_folders
 from stacks.constructs.permissions import accept, allow, arn
 from stacks.constructs.python_function import PythonFunction

@@ -10,7 +10,7 @@ from aws_cdk import Duration
 from aws_cdk import aws_cloudwatch as cloudwatch
 from constructs import Construct
 
-from eventplane.canary import CANARY
+from eventplane.names import CANARY
 from stacks.constructs.figure_watches import (
     SLO_AVAILABILITY,
     SLO_DELAY_MS,

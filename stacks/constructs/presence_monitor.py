@@ -13,14 +13,15 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from eventplane.contract import Contract
+from eventplane.fleet import BUCKETS, PRESENCE_TABLE
 from eventplane.function_settings import (
     PresenceJudgeSettings,
     PresenceLimits,
     PresenceSource,
     RecorderSettings,
 )
-from eventplane.presence import BUCKETS, PRESENCE_TOPICS, TABLE
 from eventplane.settings import Settings
+from eventplane.topics import PRESENCE_TOPICS
 from stacks.constructs.python_function import PythonFunction
 from stacks.constructs.queues import allow_send, find_queue
 from stacks.constructs.rules import topic_rule
@@ -60,7 +61,7 @@ class PresenceMonitor(Construct):
         )
         limits = {each.name: getattr(settings, each.name) for each in fields(PresenceLimits)}
         shared: dict[str, Any] = {
-            "presence_table": environment.resource_name(TABLE),
+            "presence_table": environment.resource_name(PRESENCE_TABLE),
             "presence_limits": PresenceLimits(**limits),
             "timer_queue": self._timers.queue_url,
         }
@@ -80,7 +81,7 @@ class PresenceMonitor(Construct):
             is_fed=settings.is_active,
             outbox=[outbox],
         )
-        index = allow_table(self, TABLE, "Query", index=DUE_INDEX)
+        index = allow_table(self, PRESENCE_TABLE, "Query", index=DUE_INDEX)
         reconciler = self._function(
             "Reconciler", "reconciler", judge, settings.reconciler, statements=[index], outbox=[outbox]
         )
@@ -116,7 +117,7 @@ class PresenceMonitor(Construct):
             source=source,
             is_fed=is_fed,
             statements=[
-                allow_table(self, TABLE, "BatchGetItem", "PutItem"),
+                allow_table(self, PRESENCE_TABLE, "BatchGetItem", "PutItem"),
                 allow_send(self._timers, *outbox),
                 *statements,
             ],

@@ -15,10 +15,8 @@ from constructs import Construct
 from eventplane.contract import subscription_table
 from eventplane.contract.publication import KEY
 from eventplane.downlink import table as desired
-from eventplane.fleet_registry import KEY as FLEET_KEY
-from eventplane.fleet_registry import TABLE as FLEET
+from eventplane.fleet import FLEET_KEY, FLEET_TABLE, PRESENCE_TABLE
 from eventplane.interest import table as interest_table
-from eventplane.presence import TABLE as PRESENCE
 from stacks.constructs.permissions import allow, arn
 from stacks.plane_stack import environment_of
 
@@ -69,12 +67,12 @@ def contracts_table(scope: Construct) -> dynamodb.Table:
 
 def fleet_table(scope: Construct) -> dynamodb.Table:
     """One item for each device that was ever made; a fleet asks a few times a year and device."""
-    return durable_table(scope, "Table", FLEET, FLEET_KEY)
+    return durable_table(scope, "Table", FLEET_TABLE, FLEET_KEY)
 
 
 def presence_table(scope: Construct) -> dynamodb.Table:
     """One item a device. The index has the keys only: a write that leaves them alone costs nothing there."""
-    table = durable_table(scope, "Table", PRESENCE, "device")
+    table = durable_table(scope, "Table", PRESENCE_TABLE, "device")
     table.add_global_secondary_index(
         index_name=DUE_INDEX,
         partition_key=_number("bucket"),

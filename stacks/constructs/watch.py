@@ -9,7 +9,7 @@ from typing import Final
 from aws_cdk import Duration
 from aws_cdk import aws_cloudwatch as cloudwatch
 
-from eventplane.canary import CANARY
+from eventplane.names import CANARY
 from stacks.constructs.queues import DurableQueue
 from stacks.environment import PROJECT, Environment
 

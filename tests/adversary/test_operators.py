@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from contract import load_contract
-from eventplane.delivery import DEAD_LETTER_TYPE, Refusal, dead_letter
+from eventplane.dead_letter import DEAD_LETTER_TYPE, Refusal, dead_letter
 from eventplane.envelope import Envelope, write_event
 from eventplane.ingest import IngestFrame, frame_text
 from eventplane.topics import basic_ingest_topic, device_topic

@@ -23,11 +23,11 @@ import pytest
 
 from eventplane.batch import pack
 from eventplane.contract import Downlink
-from eventplane.delivery import DEAD_LETTER_TYPE
+from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.downlink.table import from_item, sort_key
 from eventplane.envelope import Envelope, parse_event, write_event
 from eventplane.errors import EnvelopeError
-from eventplane.presence import BUCKETS
+from eventplane.fleet import BUCKETS
 from eventplane.sqs_binding import split
 from eventplane.topics import basic_ingest_topic
 from eventplane_client import Client, ClientSettings, Inbox, connect

@@ -6,12 +6,14 @@ import json
 from collections.abc import Iterable
 from pathlib import Path
 
+from benchmarks import workload
 from contract.loader import CONTRACT_FILE, load_contract
 from eventplane.batch import pack
-from eventplane.delivery import Outcome, Refusal, dead_letter
+from eventplane.dead_letter import Refusal, dead_letter
 from eventplane.envelope import write_event
 from eventplane.ingest import IngestFrame, frame_text
 from eventplane.ledger import LedgerRecord, tap_records, to_line
+from eventplane.reasons import Outcome
 from eventplane.receipts import Receipt, digest, write_receipts
 from local.mosquitto import PROFILE
 from tests.fuzz.targets import good_spool
@@ -66,6 +68,7 @@ _CONNACK = broker.connack(4)
 _SEEDS: dict[str, list[bytes]] = {
     "envelope": [_EVENT.json.encode(), _LETTER.json.encode()],
     "batch": [pack([_EVENT, _LETTER]), f"[{_EVENT.json}]".encode(), _EVENT.json.encode()],
+    "fast-reader": [_EVENT.json.encode(), workload.event(1), json.dumps(json.loads(_EVENT.json)).encode()],
     "cesql": [each.encode() for each in _EXPRESSIONS],
     "contract": [load_contract(_SMALL).canonical, load_contract().canonical],
     "contract-file": [_SMALL.read_bytes(), CONTRACT_FILE.read_bytes()],

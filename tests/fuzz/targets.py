@@ -14,7 +14,7 @@ import shutil
 import tempfile
 from collections.abc import Callable
 from datetime import date
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Final
 
@@ -29,11 +29,12 @@ from edge.mqtt.endpoint import MAX_PACKET_BYTES, Endpoint
 from edge.mqtt.session import Session
 from edge.spool import BEFORE_EVERYTHING, Spool, StoredEvent
 from eventplane.batch import unpack
-from eventplane.cesql import CesqlParseError, lint, parse, write
+from eventplane.cesql import CesqlParseError, lint, mixed_logic, parse, write
 from eventplane.contract import ContractError, load_compiled
-from eventplane.envelope import Envelope, parse_event
+from eventplane.device_reports import KEY_BYTES
+from eventplane.envelope import Envelope, parse_event, parse_strictly
 from eventplane.errors import EnvelopeError, EventPlaneError
-from eventplane.event_keys import KEY_BYTES
+from eventplane.fast_reader import use_json, use_standard_json
 from eventplane.ingest import parse_frame
 from eventplane.ledger import LEDGER, TAP, tap_records, to_line
 from eventplane.receipts import ReceiptError, read_receipts
@@ -85,6 +86,37 @@ def batch(raw: bytes) -> str:
     return ACCEPTED
 
 
+def outcome(read: Callable[[bytes | str], Envelope], raw: bytes | str) -> tuple[object, object]:
+    """The event that `read` makes of `raw`, and its attributes' types (1 equals True), or its refusal."""
+    try:
+        event = read(raw)
+    except EnvelopeError as error:
+        return error.reason, error.detail
+    return event, [type(value) for value in event.attributes.values()]
+
+
+def fast_reader(raw: bytes) -> str:
+    """The fast reader against the strict one: as one event, and as what is in a batch."""
+    strict = outcome(parse_strictly, raw)
+    for use in _FAST_READERS:
+        use()
+        if outcome(parse_event, raw) != strict:
+            raise AssertionError("the fast reader and the strict one differ")
+        with contextlib.suppress(EnvelopeError):
+            for item in unpack(b"[" + raw + b"]"):
+                if isinstance(item, Envelope) and outcome(parse_strictly, item.json)[0] != item:
+                    raise AssertionError("the fast reader of batches and the strict one differ")
+    use_standard_json()
+    return ACCEPTED if isinstance(strict[0], Envelope) else f"EnvelopeError: {strict[0]}"
+
+
+_FAST_READERS: Final[list[Callable[[], None]]] = [use_standard_json]
+with contextlib.suppress(ImportError):
+    import orjson
+
+    _FAST_READERS.append(partial(use_json, orjson.loads, orjson.dumps))
+
+
 def cesql(raw: bytes) -> str:
     """An expression: parsed, written, linted, and evaluated over an event that has everything."""
     text = raw.decode("utf-8", "replace")
@@ -93,9 +125,14 @@ def cesql(raw: bytes) -> str:
     except CesqlParseError as error:
         return _refused(error)
     attributes = {"id": "1", "type": "t", "source": "/s", "b": True, "i": -(2**31), "s": "10"}
-    before, after = expression.evaluate(attributes), parse(write(expression.tree)).evaluate(attributes)
-    if (before.value, len(before.errors)) != (after.value, len(after.errors)):
+    written = parse(write(expression.tree))
+    before, after = expression.evaluate(attributes), written.evaluate(attributes)
+    if (before.value, len(before.errors)) != (after.value, len(after.errors)) or mixed_logic(written):
         raise AssertionError(f"{text!r} and what is written of it differ")
+    if expression.matches(attributes) is not before.passes:
+        raise AssertionError(f"{text!r}: the compiled filter and the evaluation differ")
+    for each in mixed_logic(expression):
+        parse(each.remedy.removeprefix("write ").split(" (from left")[0])
     lint(expression)
     return ACCEPTED
 
@@ -264,6 +301,7 @@ TARGETS: Final[dict[str, Target]] = {
     for each in (
         envelope,
         batch,
+        fast_reader,
         cesql,
         contract,
         contract_file,

@@ -17,7 +17,7 @@ import pytest
 
 from contract import load_contract
 from eventplane.contract import Contract, Place, compile_contract
-from eventplane.protocols import SENDERS
+from eventplane.names import SENDERS
 from stacks import bundling
 from stacks.application import build
 from stacks.config import environment

@@ -15,7 +15,7 @@ from edge.settings import HealthSettings
 from eventplane.archive_layout import LEAST_RAW_DAYS
 from eventplane.contract import ParticipantKind
 from eventplane.contract.subscription import IN_FORCE_S
-from eventplane.presence import BUCKETS
+from eventplane.fleet import BUCKETS
 from glue_jobs.delivery_audit.rules import LATE_DAYS
 from stacks.bundling import ROOT
 from stacks.config import ENVIRONMENTS, UnknownEnvironmentError, environment

@@ -9,7 +9,7 @@ import pytest
 from contract import load_contract
 from eventplane.contract import compile_contract
 from eventplane.downlink.table import PENDING_INDEX
-from eventplane.presence import BUCKETS
+from eventplane.fleet import BUCKETS
 from tests.infrastructure.templates import Resource, Templates
 from tests.infrastructure.test_presence import granted
 

@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 from eventplane.contract import Contract, ParticipantKind
-from eventplane.own_services import OWN_SERVICES
+from eventplane.names import OWN_SERVICES
 from tests.infrastructure.templates import Resource, Templates, granted, statements, words
 
 IAM = ("AWS::IAM::Role", "AWS::IAM::Policy")

@@ -7,7 +7,7 @@ from dataclasses import asdict
 
 import pytest
 
-from eventplane.presence import BUCKETS
+from eventplane.fleet import BUCKETS
 from stacks.config import environment
 from tests.infrastructure.templates import Resource, Templates, statements, words
 

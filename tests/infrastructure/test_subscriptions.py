@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from eventplane.contract import Contract, ParticipantKind, compile_contract
-from eventplane.own_services import OWN_SERVICES, SUBSCRIBERS
+from eventplane.names import OWN_SERVICES, SUBSCRIBERS
 from tests.infrastructure.templates import Resource, Templates, statements, words
 
 API = "api.subscriptions"

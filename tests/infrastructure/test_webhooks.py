@@ -11,8 +11,7 @@ import pytest
 
 from contract import load_contract
 from eventplane.contract import Contract, compile_contract
-from eventplane.sink_reach import Scope, SinkReach
-from eventplane.webhook_url import url_problem
+from eventplane.webhooks import Scope, SinkReach, url_problem
 from stacks.config import ENVIRONMENTS, environment
 from stacks.settings import EnvironmentSettingError
 from tests.infrastructure.templates import Resource, Templates, statements, words

@@ -14,8 +14,7 @@ from edge.provisioning.conversation import MqttCloud
 from edge.provisioning.exchange import Exchange
 from edge.provisioning.renewal import Identity, Outcome, Renewal
 from edge.settings import CloudSettings
-from eventplane.fleet import Device
-from eventplane.fleet_registry import Registry
+from eventplane.fleet import Device, FleetTable
 from eventplane.topics import CLAIM_CLIENT_PREFIX
 from local.cloud import CloudEndpoint
 from local.things import Thing
@@ -41,7 +40,7 @@ class Fleet:
 
     def known(self, name: str) -> Device:
         """The registry's record."""
-        device = Registry(self.emulator.client("dynamodb"), self.outputs["FleetTable"]).read(name)
+        device = FleetTable(self.emulator.client("dynamodb"), self.outputs["FleetTable"]).read(name)
         assert device is not None
         return device
 

@@ -13,7 +13,7 @@ from botocore.exceptions import ClientError
 
 from edge.provisioning import ProvisioningError, RejectedError
 from edge.provisioning.renewal import Outcome
-from eventplane.fleet import State
+from eventplane.fleet import LifecycleState
 from eventplane.topics import CLAIM_CLIENT_PREFIX, RENEWAL_CLIENT_PREFIX, basic_ingest_topic, device_topic
 from local.cloud import CloudEndpoint
 from local.process import Supervisor
@@ -55,7 +55,7 @@ def made(fleet: Fleet, name: str) -> HomeDevice:
 def provisioned(fleet: Fleet, made: HomeDevice) -> HomeDevice:
     """A device in service."""
     assert made.provision() is Outcome.RENEWED
-    assert eventually(lambda: fleet.known(made.name).state is State.PROVISIONED, KEEPER_SECONDS)
+    assert eventually(lambda: fleet.known(made.name).state is LifecycleState.PROVISIONED, KEEPER_SECONDS)
     return made
 
 
@@ -150,7 +150,7 @@ def test_a_decommissioned_device_is_gone_and_stays_so(
     tried = fleet.command("decommission", name, "--dry-run")
     assert tried.returncode == 0
     assert "would be decommissioned" in tried.stdout
-    assert fleet.known(name).state is State.PROVISIONED
+    assert fleet.known(name).state is LifecycleState.PROVISIONED
     assert certificate_status(fleet, certificate) == "ACTIVE"
 
     with TestClient.of_thing(provisioned.thing) as device:
@@ -178,7 +178,7 @@ def test_a_decommissioned_device_is_gone_and_stays_so(
     assert fleet.command("decommission", name).returncode == 0
     assert fleet.command("allow-replacement", name).returncode == 1
     assert fleet.command("register", name).stdout == f"{name}: was registered before\n"
-    assert fleet.known(name).state is State.DECOMMISSIONED
+    assert fleet.known(name).state is LifecycleState.DECOMMISSIONED
 
 
 def test_a_quarantined_device_is_off_until_its_release(
@@ -203,7 +203,10 @@ def test_a_quarantined_device_is_off_until_its_release(
     for _ in range(2):
         freed = fleet.command("release", name)
         assert freed.returncode == 0, freed.stderr
-    assert (fleet.known(name).state, certificate_status(fleet, certificate)) == (State.PROVISIONED, "ACTIVE")
+    assert (fleet.known(name).state, certificate_status(fleet, certificate)) == (
+        LifecycleState.PROVISIONED,
+        "ACTIVE",
+    )
     with TestClient.of_thing(provisioned.thing) as device:
         assert device.publish(outbox, b"{}", ANSWER_SECONDS)
 

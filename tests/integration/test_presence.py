@@ -15,7 +15,7 @@ import pytest
 from eventplane.device_reports import HEARTBEAT, forwarder_source
 from eventplane.envelope import write_event
 from eventplane.ingest import IngestFrame, frame_text
-from eventplane.presence import CONNECTED, DISCONNECTED, FLOODING, MONITOR, NOTICE, QUIET, RECOVERED
+from eventplane.names import CONNECTED, DISCONNECTED, FLOODING, MONITOR, NOTICE, QUIET, RECOVERED
 from eventplane.sqs_binding import split
 from eventplane.topics import basic_ingest_topic
 from local.cloud import CloudEndpoint

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from eventplane.auditor import VERDICT
 from eventplane.envelope import Envelope, parse_event, write_event
 from eventplane.ingest import IngestFrame, frame_text
+from eventplane.names import VERDICT
 from eventplane.sender import Sender
 from eventplane.sending import stamp_sender
 from eventplane.sqs_binding import split

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from eventplane.delivery import DEAD_LETTER_TYPE
+from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.envelope import Envelope, parse_event, write_event
 from eventplane.sender import SENDER_DEVICE
 from eventplane.topics import basic_ingest_topic

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from eventplane.cesql import BUILTINS, CesqlGenericError, CesqlParseError, lint, parse, write
+from eventplane.cesql import BUILTINS, CesqlGenericError, CesqlParseError, lint, mixed_logic, parse, write
 from eventplane.cesql.analysis import cost, outcomes
 from eventplane.cesql.compilation import compile_filter
 from eventplane.cesql.expression import evaluate
@@ -227,6 +227,20 @@ def test_every_outcome_was_foreseen(tree: Node, event: dict[str, str | int | boo
         assert "error" in foreseen
     if result.value is False and not result.errors:
         assert "false" in foreseen
+
+
+@settings(deadline=BOUND)
+@given(st.lists(st.sampled_from(["AND", "OR", "XOR"]), min_size=1, max_size=12))
+def test_the_first_form_of_mixed_logic_is_what_it_means(operators: list[str]) -> None:
+    text = "a0" + "".join(f" {operator} a{at}" for at, operator in enumerate(operators, 1))
+    found = mixed_logic(parse(text))
+    assert bool(found) is (len(set(operators)) > 1)
+    for each in found:
+        forms = re.findall(r"(?:^write| or) (.+?) \((?:from|AND first)", each.remedy)
+        assert parse(forms[0]).tree == parse(text).tree
+        for form in forms:
+            assert mixed_logic(parse(form)) == []
+            assert re.findall(r"\w+", form) == re.findall(r"\w+", text)
 
 
 def plain_like(text: str, pattern: str) -> bool:

@@ -3,11 +3,11 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from contract.checks import check
+from contract.explain import explain_filter
 from eventplane.cesql import parse
 from eventplane.contract import compile_contract, load_compiled
-from eventplane.contract.checks import check
 from eventplane.contract.possibilities import possible
-from eventplane.explain import explain_filter
 from eventplane.filters import All, Any, Exact, Filter, Not, Prefix, Sql, Suffix
 
 NAMES = st.sampled_from(["type", "subject", "level"])
@@ -56,13 +56,13 @@ def test_an_explanation_agrees_with_itself(filter: Filter, event: dict[str, str 
     waiting = [explain_filter(filter, event)]
     assert waiting[0].matched is filter.matches(event)
     while waiting:
-        term = waiting.pop()
-        answers = [each.matched for each in term.terms]
-        if term.text in ("all of", "any of", "not"):
-            assert term.matched is {"all of": all, "any of": any, "not": lambda one: not one[0]}[term.text](
-                answers
-            )
-        waiting += term.terms
+        condition = waiting.pop()
+        answers = [each.matched for each in condition.parts]
+        if condition.text in ("all of", "any of", "not"):
+            assert condition.matched is {"all of": all, "any of": any, "not": lambda one: not one[0]}[
+                condition.text
+            ](answers)
+        waiting += condition.parts
 
 
 SERVICES = "pqrs"

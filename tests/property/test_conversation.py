@@ -11,6 +11,7 @@ from eventplane.conversation.messages import Replier, Reply, Status
 from eventplane.conversation.open_requests import (
     OPENS_AFTER,
     Circuit,
+    CircuitBreaker,
     OpenRequests,
     PeerChanged,
     Peers,
@@ -90,7 +91,7 @@ class Asking(RuleBasedStateMachine):
 
     @rule(name=requests, handlers=st.sets(peers))
     def look_again(self, name: str, handlers: set[Replier]) -> None:
-        self.book.handlers_are(name, handlers)
+        self.book.update_handlers(name, handlers)
         for peer in self.waits.get(name, set()) - handlers:
             self.release(name, peer)
 
@@ -99,7 +100,7 @@ class Asking(RuleBasedStateMachine):
         before = self.announced.get(peer)
         if is_new or before is None:
             self.announced[peer] = (before or 0) + 1
-        self.book.handlers_are("any", PEERS, self.announced)
+        self.book.update_handlers("any", PEERS, self.announced)
         if peer in self.asked and self.heard_of.get(peer) != self.announced[peer]:
             self.heard(peer)
         self.heard_of.update({each: it for each, it in self.announced.items() if each in self.asked})
@@ -164,5 +165,5 @@ def test_the_longest_unasked_peer_is_forgotten_first() -> None:
     for each in ("a", "b", "a", "c"):
         assert known.admit(Replier(each)) is False
     assert [*known.states()] == ["a", "c"]
-    known.left_unanswered(Replier("b"), is_probe=False)  # forgotten: it changes nothing
+    known.change(Replier("b"), CircuitBreaker.heard)  # forgotten: it changes nothing
     assert [*known.states()] == ["a", "c"]

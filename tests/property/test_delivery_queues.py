@@ -15,7 +15,7 @@ from edge.delivery_queues import _MOST_APPENDED, DeliveryQueues
 from edge.spool import Delivery, Spool
 from edge.uptime_clock import Uptime
 from eventplane.contract import Priority
-from eventplane.delivery import Outcome
+from eventplane.reasons import Outcome
 from tests.examples import examples
 from tests.unit.edge.spools import arrival
 

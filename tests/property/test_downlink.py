@@ -14,41 +14,51 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from contract.loader import load_contract
-from eventplane.contract import Downlink, ParticipantKind, Reach
+from eventplane.contract import AddressScope, Downlink, ParticipantKind
 from eventplane.conversation.attributes import REPLY_TYPE
 from eventplane.device_reports import DEVICE_CONTRACT
 from eventplane.downlink.addressing import Addressed, addressed
-from eventplane.downlink.desired import KEPT_MS, Desired, State, Step
+from eventplane.downlink.desired import Desired, Message, State
 from eventplane.downlink.device import (
-    OLDER,
     Acknowledgement,
+    Comparison,
     StateVersion,
-    Verdict,
+    compare,
     from_data,
-    receive,
     rejected,
     state_version,
     stored,
     to_data,
 )
-from eventplane.downlink.errors import DownlinkError
 from eventplane.downlink.rights import CONTRACT_KEYS, DownlinkRights
 from eventplane.downlink.table import from_item, remove_request, write_request
-from eventplane.downlink.transitions import acknowledge, connected, desire, forgot, missed, reconcile, reset
-from eventplane.downlink.wire import Incoming, received
+from eventplane.downlink.transitions import (
+    KEPT_MS,
+    Step,
+    ack_timeout,
+    acknowledge,
+    apply_event,
+    connected,
+    epoch_changed,
+    reconcile,
+    reset,
+)
+from eventplane.downlink.wire import DownlinkError, Incoming, received
 from eventplane.envelope import parse_event, write_event
 from eventplane.interest.uplink import UPLINK_INTEREST_TYPE, UPLINK_KEY
+from eventplane.reasons import Reason
 from tests.examples import examples
 from tests.unit.eventplane.downlink.events import KEY, NOW_MS, THING, command, deletion, state
 
 
-def expected(events: Sequence[Addressed]) -> Addressed | None:
-    """What a device shall have by all that was ever said of a key, in the words of docs/downlink.md."""
-    live = [each for each in events if not each.is_deleted]
+def expected(events: Sequence[Addressed]) -> Message | None:
+    """The state that a device should have after all events of a key, in the words of docs/downlink.md."""
+    messages = [each.message for each in events]
+    live = [each for each in messages if not each.is_deleted]
     if not live:
         return None
     newest = max(live, key=lambda each: each.version)
-    ends = [each.version for each in events if each.is_deleted and each.uid in ("", newest.uid)]
+    ends = [each.version for each in messages if each.is_deleted and each.uid in ("", newest.uid)]
     return None if any(version >= newest.version for version in ends) else newest
 
 
@@ -85,7 +95,7 @@ def test_any_order_and_any_repetition_end_in_the_same_state(
     repeated = data.draw(st.lists(st.sampled_from(events), max_size=4))
     item: Desired | None = None
     for each in data.draw(st.permutations(events + repeated)):
-        item = desire(item, THING, each, NOW_MS, is_present=data.draw(st.booleans())).item
+        item = apply_event(item, THING, each, NOW_MS, is_present=data.draw(st.booleans())).item
     wanted = expected(events)
     assert (item.message.id if item and item.is_present and item.message else None) == (wanted and wanted.id)
 
@@ -94,7 +104,7 @@ CONTRACT = load_contract()
 CLOUD = [each.name for each in CONTRACT.of_kind(ParticipantKind.CLOUD_SERVICE)]
 TYPES = ["org.eventplane.home.message.v1", DEVICE_CONTRACT, UPLINK_INTEREST_TYPE, REPLY_TYPE, "org.example.x"]
 KEYS = [KEY, UPLINK_KEY, f"{CONTRACT_KEYS}care-at-home"]
-reaches = st.sampled_from(Reach) | st.lists(st.sampled_from("ab"), unique=True, min_size=1).map(tuple)
+reaches = st.sampled_from(AddressScope) | st.lists(st.sampled_from("ab"), unique=True, min_size=1).map(tuple)
 addresses = st.sampled_from([("todevice", THING), ("todevice", "*"), ("togroup", "a"), ("togroup", "c")])
 
 
@@ -114,7 +124,7 @@ def test_only_who_may_send_it_to_them_sends_down(
     type: str,
     key: str,
     address: tuple[str, str],
-    reach: Reach | tuple[str, ...],
+    reach: AddressScope | tuple[str, ...],
     groups: frozenset[str],
 ) -> None:
     participants = {name: replace(each, may_address=reach) for name, each in CONTRACT.participants.items()}
@@ -133,8 +143,8 @@ def test_only_who_may_send_it_to_them_sends_down(
     senders = {TYPES[0]: ["carers"], TYPES[1]: ["operations"], TYPES[2]: ["operations"], TYPES[3]: CLOUD}
     named = {"todevice": groups, "togroup": {address[1]}}[address[0]] if address[1] != "*" else frozenset()
     reached = (
-        {Reach.EVERYONE: True, Reach.ONE: address == ("todevice", THING)}.get(reach)
-        if isinstance(reach, Reach)
+        {AddressScope.EVERYONE: True, AddressScope.ONE: address == ("todevice", THING)}.get(reach)
+        if isinstance(reach, AddressScope)
         else bool(named & set(reach))
     )
     is_allowed = is_cloud and steers == type and service in senders.get(type, []) and reached
@@ -156,10 +166,10 @@ class Device:
     def take(self, text: str) -> Acknowledgement:
         """Store what counts, and answer: one commit."""
         offered = received(parse_event(text))
-        match receive(self.held.get((offered.kind, offered.key)), offered):
-            case Verdict.OLDER:
-                return rejected(offered, OLDER, "")
-            case Verdict.APPLY:
+        match compare(self.held.get((offered.kind, offered.key)), offered):
+            case Comparison.OLDER:
+                return rejected(offered, Reason.OLDER, "")
+            case Comparison.NEWER:
                 self.held[offered.kind, offered.key] = state_version(offered)
                 self.log.append(offered)
                 if offered.kind is Downlink.STATE:
@@ -237,12 +247,12 @@ class World(RuleBasedStateMachine):
 
     def desired(self, wanted: Addressed, crashes: bool = False) -> None:
         sk = ("s#" if wanted.kind is Downlink.STATE else "c#") + wanted.key
-        self.run(sk, lambda item: desire(item, THING, wanted, self.now_ms, self.is_present), crashes)
+        self.run(sk, lambda item: apply_event(item, THING, wanted, self.now_ms, self.is_present), crashes)
 
     def reported(self, text: str, crashes: bool = False) -> None:
         epoch, data = json.loads(text)
         if data is None:
-            return self.all_items(lambda item: forgot(item, epoch, self.now_ms, self.is_present))
+            return self.all_items(lambda item: epoch_changed(item, epoch, self.now_ms, self.is_present))
         for ack in from_data(data)[0]:
             sk = ("s#" if ack.kind is Downlink.STATE else "c#") + ack.key
             self.run(
@@ -255,7 +265,9 @@ class World(RuleBasedStateMachine):
         return None
 
     def checked(self, sk: str, crashes: bool = False) -> None:
-        self.run(sk, lambda item: missed(item, self.now_ms, self.is_present) if item else Step(None), crashes)
+        self.run(
+            sk, lambda item: ack_timeout(item, self.now_ms, self.is_present) if item else Step(None), crashes
+        )
 
     # The sender.
 
@@ -267,7 +279,7 @@ class World(RuleBasedStateMachine):
         if what == "r" and uid:
             uid = self.uids[key] = f"u{self.number}"
         if what == "l" and uid:
-            uid = self.said[key][0].uid if self.said.get(key) else uid
+            uid = self.said[key][0].message.uid if self.said.get(key) else uid
         what_else = {"statedelete": True} if what in "dl" else {}
         each = state(version, uid, f"s{self.number}", **what_else)
         each = replace(each, key=key, accepted_at_ms=self.now_ms)
@@ -287,9 +299,9 @@ class World(RuleBasedStateMachine):
         stays = item.message
         # What devices shall have stays, as a version that every other one follows.
         self.said[key] = [
-            replace(each, version=0, is_deleted=stays.is_deleted)
+            replace(each, message=replace(each.message, version=0, is_deleted=stays.is_deleted))
             for each in self.said.get(key, ())
-            if stays is not None and each.id == stays.id
+            if stays is not None and each.message.id == stays.id
         ]
         self.run(
             f"s#{key}",
@@ -302,9 +314,11 @@ class World(RuleBasedStateMachine):
         item = self.read(f"s#{key}")
         if item is None or item.message is None or item.message.version == 0:
             return
-        burning = replace(state(1, id="burning"), key=key, version=version, accepted_at_ms=self.now_ms)
+        burning = state(1, id="burning")
+        message = replace(burning.message, version=version)
+        burning = replace(burning, key=key, message=message, accepted_at_ms=self.now_ms)
         with pytest.raises(DownlinkError, match="version_jump"):
-            desire(item, THING, burning, self.now_ms, self.is_present)
+            apply_event(item, THING, burning, self.now_ms, self.is_present)
 
     @rule(
         key=st.sampled_from(["lock/door/front", "lock/door/back"]), lasts_ms=st.sampled_from([None, MINUTE])
@@ -312,8 +326,8 @@ class World(RuleBasedStateMachine):
     def the_sender_commands(self, key: str, lasts_ms: int | None) -> None:
         self.number += 1
         expires_at_ms = None if lasts_ms is None else self.now_ms + lasts_ms
-        each = replace(command(f"c{self.number}", self.number, key), expires_at_ms=expires_at_ms)
-        self.commands[each.id] = each
+        each = command(f"c{self.number}", self.number, key, expires_at_ms)
+        self.commands[each.message.id] = each
         self.inbox.append(each)
 
     # What is on its way. What is kept comes again.
@@ -458,7 +472,7 @@ class World(RuleBasedStateMachine):
             assert self.device.bodies.get(key) == (newest and newest.id)
         done = {each.id for life in self.lives for each in life.log} | self.expired
         assert self.commands.keys() <= done
-        late = {each.id for each in self.commands.values() if each.expires_at_ms is not None}
+        late = {id for id, each in self.commands.items() if each.message.expires_at_ms is not None}
         assert self.expired <= late
 
     def teardown(self) -> None:

@@ -10,21 +10,25 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from eventplane.fleet import (
-    Application,
     Device,
+    LifecycleState,
     RefusedError,
-    State,
+    RegistrationRequest,
+    change,
     decommissioned,
+    from_item,
     made,
     quarantined,
     reactivated,
+    read_request,
     registered,
     released,
     replaceable,
     retired,
     seen,
+    to_item,
+    write_request,
 )
-from eventplane.fleet_registry import change, from_item, read_request, to_item, write_request
 
 DAY_MS = 86_400_000
 texts = st.text("abc0", min_size=1, max_size=4)
@@ -33,7 +37,7 @@ numbers = st.integers(0, 2**50)
 devices = st.builds(
     Device,
     thing=texts,
-    state=st.sampled_from(State),
+    state=st.sampled_from(LifecycleState),
     changed_at_ms=numbers,
     since_ms=numbers,
     certificate=st.none() | texts,
@@ -45,7 +49,7 @@ devices = st.builds(
     replacement_until_ms=numbers,
     reason=st.text(max_size=5),
     suspended=st.frozensets(texts, max_size=3),
-    before=st.none() | st.sampled_from(State),
+    before=st.none() | st.sampled_from(LifecycleState),
     revision=numbers,
 )
 
@@ -109,7 +113,7 @@ class Life(RuleBasedStateMachine):
         offered = f"c{self.number}"
         try:
             self.device = registered(
-                self.device, Application("home", client_id, asking, offered), self.now_ms
+                self.device, RegistrationRequest("home", client_id, asking, offered), self.now_ms
             )
         except RefusedError:
             return None
@@ -160,7 +164,7 @@ class Life(RuleBasedStateMachine):
         self.active |= self.device.suspended - self.device.replaced
         self.device = reactivated(self.device, self.device.suspended)
 
-    @precondition(lambda self: self.device.state is State.PROVISIONED)
+    @precondition(lambda self: self.device.state is LifecycleState.PROVISIONED)
     @rule(
         client_id=st.sampled_from(["claim-home", "renewal-home", "home", ""]),
         asking=st.sampled_from(["claim", ""]),
@@ -170,7 +174,7 @@ class Life(RuleBasedStateMachine):
 
     @invariant()
     def a_device_in_service_can_connect(self) -> None:
-        if self.device.state is State.PROVISIONED:
+        if self.device.state is LifecycleState.PROVISIONED:
             assert self.own in self.active
 
     @invariant()
@@ -181,7 +185,7 @@ class Life(RuleBasedStateMachine):
 
     @invariant()
     def a_quarantined_device_cannot_connect(self) -> None:
-        if self.device.state is State.QUARANTINED:
+        if self.device.state is LifecycleState.QUARANTINED:
             assert not self.active
 
 
@@ -194,9 +198,9 @@ def test_a_decommissioned_device_gets_nothing(device: Device, now_ms: int) -> No
     for client_id in (f"claim-{device.thing}", f"renewal-{device.thing}"):
         for asking in {*device.certificates, "claim"}:
             try:
-                registered(gone, Application(device.thing, client_id, asking, "new"), now_ms)
+                registered(gone, RegistrationRequest(device.thing, client_id, asking, "new"), now_ms)
             except RefusedError:
                 continue
             raise AssertionError(client_id)
-    if device.state is State.PROVISIONED:
+    if device.state is LifecycleState.PROVISIONED:
         assert replaceable(device, now_ms + 1, now_ms).replacement_until_ms > now_ms

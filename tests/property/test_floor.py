@@ -21,7 +21,7 @@ from edge.spool import StoredEvent
 from eventplane.contract import Contract, ContractError, Forward, ParticipantKind, Priority, compile_contract
 from eventplane.contract.floor import floor_problems
 from eventplane.conversation.attributes import REPLY_TYPE
-from eventplane.delivery import DEAD_LETTER_TYPE
+from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.envelope import write_event
 from eventplane.filters import Any as AnyOf
 

@@ -12,9 +12,10 @@ from edge.decision import Decider, SequenceNumber
 from edge.interest import Interest
 from edge.numbering import RecentKeys
 from eventplane.contract import Contract, compile_contract
-from eventplane.delivery import DEAD_LETTER_TYPE, Outcome
+from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.envelope import write_event
 from eventplane.guarantee import NOT_REPEATED
+from eventplane.reasons import Outcome
 from lambdas.common.queue import QueueMessage
 from lambdas.router.planner import Planner
 

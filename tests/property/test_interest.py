@@ -8,14 +8,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from contract.explain import explain
 from eventplane.contract import Contract, Place, Priority, compile_contract
-from eventplane.delivery import DEAD_LETTER_TYPE, Outcome
+from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.device_reports import HEARTBEAT, forwarder_source, router_source
 from eventplane.envelope import Envelope, write_event
-from eventplane.explain import explain
 from eventplane.ingest import IngestFrame, frame_text
 from eventplane.interest import is_wanted
 from eventplane.interest.announcement import new_announcement, with_interest
+from eventplane.reasons import Outcome
 from lambdas.common.queue import QueueMessage
 from lambdas.router.planner import Planner
 from tests.examples import examples

@@ -8,8 +8,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventplane.delivery import Outcome
 from eventplane.ledger import SENT_BEFORE, Basis
+from eventplane.reasons import Outcome
 from glue_jobs.delivery_audit.contracts import ContractHistory, Use
 from glue_jobs.delivery_audit.event_group import (
     EXPECTED,
@@ -133,7 +133,7 @@ groups = st.builds(
     handovers=st.lists(handover_rows(), max_size=3),
     bad=st.lists(bad_rows, max_size=1),
     items=st.just(()),
-    letters=st.just(frozenset()),
+    dead_letters=st.just(frozenset()),
 )
 every_rules = st.builds(
     Rules,

@@ -12,10 +12,10 @@ from edge.decision import Decider, SequenceNumber
 from edge.interest import Interest
 from edge.numbering import RecentKeys
 from eventplane.contract import Contract, compile_contract
-from eventplane.delivery import Outcome
 from eventplane.envelope import Envelope, parse_event, write_event
 from eventplane.ingest import IngestFrame, frame_text
 from eventplane.ordering import position_in
+from eventplane.reasons import Outcome
 from lambdas.common.queue import QueueMessage
 from lambdas.router.planner import Planner
 from tests.examples import examples

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventplane.presence import BUCKETS, bucket_of
+from eventplane.fleet import BUCKETS, bucket_of
 from lambdas.common.queue import Invocation, QueueMessage
 from lambdas.common.sender import TAKEN, Answer
 from lambdas.common.sender import Message as SqsMessage

@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 
 from contract import load_contract
 from eventplane.contract import Contract, ParticipantKind, Place, compile_contract
-from eventplane.registry import RegistryError, build_registry, export, look_up
+from eventplane.registry.build import build_registry
+from eventplane.registry.document import export
 from eventplane.registry.model import GROUPS
+from eventplane.registry.view import RegistryError, look_up
 
 BASE = "https://registry.example"
 DEVICE_SERVICES = ("bell", "chime")

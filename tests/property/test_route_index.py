@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from benchmarks import workload
 from eventplane.attributes import AttributeValue
 from eventplane.cesql import parse
 from eventplane.contract import Place, Route
+from eventplane.envelope import Envelope
 from eventplane.filters import All, Any, Exact, Filter, Not, Prefix, Sql, Suffix
 from eventplane.route_index import PrefixTable, RouteIndex, covers, residual
+from eventplane.router import Router
 from tests.examples import examples
 
 NAMES = st.sampled_from(["type", "source", "subject", "a", "b", "1x"])
@@ -39,6 +44,10 @@ TEXTS = st.sampled_from(
 ) | st.text("ab5", max_size=4)
 VALUES = TEXTS | st.sampled_from([5, -5, 0, 1, 2**31 - 1]) | st.booleans()
 EVENTS = st.dictionaries(NAMES, VALUES)
+# The envelope gives the known attributes one type each.
+CHECKED_EVENTS = st.fixed_dictionaries(
+    {}, optional=dict.fromkeys(("type", "source", "subject"), TEXTS) | dict.fromkeys(("a", "b"), VALUES)
+)
 
 PLAIN = st.sampled_from([Exact, Prefix, Suffix]).flatmap(lambda kind: st.builds(kind, NAMES, TEXTS))
 
@@ -88,6 +97,9 @@ FILTERS: st.SearchStrategy[Filter] = st.recursive(
 )
 
 
+CONTRACT = workload.contract(1)
+
+
 def plain_loop(routes: list[Route], attributes: dict[str, AttributeValue]) -> tuple[Route, ...]:
     return tuple(route for route in routes if route.filter.matches(attributes))
 
@@ -111,6 +123,26 @@ def test_the_index_agrees_with_the_plain_loop(
     index = RouteIndex(routes)
     for attributes in events:
         assert index.matching(attributes) == plain_loop(routes, attributes)
+
+
+@settings(max_examples=examples(1500), deadline=None)
+@given(
+    st.lists(FILTERS, max_size=6),
+    st.lists(CHECKED_EVENTS, min_size=1, max_size=12),
+    st.integers(1, 4),
+    st.sampled_from([1_000, 200_000, 4_000_000]),
+)
+@example([Sql(parse("a = true")), Exact("a", "1")], [{"a": 1}, {"a": True}, {"a": "1"}, {}], 4, 4_000_000)
+def test_a_router_that_remembers_agrees_with_the_plain_loop(
+    filters: list[Filter], events: list[dict[str, AttributeValue]], entries: int, size: int
+) -> None:
+    routes = named(filters)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("eventplane.router.MAX_REMEMBERED_ROUTINGS", entries)
+        patch.setattr("eventplane.router.MAX_REMEMBERED_BYTES", size)
+        router = Router(replace(CONTRACT, routes=tuple(routes)), Place.CLOUD)
+        for attributes in [*events, *events]:
+            assert router.route(Envelope(attributes, "{}")) == plain_loop(routes, attributes)
 
 
 @settings(max_examples=examples(500), deadline=None)

@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from edge.delivery_queues import DeliveryCursor
 from edge.spool import Delivery, DeviceState, Discard, Manifest, Spool, StoredEvent, read_backlog
 from edge.spool.database import TableTotals
-from eventplane.delivery import Outcome
+from eventplane.reasons import Outcome
 from tests.examples import examples
 from tests.unit.edge.spools import device_state, key
 

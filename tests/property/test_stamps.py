@@ -14,7 +14,7 @@ from eventplane.conversation import attributes
 from eventplane.conversation.messages import write_request
 from eventplane.downlink import wire
 from eventplane.envelope import ROUTER_HOPS, Envelope, parse_event, sent_on
-from eventplane.numbering import EPOCH, SEQUENCE
+from eventplane.names import EPOCH, SEQUENCE
 from eventplane.replay import REPLAYED_TIME, marked
 from eventplane.sender import SENDER_DEVICE, SENDER_SERVICE, Sender
 from eventplane.sending import stamp_sender

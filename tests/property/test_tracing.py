@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eventplane.attributes import is_traceparent
-from eventplane.delivery import Outcome
 from eventplane.envelope import Envelope, parse_event, sent_on, write_event
 from eventplane.errors import EnvelopeError
 from eventplane.ledger import LedgerRecord
+from eventplane.reasons import Outcome
 from eventplane.tracing.context import Hop, context_of, span_id, traceparent
-from eventplane.tracing.spans import Decision, Span, inbox_context, otlp_json, way
+from eventplane.tracing.spans import RoutingRecord, Span, inbox_context, otlp_json, router_spans
 from tests.otlp import decode_traces
 from tests.property.test_envelope_properties import EVENTS
 
@@ -52,11 +52,13 @@ def drawn(draw: st.DrawFn) -> tuple[Envelope, list[Span]]:
     outcomes = [draw(OUTCOMES) if route else Outcome.UNROUTED for route in routes]
     entered, decided = draw(MS), draw(MS)
     decisions = [
-        Decision(record(event, route, outcome, entered, decided), event)
+        RoutingRecord(record(event, route, outcome, entered, decided), event)
         for route, outcome in zip(routes, outcomes, strict=True)
     ]
     began, took = draw(st.integers(0, 2**43)), draw(st.integers(-10, 10_000))
-    spans = way(context_of(event), event, decisions, service="router", began_ms=began, ended_ms=began + took)
+    spans = router_spans(
+        context_of(event), event, decisions, service="router", began_ms=began, ended_ms=began + took
+    )
     return event, list(spans)
 
 

@@ -11,12 +11,21 @@ from typing import Any
 
 from eventplane.attributes import AttributeValue
 from eventplane.contract import Contract, Place, compile_contract
-from eventplane.delivery import DEAD_LETTER_TYPE, Outcome, letter_id
+from eventplane.dead_letter import DEAD_LETTER_TYPE, letter_id
 from eventplane.envelope import Envelope, write_event
-from eventplane.handover import HANDOVERS, HandoverRecord
-from eventplane.handover import to_line as handover_line
 from eventplane.ingest import IngestFrame
-from eventplane.ledger import CONTRACTS, LEDGER, TAP, LedgerRecord, TapRecord, tap_records, to_line
+from eventplane.ledger import (
+    CONTRACTS,
+    HANDOVERS,
+    LEDGER,
+    TAP,
+    HandoverRecord,
+    LedgerRecord,
+    TapRecord,
+    tap_records,
+    to_line,
+)
+from eventplane.reasons import Outcome
 from eventplane.router import Router
 from eventplane.sender import PLANE, Sender, sender_in_frame
 
@@ -199,7 +208,7 @@ class SmallArchive:
             for hour, lines in hours.items():
                 _write(self.folder / folder / hour / "rows.json.gz", lines)
         if self.handovers:
-            lines = [handover_line(each) for each in self.handovers]
+            lines = [to_line(each) for each in self.handovers]
             _write(self.folder / HANDOVERS / _hour(NOON_MS) / "rows.json.gz", lines)
         contracts = self.folder / CONTRACTS
         contracts.mkdir(parents=True, exist_ok=True)

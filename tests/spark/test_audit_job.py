@@ -12,8 +12,8 @@ from pyspark.sql import SparkSession
 
 from contract import load_contract
 from eventplane import replay
-from eventplane.auditor import VERDICT
 from eventplane.envelope import Envelope, parse_event
+from eventplane.names import VERDICT
 from glue_jobs.delivery_audit import event_group, publication
 from glue_jobs.delivery_audit.errors import (
     AlteredContractError,
@@ -105,11 +105,11 @@ def test_a_verdict_that_cannot_be_sent_fails_the_job_and_the_next_one_sends_it(
     def fail(url: str, event: Envelope) -> None:
         raise OutboxError(url, "no")
 
-    monkeypatch.setattr(publication, "tell", fail)
+    monkeypatch.setattr(publication, "send_verdict", fail)
     with pytest.raises(OutboxError, match="the report is filed"):
         main(job)
     assert spark.read.parquet(str(output / "routes")).count() == 1
-    monkeypatch.setattr(publication, "tell", lambda _, event: sent.append(event))
+    monkeypatch.setattr(publication, "send_verdict", lambda _, event: sent.append(event))
     document = main(job)
     assert [each.data()["revision"]["number"] for each in sent] == [0, 1]
     assert parse_event((output / "verdicts" / "all.json").read_text().strip()) == sent[-1]

@@ -15,18 +15,17 @@ import pytest
 from pyspark.sql import SparkSession
 
 from contract import load_contract
-from eventplane.canary import CANARY_ALARM, CANARY_CLIENT, CANARY_SOURCE
 from eventplane.contract import compile_contract
-from eventplane.delivery import DEAD_LETTER_TYPE, Outcome
+from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.device_reports import router_source
 from eventplane.envelope import Envelope, write_event
 from eventplane.guarantee import FAILED
-from eventplane.handover import HandoverRecord
 from eventplane.interest import NO_INTEREST
 from eventplane.interest.announcement import new_announcement, with_interest
-from eventplane.ledger import Basis, to_line
+from eventplane.ledger import Basis, HandoverRecord, to_line
 from eventplane.limits import MAX_HOPS, MAX_SENT_EVENT_BYTES
-from eventplane.sending import SENDER_NOT_ALLOWED
+from eventplane.names import CANARY_ALARM, CANARY_CLIENT, CANARY_SOURCE
+from eventplane.reasons import Outcome, Reason
 from tests.spark.reading import Audit, faults
 from tests.spark.small_archive import ALARM, DAY, DIARY, NOON_MS, READING, SmallArchive, small_contract
 from tests.unit.glue_jobs.judging import judged
@@ -91,8 +90,8 @@ def plant_refusals(archive: SmallArchive) -> None:
     archive.refuse_event(archive.event(), "reserved_attribute")
     archive.refuse_event(archive.event(data="x" * (MAX_SENT_EVENT_BYTES - 100)), "too_large")
     archive.refuse_event(archive.event(data="x"), "too_large")
-    archive.refuse_event(archive.event(ALARM, senderservice="siren"), SENDER_NOT_ALLOWED)
-    archive.refuse_event(archive.event(ALARM, senderservice="voice"), SENDER_NOT_ALLOWED)
+    archive.refuse_event(archive.event(ALARM, senderservice="siren"), Reason.SENDER_NOT_ALLOWED)
+    archive.refuse_event(archive.event(ALARM, senderservice="voice"), Reason.SENDER_NOT_ALLOWED)
     archive.refuse(b"garbage")
     archive.refuse(b"more garbage", "home-2")
     del archive.ledger[-2:]
@@ -107,7 +106,7 @@ def plant_ends(archive: SmallArchive) -> None:
 
     end(Outcome.EXPIRED, expirytime="2026-03-01T12:00:00.040Z")
     end(Outcome.EXPIRED, expirytime="2026-03-01T12:00:00.041Z")
-    end(Outcome.EXPIRED, expirytime="2026-03-01t10:59:60z")
+    end(Outcome.EXPIRED, expirytime="2026-02-28t23:59:60z")
     end(Outcome.DROPPED, FAILED, deliveryguarantee="best_effort")
     end(Outcome.DROPPED, FAILED)
     end(Outcome.NO_INTEREST, NO_INTEREST, room="bath")

@@ -8,8 +8,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from contract import load_contract
-from eventplane.canary import CANARY_CLIENT
-from eventplane.event_keys import key_digest
+from eventplane.device_reports import key_digest
+from eventplane.names import CANARY_CLIENT
 from eventplane.sender import PLANE_CLIENT
 from glue_jobs.delivery_audit.coverage import Scope
 from glue_jobs.delivery_audit.devices import Fleet, device_hours, judge_fleet

@@ -7,9 +7,8 @@ import pytest
 from pyspark.sql.types import LongType, StringType
 
 from eventplane.archive_layout import HANDOVERS_FOLDER, LEDGER_FOLDER, TAP_FOLDER, Folder
-from eventplane.delivery import Outcome
-from eventplane.handover import HandoverRecord
-from eventplane.ledger import Basis, LedgerRecord, TapRecord
+from eventplane.ledger import Basis, HandoverRecord, LedgerRecord, TapRecord
+from eventplane.reasons import Outcome
 from glue_jobs.common.archive import CORRUPT, row_of
 from glue_jobs.delivery_audit.event_group import HandoverRow, LedgerRow
 

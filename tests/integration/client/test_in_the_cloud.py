@@ -18,9 +18,10 @@ import boto3
 import pytest
 
 from eventplane.batch import pack
-from eventplane.delivery import Outcome, Refusal
+from eventplane.dead_letter import Refusal
 from eventplane.envelope import Envelope, write_event
 from eventplane.ingest import IngestFrame, frame_text
+from eventplane.reasons import Outcome
 from eventplane_client import ClientSettings, Mode, Sender, connect
 from eventplane_client.errors import NothingThereError, UnavailableError
 from eventplane_client.letters import letter as dead_letter

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from contract import load_contract
-from eventplane.delivery import DEAD_LETTER_TYPE
+from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.device_reports import DISCARDED
 from eventplane_client import Client, ClientSettings, Mode, connect
 from eventplane_client.connection import filter_of

@@ -13,7 +13,7 @@ import pytest
 from benchmarks.edge.parts import Publisher
 from benchmarks.edge.processes import peak_rss_mib, rss_mib
 from eventplane.envelope import write_event
-from eventplane.numbering import SEQUENCE
+from eventplane.names import SEQUENCE
 from eventplane.topics import local_topic
 from tests.integration.edge.conftest import CloudBroker, Home, wait_for
 

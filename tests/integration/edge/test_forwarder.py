@@ -13,7 +13,7 @@ import pytest
 
 from eventplane.device_reports import DISCARDED, STARTED
 from eventplane.envelope import Envelope, write_event
-from eventplane.numbering import EPOCH, SEQUENCE
+from eventplane.names import EPOCH, SEQUENCE
 from eventplane_client.device import ServiceClient, UnhandleableError
 from eventplane_client.errors import NoRoomError
 from local.certificates import Authority

@@ -12,7 +12,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 
 from edge.spool import read_backlog
 from eventplane.envelope import Envelope, write_event
-from eventplane.numbering import SEQUENCE
+from eventplane.names import SEQUENCE
 from eventplane.topics import local_topic
 from local.certificates import Authority
 from local.mosquitto import Broker

@@ -93,7 +93,7 @@ def test_an_update_is_one_that_the_downlink_takes() -> None:
     update = Update("home-1", "threshold/bench/1", 7)
     event = parse_event(update.text())
     taken = addressed(event, load_contract().downlink(event.type), 0, 60)
-    assert (taken.target.thing, taken.key, taken.version) == ("home-1", update.key, 7)
+    assert (taken.target.thing, taken.key, taken.message.version) == ("home-1", update.key, 7)
 
 
 def test_an_update_is_stored_when_its_acknowledgement_was_written_and_not_when_that_was_refused() -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from eventplane.delivery import Refusal, dead_letter
+from eventplane.dead_letter import Refusal, dead_letter
 from eventplane.device_reports import MANIFEST, STARTED
 from eventplane.envelope import write_event
 from local.chaos.arrivals import Arrivals, ArrivalWriter

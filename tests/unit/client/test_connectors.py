@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from eventplane.protocols import TRANSPORTS
+from eventplane.names import TRANSPORTS
 from eventplane_client import ClientSettings, connect
 from eventplane_client.errors import ClientSettingsError
 from tests.packages import install

@@ -456,7 +456,7 @@ class TestContractInForce:
         in_force = in_force_for("desk", plane(), tables)
         other = new_announcement("porter", [{"exact": {"type": "org.example.other.v1"}}])
         for until_s, expected in ((time.time() + SECONDS, set()), (time.time() - 1, {"porter"})):
-            item = interest_table.interest_item(interest_table.Leased(other, int(until_s)), "one")
+            item = interest_table.interest_item(interest_table.LeasedAnnouncement(other, int(until_s)), "one")
             tables.put_item(TableName="interest", Item=item)
             assert self.names(in_force) == expected
 
@@ -466,7 +466,7 @@ class TestContractInForce:
         everything = new_announcement("porter", [{"exact": {"type": ASK}}])
 
         def last(announcer: str, until_s: float, announced_ms: int) -> dict[Replier, Any]:
-            leased = interest_table.Leased(everything, int(time.time() + until_s), announced_ms)
+            leased = interest_table.LeasedAnnouncement(everything, int(time.time() + until_s), announced_ms)
             tables.put_item(TableName="interest", Item=interest_table.interest_item(leased, announcer))
             assert self.names(in_force) == {"porter"}
             return dict(in_force.announced())

@@ -9,7 +9,7 @@ from typing import Any
 import boto3
 import pytest
 
-from eventplane.delivery import DEAD_LETTER_TYPE
+from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.envelope import Envelope
 from eventplane_client.dynamodb import DynamoDbFilter
 from eventplane_client.errors import LeaseTooLongError, StateError

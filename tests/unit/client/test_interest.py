@@ -9,7 +9,7 @@ import pytest
 
 from contract import load_contract
 from eventplane.interest.announcement import with_interest
-from eventplane.interest.table import PARTITION, SORT, read_leased
+from eventplane.interest.table import PARTITION, SORT, InterestTable
 from eventplane_client import ClientSettings, connect
 from eventplane_client.dynamodb_interest import DynamoDbInterest
 from eventplane_client.errors import ClosedError, InterestError, NothingThereError, UnavailableError
@@ -30,7 +30,7 @@ def dynamodb(aws: None) -> Any:
 
 
 def items(dynamodb: Any) -> list[Any]:
-    return [read_leased(each) for each in dynamodb.scan(TableName="interest")["Items"]]
+    return list(InterestTable(dynamodb, "interest").all())
 
 
 def test_what_it_writes_is_what_routers_read_and_goes_with_the_program(dynamodb: Any) -> None:

@@ -9,9 +9,9 @@ import pytest
 
 from contract import load_contract
 from eventplane.conversation.messages import Replier, Reply, Status, write_reply
-from eventplane.delivery import DEAD_LETTER_TYPE
+from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.envelope import write_event
-from eventplane.sending import SENDER_NOT_ALLOWED
+from eventplane.reasons import Reason
 from eventplane_client import Client, ClientSettings, Sender, cloud_event_of, connect
 from eventplane_client.errors import RefusedError
 from eventplane_client.memory import MemoryPlane, MemoryTransport
@@ -59,7 +59,7 @@ def test_an_alarm_is_not_suppressed_by_who_guesses_its_id(plane: MemoryPlane) ->
 def test_who_may_not_send_a_type_is_refused_with_a_dead_letter_that_names_it(plane: MemoryPlane) -> None:
     with client(plane, "family-app") as forger, pytest.raises(RefusedError) as caught:
         forger.put(event("1"))
-    assert caught.value.reason == SENDER_NOT_ALLOWED
+    assert caught.value.reason == Reason.SENDER_NOT_ALLOWED
     (letter,) = plane.events
     assert (letter.type, str(letter.sender)) == (DEAD_LETTER_TYPE, "eventplane")
     assert letter.data()["channel"] == "family-app.outbox"
@@ -128,7 +128,7 @@ def test_the_settings_name_the_contract_that_is_enforced(tmp_path: Path) -> None
     file = tmp_path / "contract.json"
     file.write_bytes(CONTRACT.canonical)
     settings = ClientSettings("family-app", "memory:enforced", contract=str(file))
-    with connect(settings) as app, pytest.raises(RefusedError, match=SENDER_NOT_ALLOWED):
+    with connect(settings) as app, pytest.raises(RefusedError, match=Reason.SENDER_NOT_ALLOWED):
         app.put(event("1"))
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from eventplane.ranges import Range
+from eventplane.settings import Range
 from eventplane_client import ClientSettings, Mode, connect
 from eventplane_client.device import ServiceClient
 from eventplane_client.device.service_client import RANGES as SERVICE_RANGES

@@ -15,8 +15,8 @@ from contract.catalogue import catalogue
 from contract.catalogue.picture import picture
 from contract.summary import settings_text
 from eventplane.contract import Contract, compile_contract, contract_document
+from eventplane.contract.reach import flows
 from eventplane.filters import filter_text
-from eventplane.registry import flows
 
 CONTRACT = load_contract()
 
@@ -86,13 +86,13 @@ def test_every_payload_schema_of_the_plane_has_an_example() -> None:
 
 def test_it_says_what_is_not_there() -> None:
     page = catalogue(small(sends=None))
-    for said in (
+    for words in (
         "Nobody: no route takes it.",
         "It does not say what.",
         "No schema: the payload is anything.",
         "HTTPS (a webhook), at least once",
     ):
-        assert said in page
+        assert words in page
 
 
 def test_it_says_who_asks_what() -> None:
@@ -125,8 +125,8 @@ def test_a_participant_that_gets_nothing_has_no_arrow() -> None:
 
 
 def test_settings_are_said_in_words() -> None:
-    said = settings_text(CONTRACT.participants["climate-service"].outbox)
+    text = settings_text(CONTRACT.participants["climate-service"].outbox)
     assert (
-        said == "MQTT in the home, at least once, priority low, expires after 7 d, "
+        text == "MQTT in the home, at least once, priority low, expires after 7 d, "
         "waits up to 5 min for a batch, drops the oldest when full"
     )

@@ -22,7 +22,7 @@ from eventplane.contract import (
     contract_document,
     load_compiled,
 )
-from eventplane.delivery import Refusal, dead_letter
+from eventplane.dead_letter import Refusal, dead_letter
 from eventplane.envelope import write_event
 from eventplane.router import Router
 
@@ -318,8 +318,8 @@ def test_nesting_without_end_is_damage_as_well() -> None:
     ("content", "message"),
     [
         ("a: [", "not YAML"),
-        ("a: 1\nb: 2\na: 2", "a: the name stands twice, in line 1 and line 3"),
-        ("routes:\n  - {x: {to: a, to: b}}", r"routes\[0\].x.to: the name stands twice"),
+        ("a: 1\nb: 2\na: 2", "a: the name is there twice, in line 1 and line 3"),
+        ("routes:\n  - {x: {to: a, to: b}}", r"routes\[0\].x.to: the name is there twice"),
         ("[1, 2]", "not a mapping"),
         ("event_types: {t: {description: x, schema: missing.json}}", "missing.json"),
         ("event_types: {t: {description: x, schema: broken.json}}", "broken.json"),

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from eventplane.contract import ContractError, DeliveryGuarantee, compile_contract, load_compiled
-from eventplane.delivery import DEAD_LETTER_TYPE
+from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.device_reports import MANIFEST
-from eventplane.presence import NOTICE
+from eventplane.names import NOTICE
 
 pytestmark = pytest.mark.source("P4", "C1")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import given
@@ -10,10 +11,11 @@ from hypothesis import strategies as st
 
 from contract import load_contract
 from eventplane.contract import ContractError, Forward, Place, compile_contract, load_compiled
+from eventplane.contract.publication import Item
 from eventplane.filters import Any as AnyOf
 from eventplane.filters import Exact
 from eventplane.interest.announcement import Announcement, AnnouncementError, new_announcement, with_interest
-from eventplane.interest.table import Leased, interest_item, read_leased
+from eventplane.interest.table import InterestTable, LeasedAnnouncement, interest_item
 from eventplane.interest.uplink import uplink_filters
 
 CONTRACT = load_contract()
@@ -71,30 +73,35 @@ def test_one_that_is_wrong_takes_no_other_with_it_and_leaves_its_reader_s_intere
     assert concerned == {"carers.inbox", "family-app.inbox"} - {f"{wrong.participant}.inbox"}
 
 
+def read(item: Item) -> list[LeasedAnnouncement | Exception]:
+    """Return what the table of this one item has: the announcement, or why it cannot be read."""
+    found: list[LeasedAnnouncement | Exception] = []
+    client = Mock()
+    client.get_paginator.return_value.paginate.return_value = [{"Items": [item]}]
+    found += InterestTable(client, "t", lambda _, error: found.append(error)).all()
+    return found
+
+
 @pytest.mark.parametrize("filters", [[], [MOTION, DOOR]])
-def test_an_item_says_what_it_was_made_of(filters: list[object]) -> None:
-    leased = Leased(new_announcement("family-app", filters), 1_000)
-    assert read_leased(interest_item(leased, "program-1")) == leased
+def test_an_item_is_read_as_it_was_written(filters: list[object]) -> None:
+    leased = LeasedAnnouncement(new_announcement("family-app", filters), 1_000)
+    assert read(interest_item(leased, "program-1")) == [leased]
 
 
 @pytest.mark.parametrize(
-    ("item", "error"),
+    ("until_s", "filters", "error"),
     [
-        ({}, KeyError),
-        ({"participant": {"S": "a"}, "expires": {"N": "x"}, "filters": {"S": "[]"}}, ValueError),
-        ({"participant": {"S": "a"}, "expires": {"N": "9"}, "filters": {"S": "{}"}}, TypeError),
-        ({"participant": {"S": "a"}, "expires": {"N": "9"}, "filters": {"S": "["}}, ValueError),
-        ({"participant": {"S": "a"}, "expires": {"N": "9"}, "filters": {"S": "[1]"}}, AnnouncementError),
-        ({"participant": {"S": "a"}, "expires": {"N": "9"}, "filters": {"S": "[" * 9_000}}, ValueError),
-        (
-            {"participant": {"S": "a"}, "expires": {"N": "9"}, "filters": {"S": "[" * 99_999}},
-            AnnouncementError,
-        ),
+        ("x", "[]", ValueError),
+        ("9", "{}", TypeError),
+        ("9", "[", ValueError),
+        ("9", "[1]", AnnouncementError),
+        ("9", "[" * 9_000, ValueError),
+        ("9", "[" * 99_999, AnnouncementError),
     ],
 )
-def test_an_item_that_is_none_is_named(item: dict[str, Any], error: type[Exception]) -> None:
-    with pytest.raises(error):
-        read_leased(item)
+def test_an_item_that_cannot_be_read_is_reported(until_s: str, filters: str, error: type[Exception]) -> None:
+    (found,) = read({"participant": {"S": "a"}, "expires": {"N": until_s}, "filters": {"S": filters}})
+    assert isinstance(found, error)
 
 
 def test_the_uplink_has_to_carry_what_some_route_takes_whatever_its_reader_announced() -> None:

@@ -60,7 +60,7 @@ def test_a_webhook_may_be_packed(webhook: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changed", "said"),
+    ("changed", "expected"),
     [
         (document({"events_per_message": 0}), "0 is out of range"),
         (document({"events_per_message": 1_001}), "1001 is out of range"),
@@ -71,8 +71,8 @@ def test_a_webhook_may_be_packed(webhook: dict[str, Any]) -> None:
         (document(bell={"inbox": {"events_per_message": 2}}), "only a cloud service's inbox"),
     ],
 )
-def test_an_inbox_that_nobody_could_unpack_is_refused(changed: dict[str, Any], said: str) -> None:
-    assert any(".events_per_message: " in each and said in each for each in problems(changed))
+def test_an_inbox_that_nobody_could_unpack_is_refused(changed: dict[str, Any], expected: str) -> None:
+    assert any(".events_per_message: " in each and expected in each for each in problems(changed))
 
 
 def test_the_inbox_of_a_function_of_the_plane_is_not_packed() -> None:

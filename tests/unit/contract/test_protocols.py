@@ -13,7 +13,7 @@ from contract.loader import load_contract
 from contract.publish import Deployment, DestinationsNotDeployedError, Publisher
 from contract.summary import settings_text
 from eventplane.contract import Contract, ContractError, compile_contract, load_compiled
-from eventplane.protocols import SENDERS
+from eventplane.names import SENDERS
 from eventplane.registry.build import endpoint
 from tests.packages import install
 

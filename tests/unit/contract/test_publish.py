@@ -217,8 +217,8 @@ def test_the_command_publishes_checks_and_withdraws(
     assert head.version == new.version
     assert main(["publish", "--env", "dev", "--withdraw"]) == 0
     assert publisher.in_force() is None
-    said = capsys.readouterr().out
-    assert [word in said for word in ("can be published", "is in force;", "in force again")] == [True] * 3
+    printed = capsys.readouterr().out
+    assert [word in printed for word in ("can be published", "is in force;", "in force again")] == [True] * 3
     monkeypatch.setattr(boto3, "client", Answers(None, {}))
     assert main(command) == 1
     assert "name one that is deployed" in capsys.readouterr().err
@@ -241,7 +241,7 @@ def test_what_takes_alarms_away_from_an_image_is_refused_with_the_remedy(
     publish = ["publish", "--env", "nowhere", "--contract", str(silent), "--image", str(image)]
     for command in (publish, ["floor", str(image), "--contract", str(silent)]):
         assert main(command) == 1
-        told = capsys.readouterr().err
-        assert "routes.alarms-to-call-service" in told
-        assert "devices need a new image" in told
+        printed = capsys.readouterr().err
+        assert "routes.alarms-to-call-service" in printed
+        assert "devices need a new image" in printed
     assert main(["floor", str(silent), "--contract", str(image)]) == 0

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from contract.checks import check
 from eventplane.contract import ContractError, Place, compile_contract, load_compiled
-from eventplane.contract.checks import check
 from eventplane.contract.subscription import new_subscription, with_subscriptions
 from eventplane.conversation.messages import Replier, Reply, Status, write_reply
 from eventplane.router import Router

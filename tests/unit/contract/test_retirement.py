@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from contract import load_contract
+from contract.checks import check
 from contract.diff import diff_text
 from contract.summary import summary
 from eventplane.contract import ContractError, compile_contract, load_compiled
-from eventplane.contract.checks import check
 
 
 @pytest.fixture

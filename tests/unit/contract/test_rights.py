@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contract import load_contract
+from contract.checks import check
 from contract.summary import summary
-from eventplane.contract import Contract, ContractError, Place, Reach, compile_contract, load_compiled
-from eventplane.contract.checks import check
+from eventplane.contract import AddressScope, Contract, ContractError, Place, compile_contract, load_compiled
 from eventplane.contract.subscription import (
     granted_filter,
     new_subscription,
@@ -71,10 +71,10 @@ def test_they_stand_in_the_compiled_form_which_reads_back() -> None:
 
 def test_without_them_a_contract_is_of_the_format_it_was() -> None:
     contract = plane(may_address="one")
-    assert contract.participants["desk"].may_address is Reach.ONE
+    assert contract.participants["desk"].may_address is AddressScope.ONE
     assert contract.participants["desk"].may_subscribe is None
     assert json.loads(contract.canonical)["format"] == 4
-    assert plane(may_address="everyone").participants["desk"].may_address is Reach.EVERYONE
+    assert plane(may_address="everyone").participants["desk"].may_address is AddressScope.EVERYONE
 
 
 @pytest.mark.parametrize(

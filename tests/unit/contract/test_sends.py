@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
+from contract.checks import check
 from eventplane.contract import Contract, compile_contract
-from eventplane.contract.checks import check
-from eventplane.delivery import DEAD_LETTER_TYPE
+from eventplane.dead_letter import DEAD_LETTER_TYPE
 
 KINDS = {
     "lamp": "device_service",
@@ -55,7 +55,7 @@ def test_two_services_that_answer_each_other_are_a_loop() -> None:
     [
         # Nobody answers.
         ({"lamp": ["a"], "switch": []}, {"r": to("switch.inbox", "a"), "s": to("lamp.inbox", "b")}),
-        # What is not said is not known.
+        # What is not declared is not known.
         ({"lamp": ["a"]}, {"r": to("switch.inbox", "a"), "s": to("lamp.inbox", "b")}),
         # The answer goes to somebody else.
         ({"lamp": ["a"], "switch": ["b"]}, {"r": to("switch.inbox", "a"), "s": to("desk.inbox", "b")}),

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from contract.checks import check
 from contract.summary import summary
 from eventplane.contract import (
     Channel,
@@ -16,8 +17,7 @@ from eventplane.contract import (
     compile_contract,
     load_compiled,
 )
-from eventplane.contract.checks import check
-from eventplane.delivery import DEAD_LETTER_TYPE
+from eventplane.dead_letter import DEAD_LETTER_TYPE
 
 
 def document(**inbox: Any) -> dict[str, Any]:
@@ -74,7 +74,7 @@ def test_a_webhook_survives_its_compiled_form() -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "expected"),
     [
         ({"mode": "carrier-pigeon"}, "webhook.mode: 'carrier-pigeon' is not known"),
         ({"timeout_s": 31}, "webhook.timeout_s: 31 is out of range; give seconds from 1 to 30"),
@@ -91,12 +91,12 @@ def test_a_webhook_survives_its_compiled_form() -> None:
         ({"secret": "s"}, "webhook.secret: it differs between environments, .* the stacks make one"),
     ],
 )
-def test_a_wrong_setting_is_told_with_its_remedy(settings: dict[str, Any], said: str) -> None:
+def test_a_wrong_setting_is_named_with_its_remedy(settings: dict[str, Any], expected: str) -> None:
     (problem,) = problems(document(webhook=settings))
     assert problem.startswith("participants.desk.inbox.webhook")
-    # `.*` stands for what need not be repeated here.
+    # `.*` is for what need not be repeated here.
     at = 0
-    for part in said.split(".*"):
+    for part in expected.split(".*"):
         at = problem.index(part.strip(), at)
 
 
@@ -117,14 +117,14 @@ def test_only_the_inbox_of_a_cloud_service_can_be_a_webhook() -> None:
 
 def test_an_event_becomes_a_dead_letter_before_its_queue_forgets_it() -> None:
     (problem,) = problems(document(webhook={"give_up_after_s": 3_600}, retention_s=3_600))
-    assert "webhook.give_up_after_s: the queue forgets an event after 3600 s" in problem
+    assert "webhook.give_up_after_s: the queue deletes an event after 3600 s" in problem
     assert inbox(webhook={"give_up_after_s": 3_599}, retention_s=3_600).webhook is not None
 
 
 def test_dead_letters_that_can_lead_to_a_webhook_are_warned_of() -> None:
     changed = document(webhook={})
-    changed["routes"]["letters"] = {"filter": {"exact": {"type": DEAD_LETTER_TYPE}}, "to": "desk.inbox"}
+    changed["routes"]["dead-letters"] = {"filter": {"exact": {"type": DEAD_LETTER_TYPE}}, "to": "desk.inbox"}
     warned = [each.path for each in check(compile_contract(changed, "test")) if "webhook" in each.message]
-    assert warned == ["routes.letters"]
+    assert warned == ["routes.dead-letters"]
     changed["participants"]["desk"]["inbox"] = {}
     assert not [each for each in check(compile_contract(changed, "test")) if "webhook" in each.message]

@@ -10,7 +10,7 @@ import boto3
 import pytest
 from moto import mock_aws
 
-from eventplane.delivery import Refusal, dead_letter
+from eventplane.dead_letter import Refusal, dead_letter
 from eventplane.device_reports import MANIFEST, STARTED
 from eventplane.envelope import Envelope, write_event
 from local.consumers import UNREADABLE, Consumers

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from eventplane.delivery import DEAD_LETTER_TYPE
+from eventplane.dead_letter import DEAD_LETTER_TYPE
 from local.demo.deletion import Deletion, NothingToDeleteError, copy_without_one
 
 DELIVERED = {"source": "/a", "id": "1", "type": "t", "outcome": "delivered", "client_id": "home-1"}

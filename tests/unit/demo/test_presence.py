@@ -6,7 +6,7 @@ import pytest
 from rich.progress import Progress
 
 from eventplane.contract import Contract
-from eventplane.presence import CONNECTED, NOTICE
+from eventplane.names import CONNECTED, NOTICE
 from local.consumers import Kept
 from local.demo.presence import LOCAL, PHASES, cut_off, missing, notices, told
 from local.demo.waiting import Waits

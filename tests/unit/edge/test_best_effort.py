@@ -17,7 +17,7 @@ from edge.delivery_queues import (
 )
 from edge.errors import SpoolCorruptError
 from edge.mailbox import Disconnected, LinkName
-from eventplane.delivery import Outcome
+from eventplane.reasons import Outcome
 from tests.unit.edge.fakes import ALARM, READING, Device, contract, event
 
 LOCAL, CLOUD = LinkName.LOCAL, LinkName.CLOUD

@@ -6,7 +6,7 @@ from edge.numbering import stamp
 from edge.reports import Heading
 from edge.spool import LossReport
 from edge.spool.tables import MOST_RANGES
-from eventplane.delivery import Outcome
+from eventplane.reasons import Outcome
 
 
 def test_the_largest_report_fits_an_event() -> None:

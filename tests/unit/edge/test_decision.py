@@ -7,9 +7,9 @@ from edge.delivery_queues import VolatileEvent
 from edge.interest import Interest
 from edge.numbering import RecentKeys
 from eventplane.contract import Contract, compile_contract, contract_document
-from eventplane.delivery import Refusal
+from eventplane.dead_letter import Refusal
+from eventplane.device_reports import key_digest
 from eventplane.envelope import parse_event
-from eventplane.event_keys import key_digest
 from tests.unit.edge.fakes import ALARM, CHORE, DEAD_LETTER, START, contract, event, ordered
 
 SLOT = SequenceNumber(1, uptime_ms=50_000)

@@ -9,9 +9,9 @@ from edge.errors import SpoolError
 from edge.mailbox import LinkName
 from edge.spool import MOST_KEYS
 from edge.spool.recovery import marker_of
-from eventplane.downlink.device import OLDER, Result
-from eventplane.downlink.errors import NOT_FOR_A_DEVICE
+from eventplane.downlink.device import Result
 from eventplane.envelope import parse_event
+from eventplane.reasons import Reason
 from eventplane.receipts import Receipt, digest, write_receipts
 from tests.unit.edge.downlinks import KEY, command, state
 from tests.unit.edge.fakes import ALARM, Device, contract, event
@@ -92,18 +92,18 @@ def test_an_older_version_is_never_applied_after_a_newer(device: Device) -> None
     assert held(device) == state(10)
     assert results(device) == [
         ("v10", Result.STORED, ""),
-        ("v9", Result.REJECTED, OLDER),
-        ("v2", Result.REJECTED, OLDER),
+        ("v9", Result.REJECTED, Reason.OLDER),
+        ("v2", Result.REJECTED, Reason.OLDER),
     ]
     assert shown(device) == ["v10"]
-    assert device.forwarder.counts.downlink_outcomes == {"stored": 1, OLDER: 2}
+    assert device.forwarder.counts.downlink_outcomes == {"stored": 1, Reason.OLDER: 2}
 
 
 def test_a_tombstone_is_delivered_remembered_and_followed_by_a_new_incarnation(device: Device) -> None:
     device.turn(device.from_cloud(state(1)))
     device.turn(device.from_cloud(state(2, deleted=True)), device.from_cloud(state(1)))
     assert held(device) == ""
-    assert results(device)[1:] == [("v2", Result.STORED, ""), ("v1", Result.REJECTED, OLDER)]
+    assert results(device)[1:] == [("v2", Result.STORED, ""), ("v1", Result.REJECTED, Reason.OLDER)]
     device.turn(device.from_cloud(state(3)))
     assert held(device) == state(3)
     assert shown(device) == ["v1", "v2", "v3"]
@@ -153,7 +153,7 @@ class TestCommands:
             device.turn(device.from_cloud(command(order)))
         device.connect(LOCAL)
         assert shown(device) == ["c1", "c2", "c3"]
-        assert results(device)[-1] == ("c2", Result.REJECTED, OLDER)
+        assert results(device)[-1] == ("c2", Result.REJECTED, Reason.OLDER)
 
     def test_a_more_urgent_one_does_not_overtake_the_one_before_it(self, device: Device) -> None:
         device.disconnect(LOCAL)
@@ -232,9 +232,9 @@ def test_an_event_of_a_device_can_go_down(device: Device) -> None:
     ("payload", "reason"),
     [
         (b"garbage", "not_json"),
-        (event("e").json.encode(), NOT_FOR_A_DEVICE),
-        (state(1).replace('"downkind":"state"', '"downkind":"wish"').encode(), NOT_FOR_A_DEVICE),
-        (state(1).replace(KEY, "no-key").encode(), NOT_FOR_A_DEVICE),
+        (event("e").json.encode(), Reason.NOT_FOR_A_DEVICE),
+        (state(1).replace('"downkind":"state"', '"downkind":"wish"').encode(), Reason.NOT_FOR_A_DEVICE),
+        (state(1).replace(KEY, "no-key").encode(), Reason.NOT_FOR_A_DEVICE),
     ],
 )
 def test_what_names_no_key_becomes_a_dead_letter(device: Device, payload: bytes, reason: str) -> None:

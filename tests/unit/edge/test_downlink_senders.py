@@ -11,9 +11,10 @@ from edge.contract_updates import contract_key
 from edge.mailbox import Reload
 from eventplane.contract import Contract, compile_contract, contract_document
 from eventplane.device_reports import DEVICE_CONTRACT
-from eventplane.downlink.device import OLDER, Result
+from eventplane.downlink.device import Result
 from eventplane.envelope import parse_event
 from eventplane.interest.uplink import UPLINK_KEY
+from eventplane.reasons import Reason
 from tests.unit.edge.downlinks import KEY, command, state
 from tests.unit.edge.fakes import READING, Device, contract
 
@@ -107,7 +108,7 @@ class TestResets:
         device.connect()
         device.turn(device.from_cloud(state(10**15)), device.from_cloud(state(8, reset=1)))
         device.turn(device.from_cloud(state(9)), device.from_cloud(state(6, reset=1)))
-        stored, older = (Result.STORED, ""), (Result.REJECTED, OLDER)
+        stored, older = (Result.STORED, ""), (Result.REJECTED, Reason.OLDER)
         assert results(device) == [stored, older, stored, older, stored, older, older]
         stored = device.spool.device_state("state", KEY)
         assert stored is not None

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from edge.mailbox import LinkName
-from eventplane.delivery import Outcome
+from eventplane.reasons import Outcome
 from tests.unit.edge.fakes import ALARM, Device, contract, event
 
 CLOUD = LinkName.CLOUD

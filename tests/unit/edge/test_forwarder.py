@@ -8,10 +8,10 @@ import pytest
 from edge.errors import SpoolError
 from edge.mailbox import Connected, LinkName, Received, Stop
 from edge.spool import StoredEvent
-from eventplane.delivery import Outcome
 from eventplane.device_reports import DISCARDED, MANIFEST
 from eventplane.envelope import Envelope, parse_event
-from eventplane.numbering import EPOCH, SEQUENCE
+from eventplane.names import EPOCH, SEQUENCE
+from eventplane.reasons import Outcome
 from eventplane.receipts import SPOOL_FULL, Receipt, digest, write_receipts
 from eventplane_client.device import MAX_MESSAGE_BYTES
 from tests.unit.edge.fakes import ALARM, DEAD_LETTER, Device, event, ordered

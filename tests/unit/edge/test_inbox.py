@@ -14,7 +14,7 @@ from edge.inbox import InboxPump
 from edge.link import Backoff, Link
 from edge.mailbox import LinkName
 from edge.spool import Spool
-from eventplane.event_keys import key_digest
+from eventplane.device_reports import key_digest
 from eventplane.receipts import Receipt, digest
 from tests.unit.edge.fakes import ALARM, Wires, contract, event
 from tests.unit.edge.spools import arrival

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from edge.numbering import MOST_URGENT, RecentKeys
-from eventplane.event_keys import KEY_BYTES, key_digest
+from eventplane.device_reports import KEY_BYTES, key_digest
 
 
 def key(number: int) -> bytes:

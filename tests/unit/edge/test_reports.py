@@ -19,10 +19,17 @@ from edge.mailbox import LinkName
 from edge.reports import Heading
 from edge.spool import LossReport, Manifest, SpoolOrigin
 from eventplane.contract import Place
-from eventplane.delivery import Outcome
-from eventplane.device_reports import DISCARDED, DISK_FAILED, HEARTBEAT, MANIFEST, STARTED, is_irreplaceable
+from eventplane.device_reports import (
+    DISCARDED,
+    DISK_FAILED,
+    HEARTBEAT,
+    MANIFEST,
+    STARTED,
+    is_irreplaceable,
+    key_digest,
+)
 from eventplane.envelope import Envelope, parse_event
-from eventplane.event_keys import key_digest
+from eventplane.reasons import Outcome
 from eventplane.router import Router
 from glue_jobs.delivery_audit.coverage import Scope
 from glue_jobs.delivery_audit.device import DeviceRows, HourRow, judge_device

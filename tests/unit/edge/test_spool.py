@@ -23,8 +23,8 @@ from edge.spool import (
 from edge.spool.database import FORMAT, TableTotals
 from edge.spool.tables import KEPT_KEYS, MOST_RANGES
 from edge.uptime_clock import Uptime
-from eventplane.delivery import Outcome
-from eventplane.event_keys import KEY_BYTES
+from eventplane.device_reports import KEY_BYTES
+from eventplane.reasons import Outcome
 from tests.unit.edge.spools import CLOUD, HOME, arrival, cloud, device_state, fill, key, waiting
 
 

@@ -22,7 +22,7 @@ from edge.spool.log import announce, log_of, note_of
 from edge.spool.recovery import marker_of
 from edge.spool.salvage import SHIFT
 from edge.uptime_clock import UptimeClock
-from eventplane.delivery import Outcome
+from eventplane.reasons import Outcome
 from tests.unit.edge.spools import CLOUD, HOME, arrival, beside, cloud, device_state, fill, waiting
 
 

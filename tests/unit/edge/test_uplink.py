@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from edge.mailbox import Acknowledged, Disconnected, LinkName
-from eventplane.delivery import Outcome
 from eventplane.envelope import Envelope, parse_event
+from eventplane.reasons import Outcome
 from tests.unit.edge.fakes import (
     ALARM,
     CHORE,

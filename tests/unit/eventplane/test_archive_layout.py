@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from eventplane.archive_columns import MEANINGS
-from eventplane.archive_layout import FOLDERS, Folder
+from eventplane.archive_layout import _MEANINGS, FOLDERS, Folder
 
 KNOWN = {
     (
@@ -87,7 +86,7 @@ def test_a_later_version_only_adds_columns_at_the_end() -> None:
 
 def test_every_column_says_what_it_means_and_nothing_else_does() -> None:
     used = {column.name for folder in FOLDERS for column in folder.compacted_columns or folder.columns}
-    assert used == set(MEANINGS)
+    assert used == set(_MEANINGS)
 
 
 def test_no_table_has_a_column_twice() -> None:

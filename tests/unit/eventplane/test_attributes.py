@@ -6,7 +6,7 @@ from eventplane.attributes import is_uri, is_uri_reference
 
 ABSOLUTE = [
     "https://example.org",
-    "https://user:pass@example.org:8443/a/b;c=1?x=/y?#z/?",
+    "https://user:pass@example.org:8443/a/b;c=1?x=/y?z/?",
     "http://[2001:db8::1]:80/",
     "http://[v1.fe:80]",
     "crn:eu:::device:device:TEST-DEVICE",
@@ -65,6 +65,12 @@ def test_a_relative_reference_is_no_uri(value: str) -> None:
 def test_what_the_grammar_does_not_have_is_neither(value: str) -> None:
     assert not is_uri_reference(value)
     assert not is_uri(value)
+
+
+def test_a_fragment_belongs_to_a_reference_only() -> None:
+    assert is_uri_reference("https://example.org/a?b#c")
+    assert not is_uri("https://example.org/a?b#c")
+    assert not is_uri("urn:a:b#")
 
 
 def test_a_scheme_alone_locates_nothing() -> None:

@@ -31,7 +31,7 @@ def test_a_number_has_1000_characters_at_most_wherever_it_stands(before: str) ->
 
 
 def test_text_passes_through_untouched() -> None:
-    raw = b' { "type":"t" ,"source" : "/a","id":"\\u00e9","specversion":"1.0", "data" : [1.0, 1e400,  "x"]}\n'
+    raw = b' { "type":"t" ,"source" : "/a","id":"\\u00e9","specversion":"1.0", "data" : [1.0, 1e308,  "x"]}\n'
     assert parse_event(raw).json.encode() == raw
 
 

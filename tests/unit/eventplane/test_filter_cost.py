@@ -32,13 +32,13 @@ def doubled(text: str, times: int) -> str:
 
 
 COSTLY = {
-    "nested CONCAT": (f"{doubled('subject', 8)} = 'x'", "can make a text of 25,165,824 bytes"),
-    "UPPER of a long text": ("UPPER(CONCAT(subject, type)) = 'x'", "can make a text of 589,824 bytes"),
+    "nested CONCAT": (f"{doubled('subject', 8)} = 'x'", "can build a text of 25,165,824 bytes"),
+    "UPPER of a long text": ("UPPER(CONCAT(subject, type)) = 'x'", "can build a text of 589,824 bytes"),
     "many changes of case": (" OR ".join(["LOWER(subject) = 'x'"] * 9), "steps for one event"),
     "a long pattern": (f"subject LIKE '%{'a' * 4_000}b%'", "steps for one event"),
     "a pattern with many wildcards": (f"subject LIKE '%{'a_' * 20}b%'", "steps for one event"),
     "many comparisons with the event": (f"id IN ({', '.join(['subject'] * 200)})", "steps for one event"),
-    "deep": (f"{'TRIM(' * MAX_FILTER_NESTING}id{')' * MAX_FILTER_NESTING} = 'x'", "each other 13 deep"),
+    "deep": (f"{'TRIM(' * MAX_FILTER_NESTING}id{')' * MAX_FILTER_NESTING} = 'x'", "nested 13 deep"),
 }
 
 

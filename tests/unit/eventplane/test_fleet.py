@@ -8,13 +8,13 @@ import pytest
 
 from eventplane.fleet import (
     MAX_REGISTRATIONS_A_DAY,
-    Application,
     Device,
     DeviceNameError,
-    LifeError,
-    Refusal,
+    LifecycleError,
+    LifecycleState,
     RefusedError,
-    State,
+    RegistrationRefusal,
+    RegistrationRequest,
     decommissioned,
     grouped,
     locked_out,
@@ -31,18 +31,20 @@ from eventplane.fleet import (
 NOW_MS = 1_767_225_600_000
 DAY_MS = 86_400_000
 NEW = made("home-1", NOW_MS)
-IN_SERVICE = replace(NEW, state=State.PROVISIONED, certificate="a")
+IN_SERVICE = replace(NEW, state=LifecycleState.PROVISIONED, certificate="a")
 
 
-def by_claim(offered: str, thing: str = "home-1") -> Application:
-    return Application(thing, f"claim-{thing}", "the claim's", offered)
+def by_claim(offered: str, thing: str = "home-1") -> RegistrationRequest:
+    return RegistrationRequest(thing, f"claim-{thing}", "the claim's", offered)
 
 
-def by_itself(offered: str, asking: str) -> Application:
-    return Application("home-1", "renewal-home-1", asking, offered)
+def by_itself(offered: str, asking: str) -> RegistrationRequest:
+    return RegistrationRequest("home-1", "renewal-home-1", asking, offered)
 
 
-def refusal(device: Device | None, application: Application, now_ms: int = NOW_MS) -> Refusal:
+def refusal(
+    device: Device | None, application: RegistrationRequest, now_ms: int = NOW_MS
+) -> RegistrationRefusal:
     with pytest.raises(RefusedError) as caught:
         registered(device, application, now_ms)
     assert caught.value.thing == application.thing
@@ -51,9 +53,9 @@ def refusal(device: Device | None, application: Application, now_ms: int = NOW_M
 
 def test_a_device_that_was_made_is_registered_with_the_claim_and_in_service_when_it_was_seen() -> None:
     asked = registered(NEW, by_claim("a"), NOW_MS)
-    assert (asked.state, asked.certificate, asked.pending) == (State.MADE, None, "a")
+    assert (asked.state, asked.certificate, asked.pending) == (LifecycleState.MADE, None, "a")
     used = seen(asked, "a", NOW_MS + 1)
-    assert (used.state, used.certificate, used.pending) == (State.PROVISIONED, "a", None)
+    assert (used.state, used.certificate, used.pending) == (LifecycleState.PROVISIONED, "a", None)
     assert (used.registrations, used.changed_at_ms) == (1, NOW_MS + 1)
 
 
@@ -69,21 +71,35 @@ def test_an_answer_that_was_lost_is_asked_for_again() -> None:
 @pytest.mark.parametrize(
     ("device", "application", "reason"),
     [
-        (None, by_claim("a"), Refusal.UNKNOWN),
-        (None, by_itself("b", "a"), Refusal.UNKNOWN),
-        (decommissioned(IN_SERVICE, "", NOW_MS), by_itself("b", "a"), Refusal.DECOMMISSIONED),
-        (decommissioned(NEW, "", NOW_MS), by_claim("a"), Refusal.DECOMMISSIONED),
-        (IN_SERVICE, by_claim("b"), Refusal.TAKEN),
-        (replace(IN_SERVICE, replacement_until_ms=NOW_MS), by_claim("b"), Refusal.TAKEN),
-        (IN_SERVICE, by_itself("b", "another's"), Refusal.FOREIGN_CERTIFICATE),
-        (replace(IN_SERVICE, replaced=frozenset("z")), by_itself("b", "z"), Refusal.FOREIGN_CERTIFICATE),
-        (NEW, by_itself("b", ""), Refusal.FOREIGN_CERTIFICATE),
-        (NEW, Application("home-1", "claim-home-2", "the claim's", "a"), Refusal.WRONG_CLIENT),
-        (NEW, Application("home-1", "home-1", "the claim's", "a"), Refusal.WRONG_CLIENT),
-        (IN_SERVICE, Application("home-1", "renewal-home-2", "a", "b"), Refusal.WRONG_CLIENT),
+        (None, by_claim("a"), RegistrationRefusal.UNKNOWN),
+        (None, by_itself("b", "a"), RegistrationRefusal.UNKNOWN),
+        (decommissioned(IN_SERVICE, "", NOW_MS), by_itself("b", "a"), RegistrationRefusal.DECOMMISSIONED),
+        (decommissioned(NEW, "", NOW_MS), by_claim("a"), RegistrationRefusal.DECOMMISSIONED),
+        (IN_SERVICE, by_claim("b"), RegistrationRefusal.TAKEN),
+        (replace(IN_SERVICE, replacement_until_ms=NOW_MS), by_claim("b"), RegistrationRefusal.TAKEN),
+        (IN_SERVICE, by_itself("b", "another's"), RegistrationRefusal.FOREIGN_CERTIFICATE),
+        (
+            replace(IN_SERVICE, replaced=frozenset("z")),
+            by_itself("b", "z"),
+            RegistrationRefusal.FOREIGN_CERTIFICATE,
+        ),
+        (NEW, by_itself("b", ""), RegistrationRefusal.FOREIGN_CERTIFICATE),
+        (
+            NEW,
+            RegistrationRequest("home-1", "claim-home-2", "the claim's", "a"),
+            RegistrationRefusal.WRONG_CLIENT,
+        ),
+        (NEW, RegistrationRequest("home-1", "home-1", "the claim's", "a"), RegistrationRefusal.WRONG_CLIENT),
+        (
+            IN_SERVICE,
+            RegistrationRequest("home-1", "renewal-home-2", "a", "b"),
+            RegistrationRefusal.WRONG_CLIENT,
+        ),
     ],
 )
-def test_it_is_refused(device: Device | None, application: Application, reason: Refusal) -> None:
+def test_it_is_refused(
+    device: Device | None, application: RegistrationRequest, reason: RegistrationRefusal
+) -> None:
     assert refusal(device, application) is reason
 
 
@@ -99,14 +115,14 @@ def test_a_replacement_is_allowed_until_the_new_one_was_seen() -> None:
     asked = registered(registered(allowed, by_claim("b"), NOW_MS), by_claim("c"), NOW_MS)
     used = seen(asked, "c", NOW_MS)
     assert (used.certificate, used.replaced) == ("c", {"a", "b"})
-    assert refusal(used, by_claim("d")) is Refusal.TAKEN
+    assert refusal(used, by_claim("d")) is RegistrationRefusal.TAKEN
 
 
 def test_only_so_many_a_day() -> None:
     device = NEW
     for number in range(MAX_REGISTRATIONS_A_DAY):
         device = registered(device, by_claim(f"c{number}"), NOW_MS)
-    assert refusal(device, by_claim("one more")) is Refusal.TOO_OFTEN
+    assert refusal(device, by_claim("one more")) is RegistrationRefusal.TOO_OFTEN
     assert registered(device, by_claim("tomorrow"), NOW_MS + DAY_MS).registered_today == 1
 
 
@@ -122,15 +138,19 @@ def test_what_was_retired_is_forgotten_and_the_rest_is_not() -> None:
 
 def test_a_decommissioned_device_stays_so() -> None:
     gone = decommissioned(replaceable(IN_SERVICE, NOW_MS + DAY_MS, NOW_MS), "returned", NOW_MS + 1)
-    assert (gone.state, gone.reason, gone.replacement_until_ms) == (State.DECOMMISSIONED, "returned", 0)
+    assert (gone.state, gone.reason, gone.replacement_until_ms) == (
+        LifecycleState.DECOMMISSIONED,
+        "returned",
+        0,
+    )
     assert decommissioned(gone, "another reason", NOW_MS + 2) == gone
     assert seen(replace(gone, pending="b"), "b", NOW_MS) == replace(gone, pending="b")
-    with pytest.raises(LifeError, match="a new name"):
+    with pytest.raises(LifecycleError, match="a new name"):
         replaceable(gone, NOW_MS + DAY_MS, NOW_MS)
 
 
 def test_a_replacement_is_for_devices_in_service() -> None:
-    with pytest.raises(LifeError, match="the claim registers it as it is"):
+    with pytest.raises(LifecycleError, match="the claim registers it as it is"):
         replaceable(NEW, NOW_MS + DAY_MS, NOW_MS)
 
 
@@ -145,9 +165,9 @@ QUARANTINED = quarantined(IN_SERVICE, frozenset({"a"}), "it floods", NOW_MS)
 
 
 @pytest.mark.parametrize("application", [by_itself("b", "a"), by_claim("b")])
-def test_a_quarantined_device_gets_no_certificate(application: Application) -> None:
-    assert refusal(QUARANTINED, application) is Refusal.QUARANTINED
-    with pytest.raises(LifeError, match="release it first"):
+def test_a_quarantined_device_gets_no_certificate(application: RegistrationRequest) -> None:
+    assert refusal(QUARANTINED, application) is RegistrationRefusal.QUARANTINED
+    with pytest.raises(LifecycleError, match="release it first"):
         replaceable(QUARANTINED, NOW_MS + DAY_MS, NOW_MS)
 
 
@@ -173,8 +193,8 @@ def test_a_device_is_in_its_state_since_it_came_into_it() -> None:
     assert decommissioned(gone, "returned", day + 1).since_ms == day
 
 
-@pytest.mark.parametrize("state", [State.MADE, State.PROVISIONED])
-def test_a_release_gives_the_state_back(state: State) -> None:
+@pytest.mark.parametrize("state", [LifecycleState.MADE, LifecycleState.PROVISIONED])
+def test_a_release_gives_the_state_back(state: LifecycleState) -> None:
     device = replace(NEW, state=state)
     assert released(quarantined(device, frozenset(), "", NOW_MS), NOW_MS).state is state
 
@@ -196,5 +216,5 @@ def test_a_certificate_that_ended_during_the_quarantine_is_not_activated_again()
 def test_a_quarantined_device_can_be_decommissioned_with_all_its_certificates() -> None:
     device = quarantined(IN_SERVICE, frozenset({"a", "by hand"}), "", NOW_MS)
     assert decommissioned(device, "stolen", NOW_MS).certificates == {"a", "by hand"}
-    with pytest.raises(LifeError):
+    with pytest.raises(LifecycleError):
         quarantined(decommissioned(device, "", NOW_MS), frozenset(), "", NOW_MS)

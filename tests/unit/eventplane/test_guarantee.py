@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from eventplane.contract import Contract, DeliveryGuarantee, Place, Route, compile_contract
-from eventplane.delivery import DEAD_LETTER_TYPE
+from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.device_reports import MANIFEST
 from eventplane.envelope import write_event
 from eventplane.errors import EnvelopeError

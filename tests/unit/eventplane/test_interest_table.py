@@ -8,12 +8,19 @@ import boto3
 
 from eventplane.contract.publication import Item
 from eventplane.interest.announcement import new_announcement
-from eventplane.interest.table import MAX_PROGRAMS, PARTITION, SORT, InterestTable, Leased, interest_item
+from eventplane.interest.table import (
+    MAX_PROGRAMS,
+    PARTITION,
+    SORT,
+    InterestTable,
+    LeasedAnnouncement,
+    interest_item,
+)
 from tests.dynamodb import create_table
 
 
-def leased(participant: str) -> Leased:
-    return Leased(new_announcement(participant, [{"exact": {"type": "a"}}]), 100)
+def leased(participant: str) -> LeasedAnnouncement:
+    return LeasedAnnouncement(new_announcement(participant, [{"exact": {"type": "a"}}]), 100)
 
 
 def test_one_program_that_cannot_be_understood_makes_its_participant_unknown(aws: None) -> None:

@@ -6,17 +6,17 @@ from typing import Any
 
 import pytest
 
-from eventplane.auditor import VERDICT
 from eventplane.contract import Contract, compile_contract
 from eventplane.conversation.attributes import REPLY_TYPE
-from eventplane.delivery import DEAD_LETTER_TYPE
+from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.device_reports import DEVICE_CONTRACT, HEARTBEAT, MANIFEST, forwarder_source, router_source
 from eventplane.downlink.device import ACKNOWLEDGED
 from eventplane.envelope import Envelope, parse_event, write_event
 from eventplane.errors import EnvelopeError
-from eventplane.presence import NOTICE
+from eventplane.names import NOTICE, VERDICT
+from eventplane.reasons import Reason
 from eventplane.sender import PLANE, PLANE_CLIENT, Sender, parse_sender, sender_in_frame
-from eventplane.sending import SENDER_NOT_ALLOWED, SendingRights, stamp_sender, without_stamp
+from eventplane.sending import SendingRights, stamp_sender, without_stamp
 
 ALARM = "org.example.alarm.v1"
 READING = "org.example.reading.v1"
@@ -59,7 +59,7 @@ def event(type: str, source: str = "/s", data: Any = None) -> Envelope:
 
 def refused(sender: Sender, sent: Envelope, rights: SendingRights = RIGHTS) -> bool:
     refusal = rights.refusal(sent.stamped(**sender.attributes))
-    assert refusal is None or (refusal.reason == SENDER_NOT_ALLOWED and str(sender) in refusal.detail)
+    assert refusal is None or (refusal.reason == Reason.SENDER_NOT_ALLOWED and str(sender) in refusal.detail)
     return refusal is not None
 
 

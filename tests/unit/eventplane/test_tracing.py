@@ -7,11 +7,12 @@ from dataclasses import replace
 import pytest
 
 from eventplane.attributes import AttributeValue
-from eventplane.delivery import DEAD_LETTER_TYPE, Outcome
+from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.envelope import Envelope, write_event
 from eventplane.ledger import LedgerRecord
+from eventplane.reasons import Outcome
 from eventplane.tracing.context import Hop, context_of, span_id, trace_id
-from eventplane.tracing.spans import LONGEST_WAIT_MS, Decision, Span, way
+from eventplane.tracing.spans import LONGEST_WAIT_MS, RoutingRecord, Span, router_spans
 
 ACCEPTED_MS = 1_767_225_600_000
 BEGAN_MS, DECIDED_MS, ENDED_MS = ACCEPTED_MS + 200, ACCEPTED_MS + 210, ACCEPTED_MS + 250
@@ -45,8 +46,8 @@ def record(of: Envelope, outcome: Outcome = Outcome.DELIVERED, route: str | None
 
 
 def spans(of: Envelope, *records: LedgerRecord, is_own: bool = False) -> dict[str, Span]:
-    decisions = [Decision(each, of) for each in records or (record(of),)]
-    drawn = way(
+    decisions = [RoutingRecord(each, of) for each in records or (record(of),)]
+    drawn = router_spans(
         context_of(of),
         of,
         decisions,

@@ -23,12 +23,37 @@ LAST_MS = timestamp_ms("9999-12-31T23:59:59.999Z")
         ("1969-12-31T23:59:59.999Z", -1),
         ("0001-01-01T00:00:00Z", -62_135_596_800_000),
         ("0001-01-01T00:00:00+23:59", -62_135_596_800_000 - 86_340_000),
-        ("9999-12-31T23:59:60-23:59", 253_402_300_800_000 + 86_340_000),
+        ("9999-12-31T23:59:60Z", 253_402_300_800_000),
+        ("2017-01-01t05:29:60.5+05:30", 1_483_228_800_500),
     ],
 )
 def test_a_timestamp_of_any_legal_form_is_a_number(text: str, expected: int) -> None:
     assert is_timestamp(text)
     assert timestamp_ms(text) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "2016-12-31T23:58:60Z",
+        "2016-12-30T23:59:60Z",
+        "2024-02-28T23:59:60Z",
+        "2026-03-01T10:59:60Z",
+        "2016-12-31T23:59:60+01:00",
+        "9999-12-31T23:59:60-23:59",
+        "0001-01-01T23:58:60+23:59",
+        "2023-02-29T23:59:60Z",
+    ],
+)
+def test_a_leap_second_is_the_last_of_a_month_in_utc(text: str) -> None:
+    assert not is_timestamp(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["2024-02-29T23:59:60Z", "2015-06-30T23:59:60z", "1990-12-31T15:59:60-08:00"]
+)
+def test_any_month_may_have_one(text: str) -> None:
+    assert is_timestamp(text)
 
 
 @given(st.integers(FIRST_MS, LAST_MS))

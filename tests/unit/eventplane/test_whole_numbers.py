@@ -8,16 +8,15 @@ from typing import Any
 
 import pytest
 
-from eventplane.delivery import Refusal, dead_letter
+from eventplane.dead_letter import Refusal, dead_letter
 from eventplane.device_reports import DISCARDED, MANIFEST, forwarder_source
-from eventplane.downlink.wire import number
+from eventplane.downlink.wire import read_version
 from eventplane.envelope import write_event
 from eventplane.errors import EnvelopeError
 from eventplane.function_settings import CertificateSettings
 from eventplane.ingest import parse_frame
 from eventplane.ordering import position_in
-from eventplane.registry.errors import BadFlagError
-from eventplane.registry.view import page
+from eventplane.registry.view import BadFlagError, page
 from eventplane.settings import SettingsError
 from eventplane.values import MAX_TIME_MS, whole_number
 from eventplane_client.errors import ClientSettingsError
@@ -86,9 +85,10 @@ def test_a_huge_number_is_refused_by_name(place: str) -> None:
         read()
 
 
-def test_a_huge_number_of_an_event_is_none() -> None:
-    assert number(HUGE) is None
-    assert number(10**5_000) is None
+def test_a_huge_number_in_an_event_is_refused() -> None:
+    for huge in (HUGE, 10**5_000):
+        with pytest.raises(ValueError, match="whole number"):
+            read_version(huge)
     assert (
         position_in(
             write_event({"id": "1", "source": "/s", "type": "t", "orderin": f"desk/normal/x/{HUGE}"}), "desk"

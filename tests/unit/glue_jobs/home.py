@@ -8,10 +8,9 @@ from typing import Any, NamedTuple
 from edge import reports
 from edge.reports import Heading
 from edge.spool import LossReport, Manifest, SpoolOrigin
-from eventplane.delivery import Outcome
-from eventplane.device_reports import MANIFEST
+from eventplane.device_reports import MANIFEST, key_digest
 from eventplane.envelope import Envelope
-from eventplane.event_keys import key_digest
+from eventplane.reasons import Outcome
 from glue_jobs.delivery_audit.coverage import Scope
 from glue_jobs.delivery_audit.device import DeviceJudgement, DeviceRows, HourRow, judge_device
 from glue_jobs.delivery_audit.event_group import HOUR_MS, NotInTap

@@ -11,13 +11,14 @@ from datetime import UTC, datetime
 from typing import Any
 
 from eventplane.contract import Contract, Place
-from eventplane.delivery import DEAD_LETTER_TYPE, Outcome
+from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.envelope import ROUTER_HOPS, parse_event
 from eventplane.guarantee import asks_best_effort
 from eventplane.interest import is_wanted
 from eventplane.ledger import LedgerRecord, TapRecord
 from eventplane.limits import MAX_SENT_EVENT_BYTES
-from eventplane.numbering import EPOCH, SEQUENCE
+from eventplane.names import EPOCH, SEQUENCE
+from eventplane.reasons import Outcome
 from eventplane.router import Router
 from eventplane.sender import PLANE, PLANE_CLIENT, SENDER_DEVICE, SENDER_SERVICE
 from eventplane.values import timestamp_ms
@@ -27,19 +28,19 @@ from glue_jobs.delivery_audit.event_group import (
     NO_ROUTE,
     UNWANTED,
     BadRow,
+    DeadLetterCount,
     EventGroup,
     HandoverRow,
     InboxCount,
     Judgement,
     LedgerRow,
-    LetterCount,
     RefusedItem,
     RouteCount,
     RowCount,
     TapRow,
     Verdict,
 )
-from glue_jobs.delivery_audit.findings import BROKEN, Finding
+from glue_jobs.delivery_audit.findings import BROKEN_KINDS, Finding
 from glue_jobs.delivery_audit.judge import judge
 from glue_jobs.delivery_audit.judging import usages
 from glue_jobs.delivery_audit.rules import LAST_MS, LATENESS_S, Rules, Watermark, Window
@@ -91,9 +92,10 @@ class Judged:
     def letters(self) -> dict[tuple[str, str | None], tuple[int, int]]:
         """Dead letters by place and reason: how many there are, and how many are missing."""
         counts = self.judgement.counts
-        keys = {(key.place, key.reason) for key in counts if isinstance(key, LetterCount)}
+        keys = {(key.place, key.reason) for key in counts if isinstance(key, DeadLetterCount)}
         return {
-            key: (counts[LetterCount("count", *key)], counts[LetterCount("missing", *key)]) for key in keys
+            key: (counts[DeadLetterCount("count", *key)], counts[DeadLetterCount("missing", *key)])
+            for key in keys
         }
 
     def inboxes(self) -> dict[str, tuple[int, ...]]:
@@ -113,7 +115,7 @@ class Judged:
     def faults(self) -> dict[str, int]:
         """The figures that should be zero, where they are not."""
         letters, last = (
-            Counter(self._sums(kind, lambda key: key.measure)) for kind in (LetterCount, InboxCount)
+            Counter(self._sums(kind, lambda key: key.measure)) for kind in (DeadLetterCount, InboxCount)
         )
         found = Counter({name: self.totals[name] for name in _FAULTS})
         found["lost"] += last["lost"] + letters["missing"] - letters["pending"] - letters["unrecorded"]
@@ -124,7 +126,7 @@ class Judged:
     @property
     def findings(self) -> list[Finding]:
         """The findings, those that break a promise first."""
-        return sorted(self.judgement.findings, key=lambda each: each.kind not in BROKEN)
+        return sorted(self.judgement.findings, key=lambda each: each.kind not in BROKEN_KINDS)
 
     def kinds(self) -> list[tuple[str, str | None, str | None]]:
         """What was found: kind, device and route."""
@@ -217,7 +219,7 @@ def groups_of(archive: SmallArchive, contracts: Iterable[Contract]) -> list[Even
         source, id, sender = (_member(line, name) for name in ("source", "id", "sender"))
         bad = BadRow(kind, "2026-03-01", FILES[kind], "unreadable_line", line, sender, source, id)
         rows[("bad", number) if source is None or id is None else (source, id)]["bad"].append(bad)
-    return [EventGroup(**each, letters=letters) for each in rows.values()]
+    return [EventGroup(**each, dead_letters=letters) for each in rows.values()]
 
 
 def _member(line: str, name: str) -> str | None:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventplane.auditor import report_name, verdict_name
+from eventplane.archive_layout import report_name, verdict_name
 from glue_jobs.common.objects import FolderObjects
 from glue_jobs.delivery_audit.chain import (
     Chain,

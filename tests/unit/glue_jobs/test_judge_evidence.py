@@ -12,22 +12,22 @@ from typing import Any
 import pytest
 
 from eventplane.contract import compile_contract
-from eventplane.delivery import DEAD_LETTER_TYPE, Outcome
+from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.device_reports import router_source
-from eventplane.handover import HandoverRecord
-from eventplane.ledger import LedgerRecord, to_line
+from eventplane.ledger import HandoverRecord, LedgerRecord, to_line
+from eventplane.reasons import Outcome
 from eventplane.sender import PLANE
 from glue_jobs.common.hours import Hour
 from glue_jobs.delivery_audit.event_group import (
+    DeadLetterCount,
     EventGroup,
     HandoverRow,
     HoleCount,
     HourCount,
     Judgement,
-    LetterCount,
     TapRow,
 )
-from glue_jobs.delivery_audit.findings import BROKEN, INCOMPLETE
+from glue_jobs.delivery_audit.findings import BROKEN_KINDS, INCOMPLETE_KINDS
 from glue_jobs.delivery_audit.judge import judge
 from tests.spark.small_archive import (
     ALARM,
@@ -82,7 +82,7 @@ def handed_over(archive: SmallArchive, at_ms: int = NOON_MS, **more: Any) -> Han
 
 
 def nothing_is_accused(report: Judged) -> bool:
-    return not any(each.kind in BROKEN for each in report.findings) and not report.judgement.replay
+    return not any(each.kind in BROKEN_KINDS for each in report.findings) and not report.judgement.replay
 
 
 def test_events_without_a_record_in_an_hour_that_the_ledger_lacks_are_unrecorded(
@@ -185,7 +185,7 @@ def test_a_refused_item_whose_record_lies_in_a_hole_is_not_lost(archive: SmallAr
     report = judged(archive, damaged=NO_LEDGER_AT_NOON)
     assert report.faults() == {}
     assert report.findings == []
-    assert report.judgement.counts[LetterCount("unrecorded", "cloud", "not_json")] == 1
+    assert report.judgement.counts[DeadLetterCount("unrecorded", "cloud", "not_json")] == 1
 
 
 def newer(row: LedgerRecord, **members: Any) -> str:
@@ -204,7 +204,7 @@ def test_a_line_whose_members_have_other_types_is_not_understood(
     assert nothing_is_accused(report)
     (finding,) = report.findings
     assert (finding.kind, finding.hop, finding.route) == ("not_understood", "router", "readings")
-    assert finding.kind in INCOMPLETE
+    assert finding.kind in INCOMPLETE_KINDS
 
 
 @pytest.mark.parametrize(
@@ -293,7 +293,7 @@ def test_what_was_decided_before_it_was_accepted_is_found(archive: SmallArchive)
     (finding,) = judged(archive).findings
     assert (finding.kind, finding.hop, finding.id) == ("causality", "router", archive.ledger[1].id)
     assert finding.detail == "decided 5001 ms before it was accepted"
-    assert finding.kind in INCOMPLETE
+    assert finding.kind in INCOMPLETE_KINDS
 
 
 def test_another_type_in_the_ledger_is_found(archive: SmallArchive) -> None:
@@ -302,7 +302,7 @@ def test_another_type_in_the_ledger_is_found(archive: SmallArchive) -> None:
     (finding,) = judged(archive).findings
     assert (finding.kind, finding.hop) == ("type_mismatch", "router")
     assert finding.detail == f"{READING} in the tap, {ALARM} in the ledger"
-    assert finding.kind in BROKEN
+    assert finding.kind in BROKEN_KINDS
 
 
 def test_one_id_with_two_payloads_is_found(archive: SmallArchive) -> None:
@@ -316,7 +316,7 @@ def test_one_id_with_two_payloads_is_found(archive: SmallArchive) -> None:
     findings = report.findings
     assert [each.kind for each in findings] == ["reused_id", "duplicate"]
     assert (findings[0].hop, findings[0].detail) == ("device_cloud", "2 different payloads")
-    assert findings[0].kind in BROKEN
+    assert findings[0].kind in BROKEN_KINDS
     # One copy is a second one of the first payload, and was not routed.
     assert (report.totals["tap_copies"], report.totals["duplicated"]) == (1, 0)
     key = HourCount("tap_copies", "home-1", NOON)

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from eventplane.contract import Contract, Place, compile_contract
-from eventplane.delivery import Outcome
 from eventplane.device_reports import HEARTBEAT
 from eventplane.envelope import Envelope
 from eventplane.guarantee import DROP_REASONS, FAILED, NOT_REPEATED, is_promised
+from eventplane.reasons import Outcome
 from tests.spark.small_archive import SmallArchive
 from tests.unit.glue_jobs.judging import judged
 

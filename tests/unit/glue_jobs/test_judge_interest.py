@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from eventplane.delivery import Outcome
 from eventplane.envelope import Envelope
 from eventplane.interest import NO_INTEREST
 from eventplane.interest.announcement import new_announcement, with_interest
+from eventplane.reasons import Outcome
 from tests.spark.small_archive import ALARM, READING, SmallArchive
 from tests.unit.glue_jobs.judging import judged
 

@@ -9,10 +9,9 @@ from dataclasses import replace
 import pytest
 
 from eventplane.contract import Contract, compile_contract
-from eventplane.delivery import Outcome
 from eventplane.envelope import Envelope
-from eventplane.handover import HandoverRecord
-from eventplane.ledger import LedgerRecord
+from eventplane.ledger import HandoverRecord, LedgerRecord
+from eventplane.reasons import Outcome
 from glue_jobs.delivery_audit.event_group import (
     InboxCount,
     LatencyKey,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-from eventplane.delivery import DEAD_LETTER_TYPE
+from eventplane.dead_letter import DEAD_LETTER_TYPE
 from glue_jobs.delivery_audit.event_group import LatencyKey
 from tests.spark.small_archive import ALARM, DAY, NOON_MS, READING, SmallArchive, small_contract
 from tests.unit.glue_jobs.judging import judged

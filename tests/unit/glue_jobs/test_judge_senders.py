@@ -11,19 +11,18 @@ from typing import Any, Final
 import pytest
 
 from contract import load_contract
-from eventplane.auditor import AUDITOR, VERDICT
-from eventplane.canary import CANARY_ALARM, CANARY_CLIENT, CANARY_SOURCE
 from eventplane.contract import Contract, compile_contract
 from eventplane.conversation.attributes import REPLY_TYPE
-from eventplane.delivery import DEAD_LETTER_TYPE, Outcome, letter_id
+from eventplane.dead_letter import DEAD_LETTER_TYPE, letter_id
 from eventplane.device_reports import DEVICE_CONTRACT, MANIFEST, forwarder_source, router_source
 from eventplane.envelope import write_event
 from eventplane.interest.uplink import UPLINK_INTEREST_TYPE
 from eventplane.ledger import Basis
 from eventplane.limits import MAX_SENT_EVENT_BYTES
-from eventplane.presence import MONITOR, NOTICE
+from eventplane.names import AUDITOR, CANARY_ALARM, CANARY_CLIENT, CANARY_SOURCE, MONITOR, NOTICE, VERDICT
+from eventplane.reasons import Outcome, Reason
 from eventplane.sender import PLANE, Sender
-from eventplane.sending import SENDER_NOT_ALLOWED, SendingRights
+from eventplane.sending import SendingRights
 from glue_jobs.delivery_audit.rules import ContractRules
 from tests.spark.small_archive import ALARM, NOON_MS, READING, SmallArchive, small_contract
 from tests.unit.glue_jobs.judging import judged, ledger_row
@@ -98,8 +97,12 @@ def test_a_forged_copy_does_not_hide_a_loss(archive: SmallArchive) -> None:
 def test_only_allowed_deliveries_and_refusals_are_believed(archive: SmallArchive) -> None:
     archive.send(ALARM, senderservice="voice")
     archive.send(ALARM, home="home-2", senderservice="siren")
-    archive.refuse_event(archive.event(ALARM, "home-3", senderservice="siren"), SENDER_NOT_ALLOWED, "home-3")
-    archive.refuse_event(archive.event(ALARM, "home-4", senderservice="voice"), SENDER_NOT_ALLOWED, "home-4")
+    archive.refuse_event(
+        archive.event(ALARM, "home-3", senderservice="siren"), Reason.SENDER_NOT_ALLOWED, "home-3"
+    )
+    archive.refuse_event(
+        archive.event(ALARM, "home-4", senderservice="voice"), Reason.SENDER_NOT_ALLOWED, "home-4"
+    )
     forged = archive.event(ALARM, "home-5", senderservice="voice", senderdevice="home-1")
     archive.refuse_event(forged, "reserved_attribute", "home-5")
     archive.refuse_event(
@@ -112,7 +115,9 @@ def test_only_allowed_deliveries_and_refusals_are_believed(archive: SmallArchive
     archive.refuse_event(large, "too_large", "home-7")
     archive.refuse_event(small, "too_large", "home-8")
     # The router's letter was lost, and a cloud service wrote one of its own about the same event.
-    archive.refuse_event(archive.event(ALARM, "home-9", senderservice="siren"), SENDER_NOT_ALLOWED, "home-9")
+    archive.refuse_event(
+        archive.event(ALARM, "home-9", senderservice="siren"), Reason.SENDER_NOT_ALLOWED, "home-9"
+    )
     archive.ledger[-1] = replace(archive.ledger[-1], sender="care", client_id=None, entered_by="care.outbox")
     assert judged(archive).kinds() == [
         ("dead_lettered", "home-3", "alarms"),
@@ -131,9 +136,9 @@ def test_devices_send_nothing_down(archive: SmallArchive) -> None:
     archive.contracts = [archive.contract]
     archive.send(MESSAGE)
     on_route = {"route": "down", "destination": "device.inbox"}
-    archive.refuse_event(archive.event(MESSAGE, "home-2"), SENDER_NOT_ALLOWED, "home-2", **on_route)
+    archive.refuse_event(archive.event(MESSAGE, "home-2"), Reason.SENDER_NOT_ALLOWED, "home-2", **on_route)
     up = {"route": "readings", "destination": "care.inbox"}
-    archive.refuse_event(archive.event(READING, "home-3"), SENDER_NOT_ALLOWED, "home-3", **up)
+    archive.refuse_event(archive.event(READING, "home-3"), Reason.SENDER_NOT_ALLOWED, "home-3", **up)
     assert judged(archive).kinds() == [
         ("dead_lettered", "home-2", "down"),
         ("lost", "home-3", "readings"),
@@ -177,6 +182,20 @@ def test_what_was_decided_unseen_must_be_decided_again(archive: SmallArchive) ->
         ("lost", "home-3", "alarms"),
         ("unconfirmed", "home-2", "alarms"),
     ]
+
+
+def test_a_message_decided_in_force_and_then_by_a_killed_router_s_successor_is_confirmed(
+    archive: SmallArchive,
+) -> None:
+    event = archive.event(ALARM, "home-1", senderservice="voice")
+    archive.accept(event, "home-1")
+    archive.route(event, "home-1")
+    by_successor = [
+        replace(row, basis=Basis.BUNDLED, decided_at_ms=row.decided_at_ms + MINUTE_MS, attempt=2)
+        for row in archive.ledger
+    ]
+    archive.ledger += by_successor
+    assert judged(archive).kinds() == [("duplicate", "home-1", "alarms")]
 
 
 @pytest.mark.parametrize(("left_ms", "kind"), [(5 * MINUTE_MS, "lost"), (0, "expired")])

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from eventplane.contract import compile_contract
-from eventplane.delivery import Outcome
 from eventplane.ledger import SENT_BEFORE, Basis
 from eventplane.limits import MAX_HOPS
+from eventplane.reasons import Outcome
 from glue_jobs.delivery_audit.findings import Finding
 from tests.spark.small_archive import ALARM, DAY, DIARY, NOON_MS, READING, SmallArchive, small_contract
 from tests.unit.glue_jobs.judging import judged
@@ -282,7 +282,7 @@ def test_a_router_is_not_believed_that_an_event_had_expired(
 
 
 def test_an_expiry_that_cannot_be_read_is_the_router_s_to_judge(archive: SmallArchive) -> None:
-    event = archive.event(expirytime="2026-03-01T10:59:60Z")
+    event = archive.event(expirytime="2026-02-28T23:59:60Z")
     archive.accept(event)
     archive.ledger.append(archive.record(event, route="readings", outcome=Outcome.EXPIRED))
     assert judged(archive).faults() == {"expired": 1}

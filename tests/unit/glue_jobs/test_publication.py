@@ -16,7 +16,7 @@ from glue_jobs.common.objects import FolderObjects
 from glue_jobs.delivery_audit import publication
 from glue_jobs.delivery_audit.chain import Chain, History
 from glue_jobs.delivery_audit.errors import OtherArchiveError, OutboxError
-from glue_jobs.delivery_audit.publication import file_report, send_verdicts, tell, trend
+from glue_jobs.delivery_audit.publication import file_report, send_verdict, send_verdicts, trend
 from glue_jobs.delivery_audit.verdict import revision, verdict_event
 from tests.unit.glue_jobs.test_chain import BEFORE, A, inventory
 from tests.unit.glue_jobs.test_verdict import TOTALS, document, filed
@@ -95,12 +95,12 @@ def test_a_verdict_that_was_not_sent_is_sent_by_the_next_attempt(
     def refuse(url: str, event: Envelope) -> None:
         raise OutboxError(url, "no")
 
-    monkeypatch.setattr(publication, "tell", refuse)
+    monkeypatch.setattr(publication, "send_verdict", refuse)
     audit(output)
     with pytest.raises(OutboxError):
         send_verdicts(output, DAY, "https://queue")
     sent: list[Envelope] = []
-    monkeypatch.setattr(publication, "tell", lambda _, event: sent.append(event))
+    monkeypatch.setattr(publication, "send_verdict", lambda _, event: sent.append(event))
     audit(output)
     send_verdicts(output, DAY, "https://queue")
     assert [each.data()["revision"]["number"] for each in sent] == [0, 1]
@@ -115,11 +115,11 @@ def test_the_last_verdict_is_the_last_one_whoever_sends_first(
 
     def slowly(_: str, event: Envelope) -> None:
         if event.data()["revision"]["number"] == 0:
-            monkeypatch.setattr(publication, "tell", lambda *_: None)
+            monkeypatch.setattr(publication, "send_verdict", lambda *_: None)
             audit(output)
             send_verdicts(output, DAY, "https://queue")
 
-    monkeypatch.setattr(publication, "tell", slowly)
+    monkeypatch.setattr(publication, "send_verdict", slowly)
     send_verdicts(output, DAY, "https://queue")
     last = History(output, DAY).last()
     assert parse_event((output.read(f"verdicts/{DAY}.json") or b"").rstrip()) == last
@@ -155,7 +155,7 @@ def test_the_verdict_lies_in_the_outbox_as_any_event(aws: None) -> None:
     url = sqs.create_queue(QueueName="audit-outbox")["QueueUrl"]
     verdict = verdict_event(filed())
 
-    tell(url, verdict)
+    send_verdict(url, verdict)
 
     (message,) = sqs.receive_message(QueueUrl=url, MessageAttributeNames=["All"])["Messages"]
     assert parse_event(message["Body"]) == verdict
@@ -165,5 +165,5 @@ def test_the_verdict_lies_in_the_outbox_as_any_event(aws: None) -> None:
 def test_a_queue_that_does_not_take_it_is_named_with_the_remedy(aws: None) -> None:
     url = "https://sqs.us-east-1.amazonaws.com/123456789012/nowhere"
     with pytest.raises(OutboxError, match="start it again") as failed:
-        tell(url, verdict_event(filed()))
+        send_verdict(url, verdict_event(filed()))
     assert failed.value.queue_url == url

@@ -19,10 +19,10 @@ from glue_jobs.delivery_audit.contracts import ContractHistory, Use
 from glue_jobs.delivery_audit.devices import Fleet
 from glue_jobs.delivery_audit.event_group import (
     CountKey,
+    DeadLetterCount,
     HoleCount,
     InboxCount,
     LatencyKey,
-    LetterCount,
     RouteCount,
     RowCount,
 )
@@ -56,8 +56,8 @@ def audit() -> Audit:
         RouteCount("events", DAY, "alarms", "help.inbox"): 12,
         InboxCount("lost", DAY, "help.inbox"): 1,
         InboxCount("dead_lettered", DAY, "help.inbox"): 1,
-        LetterCount("count", "cloud", "too_large"): 4,
-        LetterCount("missing", "cloud", "too_large"): 5,
+        DeadLetterCount("count", "cloud", "too_large"): 4,
+        DeadLetterCount("missing", "cloud", "too_large"): 5,
         RowCount("tap"): 12,
         RowCount("ledger"): 9,
         RowCount("handovers"): 2,

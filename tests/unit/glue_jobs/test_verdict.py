@@ -11,9 +11,15 @@ import jsonschema
 import pytest
 
 from contract import load_contract
-from eventplane.auditor import VERDICT, last_report
+from eventplane.archive_layout import last_report
 from eventplane.envelope import parse_event
-from glue_jobs.delivery_audit.findings import BROKEN, INCOMPLETE, Kind
+from eventplane.names import VERDICT
+from glue_jobs.delivery_audit.findings import (
+    BROKEN_KINDS,
+    INCOMPLETE_KINDS,
+    Kind,
+    weight_of,
+)
 from glue_jobs.delivery_audit.verdict import (
     digest_of,
     lines,
@@ -21,7 +27,6 @@ from glue_jobs.delivery_audit.verdict import (
     revision,
     verdict_event,
     verdict_of,
-    weight_of,
 )
 
 NOON_MS = 1_772_366_400_000
@@ -126,7 +131,7 @@ def test_the_verdict_is_proven_only_where_everything_was_judged_and_attested(
 
 
 def test_each_kind_has_one_weight() -> None:
-    assert not {*BROKEN} & {*INCOMPLETE}
+    assert not {*BROKEN_KINDS} & {*INCOMPLETE_KINDS}
     assert [weight_of(each) for each in ("lost", "missing_records", "late")] == [
         "broken",
         "incomplete",

@@ -27,7 +27,7 @@ from eventplane.contract.publication import (
 from eventplane.contract.subscription import IN_FORCE_S, Subscription, new_subscription
 from eventplane.contract.subscription_table import subscription_key
 from eventplane.interest.announcement import new_announcement
-from eventplane.interest.table import Leased, interest_item, interest_key
+from eventplane.interest.table import LeasedAnnouncement, interest_item, interest_key
 from lambdas.common.aws import WORST_CALL_MS
 from lambdas.common.tables import InterestTable, SubscriptionTable
 from lambdas.router.active_contract import RETRY_MS, ActiveContract, Unseen
@@ -447,7 +447,7 @@ MOTION = {"exact": {"type": "org.eventplane.activity.motion.v1"}}
 
 
 def announce(table: Table, participant: str = "family-app", until_s: int = 10_000, by: str = "one") -> None:
-    leased = Leased(new_announcement(participant, [MOTION]), until_s)
+    leased = LeasedAnnouncement(new_announcement(participant, [MOTION]), until_s)
     table.cloud.dynamodb.put_item(TableName=INTEREST, Item=interest_item(leased, by))
 
 

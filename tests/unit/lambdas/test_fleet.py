@@ -12,8 +12,7 @@ import pytest
 from botocore.exceptions import ClientError
 from moto import mock_aws
 
-from eventplane.fleet import State, decommissioned, made, quarantined
-from eventplane.fleet_registry import KEY, Registry
+from eventplane.fleet import FLEET_KEY, FleetTable, LifecycleState, decommissioned, made, quarantined
 from eventplane.settings import SettingsError
 from lambdas.common.queue import QueueMessage
 from lambdas.common.queue_function import queue_function
@@ -34,8 +33,8 @@ class Aws:
         self.sqs = boto3.client("sqs")
         self.queue = self.sqs.create_queue(QueueName="connections")["QueueUrl"]
         dynamodb = boto3.client("dynamodb")
-        create_table(dynamodb, TABLE, KEY)
-        self.registry = Registry(dynamodb, TABLE)
+        create_table(dynamodb, TABLE, FLEET_KEY)
+        self.registry = FleetTable(dynamodb, TABLE)
         self.arn = self.iot.create_thing(thingName=THING)["thingArn"].rsplit(":", 1)[0]
 
     def certificate(self) -> str:
@@ -153,7 +152,7 @@ def test_two_writers_do_not_overwrite_each_other(aws: Aws) -> None:
 
 def test_the_certificate_that_was_seen_is_the_devices_and_those_before_are_retired(aws: Aws) -> None:
     old, lost, new = (aws.certificate() for _ in range(3))
-    device = replace(made(THING, NOW_MS), state=State.PROVISIONED, certificate=old)
+    device = replace(made(THING, NOW_MS), state=LifecycleState.PROVISIONED, certificate=old)
     aws.registry.write(replace(device, pending=new, replaced=frozenset({lost})))
     assert keep(connected(new), connected(new)) == []
     confirmed = aws.registry.read(THING)
@@ -180,7 +179,7 @@ def test_a_connection_that_the_rule_could_not_hand_over_counts_once_it_is_redriv
 
 def test_a_connection_with_the_old_certificate_retires_nothing(aws: Aws) -> None:
     old, new = aws.certificate(), aws.certificate()
-    device = replace(made(THING, NOW_MS), state=State.PROVISIONED, certificate=old, pending=new)
+    device = replace(made(THING, NOW_MS), state=LifecycleState.PROVISIONED, certificate=old, pending=new)
     aws.registry.write(device)
     assert keep(connected(old)) == []
     assert aws.graces() == []
@@ -217,13 +216,15 @@ def test_a_decommissioned_device_that_comes_back_is_locked_out(aws: Aws) -> None
 
 def test_a_quarantined_device_that_connects_is_locked_out_and_can_be_released(aws: Aws) -> None:
     old, in_flight = aws.certificate(), aws.certificate()
-    device = replace(made(THING, NOW_MS), state=State.PROVISIONED, certificate=old, pending=in_flight)
+    device = replace(
+        made(THING, NOW_MS), state=LifecycleState.PROVISIONED, certificate=old, pending=in_flight
+    )
     aws.registry.write(quarantined(device, frozenset({old}), "it floods", NOW_MS))
     assert keep(connected(in_flight)) == []
     assert (aws.status(in_flight), aws.attached()) == ("INACTIVE", {old, in_flight})
     after = aws.registry.read(THING)
     assert after is not None
-    assert (after.state, after.suspended) == (State.QUARANTINED, {old, in_flight})
+    assert (after.state, after.suspended) == (LifecycleState.QUARANTINED, {old, in_flight})
     assert hook.handle(asked(), LambdaContext()) == {"allowProvisioning": False}
 
 

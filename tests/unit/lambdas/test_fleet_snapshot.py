@@ -14,8 +14,7 @@ from botocore.exceptions import ClientError
 from moto import mock_aws
 
 from eventplane.archive_layout import FLEET_FOLDER
-from eventplane.fleet import FleetRecord, State, made
-from eventplane.fleet_registry import KEY, Registry, to_item
+from eventplane.fleet import FLEET_KEY, FleetRecord, FleetTable, LifecycleState, made, to_item
 from lambdas.common.archive import Archive
 from lambdas.fleet import snapshot
 from tests.dynamodb import create_table
@@ -42,7 +41,7 @@ def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     with mock_aws():
         client = boto3.client("s3")
         client.create_bucket(Bucket=BUCKET)
-        create_table(boto3.client("dynamodb"), TABLE, KEY)
+        create_table(boto3.client("dynamodb"), TABLE, FLEET_KEY)
         snapshot.service.cache_clear()
         yield client
     snapshot.service.cache_clear()
@@ -59,8 +58,8 @@ def objects(s3: Any) -> dict[str, list[dict[str, Any]]]:
 
 
 def test_the_devices_in_service_are_written_with_their_state_into_the_hour(s3: Any) -> None:
-    registry = Registry(boto3.client("dynamodb"), TABLE)
-    for number, state in enumerate(State):
+    registry = FleetTable(boto3.client("dynamodb"), TABLE)
+    for number, state in enumerate(LifecycleState):
         registry.write(replace(made(f"home-{number}", 1), state=state, changed_at_ms=9, since_ms=number))
     assert snapshot.handle({}, LambdaContext()) == {"devices": 2}
     ((key, lines),) = objects(s3).items()
@@ -73,19 +72,19 @@ def test_the_devices_in_service_are_written_with_their_state_into_the_hour(s3: A
 
 
 def test_a_snapshot_that_is_repeated_within_the_hour_replaces_itself(s3: Any) -> None:
-    registry = Registry(boto3.client("dynamodb"), TABLE)
+    registry = FleetTable(boto3.client("dynamodb"), TABLE)
     for number in range(2):
-        registry.write(replace(made(f"home-{number}", 1), state=State.PROVISIONED))
+        registry.write(replace(made(f"home-{number}", 1), state=LifecycleState.PROVISIONED))
         snapshot.handle({}, LambdaContext())
     ((_, lines),) = objects(s3).items()
     assert {each["thing"] for each in lines} == {"home-0", "home-1"}
 
 
 def test_a_large_fleet_is_read_page_by_page(s3: Any) -> None:
-    registry = Registry(boto3.client("dynamodb"), TABLE)
+    registry = FleetTable(boto3.client("dynamodb"), TABLE)
     # A page of a scan ends at 1 MiB.
     for number in range(5):
-        device = replace(made(f"home-{number}", 1), state=State.PROVISIONED, reason="x" * 300_000)
+        device = replace(made(f"home-{number}", 1), state=LifecycleState.PROVISIONED, reason="x" * 300_000)
         registry.write(device)
     assert snapshot.handle({}, LambdaContext()) == {"devices": 5}
     ((_, lines),) = objects(s3).items()
@@ -93,14 +92,14 @@ def test_a_large_fleet_is_read_page_by_page(s3: Any) -> None:
 
 
 def test_a_registry_without_a_device_in_service_leaves_no_object(s3: Any) -> None:
-    Registry(boto3.client("dynamodb"), TABLE).write(made("home-1", 1))
+    FleetTable(boto3.client("dynamodb"), TABLE).write(made("home-1", 1))
     assert snapshot.handle({}, LambdaContext()) == {"devices": 0}
     assert objects(s3) == {}
 
 
 def test_a_registry_that_fails_half_way_leaves_no_object(s3: Any) -> None:
     def half() -> Iterator[FleetRecord]:
-        yield FleetRecord("home-1", State.PROVISIONED, 1)
+        yield FleetRecord("home-1", LifecycleState.PROVISIONED, 1)
         raise ClientError({"Error": {"Code": "ThrottlingException"}}, "Scan")
 
     broken = snapshot.FleetSnapshot(read=half, archive=Archive(s3, BUCKET), clock=lambda: AT_MS)
@@ -110,9 +109,9 @@ def test_a_registry_that_fails_half_way_leaves_no_object(s3: Any) -> None:
 
 
 def test_a_device_of_before_is_in_its_state_since_its_last_change(s3: Any) -> None:
-    item = to_item(replace(made("home-1", 7), state=State.PROVISIONED))
+    item = to_item(replace(made("home-1", 7), state=LifecycleState.PROVISIONED))
     del item["since_ms"]
     boto3.client("dynamodb").put_item(TableName=TABLE, Item=item)
     snapshot.handle({}, LambdaContext())
     ((_, lines),) = objects(s3).items()
-    assert lines == [asdict(FleetRecord("home-1", State.PROVISIONED, 7))]
+    assert lines == [asdict(FleetRecord("home-1", LifecycleState.PROVISIONED, 7))]

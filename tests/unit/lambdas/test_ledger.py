@@ -13,7 +13,6 @@ from typing import Any, cast
 import pytest
 
 from eventplane.contract import Contract
-from eventplane.delivery import Outcome
 from eventplane.ledger import (
     MAX_LEDGER_CHARACTERS,
     MAX_LEDGER_MESSAGE_BYTES,
@@ -23,6 +22,7 @@ from eventplane.ledger import (
     ledger_texts,
     parse_ledger_text,
 )
+from eventplane.reasons import Outcome
 from lambdas.archive.ledger import RESERVE_MS, LedgerWriter
 from lambdas.common.archive import Archive
 from lambdas.common.ledger import LedgerError

@@ -17,7 +17,7 @@ import pytest
 from contract import load_contract
 from eventplane.attributes import AttributeValue
 from eventplane.contract import Contract, Priority, SchemaCheck, compile_contract
-from eventplane.delivery import Refusal, letter_id
+from eventplane.dead_letter import Refusal, letter_id
 from eventplane.envelope import Envelope, parse_event, write_event
 from lambdas.router import payload
 from lambdas.router.cpu_limit import CpuLimitError, cpu_limit
@@ -232,7 +232,6 @@ def test_a_collection_of_garbage_does_not_count() -> None:
 @pytest.mark.parametrize(
     ("schema", "text", "detail"),
     [
-        ({"multipleOf": 0.01}, "1e400", "too large"),
         ({"multipleOf": 0.01}, "1" + "0" * 400, "too large"),
         ({"$ref": "#"}, "1", "nested too deeply"),
     ],

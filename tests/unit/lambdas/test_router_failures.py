@@ -13,7 +13,7 @@ from botocore.exceptions import ClientError
 from eventplane.batch import pack
 from eventplane.contract import Contract, compile_contract
 from eventplane.contract.subscription import new_subscription, with_subscriptions
-from eventplane.delivery import letter_id
+from eventplane.dead_letter import letter_id
 from lambdas.common.queue import QueueMessage
 from lambdas.router import filter_time
 from lambdas.router.engine import UnknownSourceError, UnsupportedDestinationError, build_engine

@@ -9,7 +9,8 @@ import pytest
 
 from eventplane.batch import pack
 from eventplane.contract import Contract, Priority
-from eventplane.delivery import DEAD_LETTER_TYPE, Outcome
+from eventplane.dead_letter import DEAD_LETTER_TYPE
+from eventplane.reasons import Outcome
 from eventplane.sqs_binding import split
 from lambdas.common.sender import TAKEN, Answer, Fate, Message
 from tests.unit.lambdas.support import ALARM, READING, event, frame, message

@@ -9,7 +9,7 @@ import pytest
 
 from eventplane.batch import pack
 from eventplane.contract import Contract
-from eventplane.delivery import DEAD_LETTER_TYPE
+from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.envelope import Envelope
 from eventplane.ledger import SENT_BEFORE
 from lambdas.common.queue import QueueMessage

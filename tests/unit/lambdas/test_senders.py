@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from eventplane.protocols import SENDERS
+from eventplane.names import SENDERS
 from eventplane.sqs_binding import to_message
 from lambdas.common.sender import TAKEN, Answer, Fate, Message
 from lambdas.common.sqs import SqsSender

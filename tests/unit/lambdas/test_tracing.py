@@ -214,7 +214,7 @@ def test_a_request_has_a_bound_and_what_is_beyond_is_not_sent(receiver: Receiver
 def test_a_defect_of_the_span_recorder_brings_no_message_back(
     route: Route, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lambdas.router.span_recorder.way", lambda *_, **__: 1 / 0)
+    monkeypatch.setattr("lambdas.router.span_recorder.router_spans", lambda *_, **__: 1 / 0)
     assert route(receiver.url, message("m1", frame(event("1").json.encode()))) == frozenset()
     assert receiver.requests == 0
 

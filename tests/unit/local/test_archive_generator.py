@@ -12,13 +12,11 @@ from typing import Any
 import pytest
 
 from edge.numbering import stamp
-from eventplane import handover, ledger
+from eventplane import ledger
 from eventplane.contract import Contract, Place
-from eventplane.device_reports import MANIFEST
+from eventplane.device_reports import MANIFEST, key_digest
 from eventplane.envelope import Envelope, parse_event
-from eventplane.event_keys import key_digest
-from eventplane.handover import HANDOVERS, HandoverRecord
-from eventplane.ledger import CONTRACTS, LEDGER, TAP, LedgerRecord, TapRecord
+from eventplane.ledger import CONTRACTS, HANDOVERS, LEDGER, TAP, HandoverRecord, LedgerRecord, TapRecord
 from eventplane.router import Router
 from eventplane.sender import Sender
 from eventplane.sending import SendingRights, stamp_sender
@@ -75,7 +73,7 @@ def test_every_line_is_what_its_record_writes(right: Path) -> None:
         for _, line in lines(right, folder):
             assert ledger.to_line(kind(**json.loads(line))) == line
     for _, line in lines(right, HANDOVERS):
-        assert handover.to_line(HandoverRecord(**json.loads(line))) == line
+        assert ledger.to_line(HandoverRecord(**json.loads(line))) == line
 
 
 @pytest.mark.parametrize("contract", audited_contracts(), ids=["first", "second"])

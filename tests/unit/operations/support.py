@@ -14,9 +14,10 @@ from botocore.exceptions import ClientError
 
 from eventplane import resource_names
 from eventplane.attributes import AttributeValue
-from eventplane.delivery import Outcome, Refusal, dead_letter, letter_id
+from eventplane.dead_letter import Refusal, dead_letter, letter_id
 from eventplane.envelope import Envelope, parse_event, write_event
 from eventplane.ledger import LedgerRecord, TapRecord, to_line
+from eventplane.reasons import Outcome
 from eventplane.sender import THE_PLANE, Sender
 from eventplane.sqs_binding import to_message
 from tests.unit.queues import create_queue

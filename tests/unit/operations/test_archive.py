@@ -10,8 +10,8 @@ from typing import IO
 import boto3
 import pytest
 
-from eventplane.delivery import Outcome
 from eventplane.ledger import LEDGER, LedgerRecord, to_line
+from eventplane.reasons import Outcome
 from operations.archive import BucketArchive, Days, FolderArchive, json_object
 
 

@@ -11,8 +11,8 @@ from botocore.exceptions import ClientError
 from moto.sqs.models import sqs_backends
 
 from eventplane.batch import pack
-from eventplane.delivery import Outcome
 from eventplane.ingest import IngestFrame, frame_text, parse_frame
+from eventplane.reasons import Outcome
 from eventplane.sender import Sender
 from operations.outgoing import again
 from operations.reading import Reading

@@ -9,8 +9,7 @@ import boto3
 import pytest
 
 from eventplane.downlink import table as desired
-from eventplane.fleet import State, made
-from eventplane.fleet_registry import KEY, Registry
+from eventplane.fleet import FLEET_KEY, FleetTable, LifecycleState, made
 from operations.fleet.access import DeviceAccess
 from operations.fleet.command import main
 from operations.fleet.disposal import Disposal
@@ -20,13 +19,13 @@ TABLE = "eventplane-dev-fleet"
 
 
 @pytest.fixture
-def registry(aws: None) -> Registry:
+def registry(aws: None) -> FleetTable:
     client = boto3.client("dynamodb")
-    create_table(client, TABLE, KEY)
-    return Registry(client, TABLE)
+    create_table(client, TABLE, FLEET_KEY)
+    return FleetTable(client, TABLE)
 
 
-def test_devices_are_registered_once(registry: Registry, capsys: pytest.CaptureFixture[str]) -> None:
+def test_devices_are_registered_once(registry: FleetTable, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["register", "home-1", "home-2"]) == 0
     assert main(["register", "home-2"]) == 0
     assert capsys.readouterr().out.splitlines() == [
@@ -36,10 +35,10 @@ def test_devices_are_registered_once(registry: Registry, capsys: pytest.CaptureF
     ]
     device = registry.read("home-2")
     assert device is not None
-    assert (device.state, device.revision) == (State.MADE, 1)
+    assert (device.state, device.revision) == (LifecycleState.MADE, 1)
 
 
-def test_a_device_is_shown(registry: Registry, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_device_is_shown(registry: FleetTable, capsys: pytest.CaptureFixture[str]) -> None:
     registry.write(made("home-1", 1_767_225_600_000))
     assert main(["show", "home-1"]) == 0
     assert capsys.readouterr().out.splitlines() == [
@@ -50,7 +49,7 @@ def test_a_device_is_shown(registry: Registry, capsys: pytest.CaptureFixture[str
     ]
 
 
-def test_a_device_is_shown_as_a_document(registry: Registry, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_device_is_shown_as_a_document(registry: FleetTable, capsys: pytest.CaptureFixture[str]) -> None:
     registry.write(replace(made("home-1", 1), groups=frozenset({"north", "pilot"})))
     assert main(["show", "home-1", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
@@ -58,19 +57,19 @@ def test_a_device_is_shown_as_a_document(registry: Registry, capsys: pytest.Capt
 
 
 def test_the_environment_may_be_chosen_for_all_commands(
-    registry: Registry, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    registry: FleetTable, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     other = "eventplane-prod-fleet"
     client = boto3.client("dynamodb")
-    create_table(client, other, KEY)
+    create_table(client, other, FLEET_KEY)
     monkeypatch.setenv("EVENTPLANE_ENV", "prod")
     assert main(["register", "home-1"]) == 0
-    assert Registry(client, other).read("home-1") is not None
+    assert FleetTable(client, other).read("home-1") is not None
     assert registry.read("home-1") is None
 
 
 def test_what_a_reason_contains_cannot_move_the_cursor(
-    registry: Registry, capsys: pytest.CaptureFixture[str]
+    registry: FleetTable, capsys: pytest.CaptureFixture[str]
 ) -> None:
     registry.write(replace(made("home-1", 1), reason="gone\x1b[2J"))
     assert main(["show", "home-1"]) == 0
@@ -99,7 +98,7 @@ def test_without_credentials_the_remedy_is_said(
     ],
 )
 def test_what_cannot_be_done_is_said_without_a_traceback(
-    registry: Registry, arguments: list[str], remedy: str, capsys: pytest.CaptureFixture[str]
+    registry: FleetTable, arguments: list[str], remedy: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(arguments) == 1
     assert remedy in capsys.readouterr().err
@@ -107,7 +106,7 @@ def test_what_cannot_be_done_is_said_without_a_traceback(
 
 
 def test_a_replacement_is_for_devices_in_service(
-    registry: Registry, capsys: pytest.CaptureFixture[str]
+    registry: FleetTable, capsys: pytest.CaptureFixture[str]
 ) -> None:
     registry.write(made("home-1", 1))
     assert main(["allow-replacement", "home-1"]) == 1
@@ -115,7 +114,7 @@ def test_a_replacement_is_for_devices_in_service(
 
 
 def test_a_device_is_put_into_groups_and_out_of_them(
-    registry: Registry, capsys: pytest.CaptureFixture[str]
+    registry: FleetTable, capsys: pytest.CaptureFixture[str]
 ) -> None:
     registry.write(made("home-1", 1))
     assert main(["groups", "home-1", "pilot", "north"]) == 0
@@ -134,7 +133,7 @@ def test_a_device_is_put_into_groups_and_out_of_them(
 
 
 def test_a_device_that_is_decommissioned_is_never_reported_as_away(
-    registry: Registry, monkeypatch: pytest.MonkeyPatch
+    registry: FleetTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dynamodb, iot = boto3.client("dynamodb"), boto3.client("iot")
     create_table(dynamodb, "eventplane-dev-desired", desired.PARTITION_KEY, desired.SORT_KEY)
@@ -188,18 +187,18 @@ class Things:
 
 
 @pytest.fixture
-def things(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> Things:
+def things(registry: FleetTable, monkeypatch: pytest.MonkeyPatch) -> Things:
     return Things(monkeypatch)
 
 
 def test_a_quarantined_device_is_off_until_its_release(
-    registry: Registry, things: Things, capsys: pytest.CaptureFixture[str]
+    registry: FleetTable, things: Things, capsys: pytest.CaptureFixture[str]
 ) -> None:
     own, next_one, replaced = (things.certificate("home-1") for _ in range(3))
     revoked = things.certificate("home-1", "REVOKED")
     before = replace(
         made("home-1", 1),
-        state=State.PROVISIONED,
+        state=LifecycleState.PROVISIONED,
         certificate=own,
         pending=next_one,
         replaced=frozenset({replaced}),
@@ -233,10 +232,10 @@ def test_a_quarantined_device_is_off_until_its_release(
 
 
 def test_a_release_that_was_interrupted_is_finished_by_the_next(
-    registry: Registry, things: Things, monkeypatch: pytest.MonkeyPatch
+    registry: FleetTable, things: Things, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     own = things.certificate("home-1")
-    registry.write(replace(made("home-1", 1), state=State.PROVISIONED, certificate=own))
+    registry.write(replace(made("home-1", 1), state=LifecycleState.PROVISIONED, certificate=own))
     assert main(["quarantine", "home-1"]) == 0
     with monkeypatch.context() as broken:
         broken.setattr(DeviceAccess, "_set", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
@@ -247,7 +246,7 @@ def test_a_release_that_was_interrupted_is_finished_by_the_next(
 
 
 def test_a_device_that_was_registered_by_hand_is_in_service_after_its_release(
-    registry: Registry, things: Things
+    registry: FleetTable, things: Things
 ) -> None:
     own = things.certificate("by-hand")
     assert main(["quarantine", "by-hand"]) == 0
@@ -255,14 +254,14 @@ def test_a_device_that_was_registered_by_hand_is_in_service_after_its_release(
     assert main(["release", "by-hand"]) == 0
     device = registry.read("by-hand")
     assert device is not None
-    assert device.state is State.PROVISIONED, "the claim could take its place"
+    assert device.state is LifecycleState.PROVISIONED, "the claim could take its place"
     assert things.status(own) == "ACTIVE"
 
 
 @pytest.mark.parametrize("command", ["quarantine", "release"])
 def test_a_decommissioned_device_has_nothing_to_quarantine(
-    registry: Registry, things: Things, command: str, capsys: pytest.CaptureFixture[str]
+    registry: FleetTable, things: Things, command: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    registry.write(replace(made("home-1", 1), state=State.DECOMMISSIONED))
+    registry.write(replace(made("home-1", 1), state=LifecycleState.DECOMMISSIONED))
     assert main([command, "home-1"]) == 1
     assert "'home-1' is decommissioned" in capsys.readouterr().err

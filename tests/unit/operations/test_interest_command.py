@@ -80,7 +80,7 @@ def test_it_takes_it_back(plane: Plane, dynamodb: Any, run: Run, contract: Contr
     assert run("interest", "--withdraw", "--device", "home-1")[0] == 0
     (event,) = sent(plane)
     told = addressed(event, contract.downlink(event.type), 10**13)
-    assert (told.is_deleted, told.target.thing) == (True, "home-1")
+    assert (told.message.is_deleted, told.target.thing) == (True, "home-1")
 
 
 def test_asked_for_nothing_it_shows_what_routes_and_subscriptions_take(

@@ -14,7 +14,7 @@ import pytest
 from eventplane.contract import Contract
 from eventplane.contract.subscription import new_subscription
 from eventplane.contract.subscription_table import PARTITION, SORT, SUBSCRIPTIONS_TABLE, subscription_item
-from eventplane.delivery import Outcome
+from eventplane.reasons import Outcome
 from eventplane.replay import Order, Owed, OwedOrder, WindowOrder, parse_order
 from eventplane.resource_names import resource_name
 from tests.dynamodb import create_table

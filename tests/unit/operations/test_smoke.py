@@ -19,7 +19,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from eventplane.contract import Contract
-from eventplane.delivery import DEAD_LETTER_TYPE, letter_id
+from eventplane.dead_letter import DEAD_LETTER_TYPE, letter_id
 from eventplane.envelope import write_event
 from eventplane.sqs_binding import pack, to_message
 from operations.errors import NotDeployedHereError

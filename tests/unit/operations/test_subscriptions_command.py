@@ -15,8 +15,8 @@ from botocore.stub import Stubber
 from contract import load_contract
 from eventplane.contract import Contract
 from eventplane.contract.subscription import new_subscription, subscribable, with_subscriptions
-from eventplane.delivery import Outcome
 from eventplane.ledger import LedgerRecord, to_line
+from eventplane.reasons import Outcome
 from eventplane_client.signed_http import HttpAnswer
 from operations import subscriptions_command
 from tests.unit.operations.support import DECIDED_MS, Plane

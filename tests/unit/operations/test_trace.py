@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eventplane.contract import Contract
-from eventplane.delivery import Outcome
 from eventplane.envelope import parse_event
+from eventplane.reasons import Outcome
 from eventplane.sender import Sender
 from eventplane.tracing.context import context_of
 from operations.search import in_tap

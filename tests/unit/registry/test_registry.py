@@ -8,14 +8,8 @@ import pytest
 
 from contract import load_contract
 from eventplane.contract import compile_contract, contract_document
-from eventplane.registry import (
-    Answer,
-    ApiNotFoundError,
-    BadFlagError,
-    NotFoundError,
-    build_registry,
-    look_up,
-)
+from eventplane.registry.build import build_registry
+from eventplane.registry.view import ApiNotFoundError, BadFlagError, NotFoundError, Representation, look_up
 
 CONTRACT = load_contract()
 REGISTRY = build_registry(CONTRACT)
@@ -25,7 +19,7 @@ KEYWORD = "org.eventplane.alarm.keyword.v1"
 SCHEMA = f"/schemagroups/care-at-home/schemas/{KEYWORD}"
 
 
-def get(path: str, **query: str) -> Answer:
+def get(path: str, **query: str) -> Representation:
     return look_up(REGISTRY, path, query, BASE)
 
 

@@ -4,7 +4,8 @@ import pickle
 
 import pytest
 
-from eventplane.cesql import CesqlMissingAttributeError, CesqlMissingFunctionError, parse
+from eventplane.cesql import BUILTINS, CesqlMissingAttributeError, CesqlMissingFunctionError, parse
+from eventplane.cesql.analysis import outcomes
 from eventplane.limits import MAX_INTEGER_TEXT
 
 EVENT: dict[str, str | int | bool] = {
@@ -78,9 +79,16 @@ VALUES = [
     ("NOT urgent", False, []),
     ("NOT 'False'", True, []),
     ("NOT 'no'", True, ["cast"]),
-    ("NOT level", True, ["cast"]),
-    ("NOT zero", True, ["cast"]),
+    # Any Integer but a literal is cast, as the text says (3.7); the literal errs in the official cases.
+    ("NOT level", False, []),
+    ("NOT zero", True, []),
     ("NOT BOOL(zero)", True, []),
+    ("NOT (5 - 5)", True, []),
+    ("NOT LENGTH(id)", False, []),
+    ("level AND NOT zero", True, []),
+    ("NOT 0", True, ["cast"]),
+    ("NOT (10)", True, ["cast"]),
+    ("NOT -1", True, ["cast"]),
     ("NOT missing", False, ["missingAttribute"]),
     ("NOT (missing = 1)", False, ["missingAttribute"]),
     # EXISTS, IN, LIKE
@@ -200,3 +208,16 @@ def test_nothing_in_an_expression_becomes_code() -> None:
     text = "'\"); import os #{0}' = type OR type = '__import__(\"os\")'"
     assert not parse(text).matches(EVENT)
     assert not parse("clazz(type) = 'x' OR lambda(1)").matches(EVENT)
+
+
+@pytest.mark.parametrize(
+    ("text", "passes"),
+    [("NOT level", False), ("NOT zero", True), ("NOT (5 - 5)", True), ("NOT 0", False), ("NOT 10", False)],
+)
+def test_not_of_an_integer_is_the_same_everywhere(text: str, passes: bool) -> None:
+    expression = parse(text)
+    assert expression.evaluate(EVENT).passes is passes
+    assert expression.matches(EVENT) is passes
+    assert ("true" in outcomes(expression.tree, EVENT, BUILTINS)) is passes
+    # And as part of a condition, where AND casts as NOT does.
+    assert parse(f"urgent AND {text}").matches(EVENT) is passes

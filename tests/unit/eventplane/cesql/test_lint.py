@@ -8,8 +8,8 @@ from eventplane.cesql import lint, missing_functions, parse
 @pytest.mark.parametrize(
     ("text", "position", "message"),
     [
-        ("a = 1 AND b = 2 OR c = 3", 16, "AND and OR bind equally"),
-        ("a OR (b AND c XOR d)", 14, "AND and XOR bind equally"),
+        ("a = 1 AND b = 2 OR c = 3", 16, "AND and OR are mixed"),
+        ("a OR (b AND c XOR d)", 14, "AND and XOR are mixed"),
         ("NOT a = b", 0, "NOT binds to the next word only"),
         ("a AND NOT b LIKE 'x'", 6, "NOT binds to the next word only"),
         ("NOT a IN ('x')", 0, "NOT binds to the next word only"),
@@ -23,6 +23,8 @@ from eventplane.cesql import lint, missing_functions, parse
         ("a = 1 AND FALSE", 0, "no event passes"),
         ("5 / 0 = a", 0, "no event passes"),
         ("NOT 10", 0, "no event passes"),
+        ("a OR NOT 10", 9, "10 cannot be cast"),
+        ("a AND b OR c AND d OR e", 8, "AND and OR are mixed"),
         ("(FOO(a) = 1) AND b", 1, "no event passes"),
         ("UPPER(type)", 0, "a value of type String"),
         ("a + 1", 0, "a value of type Integer"),
@@ -52,6 +54,8 @@ def test_warnings(text: str, position: int, message: str) -> None:
         "type = UPPER('org') OR type LIKE '%.v2'",
         "type IN ('com.other', 'org.example.alarm.v1') AND hop < ttl",
         "BOOL(a)",
+        "NOT hop",
+        "a XOR (b AND (c OR d))",
     ],
 )
 def test_silence(text: str) -> None:
@@ -61,7 +65,10 @@ def test_silence(text: str) -> None:
 def test_warnings_come_in_the_order_of_the_text_and_show_how_it_is_read() -> None:
     first, second = lint(parse("NOT a = b AND c OR d"))
     assert (first.position, second.position) == (0, 16)
-    assert second.remedy == "write parentheses: ((NOT a) = b AND c) OR d"
+    assert second.remedy == (
+        "write ((NOT a) = b AND c) OR d (from left to right, as it is read here) "
+        "or (NOT a) = b AND (c OR d) (from right to left)"
+    )
 
 
 def test_missing_functions() -> None:

@@ -115,7 +115,7 @@ def test_the_largest_answer_that_is_sent_has_room_for_its_hops_on_the_way_down()
         for each in (0, 1)
     )
     assert len(largest.json) == MAX_REPLY_BYTES
-    assert addressed(sent_on(largest), Downlink.COMMAND, 0).id == largest.id
+    assert addressed(sent_on(largest), Downlink.COMMAND, 0).message.id == largest.id
     _, reply = read_reply(sent(more))
     assert reply.failure is not None
     assert f"at most {MAX_REPLY_BYTES}" in reply.failure.text
@@ -152,13 +152,15 @@ def test_who_answers_names_the_device_that_it_was_asked_on() -> None:
         {"thing": 7},
         {"failure": {"kind": "x"}},
         {"failure": "x"},
+        {"failure": ""},
+        {"thing": ""},
     ],
 )
 def test_what_is_no_reply_is_named(change: dict[str, object]) -> None:
     event = json.loads(sent(write_reply(request(), Reply(LAMP, Status.HANDLED, 1), NOW)).json)
     for name, value in change.items():
         (event if name in event else event["data"])[name] = value
-    with pytest.raises(ReplyError, match="no reply"):
+    with pytest.raises(ReplyError, match="not a reply"):
         read_reply(parse_event(json.dumps(event)))
 
 

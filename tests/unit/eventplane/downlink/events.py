@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from eventplane.contract import Downlink
 from eventplane.downlink.addressing import Addressed, addressed
-from eventplane.downlink.desired import Desired, Step
+from eventplane.downlink.desired import Desired
 from eventplane.downlink.device import Acknowledgement, rejected, stored
-from eventplane.downlink.transitions import acknowledge, connected, desire
+from eventplane.downlink.transitions import Step, acknowledge, apply_event, connected
 from eventplane.downlink.wire import Incoming, received
 from eventplane.envelope import Envelope, parse_event, write_event
 
@@ -50,17 +51,24 @@ def deletion(version: int, uid: str = "") -> Addressed:
     return state(version, uid, f"delete-{uid}{version}", statedelete=True)
 
 
-def command(id: str, version: int, key: str = "lock/door/front", **attributes: Any) -> Addressed:
+def command(
+    id: str,
+    version: int,
+    key: str = "lock/door/front",
+    expires_at_ms: int | None = None,
+    **attributes: Any,
+) -> Addressed:
     """A command for a key."""
     names = {"statekey": key, "stateversion": str(version), **attributes}
-    return addressed(event(id, id, **names), Downlink.COMMAND, NOW_MS)
+    wanted = addressed(event(id, id, **names), Downlink.COMMAND, NOW_MS)
+    return replace(wanted, message=replace(wanted.message, expires_at_ms=expires_at_ms))
 
 
 def wanted(*all_of_them: Addressed, is_present: bool = True, now_ms: int = NOW_MS) -> Step:
     """The last step after these came one after the other."""
     step = Step(None)
     for each in all_of_them:
-        step = desire(step.item, THING, each, now_ms, is_present)
+        step = apply_event(step.item, THING, each, now_ms, is_present)
     return step
 
 

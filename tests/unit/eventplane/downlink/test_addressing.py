@@ -9,14 +9,13 @@ import pytest
 
 from eventplane.contract import Downlink
 from eventplane.conversation.attributes import REPLY_TYPE
-from eventplane.downlink import errors
-from eventplane.downlink.addressing import Addressed, Target, addressed
-from eventplane.downlink.desired import Desired, message_of, transmission
-from eventplane.downlink.errors import DownlinkError
-from eventplane.downlink.wire import MAX_AHEAD_MS, RESERVED
+from eventplane.downlink.addressing import MAX_AHEAD_MS, Addressed, Target, addressed
+from eventplane.downlink.desired import Desired, transmission
+from eventplane.downlink.wire import RESERVED, DownlinkError
 from eventplane.envelope import parse_event, write_event
 from eventplane.fleet import grouped, made
 from eventplane.limits import MAX_DOWNLINK_EVENT_BYTES, MAX_EVENT_BYTES
+from eventplane.reasons import Reason
 from tests.unit.eventplane.downlink.events import KEY, NOW_MS, event
 
 
@@ -46,7 +45,7 @@ def test_nobody_names_the_key_that_is_made_from_another_sender() -> None:
     for kind in Downlink:
         with pytest.raises(DownlinkError, match="without `statekey`") as caught:
             read(kind, statekey=made, senderservice="other")
-        assert caught.value.reason == errors.INVALID_STATE_KEY
+        assert caught.value.reason == Reason.INVALID_STATE_KEY
 
 
 @pytest.mark.parametrize("key", ["lock/door/front", "no key", True, None])
@@ -68,37 +67,37 @@ def test_every_group_of_the_fleet_can_be_addressed(group: str) -> None:
 def test_what_the_fleet_takes_for_no_group_is_none(group: str | int) -> None:
     with pytest.raises(DownlinkError) as caught:
         addressed(event("1", todevice=None, togroup=group), Downlink.COMMAND, NOW_MS)
-    assert caught.value.reason == errors.UNKNOWN_GROUP
+    assert caught.value.reason == Reason.UNKNOWN_GROUP
 
 
 @pytest.mark.parametrize(
     ("attributes", "word"),
     [
-        ({"togroup": "north"}, errors.TWO_ADDRESSES),
-        ({"todevice": "two words"}, errors.UNKNOWN_DEVICE),
-        ({"todevice": 7}, errors.UNKNOWN_DEVICE),
-        ({"todevice": "x" * 121}, errors.UNKNOWN_DEVICE),
-        ({"todevice": "a/b"}, errors.UNKNOWN_DEVICE),
-        ({"todevice": "renewal-home-1"}, errors.UNKNOWN_DEVICE),
-        ({"todevice": "home\u0661"}, errors.UNKNOWN_DEVICE),
-        ({"statekey": None}, errors.NO_STATE_KEY),
-        ({"statekey": "a/b"}, errors.INVALID_STATE_KEY),
-        ({"statekey": "a/b/c/d"}, errors.INVALID_STATE_KEY),
-        ({"statekey": "a//c"}, errors.INVALID_STATE_KEY),
-        ({"statekey": "a/b/" + "c" * 101}, errors.INVALID_STATE_KEY),
-        ({"statekey": "a/b/#"}, errors.INVALID_STATE_KEY),
-        ({"statekey": True}, errors.INVALID_STATE_KEY),
-        ({"stateversion": "1.5"}, errors.INVALID_STATE_VERSION),
-        ({"stateversion": "-1"}, errors.INVALID_STATE_VERSION),
-        ({"stateversion": "\u0661"}, errors.INVALID_STATE_VERSION),
-        ({"stateversion": "1" * 19}, errors.INVALID_STATE_VERSION),
-        ({"stateversion": True}, errors.INVALID_STATE_VERSION),
-        ({"stateversion": None}, errors.INVALID_STATE_VERSION),
-        ({"stateuid": "a b"}, errors.INVALID_STATE_UID),
-        ({"stateuid": 1}, errors.INVALID_STATE_UID),
-        ({"statedelete": "yes"}, errors.INVALID_STATE_DELETE),
-        ({"statedelete": 1}, errors.INVALID_STATE_DELETE),
-        *(({name: "1"}, errors.RESERVED) for name in RESERVED),
+        ({"togroup": "north"}, Reason.TWO_ADDRESSES),
+        ({"todevice": "two words"}, Reason.UNKNOWN_DEVICE),
+        ({"todevice": 7}, Reason.UNKNOWN_DEVICE),
+        ({"todevice": "x" * 121}, Reason.UNKNOWN_DEVICE),
+        ({"todevice": "a/b"}, Reason.UNKNOWN_DEVICE),
+        ({"todevice": "renewal-home-1"}, Reason.UNKNOWN_DEVICE),
+        ({"todevice": "home\u0661"}, Reason.UNKNOWN_DEVICE),
+        ({"statekey": None}, Reason.NO_STATE_KEY),
+        ({"statekey": "a/b"}, Reason.INVALID_STATE_KEY),
+        ({"statekey": "a/b/c/d"}, Reason.INVALID_STATE_KEY),
+        ({"statekey": "a//c"}, Reason.INVALID_STATE_KEY),
+        ({"statekey": "a/b/" + "c" * 101}, Reason.INVALID_STATE_KEY),
+        ({"statekey": "a/b/#"}, Reason.INVALID_STATE_KEY),
+        ({"statekey": True}, Reason.INVALID_STATE_KEY),
+        ({"stateversion": "1.5"}, Reason.INVALID_STATE_VERSION),
+        ({"stateversion": "-1"}, Reason.INVALID_STATE_VERSION),
+        ({"stateversion": "\u0661"}, Reason.INVALID_STATE_VERSION),
+        ({"stateversion": "1" * 19}, Reason.INVALID_STATE_VERSION),
+        ({"stateversion": True}, Reason.INVALID_STATE_VERSION),
+        ({"stateversion": None}, Reason.INVALID_STATE_VERSION),
+        ({"stateuid": "a b"}, Reason.INVALID_STATE_UID),
+        ({"stateuid": 1}, Reason.INVALID_STATE_UID),
+        ({"statedelete": "yes"}, Reason.INVALID_STATE_DELETE),
+        ({"statedelete": 1}, Reason.INVALID_STATE_DELETE),
+        *(({name: "1"}, Reason.RESERVED_ATTRIBUTE) for name in RESERVED),
     ],
 )
 def test_what_is_wrong_has_a_name(attributes: dict[str, Any], word: str) -> None:
@@ -108,16 +107,16 @@ def test_what_is_wrong_has_a_name(attributes: dict[str, Any], word: str) -> None
 def test_an_event_without_an_address_is_refused() -> None:
     with pytest.raises(DownlinkError) as caught:
         addressed(write_event({"id": "1", "source": "/s", "type": "t"}), Downlink.COMMAND, NOW_MS)
-    assert caught.value.reason == errors.NO_DEVICE
+    assert caught.value.reason == Reason.NO_DEVICE
 
 
 def test_a_version_is_a_number_or_the_time() -> None:
-    assert read(stateversion="007").version == 7
-    assert read(stateversion=7).version == 7
-    assert read(Downlink.COMMAND, stateversion="9" * 18).version == 10**18 - 1
-    assert read(stateversion=None, time="1970-01-01T00:00:01.5Z").version == 1_500
-    assert read(stateversion=None, time="1969-01-01T00:00:00Z").version == 0
-    assert read(Downlink.COMMAND, stateversion=None).version == NOW_MS
+    assert read(stateversion="007").message.version == 7
+    assert read(stateversion=7).message.version == 7
+    assert read(Downlink.COMMAND, stateversion="9" * 18).message.version == 10**18 - 1
+    assert read(stateversion=None, time="1970-01-01T00:00:01.5Z").message.version == 1_500
+    assert read(stateversion=None, time="1969-01-01T00:00:00Z").message.version == 0
+    assert read(Downlink.COMMAND, stateversion=None).message.version == NOW_MS
 
 
 @pytest.mark.parametrize(
@@ -134,11 +133,11 @@ def test_a_state_s_version_cannot_be_burnt_by_a_time_of_the_future(
     attributes: dict[str, Any], is_taken: bool
 ) -> None:
     if is_taken:
-        assert read(**attributes).version == NOW_MS + MAX_AHEAD_MS
+        assert read(**attributes).message.version == NOW_MS + MAX_AHEAD_MS
         return
     with pytest.raises(DownlinkError, match="desired reset") as caught:
         read(**attributes)
-    assert caught.value.reason == errors.VERSION_JUMP
+    assert caught.value.reason == Reason.VERSION_JUMP
 
 
 def test_commands_without_a_key_keep_the_order_of_their_sender_and_source() -> None:
@@ -149,18 +148,18 @@ def test_commands_without_a_key_keep_the_order_of_their_sender_and_source() -> N
 
 
 def test_only_commands_expire_by_the_event_or_by_the_inbox_whichever_is_first() -> None:
-    assert read(Downlink.COMMAND).expires_at_ms is None
-    assert read(Downlink.COMMAND, expiry_s=60).expires_at_ms == NOW_MS + 60_000
+    assert read(Downlink.COMMAND).message.expires_at_ms is None
+    assert read(Downlink.COMMAND, expiry_s=60).message.expires_at_ms == NOW_MS + 60_000
     early = read(Downlink.COMMAND, expiry_s=60, expirytime="2026-01-01T00:00:05Z")
-    assert early.expires_at_ms == NOW_MS + 5_000
-    assert read(expiry_s=60, expirytime="2026-01-01T00:00:05Z").expires_at_ms is None
+    assert early.message.expires_at_ms == NOW_MS + 5_000
+    assert read(expiry_s=60, expirytime="2026-01-01T00:00:05Z").message.expires_at_ms is None
 
 
 def test_a_tombstone_is_a_state() -> None:
-    assert read(statedelete=True).is_deleted
-    assert read(statedelete="true").is_deleted
-    assert not read(statedelete=False).is_deleted
-    assert reason(Downlink.COMMAND, statedelete=True) == errors.INVALID_STATE_DELETE
+    assert read(statedelete=True).message.is_deleted
+    assert read(statedelete="true").message.is_deleted
+    assert not read(statedelete=False).message.is_deleted
+    assert reason(Downlink.COMMAND, statedelete=True) == Reason.INVALID_STATE_DELETE
 
 
 def test_the_largest_event_still_fits_with_all_that_is_put_in_front() -> None:
@@ -168,13 +167,14 @@ def test_the_largest_event_still_fits_with_all_that_is_put_in_front() -> None:
     empty = event("1", "", statekey=f"{part}/{part}/{part}", stateuid="u" * 100, stateversion="9" * 18)
     room = MAX_DOWNLINK_EVENT_BYTES - len(empty.json)
     largest = parse_event(empty.json.replace('"data":""', f'"data":"{"x" * room}"'))
-    wanted = replace(addressed(largest, Downlink.STATE, 10**18), version=10**18 - 1)
+    wanted = addressed(largest, Downlink.STATE, 10**18)
+    message = replace(wanted.message, version=10**18 - 1)
     item = Desired(thing="home-1", key=wanted.key, kind=wanted.kind, fence=10**17, reset=10**13)
-    text = transmission(item, message_of(wanted))
+    text = transmission(item, message)
     # The device numbers it as well.
     assert len(text) + 200 <= MAX_EVENT_BYTES
     assert text.endswith(largest.json[1:])
     too_large = parse_event(empty.json.replace('"data":""', f'"data":"{"x" * (room + 1)}"'))
     with pytest.raises(DownlinkError) as caught:
         addressed(too_large, Downlink.STATE, NOW_MS)
-    assert caught.value.reason == errors.TOO_LARGE
+    assert caught.value.reason == Reason.TOO_LARGE_FOR_DOWNLINK

@@ -6,9 +6,21 @@ from dataclasses import replace
 
 import pytest
 
-from eventplane.downlink.desired import AWAY_MS, BACKOFF_MS, KEPT_MS, LOOK_MS, PARKED_MS, State, Step
-from eventplane.downlink.device import Verdict, receive, state_version, stored
-from eventplane.downlink.transitions import acknowledge, connected, desire, missed, reconcile
+from eventplane.downlink.desired import State
+from eventplane.downlink.device import Comparison, compare, state_version, stored
+from eventplane.downlink.transitions import (
+    AWAY_MS,
+    BACKOFF_MS,
+    KEPT_MS,
+    LOOK_MS,
+    PARKED_MS,
+    Step,
+    ack_timeout,
+    acknowledge,
+    apply_event,
+    connected,
+    reconcile,
+)
 from tests.unit.eventplane.downlink.events import (
     EPOCH,
     NOW_MS,
@@ -39,14 +51,14 @@ def test_the_reconcilers_resend_is_dropped_because_the_store_holds_an_equal_vers
     parked = replace(item_of(first), state=State.PARKED, due_at_ms=NOW_MS + PARKED_MS)
     again = reconcile(parked, NOW_MS + PARKED_MS, is_present=True, is_known=True)
     # The device holds it already; only its acknowledgement was lost, and it is given once more.
-    assert receive(state_version(incoming(first)), incoming(again)) is Verdict.DUPLICATE
+    assert compare(state_version(incoming(first)), incoming(again)) is Comparison.DUPLICATE
     assert item_of(confirmed(again)).state is State.IDLE
 
 
 @pytest.mark.source("K-B2")
 def test_an_equal_version_that_comes_again_is_not_taken_for_delivered() -> None:
     parked = replace(item_of(wanted(state(1))), state=State.PARKED, due_at_ms=NOW_MS + PARKED_MS)
-    step = desire(parked, THING, state(1), NOW_MS, is_present=True)
+    step = apply_event(parked, THING, state(1), NOW_MS, is_present=True)
     assert not step.is_older
     assert incoming(step).version == 1
 
@@ -68,16 +80,16 @@ def test_a_late_delete_takes_the_object_that_was_made_anew_under_the_name() -> N
 @pytest.mark.source("K-B3")
 def test_a_device_that_deleted_takes_the_object_that_was_made_anew() -> None:
     gone = sent(state(1, "old"), deletion(3, "old"))
-    late = desire(item_of(confirmed(gone)), THING, state(2, "new"), NOW_MS, is_present=True)
+    late = apply_event(item_of(confirmed(gone)), THING, state(2, "new"), NOW_MS, is_present=True)
     assert incoming(gone).is_deleted
-    assert receive(state_version(incoming(gone)), incoming(late)) is Verdict.APPLY
+    assert compare(state_version(incoming(gone)), incoming(late)) is Comparison.NEWER
 
 
 @pytest.mark.source("K-B3")
 def test_a_delete_before_its_create_is_forgotten() -> None:
     first = wanted(deletion(3, "a"))
     assert first.publish is None
-    late = desire(first.item, THING, state(2, "a"), NOW_MS, is_present=True)
+    late = apply_event(first.item, THING, state(2, "a"), NOW_MS, is_present=True)
     assert incoming(late).is_deleted
 
 
@@ -103,7 +115,7 @@ def test_a_quick_reconnect_loses_the_new_session() -> None:
 def test_a_resend_keeps_the_old_body_though_a_newer_one_waits() -> None:
     step = wanted(state(1), state(2), state(3))
     assert step.publish is None
-    again = missed(item_of(step), NOW_MS + BACKOFF_MS[0], is_present=True)
+    again = ack_timeout(item_of(step), NOW_MS + BACKOFF_MS[0], is_present=True)
     assert incoming(again).event.data() == 3
 
 
@@ -121,14 +133,14 @@ def test_the_backlog_collected_offline_is_overwritten_at_reconnect() -> None:
 @pytest.mark.source("K4")
 def test_an_older_version_overtakes_because_versions_are_compared_as_text() -> None:
     assert wanted(state(10), state(9)).is_older
-    assert receive(state_version(incoming(wanted(state(10)))), incoming(wanted(state(9)))) is Verdict.OLDER
+    assert compare(state_version(incoming(wanted(state(10)))), incoming(wanted(state(9)))) is Comparison.OLDER
 
 
 @pytest.mark.source("K5")
 def test_a_restarted_sender_resends_what_was_acknowledged() -> None:
     item = item_of(confirmed(wanted(state(7))))
     assert (item.acknowledged_version, item.due_at_ms) == (7, None)
-    for step in (connected(item, NOW_MS), missed(item, NOW_MS + 99 * S, is_present=True)):
+    for step in (connected(item, NOW_MS), ack_timeout(item, NOW_MS + 99 * S, is_present=True)):
         assert step == Step(item)
 
 
@@ -153,5 +165,5 @@ def test_the_absent_are_sent_to() -> None:
     later = reconcile(item, NOW_MS + LOOK_MS, is_present=False, is_known=True)
     assert (later.publish, item_of(later).attempts) == (None, 0)
     assert item_of(later).due_at_ms == NOW_MS + LOOK_MS + AWAY_MS
-    lost = missed(item_of(wanted(state(1))), NOW_MS + BACKOFF_MS[0], is_present=False)
+    lost = ack_timeout(item_of(wanted(state(1))), NOW_MS + BACKOFF_MS[0], is_present=False)
     assert (lost.publish, item_of(lost).state) == (None, State.PENDING)

@@ -12,8 +12,15 @@ from hypothesis import strategies as st
 
 from eventplane.contract import Downlink
 from eventplane.downlink.desired import Desired, Message, State
-from eventplane.downlink.device import Acknowledgement, Result, from_data, rejected, stored, to_data
-from eventplane.downlink.errors import NOT_FOR_A_DEVICE, AcknowledgementError, DownlinkError
+from eventplane.downlink.device import (
+    Acknowledgement,
+    AcknowledgementError,
+    Result,
+    from_data,
+    rejected,
+    stored,
+    to_data,
+)
 from eventplane.downlink.table import (
     INDEX_KEY,
     due_request,
@@ -25,9 +32,10 @@ from eventplane.downlink.table import (
     to_item,
     write_request,
 )
-from eventplane.downlink.wire import received
+from eventplane.downlink.wire import DownlinkError, received
 from eventplane.envelope import Envelope, parse_event, write_event
-from eventplane.presence import bucket_of
+from eventplane.fleet import bucket_of
+from eventplane.reasons import Reason
 from tests.unit.eventplane.downlink.events import KEY, command, deletion, incoming, sent, state, wanted
 
 parts = st.text("ab.~-_09", min_size=1, max_size=4)
@@ -102,7 +110,7 @@ def test_the_senders_text_is_untouched_behind_what_the_plane_puts_in_front() -> 
     gone = incoming(sent(state(1, "a"), deletion(2, "a")))
     assert gone.is_deleted
     assert gone.event.json.startswith(f'{{"downkind":"state","downkey":"{KEY}","downversion":"1",')
-    assert gone.event.json.endswith(deletion(2, "a").text[1:])
+    assert gone.event.json.endswith(deletion(2, "a").message.text[1:])
     assert (gone.uid, gone.version, gone.order, gone.fence) == ("a", 1, 0, 0)
     opened = incoming(wanted(command("open", 4)))
     assert (opened.kind, opened.key, opened.version, opened.is_deleted) == (
@@ -140,7 +148,7 @@ def _changed(**members: Any) -> Envelope:
 def test_what_is_not_the_planes_is_refused_on_the_device(members: dict[str, Any]) -> None:
     with pytest.raises(DownlinkError) as caught:
         received(_changed(**members))
-    assert caught.value.reason == NOT_FOR_A_DEVICE
+    assert caught.value.reason == Reason.NOT_FOR_A_DEVICE
 
 
 @pytest.mark.source("K2")

@@ -17,7 +17,7 @@ from eventplane.contract.subscription import (
     with_subscriptions,
 )
 from eventplane.contract.subscription_table import SubscriptionTable
-from eventplane.own_services import SUBSCRIBERS
+from eventplane.names import SUBSCRIBERS
 from eventplane.settings import SettingsError
 from lambdas.api import subscriptions as handler
 from tests.endpoint import EndpointServer, Play, answer, says

@@ -10,7 +10,7 @@ import pytest
 from contract import load_contract
 from eventplane.contract.subscription import MAX_OWN, Subscription, new_subscription
 from eventplane.contract.subscription_table import SubscriptionTable
-from eventplane.sink_reach import ANYWHERE
+from eventplane.webhooks import ANYWHERE
 from lambdas.api.errors import ConflictError, NotFoundError, PreconditionError, QuotaError
 from lambdas.api.subscription_service import ATTEMPTS, Conditions, SubscriptionService
 from tests.unit.lambdas.api.conftest import INBOXES

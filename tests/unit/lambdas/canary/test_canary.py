@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from eventplane.canary import CANARY_ALARM, CANARY_CLIENT
 from eventplane.contract import Contract
 from eventplane.envelope import Envelope, parse_event, write_event
 from eventplane.ingest import IngestFrame, frame_text
+from eventplane.names import CANARY_ALARM, CANARY_CLIENT
 from eventplane.sender import Sender
 from eventplane.sending import stamp_sender
 from lambdas.canary.handler import Canary

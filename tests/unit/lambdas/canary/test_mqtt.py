@@ -10,7 +10,7 @@ import pytest
 from botocore.credentials import Credentials
 from botocore.exceptions import ClientError
 
-from eventplane.canary import CANARY_CLIENT
+from eventplane.names import CANARY_CLIENT
 from lambdas.canary.mqtt import CanaryPublishError, DataEndpoint, MqttPublisher, data_endpoint
 from local.proxy import Proxy
 from tests.unit.lambdas.canary.conftest import Gateway

@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from eventplane.contract import Contract, Reach
+from eventplane.contract import AddressScope, Contract
 from tests.unit.lambdas.downlink.world import World
 
 
 @pytest.fixture
 def world(aws: None, contract: Contract) -> World:
     """With one device that is there, and one that is not; carers may address every device."""
-    carers = replace(contract.participants["carers"], may_address=Reach.EVERYONE)
+    carers = replace(contract.participants["carers"], may_address=AddressScope.EVERYONE)
     world = World(replace(contract, participants={**contract.participants, "carers": carers}))
     world.make("home-1", "home-2")
     world.line("home-1", "connected")

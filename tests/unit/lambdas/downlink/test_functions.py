@@ -7,9 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from eventplane.delivery import DEAD_LETTER_TYPE
-from eventplane.downlink.desired import AWAY_MS, KEPT_MS, PARKED_MS, Desired, State, Step
+from eventplane.dead_letter import DEAD_LETTER_TYPE
+from eventplane.downlink.desired import Desired, State
 from eventplane.downlink.device import ACKNOWLEDGED, rejected, stored
+from eventplane.downlink.transitions import AWAY_MS, KEPT_MS, PARKED_MS, Step
 from eventplane.downlink.wire import key_of_sender
 from eventplane.envelope import write_event
 from lambdas.common.metrics import Metric

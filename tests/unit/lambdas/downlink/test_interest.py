@@ -16,14 +16,15 @@ from eventplane.contract.publication import ContractTable, Head, contract_item, 
 from eventplane.contract.subscription import new_subscription
 from eventplane.contract.subscription_table import subscription_item, subscription_key
 from eventplane.downlink import table as desired
-from eventplane.downlink.addressing import ALL, addressed
+from eventplane.downlink.addressing import addressed
+from eventplane.downlink.wire import ALL
 from eventplane.envelope import Envelope, parse_event
 from eventplane.interest import uplink
-from eventplane.interest.table import TOLD_SORT_KEY, told_key
+from eventplane.interest.table import PUBLISHED_KEY, PUBLISHED_SORT_KEY
 from eventplane.interest.uplink import UPLINK_KEY, TooManyFiltersError, read_uplink_interest
 from lambdas.common.tables import SubscriptionTable
 from lambdas.downlink import interest as handler
-from lambdas.downlink.interest import PublishedInterest, UplinkInterest
+from lambdas.downlink.interest import PublicationRecord, UplinkInterest
 from lambdas.downlink.items import DesiredTable
 from lambdas.router.payload import PayloadCheck
 from tests.dynamodb import create_table
@@ -56,15 +57,15 @@ class World:
             bundled=self.contract,
             contracts=ContractTable(self.cloud.dynamodb, TABLE),
             subscriptions=SubscriptionTable(self.cloud.dynamodb, subscriptions),
-            told=PublishedInterest(self.cloud.dynamodb, DESIRED),
+            record=PublicationRecord(self.cloud.dynamodb, DESIRED),
             send=self._send,
             clock=lambda: self.now_ms,
         )
 
-    def tell(self) -> bool:
+    def publish(self) -> bool:
         """A minute later, in a process of its own."""
         self.now_ms += 60_000
-        return self.function().tell()
+        return self.function().publish()
 
     def subscribe(self, type: str) -> None:
         name = type.split(".")[2]
@@ -75,7 +76,7 @@ class World:
         key = subscription_key("carers", type.split(".")[2])
         self.cloud.dynamodb.delete_item(TableName=SUBSCRIPTIONS, Key=key)
 
-    def publish(self, contract: Contract) -> None:
+    def publish_contract(self, contract: Contract) -> None:
         self.cloud.dynamodb.put_item(TableName=TABLE, Item=contract_item(contract))
         self.name(contract.version)
 
@@ -86,7 +87,8 @@ class World:
     def wants(self, type: str) -> bool:
         """Whether devices that have the newest of what was sent send `type`."""
         newest = max(
-            self.sent, key=lambda each: addressed(each, self.contract.downlink(each.type), 10**13).version
+            self.sent,
+            key=lambda each: addressed(each, self.contract.downlink(each.type), 10**13).message.version,
         )
         return read_uplink_interest(newest).matches({"type": type})
 
@@ -107,8 +109,8 @@ def with_route(contract: Contract, type: str) -> Contract:
 
 
 def test_all_devices_are_told_once_by_a_state_that_the_plane_takes(world: World) -> None:
-    assert world.tell()
-    assert not world.tell()
+    assert world.publish()
+    assert not world.publish()
     (event,) = world.sent
     told = addressed(event, world.contract.downlink(event.type), 10**13)
     assert (told.key, told.target.thing, told.target.group) == (UPLINK_KEY, None, None)
@@ -118,30 +120,30 @@ def test_all_devices_are_told_once_by_a_state_that_the_plane_takes(world: World)
 
 
 def test_a_subscription_and_its_end_are_told(world: World) -> None:
-    world.tell()
+    world.publish()
     world.subscribe(NEWS)
-    assert world.tell()
+    assert world.publish()
     assert world.wants(NEWS)
     world.unsubscribe(NEWS)
-    assert world.tell()
+    assert world.publish()
     assert not world.wants(NEWS)
-    assert not world.tell()
+    assert not world.publish()
 
 
 def test_a_published_contract_and_its_withdrawal_are_told(world: World) -> None:
-    world.tell()
-    world.publish(with_route(world.contract, NEWS))
-    assert world.tell()
+    world.publish()
+    world.publish_contract(with_route(world.contract, NEWS))
+    assert world.publish()
     assert world.wants(NEWS)
     world.cloud.dynamodb.delete_item(TableName=TABLE, Key=head_key(world.contract.version))
-    assert world.tell()
+    assert world.publish()
     assert not world.wants(NEWS)
 
 
 def test_a_published_contract_that_cannot_be_used_changes_nothing(world: World) -> None:
     world.name("0" * 16)
     with pytest.raises(ContractError):
-        world.tell()
+        world.publish()
     assert world.sent == []
 
 
@@ -149,23 +151,23 @@ def test_a_published_contract_that_no_router_takes_changes_nothing(world: World)
     document = json.loads(world.contract.canonical)
     document["participants"]["nobody"] = {"kind": "cloud_service", "description": "Has no queue."}
     document["routes"]["lost"] = {"filter": {"exact": {"type": NEWS}}, "to": "nobody.inbox"}
-    world.publish(compile_contract(document, "lost"))
+    world.publish_contract(compile_contract(document, "lost"))
     with pytest.raises(ContractError, match=r"nobody\.inbox has no queue"):
-        world.tell()
+        world.publish()
     assert world.sent == []
 
 
 def test_subscriptions_that_cannot_be_read_are_not_taken_for_none(world: World) -> None:
     world.subscribe(NEWS)
-    world.tell()
+    world.publish()
     with pytest.raises(ClientError):
-        world.function(subscriptions="away").tell()
+        world.function(subscriptions="away").publish()
     assert len(world.sent) == 1
 
 
 def test_a_crash_before_it_is_remembered_tells_again_also_what_was_before(world: World) -> None:
     world.subscribe(NEWS)
-    world.tell()
+    world.publish()
 
     def crash() -> None:
         raise Crash
@@ -173,11 +175,11 @@ def test_a_crash_before_it_is_remembered_tells_again_also_what_was_before(world:
     world.unsubscribe(NEWS)
     world.on_send = crash
     with pytest.raises(Crash):
-        world.tell()
+        world.publish()
     world.on_send = lambda: None
     assert not world.wants(NEWS)
     world.subscribe(NEWS)
-    assert world.tell()
+    assert world.publish()
     assert world.wants(NEWS)
 
 
@@ -185,46 +187,46 @@ def test_of_two_at_a_time_the_one_that_devices_go_by_is_remembered(world: World)
     def overtaken() -> None:
         world.on_send = lambda: None
         world.subscribe(NEWS)
-        world.tell()
+        world.publish()
 
     world.on_send = overtaken
-    world.tell()
+    world.publish()
     assert len(world.sent) == 2
     assert world.wants(NEWS)
-    assert not world.tell()
+    assert not world.publish()
     world.subscribe(SPORT)
-    world.tell()
+    world.publish()
     assert world.wants(SPORT)
 
 
 def test_a_clock_that_goes_back_makes_no_older_version(world: World) -> None:
-    world.tell()
+    world.publish()
     world.now_ms -= 3_600_000
     world.subscribe(NEWS)
-    world.tell()
+    world.publish()
     assert world.wants(NEWS)
 
 
 def test_what_does_not_fit_lets_everything_up_and_stays_an_error(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world.tell()
+    world.publish()
     monkeypatch.setattr(uplink, "MAX_DOWNLINK_EVENT_BYTES", 1_000)
     for _ in range(2):
         with pytest.raises(TooManyFiltersError):
-            world.tell()
+            world.publish()
     _, withdrawal = world.sent
-    assert addressed(withdrawal, world.contract.downlink(withdrawal.type), 10**13).is_deleted
+    assert addressed(withdrawal, world.contract.downlink(withdrawal.type), 10**13).message.is_deleted
     monkeypatch.undo()
-    assert world.tell()
+    assert world.publish()
     assert world.wants("org.eventplane.climate.reading.v1")
 
 
 def test_its_memory_is_no_devices_and_never_due(world: World) -> None:
-    world.tell()
+    world.publish()
     (item,) = world.cloud.dynamodb.scan(TableName=DESIRED)["Items"]
     assert not {desired.INDEX_KEY, desired.INDEX_SORT_KEY} & set(item)
-    assert told_key() == desired.key_of(ALL, TOLD_SORT_KEY)
+    assert desired.key_of(ALL, PUBLISHED_SORT_KEY) == PUBLISHED_KEY
     assert DesiredTable(world.cloud.dynamodb, DESIRED).device_page("home-1", 10, None).keys == ()
 
 
@@ -242,8 +244,8 @@ def test_the_schedule_calls_it_with_its_settings(
         monkeypatch.setenv(name, value)
     handler.service.cache_clear()
     try:
-        assert handler.handle({}, LambdaContext()) == {"told": True}
-        assert handler.handle({}, LambdaContext()) == {"told": False}
+        assert handler.handle({}, LambdaContext()) == {"published": True}
+        assert handler.handle({}, LambdaContext()) == {"published": False}
     finally:
         handler.service.cache_clear()
     (message,) = world.cloud.sqs.receive_message(QueueUrl=world.cloud.source)["Messages"]

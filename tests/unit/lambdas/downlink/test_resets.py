@@ -6,9 +6,10 @@ import json
 
 import pytest
 
-from eventplane.downlink.desired import AWAY_MS, KEPT_MS, State
+from eventplane.downlink.desired import State
 from eventplane.downlink.device import stored
 from eventplane.downlink.table import fleet_reset, one_reset
+from eventplane.downlink.transitions import AWAY_MS, KEPT_MS
 from lambdas.downlink.items import PACE_S
 from tests.unit.lambdas.downlink.world import HOUR, KEY_OF_PULSE, S, World, state
 

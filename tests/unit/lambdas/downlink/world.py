@@ -18,8 +18,7 @@ from eventplane.downlink.desired import Desired
 from eventplane.downlink.device import ACKNOWLEDGED, Acknowledgement, stored, to_data
 from eventplane.downlink.wire import Incoming, received
 from eventplane.envelope import parse_event, write_event
-from eventplane.fleet import Device, decommissioned, grouped, made
-from eventplane.fleet_registry import KEY, Registry
+from eventplane.fleet import FLEET_KEY, Device, FleetTable, decommissioned, grouped, made
 from eventplane.topics import device_topic
 from lambdas.common.dead_letters import DeadLetterWriter
 from lambdas.common.queue import Invocation, QueueMessage
@@ -64,7 +63,7 @@ class World:
         self.dynamodb, self.sqs = boto3.client("dynamodb"), boto3.client("sqs")
         self.queues = {name: create_queue(name) for name in QUEUES}
         create_table(self.dynamodb, "presence", "device")
-        create_table(self.dynamodb, "fleet", KEY)
+        create_table(self.dynamodb, "fleet", FLEET_KEY)
         key, sort, index, due = (
             keys.PARTITION_KEY,
             keys.SORT_KEY,
@@ -147,7 +146,7 @@ class World:
     # The fleet.
 
     def make(self, *things: str, groups: frozenset[str] = frozenset(), is_gone: bool = False) -> None:
-        registry = Registry(self.dynamodb, "fleet")
+        registry = FleetTable(self.dynamodb, "fleet")
         for thing in things:
             device: Device = grouped(registry.read(thing) or made(thing, START), groups, START)
             assert registry.write(decommissioned(device, "", START) if is_gone else device)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from edge.provisioning.renewal import Identity
-from eventplane.sink_reach import ANYWHERE, Scope, SinkReach
+from eventplane.webhooks import ANYWHERE, Scope, SinkReach
 from lambdas.common.clock import system_clock
 from lambdas.http_sink.endpoint import (
     MAX_BODY_BYTES,

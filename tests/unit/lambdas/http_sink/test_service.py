@@ -14,10 +14,10 @@ from moto import mock_aws
 
 from contract import load_contract
 from eventplane.contract import Contract, compile_contract
-from eventplane.delivery import DEAD_LETTER_TYPE
+from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.envelope import Envelope, parse_event
-from eventplane.sink_reach import ANYWHERE, Scope, SinkReach
 from eventplane.sqs_binding import pack
+from eventplane.webhooks import ANYWHERE, Scope, SinkReach
 from lambdas.common.archive import Archive
 from lambdas.common.clock import system_clock
 from lambdas.common.dead_letters import DeadLetterWriter

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from eventplane.presence import BUCKETS, bucket_of, gone_request
+from eventplane.fleet import BUCKETS, bucket_of, gone_request
 from eventplane.settings import SettingsError
 from eventplane.traffic import Traffic, traffic_text
 from lambdas.common.queue_function import queue_function

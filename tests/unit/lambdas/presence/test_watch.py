@@ -11,7 +11,7 @@ import jsonschema
 import pytest
 
 from contract import load_contract
-from eventplane.presence import NOTICE
+from eventplane.names import NOTICE
 from lambdas.presence.reports import OVER, TEXTS, Notices
 from lambdas.presence.state import Heartbeat, Level, QuietReason
 from lambdas.presence.watch import CAUSES, LOST

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from eventplane.contract import Contract, compile_contract
-from eventplane.delivery import letter_id
+from eventplane.dead_letter import letter_id
 from eventplane.envelope import Envelope, parse_event
 from eventplane.ledger import TapRecord, to_line
 from eventplane.replay import Order, Owed, OwedOrder, WindowOrder, order_text

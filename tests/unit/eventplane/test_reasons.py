@@ -6,14 +6,10 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-from eventplane.downlink.desired import EXPIRED
-from operations.letters import RECEIVES_EXHAUSTED, RULE_FAILED
-from operations.reasons import OTHER, REASONS, reason_of
+from eventplane.reasons import OTHER, Reason, explained
 
 ROOT = Path(__file__).parents[3]
 REFUSALS = {"EnvelopeError", "Refusal"}
-ENDS = {"Ended", "rejected"}
-"""What ends on the way down has its reason second; what has expired is no letter."""
 
 
 def words_of_the_code() -> set[str]:
@@ -22,6 +18,7 @@ def words_of_the_code() -> set[str]:
         for each in ("eventplane", "edge", "lambdas")
         for file in (ROOT / each).rglob("*.py")
     ]
+    trees.append(ast.parse((ROOT / "operations" / "letters.py").read_text()))
     constants = dict(constant for tree in trees for constant in text_constants(tree))
     arguments = [
         node.args[0]
@@ -32,20 +29,15 @@ def words_of_the_code() -> set[str]:
         and node.func.id in REFUSALS
         and node.args
     ]
-    downlink = ast.parse((ROOT / "eventplane" / "downlink" / "errors.py").read_text())
-    rejections = {
-        constants[node.args[1].id]
-        for tree in trees
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Name)
-        and node.func.id in ENDS
-        and isinstance(node.args[1], ast.Name)
-        and node.args[1].id in constants
-    } - {EXPIRED}
     literal = {each.value for each in arguments if isinstance(each, ast.Constant)}
     named = {constants[each.id] for each in arguments if isinstance(each, ast.Name) and each.id in constants}
-    return literal | named | rejections | {text for _, text in text_constants(downlink)}
+    members = {
+        str(Reason[node.attr])
+        for tree in trees
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "Reason"
+    }
+    return literal | named | members
 
 
 def text_constants(tree: ast.Module) -> Iterator[tuple[str, str]]:
@@ -60,9 +52,9 @@ def text_constants(tree: ast.Module) -> Iterator[tuple[str, str]]:
 def test_every_word_is_explained_and_nothing_else() -> None:
     words = words_of_the_code()
 
-    assert {"not_json", "payload_invalid", "refused_by_cloud", "unrouted"} <= words
-    assert words | {RECEIVES_EXHAUSTED, RULE_FAILED} == set(REASONS)
+    assert words == set(Reason)
 
 
 def test_a_services_own_word_has_an_explanation_too() -> None:
-    assert reason_of("out_of_paper") is OTHER
+    assert explained("out_of_paper") is OTHER
+    assert explained("not_json") == (Reason.NOT_JSON.means, Reason.NOT_JSON.remedy)

@@ -1,12 +1,11 @@
-"""What can become of an event, and the dead letter that keeps one which can never be delivered."""
+"""Dead letters: the events that keep what can never be delivered, and how a message becomes one."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
 from dataclasses import dataclass
-from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
 from eventplane.attributes import in_short
 from eventplane.envelope import Envelope, write_event
@@ -15,26 +14,8 @@ from eventplane.sender import Sender
 
 DEAD_LETTER_TYPE = "org.eventplane.deadletter.v1"
 
-
-PAYLOAD_INVALID = "payload_invalid"
-UNKNOWN_DATASCHEMA = "unknown_dataschema"
-"""Why the cloud's router refuses an event by the contract's `schema_check`: its payload is not what the
-schema says, or no schema of the contract is the one that it names."""
-
 LETTER_ID_DIGITS = 32
 """Hexadecimal digits of a dead letter's id, made from its event's: 128 bits."""
-
-
-class Outcome(StrEnum):
-    """The ends of an event's way over one route. No event vanishes: the ledger has one of these for each."""
-
-    DELIVERED = "delivered"
-    DEAD_LETTERED = "dead_lettered"
-    EXPIRED = "expired"
-    DROPPED = "dropped"
-    UNROUTED = "unrouted"
-    NO_INTEREST = "no_interest"
-    """Not forwarded: the route takes it, and its reader has announced that it handles other events."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,3 +79,18 @@ def dead_letter(
     if event is not None and "traceparent" in event.attributes:
         attributes["traceparent"] = in_short(str(event.attributes["traceparent"]))
     return write_event(attributes, data)
+
+
+ORIGINAL: Final = "base64OriginalPayload"
+"""The member that each document of an IoT rule's error action has, and no message of our own rules. It is the
+message as it came, not what the rule's SQL made of it (AWS IoT Developer Guide, error handling)."""
+
+
+def original_of(members: Any) -> bytes | None:
+    """The message that the rule was given; None when `members` are no document of an error action.
+
+    Raises `ValueError` or `TypeError` for one that is damaged.
+    """
+    if not isinstance(members, dict) or ORIGINAL not in members:
+        return None
+    return base64.b64decode(members[ORIGINAL], validate=True)

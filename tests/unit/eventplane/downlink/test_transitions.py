@@ -6,19 +6,22 @@ from dataclasses import replace
 
 import pytest
 
-from eventplane.downlink.desired import (
-    BACKOFF_MS,
-    DEVICE_GONE,
-    EXPIRED,
-    KEPT_MS,
-    MAX_WAITING,
-    PARKED_MS,
-    State,
-    Step,
-)
+from eventplane.downlink.desired import MAX_WAITING, State
 from eventplane.downlink.device import rejected, stored
-from eventplane.downlink.errors import TOO_MANY_COMMANDS, DownlinkError
-from eventplane.downlink.transitions import acknowledge, connected, desire, forgot, missed, reconcile
+from eventplane.downlink.transitions import (
+    BACKOFF_MS,
+    KEPT_MS,
+    PARKED_MS,
+    Step,
+    ack_timeout,
+    acknowledge,
+    apply_event,
+    connected,
+    epoch_changed,
+    reconcile,
+)
+from eventplane.downlink.wire import DownlinkError
+from eventplane.reasons import Outcome, Reason
 from tests.unit.eventplane.downlink.events import (
     EPOCH,
     NOW_MS,
@@ -43,18 +46,18 @@ def test_five_transmissions_then_it_is_parked_then_the_reconciler_begins_anew() 
     for attempt, wait_ms in enumerate((5_000, 10_000, 20_000, 40_000, 80_000), start=1):
         assert (item.state, item.attempts, item.due_at_ms) == (State.SENDING, attempt, now_ms + wait_ms)
         now_ms += wait_ms
-        item = item_of(missed(item, now_ms, is_present=True))
+        item = item_of(ack_timeout(item, now_ms, is_present=True))
     assert (item.state, item.due_at_ms) == (State.PARKED, now_ms + PARKED_MS)
-    assert missed(item, now_ms + PARKED_MS, is_present=True) == Step(item)
+    assert ack_timeout(item, now_ms + PARKED_MS, is_present=True) == Step(item)
     again = reconcile(item, now_ms + PARKED_MS, is_present=True, is_known=True)
     assert (incoming(again).version, item_of(again).attempts) == (1, 1)
 
 
 def test_a_check_that_comes_twice_or_early_sends_nothing_more() -> None:
     item = item_of(wanted(state(1)))
-    assert missed(item, NOW_MS + BACKOFF_MS[0] - S, is_present=True) == Step(item)
-    again = item_of(missed(item, NOW_MS + BACKOFF_MS[0], is_present=True))
-    assert missed(again, NOW_MS + BACKOFF_MS[0], is_present=True) == Step(again)
+    assert ack_timeout(item, NOW_MS + BACKOFF_MS[0] - S, is_present=True) == Step(item)
+    again = item_of(ack_timeout(item, NOW_MS + BACKOFF_MS[0], is_present=True))
+    assert ack_timeout(again, NOW_MS + BACKOFF_MS[0], is_present=True) == Step(again)
 
 
 def test_an_acknowledgement_counts_also_after_parking_and_offline() -> None:
@@ -70,7 +73,7 @@ def test_ten_updates_a_second_are_one_transmission_at_a_time() -> None:
     first = wanted(state(1))
     item = item_of(first)
     for version in range(2, 11):
-        step = desire(item, THING, state(version), NOW_MS + version * 100, is_present=True)
+        step = apply_event(item, THING, state(version), NOW_MS + version * 100, is_present=True)
         assert step.publish is None
         item = item_of(step)
     # The acknowledgement of what was under way lets the newest go.
@@ -85,14 +88,16 @@ def test_updates_do_not_keep_a_silent_device_from_being_parked() -> None:
     while item.state is State.SENDING:
         assert item.due_at_ms
         version += 1
-        item = item_of(desire(item, THING, state(version), item.due_at_ms - S, is_present=True))
-        item = item_of(missed(item, item.due_at_ms or 0, is_present=True))
+        item = item_of(apply_event(item, THING, state(version), item.due_at_ms - S, is_present=True))
+        item = item_of(ack_timeout(item, item.due_at_ms or 0, is_present=True))
     assert (item.state, version) == (State.PARKED, 1 + len(BACKOFF_MS))
 
 
 def test_an_acknowledgement_of_an_older_version_is_not_one_of_the_newest() -> None:
     old = wanted(state(1))
-    item = item_of(missed(item_of(desire(old.item, THING, state(2), NOW_MS, True)), NOW_MS + 5 * S, True))
+    item = item_of(
+        ack_timeout(item_of(apply_event(old.item, THING, state(2), NOW_MS, True)), NOW_MS + 5 * S, True)
+    )
     assert acknowledge(item, stored(incoming(old)), EPOCH, NOW_MS, is_present=True) == Step(item)
 
 
@@ -105,20 +110,20 @@ def test_a_rejected_state_is_a_letter_and_rests_until_something_new_comes() -> N
     assert (item.state, item.due_at_ms, connected(item, NOW_MS).publish) == (State.REJECTED, None, None)
     ack = rejected(incoming(wanted(state(1))), "too_many_keys", "")
     assert acknowledge(item, ack, EPOCH, NOW_MS, is_present=True) == Step(item)
-    assert incoming(desire(item, THING, state(2), NOW_MS, is_present=True)).version == 2
+    assert incoming(apply_event(item, THING, state(2), NOW_MS, is_present=True)).version == 2
     # Who corrects the cause redrives the letter, which has the version that was rejected.
-    assert incoming(desire(item, THING, state(1), NOW_MS, is_present=True)).version == 1
+    assert incoming(apply_event(item, THING, state(1), NOW_MS, is_present=True)).version == 1
 
 
 def test_a_rejected_command_lets_the_next_go_and_can_be_sent_again() -> None:
     step = refused(sent(command("a", 1), command("b", 2)))
     assert [each.message.id for each in step.ended] == ["a"]
     assert incoming(step).id == "b"
-    again = desire(confirmed(step).item, THING, command("a", 1), NOW_MS, is_present=True)
+    again = apply_event(confirmed(step).item, THING, command("a", 1), NOW_MS, is_present=True)
     assert incoming(again).id == "a"
 
 
-@pytest.mark.parametrize("word", [EXPIRED, DEVICE_GONE, ""])
+@pytest.mark.parametrize("word", [Outcome.EXPIRED, Reason.DEVICE_GONE, ""])
 def test_a_device_s_word_is_not_one_of_the_plane_s_ends(word: str) -> None:
     """What the plane itself lets expire gets no letter: a device could end a command in silence."""
     first = wanted(command("a", 1))
@@ -140,52 +145,54 @@ def test_commands_that_wait_together_go_in_the_order_of_their_versions() -> None
 @pytest.mark.source("K5")
 def test_a_command_that_was_carried_out_is_not_sent_again() -> None:
     item = item_of(confirmed(wanted(command("a", 1))))
-    assert desire(item, THING, command("a", 1), NOW_MS, is_present=True) == Step(item)
+    assert apply_event(item, THING, command("a", 1), NOW_MS, is_present=True) == Step(item)
 
 
 def test_a_command_that_expires_lets_the_next_go() -> None:
-    short = replace(command("a", 1), expires_at_ms=NOW_MS + S)
+    short = command("a", 1, expires_at_ms=NOW_MS + S)
     away = wanted(short, command("b", 2), is_present=False)
     assert item_of(away).due_at_ms == NOW_MS + S
     step = reconcile(item_of(away), NOW_MS + S, is_present=False, is_known=True)
-    assert [(each.message.id, each.reason) for each in step.ended] == [("a", EXPIRED)]
+    assert [(each.message.id, each.reason) for each in step.ended] == [("a", Outcome.EXPIRED)]
     assert incoming(connected(item_of(step), NOW_MS + S)).id == "b"
 
 
 def test_a_command_under_way_that_expires_is_not_repeated() -> None:
-    first = wanted(replace(command("a", 1), expires_at_ms=NOW_MS + S))
-    step = missed(item_of(first), NOW_MS + BACKOFF_MS[0], is_present=True)
+    first = wanted(command("a", 1, expires_at_ms=NOW_MS + S))
+    step = ack_timeout(item_of(first), NOW_MS + BACKOFF_MS[0], is_present=True)
     assert (step.publish, item_of(step).state) == (None, State.IDLE)
     assert "not acknowledged in time" in step.ended[0].detail
 
 
 def test_a_command_that_came_too_late_leaves_no_item() -> None:
-    step = wanted(replace(command("a", 1), expires_at_ms=NOW_MS))
+    step = wanted(command("a", 1, expires_at_ms=NOW_MS))
     assert (step.item, step.publish) == (None, None)
-    assert [each.reason for each in step.ended] == [EXPIRED]
+    assert [each.reason for each in step.ended] == [Outcome.EXPIRED]
 
 
 def test_too_many_commands_are_refused_not_dropped() -> None:
     step = wanted(*(command(f"{at}", at) for at in range(MAX_WAITING + 1)), is_present=False)
     with pytest.raises(DownlinkError) as caught:
-        desire(step.item, THING, command("one more", 999), NOW_MS, is_present=False)
-    assert caught.value.reason == TOO_MANY_COMMANDS
+        apply_event(step.item, THING, command("one more", 999), NOW_MS, is_present=False)
+    assert caught.value.reason == Reason.TOO_MANY_COMMANDS
 
 
 def test_a_new_life_gets_everything_again_and_the_old_ones_answers_count_no_more() -> None:
     first = wanted(state(1))
-    step = forgot(item_of(confirmed(first)), "second-life", NOW_MS, is_present=True)
+    step = epoch_changed(item_of(confirmed(first)), "second-life", NOW_MS, is_present=True)
     assert (incoming(step).fence, item_of(step).acknowledged_version) == (1, None)
     late = acknowledge(item_of(step), stored(incoming(first)), EPOCH, NOW_MS, is_present=True)
     assert late == Step(step.item)
-    assert forgot(item_of(step), "second-life", NOW_MS, is_present=True) == Step(step.item)
+    assert epoch_changed(item_of(step), "second-life", NOW_MS, is_present=True) == Step(step.item)
     # The ends of an earlier life that is heard of late cost a transmission, no more.
-    assert incoming(forgot(item_of(step), EPOCH, NOW_MS, is_present=True)).fence == 2
+    assert incoming(epoch_changed(item_of(step), EPOCH, NOW_MS, is_present=True)).fence == 2
 
 
 def test_a_new_life_also_gets_the_tombstone() -> None:
     """An older event may still be on its way to it."""
-    step = forgot(item_of(confirmed(sent(state(1), deletion(2)))), "second-life", NOW_MS, is_present=True)
+    step = epoch_changed(
+        item_of(confirmed(sent(state(1), deletion(2)))), "second-life", NOW_MS, is_present=True
+    )
     assert item_of(step).state is State.SENDING
 
 
@@ -194,7 +201,10 @@ def test_what_belongs_to_a_device_that_left_goes_with_it() -> None:
     assert reconcile(item_of(wanted(state(1))), NOW_MS, is_present=True, is_known=False) == Step(None)
     step = reconcile(item_of(sent(command("a", 1), command("b", 2))), NOW_MS, is_present=True, is_known=False)
     assert step.item is None
-    assert [(each.message.id, each.reason) for each in step.ended] == [("a", DEVICE_GONE), ("b", DEVICE_GONE)]
+    assert [(each.message.id, each.reason) for each in step.ended] == [
+        ("a", Reason.DEVICE_GONE),
+        ("b", Reason.DEVICE_GONE),
+    ]
 
 
 def test_what_is_settled_is_looked_at_no_more_but_to_be_removed() -> None:

@@ -9,12 +9,13 @@ import pytest
 
 from contract import load_contract
 from eventplane.batch import pack
-from eventplane.delivery import DEAD_LETTER_TYPE, Outcome, Refusal, dead_letter
+from eventplane.dead_letter import DEAD_LETTER_TYPE, Refusal, dead_letter
 from eventplane.envelope import Envelope, write_event
 from eventplane.errors import EnvelopeError
 from eventplane.ingest import parse_frame
 from eventplane.ledger import LedgerRecord, tap_records, to_line
 from eventplane.limits import MAX_EVENT_BYTES, MAX_ORIGINAL_BYTES, MAX_SENT_EVENT_BYTES
+from eventplane.reasons import Outcome
 from eventplane.receipts import Receipt, ReceiptError, digest, read_receipts, write_receipts
 from eventplane.topics import basic_ingest_topic, device_topic, local_topic, receipt_topic
 

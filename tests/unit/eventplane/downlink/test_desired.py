@@ -6,7 +6,7 @@ import pytest
 
 from eventplane.downlink.addressing import Addressed
 from eventplane.downlink.desired import MAX_DELETES
-from eventplane.downlink.device import Verdict, receive, state_version
+from eventplane.downlink.device import Comparison, compare, state_version
 from tests.unit.eventplane.downlink.events import command, deletion, incoming, item_of, state, wanted
 
 SAME = state(5, id="b")
@@ -30,11 +30,11 @@ def test_both_ends_agree_on_what_is_newer(older: Addressed, newer: Addressed) ->
     for order in ((older, newer), (newer, older)):
         message = item_of(wanted(*order, is_present=False)).message
         assert message
-        assert (message.id, message.source, message.is_deleted) == (newer.id, newer.source, newer.is_deleted)
-    assert receive(None, early) is Verdict.APPLY
-    assert receive(state_version(early), late) is Verdict.APPLY
-    assert receive(state_version(late), early) is Verdict.OLDER
-    assert receive(state_version(late), late) is Verdict.DUPLICATE
+        assert message.identity == newer.message.identity
+    assert compare(None, early) is Comparison.NEWER
+    assert compare(state_version(early), late) is Comparison.NEWER
+    assert compare(state_version(late), early) is Comparison.OLDER
+    assert compare(state_version(late), late) is Comparison.DUPLICATE
 
 
 @pytest.mark.source("K4")
@@ -62,10 +62,10 @@ def test_versions_are_compared_as_numbers(
 
 def test_commands_are_known_by_their_number() -> None:
     first, second = incoming(wanted(command("a", 9))), incoming(wanted(command("b", 1), now_ms=2 * 10**12))
-    assert receive(None, first) is Verdict.APPLY
-    assert receive(state_version(first), first) is Verdict.DUPLICATE
-    assert receive(state_version(first), second) is Verdict.APPLY
-    assert receive(state_version(second), first) is Verdict.OLDER
+    assert compare(None, first) is Comparison.NEWER
+    assert compare(state_version(first), first) is Comparison.DUPLICATE
+    assert compare(state_version(first), second) is Comparison.NEWER
+    assert compare(state_version(second), first) is Comparison.OLDER
 
 
 def test_what_is_gone_does_not_go_once_more() -> None:

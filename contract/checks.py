@@ -1,14 +1,16 @@
-"""What is allowed in a contract and was hardly meant: the warnings of `make contract`.
+"""The warnings of `make contract`: what is allowed in a contract and probably not intended.
 
-A warning never stops a deploy. What the checks cannot know, they leave alone.
+A warning never stops a deployment. The checks do not report what they cannot be sure of.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from eventplane.contract.channels import is_default
 from eventplane.contract.model import (
+    AddressScope,
     Contract,
     DeliveryGuarantee,
     Ordering,
@@ -16,47 +18,48 @@ from eventplane.contract.model import (
     ParticipantKind,
     Place,
     Priority,
-    Reach,
     Route,
     Transport,
 )
 from eventplane.contract.participants import reply_routes
-from eventplane.contract.possibilities import Takes, can_match, of_type, possible
-from eventplane.contract.reach import relay_loops, sends_down, service_loops, taken, types_of
+from eventplane.contract.possibilities import Takes, can_match, needed, of_type, possible
+from eventplane.contract.reach import Reachability, Way, place_of, types_of, written_routes
 from eventplane.contract.reader import Problem
 from eventplane.conversation.attributes import REPLY_TYPE
-from eventplane.delivery import DEAD_LETTER_TYPE
-from eventplane.filters import All, Any, Filter, Not, Sql, to_document
-from eventplane.own_services import OWN_SERVICES, SUBSCRIBERS
+from eventplane.dead_letter import DEAD_LETTER_TYPE
+from eventplane.filters import All, Any, Attributes, Filter, Not, Sql, to_document
+from eventplane.names import OWN_SERVICES, SUBSCRIBERS
+from eventplane.sending import PLANE_TYPES
 
 
 def check(contract: Contract) -> tuple[Problem, ...]:
-    """Every warning about a compiled `contract`: place, what is doubtful, what to do."""
-    takes = taken(contract)
+    """Return every warning about a compiled `contract`: where, what is doubtful, what to do."""
+    reach = Reachability(contract)
     return (
         *_unreachable_channels(contract),
-        *lost_order(contract, takes),
-        *_waiting_alarms(contract, takes),
-        *_letters_to_webhooks(contract),
+        *_lost_order(contract, reach),
+        *_waiting_alarms(contract, reach.takes),
+        *_dead_letters_to_webhooks(contract),
         *_droppable_alarms(contract),
-        *_untaken_types(contract, takes),
-        *misnamed_sends(contract),
-        *unsent_types(contract),
-        *silent_senders(contract),
-        *idle_reaches(contract),
+        *_untaken_types(contract, reach.takes),
+        *_unreached_readers(contract, reach),
+        *_misnamed_sends(contract),
+        *_unsent_types(contract),
+        *_silent_senders(contract),
+        *_idle_scopes(contract, reach),
         *_unlimited_subscribers(contract),
-        *_doubtful_filters(contract, takes),
+        *_doubtful_filters(contract, reach.takes),
         *_repeated_routes(contract),
-        *relay_loops(contract, takes),
-        *service_loops(contract, takes),
+        *_relay_loops(contract, reach),
+        *_service_loops(contract, reach),
     )
 
 
 def _unreachable_channels(contract: Contract) -> Iterator[Problem]:
     written = {route.destination for route in contract.routes}
     for each in contract.participants.values():
-        # Nobody misses what leads to an inbox that the contract says nothing of; in the cloud it is a queue,
-        # and wanted unless its participant is known to be a sender.
+        # An inbox without settings may be unused. In the cloud it is a queue, expected to be used unless its
+        # participant is known to be a sender.
         in_cloud = each.kind is ParticipantKind.CLOUD_SERVICE
         wanted = (in_cloud and not each.sends) or not is_default(each.inbox, each.kind)
         if each.name == SUBSCRIBERS:
@@ -76,12 +79,12 @@ def _unreachable_channels(contract: Contract) -> Iterator[Problem]:
         )
 
 
-def _letters_to_webhooks(contract: Contract) -> Iterator[Problem]:
+def _dead_letters_to_webhooks(contract: Contract) -> Iterator[Problem]:
     for route in contract.routes_at(Place.CLOUD):
         if contract.channel(route.destination).webhook and can_match(route.filter, of_type(DEAD_LETTER_TYPE)):
             yield Problem(
                 f"routes.{route.name}",
-                "it can lead dead letters to a webhook; one that the endpoint refuses waits in the inbox's "
+                "it can lead dead letters to a webhook; one that the endpoint refuses stays in the inbox's "
                 "dead-letter queue",
                 "lead dead letters to an inbox that somebody reads",
             )
@@ -125,6 +128,68 @@ def _untaken_types(contract: Contract, takes: Takes) -> Iterator[Problem]:
             )
 
 
+def _unreached_readers(contract: Contract, reach: Reachability) -> Iterator[Problem]:
+    """Types that their declared senders never bring to the end of a route that takes them, or to anybody."""
+    relays = {contract.device.outbox.address, contract.device.inbox.address}
+    for name in contract.event_types:
+        senders = reach.declared_senders(name)
+        taking = [each for each in contract.routes if name in reach.takes[each.name]]
+        if not senders or not taking:
+            continue
+        readers = {way.channel.address for each in senders for way in reach.ways(name, each)}
+        missed = [each for each in taking if each.destination not in readers | relays]
+        sent = f"{_listed(each.name for each in senders)} sends it {_where(senders)}"
+        path = f"event_types.{name}"
+        if missed:
+            ends = ", ".join(f"{each.destination} (route {each.name})" for each in missed)
+            why, remedy = _gap(contract, senders, missed, taking)
+            yield Problem(path, f"{sent}, and it never comes to {ends}: {why}", remedy)
+        elif not readers and name not in PLANE_TYPES:
+            links = [each for each in taking if each.place in set(map(place_of, senders))]
+            why = "no route there takes it"
+            if links:
+                why = (
+                    f"{_listed(each.name for each in links)} takes it to the other side, where no route does"
+                )
+            yield Problem(
+                path,
+                f"{sent}, and nobody receives it: {why}",
+                "add a route to an inbox, or leave it so if the archive is its only reader",
+            )
+
+
+def _gap(
+    contract: Contract,
+    senders: Sequence[Participant],
+    missed: Sequence[Route],
+    taking: Sequence[Route],
+) -> tuple[str, str]:
+    """Why events of the `senders` do not come to the end of the `missed` routes, and what to do."""
+    place = missed[0].place
+    if any(place_of(each) is place for each in senders):
+        return "no sender passes their filters", "correct the filters, or leave the type out of them"
+    link = contract.device.outbox if place is Place.CLOUD else contract.device.inbox
+    passing = [each.name for each in taking if each.destination == link.address]
+    if passing:
+        why = f"the filters exclude those of {_listed(passing)}, by which it would come"
+        return why, "correct the filters, or leave the type out of them"
+    links = written_routes(contract, link.address)
+    ways = [f"let {_listed(links, 'or')} take it"] if links else []
+    ways += [f"add a route to {link.address}", f"leave it out of {_listed(each.name for each in missed)}"]
+    return f"no route to {link.address} takes it", ", or ".join(ways)
+
+
+def _where(senders: Sequence[Participant]) -> str:
+    places = {place_of(each) for each in senders}
+    return _listed(
+        f"{'on the' if each is Place.DEVICE else 'in the'} {each}" for each in Place if each in places
+    )
+
+
+def _listed(names: Iterable[str], last: str = "and") -> str:
+    return f" {last} ".join(names)
+
+
 def _unlimited_subscribers(contract: Contract) -> Iterator[Problem]:
     """Cloud services without `may_subscribe`, where participants can subscribe by the API."""
     if SUBSCRIBERS not in contract.participants:
@@ -134,7 +199,7 @@ def _unlimited_subscribers(contract: Contract) -> Iterator[Problem]:
             yield Problem(
                 f"participants.{each.name}.may_subscribe",
                 "it is missing, so that the participant can subscribe only to what its routes already take",
-                "say which events it may subscribe to",
+                "add the filter of the events that it may subscribe to",
             )
 
 
@@ -148,7 +213,7 @@ def _doubtful_filters(contract: Contract, takes: Takes) -> Iterator[Problem]:
         if contract.event_types:
             yield from _never_matching(route.filter, path, takes[route.name])
         answers = possible(route.filter, {})
-        # Of one expression alone the lint has said so.
+        # The lint has reported that of a single expression.
         if len(answers) == 1 and not isinstance(route.filter, Sql):
             word, remedy = (
                 ("every", "narrow it if that is not meant") if True in answers else ("no", "correct it")
@@ -157,7 +222,7 @@ def _doubtful_filters(contract: Contract, takes: Takes) -> Iterator[Problem]:
 
 
 def _lint(filter: Filter, path: str) -> Iterator[Problem]:
-    """What the expressions' own lint says, wherever they stand in the filter."""
+    """The problems that the lint of expressions finds, at any place of the filter."""
     if isinstance(filter, Sql):
         # Only a contract with an expression pays for loading the language.
         from eventplane.cesql import lint
@@ -180,7 +245,7 @@ def _never_matching(filter: Filter, path: str, types: frozenset[str]) -> Iterato
         )
     elif types and isinstance(filter, Any):
         for part_path, part in _parts(filter, path):
-            # What a part takes, the whole takes as well.
+            # The whole takes what a part takes.
             yield from _never_matching(part, part_path, types_of(part, types))
 
 
@@ -195,7 +260,7 @@ def _repeated_routes(contract: Contract) -> Iterator[Problem]:
         if earlier is not route:
             yield Problem(
                 f"routes.{route.name}",
-                f"it says the same as {earlier.name}, so its reader gets each event twice",
+                f"it is the same as {earlier.name}, so its reader gets each event twice",
                 "remove one of the two",
             )
 
@@ -209,29 +274,22 @@ def _parts(filter: Filter, path: str) -> Iterator[tuple[str, Filter]]:
             yield f"{path}.{dialect}[{at}]", part
 
 
-def lost_order(contract: Contract, takes: Takes) -> Iterator[Problem]:
-    """Participants whose events an ordered inbox in the cloud gets in any order; `takes` is from `taken`.
+def _lost_order(contract: Contract, reach: Reachability) -> Iterator[Problem]:
+    """Participants whose events come into an ordered inbox in the cloud in any order.
 
-    What a participant sends is known by its `sends`; of one that does not say, nothing is reported, but where
-    nobody on the device says it.
+    A participant without `sends` is not reported, unless no participant on the device has it.
     """
     for address in sorted({each.destination for each in contract.routes_at(Place.CLOUD)}):
         inbox = contract.channel(address)
         if inbox.ordering is not Ordering.SOURCE:
             continue
-        led = [each for each in contract.routes_at(Place.CLOUD) if each.destination == address]
         for sender in contract.participants.values():
             types = sorted(
                 each
-                for each in _sent(contract, sender)
-                if any(
-                    each in takes[route.name]
-                    if each in contract.event_types
-                    else can_match(route.filter, of_type(each))
-                    for route in led
-                )
+                for each in _sent(contract, sender, reach)
+                if any(way.channel is inbox for way in reach.ways(each, sender))
             )
-            if types and (wrong := _problem(contract, sender, inbox.transport)):
+            if types and (wrong := _order_problem(contract, sender, inbox.transport)):
                 problem, remedy = wrong
                 yield Problem(
                     f"participants.{inbox.participant}.inbox.ordering",
@@ -239,7 +297,9 @@ def lost_order(contract: Contract, takes: Takes) -> Iterator[Problem]:
                     remedy,
                 )
         if inbox.transport is Transport.SQS and any(
-            can_match(each.filter, of_type(DEAD_LETTER_TYPE)) for each in led
+            can_match(each.filter, of_type(DEAD_LETTER_TYPE))
+            for each in contract.routes_at(Place.CLOUD)
+            if each.destination == address
         ):
             yield Problem(
                 f"participants.{inbox.participant}.inbox.ordering",
@@ -248,26 +308,20 @@ def lost_order(contract: Contract, takes: Takes) -> Iterator[Problem]:
             )
 
 
-def _sent(contract: Contract, sender: Participant) -> set[str]:
-    """The types that `sender` declares, and that come as far as the cloud's router."""
+def _sent(contract: Contract, sender: Participant, reach: Reachability) -> set[str]:
+    """The types that `sender` declares, without dead letters."""
     if sender.kind is ParticipantKind.DEVICE and not any(
         each.sends is not None for each in contract.participants.values() if each.kind.is_on_device
     ):
-        # Nobody on the device says what it sends: any of the types.
-        types = set(contract.event_types)
-    else:
-        types = {each for each in contract.event_types if sender.may_send(each)}
-    types |= {each for each in sender.sends or () if not each.endswith(".*")}
-    types.discard(DEAD_LETTER_TYPE)
-    if not sender.kind.is_on_device:
-        return types
-    uplink = contract.device.outbox.address
-    up = [each.filter for each in contract.routes if each.destination == uplink]
-    return {each for each in types if any(can_match(filter, of_type(each)) for filter in up)}
+        # No participant on the device declares what it sends: any of the types.
+        return {*contract.event_types} - {DEAD_LETTER_TYPE}
+    return {*reach.named_types(sender)} - {DEAD_LETTER_TYPE}
 
 
-def _problem(contract: Contract, sender: Participant, transport: Transport | str) -> tuple[str, str] | None:
-    """Why what `sender` sends has no order in an inbox of this `transport`, and what to do."""
+def _order_problem(
+    contract: Contract, sender: Participant, transport: Transport | str
+) -> tuple[str, str] | None:
+    """Why events of `sender` have no order in an inbox of this `transport`, and what to do."""
     way = [sender.outbox, *([contract.device.outbox] if sender.kind.is_on_device else [])]
     is_unreliable = any(each.delivery_guarantee is DeliveryGuarantee.BEST_EFFORT for each in way)
     if transport is Transport.SQS_FIFO:
@@ -282,10 +336,10 @@ def _problem(contract: Contract, sender: Participant, transport: Transport | str
                 "its outbox is a standard queue",
                 "use `transport: sqs_fifo` for the outbox, or `transport: sqs` for this inbox",
             )
-    # A forwarder's own reports are stored whatever its outbox says.
+    # A forwarder's own reports are stored whatever its outbox declares.
     elif is_unreliable and sender.kind is not ParticipantKind.DEVICE:
         return (
-            "senders do not number what a best-effort outbox may lose",
+            "senders do not number events that a best-effort outbox may lose",
             "use `delivery_guarantee: at_least_once` for the outbox, or count on no order among them",
         )
     if sender.name in OWN_SERVICES:
@@ -296,7 +350,7 @@ def _problem(contract: Contract, sender: Participant, transport: Transport | str
     return None
 
 
-def misnamed_sends(contract: Contract) -> Iterator[Problem]:
+def _misnamed_sends(contract: Contract) -> Iterator[Problem]:
     """Types under `sends` or `asks` that are none of the contract's. A family may be without members."""
     if not contract.event_types:
         return
@@ -311,8 +365,8 @@ def misnamed_sends(contract: Contract) -> Iterator[Problem]:
                 )
 
 
-def unsent_types(contract: Contract) -> Iterator[Problem]:
-    """Event types that nobody sends; nothing is said while a participant that sends does not say what."""
+def _unsent_types(contract: Contract) -> Iterator[Problem]:
+    """Event types that nobody sends; none while a sender does not declare what it sends."""
     participants = contract.participants.values()
     written = {route.destination for route in contract.routes}
     silent = [each for each in participants if each.sends is None]
@@ -330,10 +384,10 @@ def unsent_types(contract: Contract) -> Iterator[Problem]:
             )
 
 
-def idle_reaches(contract: Contract) -> Iterator[Problem]:
+def _idle_scopes(contract: Contract, reach: Reachability) -> Iterator[Problem]:
     """Participants that may address more than one device, and send nothing that goes down."""
     for each in contract.participants.values():
-        if each.may_address is not Reach.ONE and each.sends is not None and not sends_down(contract, each):
+        if each.may_address is not AddressScope.ONE and each.sends is not None and not reach.goes_down(each):
             yield Problem(
                 f"participants.{each.name}.may_address",
                 "the participant sends nothing that a route leads down to devices",
@@ -341,10 +395,10 @@ def idle_reaches(contract: Contract) -> Iterator[Problem]:
             )
 
 
-def silent_senders(contract: Contract) -> Iterator[Problem]:
-    """Participants whose outbox is in use and that do not say what they send.
+def _silent_senders(contract: Contract) -> Iterator[Problem]:
+    """Participants whose outbox is in use and that do not declare what they send.
 
-    Nothing is said of a contract where nobody says it: it is of the time before `sends`.
+    None in a contract without any `sends`, which is older than the setting.
     """
     participants = contract.participants.values()
     if all(each.sends is None for each in participants):
@@ -362,8 +416,98 @@ def silent_senders(contract: Contract) -> Iterator[Problem]:
 def _is_sender(participant: Participant, written: set[str]) -> bool:
     """Whether its outbox is in use: it has settings, or the participant receives nothing and so must send.
 
-    A device's outbox is the uplink, which routes write, whether the device has events of its own or not.
+    A device's outbox is the uplink, which routes write, also for a device without events of its own.
     """
     if participant.kind is ParticipantKind.DEVICE:
         return False
     return participant.inbox.address not in written or not is_default(participant.outbox, participant.kind)
+
+
+def _relay_loops(contract: Contract, reach: Reachability) -> Iterator[Problem]:
+    """Routes down to devices that take what comes from devices."""
+    device = contract.device
+    up = [each for each in contract.routes if each.destination == device.outbox.address]
+    down = [each for each in contract.routes if each.destination == device.inbox.address]
+    types = {
+        each: of_type(each)
+        for each in contract.event_types
+        if any(sender.kind.is_on_device for sender in reach.senders(each))
+    }
+    for back in down:
+        loops = [each.name for each in up if _can_share(each, back, reach.takes, types, contract)]
+        if loops:
+            yield Problem(
+                f"routes.{back.name}",
+                f"it takes what {_listed(loops, 'or')} brings up from devices: a loop, where each such "
+                "event becomes a dead letter",
+                "let the filters exclude each other, by type or by an attribute",
+            )
+
+
+def _can_share(
+    one: Route, other: Route, takes: Takes, types: Mapping[str, Attributes], contract: Contract
+) -> bool:
+    both = All((one.filter, other.filter))
+    if not contract.event_types:
+        return can_match(both, needed(both))
+    shared = types.keys() & takes[one.name] & takes[other.name]
+    return any(can_match(both, {**needed(both), **types[each]}) for each in shared)
+
+
+@dataclass(frozen=True, slots=True)
+class _Hop:
+    """`sender` sends `event_type`, which `way` brings to its reader."""
+
+    sender: str
+    event_type: str
+    way: Way
+
+    @property
+    def reader(self) -> str:
+        return self.way.channel.participant
+
+    def __str__(self) -> str:
+        return f"{self.sender} sends {self.event_type} -> {self.way}"
+
+
+def _service_loops(contract: Contract, reach: Reachability) -> Iterator[Problem]:
+    """Services that can answer each other for ever, as far as they declare what they send.
+
+    The contract does not declare whether a service answers: each loop is a possible one. Each participant is
+    named in at least one loop, if it is in any.
+    """
+    hops = {each.name: list(_hops(contract, each, reach)) for each in contract.participants.values()}
+    named: set[str] = set()
+    for name in sorted(hops):
+        loop = None if name in named else _shortest_loop(name, hops)
+        if loop:
+            named.update(each.sender for each in loop)
+            yield Problem(
+                f"participants.{name}.sends",
+                f"a loop: {' -> '.join(str(each) for each in loop)} -> {name}",
+                "let a route leave out the answer, by type or by an attribute, unless a service ends it",
+            )
+
+
+def _hops(contract: Contract, sender: Participant, reach: Reachability) -> Iterator[_Hop]:
+    """One hop from `sender` to each of its readers."""
+    known = {contract.device.name}  # the device reads nothing: it passes on what it gets
+    for event_type in reach.named_types(sender):
+        for way in reach.ways(event_type, sender):
+            if way.channel.participant not in known:
+                known.add(way.channel.participant)
+                yield _Hop(sender.name, event_type, way)
+
+
+def _shortest_loop(start: str, hops: Mapping[str, Sequence[_Hop]]) -> list[_Hop] | None:
+    """The hops from `start` back to it, as few as there can be."""
+    waiting: list[list[_Hop]] = [[each] for each in hops[start]]
+    seen: set[str] = set()
+    for path in waiting:
+        reader = path[-1].reader
+        if reader == start:
+            return path
+        if reader not in seen:
+            seen.add(reader)
+            waiting += [[*path, each] for each in hops[reader]]
+    return None

@@ -1,0 +1,340 @@
+"""What becomes of an event: who receives it, and why it takes a route or does not, condition by condition.
+
+`explain` asks each filter itself whether it matches, as the router does; the conditions below say why. Where
+the reader of a route has announced what it handles, that is asked as well. `outcomes` follows the event over
+every hop; expiry, payload schemas and the address of an event for devices are not judged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any as Json
+
+from eventplane.attributes import AttributeValue
+from eventplane.cesql import CesqlCastError, Expression, tree, write
+from eventplane.cesql.expression import Result, evaluate
+from eventplane.cesql.functions import Functions
+from eventplane.cesql.operations import Type, cast
+from eventplane.cesql.tree import Node
+from eventplane.contract import (
+    Channel,
+    Contract,
+    DeliveryGuarantee,
+    Participant,
+    ParticipantKind,
+    Place,
+    Route,
+)
+from eventplane.contract.reach import place_of, sequences, written_routes
+from eventplane.envelope import Envelope
+from eventplane.filters import All, Any, Attributes, Filter, Not, Sql, comparison_text
+from eventplane.guarantee import guarantee_of
+from eventplane.interest import is_wanted
+from eventplane.sender import Sender
+from eventplane.sending import SendingRights
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """One condition: `text` in words, whether it `matched`, and why.
+
+    `values` are the attributes that it reads itself, None for a missing one; `parts` the conditions that it
+    joins. `gives` and `errors` are an expression's: its value, and what erred, in that order.
+    """
+
+    text: str
+    matched: bool
+    values: Mapping[str, AttributeValue | None]
+    gives: AttributeValue | None = None
+    errors: tuple[str, ...] = ()
+    parts: tuple[Condition, ...] = ()
+
+    def document(self) -> dict[str, Json]:
+        """Return the condition as JSON; a missing attribute is null."""
+        return {
+            "text": self.text,
+            "matched": self.matched,
+            "values": dict(self.values),
+            "gives": self.gives,
+            "errors": list(self.errors),
+            "parts": [each.document() for each in self.parts],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Whether an event takes `route`, and the reasons.
+
+    `guarantee` is that of the delivery. `interest` is what its reader announced (None: nothing); what is not
+    `wanted` is not forwarded.
+    """
+
+    route: Route
+    condition: Condition
+    guarantee: DeliveryGuarantee
+    interest: Condition | None = None
+    wanted: bool = True
+
+    @property
+    def matched(self) -> bool:
+        return self.condition.matched
+
+    @property
+    def forwarded(self) -> bool:
+        """Whether the event goes to the route's destination, unless it has expired."""
+        return self.matched and self.wanted
+
+    def document(self) -> dict[str, Json]:
+        """Return the explanation as JSON."""
+        return {
+            "route": self.route.name,
+            "place": self.route.place.value,
+            "to": self.route.destination,
+            "matched": self.matched,
+            "filter": self.condition.document(),
+            "interest": self.interest and self.interest.document(),
+            "forwarded": self.forwarded,
+            "delivery_guarantee": self.guarantee.value,
+        }
+
+
+def explain(contract: Contract, event: Envelope, place: Place | None = None) -> tuple[Explanation, ...]:
+    """Every route of `contract`, or of the router of one `place`, by name.
+
+    The channel that an event came over decides about its guarantee, and about its priority where nothing
+    else does. It is the outbox of the sender that the event names, otherwise the device's.
+    """
+    routes = contract.routes if place is None else contract.routes_at(place)
+    return tuple(_explanation(contract, each, event) for each in routes)
+
+
+def _explanation(contract: Contract, route: Route, event: Envelope) -> Explanation:
+    over = _channel(contract, event, route.place)
+    condition = explain_filter(route.filter, event.attributes)
+    guarantee = guarantee_of(contract, event, over, route)
+    if route.interest is None:
+        return Explanation(route, condition, guarantee)
+    interest = explain_filter(route.interest, event.attributes)
+    wanted = is_wanted(route.interest, event, contract.priority(event, over))
+    return Explanation(route, condition, guarantee, interest, wanted)
+
+
+def _channel(contract: Contract, event: Envelope, place: Place) -> Channel:
+    """Return the channel over which the event comes to the router of `place`."""
+    sender = contract.participants.get(event.sender.service)
+    decides = ParticipantKind.DEVICE_SERVICE if place is Place.DEVICE else ParticipantKind.CLOUD_SERVICE
+    return sender.outbox if sender is not None and sender.kind is decides else contract.device.outbox
+
+
+def explain_filter(filter: Filter, attributes: Attributes) -> Condition:
+    """What `filter` makes of an event with these `attributes`, down to its last condition."""
+    matched = filter.matches(attributes)
+    if isinstance(filter, Not):
+        return Condition("not", matched, {}, parts=(explain_filter(filter.filter, attributes),))
+    if isinstance(filter, All | Any):
+        text = "all of" if isinstance(filter, All) else "any of"
+        return Condition(
+            text, matched, {}, parts=tuple(explain_filter(each, attributes) for each in filter.filters)
+        )
+    if isinstance(filter, Sql):
+        return _explain_sql(filter.expression, attributes)
+    return Condition(comparison_text(filter), matched, {filter.attribute: attributes.get(filter.attribute)})
+
+
+def _explain_sql(expression: Expression, attributes: Attributes) -> Condition:
+    """The condition of an expression, with its value and errors; its parts are what AND and OR join.
+
+    Each condition is judged as if it were alone, also where the whole was decided before its turn; the
+    errors of the whole are those that counted.
+    """
+    result = expression.evaluate(attributes)
+    text = f"sql {' '.join(expression.text.split())}"
+    return _sql_condition(text, expression.tree, result, attributes, expression.functions)
+
+
+def _sql_condition(
+    text: str, node: Node, result: Result, attributes: Attributes, functions: Functions
+) -> Condition:
+    joined = _joined(node)
+    names = () if joined else sorted(tree.names(node))
+    return Condition(
+        text,
+        result.passes,
+        {name: attributes.get(name) for name in names},
+        result.value,
+        tuple(f"{each.kind}: {each}" for each in result.errors),
+        tuple(_joined_condition(each, attributes, functions) for each in joined),
+    )
+
+
+def _joined_condition(node: Node, attributes: Attributes, functions: Functions) -> Condition:
+    result = evaluate(node, attributes, functions)
+    if not result.errors:
+        # AND and OR cast what they join, so that 'true' holds here, which alone would not pass.
+        try:
+            result = Result(cast(result.value, Type.BOOLEAN))
+        except CesqlCastError as error:
+            result = Result(result.value, (error,))
+    return _sql_condition(write(node), node, result, attributes, functions)
+
+
+def _joined(node: Node) -> list[Node]:
+    """What one AND or OR joins, in the order of the text; nothing for any other condition."""
+    if not isinstance(node, tree.Logic) or node.operator == "XOR":
+        return []
+    operator, parts = node.operator, []
+    left: Node = node
+    # `a AND b AND c` is ((a AND b) AND c): three parts of one list.
+    while isinstance(left, tree.Logic) and left.operator == operator:
+        parts.append(left.right)
+        left = left.left
+    return [left, *reversed(parts)]
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """An event comes into `channel` over `hops`, the routes that it takes, in their order."""
+
+    channel: Channel
+    hops: tuple[Explanation, ...]
+
+    @property
+    def guarantee(self) -> DeliveryGuarantee:
+        """At best effort if one hop is."""
+        guarantees = {each.guarantee for each in self.hops}
+        return max(guarantees, key=lambda each: each is DeliveryGuarantee.BEST_EFFORT)
+
+    def document(self) -> dict[str, Json]:
+        """Return it as JSON."""
+        return {
+            "participant": self.channel.participant,
+            "channel": self.channel.address,
+            "routes": [each.route.name for each in self.hops],
+            "delivery_guarantee": self.guarantee.value,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Who receives an event from `sender` ('': nobody may send it), or why nobody does (`problem`)."""
+
+    sender: str
+    receipts: tuple[Receipt, ...] = ()
+    problem: str = ""
+    remedy: str = ""
+
+    def document(self) -> dict[str, Json]:
+        """Return the outcome as JSON; `nobody` is null where somebody receives the event."""
+        return {
+            "sender": self.sender or None,
+            "received_by": [each.document() for each in self.receipts],
+            "nobody": {"because": self.problem, "remedy": self.remedy} if self.problem else None,
+        }
+
+
+def outcomes(contract: Contract, event: Envelope, sender: str = "") -> tuple[Outcome, ...]:
+    """Return what becomes of `event`, once for each participant that can have sent it.
+
+    `sender` names one. Without it, that is the sender that the event has stamped, otherwise those that
+    declare its type under `sends` or `asks`, otherwise those that may send it.
+    """
+    rights = SendingRights(contract)
+    named = sender or event.sender.service
+    if named or event.sender.device:
+        names = [named]
+    else:
+        may = [
+            each
+            for each in contract.participants.values()
+            if rights.may_send(Sender(service=each.name), event.type)
+        ]
+        names = [each.name for each in may if each.may_send(event.type) or each.may_ask(event.type)]
+        names = names or [each.name for each in may]
+    if not names:
+        return (
+            Outcome(
+                "",
+                problem=f"no participant may send {event.type}",
+                remedy="add it to the `sends` of its sender",
+            ),
+        )
+    return tuple(_outcome(contract, event, rights, each) for each in names)
+
+
+def _outcome(contract: Contract, event: Envelope, rights: SendingRights, name: str) -> Outcome:
+    stamped = event if event.sender.service or not name else event.stamped(**Sender(service=name).attributes)
+    if refusal := rights.refusal(stamped):
+        problem, _, remedy = refusal.detail.rpartition("; ")
+        return Outcome(name, problem=f"it is refused ({refusal.reason}): {problem}", remedy=remedy)
+    journey = _Journey(contract, stamped, contract.participants.get(name))
+    if receipts := tuple(journey.receipts()):
+        return Outcome(name, receipts)
+    return Outcome(name, (), *journey.obstacle())
+
+
+class _Journey:
+    """The hops of one event from `sender`; None for a device that sends without a forwarder."""
+
+    def __init__(self, contract: Contract, event: Envelope, sender: Participant | None) -> None:
+        self._contract = contract
+        self._uplink = contract.device.outbox
+        self._downlink = contract.device.inbox
+        self._routes = {place: explain(contract, event, place) for place in Place}
+        self._is_from_device = sender is None or sender.kind.is_on_device
+        self._entry = Place.CLOUD if sender is None else place_of(sender)
+        is_report = sender is not None and sender.kind is ParticipantKind.DEVICE
+        if is_report and not self._taken(Place.DEVICE):
+            # A forwarder sends its own reports up, also without a route.
+            self._entry = Place.CLOUD
+
+    def receipts(self) -> Iterator[Receipt]:
+        """Return the channels that the event comes into."""
+        taken = {each.route.name: each for place in Place for each in self._taken(place)}
+        for routes in sequences(
+            self._contract, self._entry, self._is_from_device, lambda routes: routes[-1].name in taken
+        ):
+            channel = self._contract.channel(routes[-1].destination)
+            if channel is not self._uplink:
+                yield Receipt(channel, tuple(taken[each.name] for each in routes))
+
+    def _taken(self, place: Place) -> list[Explanation]:
+        return [each for each in self._routes[place] if each.forwarded]
+
+    def obstacle(self) -> tuple[str, str]:
+        """Return why nobody receives the event, and what to do."""
+        taken = self._taken(self._entry)
+        links = [each for each in taken if each.route.destination == self._uplink.address]
+        visited = [Place.DEVICE, Place.CLOUD] if links else [self._entry]
+        unwanted = [
+            each for place in visited for each in self._routes[place] if each.matched and not each.wanted
+        ]
+        if unwanted:
+            problem = f"the reader of {_routes(unwanted)} announced no interest in it"
+            return problem, "let it announce what it handles, or nothing"
+        if links:
+            problem = f"{_routes(links)} takes it to the cloud, where no route takes it"
+            return problem, "add a route to an inbox, or correct the filter of one"
+        if taken:
+            return "what comes from a device does not go down to devices", "send it from a cloud service"
+        other = Place.DEVICE if self._entry is Place.CLOUD else Place.CLOUD
+        link = self._uplink if other is Place.CLOUD else self._downlink
+        beyond = [each for each in self._taken(other) if each.route.destination != self._uplink.address]
+        if not beyond or (self._is_from_device and other is Place.DEVICE):
+            problem = f"no route {_where(self._entry)} takes it"
+            return problem, "add a route to an inbox, or correct the filter of one"
+        leading = written_routes(self._contract, link.address)
+        widen = f"let {' or '.join(leading)} take it, or " if leading else ""
+        return (
+            f"no route {_where(self._entry)} takes it to {link.address} ({_routes(beyond)} would take it "
+            f"{_where(other)})",
+            f"{widen}add a route to {link.address}",
+        )
+
+
+def _routes(explanations: Sequence[Explanation]) -> str:
+    return " and ".join(each.route.name for each in explanations)
+
+
+def _where(place: Place) -> str:
+    return "on the device" if place is Place.DEVICE else "in the cloud"

@@ -1,0 +1,151 @@
+"""`python -m eventplane explain`: who receives an event, by which routes, and why not by the others."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from contract.explain import Condition, Explanation, Outcome, explain, outcomes
+from contract.loader import CONTRACT_FILE, load_any, load_event
+from eventplane.contract import Contract, ContractError, DeliveryGuarantee, Place
+from eventplane.envelope import Envelope
+from eventplane.errors import EventPlaneError
+
+_WIDEST: Final = 60
+"""Most characters of the column of conditions, so that one long expression does not push all values aside."""
+
+
+def main(arguments: list[str]) -> int:
+    """Return exit status 0 when the question was answered, 1 when the input cannot be read."""
+    options = _parser().parse_args(arguments)
+    try:
+        contract, event = load_any(options.contract), load_event(options.event)
+    except ContractError as error:
+        print(_first_problem(error), file=sys.stderr)
+        return 1
+    except EventPlaneError as error:
+        print(error, file=sys.stderr)
+        return 1
+    found = outcomes(contract, event, options.sender)
+    routes = explain(contract, event, Place(options.place) if options.place else None)
+    if options.matches:
+        routes = tuple(each for each in routes if each.matched)
+    if options.json:
+        print(json.dumps(_document(contract, event, found, routes), indent=2, ensure_ascii=False))
+    else:
+        print(f"{_head(contract, event)}\n{summary(found, routes)}\n\n{explanation_table(routes)}")
+    return 0
+
+
+def _first_problem(error: ContractError) -> str:
+    """One line, of a contract that may have many problems."""
+    first, *others = error.problems
+    more = f" (and {len(others)} more: python -m contract --contract {error.origin})" if others else ""
+    return f"{error.origin}: {first.path}: {first.message}; {first.remedy}{more}"
+
+
+def _document(
+    contract: Contract, event: Envelope, found: Sequence[Outcome], routes: Sequence[Explanation]
+) -> dict[str, Any]:
+    return {
+        "event": {"source": event.source, "id": event.id, "type": event.type},
+        "contract": {"name": contract.name, "version": contract.version},
+        "outcomes": [each.document() for each in found],
+        "routes": [each.document() for each in routes],
+    }
+
+
+def _head(contract: Contract, event: Envelope) -> str:
+    return f"{event.type}, id {event.id} of {event.source}\n{contract.name}, version {contract.version}"
+
+
+def summary(found: Sequence[Outcome], routes: Sequence[Explanation]) -> str:
+    """Return the routes that match, and who receives the event from each sender, as text."""
+    matching = [each.route.name for each in routes if each.matched]
+    lines = [f"routes that match: {', '.join(matching) or 'none'}"]
+    for each in found:
+        lines.append(f"sent by: {each.sender or 'nobody'}")
+        if each.problem:
+            lines.append(f"received by: nobody, because {each.problem}; {each.remedy}")
+            continue
+        lines.append("received by:")
+        for receipt in each.receipts:
+            way = " -> ".join(hop.route.name for hop in receipt.hops)
+            promise = ", at best effort" if receipt.guarantee is DeliveryGuarantee.BEST_EFFORT else ""
+            lines.append(f"  {receipt.channel.address} by {way}{promise}")
+    return "\n".join(lines)
+
+
+def explanation_table(explanations: Sequence[Explanation]) -> str:
+    """Return a block for each route, a line for each condition; the routes that match are first."""
+    if not explanations:
+        return "no route to show"
+    ordered = sorted(explanations, key=lambda each: not each.matched)
+    blocks = [(each, [*_rows(each.condition, 0), *_interest(each)]) for each in ordered]
+    width = min(_WIDEST, max(len(text) for _, rows in blocks for _, text, _ in rows))
+    lines = []
+    for each, rows in blocks:
+        verdict = "MATCHES" if each.matched else "does not match"
+        if each.matched and each.interest:
+            verdict += ", forwarded" if each.wanted else ", NOT FORWARDED: no interest"
+        if each.forwarded and each.guarantee is DeliveryGuarantee.BEST_EFFORT:
+            verdict += ", at best effort"
+        lines.append(f"{each.route.name} -> {each.route.destination} ({each.route.place}): {verdict}")
+        lines += [f"  {mark:<3}  {text:<{width}}  {why}".rstrip() for mark, text, why in rows]
+    return "\n".join(lines)
+
+
+def _interest(explanation: Explanation) -> Iterator[tuple[str, str, str]]:
+    if explanation.matched and explanation.interest:
+        yield "", "its reader announced", ""
+        yield from _rows(explanation.interest, 1)
+
+
+def _rows(condition: Condition, depth: int) -> Iterator[tuple[str, str, str]]:
+    mark = "yes" if condition.matched else "no"
+    yield mark, f"{'  ' * depth}{condition.text}", "; ".join(_reasons(condition))
+    for each in condition.parts:
+        yield from _rows(each, depth + 1)
+
+
+def _reasons(condition: Condition) -> Iterator[str]:
+    if condition.values:
+        yield ", ".join(f"{name} {_shown(value)}" for name, value in condition.values.items())
+    # A Boolean value is the answer, which is the first column.
+    if condition.gives is not None and not isinstance(condition.gives, bool):
+        yield f"gives {json.dumps(condition.gives, ensure_ascii=False)}, which is no Boolean"
+    yield from condition.errors
+
+
+def _shown(value: object) -> str:
+    return "missing" if value is None else f"= {json.dumps(value, ensure_ascii=False)}"
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m eventplane explain",
+        description="Print who receives an event, and why each route takes it or not.",
+    )
+    parser.add_argument(
+        "event", type=Path, help="a file with one event, in JSON or YAML; - for standard input"
+    )
+    parser.add_argument(
+        "--contract",
+        type=Path,
+        default=CONTRACT_FILE,
+        metavar="FILE",
+        help="a contract in YAML, or a compiled one (.json); default: the plane's own",
+    )
+    parser.add_argument(
+        "--sender", default="", metavar="NAME", help="the participant that sends it; default: by its type"
+    )
+    parser.add_argument("--matches", action="store_true", help="details of the routes that match only")
+    parser.add_argument(
+        "--place", choices=[each.value for each in Place], help="details of one router's routes only"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    return parser

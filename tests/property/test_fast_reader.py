@@ -1,0 +1,169 @@
+"""The fast reader against the strict one: the same event, or the same refusal with the same words."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from functools import partial
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from benchmarks import workload
+from eventplane import fast_reader
+from eventplane.attributes import KNOWN
+from eventplane.batch import unpack
+from eventplane.envelope import Envelope, parse_event, parse_strictly
+from eventplane.errors import EnvelopeError
+from eventplane.limits import (
+    MAX_EVENT_BYTES,
+    MAX_REMEMBERED_NAMES,
+    MAX_REMEMBERED_SHAPES,
+    MAX_REMEMBERED_VALUES,
+)
+from tests.fuzz.targets import outcome
+from tests.property.test_envelope_properties import EVENTS
+
+READERS = ("standard library", "orjson")
+CHARACTERS = [
+    '"',
+    "\\",
+    "\\u0041",
+    "\\ud800",
+    "\\ud83d\\ude00",
+    "\\n",
+    "\\u0000",
+    "\x7f",
+    "\x00",
+    "\ufffe",
+    "é",
+]
+MARKS = ["{", "}", "[", "]", ":", ",", " ", "\n", "{}", "[]", "null", "true", "NaN", "-Infinity", "\ufeff"]
+NUMBERS = ["1", "-0", "1.0", "1e5", "1e999", "-1E+400", "0.1e-999", "01", "9" * 20, "9" * 400, "9" * 1_001]
+MEMBERS = ['"id":"2",', '"id" :"2",', '"i\\u0064":"2",', '"x":{"a":1,"a":2},', '"a":true,', '"A":"a",']
+ODD = ['"time":"2026-02-29T00:00:00Z",', '"source":"a b",', '"data":null,', '"data_base64":"A",', '"":"",']
+DEEP = ["[" * 64, "]" * 64, '{"a":' * 63, "}" * 63, "[" * 9_000, "x" * MAX_EVENT_BYTES]
+PIECES = st.sampled_from([*CHARACTERS, *MARKS, *NUMBERS, *MEMBERS, *ODD, *DEEP])
+EDITS = st.lists(st.tuples(st.floats(0, 1), st.integers(0, 6), PIECES | st.text(max_size=2)), max_size=3)
+VALUES = [
+    "1",
+    "0",
+    "true",
+    "false",
+    "null",
+    "[]",
+    '["x"]',
+    "{}",
+    '{"a":1}',
+    "1.5",
+    '""',
+    '"x"',
+    '"\\u0001"',
+    '"1.0"',
+]
+GOOD = {
+    "specversion": '"1.0"',
+    "severitynumber": "9",
+    "routerhops": "1",
+    "deliveryguarantee": '"best_effort"',
+    "datacontenttype": '"a/b"',
+    "dataschema": '"urn:a"',
+    "traceparent": f'"00-{1:032x}-{1:016x}-01"',
+    **dict.fromkeys(("time", "expirytime", "recordedtime", "replayedtime"), '"2026-01-01T00:00:00.000Z"'),
+}
+FORMS = st.sampled_from(
+    [
+        {"separators": (",", ":"), "ensure_ascii": False},
+        {"separators": (",", ":")},
+        {},
+        {"indent": 1},
+        {"separators": (" , ", " : "), "sort_keys": True},
+    ]
+)
+
+
+@pytest.fixture(params=READERS, autouse=True)
+def _reader(request: pytest.FixtureRequest) -> Iterator[None]:
+    if request.param == "orjson":
+        orjson = pytest.importorskip("orjson")
+        fast_reader.use_json(orjson.loads, orjson.dumps)
+    yield
+    fast_reader.use_standard_json()
+
+
+def _given(item: object, _: object) -> object:
+    return item
+
+
+def edited(text: str, edits: list[tuple[float, int, str]]) -> str:
+    for place, cut, piece in edits:
+        at = int(place * len(text))
+        text = text[:at] + piece + text[at + cut :]
+    return text
+
+
+@given(event=EVENTS, form=FORMS, edits=EDITS)
+def test_both_readers_agree_on_whatever_comes(
+    event: Envelope, form: dict[str, object], edits: list[tuple[float, int, str]]
+) -> None:
+    text = edited(json.dumps(json.loads(event.json), **form), edits)  # type: ignore[arg-type]
+    assert outcome(parse_event, text) == outcome(parse_strictly, text)
+    raw = text.encode("utf-8", "surrogatepass")
+    assert outcome(parse_event, raw) == outcome(parse_strictly, raw)
+
+
+@given(events=st.lists(st.tuples(EVENTS, EDITS), min_size=1, max_size=4), form=FORMS)
+def test_they_agree_on_each_event_of_a_batch(
+    events: list[tuple[Envelope, list[tuple[float, int, str]]]], form: dict[str, object]
+) -> None:
+    items = [edited(json.dumps(json.loads(each.json), **form), edits) for each, edits in events]  # type: ignore[arg-type]
+    try:
+        found = list(unpack(f"[{','.join(items)}]".encode("utf-8", "surrogatepass")))
+    except EnvelopeError:
+        return
+    for item in found:
+        text = item.json if isinstance(item, Envelope) else item[0].decode("utf-8", "surrogatepass")
+        refusal = None if isinstance(item, Envelope) else (item[1].reason, item[1].detail)
+        assert (refusal or outcome(partial(_given, item), text)) == outcome(parse_strictly, text)
+
+
+@given(data=st.binary(max_size=200))
+def test_they_agree_on_any_bytes(data: bytes) -> None:
+    assert outcome(parse_event, data) == outcome(parse_strictly, data)
+
+
+@pytest.mark.parametrize("number", [0, 7])
+def test_usual_events_are_read_fast(number: int) -> None:
+    raw = workload.event(number)
+    assert fast_reader.attributes_of(raw, raw.decode()) == parse_strictly(raw).attributes
+
+
+def test_a_boolean_is_not_the_number_that_it_equals() -> None:
+    for value, kind in (("1", int), ("true", bool), ("0", int), ("false", bool)):
+        event = parse_event(f'{{"specversion":"1.0","id":"1","source":"/s","type":"t","a":{value}}}')
+        assert type(event.attributes["a"]) is kind
+
+
+@pytest.mark.parametrize("name", sorted(KNOWN))
+@pytest.mark.parametrize("value", VALUES)
+def test_they_agree_on_the_type_of_each_known_attribute(name: str, value: str) -> None:
+    members = {"specversion": '"1.0"', "id": '"1"', "source": '"/s"', "type": '"t"'}
+    # First with a good value, so that the names are known.
+    for each in (GOOD.get(name, '"x"'), value):
+        members[name] = each
+        text = "{" + ",".join(f'"{member}":{written}' for member, written in members.items()) + "}"
+        assert outcome(parse_event, text) == outcome(parse_strictly, text)
+
+
+def test_what_is_remembered_is_bounded() -> None:
+    for number in range(2 * MAX_REMEMBERED_VALUES + 1):
+        parse_event(f'{{"specversion":"1.0","id":"1","source":"/s/{number}","type":"t","a{number}":""}}')
+        parse_event(f'{{"specversion":"1.0","id":"1","source":"/{"s" * 200}{number}","type":"t"}}')
+    many = "".join(f',"b{number}":1' for number in range(MAX_REMEMBERED_NAMES))
+    parse_event(f'{{"specversion":"1.0","id":"1","source":"/s","type":"t"{many}}}')
+    values, names = fast_reader._valid_values["source"], fast_reader._checks
+    assert 0 < len(values) <= MAX_REMEMBERED_VALUES
+    assert max(map(len, values)) < 200
+    assert 0 < len(names) <= MAX_REMEMBERED_SHAPES
+    assert max(map(len, names)) <= MAX_REMEMBERED_NAMES

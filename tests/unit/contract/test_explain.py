@@ -1,0 +1,394 @@
+"""Explanations: the router's own answer, and the reasons condition by condition."""
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from contract import load_contract
+from contract.explain import Condition, Outcome, explain, explain_filter, outcomes
+from contract.explain_command import explanation_table
+from eventplane.__main__ import main
+from eventplane.contract import Contract, Place, Problem, compile_contract, load_compiled
+from eventplane.contract.filter_reader import read_filter
+from eventplane.contract.reach import Reachability
+from eventplane.envelope import write_event
+from eventplane.router import Router
+
+EXAMPLES = Path(__file__).parents[3] / "docs" / "examples"
+GOLDEN = Path(__file__).parent / "golden" / "format-1.json"
+RING = {"id": "1", "source": "/homes/1/bell", "type": "org.example.ring.v1"}
+ATTRIBUTES = {
+    "type": "org.example.alarm.v1",
+    "subject": "/kitchen",
+    "level": 3,
+    "urgent": True,
+    "loud": "true",
+}
+
+
+def condition(document: dict[str, Any]) -> Condition:
+    problems: list[Problem] = []
+    filter = read_filter(document, "filter", problems)
+    assert problems == []
+    found = explain_filter(filter, ATTRIBUTES)
+    assert found.matched is filter.matches(ATTRIBUTES)
+    return found
+
+
+@pytest.mark.parametrize("type", sorted(load_contract().event_types))
+@pytest.mark.parametrize("place", list(Place))
+def test_it_agrees_with_the_router(type: str, place: Place) -> None:
+    contract = load_contract()
+    event = write_event({"id": "1", "source": "/a", "type": type, "subject": "/bedroom"})
+    explanations = explain(contract, event, place)
+    assert [each.route for each in explanations] == list(contract.routes_at(place))
+    matching = [each.route for each in explanations if each.matched]
+    assert matching == list(Router(contract, place).route(event))
+
+
+def test_without_a_place_every_route_is_explained() -> None:
+    contract = load_contract()
+    assert tuple(each.route for each in explain(contract, write_event(RING))) == contract.routes
+
+
+@pytest.mark.parametrize(
+    ("document", "text", "matched", "values"),
+    [
+        ({"exact": {"subject": "/kitchen"}}, 'subject is "/kitchen"', True, {"subject": "/kitchen"}),
+        ({"prefix": {"level": "4"}}, 'level starts with "4"', False, {"level": 3}),
+        ({"suffix": {"missing": "x"}}, 'missing ends with "x"', False, {"missing": None}),
+        ({"not": {"exact": {"missing": "x"}}}, "not", True, {}),
+        ({"all": [{"exact": {"level": "3"}}, {"exact": {"a": "b"}}]}, "all of", False, {}),
+        ({"any": [{"exact": {"level": "3"}}, {"exact": {"a": "b"}}]}, "any of", True, {}),
+    ],
+)
+def test_a_condition_names_what_it_read(
+    document: dict[str, Any], text: str, matched: bool, values: dict[str, Any]
+) -> None:
+    found = condition(document)
+    assert (found.text, found.matched, found.values) == (text, matched, values)
+
+
+def test_combinations_have_their_parts() -> None:
+    found = condition({"all": [{"not": {"exact": {"level": "3"}}}, {"exact": {"urgent": "true"}}]})
+    negation, urgent = found.parts
+    assert (negation.matched, negation.parts[0].matched, urgent.matched) == (False, True, True)
+
+
+def test_an_expression_is_taken_apart_at_and_and_or() -> None:
+    found = condition({"sql": "level > 2 AND (missing = 'x' OR subject LIKE '/bath%')\n AND urgent"})
+    assert found.text == "sql level > 2 AND (missing = 'x' OR subject LIKE '/bath%') AND urgent"
+    level, either, urgent = found.parts
+    assert (level.text, level.matched, level.values) == ("level > 2", True, {"level": 3})
+    assert [each.matched for each in either.parts] == [False, False]
+    assert either.parts[0].errors[0].startswith("missingAttribute: the event has no attribute 'missing'")
+    assert urgent.matched
+    assert [each.partition(":")[0] for each in found.errors] == ["missingAttribute"]
+
+
+def test_conditions_are_cast_as_and_casts_them() -> None:
+    found = condition({"sql": "loud AND subject"})
+    loud, subject = found.parts
+    assert loud.matched
+    assert not subject.matched
+    assert subject.errors[0].startswith("cast:")
+
+
+@pytest.mark.parametrize("text", ["level", "loud"])
+def test_a_value_that_is_no_boolean_is_shown(text: str) -> None:
+    found = condition({"sql": text})
+    assert not found.matched
+    assert found.gives == ATTRIBUTES[text]
+
+
+def test_a_condition_that_joins_nothing_has_no_parts() -> None:
+    assert condition({"sql": "urgent XOR EXISTS nothing"}).parts == ()
+    assert condition({"sql": "NOT (level = 3)"}).values == {"level": 3}
+
+
+def test_the_table_has_the_matching_routes_first_and_a_line_for_each_condition() -> None:
+    contract = load_compiled(GOLDEN.read_bytes())
+    lines = explanation_table(explain(contract, write_event(RING))).splitlines()
+    assert lines == [
+        "to-bell -> bell.inbox (device): MATCHES",
+        "  yes  all of",
+        '  yes    type is "org.example.ring.v1"                     type = "org.example.ring.v1"',
+        "  yes    not",
+        '  no       subject ends with "/attic"                      subject missing',
+        "up -> device.outbox (device): MATCHES",
+        '  yes  type starts with "org."                             type = "org.example.ring.v1"',
+        "to-desk -> desk.inbox (cloud): does not match",
+        "  no   any of",
+        "  no     sql type LIKE 'org.example.%' AND EXISTS subject",
+        "  yes      type LIKE 'org.example.%'                       type = \"org.example.ring.v1\"",
+        "  no       EXISTS subject                                  subject missing",
+        "  no     all of",
+        '  no       source is "/a"                                  source = "/homes/1/bell"',
+        '  no       subject is "/b"                                 subject missing',
+    ]
+
+
+@pytest.mark.source("P4", "C1")
+@pytest.mark.parametrize(
+    ("more", "promised"),
+    [
+        ({}, {"to-bell": "at_least_once", "up": "at_least_once", "to-desk": "at_least_once"}),
+        (
+            {"deliveryguarantee": "best_effort"},
+            {"to-bell": "best_effort", "up": "best_effort", "to-desk": "best_effort"},
+        ),
+        # Over the desk's outbox, which the contract has at best effort, it comes to the cloud's router only.
+        (
+            {"senderservice": "desk"},
+            {"to-bell": "at_least_once", "up": "at_least_once", "to-desk": "best_effort"},
+        ),
+    ],
+)
+def test_the_guarantee_of_each_delivery_is_explained(more: dict[str, str], promised: dict[str, str]) -> None:
+    contract = load_compiled(GOLDEN.read_bytes())
+    explanations = explain(contract, write_event({**RING, **more}))
+    found = {each.route.name: each.document()["delivery_guarantee"] for each in explanations}
+    assert found == promised
+    table = explanation_table(explanations)
+    assert ("MATCHES, at best effort" in table) is ("deliveryguarantee" in more)
+
+
+def test_without_a_route_the_table_says_so() -> None:
+    assert explanation_table(()) == "no route to show"
+
+
+@pytest.fixture
+def event_file(tmp_path: Path) -> Path:
+    file = tmp_path / "event.json"
+    file.write_text(write_event(RING).json)
+    return file
+
+
+def test_the_command_prints_json(event_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", str(event_file), "--contract", str(GOLDEN), "--place", "cloud", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["event"] == RING
+    assert document["contract"] == {"name": "golden", "version": "d17fe94bbe13b478"}
+    (route,) = document["routes"]
+    assert (route["route"], route["matched"], route["filter"]["text"]) == ("to-desk", False, "any of")
+
+
+def test_the_command_reads_standard_input(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(write_event(RING).json.encode())))
+    assert main(["explain", "-", "--contract", str(GOLDEN)]) == 0
+    printed = capsys.readouterr().out
+    assert printed.startswith(
+        "org.example.ring.v1, id 1 of /homes/1/bell\ngolden, version d17fe94bbe13b478\n"
+    )
+    assert "to-bell -> bell.inbox (device): MATCHES" in printed
+
+
+@pytest.mark.parametrize(
+    ("event", "contract", "message"),
+    [
+        (
+            "none.json",
+            str(GOLDEN),
+            "none.json: cannot be read: No such file or directory; name a file with one",
+        ),
+        ("", str(GOLDEN), "cannot be read: Is a directory"),
+        ("event.json", "none.json", "none.json: (file): cannot be read"),
+        ("event.json", "none.yaml", "none.yaml: (file): cannot be read"),
+        ("wrong.json", str(GOLDEN), "wrong.json: no valid event: missing_attribute"),
+        ("broken.json", str(GOLDEN), "broken.json: no valid event: not_json"),
+        ("twice.yaml", str(GOLDEN), "twice.yaml: neither JSON nor YAML: id: the name"),
+        ("open.yaml", str(GOLDEN), "open.yaml: neither JSON nor YAML: while parsing"),
+        ("infinite.yaml", str(GOLDEN), "infinite.yaml: neither JSON nor YAML: Out of range"),
+        ("deep.yaml", str(GOLDEN), "deep.yaml: neither JSON nor YAML: "),
+        ("binary.yaml", str(GOLDEN), "binary.yaml: neither JSON nor YAML: "),
+        ("event.json", "wrong.json", "more: python -m contract --contract"),
+        ("event.json", "open.yaml", "open.yaml: (file): not YAML"),
+    ],
+)
+def test_bad_input_is_one_line_with_the_file_and_the_remedy(
+    event: str, contract: str, message: str, event_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = event_file.parent
+    (folder / "wrong.json").write_text("{}")
+    (folder / "broken.json").write_text('{"id": ')
+    (folder / "twice.yaml").write_text("id: a\nid: b\n")
+    (folder / "open.yaml").write_text("id: [")
+    (folder / "infinite.yaml").write_text("id: .inf")
+    (folder / "deep.yaml").write_text("[" * 5_000)
+    (folder / "binary.yaml").write_bytes(b"id: \xff")
+    assert main(["explain", str(folder / event), "--contract", str(folder / contract)]) == 1
+    output = capsys.readouterr()
+    assert message in output.err
+    assert output.err.count("\n") == 1
+    assert output.err.count(";") >= 1
+    assert output.out == ""
+
+
+def test_it_reads_yaml_as_well_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "event.yaml"
+    file.write_text(
+        "specversion: '1.0'\nid: '17'\nsource: /houses/1/bell\ntype: org.example.battery.v1\n"
+        "time: 2026-03-01T08:30:00Z\npercent: 42\n"
+    )
+    assert main(["explain", str(file), "--contract", str(EXAMPLES / "doorbell.yaml"), "--json"]) == 0
+    from_yaml = json.loads(capsys.readouterr().out)
+    assert (
+        main(
+            [
+                "explain",
+                str(EXAMPLES / "battery.json"),
+                "--contract",
+                str(EXAMPLES / "doorbell.yaml"),
+                "--json",
+            ]
+        )
+        == 0
+    )
+    assert json.loads(capsys.readouterr().out) == from_yaml
+
+
+PRESSED = "com.example.laundry.pressed.v1"
+
+
+def laundry(**changes: Any) -> Contract:
+    """The contract of somebody new: a type of a service on the device, with two routes in the cloud."""
+    services = {
+        "laundry": {"kind": "device_service", "description": "d", "sends": [PRESSED]},
+        "lamp": {"kind": "device_service", "description": "d", "sends": []},
+        "desk": {"kind": "cloud_service", "description": "d", "sends": ["dim"]},
+        "shop": {"kind": "cloud_service", "description": "d", "sends": []},
+    }
+    document = {
+        "format": 2,
+        "name": "laundry",
+        "participants": {"device": {"kind": "device", "description": "d", "sends": []}, **services},
+        "event_types": {each: {"description": "d"} for each in (PRESSED, "dim")},
+        "routes": {
+            "everything-to-cloud": {"filter": {"prefix": {"type": "org."}}, "to": "device.outbox"},
+            "pressed-to-desk": {"filter": {"exact": {"type": PRESSED}}, "to": "desk.inbox"},
+            "pressed-to-shop": {"filter": {"exact": {"type": PRESSED}}, "to": "shop.inbox"},
+            "dim-down": {"filter": {"exact": {"type": "dim", "way": "down"}}, "to": "device.inbox"},
+            "dim-to-lamp": {"filter": {"exact": {"type": "dim"}}, "to": "lamp.inbox"},
+            **changes,
+        },
+    }
+    return compile_contract(document, "laundry")
+
+
+UP = {"pressed-up": {"filter": {"exact": {"type": PRESSED}}, "to": "device.outbox"}}
+
+
+def outcome(contract: Contract, type: str = PRESSED, sender: str = "", **attributes: str) -> Outcome:
+    event = write_event({"id": "1", "source": "/homes/1/laundry", "type": type, **attributes})
+    (found,) = outcomes(contract, event, sender)
+    return found
+
+
+def received(found: Outcome) -> dict[str, str]:
+    return {each.channel.address: " -> ".join(hop.route.name for hop in each.hops) for each in found.receipts}
+
+
+def test_an_event_that_its_sender_s_router_does_not_take_up_is_received_by_nobody() -> None:
+    found = outcome(laundry())
+    assert (found.sender, found.receipts) == ("laundry", ())
+    assert found.problem == (
+        "no route on the device takes it to device.outbox "
+        "(pressed-to-desk and pressed-to-shop would take it in the cloud)"
+    )
+    assert found.remedy == "let everything-to-cloud take it, or add a route to device.outbox"
+
+
+def test_an_event_is_followed_over_every_hop() -> None:
+    assert received(outcome(laundry(**UP))) == {
+        "desk.inbox": "pressed-up -> pressed-to-desk",
+        "shop.inbox": "pressed-up -> pressed-to-shop",
+    }
+    assert received(outcome(laundry(), "dim", way="down")) == {
+        "device.inbox": "dim-down",
+        "lamp.inbox": "dim-down -> dim-to-lamp",
+    }
+
+
+@pytest.mark.parametrize(
+    ("type", "sender", "attributes", "problem", "remedy"),
+    [
+        (
+            "dim",
+            "",
+            {},
+            "no route in the cloud takes it to device.inbox (dim-to-lamp would take it on the device)",
+            "let dim-down take it, or add a route to device.inbox",
+        ),
+        ("dim", "lamp", {}, "it is refused (sender_not_allowed): lamp sent 'dim'", "add it to the sender's"),
+        ("dim", "nobody", {}, "the contract has no such participant there", "deploy its contract"),
+        ("rong", "", {}, "no participant may send rong", "add it to the `sends` of its sender"),
+        (
+            "dim",
+            "",
+            {"senderservice": "shop"},
+            "it is refused (sender_not_allowed): shop sent 'dim'",
+            "add it to the sender's `sends`",
+        ),
+    ],
+)
+def test_why_nobody_receives_an_event(
+    type: str, sender: str, attributes: dict[str, str], problem: str, remedy: str
+) -> None:
+    found = outcome(laundry(), type, sender, **attributes)
+    assert found.receipts == ()
+    assert problem in found.problem
+    assert remedy in found.remedy
+
+
+def test_an_event_that_no_route_in_the_cloud_takes_is_received_by_nobody() -> None:
+    up = {"filter": {"prefix": {"type": "com."}}, "to": "device.outbox"}
+    nowhere = {"filter": {"exact": {"type": PRESSED, "floor": "attic"}}, "to": "desk.inbox"}
+    contract = laundry(**{"everything-to-cloud": up, "pressed-to-desk": nowhere, "pressed-to-shop": nowhere})
+    found = outcome(contract)
+    assert found.problem == "everything-to-cloud takes it to the cloud, where no route takes it"
+
+
+def test_what_comes_from_a_device_does_not_go_down() -> None:
+    down = {"filter": {"exact": {"type": PRESSED}}, "to": "device.inbox"}
+    lamp = {"filter": {"exact": {"type": PRESSED}}, "to": "lamp.inbox"}
+    found = outcome(laundry(**UP, down=down, **{"pressed-to-lamp": lamp}))
+    assert received(found) == {
+        "desk.inbox": "pressed-up -> pressed-to-desk",
+        "shop.inbox": "pressed-up -> pressed-to-shop",
+        "lamp.inbox": "pressed-to-lamp",
+    }
+
+
+@pytest.mark.parametrize("type", sorted(load_contract().event_types))
+def test_it_agrees_with_the_reach_of_the_type(type: str) -> None:
+    contract = load_contract()
+    reach = Reachability(contract)
+    for each in outcomes(contract, write_event({"id": "1", "source": "/a", "type": type})):
+        if each.problem.startswith("it is refused"):
+            continue
+        ways = {way.channel.address: way for way in reach.ways(type, contract.participants[each.sender])}
+        assert received(each).keys() <= ways.keys()
+        assert {name for name, way in ways.items() if way.is_certain} <= received(each).keys()
+
+
+def test_the_summary_begins_the_page_and_matches_leaves_out_the_rest(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    arguments = ["explain", str(EXAMPLES / "battery.json"), "--contract", str(EXAMPLES / "doorbell.yaml")]
+    assert main([*arguments, "--matches"]) == 0
+    assert capsys.readouterr().out.splitlines()[2:] == [
+        "routes that match: everything-to-cloud",
+        "sent by: bell",
+        "received by: nobody, because everything-to-cloud takes it to the cloud, where no route takes it; "
+        "add a route to an inbox, or correct the filter of one",
+        "",
+        "everything-to-cloud -> device.outbox (device): MATCHES",
+        '  yes  type starts with "org.example."  type = "org.example.battery.v1"',
+    ]
+    assert main([*arguments, "--sender", "chime"]) == 0
+    assert "it is refused (sender_not_allowed)" in capsys.readouterr().out

@@ -1,0 +1,106 @@
+"""AND, OR and XOR without parentheses: read from left to right, and refused wherever a filter is written."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from eventplane.cesql import mixed_logic, parse
+from eventplane.contract import Contract, compile_contract, load_compiled
+from eventplane.contract.canonical import canonical_bytes
+from eventplane.contract.subscription import granted_filter, new_subscription
+from eventplane.envelope import parse_event
+from eventplane.interest.announcement import new_announcement
+from eventplane_client.subscription import checked_filter
+
+MIXED = "subject = 'a' AND level = 1 OR urgent"
+PLAIN = "subject = 'a' AND (level = 1 OR urgent)"
+REMEDY = (
+    "write (subject = 'a' AND level = 1) OR urgent (from left to right, as it is read here) "
+    "or subject = 'a' AND (level = 1 OR urgent) (from right to left)"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "remedy"),
+    [
+        (
+            "a OR b AND c",
+            "write (a OR b) AND c (from left to right, as it is read here) "
+            "or a OR (b AND c) (from right to left)",
+        ),
+        (
+            "a AND b OR c AND d",
+            "write ((a AND b) OR c) AND d (from left to right, as it is read here) "
+            "or a AND (b OR (c AND d)) (from right to left) or (a AND b) OR (c AND d) (AND first)",
+        ),
+        (
+            "NOT (a OR (b OR c) XOR d)",
+            "write (a OR (b OR c)) XOR d (from left to right, as it is read here) "
+            "or a OR ((b OR c) XOR d) (from right to left)",
+        ),
+    ],
+)
+def test_the_remedy_has_every_reading(text: str, remedy: str) -> None:
+    (only,) = mixed_logic(parse(text))
+    assert only.remedy == remedy
+
+
+def test_each_chain_is_named_once() -> None:
+    found = mixed_logic(parse("a AND b OR c AND d OR LENGTH(e XOR f AND g) = 1"))
+    assert [each.position for each in found] == [8, 37]
+
+
+@pytest.mark.parametrize("text", ["a OR b OR c", "(a AND b) OR c", "a XOR (b AND (c OR d))", "a"])
+def test_nothing_else_is_refused(text: str) -> None:
+    assert mixed_logic(parse(text)) == []
+
+
+def contract(expression: str, right: str = PLAIN) -> Contract:
+    return compile_contract(document(expression, right), "small")
+
+
+def document(expression: str, right: str = PLAIN) -> dict[str, Any]:
+    return {
+        "format": 8,
+        "name": "small",
+        "participants": {
+            "device": {"kind": "device", "description": "a device"},
+            "desk": {"kind": "cloud_service", "description": "listens", "may_subscribe": {"sql": right}},
+        },
+        "event_types": {},
+        "routes": {"to-desk": {"filter": {"any": [{"sql": expression}]}, "to": "desk.inbox"}},
+    }
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        contract,
+        lambda text: contract(PLAIN, right=text),
+        lambda text: new_subscription("desk", "mine", {"sql": text}, "2026-01-01T00:00:00Z"),
+        lambda text: new_announcement("desk", [{"not": {"sql": text}}]),
+        lambda text: checked_filter("mine", {"sql": text}),
+    ],
+    ids=["route", "may_subscribe", "subscription", "announcement", "client"],
+)
+def test_it_is_refused_where_a_filter_is_written(write: Callable[[str], object]) -> None:
+    write(PLAIN)
+    with pytest.raises(Exception, match="AND and OR are mixed without parentheses") as refused:
+        write(MIXED)
+    assert REMEDY in str(refused.value)
+
+
+def test_a_contract_that_was_compiled_with_it_is_read_as_before() -> None:
+    compiled = json.loads(contract(PLAIN).canonical)
+    compiled["routes"]["to-desk"]["filter"]["any"][0]["sql"] = MIXED
+    compiled["participants"]["desk"]["may_subscribe"]["sql"] = MIXED
+    loaded = load_compiled(canonical_bytes(compiled))
+    (route,) = loaded.routes
+    mine = new_subscription("desk", "mine", {"sql": PLAIN}, "2026-01-01T00:00:00Z")
+    assert granted_filter(loaded, mine) == {"all": [{"sql": MIXED}, {"sql": PLAIN}]}
+    event = parse_event(
+        b'{"specversion": "1.0", "id": "1", "source": "/s", "type": "t", "subject": "b", "urgent": true}'
+    )
+    assert route.filter.matches(event.attributes)

@@ -1,0 +1,155 @@
+"""The examples of the documentation work: Python runs, CESQL means what the page says, commands exist."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from eventplane.cesql import BUILTINS, CesqlParseError, lint, parse
+from eventplane.contract import Problem
+from eventplane.contract.filter_reader import read_filter
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+TEXTS = {str(page.relative_to(ROOT)): page.read_text() for page in PAGES}
+
+FRAGMENTS = {
+    "docs/device.md": "it needs a forwarder and its broker",
+    "docs/subscriptions-api.md": "it needs a deployed plane",
+    "docs/tracing.md": "an excerpt of stacks/config.py",
+    "docs/webhooks.md": "an excerpt of stacks/config.py",
+}
+"""Pages whose Python cannot run here, and why. It has to compile, and its imports have to resolve."""
+
+
+def blocks(*languages: str) -> list[tuple[str, str]]:
+    """Return the page and the text of each code block in one of `languages`."""
+    pattern = re.compile(rf"^```(?:{'|'.join(languages)})\n(.*?)^```", re.MULTILINE | re.DOTALL)
+    return [(page, block) for page, text in TEXTS.items() for block in pattern.findall(text)]
+
+
+@pytest.mark.parametrize(("page", "example"), [each for each in blocks("python") if each[0] not in FRAGMENTS])
+def test_python_runs(page: str, example: str) -> None:
+    exec(compile(example, page, "exec"), {"__name__": "example"})  # noqa: S102
+
+
+@pytest.mark.parametrize(("page", "example"), [each for each in blocks("python") if each[0] in FRAGMENTS])
+def test_what_python_imports_is_there(page: str, example: str) -> None:
+    for node in ast.walk(compile(example, page, "exec", ast.PyCF_ONLY_AST)):
+        if isinstance(node, ast.ImportFrom):
+            module = importlib.import_module(str(node.module))
+            assert [each.name for each in node.names if not hasattr(module, each.name)] == []
+
+
+def expressions() -> Iterator[tuple[str, str]]:
+    """Yield the page and each CESQL expression in its YAML and JSON."""
+    for page, block in blocks("yaml", "json"):
+        document = yaml.safe_load(re.sub(r"<[\w-]+>|\.\.\.", "x", block))
+        yield from ((page, each) for each in _below(document))
+
+
+def _below(document: Any) -> Iterator[str]:
+    if isinstance(document, dict):
+        yield from (value for key, value in document.items() if key == "sql")
+    for each in document.values() if isinstance(document, dict) else document:
+        if isinstance(each, dict | list):
+            yield from _below(each)
+
+
+@pytest.mark.parametrize(("page", "expression"), list(expressions()))
+def test_expressions_are_accepted_and_the_lint_is_silent(page: str, expression: str) -> None:
+    problems: list[Problem] = []
+    read_filter({"sql": expression}, page, problems)
+    assert (problems, lint(parse(expression))) == ([], [])
+
+
+def test_expressions_are_found() -> None:
+    assert {page for page, _ in expressions()} == {
+        "docs/cesql.md",
+        "docs/contract.md",
+        "docs/subscriptions-api.md",
+    }
+
+
+def rows(page: str, header: str) -> list[list[str]]:
+    """Return the cells of the table in `page` whose first row starts with `header`."""
+    table = TEXTS[page].split(f"\n| {header} |", 1)[1].split("\n\n", 1)[0]
+    return [[cell.strip() for cell in line.strip("| ").split(" | ")] for line in table.splitlines()[2:]]
+
+
+def codes(cell: str) -> list[str]:
+    return re.findall(r"`([^`]+)`", cell)
+
+
+EVENT: dict[str, str | int | bool] = {
+    "id": "1",
+    "source": "/s",
+    "type": "t",
+    "time": "2026-01-01T00:00:00Z",
+    "hop": 5,
+}
+
+
+@pytest.mark.parametrize("row", rows("docs/cesql.md", "expression"), ids=lambda row: row[0])
+def test_each_trap_means_what_the_page_says(row: list[str]) -> None:
+    (expression,), meaning, instead = codes(row[0]), row[1], codes(row[2])
+    if meaning.startswith("a parse error"):
+        with pytest.raises(CesqlParseError):
+            parse(expression)
+    elif meaning.startswith("an error"):
+        assert parse(expression).evaluate(EVENT).errors
+    elif meaning.startswith("false"):
+        assert parse(expression).evaluate(EVENT).value is False
+    else:
+        assert [parse(each).tree for each in codes(meaning)] == [parse(expression).tree]
+    for each in instead:
+        assert parse(each).evaluate(EVENT).errors == () or not meaning.startswith("an error")
+
+
+def test_what_differs_is_as_the_page_says() -> None:
+    assert parse("NOT hop").evaluate(EVENT) == parse("hop = 0").evaluate(EVENT)
+    result = parse("NOT 10").evaluate(EVENT)
+    assert (result.value, [each.kind for each in result.errors]) == (True, ["cast"])
+    result = parse("false OR (1 != 1 / 0)").evaluate(EVENT)
+    assert (result.value, [each.kind for each in result.errors]) == (False, ["math"])
+    assert parse("EXISTS SOURCE").matches(EVENT)
+    result = parse("1 IN (1, 'x')").evaluate(EVENT)
+    assert (result.value, [each.kind for each in result.errors]) == (False, ["cast"])
+
+
+def test_the_table_of_functions_is_complete() -> None:
+    called = re.findall(r"(\w+)\(([^)]*)\)", " ".join(row[0] for row in rows("docs/cesql.md", "name")))
+    shown = {(name, arguments.count(",") + 1) for name, arguments in called if "..." not in arguments}
+    variadic = {name for name, arguments in called if "..." in arguments}
+    assert shown == set(BUILTINS._fixed)
+    assert variadic == set(BUILTINS._variadic)
+
+
+def commands(start: str) -> set[tuple[str, str]]:
+    """Return the page and the word after `start` of each command in a block or in a code span."""
+    code = [(page, line) for page, block in blocks("sh", "console") for line in block.splitlines()]
+    for page, text in TEXTS.items():
+        prose = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
+        code += [(page, span) for span in codes(prose.replace("\n", " "))]
+    pattern = re.compile(rf"(?:\$ )?{start} ([\w.-]+)")
+    return {(page, match[1]) for page, each in code if (match := pattern.match(each))}
+
+
+def test_every_make_target_is_there() -> None:
+    targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    named = commands("make")
+    assert len(named) > 40
+    assert {each for each in named if each[1] not in targets} == set()
+
+
+def test_every_module_that_is_run_is_there() -> None:
+    named = commands("python -m")
+    assert len(named) > 10
+    assert {each for each in named if importlib.util.find_spec(each[1]) is None} == set()
