@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from eventplane.cesql import lint
 from eventplane.contract.channels import is_default
 from eventplane.contract.model import (
     AddressScope,
@@ -23,7 +24,7 @@ from eventplane.contract.model import (
 )
 from eventplane.contract.participants import reply_routes
 from eventplane.contract.possibilities import Takes, can_match, needed, of_type, possible
-from eventplane.contract.reach import Reachability, Way, place_of, types_of, written_routes
+from eventplane.contract.reach import Reachability, Way, place_of, types_of, ways_to_lead
 from eventplane.contract.reader import Problem
 from eventplane.conversation.attributes import REPLY_TYPE
 from eventplane.dead_letter import DEAD_LETTER_TYPE
@@ -138,22 +139,22 @@ def _unreached_readers(contract: Contract, reach: Reachability) -> Iterator[Prob
             continue
         readers = {way.channel.address for each in senders for way in reach.ways(name, each)}
         missed = [each for each in taking if each.destination not in readers | relays]
-        sent = f"{_listed(each.name for each in senders)} sends it {_where(senders)}"
+        places = dict.fromkeys(place_of(each).where for each in senders)
+        sent = f"{_listed(each.name for each in senders)} sends it {_listed(places)}"
         path = f"event_types.{name}"
-        if missed:
-            ends = ", ".join(f"{each.destination} (route {each.name})" for each in missed)
-            why, remedy = _gap(contract, senders, missed, taking)
-            yield Problem(path, f"{sent}, and it never comes to {ends}: {why}", remedy)
-        elif not readers and name not in PLANE_TYPES:
+        for there in ([each for each in missed if each.place is place] for place in Place):
+            if there:
+                ends = ", ".join(f"{each.destination} (route {each.name})" for each in there)
+                why, remedy = _gap(contract, senders, there, taking)
+                yield Problem(path, f"{sent}, and it never comes to {ends}: {why}", remedy)
+        if not missed and not readers and name not in PLANE_TYPES:
             links = [each for each in taking if each.place in set(map(place_of, senders))]
-            why = "no route there takes it"
-            if links:
-                why = (
-                    f"{_listed(each.name for each in links)} takes it to the other side, where no route does"
-                )
+            up_or_down = (
+                f"{_listed(each.name for each in links)} takes it to the other side, where no route does"
+            )
             yield Problem(
                 path,
-                f"{sent}, and nobody receives it: {why}",
+                f"{sent}, and nobody receives it: {up_or_down if links else 'no route there takes it'}",
                 "add a route to an inbox, or leave it so if the archive is its only reader",
             )
 
@@ -164,7 +165,7 @@ def _gap(
     missed: Sequence[Route],
     taking: Sequence[Route],
 ) -> tuple[str, str]:
-    """Why events of the `senders` do not come to the end of the `missed` routes, and what to do."""
+    """Why events do not come from `senders` to the end of the routes `missed` at one place; the remedy."""
     place = missed[0].place
     if any(place_of(each) is place for each in senders):
         return "no sender passes their filters", "correct the filters, or leave the type out of them"
@@ -173,16 +174,9 @@ def _gap(
     if passing:
         why = f"the filters exclude those of {_listed(passing)}, by which it would come"
         return why, "correct the filters, or leave the type out of them"
-    links = written_routes(contract, link.address)
-    ways = [f"let {_listed(links, 'or')} take it"] if links else []
-    ways += [f"add a route to {link.address}", f"leave it out of {_listed(each.name for each in missed)}"]
-    return f"no route to {link.address} takes it", ", or ".join(ways)
-
-
-def _where(senders: Sequence[Participant]) -> str:
-    places = {place_of(each) for each in senders}
-    return _listed(
-        f"{'on the' if each is Place.DEVICE else 'in the'} {each}" for each in Place if each in places
+    leave = f"leave it out of {_listed(each.name for each in missed)}"
+    return f"no route to {link.address} takes it", ", or ".join(
+        [*ways_to_lead(contract, link.address), leave]
     )
 
 
@@ -224,9 +218,6 @@ def _doubtful_filters(contract: Contract, takes: Takes) -> Iterator[Problem]:
 def _lint(filter: Filter, path: str) -> Iterator[Problem]:
     """The problems that the lint of expressions finds, at any place of the filter."""
     if isinstance(filter, Sql):
-        # Only a contract with an expression pays for loading the language.
-        from eventplane.cesql import lint
-
         for each in lint(filter.expression):
             yield Problem(f"{path}.sql", each.message, each.remedy, each.excerpt)
     for part_path, part in _parts(filter, path):
@@ -375,12 +366,12 @@ def _unsent_types(contract: Contract) -> Iterator[Problem]:
     for name in contract.event_types:
         # Dead letters are the routers' own; everybody may reply.
         if name not in (DEAD_LETTER_TYPE, REPLY_TYPE) and not any(
-            each.may_send(name) for each in participants
+            each.may_send(name) or each.may_ask(name) for each in participants
         ):
             yield Problem(
                 f"event_types.{name}",
                 "no participant declares that it sends it",
-                "add it to the `sends` of who does, or remove the type",
+                "add it to the `sends` of its sender, or remove the type",
             )
 
 

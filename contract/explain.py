@@ -26,12 +26,13 @@ from eventplane.contract import (
     Place,
     Route,
 )
-from eventplane.contract.reach import place_of, sequences, written_routes
+from eventplane.contract.reach import place_of, sequences, ways_to_lead
+from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.envelope import Envelope
 from eventplane.filters import All, Any, Attributes, Filter, Not, Sql, comparison_text
 from eventplane.guarantee import guarantee_of
 from eventplane.interest import is_wanted
-from eventplane.sender import Sender
+from eventplane.sender import PLANE, SENDER_ATTRIBUTES, Sender
 from eventplane.sending import SendingRights
 
 
@@ -240,26 +241,28 @@ def outcomes(contract: Contract, event: Envelope, sender: str = "") -> tuple[Out
     declare its type under `sends` or `asks`, otherwise those that may send it.
     """
     rights = SendingRights(contract)
-    named = sender or event.sender.service
-    if named or event.sender.device:
+    stamped = event.sender
+    if sender and sender != stamped.service:
+        event = event.without(SENDER_ATTRIBUTES)
+    if named := sender or stamped.service:
         names = [named]
+    elif stamped.device:
+        names = [""]
+    elif event.type == DEAD_LETTER_TYPE:
+        # Others may send dead letters too, about their own channels; these are rare.
+        names = [PLANE, contract.device.name]
     else:
         may = [
             each
             for each in contract.participants.values()
             if rights.may_send(Sender(service=each.name), event.type)
         ]
-        names = [each.name for each in may if each.may_send(event.type) or each.may_ask(event.type)]
-        names = names or [each.name for each in may]
-    if not names:
-        return (
-            Outcome(
-                "",
-                problem=f"no participant may send {event.type}",
-                remedy="add it to the `sends` of its sender",
-            ),
-        )
-    return tuple(_outcome(contract, event, rights, each) for each in names)
+        declared = [each for each in may if each.may_send(event.type) or each.may_ask(event.type)]
+        names = [each.name for each in declared or may]
+    if names:
+        return tuple(_outcome(contract, event, rights, each) for each in names)
+    problem = f"no participant may send {event.type}"
+    return (Outcome("", problem=problem, remedy="add it to the `sends` of its sender"),)
 
 
 def _outcome(contract: Contract, event: Envelope, rights: SendingRights, name: str) -> Outcome:
@@ -274,7 +277,7 @@ def _outcome(contract: Contract, event: Envelope, rights: SendingRights, name: s
 
 
 class _Journey:
-    """The hops of one event from `sender`; None for a device that sends without a forwarder."""
+    """The hops of one event from `sender`; None for the plane, and for a device without a forwarder."""
 
     def __init__(self, contract: Contract, event: Envelope, sender: Participant | None) -> None:
         self._contract = contract
@@ -312,7 +315,7 @@ class _Journey:
         if unwanted:
             problem = f"the reader of {_routes(unwanted)} announced no interest in it"
             return problem, "let it announce what it handles, or nothing"
-        if links:
+        if links and not self._taken(Place.CLOUD):
             problem = f"{_routes(links)} takes it to the cloud, where no route takes it"
             return problem, "add a route to an inbox, or correct the filter of one"
         if taken:
@@ -321,20 +324,14 @@ class _Journey:
         link = self._uplink if other is Place.CLOUD else self._downlink
         beyond = [each for each in self._taken(other) if each.route.destination != self._uplink.address]
         if not beyond or (self._is_from_device and other is Place.DEVICE):
-            problem = f"no route {_where(self._entry)} takes it"
+            problem = f"no route {self._entry.where} takes it"
             return problem, "add a route to an inbox, or correct the filter of one"
-        leading = written_routes(self._contract, link.address)
-        widen = f"let {' or '.join(leading)} take it, or " if leading else ""
-        return (
-            f"no route {_where(self._entry)} takes it to {link.address} ({_routes(beyond)} would take it "
-            f"{_where(other)})",
-            f"{widen}add a route to {link.address}",
+        problem = (
+            f"no route {self._entry.where} takes it to {link.address} ({_routes(beyond)} would take it "
+            f"{other.where})"
         )
+        return problem, ", or ".join(ways_to_lead(self._contract, link.address))
 
 
 def _routes(explanations: Sequence[Explanation]) -> str:
     return " and ".join(each.route.name for each in explanations)
-
-
-def _where(place: Place) -> str:
-    return "on the device" if place is Place.DEVICE else "in the cloud"

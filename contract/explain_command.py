@@ -67,17 +67,23 @@ def summary(found: Sequence[Outcome], routes: Sequence[Explanation]) -> str:
     """Return the routes that match, and who receives the event from each sender, as text."""
     matching = [each.route.name for each in routes if each.matched]
     lines = [f"routes that match: {', '.join(matching) or 'none'}"]
+    senders: dict[tuple[str, ...], list[str]] = {}
     for each in found:
-        lines.append(f"sent by: {each.sender or 'nobody'}")
-        if each.problem:
-            lines.append(f"received by: nobody, because {each.problem}; {each.remedy}")
-            continue
-        lines.append("received by:")
-        for receipt in each.receipts:
-            way = " -> ".join(hop.route.name for hop in receipt.hops)
-            promise = ", at best effort" if receipt.guarantee is DeliveryGuarantee.BEST_EFFORT else ""
-            lines.append(f"  {receipt.channel.address} by {way}{promise}")
+        senders.setdefault(tuple(_received(each)), []).append(each.sender or "nobody")
+    for received, names in senders.items():
+        lines += [f"sent by: {', '.join(names)}", *received]
     return "\n".join(lines)
+
+
+def _received(outcome: Outcome) -> Iterator[str]:
+    if outcome.problem:
+        yield f"received by: nobody, because {outcome.problem}; {outcome.remedy}"
+        return
+    yield "received by:"
+    for receipt in outcome.receipts:
+        way = " -> ".join(hop.route.name for hop in receipt.hops)
+        promise = ", at best effort" if receipt.guarantee is DeliveryGuarantee.BEST_EFFORT else ""
+        yield f"  {receipt.channel.address} by {way}{promise}"
 
 
 def explanation_table(explanations: Sequence[Explanation]) -> str:

@@ -11,6 +11,7 @@ from eventplane.contract import (
     Contract,
     DeliveryGuarantee,
     Downlink,
+    EventType,
     Forward,
     Ordering,
     Place,
@@ -20,9 +21,8 @@ from eventplane.contract import (
     Transport,
     WhenFull,
 )
+from eventplane.contract.reach import Flow, flows
 from eventplane.filters import filter_text
-
-_PLACES = {Place.DEVICE: "on the device", Place.CLOUD: "in the cloud"}
 
 
 def summary(contract: Contract) -> str:
@@ -40,29 +40,34 @@ def summary(contract: Contract) -> str:
         if each.may_address is not AddressScope.ONE:
             lines.append(f"{'':19}may address: {scope_text(each.may_address)}")
     lines.append(f"event types: {len(contract.event_types)}")
-    lines += [
-        f"  {each.name}: payload checked ({each.schema_check})"
-        for each in contract.event_types.values()
-        if each.schema_check is not SchemaCheck.NONE
-    ]
-    lines += [
-        f"  {each.name}: goes down as {each.downlink}"
-        for each in contract.event_types.values()
-        if each.downlink
-    ]
-    lines += [
-        f"  {each.name}: {guarantee_text(each.delivery_guarantee)}, unless its route declares otherwise"
-        for each in contract.event_types.values()
-        if each.delivery_guarantee
-    ]
-    for place, where in _PLACES.items():
+    for event_type, flow in zip(contract.event_types.values(), flows(contract).values(), strict=True):
+        lines.append(f"  {event_type.name}: {'; '.join([_flow_text(flow), *_type_settings(event_type)])}")
+    for place in Place:
         if contract.routes_at(place):
-            lines.append(f"routes decided {where}")
+            lines.append(f"routes decided {place.where}")
         for route in contract.routes_at(place):
             promised = f", {guarantee_text(route.delivery_guarantee)}" if route.delivery_guarantee else ""
             lines.append(f"  {route.name} -> {route.destination}{promised}")
             lines.append(f"      {filter_text(route.filter)}")
     return "\n".join(lines)
+
+
+def _flow_text(flow: Flow) -> str:
+    """Who sends events of a type, who receives them, and whether always."""
+    always = dict.fromkeys(way.channel.participant for way in flow.ways if way.is_certain)
+    may = dict.fromkeys(way.channel.participant for way in flow.ways)
+    receivers = [f"{each} ({'always' if each in always else 'may'})" for each in may]
+    senders = [each.name for each in flow.senders]
+    return f"from {', '.join(senders) or 'undeclared senders'} to {', '.join(receivers) or 'nobody'}"
+
+
+def _type_settings(event_type: EventType) -> Iterator[str]:
+    if event_type.schema_check is not SchemaCheck.NONE:
+        yield f"payload checked ({event_type.schema_check})"
+    if event_type.downlink:
+        yield f"goes down as {event_type.downlink}"
+    if event_type.delivery_guarantee:
+        yield f"{guarantee_text(event_type.delivery_guarantee)}, unless its route declares otherwise"
 
 
 def warnings_text(warnings: Sequence[Problem]) -> str:

@@ -27,10 +27,10 @@ from eventplane.dead_letter import Refusal
 from eventplane.downlink.rights import CONTRACT_KEYS
 from eventplane.downlink.wire import Incoming
 from eventplane.envelope import Envelope, parse_event
+from eventplane.reasons import Reason
 
 _log = logging.getLogger(__name__)
 
-CONTRACT_REFUSED: Final = "contract_refused"
 
 MOST_BYTES: Final = 1024 * 1024
 """Largest contract, uncompressed. Ours: the shipped one has 20 KB; bounds what a payload can unpack to."""
@@ -56,20 +56,22 @@ def why_refused(incoming: Incoming, image: Contract) -> Refusal | None:
     name = image.name
     if incoming.key != contract_key(name):
         return Refusal(
-            CONTRACT_REFUSED, f"the device's contract is {name!r}; send it under {contract_key(name)}"
+            Reason.CONTRACT_REFUSED, f"the device's contract is {name!r}; send it under {contract_key(name)}"
         )
     if incoming.is_deleted:
         return None
     try:
         contract = _read(incoming.event)
     except ContractError as error:
-        return Refusal(CONTRACT_REFUSED, str(error))
+        return Refusal(Reason.CONTRACT_REFUSED, str(error))
     except (ValueError, zlib.error) as error:
-        return Refusal(CONTRACT_REFUSED, f"its data is no compiled contract: {error}")
+        return Refusal(Reason.CONTRACT_REFUSED, f"its data is no compiled contract: {error}")
     if contract.name != name:
-        return Refusal(CONTRACT_REFUSED, f"it is the contract {contract.name!r}, the device's is {name!r}")
+        return Refusal(
+            Reason.CONTRACT_REFUSED, f"it is the contract {contract.name!r}, the device's is {name!r}"
+        )
     if problems := _below_floor(image, contract):
-        return Refusal(CONTRACT_REFUSED, _floor_text(problems))
+        return Refusal(Reason.CONTRACT_REFUSED, _floor_text(problems))
     return None
 
 

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from edge.spool import Discard
-from eventplane.interest import NO_INTEREST
-from eventplane.reasons import Outcome
+from eventplane.reasons import Outcome, Reason
 
 MOST_KINDS = 100
 """Different kinds of events that `not_stored` distinguishes; a report of them has to fit an event."""
@@ -98,4 +97,4 @@ class Counts:
         """Note that a stored report lists `not_stored` and all discards before it."""
         self.not_stored.subtract(not_stored)
         self.not_stored = +self.not_stored
-        self.unreported = sum(n for kind, n in self.not_stored.items() if kind.reason != NO_INTEREST)
+        self.unreported = sum(n for kind, n in self.not_stored.items() if kind.reason != Reason.NO_INTEREST)

@@ -21,6 +21,7 @@ from eventplane.errors import EnvelopeError
 from eventplane.guarantee import is_promised
 from eventplane.limits import MAX_EVENT_BYTES
 from eventplane.ordering import OrderedInboxes, next_positions
+from eventplane.reasons import Reason
 from eventplane.router import Router
 from eventplane.sender import Sender
 from eventplane.sending import SendingRights, stamp_sender
@@ -144,10 +145,10 @@ class Decider:
             return Decision()
         stamped = stamp(event, self._epoch, number.sequence)
         if refusal := self._rights.refusal(event):
-            raise EnvelopeError(refusal.reason, refusal.detail)
+            raise EnvelopeError(Reason.SENDER_NOT_ALLOWED, refusal.detail)
         routes = self._router.route(event)
         if not routes:
-            raise EnvelopeError("unrouted", f"no route of the device takes type {event.type!r}")
+            raise EnvelopeError(Reason.UNROUTED, f"no route of the device takes type {event.type!r}")
         priority = self._contract.priority(event, channel)
         destinations, unwanted = self._split_by_interest(self._channels(routes), event, priority)
         promised = self._promised(destinations, routes, event, channel)

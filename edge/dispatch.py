@@ -19,11 +19,11 @@ from eventplane.conversation.attributes import EXPIRY_TIME
 from eventplane.conversation.questions import QuestionError, read_handlers_question, read_state_question
 from eventplane.dead_letter import DEAD_LETTER_TYPE, Refusal
 from eventplane.downlink.wire import DownlinkError, received
-from eventplane.envelope import TOO_LARGE, parse_event
+from eventplane.envelope import parse_event
 from eventplane.errors import EnvelopeError
 from eventplane.guarantee import BY_EVENT
 from eventplane.limits import MAX_EVENT_BYTES
-from eventplane.reasons import Outcome
+from eventplane.reasons import Outcome, Reason
 from eventplane.receipts import Receipt, ReceiptError, read_receipts
 from eventplane.sender import Sender
 from eventplane.sending import SendingRights
@@ -39,8 +39,6 @@ from eventplane.topics import (
 
 _log = logging.getLogger(__name__)
 
-OTHER_REASON = "refused"
-"""The reason of a dead letter if the service's own is not a single word."""
 
 _DEAD_LETTER_BYTES = 4096
 """Bytes kept of a refused dead letter: if it was too large, the next one is smaller."""
@@ -58,11 +56,6 @@ UNKNOWN_EVERY_S = 60.0
 _TOPIC_CHARACTERS = 200
 """Of an unknown topic in its dead letter, which has to fit an event: MQTT allows 65,535 bytes."""
 
-UNKNOWN_CHANNEL = "unknown_channel"
-"""The reason of a message on an outbox that the contract does not have."""
-
-RETAINED = "retained"
-"""The reason of a retained message that a lasting session brings once more."""
 
 _WORD = re.compile(r"[\w.-]{1,64}", re.ASCII)
 
@@ -196,12 +189,12 @@ class Dispatcher:
             case Role.OUTBOX if message.oversize:
                 # Only its beginning was kept, so no receipt can name it.
                 detail = f"{message.oversize} bytes; an event has at most {MAX_EVENT_BYTES}"
-                refusal = Refusal(TOO_LARGE, detail)
+                refusal = Refusal(Reason.TOO_LARGE, detail)
                 batch.submissions.append(Submission(payload, channel.address, channel, refusal))
             case Role.OUTBOX if message.retained and resumed:
                 # It came when it was new. Now it may be older than all that is remembered.
                 detail = "the broker repeats it over each connection; publish events without the retain flag"
-                refusal = Refusal(RETAINED, detail)
+                refusal = Refusal(Reason.RETAINED, detail)
                 batch.submissions.append(Submission(payload, channel.address, channel, refusal))
             case Role.OUTBOX:
                 batch.submissions.append(
@@ -250,11 +243,13 @@ class Dispatcher:
         self._unknown += 1
         if self._unknown > MOST_UNKNOWN:
             # By the filter: a million topics must not become a million counters.
-            batch.ignored[NotStored(OUTBOXES, "", UNKNOWN_CHANNEL)] += 1
+            batch.ignored[NotStored(OUTBOXES, "", Reason.UNKNOWN_CHANNEL)] += 1
             return
         topic = message.topic[:_TOPIC_CHARACTERS]
         detail = f"no participant of the contract has the outbox {topic!r}; correct the topic, "
-        refusal = Refusal(UNKNOWN_CHANNEL, detail + "or add the participant and give the device the contract")
+        refusal = Refusal(
+            Reason.UNKNOWN_CHANNEL, detail + "or add the participant and give the device the contract"
+        )
         batch.submissions.append(Submission(message.payload, topic, self._device.outbox, refusal))
 
     def _take_downlink(self, payload: bytes, batch: Batch) -> None:
@@ -318,4 +313,4 @@ def _refusal(reason: str, service: str) -> Refusal:
     """Return the refusal with the service's own `reason`, in the detail if it is not a single word."""
     if _WORD.fullmatch(reason):
         return Refusal(reason, f"{service} can never handle it")
-    return Refusal(OTHER_REASON, f"{service} can never handle it: {reason!r}")
+    return Refusal(Reason.REFUSED, f"{service} can never handle it: {reason!r}")

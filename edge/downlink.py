@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final
 
 from edge.contract_updates import is_contract_update, why_refused
 from edge.counts import NotStored
@@ -23,7 +22,7 @@ from eventplane.dead_letter import Refusal
 from eventplane.downlink.device import (
     ACKNOWLEDGED,
     Acknowledgement,
-    Comparison,
+    Recency,
     compare,
     rejected,
     state_version,
@@ -35,20 +34,12 @@ from eventplane.downlink.wire import Incoming
 from eventplane.envelope import Envelope, parse_event
 from eventplane.errors import EnvelopeError
 from eventplane.filters import Filter
-from eventplane.interest import NO_INTEREST
 from eventplane.interest.uplink import UPLINK_KEY, UplinkInterestError, read_uplink_interest
 from eventplane.reasons import Reason
 from eventplane.receipts import SPOOL_FULL
 
 _log = logging.getLogger(__name__)
 
-TOO_MANY_KEYS = "too_many_keys"
-TOO_MUCH_STATE = "too_much_state"
-UNROUTED = "unrouted"
-"""Why the device refuses a further state, or a command that nobody in the home reads. A state needs no
-reader: the contract that names one may follow."""
-
-INTEREST_REFUSED: Final = "interest_refused"
 
 ANSWER_BYTES = 500
 """What one answer usually takes in the spool."""
@@ -101,9 +92,9 @@ class DownlinkReceiver:
 
     def _judge(self, incoming: Incoming, plan: Plan) -> Acknowledgement | None:
         before = self._known_state(incoming, plan)
-        comparison = compare(before.state_version if before else None, incoming)
-        is_duplicate = comparison is Comparison.DUPLICATE
-        if comparison is Comparison.NEWER or (is_duplicate and before and self._may_be_undelivered(before)):
+        recency = compare(before.state_version if before else None, incoming)
+        is_duplicate = recency is Recency.DUPLICATE
+        if recency is Recency.NEWER or (is_duplicate and before and self._may_be_undelivered(before)):
             return self._apply(incoming, before, plan)
         if not self._has_room_for_answer():
             return None
@@ -148,16 +139,21 @@ class DownlinkReceiver:
             return why_refused(incoming, self._image)
         if is_uplink_interest(incoming) and (refusal := why_interest_refused(incoming)):
             return refusal
+        # A state needs no reader: the contract that names one may follow.
         if incoming.kind is Downlink.COMMAND and not (decision.is_stored or decision.volatile):
             if decision.unwanted:
                 readers = ", ".join(decision.unwanted)
-                return Refusal(NO_INTEREST, f"the reader of {readers} announced that it handles others")
-            return Refusal(UNROUTED, f"no route of the device takes type {incoming.event.type!r:.200}")
+                return Refusal(
+                    Reason.NO_INTEREST, f"the reader of {readers} announced that it handles others"
+                )
+            return Refusal(Reason.UNROUTED, f"no route of the device takes type {incoming.event.type!r:.200}")
         if _adds_key(incoming, before) and self._spool.state_count() + plan.new_keys >= MOST_KEYS:
-            return Refusal(TOO_MANY_KEYS, f"the device holds {MOST_KEYS} keys; delete some of them")
+            return Refusal(Reason.TOO_MANY_KEYS, f"the device holds {MOST_KEYS} keys; delete some of them")
         most, grows = self._spool.capacity_bytes // _SHARE, _growth(incoming, before)
         if grows > 0 and self._spool.state_bytes() + plan.new_characters + grows > most:
-            return Refusal(TOO_MUCH_STATE, f"the device holds {most} bytes of states; delete or shorten some")
+            return Refusal(
+                Reason.TOO_MUCH_STATE, f"the device holds {most} bytes of states; delete or shorten some"
+            )
         return None
 
     def _deliver(
@@ -261,7 +257,7 @@ def why_interest_refused(incoming: Incoming) -> Refusal | None:
     try:
         read_uplink_interest(incoming.event)
     except UplinkInterestError as error:
-        return Refusal(INTEREST_REFUSED, str(error))
+        return Refusal(Reason.INTEREST_REFUSED, str(error))
     return None
 
 

@@ -27,7 +27,7 @@ from edge.uplink import AckResult, Uplink
 from edge.without_disk import DiskWatch
 from eventplane.contract import Contract
 from eventplane.conversation.questions import HandlersQuestion, StateQuestion
-from eventplane.downlink.device import Result
+from eventplane.downlink.device import AckStatus
 from eventplane.reasons import Reason
 from eventplane.receipts import write_receipts
 from eventplane.topics import receipt_topic
@@ -322,7 +322,7 @@ class Forwarder:
             _log.warning("%d event(s) of %s refused: %s (%s)", count, address, reason, type_)
         self.counts.downlink_outcomes.update(plan.downlink_outcomes)
         for outcome, count in plan.downlink_outcomes.items():
-            level = logging.DEBUG if outcome in (Result.STORED, Reason.OLDER) else logging.WARNING
+            level = logging.DEBUG if outcome in (AckStatus.STORED, Reason.OLDER) else logging.WARNING
             _log.log(level, "%d event(s) came down: %s", count, outcome)
         if plan.contract_changed:
             self._contract_came()

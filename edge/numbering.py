@@ -12,12 +12,13 @@ from collections.abc import Iterable, Mapping
 
 from edge.spool import PendingDelivery
 from eventplane.contract import Channel
-from eventplane.envelope import TOO_LARGE, Envelope, parse_event, reserved
+from eventplane.envelope import Envelope, parse_event, reserved
 from eventplane.errors import EnvelopeError
 from eventplane.guarantee import BY_CHANNEL, BY_EVENT
 from eventplane.limits import MAX_SENT_EVENT_BYTES, MAX_UPLINK_EVENT_BYTES
 from eventplane.names import EPOCH, ORDER, ORDER_EPOCH, SEQUENCE, SEQUENCE_DIGITS
 from eventplane.ordering import positions_text
+from eventplane.reasons import Reason
 from eventplane.values import timestamp_ms
 
 _BUCKETS = 4_096
@@ -48,7 +49,7 @@ def _checked(stamped: Envelope) -> Envelope:
     size = len(stamped.json.encode("utf-8"))
     if size > MAX_UPLINK_EVENT_BYTES:
         raise EnvelopeError(
-            TOO_LARGE,
+            Reason.TOO_LARGE,
             f"{size} bytes once numbered, at most {MAX_UPLINK_EVENT_BYTES} go up; "
             f"send at most {MAX_SENT_EVENT_BYTES}",
         )

@@ -19,8 +19,7 @@ from eventplane.contract import Channel, Priority
 from eventplane.conversation.questions import HandlersQuestion, StateQuestion
 from eventplane.dead_letter import Refusal
 from eventplane.downlink.wire import Incoming
-from eventplane.interest import NO_INTEREST
-from eventplane.reasons import Outcome
+from eventplane.reasons import Outcome, Reason
 from eventplane.receipts import SPOOL_FULL, Receipt, digest
 
 Question = StateQuestion | HandlersQuestion
@@ -166,7 +165,7 @@ def _finds_room(submission: Submission, arrival: StoredEvent, pressure: Pressure
 def _keep(decision: Decision, plan: Plan) -> None:
     plan.volatile.extend(decision.volatile)
     for address in decision.unwanted:
-        plan.not_wanted[NotStored(address, decision.type, NO_INTEREST)] += 1
+        plan.not_wanted[NotStored(address, decision.type, Reason.NO_INTEREST)] += 1
     if decision.arrival is not None:
         plan.store(decision.arrival)
     if decision.key is not None:

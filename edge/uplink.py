@@ -22,9 +22,7 @@ from edge.settings import CloudSettings
 from edge.spool import Delivery, PendingDelivery
 from eventplane.contract import Channel, Contract, Priority
 from eventplane.dead_letter import Refusal
-
-REFUSED_BY_CLOUD = "refused_by_cloud"
-"""The reason of a dead letter whose event the cloud's broker refuses."""
+from eventplane.reasons import Reason
 
 _URGENT_SHARE = 10
 """One in so many publishes of the window is kept free for urgent events."""
@@ -287,12 +285,12 @@ class Uplink:
         return AckResult()
 
     def _refuse(self, delivery: Delivery | None, detail: str) -> AckResult:
-        if delivery is None or self._queues.end_volatile(delivery, REFUSED_BY_CLOUD):
+        if delivery is None or self._queues.end_volatile(delivery, Reason.REFUSED_BY_CLOUD):
             return AckResult()
         pending = self._queues.find(delivery)
         if pending is None:
             return AckResult()
-        return AckResult((), ((pending, Refusal(REFUSED_BY_CLOUD, detail)),))
+        return AckResult((), ((pending, Refusal(Reason.REFUSED_BY_CLOUD, detail)),))
 
     def _forget(self) -> None:
         self._publisher.forget()

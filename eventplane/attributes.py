@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import cache
 from typing import Any, Final, Literal
 
 from eventplane.limits import MAX_ATTRIBUTE_NAME, MAX_SENDER_CHARACTERS
@@ -16,12 +17,6 @@ AttributeValue = str | int | bool
 REQUIRED = ("specversion", "id", "source", "type")
 
 _NAME = re.compile(r"[a-z0-9]+")
-# Control characters, surrogates and noncharacters may not stand in a CloudEvents String.
-_FORBIDDEN = re.compile(
-    "[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef"
-    + "".join(f"{chr(plane + 0xFFFE)}{chr(plane + 0xFFFF)}" for plane in range(0, 0x110000, 0x10000))
-    + "]"
-)
 _NAME_OF_TYPE = r"[\w!#$&^.+\-]+"
 _PARAMETER = r"[\w!#$%&'*+.^`{|}~\-]+"
 _MEDIA_TYPE = re.compile(
@@ -36,7 +31,7 @@ _INT32 = range(-(2**31), 2**31)
 _PLAIN = r"A-Za-z0-9\-._~!$&'()*+,;=%"
 _BAD_ESCAPE = re.compile("%(?![0-9A-Fa-f]{2})")
 
-# Possessive, so that what fails does so in one pass.
+# Possessive quantifiers, so that a mismatch takes one pass.
 _SCHEME = "[A-Za-z][A-Za-z0-9+\\-.]*+:"
 _BRACKETS = rf"\[(?:[0-9A-Fa-f:.]++|[vV][0-9A-Fa-f]++\.[{_PLAIN}:]++)\]"
 _AUTHORITY = rf"//(?:[{_PLAIN}:]*+@)?(?:{_BRACKETS}|[{_PLAIN}]*+)(?::[0-9]*+)?(?=[/?#]|\Z)"
@@ -54,24 +49,30 @@ _TRACEPARENT = re.compile(f"(?:00-{_IDS_AND_FLAGS}|(?!00|ff)[0-9a-f]{{2}}-{_IDS_
 _TRACEPARENT_CHARACTERS = 55
 """Of version 00, and of what a later one has in common with it."""
 
-_TRACEPARENT_CHARACTERS = 55
-"""Of version 00, and of what a later one has in common with it."""
-
 SEVERITY_NUMBERS = range(1, 25)
 """From TRACE (1 to 4) over DEBUG, INFO, WARN and ERROR to FATAL (21 to 24)."""
 
 _INFO, _ERROR = 9, 17
 
 
+@cache
+def _forbidden() -> re.Pattern[str]:
+    # Control characters, surrogates and noncharacters. Not at import: only unprintable values are searched.
+    noncharacters = "".join(
+        f"{chr(plane + 0xFFFE)}{chr(plane + 0xFFFF)}" for plane in range(0, 0x110000, 0x10000)
+    )
+    return re.compile(f"[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef{noncharacters}]")
+
+
 def attribute_text(value: AttributeValue) -> str:
-    """An attribute's canonical string: `true`/`false` for Booleans, decimal for Integers."""
+    """Return an attribute's canonical string: `true`/`false` for Booleans, decimal for Integers."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return str(value)
 
 
 def name_problem(name: str) -> str | None:
-    """Why `name` cannot name an attribute, or None."""
+    """Return why `name` cannot name an attribute, or None."""
     if not _NAME.fullmatch(name):
         return "a name has lower-case letters a-z and digits only"
     if len(name) > MAX_ATTRIBUTE_NAME:
@@ -80,31 +81,31 @@ def name_problem(name: str) -> str | None:
 
 
 def value_problem(name: str, value: object) -> str | None:
-    """Why `value` cannot be the value of attribute `name`, or None."""
+    """Return why `value` cannot be the value of attribute `name`, or None."""
     if isinstance(value, str):
-        # What is printable, as most values are, has none of them and need not be searched.
-        if not value.isprintable() and _FORBIDDEN.search(value):
+        # Printable strings, as most are, have none of them and need not be searched.
+        if not value.isprintable() and _forbidden().search(value):
             return "a String has no control characters, lone surrogates or noncharacters"
     elif not isinstance(value, int):
         return "a value is a String, an Integer or a Boolean"
     elif value not in _INT32:
         return "an Integer has 32 bits"
-    rule = _RULES.get(name)
+    rule = RULES.get(name)
     if rule is None:
         return None
     needed, holds, problem = rule
     if value.__class__ is not needed:
-        return f"{_TYPE_NAMES[value.__class__]} stands where {_TYPE_NAMES[needed]} is needed"
+        return f"{_TYPE_NAMES[value.__class__]} is given, {_TYPE_NAMES[needed]} is needed"
     return None if holds(value) else problem
 
 
 def is_uri_reference(value: str) -> bool:
-    """Whether `value` is a URI-reference; not an empty one, which is nothing to identify a source by."""
+    """Return whether `value` is a URI-reference; an empty one is refused, as it identifies no source."""
     return _REFERENCE.fullmatch(value) is not None and _escapes(value)
 
 
 def is_uri(value: str) -> bool:
-    """Whether `value` is an absolute URI (section 4.3): a scheme, more than that, and no fragment."""
+    """Return whether `value` is an absolute URI (section 4.3): a scheme, more than that, and no fragment."""
     return _ABSOLUTE.fullmatch(value) is not None and _escapes(value)
 
 
@@ -113,17 +114,17 @@ def _escapes(value: str) -> bool:
 
 
 def is_traceparent(value: str) -> bool:
-    """Whether `value` names a trace and a span in it, as version 00 or a later one that starts alike."""
+    """Return whether `value` names a trace and a span, as version 00 or a later one that starts alike."""
     return _TRACEPARENT.fullmatch(value) is not None
 
 
 def in_short(value: str) -> str:
-    """The `traceparent` without what a later version says behind its flags, which may be of any length."""
+    """Return the `traceparent` without what later versions add after its flags, at any length."""
     return value[:_TRACEPARENT_CHARACTERS]
 
 
 def priority_of(severitynumber: int) -> Literal["urgent", "normal", "low"]:
-    """The word of the contract's `Priority` for a severity: ERROR and above are urgent, below INFO is low."""
+    """Return the contract's `Priority` for a severity: ERROR and above are urgent, below INFO is low."""
     if severitynumber >= _ERROR:
         return "urgent"
     return "normal" if severitynumber >= _INFO else "low"
@@ -139,8 +140,7 @@ _NAMES_SENDER: _Rule = (
 )
 _IS_TIMESTAMP: _Rule = (str, is_timestamp, "it is not an RFC 3339 timestamp")
 
-# What the attributes of the specification and of known extensions must be, and what is said otherwise.
-_RULES: dict[str, _Rule] = {
+RULES: Final[dict[str, _Rule]] = {
     "specversion": (str, frozenset({"1.0"}).__contains__, "this plane speaks specversion 1.0"),
     "id": _NOT_EMPTY,
     "source": (str, is_uri_reference, "it is not a URI-reference (RFC 3986)"),
@@ -182,14 +182,15 @@ _RULES: dict[str, _Rule] = {
         "a severity is 1 (TRACE) to 24 (FATAL); leave an unspecified one out",
     ),
 }
+"""The attributes of the specification and of known extensions: type, check, and error text."""
 
-KNOWN = frozenset(_RULES)
+KNOWN = frozenset(RULES)
 """The attributes that the specification or an extension defines; their names need no check."""
 
-STRINGS = frozenset(name for name, (needed, _, _) in _RULES.items() if needed is str)
-"""The attributes that are a String in every event; what is not among them may be an Integer or a Boolean."""
+STRINGS = frozenset(name for name, (needed, _, _) in RULES.items() if needed is str)
+"""The attributes that are a String in every event; others may be an Integer or a Boolean."""
 
-# Of a timestamp, the form and the days that all but a few have; the others take longer.
+# The form and the days that most timestamps have; the others take longer.
 _USUAL_TIMESTAMP = re.compile(
     "(?!0000)[0-9]{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|1[0-9]|2[0-8])T"
     "(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]\\.[0-9]{3}Z"
@@ -205,7 +206,7 @@ def _is_severity(value: object) -> bool:
     return value.__class__ is int and value in SEVERITY_NUMBERS
 
 
-# These fail for, or refuse, what is not of the type: `bool` and `len` alone would not.
+# They refuse values of another type, or raise TypeError; `bool` and `len` alone would not.
 _QUICK: Final[dict[object, Callable[[Any], object]]] = {
     bool: str.__len__,
     is_timestamp: _USUAL_TIMESTAMP.fullmatch,
@@ -215,13 +216,13 @@ _QUICK: Final[dict[object, Callable[[Any], object]]] = {
 
 
 def quick_check(name: str) -> Callable[[Any], object]:
-    """Return what is true of most valid values of attribute `name`, and of no other; it may raise TypeError.
+    """Return a check that most valid values of attribute `name` pass, and no invalid one.
 
-    Whether a String has characters that it may not have is not checked.
+    It may raise TypeError. It does not look for forbidden characters.
     """
-    if name not in _RULES:
+    if name not in RULES:
         return _is_any
-    holds = _RULES[name][1]
+    holds = RULES[name][1]
     if isinstance(getattr(holds, "__self__", None), re.Pattern | frozenset):
         return holds
     if holds in _QUICK:
@@ -230,4 +231,4 @@ def quick_check(name: str) -> Callable[[Any], object]:
 
 
 COSTLY: Final = frozenset({"source", "datacontenttype", "dataschema"})
-"""The attributes whose check takes longer than to recognise a value that was checked before."""
+"""The attributes whose check takes longer than a look-up of values that were checked before."""

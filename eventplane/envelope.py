@@ -1,8 +1,7 @@
 """The envelope: a CloudEvent's attributes, strictly checked; the event's text passes through untouched.
 
-Structured content mode, JSON format (CloudEvents 1.0.2). Nothing is invented, nothing is truncated, and
-what a reader gets at the end of the plane is, character for character, what its producer wrote; the plane
-only ever puts attributes of its own in front (`Envelope.stamped`).
+Structured content mode, JSON format (CloudEvents 1.0.2). A consumer gets the text that the producer wrote,
+character for character; the plane only puts attributes of its own in front (`Envelope.stamped`).
 """
 
 from __future__ import annotations
@@ -18,25 +17,19 @@ from eventplane import fast_reader, strict_json
 from eventplane.attributes import KNOWN, REQUIRED, AttributeValue, name_problem, value_problem
 from eventplane.errors import EnvelopeError
 from eventplane.limits import MAX_EVENT_BYTES, MAX_HOPS, MAX_SENT_EVENT_BYTES
+from eventplane.reasons import Reason
 from eventplane.sender import Sender, sender_of
 from eventplane.strict_json import member_spans, with_member, without_members
 
 EventKey = tuple[str, str, str]
 """The identity of an event: sender, `source`, `id`."""
 
-RESERVED_ATTRIBUTE: Final = "reserved_attribute"
-"""Why an event is refused: it carries an attribute that only the plane sets."""
-
-TOO_LARGE: Final = "too_large"
-"""Why an event is refused: with what the plane adds it is larger than `MAX_EVENT_BYTES`."""
-
 ROUTER_HOPS: Final = "routerhops"
-
-HOP_LIMIT: Final = "hop_limit"
-"""Why the router refuses an event that goes round in circles."""
+"""How often the cloud's router took the event from a participant that sent it on. It stops loops: the router
+counts what comes from a service's outbox and what was counted before, and refuses it past `MAX_HOPS`."""
 
 ASSUMED = "application/json"
-"""What `data` is where the event has no datacontenttype (CloudEvents JSON format, section 3.1)."""
+"""The type of `data` in an event without datacontenttype (CloudEvents JSON format, section 3.1)."""
 
 _quoted = json.encoder.encode_basestring_ascii
 _DATA_MEMBERS = frozenset({"data", "data_base64"})
@@ -46,7 +39,7 @@ _DATA_MEMBERS = frozenset({"data", "data_base64"})
 class Envelope:
     """One CloudEvent.
 
-    `attributes` are its context attributes, extensions included; `json` is the whole event as it came.
+    `attributes` are its context attributes, extensions included; `json` is the text of the whole event.
     """
 
     attributes: Mapping[str, AttributeValue] = field(hash=False)
@@ -66,12 +59,12 @@ class Envelope:
 
     @property
     def claim(self) -> tuple[str, str]:
-        """What the event says of itself: `source` and `id`. No identity, since anybody can write them."""
+        """What the event claims: `source` and `id`. They identify nothing, as any sender can write them."""
         return self.source, self.id
 
     @property
     def sender(self) -> Sender:
-        """Who sent it, as far as a hop of the plane has stamped it."""
+        """The sender, as far as a hop of the plane has stamped it."""
         return sender_of(self.attributes)
 
     @property
@@ -84,14 +77,14 @@ class Envelope:
         return str(self.sender), self.source, self.id
 
     def data(self) -> Any:
-        """The payload: the JSON value of `data`, the bytes of `data_base64`, or None."""
+        """Return the payload: the JSON value of `data`, the bytes of `data_base64`, or None."""
         members = json.loads(self.json)
         if "data_base64" in members:
             return base64.b64decode(members["data_base64"])
         return members.get("data")
 
     def stamped(self, **extensions: str) -> Envelope:
-        """This event with extension attributes of the plane put in front, the rest of its text unchanged.
+        """Return this event with extension attributes of the plane in front, the rest of its text unchanged.
 
         Raises `EnvelopeError` (`reserved_attribute`) when the event already carries one of them.
         """
@@ -113,7 +106,7 @@ class Envelope:
         return _utf8_size(self.json)
 
     def without(self, names: Iterable[str]) -> Envelope:
-        """This event without the attributes `names`, the rest of its text unchanged."""
+        """Return this event without the attributes `names`, the rest of its text unchanged."""
         present = [name for name in names if name in self.attributes]
         if not present:
             return self
@@ -126,7 +119,7 @@ _set_attributes, _set_json = (vars(Envelope)[name].__set__ for name in ("attribu
 
 
 def _envelope(attributes: Mapping[str, AttributeValue], text: str) -> Envelope:
-    # Half the time of the constructor, which a frozen dataclass has to make slow.
+    # In half the time of the constructor, which a frozen dataclass makes slow.
     envelope = _new(Envelope)
     _set_attributes(envelope, attributes)
     _set_json(envelope, text)
@@ -136,7 +129,7 @@ def _envelope(attributes: Mapping[str, AttributeValue], text: str) -> Envelope:
 def reserved(name: str) -> EnvelopeError:
     """Return the error for an event that carries the attribute `name`, which only the plane sets."""
     return EnvelopeError(
-        RESERVED_ATTRIBUTE, f"only the plane sets the attribute {name!r}; send the event without it"
+        Reason.RESERVED_ATTRIBUTE, f"only the plane sets the attribute {name!r}; send the event without it"
     )
 
 
@@ -164,16 +157,18 @@ def parse_strictly(raw: bytes | str) -> Envelope:
     """Return the envelope as `parse_event` does, by the strict reader alone. Raises `EnvelopeError`."""
     size = len(raw) if isinstance(raw, bytes) else _utf8_size(raw)
     if size > MAX_EVENT_BYTES:
-        raise EnvelopeError(TOO_LARGE, f"{size} bytes; an event has at most {MAX_EVENT_BYTES}")
+        raise EnvelopeError(Reason.TOO_LARGE, f"{size} bytes; an event has at most {MAX_EVENT_BYTES}")
     text = strict_json.decode_text(raw) if isinstance(raw, bytes) else raw
     members = strict_json.loads(text)
     if not isinstance(members, dict):
-        raise EnvelopeError("not_an_object", f"an event is a JSON object, this is a {type(members).__name__}")
+        raise EnvelopeError(
+            Reason.NOT_AN_OBJECT, f"an event is a JSON object, not a {type(members).__name__}"
+        )
     return Envelope(_checked_attributes(members), text)
 
 
 def write_event(attributes: Mapping[str, AttributeValue], data: Any = None) -> Envelope:
-    """A new event with JSON `data` (None: no payload). Raises `EnvelopeError` for wrong attributes."""
+    """Return a new event with JSON `data` (None: no payload). Raises `EnvelopeError` for wrong attributes."""
     members: dict[str, Any] = {"specversion": "1.0", **attributes}
     if data is not None:
         members.setdefault("datacontenttype", "application/json")
@@ -182,41 +177,40 @@ def write_event(attributes: Mapping[str, AttributeValue], data: Any = None) -> E
 
 
 def hops_of(event: Envelope) -> int:
-    """How often `event` was sent on so far, by its own word."""
-    # The envelope has checked that it is an Integer.
+    """Return how often `event` was sent on so far, as it claims."""
     return int(event.attributes.get(ROUTER_HOPS, 0))
 
 
 def sent_on(event: Envelope) -> Envelope:
-    """`event` with one hop more; nothing else of its text changes.
+    """Return `event` with one hop more, the rest of its text unchanged.
 
-    Raises `EnvelopeError`: `hop_limit`, or `too_large` where there is no room for the attribute.
+    Raises `EnvelopeError`: `hop_limit`, or `too_large` if there is no room for the attribute.
     """
     hops = hops_of(event) + 1
     if hops > MAX_HOPS:
         raise EnvelopeError(
-            HOP_LIMIT,
+            Reason.HOP_LIMIT,
             f"it was sent on {hops} times, {MAX_HOPS} are allowed; "
             "find the participants that send each other what they receive by the event's rows in the ledger",
         )
     counted = event.with_attributes({ROUTER_HOPS: hops})
     if (size := counted.bytes) > MAX_EVENT_BYTES:
         raise EnvelopeError(
-            TOO_LARGE, f"{size} bytes once its hops are counted; send at most {MAX_SENT_EVENT_BYTES}"
+            Reason.TOO_LARGE, f"{size} bytes once its hops are counted; send at most {MAX_SENT_EVENT_BYTES}"
         )
     return counted
 
 
 def is_json(content_type: str | None) -> bool:
-    """Whether data of `content_type` is JSON: a subtype of `json`, or one that ends in `+json`."""
+    """Return whether data of `content_type` is JSON: a subtype of `json`, or one that ends in `+json`."""
     subtype = (content_type or "").partition(";")[0].partition("/")[2].strip().lower()
     return subtype == "json" or subtype.endswith("+json")
 
 
 def data_of(event: Envelope) -> tuple[bytes, str | None]:
-    """The data of `event` and the content type that goes with it; no bytes where it has no data.
+    """Return the data of `event` and its content type; no bytes if it has no data.
 
-    Raises `EnvelopeError` (`data_not_text`) where the data contradicts its content type.
+    Raises `EnvelopeError` (`data_not_text`) if the data contradicts its content type.
     """
     declared = event.attributes.get("datacontenttype")
     content_type = None if declared is None else str(declared)
@@ -230,28 +224,29 @@ def data_of(event: Envelope) -> tuple[bytes, str | None]:
     value = json.loads(texts["data"])
     if not isinstance(value, str):
         raise EnvelopeError(
-            "data_not_text", f"data of {content_type} is a JSON string; send JSON as application/json"
+            Reason.DATA_NOT_TEXT, f"data of {content_type} is a JSON string; send JSON as application/json"
         )
     return value.encode("utf-8"), content_type
 
 
 def _with_attribute(text: str, name: str, value: str) -> str:
-    # An unset attribute may stand there as null, and a name that stands twice is no event. One that is not
-    # written, nor spelt with escapes, does not stand there: no need to look at every member.
-    # Most texts have no backslash, and one character is found thirty times as fast as two.
+    # The text may have the attribute as null, or its name with escapes. If it has neither, the members need
+    # not be read. Most texts have no backslash, and one character is found thirty times as fast as two.
     if f'"{name}"' in text or ("\\" in text and "\\u" in text):
         return with_member(text, name, value)
     return f'{{"{name}":{value},{text.lstrip()[1:]}'
 
 
 def _utf8_size(text: str) -> int:
-    # ASCII, or so long that its characters alone decide: no need to encode it.
+    # ASCII texts, and those with too many characters, need not be encoded.
     if text.isascii() or len(text) > MAX_EVENT_BYTES:
         return len(text)
     try:
         return len(text.encode("utf-8"))
     except UnicodeEncodeError as error:
-        raise EnvelopeError("lone_surrogate", f"character {error.start} is half a surrogate pair") from error
+        raise EnvelopeError(
+            Reason.LONE_SURROGATE, f"character {error.start} is half a surrogate pair"
+        ) from error
 
 
 def _checked_attributes(members: dict[str, Any]) -> dict[str, AttributeValue]:
@@ -261,13 +256,13 @@ def _checked_attributes(members: dict[str, Any]) -> dict[str, AttributeValue]:
         if name in _DATA_MEMBERS or value is None:
             continue
         if name not in KNOWN and (problem := name_problem(name)):
-            raise EnvelopeError("attribute_name", f"attribute {name!r}: {problem}")
+            raise EnvelopeError(Reason.ATTRIBUTE_NAME, f"attribute {name!r}: {problem}")
         if problem := value_problem(name, value):
-            raise EnvelopeError("attribute_value", f"attribute {name!r}: {problem}")
+            raise EnvelopeError(Reason.ATTRIBUTE_VALUE, f"attribute {name!r}: {problem}")
         attributes[name] = value
     for name in REQUIRED:
         if name not in attributes:
-            raise EnvelopeError("missing_attribute", f"attribute {name!r} is required")
+            raise EnvelopeError(Reason.MISSING_ATTRIBUTE, f"attribute {name!r} is required")
     _check_data(members)
     return attributes
 
@@ -276,8 +271,8 @@ def _check_data(members: dict[str, Any]) -> None:
     if "data_base64" not in members:
         return
     if "data" in members:
-        raise EnvelopeError("data_twice", "an event has data or data_base64, not both")
+        raise EnvelopeError(Reason.DATA_TWICE, "an event has data or data_base64, not both")
     try:
         base64.b64decode(members["data_base64"], validate=True)
     except (binascii.Error, TypeError, ValueError) as error:
-        raise EnvelopeError("data_base64", f"data_base64 is not base64: {error}") from error
+        raise EnvelopeError(Reason.DATA_BASE64, f"data_base64 is not base64: {error}") from error

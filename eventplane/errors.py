@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, dataclass_transform
 
+from eventplane.reasons import Reason
+
 
 @dataclass_transform(eq_default=False)
 class EventPlaneError(Exception):
@@ -64,6 +66,6 @@ def _is_class(kind: object) -> bool:
 class EnvelopeError(EventPlaneError):
     """A text is not a CloudEvent. `reason` is a stable word for a dead letter, `detail` is for people."""
 
-    reason: str
+    reason: Reason
     detail: str
     message = "{reason}: {detail}"

@@ -1,15 +1,15 @@
-"""A fast reader of events that only ever says "certainly valid"; of all else the strict reader decides.
+"""A fast reader of valid events; the strict reader decides on all others.
 
 It returns the attributes of an event, exactly as the strict reader would, or None: the event may be malformed
-or unusual. So it never names a reason. Tests hold both readers against each other.
+or unusual. So it never gives a reason. Property tests and the fuzzer compare both readers.
 
-Two proofs that no name of a member appears twice, which readers of JSON do not report:
+It needs a proof that no name of a member appears twice, which readers of JSON do not report:
 
 - The standard library's scanner gives the members of each object as pairs; a dictionary of them is as long.
 - With another reader and writer of JSON (`use_json`): if the writer returns the very same bytes, nothing was
   dropped, rounded or replaced on the way.
 
-Values of attributes whose check takes long are remembered once they were found valid, in a bounded set.
+Values of attributes whose check takes long are remembered once they were valid, in bounded sets.
 """
 
 from __future__ import annotations
@@ -55,7 +55,8 @@ _SURROGATE: Final = re.compile(r"\\u[dD][89a-fA-F]")
 _UNREADABLE: Final = (ValueError, TypeError, StopIteration, RecursionError)
 """What readers raise for a text that is not JSON, and what follows from a value of the wrong type."""
 
-Item = tuple[str, dict[str, AttributeValue] | None]
+Attributes = dict[str, AttributeValue]
+Item = tuple[str, Attributes | None]
 """The text of an item of a batch, and its attributes; None where the strict reader has to decide."""
 
 _JsonReader = Callable[[bytes], Any]
@@ -87,7 +88,7 @@ def use_standard_json() -> None:
     _json.clear()
 
 
-def attributes_of(raw: bytes, text: str) -> dict[str, AttributeValue] | None:
+def attributes_of(raw: bytes, text: str) -> Attributes | None:
     """Return the attributes of the event `text`, in UTF-8 `raw`; None where the strict reader decides."""
     if _json:
         loads, dumps = _json[0]
@@ -118,7 +119,7 @@ def items_of(raw: bytes) -> list[Item] | None:
     ]
 
 
-def scanned(text: str, position: int) -> tuple[dict[str, AttributeValue] | None, int]:
+def scanned(text: str, position: int) -> tuple[Attributes | None, int]:
     """Return the attributes of the event that begins at `position`, and where it ends (-1: unknown).
 
     The attributes are None where the strict reader decides.
@@ -128,21 +129,21 @@ def scanned(text: str, position: int) -> tuple[dict[str, AttributeValue] | None,
     end = -1
     try:
         _, end = scan(text, position)
-        # The outermost object is complete last. Scanned values are None where objects and fractions were.
-        if text[position] != "{" or len(objects) + _lists(text, position, end) > MAX_DEPTH:
+        event = text[position:end]
+        if event[0] != "{" or len(objects) + _lists(event) > MAX_DEPTH:
             return None, end
+        # The outermost object is complete last. Scanned values are None where objects and fractions were.
         for pairs in objects:
             members = dict(pairs)
             if len(members) != len(pairs):
                 return None, end
         if fractions and not _are_finite(fractions):
             return None, end
-        event = text[position:end]
         if "\\" in event and _SURROGATE.search(event):
             return None, end
         if len(event) > MAX_NUMBER_CHARACTERS and may_have_long_number(event):
             return None, end
-        return _checked(members, _is_plain(event)), end
+        return _checked(members, event), end
     except _UNREADABLE:
         return None, end
     finally:
@@ -164,19 +165,16 @@ def _refuse(name: str) -> NoReturn:
     raise ValueError(name)
 
 
-def _attributes(members: Any, text: str) -> dict[str, AttributeValue] | None:
+def _attributes(members: Any, text: str) -> Attributes | None:
     """Return the attributes of an event whose `members` are proven to be what `text` says."""
-    if members.__class__ is not dict or text.count("{") + _lists(text, 0, len(text)) > MAX_DEPTH:
+    if members.__class__ is not dict or text.count("{") + _lists(text) > MAX_DEPTH:
         return None
-    return _checked(members, _is_plain(text))
+    return _checked(members, text)
 
 
-def _lists(text: str, start: int, end: int) -> int:
-    """Return how many lists there are at most, which is quicker to see for one than to count."""
-    first = text.find("[", start, end)
-    if first < 0 or first == text.rfind("[", start, end):
-        return first >= 0
-    return text.count("[", start, end)
+def _lists(text: str) -> int:
+    """Return how many lists there are at most; one is quicker to see than to count."""
+    return 1 if text.find("[") == text.rfind("[") else text.count("[")
 
 
 def _are_finite(fractions: list[str]) -> bool:
@@ -186,13 +184,8 @@ def _are_finite(fractions: list[str]) -> bool:
     return all(map(math.isfinite, map(float, fractions)))
 
 
-def _is_plain(text: str) -> bool:
-    """Return whether no string of a JSON text can have a character that attributes may not have."""
-    return text.isascii() and "\\" not in text and "\x7f" not in text
-
-
-def _checked(members: dict[str, Any], is_plain: bool) -> dict[str, AttributeValue] | None:
-    """Return `members` without the data if they are certainly the attributes of an event."""
+def _checked(members: dict[str, Any], text: str) -> Attributes | None:
+    """Return the `members` of an event's `text` without the data, if they are certainly its attributes."""
     has_data = "data" in members
     if has_data:
         del members["data"]
@@ -201,13 +194,15 @@ def _checked(members: dict[str, Any], is_plain: bool) -> dict[str, AttributeValu
     checks = _checks.get(tuple(members))
     if checks is None or not all(map(call, checks, members.values())):
         return _learned(members)
-    if is_plain or all(map(str.isprintable, filter(_is_text, members.values()))):
+    if text.isascii() and "\\" not in text and "\x7f" not in text:
+        # No string in it can have a character that attributes may not have.
         return members
-    return _learned(members)
+    is_printable = all(map(str.isprintable, filter(_is_text, members.values())))
+    return members if is_printable else _learned(members)
 
 
-def _learned(members: dict[str, Any]) -> dict[str, AttributeValue] | None:
-    """Check as `_checked` one by one, and remember what pays."""
+def _learned(members: dict[str, Any]) -> Attributes | None:
+    """Check the attributes one by one, and remember names and values that save time."""
     for name, value in members.items():
         # A null is an attribute that is not set: the strict reader leaves it out.
         if value is None or (name not in KNOWN and name_problem(name)) or value_problem(name, value):

@@ -62,6 +62,8 @@ class Suffix(_Comparison):
 
 @dataclass(frozen=True, slots=True)
 class _Combination:
+    """Base of `all` and `any`."""
+
     filters: tuple[Filter, ...]
 
 

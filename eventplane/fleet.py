@@ -428,20 +428,22 @@ def read_request(table: str, thing: str) -> dict[str, Any]:
 
 
 def write_request(table: str, device: Device) -> dict[str, Any]:
-    """The arguments of PutItem; ConditionalCheckFailedException means that others wrote meanwhile."""
+    """Return the arguments of PutItem; ConditionalCheckFailedException: another writer was faster."""
     item = to_item(replace(device, revision=device.revision + 1))
-    request: dict[str, Any] = {"TableName": table, "Item": item}
-    if device.revision == 0:
+    return {"TableName": table, "Item": item, **unchanged(device.revision, FLEET_KEY)}
+
+
+def unchanged(revision: int, key: str) -> dict[str, Any]:
+    """Return the condition that an item still has `revision`, 0 for none; `key` is its partition key."""
+    if revision == 0:
         return {
-            **request,
             "ConditionExpression": "attribute_not_exists(#k)",
-            "ExpressionAttributeNames": {"#k": FLEET_KEY},
+            "ExpressionAttributeNames": {"#k": key},
         }
     return {
-        **request,
         "ConditionExpression": "#r = :r",
         "ExpressionAttributeNames": {"#r": "revision"},
-        "ExpressionAttributeValues": {":r": {"N": str(device.revision)}},
+        "ExpressionAttributeValues": {":r": {"N": str(revision)}},
     }
 
 

@@ -1,6 +1,7 @@
 """The settings of every function, and so the names of all environment variables (`settings.py` says how).
 
-Queues are given by their URLs and tables by their names, unless said otherwise.
+Queues are given by their URLs and tables by their names, unless the setting says otherwise. The text below a
+field is its meaning in docs/reference/settings.md.
 """
 
 from __future__ import annotations
@@ -17,132 +18,150 @@ from eventplane.webhooks import SinkReach
 
 @dataclass(frozen=True)
 class MetricsSettings(Settings):
-    """Of every function: the dimension `service` of its metrics."""
+    """Settings of every function."""
 
     metrics_service: str
+    """The dimension `service` of its metrics."""
 
 
 @dataclass(frozen=True)
 class QueueSettings(Settings):
-    """Of every function that a queue feeds: `source_queue`."""
+    """Settings of every function that a queue feeds."""
 
     source_queue: str
+    """The queue that feeds the function."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CanarySettings(Settings):
-    """Of the canary: the MQTT topic that its alarms go to, the inbox that they come to, and what the names of
-    all queues of the environment begin with."""
+    """Settings of the canary."""
 
     ingest_topic: str
+    """The MQTT topic that its alarms go to."""
     inbox_queue: str
+    """The inbox that its alarms come to."""
     queue_prefix: str
+    """What the names of all queues of the environment begin with."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class IngestErrorsSettings(Settings):
-    """Of the function that handles failures of the ingest rules.
-
-    `ways_in` are the queues that rules write to, `letters_to` those for a dead letter. `source` is the
-    address of the devices' outbox, `contract` the version of the deployed contract.
-    """
+    """Settings of the function that handles failures of the ingest rules."""
 
     ways_in: tuple[str, ...]
+    """The queues that the rules write to."""
     letters_to: tuple[str, ...]
+    """The queues for a dead letter."""
     source: str
+    """The address of the channel that feeds the function."""
     contract: str
+    """The version of the deployed contract."""
 
 
 @dataclass(frozen=True)
 class RegistrySettings(Settings):
-    """Of the functions that register devices: the table of the fleet's registry."""
+    """Settings of the functions that register devices."""
 
     fleet_table: str
+    """The table of the fleet's registry."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SnapshotSettings(RegistrySettings):
-    """Of the function that writes the registry's devices in service into the archive."""
+    """Settings of the function that writes the devices in service into the archive."""
 
     archive_bucket: str
+    """The archive's bucket."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CertificateSettings(RegistrySettings):
-    """Of certificate rotation: what the ARNs of certificates start with, and how long a replaced certificate
-    stays active, seconds."""
+    """Settings of certificate rotation."""
 
     certificate_arns: str
+    """What the ARNs of certificates start with."""
     certificate_grace_s: int
+    """How long a replaced certificate stays active, seconds."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ContractSettings(Settings):
-    """Of every function that follows the contract in force: the tables of published contracts, of
-    subscriptions and of announced interest; all are read again every `contract_refresh_s` seconds."""
+    """Settings of every function that follows the contract in force."""
 
     contracts_table: str
+    """The table of published contracts."""
     subscriptions_table: str
+    """The table of subscriptions."""
     interest_table: str
+    """The table of announced interest."""
     contract_refresh_s: int
+    """How long the function uses what it read from these tables, seconds."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TracingSettings(Settings):
-    """Where spans go: the collector's base URL, and the share (0 to 1) of events that are sampled."""
+    """Settings of the functions that record spans."""
 
     otlp_endpoint: str
+    """The collector's base URL."""
     trace_share: float
+    """The share of events that are sampled, 0 to 1."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RouterSettings(ContractSettings):
-    """Of a router: `source` is the address of the channel that feeds it, at a `priority`; `queues` has the
-    URL of each inbox by its address. Decisions go to the `ledger_queue`, or else to the `archive_bucket`."""
+    """Settings of a router."""
 
     source: str
+    """The address of the channel that feeds the function."""
     priority: Priority
+    """The priority of that channel."""
     queues: Mapping[str, str]
+    """The URL of each inbox by its address."""
     ledger_queue: str
+    """Where the router sends its decisions."""
     archive_bucket: str
+    """The archive's bucket."""
     tracing: TracingSettings | None = None
 
 
 @dataclass(frozen=True)
 class LedgerWriterSettings(Settings):
-    """Of the function that archives what routers decided."""
+    """Settings of the function that archives the routers' decisions."""
 
     archive_bucket: str
+    """The archive's bucket."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ArchiveWriterSettings(Settings):
-    """Of the function that archives what devices sent.
-
-    Where presence is monitored, `traffic_queue` takes reports of devices that are loud by `device_quota`.
-    """
+    """Settings of the function that archives what devices sent."""
 
     archive_bucket: str
+    """The archive's bucket."""
     traffic_queue: str | None = None
+    """Where presence is monitored: the queue for reports of devices that exceed `device_quota`."""
     device_quota: Quota | None = None
+    """The traffic of a device that is reported."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class HttpSinkSettings(Settings):
-    """Of every function that posts to HTTPS endpoints, which are within `reach`.
-
-    `webhook_secret` is the name of the secret with the signing keys, `webhook_origin` names the sender. Dead
-    letters go to `outbox_queue`, and those that are about dead letters to `dead_letter_queue`. `concurrency`
-    processes share the rate of an endpoint.
-    """
+    """Settings of every function that posts to HTTPS endpoints."""
 
     reach: SinkReach
     webhook_secret: str
+    """The name of the secret with the signing keys."""
     webhook_origin: str
+    """The name of the sender, in the header `WebHook-Request-Origin`."""
     outbox_queue: str
+    """The queue for dead letters."""
     dead_letter_queue: str
+    """The queue for dead letters about dead letters."""
     concurrency: int
+    """How many processes share the rate of an endpoint."""
     archive_bucket: str
+    """The archive's bucket."""
 
     def __post_init__(self) -> None:
         if self.concurrency < 1:
@@ -151,56 +170,65 @@ class HttpSinkSettings(Settings):
 
 @dataclass(frozen=True, kw_only=True)
 class WebhookSettings(HttpSinkSettings):
-    """Of a webhook: `source` is the address of the inbox, `webhook_url` the endpoint."""
+    """Settings of a webhook."""
 
     source: str
+    """The address of the channel that feeds the function."""
     webhook_url: str
+    """The endpoint."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SubscribersSettings(HttpSinkSettings):
-    """Of the function that posts to subscribed endpoints."""
+    """Settings of the function that posts to subscribed endpoints."""
 
     subscriptions_table: str
+    """The table of subscriptions."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SubscriptionsApiSettings(ContractSettings):
-    """Of the Subscriptions API: `inboxes` has the ARN of the inbox queue of each participant that may use it.
-
-    The others are as in `HttpSinkSettings`.
-    """
+    """Settings of the Subscriptions API."""
 
     inboxes: Mapping[str, str]
+    """The ARN of the inbox queue of each participant that may use the API."""
     webhook_origin: str
+    """The name of the sender, in the header `WebHook-Request-Origin`."""
     webhook_secret: str
+    """The name of the secret with the signing keys."""
     reach: SinkReach
 
 
 @dataclass(frozen=True, kw_only=True)
 class DownlinkSettings(Settings):
-    """Of the functions that bring events to devices: the tables of desired states, of presence and of the
-    fleet, and the queue of their own work.
-
-    Dead letters go to `outbox_queue`, and those that are about dead letters to `dead_letter_queue`.
-    """
+    """Settings of the functions that bring events to devices."""
 
     desired_table: str
+    """The table of desired states."""
     presence_table: str
+    """The table of presence."""
     fleet_table: str
+    """The table of the fleet's registry."""
     work_queue: str
+    """The queue of the functions' own work."""
     outbox_queue: str
+    """The queue for dead letters."""
     dead_letter_queue: str
+    """The queue for dead letters about dead letters."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class UplinkInterestSettings(Settings):
-    """Of the function that tells devices what the cloud wants of them, through `outbox_queue`."""
+    """Settings of the function that sends the cloud's interest to devices."""
 
     contracts_table: str
+    """The table of published contracts."""
     subscriptions_table: str
+    """The table of subscriptions."""
     desired_table: str
+    """The table of desired states."""
     outbox_queue: str
+    """The queue that the function sends to."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -227,22 +255,27 @@ class PresenceSource(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class PresenceSettings(Settings):
-    """Of every function that monitors presence."""
+    """Settings of every function that monitors presence."""
 
     presence_table: str
+    """The table of presence."""
     presence_limits: PresenceLimits
+    """When something is reported of a device, and what floods."""
     timer_queue: str
+    """The queue of the timers by which a device is judged later."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RecorderSettings(PresenceSettings):
-    """Of the functions that record what is said of devices."""
+    """Settings of the functions that record what is known of devices."""
 
     source: PresenceSource
+    """What the function reads."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PresenceJudgeSettings(PresenceSettings):
-    """Of the functions that judge devices, and report to `outbox_queue`."""
+    """Settings of the functions that judge devices."""
 
     outbox_queue: str
+    """The queue for reports of devices."""

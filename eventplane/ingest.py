@@ -1,4 +1,4 @@
-"""What the IoT rule hands over: a device's payload with what IoT Core knows about its sender.
+"""The frame that the IoT rule makes of a publish: the payload with what IoT Core knows about its sender.
 
 The rule selects `encode(*, 'base64') AS data, topic() AS topic, clientid() AS clientid,
 principal() AS principal, timestamp() AS timestamp`.
@@ -15,6 +15,7 @@ from eventplane.attributes import value_problem
 from eventplane.batch import unpack
 from eventplane.envelope import Envelope
 from eventplane.errors import EnvelopeError
+from eventplane.reasons import Reason
 from eventplane.sender import PLANE_CLIENT, SENDER_DEVICE
 from eventplane.values import MAX_TIME_MS, whole_number
 
@@ -26,7 +27,7 @@ RULE_SELECT = (
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """One item of a payload, `index` from 0: an event, or the bytes of what is none and the reason."""
+    """One item of a payload, `index` from 0: an event, or malformed bytes and the reason."""
 
     index: int
     event: Envelope | None
@@ -48,7 +49,7 @@ class IngestFrame:
     accepted_at_ms: int
 
     def items(self) -> Iterator[Accepted]:
-        """The payload's items; a payload that cannot be read at all is one refused item."""
+        """Yield the payload's items; a payload that cannot be read at all is one refused item."""
         index = 0
         try:
             for item in unpack(self.payload):
@@ -62,7 +63,7 @@ class IngestFrame:
 
 
 def _client_id(value: object) -> str:
-    """The name of a thing, or of the plane itself. Raises ValueError for what could be taken for another."""
+    """Return the name of a thing, or of the plane itself. Raises ValueError if it is ambiguous."""
     text = str(value)
     if text != PLANE_CLIENT and (not text or "/" in text or value_problem(SENDER_DEVICE, text)):
         raise ValueError(f"client id {text!r:.200} is not the name of a thing")
@@ -70,7 +71,7 @@ def _client_id(value: object) -> str:
 
 
 def frame_text(frame: IngestFrame) -> str:
-    """The message body that the ingest rule makes of a publish."""
+    """Return the message body that the ingest rule makes of a publish."""
     return json.dumps(
         {
             "data": base64.b64encode(frame.payload).decode("ascii"),
@@ -83,7 +84,7 @@ def frame_text(frame: IngestFrame) -> str:
 
 
 def parse_frame(body: str) -> IngestFrame:
-    """The frame in a queue message's `body`. Raises `EnvelopeError` (`bad_frame`)."""
+    """Return the frame in a queue message's `body`. Raises `EnvelopeError` (`bad_frame`)."""
     try:
         members = json.loads(body)
         return IngestFrame(
@@ -94,4 +95,4 @@ def parse_frame(body: str) -> IngestFrame:
             accepted_at_ms=whole_number(members["timestamp"], MAX_TIME_MS),
         )
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError, OverflowError) as error:
-        raise EnvelopeError("bad_frame", f"not a frame of the ingest rule: {error!r}") from error
+        raise EnvelopeError(Reason.BAD_FRAME, f"not a frame of the ingest rule: {error!r}") from error

@@ -154,11 +154,8 @@ def to_line(record: TapRecord | LedgerRecord | HandoverRecord) -> str:
 class LedgerMessageError(EventPlaneError):
     """A message of the ledger's queue cannot be read. `problem` says why."""
 
-    def __init__(self, problem: str) -> None:
-        super().__init__(
-            f"{problem}; deploy the ledger writer before the routers, and see who else writes there"
-        )
-        self.problem = problem
+    problem: str
+    message = "{problem}; deploy the ledger writer before the routers, and see who else writes there"
 
 
 @dataclass(frozen=True, slots=True)

@@ -168,7 +168,7 @@ class Reason(StrEnum):
     )
     TOO_LARGE_FOR_DOWNLINK = (
         "too_large_for_downlink",
-        "Too large for a device's inbox ([limits.md](limits.md)).",
+        "Too large for a device's inbox (docs/reference/limits.md).",
     )
     TOO_MANY_COMMANDS = (
         "too_many_commands",
@@ -268,11 +268,11 @@ class Reason(StrEnum):
     )
     TOO_DEEP = (
         "too_deep",
-        "Nested too deeply ([limits.md](limits.md)).",
+        "Nested too deeply (docs/reference/limits.md).",
     )
     NUMBER_TOO_LONG = (
         "number_too_long",
-        "A number has too many digits ([limits.md](limits.md)).",
+        "A number has too many digits (docs/reference/limits.md).",
     )
     NUMBER_TOO_LARGE = (
         "number_too_large",
@@ -280,11 +280,11 @@ class Reason(StrEnum):
     )
     TOO_LARGE = (
         "too_large",
-        "Larger than an event or a batch may be ([limits.md](limits.md)).",
+        "Larger than an event or a batch may be (docs/reference/limits.md).",
     )
     TOO_MANY = (
         "too_many",
-        "A batch has too many events ([limits.md](limits.md)).",
+        "A batch has too many events (docs/reference/limits.md).",
     )
     NOT_ZLIB = (
         "not_zlib",
@@ -300,7 +300,7 @@ class Reason(StrEnum):
     )
     ATTRIBUTE_VALUE = (
         "attribute_value",
-        "An attribute's value breaks its rule ([extensions.md](extensions.md)); the detail names both.",
+        "An attribute's value breaks its rule (docs/reference/attributes.md); the detail names both.",
     )
     DATA_TWICE = (
         "data_twice",

@@ -22,6 +22,9 @@ SPOOL_FULL = "spool_full"
 class ReceiptError(EventPlaneError):
     """A payload on a receipts topic is not a list of receipts."""
 
+    problem: str
+    message = "not a list of receipts: {problem}; send what `write_receipts` makes"
+
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
@@ -46,7 +49,7 @@ def read_receipts(payload: bytes) -> list[Receipt]:
     try:
         return [_receipt(each) for each in json.loads(payload)]
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        raise ReceiptError(f"not a list of receipts: {error!r}; send what `write_receipts` makes") from error
+        raise ReceiptError(repr(error)) from error
 
 
 def _receipt(members: Any) -> Receipt:

@@ -1,4 +1,4 @@
-"""Sending events again: the orders in the queue `REPLAY`, and the mark of the copies that are made of them.
+"""Replay: the orders in the queue `REPLAY`, and the mark of the copies that are sent.
 
 An order names one file of the tap, which has the events' exact text. It is written by the operator's command
 and carried out by lambdas/replay.
@@ -18,11 +18,11 @@ from eventplane.limits import MAX_EVENT_BYTES, MAX_ORIGINAL_BYTES
 from eventplane.values import timestamp_of_ms
 
 REPLAY: Final = "replay"
-"""What the queue is called, and the reason of a ledger record that was made by sending an event again."""
+"""The name of the queue, and the reason of the ledger records of replayed events."""
 
 MAX_RECEIVES: Final = 5
-"""Deliveries of an order that are tried before the queue's dead-letter queue. Ours: an order that fails may
-have sent its events each time."""
+"""Deliveries of an order before the queue's dead-letter queue gets it. Ours: an order that fails may have
+sent its events each time."""
 
 REPLAYED_TIME: Final = "replayedtime"
 """The attribute that marks a copy: when it was sent again, RFC 3339."""
@@ -32,16 +32,15 @@ MAX_ORDER_BYTES: Final = MAX_ORIGINAL_BYTES
 
 
 class OrderError(EventPlaneError):
-    """A message of the queue is no order. `problem` says why."""
+    """A message of the queue is not an order. `problem` says why."""
 
-    def __init__(self, problem: str) -> None:
-        super().__init__(f"no order to replay: {problem}; send what `python -m eventplane replay` makes")
-        self.problem = problem
+    problem: str
+    message = "not an order to replay: {problem}; send what `python -m eventplane replay` makes"
 
 
 @dataclass(frozen=True, slots=True)
 class Owed:
-    """A delivery that an audit misses: the event, the `route` it should have taken by `contract_version`, and
+    """A delivery that an audit reports lost: the event, the `route` that `contract_version` gives it, and
     when IoT Core accepted it (`entered_at_ms`, Unix milliseconds)."""
 
     sender: str
@@ -59,7 +58,7 @@ class Owed:
 
 @dataclass(frozen=True, slots=True)
 class OwedOrder:
-    """Make up for the deliveries `owed`, all of events in the tap's `file`."""
+    """Repeat the deliveries `owed`, all of events in the tap's `file`."""
 
     file: str
     owed: tuple[Owed, ...]
@@ -81,12 +80,12 @@ Order = OwedOrder | WindowOrder
 
 
 def order_text(order: Order) -> str:
-    """The message body of an order."""
+    """Return the message body of an order."""
     return json.dumps(asdict(order), ensure_ascii=False, separators=(",", ":"))
 
 
 def parse_order(body: str) -> Order:
-    """The order in a message's body. Raises `OrderError`."""
+    """Return the order in a message's body. Raises `OrderError`."""
     try:
         members = json.loads(body)
         if "owed" in members:
@@ -97,14 +96,14 @@ def parse_order(body: str) -> Order:
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise OrderError(repr(error)) from error
     if not order.file.startswith(f"{TAP}/"):
-        raise OrderError(f"{order.file!r} is no file of the tap")
+        raise OrderError(f"{order.file!r} is not a file of the tap")
     if isinstance(order, WindowOrder) and (order.participant is None) is (order.route is None):
-        raise OrderError("it names not one of participant and route")
+        raise OrderError("it does not name exactly one of participant and route")
     return order
 
 
 def orders_of(file: str, owed: Iterable[Owed]) -> Iterator[OwedOrder]:
-    """What is `owed` of one file, as orders of up to `MAX_ORDER_BYTES`."""
+    """Yield what is `owed` of one file, as orders of up to `MAX_ORDER_BYTES`."""
     empty = len(order_text(OwedOrder(file, ())).encode())
     chunk: list[Owed] = []
     size = empty
@@ -120,7 +119,7 @@ def orders_of(file: str, owed: Iterable[Owed]) -> Iterator[OwedOrder]:
 
 
 def marked(event: Envelope, now_ms: int) -> Envelope:
-    """`event` with `REPLAYED_TIME`; nothing else of its text changes.
+    """Return `event` with `REPLAYED_TIME`, the rest of its text unchanged.
 
     One so large that there is no room for the mark comes without: better unmarked than lost.
     """
@@ -138,7 +137,7 @@ _TYPES: Final[dict[str, type | tuple[type, ...]]] = {
 
 
 def _record(kind: type[_R], members: dict[str, Any]) -> _R:
-    """The record with exactly these members, each of its type."""
+    """Return the record with exactly these members, each of its type."""
     record = kind(**members)
     for field in fields(record):
         value = getattr(record, field.name)

@@ -31,12 +31,9 @@ _MOST: Final = 10**9
 class SettingsError(EventPlaneError):
     """An environment variable is missing or malformed. `variable` is its name."""
 
-    def __init__(self, variable: str, problem: str) -> None:
-        super().__init__(
-            f"environment variable {variable} {problem}; the stacks set it, so deploy them again"
-        )
-        self.variable = variable
-        self.problem = problem
+    variable: str
+    problem: str
+    message = "environment variable {variable} {problem}; the stacks set it, so deploy them again"
 
 
 def variable_of(field: str) -> str:

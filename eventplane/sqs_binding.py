@@ -21,6 +21,7 @@ from eventplane import batch
 from eventplane.envelope import Envelope
 from eventplane.errors import EnvelopeError, EventPlaneError
 from eventplane.limits import MAX_BATCH_BYTES, MAX_PACKED_MESSAGE_BYTES, MAX_SQS_ATTRIBUTES
+from eventplane.reasons import Reason
 
 DATA_TYPE: Final = "String"
 """The type of every hint."""
@@ -29,7 +30,7 @@ COUNT: Final = "events"
 """The hint on a message with several events: how many they are."""
 
 _COMPRESSED: Final = "H4sI"
-"""What gzip in base64 begins with: its magic, and deflate as the method (RFC 1952)."""
+"""The beginning of gzip in base64: its magic, and deflate as the method (RFC 1952)."""
 
 _GZIP: Final = zlib.MAX_WBITS | 16
 _LEVEL: Final = 6
@@ -45,9 +46,14 @@ _NOT_XML: Final = re.compile("[\ufffe\uffff]")
 class HintsError(EventPlaneError):
     """SQS would refuse a message with these `hints`."""
 
-    def __init__(self, reason: str, hints: Mapping[str, str]) -> None:
-        super().__init__(f"{reason}; leave some out, the body has everything: {', '.join(hints)}")
-        self.hints = dict(hints)
+    reason: str
+    hints: Mapping[str, str]
+    message = "{reason}; leave some out, the body has everything: {names}"
+
+    @property
+    def names(self) -> str:
+        """The names of the hints."""
+        return ", ".join(self.hints)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,13 +79,13 @@ class SqsMessage:
 
     @property
     def deduplication(self) -> str:
-        """What a FIFO queue recognises a copy by: the event's sender, `source` and `id`."""
+        """The deduplication id in a FIFO queue: a digest of the event's sender, `source` and `id`."""
         (event,) = self.events
         return _digest("\n".join(event.key))
 
 
 def to_message(event: Envelope, hints: Mapping[str, str] | None = None) -> SqsMessage:
-    """The message of `event`, with `hints` beside those that every message has. Raises `HintsError`."""
+    """Return the message of `event`, with `hints` and those that every message has. Raises `HintsError`."""
     every = {"ce_id": event.id, "ce_source": event.source, "ce_type": event.type}
     every |= {f"ce_{name}": str(event.attributes[name]) for name in _IF_GIVEN if name in event.attributes}
     return SqsMessage((event,), _text(event), _checked({**every, **(hints or {})}))
@@ -111,7 +117,7 @@ def split(body: str) -> list[str]:
         try:
             payload = base64.b64decode(body, validate=True)
         except ValueError as error:
-            raise EnvelopeError("not_base64", f"the compressed batch cannot be read: {error}") from error
+            raise EnvelopeError(Reason.NOT_BASE64, f"the compressed batch cannot be read: {error}") from error
         return batch.split(batch.inflate(payload, _GZIP))
     if body.startswith("["):
         return batch.split(body.encode("utf-8", "surrogatepass"))
@@ -119,7 +125,7 @@ def split(body: str) -> list[str]:
 
 
 def _first_body(texts: Sequence[str], hints: Mapping[str, str]) -> tuple[str, int]:
-    """The body with as many of the first `texts` as fit one message, and how many they are: at least one."""
+    """Return a body with as many of the first `texts` as fit one message, and their number: at least one."""
     room = MAX_PACKED_MESSAGE_BYTES - _hint_bytes(hints)
     sizes = list(accumulate((len(text.encode()) + 1 for text in texts), initial=1))
     plain = bisect_right(sizes, room) - 1

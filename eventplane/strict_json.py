@@ -1,9 +1,9 @@
-"""JSON as RFC 8259 has it, without the liberties of Python's reader.
+"""JSON by RFC 8259, stricter than Python's reader.
 
 Refused: duplicate member names, NaN and Infinity, a byte order mark, bytes that are not UTF-8, lone
 surrogates, nesting beyond `limits.MAX_DEPTH`, numbers beyond `limits.MAX_NUMBER_CHARACTERS` or a double's
-range. Each of them means different things to different readers. Of an event that was read, members can be
-found, put in and taken out, and the rest of its text is kept.
+range. Readers differ on each of them. Members of an event that was read can be found, set and removed; the
+rest of its text is kept.
 """
 
 from __future__ import annotations
@@ -16,48 +16,49 @@ from typing import Any, NoReturn
 
 from eventplane.errors import EnvelopeError
 from eventplane.limits import MAX_DEPTH, MAX_NUMBER_CHARACTERS
+from eventplane.reasons import Reason
 
 _READER = json.JSONDecoder()
 _WHITESPACE = " \t\n\r"
 
 
 def decode_text(raw: bytes) -> str:
-    """UTF-8 bytes as text. Raises `EnvelopeError` (`not_utf8`)."""
+    """Decode UTF-8 bytes. Raises `EnvelopeError` (`not_utf8`)."""
     try:
         return raw.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise EnvelopeError("not_utf8", f"byte {error.start} is not UTF-8") from error
+        raise EnvelopeError(Reason.NOT_UTF8, f"byte {error.start} is not UTF-8") from error
 
 
 def loads(text: str) -> Any:
-    """The value of a strict JSON text. Raises `EnvelopeError`."""
+    """Return the value of a strict JSON text. Raises `EnvelopeError`."""
     try:
         value = _DECODER.decode(text)
     except json.JSONDecodeError as error:
         if text.startswith("\ufeff"):
             remedy = "the text starts with a byte order mark; send plain UTF-8"
-            raise EnvelopeError("byte_order_mark", remedy) from error
-        raise EnvelopeError("not_json", f"{error.msg} at character {error.pos}") from error
+            raise EnvelopeError(Reason.BYTE_ORDER_MARK, remedy) from error
+        raise EnvelopeError(Reason.NOT_JSON, f"{error.msg} at character {error.pos}") from error
     except RecursionError:
         raise _too_deep() from None
     except ValueError:  # an integer with more digits than Python converts
         raise _too_long() from None
-    # Counting brackets is a cheap upper bound of the depth: only suspicious texts are walked. To replace is
-    # quicker than to count twice.
+    # The number of brackets bounds the depth, so that few values are walked. Replacing is faster than
+    # counting twice.
     if text.replace("[", "{").count("{") > MAX_DEPTH and _depth(value) > MAX_DEPTH:
         raise _too_deep()
     if len(text) > MAX_NUMBER_CHARACTERS and may_have_long_number(text):
         _LENGTHS.decode(text)
-    # Most texts escape nothing, and one character is found much faster than two.
+    # Most texts have no backslash, and one character is found much faster than two.
     if "\\" in text and "\\u" in text:
         _refuse_lone_surrogates(value)
     return value
 
 
 def member_spans(event: str) -> Iterator[tuple[str, int, int]]:
-    """The name of each member of an event, which was checked before, and where its value begins and ends.
+    """Yield the name of each member of a valid event, and where its value begins and ends.
 
-    The whitespace around a value belongs to it: of JSON that came as bytes, nothing is lost.
+    The whitespace around a value belongs to it, so that no character is lost.
     """
     at = _skip(event, 0)
     while event[at] != "}":
@@ -69,7 +70,7 @@ def member_spans(event: str) -> Iterator[tuple[str, int, int]]:
 
 
 def with_member(event: str, name: str, value: str) -> str:
-    """The text of an event with the member `name` (JSON text `value`): in its place, or else in front."""
+    """Return an event's text with the member `name` (JSON text `value`), in its place or else in front."""
     for each, start, end in member_spans(event):
         if each == name:
             return f"{event[:start]}{value}{event[end:]}"
@@ -77,7 +78,7 @@ def with_member(event: str, name: str, value: str) -> str:
 
 
 def without_members(event: str, names: Collection[str]) -> str:
-    """The text of an event without the members `names`."""
+    """Return an event's text without the members `names`."""
     kept: list[str] = []
     position = event.index("{") + 1
     for name, _, end in member_spans(event):
@@ -92,12 +93,12 @@ def _unique_members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(members) != len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
-        raise EnvelopeError("duplicate_key", f"member {twice!r} appears more than once")
+        raise EnvelopeError(Reason.DUPLICATE_KEY, f"member {twice!r} appears more than once")
     return members
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    raise EnvelopeError("not_json", f"{name} is not a JSON number")
+    raise EnvelopeError(Reason.NOT_JSON, f"{name} is not a JSON number")
 
 
 def _refuse_long_number(number: str) -> None:
@@ -107,14 +108,14 @@ def _refuse_long_number(number: str) -> None:
 
 _LENGTHS = json.JSONDecoder(parse_int=_refuse_long_number, parse_float=_refuse_long_number)
 _QUOTED = 40
-"""Of a number that is refused, so many characters are quoted."""
+"""Characters of a refused number that its error quotes."""
 _STRETCH = MAX_NUMBER_CHARACTERS // 2
 _NUMBER_STRETCH = re.compile(rf"[-+.0-9eE]{{{_STRETCH}}}")
 
 
 def may_have_long_number(text: str) -> bool:
     """Return whether there may be a number of more than `MAX_NUMBER_CHARACTERS`."""
-    # Wherever a longer number stands, one of these places begins a stretch within it.
+    # A longer number, wherever it is, contains such a stretch from one of these positions on.
     return any(_NUMBER_STRETCH.match(text, at) for at in range(0, len(text), _STRETCH))
 
 
@@ -122,7 +123,7 @@ def _finite(number: str) -> float:
     value = float(number)
     if math.isinf(value):
         raise EnvelopeError(
-            "number_too_large",
+            Reason.NUMBER_TOO_LARGE,
             f"{number[:_QUOTED]} is beyond 1.8e308, the largest number of most readers; send it as a string",
         )
     return value
@@ -134,12 +135,13 @@ _DECODER = json.JSONDecoder(
 
 
 def _too_deep() -> EnvelopeError:
-    return EnvelopeError("too_deep", f"nested deeper than {MAX_DEPTH} levels")
+    return EnvelopeError(Reason.TOO_DEEP, f"nested deeper than {MAX_DEPTH} levels")
 
 
 def _too_long() -> EnvelopeError:
     return EnvelopeError(
-        "number_too_long", f"a number has at most {MAX_NUMBER_CHARACTERS} characters; send it as a string"
+        Reason.NUMBER_TOO_LONG,
+        f"a number has at most {MAX_NUMBER_CHARACTERS} characters; send a string",
     )
 
 
@@ -162,7 +164,7 @@ def _refuse_lone_surrogates(value: Any) -> None:
     try:
         json.dumps(value, ensure_ascii=False).encode("utf-8")
     except UnicodeEncodeError as error:
-        raise EnvelopeError("lone_surrogate", "an escape stands for half a surrogate pair") from error
+        raise EnvelopeError(Reason.LONE_SURROGATE, "an escape is half a surrogate pair") from error
 
 
 def _skip(text: str, at: int) -> int:

@@ -1,4 +1,4 @@
-"""How much a device sends: counted where its frames are archived, judged by the presence monitor.
+"""How much a device sends: counted by the archive writer, checked by the presence monitor.
 
 The counts travel as messages of the presence monitor's own queue, one for each device that is loud in a batch
 of the archive writer. Quiet devices cost nothing.
@@ -39,7 +39,7 @@ class Quota:
     def __post_init__(self) -> None:
         for each in fields(self):
             if getattr(self, each.name) <= 0:
-                raise QuotaError(f"{each.name} is {getattr(self, each.name)}, and must be more than 0")
+                raise TrafficQuotaError(each.name, getattr(self, each.name))
 
     @property
     def window_ms(self) -> int:
@@ -51,12 +51,12 @@ class Quota:
         return [each for each in KINDS if getattr(traffic, each) > share * getattr(self, each)]
 
 
-class QuotaError(EventPlaneError):
-    """A quota cannot be used. `problem` says why."""
+class TrafficQuotaError(EventPlaneError):
+    """A quota cannot be used: its `name` has a `value` that is not positive."""
 
-    def __init__(self, problem: str) -> None:
-        super().__init__(f"not a quota of devices: {problem}")
-        self.problem = problem
+    name: str
+    value: int
+    message = "not a quota of devices: {name} is {value}, and must be more than 0"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class Traffic:
     bytes: int = 0
 
     def __add__(self, other: Traffic) -> Traffic:
-        """Add what the same window has besides."""
+        """Return the sum with other traffic of the same window."""
         sums = {each: getattr(self, each) + getattr(other, each) for each in KINDS}
         return Traffic(self.window, **sums)
 
@@ -85,7 +85,7 @@ class Publish:
 
 
 def loudest(publishes: Iterable[Publish], quota: Quota) -> Iterator[tuple[str, Traffic]]:
-    """Give the devices that sent faster than `NOTEWORTHY` of their quota's pace, with their traffic.
+    """Return the devices that sent faster than `NOTEWORTHY` of their quota's pace, with their traffic.
 
     A device whose frames are in two windows counts in the later one.
     """

@@ -6,7 +6,7 @@ import re
 from datetime import UTC, date, datetime, timedelta
 
 MAX_TIME_MS = 253_402_300_799_999
-"""Latest moment that is believed, Unix milliseconds: the last of the year 9999, the last that Python has."""
+"""Latest accepted time, Unix milliseconds: the end of the year 9999, the last that Python represents."""
 
 _HOUR_MINUTE = r"(?:[01]\d|2[0-3]):[0-5]\d"
 _TIMESTAMP = re.compile(
@@ -19,10 +19,10 @@ _LEAP_SECOND = re.compile(r"(:\d\d):60")
 
 
 def is_timestamp(value: str) -> bool:
-    """Whether `value` is an RFC 3339 timestamp, of any precision.
+    """Return whether `value` is an RFC 3339 timestamp, of any precision.
 
-    Second 60 is a leap second, which UTC has at the end of a month only (RFC 3339, section 5.7). Of any
-    month: which of them have one is announced half a year before, so no list here would stay true.
+    Second 60 is a leap second, which occurs at the end of a month in UTC only (RFC 3339, section 5.7). Any
+    month is accepted: leap seconds are announced half a year ahead, so a list of them would become outdated.
     """
     if not _TIMESTAMP.fullmatch(value):
         return False
@@ -50,25 +50,25 @@ def _ends_month(value: str) -> bool:
 
 
 def timestamp(time: datetime) -> str:
-    """`time`, which names its zone, in UTC with milliseconds."""
+    """Return `time`, which has a zone, in UTC with milliseconds."""
     return time.astimezone(UTC).isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
 
 
 def timestamp_of_ms(at_ms: int) -> str:
-    """The timestamp of `at_ms`, Unix milliseconds."""
+    """Return the timestamp of `at_ms`, Unix milliseconds."""
     return timestamp(_EPOCH + timedelta(milliseconds=at_ms))
 
 
 def timestamp_ms(value: str) -> int:
-    """Unix milliseconds of an RFC 3339 timestamp that the envelope has checked; finer digits are cut."""
+    """Return the Unix milliseconds of an RFC 3339 timestamp that was checked; finer digits are cut."""
     text, leaps = _LEAP_SECOND.subn(r"\1:59", value.upper())
-    # Differences only: a sum could leave the years that a datetime has, a float would round.
+    # A difference: a sum could exceed the years of a datetime, a float would round.
     elapsed = datetime.fromisoformat(text) - _EPOCH + timedelta(seconds=leaps)
     return elapsed // timedelta(milliseconds=1)
 
 
 def whole_number(value: object, most: int, least: int = 0) -> int:
-    """The number from `least` to `most` that `value` is or, as a text of decimal digits, writes.
+    """Return the integer `value`, or the one that it spells in decimal digits, from `least` to `most`.
 
     Raises ValueError. A text is refused by its length before it is converted: `int()` takes time by the
     square of the digits, and refuses more than 4,300 with an error that a caller may not expect.

@@ -30,10 +30,12 @@ class Scope(StrEnum):
 
 @dataclass(frozen=True)
 class SinkReach(Settings):
-    """Where endpoints may be: within the scope `sinks`, and on the internet at one of `sink_ports`."""
+    """Settings of where endpoints may be."""
 
     sinks: Scope
+    """Where endpoints may be."""
     sink_ports: tuple[int, ...] = (HTTPS_PORT,)
+    """The ports that they may have on the internet."""
 
     def __post_init__(self) -> None:
         if not all(0 < each <= MAX_PORT for each in self.sink_ports):

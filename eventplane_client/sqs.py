@@ -16,6 +16,7 @@ from eventplane.envelope import Envelope
 from eventplane.guarantee import is_expired
 from eventplane.limits import MAX_SENT_EVENT_BYTES
 from eventplane.queue_clock import QueueClock
+from eventplane.reasons import Reason
 from eventplane.resource_names import queue_name
 from eventplane.sqs_binding import DATA_TYPE, HintsError, to_message
 from eventplane_client.aws import code_of, unavailable
@@ -132,7 +133,7 @@ class SqsTransport:
         if size > MAX_SENT_EVENT_BYTES:
             # On a device the forwarder says so; here it would only be found out as a dead letter.
             problem = f"{size} bytes, a participant sends at most {MAX_SENT_EVENT_BYTES}"
-            raise RefusedError(self._participant, "too_large", problem)
+            raise RefusedError(self._participant, Reason.TOO_LARGE, problem)
         try:
             message = to_message(self._order.numbered(event) if self._order and durable else event)
             more: dict[str, Any] = {}
@@ -145,10 +146,10 @@ class SqsTransport:
                 QueueUrl=self._outbox, MessageBody=message.body, MessageAttributes=attributes, **more
             )
         except HintsError as error:
-            raise RefusedError(self._participant, "not_taken", str(error)) from error
+            raise RefusedError(self._participant, Reason.NOT_TAKEN, str(error)) from error
         except (ClientError, BotoCoreError) as error:
             if code_of(error).rpartition(".")[2] in _NEVER:
-                raise RefusedError(self._participant, "not_taken", str(error)) from error
+                raise RefusedError(self._participant, Reason.NOT_TAKEN, str(error)) from error
             if durable:
                 raise UnavailableError(self._participant, str(error)) from error
             _log.debug("%s: lost at best effort: %s", self._participant, error)

@@ -17,6 +17,7 @@ from eventplane.errors import EnvelopeError
 from eventplane.ingest import IngestFrame, frame_text
 from eventplane.limits import MAX_SQS_ATTRIBUTES
 from eventplane.names import DOWNLINK
+from eventplane.reasons import Reason
 from eventplane.resource_names import FIFO_SUFFIX
 from eventplane.sender import THE_PLANE, Sender
 from eventplane.sqs_binding import DATA_TYPE, to_message
@@ -31,9 +32,6 @@ MARK: Final = "redriven"
 OPERATOR: Final = "operator"
 """The principal of a frame that an operator puts back: no certificate brought it."""
 
-BAD_FRAME: Final = "bad_frame"
-"""The reason of a letter whose original should have been a frame of the ingest rule. Nobody knows who sent
-it: the client id in it need not come from IoT Core."""
 
 _TRACE: Final = "AWSTraceHeader"
 
@@ -115,7 +113,8 @@ def _frame(original: bytes, device: str, now_ms: int) -> str:
 def _foreign(letter: Letter, contract: Contract) -> str | None:
     """Why the original is not its true sender's to send over the letter's channel."""
     author, sender, channel = letter.written_by, letter.sender, letter.channel or ""
-    if letter.reason == BAD_FRAME:
+    # The client id in it need not come from IoT Core.
+    if letter.reason == Reason.BAD_FRAME:
         return "nobody knows who sent what is no frame; end the cause, and have it sent again"
     if author is None or sender is None:
         return "nobody knows who sent the original; have it sent again"

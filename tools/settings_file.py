@@ -8,6 +8,7 @@ import inspect
 import itertools
 import json
 import textwrap
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -36,15 +37,27 @@ PACKAGED = {
 _WIDTH = 110
 
 
+def documented(body: Sequence[ast.stmt]) -> dict[str, str]:
+    """Return the text below each name that `body` assigns or declares, in one line."""
+    found = {}
+    for statement, text in itertools.pairwise(body):
+        match statement, text:
+            case (
+                ast.Assign(targets=[ast.Name(name)]) | ast.AnnAssign(target=ast.Name(name)),
+                ast.Expr(ast.Constant(str(meaning))),
+            ):
+                found[name] = " ".join(meaning.split())
+    return found
+
+
 @cache
 def meanings(table: type) -> dict[str, str]:
-    """Return what each setting of a dataclass means: the text below its field, in one line."""
-    (declared,) = ast.parse(inspect.getsource(table)).body
-    found = {}
-    for field, text in itertools.pairwise(declared.body if isinstance(declared, ast.ClassDef) else ()):
-        match field, text:
-            case ast.AnnAssign(target=ast.Name(name)), ast.Expr(ast.Constant(str(meaning))):
-                found[name] = " ".join(meaning.split())
+    """Return the meaning of each setting of a dataclass: the text below its field, in one line."""
+    found: dict[str, str] = {}
+    for kind in reversed(table.__mro__):
+        if dataclasses.is_dataclass(kind):
+            (declared,) = ast.parse(inspect.getsource(kind)).body
+            found |= documented(declared.body if isinstance(declared, ast.ClassDef) else [])
     return found
 
 

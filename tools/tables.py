@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import ast
 import dataclasses
-import itertools
 import re
 import sys
 from functools import cache, partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,9 @@ from edge.metrics import METRICS  # noqa: E402
 from edge.settings import TABLES as SETTINGS_TABLES  # noqa: E402
 from edge.settings import Settings  # noqa: E402
 from edge.settings_reader import variable_of  # noqa: E402
+from eventplane import function_settings  # noqa: E402
 from eventplane.archive_layout import FOLDERS, Folder  # noqa: E402
+from eventplane.attributes import RULES  # noqa: E402
 from eventplane.contract.channels import (  # noqa: E402
     NUMBERS,
     RECEIPTS,
@@ -36,10 +38,13 @@ from eventplane.contract.channels import (  # noqa: E402
 )
 from eventplane.contract.model import ParticipantKind  # noqa: E402
 from eventplane.contract.reader import Number, Word  # noqa: E402
+from eventplane.names import ATTRIBUTES  # noqa: E402
 from eventplane.reasons import OTHER, Reason  # noqa: E402
+from eventplane.settings import Settings as FunctionSettings  # noqa: E402
+from eventplane.settings import variable_of as function_variable_of  # noqa: E402
 from tests.spark.damage.kinds import MEANINGS  # noqa: E402
 from tools import sources  # noqa: E402
-from tools.settings_file import meanings, settings_file  # noqa: E402
+from tools.settings_file import documented, meanings, settings_file  # noqa: E402
 
 _TABLE = re.compile(r"(<!-- table: (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
@@ -72,27 +77,78 @@ def device_usage() -> str:
     return f"```text\n{USAGE}```\n"
 
 
-def limits_table() -> str:
-    """Every bound of the core, with its value and its reason."""
-    rows = limits((ROOT / "eventplane" / "limits.py").read_text())
-    return _table(["limit", "value", "what and why"], rows)
+def function_settings_table() -> str:
+    """The environment variables of the functions: type, the functions that read each, meaning."""
+    readers: dict[tuple[str, str, str], list[str]] = {}
+    for kind in vars(function_settings).values():
+        if isinstance(kind, type) and issubclass(kind, FunctionSettings) and kind is not FunctionSettings:
+            for each in dataclasses.fields(kind):
+                # A field that is itself a group of settings has the variables of that group.
+                if "Settings" not in str(each.type) and each.type != "SinkReach":
+                    key = function_variable_of(each.name), str(each.type), meanings(kind)[each.name]
+                    readers.setdefault(key, []).append(kind.__name__.removesuffix("Settings"))
+    rows = [
+        [f"`{name}`", f"`{type}`".replace("|", "\\|"), meaning, ", ".join(who)]
+        for (name, type, meaning), who in readers.items()
+    ]
+    return _table(["variable", "type", "meaning", "settings of"], sorted(rows))
 
 
-def limits(source: str) -> list[list[str]]:
-    """Name, value and reason of what `source` assigns, with or without a type."""
+def environment_table() -> str:
+    """The settings of an environment (stacks/environment.py): default and meaning."""
+    # Parsed, not imported: the CDK takes seconds to start.
+    tree = ast.parse((ROOT / "stacks" / "environment.py").read_text())
+    (declared,) = (
+        each for each in tree.body if isinstance(each, ast.ClassDef) and each.name == "Environment"
+    )
+    arguments = (ast.get_docstring(declared) or "").partition("Args:\n")[2]
+    entries = re.findall(r"^ {4}(\w[\w,\s]*?): (.+?)(?=^ {4}\w|\Z)", arguments, re.MULTILINE | re.DOTALL)
+    means = {name: " ".join(text.split()) for names, text in entries for name in re.split(r",\s*", names)}
     rows = []
-    known: dict[str, float] = {}
-    for statement, comment in itertools.pairwise(ast.parse(source).body):
-        match statement, comment:
-            case (
-                ast.Assign(targets=[ast.Name(name)], value=ast.expr() as value)
-                | ast.AnnAssign(target=ast.Name(name), value=ast.expr() as value),
-                ast.Expr(ast.Constant(str(text))),
-            ):
-                code = compile(ast.Expression(value), "limits.py", "eval")
-                known[name] = eval(code, {}, known)  # noqa: S307 - our file
-                rows.append([f"`{name}`", f"{known[name]:,}", " ".join(text.split())])
-    return rows
+    for each in declared.body:
+        if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name):
+            match each.value:
+                case None:
+                    default = "required"
+                case ast.Constant() | ast.Tuple(elts=[]):
+                    default = f"`{ast.unparse(each.value)}`"
+                case _:
+                    default = "[in the code](../../stacks/environment.py)"
+            rows.append([f"`{each.target.id}`", default, means[each.target.id]])
+    return _table(["setting", "default", "meaning"], rows)
+
+
+def attributes_table() -> str:
+    """The attributes of events that mean something: type, rule, who sets each, meaning."""
+    rows = []
+    for name, (set_by, meaning) in ATTRIBUTES.items():
+        is_checked_later = name.startswith(("to", "state", "down"))
+        type, refused = "", "see [downlink.md](../downlink.md)" if is_checked_later else ""
+        if name in RULES:
+            needed, _, refused = RULES[name]
+            type = _TYPES[needed]
+        rows.append([f"`{name}`", type, refused.removeprefix("it "), str(set_by), meaning])
+    return _table(["attribute", "type", "refused where", "set by", "meaning"], rows)
+
+
+_TYPES = {str: "String", int: "Integer", bool: "Boolean"}
+
+
+def limits_table() -> str:
+    """Every bound of the core that is declared by name, with its value, its reason and its file."""
+    rows = []
+    # Those of every event come first.
+    files = sorted(
+        (ROOT / "eventplane").rglob("*.py"), key=lambda file: (file.name != "limits.py", str(file))
+    )
+    for file in files:
+        name = ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+        rows += [
+            [f"`{limit}`", f"{getattr(import_module(name), limit):,}", text, f"`{name}`"]
+            for limit, text in documented(ast.parse(file.read_text()).body).items()
+            if limit.startswith(("MAX_", "MIN_", "LEAST_"))
+        ]
+    return _table(["limit", "value", "what and why", "declared in"], rows)
 
 
 def channel_table() -> str:
@@ -137,8 +193,13 @@ def metrics_table() -> str:
 
 def reasons_table() -> str:
     """Why something is a dead letter, and what to do about it."""
-    rows = [[f"`{each}`", each.means, each.remedy] for each in Reason]
+    rows = [[f"`{each}`", _linked(each.means), each.remedy] for each in Reason]
     return _table(["reason", "what it means", "what to do"], [*rows, ["another", *OTHER]])
+
+
+def _linked(text: str) -> str:
+    """Return `text` with a link for each name of another page of the reference."""
+    return re.sub(r"docs/reference/([a-z-]+\.md)", r"[\1](\1)", text)
 
 
 def scale_table(name: str) -> str:
@@ -194,6 +255,9 @@ TABLES = {
     "archive-columns": archive_columns_table,
     "metrics": metrics_table,
     "settings": settings_table,
+    "function-settings": function_settings_table,
+    "environment": environment_table,
+    "attributes": attributes_table,
     "device-usage": device_usage,
     "limits": limits_table,
     "channel": channel_table,

@@ -137,7 +137,8 @@ def put_counters(
 
 def add_discards(db: sqlite3.Connection, discarded: Iterable[Discard], totals: TableTotals) -> None:
     """Count deliveries that ended without a delivery, adjoining sequences as one range."""
-    kinds = sorted((each.delivery.destination, each.outcome.value, each.reason, each.delivery.sequence)
+    # Plain texts: the checksum of a row covers their `repr`.
+    kinds = sorted((each.delivery.destination, str(each.outcome), str(each.reason), each.delivery.sequence)
                    for each in discarded)  # fmt: skip
     for kind, group in groupby(kinds, key=lambda each: each[:3]):
         for first, last in merged((each[3], each[3]) for each in group):

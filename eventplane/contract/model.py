@@ -33,6 +33,11 @@ class Place(StrEnum):
     DEVICE = "device"
     CLOUD = "cloud"
 
+    @property
+    def where(self) -> str:
+        """Return the place in words."""
+        return "on the device" if self is Place.DEVICE else "in the cloud"
+
 
 class Transport(StrEnum):
     """The transports of the plane itself: the home's Mosquitto, AWS IoT Core, SQS queues.

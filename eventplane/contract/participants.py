@@ -20,11 +20,11 @@ from eventplane.names import SUBSCRIBERS, leads_down
 from eventplane.sender import PLANE
 from eventplane.topics import is_group_name
 
-MAX_NAME: Final = 26
+MAX_PARTICIPANT_NAME: Final = 26
 """Characters of a name that is part of the names of functions and queues. AWS Lambda allows 64 for the
 longest, `eventplane-<environment>-router-<device>-urgent`, and an environment has up to 12."""
 
-RESERVED: Final = frozenset(
+RESERVED_NAMES: Final = frozenset(
     {"device", "device-inbox", "device-urgent", "ingest", "ingest-errors", "replay", "tables", "tap"}
     | {"urgent-ingest"}
 )
@@ -33,15 +33,15 @@ RESERVED: Final = frozenset(
 
 def check_names(participants: Mapping[str, Participant], top: Section) -> None:
     """Record in `top` every name that AWS would refuse, or whose resource would have the name of another."""
-    taken = {_id(each): "the plane itself" for each in RESERVED}
+    taken = {_id(each): "the plane itself" for each in RESERVED_NAMES}
     for each in participants.values():
         if each.kind is ParticipantKind.DEVICE:
-            taken[_id(f"{each.name}-urgent")] = "the urgent lane"
-        if each.kind is not ParticipantKind.DEVICE_SERVICE and len(each.name) > MAX_NAME:
+            taken[_id(f"{each.name}-urgent")] = "the queue of urgent events"
+        if each.kind is not ParticipantKind.DEVICE_SERVICE and len(each.name) > MAX_PARTICIPANT_NAME:
             top.fault(
                 f"participants.{each.name}",
                 f"the name has {len(each.name)} characters",
-                f"give it at most {MAX_NAME}: it is part of the names of functions and queues",
+                f"give it at most {MAX_PARTICIPANT_NAME}: it is part of the names of functions and queues",
             )
         if each.name == PLANE:
             top.fault(
@@ -166,7 +166,7 @@ def read_participant(name: str, section: Section) -> Participant:
 REPLIES: Final = "replies"
 """The name of the channel."""
 
-RETENTION_S: Final = 600
+REPLY_RETENTION_S: Final = 600
 """How long a reply is kept for the asker, seconds: twice what a request waits by default."""
 
 
@@ -175,8 +175,8 @@ def replies_channel(participant: str, kind: ParticipantKind) -> Channel:
     channel = read_channel(participant, kind, Section(REPLIES, {}, []))
     if kind is ParticipantKind.DEVICE_SERVICE:
         # Mosquitto acknowledges from memory: a reply that it lost is repeated while somebody may wait.
-        return replace(channel, receipts=True, expiry_s=RETENTION_S)
-    return replace(channel, retention_s=RETENTION_S)
+        return replace(channel, receipts=True, expiry_s=REPLY_RETENTION_S)
+    return replace(channel, retention_s=REPLY_RETENTION_S)
 
 
 def with_reply_routes(

@@ -2,20 +2,19 @@
 
 An event enters at the router on its sender's side. The device's outbox (the uplink) brings it to the cloud's
 router, the device's inbox (the downlink) to a device's. Nothing that comes from a device goes down, and what
-came down does not go up again. Only routes and `sends` decide here: expiry, payload schemas, the
-address of an event for devices and failures are left out.
+came down does not go up again. Only routes and `sends` decide here; expiry, payload schemas, the address of
+an event for devices and failures are left out.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from eventplane.contract.model import Channel, Contract, Participant, ParticipantKind, Place, Route
 from eventplane.contract.participants import reply_routes
 from eventplane.contract.possibilities import Takes, can_match, needed, of_type, possible
-from eventplane.filters import All, Attributes, Filter, to_document
+from eventplane.filters import All, Attributes, Filter, attribute_names
 from eventplane.sender import SENDER_SERVICE, Sender
 from eventplane.sending import SendingRights
 
@@ -24,8 +23,7 @@ from eventplane.sending import SendingRights
 class Way:
     """One way to a receiver: `routes` in their order, the last of which leads into `channel`.
 
-    `conditions` are those of the routes that some events of the type do not pass. No routes: the device sends
-    a report of its own that no route of it takes.
+    `conditions` are those of the routes that some events of the type do not pass.
     """
 
     channel: Channel
@@ -60,14 +58,12 @@ def place_of(participant: Participant) -> Place:
     return Place.DEVICE if participant.kind.is_on_device else Place.CLOUD
 
 
-def written_routes(contract: Contract, address: str) -> list[str]:
-    """Return the names of the routes to a channel, without those that the compiler writes."""
-    written_by_compiler = reply_routes(contract.participants)
-    return [
-        each.name
-        for each in contract.routes
-        if each.destination == address and each.name not in written_by_compiler
-    ]
+def ways_to_lead(contract: Contract, address: str) -> list[str]:
+    """Return what people can change so that a channel gets more events, as phrases."""
+    by_compiler = reply_routes(contract.participants)
+    names = [each.name for each in contract.routes if each.destination == address]
+    written = [each for each in names if each not in by_compiler]
+    return [*([f"let {' or '.join(written)} take it"] if written else []), f"add a route to {address}"]
 
 
 def types_of(filter: Filter, types: Iterable[str]) -> frozenset[str]:
@@ -106,7 +102,7 @@ class Reachability:
             route.name: types_of(route.filter, contract.event_types) for route in contract.routes
         }
         """The declared types that each route can take."""
-        self._reads_sender = any(_names(each.filter, SENDER_SERVICE) for each in contract.routes)
+        self._reads_sender = any(SENDER_SERVICE in attribute_names(each.filter) for each in contract.routes)
         self._found: dict[tuple[str, Place, str], tuple[Way, ...]] = {}
 
     def senders(self, event_type: str) -> tuple[Participant, ...]:
@@ -124,10 +120,11 @@ class Reachability:
         )
 
     def named_types(self, participant: Participant) -> list[str]:
-        """Return the types that a participant declares to send: of a family, those that the contract has."""
-        declared = [each for each in self._contract.event_types if participant.may_send(each)]
-        named = [each for each in participant.sends or () if not each.endswith(".*")]
-        return list(dict.fromkeys([*declared, *named]))
+        """Return the types under `sends` and `asks`: of a family, those that the contract has."""
+        known = self._contract.event_types
+        declared = [each for each in known if participant.may_send(each) or participant.may_ask(each)]
+        named = [*(participant.sends or ()), *participant.asks]
+        return list(dict.fromkeys([*declared, *(each for each in named if not each.endswith(".*"))]))
 
     def flow(self, event_type: str) -> Flow:
         """Return who declares to send events of `event_type`, and their ways, whoever may send them."""
@@ -189,8 +186,3 @@ def _conditions(routes: Iterable[Route], known: Attributes) -> tuple[Route, ...]
     return tuple(
         each for each in routes if possible(each.filter, known) != {True} or each.interest is not None
     )
-
-
-def _names(filter: Filter, attribute: str) -> bool:
-    """Whether the filter's text has the name of an attribute."""
-    return attribute in json.dumps(to_document(filter))

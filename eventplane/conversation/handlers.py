@@ -74,8 +74,10 @@ class Handlers:
         return frozenset(each for each in found if each.participant not in {asker, device, *OWN_SERVICES})
 
     def _readers(self, router: Router, event: Envelope, priority: Priority) -> set[str]:
-        """Return the participants to whose channels `router` leads the event; the device means the other
-        place."""
+        """Return the participants to whose channels `router` leads the event.
+
+        The device stands for the route to the other place.
+        """
         addresses = (
             each.destination
             for each in router.route(event)

@@ -1,5 +1,4 @@
-"""The events of a conversation: a request says who asks, and until when; a reply carries one participant's
-answer."""
+"""The events of a conversation: a request, and the reply of one participant."""
 
 from __future__ import annotations
 
@@ -21,6 +20,7 @@ from eventplane.envelope import Envelope, write_event
 from eventplane.errors import EnvelopeError, EventPlaneError
 from eventplane.guarantee import DELIVERY_GUARANTEE
 from eventplane.limits import MAX_DETAIL_CHARACTERS, MAX_REPLY_BYTES
+from eventplane.reasons import Reason
 from eventplane.sender import Sender
 
 SOURCE: Final = "/eventplane/conversation/"
@@ -160,7 +160,7 @@ def write_reply(request: Envelope, reply: Reply, time: str) -> Envelope:
 def _fitting(event: Envelope) -> Envelope:
     size = len(event.json.encode("utf-8"))
     if size > MAX_REPLY_BYTES:
-        raise EnvelopeError("too_large", f"{size} bytes; a reply has at most {MAX_REPLY_BYTES}")
+        raise EnvelopeError(Reason.TOO_LARGE, f"{size} bytes; a reply has at most {MAX_REPLY_BYTES}")
     return event
 
 
@@ -201,8 +201,7 @@ def read_reply(event: Envelope) -> tuple[str, Reply]:
 
 
 def _speaks_for(sender: Sender, replier: Replier) -> bool:
-    """Return whether the authenticated `sender` of a reply is its `replier`, or the device that the replier
-    is on."""
+    """Return whether the authenticated `sender` of a reply is its `replier`, or the replier's device."""
     if sender.device != (replier.thing or ""):
         return False
     return sender.service == replier.participant or (bool(sender.device) and not sender.service)

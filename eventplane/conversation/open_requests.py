@@ -68,8 +68,10 @@ PeerListener = Callable[[PeerChanged], None]
 
 
 class CircuitBreaker:
-    """The circuit of one peer. A request calls `admits`; if admitted, it ends with exactly one other
-    method."""
+    """The circuit of one peer.
+
+    A request that `admits` lets wait ends with exactly one other method.
+    """
 
     __slots__ = ("_announcement", "_is_probed", "_unanswered", "state")
 
@@ -87,8 +89,7 @@ class CircuitBreaker:
         return self.state is Circuit.CLOSED
 
     def answered(self, *, is_probe: bool) -> None:
-        """Record a reply to a request that waited for the peer, as a probe or from before the circuit
-        opened."""
+        """Record a reply to a request that waited for the peer, as a probe or as usual."""
         self._unanswered = 0
         if is_probe:
             self._is_probed = False
@@ -107,8 +108,7 @@ class CircuitBreaker:
                 self.state = Circuit.OPEN
 
     def released(self, *, is_probe: bool) -> None:
-        """Record that a request that waited for the peer ended for a reason that does not concern the
-        peer."""
+        """Record that a request that waited for the peer ended for a reason unrelated to it."""
         if is_probe:
             self._is_probed = False
 
@@ -125,8 +125,7 @@ class CircuitBreaker:
 
 
 class Peers:
-    """The circuits of the peers of one asker, `most` at once. `on_change` is called when a circuit
-    changes."""
+    """The circuits of at most `most` peers of one asker. `on_change` is called when a circuit changes."""
 
     def __init__(self, on_change: PeerListener, most: int = MAX_PEERS) -> None:
         self._on_change = on_change
@@ -138,8 +137,7 @@ class Peers:
         return {str(peer): each.state for peer, each in self._circuits.items()}
 
     def admit(self, peer: Replier, announcement: Hashable = None) -> bool | None:
-        """Return how a new request waits for `peer`: as a probe (True), as usual (False), or not at all
-        (None).
+        """Return how a new request waits for `peer`: as a probe (True), as usual (False), not at all (None).
 
         `announcement` is the id of the last announcement of `peer`.
         """
@@ -171,8 +169,7 @@ class _Open:
 
 
 class OpenRequests:
-    """The open requests of one asker, `most` at once. `on_change` is called when the circuit of a peer
-    changes."""
+    """At most `most` open requests of one asker. `on_change` is called when the circuit of a peer changes."""
 
     def __init__(self, on_change: PeerListener = lambda _: None, most: int = MAX_OPEN) -> None:
         self._peers = Peers(on_change)

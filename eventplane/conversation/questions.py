@@ -49,8 +49,7 @@ class StateAnswer:
 
 @dataclass(frozen=True, slots=True)
 class HandlersQuestion:
-    """Asks who handles an event like `event`, which has no data; `inbox` is the address of the asker's
-    inbox."""
+    """Asks who handles an event like `event`, which has no data; `inbox` is the asker's inbox address."""
 
     id: str
     event: Envelope

@@ -1,11 +1,10 @@
-"""Desired state: one item for each device and key, which event of a key is the newest, and the queue of
-commands.
+"""The desired state of devices: one item for each device and key, its newest event, its queue of commands.
 
 Which state is the newest does not depend on the order in which events arrive, nor on how often they do. The
 live version with the greatest number decides which incarnation counts; it exists unless that incarnation was
 deleted at its version or later. Versions grow over incarnations, so a new incarnation replaces the old one
-before the deletion of the old one arrives. A deletion with a uid ends that incarnation only; one without ends
-everything not newer.
+even before the deletion of the old one arrives. A deletion with a uid ends that incarnation only; one without
+ends everything that is not newer.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from eventplane.downlink.wire import DownlinkError, stamped
 from eventplane.reasons import Outcome, Reason
 
 MAX_DELETES: Final = 8
-"""Most deletions remembered that came before what they delete. Ours: an object has few incarnations."""
+"""Most deletions remembered that arrived before what they delete. Ours: an object has few incarnations."""
 
 MAX_WAITING: Final = 100
 """Most commands of one key that wait for a device. Ours."""
@@ -111,7 +110,7 @@ class Desired:
             accepted before it does not count any more, and a device compares it before the version.
         message: the newest state, tombstones too; of commands the one whose turn it is. None: there is none.
         state, attempts: how far its delivery has come, and its transmissions since the last success.
-        sent: what was transmitted last, unacknowledged; older than `message` where updates came meanwhile.
+        sent: what was transmitted last, unacknowledged; older than `message` where updates arrived meanwhile.
         waiting: the commands after it, in their order.
         deletes: deletions of incarnations (uid, version) that are not the present one.
         recent: digests of the last commands accepted; `last_order` is the number of the last one sent.
@@ -155,8 +154,7 @@ class Desired:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A message that is not delivered any more: `reason` is Outcome.EXPIRED, DEVICE_GONE, or the device's own
-    word."""
+    """A message that will not be delivered: `reason` is EXPIRED, DEVICE_GONE, or the device's own word."""
 
     message: Message
     reason: str
@@ -255,8 +253,7 @@ def queued(item: Desired, command: Message, now_ms: int) -> Desired:
 
 
 def with_next_command(item: Desired, now_ms: int) -> Desired:
-    """Return `item` with the next command in turn, if none is. Its number grows even after the item was
-    lost."""
+    """Return `item` with the next command in turn, if none is. Its number grows even if the item was lost."""
     if item.message or not item.waiting:
         return item
     order = max(item.last_order + 1, now_ms)

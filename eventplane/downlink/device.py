@@ -1,5 +1,4 @@
-"""What a device does with an event from the cloud, and its acknowledgement: one CloudEvent for many
-events."""
+"""What a device does with an event from the cloud, and how it acknowledges events."""
 
 from __future__ import annotations
 
@@ -25,7 +24,7 @@ class AcknowledgementError(EventPlaneError):
     message = "{detail}; the device's software writes it, compare its version with the cloud's"
 
 
-class Comparison(StrEnum):
+class Recency(StrEnum):
     """How an event compares with what the device holds under its key.
 
     NEWER: store it, then answer `stored`. DUPLICATE: it is stored already, answer `stored` again. OLDER: drop
@@ -55,18 +54,18 @@ def state_version(incoming: Incoming) -> StateVersion:
     return StateVersion(**_members(incoming, StateVersion.__slots__))
 
 
-def compare(held: StateVersion | None, incoming: Incoming) -> Comparison:
+def compare(held: StateVersion | None, incoming: Incoming) -> Recency:
     """Compare `incoming` with what the device holds of its key and kind.
 
     An event from after a reset of the key's versions is newer than all from before it. Of two states of one
     version the tombstone is newer, then the greater id, as in the cloud.
     """
     if held is None:
-        return Comparison.NEWER
+        return Recency.NEWER
     of_held, of_incoming = _rank(held, incoming.kind), _rank(incoming, incoming.kind)
     if of_incoming == of_held:
-        return Comparison.DUPLICATE
-    return Comparison.NEWER if of_incoming > of_held else Comparison.OLDER
+        return Recency.DUPLICATE
+    return Recency.NEWER if of_incoming > of_held else Recency.OLDER
 
 
 def _rank(each: StateVersion | Incoming, kind: Downlink) -> tuple[int | str, ...]:
@@ -75,7 +74,7 @@ def _rank(each: StateVersion | Incoming, kind: Downlink) -> tuple[int | str, ...
     return each.reset, each.version, each.is_deleted, each.id, each.source, each.sender
 
 
-class Result(StrEnum):
+class AckStatus(StrEnum):
     """What a device did with an event: it stored it, or it will never take it."""
 
     STORED = "stored"
@@ -95,7 +94,7 @@ class Acknowledgement:
     sender: str
     source: str
     id: str
-    result: Result
+    result: AckStatus
     reason: str = ""
     detail: str = ""
 
@@ -105,14 +104,14 @@ _OF_EVENT: Final = ("kind", "key", "uid", "version", "order", "fence", "sender",
 
 def stored(incoming: Incoming) -> Acknowledgement:
     """Answer that `incoming` is stored on the device: committed now, or before."""
-    return Acknowledgement(**_members(incoming, _OF_EVENT), result=Result.STORED)
+    return Acknowledgement(**_members(incoming, _OF_EVENT), result=AckStatus.STORED)
 
 
 def rejected(incoming: Incoming, reason: str, detail: str) -> Acknowledgement:
     """Answer that the device will never take `incoming`: a stable `reason` word, a `detail` for people."""
     return Acknowledgement(
         **_members(incoming, _OF_EVENT),
-        result=Result.REJECTED,
+        result=AckStatus.REJECTED,
         reason=reason,
         detail=detail[:MAX_DETAIL_CHARACTERS],
     )
@@ -157,7 +156,7 @@ def _to_document(each: Acknowledgement) -> dict[str, Any]:
     }
     if each.kind is Downlink.COMMAND:
         document["order"] = str(each.order)
-    if each.result is Result.REJECTED:
+    if each.result is AckStatus.REJECTED:
         document |= {"reason": each.reason, "detail": each.detail}
     return document
 
@@ -184,7 +183,7 @@ _MEMBERS: Final[Mapping[str, tuple[Callable[[Any], object], object]]] = {
     "sender": (_text, ""),
     "source": (_name, None),
     "id": (_name, None),
-    "result": (Result, None),
+    "result": (AckStatus, None),
     "reason": (_text, ""),
     "detail": (_text, ""),
 }

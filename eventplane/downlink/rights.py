@@ -1,7 +1,7 @@
 """The contract's rights to send to devices: which senders, to which devices, under which keys.
 
-The cloud checks all of it before an event is kept for a device. The device checks `entry_refusal`, by its own
-contract, before it stores what came.
+The cloud checks all of it before it stores an event for a device. The device checks `entry_refusal`, by its
+own contract, before it stores the event.
 """
 
 from __future__ import annotations

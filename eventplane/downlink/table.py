@@ -13,7 +13,7 @@ from typing import Any, Final
 from eventplane.contract import Downlink
 from eventplane.downlink.desired import Desired, Message, State
 from eventplane.downlink.transitions import AWAY_MS
-from eventplane.fleet import bucket_of
+from eventplane.fleet import bucket_of, unchanged
 
 TABLE: Final = "desired"
 """The table's name, without project and environment."""
@@ -77,8 +77,7 @@ def page_request(table: str, thing: str, limit: int, after: str | None = None) -
 
 
 def due_request(table: str, bucket: int, now_ms: int, limit: int) -> dict[str, Any]:
-    """Return the arguments of Query for the `limit` items of a share that are due longest at `now_ms` (Unix
-    ms)."""
+    """Return the arguments of Query for the `limit` items of a share that are due longest (Unix ms)."""
     return {
         "TableName": table,
         "IndexName": INDEX,
@@ -90,8 +89,7 @@ def due_request(table: str, bucket: int, now_ms: int, limit: int) -> dict[str, A
 
 
 def pending_request(table: str, thing: str, now_ms: int, limit: int) -> dict[str, Any]:
-    """Return the arguments of Query for the `limit` items of a device that wait longest at `now_ms` (Unix
-    ms).
+    """Return the arguments of Query for the `limit` items of a device that wait longest (Unix ms).
 
     Consistent. Stored tombstones, which are due when their time is over, do not wait.
     """
@@ -109,26 +107,13 @@ def pending_request(table: str, thing: str, now_ms: int, limit: int) -> dict[str
 def write_request(table: str, item: Desired) -> dict[str, Any]:
     """Return the arguments of PutItem; ConditionalCheckFailedException: another writer was faster."""
     written = to_item(replace(item, revision=item.revision + 1))
-    return {"TableName": table, "Item": written, **_unchanged(item)}
+    return {"TableName": table, "Item": written, **unchanged(item.revision, PARTITION_KEY)}
 
 
 def remove_request(table: str, item: Desired) -> dict[str, Any]:
     """Return the arguments of DeleteItem, on the same condition."""
     key = key_of(item.thing, sort_key(item.kind, item.key))
-    return {"TableName": table, "Key": key, **_unchanged(item)}
-
-
-def _unchanged(item: Desired) -> dict[str, Any]:
-    if item.revision == 0:
-        return {
-            "ConditionExpression": "attribute_not_exists(#k)",
-            "ExpressionAttributeNames": {"#k": PARTITION_KEY},
-        }
-    return {
-        "ConditionExpression": "#r = :r",
-        "ExpressionAttributeNames": {"#r": "revision"},
-        "ExpressionAttributeValues": {":r": {"N": str(item.revision)}},
-    }
+    return {"TableName": table, "Key": key, **unchanged(item.revision, PARTITION_KEY)}
 
 
 def to_item(item: Desired) -> dict[str, dict[str, Any]]:

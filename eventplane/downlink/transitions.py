@@ -1,5 +1,4 @@
-"""The state transitions of an item: what each event, answer and check changes, and what has to be done
-besides.
+"""The state transitions of an item: what each event, answer and check changes and requires.
 
 Every function is safe to repeat, in any order. One transmission of a key is in flight at a time, always with
 its newest body; later updates wait in the item. Nothing is sent to a device that is not connected. Times are
@@ -24,7 +23,7 @@ from eventplane.downlink.desired import (
     with_next_command,
     without_expired,
 )
-from eventplane.downlink.device import Acknowledgement, Result
+from eventplane.downlink.device import Acknowledgement, AckStatus
 from eventplane.reasons import Outcome, Reason
 
 BACKOFF_MS: Final = (5_000, 10_000, 20_000, 40_000, 80_000)
@@ -119,8 +118,7 @@ def _resumed(item: Desired, now_ms: int, is_present: bool) -> Step:
 
 
 def acknowledge(item: Desired, ack: Acknowledgement, epoch: str, now_ms: int, is_present: bool) -> Step:
-    """Apply the answer of the device, in its `epoch`, to an event of this key; other answers change
-    nothing."""
+    """Apply the answer of the device, in its `epoch`, to an event of this key; ignore other answers."""
     message = item.message
     if message is None or ack.fence != item.fence or ack.order != message.order or item.state is State.IDLE:
         return Step(item)
@@ -128,7 +126,7 @@ def acknowledge(item: Desired, ack: Acknowledgement, epoch: str, now_ms: int, is
     if named not in (message.identity, item.sent):
         return Step(item)
     after = replace(item, epoch=epoch)
-    if ack.result is Result.STORED:
+    if ack.result is AckStatus.STORED:
         after = replace(after, acknowledged_uid=ack.uid, acknowledged_version=ack.version)
     elif named == message.identity:
         return _rejected(after, message, ack, now_ms, is_present)
@@ -177,8 +175,10 @@ def connected(item: Desired, now_ms: int) -> Step:
 
 
 def epoch_changed(item: Desired, epoch: str, now_ms: int, is_present: bool) -> Step:
-    """Send everything again to a device that began `epoch` with nothing. A late or second report costs a
-    transmission."""
+    """Send everything again to a device that began `epoch` with nothing.
+
+    A late or second report costs a transmission.
+    """
     if item.epoch == epoch or item.message is None:
         return Step(item)
     return transmit(replace(_unconfirmed(item), epoch=epoch), now_ms, is_present)

@@ -121,8 +121,7 @@ def stamped(
     fence: int,
     reset: int = 0,
 ) -> str:
-    """Return the event `text` as it goes to the device: the plane's attributes in front, nothing else
-    changed."""
+    """Return the event `text` as it goes to the device: with the plane's attributes in front."""
     front = {KIND: kind.value, KEY: key, VERSION: str(version), FENCE: str(fence)}
     if uid:
         front[UID] = uid

@@ -5,17 +5,12 @@ A reader that announced nothing gets everything. docs/interest.md says what is p
 
 from __future__ import annotations
 
-from typing import Final
-
 from eventplane.contract import Priority
 from eventplane.conversation.attributes import REPLY_TYPE
 from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.device_reports import REPORT_PREFIX
 from eventplane.envelope import Envelope
 from eventplane.filters import Filter
-
-NO_INTEREST: Final = "no_interest"
-"""Why an event was not forwarded on a route that takes it: its reader does not handle such events."""
 
 
 def is_wanted(interest: Filter | None, event: Envelope, priority: Priority) -> bool:

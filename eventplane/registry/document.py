@@ -1,8 +1,9 @@
-"""The whole registry as one document, in xRegistry's document view."""
+"""Entities as JSON, and the whole registry as one document, in xRegistry's document view."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from eventplane.registry.model import GROUPS, Group, Registry, Resource, ResourceType, capabilities, model
@@ -19,35 +20,53 @@ def identity(
     return {f"{singular}id": id, "self": locate(xid, has_document), "xid": xid, "epoch": epoch}
 
 
-def version_entity(
-    kind: ResourceType, id: str, resource: Resource, version: str, xid: str, epoch: int, locate: Locate
-) -> dict[str, Any]:
-    """Return a version of the resource `id` at `xid`, without its document."""
-    ids = list(resource.versions)
-    attributes = resource.versions[version]
-    return {
-        f"{kind.singular}id": id,
-        **identity("version", version, f"{xid}/versions/{version}", epoch, locate, kind.has_document),
-        "isdefault": version == resource.default,
-        # The first is its own ancestor.
-        "ancestor": ids[max(ids.index(version) - 1, 0)],
-        **{name: value for name, value in attributes.items() if name != kind.document},
-    }
+@dataclass(frozen=True, slots=True)
+class ResourceView:
+    """The metadata of the `resource` of the type `kind` at `xid`, with links made by `locate`."""
 
+    kind: ResourceType
+    id: str
+    resource: Resource
+    xid: str
+    epoch: int
+    locate: Locate
 
-def meta_entity(
-    kind: ResourceType, id: str, resource: Resource, xid: str, epoch: int, locate: Locate
-) -> dict[str, Any]:
-    """Return the metadata of all versions of a resource together."""
-    return {
-        **identity(kind.singular, id, f"{xid}/meta", epoch, locate),
-        "readonly": True,
-        # A contract promises nothing from one version of a payload to the next.
-        "compatibility": "none",
-        "defaultversionid": resource.default,
-        "defaultversionurl": locate(f"{xid}/versions/{resource.default}", kind.has_document),
-        "defaultversionsticky": False,
-    }
+    def entity(self) -> dict[str, Any]:
+        """Return the resource: the metadata of its default version, and where the others are."""
+        has_document = self.kind.has_document
+        return {
+            **self.version(self.resource.default),
+            **identity(self.kind.singular, self.id, self.xid, self.epoch, self.locate, has_document),
+            "metaurl": self.locate(f"{self.xid}/meta", False),
+            "versionsurl": self.locate(f"{self.xid}/versions", False),
+            "versionscount": len(self.resource.versions),
+        }
+
+    def version(self, number: str) -> dict[str, Any]:
+        """Return the metadata of a version."""
+        ids, attributes = list(self.resource.versions), self.resource.versions[number]
+        xid = f"{self.xid}/versions/{number}"
+        return {
+            f"{self.kind.singular}id": self.id,
+            **identity("version", number, xid, self.epoch, self.locate, self.kind.has_document),
+            "isdefault": number == self.resource.default,
+            # The first is its own ancestor.
+            "ancestor": ids[max(ids.index(number) - 1, 0)],
+            **{name: value for name, value in attributes.items() if name != self.kind.document},
+        }
+
+    def meta(self) -> dict[str, Any]:
+        """Return the metadata of all versions together."""
+        default = self.resource.default
+        return {
+            **identity(self.kind.singular, self.id, f"{self.xid}/meta", self.epoch, self.locate),
+            "readonly": True,
+            # A contract promises nothing from one version of a payload to the next.
+            "compatibility": "none",
+            "defaultversionid": default,
+            "defaultversionurl": self.locate(f"{self.xid}/versions/{default}", self.kind.has_document),
+            "defaultversionsticky": False,
+        }
 
 
 def export(registry: Registry) -> dict[str, Any]:
@@ -83,16 +102,15 @@ def _group(plural: str, id: str, group: Group, epoch: int) -> dict[str, Any]:
 
 
 def _resource(kind: ResourceType, id: str, resource: Resource, xid: str, epoch: int) -> dict[str, Any]:
-    def version(number: str) -> dict[str, Any]:
-        entity = version_entity(kind, id, resource, number, xid, epoch, _place)
-        return {**entity, **resource.versions[number]}
-
+    view = ResourceView(kind, id, resource, xid, epoch, _place)
     return {
         f"{kind.singular}id": id,
         "self": _place(xid, kind.has_document),
         "xid": xid,
-        "meta": meta_entity(kind, id, resource, xid, epoch, _place),
-        "versions": {number: version(number) for number in resource.versions},
+        "meta": view.meta(),
+        "versions": {
+            number: {**view.version(number), **attributes} for number, attributes in resource.versions.items()
+        },
     }
 
 

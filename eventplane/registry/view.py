@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, TypeVar
 
 from eventplane.errors import EventPlaneError
-from eventplane.registry.document import Locate, export, identity, meta_entity, version_entity
-from eventplane.registry.model import GROUPS, Group, Registry, Resource, ResourceType, capabilities, model
+from eventplane.registry.document import ResourceView, export, identity
+from eventplane.registry.model import GROUPS, Group, Registry, Resource, capabilities, model
 from eventplane.values import whole_number
 
 JSON: Final = "application/json; charset=utf-8"
@@ -135,45 +135,18 @@ def page(ids: Iterable[str], query: Mapping[str, str], path: str, url: str) -> P
     return Page(shown, f'<{url}?limit={limit}&after={shown[-1]}>;rel="next";count={len(everything)}')
 
 
-@dataclass(frozen=True, slots=True)
-class ResourceView:
-    """The `resource` of the type `kind` at `xid`: its metadata, or the document that it is about."""
-
-    kind: ResourceType
-    id: str
-    resource: Resource
-    xid: str
-    epoch: int
-    url: Locate
-
-    def entity(self) -> dict[str, Any]:
-        """Return the resource: the metadata of its default version, and where the others are."""
-        return {
-            **self.version(self.resource.default),
-            **identity(self.kind.singular, self.id, self.xid, self.epoch, self.url, self.kind.has_document),
-            "metaurl": self.url(f"{self.xid}/meta", False),
-            "versionsurl": self.url(f"{self.xid}/versions", False),
-            "versionscount": len(self.resource.versions),
-        }
-
-    def version(self, number: str) -> dict[str, Any]:
-        """Return a version's metadata."""
-        return version_entity(self.kind, self.id, self.resource, number, self.xid, self.epoch, self.url)
-
-    def meta(self) -> dict[str, Any]:
-        """Return the metadata of all versions together."""
-        return meta_entity(self.kind, self.id, self.resource, self.xid, self.epoch, self.url)
-
-    def represent(self, entity: dict[str, Any], number: str, details: bool) -> Representation:
-        """Return the document of the version `number`, or with `details` its metadata `entity`."""
-        document = self.kind.document
-        if details or document is None:
-            return Representation(entity)
-        attributes = self.resource.versions[number]
-        names = [f"{self.kind.singular}id", *_AS_HEADERS]
-        headers = {f"xRegistry-{name}": _header(entity[name]) for name in names}
-        headers["Content-Disposition"] = self.id
-        return Representation(attributes[document], headers, attributes["contenttype"])
+def _representation(
+    view: ResourceView, entity: dict[str, Any], number: str, has_details: bool
+) -> Representation:
+    """Return the document of the version `number`, or with `has_details` its metadata `entity`."""
+    document = view.kind.document
+    if has_details or document is None:
+        return Representation(entity)
+    attributes = view.resource.versions[number]
+    names = [f"{view.kind.singular}id", *_AS_HEADERS]
+    headers = {f"xRegistry-{name}": _header(entity[name]) for name in names}
+    headers["Content-Disposition"] = view.id
+    return Representation(attributes[document], headers, attributes["contenttype"])
 
 
 def _header(value: object) -> str:
@@ -241,14 +214,14 @@ class _Request:
         found = view(steps[0], self._found(resources, steps[0]))
         match steps[1:]:
             case []:
-                return found.represent(found.entity(), found.resource.default, last.endswith(DETAILS))
+                return _representation(found, found.entity(), found.resource.default, last.endswith(DETAILS))
             case ["meta"] if last == "meta":
                 return Representation(found.meta())
             case ["versions"] if last == "versions":
                 return self._collection(found.resource.versions, lambda number, _: found.version(number))
             case ["versions", number]:
                 self._found(found.resource.versions, number)
-                return found.represent(found.version(number), number, last.endswith(DETAILS))
+                return _representation(found, found.version(number), number, last.endswith(DETAILS))
         raise ApiNotFoundError(self.path)
 
     def _root(self) -> dict[str, Any]:

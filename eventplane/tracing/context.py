@@ -20,8 +20,7 @@ SPAN_ID_BYTES: Final = 8
 """W3C Trace Context."""
 
 DEFAULT_SHARE: Final = 0.01
-"""The share of the events without a trace that is sampled. Ours: a thousand events a second make ten
-traces."""
+"""The sampled share of the events without a trace. Ours: a thousand events a second make ten traces."""
 
 _SAMPLED: Final = 0x01
 _RANDOM_DIGITS: Final = 14
@@ -51,8 +50,7 @@ class TraceContext:
 
 
 def context_of(event: Envelope, share: float = 1.0) -> TraceContext:
-    """Return the context in which the way of `event` begins: that of its `traceparent`, or a trace of its
-    own.
+    """Return the context of `event`: that of its `traceparent`, or a trace of its own.
 
     The sender of a `traceparent` decides whether the trace is sampled. Of the other events `share` (0 to 1)
     is sampled, chosen by the ids, so that all hops with the same share sample the same events.

@@ -1,5 +1,4 @@
-"""The spans of an event's way through the cloud's router, made of the event and its ledger records, and their
-OTLP.
+"""The spans of an event's way through the cloud's router, made of the event and its ledger records.
 
 The device exports nothing: its span is made of the times in the event and of the event's acceptance.
 """
@@ -33,7 +32,7 @@ decades."""
 _FAILURES: Final = frozenset({Outcome.DEAD_LETTERED, Outcome.DROPPED, Outcome.EXPIRED})
 
 
-class Kind(IntEnum):
+class SpanKind(IntEnum):
     """The kind of a span, by OTLP's numbers."""
 
     INTERNAL = 1
@@ -52,7 +51,7 @@ class Span:
     span_id: str
     parent_id: str | None
     name: str
-    kind: Kind
+    kind: SpanKind
     service: str
     start_ms: int
     end_ms: int
@@ -104,11 +103,11 @@ def router_spans(
             "eventplane.sender": first.sender,
         }
         id, name = span_id(event, Hop.INGEST), f"{Hop.INGEST} {first.entered_by}"
-        yield make.span(id, parent, name, Kind.CONSUMER, entered_ms, began_ms, waiting)
+        yield make.span(id, parent, name, SpanKind.CONSUMER, entered_ms, began_ms, waiting)
         parent = id
     id, name = span_id(event, Hop.ROUTER), f"{Hop.ROUTER} {first.entered_by}"
     contract: dict[str, SpanValue] = {"eventplane.contract": first.contract_version}
-    router = make.span(id, parent, name, Kind.CONSUMER, began_ms, ended_ms, contract)
+    router = make.span(id, parent, name, SpanKind.CONSUMER, began_ms, ended_ms, contract)
     yield replace(router, links=links)
     for record, outgoing in decisions:
         # An event that was refused or unrouted as a whole has no route in its record.
@@ -151,7 +150,7 @@ class _SpanFactory:
         id: str,
         parent: str | None,
         name: str,
-        kind: Kind,
+        kind: SpanKind,
         start_ms: int,
         end_ms: int,
         attributes: Mapping[str, SpanValue],
@@ -173,8 +172,7 @@ class _SpanFactory:
 def _device_span(
     make: _SpanFactory, event: Envelope, parent: str | None, accepted_ms: int, client_id: str
 ) -> Span:
-    """Return the span from the recording of `event` by its own time, if that is plausible, to its
-    acceptance."""
+    """Return the span from the recording of `event`, if its time is plausible, to its acceptance."""
     attributes: dict[str, SpanValue] = {"device.id": client_id}
     time = event.attributes.get("recordedtime", event.attributes.get("time"))
     start_ms = accepted_ms
@@ -185,7 +183,7 @@ def _device_span(
         else:
             attributes["eventplane.implausible_time"] = str(time)
     id = span_id(event, Hop.DEVICE)
-    span = make.span(id, parent, Hop.DEVICE.value, Kind.PRODUCER, start_ms, accepted_ms, attributes)
+    span = make.span(id, parent, Hop.DEVICE.value, SpanKind.PRODUCER, start_ms, accepted_ms, attributes)
     return replace(span, service=DEVICE_SERVICE)
 
 
@@ -204,7 +202,7 @@ def _decision_span(make: _SpanFactory, router: Span, record: LedgerRecord, outgo
         span_id(outgoing, Hop.SEND, record.route or ""),
         router.span_id,
         f"{Hop.SEND} {record.destination or 'none'}",
-        Kind.INTERNAL if record.route is None else Kind.PRODUCER,
+        SpanKind.INTERNAL if record.route is None else SpanKind.PRODUCER,
         max(router.start_ms, min(record.decided_at_ms, router.end_ms)),
         router.end_ms,
         attributes,
@@ -219,10 +217,9 @@ _SCOPE: Final = "eventplane"
 
 
 def otlp_json(spans: Iterable[Span], namespace: str) -> str:
-    """Return one export request (`POST /v1/traces`, OTLP 1.x JSON): ids in hexadecimal, 64-bit numbers as
-    texts.
+    """Return the JSON of one OTLP 1.x export request (`POST /v1/traces`).
 
-    `namespace` is the one of the services.
+    Ids are in hexadecimal, 64-bit numbers are texts; `namespace` is the one of the services.
     """
     by_service: defaultdict[str, list[Span]] = defaultdict(list)
     for span in spans:

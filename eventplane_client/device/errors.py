@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from eventplane.reasons import Outcome
+from eventplane.reasons import Outcome, Reason
 from eventplane_client.errors import ClientError, NotConfirmedError, RefusedError, UnroutedError
 
 
@@ -48,7 +48,7 @@ class MessageTooLargeError(RefusedError):
     """A message of `size` bytes is larger than the home's broker accepts (`limit`): no receipt would come."""
 
     def __init__(self, participant: str, size: int, limit: int) -> None:
-        super().__init__(participant, "too_large", f"{size} bytes; the broker accepts at most {limit}")
+        super().__init__(participant, Reason.TOO_LARGE, f"{size} bytes; the broker accepts at most {limit}")
         self.size = size
         self.limit = limit
 

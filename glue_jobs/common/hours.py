@@ -39,32 +39,37 @@ class Hour:
         return (self.start - _FIRST) // _HOUR
 
     @property
+    def start_ms(self) -> int:
+        """Its beginning, Unix milliseconds."""
+        return round(1_000 * self.start.timestamp())
+
+    @property
     def partition(self) -> str:
         """Its folder below the folder of a table."""
         return f"date={self.start:%Y-%m-%d}/hour={self.start:%H}"
 
     def raw(self, folder: str) -> str:
-        """Where the writers put the hour's rows."""
+        """Return where the writers put the hour's rows."""
         return f"{folder}/{self.partition}"
 
     def compacted(self, folder: str) -> str:
-        """Where its compacted files lie."""
+        """Return where its compacted files lie."""
         return f"{COMPACTED}/{folder}/{self.partition}"
 
     def published(self, folder: str) -> str:
-        """The object that says which of these count, one URI a line."""
+        """Return the object that says which of these count, one URI a line."""
         return f"{PUBLISHED}/{folder}/{self.partition}/files"
 
     def receipt(self, folder: str) -> str:
-        """The object that says how it was compacted."""
+        """Return the object that says how it was compacted."""
         return f"{COMPACTIONS}/{folder}/{self.partition}/receipt.json"
 
     def is_closed(self, now: datetime) -> bool:
-        """Whether nobody writes to it any more."""
+        """Return whether nobody writes to it any more."""
         return self.start + timedelta(hours=1) + GRACE <= now
 
     def is_older_than(self, age: timedelta, now: datetime) -> bool:
-        """Whether the hour ended more than `age` ago."""
+        """Return whether the hour ended more than `age` ago."""
         return self.start + timedelta(hours=1) + age <= now
 
 
@@ -80,7 +85,7 @@ class Days:
 
 
 def hours_of(objects: Objects, folder: str, days: Days) -> Iterator[Hour]:
-    """The hours that lie in `folder`, the earliest first. What is called otherwise is nobody's hour."""
+    """Yield the hours that lie in `folder`, the earliest first; folders with other names are left out."""
     for day_folder in objects.folders(folder):
         day = day_of_folder(day_folder)
         if day is None or not days.holds(day):
@@ -91,7 +96,7 @@ def hours_of(objects: Objects, folder: str, days: Days) -> Iterator[Hour]:
 
 
 def hour_of(name: str) -> Hour | None:
-    """The hour in whose folder the object `name` lies, None where that is none."""
+    """Return the hour in whose folder the object `name` lies, None where that is none."""
     parts = name.split("/")
     for day_folder, hour_folder in pairwise(parts):
         day, hour = day_of_folder(day_folder), _HOUR_FOLDER.fullmatch(hour_folder)

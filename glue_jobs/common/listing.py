@@ -36,7 +36,7 @@ _MAGIC: Final = b"\x1f\x8b"
 _HIDDEN: Final = (".", "_")
 """What the names begin with that Spark does not list."""
 
-Kind = Literal["unreadable", "misplaced", "duplicate"]
+FaultKind = Literal["unreadable", "misplaced", "duplicate"]
 
 
 class UnreadableReceiptError(EventPlaneError):
@@ -127,7 +127,7 @@ class ObjectFault:
     duplicate: an earlier object, named in `detail`, has the same bytes. Its rows are read once.
     """
 
-    kind: Kind
+    kind: FaultKind
     name: str
     hour: Hour | None
     folder: str
@@ -185,14 +185,14 @@ class Listing:
         return sorted([*found, *self._stray], key=lambda each: each.name)
 
     def roots(self) -> list[str]:
-        """The folders in which everything is to be read as lines, and the single objects besides."""
+        """Return the folders in which everything is to be read as lines, and the single objects besides."""
         wanted = {each.name for plan in self.plans.values() for each in plan.raw}
         wanted |= {each.name for each in self._stray}
         wanted -= {*self._known, *(each.name for each in self.faults if each.kind == "duplicate")}
         return [root for day, found in self._all.items() for root in _roots(day, found, wanted)]
 
     def damaged(self) -> list[str]:
-        """The raw objects that are damaged and still there."""
+        """Return the raw objects that are damaged and still there."""
         return [each.name for each in self.objects if each.name in self._known and each.name.endswith(LINES)]
 
     def _days(self, folder: str, days: Days) -> Iterator[str]:
@@ -214,11 +214,11 @@ class Listing:
         else:
             self._fault("misplaced", stored.name, f"its name is not that of a raw object, *{LINES}", 0)
 
-    def _fault(self, kind: Kind, name: str, detail: str, rows: int | None) -> None:
+    def _fault(self, kind: FaultKind, name: str, detail: str, rows: int | None) -> None:
         self.faults.append(ObjectFault(kind, name, hour_of(name), self.folder.name, detail, rows))
 
     def _published(self, days: Days) -> dict[Hour, tuple[list[str], Receipt | None, dict[str, Stored]]]:
-        """By hour: the names of the files that count, the receipt, and what lies in the compacted folder."""
+        """Return by hour the files that count, the receipt, and what lies in the compacted folder."""
         names: list[Hour] = []
         there: dict[str, Stored] = {}
         for day_folder in self._days(f"{PUBLISHED}/{self.folder.name}", days):
@@ -298,7 +298,7 @@ class Listing:
 
 
 def _is_listed(name: str) -> bool:
-    """Whether Spark finds the object in a folder when it looks for lines."""
+    """Return whether Spark finds the object in a folder when it looks for lines."""
     last = name.rpartition("/")[2]
     return last.endswith(LINES) and not last.startswith(_HIDDEN)
 

@@ -147,7 +147,7 @@ def _remember_classes(spark: SparkSession) -> None:
 
 
 def job_session() -> SparkSession:
-    """The running session, or a new one as the environment (Glue, spark-submit) configures it."""
+    """Return the running session, or a new one as the environment (Glue, spark-submit) configures it."""
     spark = SparkSession.builder.appName(APP_NAME).getOrCreate()
     for name, value in SETTINGS.items():
         spark.conf.set(name, value)

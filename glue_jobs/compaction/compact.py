@@ -19,7 +19,6 @@ from glue_jobs.common.archive import Archive, line_text, records, struct_of, wit
 from glue_jobs.common.hours import Hour
 from glue_jobs.common.listing import (
     LINES,
-    ObjectFault,
     Receipt,
     publish,
     published,
@@ -50,19 +49,14 @@ class ChangedHourError(HourError):
 
 
 class DamagedHourError(HourError):
-    """Objects of `hour` cannot be read: `faults`."""
+    """Objects of `hour` cannot be read; `objects` names them with what is wrong."""
 
     hour: str
-    faults: Sequence[ObjectFault]
+    objects: str
     message = (
         "{hour}: {objects:.500}; restore their old versions, or move them out of the archive once an audit "
         "has reported them"
     )
-
-    @property
-    def objects(self) -> str:
-        """The objects and what is wrong with them."""
-        return "; ".join(f"{each.name}: {each.detail}" for each in self.faults)
 
 
 class UnverifiedError(HourError):
@@ -138,7 +132,8 @@ def compact_hours(
     except (PySparkException, Py4JError) as error:
         # Of several hours each is tried again by itself.
         if len(inputs) == 1 and (faults := archive.damage(*inputs.values())):
-            raise DamagedHourError(name, faults) from error
+            damaged = "; ".join(f"{each.name}: {each.detail}" for each in faults)
+            raise DamagedHourError(name, damaged) from error
         raise
     # Spark listed the folders by itself: what came or went since then is seen here.
     if any(_inputs(objects, folder, hour) != found for hour, found in inputs.items()):

@@ -40,18 +40,10 @@ RECENT_DAYS = 2
 class CompactionError(EventPlaneError):
     """Some hours failed: `failures` by folder and hour. All others are compacted."""
 
-    failures: Mapping[str, str]
-    message = "{hours} hours stay as they are: {reasons}"
-
-    @property
-    def hours(self) -> int:
-        """How many failed."""
-        return len(self.failures)
-
-    @property
-    def reasons(self) -> str:
-        """The first ten, each with its reason."""
-        return "; ".join(f"{hour}: {reason:.300}" for hour, reason in [*self.failures.items()][:10])
+    def __init__(self, failures: Mapping[str, str]) -> None:
+        reasons = "; ".join(f"{hour}: {reason:.300}" for hour, reason in list(failures.items())[:10])
+        super().__init__(f"{len(failures)} hours stay as they are: {reasons}")
+        self.failures = dict(failures)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +59,7 @@ class Arguments:
 
 
 def read_arguments(argv: Sequence[str], now: datetime) -> Arguments:
-    """The job's parameters; Glue adds some of its own, which are ignored."""
+    """Return the job's parameters; Glue adds some of its own, which are ignored."""
     parser = argparse.ArgumentParser(
         prog="python -m glue_jobs.compaction",
         description="Compact the closed hours of an archive.",
@@ -131,7 +123,7 @@ def main(argv: Sequence[str], now: datetime | None = None) -> dict[str, Receipt]
 
 
 def _hours(objects: Objects, folder: Folder, arguments: Arguments, now: datetime) -> list[tuple[Hour, bool]]:
-    """The closed hours to work on, the earliest first, and whether their raw objects are old."""
+    """Return the closed hours to work on, the earliest first, and whether their raw objects are old."""
     hours = {*hours_of(objects, folder.name, arguments.days)}
     age = arguments.raw_age
     if age is not None:
@@ -175,7 +167,7 @@ def _days(text: str, today: date) -> Days:
         day = date.fromisoformat(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(
-            f"{text!r} is no day; give YYYY-MM-DD, 'recent', 'yesterday' or 'all'"
+            f"{text!r} is not a day; give YYYY-MM-DD, 'recent', 'yesterday' or 'all'"
         ) from error
     return Days(day, day)
 

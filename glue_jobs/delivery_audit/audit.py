@@ -36,15 +36,9 @@ from glue_jobs.common.objects import Objects, Stored
 from glue_jobs.delivery_audit import rows
 from glue_jobs.delivery_audit.cesql import AttributeColumns
 from glue_jobs.delivery_audit.chain import Chain, History, chain_of
+from glue_jobs.delivery_audit.completeness import Scope
 from glue_jobs.delivery_audit.contracts import ContractHistory, archived, load_history
-from glue_jobs.delivery_audit.coverage import (
-    Coverage,
-    Scope,
-    absent_hours,
-    damaged_hours,
-    gone_hours,
-    hole_findings,
-)
+from glue_jobs.delivery_audit.coverage import Coverage, absent_hours, damaged_hours, gone_hours, hole_findings
 from glue_jobs.delivery_audit.devices import Fleet, Registry, judge_fleet, read_registry
 from glue_jobs.delivery_audit.errors import EmptyWindowError, NoArchiveError
 from glue_jobs.delivery_audit.event_group import (
@@ -276,7 +270,7 @@ class _Run:
         return self._spark.read.schema(table.schema).parquet(uri)
 
     def _chain(self, contracts: Sequence[Stored]) -> Chain:
-        """The digests of what is judged, beside those of the audits before."""
+        """Return the digests of what is judged, beside those of the audits before."""
         return chain_of(
             self._request.objects,
             History(self._request.output, str(self._request.window)),
@@ -390,6 +384,6 @@ def _padded(found: Iterable[Any], *names: str) -> Iterator[tuple[Any, ...]]:
 
 
 def _named(found: Iterable[Any], name: str) -> list[Any]:
-    """The structs of this name in rows with the columns `GROUPED`."""
+    """Return the structs of this name in rows with the columns `GROUPED`."""
     place = rows.GROUPED.index(name)
     return [rows.STRUCTS[name](row[place]) for row in found if row[place] is not None]

@@ -69,7 +69,7 @@ class _Translation:
         self._context = context
 
     def root(self) -> Column:
-        """Only a Boolean true passes: a value of another type is not cast."""
+        """Return whether the value is a Boolean true: one of another type is not cast."""
         node = self._expression.tree
         if isinstance(node, tree.Attribute) and self._kind(node) is Type.ANY:
             is_true = self._context.by_type(
@@ -90,7 +90,7 @@ class _Translation:
         return result_type(node, self._expression.functions)
 
     def _cast(self, node: Node, target: Type) -> Column:
-        """The value of `node`, cast to `target`, which is not ANY."""
+        """Return the value of `node`, cast to `target`, which is not ANY."""
         match node:
             case tree.Literal():
                 return operations.constant(node.value, target)
@@ -100,7 +100,7 @@ class _Translation:
                 return operations.cast(self._value(node), self._kind(node), target)
 
     def _value(self, node: Node) -> Column:
-        """The value of `node`; not of a literal or an attribute, which `_cast` reads in the type needed."""
+        """Return the value of `node`; of a literal or an attribute `_cast` does, in the type needed."""
         match node:
             case tree.Negate():
                 return sf.try_subtract(sf.lit(0), self._cast(node.operand, Type.INTEGER))
@@ -183,7 +183,7 @@ class _Translation:
         return run([partial(self._cast, each) for each in node.arguments])
 
     def _shared(self, nodes: Sequence[Node], body: Callable[[Sequence[Reader]], Column]) -> Column:
-        """`body` of operands that it may use more than once: what takes work is computed before, once."""
+        """Return `body` of operands that it may use repeatedly; those that take work are computed once."""
         works = {
             at: each for at, each in enumerate(nodes) if not isinstance(each, tree.Literal | tree.Attribute)
         }
@@ -203,7 +203,7 @@ class _Translation:
 
 
 class _Context:
-    """What an expression asks of `attributes`: operands; one that is absent is null, an error.
+    """Operands of an expression from `attributes`; an absent one is null, an error.
 
     Some are Strings by their definition. An extension may be a String in one event, an Integer in the next.
     """
@@ -212,13 +212,13 @@ class _Context:
         self._attributes = attributes
 
     def exists(self, name: str) -> Column:
-        """Whether the event has the attribute."""
+        """Return whether the event has the attribute."""
         if name in REQUIRED or name in NOT_ATTRIBUTES:
             return sf.lit(name in REQUIRED)
         return self._attributes.texts[name].isNotNull()
 
     def cast(self, name: str, target: Type) -> Column:
-        """The attribute's value, cast to `target`."""
+        """Return the attribute's value, cast to `target`."""
         if name in NOT_ATTRIBUTES:
             return operations.failure(target)
         by_text = operations.cast(self._attributes.texts[name], Type.STRING, target)
@@ -229,7 +229,7 @@ class _Context:
         return sf.coalesce(other[name].cast(operations.SPARK_TYPES[target]), by_text)
 
     def by_type(self, name: str, body: Callable[[Type, Column], Column | None]) -> Column:
-        """`body` of an extension's type and value; null, an error, for a type that gives None."""
+        """Return `body` of an extension's type and value; null, an error, for a type that returns None."""
         result = sf.when(sf.lit(False), operations.failure(Type.BOOLEAN))
         if name in NOT_ATTRIBUTES:
             return result

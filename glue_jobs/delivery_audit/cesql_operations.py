@@ -29,12 +29,12 @@ SPARK_TYPES = {Type.STRING: "string", Type.INTEGER: "int", Type.BOOLEAN: "boolea
 
 
 def failure(kind: Type) -> Column:
-    """What erred, where a column of `kind` is needed."""
+    """Return an error, where a column of `kind` is needed."""
     return sf.lit(None).cast(SPARK_TYPES[kind])
 
 
 def constant(value: AttributeValue, target: Type) -> Column:
-    """`value` cast to `target`."""
+    """Return the constant `value` cast to `target`."""
     try:
         return sf.lit(core.cast(value, target))
     except CesqlCastError:
@@ -42,7 +42,7 @@ def constant(value: AttributeValue, target: Type) -> Column:
 
 
 def cast(value: Column, kind: Type, target: Type) -> Column:
-    """`value`, a column of `kind`, cast to `target`."""
+    """Return `value`, a column of `kind`, cast to `target`."""
     if kind is target:
         return value
     if kind is Type.STRING:
@@ -51,25 +51,25 @@ def cast(value: Column, kind: Type, target: Type) -> Column:
 
 
 def text_to_integer(text: Column) -> Column:
-    """A sign and digits; Spark alone would take spaces around them and a decimal point as well."""
+    """Cast a sign and digits; Spark alone would accept spaces around them and a decimal point as well."""
     return sf.regexp_extract(text, rf"\A[+-]?[0-9]{{1,{MAX_INTEGER_TEXT}}}\z", 0).cast("int")
 
 
 def text_to_boolean(text: Column) -> Column:
-    """True and false in any case; Spark alone would take `yes`, `t`, `1` as well."""
+    """Cast true and false in any case; Spark alone would accept `yes`, `t`, `1` as well."""
     return sf.regexp_extract(text, r"\A(?i:true|false)\z", 0).cast("boolean")
 
 
 def to_integer(number: Column) -> Column:
-    """A whole `number` of more than 32 bits; null, an overflow, where 32 do not hold it.
+    """Return a longer `number` as an Integer; null, an overflow, beyond 32 bits.
 
-    By way of its digits, as a cast of a number cuts off the upper bits.
+    By its digits, as a cast of a number cuts off the upper bits.
     """
     return number.cast("string").cast("int")
 
 
 def let(value: Column, body: Callable[[Column], Column]) -> Column:
-    """`body` of a `value` that is computed once, however often `body` uses it."""
+    """Return `body` of a `value` that is computed once, however often `body` uses it."""
     return sf.get(sf.transform(sf.array(value), body), sf.lit(0))
 
 
@@ -98,11 +98,11 @@ ARITHMETIC: dict[str, Binary] = {
     "+": sf.try_add,
     "-": sf.try_subtract,
 }
-"""All give null on overflow, and for a divisor of 0."""
+"""All return null on overflow, and for a divisor of 0."""
 
 
 def like(text: Column, pattern: str) -> Column:
-    """Whether `text` matches; patterns that need no search are told apart, as Spark is quicker with them."""
+    """Return whether `text` matches; patterns without a search have forms of their own, which are faster."""
     match read(pattern):
         case ():
             return text == sf.lit("")
@@ -113,16 +113,16 @@ def like(text: Column, pattern: str) -> Column:
         case (Wildcard.MANY, str(end)):
             return text.endswith(sf.lit(end))
         case _:
-            # Java and Python agree about all that `regex` uses; a dot is a character in both, not half.
+            # Java and Python agree about all that `regex` uses; a dot is a whole character in both.
             return text.rlike(rf"\A(?s:{regex(pattern)})\z")
 
 
 def contains(
     kind: Type, value: Column, literals: Sequence[AttributeValue], elements: Sequence[Column]
 ) -> Column:
-    """Whether `value`, of `kind`, is one of the `literals`, which are cast here, or of `elements`.
+    """Return whether `value`, of `kind`, is one of the `literals`, which are cast here, or of `elements`.
 
-    An element that erred makes an error of the whole, also beside one that is equal.
+    An element that errs makes the whole err, also beside an equal one.
     """
     try:
         constants = [core.cast(each, kind) for each in literals]
@@ -139,17 +139,17 @@ _SIGMA, _FINAL_SIGMA = "\N{GREEK CAPITAL LETTER SIGMA}", "\N{GREEK SMALL LETTER 
 
 
 def upper(text: Column) -> Column:
-    """`str.upper` of `text`."""
+    """Return `str.upper` of `text`."""
     return _mapped(text, str.upper)
 
 
 def lower(text: Column) -> Column:
-    """`str.lower` of `text`. A sigma is another letter at the end of a word: the one case with a context."""
+    """Return `str.lower` of `text`. A sigma is another letter at the end of a word: the one such case."""
     return _mapped(sf.regexp_replace(text, _final_sigma(), f"$1{_FINAL_SIGMA}"), str.lower)
 
 
 def _mapped(text: Column, change: Callable[[str], str]) -> Column:
-    """`text` with each character changed by itself."""
+    """Return `text` with each character changed by itself."""
     changed = _changed(change)
     # Some hundred letters become two or three. What they become has its case, so the order does not matter.
     longer = [
@@ -171,9 +171,9 @@ def _changed(change: Callable[[str], str]) -> dict[str, str]:
 
 @lru_cache(maxsize=1)
 def _final_sigma() -> str:
-    """A pattern for a capital sigma after a cased letter and before none; $1 is what stands before it.
+    """Return a pattern for a capital sigma after a cased letter and before none; $1 is the text before it.
 
-    Which letters are cased, and which are looked through, Python does not tell: it shows it.
+    Python has no table of the letters that are cased, or ignored: `lower` shows which they are.
     """
     cased = [each for each in _characters() if _ends_word(each)]
     ignored = [each for each in _characters() if _ends_word(f"A{each}") and not _ends_word(each)]
@@ -187,12 +187,12 @@ def _ends_word(before: str) -> bool:
 
 
 def _characters() -> Iterator[str]:
-    """Every character but the surrogates, which no text has."""
+    """Yield every character but the surrogates, which no text has."""
     return (chr(code) for code in range(sys.maxunicode + 1) if not 0xD800 <= code <= 0xDFFF)
 
 
 def _character_class(characters: list[str]) -> str:
-    """The `characters`, in order, as a class of a Java pattern."""
+    """Return the `characters`, in order, as a class of a Java pattern."""
     ranges: list[list[int]] = []
     for code in map(ord, characters):
         if ranges and ranges[-1][1] == code - 1:
@@ -211,7 +211,7 @@ def _concat(*texts: Column) -> Column:
 
 
 def _concat_ws(delimiter: Column, *texts: Column) -> Column:
-    # Spark's own passes over what is null. The empty start makes an error of the delimiter count always.
+    # Spark's own skips nulls. With the empty start an error of the delimiter always counts.
     parts = [sf.substring(delimiter, 1, 0)]
     for at, text in enumerate(texts):
         parts += [delimiter, text] if at else [text]

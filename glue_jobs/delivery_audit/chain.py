@@ -81,7 +81,7 @@ class Inventory:
         return cls(int(members["listed_at_ms"]), days, members["objects"], members["disputed"])
 
     def covers(self, key: str) -> bool:
-        """Whether an object called `key` would have been read."""
+        """Return whether an object called `key` would have been read."""
         hour = hour_of(key)
         if hour is None:
             return True
@@ -89,7 +89,7 @@ class Inventory:
         return (first or "") <= f"{hour.start:%Y-%m-%d}" <= (last or "9")
 
     def is_settled(self, key: str) -> bool:
-        """Whether nobody was to write `key` any more: a writer may replace its object within the hour."""
+        """Return whether `key` is of a closed hour: until then its writer may replace it."""
         hour = hour_of(key)
         return hour is None or hour.is_closed(datetime.fromtimestamp(self.listed_at_ms / 1_000, UTC))
 
@@ -127,12 +127,12 @@ def unlike(named: Mapping[str, str], now: Inventory, erased: Erased) -> Iterator
 
 
 def _is_altered(old: str, new: str) -> bool:
-    """Whether digests differ that are of one kind: a copy of a bucket in a folder has others."""
+    """Return whether digests differ that are of one kind: a copy of a bucket in a folder has others."""
     return old != new and old.partition(":")[0] == new.partition(":")[0]
 
 
 def _is_lawful(changes: Collection[tuple[str, str | None]], old: str, new: str | None) -> bool:
-    """Whether erasures, one after the other, made `new` of `old`."""
+    """Return whether erasures, one after the other, made `new` of `old`."""
     found: set[str | None] = {old}
     while steps := {after for before, after in changes if before in found} - found:
         found |= steps
@@ -175,7 +175,7 @@ class Chain:
         }
 
     def removed(self) -> list[str]:
-        """The keys of objects that are gone or not what they were: records may be missing in their hours.
+        """Return the keys of objects that are gone or altered: records may be missing in their hours.
 
         A compacted file is named as the raw objects of its hour are.
         """
@@ -253,7 +253,7 @@ class History:
             return None  # the reports say it again
 
     def _inventory(self, digest: str) -> Inventory | None:
-        """The inventory with this digest; None when it is gone or altered."""
+        """Return the inventory with this digest; None when it is gone or altered."""
         body = self._output.read(inventory_name(self._window, digest))
         try:
             text = gzip.decompress(body or b"")
@@ -262,7 +262,7 @@ class History:
             return None
 
     def _altered_reports(self, last: Envelope, erased: Erased) -> Iterator[Change]:
-        """The reports that are not what the verdicts after them say, back to an erased one."""
+        """Return the reports that are not what the verdicts after them say, back to an erased one."""
         expected: str | None = digest_of(last.json.encode())
         for revision in range(revision_of(last), -1, -1):
             name = report_name(self._window, revision)

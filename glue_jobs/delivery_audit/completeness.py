@@ -94,28 +94,47 @@ class JudgedStatement:
         return without(self.unseen, [*self.given_up, *self.in_holes])
 
 
-class Completeness:
-    """One device: the numbers `seen` by epoch, what it `reports`, and the `arrivals` that the tap lacks.
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What the judgement of every device depends on. Times are Unix milliseconds.
 
-    `sees_all` is whether the audit reads the whole archive: else numbers before the first seen one may have
-    come on a day that was not read, unless the store began in view. `gone` are hours, counted from 1970, of
-    which the tap has nothing: what is missing there has no record.
+    `end_ms` is the window's end, None for an audit of all days, which ends with `last_ms`, the last
+    acceptance of the fleet. `gone` are hours counted from 1970 of which the tap has nothing though devices
+    sent. `owners` are the devices that state an epoch by reports of their own, the first first, for epochs
+    that came under several client ids. The fleet's quickest way up takes `usual_ms`. `has_fleet` is whether
+    there is a list of the devices that are expected.
     """
+
+    uplinks: frozenset[str]
+    watermark_ms: int
+    end_ms: int | None = None
+    gone: frozenset[int] = frozenset()
+    owners: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    usual_ms: int = 0
+    has_fleet: bool = False
+    last_ms: int | None = None
+
+    @property
+    def until_ms(self) -> int:
+        """Until when manifests can be expected to be there."""
+        end_ms = self.end_ms if self.end_ms is not None else self.last_ms
+        return self.watermark_ms if end_ms is None else min(end_ms, self.watermark_ms)
+
+
+class Completeness:
+    """One device: the numbers `seen` by epoch, what it `reports`, and the `arrivals` that the tap lacks."""
 
     def __init__(
         self,
         seen: Mapping[str, SeenNumbers],
         reports: DeviceReports,
-        arrivals: Sequence[Arrival] = (),
-        *,
-        sees_all: bool,
-        watermark_ms: int,
-        gone: Collection[int] = (),
+        arrivals: Sequence[Arrival],
+        scope: Scope,
     ) -> None:
-        self._seen = seen
-        self._reports = reports
-        self._watermark_ms = watermark_ms
-        self._gone = sorted(gone)
+        self.seen = seen
+        self.reports = reports
+        self.scope = scope
+        self._gone = sorted(scope.gone)
         self.mismatched: list[tuple[Report, str]] = []
         """Manifests that contradict the events or themselves, and why. They count for nothing."""
         self._broken: list[tuple[Manifest, int]] = []
@@ -127,7 +146,7 @@ class Completeness:
         self._unseen: dict[str, list[Range]] = {}
         self._in_view: dict[str, list[Range]] = {}
         for epoch in {*seen, *self.manifests}:
-            self._find_unseen(epoch, sees_all)
+            self._find_unseen(epoch)
         self.given_up = list(self._given_up())
         """The numbers that the device gave up and that were not seen all the same."""
         self.judged = list(self._judge())
@@ -151,7 +170,7 @@ class Completeness:
         """
         stated = [*self.attested(epoch), *(span for each, spans in self.given_up for span in spans)]
         for span in without(self._in_view.get(epoch, []), stated):
-            _, behind = self._seen[epoch].hours_around(span) if epoch in self._seen else (None, None)
+            _, behind = self.seen[epoch].hours_around(span) if epoch in self.seen else (None, None)
             if behind is not None:
                 yield span, behind
 
@@ -161,11 +180,11 @@ class Completeness:
         Missing is what a manifest states, or a manifest itself.
         """
         for hour in hours:
-            if any(seen.hours[0] < hour < seen.hours[1] for seen in self._seen.values()):
+            if any(seen.hours[0] < hour < seen.hours[1] for seen in self.seen.values()):
                 yield hour, any(self._lies_in(epoch, span, hour) for epoch, span in self._missing())
 
     def _is_in_hole(self, manifest: Manifest, after: int, arrivals: Sequence[Arrival]) -> bool:
-        """Whether the manifest that is missing before this one came, and the tap has no record of it."""
+        """Return whether the tap has a hole where the manifest would be that is missing before this one."""
         unseen = overlap(self._in_view[manifest.epoch], [(after + 1, manifest.sequence - 1)])
         hours = {*self._gone, *(each.hour for each in arrivals if each.is_manifest)}
         return any(self._fits(manifest.epoch, unseen, hour) for hour in hours)
@@ -179,8 +198,8 @@ class Completeness:
             yield from ((manifest.epoch, each) for each in overlap(self._in_view[manifest.epoch], [span]))
 
     def _lies_in(self, epoch: str, unseen: Range, hour: int) -> bool:
-        """Whether a range of unseen numbers would have come in this hour, by its neighbours."""
-        before, behind = self._seen[epoch].hours_around(unseen) if epoch in self._seen else (None, None)
+        """Return whether a range of unseen numbers would have come in this hour, by its neighbours."""
+        before, behind = self.seen[epoch].hours_around(unseen) if epoch in self.seen else (None, None)
         if before is None or behind is None:
             return (before is None or before <= hour) and (behind is None or hour <= behind)
         # Events may overtake each other: an alarm is sent before what waits.
@@ -194,10 +213,10 @@ class Completeness:
         """
         chains: dict[str, list[Manifest]] = defaultdict(list)
         links: dict[str, dict[int, Manifest | None]] = defaultdict(dict)
-        for birth in self._reports.births:
+        for birth in self.reports.births:
             if birth.report.sequence is not None:
                 links[birth.epoch].setdefault(birth.report.sequence, None)
-        for manifest in self._reports.manifests:
+        for manifest in self.reports.manifests:
             # By its own epoch: what its text says may be another's.
             links[manifest.report.epoch or ""].setdefault(manifest.sequence, manifest)
         for epoch, chain in links.items():
@@ -225,9 +244,9 @@ class Completeness:
             return f"it states number {span[1]}, which is not before its own"
         if before is not None and span[1] < before:
             return f"it states the numbers up to {span[1]}, and not the report {before} before it"
-        if len(manifest.statements) > 1 or own not in self._seen:
+        if len(manifest.statements) > 1 or own not in self.seen:
             return None
-        (statement,), seen = manifest.statements, self._seen[own]
+        (statement,), seen = manifest.statements, self.seen[own]
         events = seen.events(span)
         if events > statement.count:
             return f"it states {statement.count} events, and {events} came"
@@ -235,18 +254,19 @@ class Completeness:
             return f"its digest is not that of the {events} events that came"
         return None
 
-    def _find_unseen(self, epoch: str, sees_all: bool) -> None:
-        numbers = self._seen[epoch].ranges if epoch in self._seen else []
+    def _find_unseen(self, epoch: str) -> None:
+        numbers = self.seen[epoch].ranges if epoch in self.seen else []
         stated = max((each.span[1] for each in self.manifests.get(epoch, ()) if each.span), default=0)
         greatest = max(stated, numbers[-1][1] if numbers else 0)
         unseen = without([(1, greatest)], numbers) if greatest > 0 else []
         first_seen = numbers[0][0] if numbers else 1
         self._unseen[epoch] = unseen
-        is_known = sees_all or epoch in self._began
+        # Else numbers before the first seen one may have come on a day that was not read.
+        is_known = self.scope.end_ms is None or epoch in self._began
         self._in_view[epoch] = [each for each in unseen if is_known or each[0] >= first_seen]
 
     def _given_up(self) -> Iterator[tuple[Discard, list[Range]]]:
-        for each in self._reports.discards:
+        for each in self.reports.discards:
             # What was given up for want of an answer may have arrived.
             if pieces := overlap(self._unseen.get(each.epoch, []), [each.span]):
                 yield each, pieces
@@ -265,7 +285,7 @@ class Completeness:
                     missing = max(0, length(unseen) - (length([each.span]) - each.count))
                     pieces = overlap(given_up[epoch], [each.span])
                     explained = min(missing, length(pieces))
-                    is_open = manifest.report.accepted_at_ms > self._watermark_ms
+                    is_open = manifest.report.accepted_at_ms > self.scope.watermark_ms
                     yield JudgedStatement(manifest, each, missing, explained, is_open, unseen, pieces, to)
 
     def _find_unrecorded(self, arrivals: Sequence[Arrival]) -> list[Arrival]:
@@ -300,8 +320,8 @@ class Completeness:
         epoch, statement = each.manifest.epoch, each.statement
         if statement.digest is None or each.explained:
             return left
-        seen = self._seen[epoch].digest(statement.span) if epoch in self._seen else 0
-        events = self._seen[epoch].events(statement.span) if epoch in self._seen else 0
+        seen = self.seen[epoch].digest(statement.span) if epoch in self.seen else 0
+        events = self.seen[epoch].events(statement.span) if epoch in self.seen else 0
         if statement.count - events != each.missing:
             return left  # some came out of view
         wanted = (statement.digest - seen) % DIGESTS
@@ -345,7 +365,7 @@ class Completeness:
             for span, _ in self.unstated(epoch):
                 fitting = self._fitting(epoch, [span], left)
                 # Of the hours around it the tap has something of the device: the others go first.
-                around = self._seen[epoch].hours_around(span) if epoch in self._seen else ()
+                around = self.seen[epoch].hours_around(span) if epoch in self.seen else ()
                 fitting = sorted(fitting, key=lambda each: each.hour in around)[: length([span])]
                 self.holes.update(each.hour for each in fitting)
                 left = _others(left, fitting)

@@ -141,7 +141,7 @@ def stale_uses(usages: Sequence[Usage]) -> frozenset[tuple[str, int]]:
     first_ms = _first_uses(usages)
 
     def is_used(version: str, *spans: tuple[int, int], is_later: bool) -> bool:
-        """Whether another version, a later or an earlier one, was used in each of some spans of intervals."""
+        """Return whether a later, or an earlier, version was used in each of some spans of intervals."""
         return any(
             all(any(at in intervals[other] for at in range(*span)) for span in spans)
             for other in intervals
@@ -190,7 +190,7 @@ def _returns(used: Collection[int]) -> dict[int, int]:
 
 
 def _first_uses(usages: Iterable[Usage]) -> dict[str, int]:
-    """When each version was first used while it was in force, Unix milliseconds."""
+    """Return when each version was first used while it was in force, Unix milliseconds."""
     first_ms: dict[str, int] = {}
     for each in usages:
         if each.is_in_force:

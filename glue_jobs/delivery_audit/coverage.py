@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
@@ -14,12 +14,10 @@ from glue_jobs.common.hours import Hour, hour_of
 from glue_jobs.delivery_audit.completeness import Completeness
 from glue_jobs.delivery_audit.device_reports import (
     USUAL_INTERVAL_S,
-    DeviceReports,
     Manifest,
     Range,
-    SeenNumbers,
 )
-from glue_jobs.delivery_audit.event_group import HOUR_MS, HoleCount
+from glue_jobs.delivery_audit.event_group import HoleCount
 from glue_jobs.delivery_audit.findings import Finding, Hop, Kind
 
 if TYPE_CHECKING:
@@ -47,44 +45,12 @@ class Standing(StrEnum):
     """It sent, and the fleet's registry does not know it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Scope:
-    """What the judgement of every device depends on. Times are Unix milliseconds.
-
-    `end_ms` is the window's end, None for an audit of all days, which ends with `last_ms`, the last
-    acceptance of the fleet. `gone` are hours counted from 1970 of which the tap has nothing though devices
-    sent. `owners` are the devices that state an epoch by reports of their own, the first first, for epochs
-    that came under several client ids. The fleet's quickest way up takes `usual_ms`. `has_fleet` is whether
-    there is a list of the devices that are expected.
-    """
-
-    uplinks: frozenset[str]
-    watermark_ms: int
-    end_ms: int | None = None
-    gone: frozenset[int] = frozenset()
-    owners: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    usual_ms: int = 0
-    has_fleet: bool = False
-    last_ms: int | None = None
-
-    @property
-    def until_ms(self) -> int:
-        """Until when manifests can be expected to be there."""
-        end_ms = self.end_ms if self.end_ms is not None else self.last_ms
-        return self.watermark_ms if end_ms is None else min(end_ms, self.watermark_ms)
-
-
 class Attestation:
     """How far the manifests of one device reach."""
 
-    def __init__(
-        self,
-        completeness: Completeness,
-        reports: DeviceReports,
-        seen: Mapping[str, SeenNumbers],
-        scope: Scope,
-    ) -> None:
+    def __init__(self, completeness: Completeness) -> None:
         self._completeness = completeness
+        seen, scope = completeness.seen, completeness.scope
         manifests = [each for chain in completeness.manifests.values() for each in chain[-1:]]
         self.newest: Manifest | None = max(
             manifests, key=lambda each: each.report.accepted_at_ms, default=None
@@ -97,7 +63,7 @@ class Attestation:
             self.is_overdue = due_ms < scope.until_ms and not (self.newest.is_final and is_last)
             """Whether a manifest is missing at the end: the next one should have come by now."""
         else:
-            born_ms = max((each.report.accepted_at_ms for each in reports.births), default=None)
+            born_ms = max((each.report.accepted_at_ms for each in completeness.reports.births), default=None)
             self.is_overdue = born_ms is None or born_ms + 1_000 * USUAL_INTERVAL_S < scope.until_ms
 
     def awaiting(self, epoch: str) -> list[Range]:
@@ -109,12 +75,12 @@ class Attestation:
         return [(self.newest.sequence + 1, _NO_END)] if self.newest.epoch == epoch else []
 
     def standing(
-        self, days: Sequence[Mapping[str, Any]], scope: Scope, *, is_expected: bool, is_known: bool
+        self, days: Sequence[Mapping[str, Any]], *, is_expected: bool, is_known: bool
     ) -> Standing | None:
         """Return what is known of a device with these figures by day, None for one that is no concern."""
         if not any(day["events"] for day in days):
             return Standing.SILENT if is_expected else None
-        if scope.has_fleet and not is_known:
+        if self._completeness.scope.has_fleet and not is_known:
             return Standing.UNREGISTERED
         is_whole = not any(day["numbering"] > day["awaiting"] or day["tap"] or day["nothing"] for day in days)
         is_sound = not self._completeness.missing_manifests and not self._completeness.mismatched
@@ -217,7 +183,7 @@ def hole_findings(
             kind=f"{fault.kind}_object",
             hop=str(Hop.ARCHIVE),
             archive_file=fault.name,
-            at_ms=fault.hour.number * HOUR_MS if fault.hour else None,
+            at_ms=fault.hour.start_ms if fault.hour else None,
             detail=f"{fault.detail}{read}",
         )
     for (folder, number), count in sorted(extents.items()):
@@ -230,7 +196,7 @@ def hole_findings(
                 kind=str(Kind.MISSING_RECORDS),
                 hop=str(Hop.ARCHIVE),
                 archive_file=hour.raw(folder),
-                at_ms=number * HOUR_MS,
+                at_ms=hour.start_ms,
                 detail=f"{there} for {span}: {count} events without a record",
             )
 

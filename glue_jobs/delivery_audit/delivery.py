@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
-from eventplane.envelope import HOP_LIMIT, RESERVED_ATTRIBUTE, TOO_LARGE
 from eventplane.guarantee import BY_CHANNEL, DROP_REASONS
 from eventplane.ledger import HANDOVERS, LEDGER, SENT_BEFORE, TAP, Basis
 from eventplane.limits import MAX_HOPS
-from eventplane.reasons import Outcome
+from eventplane.reasons import Outcome, Reason
 from glue_jobs.delivery_audit.event import CLOCK_SLACK_MS, Decision, Event, Unclear, by_queue_clock_ms
 from glue_jobs.delivery_audit.event_group import (
     EVERY_ROUTE,
@@ -136,7 +135,7 @@ def _routes(event: Event, rules: AuditRules) -> Sequence[str]:
 
 
 def _unknown_to_the_tap(event: Event, rules: AuditRules) -> Verdict:
-    """The verdict on all routes of an event that the ledger has and the tap has not."""
+    """Return the verdict on all routes of an event that the ledger has and the tap has not."""
     if not event.from_device(rules):
         return Verdict.INTERNAL
     if any(each.row.archive == TAP for each in event.unclear):
@@ -149,7 +148,7 @@ def _unknown_to_the_tap(event: Event, rules: AuditRules) -> Verdict:
 def _verdict(
     event: Event, first: TapRow, route: str, found: Sequence[Decision], rules: AuditRules
 ) -> Verdict | None:
-    """What the decisions about a route prove; None where they prove nothing."""
+    """Return what the decisions about a route prove; None where they prove nothing."""
     if route not in event.expected:
         return Verdict.MISROUTED
     ranked: tuple[int, Verdict] | None = None
@@ -170,15 +169,15 @@ def _verdict(
 
 
 def _holds(event: Event, first: TapRow, decision: Decision, rules: AuditRules) -> bool:
-    """Whether tap and contract bear out the end that a router recorded: it is not taken on trust."""
+    """Return whether tap and contract bear out the end that a router recorded: it is not taken on trust."""
     row, reason = decision.row, decision.row.reason
     if decision.outcome == Outcome.EXPIRED and not _had_expired(first, row, rules):
         return False
-    if reason == HOP_LIMIT:
+    if reason == Reason.HOP_LIMIT:
         return (first.hops or 0) >= MAX_HOPS
-    if reason == RESERVED_ATTRIBUTE:
+    if reason == Reason.RESERVED_ATTRIBUTE:
         return first.names_sender
-    if reason == TOO_LARGE:
+    if reason == Reason.TOO_LARGE:
         return first.is_too_large
     return reason not in DROP_REASONS or event.was_best_effort(row, rules)
 
@@ -196,7 +195,7 @@ def _had_expired(first: TapRow, row: LedgerRow, rules: AuditRules) -> bool:
 
 
 def _shown_by_handovers(event: Event, route: str, inbox: str | None) -> bool:
-    """Whether a consumer had an event of which the ledger does not say that it went into the inbox."""
+    """Return whether a consumer had an event of which the ledger does not say that it went into the inbox."""
     return any(
         each.channel == inbox
         and (
@@ -213,7 +212,7 @@ def _shown_by_handovers(event: Event, route: str, inbox: str | None) -> bool:
 def _without_record(
     event: Event, first: TapRow, route: str, found: Sequence[Decision], was_there: bool, rules: AuditRules
 ) -> tuple[Verdict, int | None]:
-    """The verdict on a route of which no record proves anything, and the ledger's hour that lacks it."""
+    """Return the verdict on a route without proof, and the ledger's hour that lacks the record."""
     accepted_at_ms = first.accepted_at_ms
     if any(each.row.archive == LEDGER and each.route in (None, route) for each in event.unclear):
         return Verdict.NOT_UNDERSTOOD, None
@@ -249,7 +248,7 @@ def _consumption(event: Event, inbox: str, put: Sequence[LedgerRow], rules: Audi
 
 
 def _is_shown(event: Event, end: HandoverRow, put: Sequence[LedgerRow], rules: AuditRules) -> bool:
-    """Whether an event of the tap had expired, or could be dropped: that is known, and not taken on trust."""
+    """Return whether an event of the tap had expired, or could be dropped, as the handover says."""
     first = event.first
     if first is None:
         return True
@@ -301,7 +300,7 @@ def _at_router(delivery: Delivery, rules: AuditRules) -> _Found:
 
 
 def _of_event(delivery: Delivery, rules: AuditRules) -> _Found:
-    """What is not of a route."""
+    """Return what is known of the event as a whole, not of a route."""
     event, first = delivery.event, delivery.event.first
     if first is not None and event.ledger:
         sent = {each.type for each in event.copies}
@@ -315,13 +314,13 @@ def _of_event(delivery: Delivery, rules: AuditRules) -> _Found:
 
 
 def is_other_client(row: LedgerRow) -> bool:
-    """Whether the row's sender is on another device than its client."""
+    """Return whether the row's sender is on another device than its client."""
     sender, client = row.sender, row.client_id
     return sender is not None and client is not None and "/" in sender and not sender.startswith(f"{client}/")
 
 
 def _is_unconfirmed(event: Event, rules: AuditRules) -> bool:
-    """Whether a router decided before it saw the contract in force, and none decided by that one.
+    """Return whether a router decided before it saw the contract in force, and none decided by that one.
 
     An earlier decision about the same message counts: a router that is killed after its deliveries leaves the
     message to the next one, which may have seen less.
@@ -360,7 +359,7 @@ def _of_decisions(delivery: Delivery, rules: AuditRules) -> _Found:
 
 
 def _clock_skew_ms(row: LedgerRow, accepted_at_ms: int | None) -> int | None:
-    """How far a router's clock is at least ahead of IoT Core's and the queue's, milliseconds.
+    """Return how far a router's clock is at least ahead of IoT Core's and the queue's, milliseconds.
 
     Negative where it is behind, None where they agree as far as can be told. What was decided before its
     acceptance is not explained by a clock.

@@ -11,8 +11,8 @@ from eventplane.archive_layout import AUDIT_DEVICES_FOLDER
 from eventplane.device_reports import MANIFEST, key_digest
 from eventplane.fleet import LifecycleState
 from eventplane.reasons import Outcome
-from glue_jobs.delivery_audit.completeness import Arrival, Completeness, JudgedStatement, Life, new_lives
-from glue_jobs.delivery_audit.coverage import RESTS, Attestation, Scope, Standing
+from glue_jobs.delivery_audit.completeness import Arrival, Completeness, Life, Scope, new_lives
+from glue_jobs.delivery_audit.coverage import RESTS, Attestation, Standing
 from glue_jobs.delivery_audit.device_reports import (
     DIGESTS,
     Range,
@@ -160,24 +160,15 @@ class _Device:
             scope.uplinks,
         )
         self._arrivals = _arrivals(rows.not_in_tap, scope.watermark_ms)
-        self._completeness = Completeness(
-            self._seen,
-            self._reports,
-            self._arrivals,
-            sees_all=scope.end_ms is None,
-            watermark_ms=scope.watermark_ms,
-            gone=scope.gone,
-        )
-        self._attestation = Attestation(self._completeness, self._reports, self._seen, scope)
+        self._completeness = Completeness(self._seen, self._reports, self._arrivals, scope)
+        self._attestation = Attestation(self._completeness)
         self._within = {each.hour for each in self._hours if each.within}
         self._days = self._count_days()
 
     def judgement(self, absent: Collection[int]) -> DeviceJudgement:
         keys = sorted(self._days, key=lambda key: (key[0], key[1] or ""))
         days = [_with_numbers(self._days[key]) for key in keys]
-        standing = self._attestation.standing(
-            days, self._scope, is_expected=self._is_expected, is_known=self._is_known
-        )
+        standing = self._attestation.standing(days, is_expected=self._is_expected, is_known=self._is_known)
         epochs = self._epochs(days) or ([_ZEROS] if standing is Standing.SILENT else [])
         forged, recovered = self._strays()
         holes = Counter(self._completeness.holes)
@@ -300,7 +291,7 @@ class _Device:
     # What the ledger has and the tap has not.
 
     def _is_beyond_view(self, arrival: Arrival) -> bool:
-        """Whether the tap may have had the event: its hour is gone, or nothing that came later is known."""
+        """Return whether the tap may have had the event: its hour is gone, or nothing came later."""
         if arrival.hour in self._scope.gone:
             return True
         newest = self._attestation.newest
@@ -361,31 +352,22 @@ class _Device:
 
     def _lost(self) -> Iterator[Finding]:
         for each in self._completeness.judged:
-            if each.manifest.report.within and not each.open and each.unexplained:
-                yield from self._lost_of(each)
-
-    def _lost_of(self, each: JudgedStatement) -> Iterator[Finding]:
-        report, epoch = each.manifest.report, each.manifest.epoch
-        stated = f"stated by manifest {report.id}"
-        acknowledged = f"{stated}, and acknowledged by IoT Core"
-        if each.lost is None:
-            behind = each.unexplained - each.acknowledged
-            for hop, count, why in (
-                (Hop.DEVICE_CLOUD, behind, stated),
-                (Hop.IOT_RULE, each.acknowledged, acknowledged),
+            report, epoch = each.manifest.report, each.manifest.epoch
+            if not report.within or each.open or not each.unexplained:
+                continue
+            stated = f"stated by manifest {report.id}"
+            acknowledged = f"{stated}, and acknowledged by IoT Core"
+            lost, up_to = each.lost or [], [(min(each.acknowledged_to, 0), each.acknowledged_to)]
+            others = each.unexplained - each.acknowledged
+            for hop, count, numbers, why in (
+                (Hop.IOT_RULE, each.acknowledged, overlap(lost, up_to), acknowledged),
+                (Hop.DEVICE_CLOUD, others, without(lost, up_to), stated),
             ):
-                if count:
+                if each.lost is None and count:
                     detail = f"{count} events; {why}"
                     yield self._finding(Kind.LOST, report, hop=hop, epoch=epoch, detail=detail)
-            return
-        first_unacknowledged = each.acknowledged_to + 1
-        for first, last in one_by_one(each.lost):
-            if first < first_unacknowledged:
-                span = first, min(last, each.acknowledged_to)
-                yield self._numbered(Kind.LOST, report, epoch, span, acknowledged, Hop.IOT_RULE)
-            if last >= first_unacknowledged:
-                span = max(first, first_unacknowledged), last
-                yield self._numbered(Kind.LOST, report, epoch, span, stated)
+                for span in one_by_one(numbers):
+                    yield self._numbered(Kind.LOST, report, epoch, span, why, hop)
 
     def _foreign(self) -> Iterator[Finding]:
         """Report this device's epochs under other clients, and epochs of others that it claims too."""

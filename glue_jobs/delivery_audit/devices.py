@@ -28,7 +28,8 @@ from glue_jobs.common.hours import day_of_folder, hour_of
 from glue_jobs.common.listing import ObjectFault
 from glue_jobs.common.objects import Objects
 from glue_jobs.common.session import local_rows, schema_of
-from glue_jobs.delivery_audit.coverage import RESTS, Coverage, Scope, Standing
+from glue_jobs.delivery_audit.completeness import Scope
+from glue_jobs.delivery_audit.coverage import RESTS, Coverage, Standing
 from glue_jobs.delivery_audit.device import (
     COUNTS,
     DeviceJudgement,
@@ -195,7 +196,7 @@ def device_hours(tap: DataFrame, contracts: Sequence[Contract]) -> DataFrame:
 
 
 def _is_best_effort(contracts: Sequence[Contract]) -> SparkColumn:
-    """Whether a device need not have stored the event, and so has not numbered it.
+    """Return whether a device need not have stored the event, and so has not numbered it.
 
     Where a route of the device declares it, its filter decided: what has no number is believed to be such.
     """

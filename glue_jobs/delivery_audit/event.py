@@ -33,7 +33,7 @@ CLOCK_SLACK_MS: Final = 5_000
 clocks within far less."""
 
 UNREADABLE: Final = "unreadable_line"
-"""The line is no JSON, or a member has another type than its record's."""
+"""The line is not JSON, or a member has another type than its record's."""
 
 MAX_TEXT: Final = 4_000
 """Most characters of a row that are kept in quarantine. Ours: enough to see what it is."""
@@ -120,7 +120,7 @@ class Event:
             self.early.append(row)
 
     def _is_backed(self, row: LedgerRow, rules: AuditRules, dead_letters: Collection[str]) -> bool:
-        """Whether a dead-lettered event has a dead letter that was delivered, and could have been refused."""
+        """Return whether the event could have been refused, and its dead letter was delivered."""
         return letter_id(row.sender or "", row.source, row.id) in dead_letters and rules.is_refusable(row)
 
     def _expect(self, first: TapRow, rules: AuditRules, early: list[str]) -> None:
@@ -174,19 +174,19 @@ class Event:
         return max(len({each.data_digest for each in self.copies} - {None}), 1)
 
     def from_device(self, rules: AuditRules) -> bool:
-        """Whether the ledger has it from a device; a dead letter that the cloud's router wrote is its own."""
+        """Return whether the ledger has it from a device; dead letters of the cloud's router are not."""
         if not any(row.entered_by in rules.uplinks for row in self.ledger):
             return False
         return self.sender != PLANE or self.type != DEAD_LETTER_TYPE
 
     def was_best_effort(self, row: LedgerRow, rules: AuditRules) -> bool:
-        """Whether the contract, or the event in the tap, has the row's delivery at best effort."""
+        """Return whether the contract, or the event in the tap, has the row's delivery at best effort."""
         asks = self.first is not None and self.first.asks_best_effort
         return rules.by_version[row.contract_version].is_best_effort(row, asks=asks)
 
 
 def by_queue_clock_ms(row: LedgerRow) -> int | None:
-    """When a row was decided at the latest, by the queue's clock; None where only the router's is known."""
+    """Return by when a row was decided by the queue's clock; None where only the router's is known."""
     # The queue reports the first receive alone, so a later one is not bounded by it.
     if row.attempt != 1 or row.received_at_ms is None or row.reason == REPLAY:
         return None
@@ -203,7 +203,7 @@ def _names(taken: Sequence[str], rules: AuditRules, versions: Iterable[str]) -> 
 
 @lru_cache(maxsize=4_096)
 def _parted(names: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The routes to which an event was to be forwarded, and those to which it was not."""
+    """Return the routes to which an event was to be forwarded, and those to which it was not."""
     if UNWANTED not in names:
         return tuple(names.split(" ")), ()
     each = names.split(" ")
@@ -267,7 +267,7 @@ def sorted_out(
 
 
 def _each_place_once(rows: Sequence[TapRow]) -> Sequence[TapRow]:
-    """The copies in the order of acceptance; what the tap's queue, or two objects, have twice is one."""
+    """Return the copies in the order of acceptance, each place in a message once."""
     if len(rows) < 2:
         return rows
     places: dict[tuple[object, ...], TapRow] = {}
@@ -282,7 +282,7 @@ def _tap_order(row: TapRow) -> tuple[object, ...]:
 
 
 def _each_once(rows: Sequence[_Row]) -> Sequence[_Row]:
-    """The rows without those that lie in another object as well: archives are written at least once.
+    """Return the rows without those that lie in another object as well: archives are written at least once.
 
     Equal rows of one object are copies of an event that came in one frame; they stay.
     """
@@ -334,7 +334,7 @@ def _unclear(archive: str, row: TapRow | LedgerRow | HandoverRow, reason: str, r
 
 
 def _unclear_line(row: BadRow, versions: Collection[str]) -> Unclear:
-    """What the reader found to be bad, with what its text says."""
+    """Return what the reader found to be bad, with what its text says."""
     try:
         members = json.loads(row.text or "")
     except ValueError:

@@ -176,7 +176,7 @@ class HandoverRow(NamedTuple):
 
 
 class RefusedItem(NamedTuple):
-    """An item of the tap that is no event: its place, a digest of its bytes, and why it was refused."""
+    """An item of the tap that is not an event: its place, a digest of its bytes, and why it was refused."""
 
     place: int
     digest: str

@@ -56,7 +56,7 @@ def _compared_by_type(leaf: Exact | Prefix | Suffix | Sql) -> Iterable[str]:
 
 
 def filters_of(history: ContractHistory) -> Iterator[Filter]:
-    """All filters by which the contracts of `history` route in the cloud."""
+    """Return all filters by which the contracts of `history` route in the cloud."""
     for contract in history.contracts:
         for route in contract.routes_at(Place.CLOUD):
             yield route.filter
@@ -124,7 +124,7 @@ def _compare(filter: Exact | Prefix | Suffix, held: Column) -> Column:
 
 
 def _is_always_wanted(contract: Contract, attributes: AttributeColumns) -> Column:
-    """Whether an event of a device is forwarded whatever its reader announced (`eventplane.interest`)."""
+    """Return whether an event is forwarded whatever its reader announced (`eventplane.interest`)."""
     by_type: dict[bool, list[str]] = {True: [DEAD_LETTER_TYPE], False: []}
     for each in contract.event_types.values():
         if each.priority:

@@ -123,7 +123,7 @@ def _judge_event(event: Event, rules: AuditRules, into: Judgement) -> Delivery:
 def _by_sender(
     copies: Iterable[TapRow], ledger: Iterable[LedgerRow], handovers: Iterable[HandoverRow]
 ) -> dict[str, Event]:
-    """The events of the identity: each sender has its own."""
+    """Return the events of the identity: each sender has its own."""
     events: dict[str, Event] = {}
 
     def event_of(sender: str) -> Event:
@@ -243,7 +243,7 @@ def _judge_items(
 
 
 def _recorded(rows: Collection[LedgerRow]) -> int:
-    """How many dead letters of items there are.
+    """Return how many dead letters of items there are.
 
     A message that came again was recorded again, all its items in each attempt: the largest attempt counts.
     """

@@ -65,7 +65,7 @@ def ordered_inboxes(history: ContractHistory) -> frozenset[str]:
 
 
 def ordered_deliveries(group: EventGroup, inboxes: Collection[str]) -> Iterator[OrderedDelivery]:
-    """The first deliveries of a group into `inboxes`; none of an identity that several senders use.
+    """Return the first deliveries of a group into `inboxes`; none of an identity that several senders use.
 
     Of that `two_senders` is found, and a forged copy overtakes nobody.
     """
@@ -116,7 +116,7 @@ def _senders(group: EventGroup) -> set[str | None]:
 
 
 def is_sent(row: LedgerRow) -> bool:
-    """Whether the row is a delivery, and can be judged."""
+    """Return whether the row is a delivery, and can be judged."""
     return row.has_times and row.outcome == Outcome.DELIVERED and row.reason != SENT_BEFORE
 
 
@@ -304,7 +304,7 @@ def ledger_hours(
 
 
 def unreadable_hours(rows: Iterable[BadRow]) -> Iterator[tuple[str, Hour]]:
-    """The archives and hours of lines that cannot be read and name no event."""
+    """Return the archives and hours of lines that cannot be read and name no event."""
     for row in rows:
         if (row.source is None or row.id is None) and (hour := hour_of(row.file)):
             yield row.archive, hour

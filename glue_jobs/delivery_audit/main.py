@@ -38,7 +38,7 @@ class Arguments:
 
 
 def read_arguments(argv: Sequence[str]) -> Arguments:
-    """The job's parameters; Glue adds some of its own, which are ignored."""
+    """Return the job's parameters; Glue adds some of its own, which are ignored."""
     parser = argparse.ArgumentParser(
         prog="python -m glue_jobs.delivery_audit",
         description="Audit an archive's deliveries.",
@@ -119,28 +119,28 @@ def _window(text: str) -> Window:
         return Window(date.fromisoformat(text))
     except ValueError as error:
         raise argparse.ArgumentTypeError(
-            f"{text!r} is no day; give YYYY-MM-DD, 'today', 'yesterday' or 'all'"
+            f"{text!r} is not a day; give YYYY-MM-DD, 'today', 'yesterday' or 'all'"
         ) from error
 
 
 def _queue(text: str) -> str:
     if text.startswith(("https://", "http://")):
         return text
-    raise argparse.ArgumentTypeError(f"{text!r} is no queue's URL; give https://sqs...")
+    raise argparse.ArgumentTypeError(f"{text!r} is not a queue's URL; give https://sqs...")
 
 
 def _time(text: str) -> datetime:
     try:
         time = datetime.fromisoformat(text)
     except ValueError as error:
-        raise argparse.ArgumentTypeError(f"{text!r} is no time; give 2026-03-01T12:00:00Z") from error
+        raise argparse.ArgumentTypeError(f"{text!r} is not a time; give 2026-03-01T12:00:00Z") from error
     return time if time.tzinfo else time.replace(tzinfo=UTC)
 
 
 def _seconds(text: str) -> int:
     if text.isascii() and text.isdigit():
         return int(text)
-    raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds; give 0 or more")
+    raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds; give 0 or more")
 
 
 def totals_line(document: dict[str, Any]) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from eventplane.archive_layout import COMPACTED
 from eventplane.ledger import HANDOVERS, LEDGER, TAP
-from glue_jobs.common.hours import Hour, hour_of
+from glue_jobs.common.hours import hour_of
 from glue_jobs.delivery_audit.devices import MAX_DEVICES, MAX_HOURLY
 from glue_jobs.delivery_audit.event_group import (
     EXPECTED,
@@ -273,49 +273,48 @@ def report(audit: Audit, chain: Chain, changes: Sequence[Finding], trend: Rows) 
 
 
 def _by_hop(audit: Audit, routes: Rows) -> tuple[dict[Hop, int], dict[Hop, int]]:
-    """How many events are lost, and how many pending, by the hop that answers for them."""
-    fleet, items, consumers = audit.fleet.totals, audit.figures.items, audit.figures.consumers
-    lost = {
-        Hop.DEVICE_CLOUD: fleet["lost"] - fleet["acknowledged_lost"],
-        Hop.IOT_RULE: fleet["acknowledged_lost"],
-        # A refused item without a record has vanished as much as a lost event.
-        Hop.ROUTER: sum(route["lost"] for route in routes) + items["lost"],
-        Hop.INBOX_CONSUMER: sum(row["lost"] for row in consumers),
-    }
-    pending = {
-        Hop.DEVICE_CLOUD: fleet["pending"],
-        # Where it is lost is judged once it is.
-        Hop.IOT_RULE: 0,
-        Hop.ROUTER: sum(route["pending"] for route in routes) + items["pending"],
-        Hop.INBOX_CONSUMER: sum(row["pending"] for row in consumers),
-    }
+    """Return how many events are lost, and how many pending, by the hop that answers for them."""
+    fleet, figures = audit.fleet.totals, audit.figures
+    lost, pending = (
+        {
+            Hop.DEVICE_CLOUD: fleet[name],
+            Hop.IOT_RULE: 0,
+            # A refused item without a record has vanished as much as a lost event.
+            Hop.ROUTER: _sum(routes, name) + figures.items[name],
+            Hop.INBOX_CONSUMER: _sum(figures.consumers, name),
+        }
+        for name in ("lost", "pending")
+    )
+    # Where something is lost is judged once it is.
+    lost[Hop.DEVICE_CLOUD] -= fleet["acknowledged_lost"]
+    lost[Hop.IOT_RULE] = fleet["acknowledged_lost"]
     return lost, pending
 
 
 def _totals(audit: Audit, routes: Rows, kinds: Rows) -> dict[str, int]:
-    figures, fleet = audit.figures, audit.fleet.totals
-    totals = {name: sum(route[name] for route in routes) for name in ROUTE_COUNTS}
-    elsewhere = (figures.items, *figures.consumers)
+    figures, fleet, consumers = audit.figures, audit.fleet.totals, audit.figures.consumers
+    totals = {name: _sum(routes, name) for name in ROUTE_COUNTS}
+    unrecorded = fleet["unrecorded"] + _sum([*routes, figures.items, *consumers], "unrecorded")
     return {
         "events_archived": totals.pop("events"),
         **totals,
-        Verdict.UNRECORDED.value: totals["unrecorded"]
-        + fleet["unrecorded"]
-        + sum(row["unrecorded"] for row in elsewhere),
-        Verdict.NOT_UNDERSTOOD.value: totals["not_understood"]
-        + sum(row["not_understood"] for row in figures.consumers),
-        "dead_lettered": sum(row["count"] for row in figures.dead_letters)
-        + sum(row["dead_lettered"] for row in figures.consumers),
+        Verdict.UNRECORDED.value: unrecorded,
+        Verdict.NOT_UNDERSTOOD.value: _sum([*routes, *consumers], "not_understood"),
+        "dead_lettered": _sum(figures.dead_letters, "count") + _sum(consumers, "dead_lettered"),
         "device_gave_up": fleet["explained"] + fleet["not_stored"],
-        "quarantined": sum(row["rows"] for row in figures.quarantine),
+        "quarantined": _sum(figures.quarantine, "rows"),
         "findings": sum(row["count"] for row in kinds if row["weight"] == "broken"),
         "devices": fleet["devices"],
         "to_replay": figures.to_replay,
     }
 
 
+def _sum(rows: Iterable[Mapping[str, Any]], name: str) -> int:
+    return sum(row[name] for row in rows)
+
+
 def _summed(rows: Rows, keys: Sequence[str], counts: Iterable[str]) -> Rows:
-    """The counts summed by the first of `keys`; the others are what the last row with a value has."""
+    """Return the counts summed by the first of `keys`; the others are what the last row with a value has."""
     counts = tuple(counts)
     summed: dict[str, dict[str, Any]] = {}
     for row in rows:
@@ -327,7 +326,7 @@ def _summed(rows: Rows, keys: Sequence[str], counts: Iterable[str]) -> Rows:
 
 
 def _kinds(counted: Counter[tuple[str, str]]) -> Rows:
-    """How many findings of each `kind` at each `hop`, and what they make of the verdict."""
+    """Return how many findings of each `kind` at each `hop`, and what they make of the verdict."""
     return [
         {"kind": kind, "hop": hop, "count": counted[kind, hop], "weight": weight_of(kind)}
         for kind, hop in sorted(counted)
@@ -335,20 +334,20 @@ def _kinds(counted: Counter[tuple[str, str]]) -> Rows:
 
 
 def _folder(name: str, part: Part) -> dict[str, Any]:
-    """What was read of a folder of the archive; its first and last hour by when they begin."""
+    """Return what was read of a folder of the archive; its first and last hour by when they begin."""
     return {
         "folder": name,
         "objects": len(part.objects),
         "compacted": sum(each.name.startswith(f"{COMPACTED}/") for each in part.objects),
         "bytes": sum(each.size for each in part.objects),
         "hours": len(part.hours),
-        "first_hour_ms": min(map(_start_ms, part.hours), default=None),
-        "last_hour_ms": max(map(_start_ms, part.hours), default=None),
+        "first_hour_ms": min((each.start_ms for each in part.hours), default=None),
+        "last_hour_ms": max((each.start_ms for each in part.hours), default=None),
     }
 
 
 def _holes(findings: Iterable[Finding], audit: Audit) -> Rows:
-    """What is missing or wrong in the archive itself, a row for each finding of that hop."""
+    """Return what is missing or wrong in the archive itself, a row for each finding of that hop."""
     unrecorded = Counter[tuple[str, int]]()
     for key, count in audit.judged.judgement.counts.items():
         if isinstance(key, HoleCount):
@@ -361,7 +360,7 @@ def _holes(findings: Iterable[Finding], audit: Audit) -> Rows:
             continue
         folder = each.archive_file.removeprefix(f"{COMPACTED}/").partition("/")[0]
         hour = hour_of(each.archive_file)
-        from_ms = _start_ms(hour) if hour else None
+        from_ms = hour.start_ms if hour else None
         rows.append(
             {
                 "kind": str(each.kind),
@@ -378,7 +377,7 @@ def _holes(findings: Iterable[Finding], audit: Audit) -> Rows:
 
 
 def _flow(findings: Iterable[Finding], routes: Rows) -> Rows:
-    """The way from devices over routes into inboxes: all devices together, then who lost most and where."""
+    """Return the way from devices over routes into inboxes: all together, then who lost most and where."""
     lost = Counter(
         (each.device, each.route, each.destination, str(each.hop))
         for each in findings
@@ -392,7 +391,3 @@ def _flow(findings: Iterable[Finding], routes: Rows) -> Rows:
             for (device, route, inbox, hop), count in lost.most_common(MAX_FLOW)
         ),
     ]
-
-
-def _start_ms(hour: Hour) -> int:
-    return round(hour.start.timestamp() * 1_000)

@@ -11,7 +11,6 @@ from typing import Any, Final
 
 from eventplane.contract import Contract, DeliveryGuarantee, Place, SchemaCheck
 from eventplane.dead_letter import DEAD_LETTER_TYPE
-from eventplane.envelope import HOP_LIMIT, RESERVED_ATTRIBUTE, TOO_LARGE
 from eventplane.guarantee import channel_expiry_ms, guarantee_of_type
 from eventplane.reasons import Outcome, Reason
 from eventplane.sender import parse_sender
@@ -33,7 +32,7 @@ LATENESS_S = 3_600
 """How long after its acceptance an event's record may take to the archive before it is missed, seconds. Ours:
 four of the longest waits (15 min) between two attempts of a router."""
 
-_BY_EVENT: Final = frozenset({HOP_LIMIT, RESERVED_ATTRIBUTE, TOO_LARGE})
+_BY_EVENT: Final = frozenset({Reason.HOP_LIMIT, Reason.RESERVED_ATTRIBUTE, Reason.TOO_LARGE})
 """Reasons of refusals of which the tap knows whether they hold."""
 
 RECORD_MS: Final = 5 * 60 * 1_000
@@ -146,7 +145,7 @@ class ContractRules:
         self._best_effort: dict[tuple[str, str | None, bool], bool] = {}
 
     def route_taken(self, row: LedgerRow) -> str:
-        """The row's route; one of another name where it led elsewhere than the contract says.
+        """Return the row's route; one of another name where it led elsewhere than the contract says.
 
         Such a delivery is one on a route that no contract gives, and the route it claims is still owed.
         Without a route it is `NO_ROUTE` or `EVERY_ROUTE`.
@@ -161,11 +160,11 @@ class ContractRules:
         return route
 
     def worth_ms(self, route: str) -> int | None:
-        """How long an event on `route` is worth delivering, milliseconds; None for ever."""
+        """Return how long an event on `route` is worth delivering, milliseconds; None for ever."""
         return self._worth_ms.get(route)
 
     def may_send(self, row: LedgerRow) -> bool:
-        """Whether the row's sender may send such an event; true where the row does not say who sent what."""
+        """Return whether the row's sender may send such an event; true where it names no sender or type."""
         if row.sender is None or row.type is None:
             return True
         sender = parse_sender(row.sender)
@@ -178,7 +177,7 @@ class ContractRules:
         return known
 
     def is_best_effort(self, row: LedgerRow, *, asks: bool) -> bool:
-        """Whether the row's delivery is at best effort, for an event that `asks` for it or does not."""
+        """Return whether the row's delivery is at best effort; `asks` is whether the event asks for it."""
         if row.route is None:
             return False
         key = row.route, row.type, asks
@@ -192,7 +191,7 @@ class ContractRules:
         return known
 
     def has_check(self, type: str | None, *checks: SchemaCheck) -> bool:
-        """Whether the payloads of a type are checked by one of `checks`."""
+        """Return whether the payloads of a type are checked by one of `checks`."""
         declared = self._contract.event_types.get(type or "")
         return declared is not None and declared.schema_check in checks
 
@@ -232,7 +231,7 @@ class AuditRules:
         self._in_force = [use.contract.version for use in (history.uses[0], *later)]
 
     def in_force_at(self, at_ms: int | None) -> str:
-        """The version in force at a Unix time; before the first use, and at no time, it is the first.
+        """Return the version in force at a Unix time; before the first use, and at no time, it is the first.
 
         The best guess for an event that no ledger row speaks of. What a ledger row names goes before it:
         while a new contract is rolled out, routers of both versions run side by side.
@@ -240,7 +239,7 @@ class AuditRules:
         return self._in_force[0 if at_ms is None else bisect_right(self._from_ms, at_ms)]
 
     def is_open(self, since_ms: int | None) -> bool:
-        """Whether a record about what began at `since_ms` may still come."""
+        """Return whether a record about what began at `since_ms` may still come."""
         return since_ms is not None and since_ms > self.watermark.ms
 
     def hole(self, folder: str, since_ms: int, wait_ms: int = 0) -> int | None:
@@ -256,25 +255,25 @@ class AuditRules:
         return next((hour for hour in hours if hour in damaged), None)
 
     def webhook_worth_ms(self, inbox: str) -> int | None:
-        """How long an event is worth handing over in a webhook's inbox, milliseconds; None for ever."""
+        """Return how long an event in a webhook's inbox is worth handing over, ms; None for ever."""
         return self._webhook_worth_ms.get(inbox)
 
     def is_device_to_devices(self, row: LedgerRow) -> bool:
-        """Whether the row's route leads from a device down to devices, which no contract can allow."""
+        """Return whether the row's route leads from a device down to devices, which no contract can allow."""
         return row.destination in self._down and "/" in (row.sender or "")
 
     def is_forbidden(self, row: LedgerRow) -> bool:
-        """Whether the row is a delivery that its contract forbids: by its sender, or down from a device."""
+        """Return whether the contract forbids the row's delivery: by its sender, or down from a device."""
         if row.outcome != Outcome.DELIVERED:
             return False
         return not self.by_version[row.contract_version].may_send(row) or self.is_device_to_devices(row)
 
     def is_stale(self, row: LedgerRow) -> bool:
-        """Whether the row was decided by a contract whose successor had long been in force."""
+        """Return whether the row was decided by a contract whose successor had long been in force."""
         return row.is_by_contract_in_force and self._history.is_stale(row.contract_version, row.decided_at_ms)
 
     def is_refusable(self, row: LedgerRow) -> bool:
-        """Whether the row's contract allows the refusal that the row speaks of.
+        """Return whether the row's contract allows the refusal that the row speaks of.
 
         Of an event: the payloads of its type are checked, or it went round in circles, or its sender may not
         send it, or makes it too large by its name, or the event names a sender itself; nothing else allows

@@ -65,7 +65,7 @@ class Arguments:
 
 
 def read_arguments(argv: Sequence[str]) -> Arguments:
-    """The job's parameters; Glue adds some of its own, which are ignored. Raises `TooWideError`."""
+    """Return the job's parameters; Glue adds some of its own, which are ignored. Raises `TooWideError`."""
     parser = argparse.ArgumentParser(
         prog="python -m glue_jobs.erasure",
         description="Remove a person's events from an archive.",
@@ -113,7 +113,7 @@ def main(argv: Sequence[str], now: datetime | None = None) -> dict[str, Any]:
     left = naming(spark, objects, person, now, damaged)
     contracts = [name for name in left if name.startswith(f"{CONTRACTS}/")]
     if damaged or len(left) > len(contracts):
-        raise LeftOverError([name for name in left if name not in contracts], damaged)
+        raise LeftOverError(tuple(name for name in left if name not in contracts), tuple(damaged))
     versions = OldVersions.sum(objects.delete_old_versions(prefix) for prefix in progress.old_versions())
     receipt = {**progress.receipt(now, versions), "contracts": contracts}
     progress.finish(objects, receipt)

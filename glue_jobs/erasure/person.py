@@ -82,7 +82,7 @@ class Person:
         return hashlib.sha256(json.dumps([self.source, self.client]).encode()).hexdigest()[:32]
 
     def is_in(self, columns: Collection[str]) -> Column:
-        """Whether a row that has `columns` is the person's, or names the person."""
+        """Return whether a row that has `columns` is the person's, or names the person."""
         tests = [self.is_named(sf.col(name)) for name in _TEXTS if name in columns]
         if _SOURCE in columns:
             source = sf.col(_SOURCE)
@@ -90,7 +90,7 @@ class Person:
         return reduce(or_, (sf.coalesce(each, sf.lit(False)) for each in tests), sf.lit(False))
 
     def is_named(self, text: Column) -> Column:
-        """Whether `text` names the person, in base64 too."""
+        """Return whether `text` names the person, in base64 too."""
         pattern = f"(?U){self._pattern}"
         encoded = sf.regexp_extract_all(text, sf.lit(f"({_BASE64})"))
         decoded = sf.transform(encoded, lambda each: sf.try_to_binary(each, sf.lit("base64")).cast("string"))
@@ -99,7 +99,7 @@ class Person:
         )
 
     def is_named_in(self, text: str) -> bool:
-        """Whether `text` names the person, in base64 too."""
+        """Return whether `text` names the person, in base64 too."""
         name = re.compile(self._pattern)
         return any(name.search(each) for each in (text, *_decoded(text)))
 

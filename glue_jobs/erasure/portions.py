@@ -169,7 +169,7 @@ class Progress:
 
     @classmethod
     def resumed(cls, objects: Objects, person: Person) -> Progress:
-        """Where an interrupted erasure of the person ended, or at the beginning."""
+        """Return where an interrupted erasure of the person ended, or at the beginning."""
         body = objects.read(_plan(person))
         if body is None:
             return cls(person)
@@ -201,7 +201,7 @@ class Progress:
         objects.write(_plan(self.person), json.dumps({"format": FORMAT, **plan}).encode())
 
     def old_versions(self) -> Iterator[str]:
-        """The prefixes beneath which nothing may stay that was replaced or deleted.
+        """Return the prefixes beneath which nothing may stay that was replaced or deleted.
 
         Whole hours, raw and compacted: what the lifecycle or the compaction took there had the rows as well.
         """
@@ -211,7 +211,7 @@ class Progress:
         yield from self.documents
 
     def receipt(self, until: datetime, old_versions: OldVersions) -> dict[str, Any]:
-        """What was removed. It names no person; the same parameters make the same pseudonym."""
+        """Return what was removed. It names no person; the same parameters make the same pseudonym."""
         tables: Counter[str] = Counter()
         for name, count in self.rows.items():
             tables[name.partition("/date=")[0]] += count

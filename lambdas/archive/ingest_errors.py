@@ -14,6 +14,7 @@ from eventplane.dead_letter import Refusal, dead_letter, original_of
 from eventplane.errors import EventPlaneError
 from eventplane.function_settings import IngestErrorsSettings
 from eventplane.ingest import IngestFrame, frame_text
+from eventplane.reasons import Reason
 from eventplane.sender import PLANE_CLIENT
 from eventplane.values import timestamp_of_ms
 from lambdas.common.aws import WORST_CALL_MS, client
@@ -84,8 +85,6 @@ def _text(members: dict[str, Any], name: str) -> str:
 SOURCE: Final = PLANE_CLIENT
 """The `source` of the dead letters made here, and the client that their frames name."""
 
-BAD_FAILURE: Final = "bad_rule_failure"
-"""Why a message of the ingest-error queue is dead: it is no failure of a rule."""
 
 RESERVE_MS: Final = 2 * WORST_CALL_MS
 """No batch is sent with less time left, milliseconds: it covers that batch and the answer to the queue."""
@@ -167,7 +166,7 @@ class IngestErrorsService:
             id=message.id,
             source=SOURCE,
             time=timestamp_of_ms(now_ms),
-            refusal=Refusal(BAD_FAILURE, error.problem),
+            refusal=Refusal(Reason.BAD_RULE_FAILURE, error.problem),
             channel=self.channel,
             original=message.body.encode("utf-8", "surrogatepass"),
             contract_version=self.contract_version,

@@ -10,7 +10,13 @@ from typing import Any
 
 from eventplane.dead_letter import Refusal
 from eventplane.device_reports import STARTED
-from eventplane.downlink.device import ACKNOWLEDGED, Acknowledgement, AcknowledgementError, Result, from_data
+from eventplane.downlink.device import (
+    ACKNOWLEDGED,
+    Acknowledgement,
+    AcknowledgementError,
+    AckStatus,
+    from_data,
+)
 from eventplane.downlink.table import sort_key
 from eventplane.downlink.transitions import Step, acknowledge
 from eventplane.envelope import Envelope, parse_event
@@ -25,9 +31,6 @@ from lambdas.common.queue_function import QueueReader, queue_function
 from lambdas.common.redelivery import handle_each
 from lambdas.downlink.items import RESERVE_MS, NotChangedError
 from lambdas.downlink.parts import Parts, wired
-
-BAD_ANSWER = "bad_acknowledgement"
-"""Why an answer of a device is a dead letter: it cannot be read."""
 
 
 class Answers:
@@ -55,7 +58,7 @@ class Answers:
             if event.type == STARTED:
                 self._parts.work.forget(thing, _epoch(event), None)
         except (AcknowledgementError, EnvelopeError) as error:
-            return self._refuse(message, event, Refusal(BAD_ANSWER, error.detail))
+            return self._refuse(message, event, Refusal(Reason.BAD_ACKNOWLEDGEMENT, error.detail))
         return True
 
     def _sender_refusal(self, event: Envelope) -> Refusal | None:
@@ -94,7 +97,7 @@ class Answers:
             except NotChangedError as error:
                 logger.warning("not acknowledged yet", device=thing, error=str(error))
                 return False
-            is_stored = answer.result is Result.STORED
+            is_stored = answer.result is AckStatus.STORED
             count(Metric.ACKNOWLEDGED if is_stored else Metric.REJECTED)
         return True
 

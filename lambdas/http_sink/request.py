@@ -19,6 +19,7 @@ from eventplane.attributes import attribute_text
 from eventplane.contract import WebhookMode
 from eventplane.envelope import Envelope, data_of
 from eventplane.errors import EnvelopeError
+from eventplane.reasons import Reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,7 @@ def to_request(event: Envelope, mode: WebhookMode) -> Request:
     if content_type is not None:
         if not content_type.isascii():
             raise EnvelopeError(
-                "attribute_value", "datacontenttype is not ASCII, which no HTTP header carries"
+                Reason.ATTRIBUTE_VALUE, "datacontenttype is not ASCII, which no HTTP header carries"
             )
         attributes["datacontenttype"] = content_type
     message = to_binary(cast(BaseCloudEvent, _Attributes(attributes)), _Exact(data))

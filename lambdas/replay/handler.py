@@ -11,6 +11,7 @@ from typing import Final
 
 from eventplane.dead_letter import DEAD_LETTER_TYPE, Refusal
 from eventplane.function_settings import RouterSettings
+from eventplane.reasons import Reason
 from eventplane.replay import MAX_RECEIVES
 from lambdas.common.archive import Archive
 from lambdas.common.aws import client
@@ -22,7 +23,7 @@ from lambdas.common.queue import Invocation, QueueMessage
 from lambdas.common.queue_function import QueueReader, queue_function
 from lambdas.common.redelivery import handle_each
 from lambdas.common.sqs import SCHEMES, SqsSender
-from lambdas.replay.orders import DESTINATION_GONE, Orders, Planners, TapFiles
+from lambdas.replay.orders import Orders, Planners, TapFiles
 from lambdas.router.active_contract import Unseen
 from lambdas.router.dispatch import Dispatch
 from lambdas.router.engine import Engine
@@ -98,7 +99,7 @@ class ReplayService:
                 # By the contract of its time; the one in force knows where letters go today.
                 yield from engine.planner.letter(message, step.event, now_ms)
             else:
-                refusal = Refusal(DESTINATION_GONE, f"{step.record.destination} has no queue any more")
+                refusal = Refusal(Reason.DESTINATION_GONE, f"{step.record.destination} has no queue any more")
                 yield from engine.planner.dead(step, refusal, now_ms)
 
 

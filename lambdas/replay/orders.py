@@ -22,7 +22,7 @@ from eventplane.envelope import EventKey
 from eventplane.errors import EventPlaneError
 from eventplane.ingest import IngestFrame, frame_text
 from eventplane.ledger import CONTRACTS
-from eventplane.reasons import Outcome
+from eventplane.reasons import Outcome, Reason
 from eventplane.replay import (
     REPLAY,
     OrderError,
@@ -153,11 +153,6 @@ class Planners:
 LETTER_SOURCE: Final = "/eventplane/cloud/replay"
 """The `source` of the dead letters about orders."""
 
-BAD_ORDER: Final = "bad_order"
-NOT_IN_TAP: Final = "not_in_tap"
-DESTINATION_GONE: Final = "destination_gone"
-"""Why something is not replayed: the order makes no sense, its event or its destination is not there."""
-
 
 class Orders:
     """Plans the orders of the queue, by the tap's files and the contracts in the archive."""
@@ -175,7 +170,7 @@ class Orders:
         try:
             order = parse_order(message.body)
         except OrderError as error:
-            yield from _letter(engine, message, message.body, Refusal(BAD_ORDER, str(error)), now_ms)
+            yield from _letter(engine, message, message.body, Refusal(Reason.BAD_ORDER, str(error)), now_ms)
             return
         if isinstance(order, OwedOrder):
             yield from self._owed(engine, message, order, now_ms)
@@ -202,10 +197,14 @@ class Orders:
                     ]
         if missing:
             count(Metric.NOT_IN_TAP, len(missing))
-            refusal = Refusal(NOT_IN_TAP, f"{len(missing)} deliveries of events that are not in {order.file}")
+            refusal = Refusal(
+                Reason.NOT_IN_TAP, f"{len(missing)} deliveries of events that are not in {order.file}"
+            )
             yield from _letter(engine, message, _part(order, missing), refusal, now_ms)
         if odd:
-            refusal = Refusal(BAD_ORDER, f"{len(odd)} deliveries on routes that their contracts do not give")
+            refusal = Refusal(
+                Reason.BAD_ORDER, f"{len(odd)} deliveries on routes that their contracts do not give"
+            )
             yield from _letter(engine, message, _part(order, odd), refusal, now_ms)
 
     def _window(
@@ -214,7 +213,9 @@ class Orders:
         routes = _routes_of(order, engine.contract)
         if not routes:
             wanted = f"leads to {order.participant}" if order.participant else f"is called {order.route}"
-            refusal = Refusal(DESTINATION_GONE, f"no route of contract {engine.contract.version} {wanted}")
+            refusal = Refusal(
+                Reason.DESTINATION_GONE, f"no route of contract {engine.contract.version} {wanted}"
+            )
             yield from _letter(engine, message, message.body, refusal, now_ms)
             return
         try:
@@ -223,7 +224,7 @@ class Orders:
                     planned = _planned(engine.planner, message, event, now_ms)
                     yield from _chosen(planned, routes, now_ms, with_refusal=False)
         except TapFileGoneError as error:
-            yield from _letter(engine, message, message.body, Refusal(NOT_IN_TAP, str(error)), now_ms)
+            yield from _letter(engine, message, message.body, Refusal(Reason.NOT_IN_TAP, str(error)), now_ms)
 
     def _found(self, file: str, keys: Collection[EventKey]) -> dict[EventKey, Tapped]:
         try:

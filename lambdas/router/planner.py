@@ -9,11 +9,10 @@ from typing import Final
 
 from eventplane.contract import Channel, Contract, ParticipantKind, Place, Priority, Route
 from eventplane.dead_letter import DEAD_LETTER_TYPE, Refusal, dead_letter, letter_id
-from eventplane.envelope import HOP_LIMIT, TOO_LARGE, Envelope, hops_of, parse_event, sent_on
+from eventplane.envelope import Envelope, hops_of, parse_event, sent_on
 from eventplane.errors import EnvelopeError
 from eventplane.guarantee import NOT_REPEATED, is_promised, why_expired
 from eventplane.ingest import Accepted, parse_frame
-from eventplane.interest import NO_INTEREST
 from eventplane.ledger import Basis, LedgerRecord
 from eventplane.limits import MAX_EVENT_BYTES, MAX_SENT_EVENT_BYTES
 from eventplane.ordering import OrderedInboxes
@@ -28,10 +27,6 @@ from lambdas.router.payload import MESSAGE_SECONDS, Check, PayloadCheck
 
 DEAD_LETTER_SOURCE: Final = "/eventplane/cloud/router"
 """The `source` of the dead letters that the cloud's routers write."""
-
-
-NOT_TAKEN: Final = "not_taken"
-"""Why an event is dead on one route: the destination's queue will never take it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +110,7 @@ class Planner:
 
     def not_taken(self, step: Step, detail: str, now_ms: int) -> Iterator[Step]:
         """What becomes of a `step` whose event its destination will never take: a dead letter."""
-        return self.dead(step, Refusal(NOT_TAKEN, detail), now_ms)
+        return self.dead(step, Refusal(Reason.NOT_TAKEN, detail), now_ms)
 
     def dead(self, step: Step, refusal: Refusal, now_ms: int) -> Iterator[Step]:
         """What becomes of a `step` that ends for this reason on its route: a dead letter."""
@@ -175,7 +170,7 @@ class Planner:
         stamped = stamp_sender(event, entry.sender)
         if stamped.bytes > MAX_EVENT_BYTES:
             raise EnvelopeError(
-                TOO_LARGE,
+                Reason.TOO_LARGE,
                 f"{stamped.bytes} bytes with its sender's name; send at most {MAX_SENT_EVENT_BYTES}",
             )
         return stamped
@@ -189,10 +184,10 @@ class Planner:
             outgoing = stamped if self._has_frames and not hops_of(event) else sent_on(stamped)
             outgoing = self._ordered.valid(outgoing)
         except EnvelopeError as error:
-            if error.reason == HOP_LIMIT and event.type == DEAD_LETTER_TYPE:
+            if error.reason == Reason.HOP_LIMIT and event.type == DEAD_LETTER_TYPE:
                 # A letter about a letter would only keep the loop going.
                 record = self._record(
-                    entry, event, self._priority(event), now_ms, None, Outcome.DROPPED, HOP_LIMIT
+                    entry, event, self._priority(event), now_ms, None, Outcome.DROPPED, Reason.HOP_LIMIT
                 )
                 yield Step(record, event)
             else:
@@ -220,7 +215,7 @@ class Planner:
                 )
                 yield from self.dead(Step(record(route, Outcome.DELIVERED, None), event), refusal, now_ms)
             elif not is_wanted:
-                yield Step(record(route, Outcome.NO_INTEREST, NO_INTEREST), event)
+                yield Step(record(route, Outcome.NO_INTEREST, Reason.NO_INTEREST), event)
             elif why := why_expired(event, now_ms, since_ms, *channels):
                 yield Step(record(route, Outcome.EXPIRED, why), event)
             elif entry.is_replay or is_promised(self._contract, event, self._channel, route):

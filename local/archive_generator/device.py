@@ -10,11 +10,10 @@ from typing import Final
 from edge import reports
 from edge.numbering import stamp
 from edge.spool import LossReport, Manifest, SpoolOrigin
-from edge.uplink import REFUSED_BY_CLOUD
 from eventplane.device_reports import KEY_BYTES, key_digest
 from eventplane.envelope import Envelope, EventKey
 from eventplane.guarantee import BY_CHANNEL
-from eventplane.reasons import Outcome
+from eventplane.reasons import Outcome, Reason
 from eventplane.receipts import SPOOL_FULL
 from eventplane.sender import Sender
 from eventplane.sending import stamp_sender
@@ -33,7 +32,7 @@ REPORTS_MS: Final = 3_450_000
 _REASONS: Final = {
     Outcome.EXPIRED: BY_CHANNEL,
     Outcome.DROPPED: SPOOL_FULL,
-    Outcome.DEAD_LETTERED: REFUSED_BY_CLOUD,
+    Outcome.DEAD_LETTERED: Reason.REFUSED_BY_CLOUD,
 }
 
 

@@ -12,7 +12,6 @@ from edge.spool import Manifest
 from eventplane.contract import ParticipantKind
 from eventplane.envelope import Envelope, write_event
 from eventplane.guarantee import BY_EVENT
-from eventplane.interest import NO_INTEREST
 from eventplane.ledger import Basis, LedgerRecord
 from eventplane.names import EPOCH, SEQUENCE
 from eventplane.reasons import Outcome, Reason
@@ -110,7 +109,7 @@ def _lost_as_dead_lettered(case: Case) -> list[Truth]:
 def _lost_for_no_interest(case: Case) -> list[Truth]:
     """The router says that nobody handles it, and nobody has said so."""
     row = case.ledger[-1]
-    case.ledger[-1] = replace(row, outcome=Outcome.NO_INTEREST, reason=NO_INTEREST)
+    case.ledger[-1] = replace(row, outcome=Outcome.NO_INTEREST, reason=Reason.NO_INTEREST)
     case.handovers = [each for each in case.handovers if each.channel != row.destination]
     return [_of_row(case, Kind.LOST, Hop.ROUTER, row)]
 

@@ -11,7 +11,7 @@ import pytest
 from eventplane.batch import pack
 from eventplane.contract import Downlink
 from eventplane.device_reports import forwarder_source
-from eventplane.downlink.device import ACKNOWLEDGED, Acknowledgement, Result, to_data
+from eventplane.downlink.device import ACKNOWLEDGED, Acknowledgement, AckStatus, to_data
 from eventplane.envelope import Envelope, write_event
 from eventplane.limits import MAX_BATCH_BYTES, MAX_BATCH_EVENTS
 from eventplane.topics import basic_ingest_topic, device_topic
@@ -82,7 +82,8 @@ def acknowledgement(world: World, key: str, source: str) -> Envelope:
     message = item.message
     ack = Acknowledgement(
         kind=Downlink.COMMAND, key=key, uid=message.uid, version=message.version, order=message.order,
-        sender=message.sender, fence=item.fence, source=message.source, id=message.id, result=Result.STORED,
+        sender=message.sender, fence=item.fence, source=message.source, id=message.id,
+        result=AckStatus.STORED,
     )  # fmt: skip
     return write_event(
         {"id": new_id(), "source": source, "type": ACKNOWLEDGED}, to_data([ack], item.epoch or "e")

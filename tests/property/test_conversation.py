@@ -111,7 +111,7 @@ class Asking(RuleBasedStateMachine):
         replies, missing = self.book.end(name, timed_out=timed_out)
         waits = self.waits.pop(name)
         assert missing == sorted(str(each) for each in waits)
-        # Nobody is forgotten, nobody stands twice.
+        # Each peer is in exactly one of both.
         assert {*replies}.isdisjoint(missing)
         assert {*replies, *missing} == {each.participant for each in self.expected[name]}
         for peer in waits:
@@ -137,12 +137,12 @@ class Asking(RuleBasedStateMachine):
         assert len(self.book) == len(self.waits)
 
     @invariant()
-    def every_change_was_told(self) -> None:
-        told = dict.fromkeys(PEERS, Circuit.CLOSED)
+    def every_change_was_reported(self) -> None:
+        known = dict.fromkeys(PEERS, Circuit.CLOSED)
         for change in self.changes:
-            assert told[change.peer] is not change.circuit
-            told[change.peer] = change.circuit
-        assert told == self.circuits
+            assert known[change.peer] is not change.circuit
+            known[change.peer] = change.circuit
+        assert known == self.circuits
 
     def heard(self, peer: Replier) -> None:
         if self.circuits[peer] is Circuit.OPEN and peer in self.asked:

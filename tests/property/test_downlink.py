@@ -21,7 +21,7 @@ from eventplane.downlink.addressing import Addressed, addressed
 from eventplane.downlink.desired import Desired, Message, State
 from eventplane.downlink.device import (
     Acknowledgement,
-    Comparison,
+    Recency,
     StateVersion,
     compare,
     from_data,
@@ -167,9 +167,9 @@ class Device:
         """Store what counts, and answer: one commit."""
         offered = received(parse_event(text))
         match compare(self.held.get((offered.kind, offered.key)), offered):
-            case Comparison.OLDER:
+            case Recency.OLDER:
                 return rejected(offered, Reason.OLDER, "")
-            case Comparison.NEWER:
+            case Recency.NEWER:
                 self.held[offered.kind, offered.key] = state_version(offered)
                 self.log.append(offered)
                 if offered.kind is Downlink.STATE:
@@ -297,7 +297,7 @@ class World(RuleBasedStateMachine):
         self.now_ms += 1
         self.versions[key] = 0
         stays = item.message
-        # What devices shall have stays, as a version that every other one follows.
+        # The desired state stays, as a version that every other one follows.
         self.said[key] = [
             replace(each, message=replace(each.message, version=0, is_deleted=stays.is_deleted))
             for each in self.said.get(key, ())

@@ -20,7 +20,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from edge.mailbox import LinkName
 from edge.spool import BEFORE_EVERYTHING
 from eventplane.contract import Downlink
-from eventplane.downlink.device import Acknowledgement, Result
+from eventplane.downlink.device import Acknowledgement, AckStatus
 from eventplane.downlink.wire import DELETE, KEY, KIND, ORDER, RESET, VERSION
 from eventplane.envelope import parse_event
 from tests.examples import examples
@@ -73,7 +73,7 @@ class DeviceMachine(RuleBasedStateMachine):
         for (kind, key), text in self.desired.items():
             number = self.versions[kind, key]
             answers = [each for each in self.answers(kind, key) if self.number_of(each) == number]
-            assert Result.STORED in {each.result for each in answers}
+            assert AckStatus.STORED in {each.result for each in answers}
             assert self.seen[kind, key][-1] == number
             if kind is Downlink.STATE:
                 stored = self.device.spool.device_state(kind, key)
@@ -190,8 +190,8 @@ class DeviceMachine(RuleBasedStateMachine):
         self.read_what_came()
         for (kind, _), numbers in self.seen.items():
             # Commands without the home's confirmation come again over a new connection, in order.
-            told = list(dict.fromkeys(numbers)) if kind == Downlink.COMMAND else numbers
-            assert told == sorted(told)
+            seen = list(dict.fromkeys(numbers)) if kind == Downlink.COMMAND else numbers
+            assert seen == sorted(seen)
 
     @invariant()
     def of_a_state_at_most_one_delivery_waits(self) -> None:
@@ -207,7 +207,7 @@ class DeviceMachine(RuleBasedStateMachine):
     def what_was_answered_is_held(self) -> None:
         for kind, key in self.desired:
             answered = [
-                self.number_of(each) for each in self.answers(kind, key) if each.result is Result.STORED
+                self.number_of(each) for each in self.answers(kind, key) if each.result is AckStatus.STORED
             ]
             stored = self.device.spool.device_state(kind, key)
             if answered:

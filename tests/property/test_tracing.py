@@ -46,7 +46,7 @@ def record(
 
 
 @st.composite
-def drawn(draw: st.DrawFn) -> tuple[Envelope, list[Span]]:
+def traced(draw: st.DrawFn) -> tuple[Envelope, list[Span]]:
     event = draw(EVENTS)
     routes = draw(ROUTES) or [None]
     outcomes = [draw(OUTCOMES) if route else Outcome.UNROUTED for route in routes]
@@ -62,7 +62,7 @@ def drawn(draw: st.DrawFn) -> tuple[Envelope, list[Span]]:
     return event, list(spans)
 
 
-@given(drawn())
+@given(traced())
 def test_the_spans_are_a_chain_in_the_event_s_trace(case: tuple[Envelope, list[Span]]) -> None:
     event, spans = case
     context = context_of(event)
@@ -78,7 +78,7 @@ def test_the_spans_are_a_chain_in_the_event_s_trace(case: tuple[Envelope, list[S
         assert 0 <= span.start_ms <= span.end_ms
 
 
-@given(drawn())
+@given(traced())
 def test_opentelemetry_reads_the_spans_as_they_are(case: tuple[Envelope, list[Span]]) -> None:
     _, spans = case
     received = decode_traces(otlp_json(spans, "eventplane").encode(), "application/json")

@@ -20,7 +20,6 @@ from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.device_reports import router_source
 from eventplane.envelope import Envelope, write_event
 from eventplane.guarantee import FAILED
-from eventplane.interest import NO_INTEREST
 from eventplane.interest.announcement import new_announcement, with_interest
 from eventplane.ledger import Basis, HandoverRecord, to_line
 from eventplane.limits import MAX_HOPS, MAX_SENT_EVENT_BYTES
@@ -109,9 +108,9 @@ def plant_ends(archive: SmallArchive) -> None:
     end(Outcome.EXPIRED, expirytime="2026-02-28t23:59:60z")
     end(Outcome.DROPPED, FAILED, deliveryguarantee="best_effort")
     end(Outcome.DROPPED, FAILED)
-    end(Outcome.NO_INTEREST, NO_INTEREST, room="bath")
-    end(Outcome.NO_INTEREST, NO_INTEREST)
-    end(Outcome.NO_INTEREST, NO_INTEREST, room="bath", severitynumber=17)
+    end(Outcome.NO_INTEREST, Reason.NO_INTEREST, room="bath")
+    end(Outcome.NO_INTEREST, Reason.NO_INTEREST)
+    end(Outcome.NO_INTEREST, Reason.NO_INTEREST, room="bath", severitynumber=17)
 
 
 def plant_contradictions(archive: SmallArchive) -> None:

@@ -11,7 +11,7 @@ from contract import load_contract
 from eventplane.device_reports import key_digest
 from eventplane.names import CANARY_CLIENT
 from eventplane.sender import PLANE_CLIENT
-from glue_jobs.delivery_audit.coverage import Scope
+from glue_jobs.delivery_audit.completeness import Scope
 from glue_jobs.delivery_audit.devices import Fleet, device_hours, judge_fleet
 from glue_jobs.delivery_audit.event_group import HOUR_MS, HourCount, NotInTap
 from tests.unit.glue_jobs.home import DAY_END_MS, NOON_MS, SCOPE, Home

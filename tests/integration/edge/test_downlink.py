@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 
 from contract.loader import load_contract
-from edge.contract_updates import CONTRACT_REFUSED, contract_key
+from edge.contract_updates import contract_key
 from eventplane.contract import Contract, Downlink, compile_contract, contract_document
 from eventplane.device_reports import DEVICE_CONTRACT, STARTED
-from eventplane.downlink.device import Acknowledgement, Result
+from eventplane.downlink.device import Acknowledgement, AckStatus
 from eventplane.downlink.wire import VERSION, stamped
 from eventplane.envelope import Envelope, write_event
+from eventplane.reasons import Reason
 from tests.eventually import eventually
 from tests.integration.edge.conftest import SECONDS, THING, CloudBroker, Home, wait_for
 from tests.integration.mqtt import TestClient
@@ -87,9 +88,9 @@ def test_a_state_is_stored_delivered_answered_and_told_to_who_starts_later(
     home: Home, cloud: CloudBroker
 ) -> None:
     answer = send_until_answered(cloud, down(THRESHOLD, 1, data={"c": 19}), KEY, 1)
-    assert answer.result is Result.STORED
+    assert answer.result is AckStatus.STORED
     newer = down(THRESHOLD, 2, data={"c": 21})
-    assert send_until_answered(cloud, newer, KEY, 2).result is Result.STORED
+    assert send_until_answered(cloud, newer, KEY, 2).result is AckStatus.STORED
     came: list[Envelope] = []
     climate = home.service("climate-service", on_event=came.append)
     state = climate.state(KEY, SECONDS)
@@ -144,7 +145,7 @@ def test_a_session_that_another_one_pushes_out_loses_nothing(home: Home, cloud: 
         # Whoever has the device's client id takes its session; the broker ends the forwarder's.
         with TestClient(THING, "127.0.0.1", cloud.plain_port):
             cloud.send_down(down(THRESHOLD, version))
-        assert send_until_answered(cloud, down(THRESHOLD, version), KEY, version).result is Result.STORED
+        assert send_until_answered(cloud, down(THRESHOLD, version), KEY, version).result is AckStatus.STORED
     wait_for(lambda: bool(came) and came[-1] == 3)
     assert came == sorted(came)
 
@@ -172,12 +173,12 @@ def test_a_contract_comes_down_and_stays_in_force_and_a_broken_one_is_refused(
     key = contract_key(other.name)
     packed = base64.b64encode(gzip.compress(other.canonical, mtime=0)).decode()
     answer = send_until_answered(cloud, down(DEVICE_CONTRACT, 1, key, data_base64=packed), key, 1)
-    assert answer.result is Result.STORED
+    assert answer.result is AckStatus.STORED
     wait_for(lambda: f"contract {other.version} follows" in home.log())
     broken = contract_document(other)
     broken["routes"]["down-voice"]["to"] = "nobody.inbox"
     refused = send_until_answered(cloud, down(DEVICE_CONTRACT, 2, key, data=broken), key, 2)
-    assert (refused.result, refused.reason) == (Result.REJECTED, CONTRACT_REFUSED)
+    assert (refused.result, refused.reason) == (AckStatus.REJECTED, Reason.CONTRACT_REFUSED)
     assert "nobody" in refused.detail
     home.forwarder.kill()
     home.forwarder.start()

@@ -13,8 +13,9 @@ import boto3
 import pytest
 
 from eventplane.contract import Contract, compile_contract
-from eventplane.envelope import TOO_LARGE, Envelope, parse_event, write_event
+from eventplane.envelope import Envelope, parse_event, write_event
 from eventplane.errors import EnvelopeError
+from eventplane.reasons import Reason
 from eventplane_client import ClientSettings, Mode, connect
 from eventplane_client.errors import NothingThereError
 from eventplane_client.sqs import SqsTransport
@@ -256,7 +257,7 @@ def test_the_relay_is_not_stopped_by_what_is_too_large_for_the_queue(
     with Relay("desk", nats_server.url, ENVIRONMENT, Bounded()) as relay:
         assert relay.relay(SECONDS) == 2
     assert sent[1] == "next"
-    with pytest.raises(EnvelopeError, match=TOO_LARGE):
+    with pytest.raises(EnvelopeError, match=Reason.TOO_LARGE):
         parse_event(sent[0])
 
 

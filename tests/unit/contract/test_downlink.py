@@ -84,4 +84,4 @@ def test_an_unknown_word_is_told_with_those_that_are_known(place: str) -> None:
 
 def test_the_summary_tells_of_it() -> None:
     assert "inbox: events go down as state" in summary(compiled({"downlink": "state"}))
-    assert "  org.example.threshold.v1: goes down as state" in summary(compiled(None, downlink="state"))
+    assert "; goes down as state" in summary(compiled(None, downlink="state"))

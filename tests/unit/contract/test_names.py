@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from eventplane.contract import ContractError, compile_contract, load_compiled
-from eventplane.contract.participants import MAX_NAME, RESERVED
+from eventplane.contract.participants import MAX_PARTICIPANT_NAME, RESERVED_NAMES
 
 SERVICE = {"kind": "cloud_service", "description": "d"}
 
@@ -30,7 +30,7 @@ def faults(**participants: dict[str, Any]) -> list[str]:
     return [each.path.removeprefix("participants.") for each in caught.value.problems]
 
 
-@pytest.mark.parametrize("name", sorted(RESERVED | {"home-urgent", "urgentingest"}))
+@pytest.mark.parametrize("name", sorted(RESERVED_NAMES | {"home-urgent", "urgentingest"}))
 def test_what_the_plane_has_resources_for_is_no_cloud_service(name: str) -> None:
     assert faults(**{name: SERVICE}) == [name]
 
@@ -48,7 +48,7 @@ def test_the_queue_for_replies_and_the_key_of_a_webhook_are_of_nobody_else() -> 
 
 
 def test_a_name_has_an_end_where_resources_are_called_after_it() -> None:
-    longest = "n" * MAX_NAME
+    longest = "n" * MAX_PARTICIPANT_NAME
     assert faults(**{f"{longest}n": SERVICE}) == [f"{longest}n"]
     on_device = {"kind": "device_service", "description": "d"}
     compile_contract(document(**{longest: SERVICE, f"{longest}n": on_device}), "test")

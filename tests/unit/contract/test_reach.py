@@ -171,7 +171,19 @@ def test_a_participant_that_asks_a_type_sends_it() -> None:
     )
     (senders,) = [Reachability(asking).declared_senders("dim")]
     assert [each.name for each in senders] == ["lamp"]
-    assert any("never comes to desk.inbox" in each.message for each in check(asking))
+    ((message, _),) = warnings(asking)
+    assert "never comes to desk.inbox" in message
+
+
+def test_the_routes_of_each_place_that_miss_a_type_are_named_for_themselves() -> None:
+    routes = {
+        "of-lamps": to("lamp.inbox", type=PRESSED, senderservice="lamp"),
+        "pressed-to-desk": to("desk.inbox", type=PRESSED),
+        "up": ORG,
+    }
+    on_device, in_cloud = warnings(plane(routes, {"laundry": [PRESSED]}))
+    assert on_device[0].endswith("lamp.inbox (route of-lamps): no sender passes their filters")
+    assert in_cloud[0].endswith("desk.inbox (route pressed-to-desk): no route to device.outbox takes it")
 
 
 def test_a_forwarder_s_own_reports_go_up_without_a_route() -> None:

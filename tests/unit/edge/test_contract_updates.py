@@ -11,7 +11,6 @@ import pytest
 
 from edge import durable
 from edge.contract_updates import (
-    CONTRACT_REFUSED,
     MOST_BYTES,
     ActiveContract,
     active_contract,
@@ -23,7 +22,8 @@ from edge.errors import SettingProblem
 from edge.mailbox import Reload
 from eventplane.contract import Contract, compile_contract, contract_document
 from eventplane.device_reports import DEVICE_CONTRACT
-from eventplane.downlink.device import Result
+from eventplane.downlink.device import AckStatus
+from eventplane.reasons import Reason
 from tests.unit.edge.downlinks import command, state
 from tests.unit.edge.fakes import ALARM, Device, contract
 
@@ -63,7 +63,7 @@ def test_it_is_stored_told_and_stands_before_the_file_also_after_a_crash(
     text = packed(gzip.compress(other().canonical)) if compress else update(1, contract_document(other()))
     device.turn(device.from_cloud(text))
     assert device.contracts_came == 1
-    assert [each.result for each in device.acknowledgements()] == [Result.STORED]
+    assert [each.result for each in device.acknowledgements()] == [AckStatus.STORED]
     assert in_force(device, file) == other().version
     device.crash()
     device.start()
@@ -100,7 +100,7 @@ def test_a_broken_one_is_rejected_and_the_one_in_force_stays(
 ) -> None:
     device.turn(device.from_cloud(text))
     (answer,) = device.acknowledgements()
-    assert (answer.result, answer.reason) == (Result.REJECTED, CONTRACT_REFUSED)
+    assert (answer.result, answer.reason) == (AckStatus.REJECTED, Reason.CONTRACT_REFUSED)
     assert detail in answer.detail
     assert device.contracts_came == 0
     assert in_force(device, file) == contract().version
@@ -117,7 +117,7 @@ def test_a_broken_one_does_not_take_the_place_of_a_good_one(device: Device, file
 def test_a_command_of_such_a_key_is_a_command(device: Device) -> None:
     device.turn(device.from_cloud(command(1, KEY)))
     assert device.contracts_came == 0
-    assert [each.result for each in device.acknowledgements()] == [Result.STORED]
+    assert [each.result for each in device.acknowledgements()] == [AckStatus.STORED]
 
 
 def test_one_that_this_program_cannot_read_leaves_it_to_the_file(device: Device, file: Path) -> None:
@@ -155,7 +155,7 @@ def test_one_that_takes_the_alarms_away_is_rejected_with_what_and_the_remedy(
 ) -> None:
     device.turn(device.from_cloud(update(1, contract_document(silent()))))
     (answer,) = device.acknowledgements()
-    assert (answer.result, answer.reason) == (Result.REJECTED, CONTRACT_REFUSED)
+    assert (answer.result, answer.reason) == (AckStatus.REJECTED, Reason.CONTRACT_REFUSED)
     assert "routes.calls" in answer.detail
     assert "need a new image" in answer.detail
     assert device.contracts_came == 0

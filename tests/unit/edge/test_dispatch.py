@@ -12,9 +12,10 @@ from contract.loader import load_contract
 from edge.components import first_session_has_it
 from edge.counts import NotStored
 from edge.decision import NO_ATTRIBUTES
-from edge.dispatch import MOST_UNKNOWN, RETAINED, UNKNOWN_CHANNEL, UNKNOWN_EVERY_S, UrgentHint, subscriptions
+from edge.dispatch import MOST_UNKNOWN, UNKNOWN_EVERY_S, UrgentHint, subscriptions
 from edge.mailbox import LinkName, Received
 from eventplane.envelope import parse_event
+from eventplane.reasons import Reason
 from eventplane.topics import OUTBOXES, URGENT_CLIENT_SUFFIX, local_topic
 from tests.unit.edge.fakes import ALARM, DEAD_LETTER, READING, Device, contract, event
 
@@ -193,7 +194,7 @@ class TestUnknownOutboxes:
         for number in range(3 * MOST_UNKNOWN):
             device.turn(over(device, LOCAL, b"%d" % number, f"eventplane/x{number}/outbox"))
         assert len(letters(device)) == MOST_UNKNOWN
-        assert device.not_stored() == {(OUTBOXES, UNKNOWN_CHANNEL): 2 * MOST_UNKNOWN}
+        assert device.not_stored() == {(OUTBOXES, Reason.UNKNOWN_CHANNEL): 2 * MOST_UNKNOWN}
         device.turn(after=UNKNOWN_EVERY_S)
         device.turn(over(device, LOCAL, b"later", STRANGE))
         assert len(letters(device)) == MOST_UNKNOWN + 1
@@ -201,9 +202,9 @@ class TestUnknownOutboxes:
     def test_what_was_counted_is_reported(self, device: Device) -> None:
         flood = [over(device, LOCAL, b"%d" % number, STRANGE) for number in range(MOST_UNKNOWN + 5)]
         device.turn(*flood)
-        assert device.forwarder.counts.not_stored == {NotStored(OUTBOXES, "", UNKNOWN_CHANNEL): 5}
+        assert device.forwarder.counts.not_stored == {NotStored(OUTBOXES, "", Reason.UNKNOWN_CHANNEL): 5}
         device.turn(after=61.0)
-        assert device.not_stored() == {(OUTBOXES, UNKNOWN_CHANNEL): 5}
+        assert device.not_stored() == {(OUTBOXES, Reason.UNKNOWN_CHANNEL): 5}
 
 
 class TestRetained:
@@ -223,7 +224,7 @@ class TestRetained:
         self.repeat(device, resumed=True)
         assert device.spool.pending("call.inbox", 0) == 0
         (letter,) = letters(device)
-        assert letter["reason"] == RETAINED
+        assert letter["reason"] == Reason.RETAINED
         assert "without" in str(letter["detail"])
 
 

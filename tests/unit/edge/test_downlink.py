@@ -4,12 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from edge.downlink import TOO_MANY_KEYS, TOO_MUCH_STATE, UNROUTED
 from edge.errors import SpoolError
 from edge.mailbox import LinkName
 from edge.spool import MOST_KEYS
 from edge.spool.recovery import marker_of
-from eventplane.downlink.device import Result
+from eventplane.downlink.device import AckStatus
 from eventplane.envelope import parse_event
 from eventplane.reasons import Reason
 from eventplane.receipts import Receipt, digest, write_receipts
@@ -28,7 +27,7 @@ def held(device: Device, key: str = KEY) -> str | None:
     return stored.json if stored else None
 
 
-def results(device: Device) -> list[tuple[str, Result, str]]:
+def results(device: Device) -> list[tuple[str, AckStatus, str]]:
     return [(each.id, each.result, each.reason) for each in device.acknowledgements()]
 
 
@@ -37,7 +36,7 @@ def test_a_state_is_stored_answered_delivered_and_only_then_acknowledged(device:
     message = device.from_cloud(state(1))
     device.turn(message)
     assert held(device) == state(1)
-    assert results(device) == [("v1", Result.STORED, "")]
+    assert results(device) == [("v1", AckStatus.STORED, "")]
     assert device.delivered("display") == [state(1).encode()]
     assert device.cloud.last.acknowledged == [message.mid]
     assert device.local.last.acknowledged == []
@@ -81,7 +80,7 @@ def test_a_repetition_is_answered_again_and_not_delivered_again_also_after_a_cra
     device.start()
     device.connect()
     device.turn(device.from_cloud(state(1)))
-    assert results(device) == [("v1", Result.STORED, "")] * 3
+    assert results(device) == [("v1", AckStatus.STORED, "")] * 3
     assert device.delivered("display") == []
 
 
@@ -91,9 +90,9 @@ def test_an_older_version_is_never_applied_after_a_newer(device: Device) -> None
     device.turn(device.from_cloud(state(2)))
     assert held(device) == state(10)
     assert results(device) == [
-        ("v10", Result.STORED, ""),
-        ("v9", Result.REJECTED, Reason.OLDER),
-        ("v2", Result.REJECTED, Reason.OLDER),
+        ("v10", AckStatus.STORED, ""),
+        ("v9", AckStatus.REJECTED, Reason.OLDER),
+        ("v2", AckStatus.REJECTED, Reason.OLDER),
     ]
     assert shown(device) == ["v10"]
     assert device.forwarder.counts.downlink_outcomes == {"stored": 1, Reason.OLDER: 2}
@@ -103,7 +102,7 @@ def test_a_tombstone_is_delivered_remembered_and_followed_by_a_new_incarnation(d
     device.turn(device.from_cloud(state(1)))
     device.turn(device.from_cloud(state(2, deleted=True)), device.from_cloud(state(1)))
     assert held(device) == ""
-    assert results(device)[1:] == [("v2", Result.STORED, ""), ("v1", Result.REJECTED, Reason.OLDER)]
+    assert results(device)[1:] == [("v2", AckStatus.STORED, ""), ("v1", AckStatus.REJECTED, Reason.OLDER)]
     device.turn(device.from_cloud(state(3)))
     assert held(device) == state(3)
     assert shown(device) == ["v1", "v2", "v3"]
@@ -153,7 +152,7 @@ class TestCommands:
             device.turn(device.from_cloud(command(order)))
         device.connect(LOCAL)
         assert shown(device) == ["c1", "c2", "c3"]
-        assert results(device)[-1] == ("c2", Result.REJECTED, Reason.OLDER)
+        assert results(device)[-1] == ("c2", AckStatus.REJECTED, Reason.OLDER)
 
     def test_a_more_urgent_one_does_not_overtake_the_one_before_it(self, device: Device) -> None:
         device.disconnect(LOCAL)
@@ -165,7 +164,7 @@ class TestCommands:
 
     def test_one_that_nobody_reads_is_rejected(self, device: Device) -> None:
         device.turn(device.from_cloud(command(1, subject="nobody")))
-        assert results(device) == [("c1", Result.REJECTED, UNROUTED)]
+        assert results(device) == [("c1", AckStatus.REJECTED, Reason.UNROUTED)]
         assert device.spool.device_state("command", "command/app/ring") is None
 
     def test_the_services_own_receipt_ends_it_where_the_contract_says_so(self, device: Device) -> None:
@@ -194,7 +193,7 @@ class TestSalvaged:
         (delivered,) = device.delivered("call")
         device.turn(device.receipt_of("call", write_receipts([Receipt(digest(delivered))])))
         assert device.spool.backlog()["call.inbox"] == 0
-        assert results(device) == [("c1", Result.STORED, "")] * 2
+        assert results(device) == [("c1", AckStatus.STORED, "")] * 2
 
     def test_one_that_was_made_or_lost_is_made_again(self, device: Device) -> None:
         device.turn(device.from_cloud(state(1)))
@@ -219,13 +218,13 @@ def test_what_came_down_never_goes_up_again(device: Device) -> None:
 def test_a_state_without_a_reader_is_kept(device: Device) -> None:
     device.turn(device.from_cloud(state(1, subject="nobody")))
     assert held(device) == state(1, subject="nobody")
-    assert results(device) == [("v1", Result.STORED, "")]
+    assert results(device) == [("v1", AckStatus.STORED, "")]
 
 
 def test_an_event_of_a_device_can_go_down(device: Device) -> None:
     """It carries the numbers of the device that sent it up."""
     device.turn(device.from_cloud(state(1, deviceepoch="0123", devicesequence="000000000009")))
-    assert results(device) == [("v1", Result.STORED, "")]
+    assert results(device) == [("v1", AckStatus.STORED, "")]
 
 
 @pytest.mark.parametrize(
@@ -255,11 +254,14 @@ class TestBounds:
         for first in range(0, MOST_KEYS, 512):
             device.turn(*(device.from_cloud(state(1, f"a/b/{n}")) for n in range(first, first + 512)))
         device.turn(device.from_cloud(state(1, "one/too/many")), device.from_cloud(state(2, "a/b/0")))
-        assert results(device)[-2:] == [("v1", Result.REJECTED, TOO_MANY_KEYS), ("v2", Result.STORED, "")]
+        assert results(device)[-2:] == [
+            ("v1", AckStatus.REJECTED, Reason.TOO_MANY_KEYS),
+            ("v2", AckStatus.STORED, ""),
+        ]
         # A deletion makes room.
         device.turn(device.from_cloud(state(3, "a/b/1", deleted=True)))
         device.turn(device.from_cloud(state(2, "one/too/many")))
-        assert results(device)[-1] == ("v2", Result.STORED, "")
+        assert results(device)[-1] == ("v2", AckStatus.STORED, "")
         assert device.spool.state_count() == MOST_KEYS
 
     def test_states_take_a_quarter_of_the_room_at_most(self, tmp_path: Path) -> None:
@@ -269,10 +271,10 @@ class TestBounds:
         device.turn(*(device.from_cloud(state(1, f"a/b/{n}", data=large)) for n in range(3)))
         device.turn(*(device.from_cloud(state(2, f"a/b/{n}", data=large)) for n in range(3, 6)))
         outcomes = [each.reason for each in device.acknowledgements()]
-        assert outcomes == ["", "", "", "", TOO_MUCH_STATE, TOO_MUCH_STATE]
+        assert outcomes == ["", "", "", "", Reason.TOO_MUCH_STATE, Reason.TOO_MUCH_STATE]
         device.turn(device.from_cloud(state(3, "a/b/0", deleted=True)))
         device.turn(device.from_cloud(state(3, "a/b/5", data=large)))
-        assert device.acknowledgements()[-1].result is Result.STORED
+        assert device.acknowledgements()[-1].result is AckStatus.STORED
         device.crash()
 
     def test_what_finds_no_room_is_not_answered_and_comes_again(self, tmp_path: Path) -> None:
@@ -287,7 +289,7 @@ class TestBounds:
         assert device.cloud.last.acknowledged == [message.mid]
         device.resize(1024 * 1024)
         device.turn(device.from_cloud(state(1)))
-        assert results(device) == [("v1", Result.STORED, "")]
+        assert results(device) == [("v1", AckStatus.STORED, "")]
         device.crash()
 
     @pytest.mark.source("N4")
@@ -302,7 +304,7 @@ class TestBounds:
         assert device.spool.used_deliveries == device.spool.capacity_deliveries
         device.spool._space.capacity_deliveries = 100
         device.turn(device.from_cloud(command(1, subject="nobody")))
-        assert results(device) == [("c1", Result.REJECTED, UNROUTED)]
+        assert results(device) == [("c1", AckStatus.REJECTED, Reason.UNROUTED)]
         device.crash()
 
 

@@ -11,7 +11,7 @@ from edge.contract_updates import contract_key
 from edge.mailbox import Reload
 from eventplane.contract import Contract, compile_contract, contract_document
 from eventplane.device_reports import DEVICE_CONTRACT
-from eventplane.downlink.device import Result
+from eventplane.downlink.device import AckStatus
 from eventplane.envelope import parse_event
 from eventplane.interest.uplink import UPLINK_KEY
 from eventplane.reasons import Reason
@@ -26,7 +26,7 @@ def by(text: str, **sender: str) -> str:
     return json.dumps(members | sender)
 
 
-def results(device: Device) -> list[tuple[Result, str]]:
+def results(device: Device) -> list[tuple[AckStatus, str]]:
     return [(each.result, each.reason) for each in device.acknowledgements()]
 
 
@@ -45,7 +45,7 @@ def results(device: Device) -> list[tuple[Result, str]]:
 @pytest.mark.parametrize("text", [state(1), command(1), state(1, contract_key("test"), type=DEVICE_CONTRACT)])
 def test_what_no_cloud_service_sent_is_refused(device: Device, text: str, sender: dict[str, str]) -> None:
     device.turn(device.from_cloud(by(text, **sender)))
-    assert results(device) == [(Result.REJECTED, "sender_not_allowed")]
+    assert results(device) == [(AckStatus.REJECTED, "sender_not_allowed")]
     assert device.spool.state_count() == 0
     assert device.contracts_came == 0
     assert device.delivered("display") == []
@@ -57,7 +57,7 @@ def test_the_keys_that_steer_the_forwarder_are_for_their_types(
     device: Device, key: str, deleted: bool
 ) -> None:
     device.turn(device.from_cloud(state(1, key, type=READING, deleted=deleted)))
-    assert results(device) == [(Result.REJECTED, "key_not_allowed")]
+    assert results(device) == [(AckStatus.REJECTED, "key_not_allowed")]
     assert (device.spool.device_state("state", key), device.contracts_came) == (None, 0)
 
 
@@ -78,7 +78,7 @@ def test_two_senders_of_one_id_are_two_events(tmp_path: Path) -> None:
     device.connect()
     device.turn(device.from_cloud(state(1)))
     device.turn(device.from_cloud(by(state(1), senderservice="other")))
-    assert results(device) == [(Result.STORED, "")] * 2
+    assert results(device) == [(AckStatus.STORED, "")] * 2
     assert [each.sender for each in device.acknowledgements()] == ["app", "other"]
     assert len(device.delivered("display")) == 2
     device.crash()
@@ -95,7 +95,7 @@ def test_a_contract_that_lost_a_cloud_service_does_not_lock_out_its_successor(de
     device.turn(Reload(without_app(), contract()))
     device.turn(device.from_cloud(by(state(1), senderservice="porter")))
     device.turn(device.from_cloud(state(2, key, type=DEVICE_CONTRACT, data=contract_document(contract()))))
-    assert results(device) == [(Result.STORED, "")] * 2
+    assert results(device) == [(AckStatus.STORED, "")] * 2
 
 
 class TestResets:
@@ -108,7 +108,7 @@ class TestResets:
         device.connect()
         device.turn(device.from_cloud(state(10**15)), device.from_cloud(state(8, reset=1)))
         device.turn(device.from_cloud(state(9)), device.from_cloud(state(6, reset=1)))
-        stored, older = (Result.STORED, ""), (Result.REJECTED, Reason.OLDER)
+        stored, older = (AckStatus.STORED, ""), (AckStatus.REJECTED, Reason.OLDER)
         assert results(device) == [stored, older, stored, older, stored, older, older]
         stored = device.spool.device_state("state", KEY)
         assert stored is not None
@@ -118,4 +118,4 @@ class TestResets:
         device.turn(device.from_cloud(state(10**15, deleted=True)))
         device.turn(device.from_cloud(state(0, id="again", deleted=True, reset=1)))
         device.turn(device.from_cloud(state(1, reset=1)))
-        assert [result for result, _ in results(device)] == [Result.STORED] * 3
+        assert [result for result, _ in results(device)] == [AckStatus.STORED] * 3

@@ -12,11 +12,11 @@ from edge.interest import Interest
 from edge.mailbox import LinkName, Reload
 from eventplane.contract import Priority
 from eventplane.device_reports import DISCARDED, MANIFEST
-from eventplane.downlink.device import ACKNOWLEDGED, Result
+from eventplane.downlink.device import ACKNOWLEDGED, AckStatus
 from eventplane.envelope import Envelope, parse_event
-from eventplane.interest import NO_INTEREST
 from eventplane.interest.announcement import new_announcement, write_announcement
 from eventplane.interest.uplink import UPLINK_INTEREST_TYPE, UPLINK_KEY
+from eventplane.reasons import Reason
 from eventplane.topics import interest_topic
 from tests.unit.edge.downlinks import command, state
 from tests.unit.edge.fakes import ALARM, DEAD_LETTER, READING, Device, contract, event
@@ -58,7 +58,7 @@ def test_what_a_service_does_not_handle_is_not_forwarded_to_it_and_counted(home:
     home.turn(home.from_service(event("1", subject="show")))
     home.turn(home.from_service(event("2", subject="show", volume="loud")))
     assert shown(home) == ["2"]
-    assert home.not_stored() == {("display.inbox", NO_INTEREST): 1}
+    assert home.not_stored() == {("display.inbox", Reason.NO_INTEREST): 1}
     assert [each.id for each in up(home)] == ["1", "2"]  # the cloud gets both
 
 
@@ -70,7 +70,7 @@ def test_what_nobody_at_all_wants_is_receipted_and_not_stored(home: Device) -> N
     home.turn(message, message)  # a repetition is known
     assert home.spool.next_sequence == before
     assert home.forwarder.counts.not_stored == {
-        NotStored(each, READING, NO_INTEREST): 1 for each in ("display.inbox", "device.outbox")
+        NotStored(each, READING, Reason.NO_INTEREST): 1 for each in ("display.inbox", "device.outbox")
     }
     assert home.forwarder.counts.unwanted == 2
     assert message.mid in home.local.last.acknowledged
@@ -149,8 +149,8 @@ def test_a_command_that_its_service_does_not_handle_is_rejected(home: Device) ->
     home.turn(home.announcement_of("display", LOUD))
     home.turn(home.from_cloud(command(1)), home.from_cloud(command(2, "command/app/loud", volume="loud")))
     assert [(each.result, each.reason) for each in home.acknowledgements()] == [
-        (Result.REJECTED, NO_INTEREST),
-        (Result.STORED, ""),
+        (AckStatus.REJECTED, Reason.NO_INTEREST),
+        (AckStatus.STORED, ""),
     ]
     assert shown(home) == ["c2"]
 
@@ -190,7 +190,7 @@ def test_a_broken_word_of_the_cloud_is_refused_and_the_one_before_stays(home: De
     home.turn(home.from_cloud(wanted_up(1, LOUD)))
     home.turn(home.from_cloud(broken))
     answers = [(each.result, each.reason) for each in home.acknowledgements()]
-    assert answers == [(Result.STORED, ""), (Result.REJECTED, "interest_refused")]
+    assert answers == [(AckStatus.STORED, ""), (AckStatus.REJECTED, "interest_refused")]
     home.turn(home.from_service(event("1")), home.from_service(event("2", volume="loud")))
     sent = [each.id for each in up(home)]
     assert "1" not in sent
@@ -223,7 +223,7 @@ def test_what_was_not_wanted_is_told_with_the_next_manifest_and_never_hastens_a_
     told = {each.type: each.data() for each in up(device)}
     assert MANIFEST in told
     assert told[DISCARDED]["not_stored"] == [
-        {"channel": "device.outbox", "type": READING, "reason": NO_INTEREST, "count": 3}
+        {"channel": "device.outbox", "type": READING, "reason": Reason.NO_INTEREST, "count": 3}
     ]
 
 

@@ -14,8 +14,8 @@ from edge.mailbox import LinkName, Reload
 from eventplane.contract import Contract
 from eventplane.device_reports import STARTED
 from eventplane.envelope import parse_event
-from eventplane.interest import NO_INTEREST
 from eventplane.interest.uplink import UPLINK_INTEREST_TYPE, UPLINK_KEY
+from eventplane.reasons import Reason
 from tests.unit.edge.downlinks import state
 from tests.unit.edge.fakes import ALARM, Device, contract, event
 
@@ -150,7 +150,7 @@ class TestDamage:
         assert device.spool is not damaged
         assert len(device.cloud.all[0].acknowledged) == 1
         device.turn(device.from_service(event("reading")))
-        assert device.not_stored() == {("device.outbox", NO_INTEREST): 1}
+        assert device.not_stored() == {("device.outbox", Reason.NO_INTEREST): 1}
 
     def test_a_file_that_is_really_damaged_is_recovered_and_reported(self, tmp_path: Path) -> None:
         device = Device(tmp_path / "spool.db")

@@ -31,7 +31,7 @@ from eventplane.device_reports import (
 from eventplane.envelope import Envelope, parse_event
 from eventplane.reasons import Outcome
 from eventplane.router import Router
-from glue_jobs.delivery_audit.coverage import Scope
+from glue_jobs.delivery_audit.completeness import Scope
 from glue_jobs.delivery_audit.device import DeviceRows, HourRow, judge_device
 from tests.unit.edge.fakes import ALARM, DEAD_LETTER, READING, Device, contract, event
 

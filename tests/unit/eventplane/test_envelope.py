@@ -189,9 +189,9 @@ def test_known_extensions_pass_with_their_types(extensions: dict[str, object]) -
 @pytest.mark.parametrize(
     ("extension", "says"),
     [
-        ({"severitynumber": "17"}, "'severitynumber': a String stands where an Integer is needed"),
+        ({"severitynumber": "17"}, "'severitynumber': a String is given, an Integer is needed"),
         ({"severitynumber": 25}, r"'severitynumber': a severity is 1 \(TRACE\) to 24 \(FATAL\)"),
-        ({"sequence": True}, "'sequence': a Boolean stands where a String is needed"),
+        ({"sequence": True}, "'sequence': a Boolean is given, a String is needed"),
     ],
 )
 def test_a_refusal_names_the_attribute_and_what_it_must_be(extension: dict[str, object], says: str) -> None:

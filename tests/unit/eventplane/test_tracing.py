@@ -47,7 +47,7 @@ def record(of: Envelope, outcome: Outcome = Outcome.DELIVERED, route: str | None
 
 def spans(of: Envelope, *records: LedgerRecord, is_own: bool = False) -> dict[str, Span]:
     decisions = [RoutingRecord(each, of) for each in records or (record(of),)]
-    drawn = router_spans(
+    made = router_spans(
         context_of(of),
         of,
         decisions,
@@ -57,7 +57,7 @@ def spans(of: Envelope, *records: LedgerRecord, is_own: bool = False) -> dict[st
         is_own=is_own,
         links=(("1" * 32, "2" * 16),),
     )
-    return {each.name: each for each in drawn}
+    return {each.name: each for each in made}
 
 
 def test_each_hop_has_its_time_and_says_whose_it_is() -> None:

@@ -10,8 +10,8 @@ from eventplane.traffic import (
     MAX_SENDERS,
     Publish,
     Quota,
-    QuotaError,
     Traffic,
+    TrafficQuotaError,
     loudest,
 )
 
@@ -59,5 +59,5 @@ def test_of_many_loud_devices_the_loudest_are_reported() -> None:
 
 
 def test_a_quota_without_room_is_refused() -> None:
-    with pytest.raises(QuotaError, match="frames is 0"):
+    with pytest.raises(TrafficQuotaError, match="frames is 0"):
         replace(QUOTA, frames=0)

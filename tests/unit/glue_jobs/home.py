@@ -11,7 +11,7 @@ from edge.spool import LossReport, Manifest, SpoolOrigin
 from eventplane.device_reports import MANIFEST, key_digest
 from eventplane.envelope import Envelope
 from eventplane.reasons import Outcome
-from glue_jobs.delivery_audit.coverage import Scope
+from glue_jobs.delivery_audit.completeness import Scope
 from glue_jobs.delivery_audit.device import DeviceJudgement, DeviceRows, HourRow, judge_device
 from glue_jobs.delivery_audit.event_group import HOUR_MS, NotInTap
 

@@ -163,8 +163,8 @@ def test_a_later_manifest_settles_what_was_acknowledged_and_none_knows_of_itself
     # Two of three were lost, of which two were acknowledged: one of these at least.
     judged = home.judged()
     assert [(hop, number) for _, hop, _, number in found(judged)] == [
-        ("device_cloud", None),
         ("iot_rule", None),
+        ("device_cloud", None),
     ]
     assert figures(judged, "lost", "acknowledged_lost") == {"lost": 2, "acknowledged_lost": 1}
 

@@ -7,9 +7,8 @@ from dataclasses import replace
 import pytest
 
 from eventplane.envelope import Envelope
-from eventplane.interest import NO_INTEREST
 from eventplane.interest.announcement import new_announcement, with_interest
-from eventplane.reasons import Outcome
+from eventplane.reasons import Outcome, Reason
 from tests.spark.small_archive import ALARM, READING, SmallArchive
 from tests.unit.glue_jobs.judging import judged
 
@@ -30,7 +29,7 @@ def hold_back(archive: SmallArchive, event: Envelope) -> None:
     """The router's last word on `event` is that nobody handles it."""
     row = archive.ledger[-1]
     assert row.id == event.id
-    archive.ledger[-1] = replace(row, outcome=Outcome.NO_INTEREST, reason=NO_INTEREST)
+    archive.ledger[-1] = replace(row, outcome=Outcome.NO_INTEREST, reason=Reason.NO_INTEREST)
 
 
 def test_what_is_not_wanted_is_expected_not_to_be_forwarded(interested: SmallArchive) -> None:

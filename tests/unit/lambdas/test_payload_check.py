@@ -85,7 +85,7 @@ def refusal(event: Envelope, *schemas: dict[str, Any], check: str = "strict") ->
         ("strict", None, {}, "payload_invalid"),
         ("strict", V2, {"unit": "m"}, "payload_invalid"),
         ("strict", OTHER, {"value": 1, "unit": "m"}, "unknown_dataschema"),
-        ("strict", V1 + "#", {"value": 1}, "unknown_dataschema"),
+        ("strict", V1 + "?", {"value": 1}, "unknown_dataschema"),
     ],
 )
 def test_the_check_and_the_version_decide(

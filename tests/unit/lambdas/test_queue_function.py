@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from unittest.mock import Mock
 
 import pytest
@@ -48,3 +50,24 @@ def test_messages_that_failed_are_named_and_counted_and_wait(
     assert (entry["ReceiptHandle"], entry["VisibilityTimeout"]) == ("handle-m2", 103)
     counted = figures(capsys.readouterr().out)
     assert (counted["Messages"], counted["Retried"]) == (2, 1)
+
+
+_READ = """
+import sys
+if {absent}:
+    sys.modules["orjson"] = None
+from benchmarks import workload
+import lambdas.common.queue_function
+from eventplane import fast_reader
+from eventplane.envelope import parse_event, parse_strictly
+assert parse_event(workload.event(1)) == parse_strictly(workload.event(1))
+print(len(fast_reader._json))
+"""
+
+
+@pytest.mark.parametrize(("absent", "used"), [(False, "1"), (True, "0")])
+def test_functions_read_with_orjson_where_they_have_it(absent: bool, used: str) -> None:
+    if not absent:
+        pytest.importorskip("orjson")
+    command = [sys.executable, "-c", _READ.format(absent=absent)]
+    assert subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip() == used

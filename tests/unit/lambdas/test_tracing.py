@@ -150,11 +150,11 @@ def test_a_collector_that_refuses_costs_no_event_and_is_left_alone_for_a_while(
 
     now = 0.0
     export = SpanExport(urlsplit(receiver.url), lambda: now)
-    export.send(drawn(1), lambda: 30_000)
-    export.send(drawn(1), lambda: 30_000)
+    export.send(spans_of(1), lambda: 30_000)
+    export.send(spans_of(1), lambda: 30_000)
     assert (receiver.requests, receiver.spans) == (2, [])
     receiver.status, now = 200, REST_S
-    export.send(drawn(1), lambda: 30_000)
+    export.send(spans_of(1), lambda: 30_000)
     assert len(receiver.spans) == 1
 
 
@@ -196,18 +196,18 @@ def test_a_collector_that_drips_costs_the_patience_of_one_invocation(
 
 def test_no_export_is_begun_without_time_for_it(receiver: Receiver) -> None:
     export = SpanExport(urlsplit(receiver.url))
-    export.send(drawn(1), lambda: export.reserve_ms - 1)
+    export.send(spans_of(1), lambda: export.reserve_ms - 1)
     assert receiver.requests == 0
 
 
 def test_the_urgent_router_has_time_for_an_export(receiver: Receiver) -> None:
     # It has 12 s in all (stacks/config.py).
-    SpanExport(urlsplit(receiver.url), patience=QUICK).send(drawn(1), lambda: 10_000)
+    SpanExport(urlsplit(receiver.url), patience=QUICK).send(spans_of(1), lambda: 10_000)
     assert len(receiver.spans) == 1
 
 
 def test_a_request_has_a_bound_and_what_is_beyond_is_not_sent(receiver: Receiver) -> None:
-    SpanExport(urlsplit(f"{receiver.url}/")).send(drawn(MAX_SPANS + 5), lambda: 30_000)
+    SpanExport(urlsplit(f"{receiver.url}/")).send(spans_of(MAX_SPANS + 5), lambda: 30_000)
     assert len(receiver.spans) == MAX_SPANS
 
 
@@ -219,10 +219,10 @@ def test_a_defect_of_the_span_recorder_brings_no_message_back(
     assert receiver.requests == 0
 
 
-def drawn(number: int) -> list[Any]:
-    from eventplane.tracing.spans import Kind, Span
+def spans_of(number: int) -> list[Any]:
+    from eventplane.tracing.spans import Span, SpanKind
 
-    span = Span(TRACE, PARENT, None, "a", Kind.CONSUMER, "s", 1, 2)
+    span = Span(TRACE, PARENT, None, "a", SpanKind.CONSUMER, "s", 1, 2)
     return [replace(span, span_id=f"{each + 1:016x}") for each in range(number)]
 
 

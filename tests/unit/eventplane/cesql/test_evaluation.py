@@ -4,8 +4,10 @@ import pickle
 
 import pytest
 
+from contract.explain import explain_filter
 from eventplane.cesql import BUILTINS, CesqlMissingAttributeError, CesqlMissingFunctionError, parse
 from eventplane.cesql.analysis import outcomes
+from eventplane.filters import Sql
 from eventplane.limits import MAX_INTEGER_TEXT
 
 EVENT: dict[str, str | int | bool] = {
@@ -219,5 +221,6 @@ def test_not_of_an_integer_is_the_same_everywhere(text: str, passes: bool) -> No
     assert expression.evaluate(EVENT).passes is passes
     assert expression.matches(EVENT) is passes
     assert ("true" in outcomes(expression.tree, EVENT, BUILTINS)) is passes
+    assert explain_filter(Sql(expression), EVENT).matched is passes
     # And as part of a condition, where AND casts as NOT does.
     assert parse(f"urgent AND {text}").matches(EVENT) is passes

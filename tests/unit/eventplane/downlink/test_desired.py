@@ -6,7 +6,7 @@ import pytest
 
 from eventplane.downlink.addressing import Addressed
 from eventplane.downlink.desired import MAX_DELETES
-from eventplane.downlink.device import Comparison, compare, state_version
+from eventplane.downlink.device import Recency, compare, state_version
 from tests.unit.eventplane.downlink.events import command, deletion, incoming, item_of, state, wanted
 
 SAME = state(5, id="b")
@@ -31,10 +31,10 @@ def test_both_ends_agree_on_what_is_newer(older: Addressed, newer: Addressed) ->
         message = item_of(wanted(*order, is_present=False)).message
         assert message
         assert message.identity == newer.message.identity
-    assert compare(None, early) is Comparison.NEWER
-    assert compare(state_version(early), late) is Comparison.NEWER
-    assert compare(state_version(late), early) is Comparison.OLDER
-    assert compare(state_version(late), late) is Comparison.DUPLICATE
+    assert compare(None, early) is Recency.NEWER
+    assert compare(state_version(early), late) is Recency.NEWER
+    assert compare(state_version(late), early) is Recency.OLDER
+    assert compare(state_version(late), late) is Recency.DUPLICATE
 
 
 @pytest.mark.source("K4")
@@ -62,14 +62,14 @@ def test_versions_are_compared_as_numbers(
 
 def test_commands_are_known_by_their_number() -> None:
     first, second = incoming(wanted(command("a", 9))), incoming(wanted(command("b", 1), now_ms=2 * 10**12))
-    assert compare(None, first) is Comparison.NEWER
-    assert compare(state_version(first), first) is Comparison.DUPLICATE
-    assert compare(state_version(first), second) is Comparison.NEWER
-    assert compare(state_version(second), first) is Comparison.OLDER
+    assert compare(None, first) is Recency.NEWER
+    assert compare(state_version(first), first) is Recency.DUPLICATE
+    assert compare(state_version(first), second) is Recency.NEWER
+    assert compare(state_version(second), first) is Recency.OLDER
 
 
 def test_what_is_gone_does_not_go_once_more() -> None:
-    """A copy of what was deleted comes after the deletion, which is under way."""
+    """A late copy of the deleted state arrives while the deletion is in flight."""
     first = wanted(state(1, "a"), deletion(2, "a"), is_present=False)
     again = wanted(state(1, "a"), deletion(2, "a"), state(1, "a"), is_present=False)
     assert (again.item, again.is_older) == (first.item, True)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from eventplane.downlink.desired import State
-from eventplane.downlink.device import Comparison, compare, state_version, stored
+from eventplane.downlink.device import Recency, compare, state_version, stored
 from eventplane.downlink.transitions import (
     AWAY_MS,
     BACKOFF_MS,
@@ -51,7 +51,7 @@ def test_the_reconcilers_resend_is_dropped_because_the_store_holds_an_equal_vers
     parked = replace(item_of(first), state=State.PARKED, due_at_ms=NOW_MS + PARKED_MS)
     again = reconcile(parked, NOW_MS + PARKED_MS, is_present=True, is_known=True)
     # The device holds it already; only its acknowledgement was lost, and it is given once more.
-    assert compare(state_version(incoming(first)), incoming(again)) is Comparison.DUPLICATE
+    assert compare(state_version(incoming(first)), incoming(again)) is Recency.DUPLICATE
     assert item_of(confirmed(again)).state is State.IDLE
 
 
@@ -82,7 +82,7 @@ def test_a_device_that_deleted_takes_the_object_that_was_made_anew() -> None:
     gone = sent(state(1, "old"), deletion(3, "old"))
     late = apply_event(item_of(confirmed(gone)), THING, state(2, "new"), NOW_MS, is_present=True)
     assert incoming(gone).is_deleted
-    assert compare(state_version(incoming(gone)), incoming(late)) is Comparison.NEWER
+    assert compare(state_version(incoming(gone)), incoming(late)) is Recency.NEWER
 
 
 @pytest.mark.source("K-B3")
@@ -133,7 +133,7 @@ def test_the_backlog_collected_offline_is_overwritten_at_reconnect() -> None:
 @pytest.mark.source("K4")
 def test_an_older_version_overtakes_because_versions_are_compared_as_text() -> None:
     assert wanted(state(10), state(9)).is_older
-    assert compare(state_version(incoming(wanted(state(10)))), incoming(wanted(state(9)))) is Comparison.OLDER
+    assert compare(state_version(incoming(wanted(state(10)))), incoming(wanted(state(9)))) is Recency.OLDER
 
 
 @pytest.mark.source("K5")

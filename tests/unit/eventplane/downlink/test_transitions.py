@@ -76,7 +76,7 @@ def test_ten_updates_a_second_are_one_transmission_at_a_time() -> None:
         step = apply_event(item, THING, state(version), NOW_MS + version * 100, is_present=True)
         assert step.publish is None
         item = item_of(step)
-    # The acknowledgement of what was under way lets the newest go.
+    # The acknowledgement of the transmission in flight lets the newest be sent.
     step = acknowledge(item, stored(incoming(first)), EPOCH, NOW_MS + S, is_present=True)
     assert (incoming(step).version, item_of(step).acknowledged_version) == (10, 1)
     assert item_of(confirmed(step)).acknowledged_version == 10
@@ -111,7 +111,7 @@ def test_a_rejected_state_is_a_letter_and_rests_until_something_new_comes() -> N
     ack = rejected(incoming(wanted(state(1))), "too_many_keys", "")
     assert acknowledge(item, ack, EPOCH, NOW_MS, is_present=True) == Step(item)
     assert incoming(apply_event(item, THING, state(2), NOW_MS, is_present=True)).version == 2
-    # Who corrects the cause redrives the letter, which has the version that was rejected.
+    # A redriven dead letter has the version that was rejected.
     assert incoming(apply_event(item, THING, state(1), NOW_MS, is_present=True)).version == 1
 
 
@@ -125,7 +125,7 @@ def test_a_rejected_command_lets_the_next_go_and_can_be_sent_again() -> None:
 
 @pytest.mark.parametrize("word", [Outcome.EXPIRED, Reason.DEVICE_GONE, ""])
 def test_a_device_s_word_is_not_one_of_the_plane_s_ends(word: str) -> None:
-    """What the plane itself lets expire gets no letter: a device could end a command in silence."""
+    """An expired command has no dead letter: a device could end one silently by that reason."""
     first = wanted(command("a", 1))
     ack = rejected(incoming(first), word, "it says so")
     step = acknowledge(item_of(first), ack, EPOCH, NOW_MS, is_present=True)

@@ -15,7 +15,7 @@ from eventplane.downlink.desired import Desired, Message, State
 from eventplane.downlink.device import (
     Acknowledgement,
     AcknowledgementError,
-    Result,
+    AckStatus,
     from_data,
     rejected,
     stored,
@@ -84,7 +84,7 @@ items = st.builds(
 def test_an_item_holds_all_there_is(item: Desired) -> None:
     written = to_item(item)
     assert from_item(written) == item
-    # Only what has to be looked at again stands in the index.
+    # Only items that are due some time are in the index.
     assert (INDEX_KEY in written) is (item.due_at_ms is not None)
 
 
@@ -209,4 +209,4 @@ def test_no_data_makes_the_reader_fail_otherwise(data: Any) -> None:
 
 def test_a_result_is_stored_or_rejected() -> None:
     answer: Acknowledgement = stored(incoming(wanted(state(1))))
-    assert (answer.result, answer.reason) == (Result.STORED, "")
+    assert (answer.result, answer.reason) == (AckStatus.STORED, "")
