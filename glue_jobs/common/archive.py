@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import reduce
-from operator import and_, or_
+from operator import add, or_
 from typing import Final, TypeVar
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
@@ -63,12 +63,20 @@ _KINDS: Final[dict[str, DataType]] = {
     "integers": IntegerType(),
     "booleans": BooleanType(),
 }
+_TYPED_KINDS: Final = ("integers", "booleans")
+
 _TYPED: Final = r"^(?:-?(?:0|[1-9][0-9]*)|true|false)$"
 """The text of a value that JSON may have written without quotes."""
 
 _GLOB: Final = re.compile(r"([\\\[\]{}*?])")
 _ESCAPED: Final = r"\\\1"
 _LINE: Final = "value string, file string"
+
+_EVENT: Final = "event"
+"""The column of the tap that holds an event's text."""
+
+_DATA: Final = ("data", "data_base64")
+"""Where an event has its data."""
 
 
 @dataclass(frozen=True)
@@ -261,7 +269,8 @@ def records(lines: DataFrame, folder: Folder) -> DataFrame:
     names = [each.name for each in folder.columns]
     record = sf.from_json("value", row_of(folder), {**_PARSE_ONCE, "columnNameOfCorruptRecord": CORRUPT})
     read = lines.select("value", "file", record.alias("record"))
-    has_others = ~_holds_all(folder)
+    # Not by `|`: what comes twice within one of its sides is worked out whatever the other side is.
+    has_others = sf.when(_is_as_written(folder), sf.lit(False)).otherwise(~_has_exactly_the_columns(folder))
     line = _no_record(folder, sf.when(has_others, sf.col("value")))
     return read.select(
         *(sf.col("record")[name].alias(name) for name in names),
@@ -287,23 +296,50 @@ def line_text() -> SparkColumn:
     return sf.when(sf.col("line").isNotNull() | sf.col("unknown_members"), sf.col("value"))
 
 
-def _holds_all(folder: Folder) -> SparkColumn:
+def _is_as_written(folder: Folder) -> SparkColumn:
+    """Whether the columns give the line again if they are written as the archive's writers write them.
+
+    Then they hold every member of it, each of which is there once; false says nothing. Of the event, which
+    has many characters to escape, its length suffices: another member would make the line longer.
+    """
+    parts = [
+        sf.concat(sf.lit(f'{"," if place else "{"}"{each.name}":'), _written(each))
+        for place, each in enumerate(folder.columns)
+    ]
+    line, end = sf.col("value"), sf.lit("}")
+    if folder.name != TAP:
+        return sf.coalesce(line == sf.concat(*parts, end), sf.lit(False))
+    place = [each.name for each in folder.columns].index(_EVENT)
+    before = sf.concat(*parts[:place], sf.lit(f',"{_EVENT}":"'))
+    after = sf.concat(sf.lit('"'), *parts[place + 1 :], end)
+    event = sf.col("record")[_EVENT]
+    escapes = reduce(add, (sf.octet_length(event) - _bytes_without(event, each) for each in '"\\'))
+    length = sf.octet_length(before) + sf.octet_length(event) + escapes + sf.octet_length(after)
+    # What is not UTF-8 is read as this character, which is longer.
+    is_utf8 = ~event.contains("\ufffd")
+    is_equal = line.startswith(before) & line.endswith(after) & (sf.octet_length(line) == length) & is_utf8
+    return sf.coalesce(is_equal, sf.lit(False))
+
+
+def _written(column: Column) -> SparkColumn:
+    """The value of a member as the writers write it, unless it has a character to escape."""
+    value = sf.col("record")[column.name]
+    is_text = column.type is ColumnType.TEXT
+    text = sf.concat(sf.lit('"'), value, sf.lit('"')) if is_text else value.cast("string")
+    return sf.coalesce(text, sf.lit("null"))
+
+
+def _bytes_without(text: SparkColumn, character: str) -> SparkColumn:
+    return sf.octet_length(sf.replace(text, sf.lit(character), sf.lit("")))
+
+
+def _has_exactly_the_columns(folder: Folder) -> SparkColumn:
     """Whether the columns hold every member of the line, each of which is there once."""
-    names = [each.name for each in folder.columns]
     members = sf.json_object_keys("value")
-    known = sf.size(sf.array_except(members, sf.array(*map(sf.lit, names)))) == 0
-    once = sf.size(members) == sf.size(sf.array_distinct(members))
-    exactly = sf.coalesce(known & once, sf.lit(False))
-    if folder.name == TAP:
-        return exactly
-    # A fourth of the work for almost every line: as many members as columns, and each column has one.
-    without = sf.octet_length(sf.replace("value", sf.lit('":'), sf.lit("")))
-    count = (sf.octet_length("value") - without) / len('":')
-    each_has_one = reduce(
-        and_,
-        (sf.col("record")[name].isNotNull() | sf.col("value").contains(f'"{name}":null') for name in names),
-    )
-    return sf.when((count == len(names)) & each_has_one, sf.lit(True)).otherwise(exactly)
+    known = sf.array(*(sf.lit(each.name) for each in folder.columns))
+    is_known = sf.size(sf.array_except(members, known)) == 0
+    is_once = sf.size(members) == sf.size(sf.array_distinct(members))
+    return sf.coalesce(is_known & is_once, sf.lit(False))
 
 
 def _as_records(rows: DataFrame, folder: Folder, has_envelope: bool) -> DataFrame:
@@ -337,32 +373,33 @@ def _shaped(rows: DataFrame, folder: Folder, ask: _Ask, has_envelope: bool) -> D
     ]
     if folder.name == TAP:
         rows = _with_attributes(rows, ask, TAP_ATTRIBUTES if has_envelope else ())
-        if not has_envelope:
-            rows = rows.withColumns(_derived(sf.col("texts")["type"]))
         columns += ["texts", "integers", "booleans", "data_digest", "event_bytes", "report"]
     return rows.select(*columns)
 
 
 def _with_attributes(rows: DataFrame, ask: _Ask, held: Collection[str]) -> DataFrame:
-    """Add `texts`, `integers` and `booleans`; `held` are the attributes that have a column already."""
+    """Add `texts`, `integers` and `booleans`, and what is derived of an event where no column holds it.
+
+    `held` are the attributes that have a column already.
+    """
     # An event always has a type; without any name there would be nothing to parse into.
     names = {each: sorted({"type", *chosen}) for each, chosen in ask.items()}
-    parsed = {
-        each: _parsed(set(names[each]) - set(held), _KINDS[each])
-        for each, chosen in ask.items()
-        if not {*names[each]} <= {*held} and (chosen or each == "texts")
+    typed = {*ask["integers"], *ask["booleans"]}
+    wanted = {
+        name for each in ("texts", *_TYPED_KINDS) if ask[each] or each == "texts" for name in names[each]
     }
-    # Columns, and not members of one struct: Spark would parse the event anew for each use of a member.
-    rows = rows.withColumns({f"parsed_{each}": column for each, column in parsed.items()})
+    if not wanted <= {*held}:
+        rows = _parsed(rows, wanted - {*held}, typed - {*held})
 
     def value(each: str, name: str) -> SparkColumn:
         if name in held:
             return _held(each, name)
-        return sf.col(f"parsed_{each}")[name] if each in parsed else sf.lit(None).cast(_KINDS[each])
+        if each in _TYPED_KINDS and name not in typed:
+            return sf.lit(None).cast(_KINDS[each])
+        return sf.col(f"parsed_{each}")[name]
 
-    return rows.withColumns(
-        {each: sf.struct(*(value(each, name).alias(name) for name in names[each])) for each in ask}
-    )
+    attributes = {each: sf.struct(*(value(each, name).alias(name) for name in names[each])) for each in ask}
+    return rows.withColumns(attributes if held else {**attributes, **_derived()})
 
 
 def _held(kind: str, name: str) -> SparkColumn:
@@ -375,19 +412,35 @@ def _held(kind: str, name: str) -> SparkColumn:
     return sf.when(marks.contains(f" {name} "), sf.col(name).cast(_KINDS[kind]))
 
 
-def _parsed(names: Collection[str], kind: DataType) -> SparkColumn:
+def _parsed(rows: DataFrame, names: Collection[str], typed: Collection[str]) -> DataFrame:
+    """Add the attributes `names` of the event and its data, parsed once, as `parsed_texts`.
+
+    And those that are `typed` as `parsed_integers` and `parsed_booleans`. These are columns, and not members
+    of one struct: Spark would parse the event anew for each use of a member.
+    """
+    rows = rows.withColumn("parsed_texts", _parse({*names, *_DATA}, StringType()))
+    if not typed:
+        return rows
+    texts = sf.col("parsed_texts")
+    # Only the reader knows how a value was written; it is not asked where all look like text.
+    is_typed = reduce(or_, (sf.coalesce(texts[name].rlike(_TYPED), sf.lit(False)) for name in sorted(typed)))
+    return rows.withColumns(
+        {f"parsed_{each}": sf.when(is_typed, _parse(typed, _KINDS[each])) for each in _TYPED_KINDS}
+    )
+
+
+def _parse(names: Collection[str], kind: DataType) -> SparkColumn:
     schema = StructType([StructField(name, kind) for name in sorted(names)])
-    return sf.from_json("event", schema, _PARSE_ONCE)
+    return sf.from_json(_EVENT, schema, _PARSE_ONCE)
 
 
-def _derived(type_: SparkColumn) -> dict[str, SparkColumn]:
-    """What else is made of an event of `type_`."""
-    event = sf.col("event")
-    data = sf.from_json("event", "data string, data_base64 string", _PARSE_ONCE)
+def _derived() -> dict[str, SparkColumn]:
+    """What else is made of an event that is `_parsed`."""
+    event, texts = sf.col(_EVENT), sf.col("parsed_texts")
     return {
-        "data_digest": sf.when(event.isNotNull(), sf.xxhash64(data)),
+        "data_digest": sf.when(event.isNotNull(), sf.xxhash64(*(texts[name] for name in _DATA))),
         "event_bytes": sf.octet_length(event).cast("bigint"),
-        "report": sf.when(type_.isin(*REPORTS), event),
+        "report": sf.when(texts["type"].isin(*REPORTS), event),
     }
 
 
@@ -396,29 +449,20 @@ def with_envelope(rows: DataFrame, folder: Folder) -> DataFrame:
     if not (folder.compaction and folder.compaction.attributes):
         return rows
     names = folder.compaction.attributes
-    rows = rows.withColumn("texts", _parsed(names, StringType()))
-    texts = sf.col("texts")
-    # Only the reader knows how a value was written; it is not asked where all look like text.
-    is_typed = reduce(
-        or_, (sf.coalesce(texts[name].rlike(_TYPED), sf.lit(False)) for name in {*names} - STRINGS)
-    )
-    rows = rows.withColumns(
-        {
-            "integers": sf.when(is_typed, _parsed(names, IntegerType())),
-            "booleans": sf.when(is_typed, _parsed(names, BooleanType())),
-        }
-    )
+    parsed = _parsed(rows, names, {*names} - STRINGS)
 
     def marks(kind: str) -> SparkColumn:
-        held = sf.concat_ws(" ", *(sf.when(sf.col(kind)[name].isNotNull(), sf.lit(name)) for name in names))
+        typed = sorted({*names} - STRINGS, key=names.index)
+        values = ((name, sf.col(f"parsed_{kind}")[name]) for name in typed)
+        held = sf.concat_ws(" ", *(sf.when(value.isNotNull(), sf.lit(name)) for name, value in values))
         return sf.when(held != "", held)
 
-    return rows.select(
-        *(each for each in rows.columns if each not in _KINDS),
-        *(texts[name].alias(name) for name in names),
+    return parsed.select(
+        *rows.columns,
+        *(sf.col("parsed_texts")[name].alias(name) for name in names),
         marks("integers").alias("integer_attributes"),
         marks("booleans").alias("boolean_attributes"),
-        *(column.alias(name) for name, column in _derived(texts["type"]).items()),
+        *(column.alias(name) for name, column in _derived().items()),
     )
 
 

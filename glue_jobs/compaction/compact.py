@@ -1,18 +1,21 @@
-"""One hour of one folder: compact it, and delete its raw objects when they are old and no longer needed."""
+"""Hours of one folder: compact them, and delete its raw objects when they are old and no longer needed."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import timedelta
+from functools import reduce
+from operator import and_
+from typing import Final
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as sf
 
 from eventplane.archive_layout import Compaction, Folder
 from eventplane.errors import EventPlaneError
-from glue_jobs.common.archive import Archive, line_text, records, with_envelope
+from glue_jobs.common.archive import Archive, line_text, records, struct_of, with_envelope
 from glue_jobs.common.hours import Hour
 from glue_jobs.common.listing import (
     LINES,
@@ -24,7 +27,14 @@ from glue_jobs.common.listing import (
     write_receipt,
 )
 from glue_jobs.common.objects import Objects, Stored
-from glue_jobs.compaction.files import Content, content_of, write_files
+from glue_jobs.compaction.files import EMPTY, WANTED_BYTES, Content, Written, content_of, write_files
+
+MOST_HOURS: Final = 48
+"""Most hours that are compacted together. Ours: one by one they are tried again if one of them is damaged."""
+
+_HOUR: Final = "hour_number"
+_IS_KNOWN: Final = "is_known"
+"""Marks rows that were compacted before."""
 
 
 class HourError(EventPlaneError):
@@ -83,49 +93,67 @@ class CompactedGoneError(HourError):
     )
 
 
-def compact_hour(
-    spark: SparkSession, objects: Objects, folder: Folder, compaction: Compaction, hour: Hour
-) -> Receipt | None:
-    """Compact a closed hour; return None when there is nothing to do. Raises `HourError`.
+def batches(objects: Objects, folder: Folder, hours: Iterable[Hour]) -> Iterator[list[Hour]]:
+    """Group hours that are compacted together, the earliest first; what makes several files is alone.
+
+    A day of small hours takes about as long as one of them: planning and starting cost more than the rows.
+    """
+    batch, total = list[Hour](), 0
+    for hour in sorted(hours):
+        size = sum(each.size for each in _inputs(objects, folder, hour))
+        if batch and (total + size > WANTED_BYTES or len(batch) == MOST_HOURS):
+            yield batch
+            batch, total = [], 0
+        batch.append(hour)
+        total += size
+    if batch:
+        yield batch
+
+
+def compact_hours(
+    spark: SparkSession, objects: Objects, folder: Folder, compaction: Compaction, hours: Sequence[Hour]
+) -> Iterator[tuple[Hour, Receipt]]:
+    """Compact closed hours together and yield the receipts of those that needed it. Raises `HourError`.
 
     The order makes it restartable at any point: what an interrupted run leaves is either not published, or
     published and verified without a receipt, and then done again to the same end.
     """
-    inputs = _inputs(objects, folder, hour)
-    done = read_receipt(objects, folder, hour)
-    if not inputs or (done and done.covers(inputs)):
-        return None
-    if done and (late := _late(done, inputs)):
-        raise SourcesGoneError(_name(folder, hour), ", ".join(late))
+    inputs = {hour: found for hour in hours if (found := _todo(objects, folder, hour))}
+    if not inputs:
+        return
+    name = " to ".join(dict.fromkeys(_name(folder, hour) for hour in (min(inputs), max(inputs))))
     archive = Archive(spark, objects)
-    run = run_of(folder, inputs)
-    place = f"{hour.compacted(folder.name)}/run={run}"
-    rows = _rows(spark, archive, folder, compaction, hour, _earlier(objects, folder, compaction, hour))
+    runs = {hour: run_of(folder, found) for hour, found in inputs.items()}
+    rows = _rows(spark, archive, folder, compaction, [*inputs], _earlier(objects, folder, compaction, inputs))
+    raw_bytes = sum(each.size for found in inputs.values() for each in found)
     try:
-        written = write_files(rows, objects, place, compaction, sum(each.size for each in inputs))
-        _verify(spark, archive, objects, folder, hour, written.content, written.files)
+        written = write_files(rows, objects, folder, compaction, runs, raw_bytes)
+        contents = _verify(spark, archive, objects, folder, written, name)
     except (PySparkException, Py4JError) as error:
-        if faults := archive.damage(_inputs(objects, folder, hour)):
+        # Of several hours each is tried again by itself.
+        if len(inputs) == 1 and (faults := archive.damage(*inputs.values())):
             damaged = "; ".join(f"{each.name}: {each.detail}" for each in faults)
-            raise DamagedHourError(_name(folder, hour), damaged) from error
+            raise DamagedHourError(name, damaged) from error
         raise
-    # Spark listed the folder by itself: what came or went since then is seen here.
-    if _inputs(objects, folder, hour) != inputs:
-        raise ChangedHourError(_name(folder, hour))
-    files = [each for each in objects.beneath(place) if each.name in written.files]
-    publish(objects, folder, hour, written.files)
-    _sweep(objects, hour.compacted(folder.name), written.files)
-    receipt = Receipt(
-        version=folder.version,
-        run=run,
-        rows=written.content.rows,
-        copies=written.content.copies,
-        line_texts=written.content.line_texts,
-        inputs=_digests(objects, inputs),
-        files=_digests(objects, files),
-    )
-    write_receipt(objects, folder, hour, receipt)
-    return receipt
+    # Spark listed the folders by itself: what came or went since then is seen here.
+    if any(_inputs(objects, folder, hour) != found for hour, found in inputs.items()):
+        raise ChangedHourError(name)
+    for hour, found in inputs.items():
+        files = written.files[hour]
+        publish(objects, folder, hour, [each.name for each in files])
+        _sweep(objects, hour.compacted(folder.name), [each.name for each in files])
+        content = contents.get(hour, EMPTY)
+        receipt = Receipt(
+            version=folder.version,
+            run=runs[hour],
+            rows=content.rows,
+            copies=content.copies,
+            line_texts=content.line_texts,
+            inputs=_digests(objects, found),
+            files=_digests(objects, files),
+        )
+        write_receipt(objects, folder, hour, receipt)
+        yield hour, receipt
 
 
 def remove_raw(objects: Objects, folder: Folder, hour: Hour) -> int:
@@ -152,24 +180,52 @@ def _rows(
     archive: Archive,
     folder: Folder,
     compaction: Compaction,
-    hour: Hour,
+    hours: Sequence[Hour],
     earlier: Sequence[str],
 ) -> DataFrame:
-    """The hour's rows with `Folder.compacted_columns`, in no order.
+    """The rows of the hours with `Folder.compacted_columns`, in no order.
 
-    A row is a copy of one in the same hour, or in the compacted files `earlier` (URIs).
+    A row is a copy of one in the same hour, or in the hours before it, of which `earlier` are the files that
+    were compacted before (URIs).
     """
-    read = records(archive.lines(folder, [hour.raw(folder.name)]), folder)
+    read = records(archive.lines(folder, [hour.raw(folder.name) for hour in hours]), folder)
     rows = with_envelope(read, folder)
     rows = rows.withColumns({"archive_file": sf.col("file"), "line_text": line_text()})
-    # What could not be read has no identity but its text.
-    same = Window.partitionBy(*compaction.identity, "line_text").orderBy("archive_file")
-    is_copy = sf.row_number().over(same) > 1
+    rows = rows.withColumns({_HOUR: _hour_number(folder), _IS_KNOWN: sf.lit(False)})
     if earlier:
-        known = spark.read.parquet(*earlier).select(*compaction.identity).distinct()
-        rows = rows.join(known.withColumn("seen", sf.lit(True)), list(compaction.identity), "left")
-        is_copy = is_copy | sf.coalesce("seen", sf.lit(False))
-    return rows.withColumn("is_copy", is_copy).select(*(each.name for each in folder.compacted_columns))
+        known = spark.read.schema(struct_of(folder.compacted_columns)).parquet(*earlier)
+        known = known.select(*compaction.identity, "archive_file")
+        known = known.withColumns({_HOUR: _hour_number(folder), _IS_KNOWN: sf.lit(True)})
+        rows = rows.unionByName(known, allowMissingColumns=True)
+    # What could not be read has no identity but its text.
+    same = Window.partitionBy(*compaction.identity, "line_text", _HOUR).orderBy("archive_file")
+    is_copy = sf.row_number().over(same) > 1
+    if compaction.look_back_h:
+        before = Window.partitionBy(*compaction.identity).orderBy(_HOUR)
+        latest = sf.max(_HOUR).over(before.rangeBetween(-compaction.look_back_h, -1))
+        has_identity = reduce(and_, (sf.col(name).isNotNull() for name in compaction.identity))
+        is_copy = is_copy | (has_identity & latest.isNotNull())
+    marked = rows.withColumn("is_copy", is_copy).where(~sf.col(_IS_KNOWN))
+    return marked.select(*(each.name for each in folder.compacted_columns))
+
+
+def _hour_number(folder: Folder) -> Column:
+    """The number of the hour (`Hour.number`) in whose folder the object `archive_file` lies."""
+    start = len(f"{folder.name}/date=") + 1
+    date = sf.substring("archive_file", start, len("YYYY-MM-DD"))
+    hour = sf.substring("archive_file", start + len("YYYY-MM-DD/hour="), len("HH"))
+    return sf.datediff(date, sf.lit("1970-01-01")) * 24 + hour.cast("int")
+
+
+def _todo(objects: Objects, folder: Folder, hour: Hour) -> list[Stored]:
+    """The raw objects of an hour that has to be compacted; none if there is nothing to do."""
+    inputs = _inputs(objects, folder, hour)
+    done = read_receipt(objects, folder, hour)
+    if done and done.covers(inputs):
+        return []
+    if done and (late := _late(done, inputs)):
+        raise SourcesGoneError(_name(folder, hour), ", ".join(late))
+    return inputs
 
 
 def _inputs(objects: Objects, folder: Folder, hour: Hour) -> list[Stored]:
@@ -186,27 +242,28 @@ def _late(done: Receipt, inputs: Sequence[Stored]) -> tuple[str, ...]:
     return tuple(sorted(names - {*done.inputs})) if {*done.inputs} - names else ()
 
 
-def _earlier(objects: Objects, folder: Folder, compaction: Compaction, hour: Hour) -> list[str]:
-    before = (Hour(hour.start - timedelta(hours=back)) for back in range(1, compaction.look_back_h + 1))
-    return [f"{objects.uri}/{name}" for each in before for name in published(objects, folder, each)]
+def _earlier(objects: Objects, folder: Folder, compaction: Compaction, hours: Collection[Hour]) -> list[str]:
+    """The compacted files in which a row of `hours` may have come before, these hours left out."""
+    back = range(1, compaction.look_back_h + 1)
+    before = {Hour(hour.start - timedelta(hours=each)) for hour in hours for each in back}
+    files = (published(objects, folder, each) for each in sorted(before - {*hours}))
+    return [f"{objects.uri}/{name}" for found in files for name in found]
 
 
 def _verify(
-    spark: SparkSession,
-    archive: Archive,
-    objects: Objects,
-    folder: Folder,
-    hour: Hour,
-    content: Content,
-    files: Sequence[str],
-) -> None:
-    """Read both ends again: the lines that there are, and the rows that are now in the files."""
-    found = content_of(spark, objects, files)
-    if found != content:
-        raise UnverifiedError(_name(folder, hour), content.told, found.told)
-    lines = archive.lines(folder, [hour.raw(folder.name)]).count()
-    if lines != found.rows:
-        raise UnverifiedError(_name(folder, hour), (lines, content.checksum), found.told)
+    spark: SparkSession, archive: Archive, objects: Objects, folder: Folder, written: Written, name: str
+) -> dict[Hour, Content]:
+    """Read both ends again, the lines that there are and the rows that are now in the files, by hour."""
+    found = content_of(spark, objects, folder, written.files)
+    total = reduce(Content.plus, found.values(), EMPTY)
+    if total != written.content:
+        raise UnverifiedError(name, written.content.sums, total.sums)
+    lines = archive.lines(folder, [hour.raw(folder.name) for hour in written.files])
+    counted = lines.withColumnRenamed("file", "archive_file").groupBy(_hour_number(folder)).count()
+    rows = {Hour.at(number): count for number, count in counted.collect()}
+    if rows != {hour: each.rows for hour, each in found.items()}:
+        raise UnverifiedError(name, (sum(rows.values()), written.content.checksum), total.sums)
+    return found
 
 
 def _sweep(objects: Objects, place: str, files: Sequence[str]) -> None:

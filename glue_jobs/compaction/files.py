@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
-from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as sf
+from pyspark.sql.types import StringType, StructField, StructType
 
-from eventplane.archive_layout import Compaction
+from eventplane.archive_layout import COMPACTED, HOURLY, Compaction, Folder
+from glue_jobs.common.archive import struct_of
+from glue_jobs.common.hours import Hour
 from glue_jobs.common.listing import PARQUET
 from glue_jobs.common.objects import Objects, Stored
 
@@ -23,6 +27,9 @@ CODEC = "zstd"
 # What is expected: as Parquet, sorted and in zstd, the rows take about as much as their gzipped lines.
 _EXPECTED = 1.0
 
+_PLACE: Final = (*HOURLY, "run")
+"""The folders of a compacted file below its table."""
+
 
 @dataclass(frozen=True, slots=True)
 class Content:
@@ -34,49 +41,107 @@ class Content:
     line_texts: int
 
     @property
-    def told(self) -> tuple[int, int]:
+    def sums(self) -> tuple[int, int]:
+        """What errors show of it."""
         return self.rows, self.checksum
+
+    def plus(self, other: Content) -> Content:
+        """Return the content of both; the checksum wraps as Spark's sum does."""
+        checksum = (self.checksum + other.checksum + (1 << 63)) % (1 << 64) - (1 << 63)
+        return Content(
+            self.rows + other.rows,
+            checksum,
+            self.copies + other.copies,
+            self.line_texts + other.line_texts,
+        )
+
+
+EMPTY: Final = Content(0, 0, 0, 0)
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """The files (names) that were written, and the content that went into them."""
+    """The files that were written, by hour, and the content that went into all of them."""
 
-    files: tuple[str, ...]
+    files: Mapping[Hour, Sequence[Stored]]
     content: Content
 
 
 def write_files(
-    rows: DataFrame, objects: Objects, place: str, compaction: Compaction, raw_bytes: int
+    rows: DataFrame,
+    objects: Objects,
+    folder: Folder,
+    compaction: Compaction,
+    runs: Mapping[Hour, str],
+    raw_bytes: int,
 ) -> Written:
-    """Write `rows` beneath the folder `place`, in place of what was there.
+    """Write `rows` beneath the folders of their hours and `runs`, in place of what was there.
 
-    How many files are right is known when they are written: if the first guess is far off, once more.
+    Of several hours each becomes one file. How many files are right for a single one is known when they are
+    written: if the first guess is far off, once more.
     """
-    written = _write(rows, objects, place, compaction, _files(raw_bytes * _EXPECTED))
-    sizes = [each.size for each in _parquet(objects, place)]
-    if max(sizes, default=0) > MOST_BYTES or (len(sizes) > 1 and sum(sizes) < len(sizes) * WANTED_BYTES / 2):
-        written = _write(rows, objects, place, compaction, _files(sum(sizes)))
+    written = _write(rows, objects, folder, compaction, runs, _files(raw_bytes * _EXPECTED))
+    if len(runs) == 1:
+        sizes = [each.size for files in written.files.values() for each in files]
+        is_split = len(sizes) > 1 and sum(sizes) < len(sizes) * WANTED_BYTES / 2
+        if max(sizes, default=0) > MOST_BYTES or is_split:
+            written = _write(rows, objects, folder, compaction, runs, _files(sum(sizes)))
     return written
 
 
-def content_of(spark: SparkSession, objects: Objects, files: Sequence[str]) -> Content:
-    """What stands in Parquet files."""
-    rows = spark.read.parquet(*(f"{objects.uri}/{name}" for name in files))
-    found = rows.agg(*_figures(rows)).collect()[0].asDict()
-    return _content(found)
+def content_of(
+    spark: SparkSession, objects: Objects, folder: Folder, files: Mapping[Hour, Sequence[Stored]]
+) -> dict[Hour, Content]:
+    """Return what Parquet files hold, by the hour in whose folder they lie."""
+    names = [each.name for found in files.values() for each in found]
+    if not names:
+        return {}
+    hours = [StructField(each, StringType()) for each in HOURLY]
+    reader = spark.read.option("basePath", f"{objects.uri}/{COMPACTED}/{folder.name}")
+    reader = reader.schema(StructType([*struct_of(folder.compacted_columns).fields, *hours]))
+    rows = reader.parquet(*(f"{objects.uri}/{name}" for name in names))
+    found = rows.groupBy(*HOURLY).agg(*_figures(folder)).collect()
+    by_partition = {hour.partition: hour for hour in files}
+    return {by_partition[f"date={date}/hour={hour}"]: Content(*figures) for date, hour, *figures in found}
 
 
-def _write(rows: DataFrame, objects: Objects, place: str, compaction: Compaction, files: int) -> Written:
-    spread = rows.repartitionByRange(files, *compaction.order) if files > 1 else rows.repartition(1)
+def _write(
+    rows: DataFrame,
+    objects: Objects,
+    folder: Folder,
+    compaction: Compaction,
+    runs: Mapping[Hour, str],
+    files: int,
+) -> Written:
+    start = len(f"{folder.name}/") + 1
+    partition = sf.substring("archive_file", start, len("date=YYYY-MM-DD/hour=HH"))
+    run = sf.create_map(*(sf.lit(each) for hour, name in runs.items() for each in (hour.partition, name)))
+    placed = rows.withColumns(
+        {
+            "date": sf.substring(partition, len("date=") + 1, len("YYYY-MM-DD")),
+            "hour": sf.right(partition, sf.lit(len("HH"))),
+            "run": run[partition],
+        }
+    )
+    if len(runs) > 1:
+        placed = placed.repartition(len(runs), *_PLACE)
+    else:
+        placed = placed.repartitionByRange(files, *compaction.order) if files > 1 else placed.repartition(1)
     observed = Observation()
-    ordered = spread.sortWithinPartitions(*compaction.order).observe(observed, *_figures(rows))
-    ordered.write.mode("overwrite").option("compression", CODEC).parquet(f"{objects.uri}/{place}")
-    return Written(tuple(each.name for each in _parquet(objects, place)), _content(observed.get))
+    ordered = placed.sortWithinPartitions(*_PLACE, *compaction.order).observe(observed, *_figures(folder))
+    writer = ordered.write.partitionBy(*_PLACE).mode("overwrite").option("compression", CODEC)
+    # Of what lies there only the runs that are written are replaced.
+    writer = writer.option("partitionOverwriteMode", "dynamic")
+    writer.parquet(f"{objects.uri}/{COMPACTED}/{folder.name}")
+    places = {hour: f"{hour.compacted(folder.name)}/run={name}" for hour, name in runs.items()}
+    return Written(
+        {hour: _parquet(objects, place) for hour, place in places.items()},
+        Content(**{name: int(value) for name, value in observed.get.items()}),
+    )
 
 
-def _figures(rows: DataFrame) -> list:
-    names = sorted(rows.columns)
+def _figures(folder: Folder) -> list[Column]:
+    names = sorted(each.name for each in folder.compacted_columns)
     return [
         sf.count(sf.lit(1)).alias("rows"),
         # Not of doubles, and wrapping: equal rows in any order have an equal sum.
@@ -84,10 +149,6 @@ def _figures(rows: DataFrame) -> list:
         sf.count(sf.when(sf.col("is_copy"), 1)).alias("copies"),
         sf.count("line_text").alias("line_texts"),
     ]
-
-
-def _content(found: dict[str, int]) -> Content:
-    return Content(**{name: int(found[name]) for name in ("rows", "checksum", "copies", "line_texts")})
 
 
 def _parquet(objects: Objects, place: str) -> list[Stored]:

@@ -6,20 +6,32 @@ import argparse
 import json
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
+from typing import Final
 
 from botocore.exceptions import BotoCoreError, ClientError
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 
-from eventplane.archive_layout import LEAST_RAW_DAYS, Folder, compacted_folders
+from eventplane.archive_layout import LEAST_RAW_DAYS, Compaction, Folder, compacted_folders
 from eventplane.errors import EventPlaneError
 from glue_jobs.common.hours import Days, Hour, hours_of
 from glue_jobs.common.listing import Receipt, UnreadableReceiptError
 from glue_jobs.common.objects import Objects, open_archive
 from glue_jobs.common.session import job_session
-from glue_jobs.compaction.compact import HourError, compact_hour, remove_raw
+from glue_jobs.compaction.compact import HourError, batches, compact_hours, remove_raw
+
+_FAILURES: Final = (
+    HourError,
+    UnreadableReceiptError,
+    PySparkException,
+    Py4JError,
+    ClientError,
+    BotoCoreError,
+)
+"""What holds up one hour and no other."""
 
 RECENT_DAYS = 2
 """How many days before today `recent` begins: a job that was down for so long catches up by itself."""
@@ -86,23 +98,24 @@ def main(argv: Sequence[str], now: datetime | None = None) -> dict[str, Receipt]
     failures: dict[str, str] = {}
     removed = 0
     for folder, compaction in compacted_folders():
-        for hour, is_old in _hours(objects, folder, arguments, now):
-            name = f"{folder.name}/{hour.partition}"
-            try:
-                receipt = compact_hour(spark, objects, folder, compaction, hour)
-                removed += remove_raw(objects, folder, hour) if is_old else 0
-            except (
-                HourError,
-                UnreadableReceiptError,
-                PySparkException,
-                Py4JError,
-                ClientError,
-                BotoCoreError,
-            ) as error:
-                failures[name] = str(error)
-                continue
-            if receipt:
-                done[name] = receipt
+
+        def compact(hours: Sequence[Hour], folder: Folder = folder, how: Compaction = compaction) -> None:
+            for hour, receipt in compact_hours(spark, objects, folder, how, hours):
+                done[f"{folder.name}/{hour.partition}"] = receipt
+
+        hours = dict(_hours(objects, folder, arguments, now))
+        for batch in batches(objects, folder, hours):
+            alone = batch
+            with suppress(*_FAILURES):
+                compact(batch)
+                alone = []
+            for hour in batch:
+                try:
+                    if hour in alone:
+                        compact([hour])
+                    removed += remove_raw(objects, folder, hour) if hours[hour] else 0
+                except _FAILURES as error:
+                    failures[f"{folder.name}/{hour.partition}"] = str(error)
     sys.stdout.write(totals_line(done, failures, removed))
     if failures:
         raise CompactionError(failures)

@@ -138,7 +138,7 @@ def summary(ledger: DataFrame) -> DataFrame:
     is_record = sf.col("line").isNull() & _is_time("decided_at_ms") & _is_time("entered_at_ms")
     groups = {
         "entered_at_ms": sf.floor(sf.col("entered_at_ms") / HOUR_MS) * HOUR_MS,
-        "file": sf.regexp_replace("file", "[^/]*$", ""),
+        "file": sf.left("file", sf.length("file") - sf.length(sf.substring_index("file", "/", -1))),
         "decided_in": sf.floor(sf.col("decided_at_ms") / INTERVAL_MS),
     }
     same = "entered_by", "contract_version", "destination", "outcome", "reason", "basis"

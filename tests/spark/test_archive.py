@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from eventplane.archive_layout import HANDOVERS_FOLDER, LEDGER_FOLDER, TAP_FOLDER, Folder
 from eventplane.device_reports import MANIFEST
-from glue_jobs.common.archive import Archive, Part
+from glue_jobs.common.archive import Archive, Part, records
 from glue_jobs.common.hours import Days, Hour
 from glue_jobs.common.listing import ObjectFault
 from glue_jobs.common.objects import FolderObjects
@@ -338,3 +338,42 @@ def test_what_fails_for_another_reason_fails(reading: Reading) -> None:
 
     with pytest.raises(OtherError):
         reading.reader.isolating(work)
+
+
+def variants(line: str, folder: Folder) -> list[tuple[str, bool]]:
+    """Lines made of a writer's, and whether each has a member that no column holds, or one twice."""
+    last = folder.columns[-1].name
+    members = json.loads(line)
+    same = [line, line.replace('":', '": '), json.dumps(dict(reversed(members.items())))]
+    same += [json.dumps(members), json.dumps({**members, "message_id": 'a"b\\'}), f" {line}"]
+    same += [json.dumps({**members, last: None}, separators=(",", ":"))]
+    del members[last]
+    same += [json.dumps(members, separators=(",", ":"))]
+    # As long as the line with the member that it lacks.
+    others = [json.dumps({**members, f"{last[:-1]}_": json.loads(line)[last]}, separators=(",", ":"))]
+    others += [line.replace('{"', '{"added":1,"', 1), f'{line[:-1]},"added":null}}', f'{line[:-1]},"":""}}']
+    others += [
+        line.replace(',"message_id"', ',"added":"","message_id"'),
+        line.replace("{", '{"attempt":1,"index":0,', 1),
+    ]
+    if folder is TAP_FOLDER:
+        event = json.loads(line)["event"]
+        same += [
+            json.dumps({**members, "event": f"{event}\\ \t é \u2028", last: ""}, ensure_ascii=is_ascii)
+            for is_ascii in (False, True)
+        ]
+        others += [line.replace(',"original_base64"', ',"event":"","original_base64"')]
+        others += [line.replace(',"original_base64"', ' , "a":"","original_base64"')]
+    return [(each, False) for each in same] + [(each, True) for each in others]
+
+
+@pytest.mark.parametrize("folder", [TAP_FOLDER, LEDGER_FOLDER], ids=lambda folder: folder.name)
+def test_members_that_no_column_holds_are_seen_however_a_line_is_written(
+    folder: Folder, spark: SparkSession, reading: Reading
+) -> None:
+    line, *_ = gzip.decompress(reading.path(folder=folder.name).read_bytes()).decode().splitlines()
+    expected = dict(variants(line, folder))
+    lines = spark.createDataFrame([(each, "file") for each in expected], "value string, file string")
+    found = records(lines, folder).select("value", "unknown_members", "line").collect()
+    assert {row["value"]: row["unknown_members"] for row in found} == expected
+    assert not any(row["line"] for row in found)

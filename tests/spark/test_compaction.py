@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import shutil
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
@@ -207,9 +208,10 @@ def test_a_change_while_it_reads_is_seen(archive: SmallArchive, monkeypatch: pyt
     archive.write()
     verify = compact._verify
 
-    def meanwhile(*arguments: Any) -> None:
-        verify(*arguments)
+    def meanwhile(*arguments: Any) -> dict[Hour, files.Content]:
+        found = verify(*arguments)
         add_object(archive, "more", raw_text(archive))
+        return found
 
     monkeypatch.setattr(compact, "_verify", meanwhile)
     with pytest.raises(CompactionError, match="changed meanwhile"):
@@ -223,7 +225,7 @@ def test_what_was_written_wrong_is_not_published(
     archive.send()
     archive.write()
     wrong = files.Content(rows=1, checksum=7, copies=0, line_texts=0)
-    monkeypatch.setattr(compact, "content_of", lambda *_: wrong)
+    monkeypatch.setattr(compact, "content_of", lambda *_: {HOUR: wrong})
     with pytest.raises(CompactionError, match="checksum 7"):
         compacted(archive)
     assert published(FolderObjects(archive.folder), TAP_FOLDER, HOUR) == []
@@ -249,3 +251,27 @@ def test_a_large_hour_has_several_files_in_order(
     ]
     assert all(before[1] < after[0] for before, after in pairwise(spans))
     assert table(spark, archive, TAP_FOLDER).count() == 40
+
+
+def test_hours_that_are_compacted_together_are_as_each_by_itself(
+    spark: SparkSession, archive: SmallArchive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hours = [Hour(NOON + timedelta(hours=each)) for each in (0, 1, 2, 25)]
+    for _ in range(3):
+        archive.send()
+    archive.write()
+    lines = [*raw_text(archive).splitlines(), '{"message_id":"tap-1","index":0,"added":1}', "odd", "odd"]
+    for place, hour in enumerate(hours[1:]):
+        add_object(archive, "again", "\n".join([*lines[place:], lines[-1]]), hour)
+    done, rows = [], []
+    # Each by itself, all at once, and all behind one that was compacted before.
+    for most, first in ((1, LATER), (48, LATER), (48, NOON + timedelta(minutes=90))):
+        for each in ("compacted", "published", "compactions"):
+            shutil.rmtree(archive.folder / each, ignore_errors=True)
+        monkeypatch.setattr(compact, "MOST_HOURS", most)
+        receipts = {**compacted(archive, first), **compacted(archive, NOON + timedelta(days=3))}
+        done.append({hour: (each.rows, each.copies, each.line_texts) for hour, each in receipts.items()})
+        rows.append([sorted(map(str, table(spark, archive, TAP_FOLDER, each).collect())) for each in hours])
+    assert done[0] == done[1] == done[2]
+    assert rows[0] == rows[1] == rows[2]
+    assert [done[0][f"tap/{hour.partition}"][1] for hour in hours] == [0, 6, 5, 4]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -57,12 +57,12 @@ def test_the_hours_after_one_that_failed_are_done(
     for hour in (HOUR, LATER):
         (tmp_path / hour.raw("tap")).mkdir(parents=True)
 
-    def compact(*arguments: Any) -> Receipt:
-        if arguments[-1] == HOUR:
+    def compact(*arguments: Any) -> Iterator[tuple[Hour, Receipt]]:
+        if HOUR in arguments[-1]:
             raise error
-        return RECEIPT
+        yield from ((hour, RECEIPT) for hour in arguments[-1])
 
-    monkeypatch.setattr(job, "compact_hour", compact)
+    monkeypatch.setattr(job, "compact_hours", compact)
     monkeypatch.setattr(job, "job_session", lambda: None)
     with pytest.raises(CompactionError) as told:
         job.main(["--INPUT", str(tmp_path), "--DATE", "all"], datetime(2026, 3, 2, tzinfo=UTC))
@@ -154,8 +154,13 @@ def test_raw_objects_stay_when_the_compacted_rows_are_gone(gone: str, hour_compa
 def test_old_hours_are_removed_and_young_ones_stay(
     hour_compacted: CountedObjects, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen = []
-    monkeypatch.setattr(job, "compact_hour", lambda *arguments: seen.append(arguments[-1]))
+    seen = list[Hour]()
+
+    def compact(*arguments: Any) -> Iterator[tuple[Hour, Receipt]]:
+        seen.extend(arguments[-1])
+        return iter(())
+
+    monkeypatch.setattr(job, "compact_hours", compact)
     monkeypatch.setattr(job, "job_session", lambda: None)
     hour_compacted.write(f"{LATER.raw('tap')}/a.json.gz", b"")
     due = LATER.start + timedelta(days=20)
