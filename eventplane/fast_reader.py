@@ -164,7 +164,11 @@ def scanned(text: str, position: int) -> tuple[Attributes | None, int]:
 
     The attributes are None where the strict reader decides.
     """
-    scanner = _idle.pop() if _idle else _new_scanner()
+    try:
+        # No look before: another thread may take the last one in between.
+        scanner = _idle.pop()
+    except IndexError:
+        scanner = _new_scanner()
     scan, objects, fractions = scanner
     end = -1
     try:

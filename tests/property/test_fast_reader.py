@@ -248,3 +248,15 @@ def test_few_forms_are_known() -> None:
         members = {f"x{number // 2}": 1} | json.loads(workload.event(0))
         parse_event(json.dumps(members, separators=(",", ":")))
     assert len(fast_reader._forms[0]) == 4
+
+
+def test_a_thread_that_finds_no_idle_scanner_makes_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    class JustTaken(list[object]):
+        """Another thread took the last one between a look and the `pop`."""
+
+        def __len__(self) -> int:
+            return 1
+
+    monkeypatch.setattr(fast_reader, "_idle", JustTaken())
+    event = workload.event(1)
+    assert parse_event(event) == parse_strictly(event)
