@@ -2,7 +2,8 @@
 
 `explain` asks each filter itself whether it matches, as the router does; the conditions below say why. Where
 the reader of a route has announced what it handles, that is asked as well. `outcomes` follows the event over
-every hop; expiry, payload schemas and the address of an event for devices are not judged.
+every hop, with the sender that each hop stamps. Not judged: expiry, payload schemas, and which devices and
+groups there are.
 """
 
 from __future__ import annotations
@@ -21,19 +22,22 @@ from eventplane.contract import (
     Channel,
     Contract,
     DeliveryGuarantee,
-    Participant,
     ParticipantKind,
     Place,
     Route,
 )
 from eventplane.contract.reach import place_of, sequences, ways_to_lead
-from eventplane.dead_letter import DEAD_LETTER_TYPE
+from eventplane.dead_letter import DEAD_LETTER_TYPE, Refusal
+from eventplane.downlink.addressing import addressed
+from eventplane.downlink.rights import DownlinkRights
+from eventplane.downlink.wire import DownlinkError
 from eventplane.envelope import Envelope
 from eventplane.filters import All, Any, Attributes, Filter, Not, Sql, comparison_text
 from eventplane.guarantee import guarantee_of
 from eventplane.interest import is_wanted
-from eventplane.sender import PLANE, SENDER_ATTRIBUTES, Sender
+from eventplane.sender import SENDER_ATTRIBUTES, SENDER_DEVICE, THE_PLANE, Sender, parse_sender
 from eventplane.sending import SendingRights
+from eventplane.values import MAX_TIME_MS
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,39 +222,47 @@ class Receipt:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Who receives an event from `sender` ('': nobody may send it), or why nobody does (`problem`)."""
+    """Who receives an event from `sender` ('': nobody may send it), or why nobody does (`problem`).
+
+    `routes` are all routes of the contract, explained for the event with the sender's stamps. `not_down` is
+    why no device takes the event from its inbox, to which a route leads it.
+    """
 
     sender: str
+    routes: tuple[Explanation, ...]
     receipts: tuple[Receipt, ...] = ()
     problem: str = ""
     remedy: str = ""
+    not_down: Refusal | None = None
 
     def document(self) -> dict[str, Json]:
         """Return the outcome as JSON; `nobody` is null where somebody receives the event."""
+        refusal = self.not_down
         return {
             "sender": self.sender or None,
             "received_by": [each.document() for each in self.receipts],
             "nobody": {"because": self.problem, "remedy": self.remedy} if self.problem else None,
+            "not_down": refusal and {"reason": refusal.reason, "detail": refusal.detail},
         }
 
 
 def outcomes(contract: Contract, event: Envelope, sender: str = "") -> tuple[Outcome, ...]:
-    """Return what becomes of `event`, once for each participant that can have sent it.
+    """Return what becomes of `event`, once for each sender that it can have.
 
-    `sender` names one. Without it, that is the sender that the event has stamped, otherwise those that
+    `sender` names one: a participant, `home-1/bell` for a service on a device, or `home-1/` for the device as
+    a whole. Without it, that is the sender that the event has stamped, otherwise those participants that
     declare its type under `sends` or `asks`, otherwise those that may send it.
     """
     rights = SendingRights(contract)
     stamped = event.sender
-    if sender and sender != stamped.service:
-        event = event.without(SENDER_ATTRIBUTES)
-    if named := sender or stamped.service:
-        names = [named]
-    elif stamped.device:
-        names = [""]
+    if sender and sender not in (stamped.service, str(stamped)):
+        stamped = parse_sender(sender)
+    event = event.without(SENDER_ATTRIBUTES)
+    if stamped != Sender():
+        senders = [stamped]
     elif event.type == DEAD_LETTER_TYPE:
         # Others may send dead letters too, about their own channels; these are rare.
-        names = [PLANE, contract.device.name]
+        senders = [THE_PLANE, Sender(service=contract.device.name)]
     else:
         may = [
             each
@@ -258,38 +270,83 @@ def outcomes(contract: Contract, event: Envelope, sender: str = "") -> tuple[Out
             if rights.may_send(Sender(service=each.name), event.type)
         ]
         declared = [each for each in may if each.may_send(event.type) or each.may_ask(event.type)]
-        names = [each.name for each in declared or may]
-    if names:
-        return tuple(_outcome(contract, event, rights, each) for each in names)
-    problem = f"no participant may send {event.type}"
-    return (Outcome("", problem=problem, remedy="add it to the `sends` of its sender"),)
+        senders = [Sender(service=each.name) for each in declared or may]
+    if senders:
+        return tuple(_outcome(contract, event, rights, each) for each in senders)
+    problem, remedy = f"no participant may send {event.type}", "add it to the `sends` of its sender"
+    return (Outcome("", explain(contract, event), problem=problem, remedy=remedy),)
 
 
-def _outcome(contract: Contract, event: Envelope, rights: SendingRights, name: str) -> Outcome:
-    stamped = event if event.sender.service or not name else event.stamped(**Sender(service=name).attributes)
+def _outcome(contract: Contract, event: Envelope, rights: SendingRights, sender: Sender) -> Outcome:
+    stamped = event.stamped(**sender.attributes)
+    journey = _Journey(contract, stamped)
     if refusal := rights.refusal(stamped):
-        problem, _, remedy = refusal.detail.rpartition("; ")
-        return Outcome(name, problem=f"it is refused ({refusal.reason}): {problem}", remedy=remedy)
-    journey = _Journey(contract, stamped, contract.participants.get(name))
+        problem, remedy = _problem(refusal)
+        return Outcome(str(sender), journey.routes, problem=f"it is refused {problem}", remedy=remedy)
     if receipts := tuple(journey.receipts()):
-        return Outcome(name, receipts)
-    return Outcome(name, (), *journey.obstacle())
+        return Outcome(str(sender), journey.routes, receipts, not_down=journey.not_down)
+    problem, remedy = journey.obstacle()
+    return Outcome(str(sender), journey.routes, (), problem, remedy, journey.not_down)
+
+
+def _problem(refusal: Refusal) -> tuple[str, str]:
+    """Return what is wrong, and what to do, of a refusal."""
+    problem, mark, remedy = refusal.detail.rpartition("; ")
+    return f"({refusal.reason}): {problem if mark else remedy}", remedy if mark else "correct the sender"
 
 
 class _Journey:
-    """The hops of one event from `sender`; None for the plane, and for a device without a forwarder."""
+    """The hops of one event with its `sender`, which may be the plane, or a device without a forwarder."""
 
-    def __init__(self, contract: Contract, event: Envelope, sender: Participant | None) -> None:
+    def __init__(self, contract: Contract, event: Envelope) -> None:
         self._contract = contract
+        self._event = event
         self._uplink = contract.device.outbox
         self._downlink = contract.device.inbox
-        self._routes = {place: explain(contract, event, place) for place in Place}
-        self._is_from_device = sender is None or sender.kind.is_on_device
-        self._entry = Place.CLOUD if sender is None else place_of(sender)
-        is_report = sender is not None and sender.kind is ParticipantKind.DEVICE
-        if is_report and not self._taken(Place.DEVICE):
+        participant = contract.participants.get(event.sender.service)
+        on_device = participant is not None and participant.kind.is_on_device
+        self._is_from_device = on_device or bool(event.sender.device)
+        self._routes = {place: explain(contract, self._at(place), place) for place in Place}
+        self._entry = Place.CLOUD if participant is None else place_of(participant)
+        is_report = participant is not None and participant.kind is ParticipantKind.DEVICE
+        if is_report and not any(each.matched for each in self._routes[Place.DEVICE]):
             # A forwarder sends its own reports up, also without a route.
             self._entry = Place.CLOUD
+        leads_down = any(
+            each.route.destination == self._downlink.address for each in self._taken(Place.CLOUD)
+        )
+        self.not_down = self._refusal_down() if leads_down and not self._is_from_device else None
+        """Why no device takes the event from its inbox, to which a route leads it."""
+
+    @property
+    def routes(self) -> tuple[Explanation, ...]:
+        """Every route, in the contract's order."""
+        found = {each.route.name: each for place in Place for each in self._routes[place]}
+        return tuple(found[each.name] for each in self._contract.routes)
+
+    def _at(self, place: Place) -> Envelope:
+        """Return the event as the router of `place` sees it: only the cloud's stamps the device."""
+        if not self._is_from_device:
+            return self._event
+        if place is Place.DEVICE:
+            return self._event.without((SENDER_DEVICE,))
+        # Any name where the device is not known, as every event from a device has one.
+        device = self._event.sender.device or self._contract.device.name
+        return self._event.with_attributes({SENDER_DEVICE: device})
+
+    def _refusal_down(self) -> Refusal | None:
+        """Return why the downlink refuses the event, as far as that does not depend on fleet or clock."""
+        inbox = self._downlink
+        try:
+            kind = self._contract.downlink(self._event.type)
+            wanted = addressed(self._event, kind, MAX_TIME_MS, inbox.expiry_s)
+        except DownlinkError as error:
+            return Refusal(error.reason, error.detail)
+        participant = self._contract.participants.get(self._event.sender.service)
+        scope = () if participant is None else participant.may_address
+        # The fleet knows the groups of a device; here it is in each that the sender may address.
+        groups = scope if isinstance(scope, tuple) else ()
+        return DownlinkRights(self._contract).refusal(self._event, wanted, groups)
 
     def receipts(self) -> Iterator[Receipt]:
         """Return the channels that the event comes into."""
@@ -298,7 +355,8 @@ class _Journey:
             self._contract, self._entry, self._is_from_device, lambda routes: routes[-1].name in taken
         ):
             channel = self._contract.channel(routes[-1].destination)
-            if channel is not self._uplink:
+            goes_down = any(each.destination == self._downlink.address for each in routes)
+            if channel is not self._uplink and not (goes_down and self.not_down):
                 yield Receipt(channel, tuple(taken[each.name] for each in routes))
 
     def _taken(self, place: Place) -> list[Explanation]:
@@ -306,6 +364,9 @@ class _Journey:
 
     def obstacle(self) -> tuple[str, str]:
         """Return why nobody receives the event, and what to do."""
+        if self.not_down:
+            problem, remedy = _problem(self.not_down)
+            return f"{self._downlink.address} refuses it {problem}", remedy
         taken = self._taken(self._entry)
         links = [each for each in taken if each.route.destination == self._uplink.address]
         visited = [Place.DEVICE, Place.CLOUD] if links else [self._entry]

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from contract.explain import Condition, Explanation, Outcome, explain, outcomes
+from contract.explain import Condition, Explanation, Outcome, outcomes
 from contract.loader import CONTRACT_FILE, load_any, load_event
 from eventplane.contract import Contract, ContractError, DeliveryGuarantee, Place
 from eventplane.envelope import Envelope
@@ -31,7 +31,9 @@ def main(arguments: list[str]) -> int:
         print(error, file=sys.stderr)
         return 1
     found = outcomes(contract, event, options.sender)
-    routes = explain(contract, event, Place(options.place) if options.place else None)
+    routes = shown_routes(found)
+    if options.place:
+        routes = tuple(each for each in routes if each.route.place == options.place)
     if options.matches:
         routes = tuple(each for each in routes if each.matched)
     if options.json:
@@ -63,6 +65,12 @@ def _head(contract: Contract, event: Envelope) -> str:
     return f"{event.type}, id {event.id} of {event.source}\n{contract.name}, version {contract.version}"
 
 
+def shown_routes(found: Sequence[Outcome]) -> tuple[Explanation, ...]:
+    """Return each route once: of the first sender whose event it takes, otherwise of the first one."""
+    by_route = zip(*(each.routes for each in found), strict=True)
+    return tuple(next((each for each in route if each.matched), route[0]) for route in by_route)
+
+
 def summary(found: Sequence[Outcome], routes: Sequence[Explanation]) -> str:
     """Return the routes that match, and who receives the event from each sender, as text."""
     matching = [each.route.name for each in routes if each.matched]
@@ -84,6 +92,8 @@ def _received(outcome: Outcome) -> Iterator[str]:
         way = " -> ".join(hop.route.name for hop in receipt.hops)
         promise = ", at best effort" if receipt.guarantee is DeliveryGuarantee.BEST_EFFORT else ""
         yield f"  {receipt.channel.address} by {way}{promise}"
+    if refusal := outcome.not_down:
+        yield f"received by no device, because it is refused ({refusal.reason}): {refusal.detail}"
 
 
 def explanation_table(explanations: Sequence[Explanation]) -> str:
@@ -147,7 +157,10 @@ def _parser() -> argparse.ArgumentParser:
         help="a contract in YAML, or a compiled one (.json); default: the plane's own",
     )
     parser.add_argument(
-        "--sender", default="", metavar="NAME", help="the participant that sends it; default: by its type"
+        "--sender",
+        default="",
+        metavar="NAME",
+        help="the participant that sends it, or DEVICE/NAME; default: by its type",
     )
     parser.add_argument("--matches", action="store_true", help="details of the routes that match only")
     parser.add_argument(

@@ -11,7 +11,14 @@ from contract import load_contract
 from contract.explain import Condition, Outcome, explain, explain_filter, outcomes
 from contract.explain_command import explanation_table
 from eventplane.__main__ import main
-from eventplane.contract import Contract, Place, Problem, compile_contract, load_compiled
+from eventplane.contract import (
+    Contract,
+    Place,
+    Problem,
+    compile_contract,
+    contract_document,
+    load_compiled,
+)
 from eventplane.contract.filter_reader import read_filter
 from eventplane.contract.reach import Reachability
 from eventplane.envelope import write_event
@@ -307,7 +314,7 @@ def test_an_event_is_followed_over_every_hop() -> None:
         "desk.inbox": "pressed-up -> pressed-to-desk",
         "shop.inbox": "pressed-up -> pressed-to-shop",
     }
-    assert received(outcome(laundry(), "dim", way="down")) == {
+    assert received(outcome(laundry(), "dim", way="down", todevice="home-1")) == {
         "device.inbox": "dim-down",
         "lamp.inbox": "dim-down -> dim-to-lamp",
     }
@@ -366,7 +373,8 @@ def test_what_comes_from_a_device_does_not_go_down() -> None:
 @pytest.mark.parametrize("type", sorted(CONTRACT.event_types))
 def test_it_agrees_with_the_reach_of_the_type(type: str) -> None:
     reach = Reachability(CONTRACT)
-    for each in outcomes(CONTRACT, write_event({"id": "1", "source": "/a", "type": type})):
+    down = {"todevice": "home-1", "statekey": "a/b/c", "stateversion": 1}
+    for each in outcomes(CONTRACT, write_event({"id": "1", "source": "/a", "type": type, **down})):
         if each.problem.startswith("it is refused") or each.sender == "eventplane":
             continue
         ways = {way.channel.address: way for way in reach.ways(type, CONTRACT.participants[each.sender])}
@@ -408,6 +416,83 @@ def test_a_route_down_is_no_way_for_what_comes_from_a_device() -> None:
     down = {"filter": {"exact": {"type": PRESSED}}, "to": "device.inbox"}
     found = outcome(laundry(**UP, **{"pressed-to-desk": gone, "pressed-to-shop": gone, "dim-down": down}))
     assert found.problem == "what comes from a device does not go down to devices"
+
+
+@pytest.mark.parametrize(
+    ("sender", "attributes", "readers"),
+    [
+        ("laundry", {}, {"desk.inbox"}),
+        ("desk", {}, {"shop.inbox"}),
+        ("home-1/laundry", {}, {"desk.inbox", "other.inbox"}),
+        ("", {"senderdevice": "home-1", "senderservice": "laundry"}, {"desk.inbox", "other.inbox"}),
+    ],
+)
+def test_only_in_the_cloud_an_event_from_a_device_has_its_device(
+    sender: str, attributes: dict[str, str], readers: set[str]
+) -> None:
+    def pressed(to: str, condition: str) -> dict[str, Any]:
+        return {"filter": {"sql": f"type = '{PRESSED}' AND {condition}"}, "to": to}
+
+    document = contract_document(laundry())
+    document["participants"]["desk"]["sends"] = [PRESSED]
+    document["participants"]["other"] = document["participants"]["shop"]
+    document["routes"] = {
+        "up": pressed("device.outbox", "NOT EXISTS senderdevice"),
+        "devices": pressed("desk.inbox", "EXISTS senderdevice"),
+        "services": pressed("shop.inbox", "NOT EXISTS senderdevice"),
+        "one": pressed("other.inbox", "senderdevice = 'home-1'"),
+    }
+    found = outcome(compile_contract(document, "laundry"), PRESSED, sender, **attributes)
+    assert received(found).keys() == readers
+
+
+@pytest.mark.parametrize(
+    ("address", "problem"),
+    [
+        ({}, "device.inbox refuses it (no_device): it has neither `todevice`"),
+        ({"todevice": "a b"}, "device.inbox refuses it (unknown_device): 'a b' is not a name"),
+        ({"todevice": "*"}, "device.inbox refuses it (address_not_allowed): desk addressed all devices"),
+        ({"todevice": "a", "statekey": "a"}, "device.inbox refuses it (invalid_state_key): "),
+    ],
+)
+def test_an_event_that_the_downlink_refuses_comes_to_no_device(address: dict[str, str], problem: str) -> None:
+    found = outcome(laundry(), "dim", way="down", **address)
+    assert found.receipts == ()
+    assert found.problem.startswith(problem)
+    in_cloud = {"filter": {"exact": {"type": "dim"}}, "to": "shop.inbox"}
+    also = outcome(laundry(**{"dim-to-shop": in_cloud}), "dim", way="down", **address)
+    assert received(also) == {"shop.inbox": "dim-to-shop"}
+    assert also.not_down is not None
+    assert also.not_down.reason in problem
+
+
+def test_the_routes_that_are_shown_are_those_of_the_event_with_its_sender(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    routes = {"of-desk": {"filter": {"exact": {"senderservice": "desk"}}, "to": "shop.inbox"}}
+    contract, event = tmp_path / "contract.json", tmp_path / "event.yaml"
+    contract.write_text(json.dumps(contract_document(laundry(**routes))))
+    event.write_text("specversion: '1.0'\nid: a\nsource: /a\ntype: dim\nway: down")
+    assert main(["explain", str(event), "--contract", str(contract), "--matches"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[2:6] == [
+        "routes that match: dim-down, dim-to-lamp, of-desk",
+        "sent by: desk",
+        "received by:",
+        "  shop.inbox by of-desk",
+    ]
+    assert lines[6].startswith("received by no device, because it is refused (no_device): it has neither")
+    assert 'senderservice = "desk"' in "\n".join(lines)
+
+
+def test_a_device_as_a_whole_is_named() -> None:
+    assert outcome(laundry(), PRESSED, senderdevice="home-1").sender == "home-1/"
+    (found,) = outcomes(
+        CONTRACT,
+        write_event({"id": "1", "source": "/a", "type": "org.eventplane.device.canary.v1"}),
+        "+canary/",
+    )
+    assert received(found) == {"canary.inbox": "canary-to-canary"}
 
 
 def test_a_reader_without_interest_receives_nothing() -> None:
