@@ -47,8 +47,9 @@ _PLAIN: Final = r"[ !#-\[\]-~]++"
 _INTEGER: Final = "0|-?[1-9][0-9]{0,8}"
 
 EVENTS_BEFORE_FORM: Final = 500
-"""Events of the same attributes after which their form is remembered. Ours: compiling its pattern takes a
-millisecond or two, and so at most some microseconds an event."""
+"""Events of the same attributes after which their form is remembered, and again after twice as many, four
+times and so on, if it is not known then. Ours: compiling its pattern takes a millisecond or two, and so at
+most some microseconds an event."""
 
 _MOST_FORMS: Final = 4
 """Most forms that are tried. Ours: one that does not match takes a quarter of a microsecond."""
@@ -243,7 +244,9 @@ def _learn_form(attributes: Attributes, text: str) -> None:
         _counts.clear()
     if len(names) <= MAX_REMEMBERED_NAMES:
         _counts[names] = count
-    if count != EVENTS_BEFORE_FORM:
+    # Not once for all: this event may be unusual, and events of other kinds may take the places of all forms.
+    rounds, rest = divmod(count, EVENTS_BEFORE_FORM)
+    if rest or rounds.bit_count() != 1:
         return
     kinds = [value.__class__ for value in attributes.values()]
     if bool in kinds:

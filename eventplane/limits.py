@@ -33,8 +33,9 @@ MAX_ATTRIBUTE_NAME = 64
 """Longest attribute name, characters. CloudEvents 1.0.2 recommends 20; real extensions exceed it."""
 
 MAX_REMEMBERED_VALUES = 1_024
-"""Most values of one attribute that were found valid and are remembered; then they are forgotten. Ours: with
-MAX_REMEMBERED_CHARACTERS, and for three attributes, that is 1 MiB at most."""
+"""Most values of one attribute that were found valid and are remembered, and most combinations of values for
+each form; then they are forgotten. Ours: with MAX_REMEMBERED_CHARACTERS, and for three attributes, that is
+1 MiB at most; a combination has up to four times as many characters, which makes 5 MiB for four forms."""
 
 MAX_REMEMBERED_CHARACTERS = 128
 """Longest value of an attribute that is remembered, characters. Ours: usual sources and schemas fit."""

@@ -186,6 +186,29 @@ def test_what_is_remembered_is_bounded() -> None:
     assert max(map(len, names)) <= MAX_REMEMBERED_NAMES
 
 
+def test_a_form_is_known_although_an_event_in_between_was_unusual(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fast_reader, "EVENTS_BEFORE_FORM", 10)
+    usual = '{"specversion":"1.0","id":"1","source":"/a","type":"t","time":"2026-01-01T00:00:00.000Z"}'
+    parse_event(usual)
+    for number in range(1, 21):
+        # Valid and of the same attributes, but not in compact JSON.
+        parse_event(usual.replace(",", ", ") if number == 10 else usual)
+    assert [each.names[-1] for each in fast_reader._forms[0]] == ["time"]
+
+
+def test_a_form_that_had_to_make_room_comes_back() -> None:
+    def send(kind: str, events: int) -> None:
+        for _ in range(events):
+            parse_event(f'{{"specversion":"1.0","id":"1","source":"/a","type":"t","{kind}":"x"}}')
+
+    send("usual", 2)
+    for number in range(4):
+        send(f"odd{number}", 2)
+    assert "usual" not in {each.names[-1] for each in fast_reader._forms[0]}
+    send("usual", 3)
+    assert fast_reader._forms[0][0].names[-1] == "usual"
+
+
 FORMED = st.fixed_dictionaries(
     {
         "specversion": st.just("1.0"),
