@@ -10,13 +10,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from eventplane.contract.model import Channel, Contract, Participant, ParticipantKind, Place, Route
 from eventplane.contract.participants import reply_routes
 from eventplane.contract.possibilities import Takes, can_match, needed, of_type, possible
+from eventplane.envelope import ROUTER_HOPS
 from eventplane.filters import All, Attributes, Filter, attribute_names
-from eventplane.sender import SENDER_SERVICE, Sender
+from eventplane.names import EPOCH, ORDER, ORDER_EPOCH, SEQUENCE
+from eventplane.sender import SENDER_DEVICE, SENDER_SERVICE, Sender
 from eventplane.sending import SendingRights
+
+_STAMPED: Final = frozenset({SENDER_DEVICE, EPOCH, SEQUENCE, ORDER, ORDER_EPOCH, ROUTER_HOPS})
+"""Attributes that the plane sets between two routers, so that what one needs may be missing at the other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,13 +150,19 @@ class Reachability:
         key = event_type, place, sender.name if self._reads_sender or of_device else ""
         if key not in self._found:
             known = {**of_type(event_type), SENDER_SERVICE: sender.name}
-            found = list(self._sequences(event_type, place, sender, known))
-            if of_device and not found:
-                # A forwarder sends its own reports up, also without a route.
-                found = list(self._sequences(event_type, Place.CLOUD, sender, known))
+            # By their routes; the value has further conditions.
+            found = dict.fromkeys(self._sequences(event_type, place, sender, known), ())
+            first = tuple(dict.fromkeys(routes[0] for routes in found))
+            if of_device and _conditions(first, known) == first:
+                # A forwarder sends up its own reports that no route of the device takes.
+                found |= dict.fromkeys(self._sequences(event_type, Place.CLOUD, sender, known), first)
             self._found[key] = tuple(
-                Way(self._contract.channel(routes[-1].destination), routes, _conditions(routes, known))
-                for routes in found
+                Way(
+                    self._contract.channel(routes[-1].destination),
+                    routes,
+                    (*more, *_conditions(routes, known)),
+                )
+                for routes, more in found.items()
                 # The uplink is on the way; nobody reads it.
                 if routes[-1].destination != self._contract.device.outbox.address
             )
@@ -179,7 +191,8 @@ class Reachability:
         if event_type in self._contract.event_types and event_type not in self.takes[routes[-1].name]:
             return False
         whole = All(tuple(each.filter for each in routes))
-        return can_match(whole, {**needed(whole), **known})
+        same = {name: value for name, value in needed(whole).items() if name not in _STAMPED}
+        return can_match(whole, {**same, **known})
 
 
 def _conditions(routes: Iterable[Route], known: Attributes) -> tuple[Route, ...]:

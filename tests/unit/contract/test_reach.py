@@ -215,3 +215,29 @@ def test_the_shipped_contract_with_a_newcomer_s_type_has_one_warning_and_explain
     assert (outcome.sender, outcome.receipts) == ("laundry-service", ())
     assert "no route on the device takes it to device.outbox" in outcome.problem
     assert outcome.remedy == "let everything-to-cloud take it, or add a route to device.outbox"
+
+
+def test_the_cloud_s_routers_see_a_device_that_those_on_the_device_do_not() -> None:
+    up = {"filter": {"sql": "NOT EXISTS senderdevice"}, "to": "device.outbox"}
+    contract = plane(
+        {"up": up, "one": to("desk.inbox", type=PRESSED, senderdevice="home-1")}, {"laundry": [PRESSED]}
+    )
+    assert reached(contract, "laundry") == {"desk.inbox": ("up -> one", False)}
+    assert warnings(contract) == []
+
+
+def test_a_forwarder_s_report_goes_up_where_a_route_of_the_device_takes_only_some() -> None:
+    report = "org.eventplane.device.started.v1"
+    routes = {
+        "loud-to-lamp": to("lamp.inbox", type=report, loud="yes"),
+        "all-to-desk": to("desk.inbox", type=report),
+    }
+    contract = plane(routes, {}, report)
+    assert reached(contract, "device", report) == {
+        "lamp.inbox": ("loud-to-lamp", False),
+        "desk.inbox": ("all-to-desk", False),
+    }
+    for loud, reader in (("yes", "lamp.inbox"), ("no", "desk.inbox")):
+        event = write_event({"id": "1", "source": "/a", "type": report, "loud": loud})
+        (found,) = outcomes(contract, event)
+        assert [each.channel.address for each in found.receipts] == [reader]
