@@ -21,6 +21,8 @@ from eventplane.names import EPOCH, ORDER, ORDER_EPOCH, SEQUENCE
 from eventplane.sender import SENDER_DEVICE, SENDER_SERVICE, Sender
 from eventplane.sending import SendingRights
 
+_Routes = tuple[Route, ...]
+
 _STAMPED: Final = frozenset({SENDER_DEVICE, EPOCH, SEQUENCE, ORDER, ORDER_EPOCH, ROUTER_HOPS})
 """Attributes that the plane sets between two routers, so that what one needs may be missing at the other."""
 
@@ -150,19 +152,21 @@ class Reachability:
         key = event_type, place, sender.name if self._reads_sender or of_device else ""
         if key not in self._found:
             known = {**of_type(event_type), SENDER_SERVICE: sender.name}
-            # By their routes; the value has further conditions.
-            found = dict.fromkeys(self._sequences(event_type, place, sender, known), ())
-            first = tuple(dict.fromkeys(routes[0] for routes in found))
+            found: list[tuple[_Routes, _Routes]] = [
+                (routes, ()) for routes in self._sequences(event_type, place, sender, known)
+            ]
+            first = tuple(dict.fromkeys(routes[0] for routes, _ in found))
             if of_device and _conditions(first, known) == first:
                 # A forwarder sends up its own reports that no route of the device takes.
-                found |= dict.fromkeys(self._sequences(event_type, Place.CLOUD, sender, known), first)
+                up = self._sequences(event_type, Place.CLOUD, sender, known)
+                found += [(routes, first) for routes in up]
             self._found[key] = tuple(
                 Way(
                     self._contract.channel(routes[-1].destination),
                     routes,
                     (*more, *_conditions(routes, known)),
                 )
-                for routes, more in found.items()
+                for routes, more in found
                 # The uplink is on the way; nobody reads it.
                 if routes[-1].destination != self._contract.device.outbox.address
             )
