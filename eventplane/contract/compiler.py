@@ -40,14 +40,17 @@ from eventplane.limits import MAX_ORDERED_INBOXES
 from eventplane.names import DOWNLINK, leads_down
 
 
-def compile_contract(document: object, origin: str) -> Contract:
+def compile_contract(document: object, origin: str, *, is_derived: bool = False) -> Contract:
     """Return the contract that `document` declares. Raises `ContractError` with every problem found.
 
     `document` is plain data (mappings, lists, strings, numbers), `origin` the file it came from. The payload
-    schemas of event types are JSON Schema documents in it, not file names.
+    schemas of event types are JSON Schema documents in it, not file names. One that `is_derived` from a
+    contract in force may have filters as that contract may have them (`MixedLogic`).
     """
     top = Section("", document, [])
     name, participants, event_types, routes = _read(top, origin)
+    if is_derived:
+        _allow_mixed_logic(top)
     check_names(participants, top)
     check_delays(participants, top)
     check_guarantees(participants, event_types, routes, top)
@@ -72,7 +75,7 @@ def load_compiled(compiled: bytes | str, origin: str = "compiled contract") -> C
         ) from error
     top = Section("", document, [])
     parts = _read(top, origin)
-    top.problems[:] = [each for each in top.problems if not isinstance(each, MixedLogic)]
+    _allow_mixed_logic(top)
     _refuse(top, origin)
     return _contract(*parts, canonical)
 
@@ -114,6 +117,10 @@ def _read(top: Section, origin: str) -> _Parts:
     top.finish()
     _check_whole(top, participants, routes)
     return name, participants, event_types, routes
+
+
+def _allow_mixed_logic(top: Section) -> None:
+    top.problems[:] = [each for each in top.problems if not isinstance(each, MixedLogic)]
 
 
 def _refuse(top: Section, origin: str) -> None:

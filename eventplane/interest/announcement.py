@@ -140,7 +140,8 @@ def with_interest(
         route["interest"] = wanted[route["to"]]
     if not routes:
         return contract, refused
-    return compile_contract(document, f"contract {contract.version} with announced interest"), refused
+    origin = f"contract {contract.version} with announced interest"
+    return compile_contract(document, origin, is_derived=True), refused
 
 
 def _refused(participant: str, path: str, message: str) -> AnnouncementError:

@@ -109,20 +109,26 @@ def walk(contract: Contract) -> dict[str, dict[str, Any]]:
 
 def reached(contract: Contract, event_type: str) -> set[str]:
     """Whose inboxes an event comes to that anybody sends who may: routers, uplink and downlink by hand."""
-    may = [each for each in contract.participants.values() if each.sends is None or each.may_send(event_type)]
-    places = {
-        Place.CLOUD if each.kind is ParticipantKind.CLOUD_SERVICE else Place.DEVICE for each in may
-    } or set(Place)
-    onward = {"home.outbox": Place.CLOUD, "home.inbox": Place.DEVICE}
+    participants = contract.participants.values()
+    named = [each for each in participants if each.may_send(event_type)]
     found: set[str] = set()
-    waiting = list(places)
-    for place in waiting:
-        for route in contract.routes_at(place):
-            if route.filter.matches({"type": event_type}):
-                found.add(route.destination)
-                if (following := onward.get(route.destination)) and following not in waiting:
-                    waiting.append(following)
+    # A participant without `sends` may send what nobody names.
+    for sender in named or [each for each in participants if each.sends is None]:
+        in_cloud = sender.kind is ParticipantKind.CLOUD_SERVICE
+        link, back = ("home.inbox", "home.outbox") if in_cloud else ("home.outbox", "home.inbox")
+        first = led(contract, event_type, Place.CLOUD if in_cloud else Place.DEVICE)
+        if sender.kind is ParticipantKind.DEVICE and not first:
+            first = {link}
+        found |= first
+        if link in first:
+            found |= led(contract, event_type, Place.DEVICE if in_cloud else Place.CLOUD) - {back}
     return found - {"home.outbox"}
+
+
+def led(contract: Contract, event_type: str, place: Place) -> set[str]:
+    """Where the routes of one place lead an event."""
+    routes = contract.routes_at(place)
+    return {each.destination for each in routes if each.filter.matches({"type": event_type})}
 
 
 def named(entities: Mapping[str, dict[str, Any]], plural: str) -> dict[str, dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,9 +10,15 @@ import pytest
 from eventplane.cesql import mixed_logic, parse
 from eventplane.contract import Contract, compile_contract, load_compiled
 from eventplane.contract.canonical import canonical_bytes
-from eventplane.contract.subscription import granted_filter, new_subscription
+from eventplane.contract.subscription import (
+    Subscription,
+    granted_filter,
+    new_subscription,
+    with_subscriptions,
+    without_costly,
+)
 from eventplane.envelope import parse_event
-from eventplane.interest.announcement import new_announcement
+from eventplane.interest.announcement import new_announcement, with_interest
 from eventplane_client.subscription import checked_filter
 
 MIXED = "subject = 'a' AND level = 1 OR urgent"
@@ -104,3 +111,32 @@ def test_a_contract_that_was_compiled_with_it_is_read_as_before() -> None:
         b'{"specversion": "1.0", "id": "1", "source": "/s", "type": "t", "subject": "b", "urgent": true}'
     )
     assert route.filter.matches(event.attributes)
+
+
+def compiled_before() -> Contract:
+    """A contract in force that mixes, which was compiled before that was refused."""
+    compiled = json.loads(contract(PLAIN).canonical)
+    compiled["routes"]["to-desk"]["filter"]["any"][0]["sql"] = MIXED
+    return load_compiled(canonical_bytes(compiled))
+
+
+def test_subscriptions_and_interest_are_added_to_a_contract_that_has_it() -> None:
+    before = compiled_before()
+    mine = new_subscription("desk", "mine", {"sql": PLAIN}, "2026-01-01T00:00:00Z")
+    subscribed, refused = with_subscriptions(before, [mine])
+    assert refused == {}
+    assert {each.name for each in subscribed.routes} == {"to-desk", mine.route}
+    wanted, unusable = with_interest(subscribed, [new_announcement("desk", [{"sql": PLAIN}])])
+    assert unusable == {}
+    assert all(each.interest is not None for each in wanted.routes)
+    assert without_costly(wanted).routes == wanted.routes
+
+
+def test_a_subscription_that_was_made_with_it_stays_in_force() -> None:
+    old = Subscription("desk", "old", json.dumps({"sql": MIXED}), "2026-01-01T00:00:00Z")
+    subscribed, refused = with_subscriptions(contract(PLAIN), [old])
+    assert refused == {}
+    assert old.route in {each.name for each in subscribed.routes}
+    malformed = replace(old, filter=json.dumps({"any": [{"sql": MIXED}, {"sql": "a b"}]}))
+    _, refused = with_subscriptions(contract(PLAIN), [malformed])
+    assert malformed in refused
