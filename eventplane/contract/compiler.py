@@ -45,15 +45,16 @@ def compile_contract(document: object, origin: str, *, is_derived: bool = False)
 
     `document` is plain data (mappings, lists, strings, numbers), `origin` the file it came from. The payload
     schemas of event types are JSON Schema documents in it, not file names. One that `is_derived` from a
-    contract in force may have filters as that contract may have them (`MixedLogic`).
+    contract in force is checked as `load_compiled` does: a rule that came later stops no router.
     """
     top = Section("", document, [])
     name, participants, event_types, routes = _read(top, origin)
     if is_derived:
         _allow_mixed_logic(top)
-    check_names(participants, top)
-    check_delays(participants, top)
-    check_guarantees(participants, event_types, routes, top)
+    else:
+        check_names(participants, top)
+        check_delays(participants, top)
+        check_guarantees(participants, event_types, routes, top)
     _refuse(top, origin)
     canonical = canonical_bytes(whole_document(name, participants, event_types, routes))
     return _contract(name, participants, event_types, routes, canonical)

@@ -117,6 +117,8 @@ def compiled_before() -> Contract:
     """A contract in force that mixes, which was compiled before that was refused."""
     compiled = json.loads(contract(PLAIN).canonical)
     compiled["routes"]["to-desk"]["filter"]["any"][0]["sql"] = MIXED
+    # Nor did the rules about names exist once.
+    compiled["participants"]["a-name-of-more-than-26-characters"] = compiled["participants"]["desk"]
     return load_compiled(canonical_bytes(compiled))
 
 
