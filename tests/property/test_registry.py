@@ -109,20 +109,33 @@ def walk(contract: Contract) -> dict[str, dict[str, Any]]:
 
 def reached(contract: Contract, event_type: str) -> set[str]:
     """Whose inboxes an event comes to that anybody sends who may: routers, uplink and downlink by hand."""
-    may = [each for each in contract.participants.values() if each.sends is None or each.may_send(event_type)]
-    places = {
-        Place.CLOUD if each.kind is ParticipantKind.CLOUD_SERVICE else Place.DEVICE for each in may
-    } or set(Place)
-    onward = {"home.outbox": Place.CLOUD, "home.inbox": Place.DEVICE}
+    participants = contract.participants.values()
+    is_named = any(each.may_send(event_type) for each in participants)
     found: set[str] = set()
-    waiting = list(places)
-    for place in waiting:
-        for route in contract.routes_at(place):
-            if route.filter.matches({"type": event_type}):
-                found.add(route.destination)
-                if (following := onward.get(route.destination)) and following not in waiting:
-                    waiting.append(following)
-    return found - {"home.outbox"}
+    for each in participants:
+        # Who does not say what it sends may send what nobody else names.
+        if each.may_send(event_type) or (each.sends is None and not is_named):
+            found |= _reached_from(contract, event_type, each.kind)
+    return found
+
+
+def _reached_from(contract: Contract, event_type: str, kind: ParticipantKind) -> set[str]:
+    def taken(place: Place) -> set[str]:
+        return {
+            each.destination
+            for each in contract.routes_at(place)
+            if each.filter.matches({"type": event_type})
+        }
+
+    relays = {"home.outbox", "home.inbox"}
+    if kind is ParticipantKind.CLOUD_SERVICE:
+        found = taken(Place.CLOUD) - {"home.outbox"}
+        return found | (taken(Place.DEVICE) - relays if "home.inbox" in found else set())
+    found = taken(Place.DEVICE) - {"home.inbox"}
+    # A forwarder sends its own reports up, also without a route.
+    if "home.outbox" in found or (kind is ParticipantKind.DEVICE and not found):
+        found |= taken(Place.CLOUD)
+    return found - relays
 
 
 def named(entities: Mapping[str, dict[str, Any]], plural: str) -> dict[str, dict[str, Any]]:
