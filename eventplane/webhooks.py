@@ -106,8 +106,8 @@ def url_problem(url: str, *, is_emulated: bool, ports: Collection[int] = (HTTPS_
     """
     parts = _URL.fullmatch(url)
     port = _port(parts["port"]) if parts else None
-    if not is_uri(url) or parts is None or port is None:
-        return "is no URL with a host"
+    if not is_uri(url.partition("#")[0]) or parts is None or port is None:
+        return "is not a URL with a host"
     if parts["user"] is not None:
         return "carries credentials, which would stand in templates; requests are signed instead"
     if parts["fragment"]:

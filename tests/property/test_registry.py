@@ -110,25 +110,32 @@ def walk(contract: Contract) -> dict[str, dict[str, Any]]:
 def reached(contract: Contract, event_type: str) -> set[str]:
     """Whose inboxes an event comes to that anybody sends who may: routers, uplink and downlink by hand."""
     participants = contract.participants.values()
-    named = [each for each in participants if each.may_send(event_type)]
+    is_named = any(each.may_send(event_type) for each in participants)
     found: set[str] = set()
-    # A participant without `sends` may send what nobody names.
-    for sender in named or [each for each in participants if each.sends is None]:
-        in_cloud = sender.kind is ParticipantKind.CLOUD_SERVICE
-        link, back = ("home.inbox", "home.outbox") if in_cloud else ("home.outbox", "home.inbox")
-        first = led(contract, event_type, Place.CLOUD if in_cloud else Place.DEVICE)
-        if sender.kind is ParticipantKind.DEVICE and not first:
-            first = {link}
-        found |= first
-        if link in first:
-            found |= led(contract, event_type, Place.DEVICE if in_cloud else Place.CLOUD) - {back}
-    return found - {"home.outbox"}
+    for each in participants:
+        # Who does not say what it sends may send what nobody else names.
+        if each.may_send(event_type) or (each.sends is None and not is_named):
+            found |= _reached_from(contract, event_type, each.kind)
+    return found
 
 
-def led(contract: Contract, event_type: str, place: Place) -> set[str]:
-    """Where the routes of one place lead an event."""
-    routes = contract.routes_at(place)
-    return {each.destination for each in routes if each.filter.matches({"type": event_type})}
+def _reached_from(contract: Contract, event_type: str, kind: ParticipantKind) -> set[str]:
+    def taken(place: Place) -> set[str]:
+        return {
+            each.destination
+            for each in contract.routes_at(place)
+            if each.filter.matches({"type": event_type})
+        }
+
+    relays = {"home.outbox", "home.inbox"}
+    if kind is ParticipantKind.CLOUD_SERVICE:
+        found = taken(Place.CLOUD) - {"home.outbox"}
+        return found | (taken(Place.DEVICE) - relays if "home.inbox" in found else set())
+    found = taken(Place.DEVICE) - {"home.inbox"}
+    # A forwarder sends its own reports up, also without a route.
+    if "home.outbox" in found or (kind is ParticipantKind.DEVICE and not found):
+        found |= taken(Place.CLOUD)
+    return found - relays
 
 
 def named(entities: Mapping[str, dict[str, Any]], plural: str) -> dict[str, dict[str, Any]]:
