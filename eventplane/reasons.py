@@ -276,7 +276,7 @@ class Reason(StrEnum):
     )
     NUMBER_TOO_LARGE = (
         "number_too_large",
-        "A number is beyond a double's range, so that readers make different numbers of it.",
+        "A number with a fraction or an exponent is beyond a double's range: readers get infinity.",
     )
     TOO_LARGE = (
         "too_large",

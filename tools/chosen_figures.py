@@ -8,7 +8,8 @@ from typing import Any, Final
 _CHOSEN: Final = (
     (
         "chaos/paper",
-        "forwarder and router killed every 10 s, as in the source paper's test",
+        "forwarder and router killed every 10 s, as in the source paper's test, "
+        "the last of [three runs](docs/chaos.md#copies)",
         "{sent:,.0f} events, {lost:,.0f} lost, {duplicated:,.0f} came again",
     ),
     (
