@@ -284,5 +284,7 @@ def test_whenever_it_is_read_nothing_expired_comes_out_and_each_event_ends_once(
     plane.expire()
     read(1_000)
     done += [each.id for each in notices if isinstance(each, Expired)]
-    assert sorted(done) == sorted(ends)
+    # Without a filter, the copy of one that was held when its message came back may expire by itself.
+    ended = set(done) if mode is Mode.AT_LEAST_ONCE else done
+    assert sorted(ended) == sorted(ends)
     assert plane.pending(READER) == 0
