@@ -133,7 +133,7 @@ def _unreached_readers(contract: Contract, reach: Reachability) -> Iterator[Prob
     """Types that their declared senders never bring to the end of a route that takes them, or to anybody."""
     relays = {contract.device.outbox.address, contract.device.inbox.address}
     for name in contract.event_types:
-        senders = reach.declared_senders(name)
+        senders = reach.rights.declared_senders(name)
         taking = [each for each in contract.routes if name in reach.takes[each.name]]
         if not senders or not taking:
             continue
@@ -422,7 +422,7 @@ def _relay_loops(contract: Contract, reach: Reachability) -> Iterator[Problem]:
     types = {
         each: of_type(each)
         for each in contract.event_types
-        if any(sender.kind.is_on_device for sender in reach.senders(each))
+        if any(sender.kind.is_on_device for sender in reach.rights.senders(each))
     }
     for back in down:
         loops = [each.name for each in up if _can_share(each, back, reach.takes, types, contract)]

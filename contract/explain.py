@@ -264,13 +264,8 @@ def outcomes(contract: Contract, event: Envelope, sender: str = "") -> tuple[Out
         # Others may send dead letters too, about their own channels; these are rare.
         senders = [THE_PLANE, Sender(service=contract.device.name)]
     else:
-        may = [
-            each
-            for each in contract.participants.values()
-            if rights.may_send(Sender(service=each.name), event.type)
-        ]
-        declared = [each for each in may if each.may_send(event.type) or each.may_ask(event.type)]
-        senders = [Sender(service=each.name) for each in declared or may]
+        may = rights.declared_senders(event.type) or rights.senders(event.type)
+        senders = [Sender(service=each.name) for each in may]
     if senders:
         return tuple(_outcome(contract, event, rights, each) for each in senders)
     problem, remedy = f"no participant may send {event.type}", "add it to the `sends` of its sender"

@@ -115,6 +115,15 @@ class SendingRights:
         """Return whether `sender` may send events of `type` at all, whatever they say besides."""
         return self._type_problem(sender, type) is None
 
+    def senders(self, type: str) -> tuple[Participant, ...]:
+        """Return the participants that may send events of `type`."""
+        participants = self._contract.participants.values()
+        return tuple(each for each in participants if self.may_send(Sender(service=each.name), type))
+
+    def declared_senders(self, type: str) -> tuple[Participant, ...]:
+        """Return those that may send it and name it under `sends` or `asks`."""
+        return tuple(each for each in self.senders(type) if each.may_send(type) or each.may_ask(type))
+
     def may_have_sent(self, sender: Sender, type: str, source: str) -> bool:
         """Return whether `sender` may send such an event, by what its records have of it.
 

@@ -18,7 +18,7 @@ from eventplane.contract.possibilities import Takes, can_match, needed, of_type,
 from eventplane.envelope import ROUTER_HOPS
 from eventplane.filters import All, Attributes, Filter, attribute_names
 from eventplane.names import EPOCH, ORDER, ORDER_EPOCH, SEQUENCE
-from eventplane.sender import SENDER_DEVICE, SENDER_SERVICE, Sender
+from eventplane.sender import SENDER_DEVICE, SENDER_SERVICE
 from eventplane.sending import SendingRights
 
 _Routes = tuple[Route, ...]
@@ -105,27 +105,13 @@ class Reachability:
 
     def __init__(self, contract: Contract) -> None:
         self._contract = contract
-        self._rights = SendingRights(contract)
+        self.rights = SendingRights(contract)
         self.takes: Takes = {
             route.name: types_of(route.filter, contract.event_types) for route in contract.routes
         }
         """The declared types that each route can take."""
         self._reads_sender = any(SENDER_SERVICE in attribute_names(each.filter) for each in contract.routes)
         self._found: dict[tuple[str, Place, str], tuple[Way, ...]] = {}
-
-    def senders(self, event_type: str) -> tuple[Participant, ...]:
-        """Return the participants that may send events of `event_type` (`eventplane.sending`)."""
-        return tuple(
-            each
-            for each in self._contract.participants.values()
-            if self._rights.may_send(Sender(service=each.name), event_type)
-        )
-
-    def declared_senders(self, event_type: str) -> tuple[Participant, ...]:
-        """Return those that may send it and name it under `sends` or `asks`."""
-        return tuple(
-            each for each in self.senders(event_type) if each.may_send(event_type) or each.may_ask(event_type)
-        )
 
     def named_types(self, participant: Participant) -> list[str]:
         """Return the types under `sends` and `asks`: of a family, those that the contract has."""
@@ -139,11 +125,13 @@ class Reachability:
         known = of_type(event_type)
         found = {
             way.routes: way.channel
-            for sender in sorted(self.senders(event_type), key=lambda each: list(Place).index(place_of(each)))
+            for sender in sorted(
+                self.rights.senders(event_type), key=lambda each: list(Place).index(place_of(each))
+            )
             for way in self.ways(event_type, sender)
         }
         ways = (Way(channel, routes, _conditions(routes, known)) for routes, channel in found.items())
-        return Flow(self.declared_senders(event_type), tuple(ways))
+        return Flow(self.rights.declared_senders(event_type), tuple(ways))
 
     def ways(self, event_type: str, sender: Participant) -> tuple[Way, ...]:
         """Return every way of events of `event_type` from `sender` to a channel that somebody reads."""

@@ -104,7 +104,7 @@ def test_explain_and_reach_tell_who_receives_an_event(
     check(contract)
     reach = Reachability(contract)
     event = write_event(attributes)
-    for participant in reach.senders(event.type):
+    for participant in reach.rights.senders(event.type):
         name = participant.name
         (found,) = outcomes(contract, event, f"home-1/{name}" if participant.kind.is_on_device else name)
         explained = {each.channel.address for each in found.receipts}

@@ -169,7 +169,7 @@ def test_a_participant_that_asks_a_type_sends_it() -> None:
         },
         "asking",
     )
-    (senders,) = [Reachability(asking).declared_senders("dim")]
+    (senders,) = [Reachability(asking).rights.declared_senders("dim")]
     assert [each.name for each in senders] == ["lamp"]
     ((message, _),) = warnings(asking)
     assert "never comes to desk.inbox" in message
