@@ -30,8 +30,13 @@ def be_lazy() -> None:
         sys.modules.setdefault(name, _LazyModule(name))
 
 
-if __name__ == "__main__":
+def program() -> None:
+    """Run the command of this process's arguments, and end the process."""
     be_lazy()
     from edge.command_line import end, main
 
     end(main(sys.argv[1:]))
+
+
+if __name__ == "__main__":
+    program()

@@ -11,9 +11,9 @@ from shutil import which
 from edge.certificate import read_validity
 from edge.errors import SettingProblem
 from edge.health.status import EXPIRES_SOON_S
-from edge.mqtt import Login
-from edge.mqtt.endpoint import PasswordFileError, is_private
 from edge.settings import CloudSettings, LocalSettings, ProvisioningSettings, Settings
+from eventplane_mqtt import Login
+from eventplane_mqtt.endpoint import PasswordFileError, is_private
 
 
 class _NoPassphraseError(Exception):
@@ -72,9 +72,9 @@ def _password(login: Login | None) -> Iterator[SettingProblem]:
 def _profile(local: LocalSettings) -> Iterator[SettingProblem]:
     if local.profile is not None:
         # A build may leave the part out; then there is no such setting.
-        from edge.discovery import DiscoveryError
-        from edge.discovery.broker import choose
-        from edge.discovery.profile import load_profile
+        from eventplane_mqtt.discovery import DiscoveryError
+        from eventplane_mqtt.discovery.broker import choose
+        from eventplane_mqtt.discovery.profile import load_profile
 
         try:
             choose(load_profile(local.profile), has_login=local.login is not None, name=str(local.profile))

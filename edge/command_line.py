@@ -17,8 +17,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from edge.errors import EdgeError, SettingProblem, SettingsError, SpoolError
+from edge.errors import SettingProblem, SettingsError, SpoolError
 from edge.parts import require_part
+from eventplane import __version__
+from eventplane.errors import EventPlaneError
 
 if TYPE_CHECKING:
     from edge.settings import Settings
@@ -46,7 +48,7 @@ commands:
   manifest          print version, revision, contract format and Python of this build as JSON
 
 options:
-  --settings FILE   the settings, TOML; docs/device.md lists them
+  --settings FILE   the settings, TOML; docs/reference/device.md lists them
   --profile FILE    Mosquitto's profile, mosquitto.conf
   --interfaces ...  names of network interfaces
   --seconds N       how long to listen for announcements (3)
@@ -88,7 +90,7 @@ def main(arguments: Sequence[str]) -> int:
     except SpoolError as error:
         _log.critical("%s", error)
         return os.EX_IOERR
-    except EdgeError as error:  # of settings, or of what they name
+    except EventPlaneError as error:  # of settings, or of what they name
         print(error, file=sys.stderr)
         return os.EX_CONFIG
 
@@ -153,16 +155,16 @@ def _provision(options: Options) -> int:
 
 def _discovery(options: Options) -> int:
     require_part("discovery")
-    from edge.discovery import command
+    from edge.discovery import show, show_settings
 
     if "profile" in options:
-        return command.show(Path(options["profile"]))
-    return command.show_settings(_load(options))
+        return show(Path(options["profile"]))
+    return show_settings(_load(options))
 
 
 def _find(options: Options) -> int:
     require_part("discovery")
-    from edge.discovery.command import find
+    from edge.discovery import find
 
     seconds = options.get("seconds", "3")
     if not re.fullmatch(r"\d{1,4}(\.\d+)?", seconds):
@@ -172,7 +174,7 @@ def _find(options: Options) -> int:
 
 def _announce(options: Options) -> int:
     require_part("discovery")
-    from edge.discovery.command import announce
+    from edge.discovery import announce
 
     return announce(_load(options))
 
@@ -183,12 +185,11 @@ def _print_manifest(_: Options) -> int:
 
 
 def _manifest() -> dict[str, object]:
-    """Return what the build wrote about itself; of a checkout only the version is known."""
+    """Return what the build wrote about itself; of a checkout or a wheel only the version is known."""
     if archive := getattr(__loader__, "archive", None):  # type: ignore[name-defined]
         text = __loader__.get_data(f"{archive}/manifest.json")  # type: ignore[name-defined]
         return dict(json.loads(text))
-    version = (Path(__file__).parent / "packaging" / "VERSION").read_text().strip()
-    return {"name": PROGRAM, "version": version, "revision": "checkout"}
+    return {"name": PROGRAM, "version": __version__, "revision": "source"}
 
 
 _SETTINGS = frozenset({"settings"})

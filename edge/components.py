@@ -17,11 +17,6 @@ from edge.dispatch import Dispatcher, UrgentHint, subscriptions
 from edge.downlink import DownlinkReceiver, uplink_interest
 from edge.inbox import InboxPump
 from edge.interest import Interest
-from edge.link import Backoff, Link, link_to_broker
-from edge.mailbox import LinkName, Mailbox
-from edge.mqtt import Connection, Endpoint, Login
-from edge.mqtt.endpoint import BrokerAddress
-from edge.mqtt.session import Skips
 from edge.numbering import RecentKeys
 from edge.parts import NoAnswers, has_part
 from edge.planning import Planner
@@ -33,6 +28,11 @@ from edge.uplink import Topics, Uplink
 from edge.uptime_clock import Uptime, system_uptime
 from eventplane.contract import Channel, Contract, Forward, Place
 from eventplane.topics import URGENT_CLIENT_SUFFIX, urgent_rule
+from eventplane_mqtt import Connection, Endpoint, Login
+from eventplane_mqtt.endpoint import BrokerAddress
+from eventplane_mqtt.link import Backoff, Link, link_to_broker
+from eventplane_mqtt.mailbox import LinkName, Mailbox
+from eventplane_mqtt.session import Skips
 
 if TYPE_CHECKING:
     from edge.questions import Answers

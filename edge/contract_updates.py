@@ -132,10 +132,10 @@ def read_contract(file: Path) -> Contract | SettingProblem:
     try:
         return load_compiled(file.read_bytes(), str(file))
     except ContractError as error:
-        return SettingProblem("contract", str(error), "compile it again (python -m contract compile)")
+        return SettingProblem("contract", str(error), "compile it again (eventplane contract compile)")
     except OSError as error:
         problem = f"{file}: {error.strerror or error}"
-        return SettingProblem("contract", problem, "name a compiled contract (python -m contract compile)")
+        return SettingProblem("contract", problem, "name a compiled contract (eventplane contract compile)")
 
 
 def last_contract(spool: Path) -> Contract | None:

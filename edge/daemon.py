@@ -18,13 +18,13 @@ from edge.errors import SettingProblem
 from edge.forwarder import Forwarder
 from edge.health.server import HealthServer, Snapshots, pages
 from edge.housekeeping import Hangup, Housekeeping, Posted
-from edge.mailbox import Mailbox, Message, Stop
 from edge.metrics import Metrics
-from edge.mqtt.endpoint import MAX_PACKET_BYTES
 from edge.settings import HealthSettings, Settings
 from edge.systemd import ServiceManager
 from edge.without_disk import DiskWatch
 from eventplane.contract import Contract
+from eventplane_mqtt.endpoint import MAX_PACKET_BYTES
+from eventplane_mqtt.mailbox import Mailbox, Message, Stop
 
 _log = logging.getLogger(__name__)
 
@@ -109,8 +109,8 @@ def _warn_of_limits(settings: Settings) -> None:
     """Log which limits of Mosquitto's profile do not agree with the forwarder's."""
     if settings.local.profile is None:
         return
-    from edge.discovery import ProfileError
-    from edge.discovery.profile import limit_warnings
+    from eventplane_mqtt.discovery import ProfileError
+    from eventplane_mqtt.discovery.profile import limit_warnings
 
     try:
         found = limit_warnings(settings.local.profile, RECENT_EVENTS, MAX_PACKET_BYTES)

@@ -11,7 +11,6 @@ from edge.counts import NotStored
 from edge.delivery_queues import DeliveryQueues
 from edge.inbox import InboxPump
 from edge.interest import Interest
-from edge.mailbox import LinkName, Received
 from edge.planning import Batch, Question, Submission
 from edge.spool import PendingDelivery
 from eventplane.contract import Channel, Contract, ParticipantKind, Priority
@@ -36,6 +35,7 @@ from eventplane.topics import (
     receipt_topic,
     state_topic,
 )
+from eventplane_mqtt.mailbox import LinkName, Received
 
 _log = logging.getLogger(__name__)
 

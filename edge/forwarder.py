@@ -17,8 +17,6 @@ from edge.components import Clock, Components, Dependencies
 from edge.counts import Counts
 from edge.errors import SpoolCorruptError, SpoolError, SpoolUnavailableError
 from edge.interest import Interest
-from edge.link import Link
-from edge.mailbox import Acknowledged, Connected, Disconnected, LinkName, Message, Received, Reload, Stop
 from edge.planning import Batch, Plan
 from edge.reports import FIRST_MANIFEST_S, Heartbeat
 from edge.settings import Settings
@@ -31,6 +29,17 @@ from eventplane.downlink.device import AckStatus
 from eventplane.reasons import Reason
 from eventplane.receipts import write_receipts
 from eventplane.topics import receipt_topic
+from eventplane_mqtt.link import Link
+from eventplane_mqtt.mailbox import (
+    Acknowledged,
+    Connected,
+    Disconnected,
+    LinkName,
+    Message,
+    Received,
+    Reload,
+    Stop,
+)
 
 _log = logging.getLogger(__name__)
 

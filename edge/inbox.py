@@ -9,11 +9,11 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 from edge.delivery_queues import DeliveryQueues
-from edge.link import Link
 from edge.spool import Delivery, PendingDelivery
 from eventplane.contract import Channel, Priority
 from eventplane.receipts import Receipt, digest
 from eventplane.topics import local_topic
+from eventplane_mqtt.link import Link
 
 _URGENT_SHARE = 10
 """One in so many deliveries of the window is kept free for urgent events."""

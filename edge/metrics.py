@@ -18,11 +18,11 @@ from edge.counts import Counts
 from edge.errors import SpoolError
 from edge.forwarder import Forwarder
 from edge.health.status import Backlog, Finding, LinkState, Progress, Status
-from edge.link import Link
-from edge.mailbox import LinkName
 from edge.spool import Spool
 from edge.uplink import Uplink
 from eventplane.contract import Contract, Place, Priority
+from eventplane_mqtt.link import Link
+from eventplane_mqtt.mailbox import LinkName
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 

@@ -1,6 +1,7 @@
 """The parts of the device that a build may leave out (`tools/device_image.py --without PART`).
 
-A part is the module or package `edge.NAME`. Import one only inside a function, after a check.
+A part is the module or package `edge.NAME`, with what only it needs. Import one only inside a function, after
+a check.
 """
 
 from __future__ import annotations
@@ -24,7 +25,12 @@ from eventplane.topics import handlers_answer_topic, state_answer_topic
 if TYPE_CHECKING:
     from eventplane.contract import Contract
 
-PARTS: Final = ("discovery", "provisioning", "questions")
+PARTS: Final = {
+    "discovery": ("edge.discovery", "eventplane_mqtt.discovery"),
+    "provisioning": ("edge.provisioning",),
+    "questions": ("edge.questions",),
+}
+"""The modules and packages of each part."""
 
 
 class PartMissingError(EdgeError):

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from edge.counts import NotStored
 from edge.decision import Decider, Decision, SequenceNumber
 from edge.delivery_queues import VolatileEvent
-from edge.mailbox import Received
 from edge.pressure import Pressure
 from edge.spool import Delivery, DeviceState, Discard, Size, StoredEvent
 from eventplane.contract import Channel, Priority
@@ -21,6 +20,7 @@ from eventplane.dead_letter import Refusal
 from eventplane.downlink.wire import Incoming
 from eventplane.reasons import Outcome, Reason
 from eventplane.receipts import SPOOL_FULL, Receipt, digest
+from eventplane_mqtt.mailbox import Received
 
 Question = StateQuestion | HandlersQuestion
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from enum import Enum, auto
 
 from edge.counts import Counts
-from edge.link import Link
 from edge.spool import Delivery
+from eventplane_mqtt.link import Link
 
 URGENT_SHARE = 0.1
 """What ordinary publishes leave of each budget at any time, so that an urgent one finds room at once."""

@@ -17,13 +17,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 from edge.errors import SettingProblem, SettingsError
-from edge.mqtt import Login, TlsFiles
-from edge.mqtt.endpoint import is_on_this_device
 from edge.parts import missing_parts
 from edge.settings_reader import SettingsReader, choice, flag, number, path, text, variable_of, whole, word
 from eventplane.contract.channels import NUMBERS
 from eventplane.limits import MAX_BATCH_EVENTS, MAX_EVENT_BYTES, MAX_PAYLOAD_BYTES
 from eventplane.topics import CLAIM_CLIENT_PREFIX, RENEWAL_CLIENT_PREFIX, basic_ingest_topic, device_topic
+from eventplane_mqtt import Login, TlsFiles
+from eventplane_mqtt.endpoint import is_on_this_device
 
 _LONGEST_DELAY_MS = NUMBERS["batching_delay_ms"].high
 

@@ -14,7 +14,6 @@ from typing import NamedTuple
 
 from edge.counts import Counts
 from edge.delivery_queues import DeliveryQueues, UplinkQueue
-from edge.link import Link
 from edge.packing import MOST_GATHERED, PROBE, BatchingDelays, pack_first, pack_one
 from edge.poison import PoisonDetector
 from edge.publishing import Pace, Publish, Publisher, Remedy, remedy, wire_size
@@ -23,6 +22,7 @@ from edge.spool import Delivery, PendingDelivery
 from eventplane.contract import Channel, Contract, Priority
 from eventplane.dead_letter import Refusal
 from eventplane.reasons import Reason
+from eventplane_mqtt.link import Link
 
 _URGENT_SHARE = 10
 """One in so many publishes of the window is kept free for urgent events."""

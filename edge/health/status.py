@@ -18,10 +18,10 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
-from edge.mailbox import LinkName
 from edge.pressure import ROOM
 from edge.settings import HealthSettings
 from eventplane.contract import Priority
+from eventplane_mqtt.mailbox import LinkName
 
 EXPIRES_SOON_S = 30 * 86_400.0
 """Time enough to bring a certificate to a home that is seldom online."""
@@ -193,7 +193,7 @@ def _links(status: Status) -> Iterator[Finding]:
             f"no session of urgent outboxes at the home's broker for {urgent.for_s:.0f} s: "
             "an alarm waits behind other messages",
             "see the log for what the broker refuses; it must know the user name of local.username with "
-            "-urgent behind it, with the same password (docs/device.md)",
+            "-urgent behind it, with the same password (docs/reference/device.md)",
         )
     if local.complaint:
         problem = f"the broker's profile cannot be used, the former address stays: {local.complaint}"

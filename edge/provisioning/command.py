@@ -9,13 +9,13 @@ import threading
 import time
 
 from edge.errors import SettingProblem, SettingsError
-from edge.link import Backoff
-from edge.mqtt import TlsFiles
 from edge.provisioning import ProvisioningError
 from edge.provisioning.conversation import MqttCloud
 from edge.provisioning.renewal import Identity, Renewal, make_signing_request
 from edge.settings import ProvisioningSettings, Settings
 from edge.systemd import start_logging
+from eventplane_mqtt import TlsFiles
+from eventplane_mqtt.link import Backoff
 
 _log = logging.getLogger("edge.provisioning")
 _DAY_S = 86_400
@@ -53,7 +53,9 @@ def _provisioning(settings: Settings) -> tuple[ProvisioningSettings, TlsFiles]:
     """Return the settings of provisioning and the files of the device's identity. Raises `SettingsError`."""
     own = settings.cloud.identity
     if settings.provisioning is None or own is None:  # with the table there is an identity
-        problem = SettingProblem("provisioning", "the table is missing", "add it, see docs/device.md")
+        problem = SettingProblem(
+            "provisioning", "the table is missing", "add it, see docs/reference/device.md"
+        )
         raise SettingsError([problem])
     return settings.provisioning, own
 

@@ -9,12 +9,12 @@ from time import monotonic
 from types import TracebackType
 from typing import Self
 
-from edge.mailbox import Connected, Disconnected, LinkName, Mailbox, Message, Received
-from edge.mqtt import Connection, Endpoint, TlsFiles
 from edge.provisioning import NoAnswerError, UnreachableError
 from edge.provisioning.exchange import Created, Exchange, Registered, Request
 from edge.settings import CloudSettings
 from eventplane.topics import CLAIM_CLIENT_PREFIX, RENEWAL_CLIENT_PREFIX
+from eventplane_mqtt import Connection, Endpoint, TlsFiles
+from eventplane_mqtt.mailbox import Connected, Disconnected, LinkName, Mailbox, Message, Received
 
 _CLOSE_S = 2.0
 

@@ -6,6 +6,7 @@ import getpass
 import json
 import shutil
 import sys
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,7 +20,8 @@ from eventplane.contract import Contract
 from eventplane.downlink.device import ACKNOWLEDGED, Acknowledgement, from_data
 from eventplane.envelope import Envelope
 from eventplane.topics import basic_ingest_topic, device_topic, urgent_rule
-from eventplane_client.device import ServiceClient
+from eventplane_client import Client, connect
+from eventplane_client.mqtt import MqttTransport
 from local.certificates import Authority
 from local.mosquitto import Broker
 from local.ports import free_port, is_listening
@@ -121,12 +123,33 @@ class Home:
     spool: Path
     settings: Path
     health_port: int
-    services: list[ServiceClient] = field(default_factory=list)
+    services: list[MqttTransport | Client] = field(default_factory=list)
 
-    def service(self, name: str, **options: object) -> ServiceClient:
-        """A client for one of the contract's services; closed with the test."""
-        client = ServiceClient(name, port=self.broker.port, receipt_timeout_s=1, **options)  # type: ignore[arg-type]
+    def transport(self, name: str, **options: object) -> MqttTransport:
+        """What the client library sends over, which also takes raw bytes; closed with the test."""
+        it = MqttTransport(name, port=self.broker.port, receipt_timeout_s=1, **options)  # type: ignore[arg-type]
+        self.services.append(it)
+        return it
+
+    def connect(self, name: str, **settings: object) -> Client:
+        """The client library's client for one of the contract's services; closed with the test."""
+        client = connect(f"mqtt://127.0.0.1:{self.broker.port}", name, **settings)  # type: ignore[arg-type]
         self.services.append(client)
+        return client
+
+    def listen(
+        self,
+        name: str,
+        handler: Callable[[Envelope], object],
+        *,
+        handles: list[object] | None = None,
+        **settings: object,
+    ) -> Client:
+        """A client whose inbox `handler` handles in a thread of its own, at least once each event."""
+        client = self.connect(name, mode="at_least_once", **settings)
+        if handles is not None:
+            client.announce(handles)
+        threading.Thread(target=client.subscribe().handle, args=(handler,), daemon=True).start()
         return client
 
     def drained(self) -> bool:

@@ -6,8 +6,8 @@ from dataclasses import replace
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
-from edge.mailbox import Acknowledged, Connected, Disconnected, LinkName, Message, Received
-from edge.mqtt import Connection, Endpoint
+from eventplane_mqtt import Connection, Endpoint
+from eventplane_mqtt.mailbox import Acknowledged, Connected, Disconnected, LinkName, Message, Received
 from tests.integration.edge.conftest import SECONDS
 
 Kind = TypeVar("Kind", Connected, Disconnected, Received, Acknowledged)

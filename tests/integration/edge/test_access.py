@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from contract.acl import FORWARDER
-from edge.mailbox import Acknowledged, Connected, Disconnected, Received
-from edge.mqtt import Login
 from eventplane.envelope import Envelope, write_event
 from eventplane.topics import interest_topic, local_topic
-from eventplane_client.device import ServiceClient
+from eventplane_client import Client, connect
+from eventplane_mqtt import Login
+from eventplane_mqtt.mailbox import Acknowledged, Connected, Disconnected, Received
 from local.certificates import Authority
 from local.process import Supervisor
 from tests.integration.access import Guarded, start_guarded
@@ -49,8 +49,10 @@ def probe_of(guarded: Guarded, user: str, topics: tuple[str, ...] = (), **change
     return it
 
 
-def client(guarded: Guarded, service: str, **options: Any) -> ServiceClient:
-    return ServiceClient(service, port=guarded.broker.port, login=guarded.login(service), **options)
+def client(guarded: Guarded, service: str) -> Client:
+    password_file = str(guarded.login(service).password_file)
+    address = f"mqtt://127.0.0.1:{guarded.broker.port}"
+    return connect(address, service, mode="at_least_once", password_file=password_file)
 
 
 def refusal(guarded: Guarded, login: Login | None, protocol: str) -> str:
@@ -75,10 +77,11 @@ def test_events_take_their_way_through_the_forwarder_as_without_rules(
     )  # fmt: skip
     calls: list[Envelope] = []
     with (
-        client(guarded, "call-service", on_event=calls.append),
+        client(guarded, "call-service") as call,
         client(guarded, "voice-service") as voice,
         client(guarded, "health-service") as health,
     ):
+        threading.Thread(target=call.subscribe().handle, args=(calls.append,), daemon=True).start()
         health.put(event("e1"))
         health.flush(SECONDS)  # from now on the forwarder hears the outbox
         stranger = probe_of(guarded, "climate-service")
@@ -87,7 +90,6 @@ def test_events_take_their_way_through_the_forwarder_as_without_rules(
         health.put(event("e3"))
         health.flush(SECONDS)
         voice.put(event("e2", ALARM))
-        voice.flush(SECONDS)
         wait_for(lambda: [each.id for each in calls] == ["e2"])
         wait_for(lambda: cloud.has({"e1", "e2", "e3"}))
         wait_for(home.drained)

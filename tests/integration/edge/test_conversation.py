@@ -23,8 +23,7 @@ from eventplane.guarantee import DELIVERY_GUARANTEE
 from eventplane.receipts import SPOOL_FULL, Receipt, digest, write_receipts
 from eventplane.sender import Sender
 from eventplane.topics import handlers_answer_topic, handlers_topic, local_topic, receipt_topic
-from eventplane_client import pending_requests
-from eventplane_client.device import ServiceClient, UnhandleableError, service_client
+from eventplane_client import Client, UnhandleableError, asker, mqtt
 from eventplane_client.errors import (
     ClosedError,
     NoRoomError,
@@ -62,12 +61,12 @@ def test_everybody_who_handles_it_replies(home: Home) -> None:
     def broken(event: Envelope) -> None:
         raise ValueError(f"{event.id}: no sound")
 
-    home.service("lamp", on_event=bright)
-    home.service("chime", on_event=broken)
-    button = home.service("button")
+    home.listen("lamp", bright)
+    home.listen("chime", broken, max_receives=1)
+    button = home.connect("button")
     assert button.request(ask("r1", loud=True), SECONDS) == {
         "lamp": Reply(LAMP, Status.HANDLED, {"lit_by": "r1"}),
-        # Its inbox has no receipts: what it failed to handle does not come again.
+        # It failed for good, though no route takes its dead letter and its inbox has no receipts.
         "chime": Reply(Replier("chime"), Status.FAILED, None, Failure("ValueError", "r1: no sound")),
     }
     assert button.request(ask("r2"), SECONDS)["lamp"].answer == {"lit_by": "r2"}
@@ -83,17 +82,17 @@ def test_a_failure_that_comes_again_is_not_replied(home: Home) -> None:
             raise ValueError("not yet")
         return len(attempts)
 
-    home.service("lamp", on_event=third_time)
-    assert home.service("button").request(ask(), SECONDS) == {"lamp": Reply(LAMP, Status.HANDLED, 3)}
+    home.listen("lamp", third_time)
+    assert home.connect("button").request(ask(), SECONDS) == {"lamp": Reply(LAMP, Status.HANDLED, 3)}
 
 
 def test_what_can_never_be_handled_is_replied_as_a_failure(home: Home) -> None:
     def never(event: Envelope) -> None:
         raise UnhandleableError("no_bulb", "it has none")
 
-    home.service("lamp", on_event=never)
-    found = home.service("button").request(ask(), SECONDS)
-    assert found["lamp"].failure == Failure("no_bulb", "no_bulb: it has none")
+    home.listen("lamp", never)
+    found = home.connect("button").request(ask(), SECONDS)
+    assert found["lamp"].failure == Failure("no_bulb", "it has none")
 
 
 @pytest.mark.source("F4")
@@ -105,8 +104,8 @@ def test_no_reply_is_sent_before_the_work_is_done(home: Home) -> None:
         assert may_end.wait(SECONDS)
         return event.id
 
-    home.service("lamp", on_event=slow)
-    button = home.service("button")
+    home.listen("lamp", slow)
+    button = home.connect("button")
     asking = in_background(lambda: button.request(ask("r"), SECONDS))
     assert begun.wait(SECONDS)
     assert not asking.done()
@@ -116,23 +115,23 @@ def test_no_reply_is_sent_before_the_work_is_done(home: Home) -> None:
 
 @pytest.mark.source("C3")
 def test_the_error_says_who_did_not_answer_and_has_the_other_replies(home: Home) -> None:
-    home.service("lamp", on_event=bright)
-    button = home.service("button")
+    home.listen("lamp", bright)
+    button = home.connect("button")
     errors = (_late(button, timeout_s) for timeout_s in (1, 2, 4, 8, 16, 32))
     late = next(each for each in errors if each.missing == ("chime",))
     assert "no reply of chime" in str(late)
     assert late.replies["lamp"].status is Status.HANDLED
 
 
-def _late(client: ServiceClient, timeout_s: float) -> RequestTimeoutError:
+def _late(client: Client, timeout_s: float) -> RequestTimeoutError:
     with pytest.raises(RequestTimeoutError) as caught:
         client.request(ask(f"within-{timeout_s}", loud=True), timeout_s)
     return caught.value
 
 
 def test_the_cloud_replies_as_well(home: Home, cloud: CloudBroker) -> None:
-    home.service("lamp", on_event=bright)
-    asking = in_background(lambda: home.service("button").request(ask("far", far=True), SECONDS))
+    home.listen("lamp", bright)
+    asking = in_background(lambda: home.connect("button").request(ask("far", far=True), SECONDS))
     wait_for(lambda: cloud.has({"far"}))
     (request,) = {each.key: each for each in cloud.events if each.id == "far"}.values()
     assert request.attributes["replydevice"] == THING
@@ -159,7 +158,7 @@ def test_the_cloud_replies_as_well(home: Home, cloud: CloudBroker) -> None:
 
 
 def test_what_the_cloud_asks_goes_up_as_a_reply(home: Home, cloud: CloudBroker) -> None:
-    home.service("lamp", on_event=bright)
+    home.listen("lamp", bright)
     # Once its report is there, it is connected and has subscribed.
     wait_for(lambda: any(each.type == STARTED for each in cloud.events))
     request = ask("down", todevice=THING, replyto="desk", correlationid="c7")
@@ -186,12 +185,12 @@ def test_what_the_cloud_asks_goes_up_as_a_reply(home: Home, cloud: CloudBroker) 
 @pytest.mark.parametrize("connected", [True, False])
 def test_the_guarantees(home: Home, durable: bool, connected: bool) -> None:
     """Events are in tests/integration/edge/test_service.py and test_forwarder.py; these are the requests."""
-    home.service("lamp", on_event=bright)
-    button = home.service("button")
+    home.listen("lamp", bright)
+    button = home.transport("button")
     button.request(ask("first"), SECONDS)  # now it is connected
     if not connected:
         home.broker.child.stop()
-        wait_for(lambda: not button._loop.up)
+        wait_for(lambda: not button.up)
     if connected:
         assert button.request(ask("r"), SECONDS, durable=durable)["lamp"].status is Status.HANDLED
     elif durable:
@@ -201,7 +200,7 @@ def test_the_guarantees(home: Home, durable: bool, connected: bool) -> None:
         home.broker.child.start()
         assert button.request(ask("r"), SECONDS)["lamp"].status is Status.HANDLED
     else:
-        with pytest.raises(RequestDroppedError, match="did not answer"):
+        with pytest.raises(RequestDroppedError, match="nobody answered who handles the event"):
             button.request(ask("r"), 0.2, durable=False)
         assert button.waiting == 0
         asking = in_background(lambda: button.request(ask("again"), SECONDS, durable=False))
@@ -247,7 +246,7 @@ class FullForwarder:
 @pytest.mark.parametrize("durable", [True, False])
 def test_a_request_waits_for_room_in_the_spool(home: Home, durable: bool) -> None:
     home.forwarder.stop()
-    button = home.service("button")
+    button = home.connect("button")
     with TestClient("stand-in", "127.0.0.1", home.broker.port) as line:
         forwarder = FullForwarder(line, refusals=2)
         asking = in_background(lambda: button.request(ask("r"), SECONDS, durable=durable))
@@ -264,9 +263,9 @@ def test_a_request_waits_for_room_in_the_spool(home: Home, durable: bool) -> Non
 def test_a_request_that_found_no_room_until_its_timeout_is_not_kept(
     home: Home, durable: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(service_client, "_ROOM_S", 3.0)
+    monkeypatch.setattr(mqtt, "_ROOM_S", 3.0)
     home.forwarder.stop()
-    button = home.service("button")
+    button = home.transport("button")
     with TestClient("stand-in", "127.0.0.1", home.broker.port) as line:
         forwarder = FullForwarder(line, refusals=10**9)
         asking = in_background(lambda: button.request(ask("r"), 8.0, durable=durable))
@@ -282,8 +281,9 @@ def test_who_announces_is_heard(home: Home) -> None:
     """It comes back without a late reply: what it announces is its only sign of life."""
     handles = [{"exact": {"type": ask().type}}]
     # It reads no inbox, so that nothing is replied.
-    lamp = home.service("lamp", handles=handles)
-    button = home.service("button")
+    lamp = home.connect("lamp")
+    lamp.announce(handles)
+    button = home.connect("button")
 
     def opens() -> bool:
         with pytest.raises(RequestTimeoutError):
@@ -308,8 +308,8 @@ def test_who_announces_is_heard(home: Home) -> None:
 
 @pytest.mark.source("C6", "N2")
 def test_a_full_window_keeps_a_request_waiting_until_its_timeout(home: Home) -> None:
-    home.service("lamp", on_event=bright)
-    button = home.service("button", window=1)
+    home.listen("lamp", bright)
+    button = home.transport("button", window=1)
     button.request(ask("first"), SECONDS)
     home.forwarder.stop()  # nobody confirms
     with TestClient("stand-in", "127.0.0.1", home.broker.port) as forwarder:
@@ -347,8 +347,8 @@ def test_a_request_survives_the_broker_killed_in_its_midst(home: Home) -> None:
         assert may_end.wait(SECONDS)
         return event.id
 
-    home.service("lamp", on_event=slow)
-    asking = in_background(lambda: home.service("button").request(ask("r"), SECONDS))
+    home.listen("lamp", slow)
+    asking = in_background(lambda: home.connect("button").request(ask("r"), SECONDS))
     assert begun.wait(SECONDS)
     home.broker.child.kill()
     home.broker.child.start()
@@ -360,8 +360,8 @@ def test_a_request_survives_the_broker_killed_in_its_midst(home: Home) -> None:
 def test_a_handler_that_leaves_releases_who_waits(
     home: Home, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(pending_requests, "LOOK_AGAIN_S", 0.2)
-    button = home.service("button")
+    monkeypatch.setattr(asker, "LOOK_AGAIN_S", 0.2)
+    button = home.connect("button")
     asking = in_background(lambda: button.request(ask("r"), SECONDS))
     wait_for(lambda: "lamp" in button.peers())
     _put_in_force(home, _without_lamp(), tmp_path)
@@ -388,7 +388,7 @@ def test_whom_nobody_hears_is_waited_for_no_more_until_it_is_heard(home: Home) -
         changes.append(change)
         raise RuntimeError("what listeners do must not end the client")
 
-    button = home.service("button", on_peer=listen)
+    button = home.transport("button", on_peer=listen)
     numbers = itertools.count()
 
     def opens() -> bool:
@@ -401,7 +401,7 @@ def test_whom_nobody_hears_is_waited_for_no_more_until_it_is_heard(home: Home) -
     assert next(numbers) >= OPENS_AFTER
     assert button.request(ask("skipped"), SECONDS) == {"lamp": Reply(LAMP, Status.NOT_AWAITED)}
     # Somebody handles what waits: its late replies are signs of life.
-    home.service("lamp", on_event=bright)
+    home.listen("lamp", bright)
     wait_for(lambda: button.peers() == {"lamp": Circuit.HALF_OPEN})
     assert button.request(ask("probe"), SECONDS)["lamp"].status is Status.HANDLED
     wait_for(lambda: len(changes) == 3)
@@ -410,10 +410,10 @@ def test_whom_nobody_hears_is_waited_for_no_more_until_it_is_heard(home: Home) -
 
 def test_who_may_not_ask_is_told_why(home: Home) -> None:
     with pytest.raises(NotAskingError, match=r"participants\.lamp"):
-        home.service("lamp").request(ask(), SECONDS)
+        home.connect("lamp").request(ask(), SECONDS)
     other = write_event({"id": "1", "source": "/a", "type": "org.example.other.v1"})
     with pytest.raises(NotAskingError, match="other"):
-        home.service("button").request(other, SECONDS)
+        home.connect("button").request(other, SECONDS)
 
 
 def test_a_request_that_nobody_handles_has_no_replies(
@@ -426,18 +426,18 @@ def test_a_request_that_nobody_handles_has_no_replies(
         supervisor, mosquitto("home"), tmp_path, 1, authority, contract=compile_contract(some, "t")
     )
     try:
-        assert it.service("button").request(ask(), SECONDS) == {}
+        assert it.connect("button").request(ask(), SECONDS) == {}
     finally:
         it.close()
 
 
 def test_a_request_that_the_plane_refuses_is_not_waited_for(home: Home) -> None:
     with pytest.raises(RefusedError):
-        home.service("button").request(ask(deviceepoch="mine"), SECONDS)
+        home.connect("button").request(ask(deviceepoch="mine"), SECONDS)
 
 
 def test_closing_ends_the_waiting(home: Home) -> None:
-    button = home.service("button")
+    button = home.connect("button")
     asking = in_background(lambda: button.request(ask("r"), SECONDS))
     wait_for(lambda: "lamp" in button.peers())
     button.close()
@@ -446,8 +446,8 @@ def test_closing_ends_the_waiting(home: Home) -> None:
 
 
 def test_what_is_no_reply_or_of_another_version_is_ignored(home: Home) -> None:
-    home.service("lamp", on_event=bright)
-    button = home.service("button")
+    home.listen("lamp", bright)
+    button = home.connect("button")
     replies = local_topic("button", "replies")
     request = ask("r", replyto="button", correlationid="c")
     good = json.loads(write_reply(request, Reply(LAMP, Status.HANDLED), NOW).json)
@@ -469,8 +469,8 @@ def test_what_is_no_reply_or_of_another_version_is_ignored(home: Home) -> None:
 
 
 def test_many_ask_at_once(home: Home) -> None:
-    home.service("lamp", on_event=bright)
-    button: ServiceClient = home.service("button")
+    home.listen("lamp", bright)
+    button: Client = home.connect("button")
     with ThreadPoolExecutor(8) as pool:
         found = list(pool.map(lambda each: button.request(ask(f"r{each}"), SECONDS), range(40)))
     assert [each["lamp"].answer for each in found] == [{"lit_by": f"r{each}"} for each in range(40)]

@@ -92,13 +92,13 @@ def test_a_state_is_stored_delivered_answered_and_told_to_who_starts_later(
     newer = down(THRESHOLD, 2, data={"c": 21})
     assert send_until_answered(cloud, newer, KEY, 2).result is AckStatus.STORED
     came: list[Envelope] = []
-    climate = home.service("climate-service", on_event=came.append)
+    climate = home.listen("climate-service", came.append)
     state = climate.state(KEY, SECONDS)
     assert state is not None
     assert state.json == newer
     assert str(state.sender) == "carers"
     assert climate.state("setting/climate/other", SECONDS) is None
-    assert home.service("health-service").state(KEY, SECONDS) is None
+    assert home.connect("health-service").state(KEY, SECONDS) is None
     send_until_answered(cloud, down(THRESHOLD, 3, data={"c": 23}), KEY, 3)
     wait_for(lambda: any(each.attributes[VERSION] == "3" for each in came))
     wait_for(home.drained)
@@ -106,7 +106,7 @@ def test_a_state_is_stored_delivered_answered_and_told_to_who_starts_later(
 
 def test_a_command_rings_in_the_home(home: Home, cloud: CloudBroker) -> None:
     rung: list[Envelope] = []
-    home.service("call-service", on_event=rung.append)
+    home.listen("call-service", rung.append)
     for order in (1, 2, 3):
         send_until_answered(
             cloud, down(RING, order, "command/app/ring", order=order), "command/app/ring", order
@@ -120,7 +120,7 @@ def test_whatever_is_killed_no_older_state_follows_a_newer_and_the_last_one_come
     home: Home, cloud: CloudBroker
 ) -> None:
     came: list[int] = []
-    home.service("climate-service", on_event=lambda each: came.append(int(str(each.attributes[VERSION]))))
+    home.listen("climate-service", lambda each: came.append(int(str(each.attributes[VERSION]))))
     last = 60
     for version in range(1, last + 1):
         cloud.send_down(down(THRESHOLD, version, data={"c": version}))
@@ -139,7 +139,7 @@ def test_whatever_is_killed_no_older_state_follows_a_newer_and_the_last_one_come
 
 def test_a_session_that_another_one_pushes_out_loses_nothing(home: Home, cloud: CloudBroker) -> None:
     came: list[int] = []
-    home.service("climate-service", on_event=lambda each: came.append(int(str(each.attributes[VERSION]))))
+    home.listen("climate-service", lambda each: came.append(int(str(each.attributes[VERSION]))))
     wait_for(lambda: "cloud broker connected" in home.log())
     for version in (1, 2, 3):
         # Whoever has the device's client id takes its session; the broker ends the forwarder's.
@@ -158,7 +158,7 @@ def test_a_device_that_lost_its_state_takes_everything_again(home: Home, cloud: 
         file.unlink()
     home.forwarder.start()
     wait_for(lambda: len({each.id for each in cloud.events if each.type == STARTED}) == 2)
-    climate = home.service("climate-service", on_event=lambda _: None)
+    climate = home.listen("climate-service", lambda _: None)
     assert climate.state(KEY, SECONDS) is None
     before = len(answers(cloud, KEY, 5))
     cloud.send_down(down(THRESHOLD, 5))
@@ -183,6 +183,6 @@ def test_a_contract_comes_down_and_stays_in_force_and_a_broken_one_is_refused(
     home.forwarder.kill()
     home.forwarder.start()
     rung: list[Envelope] = []
-    home.service("voice-service", on_event=rung.append)
+    home.listen("voice-service", rung.append)
     send_until_answered(cloud, down(RING, 1, "command/app/ring", order=1), "command/app/ring", 1)
     wait_for(lambda: len(rung) == 1)

@@ -14,7 +14,7 @@ import pytest
 from eventplane.device_reports import DISCARDED, STARTED
 from eventplane.envelope import Envelope, write_event
 from eventplane.names import EPOCH, SEQUENCE
-from eventplane_client.device import ServiceClient, UnhandleableError
+from eventplane_client import Client, UnhandleableError
 from eventplane_client.errors import NoRoomError
 from local.certificates import Authority
 from local.process import Child
@@ -34,13 +34,13 @@ def ids(count: int) -> set[str]:
     return {f"e{number}" for number in range(count)}
 
 
-def send(service: ServiceClient, first: int, last: int) -> None:
+def send(service: Client, first: int, last: int) -> None:
     for number in range(first, last):
         service.send(event(number), timeout_s=SECONDS)
 
 
 def test_events_reach_the_cloud_numbered_and_in_their_own_words(home: Home, cloud: CloudBroker) -> None:
-    service = home.service("health-service")
+    service = home.connect("health-service")
     send(service, 0, 100)
     service.flush(SECONDS)
     wait_for(lambda: cloud.has(ids(100)))
@@ -64,7 +64,7 @@ def test_a_plain_publisher_needs_no_client_of_ours(home: Home, cloud: CloudBroke
 @pytest.mark.source("P-W4")
 def test_what_is_malformed_becomes_a_dead_letter_and_blocks_nothing(home: Home, cloud: CloudBroker) -> None:
     refused: list[tuple[bytes, str]] = []
-    service = home.service(
+    service = home.transport(
         "health-service", on_refused=lambda payload, reason: refused.append((payload, reason))
     )
     service.send(b"not an event")
@@ -97,8 +97,8 @@ def test_an_alarm_rings_at_home_and_is_done_with_the_services_own_receipt(
         caller.send(event(100, "org.eventplane.call.placed.v1"))
 
     cloud.stop()
-    caller = home.service("call-service", on_event=place_call)
-    voice = home.service("voice-service")
+    caller = home.listen("call-service", place_call)
+    voice = home.connect("voice-service")
     voice.put(event(1, ALARM))
     wait_for(lambda: [call.id for call in calls] == ["e1"])
     caller.flush(SECONDS)
@@ -113,15 +113,15 @@ def test_an_event_that_a_service_can_never_handle_becomes_a_dead_letter(
     def refuse(_alarm: Envelope) -> None:
         raise UnhandleableError("no_such_room", "there is nobody to call")
 
-    home.service("call-service", on_event=refuse)
-    home.service("voice-service").put(event(1, ALARM))
+    home.listen("call-service", refuse)
+    home.connect("voice-service").put(event(1, ALARM))
     wait_for(lambda: any(each.attributes.get("deadletterreason") == "no_such_room" for each in cloud.events))
     wait_for(home.drained)
 
 
 @pytest.mark.source("P5", "N5")
 def test_kill_of_the_forwarder_mid_stream_loses_nothing(home: Home, cloud: CloudBroker) -> None:
-    service = home.service("health-service")
+    service = home.connect("health-service")
     sender = threading.Thread(target=send, args=(service, 0, 600))
     sender.start()
     for threshold in (100, 300):
@@ -137,7 +137,7 @@ def test_kill_of_the_forwarder_mid_stream_loses_nothing(home: Home, cloud: Cloud
 
 @pytest.mark.source("N5")
 def test_kill_of_the_homes_broker_mid_stream_loses_nothing(home: Home, cloud: CloudBroker) -> None:
-    service = home.service("health-service")
+    service = home.connect("health-service")
     sender = threading.Thread(target=send, args=(service, 0, 600))
     sender.start()
     for threshold in (100, 300):
@@ -153,7 +153,7 @@ def test_kill_of_the_homes_broker_mid_stream_loses_nothing(home: Home, cloud: Cl
 @pytest.mark.source("P8")
 def test_a_cloud_that_was_away_gets_everything_in_batches(home: Home, cloud: CloudBroker) -> None:
     cloud.stop()
-    service = home.service("health-service")
+    service = home.connect("health-service")
     send(service, 0, 300)
     service.flush(SECONDS)
     home.forwarder.kill()
@@ -177,7 +177,7 @@ def test_a_certificate_that_the_cloud_refuses_is_reported_and_can_be_replaced(
     key.write_bytes(stranger.key.read_bytes())
     home.forwarder.start()
     wait_for(lambda: "unknown ca" in home.log())
-    service = home.service("health-service")
+    service = home.connect("health-service")
     service.put(event(1), SECONDS)
     assert not cloud.events
     for file, content in right.items():
@@ -193,8 +193,8 @@ def test_a_full_spool_refuses_readings_and_still_lets_an_alarm_ring(home: Home, 
     home.forwarder.start()
     refused = 0
     calls: list[Envelope] = []
-    service = home.service("health-service")
-    home.service("call-service", on_event=calls.append)
+    service = home.connect("health-service")
+    home.listen("call-service", calls.append)
     # 8 MB, more than there is room for.
     for number in range(200):
         try:
@@ -202,7 +202,7 @@ def test_a_full_spool_refuses_readings_and_still_lets_an_alarm_ring(home: Home, 
         except NoRoomError:
             refused += 1
     assert 50 < refused < 150
-    home.service("voice-service").put(event(1000, ALARM))
+    home.connect("voice-service").put(event(1000, ALARM))
     wait_for(lambda: [each.id for each in calls] == ["e1000"])
     cloud.start()
     wait_for(home.drained)
@@ -214,7 +214,7 @@ def test_a_full_spool_refuses_readings_and_still_lets_an_alarm_ring(home: Home, 
 
 
 def test_it_stops_in_good_order(home: Home, cloud: CloudBroker) -> None:
-    service = home.service("health-service")
+    service = home.connect("health-service")
     send(service, 0, 50)
     service.flush(SECONDS)
     home.forwarder.terminate()

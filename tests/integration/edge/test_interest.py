@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from urllib.request import urlopen
 
 import pytest
@@ -14,7 +13,6 @@ from eventplane.envelope import Envelope, write_event
 from eventplane.interest.announcement import new_announcement, write_announcement
 from eventplane.interest.uplink import UPLINK_KEY, uplink_filters, uplink_interest_event
 from eventplane.topics import interest_topic
-from local.process import Supervisor
 from tests.eventually import eventually
 from tests.integration.edge.conftest import SECONDS, CloudBroker, Home, wait_for
 from tests.integration.mqtt import TestClient
@@ -25,14 +23,6 @@ ALARM = "org.eventplane.alarm.keyword.v1"
 DOORS = {"exact": {"type": DOOR}}
 ANNOUNCED = "voice-service announced what it handles"
 ENDED = "voice-service announces nothing any more"
-
-SERVICE = """
-import sys, threading
-from eventplane_client.device import ServiceClient
-with ServiceClient("voice-service", port=int(sys.argv[1]), clean_session=True,
-                   on_event=print, handles=[{"exact": {"type": sys.argv[2]}}]):
-    threading.Event().wait()
-"""
 
 
 def plane() -> Contract:
@@ -69,9 +59,9 @@ def unwanted(home: Home) -> int:
 
 def test_what_is_not_handled_does_not_come_until_it_is_withdrawn(home: Home, cloud: CloudBroker) -> None:
     came: list[str] = []
-    voice = home.service("voice-service", on_event=lambda each: came.append(each.id), handles=[DOORS])
+    voice = home.listen("voice-service", lambda each: came.append(each.id), handles=[DOORS])
     wait_for(lambda: counted(home, ANNOUNCED) == 1)
-    sensor = home.service("activity-service")
+    sensor = home.connect("activity-service")
     sensor.put(event("1", MOTION), SECONDS)
     sensor.put(event("2", DOOR), SECONDS)
     wait_for(lambda: came == ["2"])
@@ -86,9 +76,9 @@ def test_what_is_not_handled_does_not_come_until_it_is_withdrawn(home: Home, clo
 @pytest.mark.source("C8", "C10")
 def test_it_is_known_again_after_the_broker_and_the_forwarder_were_killed(home: Home) -> None:
     came: list[str] = []
-    home.service("voice-service", on_event=lambda each: came.append(each.id), handles=[DOORS])
+    home.listen("voice-service", lambda each: came.append(each.id), handles=[DOORS])
     wait_for(lambda: counted(home, ANNOUNCED) == 1)
-    sensor = home.service("activity-service")
+    sensor = home.connect("activity-service")
     for number, kill in enumerate((home.broker.child, home.forwarder), start=2):
         known, connected = counted(home, ANNOUNCED), counted(home, "local broker connected")
         kill.kill()
@@ -102,39 +92,23 @@ def test_it_is_known_again_after_the_broker_and_the_forwarder_were_killed(home: 
     assert not [each for each in came if each.startswith("motion")]
 
 
-def test_with_a_clean_session_the_announcement_ends_whether_it_is_closed_or_killed(
-    home: Home, supervisor: Supervisor
-) -> None:
-    child = supervisor.start(
-        "voice",
-        [sys.executable, "-c", SERVICE, str(home.broker.port), DOOR],
-        ready=lambda: counted(home, ANNOUNCED) == 1,
-    )
-    child.kill()  # its last will
-    wait_for(lambda: counted(home, ENDED) == 1)
-    voice = home.service("voice-service", clean_session=True, handles=[DOORS])
-    wait_for(lambda: counted(home, ANNOUNCED) == 2)
-    voice.close()
-    wait_for(lambda: counted(home, ENDED) == 2)
-
-
 def test_a_lasting_session_that_is_away_keeps_it(home: Home) -> None:
     came: list[str] = []
-    voice = home.service("voice-service", on_event=lambda each: came.append(each.id), handles=[DOORS])
+    voice = home.listen("voice-service", lambda each: came.append(each.id), handles=[DOORS])
     wait_for(lambda: counted(home, ANNOUNCED) == 1)
     voice.close()
-    sensor = home.service("activity-service")
+    sensor = home.connect("activity-service")
     sensor.put(event("1", MOTION), SECONDS)
     sensor.put(event("2", DOOR), SECONDS)
     wait_for(lambda: unwanted(home) == 1)
     assert counted(home, ENDED) == 0
-    home.service("voice-service", on_event=lambda each: came.append(each.id))
+    home.listen("voice-service", lambda each: came.append(each.id))
     wait_for(lambda: came == ["2"])
 
 
 def test_what_is_wrong_foreign_or_of_another_version_is_refused_and_everything_comes(home: Home) -> None:
     came: list[str] = []
-    home.service("voice-service", on_event=lambda each: came.append(each.id))
+    home.listen("voice-service", lambda each: came.append(each.id))
     right = write_announcement(new_announcement("voice-service", [DOORS]))
     foreign = write_announcement(new_announcement("call-service", [DOORS]))
     wrong = [b"{", foreign, right.replace(b'"version":1', b'"version":2'), right.replace(b"exact", b"exakt")]
@@ -142,7 +116,7 @@ def test_what_is_wrong_foreign_or_of_another_version_is_refused_and_everything_c
         for number, payload in enumerate(wrong, start=1):
             assert somebody.publish(interest_topic("voice-service"), payload)
             wait_for(lambda: home.log().count("announcement of voice-service") == number)  # noqa: B023
-    home.service("activity-service").put(event("1", MOTION), SECONDS)
+    home.connect("activity-service").put(event("1", MOTION), SECONDS)
     wait_for(lambda: came == ["1"])
     assert counted(home, ANNOUNCED) == 0
 
@@ -176,7 +150,7 @@ def send_down(cloud: CloudBroker, text: str, version: int) -> None:
 
 @pytest.mark.source("C8")
 def test_the_device_sends_up_what_the_cloud_wants_and_what_is_urgent(home: Home, cloud: CloudBroker) -> None:
-    sensor, voice = home.service("activity-service"), home.service("voice-service")
+    sensor, voice = home.connect("activity-service"), home.connect("voice-service")
     sensor.put(event("1", MOTION), SECONDS)
     wait_for(lambda: cloud.has({"1"}))  # while nobody knows
     send_down(cloud, wanted(1, DOORS), 1)

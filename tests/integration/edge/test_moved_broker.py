@@ -11,10 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from edge.mailbox import Disconnected
-from edge.mqtt import PinnedCertificate
 from eventplane_client import ClientSettings, Mode, connect, connection
-from eventplane_client.device import ServiceClient
+from eventplane_mqtt import PinnedCertificate
+from eventplane_mqtt.mailbox import Disconnected
 from local.certificates import Authority
 from local.mosquitto import Broker
 from local.ports import free_port, is_listening
@@ -74,7 +73,7 @@ def is_listening_at(path: Path) -> bool:
 def test_a_broker_that_starts_again_elsewhere_is_found(
     movable: Movable, cloud: CloudBroker, authority: Authority, kind: str
 ) -> None:
-    service = movable.home.service("health-service", profile=movable.profile)
+    service = movable.home.transport("health-service", profile=movable.profile)
     service.put(event(1), 60)
     movable.home.broker.child.stop()
     port, path = free_port(), movable.folder / "mqtt.sock"
@@ -99,7 +98,9 @@ def test_a_service_trusts_the_certificate_it_was_given_and_no_other(
     port, server = free_port(), authority.issue("broker.home")
     movable.rewrite(f"{port} 127.0.0.1\ncertfile {server.certificate}\nkeyfile {server.key}")
     movable.start_broker("moved", lambda: is_listening(port))
-    with ServiceClient("health-service", "127.0.0.1", port, certificate=server.certificate) as service:
+    with connect(
+        f"mqtt://127.0.0.1:{port}", "health-service", certificate=str(server.certificate)
+    ) as service:
         service.put(event(1), 60)
     wait_for(lambda: cloud.has({"e1"}))
     stranger = authority.issue("stranger")
@@ -132,7 +133,7 @@ def test_a_client_with_nothing_configured_finds_the_broker_of_its_device(
 
 def test_a_broken_profile_changes_nothing_and_is_told(movable: Movable, cloud: CloudBroker) -> None:
     home = movable.home
-    service = home.service("health-service", profile=movable.profile)
+    service = home.transport("health-service", profile=movable.profile)
     service.put(event(1), 60)
     good = movable.folder / "good.conf"
     shutil.copy(movable.profile, good)
@@ -160,5 +161,5 @@ def test_who_stands_with_a_broker_that_was_left_follows_the_profile(movable: Mov
     assert "Connection refused" in home.log()
     movable.start_broker("beside", lambda: is_listening(port))
     home.broker.child.stop()
-    service = home.service("health-service", profile=movable.profile)
+    service = home.transport("health-service", profile=movable.profile)
     service.put(event(1), 60)

@@ -13,15 +13,23 @@ from typing import Any, Literal
 
 import pytest
 
-from edge.mailbox import Acknowledged, Connected, Disconnected, LinkName, Mailbox, Message, Received
-from edge.mqtt import Connection, Endpoint, Will
+from eventplane_mqtt import Connection, Endpoint, Will
+from eventplane_mqtt.mailbox import (
+    Acknowledged,
+    Connected,
+    Disconnected,
+    LinkName,
+    Mailbox,
+    Message,
+    Received,
+)
 from local.mosquitto import Broker
 from local.ports import free_port
 from tests.integration.edge.conftest import SECONDS, wait_for
 from tests.integration.edge.probe import Probe
 from tests.integration.edge.scripted_broker import ScriptedBroker
 from tests.integration.mqtt import TestClient
-from tests.unit.edge import broker_packets
+from tests.unit.eventplane_mqtt import broker_packets
 
 Protocol = Literal["3.1.1", "5"]
 both_protocols = pytest.mark.parametrize("protocol", ["3.1.1", "5"])

@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
-from edge.mailbox import Acknowledged, Connected, Disconnected, Received
-from edge.mqtt import TlsFiles
-from edge.mqtt.endpoint import TlsFileError
 from edge.provisioning.renewal import Identity
+from eventplane_mqtt import TlsFiles
+from eventplane_mqtt.endpoint import TlsFileError
+from eventplane_mqtt.mailbox import Acknowledged, Connected, Disconnected, Received
 from local.certificates import Authority
 from local.ports import free_port, is_listening
 from local.process import Child, Supervisor

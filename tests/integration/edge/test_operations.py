@@ -18,7 +18,7 @@ from contract.loader import load_contract
 from eventplane.envelope import Envelope, write_event
 from eventplane.receipts import Receipt, write_receipts
 from eventplane.topics import receipt_topic
-from eventplane_client.device import ServiceClient
+from eventplane_client import Client
 from eventplane_client.errors import NoRoomError, RefusedError
 from tests.integration.edge.conftest import SECONDS, CloudBroker, Home, wait_for
 from tests.integration.mqtt import TestClient
@@ -32,7 +32,7 @@ def event(number: int) -> Envelope:
     return write_event({"id": f"e{number}", "source": "/homes/1/health", "type": READING}, {"value": number})
 
 
-def put(service: ServiceClient, count: int) -> None:
+def put(service: Client, count: int) -> None:
     for number in range(count):
         service.send(event(number), timeout_s=SECONDS)
     service.flush(SECONDS)
@@ -130,7 +130,7 @@ def signal_forwarder(home: Home, number: signal.Signals) -> None:
 
 def test_a_device_that_works_is_well_and_counts(home: Home, cloud: CloudBroker) -> None:
     wait_for(lambda: health(home).get("status") == "ok")
-    put(home.service("health-service"), 5)
+    put(home.connect("health-service"), 5)
     wait_for(home.drained)
     wait_for(lambda: metric(home, "eventplane_acknowledged_total") >= 1)
     assert metric(home, "eventplane_stored_total") >= 5
@@ -145,7 +145,7 @@ def test_a_device_that_works_is_well_and_counts(home: Home, cloud: CloudBroker) 
 def test_without_a_cloud_it_is_degraded_and_says_what_waits(home: Home, cloud: CloudBroker) -> None:
     cloud.stop()
     wait_for(lambda: problems(home) == ["cloud_down"])
-    put(home.service("health-service"), 5)
+    put(home.connect("health-service"), 5)
     assert health(home)["status"] == "degraded"
     assert health(home)["pending"] >= 5
     assert metric(home, 'eventplane_oldest_seconds{destination="device.outbox",priority="normal"}') > 0
@@ -178,13 +178,13 @@ def test_without_a_disk_it_is_in_service_and_an_alarm_reaches_the_cloud_from_mem
         {"keyword": "fire"},
     )
     with pytest.raises(NoRoomError):
-        home.service("voice-service").put(alarm, timeout_s=SECONDS)
+        home.connect("voice-service").put(alarm, timeout_s=SECONDS)
     wait_for(lambda: cloud.has({"fire"}))
     place.unlink()
     place.mkdir()
     wait_for(lambda: problems(home) == [])
     assert metric(home, "eventplane_spool_on_disk") == 1
-    home.service("health-service").put(event(1), timeout_s=SECONDS)
+    home.connect("health-service").put(event(1), timeout_s=SECONDS)
 
 
 @pytest.mark.source("P15")
@@ -217,7 +217,7 @@ def test_a_cloud_that_swallows_everything_does_not_starve_the_watchdog(
     with socket.create_server(("127.0.0.1", 0)) as black_hole:
         port = f"port = {black_hole.getsockname()[1]}\nrule"
         restart(home, manager, 0.5, **{f"port = {cloud.port}\nrule": port})
-        put(home.service("health-service"), 20)
+        put(home.connect("health-service"), 20)
         for _ in range(5):
             manager.hear("WATCHDOG=1")
         assert problems(home) == ["cloud_down"]
@@ -240,7 +240,7 @@ def test_sighup_takes_a_new_contract_and_refuses_a_broken_one(
     wait_for(lambda: problems(home) == ["contract_refused"])
     assert f"contract {old} stays active" in home.log()
     assert metric(home, "eventplane_reloads_refused_total") == 1
-    put(home.service("health-service"), 1)
+    put(home.connect("health-service"), 1)
     wait_for(lambda: cloud.has({"e0"}))
 
     file.write_bytes(good.replace(b"A door was", b"A window was"))
@@ -252,7 +252,7 @@ def test_sighup_takes_a_new_contract_and_refuses_a_broken_one(
     assert metric(home, "eventplane_reloads_total") == 1
     info = next(line for line in get(home, "/metrics")[1].splitlines() if line.startswith("eventplane_info"))
     assert f'contract="{old}"' not in info
-    put(home.service("health-service"), 2)
+    put(home.connect("health-service"), 2)
     wait_for(lambda: cloud.has({"e1"}))
 
 
@@ -281,7 +281,7 @@ def test_a_start_that_finds_a_broken_contract_goes_by_the_one_before(
     good, version = file.read_bytes(), load_contract().version
     file.write_bytes(b'{"format": 1, "name": "event-')
     restart(home)
-    put(home.service("health-service"), 1)
+    put(home.connect("health-service"), 1)
     wait_for(lambda: cloud.has({"e0"}))
     wait_for(lambda: problems(home) == ["contract_refused"])
     assert f"the last valid contract, {version}, stays active" in home.log()
@@ -306,7 +306,7 @@ def test_it_stops_in_good_order_with_a_backlog_and_a_black_hole_for_a_cloud(
     with socket.create_server(("127.0.0.1", 0)) as black_hole:
         port = f"port = {black_hole.getsockname()[1]}\nrule"
         restart(home, manager, **{f"port = {cloud.port}\nrule": port})
-        put(home.service("health-service"), 200)
+        put(home.connect("health-service"), 200)
         home.forwarder.terminate()
         manager.hear("STOPPING=1")
         home.forwarder.terminate()  # a second one does no harm
@@ -319,7 +319,7 @@ def test_it_stops_in_good_order_while_events_are_under_way(
     home: Home, cloud: CloudBroker, manager: Manager
 ) -> None:
     restart(home, manager)
-    put(home.service("health-service"), 300)
+    put(home.connect("health-service"), 300)
     home.forwarder.terminate()
     while home.forwarder.running:
         home.forwarder.terminate()
@@ -331,7 +331,7 @@ def test_a_taken_port_costs_the_endpoint_and_nothing_else(home: Home, cloud: Clo
     home.forwarder.kill()
     with socket.create_server(("127.0.0.1", home.health_port)):
         home.forwarder.start()
-        put(home.service("health-service"), 1)
+        put(home.connect("health-service"), 1)
         wait_for(lambda: cloud.has({"e0"}))
     assert "set health.port to a free port" in home.log()
 
@@ -341,7 +341,7 @@ def test_at_its_most_talkative_it_tells_neither_keys_nor_payloads(
 ) -> None:
     monkeypatch.setenv("EVENTPLANE_LOG_LEVEL", "debug")
     restart(home)
-    service = home.service("health-service")
+    service = home.transport("health-service")
     with pytest.raises(RefusedError):
         service.put(b"hush, no event", SECONDS)
     attributes = {"id": "e0", "source": "/homes/1/health", "type": READING, "subject": "hush"}

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from edge.discovery.broker import choose
-from edge.discovery.profile import load_profile
-from edge.mailbox import Connected
-from edge.mqtt.endpoint import BrokerAddress
+from eventplane_mqtt.discovery.broker import choose
+from eventplane_mqtt.discovery.profile import load_profile
+from eventplane_mqtt.endpoint import BrokerAddress
+from eventplane_mqtt.mailbox import Connected
 from local.certificates import Authority
 from local.ports import free_port
 from local.process import Supervisor

@@ -13,14 +13,14 @@ import pytest
 
 from contract.loader import load_contract
 from edge.certificate import read_validity
-from edge.mqtt import TlsFiles
 from edge.provisioning import NoAnswerError, RejectedError, UnreachableError
 from edge.provisioning.conversation import MqttCloud
 from edge.provisioning.exchange import Created, Exchange
 from edge.provisioning.renewal import make_signing_request
 from edge.settings import CloudSettings
 from eventplane.envelope import write_event
-from eventplane_client.device import ServiceClient
+from eventplane_client import connect
+from eventplane_mqtt import TlsFiles
 from local.certificates import Authority
 from local.mosquitto import Broker
 from local.ports import free_port
@@ -204,7 +204,7 @@ def test_a_forwarder_waits_for_its_certificate_and_outlives_its_replacement(
         "forwarder", [sys.executable, "-m", "edge", "--settings", str(device.settings)]
     )
     aws.life = timedelta(minutes=10)
-    with ServiceClient("voice-service", port=port, receipt_timeout_s=1) as voice:
+    with connect(f"mqtt://127.0.0.1:{port}", "voice-service") as voice:
         for number in ("before", "with the first", "with the second"):
             alarm = {"id": number, "source": "/s", "type": "org.eventplane.alarm.keyword.v1"}
             voice.put(write_event(alarm), SECONDS)  # stored, with or without a cloud

@@ -1,28 +1,34 @@
-"""The service client against a real broker, with nobody behind it who writes receipts."""
+"""The transport of a service against a real broker, with nobody behind it who writes receipts."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 
 import pytest
 
 from eventplane.conversation.questions import StateAnswer, read_state_question, write_state_answer
+from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.envelope import Envelope, write_event
-from eventplane.interest.announcement import AnnouncementError
 from eventplane.receipts import Receipt, digest, read_receipts, write_receipts
 from eventplane.topics import local_topic, receipt_topic, state_answer_topic, state_topic
-from eventplane_client.device import MAX_MESSAGE_BYTES, ServiceClient
-from eventplane_client.device.errors import (
+from eventplane_client import reader
+from eventplane_client.errors import (
+    ClientError,
+    ClosedError,
     FlushTimeoutError,
     MessageTooLargeError,
+    NoRoomError,
     ReceiptTimeoutError,
+    RefusedError,
     StateTimeoutError,
     WindowFullError,
 )
-from eventplane_client.errors import ClientError, ClosedError, NoRoomError, RefusedError
+from eventplane_client.mqtt import MAX_MESSAGE_BYTES, MqttTransport
 from local.mosquitto import Broker
+from local.services import Service
 from tests.integration.edge.conftest import SECONDS, wait_for
 from tests.integration.mqtt import TestClient
 
@@ -36,8 +42,8 @@ def broker(mosquitto: Callable[[str], Broker]) -> Broker:
 
 
 def test_without_receipts_it_says_so(broker: Broker) -> None:
-    client = ServiceClient("sensor", port=broker.port, window=2)
-    with client:
+    client = MqttTransport("sensor", port=broker.port, window=2)
+    with closing(client):
         client.send(b"1")
         client.send(b"2")
         with pytest.raises(ReceiptTimeoutError):
@@ -48,14 +54,14 @@ def test_without_receipts_it_says_so(broker: Broker) -> None:
         with pytest.raises(FlushTimeoutError) as late:
             client.flush(0.1)
         assert late.value.waiting == 2
-    for call in (lambda: client.put(b"4"), lambda: client.send(b"4"), lambda: client.flush(1)):
+    for call in (lambda: client.put(b"4", 1), lambda: client.send(b"4"), lambda: client.flush(1)):
         with pytest.raises(ClosedError):
             call()
 
 
 def test_a_question_for_a_state_is_asked_until_somebody_answers(broker: Broker) -> None:
     questions, answers = state_topic("sensor"), state_answer_topic("sensor")
-    with ServiceClient("sensor", port=broker.port, receipt_timeout_s=0.05) as client:
+    with closing(MqttTransport("sensor", port=broker.port, receipt_timeout_s=0.05)) as client:
         with pytest.raises(StateTimeoutError) as late:
             client.state("a/b/c", timeout_s=0.1)
         assert late.value.key == "a/b/c"
@@ -72,7 +78,7 @@ def test_a_question_for_a_state_is_asked_until_somebody_answers(broker: Broker) 
             asking.join(SECONDS)
         assert found == [EVENT]
     with pytest.raises(ClosedError):
-        client.state("a/b/c")
+        client.state("a/b/c", 1)
 
 
 def test_the_largest_message_that_it_takes_passes_the_broker_and_a_larger_one_is_refused(
@@ -81,7 +87,7 @@ def test_the_largest_message_that_it_takes_passes_the_broker_and_a_larger_one_is
     largest = b"x" * MAX_MESSAGE_BYTES
     with (
         TestClient("forwarder", "127.0.0.1", broker.port) as forwarder,
-        ServiceClient("sensor", port=broker.port) as client,
+        closing(MqttTransport("sensor", port=broker.port)) as client,
     ):
         forwarder.subscribe(OUTBOX)
         with pytest.raises(MessageTooLargeError):
@@ -106,11 +112,13 @@ def test_put_returns_with_the_receipt_and_raises_what_it_says(broker: Broker) ->
 
     with (
         TestClient("forwarder", "127.0.0.1", broker.port) as forwarder,
-        ServiceClient(
-            "sensor",
-            port=broker.port,
-            receipt_timeout_s=0.2,
-            on_refused=lambda payload, _: refused.append(payload),
+        closing(
+            MqttTransport(
+                "sensor",
+                port=broker.port,
+                receipt_timeout_s=0.2,
+                on_refused=lambda payload, _: refused.append(payload),
+            )
         ) as client,
     ):
         forwarder.subscribe(OUTBOX)
@@ -135,7 +143,7 @@ def test_put_returns_with_the_receipt_and_raises_what_it_says(broker: Broker) ->
 def test_it_publishes_again_until_the_receipt_comes(broker: Broker) -> None:
     with (
         TestClient("forwarder", "127.0.0.1", broker.port) as forwarder,
-        ServiceClient("sensor", port=broker.port, receipt_timeout_s=0.2) as client,
+        closing(MqttTransport("sensor", port=broker.port, receipt_timeout_s=0.2)) as client,
     ):
         forwarder.subscribe(OUTBOX)
         client.send(b"once more")
@@ -153,7 +161,7 @@ def test_after_a_restart_of_the_broker_it_publishes_again(broker: Broker) -> Non
 
     with forwarder() as listener:
         listener.subscribe(OUTBOX)
-    with ServiceClient("sensor", port=broker.port, receipt_timeout_s=600) as client:
+    with closing(MqttTransport("sensor", port=broker.port, receipt_timeout_s=600)) as client:
         client.send(b"hello")
         with forwarder() as listener:
             wait_for(lambda: (OUTBOX, b"hello") in listener.messages)
@@ -163,66 +171,39 @@ def test_after_a_restart_of_the_broker_it_publishes_again(broker: Broker) -> Non
 
 
 @pytest.mark.source("P6", "C-W1")
-def test_it_confirms_what_its_handler_has_done_and_refuses_what_is_no_event(broker: Broker) -> None:
-    handled: list[Envelope] = []
+def test_it_confirms_what_its_handler_has_done_and_refuses_what_is_no_event(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reader, "_PUT_S", 0.1)  # nobody confirms the dead letter
+    handled: list[str] = []
     receipts_to = receipt_topic("call", "inbox")
     good = write_event({"id": "1", "source": "/s", "type": "t"}).json.encode()
-    with (
-        TestClient("forwarder", "127.0.0.1", broker.port) as forwarder,
-        ServiceClient("call", port=broker.port, on_event=handled.append) as client,
-    ):
+    service = Service("call", broker.port, lambda event: handled.append(event.id))
+    with TestClient("forwarder", "127.0.0.1", broker.port) as forwarder, closing(service):
         forwarder.subscribe(receipts_to)
         forwarder.subscribe(local_topic("call", "outbox"))
-        client.send(b"ready")
+        service.send_bytes(b"ready", SECONDS)
         wait_for(lambda: (local_topic("call", "outbox"), b"ready") in forwarder.messages)
-        for payload in (good, b"garbage"):
+        for payload in (b"garbage", good):
             forwarder.publish(local_topic("call", "inbox"), payload)
-        wait_for(lambda: sum(topic == receipts_to for topic, _ in forwarder.messages) == 2)
+        wait_for(lambda: sum(topic == local_topic("call", "outbox") for topic, _ in forwarder.messages) >= 2)
+        letter = forwarder.messages[-1][1] if DEAD_LETTER_TYPE.encode() in forwarder.messages[-1][1] else b""
+        wait_for(lambda: any(topic == receipts_to for topic, _ in forwarder.messages))
     receipts = [
         each for topic, sent in forwarder.messages if topic == receipts_to for each in read_receipts(sent)
     ]
-    assert receipts == [Receipt(digest(good)), Receipt(digest(b"garbage"), "not_json")]
-    assert [each.id for each in handled] == ["1"]
-
-
-def test_an_event_that_is_not_taken_does_not_keep_the_next_one_away(broker: Broker) -> None:
-    taken: list[bytes] = []
-
-    def take(payload: bytes, confirm: Callable[[], None]) -> None:
-        if payload == b"bad":
-            raise RuntimeError("what readers do must not end the client")
-        taken.append(payload)
-        confirm()
-
-    inbox, receipts_to = local_topic("call", "inbox"), receipt_topic("call", "inbox")
-    with (
-        TestClient("forwarder", "127.0.0.1", broker.port) as forwarder,
-        ServiceClient("call", port=broker.port, on_delivery=take) as client,
-    ):
-        forwarder.subscribe(receipts_to)
-        forwarder.subscribe(local_topic("call", "outbox"))
-        client.send(b"ready")
-        wait_for(lambda: (local_topic("call", "outbox"), b"ready") in forwarder.messages)
-        for payload in (b"bad", b"good"):
-            forwarder.publish(inbox, payload)
-        wait_for(lambda: any(topic == receipts_to for topic, _ in forwarder.messages))
-    assert taken == [b"good"]
-    receipts = [read_receipts(sent) for topic, sent in forwarder.messages if topic == receipts_to]
-    assert receipts == [[Receipt(digest(b"good"))]]
-
-
-def test_a_client_that_cannot_be_made_leaves_nothing_running() -> None:
-    before = threading.active_count()
-    with pytest.raises(AnnouncementError):
-        ServiceClient("call", port=1, handles=[{"no such": "filter"}])
-    assert threading.active_count() == before
+    assert Receipt(digest(good)) in receipts
+    assert handled == ["1"]
+    assert letter
 
 
 def test_a_refusal_is_told_to_who_waits_and_to_who_left_it_to_the_client(broker: Broker) -> None:
     refused: list[tuple[bytes, str]] = []
     with (
         TestClient("forwarder", "127.0.0.1", broker.port) as forwarder,
-        ServiceClient("sensor", port=broker.port, on_refused=lambda *told: refused.append(told)) as client,
+        closing(
+            MqttTransport("sensor", port=broker.port, on_refused=lambda *told: refused.append(told))
+        ) as client,
     ):
         forwarder.subscribe(OUTBOX)
         client.send(b"same")

@@ -76,7 +76,7 @@ def ids(count: int) -> set[str]:
 
 
 def send(home: Home, first: int, last: int, type_: str = READING) -> None:
-    service = home.service("health-service")
+    service = home.connect("health-service")
     for number in range(first, last):
         service.send(event(number, type_), timeout_s=SECONDS)
     service.flush(SECONDS)
@@ -209,7 +209,7 @@ def test_a_backlog_drains_within_the_quota_in_order_and_urgent_overtakes_it(
     send(home, 0, 300)
     iot_core.deaf = False
     wait_for(lambda: len(iot_core.events) > 20)
-    home.service("voice-service").put(event(300, ALARM))
+    home.connect("voice-service").put(event(300, ALARM))
     arrived(home, iot_core, 301)
     order = [each.id for each in iot_core.events]
     assert order.index("e300") < order.index("e299")

@@ -129,7 +129,7 @@ def test_alarms_go_on_when_the_disk_fails_and_events_are_stored_when_it_is_back(
     disk.mount()
     wait_for(lambda: problems(home) == [])
     assert metric(home, "eventplane_spool_on_disk") == 1.0
-    with home.service("voice-service") as voice:
+    with home.connect("voice-service") as voice:
         voice.put(alarm("a2"), timeout_s=30)
     wait_for(lambda: cloud.has({"a2"}))
 

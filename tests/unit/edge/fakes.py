@@ -13,8 +13,6 @@ from random import Random
 from edge.components import Clock
 from edge.delivery_queues import DeliveryCursor
 from edge.forwarder import Forwarder
-from edge.link import Backoff, Link
-from edge.mailbox import Acknowledged, Connected, Disconnected, LinkName, Message, Received
 from edge.settings import CloudSettings, HealthSettings, LocalSettings, Settings
 from edge.spool import Delivery, Spool, StoredEvent
 from edge.spool.store import CAPACITY_DELIVERIES
@@ -35,6 +33,8 @@ from eventplane.topics import (
     state_answer_topic,
     state_topic,
 )
+from eventplane_mqtt.link import Backoff, Link
+from eventplane_mqtt.mailbox import Acknowledged, Connected, Disconnected, LinkName, Message, Received
 
 READING = "org.eventplane.reading.v1"
 ALARM = "org.eventplane.alarm.v1"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from edge.health.status import Backlog, LinkState, Status
-from edge.mailbox import LinkName
 from eventplane.contract import Priority
+from eventplane_mqtt.mailbox import LinkName
 
 WELL = Status(
     thing="home-1",

@@ -16,8 +16,8 @@ from edge.delivery_queues import (
     VolatileQueue,
 )
 from edge.errors import SpoolCorruptError
-from edge.mailbox import Disconnected, LinkName
 from eventplane.reasons import Outcome
+from eventplane_mqtt.mailbox import Disconnected, LinkName
 from tests.unit.edge.fakes import ALARM, READING, Device, contract, event
 
 LOCAL, CLOUD = LinkName.LOCAL, LinkName.CLOUD

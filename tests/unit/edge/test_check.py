@@ -18,9 +18,9 @@ from edge.certificate import CertificateFile
 from edge.check import awaits_provisioning, expires_soon, file_problems
 from edge.contract_updates import read_contract
 from edge.errors import SettingProblem
-from edge.mqtt import Login
 from edge.settings import CloudSettings, HealthSettings, LocalSettings, ProvisioningSettings, Settings
 from eventplane.contract import Contract
+from eventplane_mqtt import Login
 from local.certificates import Authority
 from tests.unit.edge.fakes import contract
 

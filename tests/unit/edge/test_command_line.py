@@ -9,7 +9,8 @@ import sys
 import pytest
 
 from edge.command_line import EX_WRONG_COMMAND_LINE, PROGRAM, USAGE, main
-from tools.device_image import PACKAGING, ROOT
+from eventplane import __version__
+from tools.device_image import ROOT
 
 COMMANDS = ("run", "check", "provision", "discovery", "discovery find", "announce", "manifest")
 
@@ -62,4 +63,4 @@ def test_help_names_the_program_and_every_command(
 def test_the_version_is_the_packages() -> None:
     asked = [sys.executable, "-m", "edge", "--version"]
     said = subprocess.run(asked, check=True, capture_output=True, text=True, cwd=ROOT).stdout
-    assert said == f"{PROGRAM} {(PACKAGING / 'VERSION').read_text().strip()} (checkout)\n"
+    assert said == f"{PROGRAM} {__version__} (source)\n"

@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
-EDGE = Path(__file__).parents[3] / "edge"
-EXTRAS = {"discovery/dns_sd.py": {"zeroconf"}}
+ROOT = Path(__file__).parents[3]
+DEVICE = sorted(each for name in ("edge", "eventplane_mqtt") for each in (ROOT / name).rglob("*.py"))
+OURS = {"edge", "eventplane", "eventplane_mqtt"}
+EXTRAS = {"eventplane_mqtt/discovery/dns_sd.py": {"zeroconf"}}
 """What a part needs that is off by default, and a program of its own."""
 
 HEAVY = {
@@ -40,25 +42,25 @@ def loaded(*statements: str) -> set[str]:
     """The modules in memory after a fresh interpreter, without `site`, has run `statements`."""
     program = "\n".join(["import sys", *statements, "print(*sys.modules, sep='\\n')"])
     result = subprocess.run(
-        [sys.executable, "-S", "-c", program], cwd=EDGE.parent, capture_output=True, text=True, check=True
+        [sys.executable, "-S", "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
     )
     return set(result.stdout.split())
 
 
 @pytest.mark.source("P7")
-@pytest.mark.parametrize("module", sorted(EDGE.rglob("*.py")), ids=lambda path: str(path.relative_to(EDGE)))
+@pytest.mark.parametrize("module", DEVICE, ids=lambda path: str(path.relative_to(ROOT)))
 def test_it_needs_only_the_core_and_the_standard_library(module: Path) -> None:
-    strangers = imported_packages(module.read_text()) - set(sys.stdlib_module_names) - {"edge", "eventplane"}
-    assert strangers == EXTRAS.get(str(module.relative_to(EDGE)), set())
+    strangers = imported_packages(module.read_text()) - set(sys.stdlib_module_names) - OURS
+    assert strangers == EXTRAS.get(str(module.relative_to(ROOT)), set())
 
 
 @pytest.mark.source("P7", "P18")
 def test_the_forwarder_loads_nothing_heavy() -> None:
     modules = loaded("import edge.command_line, edge.daemon")
-    assert "edge.mqtt" in modules
+    assert "eventplane_mqtt" in modules
     assert not modules & HEAVY
     # Without `local.profile` nobody reads one.
-    assert not {each for each in modules if each.startswith("edge.discovery")}
+    assert not {each for each in modules if each.startswith("eventplane_mqtt.discovery")}
 
 
 LAZY = "from edge.__main__ import be_lazy; be_lazy()"

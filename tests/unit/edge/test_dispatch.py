@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 
 from contract.acl import FORWARDER, acl
-from contract.loader import load_contract
 from edge.components import first_session_has_it
 from edge.counts import NotStored
 from edge.decision import NO_ATTRIBUTES
 from edge.dispatch import MOST_UNKNOWN, UNKNOWN_EVERY_S, UrgentHint, subscriptions
-from edge.mailbox import LinkName, Received
 from eventplane.envelope import parse_event
 from eventplane.reasons import Reason
 from eventplane.topics import OUTBOXES, URGENT_CLIENT_SUFFIX, local_topic
+from eventplane_mqtt.mailbox import LinkName, Received
+from tests.plane import shipped_contract
 from tests.unit.edge.fakes import ALARM, DEAD_LETTER, READING, Device, contract, event
 
 LOCAL, URGENT, CLOUD = LinkName.LOCAL, LinkName.URGENT, LinkName.CLOUD
@@ -113,13 +113,13 @@ class TestFirstSessionHasIt:
 
 class TestSessions:
     def test_outboxes_of_urgent_events_have_a_session_of_their_own(self) -> None:
-        plane = load_contract()
+        plane = shipped_contract()
         assert set(subscriptions(plane, URGENT)) == {
             local_topic(each, "outbox") for each in ("voice-service", "health-service", "call-service")
         }
 
     def test_the_first_session_has_every_outbox_and_no_other_topic_twice(self) -> None:
-        first = subscriptions(load_contract(), LOCAL)
+        first = subscriptions(shipped_contract(), LOCAL)
         assert OUTBOXES in first
         assert not [each for each in first if each.endswith("/outbox") and each != OUTBOXES]
         assert len(set(first)) == len(first) > 10
@@ -129,7 +129,7 @@ class TestSessions:
         assert subscriptions(plane, URGENT) == (local_topic("display", "outbox"),)
 
     def test_the_urgent_user_reads_outboxes_and_writes_nothing(self) -> None:
-        rules = acl(load_contract()).split("\n\n")
+        rules = acl(shipped_contract()).split("\n\n")
         (urgent,) = [each for each in rules if each.startswith(f"user {FORWARDER}{URGENT_CLIENT_SUFFIX}\n")]
         assert urgent.splitlines()[1:] == [f"topic read {OUTBOXES}"]
 

@@ -5,13 +5,13 @@ from pathlib import Path
 import pytest
 
 from edge.errors import SpoolError
-from edge.mailbox import LinkName
 from edge.spool import MOST_KEYS
 from edge.spool.recovery import marker_of
 from eventplane.downlink.device import AckStatus
 from eventplane.envelope import parse_event
 from eventplane.reasons import Reason
 from eventplane.receipts import Receipt, digest, write_receipts
+from eventplane_mqtt.mailbox import LinkName
 from tests.unit.edge.downlinks import KEY, command, state
 from tests.unit.edge.fakes import ALARM, Device, contract, event
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from edge.mailbox import LinkName
 from eventplane.reasons import Outcome
+from eventplane_mqtt.mailbox import LinkName
 from tests.unit.edge.fakes import ALARM, Device, contract, event
 
 CLOUD = LinkName.CLOUD

@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 
 from edge.errors import SpoolError
-from edge.mailbox import Connected, LinkName, Received, Stop
 from edge.spool import StoredEvent
 from eventplane.device_reports import DISCARDED, MANIFEST
 from eventplane.envelope import Envelope, parse_event
 from eventplane.names import EPOCH, SEQUENCE
 from eventplane.reasons import Outcome
 from eventplane.receipts import SPOOL_FULL, Receipt, digest, write_receipts
-from eventplane_client.device import MAX_MESSAGE_BYTES
+from eventplane_client.mqtt import MAX_MESSAGE_BYTES
+from eventplane_mqtt.mailbox import Connected, LinkName, Received, Stop
 from tests.unit.edge.fakes import ALARM, DEAD_LETTER, Device, event, ordered
 
 LOCAL, CLOUD = LinkName.LOCAL, LinkName.CLOUD

@@ -18,9 +18,9 @@ from edge.health.status import (
     summary,
     to_json,
 )
-from edge.mailbox import LinkName
 from edge.settings import HealthSettings
 from eventplane.contract import Priority
+from eventplane_mqtt.mailbox import LinkName
 from tests.unit.edge.statuses import WELL, waiting, with_link
 
 LIMITS = HealthSettings(urgent_age_s=60.0, normal_age_s=900.0)
@@ -91,7 +91,7 @@ def test_every_problem_is_in_the_reference() -> None:
     code = "".join(each.read_text() for each in (root / "edge" / "health").glob("*.py"))
     names = re.findall(r'Finding\(\s*"(\w+)"', code)
     assert {"no_disk", "loop_stalled"} <= set(names)
-    page = (root / "docs" / "device.md").read_text()
+    page = (root / "docs" / "reference" / "device.md").read_text()
     assert all(f"| `{name}` |" in page for name in names)
 
 

@@ -11,11 +11,11 @@ import pytest
 from edge.counts import Counts
 from edge.delivery_queues import UNSTORED_RANK, DeliveryQueues, VolatileEvent
 from edge.inbox import InboxPump
-from edge.link import Backoff, Link
-from edge.mailbox import LinkName
 from edge.spool import Spool
 from eventplane.device_reports import key_digest
 from eventplane.receipts import Receipt, digest
+from eventplane_mqtt.link import Backoff, Link
+from eventplane_mqtt.mailbox import LinkName
 from tests.unit.edge.fakes import ALARM, Wires, contract, event
 from tests.unit.edge.spools import arrival
 

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from edge.health.status import Finding, Health, Status
-from edge.mailbox import Disconnected, LinkName, Mailbox, Message
 from edge.metrics import METRICS, Metrics, heartbeat, read_all, render
-from edge.mqtt import reasons
 from edge.spool import Spool
 from eventplane.contract import Priority
+from eventplane_mqtt import reasons
+from eventplane_mqtt.mailbox import Disconnected, LinkName, Mailbox, Message
 from tests.unit.edge.fakes import ALARM, Device, event
 from tests.unit.edge.statuses import waiting
 

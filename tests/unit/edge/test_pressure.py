@@ -11,12 +11,12 @@ import pytest
 from edge.counts import NotStored
 from edge.delivery_queues import DeliveryCursor
 from edge.errors import SpoolFullError
-from edge.mailbox import LinkName
 from eventplane.contract import Contract
 from eventplane.device_reports import DISCARDED
 from eventplane.envelope import parse_event
 from eventplane.reasons import Outcome
 from eventplane.receipts import Receipt, digest, write_receipts
+from eventplane_mqtt.mailbox import LinkName
 from tests.unit.edge.disks import SmallDisk, fill_the_rest
 from tests.unit.edge.fakes import ALARM, CHORE, READING, Device, contract, event
 

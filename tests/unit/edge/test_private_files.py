@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from edge.mqtt import Login
-from edge.mqtt.endpoint import MAX_PASSWORD_BYTES, PasswordFileError, is_private
+from eventplane_mqtt import Login
+from eventplane_mqtt.endpoint import MAX_PASSWORD_BYTES, PasswordFileError, is_private
 
 
 def found(mode: int, owner: int) -> os.stat_result:

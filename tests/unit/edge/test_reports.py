@@ -10,12 +10,10 @@ from typing import Any
 import jsonschema
 import pytest
 
-from contract import load_contract
 from edge import reports
 from edge.counts import NotStored
 from edge.delivery_queues import DeliveryCursor
 from edge.errors import SpoolUnavailableError
-from edge.mailbox import LinkName
 from edge.reports import Heading
 from edge.spool import LossReport, Manifest, SpoolOrigin
 from eventplane.contract import Place
@@ -31,8 +29,10 @@ from eventplane.device_reports import (
 from eventplane.envelope import Envelope, parse_event
 from eventplane.reasons import Outcome
 from eventplane.router import Router
+from eventplane_mqtt.mailbox import LinkName
 from glue_jobs.delivery_audit.completeness import Scope
 from glue_jobs.delivery_audit.device import DeviceRows, HourRow, judge_device
+from tests.plane import shipped_contract
 from tests.unit.edge.fakes import ALARM, DEAD_LETTER, READING, Device, contract, event
 
 HEADING = Heading("thing", "e0", 7, "2024-01-01T00:00:00Z")
@@ -59,7 +59,7 @@ ALL = [
 
 @pytest.mark.parametrize("report", ALL, ids=lambda each: each.type)
 def test_every_report_is_what_the_contract_says_and_has_a_reader(report: Envelope) -> None:
-    plane = load_contract()
+    plane = shipped_contract()
     (schema,) = plane.event_types[report.type].schemas.values()
     jsonschema.validate(report.data(), dict(schema))
     assert report.source == "/devices/thing/forwarder"

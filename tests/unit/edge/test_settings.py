@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from edge.errors import SettingProblem, SettingsError
-from edge.mqtt import Login
 from edge.settings import OPTIONAL, TABLES, Settings, load_settings
 from eventplane.limits import MAX_BATCH_EVENTS, MAX_EVENT_BYTES, MAX_PAYLOAD_BYTES
+from eventplane_mqtt import Login
 
 COMPLETE: dict[str, Any] = {
     "thing": "home-1",

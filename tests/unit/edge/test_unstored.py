@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from edge.delivery_queues import SENT_UNSTORED, UNCONFIRMED
-from edge.mailbox import Disconnected, LinkName
 from eventplane.envelope import Envelope, parse_event
 from eventplane.receipts import Receipt, digest, write_receipts
+from eventplane_mqtt.mailbox import Disconnected, LinkName
 from tests.unit.edge.disks import SmallDisk, fill_the_rest
 from tests.unit.edge.fakes import ALARM, CHORE, Device, contract, event
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from edge.mailbox import Acknowledged, Disconnected, LinkName
 from eventplane.envelope import Envelope, parse_event
 from eventplane.reasons import Outcome
+from eventplane_mqtt.mailbox import Acknowledged, Disconnected, LinkName
 from tests.unit.edge.fakes import (
     ALARM,
     CHORE,

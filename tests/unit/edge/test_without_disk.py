@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from edge.errors import SpoolCorruptError, SpoolError, SpoolUnavailableError
-from edge.mailbox import LinkName
 from edge.spool import Spool
 from edge.without_disk import FIRST_RETRY_S, MOST_RETRY_S
 from eventplane.attributes import priority_of
 from eventplane.device_reports import DISK_FAILED, HEARTBEAT
 from eventplane.envelope import Envelope, parse_event
 from eventplane.receipts import Receipt, digest, write_receipts
+from eventplane_mqtt.mailbox import LinkName
 from tests.unit.edge.fakes import ALARM, CHORE, READING, Device, event
 
 LOCAL, URGENT, CLOUD = LinkName.LOCAL, LinkName.URGENT, LinkName.CLOUD

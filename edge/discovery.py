@@ -1,0 +1,95 @@
+"""The commands `discovery` and `announce`: find the broker by its profile, and announce it.
+
+Each returns the exit status. It raises `DiscoveryError` for a profile, an interface or a library that it
+cannot use.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from edge.errors import SettingProblem, SettingsError
+from edge.settings import Settings
+from edge.systemd import start_logging
+from eventplane_mqtt.discovery import DiscoveryError
+from eventplane_mqtt.discovery.announcement import AnnouncementUpdater, Interface, read_interface, services
+from eventplane_mqtt.discovery.broker import Candidate, choose, evaluate
+from eventplane_mqtt.discovery.profile import load_profile
+from eventplane_mqtt.endpoint import place
+
+CHECK_EVERY_S = 10.0
+"""Between two checks of profile and interfaces, seconds."""
+
+
+def show_settings(settings: Settings) -> int:
+    """Print where `settings` lead to, and what would be announced."""
+    local = settings.local
+    if local.profile is None:
+        print(f"local.profile is not set: the broker is at {place(local.host, local.port)}")
+        return os.EX_OK
+    names = settings.announcement.names if settings.announcement else ()
+    return show(local.profile, has_login=local.login is not None, names=names)
+
+
+def show(profile: Path, *, has_login: bool = False, names: Iterable[str] = ()) -> int:
+    """Print the listeners of `profile`, the one that is used, and what interfaces `names` would announce."""
+    listeners = load_profile(profile)
+    for each in evaluate(listeners, has_login=has_login):
+        print(f"{each.listener}: {each.address if isinstance(each, Candidate) else each.reason}")
+    for name in names:
+        try:
+            found = services(listeners, read_interface(name), str(profile))
+            print(f"{name}: " + ", ".join(f"{each.kind} at port {each.port}" for each in found))
+        except DiscoveryError as error:
+            print(f"{name}: nothing is announced: {error}")
+    print(f"the broker is at {choose(listeners, has_login=has_login, name=str(profile))}")
+    return os.EX_OK
+
+
+def find(names: Sequence[str], seconds: float) -> int:
+    """Print the brokers that are announced on the interfaces `names` within `seconds`; 1 if none is."""
+    interfaces = [read_interface(each) for each in names]
+    from eventplane_mqtt.discovery import dns_sd  # it needs a package
+
+    found = dns_sd.find(interfaces, seconds)
+    for each in found:
+        addresses = ", ".join(place(host, each.port) for host in each.hosts)
+        secure = " with TLS" if each.with_tls else ""
+        print(f"{each.name}: {addresses}{secure}, of thing {each.thing or 'unknown'}")
+    if not found:
+        print(f"no broker is announced on {', '.join(names)}", file=sys.stderr)
+    return 0 if found else 1
+
+
+def announce(settings: Settings) -> int:
+    """Announce the broker until SIGTERM or SIGINT. Raises `SettingsError` without an `[announcement]`."""
+    if settings.announcement is None or settings.local.profile is None:
+        problem = SettingProblem(
+            "announcement", "the table is missing", "add it, see docs/reference/device.md"
+        )
+        raise SettingsError([problem])
+    from eventplane_mqtt.discovery.dns_sd import DnsSdAnnouncer  # it needs a package
+
+    start_logging(settings.log_level, dict(os.environ))
+    stopped = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stopped.set())
+
+    def open_announcer(interface: Interface) -> DnsSdAnnouncer:
+        return DnsSdAnnouncer(interface, settings.thing)
+
+    updater = AnnouncementUpdater(
+        settings.local.profile, settings.announcement.names, read_interface, open_announcer
+    )
+    try:
+        while not stopped.is_set():
+            updater.update()
+            stopped.wait(CHECK_EVERY_S)
+    finally:
+        updater.close()
+    return os.EX_OK

@@ -1,0 +1,210 @@
+"""Announces the broker on networks: the listeners that can be reached there, kept current."""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import socket
+import struct
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Protocol
+
+from eventplane_mqtt.discovery import DiscoveryError, InterfaceError, UnreachableError
+from eventplane_mqtt.discovery.broker import is_every_address
+from eventplane_mqtt.discovery.profile import Listener, load_profile
+
+_log = logging.getLogger(__name__)
+
+PLAIN: Final = "_mqtt._tcp.local."
+SECURE: Final = "_secure-mqtt._tcp.local."
+"""The service names that IANA has for MQTT, without and with TLS."""
+
+_SIOCGIFFLAGS: Final = 0x8913
+_SIOCGIFADDR: Final = 0x8915
+_LOOPBACK: Final = 0x8
+_POINT_TO_POINT: Final = 0x10
+_MULTICAST: Final = 0x1000
+"""Of Linux: netdevice(7)."""
+
+_IPV6_ADDRESSES: Final = Path("/proc/net/if_inet6")
+_LINK_LOCAL: Final = "20"
+"""The scope of addresses that mean something else on each network: they are not announced."""
+
+
+@dataclass(frozen=True, slots=True)
+class Interface:
+    """A network interface. Announcements are sent from `ipv4`, the first of `addresses`."""
+
+    name: str
+    ipv4: str
+    addresses: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """A broker at `port` of `addresses`; `kind` is with or without TLS. `anonymous`: it needs no password."""
+
+    kind: str
+    port: int
+    addresses: tuple[str, ...]
+    anonymous: bool = False
+
+
+class Announcer(Protocol):
+    """Announces services on one interface; see `eventplane_mqtt.discovery.dns_sd.DnsSdAnnouncer`."""
+
+    def announce(self, services: Sequence[Service]) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class AnnouncementUpdater:
+    """Announces the broker of `profile` on the interfaces called `names`, and on no other.
+
+    `read` returns an interface by its name, or raises `InterfaceError`; `open_announcer` opens one on it.
+    """
+
+    def __init__(
+        self,
+        profile: Path,
+        names: Iterable[str],
+        read: Callable[[str], Interface],
+        open_announcer: Callable[[Interface], Announcer],
+    ) -> None:
+        self._profile = profile
+        self._read = read
+        self._open_announcer = open_announcer
+        self._states = {name: _InterfaceState() for name in names}
+
+    def update(self) -> None:
+        """Announce what has changed, withdraw what is no longer true, log what fails."""
+        for name, state in self._states.items():
+            try:
+                interface = self._read(name)
+                found = services(load_profile(self._profile), interface, str(self._profile))
+                if (interface, found) != (state.interface, state.services):
+                    state.withdraw()
+                    state.announcer = self._open_announcer(interface)
+                    state.interface, state.services = interface, found
+                    state.announcer.announce(found)
+                    _log_announced(name, found)
+                state.problem = ""
+            except (DiscoveryError, OSError) as error:
+                state.withdraw()
+                state.log(f"nothing is announced on {name}: {error}")
+
+    def close(self) -> None:
+        """Withdraw everything."""
+        for state in self._states.values():
+            state.withdraw()
+
+
+class _InterfaceState:
+    """One interface, and what is announced there."""
+
+    def __init__(self) -> None:
+        self.interface: Interface | None = None
+        self.services: list[Service] = []
+        self.announcer: Announcer | None = None
+        self.problem = ""
+
+    def withdraw(self) -> None:
+        if self.announcer is not None:
+            self.announcer.close()
+        self.announcer, self.interface, self.services = None, None, []
+
+    def log(self, problem: str) -> None:
+        """Log a problem once, until it changes."""
+        if problem != self.problem:
+            _log.error("%s", problem)
+        self.problem = problem
+
+
+def services(listeners: Sequence[Listener], interface: Interface, name: str = "profile") -> list[Service]:
+    """Return what to announce over `interface`. Raises `UnreachableError` if that is nothing."""
+    found = list(_services(listeners, interface))
+    if not found:
+        listed = ", ".join(map(str, listeners))
+        problem = f"the broker cannot be reached over {interface.name}: {listed}"
+        remedy = f"add a listener at {interface.ipv4}, with passwords or TLS, or announce nothing"
+        raise UnreachableError(name, problem, remedy)
+    return found
+
+
+def _services(listeners: Sequence[Listener], interface: Interface) -> Iterator[Service]:
+    for each in listeners:
+        if each.port == 0 or each.protocol != "mqtt" or each.interface not in (None, interface.name):
+            continue
+        if each.host is None or is_every_address(each.host):
+            addresses = [one for one in interface.addresses if _is_of_family(one, each)]
+        else:
+            addresses = [one for one in interface.addresses if one == each.host]
+        if addresses:
+            secure = each.certificate is not None or each.shared_key
+            yield Service(SECURE if secure else PLAIN, each.port, tuple(addresses), each.anonymous)
+
+
+def _is_of_family(address: str, listener: Listener) -> bool:
+    family = "ipv6" if ":" in address else "ipv4"
+    wanted = listener.family
+    if listener.host is not None:
+        wanted = "ipv6" if ":" in listener.host else "ipv4"
+    return wanted in (None, family)
+
+
+def _log_announced(name: str, services: Sequence[Service]) -> None:
+    for each in services:
+        _log.info("%s: announced %s at port %d of %s", name, each.kind, each.port, ", ".join(each.addresses))
+        if each.anonymous:
+            _log.warning("port %d accepts everybody in the home without a password", each.port)
+
+
+def read_interface(name: str) -> Interface:
+    """Return the interface `name` as it is now. Raises `InterfaceError` if it leads to no home's network."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
+        try:
+            flags = struct.unpack_from("H", _ioctl(control, _SIOCGIFFLAGS, name), 16)[0]
+        except OSError as error:
+            raise InterfaceError(
+                name, error.strerror or str(error), "name one that `ip link` shows"
+            ) from error
+        if flags & _LOOPBACK:
+            raise InterfaceError(name, "it is the loopback interface", "name the one to the home's network")
+        if flags & _POINT_TO_POINT or not flags & _MULTICAST:
+            problem = "it leads to one peer, as an uplink or a tunnel does"
+            raise InterfaceError(name, problem, "name the one to the home's network")
+        try:
+            ipv4 = socket.inet_ntoa(_ioctl(control, _SIOCGIFADDR, name)[20:24])
+        except OSError as error:
+            raise InterfaceError(
+                name, "it has no IPv4 address yet", "check that the network gives it one"
+            ) from error
+    return Interface(name, ipv4, (ipv4, *_ipv6_addresses(name)))
+
+
+def home_interfaces(names: Iterable[str] = ()) -> list[Interface]:
+    """Return the interfaces called `names`, by default all, that now lead to a home's network."""
+    found = []
+    for name in names or (each for _, each in socket.if_nameindex()):
+        with suppress(InterfaceError):
+            found.append(read_interface(name))
+    return found
+
+
+def _ioctl(control: socket.socket, request: int, name: str) -> bytes:
+    return fcntl.ioctl(control, request, struct.pack("256s", name.encode()[:15]))
+
+
+def _ipv6_addresses(name: str) -> list[str]:
+    try:
+        lines = [each.split() for each in _IPV6_ADDRESSES.read_text("ascii").splitlines()]
+    except OSError:
+        return []  # a device without IPv6
+    return [
+        socket.inet_ntop(socket.AF_INET6, bytes.fromhex(address))
+        for address, _, _, scope, _, owner in lines
+        if owner == name and scope != _LINK_LOCAL
+    ]

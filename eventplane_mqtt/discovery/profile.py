@@ -1,0 +1,280 @@
+"""Reads the listeners in Mosquitto's profile (mosquitto.conf) as Mosquitto 2.0 itself reads them.
+
+Source: mosquitto.conf(5), and where that is silent the behaviour of Mosquitto 2.0.11. Options that do not
+concern listeners are skipped, those of later versions included. Mosquitto may refuse a profile that is read
+here: it checks more.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final
+
+from eventplane_mqtt.discovery import ProfileError
+
+DEFAULT_PORT: Final = 1883
+
+_MOST_BYTES: Final = 1024 * 1024
+"""A profile has a few KB; a larger file is some other file."""
+
+_LIMITS: Final = {
+    "max_inflight_messages": 20,
+    "max_queued_messages": 1_000,
+    "max_packet_size": 0,
+    "message_size_limit": 0,
+}
+"""The limits that concern the forwarder, with Mosquitto's defaults."""
+
+Included = Callable[[str], Iterable[tuple[str, str]]]
+"""Returns name and text of each file in the value of `include_dir`. Raises `ProfileError`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """One listener. `port` 0 is a Unix socket, whose path is the `host`; `host` None is every address.
+
+    `family` is the value of `socket_domain` (ipv4, ipv6), `certificate` the file that TLS clients are shown.
+    """
+
+    port: int
+    host: str | None = None
+    family: str | None = None
+    interface: str | None = None
+    protocol: str = "mqtt"
+    certificate: str | None = None
+    wants_certificate: bool = False
+    shared_key: bool = False
+    anonymous: bool = False
+
+    def __str__(self) -> str:
+        where = self.host or f"every {self.family + ' ' if self.family else ''}address"
+        return f"listener {self.port} on {where}" if self.port else f"listener 0 at {where}"
+
+
+@dataclass(slots=True)
+class _Draft:
+    """A listener that is being read."""
+
+    port: int = 0
+    host: str | None = None
+    options: dict[str, str] = field(default_factory=dict)
+
+    def is_on(self, name: str) -> bool:
+        return self.options.get(name) == "true"
+
+
+_FLAGS: Final = frozenset({
+    "allow_anonymous", "per_listener_settings", "require_certificate", "use_identity_as_username",
+    "use_subject_as_username", "use_username_as_clientid",
+})  # fmt: skip
+_WORDS: Final = frozenset({
+    "bind_interface", "cafile", "capath", "certfile", "ciphers", "ciphers_tls1.3", "crlfile", "dhparamfile",
+    "keyfile", "max_connections", "max_qos", "password_file", "protocol", "psk_file", "psk_hint",
+    "socket_domain", "tls_engine",
+})  # fmt: skip
+"""The options that are kept: those that are needed here, and those that create the default listener."""
+
+_FLAG_VALUES: Final = {"true": "true", "1": "true", "false": "false", "0": "false"}
+_DEFAULTS: Final = {"max_connections": "-1", "max_qos": "2", "protocol": "mqtt"}
+_SECURITY: Final = frozenset({"allow_anonymous", "password_file", "psk_file"})
+"""Options of a single listener only after `per_listener_settings true`."""
+_GLOBAL: Final = _SECURITY | {"per_listener_settings"}
+
+
+def read_profile(text: str, name: str = "profile", included: Included = lambda _: ()) -> tuple[Listener, ...]:
+    """Return the listeners of the profile `text` with this `name`. Raises `ProfileError`."""
+    reader = _ProfileReader(included)
+    reader.read(name, text)
+    return reader.listeners()
+
+
+def load_profile(file: Path) -> tuple[Listener, ...]:
+    """Return the listeners of the profile `file` and what it includes. Raises `ProfileError`."""
+    return read_profile(_text(file), str(file), _included)
+
+
+def limit_warnings(file: Path, most_in_flight: int, most_bytes: int) -> list[str]:
+    """Return what the limits in the profile `file` would cost a forwarder, each with a remedy.
+
+    It recognises `most_in_flight` messages that come again, and reads packets of `most_bytes`. Raises
+    `ProfileError`.
+    """
+    reader = _ProfileReader(_included)
+    reader.read(str(file), _text(file))
+    limits = {**_LIMITS, **reader.limits}
+    found = []
+    if not 0 < limits["max_inflight_messages"] <= most_in_flight:
+        found.append(
+            f"more than {most_in_flight:,} messages may be in flight, and more than that are not recognised "
+            "when they come again: set max_inflight_messages 20000"
+        )
+    if limits["message_size_limit"]:
+        found.append(
+            "messages beyond message_size_limit are dropped without an error: set max_packet_size instead"
+        )
+    if not 0 < limits["max_packet_size"] <= most_bytes:
+        found.append(
+            f"packets of more than {most_bytes:,} bytes come through, of which the forwarder keeps only the "
+            "beginning: set max_packet_size 1000000"
+        )
+    if limits["max_queued_messages"] <= _LIMITS["max_queued_messages"]:
+        found.append(
+            "messages that come while the forwarder restarts are dropped without an error: "
+            "set max_queued_messages 200000"
+        )
+    return found
+
+
+class _ProfileReader:
+    def __init__(self, included: Included) -> None:
+        self.limits: dict[str, int] = {}
+        self._included = included
+        self._default = _Draft()
+        self._drafts: list[_Draft] = []
+        self._global: dict[str, str] = {}
+        self._has_address = False
+
+    def read(self, name: str, text: str, *, nested: bool = False) -> None:
+        draft = self._default  # reset in each file
+        for number, line in enumerate(text.split("\n"), 1):
+            word, _, value = line.strip(" \r").partition(" ")
+            value = value.strip()
+            where = f"{name}:{number}"
+            if word == "listener":
+                draft = self._listener(value, where)
+            elif word in ("port", "bind_address"):
+                self._address(word, value, where)
+            elif word == "include_dir" and not nested:
+                for each, inner in self._included(_needed(word, value, where)):
+                    self.read(each, inner, nested=True)
+            elif word in _LIMITS:
+                # Mosquitto itself refuses what is not a number.
+                self.limits[word] = int(value) if value.isdecimal() else _LIMITS[word]
+            elif word in _FLAGS or word in _WORDS:
+                self._option(draft, word, _checked(word, value, where))
+
+    def listeners(self) -> tuple[Listener, ...]:
+        drafts = list(self._drafts)
+        if not drafts or self._has_default():
+            self._default.port = self._default.port or DEFAULT_PORT
+            drafts.append(self._default)
+        listeners = tuple(map(self._listener_of, drafts))
+        if self._has_address:
+            return listeners
+        # Without an address Mosquitto accepts all programs on the same machine, and only those.
+        anonymous = self._global.get("allow_anonymous") != "false"
+        return tuple(replace(each, host="localhost", anonymous=anonymous) for each in listeners)
+
+    def _listener(self, value: str, where: str) -> _Draft:
+        self._has_address = True
+        port, host, *_ = [*_needed("listener", value, where).split(), ""]
+        draft = _Draft(_port(port, where, lowest=0), None if host.startswith("#") else host or None)
+        if draft.port == 0 and draft.host is None:
+            raise ProfileError(
+                where, "a listener at port 0 without a path", "name the Unix socket after the 0"
+            )
+        self._drafts.append(draft)
+        return draft
+
+    def _address(self, word: str, value: str, where: str) -> None:
+        self._has_address = True
+        if word == "port":
+            self._default.port = _port(_needed(word, value, where), where, lowest=1)
+        else:
+            self._default.host = _needed(word, value, where).split()[0]
+
+    def _option(self, draft: _Draft, word: str, value: str) -> None:
+        is_of_listener = word in _SECURITY and self._global.get("per_listener_settings") == "true"
+        if is_of_listener or word not in _GLOBAL:
+            draft.options[word] = value
+        else:
+            self._global[word] = value
+
+    def _has_default(self) -> bool:
+        default = self._default
+        given = [
+            name for name, value in default.options.items() if value not in ("false", _DEFAULTS.get(name))
+        ]
+        return bool(default.port or default.host or set(given) - {"allow_anonymous"})
+
+    def _listener_of(self, draft: _Draft) -> Listener:
+        options = draft.options
+        secure = "certfile" in options and "keyfile" in options  # one alone has no effect
+        return Listener(
+            draft.port,
+            draft.host,
+            options.get("socket_domain"),
+            options.get("bind_interface"),
+            options.get("protocol", "mqtt"),
+            options["certfile"] if secure else None,
+            secure and draft.is_on("require_certificate"),
+            "psk_hint" in options,
+            "true" in (options.get("allow_anonymous"), self._global.get("allow_anonymous")),
+        )
+
+
+def _checked(word: str, value: str, where: str) -> str:
+    value = _needed(word, value, where)
+    if word in _FLAGS:
+        flag = _FLAG_VALUES.get(value.split()[0])
+        if flag is None:
+            raise ProfileError(where, f"{value!r} is no value of {word}", "write true or false")
+        return flag
+    if word in ("protocol", "socket_domain"):
+        value = value.split()[0]
+    if word == "socket_domain" and value not in ("ipv4", "ipv6"):
+        raise ProfileError(where, f"{value!r} is no socket_domain", "write ipv4 or ipv6")
+    return value
+
+
+def _needed(word: str, value: str, where: str) -> str:
+    if not value:
+        raise ProfileError(where, f"{word} has no value", "give it one, or remove the line")
+    return value
+
+
+def _port(text: str, where: str, *, lowest: int) -> int:
+    """Parse a number as C does: the digits at the beginning, 0 without any."""
+    digits = re.match(r"[+-]?[0-9]{1,9}", text)
+    port = int(digits[0]) if digits else 0
+    if not lowest <= port <= 65_535:
+        raise ProfileError(where, f"{text!r} is no port", "write a number from 1 to 65535")
+    return port
+
+
+def _included(folder: str) -> Iterator[tuple[str, str]]:
+    """Yield name and text of each file, in the order in which Mosquitto reads them."""
+    path = Path(folder)
+    if not path.is_absolute():
+        raise ProfileError(
+            folder,
+            "include_dir is relative, and only Mosquitto knows to what",
+            "make it absolute",
+        )
+    try:
+        names = [each.name for each in path.iterdir()]
+    except (OSError, ValueError) as error:
+        raise ProfileError(folder, str(error), "name a directory that can be read") from error
+    for name in sorted(names, key=_order):
+        if name.endswith(".conf") and name != ".conf":
+            yield str(path / name), _text(path / name)
+
+
+def _order(name: str) -> list[tuple[str, str]]:
+    """Sort by letters regardless of their case, capitals before equal small letters."""
+    return [(each.upper(), each) for each in name]
+
+
+def _text(file: Path) -> str:
+    try:
+        with file.open("rb") as opened:
+            content = opened.read(_MOST_BYTES + 1)
+    except OSError as error:
+        remedy = "name Mosquitto's profile, a file that the forwarder's user may read"
+        raise ProfileError(str(file), error.strerror or str(error), remedy) from error
+    if len(content) > _MOST_BYTES:
+        raise ProfileError(str(file), f"it has more than {_MOST_BYTES} bytes", "name Mosquitto's profile")
+    return content.decode("utf-8", "replace")

@@ -1,0 +1,239 @@
+"""Links to the brokers: each keeps one connection up, and waits between attempts to connect."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Protocol
+
+from eventplane_mqtt.endpoint import BrokerAddress
+from eventplane_mqtt.mailbox import LinkName, Share
+
+_log = logging.getLogger(__name__)
+
+
+class BrokerConnection(Protocol):
+    """One connection; see `eventplane_mqtt.Connection`."""
+
+    @property
+    def resumed(self) -> bool: ...
+
+    def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> int: ...
+
+    def ping(self) -> int: ...
+
+    def acknowledge(self, *mids: int) -> None: ...
+
+    def close(self, timeout_s: float) -> None: ...
+
+    def abandon(self) -> None: ...
+
+
+Dial = Callable[[int], BrokerConnection]
+"""Opens the connection of a generation, without waiting for it."""
+
+DialAddress = Callable[[BrokerAddress, int], BrokerConnection]
+"""Opens the connection of a generation to an address, without waiting for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class DnsSd:
+    """The broker that `thing` ('': any) announces, over one of `interfaces` (none: all of the home)."""
+
+    thing: str = ""
+    interfaces: tuple[str, ...] = ()
+
+
+def _random_share() -> float:
+    """Return a random number from 0 to 1. The module `random` takes 0.2 MiB."""
+    return int.from_bytes(os.urandom(4)) / 0xFFFFFFFF
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """The delay between attempts: at least `first_s` (a CONNECT budget), at most `max_s` more.
+
+    Full jitter, by a random `share`: devices of a region that were cut off together must not reconnect
+    together.
+    """
+
+    first_s: float
+    max_s: float
+    share: Callable[[], float] = _random_share
+
+    def delay_s(self, failures: int) -> float:
+        """Return the delay in seconds after `failures` attempts in a row, from 1."""
+        ceiling = min(self.max_s, self.first_s * 2.0 ** min(failures, 32))
+        return self.first_s + self.share() * ceiling
+
+
+class Link:
+    """The link to one broker. All times are seconds of one monotonic clock.
+
+    `up_since` is when the current connection came up, `connects` counts the connections that came up. `share`
+    has the received messages that wait for the loop, if they are bounded.
+    """
+
+    def __init__(self, name: LinkName, dial: Dial, backoff: Backoff, connect_timeout_s: float) -> None:
+        self.name = name
+        self.generation = 0
+        self.up = False
+        self.up_since = 0.0
+        self.dialled_at = float("-inf")
+        self.connects = 0
+        self.share: Share | None = None
+        self._dial = dial
+        self._backoff = backoff
+        # The connection has timeouts of its own, for dialling, CONNACK and SUBACK: this one comes after them.
+        self._give_up_s = 3 * connect_timeout_s
+        self._connection: BrokerConnection | None = None
+        self._closed = False
+        self._failures = 0
+        self._act_at = 0.0
+        self._last_reason = ""
+
+    @property
+    def complaint(self) -> str | None:
+        """What is wrong with how the broker's address was found, whether the link is up or not."""
+        return None
+
+    def deadline(self) -> float | None:
+        """Return when `tick` has something to do, None for never."""
+        return None if self.up or self._closed else self._act_at
+
+    @property
+    def resumed(self) -> bool:
+        """Whether the connection resumed a session that the broker had kept."""
+        connection = self._connection
+        return connection is not None and connection.resumed
+
+    @property
+    def is_dialling(self) -> bool:
+        """Whether there is a connection, up or not."""
+        return self._connection is not None
+
+    def tick(self, now: float) -> None:
+        """Dial when it is time to, and give up an attempt that hangs."""
+        if self.up or self._closed or now < self._act_at:
+            return
+        if self._connection is not None:
+            self.reset("no answer to CONNECT", now)
+            return
+        self.generation += 1
+        self._act_at = now + self._give_up_s
+        self.dialled_at = now
+        self._connection = self._dial(self.generation)
+
+    def connected(self, generation: int, now: float) -> bool:
+        """Note that a connection is up; False for an earlier one."""
+        if not self._is_current(generation):
+            return False
+        self.up = True
+        self.up_since = now
+        self.connects += 1
+        _log.info("%s broker connected (connection %d)", self.name, generation)
+        return True
+
+    def disconnected(self, generation: int, reason: str, now: float) -> bool:
+        """Note that a connection ended; False for an earlier one."""
+        if not self._is_current(generation):
+            return False
+        self._drop(reason, now)
+        return True
+
+    def reset(self, reason: str, now: float) -> None:
+        """Cut the connection to a broker that no longer answers, and dial again after the backoff."""
+        if self._connection is not None:
+            self._connection.abandon()
+            self._drop(reason, now)
+
+    def leave(self) -> None:
+        """Cut the connection; its end is reported as if the broker had cut it."""
+        if self._connection is not None:
+            self._connection.abandon()
+
+    def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> int:
+        """Send at QoS 1; return the packet id. Only while `up`.
+
+        With `retain` the broker keeps the message for later subscribers; an empty payload deletes it.
+        """
+        return self._require_connection().publish(topic, payload, retain=retain)
+
+    def ping(self) -> int:
+        """Send PINGREQ, whose answer is reported like that to a publish. Only while `up`."""
+        return self._require_connection().ping()
+
+    def acknowledge(self, generation: int, *mids: int) -> None:
+        """Send PUBACKs, unless the connection of the messages ended: then the broker redelivers them.
+
+        An id of 0, of a message at QoS 0, is ignored.
+        """
+        if self._connection is not None and generation == self.generation and any(mids):
+            self._connection.acknowledge(*filter(None, mids))
+
+    def close(self, timeout_s: float) -> None:
+        """Close the link permanently and in good order, within `timeout_s` seconds."""
+        if self._connection is not None:
+            if self.up:
+                self._connection.close(timeout_s)
+            else:
+                self._connection.abandon()
+        self._connection = None
+        self._closed = True
+        self.up = False
+
+    def _require_connection(self) -> BrokerConnection:
+        if self._connection is None:
+            raise RuntimeError(f"cannot send on the {self.name} link, which is down")
+        return self._connection
+
+    def _is_current(self, generation: int) -> bool:
+        return self._connection is not None and generation == self.generation
+
+    def _drop(self, reason: str, now: float) -> None:
+        # A connection that drops at once counts as a failed attempt.
+        if self.up and now - self.up_since >= self._backoff.max_s:
+            self._failures = 0
+            self._last_reason = ""
+        self.up = False
+        self._connection = None
+        self._failures += 1
+        delay = self._backoff.delay_s(self._failures)
+        self._act_at = now + delay
+        # A repeated reason is logged at DEBUG only.
+        level = logging.DEBUG if reason == self._last_reason else logging.WARNING
+        self._last_reason = reason
+        _log.log(level, "%s broker: %s; next attempt in %.1f s", self.name, reason, delay)
+
+
+def link_to_broker(
+    address: BrokerAddress,
+    found_by: Path | DnsSd | None,
+    dial: DialAddress,
+    backoff: Backoff,
+    connect_timeout_s: float,
+    *,
+    has_login: bool,
+    name: LinkName = LinkName.LOCAL,
+    wake: Callable[[], None] = lambda: None,
+) -> Link:
+    """Return a link to `address`, or to the broker that a profile of Mosquitto or an announcement names.
+
+    An announced broker is verified by the certificate of `address`. `wake` is called by another thread when
+    another broker is announced. Raises `LibraryMissingError`.
+    """
+    if found_by is None:
+        return Link(name, partial(dial, address), backoff, connect_timeout_s)
+    # Imported only where used: it takes memory.
+    if isinstance(found_by, DnsSd):
+        from eventplane_mqtt.discovery.dns_sd import AnnouncedBroker, AnnouncedLink, browse_home
+
+        wanted = AnnouncedBroker(found_by.thing, address.tls, has_login)
+        return AnnouncedLink(wanted, browse_home(found_by.interfaces), dial, backoff, connect_timeout_s, wake)
+    from eventplane_mqtt.discovery.broker import ProfileLink
+
+    return ProfileLink(found_by, address, dial, backoff, connect_timeout_s, has_login=has_login, name=name)

@@ -1,0 +1,130 @@
+from __future__ import annotations
+
+import itertools
+from random import Random
+
+import pytest
+
+from eventplane_mqtt.link import Backoff, Link
+from eventplane_mqtt.mailbox import LinkName
+from tests.unit.edge.fakes import Wires
+
+
+@pytest.fixture
+def wires() -> Wires:
+    return Wires()
+
+
+@pytest.fixture
+def link(wires: Wires) -> Link:
+    return Link(LinkName.CLOUD, wires.dial, Backoff(1.0, 60.0, Random(1).random), connect_timeout_s=5.0)
+
+
+def test_it_dials_at_once_and_then_not_again(link: Link, wires: Wires) -> None:
+    link.tick(100.0)
+    link.tick(101.0)
+    assert [wire.generation for wire in wires.all] == [1]
+    assert not link.up
+
+
+def test_an_attempt_without_an_answer_is_given_up(link: Link, wires: Wires) -> None:
+    link.tick(0.0)
+    link.tick(14.9)
+    assert not wires.last.abandoned
+    link.tick(15.0)
+    assert wires.last.abandoned
+    due = link.deadline()
+    assert due is not None
+    link.tick(due)
+    assert wires.last.generation == 2
+
+
+@pytest.mark.source("C10")
+def test_a_lost_connection_is_dialled_again_after_the_backoff(link: Link, wires: Wires) -> None:
+    link.tick(0.0)
+    assert link.connected(1, 0.0)
+    assert link.deadline() is None
+    assert link.disconnected(1, "gone", 50.0)
+    due = link.deadline()
+    assert due is not None
+    assert 51.0 <= due <= 53.0
+    link.tick(due - 0.01)
+    assert len(wires.all) == 1
+    link.tick(due)
+    assert wires.last.generation == 2
+
+
+def test_a_line_that_connects_and_drops_at_once_backs_off_like_one_that_does_not_connect(
+    link: Link, wires: Wires
+) -> None:
+    now, dialled = 0.0, []
+    for _ in range(12):
+        link.tick(now)
+        dialled.append(now)
+        link.connected(wires.last.generation, now)
+        link.disconnected(wires.last.generation, "gone", now)
+        now = link.deadline() or 0.0
+    waits = [later - earlier for earlier, later in itertools.pairwise(dialled)]
+    assert min(waits) >= 1.0
+    assert max(waits) > 10.0
+    assert link.connects == 12
+
+
+def test_a_line_that_stood_as_long_as_the_longest_wait_starts_again_with_the_shortest(
+    link: Link, wires: Wires
+) -> None:
+    now = 0.0
+    for stood in [0.0] * 10 + [60.0]:
+        link.tick(now)
+        link.connected(wires.last.generation, now)
+        now += stood
+        link.disconnected(wires.last.generation, "gone", now)
+        last, now = now, link.deadline() or 0.0
+    assert now - last <= 3.0
+
+
+def test_news_of_a_bygone_connection_is_no_news(link: Link) -> None:
+    link.tick(0.0)
+    link.disconnected(1, "gone", 0.0)
+    link.tick(60.0)
+    assert not link.connected(1, 0.0)
+    assert not link.disconnected(1, "gone twice", 61.0)
+    assert link.connected(2, 61.0)
+
+
+def test_an_acknowledgement_goes_only_over_the_connection_of_its_message(link: Link, wires: Wires) -> None:
+    link.tick(0.0)
+    link.connected(1, 0.0)
+    link.acknowledge(1, 7)
+    link.disconnected(1, "gone", 0.0)
+    link.acknowledge(1, 8)
+    link.tick(60.0)
+    link.acknowledge(1, 9)
+    link.acknowledge(2, 1)
+    assert [wire.acknowledged for wire in wires.all] == [[7], [1]]
+
+
+@pytest.mark.parametrize("up", [True, False])
+def test_closed_is_for_good(link: Link, wires: Wires, up: bool) -> None:
+    link.tick(0.0)
+    if up:
+        link.connected(1, 0.0)
+    link.close(1.0)
+    assert (wires.last.closed, wires.last.abandoned) == (up, not up)
+    link.tick(1_000.0)
+    assert link.deadline() is None
+    assert len(wires.all) == 1
+
+
+def test_publishing_while_down_is_a_mistake_of_ours(link: Link) -> None:
+    with pytest.raises(RuntimeError, match="down"):
+        link.publish("topic", b"")
+
+
+@pytest.mark.source("C10")
+def test_the_backoff_grows_to_its_bound_and_never_undercuts_the_budget() -> None:
+    backoff = Backoff(1.0, 60.0, Random(1).random)
+    for failures, ceiling in [(1, 2.0), (3, 8.0), (6, 60.0), (10_000, 60.0)]:
+        delays = [backoff.delay_s(failures) for _ in range(200)]
+        assert min(delays) >= 1.0
+        assert ceiling / 2 < max(delays) <= 1.0 + ceiling

@@ -1,0 +1,243 @@
+"""What a loop reads first, how much of it, and when a connection stops reading."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from eventplane_mqtt.mailbox import (
+    BATCH_BYTES,
+    BATCH_MESSAGES,
+    OVERHEAD_BYTES,
+    Acknowledged,
+    Disconnected,
+    LinkName,
+    Mailbox,
+    Message,
+    Received,
+    Share,
+    Stop,
+)
+
+LOCAL, URGENT, CLOUD = LinkName.LOCAL, LinkName.URGENT, LinkName.CLOUD
+ACKNOWLEDGED = Acknowledged(CLOUD, 1, 1)
+LIMIT = 8 * BATCH_BYTES
+LARGE = bytes(64 * 1024 - OVERHEAD_BYTES - 1)
+"""With the topic `t` a message of 64 KiB, eight of which are a batch."""
+FOREVER_S = 60.0
+"""Longer than the suite waits for a test: what waits so long hangs."""
+
+
+@pytest.fixture
+def mailbox() -> Mailbox[Message]:
+    return Mailbox()
+
+
+def message(link: LinkName, number: int, payload: bytes = b"") -> Received:
+    return Received(link, 1, number, "t", payload)
+
+
+def fill(share: Share, link: LinkName, count: int, payload: bytes = b"") -> list[Received]:
+    messages = [message(link, number, payload) for number in range(1, count + 1)]
+    share.put(messages)
+    return messages
+
+
+def of(link: LinkName, batch: list[Message]) -> list[Message]:
+    return [each for each in batch if isinstance(each, Received) and each.link is link]
+
+
+def all_batches(mailbox: Mailbox[Message]) -> Iterator[list[Message]]:
+    while batch := mailbox.wait(0):
+        yield batch
+
+
+def test_control_items_come_before_a_backlog_of_messages(mailbox: Mailbox[Message]) -> None:
+    fill(mailbox.share(LOCAL, LIMIT), LOCAL, 5_000)
+    mailbox.put(ACKNOWLEDGED)
+    mailbox.put(Stop())
+    assert mailbox.wait(0)[:2] == [ACKNOWLEDGED, Stop()]
+
+
+def test_an_urgent_message_comes_before_a_backlog_of_others(mailbox: Mailbox[Message]) -> None:
+    fill(mailbox.share(LOCAL, LIMIT), LOCAL, 5_000)
+    (alarm,) = fill(mailbox.share(URGENT, LIMIT), URGENT, 1)
+    batch = mailbox.wait(0)
+    assert batch[0] is alarm
+    assert len(batch) == BATCH_MESSAGES
+
+
+def test_an_urgent_flood_leaves_a_part_of_each_batch_to_the_other_links(mailbox: Mailbox[Message]) -> None:
+    fill(mailbox.share(URGENT, LIMIT), URGENT, 5_000)
+    fill(mailbox.share(LOCAL, LIMIT), LOCAL, 5_000)
+    fill(mailbox.share(CLOUD, LIMIT), CLOUD, 5_000)
+    batch = mailbox.wait(0)
+    assert len(of(URGENT, batch)) == 750
+    assert len(of(LOCAL, batch)) == len(of(CLOUD, batch)) == 125
+
+
+def test_links_share_a_batch_by_bytes_not_by_messages(mailbox: Mailbox[Message]) -> None:
+    fill(mailbox.share(LOCAL, LIMIT), LOCAL, 5_000, bytes(1024 - OVERHEAD_BYTES - 1))
+    fill(mailbox.share(CLOUD, LIMIT), CLOUD, 50, LARGE)
+    batch = mailbox.wait(0)
+    assert len(of(LOCAL, batch)) == 256
+    assert len(of(CLOUD, batch)) == 4
+
+
+def test_a_link_takes_what_the_others_leave(mailbox: Mailbox[Message]) -> None:
+    fill(mailbox.share(LOCAL, LIMIT), LOCAL, 3)
+    fill(mailbox.share(CLOUD, LIMIT), CLOUD, 5_000)
+    assert len(mailbox.wait(0)) == BATCH_MESSAGES
+
+
+def test_a_message_larger_than_a_batch_is_one_of_its_own(mailbox: Mailbox[Message]) -> None:
+    share = mailbox.share(LOCAL, LIMIT)
+    fill(share, LOCAL, 3, bytes(BATCH_BYTES + 1))
+    assert [len(batch) for batch in all_batches(mailbox)] == [1, 1, 1]
+
+
+def test_what_is_left_of_a_batch_comes_without_another_put(mailbox: Mailbox[Message]) -> None:
+    messages = fill(mailbox.share(LOCAL, LIMIT), LOCAL, 2_500)
+    batches = [mailbox.wait(None) for _ in range(3)]
+    assert [len(each) for each in batches] == [1_000, 1_000, 500]
+    assert [each for batch in batches for each in batch] == messages
+    assert mailbox.wait(0) == []
+
+
+def test_a_connections_end_overtakes_its_messages_and_loses_none(mailbox: Mailbox[Message]) -> None:
+    messages = fill(mailbox.share(LOCAL, LIMIT), LOCAL, 2)
+    gone = Disconnected(LOCAL, 1, "gone")
+    mailbox.put(gone)
+    assert mailbox.wait(0) == [gone, *messages]
+
+
+def test_a_full_share_stops_its_connection_until_it_is_half_empty() -> None:
+    share = Share(LOCAL, 8 * 64 * 1024, lambda _: None)
+    resumed: list[str] = []
+
+    def resume() -> None:
+        resumed.append("resumed")
+
+    for _ in range(8):
+        assert share.may_read(resume)
+        fill(share, LOCAL, 1, LARGE)
+    assert not share.may_read(resume)
+    assert not share.may_read(resume)
+    assert (share.room, share.pauses) == (0, 1)
+    share.take(3 * 64 * 1024, 1_000)
+    assert resumed == []
+    share.take(64 * 1024, 1_000)
+    assert resumed == ["resumed"]
+    assert share.may_read(resume)
+
+
+def test_the_share_of_a_link_with_acknowledgements_is_always_read(mailbox: Mailbox[Message]) -> None:
+    share = mailbox.share(CLOUD, 1_000)
+    fill(share, CLOUD, 10)
+    assert share.room == 0
+    assert share.may_read(lambda: None)
+
+
+@pytest.mark.parametrize(("link", "part"), [(LOCAL, 2), (URGENT, 8)])
+def test_qos_0_leaves_the_larger_part_of_the_share_to_qos_1(link: LinkName, part: int) -> None:
+    share = Share(link, 16 * 64 * 1024, lambda _: None)
+    fill(share, link, 16 // part, LARGE)
+    assert (share.room_for_qos_0, share.room) == (0, (16 - 16 // part) * 64 * 1024)
+
+
+def test_a_put_of_another_thread_ends_the_wait(mailbox: Mailbox[Message]) -> None:
+    share = mailbox.share(LOCAL, LIMIT)
+    for put in (lambda: mailbox.put(Stop()), lambda: fill(share, LOCAL, 1)):
+        thread = threading.Thread(target=put)
+        thread.start()
+        assert len(mailbox.wait(FOREVER_S)) == 1
+        thread.join()
+
+
+def test_a_signal_handler_may_put_at_any_time(mailbox: Mailbox[Message]) -> None:
+    share = mailbox.share(LOCAL, LIMIT)
+    before = signal.signal(signal.SIGUSR1, lambda *_: mailbox.put(Stop()))
+    try:
+        with share._lock:  # as if it came while the loop takes messages
+            signal.raise_signal(signal.SIGUSR1)
+        assert mailbox.wait(FOREVER_S) == [Stop()]
+        threading.Timer(0.01, os.kill, [os.getpid(), signal.SIGUSR1]).start()
+        assert mailbox.wait(FOREVER_S) == [Stop()]
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+
+@pytest.mark.parametrize("ending", ["control", "urgent", "full batch"])
+def test_lingering_ends_at_once_for_what_must_not_wait(mailbox: Mailbox[Message], ending: str) -> None:
+    local, urgent = mailbox.share(LOCAL, LIMIT), mailbox.share(URGENT, LIMIT)
+    fill(local, LOCAL, 1)
+    lingering = threading.Event()
+    queue = mailbox._control
+
+    def end() -> None:
+        assert lingering.wait(FOREVER_S)
+        fill(local, LOCAL, 1)  # does not end it
+        match ending:
+            case "control":
+                mailbox.put(ACKNOWLEDGED)  # nor does this
+                mailbox.put(Stop())
+            case "urgent":
+                fill(urgent, URGENT, 1)
+            case _:
+                fill(local, LOCAL, 8, LARGE)
+
+    class Control:
+        """The queue, which tells when the loop waits in it."""
+
+        def get(self, timeout: float) -> object:
+            lingering.set()
+            return queue.get(timeout=timeout)
+
+        def __getattr__(self, name: str) -> object:
+            return getattr(queue, name)
+
+    mailbox._control = Control()  # type: ignore[assignment]
+    thread = threading.Thread(target=end)
+    thread.start()
+    batch = mailbox.wait(FOREVER_S, linger_s=2 * FOREVER_S)
+    thread.join()
+    assert len(of(LOCAL, batch)) >= 2
+
+
+def test_lingering_gathers_what_comes_meanwhile(mailbox: Mailbox[Message]) -> None:
+    share = mailbox.share(LOCAL, LIMIT)
+    messages = fill(share, LOCAL, 1)
+    threading.Timer(0.01, share.put, [messages]).start()
+    assert mailbox.wait(FOREVER_S, linger_s=1.0) == messages * 2
+
+
+def test_dropped_messages_are_reported_at_the_first_and_at_each_power_of_ten(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    share = Share(LOCAL, 1_000, lambda _: None)
+    for _ in range(120):
+        share.count_dropped(1)
+    counts = [int(text.split()[2]) for text in caplog.messages]
+    assert counts == [1, 10, 100]
+    assert "publish at QoS 1" in caplog.text
+    assert share.dropped == 120
+
+
+def test_while_the_loop_lingers_connections_read_less_often_but_the_clouds(mailbox: Mailbox[Message]) -> None:
+    local, urgent, cloud = (mailbox.share(each, LIMIT) for each in (LOCAL, URGENT, CLOUD))
+    mailbox.wait(0, linger_s=0.02)
+    assert 0 == cloud.gather_s < urgent.gather_s < local.gather_s < 0.02
+    mailbox.wait(0)
+    assert local.gather_s == urgent.gather_s == 0
+
+
+def test_an_acknowledged_publish_does_not_end_lingering(mailbox: Mailbox[Message]) -> None:
+    share = mailbox.share(LOCAL, LIMIT)
+    mailbox.put(ACKNOWLEDGED)
+    messages = fill(share, LOCAL, 1)
+    threading.Timer(0.01, share.put, [messages]).start()
+    assert mailbox.wait(FOREVER_S, linger_s=1.0) == [ACKNOWLEDGED, *messages * 2]
