@@ -1,7 +1,7 @@
 """The archive's layout: every folder, what a row in it is, and the columns of that row, in one place.
 
-Writers, jobs, the Glue catalog and docs/archive.md all follow it. A folder's version grows when its columns
-do; columns are only ever added, at the end, and are null in what was written before.
+Writers, jobs, the Glue catalog and docs/reference/archive.md all follow it. A folder's version grows when its
+columns do; columns are only ever added, at the end, and are null in what was written before.
 """
 
 from __future__ import annotations

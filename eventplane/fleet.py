@@ -378,6 +378,18 @@ class FleetTable:
             return False
         return True
 
+    def all(self, state: str | None = None) -> Iterator[Device]:
+        """Read every record, or those in `state`. Changes of the last second may be missing."""
+        chosen: dict[str, Any] = {}
+        if state is not None:
+            chosen = {
+                "FilterExpression": "#s = :s",
+                "ExpressionAttributeNames": {"#s": "state"},
+                "ExpressionAttributeValues": {":s": {"S": state}},
+            }
+        pages = self._client.get_paginator("scan").paginate(TableName=self._table, **chosen)
+        return (from_item(item) for page in pages for item in page["Items"])
+
 
 def change(store: FleetTable, thing: str, step: Callable[[Device | None], Device]) -> Device:
     """Replace the record of `thing` by what `step` makes of it, and return that.

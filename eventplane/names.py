@@ -140,8 +140,8 @@ ORDER: Final = "orderin"
 ORDER_EPOCH: Final = "orderepoch"
 """The epoch in which a cloud service counts positions: one life of its client. A device has `deviceepoch`."""
 
-# The groups of entry points by which protocols are found; docs/protocols.md says how one is added. Those of
-# the plane are registered like those of other packages: in the `*.dist-info` beside a package.
+# The groups of entry points by which protocols are found; docs/how-to/protocols.md says how one is added.
+# Those of the plane are registered like those of other packages: in the `*.dist-info` beside a package.
 
 TRANSPORTS: Final = "eventplane.transports"
 """What connects a client. The name is what the client's setting `transport` begins with, before a colon; the

@@ -84,7 +84,7 @@ class Reason(StrEnum):
     BAD_ORDER = (
         "bad_order",
         "A message of the replay queue is no order, or names routes that the contract of then does not give.",
-        "Read the detail; order it by `python -m eventplane replay`. Else see who may write to the queue.",
+        "Read the detail; order it by `eventplane replay`. Else see who may write to the queue.",
     )
     HOP_LIMIT = (
         "hop_limit",
@@ -127,7 +127,7 @@ class Reason(StrEnum):
         "`fleet quarantine` takes a device off.",
     )
 
-    # On the way down to devices (docs/downlink.md).
+    # On the way down to devices (docs/explanation/downlink.md).
     NO_DEVICE = (
         "no_device",
         "An event for devices names none: no `todevice`, no `togroup`.",
@@ -179,7 +179,7 @@ class Reason(StrEnum):
         "version_jump",
         "A state's version is a time more than a day ahead, or a counter that jumps by more than a million: "
         "hardly anything could be newer.",
-        "Correct the sender. If the key has such a version: `python -m eventplane desired reset KEY`.",
+        "Correct the sender. If the key has such a version: `eventplane desired reset KEY`.",
     )
     ADDRESS_NOT_ALLOWED = (
         "address_not_allowed",
@@ -189,7 +189,7 @@ class Reason(StrEnum):
     KEY_NOT_ALLOWED = (
         "key_not_allowed",
         "The key belongs to another sender, or is one that steers the forwarder and not for this type.",
-        "Use another key. If another holds it that must not: `python -m eventplane desired reset KEY`.",
+        "Use another key. If another holds it that must not: `eventplane desired reset KEY`.",
     )
     NOT_FOR_A_DEVICE = (
         "not_for_a_device",
@@ -199,7 +199,7 @@ class Reason(StrEnum):
     OLDER = (
         "older",
         "A device holds a newer state than the cloud knows of: the cloud's table was lost or put back.",
-        "Send the present state with a higher `stateversion`, or `python -m eventplane desired reset KEY`.",
+        "Send the present state with a higher `stateversion`, or `eventplane desired reset KEY`.",
     )
     DEVICE_GONE = (
         "device_gone",
@@ -224,7 +224,7 @@ class Reason(StrEnum):
     INTEREST_REFUSED = (
         "interest_refused",
         "What the cloud wants, sent down to a device, cannot be read there; what it had before stays.",
-        "Bring device and cloud to one software, then `python -m eventplane interest --publish`.",
+        "Bring device and cloud to one software, then `eventplane interest publish`.",
     )
     NO_INTEREST = (
         "no_interest",

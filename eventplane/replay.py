@@ -35,7 +35,7 @@ class OrderError(EventPlaneError):
     """A message of the queue is not an order. `problem` says why."""
 
     problem: str
-    message = "not an order to replay: {problem}; send what `python -m eventplane replay` makes"
+    message = "not an order to replay: {problem}; send what `eventplane replay` makes"
 
 
 @dataclass(frozen=True, slots=True)

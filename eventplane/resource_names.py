@@ -19,6 +19,12 @@ INGEST: Final = "ingest"
 URGENT_INGEST: Final = "ingest-urgent"
 """The queue from the urgent IoT rule to a router of its own, so that nothing is ever before an alarm."""
 
+DELIVERY_AUDIT: Final = "delivery-audit"
+"""The job that audits a day that is over."""
+
+AUDIT_TODAY: Final = "audit-today"
+"""The job that audits the day so far, where an environment has it."""
+
 FIFO_SUFFIX: Final = ".fifo"
 """What SQS wants at the end of a FIFO queue's name."""
 

@@ -1,4 +1,4 @@
-"""Events as SQS messages: our own binding, as CloudEvents has none for SQS. docs/bindings.md describes it.
+"""Events as SQS messages: our own binding, as CloudEvents has none for SQS (docs/reference/bindings.md).
 
 The body is the event in JSON format and alone counts. In a packed inbox it may be a CloudEvents JSON batch,
 plain or in gzip and base64, which its first characters tell apart. Message attributes are hints, for a

@@ -1,7 +1,7 @@
 """CESQL v1.0.0, the CloudEvents SQL Expression Language: parse, evaluate, match as a filter, lint.
 
 The specification is cesql/spec.md of github.com/cloudevents/spec, and the section numbers are its own;
-docs/cesql.md describes what was chosen where it is open.
+docs/reference/cesql.md describes what was chosen where it is open.
 """
 
 from eventplane.cesql.analysis import LintWarning, lint, missing_functions, mixed_logic

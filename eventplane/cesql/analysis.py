@@ -140,7 +140,7 @@ def _unknown_calls(root: Node, functions: Functions) -> Iterator[_Finding]:
             yield (
                 node.position,
                 f"there is no function {node.name} of {len(node.arguments)} argument(s)",
-                "use one of the table in docs/cesql.md",
+                "use one of the table in docs/reference/cesql.md",
             )
 
 
@@ -234,7 +234,7 @@ def outcomes(node: Node, known: Attributes, functions: Functions) -> frozenset[O
 def bad_operands(node: Node, functions: Functions) -> list[tree.Literal]:
     """Return the literals under `node` that cannot be cast to what it needs."""
     if isinstance(node, tree.Not) and isinstance(node.operand, tree.Literal):
-        # An Integer is the one literal that a cast could read and the operator refuses, see docs/cesql.md.
+        # A cast could read an Integer and the operator still refuses it, see docs/reference/cesql.md.
         refused = node.operand.type is Type.INTEGER or _stuck(node.operand, Type.BOOLEAN)
         return [node.operand] if refused else []
     return [

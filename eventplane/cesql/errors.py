@@ -69,7 +69,7 @@ class CesqlMissingFunctionError(CesqlError):
     kind = "missingFunction"
     name: str = ""
     arity: int = 0
-    message = "there is no function {name} of {arity} argument(s); see the table in docs/cesql.md"
+    message = "there is no function {name} of {arity} argument(s); see the table in docs/reference/cesql.md"
 
 
 class CesqlFunctionEvaluationError(CesqlError):

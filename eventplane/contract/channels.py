@@ -68,13 +68,13 @@ _DOWNLINK = Word(
     Downlink,
     Downlink.COMMAND,
     "of a device's inbox, for types that declare nothing: of a `state` only the newest counts, "
-    "each `command` is delivered ([downlink.md](downlink.md))",
+    "each `command` is delivered ([downlink.md](../explanation/downlink.md))",
 )
 _FORWARD = Word(
     Forward,
     Forward.ALL,
     "of the device's outbox: `wanted` keeps on the device what nobody in the cloud wants "
-    "([interest.md](interest.md))",
+    "([interest.md](../explanation/interest.md))",
 )
 
 WORDS: dict[str, Word[Any]] = {

@@ -42,7 +42,7 @@ class Place(StrEnum):
 class Transport(StrEnum):
     """The transports of the plane itself: the home's Mosquitto, AWS IoT Core, SQS queues.
 
-    Packages add others for cloud services, each under a name of its own (docs/protocols.md).
+    Packages add others for cloud services, each under a name of its own (docs/how-to/protocols.md).
     """
 
     MQTT = "mqtt"

@@ -43,6 +43,15 @@ class ContractError(EventPlaneError):
     def lines(self) -> str:
         return "\n".join(f"  {each}" for each in self.problems)
 
+    @property
+    def line(self) -> str:
+        """The first problem, in one line with the file and the remedy, and how many others there are."""
+        first, *others = self.problems
+        more = (
+            f" (and {len(others)} more: eventplane contract check --contract {self.origin})" if others else ""
+        )
+        return f"{self.origin}: {first.path}: {first.message}; {first.remedy}{more}"
+
 
 class ContractFormatError(ContractError):
     """A contract is of the format `found`, which is newer than `readable`, the newest this program knows."""

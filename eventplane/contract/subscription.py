@@ -2,8 +2,8 @@
 
 A table has an item for each (`eventplane.contract.subscription_table`). A router adds them to the contract in
 force; the result has a version of its own, which the ledger names and the archive stores. Each route takes
-only events that the participant may subscribe to, whoever wrote the item. docs/client.md says what is
-promised.
+only events that the participant may subscribe to, whoever wrote the item. docs/reference/client.md says what
+is promised.
 """
 
 from __future__ import annotations

@@ -2,5 +2,5 @@
 
 A request and a reply are events like any other: they take routes, expire, and are audited. Two attributes,
 `replyto` and `correlationid`, and the asker's own channel for replies make them a conversation
-(docs/conversations.md).
+(docs/how-to/conversations.md).
 """

@@ -155,7 +155,7 @@ def _version(event: Envelope, kind: Downlink, accepted_at_ms: int) -> int:
         raise DownlinkError(
             Reason.VERSION_JUMP,
             f"version {version} is a time more than a day ahead; correct the sender's clock or counter. If "
-            "the key has such a version: `python -m eventplane desired reset KEY --device NAME | --all`",
+            "the key has such a version: `eventplane desired reset KEY --device NAME | --all`",
         )
     return version
 

@@ -200,7 +200,7 @@ def _check_step(item: Desired, message: Message) -> None:
             Reason.VERSION_JUMP,
             f"{item.key}: version {message.version} after {known}; a counter grows by at most "
             f"{MAX_COUNTER_STEP} at once; correct the sender, or begin anew: "
-            f"`python -m eventplane desired reset {item.key} --device {item.thing} | --all`",
+            f"`eventplane desired reset {item.key} --device {item.thing} | --all`",
         )
 
 

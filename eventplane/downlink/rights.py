@@ -84,7 +84,7 @@ class DownlinkRights:
         return Refusal(
             Reason.KEY_NOT_ALLOWED,
             f"{sender} sent {event.type!r:.200} under {key}, which belongs to {owner}; use another key. If "
-            f"{owner} must not have it: `python -m eventplane desired reset {key}`",
+            f"{owner} must not have it: `eventplane desired reset {key}`",
         )
 
     def _address_refusal(self, sender: Sender, target: Target, groups: Collection[str]) -> Refusal | None:

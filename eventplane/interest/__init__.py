@@ -1,6 +1,6 @@
 """Interest: which events the reader of a channel handles, of all that routes lead there.
 
-A reader that announced nothing gets everything. docs/interest.md says what is promised.
+A reader that announced nothing gets everything. docs/explanation/interest.md says what is promised.
 """
 
 from __future__ import annotations

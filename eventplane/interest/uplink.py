@@ -31,7 +31,7 @@ class UplinkInterestError(EventPlaneError):
     """An event does not hold the filters of what the cloud wants."""
 
     problem: str
-    message = "{problem}; publish it by `python -m eventplane interest --publish`"
+    message = "{problem}; publish it by `eventplane interest publish`"
 
 
 class TooManyFiltersError(EventPlaneError):

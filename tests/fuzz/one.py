@@ -16,7 +16,9 @@ from pathlib import Path
 
 import atheris
 
-with atheris.instrument_imports(include=["eventplane", "edge", "contract", "operations", "yaml"]):
+PACKAGES = ["eventplane", "eventplane_mqtt", "edge", "contract", "operations", "yaml"]
+
+with atheris.instrument_imports(include=PACKAGES):
     from tests.fuzz.targets import TARGETS
 
 SLOW_S = 5

@@ -18,7 +18,8 @@ from eventplane.receipts import Receipt, digest, write_receipts
 from local.mosquitto import PROFILE
 from tests.fuzz.targets import GOOD_EVENTS, good_spool
 from tests.odd_profiles import ODD_PROFILES
-from tests.unit.edge import broker_packets as broker
+from tests.plane import shipped_contract
+from tests.unit.eventplane_mqtt import broker_packets as broker
 
 _EVENT = write_event(
     {
@@ -75,7 +76,7 @@ _SEEDS: dict[str, list[bytes]] = {
         json.dumps(json.loads(_EVENT.json)).encode(),
     ],
     "cesql": [each.encode() for each in _EXPRESSIONS],
-    "contract": [load_contract(_SMALL).canonical, load_contract().canonical],
+    "contract": [load_contract(_SMALL).canonical, shipped_contract().canonical],
     "contract-file": [_SMALL.read_bytes(), CONTRACT_FILE.read_bytes()],
     "receipts": [write_receipts([Receipt(digest(b"a")), Receipt(digest(b"b"), "spool_full")])],
     "frame": [frame_text(_FRAME).encode(), json.dumps({"data": "bm8="}).encode()],

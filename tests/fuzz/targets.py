@@ -20,14 +20,7 @@ from typing import Final
 
 from benchmarks import workload
 from contract.loader import CONTRACT_FILE, load_contract
-from edge.discovery import DiscoveryError
-from edge.discovery.broker import choose
-from edge.discovery.profile import read_profile
 from edge.errors import SpoolError
-from edge.mailbox import LinkName
-from edge.mqtt.codec import Decoder, ProtocolError
-from edge.mqtt.endpoint import MAX_PACKET_BYTES, Endpoint
-from edge.mqtt.session import Session
 from edge.spool import BEFORE_EVERYTHING, Spool, StoredEvent
 from eventplane.batch import unpack
 from eventplane.cesql import CesqlParseError, lint, mixed_logic, parse, write
@@ -39,6 +32,13 @@ from eventplane.fast_reader import use_json, use_standard_json
 from eventplane.ingest import parse_frame
 from eventplane.ledger import LEDGER, TAP, tap_records, to_line
 from eventplane.receipts import ReceiptError, read_receipts
+from eventplane_mqtt.codec import Decoder, ProtocolError
+from eventplane_mqtt.discovery import DiscoveryError
+from eventplane_mqtt.discovery.broker import choose
+from eventplane_mqtt.discovery.profile import read_profile
+from eventplane_mqtt.endpoint import MAX_PACKET_BYTES, Endpoint
+from eventplane_mqtt.mailbox import LinkName
+from eventplane_mqtt.session import Session
 from operations.archive import Days
 from operations.archived_letters import archived_letters
 from operations.search import in_tap

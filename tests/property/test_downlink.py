@@ -13,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from contract.loader import load_contract
 from eventplane.contract import AddressScope, Downlink, ParticipantKind
 from eventplane.conversation.attributes import REPLY_TYPE
 from eventplane.device_reports import DEVICE_CONTRACT
@@ -48,11 +47,12 @@ from eventplane.envelope import parse_event, write_event
 from eventplane.interest.uplink import UPLINK_INTEREST_TYPE, UPLINK_KEY
 from eventplane.reasons import Reason
 from tests.examples import examples
+from tests.plane import shipped_contract
 from tests.unit.eventplane.downlink.events import KEY, NOW_MS, THING, command, deletion, state
 
 
 def expected(events: Sequence[Addressed]) -> Message | None:
-    """The state that a device should have after all events of a key, in the words of docs/downlink.md."""
+    """The state that a device should have after all events of a key (docs/explanation/downlink.md)."""
     messages = [each.message for each in events]
     live = [each for each in messages if not each.is_deleted]
     if not live:
@@ -100,7 +100,7 @@ def test_any_order_and_any_repetition_end_in_the_same_state(
     assert (item.message.id if item and item.is_present and item.message else None) == (wanted and wanted.id)
 
 
-CONTRACT = load_contract()
+CONTRACT = shipped_contract()
 CLOUD = [each.name for each in CONTRACT.of_kind(ParticipantKind.CLOUD_SERVICE)]
 TYPES = ["org.eventplane.home.message.v1", DEVICE_CONTRACT, UPLINK_INTEREST_TYPE, REPLY_TYPE, "org.example.x"]
 KEYS = [KEY, UPLINK_KEY, f"{CONTRACT_KEYS}care-at-home"]

@@ -17,12 +17,12 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from edge.mailbox import LinkName
 from edge.spool import BEFORE_EVERYTHING
 from eventplane.contract import Downlink
 from eventplane.downlink.device import Acknowledgement, AckStatus
 from eventplane.downlink.wire import DELETE, KEY, KIND, ORDER, RESET, VERSION
 from eventplane.envelope import parse_event
+from eventplane_mqtt.mailbox import LinkName
 from tests.examples import examples
 from tests.unit.edge.downlinks import command, state
 from tests.unit.edge.fakes import Device

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from edge.mailbox import LinkName
 from eventplane.envelope import Envelope, parse_event, write_event
 from eventplane.receipts import Receipt, digest, write_receipts
 from eventplane.topics import local_topic
+from eventplane_mqtt.mailbox import LinkName
 from tests.examples import examples
 from tests.unit.edge.fakes import ALARM, CHORE, READING, Device, ordered
 

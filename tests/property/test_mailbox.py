@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edge.mailbox import (
+from eventplane_mqtt.mailbox import (
     BATCH_BYTES,
     BATCH_MESSAGES,
     Acknowledged,

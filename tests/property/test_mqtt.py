@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
-from edge.mailbox import Acknowledged, Connected, LinkName, Received
-from edge.mqtt import Endpoint, codec
-from edge.mqtt.codec import ConnAck, Decoder, Packet, ProtocolError, Publish
-from edge.mqtt.session import Session
-from tests.unit.edge import broker_packets as broker
+from eventplane_mqtt import Endpoint, codec
+from eventplane_mqtt.codec import ConnAck, Decoder, Packet, ProtocolError, Publish
+from eventplane_mqtt.mailbox import Acknowledged, Connected, LinkName, Received
+from eventplane_mqtt.session import Session
+from tests.unit.eventplane_mqtt import broker_packets as broker
 
 LIMIT = 2_000
 

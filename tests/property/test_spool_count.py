@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edge.delivery_queues import DeliveryCursor
-from edge.mailbox import LinkName
 from eventplane.contract import WhenFull
 from eventplane.device_reports import is_irreplaceable
 from eventplane.envelope import parse_event
 from eventplane.reasons import Outcome
 from eventplane.receipts import SPOOL_FULL, Receipt, digest, write_receipts
+from eventplane_mqtt.mailbox import LinkName
 from tests.examples import examples
 from tests.unit.edge.fakes import ALARM, CHORE, READING, Device, contract, event
 

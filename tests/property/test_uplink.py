@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from edge.mailbox import Disconnected, LinkName
+from eventplane_mqtt.mailbox import Disconnected, LinkName
 from tests.examples import examples
 from tests.unit.edge.fakes import ALARM, CHORE, READING, Device, event, ids
 

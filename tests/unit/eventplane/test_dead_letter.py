@@ -3,13 +3,13 @@
 import base64
 import hashlib
 import json
+from typing import Any
 
 import jsonschema
 import pytest
 
-from contract import load_contract
 from eventplane.batch import pack
-from eventplane.dead_letter import DEAD_LETTER_TYPE, Refusal, dead_letter
+from eventplane.dead_letter import DEAD_LETTER_TYPE, ORIGINAL, Refusal, dead_letter, original_of
 from eventplane.envelope import Envelope, write_event
 from eventplane.errors import EnvelopeError
 from eventplane.ingest import parse_frame
@@ -17,7 +17,9 @@ from eventplane.ledger import LedgerRecord, tap_records, to_line
 from eventplane.limits import MAX_EVENT_BYTES, MAX_ORIGINAL_BYTES, MAX_SENT_EVENT_BYTES
 from eventplane.reasons import Outcome
 from eventplane.receipts import Receipt, ReceiptError, digest, read_receipts, write_receipts
+from eventplane.sender import Sender
 from eventplane.topics import basic_ingest_topic, device_topic, local_topic, receipt_topic
+from tests.plane import shipped_contract
 
 EVENT = write_event({"id": "1", "source": "/a", "type": "t"}, {"value": 1})
 
@@ -58,8 +60,47 @@ def test_a_dead_letter_keeps_the_original_and_says_why() -> None:
     assert letter.type == DEAD_LETTER_TYPE
     assert letter.attributes["deadletterreason"] == "not_json"
     assert base64.b64decode(data["original_base64"]) == b"\xff\x00garbage"
-    (schema,) = load_contract().event_types[DEAD_LETTER_TYPE].schemas.values()
+    (schema,) = shipped_contract().event_types[DEAD_LETTER_TYPE].schemas.values()
     jsonschema.validate(data, dict(schema))
+
+
+def test_a_dead_letter_names_the_sender_and_the_route() -> None:
+    def data(**more: Any) -> Any:
+        refusal = Refusal("not_json", "it is not JSON")
+        common = {
+            "id": "1",
+            "source": "/s",
+            "time": "2026-01-01T00:00:00Z",
+            "refusal": refusal,
+            "original": b"",
+        }
+        return dead_letter(channel="c", contract_version="v", **common, **more).data()
+
+    stamped = EVENT.stamped(senderdevice="home-1", senderservice="voice")
+    assert data()["sender"] is None
+    assert data(event=stamped)["sender"] == {"device": "home-1", "service": "voice"}
+    assert data(event=stamped, sender=Sender(service="carers"))["sender"] == {
+        "device": "",
+        "service": "carers",
+    }
+    assert (data()["route"], data()["attempt"]) == (None, 1)
+    assert (data(route="alarms", attempt=3)["route"], data(route="alarms", attempt=3)["attempt"]) == (
+        "alarms",
+        3,
+    )
+
+
+@pytest.mark.parametrize("members", [None, [ORIGINAL], ORIGINAL, {}, {"payload": "eA=="}])
+def test_what_is_no_document_of_an_error_action_has_no_original(members: Any) -> None:
+    assert original_of(members) is None
+
+
+def test_the_original_of_an_error_action_is_read_as_it_came() -> None:
+    assert original_of({ORIGINAL: base64.b64encode(b"\xff{").decode()}) == b"\xff{"
+    with pytest.raises(ValueError, match="base64"):
+        original_of({ORIGINAL: "e!A=="})
+    with pytest.raises(TypeError):
+        original_of({ORIGINAL: 7})
 
 
 def test_the_dead_letter_of_a_huge_original_is_still_an_event() -> None:
