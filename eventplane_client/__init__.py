@@ -1,6 +1,6 @@
-"""The client library: put events, get each once, whatever crashes. docs/client.md is its guide.
+"""The client library: put events, get each once, whatever crashes. docs/reference/client.md is its guide.
 
-with connect(ClientSettings("alarm-centre", "sqs:prod")) as client, client.subscribe() as inbox:
+with connect("sqs:prod", "alarm-centre") as client, client.subscribe() as inbox:
     for event in inbox:
         ...
 """
@@ -13,11 +13,22 @@ if TYPE_CHECKING:
     from eventplane_client.client import Client
     from eventplane_client.cloud_event import cloud_event_of
     from eventplane_client.connection import connect
+    from eventplane_client.errors import UnhandleableError
     from eventplane_client.inbox import Inbox, Received
     from eventplane_client.ports import Mode
     from eventplane_client.settings import ClientSettings
 
-__all__ = ["Client", "ClientSettings", "Inbox", "Mode", "Received", "Sender", "cloud_event_of", "connect"]
+__all__ = [
+    "Client",
+    "ClientSettings",
+    "Inbox",
+    "Mode",
+    "Received",
+    "Sender",
+    "UnhandleableError",
+    "cloud_event_of",
+    "connect",
+]
 
 _MODULES = {
     "Client": "eventplane_client.client",
@@ -26,13 +37,14 @@ _MODULES = {
     "Mode": "eventplane_client.ports",
     "Received": "eventplane_client.inbox",
     "Sender": "eventplane.sender",
+    "UnhandleableError": "eventplane_client.errors",
     "cloud_event_of": "eventplane_client.cloud_event",
     "connect": "eventplane_client.connection",
 }
 
 
 def __getattr__(name: str) -> object:
-    """Import a public name at its first use: a service on a device loads `eventplane_client.device` only."""
+    """Import a public name at its first use: a service on a device loads nothing for the cloud."""
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(_MODULES[name]), name)

@@ -120,6 +120,14 @@ class AsyncClient:
         """See `Client.put`."""
         await self.run(lambda: self._client.put(event, timeout_s, best_effort=best_effort))
 
+    async def send(self, event: Envelope | BaseCloudEvent | bytes | str, timeout_s: float = 30.0) -> None:
+        """See `Client.send`."""
+        await self.run(lambda: self._client.send(event, timeout_s))
+
+    async def flush(self, timeout_s: float = 30.0) -> None:
+        """See `Client.flush`."""
+        await self.run(lambda: self._client.flush(timeout_s))
+
     async def request(
         self,
         event: Envelope | BaseCloudEvent | bytes | str,
@@ -132,6 +140,10 @@ class AsyncClient:
         return await asyncio.to_thread(
             self._client.request, event, timeout_s, durable=durable, expires=expires
         )
+
+    async def state(self, key: str, timeout_s: float = 30.0) -> Envelope | None:
+        """See `Client.state`."""
+        return await self.run(lambda: self._client.state(key, timeout_s))
 
     async def subscribe(
         self, filter: object = None, *, name: str = INBOX, on_doubt: Doubt | None = None

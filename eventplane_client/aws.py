@@ -2,22 +2,36 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
 import boto3
 from botocore.config import Config
-from botocore.exceptions import BotoCoreError, ClientError
+from botocore.exceptions import BotoCoreError, ClientError, NoRegionError, ProfileNotFound
 
-from eventplane_client.errors import StateError, UnavailableError
+from eventplane_client.errors import ClientSettingsError, StateError, UnavailableError
 
 _CONFIG: Final = Config(connect_timeout=3, retries={"mode": "standard", "total_max_attempts": 3})
 
 
 def aws_client(service: str) -> Any:
-    """A boto3 client of `service` with the program's own credentials, region and endpoint."""
-    return boto3.client(service, config=_CONFIG)
+    """Return a boto3 client of `service` with the program's own credentials, region and endpoint.
+
+    Raises `ClientSettingsError` without a region, or for a profile that does not exist.
+    """
+    try:
+        return boto3.client(service, region_name=region(), config=_CONFIG)
+    except NoRegionError as error:
+        raise ClientSettingsError("AWS_REGION", "it is missing", "set it, or name a profile's") from error
+    except ProfileNotFound as error:
+        raise ClientSettingsError("AWS_PROFILE", str(error), "name one that exists") from error
+
+
+def region() -> str | None:
+    """Return the region of the environment, None for the profile's. boto3 itself does not read AWS_REGION."""
+    return os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or None
 
 
 def code_of(error: Exception) -> str:

@@ -48,6 +48,19 @@ class Subscriptions(Protocol):
         """Raises `NotSubscribedError`, `UnavailableError`."""
 
 
+class Device(Protocol):
+    """What a forwarder adds for a service on its device."""
+
+    def send(self, event: Envelope, timeout_s: float) -> None:
+        """See `Client.send`."""
+
+    def flush(self, timeout_s: float) -> None:
+        """See `Client.flush`."""
+
+    def state(self, key: str, timeout_s: float) -> Envelope | None:
+        """See `Client.state`."""
+
+
 class Client:
     """Takes part as `participant`; see `connect`. Use it in a `with` block.
 
@@ -64,6 +77,7 @@ class Client:
         *,
         interest: Interest | None = None,
         conversations: Conversations | None = None,
+        device: Device | None = None,
         mode: Mode = Mode.EXACTLY_ONCE,
         gap_timeout_s: float = GAP_TIMEOUT_S,
         most_held: int = MOST_HELD,
@@ -78,6 +92,7 @@ class Client:
         self._filter: MessageFilter | None = None
         self._subscriptions = subscriptions
         self._interest = interest
+        self._device = device
         self._mode = mode
         self._gap_timeout_s = gap_timeout_s
         self._most_held = most_held
@@ -129,6 +144,32 @@ class Client:
         if len(self._put) > _REMEMBERED_PUTS:
             self._put.popitem(last=False)
 
+    def send(self, event: Envelope | BaseCloudEvent | bytes | str, timeout_s: float = 30.0) -> None:
+        """Do what `put` does, but over MQTT return once the event is on its way: for many at a time.
+
+        The client repeats it until the device has stored it; `flush` waits for that. A refusal goes to
+        `on_notice` as `Refused`. Raises what `put` raises; `NotConfirmedError` if too many are on their way.
+        """
+        if self._device is None:
+            self.put(event, timeout_s)
+            return
+        check_arguments(timeout_s=timeout_s)
+        if self._closed:
+            raise ClosedError(self.participant)
+        with self.telemetry.putting(self.participant, _own(event)) as sent:
+            self._device.send(sent, timeout_s)
+
+    def flush(self, timeout_s: float = 30.0) -> None:
+        """Wait until every event of `send` is stored or refused.
+
+        Raises `FlushTimeoutError` after `timeout_s` seconds, `ClientSettingsError`, `ClosedError`.
+        """
+        check_arguments(timeout_s=timeout_s)
+        if self._closed:
+            raise ClosedError(self.participant)
+        if self._device is not None:
+            self._device.flush(timeout_s)
+
     def request(
         self,
         event: Envelope | BaseCloudEvent | bytes | str,
@@ -162,6 +203,25 @@ class Client:
             raise NotAskingError(self.participant, str(error)) from error
         except open_requests.TooManyRequestsError as error:
             raise TooManyRequestsError(self.participant, str(error)) from error
+
+    def state(self, key: str, timeout_s: float = 30.0) -> Envelope | None:
+        """Return the newest state of `key` (`kind/namespace/name`) that the cloud sent to this device.
+
+        None if there is none, it is deleted, or no route leads it to this service. Newer ones come to the
+        inbox: open that first, so that none is missed in between.
+
+        Raises:
+            StateTimeoutError: no answer came within `timeout_s` seconds.
+            NotAskingError: the device's forwarder does not answer such questions.
+            UnavailableError: the client is not on a device.
+            ClientSettingsError, ClosedError: as of `put`.
+        """
+        check_arguments(timeout_s=timeout_s)
+        if self._closed:
+            raise ClosedError(self.participant)
+        if self._device is None:
+            raise UnavailableError(self.participant, "only a device keeps states")
+        return self._device.state(key, timeout_s)
 
     def peers(self) -> dict[str, Circuit]:
         """The circuit of each peer that was asked: whether requests wait for it."""

@@ -6,11 +6,13 @@ import os
 import threading
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from eventplane.contract.participants import REPLIES
 from eventplane.contract.subscription_table import SUBSCRIPTIONS_TABLE
+from eventplane.envelope import parse_event
 from eventplane.interest.table import INTEREST_TABLE
 from eventplane.resource_names import resource_name
 from eventplane_client.asker import QueueAsker
@@ -22,9 +24,9 @@ from eventplane_client.memory import MemoryPlane, MemoryTransport
 from eventplane_client.memory_filter import WINDOW, Memory, MemoryFilter
 from eventplane_client.memory_interest import MemoryInterest
 from eventplane_client.memory_subscriptions import MemorySubscriptions
-from eventplane_client.notices import Listener, log_notice
+from eventplane_client.notices import Listener, Refused, log_notice
 from eventplane_client.outbox_order import OutboxOrder
-from eventplane_client.ports import Lease, MessageFilter, Mode
+from eventplane_client.ports import Lease, MessageFilter, Mode, Transport
 from eventplane_client.settings import (
     DEFAULT_PROFILE,
     ClientSettings,
@@ -38,7 +40,9 @@ from eventplane_client.visibility import check_lease
 
 if TYPE_CHECKING:
     from eventplane.contract import Contract
+    from eventplane_client.mqtt import MqttTransport
     from eventplane_client.sqs import SqsTransport
+    from eventplane_mqtt import Login
 
 _ON_THIS_DEVICE: Final = ("127.0.0.1", 1883)
 """Where the broker is presumed while nothing was found."""
@@ -54,17 +58,29 @@ def memory_plane(name: str = "") -> MemoryPlane:
 
 
 def connect(
-    settings: ClientSettings | None = None,
+    settings: ClientSettings | str | None = None,
+    participant: str | None = None,
     *,
     on_notice: Listener = log_notice,
     telemetry: Telemetry | None = None,
+    **more: Any,
 ) -> Client:
-    """The client of `settings`, or of the environment. `on_notice` is told what is no event, and `telemetry`,
-    by default that of the settings, what the client does.
+    """Return a client, on a device as in the cloud: `connect("mqtt://127.0.0.1", "voice-service")`.
+
+    Args:
+        settings: all settings, or the transport. What is not given, the environment has.
+        participant: the contract's name of who takes part.
+        on_notice: called with what a program should know and need not handle (docs/reference/client.md).
+        telemetry: told what the client does; by default that of the settings.
+        more: further settings by their names in `ClientSettings`.
 
     Raises `ClientSettingsError`, `NotRegisteredError`, `LeaseTooLongError`, `UnavailableError`.
     """
-    settings = settings or ClientSettings.read(os.environ)
+    more["participant"] = participant
+    if isinstance(settings, ClientSettings):
+        settings = replace(settings, **{name: each for name, each in more.items() if each is not None})
+    else:
+        settings = ClientSettings.read(os.environ, transport=settings, **more)
     telemetry = telemetry or _telemetry(settings)
     make, address = connector_of(settings.transport)
     client = make(settings, address, on_notice)
@@ -92,8 +108,9 @@ def memory_client(settings: ClientSettings, name: str, on_notice: Listener) -> C
     plane.listen(settings.participant, on_notice)
     transport = MemoryTransport(plane, settings.participant, _order(settings, contract))
     replies = MemoryTransport(plane, f"{settings.participant}.{REPLIES}")
-    return Client(
-        settings.participant,
+    return client_of(
+        settings,
+        on_notice,
         transport,
         filter_of(settings, "memory:", on_notice),
         MemorySubscriptions(plane, settings.participant),
@@ -106,10 +123,6 @@ def memory_client(settings: ClientSettings, name: str, on_notice: Listener) -> C
             telling(on_notice),
             announced=plane.announced,
         ),
-        mode=settings.mode,
-        gap_timeout_s=settings.gap_timeout_s,
-        most_held=settings.most_held,
-        on_notice=on_notice,
         is_registered=lambda: plane.is_registered(settings.participant),
     )
 
@@ -145,15 +158,6 @@ def mqtt_dns_sd_client(settings: ClientSettings, thing: str, on_notice: Listener
 
 def discovering_client(settings: ClientSettings, _address: str, on_notice: Listener) -> Client:
     """The broker of this device where Mosquitto has a profile, else the one that is announced in the home."""
-    state = settings.state
-    if settings.mode is Mode.EXACTLY_ONCE and not state:
-        file = default_state(os.environ, settings.participant)
-        try:
-            file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        except OSError as error:
-            raise ClientSettingsError("state", str(error), "name a file that can be written") from error
-        state = f"sqlite:{file}"
-    settings = replace(settings, state=state)
     if DEFAULT_PROFILE.is_file():
         return mqtt_profile_client(settings, "", on_notice)
     return mqtt_dns_sd_client(settings, "", on_notice)
@@ -171,11 +175,7 @@ def _over_mqtt(
     from eventplane_client.mqtt import MqttTransport
 
     _contract_of(settings)
-    if settings.mode is Mode.EXACTLY_ONCE and not settings.state:
-        raise ClientSettingsError(
-            "state", "exactly_once over MQTT needs a place on the disk", "use sqlite:PATH"
-        )
-    open_filter = filter_of(settings, "memory:", on_notice)
+    _filter_on_device(settings, on_notice)  # a wrong setting must leave no thread behind
     transport = MqttTransport(
         settings.participant,
         host,
@@ -184,21 +184,76 @@ def _over_mqtt(
         profile=profile,
         announced_by=announced_by,
         certificate=Path(settings.certificate) if settings.certificate else None,
+        login=_login(settings),
         on_peer=telling(on_notice),
+        on_refused=partial(_tell_refused, on_notice),
     )
+    return client_over(settings, on_notice, transport)
+
+
+def client_over(settings: ClientSettings, on_notice: Listener, transport: MqttTransport) -> Client:
+    """Return a client over `transport`, which the client closes. Raises `ClientSettingsError`."""
+    return client_of(
+        settings,
+        on_notice,
+        transport,
+        _filter_on_device(settings, on_notice),
+        NoSubscriptions("a device routes by the contract of its image alone"),
+        interest=transport.interest,
+        conversations=transport,
+        device=transport,
+        has_expired=transport.has_expired,
+    )
+
+
+def client_of(
+    settings: ClientSettings,
+    on_notice: Listener,
+    transport: Transport,
+    open_filter: Callable[[], MessageFilter],
+    subscriptions: Subscriptions,
+    **more: Any,
+) -> Client:
+    """Return a client over `transport` with what `settings` say of reading; `more` goes to `Client`."""
     return Client(
         settings.participant,
         transport,
         open_filter,
-        NoSubscriptions("a device routes by the contract of its image alone"),
-        interest=transport.interest,
-        conversations=transport,
+        subscriptions,
         mode=settings.mode,
         gap_timeout_s=settings.gap_timeout_s,
         most_held=settings.most_held,
         on_notice=on_notice,
-        has_expired=transport.has_expired,
+        **more,
     )
+
+
+def _tell_refused(on_notice: Listener, payload: bytes, reason: str) -> None:
+    event = parse_event(payload)  # the client sends events only
+    on_notice(Refused(event.source, event.id, reason))
+
+
+def _filter_on_device(settings: ClientSettings, on_notice: Listener) -> Callable[[], MessageFilter]:
+    if settings.state or settings.mode is not Mode.EXACTLY_ONCE:
+        return filter_of(settings, "memory:", on_notice)
+
+    def open_default() -> MessageFilter:
+        # With the first inbox: a program that only puts leaves nothing on the disk.
+        file = default_state(os.environ, settings.participant)
+        try:
+            file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise ClientSettingsError("state", str(error), "name a file that can be written") from error
+        return filter_of(settings, f"sqlite:{file}", on_notice)()
+
+    return open_default
+
+
+def _login(settings: ClientSettings) -> Login | None:
+    from eventplane_mqtt import Login
+
+    # The access rules of a home make each service a user of its own name.
+    return Login(settings.participant, Path(settings.password_file)) if settings.password_file else None
 
 
 def sqs_client(settings: ClientSettings, environment: str, on_notice: Listener) -> Client:
@@ -224,8 +279,9 @@ def sqs_client(settings: ClientSettings, environment: str, on_notice: Listener) 
         open_filter = _dynamodb(settings, kind, table, lambda: lease_s)
     else:
         open_filter = filter_of(settings, default, on_notice)
-    return Client(
-        settings.participant,
+    return client_of(
+        settings,
+        on_notice,
         transport,
         open_filter,
         _subscriptions(settings, environment, transport.inbox_arn),
@@ -233,10 +289,6 @@ def sqs_client(settings: ClientSettings, environment: str, on_notice: Listener) 
             aws_client("dynamodb"), resource_name(environment, INTEREST_TABLE), settings.participant
         ),
         conversations=_conversations(settings, contract, environment, transport, on_notice),
-        mode=settings.mode,
-        gap_timeout_s=settings.gap_timeout_s,
-        most_held=settings.most_held,
-        on_notice=on_notice,
         has_expired=transport.has_expired,
     )
 

@@ -112,5 +112,5 @@ def deployed_contract(path: Path) -> Contract:
     try:
         return load_compiled(path.read_bytes(), str(path))
     except (OSError, ContractError) as error:
-        remedy = "name what `python -m contract compile --output FILE` wrote"
+        remedy = "name what `eventplane contract compile --output FILE` wrote"
         raise ClientSettingsError("contract", str(error), remedy) from error

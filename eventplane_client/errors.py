@@ -1,4 +1,4 @@
-"""The client's errors: a closed list. docs/client.md says of each what it means and what to do."""
+"""The client's errors: a closed list. docs/reference/client.md says of each what it means and what to do."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from eventplane.contract import Problem
 from eventplane.conversation.open_requests import Replies
 from eventplane.errors import EventPlaneError
-from eventplane.reasons import Outcome
+from eventplane.reasons import Outcome, Reason
 
 
 class ClientError(EventPlaneError):
@@ -62,6 +62,44 @@ class NotConfirmedError(ClientError):
         self.timeout_s = timeout_s
 
 
+class WindowFullError(NotConfirmedError):
+    """`waiting` messages have no receipt, and within `timeout_s` seconds none came: no room for another."""
+
+    def __init__(self, participant: str, waiting: int, timeout_s: float) -> None:
+        super().__init__(
+            participant,
+            timeout_s,
+            f"{waiting} messages without a receipt after {timeout_s} s; "
+            "check that the forwarder and the local broker run, then put the message again",
+        )
+        self.waiting = waiting
+
+
+class ReceiptTimeoutError(NotConfirmedError):
+    """No receipt came within `timeout_s` seconds. The client goes on sending the message."""
+
+    def __init__(self, participant: str, timeout_s: float) -> None:
+        super().__init__(
+            participant,
+            timeout_s,
+            f"no receipt within {timeout_s} s, the client goes on sending the message; put it again to wait "
+            "longer, or check that the forwarder and the local broker run",
+        )
+
+
+class FlushTimeoutError(NotConfirmedError):
+    """`waiting` messages still had no receipt after `timeout_s` seconds."""
+
+    def __init__(self, participant: str, waiting: int, timeout_s: float) -> None:
+        super().__init__(
+            participant,
+            timeout_s,
+            f"{waiting} messages still without a receipt after {timeout_s} s, the client goes on sending "
+            "them; flush again, or check that the forwarder runs",
+        )
+        self.waiting = waiting
+
+
 class NoRoomError(ClientError):
     """The plane has no room for the event at its priority: it was not kept."""
 
@@ -84,6 +122,15 @@ class UnroutedError(RefusedError):
 
     def __init__(self, participant: str, detail: str) -> None:
         super().__init__(participant, Outcome.UNROUTED, detail)
+
+
+class MessageTooLargeError(RefusedError):
+    """A message of `size` bytes is larger than the home's broker accepts (`limit`): no receipt would come."""
+
+    def __init__(self, participant: str, size: int, limit: int) -> None:
+        super().__init__(participant, Reason.TOO_LARGE, f"{size} bytes; the broker accepts at most {limit}")
+        self.size = size
+        self.limit = limit
 
 
 class UnavailableError(ClientError):
@@ -143,6 +190,19 @@ class TooManyRequestsError(ClientError):
         super().__init__(f"{participant}: {problem}")
         self.participant = participant
         self.problem = problem
+
+
+class StateTimeoutError(ClientError):
+    """The forwarder did not return the state of `key` within `timeout_s` seconds."""
+
+    def __init__(self, participant: str, key: str, timeout_s: float) -> None:
+        super().__init__(
+            f"{participant}: no answer about {key!r} within {timeout_s} s; ask again, "
+            "or check that the forwarder and the local broker run"
+        )
+        self.participant = participant
+        self.key = key
+        self.timeout_s = timeout_s
 
 
 class StateError(ClientError):
@@ -219,3 +279,15 @@ class NotSubscribedError(ClientError):
         super().__init__(f"{participant}: no subscription {name!r}; name one that exists")
         self.participant = participant
         self.name = name
+
+
+class UnhandleableError(ClientError):
+    """Raise it in a handler, or `nack` with it: the event can never be handled and becomes a dead letter.
+
+    `reason` is the dead letter's: letters, digits, `_`, `.` and `-`, at most 64.
+    """
+
+    def __init__(self, reason: str, detail: str = "") -> None:
+        super().__init__(f"{reason}: {detail}" if detail else reason)
+        self.reason = reason
+        self.detail = detail

@@ -10,7 +10,13 @@ from typing import Self
 
 from eventplane.envelope import Envelope
 from eventplane_client.delivery import Delivery
-from eventplane_client.errors import ClientError, ClosedError, NothingThereError, NotRegisteredError
+from eventplane_client.errors import (
+    AlreadySettledError,
+    ClientError,
+    ClosedError,
+    NothingThereError,
+    NotRegisteredError,
+)
 from eventplane_client.notices import Listener, log_notice
 from eventplane_client.ports import MessageFilter, Mode, Transport
 from eventplane_client.reader import LONG_POLL_S, Doubt, Judge, Reader, by_clock
@@ -47,7 +53,8 @@ class Received:
     def nack(self, error: BaseException | str = "nack") -> None:
         """It is not handled: it comes again later, or at the channel's limit becomes a dead letter.
 
-        The letter's reason is the exception's class, or `error` itself. Raises `AlreadySettledError`,
+        After an `UnhandleableError` it is a dead letter at once, for its reason. Else the reason is the
+        exception's class, or `error` itself. Raises `AlreadySettledError`,
         `StateError`.
         """
         self._inbox.give_back(self._delivery, error)
@@ -137,10 +144,14 @@ class Inbox:
                 event = self.get()
             except NothingThereError:
                 continue
+            except ClosedError:  # by another thread
+                return
             yield event
 
     def handle(self, handler: Callable[[Envelope], object], *, idle_s: float | None = None) -> None:
         """Call `handler` with each event. When it raises, the event comes again or is a dead letter at last.
+
+        An `UnhandleableError` makes a dead letter of it at once.
 
         What it returns is the answer to whoever waits for a reply; one that failed for good is told as well.
         Ends when the inbox is closed, after `stop`, or when nothing came for `idle_s` seconds.
@@ -152,13 +163,22 @@ class Inbox:
                 if idle_s is not None:
                     return
                 continue
+            except ClosedError:  # by another thread
+                return
             try:
-                with received.traced():
-                    answer = handler(received.event)
-            except Exception as error:  # noqa: BLE001 (whatever it is, it is the reason)
-                received.nack(error)
-            else:
-                received.ack(answer)
+                self._handle_one(received, handler)
+            except AlreadySettledError:
+                if not self._closed:  # else closed by another thread: the event comes again
+                    raise
+
+    def _handle_one(self, received: Received, handler: Callable[[Envelope], object]) -> None:
+        try:
+            with received.traced():
+                answer = handler(received.event)
+        except Exception as error:  # noqa: BLE001 (whatever it is, it is the reason)
+            received.nack(error)
+        else:
+            received.ack(answer)
 
     def stop(self) -> None:
         """Let `handle` end after the event under way; also from a signal handler."""

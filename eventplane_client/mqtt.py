@@ -1,49 +1,114 @@
-"""The transport of a service on a device: the home's broker, and the forwarder's receipts behind it."""
+"""The transport of a service on a device: the home's broker, and the forwarder's receipts behind it.
+
+The broker's own acknowledgement proves little: a power cut loses what the broker has. So a message counts as
+sent when the forwarder's receipt confirms that the spool has committed it, and is published again until then.
+"""
 
 from __future__ import annotations
 
-import json
+import logging
 import threading
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
 from time import monotonic
-from typing import Any
+from typing import Final
 
-from eventplane.conversation.open_requests import Circuit, Replies
-from eventplane.envelope import Envelope
-from eventplane.interest.announcement import Announcement
-from eventplane_client.device.service_client import Confirm, ServiceClient, has_expired
-from eventplane_client.errors import ClientSettingsError, ClosedError
+from eventplane.conversation.messages import Replier
+from eventplane.conversation.open_requests import Circuit, PeerChanged, PeerListener, Replies
+from eventplane.conversation.questions import (
+    HandlersAnswer,
+    StateAnswer,
+    read_handlers_answer,
+    read_state_answer,
+    write_handlers_question,
+    write_state_question,
+)
+from eventplane.envelope import Envelope, parse_event
+from eventplane.guarantee import is_expired_on_device
+from eventplane.interest.announcement import Announcement, write_announcement
+from eventplane.reasons import Outcome
+from eventplane.receipts import SPOOL_FULL, Receipt, digest
+from eventplane.topics import (
+    handlers_answer_topic,
+    handlers_topic,
+    local_topic,
+    receipt_topic,
+    state_answer_topic,
+    state_topic,
+)
+from eventplane_client.asker import Asker, Found
+from eventplane_client.errors import (
+    ClientSettingsError,
+    ClosedError,
+    FlushTimeoutError,
+    MessageTooLargeError,
+    NoRoomError,
+    NotAskingError,
+    ReceiptTimeoutError,
+    RefusedError,
+    RequestDroppedError,
+    StateTimeoutError,
+    UnroutedError,
+    WindowFullError,
+)
+from eventplane_client.mqtt_loop import CLOSE_S, CallbackThread, ServiceLoop
+from eventplane_client.open_questions import OpenQuestions
+from eventplane_client.outbox_window import OutboxMessage, OutboxWindow
 from eventplane_client.ports import Message
+from eventplane_mqtt import Endpoint, Login, PinnedCertificate
+from eventplane_mqtt.discovery import DiscoveryError
+from eventplane_mqtt.endpoint import BrokerAddress
+from eventplane_mqtt.link import DnsSd
+from eventplane_mqtt.mailbox import Received
 
-DEFAULT_PORT = 1883
+_log = logging.getLogger(__name__)
+
+DEFAULT_PORT: Final = 1883
+
+MAX_MESSAGE_BYTES: Final = 256 * 1024
+"""Largest message that is sent, bytes. An event is at most 96 KiB; over a megabyte the home's broker ends the
+sender's connection."""
+
+MAX_RECEIVES: Final = 5
+"""Deliveries to a failing handler before a dead letter, unless the settings say otherwise."""
+
+_KEEPALIVE_S: Final = 30
+_CONNECT_TIMEOUT_S: Final = 5.0
+
+_ROOM_S: Final = 0.5
+"""Delay before a request that the spool had no room for is sent again, seconds."""
+
+RefusalHandler = Callable[[bytes, str], None]
 
 
 @dataclass(eq=False, slots=True)
 class _Held:
-    """One message of the inbox that is not confirmed; each time it came gave one of `confirms`."""
+    """One message of the inbox that is not confirmed, with each copy of it that was received."""
 
     payload: bytes
-    confirms: list[Confirm] = field(default_factory=list)
+    copies: list[Received] = field(default_factory=list)
     attempt: int = 0
     is_in_hand: bool = False
     visible_at: float = 0.0
 
 
 class MqttInterest:
-    """What the service announces to the forwarder, which learns it again over each connection."""
+    """Announces to the forwarder what the service handles; repeated over each connection."""
 
-    def __init__(self, service: ServiceClient) -> None:
-        self._service = service
+    def __init__(self, loop: ServiceLoop) -> None:
+        self._loop = loop
 
     def announce(self, announcement: Announcement) -> None:
-        self._service.announce(map(json.loads, announcement.filters))
+        self._loop.announce(write_announcement(announcement))
 
     def withdraw(self) -> None:
-        self._service.withdraw()
+        self._loop.announce(b"")
 
     def close(self) -> None:
-        pass  # the session stays, and with it what it handles: nothing else shall wait for the service
+        pass  # the broker keeps the session of the service, and the announcement belongs to it
 
 
 class MqttTransport:
@@ -51,44 +116,189 @@ class MqttTransport:
 
     Nothing is confirmed before it is acknowledged here, so what is in hand at a crash comes again: from the
     broker, and from the forwarder where the inbox has `receipts`. What is released waits in this process.
-    `options` go to `eventplane_client.device.ServiceClient`.
+
+    Args:
+        participant: the service's name in the contract.
+        host, port: the home's broker; a host that is the path of a Unix socket has no port.
+        max_receives: deliveries to a failing handler before a dead letter.
+        profile: Mosquitto's profile. The client connects where the profile leads and follows a change of it;
+            host and port count only until the profile could be read.
+        announced_by: find the broker by DNS-SD instead: the one that the thing of this name announces, '' for
+            any. An announcement is not authenticated. Requires the package zeroconf.
+        certificate: the certificate of a broker with TLS, a PEM file: no other is trusted. A broker that is
+            found by DNS-SD has to present it.
+        login: the service's user name and password file, for a broker that requires them.
+        on_refused: called with the payload and the reason of a message of `send` that became a dead letter,
+            or (`spool_full`) that the device has no room for: then nothing else stores it.
+        on_peer: called when the circuit of a peer changes (see `Client.peers`).
+        window: most messages without a receipt.
+        receipt_timeout_s: seconds without a receipt, or an answer, after which a message is published again.
+        client_id: the MQTT client id; two clients of one service need different ones.
+
+    A thread of its own calls `on_refused` and `on_peer`. Raises `ClientSettingsError`.
     """
 
     visibility_s = None
-    has_expired = staticmethod(has_expired)
 
-    def __init__(self, participant: str, host: str, port: int, *, max_receives: int, **options: Any) -> None:
+    def __init__(
+        self,
+        participant: str,
+        host: str = "127.0.0.1",
+        port: int = DEFAULT_PORT,
+        *,
+        max_receives: int = MAX_RECEIVES,
+        profile: Path | None = None,
+        announced_by: str | None = None,
+        certificate: Path | None = None,
+        login: Login | None = None,
+        on_refused: RefusalHandler | None = None,
+        on_peer: PeerListener | None = None,
+        window: int = 200,
+        receipt_timeout_s: float = 5.0,
+        client_id: str | None = None,
+    ) -> None:
         self.max_receives = max_receives
         self._participant = participant
+        self._on_refused = on_refused
+        self._on_peer = on_peer
         self._changed = threading.Condition()
         self._held: dict[bytes, _Held] = {}
-        self._closed = False
+        self._closed = threading.Event()
+        self._window = OutboxWindow(window, receipt_timeout_s)
+        self._states = OpenQuestions(
+            state_topic(participant), receipt_timeout_s, write_state_question, read_state_answer
+        )
+        self._handlers = OpenQuestions(
+            handlers_topic(participant), receipt_timeout_s, write_handlers_question, read_handlers_answer
+        )
+        self._asker = Asker(participant, self._report_peer)
+        replies = local_topic(participant, "replies")
+        questions: dict[str, OpenQuestions[str, StateAnswer] | OpenQuestions[Envelope, HandlersAnswer]] = {
+            state_answer_topic(participant): self._states,
+            handlers_answer_topic(participant): self._handlers,
+        }
+        topics = (
+            receipt_topic(participant, "outbox"), *questions, replies, local_topic(participant, "inbox")
+        )  # fmt: skip
+        address = BrokerAddress(host, port, PinnedCertificate(certificate) if certificate else None)
+        endpoint = Endpoint(
+            host=host,
+            port=port,
+            client_id=client_id or f"eventplane-{participant}",
+            clean_session=False,
+            keepalive_s=_KEEPALIVE_S,
+            connect_timeout_s=_CONNECT_TIMEOUT_S,
+            subscriptions=topics,
+            login=login,
+        )
         try:
-            self._service = ServiceClient(participant, host, port, on_delivery=self._deliver, **options)
-        except ClientSettingsError as error:
-            raise ClientSettingsError("transport", error.problem, "or name the broker's address") from error
-        self.interest = MqttInterest(self._service)
+            self._loop = ServiceLoop(
+                participant,
+                address,
+                profile if announced_by is None else DnsSd(announced_by),
+                endpoint,
+                self._window,
+                questions,
+                {replies: self._asker.take},
+                self._deliver,
+                self._report_refused,
+            )
+        except DiscoveryError as error:
+            raise ClientSettingsError("transport", str(error), "or name the broker's address") from error
+        self.interest = MqttInterest(self._loop)
+        self._callbacks = CallbackThread(f"{participant}-callbacks")
+        self._loop.start()
 
-    def put(self, event: Envelope, timeout_s: float, *, durable: bool) -> None:
+    @staticmethod
+    def has_expired(event: Envelope) -> bool:
+        """Return whether an event has expired, as far as this device's clock can be trusted."""
+        uptime_ms = time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000
+        return is_expired_on_device(event, time.time_ns() // 1_000_000, uptime_ms)
+
+    @property
+    def up(self) -> bool:
+        """Whether there is a connection."""
+        return self._loop.up
+
+    @property
+    def waiting(self) -> int:
+        """The number of messages without a receipt."""
+        return len(self._window)
+
+    def put(self, event: Envelope | bytes, timeout_s: float, *, durable: bool = True) -> None:
+        """Send an event, or raw bytes; with `durable` return once the forwarder's spool has committed it.
+
+        Raises:
+            MessageTooLargeError: it is larger than `MAX_MESSAGE_BYTES`, which the broker would drop.
+            WindowFullError: the window did not get room within `timeout_s` seconds.
+            ReceiptTimeoutError: no receipt came within `timeout_s` seconds; the client goes on sending it.
+            NoRoomError: the device has no room for it; it is not stored.
+            RefusedError: it was stored as a dead letter, because it can never be delivered.
+            ClosedError: the client was closed.
+        """
         if durable:
-            self._service.put(event, timeout_s)
+            self._put(event, timeout_s, durable=True)
         else:
-            self._service.send(event, timeout_s)
+            self.send(event, timeout_s)
 
-    def request(self, event: Envelope, timeout_s: float, *, durable: bool, expires: bool) -> Replies:
-        return self._service.request(event, timeout_s, durable=durable, expires=expires)
+    def send(self, event: Envelope | bytes, timeout_s: float = 30.0) -> None:
+        """Return once the event is in the window: for many at a time, see `flush`.
+
+        The client publishes it until the receipt comes; a refusal goes to `on_refused`. Bytes equal to those
+        of a message that still waits are the same message. Raises `MessageTooLargeError`, `WindowFullError`
+        and `ClosedError` as `put` does.
+        """
+        self._add(event, timeout_s)
+
+    def flush(self, timeout_s: float) -> None:
+        """Wait until the spool has committed, or refused, every message.
+
+        Raises:
+            FlushTimeoutError: some had no receipt after `timeout_s` seconds.
+            ClosedError: the client was closed meanwhile.
+        """
+        if not self._window.wait_empty(timeout_s):
+            if self._closed.is_set():
+                raise ClosedError(self._participant)
+            raise FlushTimeoutError(self._participant, len(self._window), timeout_s)
+
+    def state(self, key: str, timeout_s: float) -> Envelope | None:
+        """Return the newest state of `key`; see `Client.state`."""
+        question = self._states.ask(key)
+        self._loop.wake()
+        answer = self._states.wait_answer(question, timeout_s)
+        if answer is None:
+            if self._closed.is_set():
+                raise ClosedError(self._participant)
+            raise StateTimeoutError(self._participant, key, timeout_s)
+        if answer.problem is not None:
+            raise NotAskingError(self._participant, answer.problem)
+        return None if answer.json is None else parse_event(answer.json)
+
+    def request(
+        self, event: Envelope, timeout_s: float, *, durable: bool = True, expires: bool = False
+    ) -> Replies:
+        """Return the replies to `event`; see `Client.request`.
+
+        The event waits for the connection, the window and room in the spool until the timeout. Without
+        `durable` it is delivered at best effort, and never sent after the timeout.
+        """
+        send = partial(self._send_request, durable=durable)
+        return self._asker.ask(
+            event, timeout_s, send, self._find, self._find, durable=durable, expires=expires
+        )
 
     def peers(self) -> dict[str, Circuit]:
-        return self._service.peers()
+        return self._asker.peers()
 
     @property
     def ignored_replies(self) -> int:
-        return self._service.ignored_replies
+        return self._asker.ignored_replies
 
     def receive(self, most: int, timeout_s: float) -> list[Message]:
         give_up = monotonic() + timeout_s
         with self._changed:
-            while not self._closed:
+            while not self._closed.is_set():
                 now = monotonic()
                 waiting = [each for each in self._held.values() if not each.is_in_hand]
                 ready = [each for each in waiting if each.visible_at <= now][:most]
@@ -101,8 +311,8 @@ class MqttTransport:
         with self._changed:
             for message in messages:
                 if held := self._held.pop(message.body, None):
-                    for confirm in held.confirms:
-                        confirm(refused)
+                    for copy in held.copies:
+                        self._loop.confirm(copy, Receipt(digest(copy.payload), refused))
         return []
 
     def release(self, message: Message, wait_s: float) -> None:
@@ -116,19 +326,112 @@ class MqttTransport:
         pass  # what is not confirmed may come again, and is known then
 
     def close(self) -> None:
+        """Close at once, without waiting for receipts (see `flush`)."""
         with self._changed:
-            self._closed = True
+            self._closed.set()
             self._changed.notify_all()
-        self._service.close()
+        self._window.close()
+        self._states.close()
+        self._handlers.close()
+        self._asker.close()
+        self._loop.close()
+        self._callbacks.close(CLOSE_S)
 
-    def _deliver(self, payload: bytes, confirm: Confirm) -> None:
-        """Called by the service client's thread with each message of the inbox."""
+    def _deliver(self, received: Received) -> None:
+        """Called by the loop's thread with each message of the inbox."""
         with self._changed:
-            held = self._held.setdefault(payload, _Held(payload))
-            held.confirms.append(confirm)
+            held = self._held.setdefault(received.payload, _Held(received.payload))
+            held.copies.append(received)
             self._changed.notify_all()
 
     def _hand_over(self, held: _Held) -> Message:
         held.is_in_hand = True
         held.attempt += 1
         return Message(held.payload, held.attempt, None)
+
+    def _put(self, event: Envelope | bytes, timeout_s: float, *, durable: bool) -> None:
+        """Do what `put` does; without `durable` stop sending the event after the timeout.
+
+        Raises `RequestDroppedError` for one that was then not sent at all.
+        """
+        give_up = monotonic() + timeout_s
+        message = self._add(event, timeout_s, awaited=True)
+        receipt = self._window.wait_receipt(message, max(0.0, give_up - monotonic()))
+        if receipt is None:
+            if self._closed.is_set():
+                raise ClosedError(self._participant)
+            if not durable and not self._window.withdraw(message):
+                raise RequestDroppedError(self._participant, "there is no connection")
+            raise ReceiptTimeoutError(self._participant, timeout_s)
+        if receipt.refused == SPOOL_FULL:
+            raise NoRoomError(self._participant)
+        if receipt.refused is not None:
+            if receipt.refused == Outcome.UNROUTED:
+                raise UnroutedError(self._participant, "no route of the device takes it")
+            raise RefusedError(self._participant, receipt.refused, "it was kept as a dead letter")
+
+    def _add(self, event: Envelope | bytes, timeout_s: float, *, awaited: bool = False) -> OutboxMessage:
+        payload = event.json.encode("utf-8") if isinstance(event, Envelope) else event
+        if len(payload) > MAX_MESSAGE_BYTES:
+            raise MessageTooLargeError(self._participant, len(payload), MAX_MESSAGE_BYTES)
+        message = self._window.add(payload, timeout_s, awaited=awaited)
+        if message is None:
+            if self._closed.is_set():
+                raise ClosedError(self._participant)
+            raise WindowFullError(self._participant, len(self._window), timeout_s)
+        self._loop.wake()
+        return message
+
+    def _send_request(self, event: Envelope, timeout_s: float, *, durable: bool) -> None:
+        """Put `event`, again while the spool has no room for it, until the timeout."""
+        give_up = monotonic() + timeout_s
+        while True:
+            try:
+                self._put(event, max(0.0, give_up - monotonic()), durable=durable)
+            except ReceiptTimeoutError:
+                return  # the replies are late too, and that error says more
+            except WindowFullError as error:
+                if durable:
+                    raise
+                raise RequestDroppedError(self._participant, "the window has no room") from error
+            except NoRoomError as error:
+                # The last attempt has as much time for its receipt as the one before had to wait.
+                if give_up - monotonic() < 2 * _ROOM_S:
+                    if durable:
+                        raise
+                    raise RequestDroppedError(self._participant, "the device has no room for it") from error
+            else:
+                return
+            if self._closed.wait(_ROOM_S):
+                raise ClosedError(self._participant)
+
+    def _ask_handlers(self, event: Envelope, timeout_s: float) -> HandlersAnswer | None:
+        question = self._handlers.ask(event)
+        self._loop.wake()
+        answer = self._handlers.wait_answer(question, timeout_s)
+        if answer is None and self._closed.is_set():
+            raise ClosedError(self._participant)
+        return answer
+
+    def _find(self, event: Envelope, timeout_s: float) -> Found | None:
+        answer = self._ask_handlers(event, timeout_s)
+        if answer is None:
+            return None
+        if answer.problem is not None:
+            raise NotAskingError(self._participant, answer.problem)
+        announced = {Replier(name): announcement for name, announcement in answer.announced.items()}
+        return Found([Replier(each) for each in answer.handlers], announced, answer.thing)
+
+    def _report_peer(self, change: PeerChanged) -> None:
+        # The service's code runs neither under the asker's lock nor in the thread of the connection.
+        if self._on_peer:
+            self._callbacks.submit(partial(self._on_peer, change))
+        else:
+            text = "%s: the circuit of %s is %s"
+            _log.warning(text, self._participant, change.peer, change.circuit)
+
+    def _report_refused(self, payload: bytes, reason: str) -> None:
+        if self._on_refused:
+            self._callbacks.submit(partial(self._on_refused, payload, reason))
+        else:
+            _log.warning("%s: a message was refused: %s", self._participant, reason)

@@ -29,7 +29,7 @@ class EpochChanged:
 class SequenceGap:
     """Events `first` to `last` of a stream did not come in time: refused, expired, lost. Late ones still do.
 
-    `sender` counted them in its `epoch` by `counter`: `inbox/priority/rule` (docs/client.md, "Order").
+    `sender` counted them in its `epoch` by `counter`: `inbox/priority/rule` (docs/reference/client.md#order).
     """
 
     sender: str
@@ -84,6 +84,18 @@ class DeadLettered:
 
 
 @dataclass(frozen=True, slots=True)
+class Refused:
+    """An event that was sent without waiting (`Client.send`) was refused for `reason`.
+
+    It is a dead letter, but for the reason `spool_full`: then the device has no room, and nothing stores it.
+    """
+
+    source: str
+    id: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Expired:
     """An event expired while it waited in the inbox, and was not handed out."""
 
@@ -120,6 +132,7 @@ Notice = (
     | StateHealed
     | StateLost
     | DeadLettered
+    | Refused
     | Expired
     | Dropped
     | PeerChanged

@@ -19,7 +19,13 @@ from eventplane.reasons import Outcome
 from eventplane.values import timestamp
 from eventplane_client.delivery import Delivery
 from eventplane_client.epochs import EpochWatch
-from eventplane_client.errors import AlreadySettledError, ClientError, StateError
+from eventplane_client.errors import (
+    AlreadySettledError,
+    ClientError,
+    RefusedError,
+    StateError,
+    UnhandleableError,
+)
 from eventplane_client.letters import IN_DOUBT, TOO_MANY_RECEIVES, letter
 from eventplane_client.notices import DeadLettered, Expired, InDoubt, Listener
 from eventplane_client.packs import UnpackingTransport
@@ -139,7 +145,7 @@ class Reader:
             self._reply(handled.event, Status.HANDLED, answer)
 
     def give_back(self, failed: Delivery, error: BaseException | str, *, is_failure: bool = True) -> None:
-        """It comes again, or becomes a dead letter once the channel's limit is reached by failures."""
+        """Let it come again, or make a dead letter of it: at the channel's limit, or if unhandleable."""
         _check_open([failed])
         failed.told(error)
         message = failed.message
@@ -147,11 +153,11 @@ class Reader:
             self._end([failed])
             self._reply(failed.event, Status.FAILED, failure=_failure(error))
             return
-        is_last = is_failure and message.attempt >= self._transport.max_receives
-        if is_last and failed.event.type != DEAD_LETTER_TYPE:
-            reason = error if isinstance(error, str) else type(error).__name__
-            if self._bury(message, failed, Refusal(reason, str(error))):
-                return
+        is_hopeless = isinstance(error, UnhandleableError)
+        is_last = is_hopeless or (is_failure and message.attempt >= self._transport.max_receives)
+        is_letter = failed.event.type == DEAD_LETTER_TYPE
+        if is_last and not is_letter and self._bury(message, failed, _refusal(error)):
+            return
         self._free([failed])  # may fail: then it is still in its reader's hands, who can give it back again
         failed.is_settled = True
         wait_s = min(_LONGEST_RETRY_S, _RETRY_S * 2 ** min(message.attempt - 1, 10)) if is_failure else 0
@@ -464,11 +470,18 @@ class Reader:
             _log.warning("%s: a reply is lost: %s", self._participant, error)
 
     def _bury(self, message: Message, delivery: Delivery | None, refusal: Refusal) -> bool:
-        """Make a dead letter of what can never be handled; False, and nothing has changed, if that fails."""
+        """Make a dead letter of what can never be handled; False, with nothing changed, if it fails now."""
         event = delivery.event if delivery else None
+        refused = None
         try:
             letter_event = letter(self._participant, message, event, refusal)
             self._transport.put(letter_event, _PUT_S, durable=True)
+        except RefusedError as error:
+            # It would be refused for ever. Over MQTT the receipt makes the forwarder write the dead letter.
+            _log.error(
+                "%s: no dead letter can be written for %s: %s", self._participant, refusal.reason, error
+            )
+            refused = refusal.reason
         except ClientError as error:
             _log.warning("%s: a dead letter could not be written: %s", self._participant, error)
             if delivery is None:
@@ -476,15 +489,23 @@ class Reader:
             return False
         if delivery:
             self._reply(delivery.event, Status.FAILED, failure=Failure(refusal.reason, refusal.detail))
-            self.settle([delivery])
+            self.settle([delivery], refused=refused)
         else:
-            self._transport.acknowledge([message])
+            self._transport.acknowledge([message], refused=refused)
         sender, source, id = event.key if event else ("", "", "")
         self._on_notice(DeadLettered(sender, source, id, refusal.reason, refusal.detail))
         return True
 
 
+def _refusal(error: BaseException | str) -> Refusal:
+    if isinstance(error, UnhandleableError):
+        return Refusal(error.reason, error.detail)
+    return Refusal(error if isinstance(error, str) else type(error).__name__, str(error))
+
+
 def _failure(error: BaseException | str) -> Failure:
+    if isinstance(error, UnhandleableError):
+        return Failure(error.reason, error.detail)
     return Failure(error, error) if isinstance(error, str) else Failure.of(error)
 
 

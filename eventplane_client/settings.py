@@ -63,10 +63,10 @@ class ClientSettings:
             `mqtt-profile:PATH` (Mosquitto's own profile says where the broker is, by default
             `DEFAULT_PROFILE`), `mqtt-dns-sd:THING` (the broker that the device THING announces in the home,
             by default any), `discover:` (the default: one of these two, the profile if this device has one),
-            `sqs:ENVIRONMENT`, or the `NAME:ADDRESS` of a protocol that a package adds (docs/protocols.md).
+            `sqs:ENVIRONMENT`, or `NAME:ADDRESS` of a protocol that a package adds (docs/how-to/protocols.md).
         state: where it is remembered which events were handed out: `memory:`, `sqlite:PATH`,
-            `dynamodb:TABLE`, `dynamodb-log:TABLE`. Needed for `exactly_once` over MQTT, with `discover:` it
-            is `default_state`; for SQS the environment's table is the default, in memory it is memory.
+            `dynamodb:TABLE`, `dynamodb-log:TABLE`. The default is the file `default_state` over
+            MQTT, the environment's table over SQS, and memory in memory.
         mode: how often an event comes out.
         window: events that are remembered; with DynamoDB seconds.
         gap_timeout_s: hold events of an inbox with `ordering: source` that came before their predecessors for
@@ -77,6 +77,8 @@ class ClientSettings:
         max_receives: deliveries before a dead letter, where the transport does not know the limit.
         certificate: over MQTT the certificate of a broker with TLS, a PEM file: no other is trusted. A
             profile of Mosquitto names it already; a broker that is found by DNS-SD has to show it.
+        password_file: over MQTT the file with the password of the user `participant`, for a broker that
+            requires one: one line, which no other user may read.
         subscriptions: for SQS the URL of the Subscriptions API; '' writes the environment's table instead.
         telemetry: `none`, or `opentelemetry`: tell the program's SDK of traces and metrics.
         trace_share: of the events without a trace so many are drawn, 0 to 1: as the plane's functions do.
@@ -95,6 +97,7 @@ class ClientSettings:
     contract: str = ""
     subscriptions: str = ""
     certificate: str = ""
+    password_file: str = ""
 
     def __post_init__(self) -> None:
         for name in ("participant", "transport"):
@@ -110,13 +113,16 @@ class ClientSettings:
         object.__setattr__(self, "mode", Mode(self.mode))
 
     @classmethod
-    def read(cls, environment: Mapping[str, str]) -> ClientSettings:
-        """Return the settings in `environment`; an empty variable is none. Raises `ClientSettingsError`."""
+    def read(cls, environment: Mapping[str, str], **given: Any) -> ClientSettings:
+        """Return the settings in `environment`; those `given`, unless None, replace them.
+
+        An empty variable counts as unset. Raises `ClientSettingsError`.
+        """
         values: dict[str, Any] = {each.name: "" for each in fields(cls) if each.default is MISSING}
         for each in fields(cls):
             if value := environment.get(_variable(each.name)):
                 values[each.name] = value
-        return cls(**values)
+        return cls(**values | {name: value for name, value in given.items() if value is not None})
 
     def state_parts(self, default: str) -> tuple[str, str]:
         """The state's kind and its place. Raises `ClientSettingsError`."""

@@ -13,6 +13,8 @@ from botocore.awsrequest import AWSRequest
 from botocore.exceptions import NoCredentialsError, NoRegionError
 from botocore.httpsession import URLLib3Session
 
+from eventplane_client.aws import region
+
 _SERVICE: Final = "execute-api"
 _TIMEOUT_S: Final = (3, 30)
 """Connecting and answering, seconds: API Gateway itself answers within 30."""
@@ -32,7 +34,7 @@ class SignedHttp:
 
     def __init__(self, url: str, session: boto3.Session | None = None) -> None:
         self._url = url.rstrip("/")
-        self._session = session or boto3.Session()
+        self._session = session or boto3.Session(region_name=region())
         self._http = URLLib3Session(timeout=_TIMEOUT_S)
 
     def request(self, method: str, path: str, document: object = None, **headers: str) -> HttpAnswer:

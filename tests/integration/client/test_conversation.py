@@ -16,11 +16,11 @@ from contract import load_contract
 from eventplane.conversation.messages import Replier, Reply, Status
 from eventplane.envelope import Envelope, write_event
 from eventplane_client import Client, ClientSettings, Inbox, connect, contract_in_force
-from eventplane_client.device import ServiceClient
 from eventplane_client.errors import RequestTimeoutError
 from eventplane_client.functions import handles_events
 from local.demo import plane as demo
 from local.process import Supervisor
+from local.services import Service
 from tests.eventually import eventually
 from tests.integration.client.test_in_the_cloud import enter_as, program_of
 from tests.integration.downlink import MESSAGE, SECONDS, Home, Plane, running_home
@@ -114,9 +114,8 @@ def test_a_home_asks_the_cloud(plane: demo.Plane, home: Home, monkeypatch: pytes
         {"id": f"a{next(_NUMBERS)}", "source": f"/homes/{home.name}/voice-service", "type": ALARM},
         {"keyword": "help"},
     )
-    home.services["call-service"] = ServiceClient(
-        "call-service", port=home.broker.port, on_event=lambda event: f"called about {event.id}"
-    )
+    call = Service("call-service", home.broker.port, lambda event: f"called about {event.id}")
+    home.services["call-service"] = call.client
     centre = enter(plane, "alarm-centre", monkeypatch)
     inbox = centre.subscribe()
     family = enter(plane, "family-app", monkeypatch)

@@ -32,7 +32,7 @@ from local.process import Supervisor
 from tests.eventually import eventually
 
 ROOT = Path(__file__).parents[3]
-EXAMPLE = ROOT / "docs" / "examples" / "call_for_help.py"
+EXAMPLE = ROOT / "examples" / "call_for_help.py"
 SECONDS = 60
 LOT = 12
 KILLS = 5

@@ -28,7 +28,7 @@ def test_the_example_answers_each_alarm_exactly_once_although_it_is_killed(
     home: Home, supervisor: Supervisor, tmp_path: Path
 ) -> None:
     database = tmp_path / "calls.db"
-    voice = home.service("voice-service")
+    voice = home.connect("voice-service")
     environment = {
         **os.environ,
         "CALLS": str(database),
@@ -64,7 +64,7 @@ def test_what_expired_before_its_service_handled_it_the_forwarder_counts_as_expi
         has_expired=lambda event: event.id == "late",
     )
     with call, call.subscribe() as inbox:
-        voice = home.service("voice-service")
+        voice = home.connect("voice-service")
         voice.put(lasting("late", 3_600), SECONDS)
         voice.put(lasting("in-time", 3_600), SECONDS)
         assert inbox.get(SECONDS).id == "in-time"

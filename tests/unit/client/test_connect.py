@@ -10,10 +10,12 @@ from eventplane_client import ClientSettings, Mode, connect
 from eventplane_client.errors import (
     AlreadySubscribedError,
     ClientSettingsError,
+    ClosedError,
     NothingThereError,
     NotRegisteredError,
     NotSubscribedError,
     SubscriptionError,
+    UnavailableError,
     UnroutedError,
 )
 from eventplane_client.settings import host_and_port
@@ -33,6 +35,51 @@ def test_the_environment_says_everything() -> None:
     assert ClientSettings.read(ENVIRONMENT) == ClientSettings(
         "desk", "memory:settings", mode=Mode.AT_LEAST_ONCE, window=500, gap_timeout_s=2.5
     )
+
+
+def test_a_transport_and_a_name_are_enough_and_the_environment_has_the_rest(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name, value in ENVIRONMENT.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("EVENTPLANE_CLIENT_TRANSPORT", "memory:elsewhere")
+    rings = {"exact": {"type": "ring"}}
+    with connect("memory:given", "bell") as bell, connect("memory:given", mode=Mode.EXACTLY_ONCE) as desk:
+        assert (bell.participant, desk.participant) == ("bell", "desk")
+        with desk.subscribe(rings) as inbox:
+            bell.put(event("ring", type="ring"))
+            assert inbox.get(0).id == "ring"
+    with connect(ClientSettings("desk", "memory:given"), "porter") as porter:
+        assert porter.participant == "porter"
+    with pytest.raises(ClientSettingsError, match="'mode': 'twice' is not known"):
+        connect("memory:given", mode="twice")
+
+
+@pytest.mark.source("P14")
+def test_a_service_in_a_home_has_its_state_on_the_disk_once_it_reads(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.delenv("STATE_DIRECTORY", raising=False)
+    with connect("mqtt://127.0.0.1:1", "call-service") as client:
+        assert not [*tmp_path.iterdir()]
+        client.subscribe()
+        assert (tmp_path / "eventplane" / "call-service.db").is_file()
+    monkeypatch.setenv("XDG_STATE_HOME", "/dev/null")
+    with (
+        connect("mqtt://127.0.0.1:1", "call-service") as client,
+        pytest.raises(ClientSettingsError, match="name a file that can be written"),
+    ):
+        client.subscribe()
+
+
+def test_only_a_device_keeps_states() -> None:
+    with connect("memory:states", "desk") as desk:
+        with pytest.raises(UnavailableError, match="only a device keeps states"):
+            desk.state("setting/climate/target")
+        desk.close()
+        with pytest.raises(ClosedError):
+            desk.state("setting/climate/target")
 
 
 @pytest.mark.source("F5")

@@ -34,14 +34,12 @@ from eventplane_client import (
     asker,
     connect,
     contract_in_force,
-    pending_requests,
 )
 from eventplane_client.aio import AsyncClient
 from eventplane_client.asker import QueueAsker
 from eventplane_client.connection import memory_plane
 from eventplane_client.contract_in_force import ContractInForce
 from eventplane_client.conversation import telling
-from eventplane_client.device import ServiceClient
 from eventplane_client.errors import (
     ClientError,
     ClientSettingsError,
@@ -53,9 +51,10 @@ from eventplane_client.errors import (
     RequestTimeoutError,
     TooManyRequestsError,
     UnavailableError,
+    UnhandleableError,
 )
 from eventplane_client.memory import MemoryPlane, MemoryTransport
-from eventplane_client.notices import Notice, PeerChanged
+from eventplane_client.notices import DeadLettered, Notice, PeerChanged
 from tests.dynamodb import create_table
 from tests.eventually import eventually
 from tests.unit.eventplane.conversation.worlds import ASK, ask, document, plane
@@ -118,9 +117,26 @@ def test_everybody_who_handles_it_replies(talk: Talk, mode: Mode) -> None:
     assert found["cook"] == Reply(Replier("cook"), Status.FAILED, None, Failure("KeyError", "'r'"))
 
 
+def test_what_a_handler_can_never_handle_is_a_dead_letter_at_once_and_the_asker_hears_the_reason(
+    talk: Talk,
+) -> None:
+    tries: list[str] = []
+
+    def refuse(event: Envelope) -> None:
+        tries.append(event.id)
+        raise UnhandleableError("no_such_room", "there is nobody to call")
+
+    talk.answers("porter", refuse)
+    reply = talk.desk.request(ask("r"), SECONDS)["porter"]
+    assert reply == Reply(PORTER, Status.FAILED, None, Failure("no_such_room", "there is nobody to call"))
+    assert eventually(lambda: any(isinstance(each, DeadLettered) for each in talk.notices), SECONDS)
+    (letter,) = (each for each in talk.notices if isinstance(each, DeadLettered))
+    assert (letter.id, letter.reason, tries) == ("r", "no_such_room", ["r"])
+
+
 @pytest.mark.source("C3")
 def test_a_request_waits_for_300_s_unless_told_otherwise(talk: Talk) -> None:
-    for call in (Client.request, AsyncClient.request, ServiceClient.request):
+    for call in (Client.request, AsyncClient.request):
         assert inspect.signature(call).parameters["timeout_s"].default == 300
     talk.answers("porter", lambda event: event.attributes["expirytime"])
     before = datetime.now(UTC)
@@ -180,7 +196,7 @@ def _late(client: Client, timeout_s: float) -> RequestTimeoutError:
 
 @pytest.mark.source("C3")
 def test_who_leaves_releases_who_waits(talk: Talk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pending_requests, "LOOK_AGAIN_S", 0.05)
+    monkeypatch.setattr(asker, "LOOK_AGAIN_S", 0.05)
     porter = talk.client("porter")
     porter.subscribe(ASKED)
     asking = talk.in_background(lambda: talk.desk.request(ask(), SECONDS))
@@ -231,7 +247,7 @@ def test_closing_ends_the_waiting(talk: Talk) -> None:
 def test_no_more_are_open_than_there_may_be(talk: Talk) -> None:
     conversations: Any = talk.desk._conversations
     for each in range(MAX_OPEN):
-        conversations._pending._requests.open(str(each), [])
+        conversations._requests.open(str(each), [])
     with pytest.raises(TooManyRequestsError, match=str(MAX_OPEN)):
         talk.desk.request(ask(), SECONDS)
 

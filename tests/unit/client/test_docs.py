@@ -1,4 +1,4 @@
-"""docs/client.md: its lists are complete. `tests/unit/test_docs_examples.py` runs its examples."""
+"""docs/reference/client.md: its lists are complete. `tests/unit/test_docs_examples.py` runs its examples."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from eventplane_client import errors, notices
 from eventplane_client.settings import PREFIX, ClientSettings
 
 ROOT = Path(__file__).parents[3]
-PAGE = (ROOT / "docs" / "client.md").read_text()
+PAGE = (ROOT / "docs" / "reference" / "client.md").read_text()
 
 
 @pytest.mark.source("F5")
@@ -35,5 +35,5 @@ def test_every_setting_is_there() -> None:
 
 
 def test_the_example_is_short() -> None:
-    lines = (ROOT / "docs" / "examples" / "call_for_help.py").read_text().splitlines()
+    lines = (ROOT / "examples" / "call_for_help.py").read_text().splitlines()
     assert len([each for each in lines if each.strip()]) <= 30

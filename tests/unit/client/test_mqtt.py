@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from eventplane.receipts import Receipt
-from eventplane_client.device.outbox_window import OutboxWindow
-from eventplane_client.errors import RefusedError, UnroutedError
+from eventplane.envelope import Envelope
+from eventplane.receipts import Receipt, digest
+from eventplane_client import Inbox, connect
+from eventplane_client.connection import memory_plane
+from eventplane_client.errors import ClosedError, FlushTimeoutError, RefusedError, UnroutedError
 from eventplane_client.mqtt import MqttTransport
+from eventplane_client.notices import Notice, Refused
+from eventplane_client.outbox_window import OutboxWindow
 from eventplane_client.ports import Message
+from eventplane_mqtt.mailbox import LinkName, Received
+from tests.eventually import eventually
 from tests.unit.client.worlds import event
 
 SERVICE = "voice-service"
@@ -36,19 +44,76 @@ def test_what_the_forwarder_refuses_has_a_name(
     assert (type(wrong.value), wrong.value.reason) == (error, reason)
 
 
+@pytest.mark.parametrize("read", [lambda inbox: inbox.handle(print), list], ids=["handle", "iterate"])
+def test_closing_the_client_ends_a_reader_in_another_thread(read: Callable[[Inbox], object]) -> None:
+    client = connect("mqtt://127.0.0.1:1", SERVICE, state="memory:")
+    inbox = client.subscribe()
+    with ThreadPoolExecutor(1) as pool:
+        reading = pool.submit(read, inbox)
+        client.close()
+        assert not reading.result(30)
+
+
+def test_what_another_thread_closes_while_it_is_handled_comes_again() -> None:
+    plane = memory_plane("closed-while-handled")
+    plane.subscribe(SERVICE, "inbox", None)
+    client = connect("memory:closed-while-handled", SERVICE)
+    handling, closed = threading.Event(), threading.Event()
+
+    def handle(_event: Envelope) -> None:
+        handling.set()
+        assert closed.wait(30)
+
+    with ThreadPoolExecutor(1) as pool, connect("memory:closed-while-handled", "bell") as bell:
+        done = pool.submit(client.subscribe().handle, handle)
+        bell.put(event("ring"))
+        assert handling.wait(30)
+        client.close()
+        closed.set()
+        assert done.result(30) is None
+    with connect("memory:closed-while-handled", SERVICE) as again:
+        assert again.subscribe().get(30).id == "ring"
+
+
+def test_what_is_sent_without_waiting_is_flushed_and_a_refusal_is_a_notice(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    notices: list[Notice] = []
+    with connect("mqtt://127.0.0.1:1", SERVICE, state="memory:", on_notice=notices.append) as client:
+        client.send(event("stored"))
+        client.send(event("refused", type="t"))
+        with pytest.raises(FlushTimeoutError):
+            client.flush(0)
+        transport = client._transport  # type: ignore[attr-defined]
+        for name, reason in (("stored", None), ("refused", "unrouted")):
+            (payload,) = (
+                each.payload
+                for each in transport._window._waiting.values()
+                if f'"{name}"' in each.payload.decode()
+            )
+            transport._loop._take_receipts([Receipt(digest(payload), reason)])
+        client.flush(30)
+        assert eventually(lambda: bool(notices), 30)
+    assert [(each.id, each.reason) for each in notices if isinstance(each, Refused)] == [
+        ("refused", "unrouted")
+    ]
+    for call in (lambda: client.send(event("late")), lambda: client.flush(0)):
+        with pytest.raises(ClosedError):
+            call()
+
+
 @pytest.mark.source("C4")
 @pytest.mark.parametrize("refused", [None, "expired"])
 def test_each_copy_of_a_message_is_confirmed_with_the_reason(
-    transport: MqttTransport, refused: str | None
+    transport: MqttTransport, monkeypatch: pytest.MonkeyPatch, refused: str | None
 ) -> None:
-    told: list[str | None] = []
-
-    def confirm(refused: str | None = None, /) -> None:
-        told.append(refused)
-
-    for _ in range(2):
-        transport._deliver(b"one", confirm)
+    told: list[tuple[int, str | None]] = []
+    monkeypatch.setattr(
+        transport._loop, "confirm", lambda copy, receipt: told.append((copy.mid, receipt.refused))
+    )
+    for mid in (1, 2):
+        transport._deliver(Received(LinkName.LOCAL, 1, mid, "inbox", b"one"))
     (message,) = transport.receive(10, 0)
     assert isinstance(message, Message)
     transport.acknowledge([message], refused=refused)
-    assert told == [refused, refused]
+    assert told == [(1, refused), (2, refused)]

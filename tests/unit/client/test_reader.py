@@ -17,14 +17,14 @@ from eventplane.ordering import Stream
 from eventplane.values import timestamp
 from eventplane_client.client import Client
 from eventplane_client.delivery import Delivery
-from eventplane_client.errors import NothingThereError, StateError
+from eventplane_client.errors import NothingThereError, StateError, UnhandleableError, UnroutedError
 from eventplane_client.inbox import Inbox
 from eventplane_client.letters import IN_DOUBT
 from eventplane_client.memory import MemoryPlane, MemoryTransport
 from eventplane_client.memory_filter import Memory, MemoryFilter
 from eventplane_client.memory_subscriptions import MemorySubscriptions
-from eventplane_client.notices import Expired, Notice, log_notice
-from eventplane_client.ports import Mode
+from eventplane_client.notices import DeadLettered, Expired, Notice, log_notice
+from eventplane_client.ports import Message, Mode
 from eventplane_client.reader import PREFETCH, Reader
 from tests.unit.client.worlds import HOME, READER, event, numbered
 
@@ -287,4 +287,39 @@ def test_whenever_it_is_read_nothing_expired_comes_out_and_each_event_ends_once(
     # Without a filter, the copy of one that was held when its message came back may expire by itself.
     ended = set(done) if mode is Mode.AT_LEAST_ONCE else done
     assert sorted(ended) == sorted(ends)
+    assert plane.pending(READER) == 0
+
+
+class NoLetters(MemoryTransport):
+    """A transport that takes no dead letters, as where no route of a device leads them anywhere."""
+
+    def __init__(self, plane: MemoryPlane) -> None:
+        super().__init__(plane, READER)
+        self.refused: list[str | None] = []
+
+    def put(self, event: Envelope, timeout_s: float, *, durable: bool) -> None:
+        raise UnroutedError(READER, f"no route takes {event.type} within {timeout_s} s, {durable=}")
+
+    def acknowledge(self, messages: Sequence[Message], *, refused: str | None = None) -> list[Message]:
+        self.refused += [refused for _ in messages]
+        return super().acknowledge(messages, refused=refused)
+
+
+@pytest.mark.parametrize("body", ["event", "garbage"])
+def test_what_has_no_dead_letter_ends_with_the_reason_in_its_receipt(body: str) -> None:
+    """It would come again for ever: a letter that is refused once is always refused."""
+    plane, notices = MemoryPlane(), list[Notice]()
+    plane.subscribe(READER, "inbox", None)
+    transport = NoLetters(plane)
+    inbox = Inbox(READER, transport, None, mode=Mode.AT_LEAST_ONCE, on_notice=notices.append)
+    if body == "event":
+        plane.deliver(READER, event("1"))
+        inbox.receive(0).nack(UnhandleableError("no_bulb", "it has none"))
+    else:
+        plane.deliver_raw(READER, b"garbage")
+    with pytest.raises(NothingThereError):
+        inbox.receive(0)
+    reason = "no_bulb" if body == "event" else "not_json"
+    assert transport.refused == [reason]
+    assert [each.reason for each in notices if isinstance(each, DeadLettered)] == [reason]
     assert plane.pending(READER) == 0

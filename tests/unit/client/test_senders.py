@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from contract import load_contract
 from eventplane.conversation.messages import Replier, Reply, Status, write_reply
 from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.envelope import write_event
@@ -17,10 +16,11 @@ from eventplane_client.errors import RefusedError
 from eventplane_client.memory import MemoryPlane, MemoryTransport
 from eventplane_client.memory_filter import MemoryFilter
 from eventplane_client.memory_subscriptions import MemorySubscriptions
+from tests.plane import shipped_contract
 from tests.unit.client.worlds import event
 from tests.unit.eventplane.conversation.worlds import ASK, ask
 
-CONTRACT = load_contract()
+CONTRACT = shipped_contract()
 SECONDS = 20.0
 
 

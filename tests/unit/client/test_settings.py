@@ -9,8 +9,6 @@ import pytest
 
 from eventplane.settings import Range
 from eventplane_client import ClientSettings, Mode, connect
-from eventplane_client.device import ServiceClient
-from eventplane_client.device.service_client import RANGES as SERVICE_RANGES
 from eventplane_client.errors import ClientSettingsError
 from eventplane_client.memory import RANGES as PLANE_RANGES
 from eventplane_client.memory import MemoryPlane
@@ -86,16 +84,6 @@ def test_what_is_needed_is_not_empty(name: str) -> None:
 def test_a_plane_in_memory_has_ranges_too(name: str, value: Any) -> None:
     with pytest.raises(ClientSettingsError) as wrong:
         MemoryPlane(**{name: value})
-    assert wrong.value.setting == name
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [(name, value) for name, accepted in SERVICE_RANGES.items() for value in beyond(accepted)],
-)
-def test_so_has_the_client_of_a_service_on_a_device(name: str, value: Any) -> None:
-    with pytest.raises(ClientSettingsError) as wrong:
-        ServiceClient("voice-service", **{name: value})
     assert wrong.value.setting == name
 
 

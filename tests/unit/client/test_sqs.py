@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import boto3
@@ -15,7 +16,9 @@ from eventplane.envelope import write_event
 from eventplane.limits import MAX_SENT_EVENT_BYTES
 from eventplane.values import timestamp
 from eventplane_client import Client, ClientSettings, Mode, connect
+from eventplane_client.aws import aws_client
 from eventplane_client.errors import (
+    ClientSettingsError,
     LeaseTooLongError,
     NothingThereError,
     NotRegisteredError,
@@ -24,6 +27,7 @@ from eventplane_client.errors import (
 )
 from eventplane_client.inbox import Inbox
 from eventplane_client.memory_filter import Memory, MemoryFilter
+from eventplane_client.signed_http import SignedHttp
 from eventplane_client.sqs import SqsTransport
 from eventplane_client.subscription import NoSubscriptions
 from tests.unit.client.worlds import READER, create_filter_table, event
@@ -199,3 +203,20 @@ def test_in_a_fifo_inbox_nothing_overtakes_what_was_given_back(aws: None) -> Non
         inbox.receive(1).nack("again")
         with pytest.raises(NothingThereError):
             inbox.receive(0)
+
+
+def test_without_a_region_the_client_says_what_to_set(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name in ("AWS_REGION", "AWS_DEFAULT_REGION", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
+    with pytest.raises(ClientSettingsError, match="'AWS_REGION': it is missing; set it"):
+        connect(ClientSettings("carers", "sqs:dev"))
+    monkeypatch.setenv("AWS_PROFILE", "nobody")
+    with pytest.raises(ClientSettingsError, match="nobody"):
+        connect(ClientSettings("carers", "sqs:dev"))
+    monkeypatch.delenv("AWS_PROFILE")
+    monkeypatch.setenv("AWS_REGION", "eu-west-3")
+    assert aws_client("sqs").meta.region_name == "eu-west-3"
+    assert SignedHttp("https://api")._session.region_name == "eu-west-3"

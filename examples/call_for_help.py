@@ -1,6 +1,6 @@
 """Answers each alarm exactly once, also when it is killed at any moment: `python call_for_help.py`.
 
-Its environment says who it is and where the plane is (docs/client.md); CALLS names its own database.
+Its environment says who it is and where the plane is (docs/reference/client.md); CALLS is its database.
 """
 
 import os
@@ -16,7 +16,7 @@ calls.execute("CREATE TABLE IF NOT EXISTS call (sender TEXT, source TEXT, id TEX
 def was_not_answered(alarm: Envelope) -> bool:
     """Asked of an alarm that was in hand when the service was killed: our own database knows."""
     query = "SELECT COUNT(*) FROM call WHERE (sender, source, id) = (?, ?, ?)"
-    return calls.execute(query, alarm.key).fetchone() == (0,)
+    return bool(calls.execute(query, alarm.key).fetchone() == (0,))
 
 
 def answer(alarm: Envelope) -> None:

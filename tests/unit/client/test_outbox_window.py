@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from eventplane.receipts import Receipt, digest
-from eventplane_client.device.outbox_window import OutboxWindow
+from eventplane_client.outbox_window import OutboxWindow
 
 
 @pytest.fixture

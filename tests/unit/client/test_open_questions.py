@@ -10,7 +10,7 @@ from eventplane.conversation.questions import (
     write_state_answer,
     write_state_question,
 )
-from eventplane_client.device.open_questions import OpenQuestions
+from eventplane_client.open_questions import OpenQuestions
 
 
 def open_questions() -> OpenQuestions[str, StateAnswer]:

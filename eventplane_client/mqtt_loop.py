@@ -9,18 +9,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from queue import SimpleQueue
 from time import monotonic
 from typing import Any
 
-from edge.link import Backoff, DnsSd, link_to_broker
-from edge.mailbox import Connected, Disconnected, LinkName, Mailbox, Message, Received, Stop
-from edge.mqtt import Connection, Endpoint
-from edge.mqtt.endpoint import BrokerAddress
 from eventplane.conversation.questions import QuestionError
 from eventplane.receipts import Receipt, ReceiptError, digest, read_receipts, write_receipts
 from eventplane.topics import interest_topic, local_topic, receipt_topic
-from eventplane_client.device.open_questions import OpenQuestions
-from eventplane_client.device.outbox_window import OutboxWindow
+from eventplane_client.open_questions import OpenQuestions
+from eventplane_client.outbox_window import OutboxWindow
+from eventplane_mqtt import Connection, Endpoint
+from eventplane_mqtt.endpoint import BrokerAddress
+from eventplane_mqtt.link import Backoff, DnsSd, link_to_broker
+from eventplane_mqtt.mailbox import Connected, Disconnected, LinkName, Mailbox, Message, Received, Stop
 
 _log = logging.getLogger(__name__)
 
@@ -48,6 +49,37 @@ class _Handled:
 
     received: Received
     receipt: Receipt | None
+
+
+class CallbackThread:
+    """Runs submitted jobs one after the other; logs a job that fails and goes on with the next.
+
+    The service's code may wait, fail or be slow without holding up the loop.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._closed = False
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def submit(self, job: Callable[[], None]) -> None:
+        """Run `job` after those before it."""
+        self._jobs.put(job)
+
+    def close(self, timeout_s: float) -> None:
+        """Start no further job, and wait up to `timeout_s` seconds for the one that runs."""
+        self._closed = True
+        self._jobs.put(None)
+        if self._thread is not threading.current_thread():  # a job may close its own thread
+            self._thread.join(timeout_s)
+
+    def _run(self) -> None:
+        while (job := self._jobs.get()) is not None and not self._closed:
+            try:
+                job()
+            except Exception:  # noqa: BLE001 -- the service's code may raise anything
+                _log.exception("%s: a callback failed", self._thread.name)
 
 
 class ServiceLoop:
@@ -86,7 +118,6 @@ class ServiceLoop:
         self._mailbox: Mailbox[Message | _Wake | _Announce | _Handled] = Mailbox()
         self._early: deque[Received] = deque()
         self._announced: bytes | None = None
-        self._is_clean = endpoint.clean_session
         self._link = link_to_broker(
             address,
             found_by,
@@ -141,8 +172,6 @@ class ServiceLoop:
         for message in self._mailbox.wait(0):
             if isinstance(message, _Handled | _Announce):
                 self._take(message)
-        if self._is_clean and self._announced and self._link.up:
-            self._retain(b"")  # after a DISCONNECT the broker publishes no will
         self._link.close(CLOSE_S)
 
     def _send(self, now: float) -> None:
