@@ -21,7 +21,7 @@ from eventplane.topics import (
 FORWARDER = "eventplane_forwarder"
 """The forwarder's user. With an underscore, which no participant's name has."""
 
-_HEAD = """# Who may do what on the home's broker: `python -m contract acl` makes it, for each contract again.
+_HEAD = """# Access rules of the home's broker: `eventplane contract acl` writes it, again for each contract.
 # A user is an on-device service of the contract, or the forwarder."""
 
 

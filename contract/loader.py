@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import sys
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import jsonschema
 import yaml
@@ -28,8 +31,24 @@ from eventplane.envelope import Envelope, parse_event
 from eventplane.errors import EnvelopeError, EventPlaneError
 from eventplane.names import SENDERS
 
+_MOST_CONTRACT: Final = 64 * 1024 * 1024
+_MOST_EVENT: Final = 1024 * 1024
+"""Most bytes of a file that are read: far more than what is valid has, in YAML as well."""
+
 CONTRACT_FILE = Path(__file__).parent / "event_plane.yaml"
 """The plane's own contract."""
+
+PROJECT_CONTRACTS: Final = ("contract/event_plane.yaml", "event_plane.yaml")
+"""Where a contract is in a project's folder."""
+
+
+def project_contract(folder: Path) -> Path | None:
+    """Return the contract of `folder`, or else of the nearest folder above it; None if there is none."""
+    for each in (folder, *folder.absolute().parents):
+        for name in PROJECT_CONTRACTS:
+            if (each / name).is_file():
+                return each / name
+    return None
 
 
 def load_contract(path: Path = CONTRACT_FILE) -> Contract:
@@ -38,7 +57,7 @@ def load_contract(path: Path = CONTRACT_FILE) -> Contract:
     Raises `ContractError` with the file, the path inside it and the remedy for every problem found.
     """
     try:
-        document, problems = _read_yaml(path.read_text("utf-8"), yaml.SafeLoader)
+        document, problems = _read_yaml(_content(path, _MOST_CONTRACT).decode(), yaml.SafeLoader)
     except OSError as error:
         raise _failure(
             path, "(file)", f"cannot be read: {error.strerror}", "name an existing file"
@@ -68,11 +87,23 @@ def load_any(path: Path) -> Contract:
     if path.suffix != ".json":
         return load_contract(path)
     try:
-        return load_compiled(path.read_bytes(), str(path))
+        return load_compiled(_content(path, _MOST_CONTRACT), str(path))
     except OSError as error:
         raise _failure(
             path, "(file)", f"cannot be read: {error.strerror}", "name an existing file"
         ) from error
+
+
+def _content(path: Path, most: int) -> bytes:
+    """Return the bytes of a file, `-` for standard input. Raises `OSError`, also for more than `most` bytes.
+
+    A device or a pipe may have no end, and a file more than fits into memory.
+    """
+    with nullcontext(sys.stdin.buffer) if str(path) == "-" else path.open("rb") as file:
+        raw = file.read(most + 1)
+    if len(raw) > most:
+        raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), str(path))
+    return raw
 
 
 class EventFileError(EventPlaneError):
@@ -100,7 +131,7 @@ def load_event(path: Path) -> Envelope:
     """
     origin = "standard input" if str(path) == "-" else str(path)
     try:
-        raw = sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()
+        raw = _content(path, _MOST_EVENT)
     except OSError as error:
         problem = f"cannot be read: {error.strerror}"
         raise EventFileError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import gzip
 import json
 import zlib
@@ -10,17 +11,22 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import MISSING, fields
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, Final, Protocol, TypeVar
 
 from botocore.exceptions import ClientError
 
 from eventplane.ledger import CONTRACTS, LEDGER, TAP, LedgerRecord, TapRecord
+from eventplane.resource_names import archive_bucket
+from operations.cloud import Cloud, enter
+from operations.command import ChoiceError, day, say
 from operations.errors import ArchiveMissingError
 
 _PARALLEL: Final = 8
 """Objects read at a time: reading one mostly waits for S3."""
+
+_S3: Final = "s3://"
 
 T = TypeVar("T")
 
@@ -165,3 +171,63 @@ def json_object(line: bytes) -> Record | None:
     """The JSON object of a line; None for other JSON. Raises ValueError for what is no JSON."""
     value = json.loads(line)
     return value if isinstance(value, dict) else None
+
+
+def add_archive(parser: argparse.ArgumentParser) -> None:
+    """Add `--archive`."""
+    parser.add_argument(
+        "--archive",
+        metavar="PLACE",
+        help="s3://BUCKET, or a folder with a copy; default: the environment's bucket",
+    )
+
+
+def add_days(parser: argparse.ArgumentParser) -> None:
+    """Add `--archive`, and `--from` and `--to` for its days."""
+    today = datetime.now(UTC).date()
+    parser.add_argument(
+        "--from",
+        dest="first",
+        type=day,
+        default=today - timedelta(days=1),
+        metavar="DATE",
+        help="first day of the archive that is read (UTC, by the hour of writing); default: yesterday",
+    )
+    parser.add_argument("--to", dest="last", type=day, default=today, metavar="DATE", help="default: today")
+    add_archive(parser)
+
+
+def is_folder(place: str | None) -> bool:
+    """Return whether the archive at `place` is a folder on this machine, which needs no cloud."""
+    return place is not None and not place.startswith(_S3)
+
+
+def archive_of(options: argparse.Namespace, cloud: Cloud | None = None) -> Archive:
+    """Return the archive that is named; a bucket is in `cloud`, by default entered now.
+
+    Raises `ArchiveMissingError`, what `enter` raises.
+    """
+    place: str | None = options.archive
+    if place is not None and is_folder(place):
+        return FolderArchive(Path(place))
+    cloud = cloud or enter()
+    bucket = place.removeprefix(_S3) if place else archive_bucket(options.env, cloud.account, cloud.region)
+    return BucketArchive(cloud.s3, bucket.rstrip("/"))
+
+
+def check_days(options: argparse.Namespace) -> None:
+    """Raise `ChoiceError` where the named days are none."""
+    if options.first > options.last:
+        raise ChoiceError(f"no day is from {options.first} to {options.last}; name the earlier one by --from")
+
+
+def days_of(options: argparse.Namespace, cloud: Cloud | None = None) -> Days:
+    """Return the days that are named, as `archive_of` the archive. Raises `ChoiceError` as well."""
+    check_days(options)
+    return Days(archive_of(options, cloud), options.first, options.last)
+
+
+def say_damaged(days: Days) -> None:
+    """Report what of the archive could not be read; known once all of it was read."""
+    for name, problem in days.damaged.items():
+        say(f"{name} could not be read to its end: {problem}")

@@ -1,16 +1,34 @@
-"""The way into AWS: clients by the same settings as the AWS command line's."""
+"""The way into AWS: clients by the same settings as the AWS command line's, and its errors with remedies."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Final
 
 import boto3
 from botocore.config import Config
-from botocore.exceptions import NoCredentialsError
+from botocore.exceptions import ClientError, NoCredentialsError, NoRegionError, ProfileNotFound
+
+from eventplane.fleet import FLEET_TABLE
+from eventplane.resource_names import resource_name
+from operations.errors import ELSEWHERE, CloudRefusedError
 
 _CONFIG = Config(retries={"mode": "standard", "total_max_attempts": 5}, max_pool_connections=16)
+
+_NO_ENTRY: Final = frozenset({"403", "AccessDenied", "AccessDeniedException", "AllAccessDisabled"})
+_STALE: Final = frozenset(
+    {"ExpiredToken", "ExpiredTokenException", "InvalidClientTokenId", "SignatureDoesNotMatch"}
+)
+_NOT_THERE: Final = frozenset(
+    {
+        "EntityNotFoundException",
+        "ResourceNotFoundException",
+        "QueueDoesNotExist",
+        "AWS.SimpleQueueService.NonExistentQueue",
+        "NoSuchBucket",
+    }
+)
 
 
 @dataclass(frozen=True)
@@ -39,14 +57,49 @@ class Cloud:
     def account(self) -> str:
         return str(self.client("sts").get_caller_identity()["Account"])
 
+    def keeps_data(self, environment: str) -> bool:
+        """Return whether the environment is for real: its registry of devices cannot be deleted."""
+        table = self.dynamodb.describe_table(TableName=resource_name(environment, FLEET_TABLE))["Table"]
+        return bool(table.get("DeletionProtectionEnabled"))
+
     @property
     def region(self) -> str:
         return str(self.sqs.meta.region_name)
 
 
 def enter() -> Cloud:
-    """The cloud of the environment's settings. Raises what `operations.errors.explained` explains."""
+    """Return the cloud of the command line's settings. Raises what `explained` explains."""
     session = boto3.Session()
     if session.get_credentials() is None:
         raise NoCredentialsError
+    if session.region_name is None:
+        raise NoRegionError
     return Cloud(session)
+
+
+def explained(error: Exception) -> CloudRefusedError:
+    """The `error` of the AWS SDK with a remedy."""
+    if isinstance(error, ClientError):
+        return _refused(error)
+    if isinstance(error, NoCredentialsError):
+        remedy = "log in as for the AWS command line (aws sso login), or name a --profile (AWS_PROFILE)"
+        return CloudRefusedError("NoCredentials", "there are no credentials for AWS", remedy)
+    if isinstance(error, NoRegionError):
+        return CloudRefusedError("NoRegion", "no AWS region is chosen", "add --region, or set AWS_REGION")
+    if isinstance(error, ProfileNotFound):
+        return CloudRefusedError("ProfileNotFound", str(error), "correct --profile (AWS_PROFILE)")
+    remedy = "check the network, --region, --profile and --endpoint-url"
+    return CloudRefusedError(type(error).__name__, str(error), remedy)
+
+
+def _refused(error: ClientError) -> CloudRefusedError:
+    code = str(error.response.get("Error", {}).get("Code", "unknown"))
+    if code in _NO_ENTRY:
+        remedy = "ask for a role that may do that; docs/how-to/runbook.md lists what the commands need"
+    elif code in _STALE:
+        remedy = "log in again, or choose other credentials with --profile (AWS_PROFILE)"
+    elif code in _NOT_THERE:
+        remedy = f"if no such thing was deployed here, {ELSEWHERE}"
+    else:
+        remedy = "what was done before stays done, and the command can be repeated"
+    return CloudRefusedError(code, str(error), remedy)

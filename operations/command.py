@@ -1,47 +1,116 @@
-"""What a command of the operator is: arguments in, text out, an exit status that scripts can tell apart."""
+"""What a command of the operator shares with the others: exit statuses, output, verbs."""
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from datetime import date
+from math import inf
+from pathlib import Path
 from typing import Any, Final
 
-from botocore.exceptions import BotoCoreError, ClientError
-
+from contract.loader import CONTRACT_FILE, load_any, project_contract
+from eventplane.contract import Contract
 from eventplane.errors import EventPlaneError
-from operations.errors import explained
+from eventplane.values import whole_number
+from operations.text import table
 
 DONE: Final = 0
 FAILED: Final = 1
-INCOMPLETE: Final = 3
-"""Exit statuses; 2 is that of arguments that cannot be read. Incomplete: nothing was found, or not all of it
-could be done; the output says what."""
+"""It could not be done, or not all of it, or nothing was found; the output says which."""
+WRONG_WORDS: Final = 2
+"""The command line itself is wrong."""
+
+_MOST: Final = 1_000_000_000
+
+Run = Callable[[argparse.Namespace], int]
+"""Carries out a command line; returns the exit status."""
 
 
-def run(command: Callable[[], int]) -> int:
-    """The exit status of `command`; what is wrong goes to standard error with its remedy."""
+class ChoiceError(EventPlaneError):
+    """The words of a command do not say, or say twice, what is meant; `problem` says what to write."""
+
+    problem: str
+    message = "{problem}"
+
+
+def add_verbs(parser: argparse.ArgumentParser) -> Callable[[str, Run, str], argparse.ArgumentParser]:
+    """Return what adds a verb to `parser`: its name, what carries it out, and its purpose."""
+    verbs = parser.add_subparsers(required=True, metavar="VERB")
+
+    def add(name: str, run: Run, purpose: str) -> argparse.ArgumentParser:
+        made: argparse.ArgumentParser = verbs.add_parser(name, help=purpose, description=purpose)
+        made.set_defaults(run=run)
+        return made
+
+    return add
+
+
+def add_contract(parser: argparse.ArgumentParser) -> None:
+    """Add `--contract`."""
+    parser.add_argument(
+        "--contract",
+        type=Path,
+        metavar="FILE",
+        help="the contract, YAML or compiled (.json); default: this project's, otherwise the plane's own",
+    )
+
+
+def contract_of(options: argparse.Namespace) -> Contract:
+    """Return the contract that is named, or this project's, or the plane's own. Raises `ContractError`."""
+    return load_any(options.contract or project_contract(Path()) or CONTRACT_FILE)
+
+
+def day(text: str) -> date:
+    """Read a day of the command line."""
     try:
-        return command()
-    except EventPlaneError as error:
-        say(str(error))
-    except (ClientError, BotoCoreError) as error:
-        say(str(explained(error)))
-    except BrokenPipeError:
-        sys.stderr.close()  # whoever read the output has seen enough
-    except KeyboardInterrupt:
-        say("stopped; nothing is lost, and the command can be repeated")
-    return FAILED
+        return date.fromisoformat(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no day; write YYYY-MM-DD") from None
 
 
-def answer(text: str) -> None:
-    """Print a result."""
+def positive(text: str) -> float:
+    """Read a number above 0 of the command line."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if not 0 < number < inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number above 0")
+    return number
+
+
+def count(text: str) -> int:
+    """Read a whole number above 0 of the command line."""
+    try:
+        return whole_number(text, _MOST, 1)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number above 0") from None
+
+
+def present(options: argparse.Namespace, document: Any, text: str, *, is_line: bool = False) -> None:
+    """Print a result: `document` with --json, otherwise `text`. `is_line`: one of many, so in one line."""
+    if options.json:
+        text = json.dumps(document, indent=None if is_line else 2, ensure_ascii=False)
     sys.stdout.write(text + "\n")
+    sys.stdout.flush()
 
 
-def answer_json(document: Any) -> None:
-    """Print a result as JSON."""
-    answer(json.dumps(document, indent=2, ensure_ascii=False))
+def present_rows(
+    options: argparse.Namespace,
+    documents: Sequence[Any],
+    head: Sequence[str],
+    rows: Sequence[Sequence[object]],
+    nothing: str,
+) -> int:
+    """Print `documents` with --json, otherwise a table, or `nothing` to the person; return the status."""
+    if documents or options.json:
+        present(options, documents, table(head, rows))
+    else:
+        say(nothing)
+    return DONE if documents else FAILED
 
 
 def say(text: str) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from eventplane.contract import Contract
-from operations.errors import ChoiceError
+from operations.command import ChoiceError
 from operations.letters import UNKNOWN, Kind, Letter, read_letter
 from operations.move_task import move_all
 from operations.mover import Decide, Moved, move

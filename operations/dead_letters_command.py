@@ -1,18 +1,29 @@
-"""`python -m eventplane dead-letters list | show | redrive`."""
+"""`eventplane dead-letters VERB`: what could not be delivered, and how it is sent again."""
 
 from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Iterator
-from typing import Final
+from collections import Counter
+from collections.abc import Callable, Iterator
+from functools import cached_property
+from typing import Any, Final
 
-from eventplane.contract import Contract
+from operations.archive import add_days, check_days, days_of, is_folder, say_damaged
 from operations.archived_letters import archived_letters
 from operations.cloud import Cloud, enter
-from operations.command import DONE, INCOMPLETE, answer, answer_json, run, say
+from operations.command import (
+    DONE,
+    FAILED,
+    ChoiceError,
+    Run,
+    add_contract,
+    add_verbs,
+    contract_of,
+    present,
+    say,
+)
 from operations.dead_letters import Redrive, summaries
-from operations.dead_letters_options import dead_letters_parser
 from operations.dead_letters_text import (
     letter_document,
     letter_text,
@@ -21,39 +32,89 @@ from operations.dead_letters_text import (
     summaries_text,
     summary_document,
 )
-from operations.errors import ChoiceError, NoLetterInboxError
-from operations.letter_inbox import letter_inbox
+from operations.errors import NoLetterInboxError
 from operations.letters import Letter
 from operations.mover import Moved
-from operations.options import contract_of, days_of, say_damaged
-from operations.places import LOOK, Choice, Place, inbox_place, place_of, read_choice, waiting_letters
+from operations.places import Choice, Place, inbox_place, place_of, read_choice, waiting_letters
 from operations.queues import PlaneQueues
 
 _EVERY: Final = 100
 """Messages between two signs of life."""
 
 
-def main(arguments: list[str]) -> int:
-    """The exit status; see `operations.command`."""
-    options = dead_letters_parser().parse_args(arguments)
-    return run(lambda: _Command(options).run())
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the verbs."""
+    verb = add_verbs(parser)
+    listing = verb("list", _with(_Command.count), "how many wait where, since when, and why")
+    showing = verb("show", _with(_Command.show), "each with its reason, what to do, and its original bytes")
+    redriving = verb("redrive", _with(_Command.redrive), "send them back to where they came from")
+    for each in (showing, redriving):
+        each.add_argument("id", nargs="?", metavar="ID", help="of a message, or of an event in it")
+    redriving.add_argument("--all", action="store_true", help="everything at the named places")
+    redriving.add_argument("--dry-run", action="store_true", help="only print what would move")
+    for each in (listing, showing, redriving):
+        add_contract(each)
+        each.add_argument(
+            "--queue",
+            action="append",
+            default=[],
+            metavar="NAME",
+            help="the dead-letter queue of this queue or channel (care-analytics.inbox, ingest); repeatable",
+        )
+        each.add_argument(
+            "--filter", metavar="CESQL", help="only what passes: \"deadletterreason = 'payload_invalid'\""
+        )
+        each.add_argument(
+            "--letters",
+            action="store_true",
+            help="the dead-letter events in the inbox that the contract leads them to; a look costs each "
+            "message there one of its receives",
+        )
+        each.add_argument("--archived", action="store_true", help="the dead letters of the archive")
+        add_days(each)
+
+
+def _with(verb: Callable[[_Command], int]) -> Run:
+    return lambda options: verb(_Command(options))
 
 
 class _Command:
-    """One command line, carried out."""
+    """One command line, carried out. What is wrong with it is found before the cloud is entered."""
 
     def __init__(self, options: argparse.Namespace) -> None:
         self._options = options
         self._choice: Choice = read_choice(getattr(options, "id", None), options.filter)
-        self._contract: Contract = contract_of(options)
-        self._cloud: Cloud = enter()
-        self._queues = PlaneQueues(self._cloud, options.env, self._contract)
+        check_days(options)
+        self._contract = contract_of(options)
+        named = options.queue or options.letters
+        # A copy of the archive is read without a cloud.
+        self._is_local = options.archived and is_folder(options.archive) and not named
 
-    def run(self) -> int:
-        commands = {"list": self._list, "show": self._show, "redrive": self._redrive}
-        return commands[self._options.command]()
+    @cached_property
+    def _cloud(self) -> Cloud:
+        return enter()
 
-    def _list(self) -> int:
+    @cached_property
+    def _queues(self) -> PlaneQueues:
+        return PlaneQueues(self._cloud, self._options.env, self._contract)
+
+    def count(self) -> int:
+        """Count what waits, and what is archived on demand."""
+        document: dict[str, Any] = {}
+        lines: list[str] = []
+        if not self._is_local:
+            document, lines = self._waiting()
+        if self._options.archived:
+            reasons = Counter(letter.reason for letter in self._archived())
+            document["archived"] = dict(reasons)
+            lines += [
+                f"archived: {', '.join(f'{word} {count}' for word, count in reasons.items()) or 'none'}"
+            ]
+        present(self._options, document, "\n".join(lines))
+        return DONE
+
+    def _waiting(self) -> tuple[dict[str, Any], list[str]]:
+        """What waits in the queues, as a document and as text."""
         places = self._places()
         if not self._options.queue and not self._options.letters:
             places += self._inbox_if_any()
@@ -62,32 +123,20 @@ class _Command:
                 self._cloud.sqs, self._queues, places, self._choice, look_at_inbox=self._options.letters
             )
         )
-        archived: dict[str, int] = {}
-        if self._options.archived:
-            for letter in self._archived():
-                archived[letter.reason] = archived.get(letter.reason, 0) + 1
-        if self._options.json:
-            document = {"queues": [summary_document(each) for each in found], "missing": self._queues.missing}
-            answer_json(document | ({"archived": archived} if self._options.archived else {}))
-            return DONE
-        answer(summaries_text(found, time.time_ns() // 1_000_000))
         for address in self._queues.missing:
             say(f"{address} has no queue here: deploy the contract, or name the deployed one with --contract")
-        if self._options.archived:
-            answer(
-                "archived: " + (", ".join(f"{word} {count}" for word, count in archived.items()) or "none")
-            )
-        return DONE
+        document = {"queues": [summary_document(each) for each in found], "missing": self._queues.missing}
+        return document, [summaries_text(found, time.time_ns() // 1_000_000)]
 
-    def _show(self) -> int:
+    def show(self) -> int:
+        """Print each dead letter."""
         found = list(self._letters())
-        if self._options.json:
-            answer_json([letter_document(each) for each in found])
-        else:
-            answer("\n\n".join(map(letter_text, found)) or "no such dead letter")
-        return DONE if found else INCOMPLETE
+        shown = "\n\n".join(map(letter_text, found)) or "no such dead letter"
+        present(self._options, [letter_document(each) for each in found], shown)
+        return DONE if found else FAILED
 
-    def _redrive(self) -> int:
+    def redrive(self) -> int:
+        """Send dead letters back."""
         options = self._options
         if options.all != self._choice.is_all:
             raise ChoiceError(
@@ -101,55 +150,44 @@ class _Command:
         moved = {place.title: redrive.place(place, self._choice) for place in self._places()}
         if options.archived:
             moved["archive"] = redrive.archived(self._archived(), self._choice)
-        if options.json:
-            answer_json(
-                [
-                    moved_document(title, done, run=redrive.run, dry_run=options.dry_run)
-                    for title, done in moved.items()
-                ]
-            )
-        else:
-            answer(
-                "\n".join(moved_text(title, done, dry_run=options.dry_run) for title, done in moved.items())
-            )
+        document = [
+            moved_document(title, done, run=redrive.run, dry_run=options.dry_run)
+            for title, done in moved.items()
+        ]
+        lines = [moved_text(title, done, dry_run=options.dry_run) for title, done in moved.items()]
+        present(options, document, "\n".join(lines))
         return (
             DONE
             if any(done.moved for done in moved.values()) and all(map(_is_clean, moved.values()))
-            else INCOMPLETE
+            else FAILED
         )
 
     def _places(self) -> list[Place]:
         """The queues that the options name; every dead-letter queue, where they name nothing at all."""
         options = self._options
         places = [place_of(each) for each in self._queues.chosen(options.queue)]
-        if not options.queue and (options.letters or options.archived) and options.command != "list":
+        if not options.queue and (options.letters or options.archived) and hasattr(options, "id"):
             places = []
-        return places + (
-            [inbox_place(*letter_inbox(self._contract, self._queues))] if options.letters else []
-        )
+        return places + ([inbox_place(self._contract, self._queues)] if options.letters else [])
 
     def _inbox_if_any(self) -> list[Place]:
         try:
-            return [inbox_place(*letter_inbox(self._contract, self._queues))]
+            return [inbox_place(self._contract, self._queues)]
         except NoLetterInboxError as error:
             say(str(error))
             return []
 
     def _letters(self) -> Iterator[Letter]:
-        for place in self._places():
+        for place in [] if self._is_local else self._places():
             # A look at an empty queue takes a second. The count is approximate: who names one gets the look.
             if not (self._options.queue or self._options.letters or self._queues.counts(place.url)[0]):
                 continue
-
-            def more(title: str = place.title) -> None:
-                say(f"{title}: only the first {LOOK} messages were looked at")
-
-            yield from waiting_letters(self._cloud.sqs, place, self._choice, more)
+            yield from waiting_letters(self._cloud.sqs, place, self._choice)
         if self._options.archived:
             yield from self._archived()
 
     def _archived(self) -> Iterator[Letter]:
-        days = days_of(self._options, self._cloud)
+        days = days_of(self._options, None if is_folder(self._options.archive) else self._cloud)
         uplink = self._contract.device.outbox.address
         yield from filter(self._choice.takes, archived_letters(days, uplink))
         say_damaged(days)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from typing import Any, Final
 
 from eventplane.reasons import explained
@@ -60,12 +60,9 @@ def letter_text(letter: Letter) -> str:
 
 def letter_document(letter: Letter) -> dict[str, Any]:
     """A letter as JSON; its original in base64, as it need be no text."""
+    others = ("events", "original", "body", "sender", "written_by")
     return {
-        **{
-            name: value
-            for name, value in _fields(letter).items()
-            if name not in ("events", "original", "body", "sender", "written_by")
-        },
+        **{each.name: getattr(letter, each.name) for each in fields(letter) if each.name not in others},
         "sender": str(letter.sender or ""),
         "written_by": str(letter.written_by or ""),
         "events": [dict(each.attributes) for each in letter.events],
@@ -108,7 +105,3 @@ def _senders(summary: Summary) -> str:
     most = summary.senders.most_common(_SENDERS)
     words = ", ".join(f"{sender} {count}" for sender, count in most)
     return f"{words}, ..." if len(summary.senders) > len(most) else words
-
-
-def _fields(letter: Letter) -> dict[str, Any]:
-    return {name: getattr(letter, name) for name in letter.__dataclass_fields__}

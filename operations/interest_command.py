@@ -1,4 +1,4 @@
-"""`python -m eventplane interest`: show and publish which events the cloud wants of its devices."""
+"""`eventplane interest VERB`: which events the cloud wants of its devices."""
 
 from __future__ import annotations
 
@@ -7,80 +7,62 @@ import uuid
 from datetime import UTC, datetime
 from typing import Final
 
-from eventplane.contract import Contract, Forward
+from eventplane.contract import Forward
 from eventplane.contract.subscription_table import SUBSCRIPTIONS_TABLE
 from eventplane.downlink.table import TABLE as DESIRED
 from eventplane.downlink.wire import ALL
-from eventplane.envelope import Envelope
 from eventplane.interest.table import PUBLISHED_SORT_KEY
 from eventplane.interest.uplink import OPERATIONS, uplink_filters, uplink_interest_event
 from eventplane.resource_names import resource_name
 from eventplane.values import timestamp
-from operations.cloud import Cloud, enter
-from operations.command import DONE, answer, answer_json, run
+from operations.cloud import enter
+from operations.command import DONE, add_contract, add_verbs, contract_of, present
 from operations.desired import DesiredItems
 from operations.errors import NoOutboxError, NotAskedError
-from operations.options import add_common, contract_of
 from operations.queues import PlaneQueues
 from operations.subscribed import subscribed
 
 _OUTBOX: Final = f"{OPERATIONS}.outbox"
 
 
-def main(arguments: list[str]) -> int:
-    """The exit status; see `operations.command`."""
-    parser = _parser()
-    options = parser.parse_args(arguments)
-    if options.device and not options.withdraw:
-        parser.error("--device goes with --withdraw")
-    return run(lambda: _interest(options))
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the verbs."""
+    verb = add_verbs(parser)
+    showing = verb("show", _show, "show the filters that devices are sent")
+    publishing = verb("publish", _publish, "send the filters to all devices again")
+    withdrawing = verb("withdraw", _withdraw, "let devices send up everything until the next change")
+    withdrawing.add_argument("--device", metavar="THING", help="one device; default: all of them")
+    for each in (showing, publishing, withdrawing):
+        add_contract(each)
 
 
-def _interest(options: argparse.Namespace) -> int:
+def _show(options: argparse.Namespace) -> int:
     contract, cloud = contract_of(options), enter()
     filters = uplink_filters(
         subscribed(contract, cloud.dynamodb, resource_name(options.env, SUBSCRIPTIONS_TABLE))
     )
-    if options.publish:
-        _publish_again(options, cloud, contract)
-    elif options.withdraw:
-        now = timestamp(datetime.now(UTC))
-        event = uplink_interest_event(None, id=str(uuid.uuid4()), time=now, device=options.device or ALL)
-        _send(options, cloud, contract, event)
-    if options.json:
-        answer_json(filters)
-    elif options.publish:
-        answer("all devices are sent the filters within a minute; `desired` shows which have them")
-    elif options.withdraw:
-        answer(f"{options.device or 'all devices'} will send up everything")
-    else:
-        answer(f"{len(filters)} filters; --json prints them")
+    present(options, filters, f"{len(filters)} filters; --json prints them")
     return DONE
 
 
-def _publish_again(options: argparse.Namespace, cloud: Cloud, contract: Contract) -> None:
+def _publish(options: argparse.Namespace) -> int:
     """The filters are not sent from here: only the plane knows which contract is in force."""
-    if contract.device.outbox.forward is not Forward.WANTED:
+    if contract_of(options).device.outbox.forward is not Forward.WANTED:
         raise NotAskedError
-    DesiredItems(cloud.dynamodb, resource_name(options.env, DESIRED)).remove(ALL, PUBLISHED_SORT_KEY)
+    DesiredItems(enter().dynamodb, resource_name(options.env, DESIRED)).remove(ALL, PUBLISHED_SORT_KEY)
+    done = "all devices are sent the filters within a minute; `desired show` shows which have them"
+    present(options, {"published": True}, done)
+    return DONE
 
 
-def _send(options: argparse.Namespace, cloud: Cloud, contract: Contract, event: Envelope) -> None:
+def _withdraw(options: argparse.Namespace) -> int:
+    contract, cloud = contract_of(options), enter()
+    now = timestamp(datetime.now(UTC))
+    event = uplink_interest_event(None, id=str(uuid.uuid4()), time=now, device=options.device or ALL)
     url = PlaneQueues(cloud, options.env, contract).channel_urls.get(_OUTBOX)
     if url is None:
         raise NoOutboxError(_OUTBOX, options.env)
     cloud.sqs.send_message(QueueUrl=url, MessageBody=event.json)
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m eventplane interest",
-        description=__doc__,
-        epilog="The plane sends changes to devices whose contract says `forward: wanted` by itself.",
-    )
-    add_common(parser)
-    what = parser.add_mutually_exclusive_group()
-    what.add_argument("--publish", action="store_true", help="send the filters to all devices again")
-    what.add_argument("--withdraw", action="store_true", help="let devices send up everything until then")
-    parser.add_argument("--device", metavar="THING", help="with --withdraw: one device; default: all of them")
-    return parser
+    done = f"{options.device or 'all devices'} will send up everything"
+    present(options, {"withdrawn": True, "device": options.device}, done)
+    return DONE

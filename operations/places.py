@@ -8,10 +8,15 @@ from itertools import islice
 from typing import Any, Final
 
 from eventplane.cesql import CesqlParseError, parse
+from eventplane.contract import Contract
+from eventplane.contract import Place as PlaceOfRouter
+from eventplane.dead_letter import Refusal, dead_letter
 from eventplane.filters import Sql
-from operations.errors import ChoiceError
+from eventplane.router import Router
+from operations.command import ChoiceError, say
+from operations.errors import NoLetterInboxError
 from operations.letters import Letter, read_letter
-from operations.queues import DeadLetterQueue
+from operations.queues import DeadLetterQueue, PlaneQueues
 from operations.reading import Reading
 
 LOOK: Final = 1_000
@@ -37,9 +42,22 @@ def place_of(queue: DeadLetterQueue) -> Place:
     return Place(queue.channel or queue.source, queue.name, queue.url, queue.channel, queue)
 
 
-def inbox_place(address: str, url: str) -> Place:
-    """The inbox of dead-letter events as a place."""
-    return Place(f"{address} (letters)", url.rsplit("/", 1)[1], url, address, None)
+def inbox_place(contract: Contract, queues: PlaneQueues) -> Place:
+    """The first inbox that gets dead-letter events by `contract`, as a place. Raises `NoLetterInboxError`."""
+    sample = dead_letter(
+        id="sample",
+        source="/eventplane",
+        time="1970-01-01T00:00:00Z",
+        refusal=Refusal("sample", "sample"),
+        channel=contract.device.outbox.address,
+        original=b"",
+        contract_version=contract.version,
+    )
+    addresses = [route.destination for route in Router(contract, PlaceOfRouter.CLOUD).route(sample)]
+    for address in addresses:
+        if url := queues.channel_urls.get(address):
+            return Place(f"{address} (letters)", url.rsplit("/", 1)[1], url, address, None)
+    raise NoLetterInboxError(addresses[0] if addresses else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,13 +87,18 @@ def read_choice(id: str | None, expression: str | None) -> Choice:
         raise ChoiceError(f"--filter is no CESQL expression: {error}") from error
 
 
-def waiting_letters(sqs: Any, place: Place, choice: Choice, more: Callable[[], None]) -> Iterator[Letter]:
-    """The letters at `place` that are meant, of its first `LOOK` messages; `more` is called for others."""
+def waiting_letters(
+    sqs: Any, place: Place, choice: Choice, more: Callable[[], None] | None = None
+) -> Iterator[Letter]:
+    """The letters at `place` that are meant, of its first `LOOK` messages.
+
+    If there are others, `more` is called, by default to tell the person.
+    """
     with Reading(sqs, place.url) as reading:
         messages: Iterable[Any] = (each for page in reading.pages() for each in page)
         for count, message in enumerate(islice(messages, LOOK + 1)):
             if count == LOOK:
-                more()
+                more() if more else say(f"{place.title}: only the first {LOOK} messages were looked at")
                 return
             letter = read_letter(message, place.name, place.channel)
             if choice.takes(letter):

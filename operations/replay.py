@@ -17,7 +17,8 @@ from eventplane.replay import REPLAY, Order, Owed, WindowOrder, order_text, orde
 from eventplane.router import Router
 from eventplane.sending import SendingRights
 from operations.archive import Days, json_object
-from operations.errors import ChoiceError, OrdersRefusedError
+from operations.command import ChoiceError
+from operations.errors import OrdersRefusedError
 from operations.names import event_in_tap
 from operations.reading import BATCH
 

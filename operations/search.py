@@ -11,7 +11,8 @@ from typing import Final
 
 from eventplane.dead_letter import DEAD_LETTER_TYPE, letter_id
 from eventplane.envelope import EventKey
-from operations.archive import Record, json_object
+from eventplane.ledger import LEDGER, TAP
+from operations.archive import Days, Record, json_object
 from operations.names import Claim, names_in, names_in_letter
 
 _NO_EVENT: Final = b'"event":null'
@@ -21,21 +22,43 @@ _LETTER: Final = DEAD_LETTER_TYPE.encode()
 def in_tap(claim: Claim) -> Callable[[bytes], Record | None]:
     """Gives a tap line's record if it is about an event that claims this `source` and `id`: the event, the
     bytes of an item that was no event and yet has its names, or a device's dead letter of it."""
-    literal = _literal(claim[1])
+    may_name = _may_name(claim[1])
 
     def wanted(line: bytes) -> Record | None:
-        # An event's text may write its id with escapes, which stand here as two backslashes.
-        if not (literal in line or b"\\\\" in line or _NO_EVENT in line or _LETTER in line):
-            return None
-        record = json_object(line)
-        if record is None:
-            return None
-        text = record.get("event")
-        if text is None:
-            return record if names_in(base64.b64decode(record["original_base64"])) == claim else None
-        return record if claim in (names_in(text), names_in_letter(text)) else None
+        record = json_object(line) if may_name(line) else None
+        return record if record is not None and claim in _claims(record) else None
 
     return wanted
+
+
+def _may_name(id: str) -> Callable[[bytes], bool]:
+    """Return a quick check whether a line can be about an event with this id."""
+    literal = _literal(id)
+    # An event's text may write its id with escapes, which stand here as two backslashes.
+    return lambda line: literal in line or b"\\\\" in line or _NO_EVENT in line or _LETTER in line
+
+
+def _claims(record: Record) -> tuple[Claim | None, ...]:
+    """Return the names that a record of the tap has: of its event, of the original of its dead letter."""
+    text = record.get("event")
+    if text is None:
+        return (names_in(base64.b64decode(record["original_base64"])),)
+    return names_in(text), names_in_letter(text)
+
+
+def sources_of(id: str, days: Days) -> set[str]:
+    """Return each `source` of an event with this id in the archive, also in the originals of dead letters."""
+    may_name = _may_name(id)
+
+    def wanted(line: bytes) -> set[str] | None:
+        record = json_object(line) if may_name(line) else None
+        if record is None:
+            return None
+        own = (str(record.get("source", "")), str(record.get("id", "")))
+        claims = _claims(record) if "event" in record else (own,)
+        return {each[0] for each in claims if each and each[1] == id and each[0]}
+
+    return {source for folder in (TAP, LEDGER) for found in days.rows(folder, wanted) for source in found}
 
 
 @dataclass(frozen=True, slots=True)

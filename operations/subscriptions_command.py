@@ -1,4 +1,4 @@
-"""`python -m eventplane subscriptions`: a participant's own routes, and which was in force when."""
+"""`eventplane subscriptions VERB`: a participant's own routes, and which was in force when."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import json
 import os
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from botocore.exceptions import ClientError
 
@@ -14,9 +15,9 @@ from eventplane.errors import EventPlaneError
 from eventplane.resource_names import resource_name
 from eventplane_client.signed_http import HttpAnswer, SignedHttp
 from operations import text
+from operations.archive import add_days, days_of, say_damaged
 from operations.cloud import enter
-from operations.command import DONE, INCOMPLETE, answer, answer_json, run, say
-from operations.options import add_days, add_environment, add_json, days_of, is_folder, say_damaged
+from operations.command import DONE, FAILED, add_verbs, present, present_rows, say
 from operations.subscription_history import filter_text, history
 
 URL_VARIABLE: Final = "EVENTPLANE_SUBSCRIPTIONS_API"
@@ -39,91 +40,117 @@ class ApiRefusedError(EventPlaneError):
 class NoApiError(EventPlaneError):
     """The `environment` has no Subscriptions API that can be found."""
 
-    def __init__(self, environment: str) -> None:
-        super().__init__(
-            f"environment {environment!r} has no output {_OUTPUT}; deploy it, or name the API with --url"
-        )
-        self.environment = environment
+    environment: str
+    message = f"environment {{environment!r}} has no output {_OUTPUT}; deploy it, or name the API with --url"
 
 
 class BadFileError(EventPlaneError):
     """What is in the file `path` is no subscription."""
 
-    def __init__(self, path: Path, problem: str) -> None:
-        super().__init__(f"{path}: {problem}; write one JSON object")
-        self.path = path
+    path: Path
+    problem: str
+    message = "{path}: {problem}; name a file with one subscription as a JSON object"
 
 
-def main(arguments: list[str]) -> int:
-    """The exit status; see `operations.command`."""
-    options = _parser().parse_args(arguments)
-    return run(lambda: int(options.command(options)))
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the verbs."""
+    verb = add_verbs(parser)
+    for name, run, purpose in (
+        ("list", _list, "list those of a participant"),
+        ("show", _show, "show one"),
+        ("put", _put, "create or change one"),
+        ("delete", _delete, "end one"),
+        ("key", _key, "show what the endpoint checks requests with"),
+    ):
+        each = verb(name, run, purpose)
+        each.add_argument("participant", metavar="PARTICIPANT")
+        if name != "list":
+            each.add_argument("id", metavar="ID")
+        if name == "put":
+            each.add_argument("file", type=Path, metavar="FILE", help="the subscription in JSON")
+        each.add_argument(
+            "--url",
+            type=_https,
+            default=os.environ.get(URL_VARIABLE),
+            help=f"of the Subscriptions API; default: {URL_VARIABLE}, or the stack's",
+        )
+    past = verb("history", _history, "show which subscription was in force when")
+    past.add_argument("--route", metavar="NAME", help="PARTICIPANT-subscribes-ID; default: all")
+    add_days(past)
+
+
+def _https(text: str) -> str:
+    # A request is signed with the caller's credentials; only a machine's own network may carry it in clear.
+    url = urlsplit(text)
+    is_local = url.scheme == "http" and url.hostname in ("localhost", "127.0.0.1", "::1")
+    if not (url.hostname and (url.scheme == "https" or is_local)):
+        raise argparse.ArgumentTypeError(f"{text!r} is no address of an API; write https://HOST/PATH")
+    return text
 
 
 def _list(options: argparse.Namespace) -> int:
     found = _request(options, "GET").document
-    if options.json:
-        answer_json(found)
-    elif found:
-        answer(text.table(["ID", "PROTOCOL", "SINK", "TAKES"], [_row(each) for each in found]))
-    else:
-        say(f"{options.participant} has no subscriptions of its own")
-    return DONE if found else INCOMPLETE
+    nothing = f"{options.participant} has no subscriptions of its own"
+    return present_rows(options, found, ["ID", "PROTOCOL", "SINK", "TAKES"], list(map(_row, found)), nothing)
 
 
 def _show(options: argparse.Namespace) -> int:
-    answer_json(_request(options, "GET", options.id).document)
-    return DONE
+    return _print(options, _request(options, "GET", options.id).document)
 
 
 def _put(options: argparse.Namespace) -> int:
     try:
         proposed = json.loads(options.file.read_bytes())
     except (OSError, ValueError) as error:
-        raise BadFileError(options.file, str(error)) from error
-    answer_json(_request(options, "PUT", options.id, proposed).document)
+        problem = error.strerror if isinstance(error, OSError) else f"no JSON: {error}"
+        raise BadFileError(options.file, str(problem)) from error
+    if not isinstance(proposed, dict):
+        raise BadFileError(options.file, "no JSON object")
+    return _print(options, _request(options, "PUT", options.id, proposed).document)
+
+
+def _print(options: argparse.Namespace, subscription: Any) -> int:
+    # It is a document of its owner's: people read it as they write it.
+    present(options, subscription, json.dumps(subscription, indent=2, ensure_ascii=False))
     return DONE
 
 
 def _delete(options: argparse.Namespace) -> int:
     _request(options, "DELETE", options.id)
-    say(f"{options.id} ends within the time in which routers look again")
+    done = f"{options.id} ends within the time in which routers look again"
+    present(options, {"id": options.id, "deleted": True}, done)
     return DONE
 
 
 def _key(options: argparse.Namespace) -> int:
-    for each in _request(options, "GET", f"{options.id}/signing-key").document["keys"]:
-        answer(each)
+    keys = _request(options, "GET", f"{options.id}/signing-key").document["keys"]
+    present(options, {"keys": keys}, "\n".join(keys))
     return DONE
 
 
 def _history(options: argparse.Namespace) -> int:
-    days = days_of(options, None if is_folder(options.archive) else enter())
+    days = days_of(options)
     found, missing = history(days)
     found = [each for each in found if options.route in (None, each.route.name)]
-    if options.json:
-        answer_json([each.document() for each in found])
-    elif found:
-        head = ["ROUTE", "FIRST DECISION", "LAST DECISION", "DELIVERED", "CONTRACT", "TO", "FILTER"]
-        rows = [
-            [
-                each.route.name,
-                text.moment(each.first_ms),
-                text.moment(each.last_ms),
-                str(each.delivered),
-                each.contract_version,
-                each.route.destination,
-                text.word(filter_text(each.route)),
-            ]
-            for each in found
+    head = ["ROUTE", "FIRST DECISION", "LAST DECISION", "DELIVERED", "CONTRACT", "TO", "FILTER"]
+    rows = [
+        [
+            each.route.name,
+            text.moment(each.first_ms),
+            text.moment(each.last_ms),
+            each.delivered,
+            each.contract_version,
+            each.route.destination,
+            filter_text(each.route),
         ]
-        answer(text.table(head, rows))
-    else:
-        say("no contract that decided anything in these days had such a subscription")
+        for each in found
+    ]
+    nothing = "no contract that decided anything in these days had such a subscription"
+    status = present_rows(options, [each.document() for each in found], head, rows, nothing)
     for version in missing:
         say(f"contract {version} decided something and is not in the archive")
     say_damaged(days)
-    return DONE if found and not missing and not days.damaged else INCOMPLETE
+    return FAILED if missing or days.damaged else status
 
 
 def _request(
@@ -153,40 +180,6 @@ def _url(environment: str) -> str:
     raise NoApiError(environment)
 
 
-def _row(found: dict[str, Any]) -> list[str]:
+def _row(found: dict[str, Any]) -> list[object]:
     takes = {name: found[name] for name in ("source", "types", "filters") if found.get(name)}
-    return [
-        *(text.word(str(found[name])) for name in ("id", "protocol", "sink")),
-        text.word(json.dumps(takes, ensure_ascii=False)),
-    ]
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m eventplane subscriptions", description=__doc__)
-    add_environment(parser)
-    parser.add_argument(
-        "--url",
-        default=os.environ.get(URL_VARIABLE),
-        help=f"the API; default: {URL_VARIABLE}, or the stack's",
-    )
-    add_json(parser)
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    for name, command, purpose in (
-        ("list", _list, "all of a participant"),
-        ("show", _show, "one"),
-        ("put", _put, "create or change one"),
-        ("delete", _delete, "end one"),
-        ("key", _key, "what the endpoint checks requests with"),
-    ):
-        each = commands.add_parser(name, help=purpose)
-        each.set_defaults(command=command)
-        each.add_argument("participant")
-        if name != "list":
-            each.add_argument("id")
-        if name == "put":
-            each.add_argument("file", type=Path, help="a file with the subscription in JSON")
-    past = commands.add_parser("history", help="which subscription was in force when")
-    past.set_defaults(command=_history)
-    past.add_argument("--route", help="PARTICIPANT-subscribes-ID; default: all")
-    add_days(past)
-    return parser
+    return [found["id"], found["protocol"], found["sink"], json.dumps(takes, ensure_ascii=False)]

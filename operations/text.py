@@ -48,9 +48,9 @@ def age(seconds: float) -> str:
     return f"{max(seconds, 0):.0f} s"
 
 
-def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Columns as wide as they need; every value is made a `word`."""
-    lines = [list(head), *([word(each) for each in row] for row in rows)]
+def table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    """Columns as wide as they need; every value is made a `word`, None a dash."""
+    lines = [list(head), *([word("-" if each is None else str(each)) for each in row] for row in rows)]
     widths = [max(len(line[at]) for line in lines) for at in range(len(head))]
     return "\n".join(
         "  ".join(each.ljust(width) for each, width in zip(line, widths, strict=True)).rstrip()

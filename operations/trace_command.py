@@ -1,47 +1,131 @@
-"""`python -m eventplane trace SOURCE ID`."""
+"""`eventplane trace [SOURCE] ID`: the way of an event, as archive and queues know it."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
-from typing import Any
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
 
 from eventplane.contract import Contract
 from operations import text
-from operations.archive import Days
+from operations.archive import Days, add_days, days_of, is_folder, say_damaged
 from operations.cloud import Cloud, enter
-from operations.command import DONE, INCOMPLETE, answer, answer_json, run, say
+from operations.command import (
+    DONE,
+    FAILED,
+    ChoiceError,
+    add_contract,
+    contract_of,
+    positive,
+    present,
+    say,
+)
 from operations.letters import Letter
-from operations.options import add_common, add_days, contract_of, days_of, is_folder, say_damaged
-from operations.places import LOOK, Choice, Place, place_of, waiting_letters
+from operations.names import Claim
+from operations.places import Choice, Place, place_of, waiting_letters
 from operations.queues import PlaneQueues
+from operations.search import sources_of
 from operations.stations import Station
 from operations.trace import Trace, traces
 
 _HIDDEN = ("archived_at_ms", "entered_by", "entered_at_ms", "message")
 """Facts that only the JSON has: they would make the table wider than a screen."""
 
+_PAUSE_S: Final = 2.0
+"""Between two looks of --follow, seconds: S3 reports nothing to a command, and is written after seconds."""
 
-def main(arguments: list[str]) -> int:
-    """The exit status; see `operations.command`."""
-    options = _parser().parse_args(arguments)
-    return run(lambda: _trace(options))
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.usage = "%(prog)s [SOURCE] ID [options]"
+    parser.description = (
+        "Show every step of an event, from the archive and the dead-letter queues, and what is missing. "
+        "Where several senders use the same names, each one's event has a trace."
+    )
+    parser.epilog = "Exit status: 0 the whole way is known, 1 something is missing, 2 wrong words."
+    parser.set_defaults(run=_trace)
+    parser.add_argument(
+        "names", nargs="+", metavar="ID", help="the event's `id`, after its `source` if wanted"
+    )
+    add_contract(parser)
+    add_days(parser)
+    parser.add_argument(
+        "--live",
+        action="store_true",
+        help="look into inboxes, outboxes and the ways in as well: it costs each message there one of its "
+        "receives, and hides it from its reader until the look is over",
+    )
+    parser.add_argument(
+        "--follow", action="store_true", help="print each step when it is known, until nothing is missing"
+    )
+    parser.add_argument(
+        "--timeout", type=positive, metavar="S", help="follow for so long, seconds; default: until stopped"
+    )
 
 
 def _trace(options: argparse.Namespace) -> int:
+    if len(options.names) > 2:
+        raise ChoiceError("name one event: ID, or SOURCE ID")
+    if options.timeout and not options.follow:
+        raise ChoiceError("--timeout goes with --follow")
     contract = contract_of(options)
     cloud = None if is_folder(options.archive) else enter()
-    days = days_of(options, cloud)
-    letters = _letters(options, cloud, contract) if cloud else iter(())
-    found = traces((options.source, options.id), days, letters, contract)
+    if options.follow:
+        return _follow(options, cloud, contract)
+    found, days = _found(options, cloud, contract)
     say_damaged(days)
-    if options.json:
-        answer_json(_document(found, days))
-    else:
-        if len(found) > 1:
-            answer(f"{len(found)} senders have sent events of these names: they are different events\n")
-        answer("\n\n".join(map(_text, found)))
-    return INCOMPLETE if any(each.missing or not each.stations for each in found) else DONE
+    shown = "\n\n".join(map(_text, found))
+    if len(found) > 1:
+        shown = f"{len(found)} senders have sent events of these names: they are different events\n\n{shown}"
+    present(options, _document(options.names, found, days), shown)
+    return DONE if _is_whole(found) else FAILED
+
+
+def _follow(options: argparse.Namespace, cloud: Cloud | None, contract: Contract) -> int:
+    """Print the steps as they become known; with --json one object a line."""
+    end = time.monotonic() + options.timeout if options.timeout else None
+    printed: set[tuple[str, str]] = set()
+    while True:
+        found, days = _found(options, cloud, contract)
+        for each in found:
+            for station in each.stations:
+                line = "  ".join(map(text.word, _row(station)))
+                if (each.sender, line) not in printed:
+                    printed.add((each.sender, line))
+                    present(options, {"sender": each.sender, **station.document()}, line, is_line=True)
+        if _is_whole(found):
+            return DONE
+        if end is not None and time.monotonic() + _PAUSE_S > end:
+            say_damaged(days)
+            for each in found:
+                for missing in each.missing:
+                    say(f"missing: {missing}")
+            return FAILED
+        time.sleep(_PAUSE_S)
+
+
+def _found(options: argparse.Namespace, cloud: Cloud | None, contract: Contract) -> tuple[list[Trace], Days]:
+    """The traces of the event that is named, and of which days they are."""
+    days = days_of(options, cloud)
+    letters = list(_letters(options, cloud, contract)) if cloud else []
+    return [
+        each
+        for claim in _claims(options.names, days, letters)
+        for each in traces(claim, days, letters, contract)
+    ], days
+
+
+def _claims(names: Sequence[str], days: Days, letters: Sequence[Letter]) -> list[Claim]:
+    *named, id = names
+    sources = set(named) or sources_of(id, days) | {
+        source for letter in letters for source, each in letter.claims if each == id
+    }
+    return [(source, id) for source in sorted(sources) or [""]]
+
+
+def _is_whole(found: Sequence[Trace]) -> bool:
+    return all(each.stations and not each.missing for each in found)
 
 
 def _letters(options: argparse.Namespace, cloud: Cloud, contract: Contract) -> Iterator[Letter]:
@@ -54,22 +138,22 @@ def _letters(options: argparse.Namespace, cloud: Cloud, contract: Contract) -> I
             Place(name, name, url, None, None) for name, url in queues.urls.items() if url not in behind
         ]
     for place in places:
-        if queues.counts(place.url)[0] == 0:
-            continue
-
-        def more(title: str = place.title) -> None:
-            say(f"{title}: only the first {LOOK} messages were looked at")
-
-        yield from waiting_letters(cloud.sqs, place, Choice(options.id), more)
+        if queues.counts(place.url)[0]:
+            yield from waiting_letters(cloud.sqs, place, Choice(options.names[-1]))
 
 
 def _text(found: Trace) -> str:
     trace_id = f", trace {found.trace_id}" if found.trace_id else ""
     sender = f", sent by {text.word(found.sender)}" if found.sender else ""
-    head = f"id {text.word(found.claim[1])} of {text.word(found.claim[0])}{sender}{trace_id}"
-    rows = [[text.moment(each.at_ms), each.where, each.what, _detail(each)] for each in found.stations]
+    source = f" of {text.word(found.claim[0])}" if found.claim[0] else ""
+    head = f"id {text.word(found.claim[1])}{source}{sender}{trace_id}"
+    rows = [_row(each) for each in found.stations]
     lines = [head, *([text.table(["TIME (UTC)", "WHERE", "WHAT", "DETAIL"], rows)] if rows else [])]
     return "\n".join([*lines, *(f"missing: {each}" for each in found.missing)])
+
+
+def _row(station: Station) -> list[str]:
+    return [text.moment(station.at_ms), station.where, station.what, _detail(station)]
 
 
 def _detail(station: Station) -> str:
@@ -80,15 +164,14 @@ def _detail(station: Station) -> str:
     return ", ".join([*way, *(f"{name} {value}" for name, value in facts.items())])
 
 
-def _document(found: list[Trace], days: Days) -> dict[str, Any]:
-    source, id = found[0].claim
+def _document(names: Sequence[str], found: list[Trace], days: Days) -> dict[str, Any]:
     return {
-        "source": source,
-        "id": id,
+        "id": names[-1],
         "from": days.first.isoformat(),
         "to": days.last.isoformat(),
         "events": [
             {
+                "source": each.claim[0] or None,
                 "sender": each.sender,
                 "trace_id": each.trace_id,
                 "stations": [station.document() for station in each.stations],
@@ -98,23 +181,3 @@ def _document(found: list[Trace], days: Days) -> dict[str, Any]:
         ],
         "damaged": days.damaged,
     }
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m eventplane trace",
-        description="Every station of one event, from the archive and the dead-letter queues. Where several "
-        "senders use the same names, each one's event has a trace.",
-        epilog="Exit status: 0 the whole way is known, 1 failed, 2 wrong arguments, 3 something is missing.",
-    )
-    parser.add_argument("source", metavar="SOURCE", help="the event's `source`")
-    parser.add_argument("id", metavar="ID", help="the event's `id`")
-    add_common(parser)
-    add_days(parser)
-    parser.add_argument(
-        "--live",
-        action="store_true",
-        help="look into inboxes, outboxes and the ways in as well: it costs each message there one of its "
-        "receives, and hides it from its reader until the look is over",
-    )
-    return parser

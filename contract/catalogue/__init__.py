@@ -1,4 +1,4 @@
-"""The event catalogue: a contract as a page for people, `python -m contract catalogue`."""
+"""The event catalogue: a contract as a page for people, `eventplane contract catalogue`."""
 
 from contract.catalogue.page import catalogue
 

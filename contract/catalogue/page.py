@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from contract import pages
 from contract.catalogue.picture import BOX, LANE, LANES, WIDTH, picture
 from contract.summary import guarantee_text, scope_text, settings_text
 from eventplane.contract import Contract, EventType, Participant
@@ -23,13 +23,7 @@ def catalogue(contract: Contract) -> str:
     """Return the page of `contract`, as HTML."""
     reach = Reachability(contract)
     flowing = {name: reach.flow(name) for name in contract.event_types}
-    environment = Environment(
-        loader=FileSystemLoader(_HERE),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    environment = pages.environment(_HERE)
     environment.filters |= {
         "breakable": _breakable,
         "filter": filter_text,
@@ -44,8 +38,8 @@ def catalogue(contract: Contract) -> str:
         schemas=len({id for each in contract.event_types.values() for id in each.schemas}),
         picture=picture(contract, flowing),
         sizes={"width": WIDTH, "box": BOX, "lane": LANE, "lanes": LANES},
-        style=_file("page.css"),
-        script=_file("page.js"),
+        style=pages.text_of(_HERE / "page.css"),
+        script=pages.text_of(_HERE / "page.js"),
     )
 
 
@@ -124,7 +118,3 @@ def _json(value: object) -> str:
 def _breakable(name: str) -> Markup:
     """The name, which a narrow screen may break behind its dots."""
     return Markup(".<wbr>").join(name.split("."))
-
-
-def _file(name: str) -> Markup:
-    return Markup((_HERE / name).read_text(encoding="utf-8"))  # noqa: S704 - our own file

@@ -20,16 +20,19 @@ BOX: Final = 116
 LANE: Final = 18
 LANES: Final = (140, 202)
 """Where the lanes of the device's router and of the cloud's begin."""
-MAX_LABEL: Final = 19
-"""Characters of a name that fit; longer ones are cut, and whole in the tooltip."""
+MAX_LABEL: Final = 18
+"""Characters of a name that fit in one line."""
+
+MAX_LINE: Final = 21
+"""Characters of each of two smaller lines. A contract has no name as long as both."""
 
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """A participant, its upper left corner, and its name as far as there is room."""
+    """A participant, its upper left corner, and its name in one line or two."""
 
     name: str
-    label: str
+    lines: tuple[str, ...]
     x: int
     y: int
 
@@ -80,8 +83,18 @@ def _received(flowing: Mapping[str, Flow]) -> dict[str, list[str]]:
 
 def _boxes(participants: Sequence[Participant], x: int) -> Iterable[Box]:
     for row, each in enumerate(participants):
-        short = len(each.name) <= MAX_LABEL
-        yield Box(each.name, each.name if short else f"{each.name[: MAX_LABEL - 1]}…", x, TOP + ROW * row)
+        yield Box(each.name, _lines(each.name), x, TOP + ROW * row)
+
+
+def _lines(name: str) -> tuple[str, ...]:
+    """Break a long name behind the hyphen nearest to its middle, or there."""
+    if len(name) <= MAX_LABEL:
+        return (name,)
+    half = (len(name) + 1) // 2
+    hyphens = (place + 1 for place, letter in enumerate(name) if letter == "-")
+    fitting = (each for each in hyphens if len(name) - MAX_LINE <= each <= MAX_LINE)
+    at = min(fitting, key=lambda each: abs(each - half), default=half)
+    return name[:at], name[at:]
 
 
 def _arrows(

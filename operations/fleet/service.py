@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from eventplane.downlink.table import TABLE as DESIRED
 from eventplane.fleet import (
+    FLEET_TABLE,
+    PRESENCE_TABLE,
+    QUARANTINE_POLICY,
     Device,
     FleetTable,
     LifecycleState,
     change,
     decommissioned,
+    gone_request,
     grouped,
     made,
     quarantined,
@@ -18,6 +24,9 @@ from eventplane.fleet import (
     released,
     replaceable,
 )
+from eventplane.resource_names import resource_name
+from operations.cloud import Cloud
+from operations.desired import DesiredItems
 from operations.fleet.access import DeviceAccess, Step
 from operations.fleet.disposal import Disposal
 from operations.fleet.errors import UnknownDeviceError
@@ -50,24 +59,12 @@ class Fleet:
     def allow_replacement(self, thing: str, days: int) -> Device:
         """Let the claim register it within `days` again. Raises `UnknownDeviceError`, `LifecycleError`."""
         now_ms = self.clock()
-
-        def step(found: Device | None) -> Device:
-            if found is None:
-                raise UnknownDeviceError(thing)
-            return replaceable(found, now_ms + days * _DAY_MS, now_ms)
-
-        return change(self.store, thing, step)
+        return self._change(thing, lambda found: replaceable(found, now_ms + days * _DAY_MS, now_ms))
 
     def set_groups(self, thing: str, groups: frozenset[str]) -> Device:
         """Put it into these groups only. Raises `UnknownDeviceError`, `GroupNameError`, `LifecycleError`."""
         now_ms = self.clock()
-
-        def step(found: Device | None) -> Device:
-            if found is None:
-                raise UnknownDeviceError(thing)
-            return grouped(found, groups, now_ms)
-
-        return change(self.store, thing, step)
+        return self._change(thing, lambda found: grouped(found, groups, now_ms))
 
     def quarantine(self, thing: str, reason: str) -> list[Step]:
         """Take the device off until its release, and return what was done.
@@ -98,13 +95,7 @@ class Fleet:
         Raises `UnknownDeviceError`, `LifecycleError`, botocore's errors.
         """
         now_ms = self.clock()
-
-        def step(found: Device | None) -> Device:
-            if found is None:
-                raise UnknownDeviceError(thing)
-            return released(found, now_ms)
-
-        device = change(self.store, thing, step)
+        device = self._change(thing, lambda found: released(found, now_ms))
         # Replaced ones were about to end.
         steps = _run(self.access.resume(device.suspended - device.replaced))
         change(self.store, thing, lambda found: reactivated(found or device, device.suspended))
@@ -126,6 +117,36 @@ class Fleet:
             new = change(self.store, thing, lambda found: decommissioned(found or new, reason, now_ms))
         steps = self.disposal.steps(new)
         return steps if dry_run else _run(steps)
+
+    def _change(self, thing: str, step: Callable[[Device], Device]) -> Device:
+        """Change a device that the registry has. Raises `UnknownDeviceError`, what `step` raises."""
+
+        def known(found: Device | None) -> Device:
+            if found is None:
+                raise UnknownDeviceError(thing)
+            return step(found)
+
+        return change(self.store, thing, known)
+
+
+def fleet_of(cloud: Cloud, environment: str) -> Fleet:
+    """Return the fleet of an environment."""
+
+    def named(suffix: str) -> str:
+        return resource_name(environment, suffix)
+
+    dynamodb, iot, data = cloud.dynamodb, cloud.client("iot"), cloud.client("iot-data")
+    presence = named(PRESENCE_TABLE)
+    access = DeviceAccess(iot, data, named(QUARANTINE_POLICY))
+    disposal = Disposal(
+        iot,
+        data,
+        access,
+        DesiredItems(dynamodb, named(DESIRED)),
+        unwatch=lambda thing: dynamodb.update_item(**gone_request(presence, thing)),
+    )
+    registry = FleetTable(dynamodb, named(FLEET_TABLE))
+    return Fleet(registry, access, disposal, lambda: time.time_ns() // 1_000_000)
 
 
 def _run(steps: list[Step]) -> list[Step]:

@@ -27,17 +27,16 @@ Report = Mapping[str, Any]
 class GlueAudit:
     """A run of the Glue job `job` over one day, as its schedule starts it: same result, same place.
 
-    `added` gets what stops a run that is still there at the end.
+    `started` gets the id of the run.
     """
 
     cloud: Cloud
     job: str
     bucket: str
-    added: Callable[[str, Callable[[], object]], None]
+    started: Callable[[str], object]
 
-    def report(self, day: str, folder: Path, patience: Patience) -> Report:
+    def report(self, day: str, patience: Patience) -> Report:
         """Run it and return its report. Raises `AuditRunError`, `NotSeenError`, botocore's errors."""
-        del folder
         glue = self.cloud.client("glue")
 
         def start() -> str | None:
@@ -49,7 +48,7 @@ class GlueAudit:
         run = patience.until(
             start, f"the end of another run of {self.job}", "see the runs of the job in AWS Glue"
         )
-        self.added(f"run {run} of {self.job}, if it is not over", lambda: self._stop(glue, run))
+        self.started(run)
 
         def ended() -> Mapping[str, Any] | None:
             found: Mapping[str, Any] = glue.get_job_run(JobName=self.job, RunId=run)["JobRun"]
@@ -80,7 +79,9 @@ class GlueAudit:
             )
         return document
 
-    def _stop(self, glue: Any, run: str) -> None:
+    def stop(self, run: str) -> None:
+        """Stop the run if it has not ended. Raises botocore's errors."""
+        glue = self.cloud.client("glue")
         if glue.get_job_run(JobName=self.job, RunId=run)["JobRun"]["JobRunState"] not in _ENDED:
             glue.batch_stop_job_run(JobName=self.job, JobRunIds=[run])
 

@@ -1,4 +1,4 @@
-"""`python -m eventplane smoke`: prove that a deployed environment works, with a throw-away device."""
+"""`eventplane smoke`: prove that a deployed environment works, with a throw-away device."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ import tempfile
 from pathlib import Path
 
 from operations.cloud import enter
-from operations.command import DONE, FAILED, answer, answer_json, run, say
-from operations.options import add_common, contract_of
+from operations.command import DONE, FAILED, add_contract, contract_of, positive, present, say
 from operations.smoke.device import MQTT_PORT, device_endpoint
 from operations.smoke.interrupts import Interrupts
 from operations.smoke.patience import Patience
@@ -27,17 +26,52 @@ AUDIT_TIMEOUT_S = 3_600.0
 """How long the audit may take by default, seconds: in a large fleet it reads a day of all devices."""
 
 
-def main(arguments: list[str]) -> int:
-    """Exit status 0: every step passed and everything was removed. See `operations.command`."""
-    options = _parser().parse_args(arguments)
-    return run(lambda: _smoke(options))
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.description = "Prove that a deployed environment works, with a throw-away device."
+    parser.epilog = "Exit status 0 when every step passed and everything was removed, otherwise 1."
+    parser.set_defaults(run=_smoke)
+    add_contract(parser)
+    parser.add_argument(
+        "--device-endpoint",
+        default=os.environ.get("EVENTPLANE_DEVICE_ENDPOINT") or None,
+        metavar="HOST[:PORT]",
+        help=f"where devices connect (EVENTPLANE_DEVICE_ENDPOINT); default: the account's, port {MQTT_PORT}",
+    )
+    authorities = os.environ.get("EVENTPLANE_DEVICE_CA")
+    parser.add_argument(
+        "--device-ca",
+        type=Path,
+        default=Path(authorities) if authorities else None,
+        metavar="FILE",
+        help="authorities that devices trust, PEM (EVENTPLANE_DEVICE_CA); default: those of the AWS SDK",
+    )
+    parser.add_argument(
+        "--audit-command",
+        default=os.environ.get("EVENTPLANE_AUDIT_COMMAND") or None,
+        metavar="COMMAND",
+        help="what runs the audit where there is no AWS Glue (EVENTPLANE_AUDIT_COMMAND); it gets --INPUT, "
+        "--OUTPUT and --DATE like the job",
+    )
+    parser.add_argument(
+        "--timeout", type=positive, default=TIMEOUT_S, metavar="S", help="of each step, default: %(default)s"
+    )
+    parser.add_argument(
+        "--audit-timeout", type=positive, default=AUDIT_TIMEOUT_S, metavar="S", help="default: %(default)s"
+    )
+    parser.add_argument(
+        "--people-are-informed",
+        action="store_true",
+        help="needed where data is kept: the test raises an alarm of a home called smoke-..., and notifies "
+        "who is on call",
+    )
 
 
 def _smoke(options: argparse.Namespace) -> int:
-    cloud = enter()
+    contract, cloud = contract_of(options), enter()
     requests = Requests(cloud.session)
     account = cloud.account
-    plane = find_plane(cloud, options.env, contract_of(options))
+    plane = find_plane(cloud, options.env, contract)
     choices = Choices(
         endpoint=device_endpoint(cloud, options.device_endpoint, options.device_ca),
         people_are_informed=options.people_are_informed,
@@ -76,51 +110,5 @@ def _smoke(options: argparse.Namespace) -> int:
         )
         smoke.kept.append("its rows in the archive, which is only ever added to")
     result = Report(name, options.env, account, cloud.region, results, removed, smoke.kept)
-    if options.json:
-        answer_json(result.document())
-    else:
-        answer(result.text())
+    present(options, result.document(), result.text())
     return DONE if result.is_passed else FAILED
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m eventplane smoke",
-        description=__doc__,
-        epilog="Exit status 0 when every step passed and everything was removed, otherwise 1.",
-    )
-    add_common(parser)
-    parser.add_argument(
-        "--device-endpoint",
-        default=os.environ.get("EVENTPLANE_DEVICE_ENDPOINT") or None,
-        metavar="HOST[:PORT]",
-        help=f"where devices connect (EVENTPLANE_DEVICE_ENDPOINT); default: the account's, port {MQTT_PORT}",
-    )
-    authorities = os.environ.get("EVENTPLANE_DEVICE_CA")
-    parser.add_argument(
-        "--device-ca",
-        type=Path,
-        default=Path(authorities) if authorities else None,
-        metavar="FILE",
-        help="authorities that devices trust, PEM (EVENTPLANE_DEVICE_CA); default: those of the AWS SDK",
-    )
-    parser.add_argument(
-        "--audit-command",
-        default=os.environ.get("EVENTPLANE_AUDIT_COMMAND") or None,
-        metavar="COMMAND",
-        help="what runs the audit where there is no AWS Glue (EVENTPLANE_AUDIT_COMMAND); it gets --INPUT, "
-        "--OUTPUT and --DATE like the job",
-    )
-    parser.add_argument(
-        "--timeout", type=float, default=TIMEOUT_S, metavar="S", help="of each step, now: %(default)s"
-    )
-    parser.add_argument(
-        "--audit-timeout", type=float, default=AUDIT_TIMEOUT_S, metavar="S", help="now: %(default)s"
-    )
-    parser.add_argument(
-        "--people-are-informed",
-        action="store_true",
-        help="needed where data is kept: the test raises an alarm of a home called smoke-..., and notifies "
-        "who is on call",
-    )
-    return parser

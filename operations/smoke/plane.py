@@ -8,7 +8,6 @@ from typing import Final
 
 from eventplane import resource_names
 from eventplane.contract import Contract
-from eventplane.fleet import FLEET_TABLE
 from operations.cloud import Cloud
 from operations.errors import NoOutboxError, NotDeployedHereError
 from operations.queues import PlaneQueues
@@ -63,7 +62,6 @@ def find_plane(cloud: Cloud, environment: str, contract: Contract) -> DeployedPl
             raise StackStatusError(each["StackName"], each["StackStatus"])
     found = [output for each in stacks for output in each.get("Outputs", [])]
     outputs = {each["OutputKey"]: each["OutputValue"] for each in found}
-    table = cloud.dynamodb.describe_table(TableName=resource_names.resource_name(environment, FLEET_TABLE))
     return DeployedPlane(
         cloud=cloud,
         environment=environment,
@@ -71,5 +69,5 @@ def find_plane(cloud: Cloud, environment: str, contract: Contract) -> DeployedPl
         outputs=outputs,
         stacks=len(stacks),
         queues=PlaneQueues(cloud, environment, contract),
-        keeps_data=bool(table["Table"].get("DeletionProtectionEnabled")),
+        keeps_data=cloud.keeps_data(environment),
     )

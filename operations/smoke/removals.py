@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from botocore.exceptions import BotoCoreError, ClientError
 
 from eventplane.errors import EventPlaneError
-from operations.errors import explained
+from operations.cloud import explained
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ from eventplane.sender import Sender
 from eventplane.sending import stamp_sender
 from eventplane.sqs_binding import split
 from operations.archive import BucketArchive, Days, Record
-from operations.errors import explained
+from operations.cloud import explained
 from operations.reading import Reading
 from operations.smoke.audit import CommandAudit, GlueAudit
 from operations.smoke.canary import invoke_canary
@@ -59,7 +59,7 @@ _CONNECT_TRIES: Final = 3
 _SETTLED: Final = (Outcome.DELIVERED, Outcome.NO_INTEREST)
 """What may become of an event on a route: its reader may have announced that it handles others."""
 _ALLOWED_FINDINGS: Final = frozenset({"duplicate", "late", "clock_skew"})
-"""What breaks no promise: delivery is at least once (docs/audit.md)."""
+"""What breaks no promise: delivery is at least once (docs/explanation/audit.md)."""
 _ANSWER_S: Final = 30.0
 """How long IoT Core may take for one answer, seconds."""
 
@@ -279,7 +279,7 @@ class SmokeRun:
             if bad := [each for each in rows if each["outcome"] not in _SETTLED]:
                 row = bad[-1]
                 problem = f"is {row['outcome']}, {row['reason']}, on route {row['route']}"
-                raise WrongOutcomeError(what, problem, "see this reason in docs/runbook.md")
+                raise WrongOutcomeError(what, problem, "see this reason in docs/how-to/runbook.md")
             owed = self._expected(event, service, rows)
             is_delivered = any(each["outcome"] == Outcome.DELIVERED for each in rows)
             return rows if is_delivered and owed <= {each["route"] for each in rows} else None
@@ -374,14 +374,19 @@ class SmokeRun:
 
     def _audited(self) -> Shown:
         """Audit the day, and see that the audit read what was sent and found nothing wrong with it."""
+        day = f"{self._began:%Y-%m-%d}"
         if self.choices.audit_command:
-            audit: CommandAudit | GlueAudit = CommandAudit(self.choices.audit_command, self._bucket)
+            by_command = CommandAudit(self.choices.audit_command, self._bucket)
+            document = by_command.report(day, self.folder / "audit", self.choices.audit_patience)
         else:
             names = self.plane.outputs
             job = names.get("DeliveryAuditTodayJob") or self.plane.output("DeliveryAuditJob")
-            audit = GlueAudit(self.plane.cloud, job, self._bucket, self.removals.add)
-        day = f"{self._began:%Y-%m-%d}"
-        document = audit.report(day, self.folder / "audit", self.choices.audit_patience)
+
+            def started(run: str) -> None:
+                self.removals.add(f"run {run} of {job}, if it is not over", lambda: by_glue.stop(run))
+
+            by_glue = GlueAudit(self.plane.cloud, job, self._bucket, started)
+            document = by_glue.report(day, self.choices.audit_patience)
         window = document["window"]
         if window["date"] != day or (window["last_accepted_ms"] or 0) < self._last_ms:
             raise WrongOutcomeError(
@@ -412,7 +417,7 @@ class SmokeRun:
                 "the audit",
                 f"found {listed or 'nothing'}, not the dead letters of the malformed message and of "
                 f"{self._forged.id}",
-                "see docs/audit.md for each finding",
+                "see docs/explanation/audit.md for each finding",
             )
 
     # What is left.

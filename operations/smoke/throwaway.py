@@ -2,26 +2,15 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 from eventplane.downlink.table import TABLE as DESIRED
-from eventplane.fleet import (
-    FLEET_KEY,
-    FLEET_TABLE,
-    PRESENCE_TABLE,
-    QUARANTINE_POLICY,
-    FleetTable,
-    LifecycleState,
-    gone_request,
-)
+from eventplane.fleet import FLEET_KEY, FLEET_TABLE, FleetTable, LifecycleState
 from operations.desired import DesiredItems
-from operations.fleet.access import DeviceAccess
-from operations.fleet.disposal import Disposal
-from operations.fleet.service import Fleet
+from operations.fleet.service import fleet_of
 from operations.smoke.plane import DeployedPlane
 from operations.smoke.removals import Removals
 
@@ -50,7 +39,7 @@ class ThrowAwayDevice:
     def register(self) -> None:
         """Put the device into the fleet's registry. Raises botocore's errors."""
         self._removals.add(f"device {self._thing}", self.remove)
-        self._fleet().register(self._thing)
+        fleet_of(self._plane.cloud, self._plane.environment).register(self._thing)
 
     def make_claim(self, folder: Path) -> None:
         """Make a claim certificate for this run: `claim.crt` and `claim.key` in `folder`.
@@ -74,18 +63,6 @@ class ThrowAwayDevice:
         device = self._registry.read(self._thing)
         return device is not None and device.state is LifecycleState.PROVISIONED
 
-    def _fleet(self) -> Fleet:
-        cloud, plane = self._plane.cloud, self._plane
-        data = cloud.client("iot-data")
-        access = DeviceAccess(self._iot, data, plane.name(QUARANTINE_POLICY))
-        presence = plane.name(PRESENCE_TABLE)
-
-        def unwatch(thing: str) -> object:
-            return self._dynamodb.update_item(**gone_request(presence, thing))
-
-        disposal = Disposal(self._iot, data, access, self.desired, unwatch=unwatch)
-        return Fleet(self._registry, access, disposal, lambda: time.time_ns() // 1_000_000)
-
     def remove(self) -> None:
         """Decommission the device, and delete what that leaves; nothing where it is gone.
 
@@ -94,7 +71,7 @@ class ThrowAwayDevice:
         device = self._registry.read(self._thing)
         if device is None:
             return
-        fleet = self._fleet()
+        fleet = fleet_of(self._plane.cloud, self._plane.environment)
         certificates = device.certificates | self.created | fleet.access.attached(self._thing)
         fleet.decommission(self._thing, "smoke test", dry_run=False)
         for each in sorted(certificates):

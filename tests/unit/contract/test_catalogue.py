@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from contract import load_contract
-from contract.__main__ import main
 from contract.catalogue import catalogue
 from contract.catalogue.picture import picture
 from contract.summary import settings_text
 from eventplane.contract import Contract, compile_contract, contract_document
 from eventplane.contract.reach import flows
 from eventplane.filters import filter_text
+from operations.command_line import main
+from tests.plane import shipped_contract
 
-CONTRACT = load_contract()
+CONTRACT = shipped_contract()
 
 
 def small(**bell: object) -> Contract:
@@ -44,7 +44,7 @@ def test_the_command_writes_the_page_and_says_where(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     output = tmp_path / "new" / "page.html"
-    assert main(["catalogue", "--output", str(output)]) == 0
+    assert main(["contract", "catalogue", "--output", str(output)]) == 0
     assert capsys.readouterr().out == f"{output}\n"
     assert output.read_text() == catalogue(CONTRACT)
 

@@ -1,25 +1,25 @@
-"""`python -m contract`: what it prints and writes, and how it fails."""
+"""`eventplane contract`: what it prints and writes, and how it fails."""
 
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from contract import load_contract
-from contract.__main__ import main
 from contract.acl import FORWARDER
 from contract.diagram import diagram
 from contract.diff import Change, diff
 from contract.summary import summary
 from eventplane.contract import Contract, ContractError, ParticipantKind, compile_contract, contract_document
 from eventplane.topics import OUTBOXES, URGENT_CLIENT_SUFFIX
+from operations.command_line import main
+from tests.plane import shipped_contract
 
 GOLDEN = Path(__file__).parent / "golden" / "format-1.json"
 
 
 @pytest.fixture(scope="module")
 def contract() -> Contract:
-    return load_contract()
+    return shipped_contract()
 
 
 def changed(contract: Contract, **parts: Any) -> Contract:
@@ -32,28 +32,29 @@ def changed(contract: Contract, **parts: Any) -> Contract:
     return compile_contract(document, "changed")
 
 
-@pytest.mark.parametrize("command", [[], ["compile"]])
-def test_compile_is_the_default_and_writes_the_compiled_form(
-    command: list[str], tmp_path: Path, contract: Contract, capsys: pytest.CaptureFixture[str]
+def test_compile_writes_the_compiled_form(
+    tmp_path: Path, contract: Contract, capsys: pytest.CaptureFixture[str]
 ) -> None:
     output = tmp_path / "new" / "contract.json"
-    assert main([*command, "--output", str(output)]) == 0
+    assert main(["contract", "compile", "--output", str(output)]) == 0
     assert output.read_bytes() == contract.canonical
     printed = capsys.readouterr().out
     assert contract.version in printed
     assert "warning" not in printed
 
 
-@pytest.mark.parametrize("command", [[], ["diagram"], ["diff", "other.json"]])
+@pytest.mark.parametrize("command", [["check"], ["diagram"], ["diff", "other.json"]])
 def test_problems_go_to_stderr_with_status_1(
     command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "plane.yaml"
     file.write_text("format: 1\n")
-    assert main([*command, "--contract", str(file)]) == 1
+    assert main(["contract", *command, "--contract", str(file)]) == 1
     output = capsys.readouterr()
     assert output.out == ""
-    assert f"{file}: 3 problem(s)" in output.err
+    # The commands that find problems print all of them, the others the first.
+    assert output.err.startswith(f"{file}: {'3 problem(s)' if command == ['check'] else 'name: '}")
+    assert output.err.count("\n") == (4 if command == ["check"] else 1)
 
 
 def test_the_diagram_has_every_participant_and_every_route(contract: Contract) -> None:
@@ -96,7 +97,7 @@ def test_nothing_changed(contract: Contract, tmp_path: Path, capsys: pytest.Capt
     assert diff(contract, contract) == ()
     other = tmp_path / "other.json"
     other.write_bytes(contract.canonical)
-    assert main(["diff", str(other)]) == 0
+    assert main(["contract", "diff", str(other)]) == 0
     assert capsys.readouterr().out == (
         f"care-at-home {contract.version} -> care-at-home {contract.version}: nothing changed\n"
     )
@@ -155,19 +156,19 @@ def test_diff_reads_both_yaml_and_compiled_files(
     file = tmp_path / "other.yaml"
     file.write_bytes(GOLDEN.read_bytes())
     for other in (GOLDEN, file):
-        assert main(["diff", str(other)]) == 0
+        assert main(["contract", "diff", str(other)]) == 0
         assert '~ name: "golden" -> "care-at-home"' in capsys.readouterr().out
 
 
 def test_a_missing_other_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["diff", str(tmp_path / "none.json")]) == 1
+    assert main(["contract", "diff", str(tmp_path / "none.json")]) == 1
     assert "cannot be read" in capsys.readouterr().err
 
 
 def test_the_access_rules_give_each_service_its_own_topics_and_the_forwarder_the_other_ends(
     contract: Contract, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["acl"]) == 0
+    assert main(["contract", "acl"]) == 0
     rights: dict[str, set[str]] = {}
     user = ""
     for line in capsys.readouterr().out.splitlines():

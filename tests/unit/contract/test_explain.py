@@ -7,9 +7,7 @@ from typing import Any
 
 import pytest
 
-from contract import load_contract
 from contract.explain import Condition, Outcome, explain, explain_filter, outcomes
-from contract.explain_command import explanation_table
 from eventplane.__main__ import main
 from eventplane.contract import (
     Contract,
@@ -23,9 +21,11 @@ from eventplane.contract.filter_reader import read_filter
 from eventplane.contract.reach import Reachability
 from eventplane.envelope import write_event
 from eventplane.router import Router
+from operations.explain_command import explanation_table
+from tests.plane import shipped_contract
 
 EXAMPLES = Path(__file__).parents[3] / "docs" / "examples"
-CONTRACT = load_contract()
+CONTRACT = shipped_contract()
 GOLDEN = Path(__file__).parent / "golden" / "format-1.json"
 RING = {"id": "1", "source": "/homes/1/bell", "type": "org.example.ring.v1"}
 ATTRIBUTES = {
@@ -174,7 +174,12 @@ def event_file(tmp_path: Path) -> Path:
 
 
 def test_the_command_prints_json(event_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["explain", str(event_file), "--contract", str(GOLDEN), "--place", "cloud", "--json"]) == 0
+    assert (
+        main(
+            ["contract", "explain", str(event_file), "--contract", str(GOLDEN), "--place", "cloud", "--json"]
+        )
+        == 0
+    )
     document = json.loads(capsys.readouterr().out)
     assert document["event"] == RING
     assert document["contract"] == {"name": "golden", "version": "d17fe94bbe13b478"}
@@ -186,7 +191,7 @@ def test_the_command_reads_standard_input(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(write_event(RING).json.encode())))
-    assert main(["explain", "-", "--contract", str(GOLDEN)]) == 0
+    assert main(["contract", "explain", "-", "--contract", str(GOLDEN)]) == 0
     printed = capsys.readouterr().out
     assert printed.startswith(
         "org.example.ring.v1, id 1 of /homes/1/bell\ngolden, version d17fe94bbe13b478\n"
@@ -212,7 +217,7 @@ def test_the_command_reads_standard_input(
         ("infinite.yaml", str(GOLDEN), "infinite.yaml: neither JSON nor YAML: Out of range"),
         ("deep.yaml", str(GOLDEN), "deep.yaml: neither JSON nor YAML: "),
         ("binary.yaml", str(GOLDEN), "binary.yaml: neither JSON nor YAML: "),
-        ("event.json", "wrong.json", "more: python -m contract --contract"),
+        ("event.json", "wrong.json", "more: eventplane contract check --contract"),
         ("event.json", "open.yaml", "open.yaml: (file): not YAML"),
     ],
 )
@@ -227,7 +232,7 @@ def test_bad_input_is_one_line_with_the_file_and_the_remedy(
     (folder / "infinite.yaml").write_text("id: .inf")
     (folder / "deep.yaml").write_text("[" * 400)
     (folder / "binary.yaml").write_bytes(b"id: \xff")
-    assert main(["explain", str(folder / event), "--contract", str(folder / contract)]) == 1
+    assert main(["contract", "explain", str(folder / event), "--contract", str(folder / contract)]) == 1
     output = capsys.readouterr()
     assert message in output.err
     assert output.err.count("\n") == 1
@@ -241,11 +246,14 @@ def test_it_reads_yaml_as_well_as_json(tmp_path: Path, capsys: pytest.CaptureFix
         "specversion: '1.0'\nid: '17'\nsource: /houses/1/bell\ntype: org.example.battery.v1\n"
         "time: 2026-03-01T08:30:00Z\npercent: 42\n"
     )
-    assert main(["explain", str(file), "--contract", str(EXAMPLES / "doorbell.yaml"), "--json"]) == 0
+    assert (
+        main(["contract", "explain", str(file), "--contract", str(EXAMPLES / "doorbell.yaml"), "--json"]) == 0
+    )
     from_yaml = json.loads(capsys.readouterr().out)
     assert (
         main(
             [
+                "contract",
                 "explain",
                 str(EXAMPLES / "battery.json"),
                 "--contract",
@@ -385,7 +393,13 @@ def test_it_agrees_with_the_reach_of_the_type(type: str) -> None:
 def test_the_summary_begins_the_page_and_matches_leaves_out_the_rest(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    arguments = ["explain", str(EXAMPLES / "battery.json"), "--contract", str(EXAMPLES / "doorbell.yaml")]
+    arguments = [
+        "contract",
+        "explain",
+        str(EXAMPLES / "battery.json"),
+        "--contract",
+        str(EXAMPLES / "doorbell.yaml"),
+    ]
     assert main([*arguments, "--matches"]) == 0
     assert capsys.readouterr().out.splitlines()[2:] == [
         "routes that match: everything-to-cloud",
@@ -473,7 +487,7 @@ def test_the_routes_that_are_shown_are_those_of_the_event_with_its_sender(
     contract, event = tmp_path / "contract.json", tmp_path / "event.yaml"
     contract.write_text(json.dumps(contract_document(laundry(**routes))))
     event.write_text("specversion: '1.0'\nid: a\nsource: /a\ntype: dim\nway: down")
-    assert main(["explain", str(event), "--contract", str(contract), "--matches"]) == 0
+    assert main(["contract", "explain", str(event), "--contract", str(contract), "--matches"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[2:6] == [
         "routes that match: dim-down, dim-to-lamp, of-desk",
@@ -520,7 +534,7 @@ def test_senders_with_the_same_outcome_are_one_paragraph(
     file.write_text(
         "specversion: '1.0'\nid: a\nsource: /a\ntype: org.eventplane.conversation.reply.v1\nreplyto: carers"
     )
-    assert main(["explain", str(file), "--matches"]) == 0
+    assert main(["contract", "explain", str(file), "--matches"]) == 0
     summary = capsys.readouterr().out.split("\n\n")[0].splitlines()
     assert sum(each.startswith("sent by: ") for each in summary) == 2
     assert summary[-1].strip() == "carers.replies by replies-to-carers"

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from contract import load_contract
 from eventplane.contract import Contract, compile_contract
 from eventplane.contract.floor import REMEDY, floor_problems
+from tests.plane import shipped_contract
 from tests.unit.edge.fakes import contract as silent_contract
 
-IMAGE = load_contract()
+IMAGE = shipped_contract()
 KEYWORD = "org.eventplane.alarm.keyword.v1"
 CLINICAL = "org.eventplane.alarm.clinical.v1"
 CANARY = "org.eventplane.device.canary.v1"

@@ -23,6 +23,7 @@ from eventplane.contract import (
 )
 from eventplane.contract.canonical import FORMAT
 from eventplane.filters import Prefix
+from tests.plane import shipped_contract
 
 GOLDEN = Path(__file__).parent / "golden" / "format-1.json"
 GOLDEN_VERSION = "d17fe94bbe13b478"
@@ -186,5 +187,5 @@ def test_what_is_damaged_is_refused(text: str) -> None:
 
 
 def test_todays_document_of_a_contract_compiles_to_it() -> None:
-    contract = load_contract()
+    contract = shipped_contract()
     assert compile_contract(contract_document(contract), "again") == contract

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contract import load_contract
 from eventplane.contract import ContractError, Forward, Place, compile_contract, load_compiled
 from eventplane.contract.publication import Item
 from eventplane.filters import Any as AnyOf
@@ -17,8 +16,9 @@ from eventplane.filters import Exact
 from eventplane.interest.announcement import Announcement, AnnouncementError, new_announcement, with_interest
 from eventplane.interest.table import InterestTable, LeasedAnnouncement, interest_item
 from eventplane.interest.uplink import uplink_filters
+from tests.plane import shipped_contract
 
-CONTRACT = load_contract()
+CONTRACT = shipped_contract()
 MOTION: dict[str, Any] = {"exact": {"type": "org.eventplane.activity.motion.v1"}}
 DOOR: dict[str, Any] = {"exact": {"type": "org.eventplane.activity.door.v1"}}
 

@@ -10,8 +10,6 @@ import boto3
 import pytest
 from botocore.exceptions import ClientError
 
-from contract.__main__ import main
-from contract.loader import load_contract
 from contract.publish import (
     ConflictError,
     Deployment,
@@ -24,14 +22,17 @@ from contract.publish import (
 )
 from eventplane.contract import Contract, compile_contract
 from eventplane.contract.publication import KEY, cloud_destinations, contract_key, read_contract
+from operations.cloud import Cloud
+from operations.command_line import main
 from tests.dynamodb import create_table
+from tests.plane import shipped_contract
 
 TABLE = "contracts"
 
 
 @pytest.fixture(scope="module")
 def contract() -> Contract:
-    return load_contract()
+    return shipped_contract()
 
 
 @pytest.fixture
@@ -204,30 +205,31 @@ def test_the_command_publishes_checks_and_withdraws(
     queues = dict.fromkeys(publisher._deployment.queues, "https://queue")
     variables = {"EVENTPLANE_QUEUES": json.dumps(queues), "EVENTPLANE_CONTRACTS_TABLE": TABLE}
     answers = Answers(OUTPUTS | {"ContractVersion": contract.version}, variables)
-    monkeypatch.setattr(boto3, "client", answers)
+    monkeypatch.setattr(Cloud, "client", lambda _, service: answers(service))
     new = changed(contract, "new")
     (tmp_path / "new.json").write_bytes(new.canonical)
     command = ["publish", "--env", "dev", "--contract", str(tmp_path / "new.json")]
 
-    assert main([*command, "--dry-run"]) == 0
+    assert main(["contract", *command, "--dry-run"]) == 0
     assert publisher.in_force() is None
-    assert main(command) == 0
+    assert main(["contract", *command]) == 0
     head = publisher.in_force()
     assert head is not None
     assert head.version == new.version
-    assert main(["publish", "--env", "dev", "--withdraw"]) == 0
+    assert main(["contract", "publish", "--env", "dev", "--withdraw"]) == 0
     assert publisher.in_force() is None
     printed = capsys.readouterr().out
     assert [word in printed for word in ("can be published", "is in force;", "in force again")] == [True] * 3
-    monkeypatch.setattr(boto3, "client", Answers(None, {}))
-    assert main(command) == 1
+    lost = Answers(None, {})
+    monkeypatch.setattr(Cloud, "client", lambda _, service: lost(service))
+    assert main(["contract", *command]) == 1
     assert "name one that is deployed" in capsys.readouterr().err
 
 
 def test_a_broken_contract_does_not_come_so_far(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "broken.yaml").write_text("format: 2\n")
-    assert main(["publish", "--env", "nowhere", "--contract", str(tmp_path / "broken.yaml")]) == 1
-    assert "problem(s)" in capsys.readouterr().err
+    assert main(["contract", "publish", "--env", "nowhere", "--contract", str(tmp_path / "broken.yaml")]) == 1
+    assert "broken.yaml: name: None is not a text" in capsys.readouterr().err
 
 
 def test_what_takes_alarms_away_from_an_image_is_refused_with_the_remedy(
@@ -240,8 +242,8 @@ def test_what_takes_alarms_away_from_an_image_is_refused_with_the_remedy(
     silent.write_bytes(compile_contract(document, "silent").canonical)
     publish = ["publish", "--env", "nowhere", "--contract", str(silent), "--image", str(image)]
     for command in (publish, ["floor", str(image), "--contract", str(silent)]):
-        assert main(command) == 1
+        assert main(["contract", *command]) == 1
         printed = capsys.readouterr().err
         assert "routes.alarms-to-call-service" in printed
         assert "devices need a new image" in printed
-    assert main(["floor", str(silent), "--contract", str(image)]) == 0
+    assert main(["contract", "floor", str(silent), "--contract", str(image)]) == 0

@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from contract import load_contract
 from contract.checks import check
 from contract.explain import outcomes
 from eventplane.contract import Contract, compile_contract, contract_document
 from eventplane.contract.reach import Reachability
 from eventplane.envelope import write_event
+from tests.plane import plane_contract
 
 PRESSED = "com.example.laundry.pressed.v1"
 ORG = {"filter": {"prefix": {"type": "org.eventplane."}}, "to": "device.outbox"}
@@ -194,8 +194,8 @@ def test_a_forwarder_s_own_reports_go_up_without_a_route() -> None:
 
 
 def test_the_shipped_contract_with_a_newcomer_s_type_has_one_warning_and_explain_agrees() -> None:
-    document = contract_document(load_contract())
-    assert check(load_contract()) == ()
+    document = contract_document(plane_contract())
+    assert check(plane_contract()) == ()
     document["participants"]["laundry-service"] = {
         "kind": "device_service",
         "description": "Reports a finished wash.",

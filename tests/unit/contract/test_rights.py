@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contract import load_contract
 from contract.checks import check
 from contract.summary import summary
 from eventplane.contract import AddressScope, Contract, ContractError, Place, compile_contract, load_compiled
@@ -22,9 +21,10 @@ from eventplane.contract.subscription import (
 from eventplane.envelope import write_event
 from eventplane.filters import Prefix
 from eventplane.router import Router
+from tests.plane import shipped_contract
 
 NOW = "2026-01-01T00:00:00.000Z"
-CONTRACT = load_contract()
+CONTRACT = shipped_contract()
 
 
 def plane(*, routes: dict[str, Any] | None = None, **desk: Any) -> Contract:

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contract import load_contract
 from eventplane.contract import Contract, ContractError, Place, compile_contract, load_compiled
 from eventplane.contract.filter_reader import read_filter
 from eventplane.contract.reader import Problem
@@ -30,8 +29,9 @@ from eventplane.contract.subscription_table import read_subscription, subscripti
 from eventplane.filters import Filter
 from eventplane.interest.announcement import new_announcement, with_interest
 from eventplane.limits import MAX_PARTICIPANT_STEPS
+from tests.plane import shipped_contract
 
-CONTRACT = load_contract()
+CONTRACT = shipped_contract()
 NOW = "2026-01-01T00:00:00.000Z"
 NEWS = {"exact": {"type": "org.eventplane.alarm.news.v1"}}
 

@@ -4,28 +4,33 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import boto3
 import pytest
 
-from contract import load_contract
 from eventplane import resource_names
 from eventplane.__main__ import main
 from eventplane.contract import Contract, ParticipantKind
 from eventplane.contract.publication import cloud_inboxes
 from operations import reading
+from tests.plane import plane_contract
 from tests.unit.operations.support import ENVIRONMENT, Plane
 
 
 @pytest.fixture(scope="session")
 def contract() -> Contract:
-    return load_contract()
+    return plane_contract()
 
 
 @pytest.fixture
-def plane(contract: Contract, aws: None, monkeypatch: pytest.MonkeyPatch) -> Plane:
+def plane(contract: Contract, aws: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Plane:
     monkeypatch.setenv("EVENTPLANE_ENV", ENVIRONMENT)
+    # The commands read what the fixture has, not what else somebody added to the shipped contract.
+    deployed = tmp_path / "deployed.json"
+    deployed.write_bytes(contract.canonical)
+    monkeypatch.setattr("operations.command.project_contract", lambda _: deployed)
     monkeypatch.setattr(reading, "_LONG_POLL_S", 0)
     plane = Plane(boto3.client("sqs"), boto3.client("s3"))
     outboxes = (service.outbox for service in contract.of_kind(ParticipantKind.CLOUD_SERVICE))

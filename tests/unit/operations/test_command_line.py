@@ -1,7 +1,10 @@
-"""`python -m eventplane`: one name for commands of two packages."""
+"""`eventplane`: one name for commands of two packages."""
 
 from __future__ import annotations
 
+import errno
+import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -9,8 +12,9 @@ from pathlib import Path
 import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError, NoRegionError
 
-from eventplane.__main__ import COMMANDS, main
-from operations.errors import explained
+from eventplane.__main__ import main
+from operations.cloud import explained
+from operations.command_line import NOUNS, run
 
 ROOT = Path(__file__).parents[3]
 
@@ -21,7 +25,7 @@ def test_the_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> Non
 
     assert ended.value.code == 0
     out = capsys.readouterr().out
-    assert all(name in out for name in COMMANDS)
+    assert all(name in out for name in NOUNS)
 
 
 def test_the_commands_are_loaded_when_they_are_called() -> None:
@@ -33,13 +37,51 @@ def test_the_commands_are_loaded_when_they_are_called() -> None:
     assert done.stdout == "set()\n"
 
 
+def test_commands_about_a_contract_need_no_aws() -> None:
+    program = (
+        "import sys; from eventplane.__main__ import main; main(['contract', 'check', '--json']); "
+        "print({'boto3', 'botocore', 'jinja2', 'eventplane_client'} & set(sys.modules), file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+
+    assert done.stderr == "set()\n"
+
+
+def test_an_error_of_the_network_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    def unreachable() -> int:
+        raise ConnectionRefusedError(111, "Connection refused")
+
+    assert run(unreachable) == 1
+    assert capsys.readouterr().err == "Connection refused; check the network, and repeat the command\n"
+
+
+@pytest.mark.parametrize(
+    ("package", "installed"),
+    [
+        ("boto3", "eventplane[aws]"),
+        ("yaml", "eventplane[contract]"),
+        ("eventplane_client", "eventplane-client"),
+    ],
+)
+def test_what_an_extra_brings_is_named_with_it(
+    package: str, installed: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def lacking() -> int:
+        raise ModuleNotFoundError(name=f"{package}.inner")
+
+    assert run(lacking) == 1
+    assert f"package {package} is missing; install it: pip install '{installed}" in capsys.readouterr().err
+
+
 def test_a_missing_package_is_named_with_the_remedy(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setitem(COMMANDS, "trace", ("operations_of_nobody.trace", ""))
+    monkeypatch.setitem(NOUNS, "trace", ("operations_of_nobody.trace", ""))
 
     assert main(["trace"]) == 1
-    assert "operations_of_nobody is missing; run this from the checkout" in capsys.readouterr().err
+    assert "operations_of_nobody is missing; install it" in capsys.readouterr().err
 
 
 def refused(code: str) -> ClientError:
@@ -59,3 +101,81 @@ def refused(code: str) -> ClientError:
 )
 def test_what_aws_refuses_is_said_with_a_remedy(error: ClientError, remedy: str) -> None:
     assert remedy in str(explained(error))
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """A checkout that says its folder and the words that it got, with a .venv that is a link."""
+    others = tmp_path / "other checkout" / "venv" / "bin"
+    others.mkdir(parents=True)
+    (others / "python").symlink_to(sys.executable)
+    shutil.copy2(ROOT / "tools" / "bin" / "eventplane", others)
+    folder = tmp_path / "a checkout"
+    (folder / "eventplane").mkdir(parents=True)
+    (folder / "eventplane" / "__init__.py").touch()
+    program = "import os, sys\ndef main(): print(__file__, sys.argv[1:], os.getenv('PYTHONPATH'))\n"
+    (folder / "eventplane" / "__main__.py").write_text(program)
+    (folder / ".venv").symlink_to(others.parent)
+    return folder
+
+
+def test_the_command_of_a_checkout_runs_its_sources(checkout: Path, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    (elsewhere / "eventplane").mkdir(parents=True)
+    (elsewhere / "eventplane" / "__main__.py").write_text("raise SystemExit('the folder one is in')")
+    command = checkout / ".venv" / "bin" / "eventplane"
+    said = f"{checkout / 'eventplane' / '__main__.py'} ['send', 'a b', '']"
+
+    for program in (str(command), os.path.relpath(command, elsewhere)):
+        done = subprocess.run(
+            [program, "send", "a b", ""],
+            cwd=elsewhere,
+            env={"PATH": os.defpath},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert (done.stdout, done.stderr, done.returncode) == (f"{said} None\n", "", 0)
+
+
+def test_the_command_may_be_linked_from_a_folder_on_the_path(checkout: Path, tmp_path: Path) -> None:
+    (checkout / ".venv").unlink()
+    (tmp_path / "other checkout" / "venv").rename(checkout / ".venv")
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    (folder / "eventplane").symlink_to(checkout / ".venv" / "bin" / "eventplane")
+    path = f"{folder}:{os.defpath}"
+
+    done = subprocess.run(
+        ["eventplane"], cwd="/", env={"PATH": path}, capture_output=True, text=True, check=True
+    )
+
+    assert done.stdout.startswith(str(checkout))
+
+
+def test_a_full_disk_is_not_blamed_on_the_network(capsys: pytest.CaptureFixture[str]) -> None:
+    def full() -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    assert run(full) == 1
+    assert capsys.readouterr().err.startswith("No space left on device; see that the disk has room")
+
+
+@pytest.mark.parametrize(
+    ("words", "status"), [("check >&-", 0), ("check 2>&-", 0), ("explain - <&-", 1), ("check >/dev/full", 1)]
+)
+def test_a_closed_or_full_stream_is_no_traceback(words: str, status: int, tmp_path: Path) -> None:
+    program = f"exec '{sys.executable}' -m eventplane contract {words}"
+    done = subprocess.run(["sh", "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
+
+    assert done.returncode == status
+    assert "Traceback" not in done.stderr
+    assert done.stderr.count("\n") == status
+
+
+@pytest.mark.parametrize("words", [["explain", "/dev/zero"], ["check", "--contract", "/dev/zero"]])
+def test_a_file_without_an_end_is_refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["contract", *words]) == 1
+    err = capsys.readouterr().err
+    assert "/dev/zero: " in err
+    assert "cannot be read: File too large; name " in err

@@ -8,12 +8,17 @@ from typing import Any
 import boto3
 import pytest
 
+from eventplane.__main__ import main as command_line
 from eventplane.contract import Downlink
 from eventplane.downlink import table as keys
 from eventplane.downlink.desired import Desired, Message, State
 from operations.desired import DesiredItems
-from operations.desired_command import main
 from tests.dynamodb import create_table
+
+
+def main(arguments: list[str]) -> int:
+    return command_line(["desired", *arguments])
+
 
 TABLE = "eventplane-dev-desired"
 
@@ -64,22 +69,22 @@ def items(aws: None) -> DesiredItems:
 
 
 def test_a_device_s_keys_are_listed(items: DesiredItems, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["home-1"]) == 0
+    assert main(["list", "home-1"]) == 0
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert lines[1:] == [
         ["x/y/z", "command", "1", "+2", "-", "sending", "2", "2026-01-01", "00:00:00.000"],
         ["a/b/c", "state", "12", "11", "idle", "0", "-"],
         ["a/b/d", "state", "3", "(deleted)", "-", "idle", "0", "-"],
     ]
-    assert main(["home-2", "--json"]) == 0
+    assert main(["list", "home-2", "--json"]) == 0
     (document,) = json.loads(capsys.readouterr().out)
     assert (document["key"], document["desired"], document["acknowledged"]) == ("a/b/c", "9", None)
 
 
 def test_that_there_is_nothing_is_said(items: DesiredItems, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["home-9"]) == 3
+    assert main(["list", "home-9"]) == 1
     assert "home-9" in capsys.readouterr().err
-    assert main(["home-1", "--env", "prod"]) == 1
+    assert main(["list", "home-1", "--env", "prod"]) == 1
     assert "with --env" in capsys.readouterr().err
 
 
@@ -103,7 +108,7 @@ def test_a_device_with_many_keys_is_read_to_its_end(items: DesiredItems) -> None
 
 def test_all_devices_are_no_device(items: DesiredItems, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
-        main(["*"])
+        main(["list", "*"])
     assert "one device" in capsys.readouterr().err
 
 
@@ -116,8 +121,8 @@ def test_a_key_of_one_device_is_shown_with_its_reset_and_its_owner(
     assert (document["owner"], document["sender"], document["id"]) == ("s", "s", "12")
     assert main(["show", "a/b/c", "--device", "home-2"]) == 0
     head, row = (line.split() for line in capsys.readouterr().out.splitlines())
-    assert (head[0], row[0]) == ("kind", "state")
-    assert main(["show", "a/b/c", "--device", "home-9"]) == 3
+    assert (head[0], row[0]) == ("KIND", "state")
+    assert main(["show", "a/b/c", "--device", "home-9"]) == 1
     assert "a/b/c" in capsys.readouterr().err
 
 

@@ -8,12 +8,17 @@ from dataclasses import replace
 import boto3
 import pytest
 
+from eventplane.__main__ import main as command_line
 from eventplane.downlink import table as desired
 from eventplane.fleet import FLEET_KEY, FleetTable, LifecycleState, made
 from operations.fleet.access import DeviceAccess
-from operations.fleet.command import main
 from operations.fleet.disposal import Disposal
 from tests.dynamodb import create_table
+
+
+def main(arguments: list[str]) -> int:
+    return command_line(["fleet", *arguments])
+
 
 TABLE = "eventplane-dev-fleet"
 
@@ -36,6 +41,46 @@ def test_devices_are_registered_once(registry: FleetTable, capsys: pytest.Captur
     device = registry.read("home-2")
     assert device is not None
     assert (device.state, device.revision) == (LifecycleState.MADE, 1)
+
+
+def test_devices_are_listed(registry: FleetTable, capsys: pytest.CaptureFixture[str]) -> None:
+    for number in range(3, 0, -1):
+        groups = frozenset({"north", "pilot"} if number == 2 else ())
+        registry.write(replace(made(f"home-{number}", 1_767_225_600_000), groups=groups))
+    provisioned = LifecycleState.PROVISIONED
+    registry.write(replace(made("home-4", 1_767_225_600_000), state=provisioned))
+    assert main(["list"]) == 0
+    assert capsys.readouterr().out.splitlines()[1:3] == [
+        "home-1  made         2026-01-01 00:00:00.000  -",
+        "home-2  made         2026-01-01 00:00:00.000  north pilot",
+    ]
+    assert main(["list", "--state", "provisioned", "--json"]) == 0
+    assert [each["thing"] for each in json.loads(capsys.readouterr().out)] == ["home-4"]
+    assert main(["list", "--group", "north", "--json"]) == 0
+    assert [each["thing"] for each in json.loads(capsys.readouterr().out)] == ["home-2"]
+    assert main(["list", "--most", "1"]) == 0
+    listed = capsys.readouterr()
+    assert ("home-1" in listed.out, "home-2" in listed.out) == (True, False)
+    assert "3 more devices; show more with --most" in listed.err
+
+
+@pytest.mark.parametrize("options", [["--most", "0"], ["--most", "x"], ["--state", "gone"]])
+def test_a_list_of_nothing_is_refused(registry: FleetTable, options: list[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["list", *options])
+    assert ended.value.code == 2
+
+
+def test_what_changes_devices_prints_documents(
+    registry: FleetTable, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["register", "home-1", "home-1", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == [
+        {"thing": "home-1", "is_new": True},
+        {"thing": "home-1", "is_new": False},
+    ]
+    assert main(["groups", "home-1", "north", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["groups"] == ["north"]
 
 
 def test_a_device_is_shown(registry: FleetTable, capsys: pytest.CaptureFixture[str]) -> None:
@@ -87,12 +132,12 @@ def test_without_credentials_the_remedy_is_said(
 @pytest.mark.parametrize(
     ("arguments", "remedy"),
     [
-        (["show", "home-1"], "nobody knows a device 'home-1'"),
-        (["allow-replacement", "home-1"], "nobody knows a device 'home-1'"),
-        (["quarantine", "home-1"], "nobody knows a device 'home-1'"),
-        (["release", "home-1"], "nobody knows a device 'home-1'"),
-        (["decommission", "home-1"], "nobody knows a device 'home-1'"),
-        (["decommission", "home-1", "--dry-run"], "nobody knows a device 'home-1'"),
+        (["show", "home-1"], "no device is called 'home-1'"),
+        (["allow-replacement", "home-1"], "no device is called 'home-1'"),
+        (["quarantine", "home-1"], "no device is called 'home-1'"),
+        (["release", "home-1"], "no device is called 'home-1'"),
+        (["decommission", "home-1"], "no device is called 'home-1'"),
+        (["decommission", "home-1", "--dry-run"], "no device is called 'home-1'"),
         (["register", "claim-1"], "cannot be a device's name"),
         (["show", "home-1", "--env", "prod"], "name another environment with --env"),
     ],

@@ -58,7 +58,7 @@ def test_asked_to_publish_it_makes_the_plane_forget_what_it_told(
     asking = tmp_path / "contract.json"
     asking.write_bytes(compile_contract(document, "asking").canonical)
     dynamodb.put_item(**begin_request(DESIRED, 1))
-    status, out, _ = run("interest", "--publish", "--contract", str(asking))
+    status, out, _ = run("interest", "publish", "--contract", str(asking))
     assert (status, "within a minute" in out) == (0, True)
     assert dynamodb.scan(TableName=DESIRED)["Items"] == []
     assert sent(plane) == []
@@ -66,18 +66,18 @@ def test_asked_to_publish_it_makes_the_plane_forget_what_it_told(
 
 def test_where_devices_send_everything_nobody_is_told(plane: Plane, dynamodb: Any, run: Run) -> None:
     dynamodb.put_item(**begin_request(DESIRED, 1))
-    status, _, err = run("interest", "--publish")
+    status, _, err = run("interest", "publish")
     assert (status, "forward: wanted" in err) == (1, True)
     assert dynamodb.scan(TableName=DESIRED)["Count"] == 1
 
 
 def test_one_device_cannot_be_told_alone(run: Run) -> None:
     with pytest.raises(SystemExit):
-        run("interest", "--publish", "--device", "home-1")
+        run("interest", "publish", "--device", "home-1")
 
 
 def test_it_takes_it_back(plane: Plane, dynamodb: Any, run: Run, contract: Contract) -> None:
-    assert run("interest", "--withdraw", "--device", "home-1")[0] == 0
+    assert run("interest", "withdraw", "--device", "home-1")[0] == 0
     (event,) = sent(plane)
     told = addressed(event, contract.downlink(event.type), 10**13)
     assert (told.message.is_deleted, told.target.thing) == (True, "home-1")
@@ -86,13 +86,13 @@ def test_it_takes_it_back(plane: Plane, dynamodb: Any, run: Run, contract: Contr
 def test_asked_for_nothing_it_shows_what_routes_and_subscriptions_take(
     plane: Plane, dynamodb: Any, run: Run, contract: Contract
 ) -> None:
-    assert json.loads(run("interest", "--json")[1]) == uplink_filters(contract)
+    assert json.loads(run("interest", "show", "--json")[1]) == uplink_filters(contract)
     news = new_subscription("carers", "news", NEWS, "2026-01-01T00:00:00Z")
     dynamodb.put_item(
         TableName=SUBSCRIPTIONS,
         Item=subscription_item(news),
     )
-    status, out, _ = run("interest", "--json")
+    status, out, _ = run("interest", "show", "--json")
     assert status == 0
     assert any(NEWS in each["all"] for each in json.loads(out) if "all" in each)
     assert sent(plane) == []

@@ -204,7 +204,8 @@ def audited(glue: Glue, removals: Removals, patience: Patience, written: datetim
         return {"LastModified": written, "Body": io.BytesIO(bodies[call["Key"]])}
 
     cloud: Any = SimpleNamespace(client=lambda _: glue, s3=SimpleNamespace(get_object=get_object))
-    return GlueAudit(cloud, "audit", "archive", removals.add).report("2026-03-01", Path(), patience)
+    audit = GlueAudit(cloud, "audit", "archive", lambda run: removals.add("the run", lambda: audit.stop(run)))
+    return audit.report("2026-03-01", patience)
 
 
 def test_the_audit_waits_for_another_run_and_returns_the_report() -> None:

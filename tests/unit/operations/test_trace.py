@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eventplane.contract import Contract
-from eventplane.envelope import parse_event
+from eventplane.envelope import parse_event, write_event
 from eventplane.reasons import Outcome
 from eventplane.sender import Sender
 from eventplane.tracing.context import context_of
@@ -110,7 +110,7 @@ def test_a_refused_event_whose_letter_went_nowhere_is_incomplete(plane: Plane, r
 
     status, out, _ = run("trace", SOURCE, "17")
 
-    assert status == 3
+    assert status == 1
     assert "missing: no record that its dead letter was delivered" in out
 
 
@@ -186,7 +186,7 @@ def test_what_never_reached_the_tap_is_the_devices_side(plane: Plane, run: Run) 
 
     status, out, _ = run("trace", SOURCE, "17")
 
-    assert status == 3
+    assert status == 1
     assert "missing: never reached the tap" in out
 
 
@@ -195,7 +195,7 @@ def test_accepted_and_not_decided_is_missing_a_router(plane: Plane, run: Run) ->
 
     status, out, _ = run("trace", SOURCE, "17")
 
-    assert status == 3
+    assert status == 1
     assert "missing: no router has decided" in out
 
 
@@ -294,7 +294,7 @@ def test_only_the_folders_of_the_days_are_read(plane: Plane, run_json: RunJson) 
 
 def test_no_day_at_all_is_no_answer(plane: Plane, run: Run) -> None:
     status, _, err = run("trace", SOURCE, "17", "--from", "2026-03-02", "--to", "2026-03-01")
-    assert (status, "no day is from 2026-03-02 to 2026-03-01" in err) == (1, True)
+    assert (status, "no day is from 2026-03-02 to 2026-03-01" in err) == (2, True)
 
 
 def test_a_copy_of_the_archive_needs_no_cloud(run_json: RunJson, tmp_path: Path, plane: Plane) -> None:
@@ -363,3 +363,49 @@ def test_an_event_s_trace_is_named(
     trace_id = "a" * 32 if carried else context_of(sent).trace_id
     assert run("trace", SOURCE, "17")[1].splitlines()[0].endswith(f", trace {trace_id}")
     assert one(run_json)("trace", SOURCE, "17")["trace_id"] == trace_id
+
+
+def test_an_id_alone_is_enough(plane: Plane, run_json: RunJson, run: Run) -> None:
+    one_source, other = event("17"), write_event({**event("17").attributes, "source": "/homes/2"}, {})
+    plane.archive("tap", [tap_line(one_source.json), tap_line(other.json, 1), tap_line(event("18").json, 2)])
+    plane.archive("ledger", [ledger_line(one_source, Outcome.DELIVERED, route=ROUTE)])
+
+    found = run_json("trace", "17")["events"]
+
+    assert [each["source"] for each in found] == ["/homes/1/health", "/homes/2"]
+    assert [whats(each) for each in found] == [["accepted", "delivered"], ["accepted"]]
+    assert "never reached the tap" in run("trace", "19")[1]
+
+
+def test_an_id_alone_finds_the_original_of_a_dead_letter(plane: Plane, run_json: RunJson) -> None:
+    plane.archive("tap", [tap_refusal_line(b'{"source": "/homes/1/health", "id": "17"}', "bad")])
+    assert whats(one(run_json)("trace", "17")) == ["accepted, no event"]
+
+
+def test_following_prints_each_step_once_until_all_is_known(
+    plane: Plane, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent = event("17")
+    later = [
+        lambda: plane.archive("tap", [tap_line(sent.json)]),
+        lambda: plane.archive("ledger", [ledger_line(sent, Outcome.DELIVERED, route=ROUTE)]),
+    ]
+    monkeypatch.setattr("operations.trace_command.time.sleep", lambda _: later.pop(0)())
+
+    status, out, err = run("trace", "17", "--follow", "--json")
+
+    assert (status, err) == (0, "")
+    assert [json.loads(line)["what"] for line in out.splitlines()] == ["accepted", "delivered"]
+
+
+def test_following_ends_in_time_with_what_is_missing(plane: Plane, run: Run) -> None:
+    plane.archive("tap", [tap_line(event("17").json)])
+    status, out, err = run("trace", "17", "--follow", "--timeout", "0.1")
+    assert (status, out.count("\n")) == (1, 1)
+    assert "missing: no router has decided" in err
+
+
+@pytest.mark.parametrize("words", [["a", "b", "c"], ["17", "--timeout", "1"]])
+def test_wrong_words_are_refused(plane: Plane, run: Run, words: list[str]) -> None:
+    status, out, err = run("trace", *words)
+    assert (status, out, err.count("\n")) == (2, "", 1)

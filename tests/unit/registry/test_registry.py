@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from contract import load_contract
 from eventplane.contract import compile_contract, contract_document
 from eventplane.registry.build import build_registry
 from eventplane.registry.view import ApiNotFoundError, BadFlagError, NotFoundError, Representation, look_up
+from tests.plane import shipped_contract
 
-CONTRACT = load_contract()
+CONTRACT = shipped_contract()
 REGISTRY = build_registry(CONTRACT)
 BASE = "https://registry.example/v"
 MESSAGES = "/messagegroups/care-at-home/messages"

@@ -1,53 +1,53 @@
-"""`python -m eventplane explain`: who receives an event, by which routes, and why not by the others."""
+"""`eventplane contract explain`: who receives an event, by which routes, and why not by the others."""
 
 from __future__ import annotations
 
 import argparse
 import json
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from contract.explain import Condition, Explanation, Outcome, outcomes
-from contract.loader import CONTRACT_FILE, load_any, load_event
-from eventplane.contract import Contract, ContractError, DeliveryGuarantee, Place
+from contract.loader import load_event
+from eventplane.contract import Contract, DeliveryGuarantee, Place
 from eventplane.envelope import Envelope
-from eventplane.errors import EventPlaneError
+from operations.command import DONE, add_contract, contract_of, present
 
 _WIDEST: Final = 60
 """Most characters of the column of conditions, so that one long expression does not push all values aside."""
 
 
-def main(arguments: list[str]) -> int:
-    """Return exit status 0 when the question was answered, 1 when the input cannot be read."""
-    options = _parser().parse_args(arguments)
-    try:
-        contract, event = load_any(options.contract), load_event(options.event)
-    except ContractError as error:
-        print(_first_problem(error), file=sys.stderr)
-        return 1
-    except EventPlaneError as error:
-        print(error, file=sys.stderr)
-        return 1
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument(
+        "event", type=Path, metavar="FILE", help="one event, in JSON or YAML; - for standard input"
+    )
+    add_contract(parser)
+    parser.add_argument(
+        "--sender",
+        default="",
+        metavar="NAME",
+        help="the participant that sends it, or DEVICE/NAME; default: by its type",
+    )
+    parser.add_argument("--matches", action="store_true", help="details of the routes that match only")
+    parser.add_argument(
+        "--place", choices=[each.value for each in Place], help="details of one router's routes only"
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print who receives an event, and why each route takes it or not."""
+    contract, event = contract_of(options), load_event(options.event)
     found = outcomes(contract, event, options.sender)
     routes = shown_routes(found)
     if options.place:
         routes = tuple(each for each in routes if each.route.place == options.place)
     if options.matches:
         routes = tuple(each for each in routes if each.matched)
-    if options.json:
-        print(json.dumps(_document(contract, event, found, routes), indent=2, ensure_ascii=False))
-    else:
-        print(f"{_head(contract, event)}\n{summary(found, routes)}\n\n{explanation_table(routes)}")
-    return 0
-
-
-def _first_problem(error: ContractError) -> str:
-    """One line, of a contract that may have many problems."""
-    first, *others = error.problems
-    more = f" (and {len(others)} more: python -m contract --contract {error.origin})" if others else ""
-    return f"{error.origin}: {first.path}: {first.message}; {first.remedy}{more}"
+    shown = f"{_head(contract, event)}\n{summary(found, routes)}\n\n{explanation_table(routes)}"
+    present(options, _document(contract, event, found, routes), shown)
+    return DONE
 
 
 def _document(
@@ -139,32 +139,3 @@ def _reasons(condition: Condition) -> Iterator[str]:
 
 def _shown(value: object) -> str:
     return "missing" if value is None else f"= {json.dumps(value, ensure_ascii=False)}"
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m eventplane explain",
-        description="Print who receives an event, and why each route takes it or not.",
-    )
-    parser.add_argument(
-        "event", type=Path, help="a file with one event, in JSON or YAML; - for standard input"
-    )
-    parser.add_argument(
-        "--contract",
-        type=Path,
-        default=CONTRACT_FILE,
-        metavar="FILE",
-        help="a contract in YAML, or a compiled one (.json); default: the plane's own",
-    )
-    parser.add_argument(
-        "--sender",
-        default="",
-        metavar="NAME",
-        help="the participant that sends it, or DEVICE/NAME; default: by its type",
-    )
-    parser.add_argument("--matches", action="store_true", help="details of the routes that match only")
-    parser.add_argument(
-        "--place", choices=[each.value for each in Place], help="details of one router's routes only"
-    )
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    return parser

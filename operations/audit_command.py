@@ -1,0 +1,148 @@
+"""`eventplane audit VERB`: run the delivery audit, and show what it found, read from the archive."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Mapping
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from eventplane.archive_layout import AUDIT, VERDICTS, last_report
+from eventplane.errors import EventPlaneError
+from eventplane.resource_names import AUDIT_TODAY, DELIVERY_AUDIT, archive_bucket, resource_name
+from operations import text
+from operations.archive import Archive, add_archive, archive_of
+from operations.cloud import Cloud, enter
+from operations.command import DONE, ChoiceError, add_verbs, day, positive, present, present_rows, say
+
+_ALL: Final = "all"
+_TIMEOUT_S: Final = 3_600
+_PAUSE_S: Final = 5.0
+"""Between two looks at a run that takes minutes, seconds."""
+_SHOWN: Final = (
+    "expected", "delivered", "lost", "pending", "dead_lettered", "expired", "dropped", "unrecorded",
+    "duplicated",
+)  # fmt: skip
+"""The totals that the text shows, where a report has them; --json has all."""
+
+
+class NotAuditedError(EventPlaneError):
+    """The archive has no report on `window`, a day or `all`."""
+
+    window: str
+    message = "no audit of {window} is in the archive; `eventplane audit list` has those there are"
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the verbs."""
+    verb = add_verbs(parser)
+    listing = verb("list", _list, "list what was audited, with the verdict of each")
+    showing = verb("show", _show, "show the last audit of a day: verdict, reasons, counts, worst findings")
+    showing.add_argument(
+        "window", type=_window, metavar="DAY", help="a UTC day, or `all` for a whole archive"
+    )
+    running = verb("run", _run, "run the audit of a day in the account, wait for it, and show what it found")
+    running.add_argument(
+        "window",
+        type=_window,
+        nargs="?",
+        metavar="DAY",
+        help="a UTC day, or `all` for the whole archive; default: yesterday",
+    )
+    running.add_argument(
+        "--timeout", type=positive, default=_TIMEOUT_S, metavar="SECONDS", help="default: %(default)s"
+    )
+    for each in (listing, showing):
+        add_archive(each)
+
+
+def _window(value: str) -> str:
+    return value if value == _ALL else day(value).isoformat()
+
+
+def _list(options: argparse.Namespace) -> int:
+    archive = archive_of(options)
+    prefix = f"{AUDIT}/{VERDICTS}/"
+    windows = [
+        name.removeprefix(prefix).removesuffix(".json")
+        for name in archive.names(prefix)
+        if name.endswith(".json")
+    ]
+    reports = [(each, _report(archive, each)) for each in sorted(windows)]
+    found = [{"window": window, "verdict": report["verdict"]} for window, report in reports if report]
+    nothing = (
+        "nothing of this archive was audited; run it by `eventplane audit run`, a folder by `make audit`"
+    )
+    return present_rows(
+        options, found, ["WINDOW", "VERDICT"], [list(each.values()) for each in found], nothing
+    )
+
+
+def _run(options: argparse.Namespace) -> int:
+    # Only here: a folder is read without AWS.
+    from operations.smoke.audit import GlueAudit
+    from operations.smoke.patience import Patience
+
+    today = datetime.now(UTC).date()
+    window = options.window or (today - timedelta(days=1)).isoformat()
+    if window != _ALL and window > today.isoformat():
+        raise ChoiceError(f"{window} is still to come; name a day up to {today} (UTC)")
+    cloud = enter()
+    bucket = archive_bucket(options.env, cloud.account, cloud.region)
+    job = _job(cloud, options.env, is_today=window == today.isoformat())
+    say(f"{options.env}: {job} starts with {window}, after its present run if there is one; some minutes")
+    audit = GlueAudit(
+        cloud, job, bucket, lambda run: say(f"run {run} is in progress, also if you stop waiting")
+    )
+    _present(options, window, audit.report(window, Patience(options.timeout, _PAUSE_S)))
+    return DONE
+
+
+def _job(cloud: Cloud, environment: str, *, is_today: bool) -> str:
+    """Return the job whose schedule audits such a day: its alarms expect that day's totals."""
+    if is_today:
+        glue = cloud.client("glue")
+        try:
+            return str(glue.get_job(JobName=resource_name(environment, AUDIT_TODAY))["Job"]["Name"])
+        except glue.exceptions.EntityNotFoundException:
+            pass  # not every environment audits the day so far
+    return resource_name(environment, DELIVERY_AUDIT)
+
+
+def _show(options: argparse.Namespace) -> int:
+    report = _report(archive_of(options), options.window)
+    if report is None:
+        raise NotAuditedError(options.window)
+    _present(options, options.window, report)
+    return DONE
+
+
+def _present(options: argparse.Namespace, window: str, report: Mapping[str, Any]) -> None:
+    totals: Mapping[str, Any] = report["totals"]
+    lines = [
+        f"{window}: {report['verdict']}",
+        *(f"  {text.word(each)}" for each in report["reasons"]),
+    ]
+    lines.append(
+        text.pairs([(name.replace("_", " "), f"{totals[name]:,}") for name in _SHOWN if name in totals])
+    )
+    if kinds := report.get("kinds"):
+        rows = [[each.get(name, "") for name in ("kind", "hop", "count")] for each in kinds]
+        lines.append(text.table(["FINDING", "AT", "COUNT"], rows))
+    present(options, report, "\n".join(lines))
+
+
+def _report(archive: Archive, window: str) -> Mapping[str, Any] | None:
+    def read(name: str) -> bytes | None:
+        try:
+            with closing(archive.open(f"{AUDIT}/{name}")) as file:
+                return file.read()
+        except FileNotFoundError:
+            return None
+
+    try:
+        return last_report(read, window)
+    except json.JSONDecodeError:
+        return None

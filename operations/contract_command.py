@@ -1,0 +1,152 @@
+"""`eventplane contract VERB`: read, check, compare, draw and publish the contract."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import asdict
+from pathlib import Path
+from typing import Final
+
+from contract.acl import acl
+from contract.checks import check
+from contract.diagram import diagram
+from contract.diff import diff, diff_text
+from contract.loader import load_any
+from contract.summary import summary, warnings_text
+from eventplane.contract import Contract, ContractError
+from operations import explain_command
+from operations.command import DONE, FAILED, add_contract, add_verbs, contract_of, present, say
+
+_NO_IMAGE: Final = (
+    "it was not compared with the contract of any device's image (--image FILE); "
+    "devices refuse one that takes their alarms away"
+)
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the verbs."""
+    verb = add_verbs(parser)
+    checking = verb("check", _check, "check it, print a summary and the warnings")
+    compiling = verb("compile", _check, "check it, and write what devices and functions read")
+    compiling.add_argument(
+        "--output", type=Path, required=True, metavar="FILE", help="the compiled contract's file"
+    )
+    explaining = verb("explain", explain_command.run, "show who receives an event, by which routes, and why")
+    explain_command.arguments(explaining)
+    comparing = verb("diff", _diff, "show what changed against another version")
+    comparing.add_argument(
+        "other", type=Path, metavar="FILE", help="the earlier version, YAML or compiled (.json)"
+    )
+    drawing = verb("diagram", _diagram, "draw the plane as a mermaid flowchart")
+    listing = verb("catalogue", _catalogue, "write the event catalogue, a page for people")
+    listing.add_argument(
+        "--output", type=Path, metavar="FILE", default=Path("build/catalogue.html"), help="the page's file"
+    )
+    flooring = verb("floor", _floor, "check that devices with an image would take it")
+    flooring.add_argument(
+        "image", type=Path, metavar="IMAGE", help="the contract in the image, YAML or compiled (.json)"
+    )
+    allowing = verb("acl", _acl, "write an access file for the home's Mosquitto")
+    publishing = verb("publish", _publish, "put it into force without a deployment")
+    publishing.add_argument(
+        "--image",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="refuse what takes alarms away from devices with this contract in their image; may be repeated",
+    )
+    publishing.add_argument("--dry-run", action="store_true", help="only check it against what is deployed")
+    publishing.add_argument("--withdraw", action="store_true", help="go back to the deployed contract")
+    for each in (checking, compiling, comparing, drawing, listing, flooring, allowing, publishing):
+        add_contract(each)
+
+
+def _check(options: argparse.Namespace) -> int:
+    try:
+        contract = contract_of(options)
+    except ContractError as error:
+        # All of them: this is the command that finds them.
+        say(str(error) if len(error.problems) > 1 else error.line)
+        return FAILED
+    if getattr(options, "output", None):
+        options.output.parent.mkdir(parents=True, exist_ok=True)
+        options.output.write_bytes(contract.canonical)
+    warnings = check(contract)
+    document = {**_names(contract), "warnings": [asdict(each) for each in warnings]}
+    present(options, document, "\n".join(filter(None, [summary(contract), warnings_text(warnings)])))
+    return DONE
+
+
+def _diagram(options: argparse.Namespace) -> int:
+    drawn = diagram(contract_of(options))
+    present(options, {"mermaid": drawn}, drawn)
+    return DONE
+
+
+def _catalogue(options: argparse.Namespace) -> int:
+    # Only here: the other commands need no templates.
+    from contract.catalogue import catalogue
+
+    page = catalogue(contract_of(options))
+    options.output.parent.mkdir(parents=True, exist_ok=True)
+    options.output.write_text(page, encoding="utf-8")
+    present(options, {"page": str(options.output)}, str(options.output))
+    return DONE
+
+
+def _diff(options: argparse.Namespace) -> int:
+    new, old = contract_of(options), load_any(options.other)
+    changes = [asdict(each) for each in diff(old, new)]
+    present(options, {"from": old.version, "to": new.version, "changes": changes}, diff_text(old, new))
+    return DONE
+
+
+def _acl(options: argparse.Namespace) -> int:
+    file = acl(contract_of(options))
+    present(options, {"acl": file}, file)
+    return DONE
+
+
+def _floor(options: argparse.Namespace) -> int:
+    from contract.publish import check_floor
+
+    image, contract = load_any(options.image), contract_of(options)
+    check_floor(image, contract)
+    done = f"devices with the contract {image.version} take {contract.version}: it keeps all their alarms"
+    present(options, {"image": image.version, "contract": contract.version, "taken": True}, done)
+    return DONE
+
+
+def _publish(options: argparse.Namespace) -> int:
+    # Only here: the other commands need no AWS.
+    from contract.publish import Publisher, check_floor, find_deployment
+    from operations.cloud import enter
+
+    contract = contract_of(options)
+    for each in options.image:
+        check_floor(load_any(each), contract)
+    cloud = enter()
+    publisher = Publisher(find_deployment(options.env, cloud.client), cloud.dynamodb)
+    document = {"environment": options.env, "version": contract.version}
+    if options.withdraw:
+        publisher.withdraw()
+        document = {"environment": options.env, "state": "withdrawn"}
+        done = f"{options.env}: the deployed contract is in force again"
+    elif options.dry_run:
+        publisher.check(contract)
+        document["state"] = "checked"
+        done = f"{options.env}: {contract.version} can be published"
+    else:
+        publisher.publish(contract)
+        document["state"] = "in force"
+        done = (
+            f"{options.env}: {contract.version} is in force; the routers follow within their refresh interval"
+        )
+        done += "" if options.image else f"\n{_NO_IMAGE}"
+    present(options, document, done)
+    return DONE
+
+
+def _names(contract: Contract) -> dict[str, str]:
+    return {"name": contract.name, "version": contract.version}

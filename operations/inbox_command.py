@@ -1,0 +1,166 @@
+"""`eventplane inbox NAME`: the events in a participant's inbox."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from itertools import islice
+from math import inf
+from typing import Any, Final
+
+from eventplane.contract import Contract
+from eventplane.envelope import Envelope, parse_event
+from eventplane.errors import EnvelopeError, EventPlaneError
+from eventplane.sender import sender_of
+from eventplane.topics import local_topic
+from operations import text
+from operations.cloud import Cloud, enter
+from operations.command import (
+    DONE,
+    FAILED,
+    ChoiceError,
+    add_contract,
+    contract_of,
+    count,
+    positive,
+    present,
+    say,
+)
+from operations.queues import PlaneQueues
+from operations.reading import Message, Reading
+
+_LOOK: Final = 1_000
+"""Most events that are shown without --follow."""
+
+_DATA_SHOWN: Final = 100
+"""Characters of the data in a line; --json has all."""
+
+
+class NotForTakingError(EventPlaneError):
+    """People read what is in the inboxes of `environment`, and --follow would take it."""
+
+    environment: str
+    message = (
+        "{environment} keeps its data, so somebody reads this inbox, and --follow takes the events that it "
+        "shows: they would never be read; leave out --follow, or add --take"
+    )
+
+
+class NoInboxError(EventPlaneError):
+    """The `environment` has no queue for the inbox `address`."""
+
+    address: str
+    environment: str
+    message = (
+        "{environment} has no queue of {address}; deploy the contract that has it, or name the deployed one "
+        "by --contract"
+    )
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.description = (
+        "Show the events that wait in a cloud service's inbox. A look leaves them there, and costs each one "
+        "of its receives; --follow takes them, in the place of the service."
+    )
+    parser.set_defaults(run=_inbox)
+    parser.add_argument("name", metavar="NAME", help="the participant")
+    parser.add_argument("--follow", action="store_true", help="take and print events as they arrive")
+    parser.add_argument(
+        "--take", action="store_true", help="needed for --follow where the environment keeps its data"
+    )
+    parser.add_argument("--most", type=count, metavar="N", help="end after so many events")
+    parser.add_argument(
+        "--timeout", type=positive, metavar="S", help="follow for so long, seconds; default: until stopped"
+    )
+    add_contract(parser)
+
+
+def _inbox(options: argparse.Namespace) -> int:
+    if (options.timeout or options.take) and not options.follow:
+        raise ChoiceError("--timeout and --take go with --follow")
+    contract = contract_of(options)
+    address = _address(contract, options.name)
+    cloud = enter()
+    if options.follow and not options.take and cloud.keeps_data(options.env):
+        raise NotForTakingError(options.env)
+    url = PlaneQueues(cloud, options.env, contract).channel_urls.get(address)
+    if url is None:
+        raise NoInboxError(address, options.env)
+    return _follow(options, cloud, url) if options.follow else _look(options, cloud, url)
+
+
+def _address(contract: Contract, name: str) -> str:
+    """The inbox of the service `name`. Raises `ChoiceError` for one that has no queue."""
+    service = contract.participants.get(name)
+    if service is None:
+        known = [each.name for each in contract.participants.values() if not each.kind.is_on_device]
+        raise ChoiceError(f"no participant is called {name!r}; name one of: {', '.join(known)}")
+    if service.kind.is_on_device:
+        topic = local_topic(name, service.inbox.box)
+        raise ChoiceError(
+            f"{name} is on a device, its inbox is no queue; read it from the home's broker: "
+            f"mosquitto_sub -q 1 -t {topic}"
+        )
+    return service.inbox.address
+
+
+def _look(options: argparse.Namespace, cloud: Cloud, url: str) -> int:
+    most = options.most or _LOOK
+    with Reading(cloud.sqs, url) as reading:
+        messages = list(islice((each for page in reading.pages() for each in page), most + 1))
+    _print(options, messages[:most])
+    if len(messages) > most:
+        say(f"only the first {most} events are shown; see more with --most")
+    elif not messages:
+        say(f"nothing waits in the inbox of {options.name}")
+    return DONE
+
+
+def _follow(options: argparse.Namespace, cloud: Cloud, url: str) -> int:
+    say(f"taking the events in the inbox of {options.name}; end it with Ctrl-C")
+    end = time.monotonic() + (options.timeout or inf)
+    left: int | None = options.most
+    while time.monotonic() < end:
+        with Reading(cloud.sqs, url) as reading:
+            for page in reading.pages():
+                taken = page[:left]
+                _print(options, taken)
+                reading.delete(taken)  # only what was shown; the rest goes back
+                left = None if left is None else left - len(taken)
+                if left == 0:
+                    return DONE
+                if time.monotonic() >= end:
+                    break
+    return DONE if left is None else FAILED
+
+
+def _print(options: argparse.Namespace, messages: list[Message]) -> None:
+    for each in messages:
+        route = each.get("MessageAttributes", {}).get("route", {}).get("StringValue")
+        sent_ms = int(each["Attributes"]["SentTimestamp"])
+        try:
+            event: Envelope | None = parse_event(each["Body"])
+        except EnvelopeError:
+            event = None
+        sender = str(sender_of(event.attributes)) if event else ""
+        document: dict[str, Any] = {
+            "arrived_at_ms": sent_ms,
+            "route": route,
+            "sender": sender or None,
+            "event": json.loads(event.json) if event else None,
+            "message": None if event else each["Body"],
+        }
+        line = [text.moment(sent_ms), f"route {route}" if route else "no route"]
+        line += (
+            [f"{event.type}, id {event.id} of {event.source}", f"from {sender or 'nobody known'}"]
+            if event
+            else []
+        )
+        line.append(_shown(str(document["event"].get("data", "")) if event else each["Body"]))
+        present(options, document, "  ".join(map(text.word, filter(None, line))), is_line=True)
+
+
+def _shown(data: str) -> str:
+    return data if len(data) <= _DATA_SHOWN else f"{data[:_DATA_SHOWN]}..."

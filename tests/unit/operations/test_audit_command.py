@@ -1,0 +1,153 @@
+"""`eventplane audit`: verdicts and reports, read from the archive."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eventplane.archive_layout import AUDIT, verdict_name
+from eventplane.envelope import write_event
+from operations.cloud import Cloud
+from tests.unit.operations.support import ENVIRONMENT, Plane
+from tests.unit.operations.test_dead_letters import Run
+from tests.unit.operations.test_smoke import Glue
+
+REPORT = {
+    "verdict": "broken",
+    "reasons": ["6 events are lost"],
+    "totals": {"expected": 12_000, "delivered": 11_994, "lost": 6},
+    "kinds": [{"kind": "lost", "hop": "router", "count": 6}],
+}
+
+
+def audit(archive: Path, window: str, report: dict[str, object] | None) -> None:
+    """File a report as the audit does; None as one that an erasure deleted."""
+    folder = archive / AUDIT
+    (folder / verdict_name(window)).parent.mkdir(parents=True, exist_ok=True)
+    attributes = {"id": window, "source": "/audit", "type": "org.eventplane.audit.verdict.v1"}
+    verdict = write_event(attributes, {"report": f"reports/{window}.json"})
+    (folder / verdict_name(window)).write_text(verdict.json)
+    if report is not None:
+        (folder / "reports").mkdir(exist_ok=True)
+        (folder / f"reports/{window}.json").write_text(json.dumps(report))
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Path:
+    audit(tmp_path, "2026-03-01", REPORT)
+    audit(tmp_path, "2026-03-02", REPORT | {"verdict": "proven", "reasons": []})
+    audit(tmp_path, "2026-03-03", None)
+    return tmp_path
+
+
+def test_a_report_is_shown_in_words(run: Run, archive: Path) -> None:
+    status, out, err = run("audit", "show", "2026-03-01", "--archive", str(archive))
+    assert (status, err) == (0, "")
+    assert out.splitlines() == [
+        "2026-03-01: broken",
+        "  6 events are lost",
+        "expected   12,000",
+        "delivered  11,994",
+        "lost       6",
+        "FINDING  AT      COUNT",
+        "lost     router  6",
+    ]
+    printed = run("audit", "show", "2026-03-01", "--archive", str(archive), "--json")[1]
+    assert json.loads(printed) == REPORT
+
+
+def test_the_verdicts_are_listed(run: Run, archive: Path) -> None:
+    status, out, _ = run("audit", "list", "--archive", str(archive), "--json")
+    assert status == 0
+    assert json.loads(out) == [
+        {"window": "2026-03-01", "verdict": "broken"},
+        {"window": "2026-03-02", "verdict": "proven"},
+    ]
+
+
+def test_what_was_not_audited_is_said(run: Run, archive: Path, tmp_path: Path) -> None:
+    status, out, err = run("audit", "show", "2026-03-03", "--archive", str(archive))
+    assert (status, out) == (1, "")
+    assert "no audit of 2026-03-03 is in the archive; " in err
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    assert run("audit", "list", "--archive", str(empty))[0] == 1
+
+
+class AuditJobs(Glue):
+    """AWS Glue with the jobs of audits; each run files its report in the archive."""
+
+    class exceptions(Glue.exceptions):  # noqa: N801 - as botocore's clients have it
+        class EntityNotFoundException(Exception):  # noqa: N818
+            pass
+
+    def __init__(self, plane: Plane, *states: str, has_today: bool = False) -> None:
+        super().__init__(*states)
+        self._plane = plane
+        self._has_today = has_today
+
+    def get_job(self, JobName: str) -> dict[str, Any]:  # noqa: N803 - as botocore's clients have it
+        if not self._has_today:
+            raise self.exceptions.EntityNotFoundException
+        return {"Job": {"Name": JobName}}
+
+    def start_job_run(self, **call: Any) -> dict[str, str]:
+        day = call["Arguments"]["--DATE"]
+        verdict = write_event({"id": day, "source": "/audit", "type": "t"}, {"report": f"reports/{day}.json"})
+        for name, body in ((verdict_name(day), verdict.json), (f"reports/{day}.json", json.dumps(REPORT))):
+            self._plane.s3.put_object(Bucket=self._plane.bucket, Key=f"{AUDIT}/{name}", Body=body)
+        return super().start_job_run(**call)
+
+
+def deployed(glue: AuditJobs, monkeypatch: pytest.MonkeyPatch) -> AuditJobs:
+    client = Cloud.client
+    monkeypatch.setattr(Cloud, "client", lambda self, name: glue if name == "glue" else client(self, name))
+    monkeypatch.setattr("operations.audit_command._PAUSE_S", 0.0)
+    return glue
+
+
+def test_the_audit_of_yesterday_is_run_and_shown(
+    run: Run, plane: Plane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    glue = deployed(AuditJobs(plane, "RUNNING", "SUCCEEDED"), monkeypatch)
+    status, out, err = run("audit", "run")
+    yesterday = f"{datetime.now(UTC) - timedelta(days=1):%Y-%m-%d}"
+    job = f"eventplane-{ENVIRONMENT}-delivery-audit"
+    assert (status, out.splitlines()[0]) == (0, f"{yesterday}: broken")
+    assert "run jr_1 is in progress" in err
+    assert glue.started == [{"JobName": job, "Arguments": {"--DATE": yesterday}}]
+    assert glue.stopped == []
+
+
+@pytest.mark.parametrize(("has_today", "job"), [(True, "audit-today"), (False, "delivery-audit")])
+def test_the_day_so_far_has_a_job_of_its_own_where_it_is_audited(
+    has_today: bool, job: str, run: Run, plane: Plane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    glue = deployed(AuditJobs(plane, "SUCCEEDED", has_today=has_today), monkeypatch)
+    status, out, _ = run("audit", "run", f"{datetime.now(UTC):%Y-%m-%d}", "--json")
+    assert (status, json.loads(out)) == (0, REPORT)
+    assert glue.started[0]["JobName"] == f"eventplane-{ENVIRONMENT}-{job}"
+
+
+def test_an_audit_that_fails_or_takes_too_long_is_one_line(
+    run: Run, plane: Plane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deployed(AuditJobs(plane, "FAILED"), monkeypatch)
+    status, out, err = run("audit", "run", "all")
+    assert (status, out) == (1, "")
+    assert "FAILED: no such bucket; see /aws-glue/jobs/" in err.splitlines()[-1]
+    glue = deployed(AuditJobs(plane, "RUNNING"), monkeypatch)
+    status, out, err = run("audit", "run", "all", "--timeout", "0.001")
+    assert (status, out) == (1, "")
+    assert "was not seen within" in err.splitlines()[-1]
+    assert glue.stopped == []
+
+
+def test_a_day_to_come_is_refused_before_anything_is_started(run: Run) -> None:
+    status, out, err = run("audit", "run", "2999-01-01")
+    assert (status, out) == (2, "")
+    assert "2999-01-01 is still to come; name a day up to " in err

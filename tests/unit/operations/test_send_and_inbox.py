@@ -1,0 +1,202 @@
+"""`eventplane send` and `eventplane inbox`: an event of one's own, and who has it."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+
+from eventplane.envelope import Envelope, parse_event
+from eventplane.fleet import FLEET_KEY, FLEET_TABLE
+from eventplane.resource_names import resource_name
+from eventplane.sender import Sender
+from local.ports import free_port
+from operations import send_command
+from tests.dynamodb import create_table
+from tests.unit.operations.support import ENVIRONMENT, Plane, event
+
+Run = Callable[..., tuple[int, str, str]]
+ROOT = Path(__file__).parents[3]
+NOTICE = "org.eventplane.notice.carer.v1"
+
+
+@pytest.fixture
+def fleet(plane: Plane) -> str:
+    table = resource_name(ENVIRONMENT, FLEET_TABLE)
+    create_table(boto3.client("dynamodb"), table, FLEET_KEY)
+    return table
+
+
+def file_of(sent: Envelope, folder: Path) -> str:
+    file = folder / "event.json"
+    file.write_text(sent.json)
+    return str(file)
+
+
+def test_an_event_is_sent_as_the_only_participant_that_sends_its_type(
+    plane: Plane, run: Run, tmp_path: Path
+) -> None:
+    status, out, err = run("send", file_of(event("17", NOTICE), tmp_path), "--json")
+    assert (status, err) == (0, "")
+    assert json.loads(out) == {"id": "17", "source": "/homes/1/health", "sender": "presence-monitor"}
+    (message,) = plane.received("presence-monitor-outbox")
+    assert parse_event(message["Body"]) == event("17", NOTICE)
+
+
+def test_the_sender_may_be_named(plane: Plane, run: Run, tmp_path: Path) -> None:
+    status, out, _ = run("send", file_of(event("17"), tmp_path), "--as", "carers")
+    assert status == 0
+    assert "eventplane trace 17 --follow" in out
+    assert len(plane.received("carers-outbox")) == 1
+
+
+def test_a_service_on_a_device_sends_over_its_broker(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[tuple[Any, ...]] = []
+    monkeypatch.setattr(send_command, "_put", lambda *words: sent.append(words))
+    status, *_ = run(
+        "send", file_of(event("17"), tmp_path), "--broker", "mqtt://127.0.0.1:1", "--timeout", "5"
+    )
+    assert status == 0
+    assert sent == [("health-service", "mqtt://127.0.0.1:1", event("17"), 5.0)]
+
+
+def test_a_broker_that_does_not_answer_is_one_line(tmp_path: Path) -> None:
+    words = ["--broker", f"mqtt://127.0.0.1:{free_port()}", "--timeout", "0.2"]
+    done = subprocess.run(
+        [sys.executable, "-m", "eventplane", "send", file_of(event("17"), tmp_path), *words],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("health-service: no receipt within 0.2 s")
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("type", "words", "problem"),
+    [
+        ("org.eventplane.health.reading.v1", [], "health-service runs on a device; name the home's broker"),
+        # Its sender declares the family.
+        ("org.eventplane.activity.door.v1", [], "activity-service runs on a device; name the home's broker"),
+        ("org.example.none.v1", [], "no participant declares that it sends org.example.none.v1; name"),
+        (NOTICE, ["--as", "nobody"], "no service is called 'nobody'; name one of: activity-service, "),
+        (NOTICE, ["--broker", "localhost"], "'localhost' is no broker; write mqtt://HOST:PORT"),
+        (NOTICE, ["--timeout", "0"], "'0' is no number above 0"),
+    ],
+)
+def test_who_sends_it_has_to_be_clear(
+    run: Run, tmp_path: Path, type: str, words: list[str], problem: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    try:
+        status, out, err = run("send", file_of(event("17", type), tmp_path), *words)
+    except SystemExit as ended:
+        printed = capsys.readouterr()
+        status, out, err = ended.code, printed.out, printed.err  # type: ignore[assignment]
+    assert (status, out) == (2, "")
+    assert problem in err
+    assert err.count("\n") == 1
+
+
+def put(plane: Plane, *ids: str) -> None:
+    for id in ids:
+        plane.send("care-analytics-inbox", event(id).stamped(**Sender("home-1", "health-service").attributes))
+
+
+def test_a_look_shows_what_waits_and_leaves_it(plane: Plane, run: Run) -> None:
+    put(plane, "17", "18")
+    for _ in range(2):
+        status, out, err = run("inbox", "care-analytics")
+        assert (status, err) == (0, "")
+        first, second = out.splitlines()
+        assert "  route a-route  org.eventplane.health.reading.v1, id 17 of /homes/1/health" in first
+        assert "  from home-1/health-service  {'value': 1}" in first
+        assert "id 18" in second
+    assert plane.count("care-analytics-inbox") == 2
+
+
+def test_a_look_has_an_end(plane: Plane, run: Run) -> None:
+    put(plane, "17", "18")
+    _, out, err = run("inbox", "care-analytics", "--most", "1", "--json")
+    assert json.loads(out)["event"]["id"] == "17"
+    assert "only the first 1 events are shown" in err
+    assert run("inbox", "carers")[1:] == ("", "nothing waits in the inbox of carers\n")
+
+
+def test_following_takes_each_event_once(plane: Plane, fleet: str, run: Run) -> None:
+    put(plane, "17", "18")
+    status, out, err = run("inbox", "care-analytics", "--follow", "--most", "2", "--json")
+    assert status == 0
+    assert [json.loads(line)["event"]["id"] for line in out.splitlines()] == ["17", "18"]
+    assert "taking the events" in err
+    assert plane.count("care-analytics-inbox") == 0
+
+
+def test_following_takes_no_more_than_it_was_asked_for(plane: Plane, fleet: str, run: Run) -> None:
+    put(plane, "17", "18", "19")
+    status, out, _ = run("inbox", "care-analytics", "--follow", "--most", "2", "--json")
+    assert (status, len(out.splitlines())) == (0, 2)
+    assert plane.count("care-analytics-inbox") == 1
+
+
+def test_an_event_that_could_not_be_printed_is_not_taken(
+    plane: Plane, fleet: str, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def closed(*_: object, **__: object) -> None:
+        raise BrokenPipeError
+
+    put(plane, "17")
+    monkeypatch.setattr("operations.inbox_command.present", closed)
+    monkeypatch.setattr("sys.stderr", io.StringIO())  # the command closes it
+    assert run("inbox", "care-analytics", "--follow", "--most", "1")[0] == 1
+    assert plane.count("care-analytics-inbox") == 1
+
+
+def test_following_ends_in_time_and_says_whether_all_came(plane: Plane, fleet: str, run: Run) -> None:
+    put(plane, "17")
+    assert run("inbox", "care-analytics", "--follow", "--timeout", "0.1", "--most", "2")[0] == 1
+    assert run("inbox", "care-analytics", "--follow", "--timeout", "0.1")[:2] == (0, "")
+
+
+def test_where_data_is_kept_nothing_is_taken_unasked(plane: Plane, fleet: str, run: Run) -> None:
+    boto3.client("dynamodb").update_table(TableName=fleet, DeletionProtectionEnabled=True)
+    put(plane, "17")
+    status, out, err = run("inbox", "care-analytics", "--follow", "--most", "1")
+    assert (status, out) == (1, "")
+    assert "add --take" in err
+    assert plane.count("care-analytics-inbox") == 1
+    assert run("inbox", "care-analytics", "--follow", "--most", "1", "--take")[0] == 0
+    assert plane.count("care-analytics-inbox") == 0
+
+
+def test_what_is_no_event_is_shown_as_it_is(plane: Plane, run: Run) -> None:
+    plane.sqs.send_message(QueueUrl=plane.urls["carers-inbox"], MessageBody="no \x1b[2J event")
+    _, out, _ = run("inbox", "carers")
+    assert "no route  no \\x1b[2J event" in out
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "problem"),
+    [
+        (["nobody"], 2, "no participant is called 'nobody'; name one of: alarm-centre"),
+        (["call-service"], 2, "mosquitto_sub -q 1 -t "),
+        (["carers", "--take"], 2, "go with --follow"),
+        (["canary", "--env", "nowhere"], 1, "there is no environment 'nowhere'"),
+    ],
+)
+def test_what_cannot_be_shown_is_said(
+    plane: Plane, run: Run, words: list[str], status: int, problem: str
+) -> None:
+    found, out, err = run("inbox", *words)
+    assert (found, out) == (status, "")
+    assert problem in err
