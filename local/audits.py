@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Mapping
@@ -33,20 +34,39 @@ class NoReportError(LocalError):
         )
 
 
-def run_audits(supervisor: Supervisor, outputs: Mapping[Path, Path]) -> list[dict[str, Any]]:
-    """The reports on archives, in their order, each written to the output folder by its archive.
+class AuditProcess:
+    """Spark, which starts in a process of its own while the caller goes on, for several audits."""
 
-    They share one process, because starting Spark takes longer than most audits. Raises `AuditFailedError`.
-    """
-    words = [str(path) for pair in outputs.items() for path in pair]
-    job = supervisor.start(
-        "audit",
-        [sys.executable, "-m", "local.spark_process", *words],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )
-    if returncode := job.wait():
-        raise AuditFailedError(returncode, job.log)
-    return [read_report(output) for output in outputs.values()]
+    def __init__(self, supervisor: Supervisor) -> None:
+        orders = supervisor.run_dir / "audit-orders"
+        orders.unlink(missing_ok=True)
+        os.mkfifo(orders)
+        # Open at both ends, so that neither this nor the writing waits for a process that may have ended.
+        self._orders = os.open(orders, os.O_RDWR)
+        self._job = supervisor.start(
+            "audit",
+            [sys.executable, "-m", "local.spark_process", str(orders)],
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+        )
+
+    def audit(self, outputs: Mapping[Path, Path]) -> list[dict[str, Any]]:
+        """Audit archives, each into the output folder by its archive, and return their reports in order.
+
+        The process ends then. Raises `AuditFailedError`.
+        """
+        words = [str(path) for pair in outputs.items() for path in pair]
+        try:
+            os.write(self._orders, f"{json.dumps(words)}\n".encode())
+            if returncode := self._job.wait():
+                raise AuditFailedError(returncode, self._job.log)
+        finally:
+            os.close(self._orders)
+        return [read_report(output) for output in outputs.values()]
+
+
+def run_audits(supervisor: Supervisor, outputs: Mapping[Path, Path]) -> list[dict[str, Any]]:
+    """Audit archives in one process, each into the folder by it. Raises `AuditFailedError`."""
+    return AuditProcess(supervisor).audit(outputs)
 
 
 def read_report(output: Path, window: str = "all") -> dict[str, Any]:

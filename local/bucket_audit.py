@@ -1,6 +1,6 @@
 """`python -m local.bucket_audit --INPUT s3://BUCKET/ --OUTPUT FOLDER --DATE DAY`: the audit without Glue.
 
-It runs the job's own code with local Spark over a copy of the bucket. `python -m eventplane smoke` takes it
+It runs the job's own code with local Spark over a copy of the bucket. `eventplane smoke` takes it
 as its `--audit-command`.
 """
 

@@ -32,17 +32,10 @@ class CloudEndpoint:
         Whatever else says where AWS is (profiles, files, instance metadata) is taken out.
         """
         return {
-            **{name: value for name, value in os.environ.items() if not name.startswith("AWS_")},
+            **environment_without_credentials(self.account, self.region),
             "AWS_ENDPOINT_URL": self.url,
-            "AWS_REGION": self.region,
-            "AWS_DEFAULT_REGION": self.region,
             "AWS_ACCESS_KEY_ID": self.access_key_id,
             "AWS_SECRET_ACCESS_KEY": self.secret_access_key,
-            "AWS_CONFIG_FILE": os.devnull,
-            "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
-            "AWS_EC2_METADATA_DISABLED": "true",
-            "CDK_DEFAULT_ACCOUNT": self.account,
-            "CDK_DEFAULT_REGION": self.region,
         }
 
     def client(self, service: str) -> Any:
@@ -54,3 +47,17 @@ class CloudEndpoint:
             aws_access_key_id=self.access_key_id,
             aws_secret_access_key=self.secret_access_key,
         )
+
+
+def environment_without_credentials(account: str, region: str) -> dict[str, str]:
+    """Return our environment for a child process that names an account and a region, and cannot enter it."""
+    return {
+        **{name: value for name, value in os.environ.items() if not name.startswith("AWS_")},
+        "AWS_REGION": region,
+        "AWS_DEFAULT_REGION": region,
+        "AWS_CONFIG_FILE": os.devnull,
+        "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
+        "AWS_EC2_METADATA_DISABLED": "true",
+        "CDK_DEFAULT_ACCOUNT": account,
+        "CDK_DEFAULT_REGION": region,
+    }

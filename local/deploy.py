@@ -4,23 +4,53 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from local.cloud import CloudEndpoint
+from local.cloud import CloudEndpoint, environment_without_credentials
 from local.errors import DeployError, ToolMissingError
 from local.process import Child, Supervisor
 
 ROOT: Final = Path(__file__).parent.parent
 CDK: Final = ROOT / "node_modules" / ".bin" / "cdk"
+POLLING: Final = Path(__file__).with_name("cdk_polling.cjs")
 TOOLS: Final = ROOT / ".venv" / "bin"
+COMMANDS: Final = ROOT / "tools" / "bin"
+"""Where the checkout's `eventplane` is."""
 
 Outputs = dict[str, dict[str, str]]
 """The values that stacks hand out: stack name -> output name -> value."""
 
 
+def start_synthesis(
+    supervisor: Supervisor,
+    account: str,
+    region: str,
+    *,
+    app: Path = ROOT,
+    environment: str = "local",
+    context: Mapping[str, str] | None = None,
+) -> Child:
+    """Begin to synthesise the CDK app for an account that need not be there yet; see `deploy`.
+
+    `context` is given to the app beside its environment.
+    Raises `ToolMissingError`.
+    """
+    assembly = str(_assembly(supervisor))
+    given = {"env": environment, **(context or {})}
+    contexts = [word for name, value in given.items() for word in ("--context", f"{name}={value}")]
+    words = ["synth", "--quiet", *contexts, "--output", assembly]
+    return _cdk(supervisor, words, _tools(environment_without_credentials(account, region)), app)
+
+
 def deploy(
-    supervisor: Supervisor, cloud: CloudEndpoint, *, app: Path = ROOT, environment: str = "local"
+    supervisor: Supervisor,
+    cloud: CloudEndpoint,
+    *,
+    app: Path = ROOT,
+    environment: str = "local",
+    synthesis: Child | None = None,
 ) -> Outputs:
     """Deploy all stacks of the CDK app in directory `app`, and return their outputs.
 
@@ -31,34 +61,40 @@ def deploy(
         cloud: where to deploy.
         app: a directory with a `cdk.json`.
         environment: given to the app as context `env`.
+        synthesis: of `start_synthesis`, with the same supervisor, where it has begun already.
 
     Raises:
         ToolMissingError: the CDK's command line is not installed.
         DeployError: a step failed; its `log` tells why.
     """
-    if not CDK.exists():
-        raise ToolMissingError("the CDK command line")
     run_dir = supervisor.run_dir.resolve()
-    assembly, outputs = run_dir / "cdk.out", run_dir / "outputs.json"
-    env = _environment(cloud)
-
-    def cdk(step: str, *arguments: str, cwd: Path) -> Child:
-        return supervisor.start(f"cdk-{step}", [str(CDK), step, *arguments, "--no-notices"], env=env, cwd=cwd)
-
+    outputs = run_dir / "outputs.json"
+    env = _tools(cloud.environment()) | {"NODE_OPTIONS": f'--require "{POLLING}"'}
     # Bootstrap names its target and runs outside the app, so it need not wait for the synthesis.
-    bootstrap = cdk("bootstrap", f"aws://{cloud.account}/{cloud.region}", cwd=run_dir)
-    synth = cdk("synth", "--quiet", "--context", f"env={environment}", "--output", str(assembly), cwd=app)
-    _finish("synth", synth)
+    target = f"aws://{cloud.account}/{cloud.region}"
+    bootstrap = _cdk(supervisor, ["bootstrap", target], env, run_dir)
+    synthesis = synthesis or start_synthesis(
+        supervisor, cloud.account, cloud.region, app=app, environment=environment
+    )
+    _finish("synth", synthesis)
     _finish("bootstrap", bootstrap)
 
     outputs.unlink(missing_ok=True)
     options = ["--require-approval", "never", "--method", "direct", "--concurrency", "4"]
-    _finish(
-        "deploy",
-        cdk("deploy", "--all", "--app", str(assembly), "--outputs-file", str(outputs), *options, cwd=run_dir),
-    )
+    words = ["deploy", "--all", "--app", str(_assembly(supervisor)), "--outputs-file", str(outputs), *options]
+    _finish("deploy", _cdk(supervisor, words, env, run_dir))
     values: Outputs = json.loads(outputs.read_text()) if outputs.exists() else {}
     return values
+
+
+def _assembly(supervisor: Supervisor) -> Path:
+    return supervisor.run_dir.resolve() / "cdk.out"
+
+
+def _cdk(supervisor: Supervisor, words: Sequence[str], env: Mapping[str, str], cwd: Path) -> Child:
+    if not CDK.exists():
+        raise ToolMissingError("the CDK command line")
+    return supervisor.start(f"cdk-{words[0]}", [str(CDK), *words, "--no-notices"], env=env, cwd=cwd)
 
 
 def _finish(step: str, child: Child) -> None:
@@ -66,10 +102,10 @@ def _finish(step: str, child: Child) -> None:
         raise DeployError(step, returncode, child.log)
 
 
-def _environment(cloud: CloudEndpoint) -> dict[str, str]:
+def _tools(environment: Mapping[str, str]) -> dict[str, str]:
     return {
-        **cloud.environment(),
-        "PATH": f"{TOOLS}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
+        **environment,
+        "PATH": f"{TOOLS}{os.pathsep}{environment.get('PATH', os.defpath)}",
         "CDK_DISABLE_CLI_TELEMETRY": "true",
         "NO_COLOR": "1",
     }

@@ -18,6 +18,9 @@ from local.errors import LocalError, ToolMissingError
 from local.ports import LOOPBACK, free_port
 from local.process import Supervisor
 
+EMULATOR: Final = "emulator"
+"""The name of its process, and of its log."""
+
 PROGRAM: Final = Path(__file__).parent.parent / ".venv-emulator" / "bin" / "ministack"
 REGION: Final = "us-east-1"
 ACCOUNT: Final = "000000000000"
@@ -57,6 +60,7 @@ def start_emulator(
     retransmit_seconds: int = 5,
     port: int | None = None,
     functions_call: str | None = None,
+    functions_idle_s: int | None = None,
 ) -> CloudEndpoint:
     """Start a cloud with IAM and IoT policies enforced, on free ports, that forgets everything at its end.
 
@@ -65,6 +69,8 @@ def start_emulator(
         retransmit_seconds: after how long the cloud sends an unacknowledged QoS 1 message again.
         port: of the AWS API; None takes a free one.
         functions_call: where the functions send their AWS calls, if not to the cloud itself.
+        functions_idle_s: after how many seconds without work all processes of a function end but one (None:
+            some minutes); events at the same time wait then until another has started.
 
     Raises:
         ToolMissingError: the emulator is not installed.
@@ -78,10 +84,11 @@ def start_emulator(
     home = (supervisor.run_dir / "emulator").resolve()
     home.mkdir(parents=True, exist_ok=True)
     supervisor.start(
-        "emulator",
+        EMULATOR,
         [str(PROGRAM)],
         env=_environment(port, mqtt_port, home, retransmit_seconds)
-        | ({"AWS_ENDPOINT_URL": functions_call} if functions_call else {}),
+        | ({"AWS_ENDPOINT_URL": functions_call} if functions_call else {})
+        | ({"LAMBDA_WARM_TTL_SECONDS": str(functions_idle_s)} if functions_idle_s else {}),
         cwd=home,
         ready=lambda: _get(f"{url}/_ministack/ready") is not None,
         ready_seconds=READY_SECONDS,

@@ -29,7 +29,7 @@ class Broker:
 
 @dataclass(frozen=True)
 class Access:
-    """Who may connect (mosquitto_passwd) and what each may do (`python -m contract acl`)."""
+    """Who may connect (mosquitto_passwd) and what each may do (`eventplane contract acl`)."""
 
     passwords: Path
     rules: Path

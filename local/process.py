@@ -303,6 +303,10 @@ class Supervisor:
         child.start()
         return child
 
+    def is_running(self, name: str) -> bool:
+        """Whether a child of that name was started and has not ended."""
+        return name in self._children and self._children[name].running
+
     def stop_all(self, grace_seconds: float = GRACE_SECONDS) -> None:
         """End every child, the youngest first.
 
@@ -326,11 +330,11 @@ def _exit_on_signal(number: int, _frame: FrameType | None) -> None:
 
 @contextlib.contextmanager
 def _deaf_to_signals() -> Iterator[None]:
-    """Let no second Ctrl-C interrupt the clean-up, which is bounded in time."""
+    """Let no second Ctrl-C, or closed terminal, interrupt the clean-up, which is bounded in time."""
     if not _in_main_thread():
         yield
         return
-    numbers = (signal.SIGINT, signal.SIGTERM)
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     previous = {number: signal.signal(number, signal.SIG_IGN) for number in numbers}
     try:
         yield

@@ -14,7 +14,11 @@ from typing import Final, Protocol, Self
 from eventplane.contract import Contract
 from eventplane.envelope import Envelope, write_event
 from eventplane.values import timestamp
-from eventplane_client.device import ServiceClient
+from eventplane_client import Client, ClientSettings, Mode
+from eventplane_client.connection import client_over
+from eventplane_client.errors import NoRoomError
+from eventplane_client.mqtt import MqttTransport, RefusalHandler
+from eventplane_client.notices import log_notice
 from local.oracle import Arrived
 from local.poison import Poison
 from local.ports import LOOPBACK
@@ -32,14 +36,71 @@ CALL_TYPE: Final = "org.eventplane.call.placed.v1"
 SEND_SECONDS: Final = 120.0
 """How long a service waits for room in its window: longer than any fault that the demo injects."""
 
-_CALL_SECONDS: Final = 30.0
-"""How long the call-service waits until its call is stored, before the alarm has to come again."""
+_CALL_SECONDS: Final = 600.0
+"""How long the call-service waits until its call is stored: longer than any fault lasts."""
+
+_AGAIN_SECONDS: Final = 0.5
+"""After which a call that the device had no room for is put again."""
 
 _ID_DIGITS: Final = 32
+
+_ALWAYS: Final = 1_000
+"""Deliveries before a dead letter: more than any fault lasts."""
 
 
 def utc_now() -> datetime:
     return datetime.now(UTC)
+
+
+class Service:
+    """The on-device service `name` at the broker on 127.0.0.1:`port`, with its `client` and `transport`.
+
+    `handler` gets each event of the inbox at least once, in a thread of its own. `on_refused` gets the
+    payload and the reason of what was sent and then refused. `window`: most messages without a receipt. Two
+    programs of one service need different client ids.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        port: int,
+        handler: Callable[[Envelope], object] | None = None,
+        *,
+        on_refused: RefusalHandler | None = None,
+        window: int = 200,
+        client_id: str | None = None,
+    ) -> None:
+        settings = ClientSettings(name, "mqtt:", state="memory:", mode=Mode.AT_LEAST_ONCE)
+        self.transport = MqttTransport(
+            name,
+            LOOPBACK,
+            port,
+            max_receives=_ALWAYS,
+            on_refused=on_refused,
+            window=window,
+            client_id=client_id,
+        )
+        self.client: Client = client_over(settings, log_notice, self.transport)
+        if handler is not None:
+            handle = self.client.subscribe().handle
+            threading.Thread(target=handle, args=(handler,), name=f"{name}-inbox", daemon=True).start()
+
+    def send(self, event: Envelope, timeout_s: float) -> None:
+        """Return once the client has the event, and sends it until the forwarder has stored it."""
+        self.client.send(event, timeout_s)
+
+    def send_bytes(self, payload: bytes, timeout_s: float) -> None:
+        """Do what `send` does with anything, also with what is no event."""
+        self.transport.send(payload, timeout_s)
+
+    @property
+    def waiting(self) -> int:
+        """The number of messages that are not stored yet."""
+        return self.transport.waiting
+
+    def close(self) -> None:
+        """Close the connection at once."""
+        self.client.close()
 
 
 class CallService:
@@ -59,7 +120,8 @@ class CallService:
         self._sent = sent
         self._now = now
         self._connected = threading.Event()
-        self._client = ServiceClient(CALL_SERVICE, LOOPBACK, port, on_event=self._place_call)
+        self._closing = threading.Event()
+        self._service = Service(CALL_SERVICE, port, self._place_call)
         self._connected.set()
 
     @property
@@ -68,7 +130,8 @@ class CallService:
         return Arrived(frozenset(list(self.alarms)), self.duplicates)
 
     def close(self) -> None:
-        self._client.close()
+        self._closing.set()
+        self._service.close()
 
     def _place_call(self, alarm: Envelope) -> None:
         # The first alarm can come while the client is still being made.
@@ -80,7 +143,13 @@ class CallService:
         call = self.alarms[alarm.claim]
         self._sent.event(call, self._outbox)
         # The alarm's receipt goes out when this returns: by then its call must be as safe as the alarm was.
-        self._client.put(call, _CALL_SECONDS)
+        while not self._closing.is_set():
+            try:
+                self._service.client.put(call, _CALL_SECONDS)
+            except NoRoomError:
+                self._closing.wait(_AGAIN_SECONDS)
+            else:
+                return
 
     def _call(self, alarm: Envelope) -> Envelope:
         now = timestamp(self._now())
@@ -155,12 +224,11 @@ class HomeServices:
         self._contract = contract
         self._sent = sent
         self._now = now
-        self._clients = {
-            service: ServiceClient(
+        self._services = {
+            service: Service(
                 service,
-                LOOPBACK,
                 port,
-                on_event=partial(self._listen, service) if service in LISTENERS else None,
+                partial(self._listen, service) if service in LISTENERS else None,
                 on_refused=self._note_refusal,
             )
             for service in dict.fromkeys((*services, *LISTENERS))
@@ -174,27 +242,27 @@ class HomeServices:
         """
         event = event.stamped(recordedtime=timestamp(self._now()))
         self._sent.event(event, self._contract.participants[service].outbox)
-        self._clients[service].send(event, SEND_SECONDS)
+        self._services[service].send(event, SEND_SECONDS)
 
     def send_poison(self, service: str, message: Poison) -> None:
         """Put a malformed message into the service's outbox. Raises `WindowFullError` as `send` does."""
         self._sent.poison(message)
-        self._clients[service].send(message.payload, SEND_SECONDS)
+        self._services[service].send_bytes(message.payload, SEND_SECONDS)
 
     @property
     def waiting(self) -> int:
         """How many messages have no receipt yet."""
-        return sum(client.waiting for client in self._clients.values())
+        return sum(service.waiting for service in self._services.values())
 
     def flush(self, timeout_seconds: float) -> None:
         """Wait until the forwarder has confirmed every message. Raises `FlushTimeoutError`."""
-        for client in self._clients.values():
-            client.flush(timeout_seconds)
+        for service in self._services.values():
+            service.client.flush(timeout_seconds)
 
     def close(self) -> None:
         """End the connections at once."""
-        for client in self._clients.values():
-            client.close()
+        for service in self._services.values():
+            service.close()
         self.call_service.close()
 
     def __enter__(self) -> Self:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from math import log10
 from typing import Any, Final
 
-from local.audit_page.words import count, duration, moment, plain
+from local.audit_page.words import MEASURED, count, duration, moment, plain
 
 HOUR_MS: Final = 3_600_000
 MOST_DEVICES: Final = 40
@@ -206,9 +206,13 @@ class Curve:
 
 @dataclass(frozen=True, slots=True)
 class Latency:
-    """One hop: its curves by priority, and the `ticks` of its logarithmic axis (place in per cent, label)."""
+    """One hop: its curves by priority, and the `ticks` of its logarithmic axis (place in per cent, label).
+
+    `measured` says from where to where.
+    """
 
     hop: str
+    measured: str
     curves: list[Curve]
     ticks: list[tuple[float, str]]
 
@@ -228,7 +232,7 @@ def latencies(latency: Sequence[Row]) -> list[Latency]:
         curves = [_curve(each, decades) for each in rows]
         ticks = [(100 * place / decades, duration(10**place)) for place in range(decades + 1)]
         if curves:
-            found.append(Latency(plain(hop), curves, ticks))
+            found.append(Latency(plain(hop), MEASURED.get(hop, ""), curves, ticks))
     return found
 
 

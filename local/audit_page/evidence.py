@@ -58,7 +58,7 @@ def trace_command(finding: Mapping[str, Any], archive: str | None) -> str | None
     """
     if not finding.get("source") or not finding.get("id"):
         return None
-    words = ["python", "-m", "eventplane", "trace"]
+    words = ["eventplane", "trace"]
     days = sorted({*_DAY.findall(finding.get("archive_file") or ""), finding.get("date") or ""} - {""})
     if days:
         # What happened shortly before midnight may lie in the next day's folder.

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
-
+from contract import pages
 from local.audit_page import drawings, evidence, words
 
 PAGE: Final = "audit.html"
@@ -25,7 +22,7 @@ def write_page(report: Mapping[str, Any], path: Path, archive: str | None = None
     `archive` is where the audited archive lies, for the page's links and commands; None: no links, and the
     commands are for the archive of an environment.
     """
-    environment = Environment(loader=FileSystemLoader(_HERE), autoescape=True, undefined=StrictUndefined)
+    environment = pages.environment(_HERE)
     environment.filters |= {
         each.__name__: each for each in (words.plain, words.count, words.duration, words.moment, words.share)
     }
@@ -49,12 +46,13 @@ def write_page(report: Mapping[str, Any], path: Path, archive: str | None = None
         flow_width=drawings.FLOW_WIDTH,
         latencies=drawings.latencies(report["latency"]),
         by_device=_devices(report),
+        lost_elsewhere=report["totals"]["lost"] - sum(each["lost"] for each in report["hours"]),
         copies=_copies(report),
         hops=words.HOPS,
         found=sum(each["count"] for each in report["kinds"]),
-        style=_file("page.css"),
-        script=_file("page.js"),
-        data=_embedded(data),
+        style=pages.text_of(_HERE / "page.css"),
+        script=pages.text_of(_HERE / "page.js"),
+        data=pages.embedded(data),
     )
     path.write_text(text, encoding="utf-8")
 
@@ -91,13 +89,3 @@ def _copies(report: Mapping[str, Any]) -> list[tuple[str, int, dict[str, str]]]:
     ]
     named = ((name, copies, {"kind": "duplicate", **where}) for name, copies, where in found if copies)
     return sorted(named, key=lambda each: -each[1])
-
-
-def _file(name: str) -> Markup:
-    return Markup((_HERE / name).read_text(encoding="utf-8"))  # noqa: S704 - our own file
-
-
-def _embedded(value: object) -> Markup:
-    """JSON that can stand within a script element: no text of an event may end it."""
-    text = json.dumps(value, ensure_ascii=False)
-    return Markup(text.replace("<", "\\u003c").replace("\u2028", "\\u2028"))  # noqa: S704 - escaped here

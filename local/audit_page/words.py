@@ -24,7 +24,20 @@ RESTS_ON: Final = {
 }
 """What the statement about a device's event rests on, the best first."""
 
-_NAMES: Final = {"client_id": "device", "skew_ms": "clock ahead", "max_ms": "longest"}
+MEASURED: Final = {
+    "device_to_cloud": "from the service's sending, by the device's clock, to IoT Core",
+    "cloud_to_inbox": "from IoT Core to the inbox: queues and routers",
+    "device_to_inbox": "from the service's sending, by the device's clock, to the inbox",
+    "inbox_to_consumer": "from the inbox to the webhook's answer",
+}
+"""From where to where the latency of a hop is measured."""
+
+_NAMES: Final = {
+    "client_id": "device",
+    "skew_ms": "clock ahead",
+    "max_ms": "longest",
+    "gaps": "numbers not archived",
+}
 _UNITS: Final = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"))
 
 

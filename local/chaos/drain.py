@@ -8,8 +8,8 @@ from time import monotonic
 from typing import Final
 
 from local.chaos.arrivals import Arrivals
-from local.chaos.home import Home
 from local.chaos.load import Sender
+from local.home import Home
 
 PATIENCE_S: Final = 240.0
 """How long nothing may move before a wait is given up and the verdict is drawn from what is there."""

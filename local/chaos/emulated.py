@@ -21,24 +21,23 @@ from local.chaos.functions import kill_functions
 from local.cloud import CloudEndpoint
 from local.demo.archive import fetch
 from local.demo.carers import CARERS
-from local.demo.plane import deploy_plane
+from local.demo.plane import ROUTERS, deploy_plane
 from local.deploy import ROOT
 from local.emulator import start_emulator
 from local.process import Child, Supervisor
 from local.things import Thing, provision
 from stacks.names import outbox_url_output
 
-ROUTERS: Final = ("router-device", "router-device-urgent")
 ARCHIVE_WRITER: Final = "archive-writer"
 
 VISIBILITY_S: Final = 35
 """For so long a source queue hides what a function works on; deployed it is six times the function's timeout,
 180 s. Longer than one timeout, or a function that is only slow would be taken for dead."""
 
-_HIDING: Final = ("IngestUrl", "TapUrl", "LedgerUrl")
+HIDING_QUEUES: Final = ("IngestUrl", "TapUrl", "LedgerUrl")
 """The source queues that hide messages for minutes as deployed."""
 
-_SOURCES: Final = (*_HIDING, "UrgentIngestUrl")
+_SOURCES: Final = (*HIDING_QUEUES, "UrgentIngestUrl")
 
 
 class Emulated:
@@ -55,7 +54,7 @@ class Emulated:
         self._folder.mkdir()
         self._archive = supervisor.run_dir / "archive"
         sqs = self._plane.cloud.client("sqs")
-        for source in _HIDING:
+        for source in HIDING_QUEUES:
             url = self._plane.outputs[source]
             sqs.set_queue_attributes(QueueUrl=url, Attributes={"VisibilityTimeout": str(VISIBILITY_S)})
         self._ordered = {

@@ -79,12 +79,14 @@ class FaultProxy(Proxy):
         """Let the calls to `target` meet `trouble` from now on."""
         self._outages = {**self._outages, target: _Outage(target, trouble)}
 
-    def end(self, target: Target) -> None:
+    def end(self, target: Target, *, unmet: bool = False) -> None:
         """Let the calls to `target` pass again; those that are held end without an answer.
 
-        An outage that no call has met yet goes on until one has, `_LONGEST_S` at most.
+        Unless it may end `unmet`, an outage that no call has met yet goes on until one has, `_LONGEST_S` at
+        most.
         """
-        self._outages[target].met.wait(_LONGEST_S)
+        if not unmet:
+            self._outages[target].met.wait(_LONGEST_S)
         outages = dict(self._outages)
         outages.pop(target).over.set()
         self._outages = outages

@@ -14,14 +14,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import count
-from pathlib import Path
 from typing import ClassVar, Final
 
 from eventplane.contract import Contract
 from local.chaos.disk import SmallDisk
-from local.chaos.home import Home
 from local.chaos.load import Sender
 from local.errors import LocalError
+from local.home import Home
 from local.network import Link
 from local.poison import poison
 from local.process import Child
@@ -199,28 +198,10 @@ class ContractChange(Fault):
         self._turn += 1
         contract = self._versions[self._turn % len(self._versions)]
         self._put_in_cloud(contract)
-        self._reload(contract.canonical[:-100])
+        self._home.reload_contract(contract.canonical[:-100])
 
     def heal(self) -> None:
-        self._reload(self._versions[self._turn % len(self._versions)].canonical)
-
-    def _reload(self, text: bytes) -> None:
-        self._home.put_contract(text)
-        pid = self._home.forwarder.pid
-        # Who does not listen yet would die of it, and reads the file by itself once it does.
-        if pid is not None and _heeds(pid, signal.SIGHUP):
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(pid, signal.SIGHUP)
-
-
-def _heeds(pid: int, number: signal.Signals) -> bool:
-    """Whether the process catches or ignores signal `number`."""
-    try:
-        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    except OSError:
-        return False
-    masks = [int(line.split()[1], 16) for line in lines if line.startswith(("SigIgn:", "SigCgt:"))]
-    return any(mask >> (number - 1) & 1 for mask in masks)
+        self._home.reload_contract(self._versions[self._turn % len(self._versions)].canonical)
 
 
 @dataclass(frozen=True)

@@ -22,8 +22,8 @@ from local.chaos.faults import (
     Malformed,
     ReconnectStorm,
 )
-from local.chaos.home import Home
 from local.chaos.load import Sender
+from local.home import Home
 from local.weather import Weather
 
 

@@ -15,12 +15,10 @@ from eventplane.contract import Channel, Contract, Place
 from eventplane.envelope import Envelope, write_event
 from eventplane.receipts import SPOOL_FULL
 from eventplane.values import timestamp
-from eventplane_client.device import ServiceClient
 from local.chaos.careless import CarelessClient
 from local.poison import Poison
-from local.ports import LOOPBACK
 from local.sent import Key, SentLog
-from local.services import LISTENERS, CallService
+from local.services import LISTENERS, CallService, Service
 
 MOTION: Final = "org.eventplane.activity.motion.v1"
 KEYWORD: Final = "org.eventplane.alarm.keyword.v1"
@@ -81,15 +79,15 @@ class Sender:
         self._sent = sent
         self._again: deque[tuple[float, str, bytes]] = deque()
         self.told: dict[str, Counter[Key]] = {service: Counter() for service in LISTENERS}
-        self._clients = {service: self._client(service, port) for service in _SERVICES.values()}
+        self._services = {service: self._service(service, port) for service in _SERVICES.values()}
 
-    def _client(self, service: str, port: int) -> ServiceClient:
+    def _service(self, service: str, port: int) -> Service:
         def refused(payload: bytes, reason: str) -> None:
             if reason == SPOOL_FULL:
                 self._again.append((monotonic() + _AGAIN_S, service, payload))
 
         listen = partial(self._listen, service) if service in LISTENERS else None
-        return ServiceClient(service, LOOPBACK, port, on_event=listen, on_refused=refused, window=WINDOW)
+        return Service(service, port, listen, on_refused=refused, window=WINDOW)
 
     def _listen(self, service: str, event: Envelope) -> None:
         self.told[service][event.claim] += 1
@@ -97,7 +95,7 @@ class Sender:
     def greet(self) -> None:
         """Return once the home stands: before its forwarder's first subscription nobody keeps a message."""
         for type, service in _SERVICES.items():
-            self._clients[service].put(self._noted(type, service, GREETING), _ROOM_S)
+            self._services[service].client.put(self._noted(type, service, GREETING), _ROOM_S)
 
     def play(self, ending: threading.Event) -> None:
         """Send the whole load, each event at its time or as soon after as there is room."""
@@ -117,7 +115,7 @@ class Sender:
         if self._careless:
             self._careless.send(service, event)
         else:
-            self._clients[service].send(event, _ROOM_S)
+            self._services[service].send(event, _ROOM_S)
 
     def send_poison(self, message: Poison) -> None:
         """Something that can never be delivered. It goes out among the events, when there is room."""
@@ -128,7 +126,7 @@ class Sender:
     def waiting(self) -> int:
         """Messages that nobody has confirmed; asking sends again what is due."""
         self._send_again()
-        return len(self._again) + sum(client.waiting for client in self._clients.values())
+        return len(self._again) + sum(service.waiting for service in self._services.values())
 
     def __enter__(self) -> Self:
         return self
@@ -140,8 +138,8 @@ class Sender:
 
     def close(self) -> None:
         """End the connections at once, and with them a sending that waits for room."""
-        for client in self._clients.values():
-            client.close()
+        for service in self._services.values():
+            service.close()
         self.call_service.close()
         if self._careless:
             self._careless.close()
@@ -154,7 +152,7 @@ class Sender:
     def _send_again(self) -> None:
         while self._again and self._again[0][0] <= monotonic():
             _, service, payload = self._again.popleft()
-            self._clients[service].send(payload, _ROOM_S)
+            self._services[service].send_bytes(payload, _ROOM_S)
 
     def _event(self, type: str, service: str, number: int) -> Envelope:
         now = timestamp(datetime.now(UTC))

@@ -10,7 +10,7 @@ from time import monotonic
 from typing import Final, NamedTuple
 
 from local.background import Background
-from local.chaos.home import Home
+from local.home import Home
 
 _EVERY_S: Final = 1.0
 _MIB: Final = 1 << 20

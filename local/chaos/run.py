@@ -25,7 +25,6 @@ from local.chaos.counters import Times
 from local.chaos.disk import DISK, small_disk
 from local.chaos.drain import in_homes, missing, wait_until_nothing_waits
 from local.chaos.given_up import given_up, not_stored, sent_again
-from local.chaos.home import Home, start_home
 from local.chaos.injector import Injector, Struck
 from local.chaos.kinds import faults_of
 from local.chaos.load import Sender, TimedLog
@@ -34,6 +33,7 @@ from local.chaos.probe import Probe, Sample
 from local.chaos.restarter import Restarter
 from local.chaos.scenario import Scenario
 from local.chaos.schedule import ScheduleError, chosen
+from local.home import BROKER_CONNECTED, Home, start_home
 from local.network import Network
 from local.oracle import Verdict, dead_lettered, expected_by_service, judge
 from local.process import End, Supervisor
@@ -163,7 +163,18 @@ def _home(
     directory = scenario.machine.folder(supervisor.run_dir, name)
     disk = stack.enter_context(small_disk(directory / DISK, scenario.disk_mib))
     thing = cloud.thing(name, directory)
-    home = start_home(supervisor, network, thing, contract, cloud.rule, scenario.machine, directory, disk)
+    home = start_home(
+        supervisor,
+        network,
+        thing,
+        contract,
+        cloud.rule,
+        scenario.machine,
+        directory,
+        disk=disk,
+        has_own_clock=True,
+        ready=BROKER_CONNECTED,
+    )
     stack.callback(home.forwarder.stop)  # before its disk goes
     return home
 

@@ -25,7 +25,7 @@ READINGS: Final = "care-analytics"
 FAMILY: Final = "family-app"
 
 _COUNTED: Final = ("reordered",)
-"""Faults reorder (docs/chaos.md, "Out of order"): counted, and nobody is failed for it."""
+"""Faults reorder (docs/explanation/chaos.md, "Out of order"): counted, and nobody is failed for it."""
 
 _LEAST_ALARMS: Final = 20
 """Whose times are published. Ours: of fewer a median is chance, and the slowest of a hundred nobody's."""

@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from local.audit_page.page import PAGE, write_page
-from local.audits import run_audits
+from local.audits import AuditProcess
 from local.demo.deletion import copy_without_one
-from local.process import Supervisor
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +20,7 @@ class Audits:
     page: Path
 
 
-def audit_twice(supervisor: Supervisor, archive: Path, output: Path) -> Audits:
+def audit_twice(spark: AuditProcess, archive: Path, output: Path) -> Audits:
     """Audit `archive` into `output`, and then a copy of it that lacks an object.
 
     Raises `AuditFailedError`, `NothingToDeleteError`.
@@ -29,7 +28,7 @@ def audit_twice(supervisor: Supervisor, archive: Path, output: Path) -> Audits:
     copy = archive.with_name(f"{archive.name}-without-one")
     deletion = copy_without_one(archive, copy)
     outputs = {archive: output, copy: output.with_name(f"{output.name}-without-one")}
-    whole, broken = run_audits(supervisor, outputs)
+    whole, broken = spark.audit(outputs)
     for report, (audited, beneath) in zip((whole, broken), outputs.items(), strict=True):
         write_page(report, beneath / PAGE, str(audited))
     return Audits(whole, deletion.seen_by(broken), output / PAGE)

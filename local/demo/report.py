@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from rich.console import Console
 from rich.table import Table
+
+from contract import pages
 
 # Figures of a service, and short heads that leave the table within 80 columns.
 _INBOX_COLUMNS = {
@@ -16,7 +17,7 @@ _INBOX_COLUMNS = {
     "received": "received",
     "lost": "lost",
     "unexpected": "extra",
-    "duplicates": "repeated",
+    "duplicates": "copies",
 }
 _ROUTE_COLUMNS = ("expected", "delivered", "lost", "duplicated", "dead_lettered", "misrouted")
 _DEVICE_COLUMNS = ("client_id", "epoch", "first", "last", "events", "gaps", "tap_copies")
@@ -32,10 +33,10 @@ def headline(summary: Mapping[str, Any]) -> str:
     agreement = "agrees" if summary["audit_agrees"] else "does not agree with the consumers' counts"
     if not summary["object_deleted"]["noticed"]:
         agreement += ", did not notice that an object of the archive was deleted"
+    irregular = "".join(f", {count} {name}" for name, count in summary["audit_irregular"].items() if count)
     return (
-        f"FAILED: {summary['lost']} lost and {summary['unexpected']} unexpected by the consumers' counts, "
-        f"{summary['audit_lost']} lost by the audit, which {agreement} "
-        f"and found {', '.join(f'{count} {name}' for name, count in summary['audit_irregular'].items())}"
+        f"FAILED: {summary['lost']} lost and {summary['unexpected']} unexpected by the consumers' counts; "
+        f"the audit {agreement} and found {summary['audit_lost']} lost{irregular}"
     )
 
 
@@ -57,7 +58,8 @@ def print_table(summary: Mapping[str, Any], console: Console) -> None:
         table.add_column(column, justify="right", no_wrap=True)
     for row in inbox_rows(summary):
         bad = row[3] != "0" or row[4] != "0"
-        table.add_row(*row, style="red" if bad else "green")
+        *counted, _reports, audited = row  # the reports would not fit; a line below has their sum
+        table.add_row(*counted, audited, style="red" if bad else "green")
     console.print(table)
     for fault in summary["faults"]:
         console.print(
@@ -78,12 +80,12 @@ def print_table(summary: Mapping[str, Any], console: Console) -> None:
 
 
 def inbox_rows(summary: Mapping[str, Any]) -> list[list[str]]:
-    """One row a service: name, the consumers' figures, the audit's."""
+    """One row a service: name, the consumers' figures, what devices report of themselves, the audit's."""
     audited = summary["audited"]
     return [
         [
             service["service"],
-            *(f"{service[column]:,}" for column in _INBOX_COLUMNS),
+            *(f"{service[column]:,}" for column in (*_INBOX_COLUMNS, "reports")),
             f"{audited[service['service']]:,}" if service["service"] in audited else "-",
         ]
         for service in summary["services"]
@@ -92,10 +94,7 @@ def inbox_rows(summary: Mapping[str, Any]) -> list[list[str]]:
 
 def write_page(summary: Mapping[str, Any], audit: Mapping[str, Any], path: Path, audit_page: str) -> None:
     """The report as one self-contained HTML file; `audit_page` is the way from it to the audit's own."""
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent), autoescape=True, undefined=StrictUndefined
-    )
-    template = environment.get_template("report.html.j2")
+    template = pages.environment(Path(__file__).parent).get_template("report.html.j2")
     path.write_text(
         template.render(
             summary=summary,
@@ -146,14 +145,15 @@ def write_page(summary: Mapping[str, Any], audit: Mapping[str, Any], path: Path,
     )
 
 
-def _tiles(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
+def _tiles(summary: Mapping[str, Any]) -> list[tuple[str, str, bool]]:
+    """Return name, figure and whether it is bad."""
     return [
-        ("events sent", f"{summary['events_sent']:,}"),
-        ("of them urgent", f"{summary['urgent_sent']:,}"),
-        ("homes", f"{summary['homes']}"),
-        ("lost", f"{summary['lost']}"),
-        ("lost by the audit", f"{summary['audit_lost']}"),
-        ("duplicates", f"{summary['duplicates']:,}"),
-        ("faults", f"{summary['faults_injected']}"),
-        ("seconds", f"{summary['wall_seconds']}"),
+        ("events sent", f"{summary['events_sent']:,}", False),
+        ("of them urgent", f"{summary['urgent_sent']:,}", False),
+        ("homes", f"{summary['homes']}", False),
+        ("lost, as the consumers count", f"{summary['lost']}", summary["lost"] > 0),
+        ("lost, as the audit finds", f"{summary['audit_lost']}", summary["audit_lost"] > 0),
+        ("duplicates", f"{summary['duplicates']:,}", False),
+        ("faults", f"{summary['faults_injected']}", False),
+        ("seconds", f"{summary['wall_seconds']}", False),
     ]

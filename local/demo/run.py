@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -27,19 +28,21 @@ from eventplane.fleet import FleetTable
 from eventplane.names import CONNECTED, MONITOR, NOTICE
 from eventplane.reasons import Reason
 from eventplane.sender import Sender
+from local.audits import AuditProcess
 from local.consumers import Consumers, Kept
 from local.demo.archive import fetch
 from local.demo.auditing import audit_twice
 from local.demo.carers import CARERS, CARERS_SOURCE, Carers
 from local.demo.faults import Fault, Faults
 from local.demo.homes import RunningHome, running_homes
-from local.demo.plane import Plane, deploy_plane, snapshot_fleet, warm_up
+from local.demo.plane import DownlinkSchedule, Plane, deploy_plane, snapshot_fleet, warm_up
 from local.demo.presence import Notice, cut_off, judging, missing, told
 from local.demo.report import print_table, write_page
 from local.demo.simple_client import publish_all
 from local.demo.summary import summarise
 from local.demo.waiting import Waits
-from local.emulator import start_emulator
+from local.deploy import start_synthesis
+from local.emulator import ACCOUNT, REGION, start_emulator
 from local.input import Input, InputEvent
 from local.network import Network
 from local.oracle import Arrived, Verdict, dead_lettered, expected_by_service, judge
@@ -88,14 +91,13 @@ def run(options: Options, console: Console, tamper: Tamper | None = None) -> dic
     with Supervisor(run_dir) as supervisor, _bars(console) as progress:
         waits = Waits(progress, _PATIENCE_SECONDS)
         plane = _start_plane(supervisor, progress)
-        with _step(progress, "functions started"):
-            warm_up(plane.cloud)
         sent = SentLog(plane.contract)
         played = _play(options.input, supervisor, plane, sent, waits, tamper)
         snapshot_fleet(plane)
         archive = _fetch_archive(plane, run_dir, progress)
         with _step(progress, "Spark audits, with one object deleted too"):
-            audits = audit_twice(supervisor, archive, run_dir / "audit")
+            audits = audit_twice(played.spark, archive, run_dir / "audit")
+        steps = _seconds(progress)
     summary = summarise(
         run={
             "homes": len(options.input.homes),
@@ -120,6 +122,7 @@ def run(options: Options, console: Console, tamper: Tamper | None = None) -> dic
     )
     summary["notices"] = [asdict(notice) for notice in played.notices]
     summary["payload_letters"] = played.payload_letters
+    summary["steps"] = steps
     (options.output / "summary.json").write_text(json.dumps(summary, indent=2, ensure_ascii=False) + "\n")
     page = audits.page.relative_to(options.output)
     write_page(summary, audits.report, options.output / "report.html", str(page))
@@ -129,13 +132,14 @@ def run(options: Options, console: Console, tamper: Tamper | None = None) -> dic
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """What came of a run, before its audit."""
+    """What came of a run, and the process that audits it."""
 
     verdicts: list[Verdict]
     faults: list[Fault]
     dead_lettered: int
     notices: list[Notice]
     payload_letters: list[dict[str, str]]
+    spark: AuditProcess
 
 
 def _is_shown(event: BaseCloudEvent) -> bool:
@@ -155,10 +159,11 @@ def _payload_letters(kept: list[Kept]) -> list[dict[str, str]]:
 
 
 def _start_plane(supervisor: Supervisor, progress: Progress) -> Plane:
+    synthesis = start_synthesis(supervisor, ACCOUNT, REGION)
     with _step(progress, "emulated cloud"):
         cloud = start_emulator(supervisor)
     with _step(progress, "cdk bootstrap and deploy"):
-        return deploy_plane(supervisor, cloud)
+        return deploy_plane(supervisor, cloud, synthesis)
 
 
 def _play(
@@ -174,7 +179,9 @@ def _play(
     sqs = plane.cloud.client("sqs")
     with ExitStack() as stack:
         network = stack.enter_context(Network())
-        with _step(progress, f"{len(source.homes)} homes with Mosquitto and forwarder"):
+        title = f"functions, {len(source.homes)} homes with Mosquitto and forwarder"
+        with _step(progress, title), ThreadPoolExecutor(1) as worker:
+            warming = worker.submit(warm_up, plane.cloud)
             homes = stack.enter_context(
                 running_homes(
                     supervisor,
@@ -187,6 +194,8 @@ def _play(
                     policy=policy,
                 )
             )
+            warming.result()
+        stack.enter_context(DownlinkSchedule(plane.cloud))
         consumers = Consumers(sqs, plane.inboxes, _is_shown)
         if tamper is None:
             stack.enter_context(consumers)
@@ -203,6 +212,8 @@ def _play(
             _wait_for_queues(plane, waits, ["IngestUrl", "UrgentIngestUrl"])
             tamper(sqs, plane.inboxes)
             stack.enter_context(consumers)
+        # Its start takes a processor for seconds, in which the next steps wait for timers.
+        spark = AuditProcess(supervisor)
         notices = _lose_home(plane, homes, consumers, waits)
         expected = expected_by_service(plane.contract, sent.events, sent.malformed, devices=homes)
         to_cloud = sum(len(keys) for service, keys in expected.items() if service not in ON_DEVICE)
@@ -231,7 +242,8 @@ def _play(
             **{service: arrived_in_homes(home.told[service] for home in services) for service in LISTENERS},
         }
     letters = dead_lettered(sent.malformed, arrived)
-    return Played(judge(expected, arrived), injected, letters, notices, _payload_letters(consumers.kept))
+    verdicts = judge(expected, arrived)
+    return Played(verdicts, injected, letters, notices, _payload_letters(consumers.kept), spark)
 
 
 def _lose_home(
@@ -334,6 +346,13 @@ def _fetch_archive(plane: Plane, run_dir: Path, progress: Progress) -> Path:
         lambda done, total: progress.update(task, completed=done, total=total),
     )
     return archive
+
+
+def _seconds(progress: Progress) -> list[dict[str, Any]]:
+    """Return how long each step took, in their order."""
+    return [
+        {"step": each.description, "seconds": round(each.finished_time or 0.0, 1)} for each in progress.tasks
+    ]
 
 
 def _bars(console: Console) -> Progress:

@@ -114,6 +114,7 @@ def _service(verdict: Verdict) -> dict[str, Any]:
         "expected": verdict.expected,
         "received": verdict.delivered,
         "duplicates": verdict.duplicates,
+        "reports": verdict.reports,
         "lost": len(verdict.lost),
         "unexpected": len(verdict.unexpected),
         "lost_events": verdict.lost[:MAX_EVIDENCE],

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from contract import load_contract
 from eventplane.contract import load_compiled
 from local.chaos.faults import (
     NARROW_LINE,
@@ -26,17 +25,18 @@ from local.chaos.faults import (
     NothingStruckError,
     ReconnectStorm,
 )
-from local.chaos.home import Home
 from local.chaos.kinds import changed
 from local.chaos.load import MOTION, WINDOW, Load, Sender, TimedLog
 from local.chaos.restarter import Restarter
+from local.home import Home
 from local.mosquitto import Broker
 from local.ports import free_port
 from local.process import Child, Supervisor
 from local.weather import FAIR, Weather
 from tests.eventually import eventually
+from tests.plane import shipped_contract
 
-CONTRACT = load_contract()
+CONTRACT = shipped_contract()
 OTHER = changed(CONTRACT, "batching_delay_ms", 100)
 FORWARDER = """
 import pathlib, signal, sys

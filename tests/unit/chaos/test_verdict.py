@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from contract import load_contract
 from eventplane.contract import Contract
 from local.chaos.arrivals import Arrivals
 from local.chaos.injector import Struck
@@ -19,6 +18,7 @@ from local.demo.summary import IRREGULAR
 from local.oracle import Verdict
 from local.process import End
 from local.sent import Key
+from tests.plane import shipped_contract
 
 EXPECTED = 100
 ONE: Key = ("/homes/home-1/activity-service", "1")
@@ -27,7 +27,7 @@ FOREIGN: Key = ("/homes/home-2/activity-service", "1")
 
 @pytest.fixture(scope="module")
 def contract() -> Contract:
-    return load_contract()
+    return shipped_contract()
 
 
 def outcome(

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from contract import load_contract
 from eventplane.contract import Contract
+from tests.plane import plane_contract
 
 
 @pytest.fixture(scope="session")
 def contract() -> Contract:
     """The plane's own contract."""
-    return load_contract()
+    return plane_contract()

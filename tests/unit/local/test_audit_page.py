@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from local.audit_page import __main__ as command
 from local.audit_page import words
 from local.audit_page.drawings import BANDS, HOUR_MS, MOST_DEVICES, by_device, flow, heat_map, latencies
 from local.audit_page.evidence import objects_at, trace_command
@@ -198,7 +199,7 @@ def test_objects_are_linked_in_a_folder_and_in_a_bucket(tmp_path: Path) -> None:
 def test_the_command_follows_the_event_and_no_name_becomes_an_option_or_a_command() -> None:
     command = trace_command(finding(source="--live", id="a'; rm -rf /"), "build/archive")
     assert command is not None
-    assert shlex.split(command)[4:] == [
+    assert shlex.split(command)[2:] == [
         *("--from", "1970-01-01", "--to", "1970-01-02"),
         *("--archive", "build/archive", "--contract", "build/archive/contracts/abc.json"),
         *("--", "--live", "a'; rm -rf /"),
@@ -239,7 +240,7 @@ def test_a_missing_hour_is_one_line_and_a_silent_device_is_in_the_table(tmp_path
     text = (tmp_path / "page.html").read_text()
     line = "1970-01-01 07:00 to 08:00: missing records, no object; 250 events have no record"
     assert text.count(line) == 1
-    assert re.search(r'home-9</button></td><td class="words">silent', text)
+    assert re.search(r'home-9</button></th><td class="words">silent', text)
 
 
 def test_copies_are_summed_by_channel_over_the_days(tmp_path: Path) -> None:
@@ -261,3 +262,15 @@ def test_the_page_of_the_largest_report_stays_small(tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     write_page(report(*findings, hours=hours), page, "s3://a-bucket")
     assert page.stat().st_size < MOST_BYTES
+
+
+def test_a_folder_without_a_report_is_one_line_with_the_remedy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for words_after in ([], ["--date", "2026-03-01"]):
+        monkeypatch.setattr("sys.argv", ["audit_page", str(tmp_path), *words_after])
+        assert command.main() == 1
+        told = capsys.readouterr()
+        assert told.out == ""
+        assert told.err.count("\n") == 1
+        assert "run the audit with this --OUTPUT and --DATE first" in told.err

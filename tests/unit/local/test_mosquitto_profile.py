@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from edge.decision import RECENT_EVENTS
-from edge.discovery.profile import limit_warnings
-from edge.mqtt.endpoint import MAX_PACKET_BYTES
-from eventplane_client.device import MAX_MESSAGE_BYTES
+from eventplane_client.mqtt import MAX_MESSAGE_BYTES
+from eventplane_mqtt.discovery.profile import limit_warnings
+from eventplane_mqtt.endpoint import MAX_PACKET_BYTES
 from local.errors import ProfileError
 from local.mosquitto import PROFILE, _replace
 

@@ -1,4 +1,4 @@
-"""A home whose every part can be struck: broker, forwarder, line, disk, clock and contract."""
+"""A home on this machine: broker, forwarder and network link, each of which can fail."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import contextlib
 import logging
 import os
 import shutil
+import signal
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -28,14 +29,20 @@ from local.things import Thing
 _log = logging.getLogger(__name__)
 
 CONTRACT: Final = "contract.json"
-_CONNECTED: Final = "local broker connected"
+BROKER_CONNECTED: Final = "local broker connected"
+CLOUD_CONNECTED: Final = "cloud broker connected"
+"""Log lines of a forwarder; it connects to the home's broker first."""
+
 _START_S: Final = 300.0
 """An emulated processor takes its time."""
+
+_STOP_S: Final = 20.0
+"""How long a forwarder may take to end: its own grace period is 2 s, the rest is for a busy machine."""
 
 
 @dataclass(frozen=True)
 class Home:
-    """One home. `disk` is None where no small disk can be mounted, `clock` where libfaketime is missing."""
+    """One home. `disk` is None where its spool is on this machine's, `clock` where its wall clock is."""
 
     name: str
     broker: Broker
@@ -43,8 +50,40 @@ class Home:
     link: Link
     spool: Path
     contract: Path
-    disk: SmallDisk | None
-    clock: FakeClock | None
+    disk: SmallDisk | None = None
+    clock: FakeClock | None = None
+
+    def kill_forwarder(self) -> None:
+        """Kill the forwarder (SIGKILL)."""
+        self.forwarder.kill()
+
+    def start_forwarder(self) -> None:
+        """Start the forwarder, and return when it is connected."""
+        self.forwarder.start()
+
+    def terminate_forwarder(self) -> None:
+        """Ask the forwarder to end, without waiting; it sends a last manifest first."""
+        self.forwarder.terminate()
+
+    def stop_forwarder(self) -> None:
+        """Stop the forwarder, and return when it has ended."""
+        self.forwarder.stop(_STOP_S)
+
+    def kill_broker(self) -> None:
+        """Kill Mosquitto (SIGKILL)."""
+        self.broker.child.kill()
+
+    def start_broker(self) -> None:
+        """Start Mosquitto, and return when it listens."""
+        self.broker.child.start()
+
+    def cut_network(self) -> None:
+        """Cut the connection to the cloud."""
+        self.link.cut()
+
+    def heal_network(self) -> None:
+        """Let the home connect to the cloud again."""
+        self.link.heal()
 
     @property
     def backlog(self) -> int:
@@ -85,6 +124,15 @@ class Home:
         unfinished.write_bytes(text)
         unfinished.replace(self.contract)
 
+    def reload_contract(self, text: bytes) -> None:
+        """Put a contract's text in the place of the present one, and have the forwarder read it (SIGHUP)."""
+        self.put_contract(text)
+        pid = self.forwarder.pid
+        # A forwarder that does not listen yet would die of the signal, and reads the file when it does.
+        if pid is not None and _heeds(pid, signal.SIGHUP):
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(pid, signal.SIGHUP)
+
 
 def start_home(
     supervisor: Supervisor,
@@ -94,11 +142,15 @@ def start_home(
     rule: str,
     machine: Machine,
     directory: Path,
-    disk: SmallDisk | None,
+    *,
+    disk: SmallDisk | None = None,
+    has_own_clock: bool = False,
+    ready: str = CLOUD_CONNECTED,
 ) -> Home:
-    """Start the home of `thing` in `directory`, its forwarder on `machine`.
+    """Start the home of `thing` in `directory`, its forwarder on `machine`, and wait until it logs `ready`.
 
-    The spool is on `disk`, which is mounted beneath that directory, or beside the other files.
+    The spool is on `disk`, which is mounted beneath that directory, or beside the other files. With
+    `has_own_clock` the forwarder's wall clock can be set, where `machine` and libfaketime allow it.
     """
     link = network.link(thing.host, thing.port)
     broker = start_mosquitto(supervisor, f"mosquitto-{thing.name}", directory / "mosquitto")
@@ -110,14 +162,15 @@ def start_home(
             shutil.copy(file, directory)
     settings = directory / "forwarder.toml"
     settings.write_text(_settings(thing, str(spool.relative_to(directory)), broker.port, link.port, rule))
-    clock = FakeClock.found(directory / "clock") if machine.has_clock else None
+    clock = FakeClock.found(directory / "clock") if has_own_clock and machine.has_clock else None
     forwarder = supervisor.start(
         f"forwarder-{thing.name}",
         # A SIGHUP before it listens shall not end it (systemd's reload waits until the service is ready).
         # Beneath an emulated processor nobody can see from outside whether it listens.
         ["env", "--ignore-signal=HUP", *machine.command(settings)],
         env={**os.environ, "PYTHONPATH": str(ROOT), **_clock_variables(clock)},
-        ready=_CONNECTED,
+        # Before its first subscription the broker has nobody to keep a message for.
+        ready=ready,
         ready_seconds=_START_S,
     )
     return Home(thing.name, broker, forwarder, link, spool, compiled, disk, clock)
@@ -149,3 +202,13 @@ longest_delay_ms = 250
 [health]
 port = 0
 """
+
+
+def _heeds(pid: int, number: signal.Signals) -> bool:
+    """Whether the process catches or ignores signal `number`."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except OSError:
+        return False
+    masks = [int(line.split()[1], 16) for line in lines if line.startswith(("SigIgn:", "SigCgt:"))]
+    return any(mask >> (number - 1) & 1 for mask in masks)

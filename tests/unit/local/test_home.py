@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from local.chaos.home import Home
+from local.home import Home
 
 
 @pytest.fixture

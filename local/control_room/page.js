@@ -1,0 +1,221 @@
+"use strict";
+const POLL_MS = 400; // from one answer to the next question
+const SVG = "http://www.w3.org/2000/svg";
+const byId = (id) => document.getElementById(id);
+
+const STAGES = {
+  home: "home's services", broker: "Mosquitto", forwarder: "forwarder", rule: "IoT Core's rule",
+  routers: "routers", inboxes: "inboxes", archive: "archive (S3)",
+};
+const LINKS = [
+  ["home", "broker"], ["broker", "forwarder"], ["forwarder", "rule"], ["rule", "routers"], ["routers", "inboxes"],
+  ["rule", "archive"], ["routers", "archive"],
+];
+const WIDE = {
+  size: [1000, 250],
+  at: {home: [85, 60], broker: [250, 60], forwarder: [415, 60], rule: [585, 60], routers: [750, 60], inboxes: [915, 60], archive: [668, 190]},
+};
+const NARROW = {
+  size: [350, 590],
+  at: {home: [90, 45], broker: [90, 145], forwarder: [90, 245], rule: [90, 345], routers: [90, 445], inboxes: [90, 545], archive: [265, 395]},
+};
+const BOX = [146, 66];
+const narrow = matchMedia("(max-width: 45rem)");
+
+let drawn = null; // the elements of the drawing, by stage and by link
+let before = {};
+let commands = "";
+let eventRows = new Map(); // the rows of the table by event
+
+function element(tag, text, className) {
+  const made = document.createElement(tag);
+  if (text !== undefined) made.textContent = text;
+  if (className) made.className = className;
+  return made;
+}
+
+function shape(tag, attributes, parent) {
+  const made = document.createElementNS(SVG, tag);
+  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
+  parent.append(made);
+  return made;
+}
+
+function draw() {
+  const {size, at} = narrow.matches ? NARROW : WIDE;
+  const svg = byId("flow");
+  svg.setAttribute("viewBox", `0 0 ${size[0]} ${size[1]}`);
+  svg.style.maxWidth = narrow.matches ? "26rem" : "";
+  // The flow's words are in a line of text below; a reader of the screen gets that.
+  svg.replaceChildren();
+  drawn = {stages: {}, links: {}};
+  for (const [from, to] of LINKS) {
+    const [x, y] = at[from], [toX, toY] = at[to];
+    drawn.links[`${from}-${to}`] = shape("path", {d: `M${x} ${y}L${toX} ${toY}`}, svg);
+  }
+  for (const [stage, name] of Object.entries(STAGES)) {
+    const [x, y] = at[stage];
+    const group = shape("g", {"data-stage": stage}, svg);
+    shape("rect", {x: x - BOX[0] / 2, y: y - BOX[1] / 2, width: BOX[0], height: BOX[1], rx: 6}, group);
+    shape("text", {x, y: y - 12, class: "name"}, group).textContent = name;
+    drawn.stages[stage] = {
+      group, passed: shape("text", {x, y: y + 6}, group), note: shape("text", {x, y: y + 23, class: "note"}, group),
+    };
+  }
+}
+
+const number = (value) => (value === null ? "-" : value.toLocaleString("en"));
+
+function time(ms) {
+  if (ms === null) return "-";
+  return ms < 1000 ? `${ms < 10 ? ms.toFixed(1) : Math.round(ms)} ms` : `${(ms / 1000).toFixed(1)} s`;
+}
+
+function showFlow(state) {
+  const said = [];
+  for (const [stage, name] of Object.entries(STAGES)) {
+    const {is_up, passed, waiting, note} = state.stages[stage] || {is_up: true, passed: null, waiting: null, note: ""};
+    const {group, passed: count, note: line} = drawn.stages[stage];
+    group.classList.toggle("down", !is_up);
+    count.textContent = passed === null ? "" : `${number(passed)} passed`;
+    const news = [is_up ? "" : note || "down", waiting ? `${number(waiting)} waiting` : "", is_up ? note : ""];
+    line.textContent = news.filter(Boolean).join(", ");
+    said.push(`${name}: ${[count.textContent, line.textContent].filter(Boolean).join(", ") || "idle"}`);
+  }
+  for (const [from, to] of LINKS) {
+    const passed = state.stages[to]?.passed ?? 0;
+    const link = drawn.links[`${from}-${to}`];
+    link.classList.toggle("live", passed > (before[to] ?? passed));
+    link.classList.toggle("cut", from === "forwarder" && state.active.includes("network"));
+  }
+  before = Object.fromEntries(Object.keys(STAGES).map((stage) => [stage, state.stages[stage]?.passed ?? 0]));
+  byId("flow-text").textContent = said.join("; ") + (state.active.includes("network") ? "; the network is cut" : "");
+}
+
+function why(routes) {
+  const details = element("details");
+  details.append(element("summary", `by ${routes.map(([name]) => name).join(" → ")}`, "dim"));
+  for (const [name, condition] of routes) details.append(element("div", `${name}: ${condition}`, "dim"));
+  return details;
+}
+
+// A row whose event is as it was stays, so that what a reader has opened stays open.
+function showEvents(shown) {
+  const rows = new Map();
+  for (const event of shown) {
+    const text = JSON.stringify(event), key = JSON.stringify([event.source, event.id]);
+    const known = eventRows.get(key);
+    rows.set(key, known?.text === text ? known : {text, row: showEvent(event)});
+  }
+  eventRows = rows;
+  const wanted = [...rows.values()].map((each) => each.row), table = byId("events");
+  for (const row of [...table.children]) if (!wanted.includes(row)) row.remove();
+  wanted.forEach((row, place) => table.children[place] === row || table.insertBefore(row, table.children[place] || null));
+  byId("no-events").hidden = shown.length > 0;
+}
+
+function showEvent(event) {
+  const row = element("tr");
+  const head = element("th");
+  head.scope = "row";
+  head.append(element("b", event.type), " ", element("span", event.priority, event.priority === "urgent" ? "badge urgent" : "badge"));
+  head.append(element("div", event.id, "dim"));
+  row.append(head, element("td", new Date(event.sent_ms).toLocaleTimeString("en-GB")), element("td", event.source, "words wrap"));
+  const places = element("ul");
+  for (const {inbox, routes, after_ms, copies} of event.deliveries) {
+    const place = element("li");
+    const news = after_ms === null ? "not yet" : time(after_ms) + (copies > 1 ? `, ${copies} copies` : "");
+    place.append(element("b", inbox), ` ${news} `, routes.length ? why(routes) : element("span", "by no route of the contract", "dim"));
+    places.append(place);
+  }
+  if (!event.deliveries.length) places.append(element("li", `nobody: ${event.nobody}`, "dim"));
+  const cell = element("td", undefined, "words");
+  cell.append(places);
+  row.append(cell);
+  const all = event.deliveries.length && event.deliveries.every((each) => each.after_ms !== null);
+  row.className = all ? "arrived" : "open";
+  row.dataset.id = event.id;
+  return row;
+}
+
+function showButtons(state) {
+  for (const button of document.querySelectorAll("[data-fault]")) {
+    const on = state.active.includes(button.dataset.fault);
+    button.dataset.on = on ? "yes" : "no";
+    const {strike, heal} = button.dataset;
+    if (heal) button.setAttribute("aria-pressed", on);
+    else button.disabled = on;
+    const text = !on ? strike : heal || `${strike}: restarting`;
+    if (button.textContent !== text) button.textContent = text;
+  }
+}
+
+function showVerdict({due, received, lost}) {
+  const [word, kind] = lost ? [`${number(lost)} lost`, "broken"]
+    : due > received ? [`${number(due - received)} in flight`, "open"] : ["nothing lost", "good"];
+  byId("verdict").textContent = word;
+  byId("verdict").className = `badge ${kind}`;
+}
+
+function show(state) {
+  showVerdict(state.counters);
+  byId("home").textContent = state.home;
+  byId("contract").textContent = state.contract;
+  for (const each of document.querySelectorAll("[data-counter]")) each.textContent = number(state.counters[each.dataset.counter]);
+  document.querySelector("[data-counter=lost]").parentElement.className = state.counters.lost ? "bad" : "";
+  for (const each of document.querySelectorAll("[data-latency]")) {
+    const value = state.latency[each.dataset.latency];
+    each.textContent = each.dataset.latency === "samples" ? number(value) : time(value);
+  }
+  showFlow(state);
+  showButtons(state);
+  showEvents(state.events);
+  const lines = JSON.stringify(state.commands);
+  if (lines !== commands) {
+    commands = lines;
+    byId("lines").replaceChildren(...Object.entries(state.commands).flatMap(([what, line]) => {
+      const command = element("dd");
+      command.append(element("pre", line));
+      return [element("dt", what), command];
+    }));
+    byId("commands").hidden = !Object.keys(state.commands).length;
+  }
+}
+
+async function ask(method, path) {
+  const answer = await fetch(path, {method});
+  const document = await answer.json();
+  if (!answer.ok) throw new Error(document.error);
+  return document;
+}
+
+async function act(method, path, done) {
+  try {
+    byId("said").textContent = done(await ask(method, path));
+  } catch (error) {
+    byId("said").textContent = `That did not work: ${error.message}`;
+  }
+}
+
+async function poll() {
+  try {
+    show(await ask("GET", "state"));
+    byId("silent").hidden = true;
+    document.body.dataset.ready = "yes";
+  } catch (error) {
+    byId("why").textContent = error.message;
+    byId("silent").hidden = false;
+  }
+  setTimeout(poll, POLL_MS);
+}
+
+byId("alarm").addEventListener("click", () => act("POST", "alarm", ({id}) => `Alarm ${id} is sent.`));
+for (const button of document.querySelectorAll("[data-fault]")) {
+  button.addEventListener("click", () => {
+    const {fault, on, strike, heal} = button.dataset;
+    act(on === "yes" ? "DELETE" : "POST", `faults/${fault}`, () => `${on === "yes" ? heal : strike}: done.`);
+  });
+}
+narrow.addEventListener("change", draw);
+draw();
+poll();

@@ -1,0 +1,86 @@
+"""What the control room needs of a plane: its state, and what can be done to it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Protocol
+
+from local.control_room.tally import Counters, Followed, Latency
+
+
+class Stage(StrEnum):
+    """A box of the flow, in the order of an event's way."""
+
+    HOME = "home"
+    BROKER = "broker"
+    FORWARDER = "forwarder"
+    RULE = "rule"
+    ROUTERS = "routers"
+    INBOXES = "inboxes"
+    ARCHIVE = "archive"
+
+
+class Fault(StrEnum):
+    """What the page can break."""
+
+    NETWORK = "network"
+    FORWARDER = "forwarder"
+    MOSQUITTO = "mosquitto"
+    ROUTER = "router"
+    S3 = "s3"
+
+    @property
+    def is_lasting(self) -> bool:
+        """Whether it lasts until it is healed; a killed process is started again by its supervisor."""
+        return self in (Fault.NETWORK, Fault.S3)
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How a stage is doing: `passed` events since the start, `waiting` messages in it now (None: unknown).
+
+    `is_up` is False while its process is down or its calls fail; `note` says what is special, in a few words.
+    """
+
+    is_up: bool = True
+    passed: int | None = None
+    waiting: int | None = None
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """A plane in one moment. `active` are the faults in force; `events` the last ones, the newest first.
+
+    `commands` is what one can type against this plane: what it does, and the line.
+    """
+
+    contract: str
+    home: str
+    stages: dict[Stage, Standing]
+    counters: Counters
+    latency: Latency
+    active: Collection[Fault] = ()
+    events: tuple[Followed, ...] = ()
+    commands: dict[str, str] = field(default_factory=dict)
+
+
+class Plane(Protocol):
+    """A running plane. Each method may be called by several threads, and returns without waiting for effects.
+
+    Each may raise `LocalError` or `EventPlaneError`; the page shows its message.
+    """
+
+    def state(self) -> State:
+        """Return the present state."""
+
+    def send_alarm(self) -> str:
+        """Publish an alarm at the home's broker, once that is up, and return the event's id."""
+
+    def strike(self, fault: Fault) -> None:
+        """Break something. Nothing happens where it is broken already."""
+
+    def heal(self, fault: Fault) -> None:
+        """End a lasting fault. Nothing happens where it is whole."""

@@ -1,0 +1,195 @@
+"""The control room's server: the page, the plane's state as JSON, and what its buttons do.
+
+It listens on the loopback interface only. A page of another origin can send requests to it all the same, and
+a name that an attacker's server resolves to 127.0.0.1 makes them look like our own: every request must name
+this server as its host, and one that changes something must come from this page.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import threading
+from base64 import b64encode
+from collections.abc import Callable
+from dataclasses import asdict
+from hashlib import sha256
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+from contract import pages
+from eventplane.errors import EventPlaneError
+from local.control_room.plane import Fault, Plane
+from local.errors import LocalError
+from local.ports import LOOPBACK
+
+_HERE: Final = Path(__file__).parent
+_log = logging.getLogger(__name__)
+
+BUTTONS: Final = {
+    Fault.NETWORK: ("Cut the network", "Heal the network"),
+    Fault.FORWARDER: ("kill -9 the forwarder", ""),
+    Fault.MOSQUITTO: ("kill -9 Mosquitto", ""),
+    Fault.ROUTER: ("kill -9 a router", ""),
+    Fault.S3: ("Make S3 fail", "Let S3 work again"),
+}
+"""The label of each fault's button, and its label while a lasting fault is in force."""
+
+_IDLE_S: Final = 30.0
+"""A connection that sends no request for so long is closed."""
+
+
+_POLL_S: Final = 0.05
+"""How often the server looks whether it is to end."""
+
+
+class PortTakenError(LocalError):
+    """Something else listens on the port."""
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+        super().__init__(f"port {port} of {LOOPBACK} is taken: stop what listens there, or choose another")
+
+
+class ControlRoom:
+    """Serve the control room of `plane` at `url` while the `with` block runs; port 0: any free one.
+
+    Raises `PortTakenError`.
+    """
+
+    def __init__(self, plane: Plane, port: int = 0) -> None:
+        try:
+            self._server = _Server(plane, port)
+        except OSError:
+            raise PortTakenError(port) from None
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, args=(_POLL_S,), name="control room", daemon=True
+        )
+
+    @property
+    def url(self) -> str:
+        """The page's address."""
+        return f"http://{LOOPBACK}:{self._server.server_port}/"
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    block_on_close = False
+
+    def __init__(self, plane: Plane, port: int) -> None:
+        self.plane = plane
+        self.page, self.policy = _page()
+        super().__init__((LOOPBACK, port), _Handler)
+        self.hosts = frozenset(f"{name}:{self.server_port}" for name in (LOOPBACK, "localhost"))
+
+    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002 - of the base class
+        """Log what went wrong, unless the browser just went away."""
+        if not isinstance(sys.exception(), ConnectionError | TimeoutError):
+            _log.exception("a request of %s failed", client_address)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: _Server
+    timeout = _IDLE_S
+
+    def do_GET(self) -> None:
+        if not self._is_allowed():
+            return
+        if self.path == "/":
+            self._send(HTTPStatus.OK, self.server.page.encode(), "text/html; charset=utf-8")
+        elif self.path == "/state":
+            self._answer(lambda: asdict(self.server.plane.state()))
+        elif self.path == "/favicon.ico":
+            self._send(HTTPStatus.NO_CONTENT, b"", "image/x-icon")
+        else:
+            self._refuse(HTTPStatus.NOT_FOUND, "there is nothing here")
+
+    def do_POST(self) -> None:
+        self._change(self.server.plane.strike)
+
+    def do_DELETE(self) -> None:
+        self._change(self.server.plane.heal)
+
+    def _change(self, change: Callable[[Fault], None]) -> None:
+        if not self._is_allowed(needs_origin=True):
+            return
+        if self.command == "POST" and self.path == "/alarm":
+            self._answer(lambda: {"id": self.server.plane.send_alarm()})
+            return
+        folder, _, name = self.path.rpartition("/")
+        if folder != "/faults" or name not in list(Fault):
+            self._refuse(HTTPStatus.NOT_FOUND, "there is nothing here")
+            return
+        self._answer(lambda: change(Fault(name)))
+
+    def _is_allowed(self, *, needs_origin: bool = False) -> bool:
+        host = self.headers.get("Host", "")
+        if host not in self.server.hosts:
+            self._refuse(HTTPStatus.FORBIDDEN, f"this server is not called {host!r}")
+            return False
+        origin = self.headers.get("Origin")
+        if origin != f"http://{host}" and (needs_origin or origin is not None):
+            self._refuse(HTTPStatus.FORBIDDEN, f"requests from {origin or 'elsewhere'} are not taken")
+            return False
+        return True
+
+    def _answer(self, act: Callable[[], dict[str, Any] | None]) -> None:
+        try:
+            document = act() or {}
+        except (LocalError, EventPlaneError) as error:
+            self._refuse(HTTPStatus.CONFLICT, str(error))
+            return
+        text = json.dumps(document, default=sorted)  # the faults in force may be a set
+        self._send(HTTPStatus.OK, text.encode(), "application/json")
+
+    def _refuse(self, status: HTTPStatus, error: str) -> None:
+        self._send(status, json.dumps({"error": error}).encode(), "application/json")
+
+    def _send(self, status: HTTPStatus, body: bytes, kind: str) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        self.send_header("Content-Security-Policy", self.server.policy)
+        self.send_header("Cache-Control", "no-store")
+        self.send_header("X-Content-Type-Options", "nosniff")
+        self.send_header("Referrer-Policy", "no-referrer")
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *arguments: Any) -> None:  # noqa: A002 - the base class names it so
+        """Log no request: the page sends several a second."""
+
+
+def _page() -> tuple[str, str]:
+    """Return the page, and the policy that lets it run its own script only, and be in no frame."""
+    script = pages.text_of(_HERE / "page.js")
+    text = (
+        pages.environment(_HERE)
+        .get_template("page.html.j2")
+        .render(
+            style=pages.text_of(_HERE / "page.css"),
+            script=script,
+            faults=[(fault.value, *labels) for fault, labels in BUTTONS.items()],
+        )
+    )
+    digest = b64encode(sha256(script.encode()).digest()).decode()
+    policy = (
+        f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; connect-src 'self'; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    )
+    return text, policy

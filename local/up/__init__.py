@@ -1,0 +1,1 @@
+"""A plane that stays on this machine: emulated cloud, one home, control room, until `make down`."""

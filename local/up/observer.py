@@ -1,0 +1,159 @@
+"""What arrives where, seen without reading an inbox: its own reader gets everything."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from types import TracebackType
+from typing import Any, Final, Protocol, Self
+
+import paho.mqtt.client as mqtt
+from paho.mqtt.enums import CallbackAPIVersion
+
+from eventplane.envelope import Envelope, parse_event
+from eventplane.errors import EnvelopeError
+from eventplane.sqs_binding import split
+from eventplane.topics import LOCAL_PREFIX
+from local.chaos.fault_proxy import FaultProxy
+from local.ports import LOOPBACK
+from local.proxy import Answer, Call
+
+_SENDS: Final = ("AmazonSQS.SendMessageBatch", "AmazonSQS.SendMessage")
+_OK: Final = 200
+
+_BOXES: Final = ("outbox", "inbox")
+
+
+class Noted(Protocol):
+    """Takes down what was sent and what arrived, from any thread (`local.control_room.tally`)."""
+
+    def sent(self, event: Envelope, sender: str, now_ms: float) -> None: ...
+    def received(self, inbox: str, key: tuple[str, str], now_ms: float) -> None: ...
+
+
+class ObservingProxy(FaultProxy):
+    """Passes the functions' calls on, and notes each event that they put into an inbox.
+
+    `inboxes` has the participant by the name of its queue; `put_objects` counts the objects written to S3,
+    `routed` the events put into inboxes.
+    """
+
+    def __init__(self, upstream: str) -> None:
+        super().__init__(upstream)
+        self.inboxes: Mapping[str, str] = {}
+        self.put_objects = 0
+        self.routed = 0
+        self._noted: Noted | None = None
+
+    def observe(self, inboxes: Mapping[str, str], noted: Noted) -> None:
+        """Note in `noted` what comes into `inboxes` from now on."""
+        self.inboxes, self._noted = inboxes, noted
+
+    def answer(self, call: Call) -> Answer | None:
+        """Return what `FaultProxy.answer` returns."""
+        answer = super().answer(call)
+        if answer is None or answer.status != _OK:
+            return answer
+        if call.service == "s3" and call.method == "PUT":
+            self.put_objects += 1
+        elif call.service == "sqs" and call.action in _SENDS and self._noted:
+            self._note_messages(json.loads(call.body), json.loads(answer.body), self._noted)
+        return answer
+
+    def _note_messages(self, request: dict[str, Any], answer: dict[str, Any], noted: Noted) -> None:
+        participant = self.inboxes.get(request["QueueUrl"].rpartition("/")[2])
+        if participant is None:
+            return
+        bodies = [request["MessageBody"]] if "MessageBody" in request else _stored(request, answer)
+        for body in bodies:
+            for event in _events(body):
+                now_ms = time.time() * 1_000
+                # Also what nobody has seen being sent: what came straight into the cloud.
+                noted.sent(event, event.sender.service, _recorded_ms(event, now_ms))
+                noted.received(participant, event.claim, now_ms)
+                self.routed += 1
+
+
+def _recorded_ms(event: Envelope, now_ms: float) -> float:
+    """Return when the sender recorded `event`, Unix ms; `now_ms` where it does not say."""
+    text = event.attributes.get("recordedtime") or event.attributes.get("time")
+    try:
+        return min(now_ms, datetime.fromisoformat(str(text)).timestamp() * 1_000)
+    except ValueError:
+        return now_ms
+
+
+def _stored(request: Mapping[str, Any], answer: Mapping[str, Any]) -> list[str]:
+    """Return the bodies of those messages of a batch that the queue has stored."""
+    stored = {each["Id"] for each in answer.get("Successful", [])}
+    return [each["MessageBody"] for each in request["Entries"] if each["Id"] in stored]
+
+
+def _events(body: str) -> Iterator[Envelope]:
+    try:
+        yield from map(parse_event, split(body))
+    except EnvelopeError:
+        return  # the ledger's lines, for one
+
+
+class HomeObserver:
+    """Note what services publish at the home's broker on 127.0.0.1:`port`, and what they are sent there.
+
+    It connects again by itself; after a broker's crash it may miss what comes before it is there again. So
+    it leaves out `own`, a service that notes what it gets itself.
+
+    `published` counts the messages of outboxes by service, malformed ones too.
+    Use it in a `with` block.
+    """
+
+    def __init__(self, port: int, noted: Noted, own: str) -> None:
+        self.published: Counter[str] = Counter()
+        self._port = port
+        self._noted = noted
+        self._own = own
+        self._subscribed = threading.Event()
+        # A session that outlasts a connection: the broker keeps what comes in between.
+        self._client = mqtt.Client(
+            CallbackAPIVersion.VERSION2, client_id="control-room-observer", clean_session=False
+        )
+        self._client.reconnect_delay_set(1, 1)
+        self._client.on_connect = self._subscribe
+        self._client.on_subscribe = lambda *_: self._subscribed.set()
+        self._client.on_message = self._note
+
+    def __enter__(self) -> Self:
+        self._client.connect(LOOPBACK, self._port)
+        self._client.loop_start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._client.disconnect()
+        self._client.loop_stop()
+
+    def wait_until_subscribed(self, seconds: float) -> bool:
+        """Return whether the broker has confirmed the subscriptions, after `seconds` at most."""
+        return self._subscribed.wait(seconds)
+
+    def _subscribe(self, client: mqtt.Client, *_: object) -> None:
+        client.subscribe([(f"{LOCAL_PREFIX}/+/{box}", 1) for box in _BOXES])
+
+    def _note(self, _client: object, _data: object, message: mqtt.MQTTMessage) -> None:
+        _, service, box = message.topic.split("/")
+        if box == "outbox":
+            self.published[service] += 1
+        try:
+            event = parse_event(bytes(message.payload))
+        except EnvelopeError:
+            return  # the forwarder makes it a dead letter, which arrives in an inbox
+        now_ms = time.time() * 1_000
+        if box == "outbox":
+            self._noted.sent(event, service, now_ms)
+        elif service != self._own:
+            self._noted.sent(event, event.sender.service, now_ms)
+            self._noted.received(service, event.claim, now_ms)

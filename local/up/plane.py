@@ -1,0 +1,287 @@
+"""The plane that is up, as the control room sees it: what happens in it, and what can be done to it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Mapping
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import Final, Self
+from uuid import uuid4
+
+from eventplane.contract import Channel, Contract, Place
+from eventplane.envelope import Envelope, write_event
+from eventplane.names import OWN_SERVICES
+from eventplane.values import timestamp
+from local.background import Background
+from local.chaos.fault_proxy import Target, Trouble
+from local.chaos.functions import kill_functions
+from local.cloud import CloudEndpoint
+from local.control_room.plane import Fault, Stage, Standing, State
+from local.control_room.tally import Tally
+from local.demo.plane import ROUTERS
+from local.emulator import queued_messages
+from local.errors import LocalError
+from local.home import Home
+from local.process import Child
+from local.sent import SentLog
+from local.services import CALL_SERVICE, CallService, Service
+from local.up.observer import HomeObserver, ObservingProxy
+
+ALARM: Final = "org.eventplane.alarm.keyword.v1"
+VOICE_SERVICE: Final = "voice-service"
+
+_ROOM_S: Final = 1.0
+"""How long an alarm waits for room among those without a receipt; there is room for 200."""
+
+_S3: Final = Target("s3")
+_REFRESH_S: Final = 0.5
+
+_NOT_ON_THE_WAY: Final = ("-dlq", "presence", "connections", "downlink-work", "replies", "ledger")
+"""In the names of queues whose messages lead to no event of a service."""
+
+
+class NoRouterError(LocalError):
+    """No process of a router runs."""
+
+    def __init__(self) -> None:
+        super().__init__("no router runs at the moment; send an alarm first, which starts one")
+
+
+class NothingToHealError(LocalError):
+    """`fault` is over as soon as it began."""
+
+    def __init__(self, fault: Fault) -> None:
+        self.fault = fault
+        super().__init__(f"{fault} does not last: the process starts again by itself")
+
+
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """What waits: deliveries in the spool, messages on their way through the cloud, messages in inboxes."""
+
+    spool: int = 0
+    on_the_way: int = 0
+    inboxes: int = 0
+
+
+class BacklogWatch(Background):
+    """Counts every half second what waits in `home` and in the queues of `cloud`; `now` is the last count."""
+
+    def __init__(self, cloud: CloudEndpoint, home: Home, inboxes: Mapping[str, str]) -> None:
+        super().__init__("backlog")
+        self.now = Backlog()
+        self.inboxes = inboxes
+        self._cloud = cloud
+        self._home = home
+
+    def _run(self) -> None:
+        while not self._ending.wait(_REFRESH_S):
+            found = {name: len(each) for name, each in queued_messages(self._cloud).items()}
+            self.now = Backlog(
+                self._home.backlog,
+                sum(count for name, count in found.items() if self._is_on_the_way(name)),
+                sum(count for name, count in found.items() if name in self.inboxes),
+            )
+
+    def _is_on_the_way(self, queue: str) -> bool:
+        return queue not in self.inboxes and not any(part in queue for part in _NOT_ON_THE_WAY)
+
+
+class _TallyLog(SentLog):
+    """Notes in `tally` what the call-service sends, and keeps nothing: a plane may stay for days."""
+
+    def __init__(self, contract: Contract, tally: Tally) -> None:
+        super().__init__(contract)
+        self._tally = tally
+
+    def event(self, event: Envelope, channel: Channel, entered: Place = Place.DEVICE) -> None:
+        """Note that the call `event` was sent through `channel`, so that its alarm has arrived."""
+        del entered
+        now_ms, alarm = time.time() * 1_000, event.data()
+        self._tally.received(channel.participant, (alarm["alarm_source"], alarm["alarm_id"]), now_ms)
+        self._tally.sent(event, channel.participant, now_ms)
+
+
+class LocalPlane:
+    """The plane in `cloud`, called by its functions through `proxy`, with `home`; use it in a `with` block.
+
+    `inboxes` has the participant by the name of its queue; `commands` is what one can type. It sends as the
+    home's voice-service and places a call for each alarm as its call-service.
+    """
+
+    def __init__(
+        self,
+        cloud: CloudEndpoint,
+        proxy: ObservingProxy,
+        home: Home,
+        contract: Contract,
+        inboxes: Mapping[str, str],
+        commands: Mapping[str, str],
+    ) -> None:
+        self.tally = Tally(contract)
+        self._contract = contract
+        self._cloud = cloud
+        self._proxy = proxy
+        self._home = home
+        self._commands = dict(commands)
+        self._observer = HomeObserver(home.broker.port, self.tally, own=CALL_SERVICE)
+        self._watch = BacklogWatch(cloud, home, inboxes)
+        self._stack = ExitStack()
+        self._lock = threading.Lock()
+        self._has_s3 = True
+        self._routed_at_kill: int | None = None
+        proxy.observe(inboxes, self.tally)
+
+    def __enter__(self) -> Self:
+        with ExitStack() as stack:
+            stack.enter_context(self._observer)
+            stack.enter_context(self._watch)
+            port = self._home.broker.port
+            # Another client id than the default, which is for a voice-service of one's own.
+            self._voice = Service(VOICE_SERVICE, port, client_id="control-room")
+            stack.callback(self._voice.close)
+            if CALL_SERVICE in self._contract.participants:
+                log = _TallyLog(self._contract, self.tally)
+                stack.callback(CallService(self._home.name, port, self._contract, log).close)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    def take_contract(self, contract: Contract, inboxes: Mapping[str, str]) -> None:
+        """Judge, route and show by `contract` from now on, whose queues are `inboxes`."""
+        self._home.reload_contract(contract.canonical)
+        self.tally.take_contract(contract)
+        self._contract = contract
+        self._watch.inboxes = inboxes
+        self._proxy.observe(inboxes, self.tally)
+
+    def state(self) -> State:
+        """Return the present state."""
+        backlog, active = self._watch.now, self._active()
+        is_idle = not (active - {Fault.ROUTER} or backlog.on_the_way)
+        return State(
+            contract=self._contract.version,
+            home=self._home.name,
+            stages=self._stages(backlog, active),
+            counters=self.tally.counters(backlog.spool, is_idle, time.time() * 1_000),
+            latency=self.tally.latency(),
+            active=tuple(sorted(active)),  # it becomes JSON
+            events=self.tally.last(),
+            commands=self._commands,
+        )
+
+    def send_alarm(self) -> str:
+        """Publish an alarm at the home's broker, once that is up, and return the event's id.
+
+        Raises `WindowFullError` when 200 alarms have no receipt yet.
+        """
+        now = timestamp(datetime.now(UTC))
+        event = write_event(
+            {
+                "id": uuid4().hex,
+                "source": f"/homes/{self._home.name}/{VOICE_SERVICE}",
+                "type": ALARM,
+                "subject": "/living-room",
+                "time": now,
+                "recordedtime": now,
+            },
+            {"keyword": "help"},
+        )
+        self._voice.send(event, _ROOM_S)
+        self.tally.sent(event, VOICE_SERVICE, time.time() * 1_000)
+        return event.id
+
+    def strike(self, fault: Fault) -> None:
+        """Break something; nothing happens where it is broken already. Raises `NoRouterError`."""
+        with self._lock:
+            match fault:
+                case Fault.NETWORK:
+                    self._home.cut_network()
+                case Fault.FORWARDER:
+                    _kill(self._home.forwarder)
+                case Fault.MOSQUITTO:
+                    _kill(self._home.broker.child)
+                case Fault.ROUTER:
+                    if not kill_functions(replace(self._cloud, url=self._proxy.url), *ROUTERS):
+                        raise NoRouterError
+                    self._routed_at_kill = self._proxy.routed
+                case Fault.S3:
+                    if self._has_s3:
+                        self._proxy.begin(_S3, Trouble.UNAVAILABLE)
+                    self._has_s3 = False
+
+    def heal(self, fault: Fault) -> None:
+        """End a lasting fault; nothing happens where it is whole. Raises `NothingToHealError`."""
+        with self._lock:
+            match fault:
+                case Fault.NETWORK:
+                    self._home.heal_network()
+                case Fault.S3:
+                    if not self._has_s3:
+                        self._proxy.end(_S3, unmet=True)
+                    self._has_s3 = True
+                case _:
+                    raise NothingToHealError(fault)
+
+    def _active(self) -> set[Fault]:
+        is_active = {
+            Fault.NETWORK: self._home.link.is_cut,
+            Fault.FORWARDER: not self._home.forwarder.running,
+            Fault.MOSQUITTO: not self._home.broker.child.running,
+            Fault.ROUTER: self._proxy.routed == self._routed_at_kill,  # until another process routes
+            Fault.S3: not self._has_s3,
+        }
+        return {fault for fault, holds in is_active.items() if holds}
+
+    def _stages(self, backlog: Backlog, active: set[Fault]) -> dict[Stage, Standing]:
+        published = self._observer.published.total()
+        forwarder_note = "killed" if Fault.FORWARDER in active else ""
+        # A killed router is no fault of the plane's: the next message starts another process.
+        router_note = "killed" if Fault.ROUTER in active else ""
+        return {
+            Stage.HOME: Standing(passed=published),
+            Stage.BROKER: Standing(
+                is_up=Fault.MOSQUITTO not in active,
+                passed=published,
+                note="killed" if Fault.MOSQUITTO in active else "",
+            ),
+            Stage.FORWARDER: Standing(
+                is_up=Fault.FORWARDER not in active, waiting=backlog.spool, note=forwarder_note
+            ),
+            Stage.RULE: Standing(
+                is_up=Fault.NETWORK not in active,
+                note="the network is cut" if Fault.NETWORK in active else "",
+            ),
+            Stage.ROUTERS: Standing(
+                is_up=Fault.ROUTER not in active, waiting=backlog.on_the_way, note=router_note
+            ),
+            Stage.INBOXES: Standing(passed=self._proxy.routed, waiting=backlog.inboxes),
+            Stage.ARCHIVE: Standing(
+                is_up=Fault.S3 not in active,
+                passed=self._proxy.put_objects,
+                note="objects written" if Fault.S3 not in active else "S3 answers 503",
+            ),
+        }
+
+
+def queue_names(inboxes: Mapping[str, str]) -> dict[str, str]:
+    """Return the participant by its queue's name, of the queues' URLs by participant."""
+    return {url.rpartition("/")[2]: name for name, url in inboxes.items() if name not in OWN_SERVICES}
+
+
+def _kill(child: Child) -> None:
+    """Kill a process (SIGKILL) as somebody else would: whoever supervises it starts it again."""
+    pid = child.pid
+    if pid is not None and child.running:
+        with suppress(ProcessLookupError):
+            os.killpg(pid, signal.SIGKILL)

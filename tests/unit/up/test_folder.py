@@ -1,0 +1,146 @@
+"""One plane at a time; it ends on request, and nothing of a killed one stays."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from local.alone import RunningError, alone
+from local.cloud import CloudEndpoint
+from local.deploy import ROOT
+from local.up.folder import MARK, Folder, NotUpError, Running, StillUpError, end_leftovers, stop
+from tests.eventually import eventually
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from local.alone import alone
+with alone(Path(sys.argv[1])):
+    print("held", flush=True)
+    time.sleep(600)
+"""
+DEAF = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n{HOLD}"
+
+Start = Callable[..., subprocess.Popen[bytes]]
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    """Start a process, which ends with the test at the latest."""
+    processes = []
+
+    def run(*command: str, **variables: str) -> subprocess.Popen[bytes]:
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), **variables}
+        processes.append(subprocess.Popen(command, env=environment, stdout=subprocess.PIPE))
+        return processes[-1]
+
+    yield run
+    for each in processes:
+        each.kill()
+        each.communicate()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Folder:
+    return Folder(tmp_path / "up")
+
+
+def hold(start: Start, folder: Folder, code: str = HOLD) -> subprocess.Popen[bytes]:
+    """Start a process that holds the folder's lock as a plane does."""
+    process = start(sys.executable, "-c", code, str(folder.lock))
+    assert process.stdout
+    assert process.stdout.readline() == b"held\n"
+    return process
+
+
+def running(pid: int) -> Running:
+    cloud = CloudEndpoint("http://127.0.0.1:1", "us-east-1", "0" * 12, "127.0.0.1", 2, "ca", "test", "te'st")
+    return Running(pid, cloud, {"IngestRule": "rule"}, "v1", "home-1", 1883, "http://127.0.0.1:3/")
+
+
+def test_what_is_known_of_a_plane_is_read_while_it_is_up(start: Start, folder: Folder) -> None:
+    holder = hold(start, folder)
+    folder.write(running(holder.pid))
+    assert folder.read() == running(holder.pid)
+    assert folder.holder() == holder.pid
+
+
+def test_nothing_is_known_of_a_plane_that_was_killed(start: Start, folder: Folder) -> None:
+    holder = hold(start, folder)
+    folder.write(running(holder.pid))
+    holder.kill()
+    holder.wait()
+    with pytest.raises(NotUpError, match="make up"):
+        folder.read()
+
+
+def test_nothing_is_known_of_a_plane_that_is_starting(start: Start, folder: Folder) -> None:
+    hold(start, folder)
+    with pytest.raises(NotUpError):
+        folder.read()
+
+
+def test_a_second_plane_is_refused(start: Start, folder: Folder) -> None:
+    holder = hold(start, folder)
+    with pytest.raises(RunningError, match=str(holder.pid)), alone(folder.lock):
+        pass
+
+
+def test_a_plane_ends_when_it_is_asked_to(start: Start, folder: Folder) -> None:
+    holder = hold(start, folder)
+    stop(folder)
+    assert holder.wait(10) == -signal.SIGTERM
+    with pytest.raises(NotUpError):
+        stop(folder)
+
+
+def test_a_plane_that_does_not_end_is_reported(
+    start: Start, folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("local.up.folder._STOP_S", 0.1)
+    holder = hold(start, folder, DEAF)
+    with pytest.raises(StillUpError, match=f"process {holder.pid} still runs"):
+        stop(folder)
+
+
+def test_the_processes_of_a_plane_that_has_just_begun_to_start_are_left_alone(
+    start: Start, folder: Folder
+) -> None:
+    hold(start, folder)
+    folder.lock.write_text("")  # it has the lock, and has not written its process there
+    its_own = start("sleep", "600", **{MARK: str(folder.path)})
+    with pytest.raises(RunningError):
+        stop(folder)
+    assert its_own.poll() is None
+
+
+def test_a_process_that_is_not_the_plane_s_gets_no_signal(start: Start, folder: Folder) -> None:
+    hold(start, folder)
+    other = start("sleep", "600")
+    with pytest.raises(NotUpError), folder.process(other.pid):
+        pytest.fail("it is another process")
+
+
+def test_processes_of_a_killed_plane_are_ended_and_no_others(start: Start, folder: Folder) -> None:
+    left = start("sleep", "600", **{MARK: str(folder.path)})
+    others = [start("sleep", "600", **{MARK: f"{folder.path}-2"}), start("sleep", "600")]
+    for each in (left, *others):
+        # The kernel shows the variables a moment after the program has been started.
+        assert eventually(Path(f"/proc/{each.pid}/environ").read_bytes)
+    assert end_leftovers(folder) == 1
+    assert left.wait(10) == -signal.SIGKILL
+    assert [each.poll() for each in others] == [None, None]
+
+
+def test_the_shell_s_variables_lead_to_the_plane(folder: Folder) -> None:
+    folder.path.mkdir()
+    folder.write(running(1))
+    command = f". {folder.environment} && echo $AWS_ENDPOINT_URL $EVENTPLANE_ENV $EVENTPLANE_BROKER"
+    shell = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=True)
+    assert shell.stdout.split() == ["http://127.0.0.1:1", "local", "mqtt://127.0.0.1:1883"]
