@@ -28,8 +28,6 @@ from eventplane.contract import Contract, compile_contract
 from eventplane.contract.publication import cloud_destinations
 from eventplane.envelope import write_event
 from eventplane.ingest import IngestFrame, frame_text
-from stacks.bundling import compile_bytecode, copy_packages, installed
-from stacks.constructs.function_assets import CONTRACT_FILE, LOCK
 
 FUNCTIONS: Final = {
     "router": "router.handler",
@@ -127,6 +125,9 @@ def _batch(function: str) -> str:
 
 def installed_here() -> Path:
     """The functions' packages, for this machine."""
+    from stacks.bundling import installed  # starts a process of Node.js
+    from stacks.constructs.function_assets import LOCK
+
     return installed(LOCK, "x86_64" if platform.machine() == "x86_64" else "arm64")
 
 
@@ -203,6 +204,9 @@ def main(repeats: int) -> None:
 
 def unpack(function: str, directory: Path) -> Path:
     """The code of `function` in a folder below `directory`, as a deployment bundles it."""
+    from stacks.bundling import compile_bytecode, copy_packages  # starts a process of Node.js
+    from stacks.constructs.function_assets import CONTRACT_FILE
+
     code = directory / function
     code.mkdir()
     folder = FUNCTIONS[function].partition(".")[0]

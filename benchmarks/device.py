@@ -15,13 +15,14 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 from benchmarks.emulated_memory import guest_rss_mib, total_rss_mib
 from benchmarks.results import Figure, write
 from contract.loader import load_contract
 from eventplane.envelope import Envelope, write_event
-from eventplane_client.device import ServiceClient
+from eventplane_client.mqtt import MqttTransport
 from local.certificates import Authority
 from local.mosquitto import start_mosquitto
 from local.process import Child, Supervisor
@@ -65,10 +66,10 @@ def _check(supervisor: Supervisor, folder: Path) -> int:
         "device", _emulated(root, program, "--settings", "/etc/eventplane/forwarder.toml")
     )
     # Mosquitto drops what is published before the forwarder's first subscription: resend often.
-    with ServiceClient(SERVICE, port=port, receipt_timeout_s=0.1) as service:
+    with closing(MqttTransport(SERVICE, port=port, receipt_timeout_s=0.1)) as service:
         service.put(_event(EVENTS), PATIENCE_S)
     start_s = time.monotonic() - began
-    with ServiceClient(SERVICE, port=port, window=EVENTS) as service:
+    with closing(MqttTransport(SERVICE, port=port, window=EVENTS)) as service:
         began = time.monotonic()
         for number in range(EVENTS):
             service.send(_event(number))

@@ -13,9 +13,9 @@ from statistics import median
 from time import monotonic, process_time
 
 from benchmarks.results import Figure, write
-from edge.mailbox import Acknowledged, Connected, LinkName, Mailbox, Message, Received
-from edge.mqtt import Connection, Endpoint
 from edge.settings import LocalSettings
+from eventplane_mqtt import Connection, Endpoint
+from eventplane_mqtt.mailbox import Acknowledged, Connected, LinkName, Mailbox, Message, Received
 from local.mosquitto import start_mosquitto
 from local.process import Supervisor
 

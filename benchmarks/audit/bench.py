@@ -259,6 +259,17 @@ def _of_run(each: Run) -> Iterator[Figure]:
         yield Figure(f"{name}_compaction", took, "CPU-s/M", higher_is_better=False, note="once for an hour")
 
 
+def _for_fleets(largest: Run) -> Iterator[Figure]:
+    """Return what `benchmarks.scale` prices the jobs of a fleet by, under names without a size."""
+    note = f"of {largest.events:,} events"
+    yield Figure(
+        f"audit_largest_{largest.form}_cpu", largest.cpu_s, "CPU-s/M", higher_is_better=False, note=note
+    )
+    if largest.compaction:
+        took = largest.compaction.cpu_s / largest.events * 1e6
+        yield Figure("audit_largest_compaction", took, "CPU-s/M", higher_is_better=False, note=note)
+
+
 def figures(runs: Sequence[Run], days: Sequence[OneDay]) -> Iterator[Figure]:
     """Return what is to be known of all runs, of each form the smallest first."""
     for each in runs:
@@ -275,6 +286,7 @@ def figures(runs: Sequence[Run], days: Sequence[OneDay]) -> Iterator[Figure]:
             note = f"{hours:.2f} DPU-hours at the rate of {large[-1].events:,} events, once workers run"
             usd = hours * FLEX_USD_A_DPU_HOUR
             yield Figure(f"audit_100_million_on_flex_{form}", usd, "USD", higher_is_better=False, note=note)
+            yield from _for_fleets(large[-1])
     for day in days:
         note = f"of {day.objects:,} in {DAYS} days; an audit of {DAY}"
         counts = {

@@ -46,7 +46,7 @@ PLANTED: Final = frozenset(
     }.items()
     for kind in kinds.split()
 )
-"""Every kind and hop that the generator plants, as docs/audit-proof.md has them."""
+"""Every kind and hop that the generator plants, as docs/explanation/audit-proof.md has them."""
 
 
 @dataclass(frozen=True, slots=True)

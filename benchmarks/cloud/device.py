@@ -8,10 +8,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from edge.mailbox import Acknowledged, Connected, Disconnected, LinkName, Message
-from edge.mqtt.connection import Connection
-from edge.mqtt.endpoint import Endpoint, TlsFiles
 from eventplane.topics import basic_ingest_topic, urgent_rule
+from eventplane_mqtt.connection import Connection
+from eventplane_mqtt.endpoint import Endpoint, TlsFiles
+from eventplane_mqtt.mailbox import Acknowledged, Connected, Disconnected, LinkName, Message
 from local.demo.plane import Plane
 from local.things import provision
 

@@ -18,10 +18,10 @@ from eventplane.conversation.messages import Status
 from eventplane.conversation.open_requests import Replies
 from eventplane.envelope import Envelope, write_event
 from eventplane_client import Client, ClientSettings, Mode, connect
-from eventplane_client.device import ServiceClient
 from local.certificates import Authority
 from local.mosquitto import start_mosquitto
 from local.process import Supervisor
+from local.services import Service
 from tests.integration.downlink import MESSAGE, Home
 from tests.integration.edge.conftest import start_home
 
@@ -35,8 +35,9 @@ def on_the_device(supervisor: Supervisor, directory: Path, requests: int) -> lis
     """Voice service to call service, over Mosquitto and the forwarder's spool; no cloud is reached."""
     broker = start_mosquitto(supervisor, "home", directory / "mosquitto")
     home = start_home(supervisor, broker, directory, 1, Authority(directory / "tls"), contract=_at_home())
-    with home.service("call-service", on_event=lambda event: event.id), peer(broker.port) as by_hand:
-        voice = home.service("voice-service")
+    home.listen("call-service", lambda event: event.id)
+    with peer(broker.port) as by_hand:
+        voice = home.connect("voice-service")
         ours = _times(lambda: _expect(voice.request(_alarm(), _SECONDS), {"call-service"}), requests)
         payload = _alarm().json.encode()
         theirs = _times(lambda: by_hand.request(payload), requests)
@@ -55,8 +56,7 @@ def from_the_cloud(home: Home, contract: Path, requests: int) -> list[Figure]:
 
 def from_a_home(home: Home, requests: int) -> list[Figure]:
     """The voice service asks; the call service at home and two services in the cloud answer."""
-    call = ServiceClient("call-service", port=home.broker.port, on_event=lambda event: event.id)
-    home.services["call-service"] = call
+    home.services["call-service"] = Service("call-service", home.broker.port, lambda event: event.id).client
     everybody = {"call-service", "alarm-centre", "family-app"}
     voice = home.services["voice-service"]
     with _answering("alarm-centre"), _answering("family-app"):

@@ -7,14 +7,12 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
-
-import aws_cdk as cdk
+from typing import TYPE_CHECKING, Any, Final
 
 from contract import load_contract
-from stacks.application import build
-from stacks.config import environment
-from stacks.environment import PROJECT, Environment
+
+if TYPE_CHECKING:
+    from stacks.environment import Environment
 
 CONTEXT: Final = {
     **json.loads(Path(__file__).parents[2].joinpath("cdk.json").read_text())["context"],
@@ -78,6 +76,13 @@ class Deployment:
     """The stacks of an environment. Names are without project and environment (`router-device`)."""
 
     def __init__(self, of: str | Environment) -> None:
+        # The constructs start a process of Node.js when they are imported: only a synthesis needs it.
+        import aws_cdk as cdk
+
+        from stacks.application import build
+        from stacks.config import environment
+        from stacks.environment import PROJECT
+
         chosen = environment(of) if isinstance(of, str) else of
         app = cdk.App(context=CONTEXT)
         build(app, chosen.with_placeholders() if chosen.keeps_data else chosen, load_contract())

@@ -12,12 +12,12 @@ from benchmarks.scale.tables import TABLES, quotas
 
 HOW = (
     "computed, not measured: a simulated queue with the figures of bench/cloud, bench/cost and bench/audit, "
-    "list prices, default quotas (docs/scale.md)"
+    "list prices, default quotas (docs/explanation/scale.md)"
 )
 
 
 def main(region: str) -> None:
-    """Compute, print the tables of docs/scale.md with the quotas of `region`, and write the figures."""
+    """Print the tables of docs/explanation/scale.md with the quotas of `region`, and write the figures."""
     measured = newest()
     for table in {**TABLES, "quotas": partial(quotas, region=region)}.values():
         head, rows = table(measured)

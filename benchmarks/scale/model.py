@@ -39,8 +39,6 @@ PUBLISHES_PER_S: Final = DEVICE_EVENTS_PER_S / GATHERED
 
 BATCH_EVENTS: Final = 250
 _DPU_CORES: Final = 4
-_AUDIT_CORES: Final = 2
-"""Of the machine on which the audit was measured."""
 
 _AUDITS_A_DAY: Final = 1 + 23 / 2
 """Of production, in days of data: the nightly one, and 23 of the day so far."""
@@ -89,12 +87,12 @@ def _archive(measured: Measured, events_per_s: float, publishes_per_s: float) ->
     window, most = PRODUCTION["archive_window_s"], PRODUCTION["archive_batch_size"]
     # A writer of tap or ledger writes an object when it has waited, or has as many messages as it may.
     objects = 2 * DAY_S * max(1 / window, publishes_per_s / most)
-    rate_of_core = measured["audit_20018401_rate"] / _AUDIT_CORES
-    day = events_per_s * DAY_S / rate_of_core / _DPU_CORES
-    # A compaction reads as many rows as an audit of the same time, and sorts them: as fast, it is assumed.
-    compacted = day / 24
+    millions = events_per_s * DAY_S / 1e6
+    # The hours of a day that is audited are closed, and so compacted.
+    day = millions * measured["audit_largest_compacted_cpu"] / _DPU_CORES
+    compacted = millions / 24 * measured["audit_largest_compaction"] / _DPU_CORES
     months = MONTH_DAYS / 3600
-    dpu = _AUDITS_A_DAY * day * months, day * months
+    dpu = _AUDITS_A_DAY * day * months, 24 * compacted * months
     return Archive(
         objects=objects,
         lists=objects / _LISTED,

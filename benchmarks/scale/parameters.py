@@ -39,7 +39,7 @@ def _values(results: Iterable[Mapping[str, Any]]) -> dict[str, float]:
 
 
 REGION: Final = "us-east-1"
-"""Whose quotas docs/scale.md shows."""
+"""Whose quotas docs/explanation/scale.md shows."""
 
 
 def limit(quota: str, region: str) -> float | None:

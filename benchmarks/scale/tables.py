@@ -1,4 +1,4 @@
-"""The tables of docs/scale.md: fleets, quotas, and how well the model agrees with what was measured."""
+"""The tables of docs/explanation/scale.md: fleets, quotas, and the model beside what was measured."""
 
 from __future__ import annotations
 

@@ -57,7 +57,8 @@ LOCAL_SETTINGS = {
     # Of millions of events a partition shall fit into memory; Spark puts together what is small.
     _PARTITIONS_OF_MUCH: "64",
     "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
+    # A line that shows how far a long stage is, for a person only.
+    "spark.ui.showConsoleProgress": str(sys.stderr.isatty()).lower(),
     # The serial collector needs half of G1's memory and less of two cores.
     "spark.driver.extraJavaOptions": f"-XX:+UseSerialGC -Dlog4j2.configurationFile={_LOGGING}",
     # Every run makes the same classes; Spark keeps a hundred, one audit has more.

@@ -38,6 +38,9 @@ def holds(days: Days, folder: str) -> bool:
 def run() -> int:
     """Exit status 0 for an audit that was made, whatever it found; 1 when it could not be."""
     arguments = read_arguments(sys.argv[1:])  # a wrong argument is told before Java starts
+    # Spark starts for seconds and a large archive takes minutes: somebody waits who does not know that.
+    window = str(arguments.window.day or "all days")
+    print(f"auditing {arguments.archive}, {window} ...", file=sys.stderr, flush=True)
     try:
         with local_run(is_short=is_small(Path(arguments.archive), arguments.window.folders)):
             document = main(sys.argv[1:])

@@ -116,7 +116,7 @@ class _Translation:
             case tree.Exists():
                 return self._context.exists(node.name)
             case tree.Not(operand=tree.Literal(type=Type.INTEGER)):
-                # An error, see docs/cesql.md.
+                # An error, see docs/reference/cesql.md.
                 return operations.failure(Type.BOOLEAN)
             case tree.Not():
                 return ~self._cast(node.operand, Type.BOOLEAN)

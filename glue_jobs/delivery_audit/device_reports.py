@@ -27,7 +27,7 @@ DIGESTS: Final = 1 << 64
 """Sums of events' digests are taken modulo this: the low half of a manifest's digest."""
 
 SALVAGE_SHIFT: Final = 1 << 40
-"""By how much a spool lowers the numbers of the events that it saved from a damaged one (docs/spool.md)."""
+"""How far a spool lowers the numbers of events saved from a damaged one (docs/explanation/spool.md)."""
 
 SENT_UNSTORED: Final = "sent_unstored"
 """The reason of an entry in `not_stored` that counts deliveries from memory: its refusal has another one."""

@@ -224,7 +224,7 @@ class Progress:
             "documents": self.documents,
             "changes": dict(sorted(self.changes.items())),
             "old_versions": old_versions.deleted,
-            # They leave by themselves, once their lock has ended (docs/archive.md).
+            # They leave by themselves, once their lock has ended (docs/reference/archive.md).
             "locked_versions": old_versions.locked,
         }
 

@@ -322,7 +322,7 @@ def _unseen(archive: Archive, device: str) -> int:
 
 
 def _key(*names: str) -> int:
-    """Return the digest of an event's identity as manifests sum it up (docs/spool.md)."""
+    """Return the digest of an event's identity as manifests sum it up (docs/explanation/spool.md)."""
     return int.from_bytes(hashlib.sha256("\n".join(names).encode()).digest()[:16], "big")
 
 

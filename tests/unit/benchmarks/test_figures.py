@@ -68,10 +68,10 @@ def test_the_readme_tells_the_few_figures_that_there_are() -> None:
     result = {**RESULT, "figures": counts, "command": "python -m local.chaos paper"}
     half = {**RESULT, "figures": counts[:1]}
     text = chosen("a\n<!-- figures -->\nold\n<!-- end -->\nb", {"chaos/paper": result, "chaos/million": half})
-    assert "| 100,000 events, 0 lost, 7 came again | `python -m local.chaos paper` |" in text
+    assert "| 100,000 events, 0 lost, 7 duplicates | `python -m local.chaos paper` |" in text
     assert "old" not in text
     assert "two faults" not in text
-    assert text.startswith("a\n<!-- figures -->\n| tried | seen | by |")
+    assert text.startswith("a\n<!-- figures -->\n| test | result | command |")
     assert text.endswith("<!-- end -->\nb")
 
 
@@ -125,7 +125,7 @@ def test_the_reliable_path_is_published_beside_the_other(published: Results, bac
 
 @pytest.mark.source("B3", "B5", "P16")
 def test_the_published_runs_lost_nothing(published: Results) -> None:
-    # 100,000 do not end in the local cloud within an hour (docs/chaos.md, Copies).
+    # 100,000 do not end in the local cloud within an hour (docs/explanation/chaos.md, Copies).
     assert value(published, "chaos/paper", "sent") >= 30_000
     assert value(published, "chaos/paper-best-effort", "sent") >= 100_000
     assert value(published, "chaos/paper", "lost") == 0

@@ -1,4 +1,4 @@
-"""The model behind docs/scale.md, where its answer is known."""
+"""The model behind docs/explanation/scale.md, where its answer is known."""
 
 from __future__ import annotations
 

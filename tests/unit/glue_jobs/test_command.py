@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from datetime import date
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 
 from glue_jobs.common.hours import Days
 from glue_jobs.delivery_audit import __main__ as command
+from tests.audit_report import report
 
 DAY = Days(date(2026, 3, 2), date(2026, 3, 2))
 
@@ -28,3 +30,18 @@ def test_an_archive_is_small_by_the_days_that_are_read(
     assert not command.is_small(tmp_path, DAY)
     # What lies elsewhere takes as long as a large one.
     assert not command.is_small(tmp_path / "nowhere", DAY)
+
+
+@pytest.mark.parametrize(("day", "said"), [("all", "all days"), ("2026-03-02", "2026-03-02")])
+def test_it_says_what_it_audits_before_spark_starts_and_then_the_verdict(
+    day: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def audit(_: list[str]) -> dict[str, object]:
+        assert capsys.readouterr().err == f"auditing {tmp_path}, {said} ...\n"
+        return report()
+
+    monkeypatch.setattr(command, "local_run", lambda **_: nullcontext())
+    monkeypatch.setattr(command, "main", audit)
+    monkeypatch.setattr("sys.argv", ["audit", "--INPUT", str(tmp_path), "--OUTPUT", "o", "--DATE", day])
+    assert command.run() == 0
+    assert capsys.readouterr().out.startswith("verdict:  proven\ncoverage: 100")

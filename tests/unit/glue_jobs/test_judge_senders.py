@@ -10,7 +10,6 @@ from typing import Any, Final
 
 import pytest
 
-from contract import load_contract
 from eventplane.contract import Contract, compile_contract
 from eventplane.conversation.attributes import REPLY_TYPE
 from eventplane.dead_letter import DEAD_LETTER_TYPE, letter_id
@@ -24,6 +23,7 @@ from eventplane.reasons import Outcome, Reason
 from eventplane.sender import PLANE, Sender
 from eventplane.sending import SendingRights
 from glue_jobs.delivery_audit.rules import ContractRules
+from tests.plane import shipped_contract
 from tests.spark.small_archive import ALARM, NOON_MS, READING, SmallArchive, small_contract
 from tests.unit.glue_jobs.judging import judged, ledger_row
 
@@ -278,7 +278,7 @@ def test_the_audit_decides_as_the_rights_do(tmp_path: Path) -> None:
 
 
 def test_the_canarys_alarms_are_expected_and_accuse_nobody(archive: SmallArchive) -> None:
-    archive.contract = load_contract()
+    archive.contract = shipped_contract()
     archive.contracts = [archive.contract]
 
     def alarm(id: str, home: str) -> None:

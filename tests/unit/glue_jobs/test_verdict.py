@@ -10,7 +10,6 @@ from typing import Any
 import jsonschema
 import pytest
 
-from contract import load_contract
 from eventplane.archive_layout import last_report
 from eventplane.envelope import parse_event
 from eventplane.names import VERDICT
@@ -28,6 +27,7 @@ from glue_jobs.delivery_audit.verdict import (
     verdict_event,
     verdict_of,
 )
+from tests.plane import shipped_contract
 
 NOON_MS = 1_772_366_400_000
 TOTALS = {"findings": 0, "pending": 0, "quarantined": 0, "lost": 0, "unrecorded": 0}
@@ -140,7 +140,7 @@ def test_each_kind_has_one_weight() -> None:
 
 
 def test_the_docs_have_each_kind_with_its_weight() -> None:
-    lines = (Path(__file__).parents[3] / "docs" / "audit.md").read_text("utf-8").splitlines()
+    lines = (Path(__file__).parents[3] / "docs" / "reference" / "audit.md").read_text("utf-8").splitlines()
     weights = {
         kind: weight
         for weight in ("broken", "incomplete", "allowed")
@@ -177,7 +177,7 @@ def filed(**more: Any) -> bytes:
 def test_the_event_is_what_the_contract_says_and_names_its_report() -> None:
     body = filed()
     event = verdict_event(body)
-    (schema,) = load_contract().event_types[VERDICT].schemas.values()
+    (schema,) = shipped_contract().event_types[VERDICT].schemas.values()
     jsonschema.validate(event.data(), dict(schema))
     assert parse_event(event.json) == event
     assert event.attributes["time"] == "2026-03-01T12:00:00.000Z"
