@@ -4,7 +4,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 
-# The locked tools come first, so `python`, `node` and `cdk` mean the ones that `make setup` installed.
+# The locked tools come first, so `python`, `eventplane`, `node` and `cdk` mean the ones that `make setup` installed.
 export PATH := $(CURDIR)/.venv/bin:$(CURDIR)/node_modules/.bin:$(PATH)
 # Spark 3.5 runs on Java 17; a newer default Java on this machine must not get in its way.
 JAVA_17 := $(firstword $(wildcard /usr/lib/jvm/*17*/bin/java))
@@ -18,9 +18,9 @@ unexport PYTHONDONTWRITEBYTECODE
 
 ENV ?= dev
 
-.PHONY: help setup demo test check lint types unit synth diff deploy destroy smoke contract catalogue explain audit lock tables \
+.PHONY: help setup up down publish demo test check lint types unit synth diff deploy destroy smoke contract catalogue explain audit lock tables \
   crash-test bench-router bench-edge bench-spool bench-client bench-cloud bench-cost bench-scale bench-audit audit-proof \
-  bench-downlink bench-interest bench-tracing bench-conversation device-image deb device-image-check device-boot-check chaos attack fuzz figures clean
+  bench-downlink bench-interest bench-tracing bench-conversation packages device-image deb device-image-check device-boot-check chaos attack fuzz mutation docs figures clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  \033[36m%-18s\033[0m %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -28,12 +28,21 @@ help: ## List the targets
 setup: ## Install the locked tools (repeats in an instant)
 	@tools/setup.sh
 
+up: setup ## Start a plane that stays on this machine, and its control room: CONTRACT=FILE WEBHOOK=NAME=URL
+	@exec python -m local.up start $(if $(CONTRACT),--contract "$(CONTRACT)") $(if $(WEBHOOK),--webhook "$(WEBHOOK)")
+
+down: setup ## End the plane of `make up`
+	@python -m local.up down
+
+publish: setup ## Put the changed contract in force in the plane of `make up`: WEBHOOK=NAME=URL
+	@python -m local.up publish $(if $(WEBHOOK),--webhook "$(WEBHOOK)")
+
 demo: setup ## Run the whole plane on this machine: DATA=../shared/data HOMES=12 EVENTS=20000 SEED=1
 	@python -m local.demo $(if $(DATA),--data "$(DATA)") $(if $(HOMES),--homes "$(HOMES)") \
 	  $(if $(EVENTS),--events "$(EVENTS)") $(if $(SEED),--seed "$(SEED)")
 
 # The parts that `check`, `lint`, `types` and `unit` can check alone: AREA=edge.
-AREAS := client contract edge eventplane glue_jobs lambdas local operations stacks
+AREAS := client contract edge eventplane eventplane_mqtt glue_jobs lambdas local operations stacks
 AREA ?=
 ifneq ($(AREA),)
 ifeq ($(filter $(AREAS),$(AREA)),)
@@ -44,7 +53,7 @@ endif
 package_client := eventplane_client
 unit_contract := contract registry
 unit_eventplane := eventplane test_core_is_pure.py
-unit_local := local chaos demo
+unit_local := local chaos demo up
 unit_stacks := stacks packaging
 PACKAGE := $(if $(AREA),$(or $(package_$(AREA)),$(AREA)))
 UNIT_TESTS := $(if $(AREA),$(addprefix tests/unit/,$(or $(unit_$(AREA)),$(AREA))),tests/unit)
@@ -52,10 +61,11 @@ UNIT_TESTS := $(if $(AREA),$(addprefix tests/unit/,$(or $(unit_$(AREA)),$(AREA))
 PROPERTY_TESTS = $(if $(AREA),$(shell grep -lE '^(from|import) $(PACKAGE)\b' tests/property/*.py),tests/property)
 LINTED = $(if $(AREA),$(PACKAGE) $(UNIT_TESTS) $(PROPERTY_TESTS),.)
 
-# One worker more than there are processors: some tests wait. Idle workers take over what others have left.
-WORKERS = --numprocesses=$(shell echo $$(( $$(nproc) + 1 ))) --dist=worksteal
+# Idle workers take over what others have left. Some tests wait, so there is one worker more than processors; in
+# `make check` mypy runs beside them, and each worker has to collect all tests. Only tests/integration needs schemathesis.
+WORKERS = --numprocesses=$(shell echo $$(( $$(nproc) + $(if $(FAST),0,1) ))) --dist=worksteal -p no:schemathesis
 
-test: lint types unit system-tests ## Run every check and test
+test: lint types unit docs system-tests ## Run every check and test
 
 .PHONY: system-tests
 system-tests: setup
@@ -95,7 +105,7 @@ diff: setup ## Compare ENV with what is deployed; tells what a deployment would 
 	cdk diff --app cdk.out
 	@$(PREFLIGHT)
 
-deploy: setup ## Deploy ENV after a preflight of queues, quotas and drift: AT_ONCE=1 ACCEPT_DRIFT=1 (docs/operations.md)
+deploy: setup ## Deploy ENV after a preflight of queues, quotas and drift: AT_ONCE=1 ACCEPT_DRIFT=1 (docs/how-to/operations.md)
 	cdk synth --quiet --context env=$(ENV) $(if $(AT_ONCE),--context rollout=at-once)
 	@$(PREFLIGHT)
 	cdk deploy --all --app cdk.out
@@ -105,17 +115,17 @@ PREFLIGHT = python -m stacks.preflight cdk.out $(ENV) $(if $(ACCEPT_DRIFT),--acc
 destroy: setup ## Delete the stacks of ENV; what is retained stays
 	cdk destroy --all --context env=$(ENV)
 
-smoke: setup ## Prove that the deployed ENV works, with a throw-away device (docs/operations.md): JSON=1 PEOPLE_ARE_INFORMED=1
-	@python -m eventplane smoke --env $(ENV) $(if $(JSON),--json) $(if $(PEOPLE_ARE_INFORMED),--people-are-informed)
+smoke: setup ## Prove that the deployed ENV works, with a throw-away device (docs/how-to/operations.md): JSON=1 PEOPLE_ARE_INFORMED=1
+	@eventplane smoke --env $(ENV) $(if $(JSON),--json) $(if $(PEOPLE_ARE_INFORMED),--people-are-informed)
 
 contract: setup ## Check the contract, print its summary and its warnings
-	@python -m contract compile
+	@eventplane contract check
 
 catalogue: setup ## Write the event catalogue, a page of the contract for people: build/catalogue.html
-	@python -m contract catalogue
+	@eventplane contract catalogue
 
 explain: setup ## Show who receives an event, and why: EVENT=event.json MATCHES=1 SENDER=name PLACE=cloud JSON=1
-	@python -m eventplane explain "$(EVENT)" $(if $(SENDER),--sender "$(SENDER)") $(if $(MATCHES),--matches) \
+	@eventplane contract explain "$(EVENT)" $(if $(SENDER),--sender "$(SENDER)") $(if $(MATCHES),--matches) \
 	  $(if $(PLACE),--place "$(PLACE)") $(if $(JSON),--json)
 
 audit: archive = $(or $(INPUT),build/demo/run/archive)
@@ -130,17 +140,26 @@ lock: setup ## Regenerate the lock files; UPGRADE=1 takes newer versions
 crash-test: setup ## Cut the power 10,000 times under the spool, damage it 2,000 times; writes build/bench/crash.json (a minute)
 	@python -m benchmarks.crash
 
-chaos: setup ## Break everything on purpose: SCENARIO=pairs SEED=1 (docs/chaos.md); writes build/chaos/SCENARIO.json
+chaos: setup ## Break everything on purpose: SCENARIO=pairs SEED=1 (docs/explanation/chaos.md); writes build/chaos/SCENARIO.json
 	@python -m local.chaos "$(or $(SCENARIO),singly)" $(if $(SEED),--seed "$(SEED)") $(if $(SECONDS),--seconds "$(SECONDS)")
 
-attack: setup ## Attack the deployed plane in the local cloud (docs/security.md); writes build/chaos/attack.json (minutes)
+attack: setup ## Attack the deployed plane in the local cloud (docs/explanation/security.md); writes build/chaos/attack.json (minutes)
 	pytest tests/adversary
 
-figures: setup ## Write docs/figures.md and its plots from every result under build/
+docs: ## Build the documentation site: build/docs/index.html
+	@tools/setup.sh docs
+	@NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --strict --quiet
+	@echo "build/docs/index.html"
+
+figures: setup ## Write docs/reference/figures.md and its plots from every result under build/
 	@python tools/figures.py
 
 fuzz: setup ## Fuzz everything that reads bytes from outside: TARGETS="spool mqtt" SECONDS=60; writes build/bench/fuzz.json
 	@python -m tests.fuzz $(TARGETS) $(if $(SECONDS),--seconds "$(SECONDS)")
+
+mutation: ## Change the code in small ways and count what the tests notice: MODULE="spool router" MUTANTS=300 SECONDS=900; writes build/bench/mutation.json
+	@tools/setup.sh mutation
+	@python -m benchmarks.mutation $(MODULE) $(if $(MUTANTS),--mutants "$(MUTANTS)") $(if $(SECONDS),--seconds "$(SECONDS)")
 
 bench-spool: setup ## Measure what the spool writes; writes build/bench/spool.json
 	@python -m benchmarks.spool
@@ -181,6 +200,9 @@ audit-proof: setup ## Prove the audit by planted faults: EVENTS=1000000; writes 
 bench-audit: setup ## Measure the audit beside DuckDB: EVENTS="1000000 5000000"; writes build/bench/audit.json
 	@python -m benchmarks.audit.bench $(if $(EVENTS),--events $(EVENTS))
 
+packages: setup ## Build the wheels of eventplane, eventplane-client, eventplane-forwarder: build/packages/*.whl
+	@python tools/packages.py
+
 device-image: setup ## Build what a device runs: build/device/eventplane-forwarder.pyz (WITHOUT="discovery questions": without these parts)
 	@python tools/device_image.py --revision "$$(git describe --always --dirty 2>/dev/null || echo unknown)" $(addprefix --without ,$(WITHOUT))
 
@@ -196,6 +218,6 @@ device-boot-check: setup ## Boot the package's units under systemd on an emulate
 	pytest tests/device
 
 clean: ## Delete everything that setup, builds and runs made
-	rm -rf .venv .venv-emulator node_modules build cdk.out spark-warehouse metastore_db derby.log \
+	rm -rf .venv .venv-emulator .venv-docs .venv-mutation node_modules build cdk.out spark-warehouse metastore_db derby.log \
 	  .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

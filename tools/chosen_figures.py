@@ -1,4 +1,4 @@
-"""The few figures that the README tells, out of docs/figures.json."""
+"""The few figures of the README, out of docs/figures.json."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any, Final
 _CHOSEN: Final = (
     (
         "chaos/paper",
-        "forwarder and router killed every 10 s, as in the source paper's test, "
-        "the last of [three runs](docs/chaos.md#copies)",
-        "{sent:,.0f} events, {lost:,.0f} lost, {duplicated:,.0f} came again",
+        "forwarder and router killed every 10 s, the source paper's test, "
+        "the last of [three runs](docs/explanation/chaos.md#copies)",
+        "{sent:,.0f} events, {lost:,.0f} lost, {duplicated:,.0f} duplicates",
     ),
     (
         "chaos/paper-best-effort",
-        "the same over a channel that promises nothing",
+        "the same at best effort",
         "{sent:,.0f} events, {lost:,.0f} lost",
     ),
     ("chaos/million", "two faults at a time, of every kind", "{sent:,.0f} events, {lost:,.0f} lost"),
@@ -25,20 +25,20 @@ _CHOSEN: Final = (
     ),
     (
         "chaos/soak",
-        "an alarm, median, in a home where single faults strike for ten minutes",
+        "latency of an alarm, median, in a home with a fault at a time for ten minutes",
         "{urgent_home_all_p50:.1f} ms to the call in the home, {urgent_cloud_all_p50:.1f} ms to the alarm "
-        "centre; of those sent during a fault {urgent_home_faults_p50:.1f} and "
+        "centre; sent during a fault {urgent_home_faults_p50:.1f} and "
         "{urgent_cloud_faults_p50:,.0f} ms",
     ),
     (
         "chaos/attack",
         "attacks on the deployed plane with real credentials",
-        "{tried:,.0f} tried, {refused:,.0f} refused, {reported:,.0f} reported with the true sender",
+        "{tried:,.0f} attacks, {refused:,.0f} refused, {reported:,.0f} reported with the true sender",
     ),
     (
         "bench/crash",
         "power cuts under the spool",
-        "{power cuts:,.0f} cuts, {cuts that lost or revived an event:,.0f} lost or revived an event",
+        "{power cuts:,.0f} cuts, {cuts that lost or revived an event:,.0f} lost or resurrected an event",
     ),
     (
         "bench/crash",
@@ -49,17 +49,20 @@ _CHOSEN: Final = (
     (
         "bench/audit_proof",
         "faults planted in an archive, found by the audit",
-        "{events:,.0f} events; of what was lost at the routers {lost_router_recall:.0%} found, "
-        "{lost_router_precision:.0%} of it true",
+        "{events:,.0f} events; {lost_router_recall:.0%} of the losses at routers found, "
+        "{lost_router_precision:.0%} of what it reports is true",
     ),
     (
         "bench/edge",
-        "the forwarder: its process at rest, a backlog over TLS, an urgent event at 100 a second",
-        "{rss_idle:.1f} MiB; {drain_unthrottled:,.0f} events/s; {latency_p50_at_100_per_s:.1f} ms median",
+        "the forwarder (Mosquitto's bridge): memory when idle, a backlog over TLS, an urgent event's median "
+        "latency, CPU for 1,000 events at 500 a second",
+        "{rss_idle:.1f} MiB; {drain_unthrottled:,.0f} events/s ({drain_unthrottled_peer:,.0f}); "
+        "{latency_p50_at_100_per_s:.1f} ms, on the disk ({latency_p50_at_100_per_s_peer:.1f} ms); "
+        "{cpu_at_500_per_s:.0f} ms ({cpu_at_500_per_s_peer:.0f} ms)",
     ),
     (
         "bench/edge",
-        "10,000 messages a second at QoS 0 from one service: another one's alarm, SIGTERM, memory",
+        "10,000 messages a second at QoS 0 from one service: another service's alarm, SIGTERM, memory",
         "{flood_alarm_p99:.2f} s to the cloud at the 99th percentile; ended after {flood_stop:.1f} s; "
         "{flood_rss_peak:.0f} MiB at most",
     ),
@@ -68,15 +71,25 @@ _CHOSEN: Final = (
         "events read and routed by 1,000 routes, one core",
         "{parse_and_route_1000:,.0f} a second",
     ),
+    (
+        "bench/cost",
+        "cost of a million events of 512 B to two inboxes at list prices (over EventBridge)",
+        "full batches ${bulk_total:.2f} (${bulk_total_peer:.2f}); a trickle, 3 events a publish "
+        "${trickle_total:.2f} (${trickle_total_peer:.2f}), 1 a publish ${trickle_single_total:.2f} "
+        "(${trickle_single_total_peer:.2f}); alarms alone ${alarm_total:.2f} (${alarm_total_peer:.2f})",
+    ),
 )
-"""A result, what it is about, and what is told of its figures; left out while one is missing."""
+"""A result, what it is about, and the text of its figures (`NAME_peer`: the peer's).
+
+A row is left out while one of them is missing."""
 
 
 def rows(results: Mapping[str, Mapping[str, Any]]) -> Iterator[list[str]]:
-    """What was tried, what was seen, and the command that repeats it."""
+    """Yield each test, its result, and the command that repeats it."""
     for name, about, told in _CHOSEN:
         if result := results.get(name):
             values = {each["name"]: each["value"] for each in result["figures"]}
+            values |= {f"{each['name']}_peer": each.get("peer_value") for each in result["figures"]}
             try:
                 yield [about, told.format_map(values), f"`{result['command']}`"]
             except KeyError:

@@ -24,11 +24,11 @@ ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
 from edge.parts import PARTS  # noqa: E402 - after the path it needs
+from eventplane import __version__ as VERSION  # noqa: E402, N812 - after the path it needs
 from eventplane.contract.canonical import FORMAT  # noqa: E402 - after the path it needs
 from tools.import_closure import Closure, closure  # noqa: E402
 
 PACKAGING = ROOT / "edge" / "packaging"
-VERSION = (PACKAGING / "VERSION").read_text().strip()
 OUTPUT = ROOT / "build" / "device" / "eventplane-forwarder.pyz"
 PROGRAM = "edge.__main__"
 """The module that the artifact starts. The imports inside its commands' functions count."""
@@ -42,7 +42,7 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 def device_closure(without: Collection[str] = ()) -> Closure:
     """Return what a device needs of this checkout, except the parts `without`. It needs no packages."""
-    return closure([ROOT], PROGRAM, without=[f"edge.{part}" for part in without])
+    return closure([ROOT], PROGRAM, without=[module for part in without for module in PARTS[part]])
 
 
 def build(output: Path, revision: str, without: Collection[str] = ()) -> dict[str, object]:

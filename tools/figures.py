@@ -1,4 +1,4 @@
-"""Writes docs/figures.md, its plots and the README's table from the results under build/; `--check` compares.
+"""Write docs/reference/figures.md, its plots and the README's table from build/; `--check` only compares.
 
 What was measured is kept in docs/figures.json, one entry a result file: a run replaces its own entry, and
 the page can be made again without the run.
@@ -24,7 +24,7 @@ Results = dict[str, Result]
 
 BUILD = ROOT / "build"
 KEPT = ROOT / "docs" / "figures.json"
-PAGE = ROOT / "docs" / "figures.md"
+PAGE = ROOT / "docs" / "reference" / "figures.md"
 PLOTS = ROOT / "docs" / "figures"
 README = ROOT / "README.md"
 FOLDERS = ("bench", "chaos")
@@ -34,10 +34,10 @@ _CHOSEN = re.compile(r"(<!-- figures -->\n).*?(<!-- end -->)", re.DOTALL)
 HEAD = """\
 # Figures
 
-What was measured: the newest run of each command. `make figures` writes this from `docs/figures.json`, to
-which each run under `build/` adds its own. What the runs of `chaos/` are, and what of them is emulated, says
-[chaos.md](chaos.md). All of a run shares one machine, and times are those of that machine and of whatever
-else ran on it (`machine_load`).
+The newest run of each command. `make figures` writes this page from `docs/figures.json`, to which each run
+under `build/` adds its own. [chaos.md](../explanation/chaos.md) describes the runs of `chaos/` and says what
+of them is emulated. All of a run shares one machine; times are those of that machine and of whatever else
+ran on it (`machine_load`).
 """
 
 PAPER = """\
@@ -47,7 +47,7 @@ is emulated, so that losses and duplicates compare, and times do not. A service 
 messages have no receipt, so it sends no faster than the machine takes it; the kills go on until all is sent.
 At best effort nothing waits for anybody: what is only in the forwarder's memory is lost with it, and the
 oldest of what the cloud does not take in time. `again` is what consumers received twice, `sent again` what
-devices sent twice ([why](chaos.md#copies)).
+devices sent twice ([why](../explanation/chaos.md#copies)).
 """
 PAPER_HEAD = ("paper sent", "paper events/s", "paper lost")
 
@@ -95,7 +95,7 @@ def page(results: Results) -> str:
             _table(["", "sent", "events/s", "kills", "lost", "again", "sent again", *PAPER_HEAD], rows),
         ]
     for name in drawn:
-        parts.append(f"![{name}](figures/{name}.svg)\n")
+        parts.append(f"![{name}](../figures/{name}.svg)\n")
     for name, result in sorted(results.items()):
         parts += [f"## {name}\n", _origin(result), _figures(result["figures"])]
     return "\n".join(parts)
@@ -103,7 +103,7 @@ def page(results: Results) -> str:
 
 def chosen(text: str, results: Results) -> str:
     """`text` with the table of the few figures between its marks."""
-    table = _table(["tried", "seen", "by"], chosen_figures.rows(results))
+    table = _table(["test", "result", "command"], chosen_figures.rows(results))
     return _CHOSEN.sub(lambda found: f"{found[1]}{table}{found[2]}", text)
 
 

@@ -123,7 +123,7 @@ def attributes_table() -> str:
     rows = []
     for name, (set_by, meaning) in ATTRIBUTES.items():
         is_checked_later = name.startswith(("to", "state", "down"))
-        type, refused = "", "see [downlink.md](../downlink.md)" if is_checked_later else ""
+        type, refused = "", "see [downlink.md](../explanation/downlink.md)" if is_checked_later else ""
         if name in RULES:
             needed, _, refused = RULES[name]
             type = _TYPES[needed]
@@ -157,7 +157,7 @@ def channel_table() -> str:
     for kind, transports in TRANSPORTS.items():
         accepts = " or ".join(f"`{each}`" for each in transports)
         if kind is ParticipantKind.CLOUD_SERVICE:
-            accepts += ", or [a protocol that a package adds](protocols.md)"
+            accepts += ", or [a protocol that a package adds](../how-to/protocols.md)"
         rows.append([f"`transport` of a {kind}", f"`{transports[0]}`", accepts, "what carries the channel"])
     rows += [_setting_row(name, each) for name, each in [*WORDS.items(), *NUMBERS.items()]]
     rows.append(["`receipts`", "`false`", "`true` or `false`", RECEIPTS])
