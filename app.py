@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import aws_cdk as cdk
 
-from contract import load_contract
+from contract import CONTRACT_FILE, load_contract
 from eventplane.errors import EventPlaneError
 from stacks.application import build
 from stacks.config import environment
@@ -18,7 +20,12 @@ try:
     chosen = environment(app.node.try_get_context("env") or "dev")
     if app.node.try_get_context("rollout") == "at-once":
         chosen = replace(chosen, rollout_minutes=None)
-    contract = load_contract()
+    # Of the plane on one machine (`make up`), whose contract and endpoints are its user's.
+    endpoints = json.loads(app.node.try_get_context("webhooks") or "{}")
+    chosen = replace(chosen, webhook_urls={**chosen.webhook_urls, **endpoints})
+    contract = load_contract(Path(app.node.try_get_context("contract") or CONTRACT_FILE))
+    # First what takes no time to find.
+    chosen.check_urls(contract)
     install_dependencies(app, chosen)
     build(app, chosen, contract)
 except EventPlaneError as error:

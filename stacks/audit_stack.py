@@ -22,6 +22,7 @@ from eventplane.contract import Contract
 from eventplane.fleet import FLEET
 from eventplane.ledger import CONTRACTS, HANDOVERS, LEDGER, TAP
 from eventplane.names import AUDITOR
+from eventplane.resource_names import AUDIT_TODAY, DELIVERY_AUDIT
 from stacks.constructs import watch
 from stacks.constructs.archive import find_archive
 from stacks.constructs.archive_catalog import ArchiveCatalog
@@ -50,12 +51,12 @@ class AuditStack(PlaneStack):
         self._archive = find_archive(self)
         auditor = contract.participants.get(AUDITOR)
         self._outbox = find_channel_queue(self, "Outbox", auditor.outbox) if auditor else None
-        self._audit("DeliveryAudit", "delivery-audit", "yesterday", environment.audit, watch.AUDIT)
+        self._audit("DeliveryAudit", DELIVERY_AUDIT, "yesterday", environment.audit, watch.AUDIT)
         self._compaction()
         self._erasure()
         if environment.audit_today:
             size = replace(environment.audit, schedule=environment.audit_today)
-            self._audit("DeliveryAuditToday", watch.AUDIT_TODAY, "today", size, watch.AUDIT_TODAY)
+            self._audit("DeliveryAuditToday", AUDIT_TODAY, "today", size, watch.AUDIT_TODAY)
         catalog = ArchiveCatalog(self, "Catalog", self._archive)
         CfnOutput(self, "CatalogDatabase", value=catalog.database_name)
 

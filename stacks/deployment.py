@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any, Final
 import boto3
 from botocore.exceptions import ClientError
 
+from eventplane.errors import EventPlaneError
 from stacks.names import RETIRED_OUTPUT
 
 _QUEUE: Final = "AWS::SQS::Queue"
@@ -20,6 +22,25 @@ _COUNTS: Final = (
     "ApproximateNumberOfMessagesNotVisible",
     "ApproximateNumberOfMessagesDelayed",
 )
+
+
+class RegionMissingError(EventPlaneError):
+    """Nothing names a region."""
+
+    message = (
+        "no AWS region is chosen; set AWS_REGION, or name the region of the environment in stacks/config.py"
+    )
+
+
+def session_in(region: str | None) -> Any:
+    """Return the session in `region`, or in the one that the caller has chosen, as AWS's own tools read it.
+
+    boto3 itself does not read AWS_REGION. Raises `RegionMissingError`.
+    """
+    session = boto3.Session(region_name=region or os.environ.get("AWS_REGION") or None)
+    if session.region_name is None:
+        raise RegionMissingError
+    return session
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +90,8 @@ class Deployment:
     @classmethod
     def of(cls, planned: Collection[PlannedStack]) -> Deployment:
         """Where `planned` goes with the credentials in the environment; an environment has one region."""
-        region = next((each.region for each in planned), None)
-        clients = (boto3.client(name, region_name=region) for name in ("cloudformation", "sqs"))
-        return cls(*clients)
+        session = session_in(next((each.region for each in planned), None))
+        return cls(session.client("cloudformation"), session.client("sqs"))
 
     def queue_urls(self, stack: str) -> Iterator[str]:
         """The queues of the stack called `stack`; none when it was never deployed."""

@@ -11,7 +11,7 @@ from aws_cdk import RemovalPolicy
 from aws_cdk import aws_logs as logs
 
 from eventplane import resource_names
-from eventplane.contract import Channel
+from eventplane.contract import Channel, Contract
 from eventplane.contract.subscription import IN_FORCE_S
 from eventplane.webhooks import HTTPS_PORT, MAX_PORT, SinkReach, SinkScope, url_problem
 from stacks.settings import (
@@ -101,9 +101,9 @@ class Environment:
         customer_key: ARN of the AWS KMS key for queues, archive and alarms. It costs about $1 a month and
             $0.03 for 10,000 requests; without it AWS encrypts all but the alarms with keys of its own, for
             nothing. Only with it the customer can see who decrypts, and take it back.
-        alarms: who is told of what fails, and how soon (docs/operations.md).
+        alarms: who is told of what fails, and how soon (docs/how-to/operations.md).
         certificate_grace_s: seconds that a certificate stays valid after a connection with its successor.
-        tracing: where the functions tell the spans of events to (docs/tracing.md); None: nowhere.
+        tracing: where the functions tell the spans of events to (docs/how-to/tracing.md); None: nowhere.
         protocols: those that packages add, for the inboxes that the contract gives to them.
     """
 
@@ -217,6 +217,17 @@ class Environment:
     def sink_reach(self) -> SinkReach:
         """The addresses that endpoints may have; only an emulated cloud posts anywhere."""
         return SinkReach(SinkScope.ANYWHERE if self.is_emulated else SinkScope.INTERNET, self.sink_ports)
+
+    def check_urls(self, contract: Contract) -> None:
+        """Check that every webhook and every added protocol of `contract` has its URL here.
+
+        Raises `EnvironmentSettingError`.
+        """
+        for channel in contract.channels:
+            if channel.webhook:
+                self.webhook_url(channel.participant)
+            elif channel.is_added_protocol:
+                self.channel_url(channel)
 
     def webhook_url(self, participant: str) -> str:
         """Return the endpoint of the webhook of `participant`. Raises `EnvironmentSettingError`."""

@@ -12,12 +12,11 @@ import time
 from collections.abc import Collection, Iterable
 from pathlib import Path
 
-import boto3
 from botocore.exceptions import BotoCoreError, ClientError
 
 from eventplane.errors import EventPlaneError
 from stacks.config import environment
-from stacks.deployment import Deployment, PlannedStack, planned_stacks
+from stacks.deployment import Deployment, PlannedStack, planned_stacks, session_in
 from stacks.drift import Drift, find_drift
 from stacks.quotas import Account, Finding, planned_concurrency
 from stacks.removal import check_removals
@@ -82,10 +81,8 @@ def main(argv: list[str]) -> None:
     planned = planned_stacks(arguments.assembly)
     # Without an answer nothing is deployed: what cannot be seen may hold events.
     check_removals(Deployment.of(planned), planned)
-    session = boto3.Session(region_name=chosen.region)
-    account = Account(
-        session.region_name or "this region", session.client("lambda"), session.client("service-quotas")
-    )
+    session = session_in(chosen.region)
+    account = Account(session.region_name, session.client("lambda"), session.client("service-quotas"))
     for warning in check_quotas(quota_findings(account, planned, chosen.devices)):
         _warn(warning)
     if not arguments.accept_drift:
@@ -98,3 +95,5 @@ if __name__ == "__main__":
         main(sys.argv[1:])
     except (EventPlaneError, BotoCoreError, ClientError) as error:
         sys.exit(str(error))
+    except OSError as error:
+        sys.exit(f"{error.filename}: {error.strerror}; write the assembly by `make synth`")

@@ -20,7 +20,7 @@ CONCURRENCY: Final = "L-B99A9384"
 """Code of Lambda's quota "Concurrent executions" in Service Quotas."""
 
 PUBLISHES_PER_DEVICE_S: Final = 0.0203
-"""Publishes of one device, a second: an event a minute, and its own reports (docs/scale.md)."""
+"""Publishes of one device, a second: an event a minute, and its own reports (docs/explanation/scale.md)."""
 
 BACK_WITHIN_S: Final = 900
 """After an outage all devices should be connected again after so many seconds."""

@@ -69,7 +69,7 @@ class SubscriptionsApi:
     def _answer(self, request: Request) -> Response:
         found = _PATH.fullmatch(request.path)
         if found is None:
-            raise errors.NotFoundError("there is nothing here; see docs/subscriptions-api.md")
+            raise errors.NotFoundError("there is nothing here; see docs/reference/subscriptions-api.md")
         participant, id, key = found.groups()
         methods = METHODS[KEY if key else SUBSCRIPTION if id else COLLECTION]
         if request.method not in methods:

@@ -1,6 +1,6 @@
 """The port of a router's senders: what a protocol implements so that routers can write to its channels.
 
-docs/protocols.md says how one is added. A sender runs in the router's function and is used by one thread.
+docs/how-to/protocols.md says how one is added. A sender runs in the router's function, used by one thread.
 """
 
 from __future__ import annotations

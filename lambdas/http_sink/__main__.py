@@ -9,8 +9,9 @@ import argparse
 import sys
 from collections.abc import Sequence
 from contextlib import closing
+from urllib.parse import urlsplit
 
-from eventplane.webhooks import ANYWHERE
+from eventplane.webhooks import ANYWHERE, MAX_PORT, url_problem
 from lambdas.common.clock import system_clock
 from lambdas.http_sink.endpoint import Endpoint, UnreachableError
 from lambdas.http_sink.handshake import ask_consent
@@ -23,7 +24,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m lambdas.http_sink", description=(__doc__ or "").split("\n")[0]
     )
-    parser.add_argument("url", help="as in webhook_urls of stacks/config.py")
+    parser.add_argument("url", type=_address, help="as in webhook_urls of stacks/config.py")
     parser.add_argument("--origin", required=True, help="who sends: eventplane-ENV-SERVICE")
     parser.add_argument("--rate", type=int, help="requests_per_minute of the contract")
     given = parser.parse_args(arguments)
@@ -42,6 +43,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"set `requests_per_minute: {limit}` in the contract")
         return 1
     return 0
+
+
+def _address(url: str) -> str:
+    """Read an address that a deployment takes, or one of an endpoint on this machine."""
+    is_here = urlsplit(url).hostname in ("localhost", "127.0.0.1", "::1")
+    if problem := url_problem(url, is_emulated=is_here, ports=range(1, MAX_PORT + 1)):
+        raise argparse.ArgumentTypeError(f"{url!r} {problem}; name the endpoint as https://HOST/PATH")
+    return url
 
 
 if __name__ == "__main__":

@@ -265,6 +265,8 @@ class _WholeResponse(http.client.HTTPResponse):
 def _said(error: Exception) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate is not believed: {error.verify_message}"
+    if isinstance(error, socket.gaierror):
+        return "its host name has no address"
     return f"{type(error).__name__}: {error}"
 
 

@@ -135,6 +135,6 @@ def _note_flood(known: DeviceState, stored: DeviceState) -> None:
         device=stored.device,
         since_ms=stored.flood.since_ms,
         traffic=asdict(stored.traffic),
-        remedy=f"python -m eventplane fleet quarantine {stored.device}",
+        remedy=f"eventplane fleet quarantine {stored.device}",
     )
     mark("DeviceFlooding")

@@ -100,12 +100,12 @@ def _of_fleet(environment: Environment) -> Iterator[Watch]:
     yield Watch(
         name=environment.resource_name("provisioning-hook-taken"),
         metric=figure(environment, "fleet", "RegistrationRefused", reason="taken"),
-        remedy="Somebody with the claim wanted to be a device that is in service. See docs/fleet.md.",
+        remedy="Somebody with the claim wanted to be a device that is in service. See docs/how-to/fleet.md.",
     )
     yield Watch(
         name=environment.resource_name("certificate-keeper-decommissioned"),
         metric=figure(environment, "fleet", "DecommissionedDevice"),
-        remedy="A device that was taken out of service came back, and was locked out. See docs/fleet.md.",
+        remedy="A device taken out of service came back and was locked out; see docs/how-to/fleet.md.",
     )
 
 
@@ -115,7 +115,7 @@ def _of_presence(environment: Environment) -> Iterator[Watch]:
         metric=figure(environment, "presence", "TimersLate"),
         periods=3,
         remedy="Notices come later than is promised, or timers were lost: see the age of the queue "
-        "presence-timers, its dead letters, and the functions' throttles. See docs/presence.md.",
+        "presence-timers, its dead letters, and the functions' throttles. See docs/explanation/presence.md.",
     )
     yield Watch(
         name=environment.resource_name("presence-flooding"),
@@ -153,7 +153,7 @@ def _of_canary(environment: Environment) -> Iterator[Watch]:
         periods=3 if settings.canary_every_min == 1 else 2,
         is_silence_bad=settings.is_canary_scheduled,
         remedy="The canary's alarms do not reach their inbox, or late: people's alarms neither. See the "
-        "canary's log for the hop that failed, then the urgent queue and router, in docs/runbook.md.",
+        "canary's log for the hop that failed, then the urgent queue and router (docs/reference/alarms.md).",
     )
     yield Watch(
         name=environment.resource_name("dead-letters"),

@@ -146,7 +146,7 @@ def webhook_secret(scope: Construct, id: str, participant: str) -> str:
         Construct(scope, id),
         "Secret",
         secret_name=name,
-        description=f"Signs what is posted to {participant} (docs/webhooks.md)",
+        description=f"Signs what is posted to {participant} (docs/how-to/webhooks.md)",
         generate_secret_string=secretsmanager.SecretStringGenerator(
             # Not `exclude_punctuation`, which the emulator does not know.
             password_length=_KEY_CHARACTERS,
@@ -154,7 +154,7 @@ def webhook_secret(scope: Construct, id: str, participant: str) -> str:
         ),
         removal_policy=environment.removal_policy,
     )
-    accept(secret, "SMG4", "The receiver has the same key: it is rotated with them (docs/webhooks.md).")
+    accept(secret, "SMG4", "The receiver has the same key: rotate it with them (docs/how-to/webhooks.md).")
     return name
 
 

@@ -91,7 +91,7 @@ class PlaneDashboard(Construct):
 
 
 def _objectives(environment: Environment, services: Collection[str]) -> list[cloudwatch.IWidget]:
-    """The service level objectives (docs/operations.md), each with the line that it should not cross."""
+    """The service level objectives (docs/how-to/operations.md), each with its limit."""
     delays = [
         figure(environment, each, "UrgentDeliveryDelay", statistic="p99")
         for each in _ROUTERS

@@ -6,16 +6,16 @@ from functools import cache
 
 import pytest
 
-from contract import load_contract
 from eventplane.contract import Contract
 from tests.infrastructure.templates import Templates
+from tests.plane import shipped_contract
 
-_synthesised = cache(lambda name: Templates(name, load_contract()))
+_synthesised = cache(lambda name: Templates(name, shipped_contract()))
 
 
 @pytest.fixture(scope="session")
 def contract() -> Contract:
-    return load_contract()
+    return shipped_contract()
 
 
 @pytest.fixture(params=["local", "dev", "prod"])

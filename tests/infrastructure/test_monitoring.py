@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import chain
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 import aws_cdk as cdk
 import pytest
 
-from eventplane.contract import Contract, Priority, load_compiled
+from eventplane.contract import Contract, ParticipantKind, Priority, load_compiled
 from glue_jobs.compaction import main as compaction
 from glue_jobs.delivery_audit.main import totals_line
 from lambdas.common.metrics import Delay, Gauge, Metric
@@ -205,6 +206,61 @@ def test_every_alarm_tells_one_topic_and_says_what_to_do(templates: Templates) -
         assert alarm.find("AlarmName").startswith(("eventplane-", "eventplane_"))
 
 
+def test_the_table_of_alarms_has_every_alarm_and_no_other(
+    local: Templates, dev: Templates, prod: Templates, contract: Contract
+) -> None:
+    """Each row of docs/reference/alarms.md names alarms with their topics; the first that fits counts."""
+    documented = list(_documented_alarms())
+    unseen = {name for name, _ in documented}
+    for name, templates in (("local", local), ("dev", dev), ("prod", prod)):
+        topics = {
+            each.id: each.find("TopicName").rsplit("-", 1)[1].rstrip("s")
+            for each in templates.of("AWS::SNS::Topic")
+        }
+        kinds = _kinds(templates, contract)
+        for alarm in templates.of(ALARM):
+            own = re.sub(rf"^eventplane[-_]{name}[-_]", "", alarm.find("AlarmName"))
+            (action,) = alarm.find("AlarmActions") or [None]
+            topic = "none" if action is None else topics[action["Ref"]]
+            rows = [row for row in documented if _fits(row[0], own, kinds)]
+            assert rows, f"{own} is missing in docs/reference/alarms.md"
+            assert rows[0][1] == topic, own
+            unseen.discard(rows[0][0])
+    assert not unseen, "docs/reference/alarms.md names alarms that no environment has"
+
+
+def _documented_alarms() -> Iterator[tuple[str, str]]:
+    """Yield the name of each alarm in the table, with its topic."""
+    for line in (ROOT / "docs/reference/alarms.md").read_text().splitlines():
+        if line.startswith("| `"):
+            names, topics = line.split(" | ")[:2]
+            # In parentheses is the setting that an alarm depends on.
+            found = re.findall(r"`([^`]+)`", re.sub(r"\([^)]*\)", "", names))
+            yield from zip(found, topics.split(", "), strict=True)
+
+
+def _kinds(templates: Templates, contract: Contract) -> dict[str, set[str]]:
+    """What the table's placeholders stand for, without project and environment."""
+    queues = {each.find("QueueName") for each in templates.of("AWS::SQS::Queue")}
+    urgent = {each for each in queues if is_urgent(each.removesuffix("-dlq"), contract)}
+    functions = {each.find("FunctionName") for each in templates.of("AWS::Lambda::Function")}
+    rules = {each.find("RuleName").split("_", 2)[2] for each in templates.of("AWS::IoT::TopicRule")}
+    return {
+        "urgent queue": {each.split("-", 2)[2] for each in urgent},
+        "queue": {each.split("-", 2)[2] for each in queues},
+        "function": {each.split("-", 2)[2] for each in functions if each},
+        "ingest rule": {each for each in rules if each.startswith("ingest")},
+        "rule": rules,
+    }
+
+
+def _fits(pattern: str, name: str, kinds: dict[str, set[str]]) -> bool:
+    if not (found := re.fullmatch(r"<([^>]+)>(.+)", pattern)):
+        return pattern == name
+    kind, suffix = found.groups()
+    return name.endswith(suffix) and name.removesuffix(suffix) in kinds[kind]
+
+
 def test_what_endangers_peoples_alarms_pages_and_the_rest_are_tickets(prod: Templates) -> None:
     (pages,) = [each for each in prod.of("AWS::SNS::Topic") if each.find("TopicName").endswith("-pages")]
     paging = {
@@ -238,9 +294,13 @@ def test_a_retried_urgent_message_pages_within_minutes(templates: Templates) -> 
     assert [each.rsplit("-", 2)[1:] for each in urgent] == [["device", "urgent"]]
 
 
-def test_the_alarms_of_an_environment_for_tests_cost_little(dev: Templates, prod: Templates) -> None:
+def test_the_alarms_of_an_environment_for_tests_cost_little(
+    dev: Templates, prod: Templates, contract: Contract
+) -> None:
+    # Alarms on the age and on the dead letters of its queues.
+    of_each = 3 * len(list(contract.of_kind(ParticipantKind.CLOUD_SERVICE)))
     assert len(plane_alarms(dev)) <= 32
-    assert len(plane_alarms(prod)) <= 113
+    assert len(plane_alarms(prod)) <= 83 + of_each
 
 
 def test_alarms_may_publish_and_plain_http_may_not(dev: Templates) -> None:

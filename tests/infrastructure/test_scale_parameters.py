@@ -1,4 +1,4 @@
-"""docs/scale.md speaks of what is deployed."""
+"""docs/explanation/scale.md speaks of what is deployed."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from eventplane.envelope import Envelope
 from eventplane.limits import MAX_SENT_EVENT_BYTES
 from eventplane.sqs_binding import SqsMessage
 from eventplane_client.client import Client
-from eventplane_client.connection import filter_of
+from eventplane_client.connection import client_of, filter_of
 from eventplane_client.contract_in_force import deployed_contract
 from eventplane_client.errors import (
     ClientSettingsError,
@@ -261,15 +261,12 @@ def nats_client(settings: ClientSettings, address: str, on_notice: Listener) -> 
     open_filter = filter_of(settings, "memory:", on_notice)
     name = settings.participant
     inbox, outbox = (stream_name(environment, f"{name}.{box}") for box in ("inbox", "outbox"))
-    return Client(
-        name,
+    return client_of(
+        settings,
+        on_notice,
         NatsTransport.find(name, server, inbox=inbox, outbox=outbox, order=_order(settings)),
         open_filter,
         NoSubscriptions("over NATS a participant has the contract's routes alone"),
-        mode=settings.mode,
-        gap_timeout_s=settings.gap_timeout_s,
-        most_held=settings.most_held,
-        on_notice=on_notice,
     )
 
 
