@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from pathlib import Path
@@ -24,3 +25,8 @@ def shared_data() -> Path:
             pytest.fail(missing)
         pytest.skip(missing)
     return data
+
+
+def pytest_collection_finish() -> None:
+    """Keep the garbage collector from walking over all modules and tests again and again."""
+    gc.freeze()

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 
-def eventually(condition: Callable[[], bool], seconds: float = 10.0, every_s: float = 0.01) -> bool:
+def eventually(condition: Callable[[], object], seconds: float = 10.0, every_s: float = 0.01) -> bool:
     """Ask until `condition()` holds, a question `every_s`; False if it does not hold within `seconds`."""
     deadline = time.monotonic() + seconds
     while not condition():

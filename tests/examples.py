@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Sequence
+from typing import Final, TypeVar
 
 from hypothesis import HealthCheck, settings
 
@@ -10,6 +11,8 @@ FAST: Final = "fast"
 """The profile of `make check`: few examples, others in each run."""
 
 _ALL: Final = 100
+
+_Case = TypeVar("_Case")
 
 # No time is asserted: a busy machine is not a fault. Where one matters, a test sets it.
 _PATIENT: Final = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -21,3 +24,8 @@ settings.load_profile("all")
 def examples(number: int) -> int:
     """`number` of them, or the part of it that the chosen profile allows."""
     return max(5, number * settings().max_examples // _ALL)
+
+
+def sampled(cases: Sequence[_Case]) -> Sequence[_Case]:
+    """Return all `cases`, or some of them, evenly spread, where the profile tries fewer."""
+    return cases[:: max(1, len(cases) // examples(len(cases)))]

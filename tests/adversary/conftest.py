@@ -113,7 +113,11 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
         return  # a part of them, by somebody who looks at it
     tried = len(attacks)
     silent = sum(bool(each.untraceable) for each in attacks)
-    note = f"{silent} more are stopped by a part that reports nothing: docs/security.md" if silent else ""
+    note = (
+        f"{silent} more are stopped by a part that reports nothing: docs/explanation/security.md"
+        if silent
+        else ""
+    )
     figures = [
         Figure("tried", tried, "attacks", aim=LEAST),
         Figure("refused", sum(each.is_refused is True for each in attacks), "attacks", aim=tried),

@@ -10,11 +10,11 @@ import pytest
 from paho.mqtt.client import CallbackAPIVersion, Client, MQTTv5, Properties
 from paho.mqtt.packettypes import PacketTypes
 
-from edge.mailbox import Acknowledged, Connected, Received
 from eventplane.attributes import attribute_text
 from eventplane.envelope import write_event
 from eventplane.receipts import Receipt, digest, write_receipts
 from eventplane.topics import local_topic, receipt_topic
+from eventplane_mqtt.mailbox import Acknowledged, Connected, Received
 from tests.adversary.conftest import Attempt
 from tests.adversary.forgeries import CLIMATE, PULSE, SERVICE
 from tests.adversary.world import ALARM, HELP, VICTIM, VOICE, World, new_id

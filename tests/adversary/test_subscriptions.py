@@ -68,7 +68,7 @@ def test_everything_to_an_endpoint_outside(world: World, attempt: Attempt, famil
                 lambda: alarm.id in ids(endpoint) and "care-analytics" in world.who_got(secret)
             )
             attempt.refused(secret.id not in ids(endpoint), "it got the heart rate of a home")
-            listed = world.operator("subscriptions", "--url", api_url(world.deployed), "list", BY).stdout
+            listed = world.operator("subscriptions", "list", BY, "--url", api_url(world.deployed)).stdout
             attempt.reported(endpoint.url() in listed, listed)
         finally:
             delete(family, "everything")

@@ -13,7 +13,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
@@ -31,8 +31,8 @@ from eventplane.fleet import BUCKETS
 from eventplane.sqs_binding import split
 from eventplane.topics import basic_ingest_topic
 from eventplane_client import Client, ClientSettings, Inbox, connect
-from eventplane_client.device import ServiceClient
 from eventplane_client.errors import NothingThereError, RefusedError
+from eventplane_client.mqtt import MqttTransport
 from local.cloud import CloudEndpoint
 from local.demo.plane import Plane as Deployed
 from local.things import Thing
@@ -114,7 +114,7 @@ class HostileService:
     def send(self, event: Envelope) -> None:
         port, login = self.guarded.broker.port, self.guarded.login(self.service)
         # The forwarder's receipt says that it refused.
-        with ServiceClient(self.service, port=port, login=login) as client, suppress(RefusedError):
+        with closing(MqttTransport(self.service, port=port, login=login)) as client, suppress(RefusedError):
             # As bytes: of an event the client leaves out what only the plane may write.
             client.put(event.json.encode(), PATIENCE_S)
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from contract.acl import FORWARDER, acl
 from contract.loader import load_contract
-from edge.mqtt import Login
 from eventplane.contract import ParticipantKind
 from eventplane.topics import URGENT_CLIENT_SUFFIX
+from eventplane_mqtt import Login
 from local.mosquitto import Access, Broker, start_mosquitto
 from local.process import Supervisor
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -19,7 +20,7 @@ from eventplane.contract import Downlink
 from eventplane.downlink.desired import Desired
 from eventplane.downlink.table import from_item, read_request, sort_key
 from eventplane.envelope import Envelope, write_event
-from eventplane_client.device import ServiceClient
+from eventplane_client import Client, connect
 from local.cloud import CloudEndpoint
 from local.mosquitto import Broker, start_mosquitto
 from local.network import Link, Network
@@ -106,7 +107,7 @@ class Home:
     directory: Path
     broker: Broker
     came: list[Envelope] = field(default_factory=list)
-    services: dict[str, ServiceClient] = field(default_factory=dict)
+    services: dict[str, Client] = field(default_factory=dict)
     got: dict[str, list[Envelope]] = field(default_factory=lambda: defaultdict(list))
 
     def take(self, service: str, event: Envelope) -> None:
@@ -178,12 +179,14 @@ def running_home(
         )
         home = Home(thing, link, forwarder, directory, broker)
         for service in services:
-            home.services[service] = ServiceClient(
+            client = home.services[service] = connect(
+                f"mqtt://{LOOPBACK}:{broker.port}",
                 service,
-                port=broker.port,
-                on_event=partial(home.take, service),
-                login=guarded.login(service) if guarded else None,
+                mode="at_least_once",
+                password_file=str(guarded.login(service).password_file) if guarded else None,
             )
+            handle = client.subscribe().handle
+            threading.Thread(target=handle, args=(partial(home.take, service),), daemon=True).start()
         try:
             yield home
         finally:

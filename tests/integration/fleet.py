@@ -9,13 +9,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from edge.mqtt import TlsFiles
 from edge.provisioning.conversation import MqttCloud
 from edge.provisioning.exchange import Exchange
 from edge.provisioning.renewal import Identity, Outcome, Renewal
 from edge.settings import CloudSettings
 from eventplane.fleet import Device, FleetTable
 from eventplane.topics import CLAIM_CLIENT_PREFIX
+from eventplane_mqtt import TlsFiles
 from local.cloud import CloudEndpoint
 from local.things import Thing
 

@@ -59,7 +59,7 @@ def test_a_state_arrives_is_told_to_who_asks_and_survives_whatever_is_killed(
     wait_for(lambda: plane.is_stored(home.name, PULSE, 1))
     assert home.current(PULSE) == 1
     wait_for(lambda: home.versions(PULSE)[-1:] == [1])
-    assert f"{PULSE}" in command(plane, "desired", home.name)
+    assert f"{PULSE}" in command(plane, "desired", "list", home.name)
 
     home.forwarder.kill()
     plane.threshold(home.name, 2, PULSE)

@@ -66,7 +66,17 @@ def publish(
 ) -> subprocess.CompletedProcess[str]:
     file = directory / "contract.json"
     file.write_bytes(contract.canonical)
-    command = [sys.executable, "-m", "contract", "publish", "--env", "local", "--contract", str(file)]
+    command = [
+        sys.executable,
+        "-m",
+        "eventplane",
+        "contract",
+        "publish",
+        "--env",
+        "local",
+        "--contract",
+        str(file),
+    ]
     return subprocess.run(
         [*command, *options],
         cwd=ROOT,

@@ -37,7 +37,7 @@ from tests.integration.client.test_in_the_cloud import enter_as
 from tests.integration.test_webhook import verify
 
 SECONDS = 60
-DOCUMENT = Path(__file__).parents[2] / "docs" / "subscriptions-api.openapi.yaml"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "reference" / "subscriptions-api.openapi.yaml"
 NEWS = "org.eventplane.activity.subscribed-news.v1"
 _NUMBERS = count(1)
 

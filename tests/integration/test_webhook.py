@@ -29,7 +29,7 @@ from tests.integration.mqtt import TestClient
 SECONDS = 60.0
 READ_SECONDS = 20
 
-EXAMPLE = ROOT / "docs" / "examples" / "verify_webhook.py"
+EXAMPLE = ROOT / "examples" / "verify_webhook.py"
 specification = importlib.util.spec_from_file_location("verify_webhook", EXAMPLE)
 assert specification is not None
 assert specification.loader is not None

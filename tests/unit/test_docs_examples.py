@@ -17,14 +17,19 @@ from eventplane.contract import Problem
 from eventplane.contract.filter_reader import read_filter
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+KINDS = ("tutorials", "how-to", "reference", "explanation")
+AT_THE_ROOT = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "examples/README.md")
+PAGES = [
+    *(ROOT / each for each in AT_THE_ROOT),
+    *sorted(page for kind in KINDS for page in (ROOT / "docs" / kind).glob("*.md")),
+]
 TEXTS = {str(page.relative_to(ROOT)): page.read_text() for page in PAGES}
 
 FRAGMENTS = {
-    "docs/device.md": "it needs a forwarder and its broker",
-    "docs/subscriptions-api.md": "it needs a deployed plane",
-    "docs/tracing.md": "an excerpt of stacks/config.py",
-    "docs/webhooks.md": "an excerpt of stacks/config.py",
+    "docs/reference/device.md": "it needs a forwarder and its broker",
+    "docs/reference/subscriptions-api.md": "it needs a deployed plane",
+    "docs/how-to/tracing.md": "an excerpt of stacks/config.py",
+    "docs/how-to/webhooks.md": "an excerpt of stacks/config.py",
 }
 """Pages whose Python cannot run here, and why. It has to compile, and its imports have to resolve."""
 
@@ -72,9 +77,9 @@ def test_expressions_are_accepted_and_the_lint_is_silent(page: str, expression: 
 
 def test_expressions_are_found() -> None:
     assert {page for page, _ in expressions()} == {
-        "docs/cesql.md",
-        "docs/contract.md",
-        "docs/subscriptions-api.md",
+        "docs/reference/cesql.md",
+        "docs/reference/contract.md",
+        "docs/reference/subscriptions-api.md",
     }
 
 
@@ -97,7 +102,7 @@ EVENT: dict[str, str | int | bool] = {
 }
 
 
-@pytest.mark.parametrize("row", rows("docs/cesql.md", "expression"), ids=lambda row: row[0])
+@pytest.mark.parametrize("row", rows("docs/reference/cesql.md", "expression"), ids=lambda row: row[0])
 def test_each_trap_means_what_the_page_says(row: list[str]) -> None:
     (expression,), meaning, instead = codes(row[0]), row[1], codes(row[2])
     if meaning.startswith("a parse error"):
@@ -125,7 +130,9 @@ def test_what_differs_is_as_the_page_says() -> None:
 
 
 def test_the_table_of_functions_is_complete() -> None:
-    called = re.findall(r"(\w+)\(([^)]*)\)", " ".join(row[0] for row in rows("docs/cesql.md", "name")))
+    called = re.findall(
+        r"(\w+)\(([^)]*)\)", " ".join(row[0] for row in rows("docs/reference/cesql.md", "name"))
+    )
     shown = {(name, arguments.count(",") + 1) for name, arguments in called if "..." not in arguments}
     variadic = {name for name, arguments in called if "..." in arguments}
     assert shown == set(BUILTINS._fixed)

@@ -8,7 +8,6 @@ from typing import Any
 import boto3
 import pytest
 
-from contract import load_contract
 from eventplane.contract import Contract
 from lambdas.common.metrics import metrics
 from lambdas.common.queue import Invocation, QueueMessage
@@ -16,6 +15,7 @@ from lambdas.common.sqs import SqsSender
 from lambdas.router.dispatch import Dispatch
 from lambdas.router.engine import build_engine
 from lambdas.router.service import RouterService
+from tests.plane import plane_contract
 from tests.unit.lambdas.support import NOW_MS, Cloud, Run, ledger_of, with_packs
 
 
@@ -29,7 +29,7 @@ def own_metrics() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def contract() -> Contract:
     """The plane's own contract, but for its packed inboxes: tests read one event a message."""
-    return with_packs(load_contract(), 1)
+    return with_packs(plane_contract(), 1)
 
 
 @pytest.fixture

@@ -7,14 +7,16 @@ import os
 import subprocess
 import sys
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
 from aws_lambda_powertools.metrics.provider.cloudwatch_emf import cloudwatch
 
 from lambdas.common.metrics import Metric, count, metrics
-from stacks.bundling import ROOT
 from tests.unit.lambdas.support import figures
+
+ROOT = Path(__file__).parents[3]
 
 PROGRAM = """
 from lambdas.common.metrics import Gauge, Metric, count, mark, measure, metrics

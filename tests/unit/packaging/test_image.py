@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from edge.parts import PARTS
+from eventplane import __version__
 from eventplane.contract.canonical import FORMAT
 from tests.unit.edge.fakes import contract
 from tools.device_image import ROOT
@@ -60,7 +61,7 @@ def test_its_commands_start_with_nothing_beside_them(artifact: Path, command: tu
 
 def test_it_says_what_it_is(artifact: Path) -> None:
     manifest = json.loads(run(artifact, "manifest").stdout)
-    assert manifest["version"] == (ROOT / "edge" / "packaging" / "VERSION").read_text().strip()
+    assert manifest["version"] == __version__
     assert (manifest["revision"], manifest["contract_format"]) == ("v9-test", FORMAT)
     assert run(artifact, "--version").stdout == f"eventplane-forwarder {manifest['version']} (v9-test)\n"
 
@@ -70,7 +71,7 @@ def test_it_holds_what_the_device_imports_and_nothing_else(artifact: Path) -> No
     names = zipfile.ZipFile(artifact).namelist()
     tops = {name.partition("/")[0] for name in names}
     # The client library is for services, which bring it themselves.
-    assert tops == {"edge", "eventplane", "__main__.py", "manifest.json"}
+    assert tops == {"edge", "eventplane", "eventplane_mqtt", "__main__.py", "manifest.json"}
     assert not {"eventplane/ingest.py", "eventplane/sqs_binding.py"} & set(names)
 
 
@@ -98,7 +99,7 @@ def test_a_part_that_is_left_out_is_not_in_it_and_the_manifest_lists_the_others(
 ) -> None:
     assert json.loads(run(artifact, "manifest").stdout)["parts"] == list(PARTS)
     assert json.loads(run(smallest, "manifest").stdout)["parts"] == []
-    parts = tuple(f"edge/{part}" for part in PARTS)
+    parts = tuple(module.replace(".", "/") for modules in PARTS.values() for module in modules)
     assert [each for each in zipfile.ZipFile(artifact).namelist() if each.startswith(parts)]
     assert not [each for each in zipfile.ZipFile(smallest).namelist() if each.startswith(parts)]
 

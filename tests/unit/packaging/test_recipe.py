@@ -11,10 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from tools.device_image import PACKAGING, ROOT, device_closure
+from tools.device_image import PACKAGING, ROOT, VERSION, device_closure
 
 LAYER = PACKAGING / "yocto"
-VERSION = (PACKAGING / "VERSION").read_text().strip()
 RECIPE = LAYER / "recipes-eventplane" / "eventplane-forwarder" / f"eventplane-forwarder_{VERSION}.bb"
 
 PACKAGES = {

@@ -1,4 +1,4 @@
-"""docs/device-tutorial.md: its settings, commands, files and event are those of this version."""
+"""docs/tutorials/raspberry-pi.md: its settings, commands, files and event are those of this version."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ import re
 import tomllib
 from pathlib import Path
 
+import jsonschema
 import pytest
 
-import contract.__main__
 import eventplane.__main__
-from contract.loader import load_contract
 from edge.command_line import EX_WRONG_COMMAND_LINE, main
 from edge.settings import load_settings
 from eventplane.envelope import parse_event
 from eventplane.topics import local_topic
+from tests.plane import shipped_contract
 from tools.debian_package import NAME, files
 from tools.device_image import PACKAGING, ROOT, VERSION
 
-PAGE = (ROOT / "docs" / "device-tutorial.md").read_text()
+PAGE = (ROOT / "docs" / "tutorials" / "raspberry-pi.md").read_text()
 TYPED = re.findall(r"^(?:pi|you)\$ (?:sudo )?(.*)$", PAGE, re.MULTILINE)
 
 
@@ -65,11 +65,14 @@ def test_its_event_is_valid_and_its_service_may_send_it() -> None:
     found = re.fullmatch(r"mosquitto_pub -q 1 -t (\S+) -m '(.*)'", line)
     assert found is not None
     event = parse_event(found[2])
-    service = load_contract().participants["health-service"]
+    service = shipped_contract().participants["health-service"]
     assert found[1] == local_topic("health-service", "outbox")
     assert event.type in (service.sends or ())
-    (trace,) = typed("python -m eventplane trace")
-    assert trace.split()[4:6] == [event.source, event.id]
+    # A router checks an event without `dataschema` against the first schema of its type.
+    schema = next(iter(shipped_contract().event_types[event.type].schemas.values()))
+    jsonschema.validate(event.data(), schema)
+    (trace,) = typed("eventplane trace")
+    assert trace.split()[2:4] == [event.source, event.id]
 
 
 def test_its_commands_exist(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -77,12 +80,10 @@ def test_its_commands_exist(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
     for line in typed("eventplane-forwarder"):
         assert main(line.split()[1:]) != EX_WRONG_COMMAND_LINE
     capsys.readouterr()
-    mains = {"contract": contract.__main__.main, "eventplane": eventplane.__main__.main}
-    for line in typed("python -m"):
-        _, _, module, *words = line.split()
-        commands = [each for each in words[:2] if re.fullmatch(r"[a-z]+", each)]
+    for line in typed("eventplane "):
+        commands = [each for each in line.split()[1:3] if re.fullmatch(r"[a-z]+", each)]
         with pytest.raises(SystemExit) as ended:
-            mains[module]([*commands, "--help"])
+            eventplane.__main__.main([*commands, "--help"])
         assert ended.value.code == 0, line
     assert f"{NAME}_{VERSION}_all.deb" in PAGE
     assert f"usr/bin/{NAME}" in files(b"")

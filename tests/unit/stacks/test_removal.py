@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 import pytest
 
-from stacks.deployment import Deployment, PlannedStack
+from stacks.deployment import Deployment, PlannedStack, RegionMissingError, session_in
 from stacks.removal import LeavingQueue, RemovalError, check_removals, leaving_queues
 
 MESSAGING = "eventplane-dev-messaging"
@@ -29,6 +29,18 @@ class Deployed(Deployment):
 
     def messages(self, queue_url: str) -> int:
         return self._messages[queue_url.removeprefix("https://sqs/1/eventplane-dev-")]
+
+
+@pytest.mark.parametrize("variable", ["AWS_REGION", "AWS_DEFAULT_REGION"])
+def test_the_region_is_read_as_by_aws_s_own_tools(variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_REGION", "AWS_DEFAULT_REGION", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_CONFIG_FILE", "/none")
+    with pytest.raises(RegionMissingError, match="set AWS_REGION"):
+        Deployment.of([PlannedStack(MESSAGING, None, frozenset())])
+    monkeypatch.setenv(variable, "eu-west-3")
+    assert session_in(None).region_name == "eu-west-3"
+    assert session_in("eu-central-1").region_name == "eu-central-1"
 
 
 @pytest.mark.parametrize("box", ["inbox", "inbox-dlq", "outbox.fifo", "outbox-dlq.fifo", "replies"])

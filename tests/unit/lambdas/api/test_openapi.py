@@ -15,7 +15,7 @@ from eventplane.limits import MAX_ATTRIBUTE_NAME
 from lambdas.api.document import PROTOCOLS
 from lambdas.api.subscriptions import METHODS
 
-FILE = Path(__file__).parents[4] / "docs" / "subscriptions-api.openapi.yaml"
+FILE = Path(__file__).parents[4] / "docs" / "reference" / "subscriptions-api.openapi.yaml"
 
 
 @pytest.fixture(scope="module")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+
 import pytest
 
 from lambdas.http_sink.__main__ import main
@@ -39,6 +41,37 @@ def test_only_the_header_is_a_consent(
     assert (request.method, request.target) == ("OPTIONS", "/events?site=7")
     assert request.headers["webhook-request-origin"] == ORIGIN
     assert request.headers.get("webhook-request-rate") == (str(rate) if rate else None)
+
+
+@pytest.mark.parametrize(
+    ("url", "problem"),
+    [
+        ("http://events.example.com/v1", "is not https://"),
+        ("https://10.0.0.1/v1", "is not a public address"),
+        ("https://a:b@events.example.com/", "carries credentials"),
+        ("events", "is not a URL with a host"),
+    ],
+)
+def test_an_address_that_no_deployment_takes_is_refused(
+    url: str, problem: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([url, "--origin", ORIGIN])
+    assert ended.value.code == 2
+    assert problem in capsys.readouterr().err
+
+
+def test_a_host_that_does_not_exist_is_said_in_words(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unknown(*_: object, **__: object) -> None:
+        raise socket.gaierror(-2, "Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", unknown)
+    assert main(["https://nowhere.example.com/v1", "--origin", ORIGIN]) == 1
+    out = capsys.readouterr().out
+    assert "its host name has no address; see that the endpoint is up, and its address" in out
+    assert "gaierror" not in out
 
 
 def test_an_endpoint_that_is_down_gives_none(capsys: pytest.CaptureFixture[str]) -> None:

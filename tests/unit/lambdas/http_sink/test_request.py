@@ -20,7 +20,7 @@ from eventplane.errors import EnvelopeError
 from lambdas.http_sink.request import Request, to_request
 from lambdas.http_sink.signing import signature_headers
 
-EXAMPLE = Path(__file__).parents[4] / "docs" / "examples" / "verify_webhook.py"
+EXAMPLE = Path(__file__).parents[4] / "examples" / "verify_webhook.py"
 specification = importlib.util.spec_from_file_location("verify_webhook", EXAMPLE)
 assert specification is not None
 assert specification.loader is not None

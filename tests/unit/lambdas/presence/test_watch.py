@@ -10,11 +10,11 @@ from dataclasses import replace
 import jsonschema
 import pytest
 
-from contract import load_contract
 from eventplane.names import NOTICE
 from lambdas.presence.reports import OVER, TEXTS, Notices
 from lambdas.presence.state import Heartbeat, Level, QuietReason
 from lambdas.presence.watch import CAUSES, LOST
+from tests.plane import shipped_contract
 from tests.unit.lambdas.presence.world import (
     HOUR,
     LIMITS,
@@ -239,7 +239,7 @@ def test_all_events_are_of_the_contract_and_of_their_schemas(home: Home) -> None
     home.observe(connected(START + 4 * HOUR, 1), beat(START + 4 * HOUR + MINUTE))
     home.observe(sent(48))
     home.judge(START + 5 * HOUR)
-    contract = load_contract()
+    contract = shipped_contract()
     for event in home.events:
         assert contract.participants["presence-monitor"].may_send(event["type"])
         (schema,) = contract.event_types[event["type"]].schemas.values()

@@ -1,0 +1,175 @@
+"""A plane that stays: an alarm arrives whatever is broken meanwhile, and nothing is left of a killed one."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from contract.scaffold import new_participant
+from eventplane.contract import ParticipantKind
+from eventplane.sqs_binding import split
+from local.control_room.plane import Fault
+from local.control_room.server import BUTTONS
+from local.deploy import ROOT
+from local.ports import LOOPBACK
+from local.up.folder import Running, end_leftovers
+from local.up.plane import ALARM
+from stacks.names import inbox_url_output
+from tests.browser import Page
+from tests.e2e.conftest import Desk
+from tests.eventually import eventually
+from tests.integration.mqtt import TestClient
+
+ROOM_S = 150.0
+"""How long an alarm may take: a message that a killed router had in its hands comes again after 35 s."""
+
+NEW = "laundry-service"
+
+
+@pytest.fixture
+def running(desk: Desk) -> Running:
+    return desk.running
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+    with Page(tmp_path_factory.mktemp("browser")) as page:
+        yield page
+
+
+@pytest.fixture
+def page(browser: Page, running: Running) -> Iterator[Page]:
+    """The control room of the plane."""
+    browser.open(running.control_room)
+    browser.wait_for("document.body.dataset.ready")
+    yield browser
+    assert browser.problems == []
+    browser.open("about:blank")
+
+
+def ask(running: Running, method: str, path: str) -> dict[str, Any]:
+    """Do what a button of the control room does."""
+    address = f"{running.control_room.rstrip('/')}{path}"
+    headers = {"Origin": running.control_room.rstrip("/")}
+    request = urllib.request.Request(address, method=method, headers=headers)  # noqa: S310 - our own
+    with urllib.request.urlopen(request, timeout=30) as answer:  # noqa: S310
+        document: dict[str, Any] = json.load(answer)
+        return document
+
+
+def shown(running: Running, id: str, inbox: str) -> dict[str, Any] | None:
+    """What the control room shows of the arrival of an event, None before it."""
+    for event in ask(running, "GET", "/state")["events"]:
+        for delivery in event["deliveries"]:
+            if (event["id"], delivery["inbox"]) == (id, inbox) and delivery["after_ms"] is not None:
+                return dict(delivery)
+    return None
+
+
+def test_an_event_of_one_s_own_arrives_in_an_inbox_and_is_shown(running: Running) -> None:
+    id = uuid4().hex
+    event = {
+        "specversion": "1.0",
+        "id": id,
+        "source": "/homes/home-1/voice-service",
+        "type": ALARM,
+        "data": {"keyword": "help"},
+    }
+    with TestClient("own", LOOPBACK, running.broker_port) as client:
+        client.publish("eventplane/voice-service/outbox", json.dumps(event).encode())
+    assert eventually(lambda: shown(running, id, "alarm-centre") is not None, ROOM_S, every_s=0.1)
+    sqs = running.cloud.client("sqs")
+    url = running.outputs[inbox_url_output("alarm-centre")]
+    messages = sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10, WaitTimeSeconds=5)["Messages"]
+    assert id in {json.loads(text)["id"] for each in messages for text in split(each["Body"])}
+
+
+def send_alarm(page: Page) -> str:
+    """Send an alarm by its button, and return the event's id."""
+    page.run("document.getElementById('said').textContent = ''")
+    page.run("document.getElementById('alarm').click()")
+    page.wait_for("document.getElementById('said').textContent.startsWith('Alarm ')")
+    return str(page.run("document.getElementById('said').textContent.split(' ')[1]"))
+
+
+@pytest.mark.parametrize("fault", Fault)
+def test_each_button_breaks_the_plane_and_an_alarm_sent_meanwhile_arrives(page: Page, fault: Fault) -> None:
+    button = f"document.querySelector('[data-fault={fault}]')"
+    page.run(f"{button}.click()")
+    page.wait_for(f"document.getElementById('said').textContent.endsWith('{BUTTONS[fault][0]}: done.')")
+    id = send_alarm(page)
+    if fault is Fault.NETWORK:
+        page.wait_for("Number(document.querySelector('[data-counter=waiting]').textContent) > 0", ROOM_S)
+        page.wait_for("document.querySelectorAll('path.cut').length === 1")
+    if fault is Fault.S3:
+        page.wait_for("document.querySelectorAll('[data-stage=archive].down').length === 1")
+    if fault is Fault.NETWORK:
+        page.run(f"{button}.click()")
+    page.wait_for(f"document.querySelector('tr.arrived[data-id=\"{id}\"]')", ROOM_S)
+    if fault is Fault.S3:
+        page.run(f"{button}.click()")
+    page.wait_for(f"{button}.dataset.on === 'no'", ROOM_S)
+
+
+def test_nothing_is_lost_in_the_end(running: Running) -> None:
+    def is_complete() -> bool:
+        counters = ask(running, "GET", "/state")["counters"]
+        return bool(counters["due"] == counters["received"] and not counters["lost"])
+
+    assert eventually(is_complete, ROOM_S, every_s=0.5)
+
+
+def test_a_second_one_says_where_the_first_is(running: Running, desk: Desk) -> None:
+    second = desk.command("start")
+    assert second.returncode == 1
+    assert running.control_room in second.stdout
+
+
+def test_a_new_participant_is_deployed_by_publish_and_gets_what_is_sent(running: Running, desk: Desk) -> None:
+    def eventplane(*words: str) -> str:
+        line = [sys.executable, "-m", "eventplane", *words]
+        environment = {**desk.environment, "PYTHONPATH": str(ROOT)}
+        done = subprocess.run(
+            line, cwd=desk.project, env=environment, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    eventplane("new", "participant", NEW, "--kind", "cloud-service", "--receives", ALARM)
+    published = desk.command("publish")
+    assert published.returncode == 0, published.stdout
+    assert inbox_url_output(NEW) in desk.running.outputs
+    assert ask(running, "GET", "/state")["contract"] == desk.running.contract_version
+    id = ask(running, "POST", "/alarm")["id"]
+    shown = eventplane("inbox", NEW, "--follow", "--most", "1", "--timeout", str(ROOM_S), "--json")
+    assert id in shown
+    again = desk.command("publish")
+    assert (again.returncode, "nothing has changed" in again.stdout) == (0, True)
+
+
+def test_a_webhook_without_its_url_is_not_published(running: Running, desk: Desk) -> None:
+    contract = Path(running.contract_file)
+    before = contract.read_text()
+    try:
+        new_participant(contract, "night-nurse", ParticipantKind.CLOUD_SERVICE, webhook=True).write()
+        published = desk.command("publish")
+    finally:
+        contract.write_text(before)
+    assert published.returncode == 1
+    assert "no URL is known for the webhook of night-nurse" in published.stdout
+    assert "WEBHOOK=night-nurse=http://" in published.stdout
+
+
+def test_nothing_is_left_of_a_killed_one(running: Running, desk: Desk) -> None:
+    desk.kill()
+    down = desk.command("down")
+    assert (down.returncode, down.stdout) == (0, "the plane is down\n")
+    assert end_leftovers(desk.folder) == 0

@@ -1,0 +1,100 @@
+"""A plane for the control room without a process: faults hold events up, their end lets them go."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+from eventplane.envelope import Envelope, write_event
+from local.control_room.plane import Fault, Stage, Standing, State
+from local.control_room.tally import Tally, due_inboxes
+from local.errors import LocalError
+from tests.plane import shipped_contract
+
+CONTRACT = shipped_contract()
+SENDER = "voice-service"
+ALARM = "org.eventplane.alarm.keyword.v1"
+
+DOWN = {
+    Fault.FORWARDER: Stage.FORWARDER,
+    Fault.MOSQUITTO: Stage.BROKER,
+    Fault.ROUTER: Stage.ROUTERS,
+    Fault.S3: Stage.ARCHIVE,
+}
+
+
+def alarm(number: int, **more: str) -> Envelope:
+    """The alarm `number` of a home."""
+    attributes = {"id": f"alarm-{number}", "source": "/homes/home-1/voice-service", "type": ALARM, **more}
+    return write_event({"specversion": "1.0", **attributes}, {"keyword": "help"})
+
+
+class FakePlane:
+    """A plane in memory: an alarm arrives at once, or when all faults but S3's are over."""
+
+    def __init__(self) -> None:
+        self.active: set[Fault] = set()
+        self.asked: list[tuple[str, Fault]] = []
+        self.is_broken = False
+        self.tally = Tally(CONTRACT)
+        self._lock = threading.Lock()
+        self._waiting: list[Envelope] = []
+        self._sent = self._arrived = 0
+
+    def state(self) -> State:
+        with self._lock:
+            if self.is_broken:
+                raise LocalError("the emulated cloud has ended; see its log")
+            down = {DOWN[each] for each in self.active if each in DOWN}
+            standings = {
+                stage: Standing(
+                    stage not in down,
+                    self._sent if stage in (Stage.HOME, Stage.BROKER) else self._arrived,
+                    len(self._waiting) if stage is Stage.FORWARDER else 0,
+                )
+                for stage in Stage
+            }
+            return State(
+                contract=CONTRACT.version,
+                home="home-1",
+                stages=standings,
+                counters=self.tally.counters(len(self._waiting), not self.active, self._now()),
+                latency=self.tally.latency(),
+                active=set(self.active),
+                events=self.tally.last(),
+                commands={"Send an event": "eventplane send event.json"},
+            )
+
+    def send_alarm(self) -> str:
+        with self._lock:
+            self._sent += 1
+            event = alarm(self._sent)
+            self.tally.sent(event, SENDER, self._now())
+            self._waiting.append(event)
+        self._flow()
+        return event.id
+
+    def strike(self, fault: Fault) -> None:
+        with self._lock:
+            self.asked.append(("strike", fault))
+            self.active.add(fault)
+
+    def heal(self, fault: Fault) -> None:
+        with self._lock:
+            self.asked.append(("heal", fault))
+            self.active.discard(fault)
+        self._flow()
+
+    def _flow(self) -> None:
+        with self._lock:
+            if self.active - {Fault.S3}:
+                return
+            for event in self._waiting:
+                self._arrived += 1
+                for inbox in due_inboxes(CONTRACT, event, SENDER)[0]:
+                    self.tally.received(inbox, (event.source, event.id), self._now())
+            self._waiting.clear()
+
+    @staticmethod
+    def _now() -> float:
+        return 1_000 * time.time()

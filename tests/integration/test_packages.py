@@ -1,0 +1,167 @@
+"""The wheels of `make packages`: each one, installed into an empty environment, works outside the checkout.
+
+What they depend on is of the versions in requirements.txt.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from eventplane import __version__
+from tools.packages import ROOT, build
+
+DOCS = ROOT / "docs"
+IN_EACH = {
+    "eventplane": {"eventplane", "contract", "operations"},
+    "eventplane-client": {"eventplane_client"},
+    "eventplane-forwarder": {"edge"},
+}
+"""Distribution -> packages of the checkout that it brings, as far as it brings them all."""
+
+IMPORT_ALL = """
+import importlib, pkgutil, sys
+for name in sys.argv[1:]:
+    for each in pkgutil.walk_packages(importlib.import_module(name).__path__, name + "."):
+        importlib.import_module(each.name)
+"""
+
+
+@pytest.fixture(scope="module")
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    return build(tmp_path_factory.mktemp("packages"))
+
+
+class Environment:
+    """An environment of its own with `requirements`, and what its programs print."""
+
+    def __init__(self, folder: Path, wheels: dict[str, Path], *requirements: str) -> None:
+        self._bin = folder / "venv" / "bin"
+        self._cwd = folder / "elsewhere"
+        self._cwd.mkdir()
+        uv(folder, "venv", "--quiet", "--python", sys.executable, str(folder / "venv"))
+        constraints = folder / "constraints.txt"
+        # Without hashes: those of wheels that were just built are in no lock file.
+        pins = re.findall(r"^[\w.-]+==[\w.]+", (ROOT / "requirements.txt").read_text(), re.MULTILINE)
+        constraints.write_text("\n".join(pins))
+        found = ["--find-links", str(next(iter(wheels.values())).parent), "--constraint", str(constraints)]
+        uv(folder, "pip", "install", "--quiet", "--python", str(self._bin / "python"), *found, *requirements)
+
+    def run(self, program: str, *arguments: str, status: int = 0) -> str:
+        """Return what `program` prints to either output, from a folder outside the checkout."""
+        environment = {"PATH": os.defpath, "HOME": str(self._cwd), "LANG": "C.UTF-8"}
+        done = subprocess.run(
+            [self._bin / program, *arguments], cwd=self._cwd, env=environment, check=False,
+            capture_output=True, text=True,
+        )  # fmt: skip
+        assert done.returncode == status, done.stdout + done.stderr
+        assert "Traceback" not in done.stderr
+        return done.stdout + done.stderr
+
+    def installed(self) -> set[str]:
+        """Return the names of the distributions in it."""
+        names = "import importlib.metadata as m; print(*(d.name for d in m.distributions()))"
+        return set(self.run("python", "-c", names).split())
+
+
+def uv(folder: Path, *arguments: str) -> None:
+    # Elsewhere, so that the project of the checkout does not count.
+    subprocess.run([sys.executable, "-m", "uv", *arguments], cwd=folder, check=True)
+
+
+Install = Callable[..., Environment]
+
+
+@pytest.fixture
+def install(tmp_path: Path, wheels: dict[str, Path]) -> Install:
+    return lambda *requirements: Environment(tmp_path, wheels, *requirements)
+
+
+def test_each_wheel_has_its_packages_with_their_types_and_nothing_else(wheels: dict[str, Path]) -> None:
+    for name, wheel in wheels.items():
+        assert wheel.name == f"{name.replace('-', '_')}-{__version__}-py3-none-any.whl"
+        members = {each for each in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in each}
+        brought = {each.partition("/")[0] for each in members}
+        assert brought >= IN_EACH[name]
+        assert {f"{each}/py.typed" for each in brought} <= members
+        sources = {
+            str(file.relative_to(ROOT))
+            for package in brought
+            for file in (ROOT / package).rglob("*")
+            if file.is_file() and "__pycache__" not in file.parts
+        }
+        assert members == sources
+
+
+def test_the_client_alone_runs_its_examples(install: Install, tmp_path: Path) -> None:
+    environment = install("eventplane-client")
+    assert environment.installed() == {"eventplane", "eventplane-client"}
+    pages = [ROOT / "packages" / "client" / "README.md", *DOCS.rglob("client.md")]
+    examples = [
+        each
+        for page in pages
+        for each in re.findall(r"^```python\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
+        if "functions" not in each
+    ]
+    assert len(examples) >= 3
+    for each in examples:
+        script = tmp_path / "elsewhere" / "example.py"
+        script.write_text(each)
+        environment.run("python", str(script))
+
+
+def test_the_client_alone_takes_part_over_mqtt(install: Install) -> None:
+    environment = install("eventplane-client")
+    environment.run("python", "-c", "import eventplane_client.mqtt")
+
+
+def test_its_extras_name_all_that_it_imports(install: Install) -> None:
+    environment = install("eventplane-client[aws,dns-sd,functions,otel]")
+    environment.run("python", "-c", IMPORT_ALL, "eventplane", "eventplane_client")
+
+
+def test_the_forwarder_needs_the_core_and_no_other_package(install: Install) -> None:
+    environment = install("eventplane-forwarder")
+    assert environment.installed() == {"eventplane", "eventplane-forwarder"}
+    assert environment.run("eventplane-forwarder", "--version").startswith(
+        f"eventplane-forwarder {__version__} "
+    )
+    assert "usage: eventplane-forwarder" in environment.run("eventplane-forwarder", "--help")
+    assert "gone.toml" in environment.run(
+        "eventplane-forwarder", "check", "--settings", "gone.toml", status=78
+    )
+    assert json.loads(environment.run("eventplane-forwarder", "manifest"))["version"] == __version__
+
+
+def test_the_command_line_reads_contracts(install: Install) -> None:
+    environment = install("eventplane[contract]")
+    assert environment.run("eventplane", "--version") == f"eventplane {__version__}\n"
+    examples = DOCS / "examples"
+    arguments = [str(examples / "battery.json"), "--contract", str(examples / "doorbell.yaml")]
+    explained = environment.run("eventplane", "contract", "explain", *arguments)
+    assert "routes that match: everything-to-cloud" in explained
+    environment.run("eventplane", "new", "contract")
+    environment.run("eventplane", "new", "participant", "laundry-service", "--kind", "device-service")
+    given = ("com.example.laundry.done.v1", "--sender", "laundry-service", "--receiver", "carers")
+    assert "received by carers" in environment.run("eventplane", "new", "event-type", *given)
+
+
+def test_a_missing_package_is_reported_with_the_extra_that_brings_it(install: Install) -> None:
+    environment = install("eventplane")
+    assert environment.installed() == {"eventplane"}
+    said = environment.run("eventplane", "contract", "explain", "event.json", status=1)
+    assert "pip install 'eventplane[" in said
+    assert said.count("\n") == 1
+
+
+def test_the_operators_commands_need_the_extra_aws(install: Install) -> None:
+    environment = install("eventplane[aws]")
+    environment.run("python", "-c", IMPORT_ALL, "eventplane", "contract", "operations")

@@ -1,0 +1,44 @@
+"""Every page that the project writes, with something in each of its tables."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from contract.catalogue import catalogue
+from local.audit_page.page import write_page
+from local.demo import report as demo_report
+from tests.audit_report import device, finding, hour, report
+from tests.plane import shipped_contract
+from tests.unit.demo.test_summary import audit, summary_of, verdict
+
+
+def write_pages(folder: Path) -> dict[str, Path]:
+    """Write the pages into `folder`, and return their files by name."""
+    files = {name: folder / f"{name}.html" for name in ("audit", "demo", "catalogue")}
+    findings = [finding(), finding(hop="device_cloud")]
+    day = {"date": "1970-01-01", "verdict": "broken", "share": 0.5, "events_archived": 1}
+    lost = {"device": "home-1", "route": "to-care", "inbox": "care.inbox", "hop": "router", "lost": 2}
+    document = report(
+        *findings,
+        hours=[hour("home-1", "1970-01-01T01", lost=1), hour("home-2", "1970-01-01T01", pending=1)],
+        devices=[device("home-1", gaps=3)],
+        flow=[{"device": None, "route": "to-care", "inbox": "care.inbox", "delivered": 9, "lost": 2}, lost],
+        trend=[{**day, "lost": 1, "unrecorded": 0, "pending": 0}],
+        dead_letters=[{"place": "cloud", "reason": "not_json", "count": 3, "missing": 1}],
+        quarantine=[{"archive": "tap", "reason": "unreadable_line", "rows": 2, "archive_file": "tap/a"}],
+    )
+    write_page(document, files["audit"])
+    judged = audit(desk=9)
+    summary: dict[str, Any] = summary_of([verdict("desk", 9, expected=10, lost=(("/a", "1"),))], judged)
+    notice = {
+        "service": "carers",
+        "title": "Device home-1 cannot be reached",
+        "late_s": 0.8,
+        "check": ["Call."],
+    }
+    letter = {"sender": "simple-client/", "reason": "payload_invalid", "detail": "$.value: no number"}
+    summary |= {"notices": [notice], "payload_letters": [letter]}
+    demo_report.write_page(summary, judged, files["demo"], "run/audit/audit.html")
+    files["catalogue"].write_text(catalogue(shipped_contract()))
+    return files

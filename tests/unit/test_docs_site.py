@@ -1,0 +1,116 @@
+"""The documentation site: every page is in its navigation, every link leads somewhere (`make docs`)."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tools.docs_site import SCRIPTS, colours, linked, rewritten, with_diagrams
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+PAGES = [*ROOT.glob("*.md"), *sorted(DOCS.rglob("*.md"))]
+FENCE = re.compile(r"^```.*?^```[^\n]*$", re.MULTILINE | re.DOTALL)
+
+
+class Loader(yaml.SafeLoader):
+    """Read mkdocs.yml without MkDocs: the Python objects that it names are not needed here."""
+
+
+Loader.add_multi_constructor("tag:yaml.org,2002:python/", lambda *_: None)
+
+
+def entries(nav: Any) -> Iterator[str]:
+    if isinstance(nav, str):
+        yield nav
+    for each in nav.values() if isinstance(nav, dict) else nav if isinstance(nav, list) else ():
+        yield from entries(each)
+
+
+def test_every_page_is_in_the_navigation_once() -> None:
+    nav = list(entries(yaml.load((ROOT / "mkdocs.yml").read_text(), Loader)["nav"]))  # noqa: S506
+    written = [each.relative_to(DOCS).as_posix() for each in DOCS.rglob("*.md")]
+    assert sorted(nav) == sorted([*written, "changelog.md", "contributing.md", "security.md"])
+
+
+def slug(heading: str) -> str:
+    """Return the anchor of a heading, as GitHub and the site make it."""
+    text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).replace("`", "")
+    return re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-")
+
+
+def anchors(page: Path) -> set[str]:
+    text = FENCE.sub("", page.read_text())
+    return {slug(each) for each in re.findall(r"^#+ (.*)$", text, re.MULTILINE)} | set(
+        re.findall(r'<a (?:id|name)="([^"]+)"', text)
+    )
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_every_link_leads_to_a_file_and_a_heading(page: Path) -> None:
+    text = FENCE.sub("", page.read_text())
+    broken = []
+    for target in re.findall(r"\]\(\s*([^)\s]+)\)", text):
+        if "://" in target:
+            continue
+        path, _, fragment = target.partition("#")
+        file = Path(os.path.normpath(page.parent / path)) if path else page
+        if not file.exists() or (fragment and file.suffix == ".md" and fragment not in anchors(file)):
+            broken.append(target)
+    assert broken == []
+
+
+@pytest.mark.parametrize(
+    ("path", "link", "on_the_site"),
+    [
+        ("docs/reference/device.md", "[a](../how-to/fleet.md#x)", "[a](../how-to/fleet.md#x)"),
+        ("docs/reference/device.md", "[a](#health)", "[a](#health)"),
+        ("docs/reference/device.md", "[a](https://x.org/y.md)", "[a](https://x.org/y.md)"),
+        ("docs/how-to/demo.md", "[a](../../Makefile)", "[a](../source/Makefile.txt)"),
+        ("docs/how-to/demo.md", "[a](../../CHANGELOG.md)", "[a](../changelog.md)"),
+        ("docs/how-to/demo.md", "[a](../../README.md)", "[a](../index.md)"),
+        ("docs/how-to/demo.md", "the [decisions](../adr/)", "the decisions"),
+        ("CHANGELOG.md", "[a](docs/how-to/demo.md)", "[a](how-to/demo.md)"),
+        ("docs/figures.md", "![p](figures/peers.svg)", "![p](figures/peers.svg)"),
+        ("docs/how-to/demo.md", "```md\n[a](../../Makefile)\n```", "```md\n[a](../../Makefile)\n```"),
+        ("docs/how-to/demo.md", "[a](missing.md)", "[a](missing.md)"),
+    ],
+)
+def test_links_are_those_of_the_site(path: str, link: str, on_the_site: str) -> None:
+    assert rewritten(link, path) == on_the_site
+
+
+def test_a_page_names_the_files_that_it_links() -> None:
+    text = "[a](../../Makefile) [b](https://x.org) [c](#d)\n\n```\n[e](f.md)\n```\n"
+    assert linked(text, "docs/how-to/demo.md") == ["Makefile"]
+
+
+def test_the_site_has_the_colours_of_both_schemes() -> None:
+    style = ":root {\n  --ink: #111;\n}\n@media (prefers-color-scheme: dark) { :root {\n --ink: #eee; } }\n"
+    light, dark = colours(style).split("\n[")
+    assert "--ink: #111;" in light
+    assert '"slate"' in dark
+    assert "--ink: #eee;" in dark
+
+
+def test_only_a_page_with_a_diagram_loads_their_script_and_from_the_site() -> None:
+    drawn = '<pre class="mermaid"><code>flowchart LR</code></pre>'
+    assert with_diagrams("<p>no diagram</p>", "how-to/up.html") == "<p>no diagram</p>"
+    assert with_diagrams(drawn, "how-to/up.html").endswith(
+        '<script src="../javascripts/mermaid.js"></script>'
+    )
+    assert with_diagrams(drawn, "index.html").endswith('<script src="javascripts/mermaid.js"></script>')
+
+
+def test_the_scripts_of_the_site_are_pinned() -> None:
+    pinned = json.loads((ROOT / "package-lock.json").read_text())["packages"]
+    for script in SCRIPTS.values():
+        package = "/".join(script.split("/")[: 2 if script.startswith("@") else 1])
+        assert pinned[f"node_modules/{package}"]["integrity"]
