@@ -35,7 +35,7 @@ class InboxPump:
     """Delivers one inbox `channel` over `link`, with at most `window` unconfirmed deliveries.
 
     What is unconfirmed for `timeout_s` monotonic seconds is sent again, with everything that follows it; then
-    for twice as long, and so on, until a delivery is confirmed.
+    for twice as long, and so on, until a delivery is confirmed or the connection is a new one.
     """
 
     def __init__(
@@ -57,6 +57,9 @@ class InboxPump:
     def rewind(self) -> None:
         """Start again from the spool, because the connection is gone."""
         self._start_over()
+        # A broker that was killed has forgotten what it kept for a service that is away, and drops what comes
+        # before that service is back: the first attempts must follow each other closely.
+        self._repetitions = 0
         self._queues.clear(self.channel.address)
 
     def acknowledged(self, mid: int) -> list[Delivery]:

@@ -28,7 +28,8 @@ class OutboxMessage:
 class OutboxWindow:
     """At most `size` messages. Thread-safe; all times are monotonic seconds.
 
-    A message without a receipt for `timeout_s` seconds is due again, then after twice as long, and so on.
+    A message without a receipt for `timeout_s` seconds is due again, then after twice as long, and so on,
+    until a receipt comes or the connection is a new one.
     """
 
     def __init__(self, size: int, timeout_s: float) -> None:
@@ -104,8 +105,10 @@ class OutboxWindow:
             return oldest.sent_at + self._patience_s() if oldest else None
 
     def resend(self) -> None:
-        """Make all messages due again, in the order in which they were added."""
+        """Make all messages due again, in the order in which they were added: the connection is a new one."""
         with self._changed:
+            # A broker that was killed drops what comes before the forwarder subscribes again.
+            self._repetitions = 0
             self._unsent = deque(sorted(self._waiting, key=lambda name: self._waiting[name].number))
 
     def confirm(self, receipt: Receipt) -> OutboxMessage | None:

@@ -140,3 +140,10 @@ def test_who_got_the_receipt_was_told_and_who_left_the_message_is_not() -> None:
     both = window.confirm(Receipt(digest(b"b")))
     assert both is not None
     assert (both.awaited, both.left) == (1, True)
+
+
+def test_a_new_connection_asks_as_often_as_the_first(window: OutboxWindow) -> None:
+    fill(window, b"a")
+    assert [window.due(now) for now in (0.0, 5.0, 15.0)] == [[b"a"]] * 3
+    window.resend()
+    assert [window.due(now) for now in (16.0, 21.0)] == [[b"a"]] * 2

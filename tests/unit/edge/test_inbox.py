@@ -21,6 +21,7 @@ from tests.unit.edge.spools import arrival
 
 INBOX = contract().channel("call.inbox")
 TEXT = event("fire", ALARM).json
+TIMEOUT_S = 10.0
 
 
 class Pump:
@@ -34,7 +35,7 @@ class Pump:
         self.spool = Spool(path)
         self.counts = Counts()
         self.queues = DeliveryQueues(self.spool, self.counts)
-        self.inbox = InboxPump(self.queues, INBOX, link, window, 10.0)
+        self.inbox = InboxPump(self.queues, INBOX, link, window, TIMEOUT_S)
 
     def store(self, *texts: str) -> None:
         first = self.spool.next_sequence
@@ -87,3 +88,14 @@ def test_what_shares_its_bytes_is_sent_again_together(pump: Pump) -> None:
     pump.inbox.pump(10.0)
     assert pump.published == [TEXT] * 4
     assert pump.end(TEXT) == 2
+
+
+def test_over_a_new_connection_the_service_is_waited_for_as_at_first(pump: Pump) -> None:
+    pump.store(TEXT)
+    for now in (10.0, 30.0, 70.0):
+        assert pump.inbox.deadline() == now
+        pump.inbox.tick(now)
+        pump.inbox.pump(now)
+    pump.inbox.rewind()
+    pump.inbox.pump(100.0)
+    assert pump.inbox.deadline() == 100.0 + TIMEOUT_S
