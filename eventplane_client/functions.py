@@ -54,6 +54,7 @@ class BatchTransport:
     """One invocation's messages: what is not acknowledged at its end comes again."""
 
     visibility_s = None
+    keeps_refused = False
 
     def __init__(self, event: dict[str, Any], outbox: Transport) -> None:
         self.max_receives = outbox.max_receives

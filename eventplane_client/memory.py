@@ -359,6 +359,8 @@ _NOTHING = object()
 class MemoryTransport:
     """One participant's way into a `plane`."""
 
+    keeps_refused = False
+
     def __init__(self, plane: MemoryPlane, participant: str, order: OutboxOrder | None = None) -> None:
         self._plane = plane
         self._participant = participant

@@ -139,6 +139,7 @@ class MqttTransport:
     """
 
     visibility_s = None
+    keeps_refused = True
 
     def __init__(
         self,

@@ -71,6 +71,10 @@ class UnpackingTransport:
         return self._transport.max_receives
 
     @property
+    def keeps_refused(self) -> bool:
+        return self._transport.keeps_refused
+
+    @property
     def is_filled(self) -> bool:
         """Whether so many events of packs are in hand that no more messages should be fetched."""
         return self._in_hand >= MOST_IN_HAND

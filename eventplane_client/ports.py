@@ -51,6 +51,10 @@ class Transport(Protocol):
     def max_receives(self) -> int:
         """Deliveries after which an event that was not settled becomes a dead letter with the next one."""
 
+    @property
+    def keeps_refused(self) -> bool:
+        """Whether `acknowledge` with `refused` makes the sender's side keep the event as a dead letter."""
+
     def put(self, event: Envelope, timeout_s: float, *, durable: bool) -> None:
         """Send; on return it is kept for good, or with `durable` false only under way."""
 
@@ -60,7 +64,7 @@ class Transport(Protocol):
     def acknowledge(self, messages: Sequence[Message], *, refused: str | None = None) -> list[Message]:
         """They are done with and do not come again, as far as the transport can tell.
 
-        `refused` is why they were not handed out, for a transport that carries receipts. Return those of them
+        `refused` is why they were not handed out, for a transport that `keeps_refused`. Return those of them
         that will come again, since the transport could not be told.
         """
 

@@ -49,6 +49,8 @@ class SqsTransport:
     `order` numbers what goes into ordered inboxes; without it such events come there in any order.
     """
 
+    keeps_refused = False
+
     def __init__(
         self,
         participant: str,

@@ -293,6 +293,8 @@ def test_whenever_it_is_read_nothing_expired_comes_out_and_each_event_ends_once(
 class NoLetters(MemoryTransport):
     """A transport that takes no dead letters, as where no route of a device leads them anywhere."""
 
+    keeps_refused = True
+
     def __init__(self, plane: MemoryPlane) -> None:
         super().__init__(plane, READER)
         self.refused: list[str | None] = []
@@ -323,3 +325,22 @@ def test_what_has_no_dead_letter_ends_with_the_reason_in_its_receipt(body: str) 
     assert transport.refused == [reason]
     assert [each.reason for each in notices if isinstance(each, DeadLettered)] == [reason]
     assert plane.pending(READER) == 0
+
+
+@pytest.mark.parametrize("body", ["event", "garbage"])
+def test_where_nobody_reads_that_receipt_it_stays_in_its_queue(body: str) -> None:
+    """Such a queue has a limit of receives, and a dead-letter queue behind it."""
+    plane, notices = MemoryPlane(), list[Notice]()
+    plane.subscribe(READER, "inbox", None)
+    transport = NoLetters(plane)
+    transport.keeps_refused = False
+    inbox = Inbox(READER, transport, None, mode=Mode.AT_LEAST_ONCE, on_notice=notices.append)
+    if body == "event":
+        plane.deliver(READER, event("1"))
+        inbox.receive(0).nack(UnhandleableError("no_bulb", "it has none"))
+    else:
+        plane.deliver_raw(READER, b"garbage")
+    with pytest.raises(NothingThereError):
+        inbox.receive(0)
+    assert (transport.refused, notices) == ([], [])
+    assert plane.pending(READER) == 1
