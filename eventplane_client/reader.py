@@ -476,22 +476,17 @@ class Reader:
         try:
             letter_event = letter(self._participant, message, event, refusal)
             self._transport.put(letter_event, _PUT_S, durable=True)
-        except RefusedError as error:
-            _log.error(
-                "%s: no dead letter can be written for %s: %s", self._participant, refusal.reason, error
-            )
+        except ClientError as error:
+            is_final = isinstance(error, RefusedError)
+            level = logging.ERROR if is_final else logging.WARNING
+            _log.log(level, "%s: no dead letter written for %s: %s", self._participant, refusal.reason, error)
             # A letter that is refused once is always refused. Over MQTT the receipt makes the forwarder write
             # it. Else the event stays in its queue, whose limit of receives moves it among the dead letters.
-            if not self._transport.keeps_refused:
+            if not (is_final and self._transport.keeps_refused):
                 if delivery is None:
                     self._transport.release(message, _BUSY_S)
                 return False
             refused = refusal.reason
-        except ClientError as error:
-            _log.warning("%s: a dead letter could not be written: %s", self._participant, error)
-            if delivery is None:
-                self._transport.release(message, _BUSY_S)
-            return False
         if delivery:
             self._reply(delivery.event, Status.FAILED, failure=Failure(refusal.reason, refusal.detail))
             self.settle([delivery], refused=refused)
