@@ -67,9 +67,18 @@ WORKERS = --numprocesses=$(shell echo $$(( $$(nproc) + $(if $(FAST),0,1) ))) --d
 
 test: lint types unit docs system-tests ## Run every check and test
 
-.PHONY: system-tests
+# The system tests wait as much as they compute, so three rooms run side by side, the longest first. Each is one
+# process: one cloud, one deployed plane, one Spark session serve all tests of a room.
+ROOMS := integration e2e spark edge device adversary infrastructure
+room_integration := tests/integration --ignore=tests/integration/edge
+room_edge := tests/integration/edge
+
+.PHONY: system-tests $(addprefix room-,$(ROOMS))
 system-tests: setup
-	pytest tests/infrastructure tests/integration tests/adversary tests/spark tests/e2e tests/device
+	@$(MAKE) --no-print-directory --jobs=3 --output-sync=target --keep-going $(addprefix room-,$(ROOMS))
+
+$(addprefix room-,$(ROOMS)): room-%:
+	pytest $(or $(room_$*),tests/$*)
 
 check: setup ## Run the fast part side by side: lint, types, unit tests, a few examples of each property: AREA=edge
 	@$(MAKE) --no-print-directory --jobs --output-sync=target --keep-going FAST=1 lint types fast-tests

@@ -169,12 +169,12 @@ def test_a_plane_that_delivers_no_alarm_fails(
     emulator: CloudEndpoint, plane: Plane, left: Left, tmp_path: Path
 ) -> None:
     with no_urgent_router(plane):
-        result = result_of(smoke(environment(emulator, tmp_path), "--timeout", "60", "--audit-timeout", "1"))
+        result = result_of(smoke(environment(emulator, tmp_path), "--timeout", "30", "--audit-timeout", "1"))
     assert result["status"] == 1
     found = statuses(result)
     assert (found["event"], found["alarm"]) == ("passed", "failed")
     (alarm,) = [each for each in result["steps"] if each["step"] == "alarm"]
-    assert "the delivery of the alarm on all its routes was not seen within 60 s" in alarm["detail"]
+    assert "the delivery of the alarm on all its routes was not seen within 30 s" in alarm["detail"]
     assert "the age of their queues" in alarm["detail"]
 
 
