@@ -162,17 +162,20 @@ class ServiceLoop:
         return Connection(there, LinkName.LOCAL, generation, self._mailbox.put)
 
     def _run(self) -> None:
-        while not self._stopping:
-            now = monotonic()
-            self._link.tick(now)
-            if self._link.up:
-                self._send(now)
-            for message in self._mailbox.wait(self._timeout_s()):
-                self._take(message)
-        for message in self._mailbox.wait(0):
-            if isinstance(message, _Handled | _Announce):
-                self._take(message)
-        self._link.close(CLOSE_S)
+        try:
+            while not self._stopping:
+                now = monotonic()
+                self._link.tick(now)
+                if self._link.up:
+                    self._send(now)
+                for message in self._mailbox.wait(self._timeout_s()):
+                    self._take(message)
+            for message in self._mailbox.wait(0):
+                if isinstance(message, _Handled | _Announce):
+                    self._take(message)
+        finally:
+            # Also after a defect: the broker must not go on delivering to a connection that is not read.
+            self._link.close(CLOSE_S)
 
     def _send(self, now: float) -> None:
         for payload in self._window.due(now):

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from botocore.exceptions import BotoCoreError, ClientError
 from rich.console import Console
 
 from contract import CONTRACT_FILE
@@ -70,6 +71,10 @@ def main() -> int:
     except (LocalError, EventPlaneError) as error:
         # A path may hold brackets, which are no markup.
         console.print(str(error), style="red", markup=False, highlight=False, soft_wrap=True)
+        return 1
+    except (BotoCoreError, ClientError) as error:
+        remedy = "look at the terminal of `make up`; where it has ended, start it anew"
+        console.print(f"the local cloud refused: {error}; {remedy}", style="red", markup=False, soft_wrap=True)
         return 1
     except KeyboardInterrupt:
         if options.verb != "start":

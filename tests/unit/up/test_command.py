@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from botocore.exceptions import ClientError, EndpointConnectionError
 from rich.console import Console
 
 from contract.publish import ConflictError, DestinationsNotDeployedError
@@ -162,6 +163,29 @@ def test_a_contract_that_is_refused_changes_nothing(folder: Folder, running: Run
     with pytest.raises(ConflictError):
         publish(folder, console()[0])
     assert world.story == ["publish"]
+    assert folder.read() == running
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        EndpointConnectionError(endpoint_url="http://127.0.0.1:1"),
+        ClientError({"Error": {"Code": "InternalError", "Message": "[no] markup"}}, "PutItem"),
+    ],
+    ids=["gone", "refused"],
+)
+def test_a_cloud_that_fails_a_publish_is_one_line_with_a_remedy(
+    folder: Folder,
+    running: Running,
+    world: World,
+    problem: Exception,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: Any,
+) -> None:
+    world.problem = problem
+    status, printed = say(monkeypatch, folder, capsys, "publish")
+    assert status == 1
+    assert f"the local cloud refused: {problem}; look at the terminal of `make up`" in printed
     assert folder.read() == running
 
 
