@@ -26,7 +26,6 @@ PAGES = [
 TEXTS = {str(page.relative_to(ROOT)): page.read_text() for page in PAGES}
 
 FRAGMENTS = {
-    "docs/reference/device.md": "it needs a forwarder and its broker",
     "docs/reference/subscriptions-api.md": "it needs a deployed plane",
     "docs/how-to/tracing.md": "an excerpt of stacks/config.py",
     "docs/how-to/webhooks.md": "an excerpt of stacks/config.py",
