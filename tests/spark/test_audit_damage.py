@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import shutil
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 from pyspark.sql import SparkSession
 
-from glue_jobs.compaction.main import main as compact
 from glue_jobs.delivery_audit.main import main
-from glue_jobs.erasure.main import main as erase
 from local.archive_generator.contracts import audited_contracts
 from local.archive_generator.generator import Plan, generate
 from tests.spark.damage.archive import DAY
@@ -50,9 +47,6 @@ TOGETHER: Final = (
 )
 """Damages of one archive: those of different events and objects are reported as if each were alone."""
 
-LATER: Final = datetime(2026, 3, 3, tzinfo=UTC)
-"""When all hours of the archive are closed."""
-
 
 @pytest.fixture(scope="module")
 def clean(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -78,23 +72,6 @@ def test_damage_is_reported_and_nobody_else_is_accused(
         expected = expected.and_(damage(archive, (name for name in names if name in TAMPERING)))
     report = _audit(archive, tmp_path / "audit", *expected.arguments)
     assert problems(expected, report) == []
-
-
-def test_what_compaction_and_erasure_change_is_no_tampering(
-    spark: SparkSession, clean: Path, tmp_path: Path
-) -> None:
-    archive, output = tmp_path / "archive", tmp_path / "audit"
-    shutil.copytree(clean, archive)
-    assert _audit(archive, output)["verdict"] == "proven"
-    compact(["--INPUT", str(archive), "--DATE", "all"], LATER)
-    report = _audit(archive, output)
-    assert (report["verdict"], report["findings"]) == ("proven", [])
-    erase(["--INPUT", str(archive), "--SOURCE", "//home-000002.example.org/"], LATER)
-    report = _audit(archive, output)
-    assert "altered_object" not in {each["kind"] for each in report["findings"]}
-    # A hand that comes behind both is seen.
-    expected = damage(archive, ["added_ledger"])
-    assert any(expected.facts[0].fits(each) for each in _audit(archive, output)["findings"])
 
 
 def _audit(archive: Path, output: Path, *more: str) -> dict[str, Any]:
