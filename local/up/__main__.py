@@ -74,7 +74,9 @@ def main() -> int:
         return 1
     except (BotoCoreError, ClientError) as error:
         remedy = "look at the terminal of `make up`; where it has ended, start it anew"
-        console.print(f"the local cloud refused: {error}; {remedy}", style="red", markup=False, soft_wrap=True)
+        console.print(
+            f"the local cloud refused: {error}; {remedy}", style="red", markup=False, soft_wrap=True
+        )
         return 1
     except KeyboardInterrupt:
         if options.verb != "start":
