@@ -217,7 +217,8 @@ class TestNamedErrors:
             voice.put(event())  # its reader takes no part in the test
         assert [each.type for each in plane.events] == [event().type]
 
-    def test_get_where_nothing_leads(self) -> None:
+    def test_get_where_nothing_leads(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("eventplane_client.inbox.LONG_POLL_S", 0.0)  # `handle` waits so long
         plane = MemoryPlane()
         with client(plane, READER) as reader, reader.subscribe() as inbox:
             for call in (inbox.get, inbox.receive):
