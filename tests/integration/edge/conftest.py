@@ -204,11 +204,12 @@ def start_home(
     authority: Authority,
     local: Mapping[str, object] | None = None,
     contract: Contract | None = None,
+    program: tuple[str, str] = ("-m", "edge"),
     **cloud_settings: object,
 ) -> Home:
     """A home at `broker` whose forwarder runs; `cloud_settings` are added to `[cloud]` or change it.
 
-    `local` is added to `[local]`. The `contract` is the shipped one unless given.
+    `local` is added to `[local]`. The `contract` is the shipped one unless given, and Python runs `program`.
     """
     (directory / "contract.json").write_bytes((contract or load_contract()).canonical)
     identity = authority.issue(THING)
@@ -229,7 +230,7 @@ def start_home(
     )
     spool = directory / "state" / "spool.db"
     forwarder = supervisor.start(
-        "forwarder", [sys.executable, "-m", "edge", "--settings", str(settings)], ready=spool.exists
+        "forwarder", [sys.executable, *program, "--settings", str(settings)], ready=spool.exists
     )
     home = Home(broker, forwarder, spool, settings, health_port)
     # Before it has subscribed, the broker drops what services send: it would come again, but out of order.

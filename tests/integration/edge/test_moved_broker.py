@@ -13,6 +13,7 @@ import pytest
 
 from eventplane_client import ClientSettings, Mode, connect, connection
 from eventplane_mqtt import PinnedCertificate
+from eventplane_mqtt.discovery import broker as discovered
 from eventplane_mqtt.mailbox import Disconnected
 from local.certificates import Authority
 from local.mosquitto import Broker
@@ -22,6 +23,15 @@ from tests.integration.edge.conftest import CloudBroker, Home, start_home, wait_
 from tests.integration.edge.probe import Probe
 from tests.integration.edge.test_operations import event, health, problems
 from tests.integration.edge.test_profiles import MOSQUITTO
+
+CHECK_EVERY_S = 0.5
+LOOK_OFTEN = f"""
+from edge.__main__ import program
+from eventplane_mqtt.discovery import broker
+broker.CHECK_EVERY_S = {CHECK_EVERY_S}
+program()
+"""
+"""The forwarder, which looks at the profile ten times as often."""
 
 
 @dataclass
@@ -54,12 +64,15 @@ def movable(
     tmp_path: Path,
     cloud: CloudBroker,
     authority: Authority,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Movable]:
+    monkeypatch.setattr(discovered, "CHECK_EVERY_S", CHECK_EVERY_S)  # of the services
     broker = mosquitto("home")
     profile = tmp_path / "home" / "mosquitto.conf"
     # Nobody is at the settings' own port: it has to come from the profile.
     elsewhere = Broker(free_port(), broker.child)
-    home = start_home(supervisor, elsewhere, tmp_path, cloud.port, authority, {"profile": str(profile)})
+    local, program = {"profile": str(profile)}, ("-c", LOOK_OFTEN)
+    home = start_home(supervisor, elsewhere, tmp_path, cloud.port, authority, local, program=program)
     yield Movable(home, profile, supervisor, tmp_path)
     home.close()
 
