@@ -154,6 +154,12 @@ def put(world: World, sent: Envelope) -> None:
         sender.put(sent)
 
 
+def memory_client(plane: MemoryPlane, participant: str, **options: Any) -> Client:
+    """A client with a filter that forgets everything at its end."""
+    transport, subscriptions = MemoryTransport(plane, participant), MemorySubscriptions(plane, participant)
+    return Client(participant, transport, MemoryFilter, subscriptions, **options)
+
+
 class MemoryWorld:
     """In memory; the filter is in memory too, or on the disk."""
 
