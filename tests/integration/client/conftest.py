@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tests.integration.edge.conftest import authority, cloud, home, home_contract
+from tests.integration.edge.conftest import authority, cloud, home, home_contract, make_home
 
-__all__ = ["authority", "cloud", "home", "home_contract"]
+__all__ = ["authority", "cloud", "home", "home_contract", "make_home"]

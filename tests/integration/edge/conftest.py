@@ -8,8 +8,10 @@ import shutil
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,7 +20,7 @@ from edge.spool import read_backlog
 from eventplane.batch import unpack
 from eventplane.contract import Contract
 from eventplane.downlink.device import ACKNOWLEDGED, Acknowledgement, from_data
-from eventplane.envelope import Envelope
+from eventplane.envelope import Envelope, write_event
 from eventplane.topics import basic_ingest_topic, device_topic, urgent_rule
 from eventplane_client import Client, connect
 from eventplane_client.mqtt import MqttTransport
@@ -31,6 +33,7 @@ from tests.integration.mqtt import TestClient
 
 THING = "home-1"
 RULE = "ingest"
+READING = "org.eventplane.health.reading.v1"
 SECONDS = 60.0
 """How long anything may take on a busy machine; nothing here is about speed."""
 
@@ -182,33 +185,47 @@ def home_contract() -> Contract:
     return load_contract()
 
 
+MakeHome = Callable[..., Home]
+"""`_start_home` with the parts of a test: it wants the port of the cloud, and takes a `broker`."""
+
+
 @pytest.fixture
-def home(
-    supervisor: Supervisor,
-    mosquitto: Callable[[str], Broker],
-    tmp_path: Path,
-    cloud: CloudBroker,
-    authority: Authority,
-    home_contract: Contract,
-) -> Iterator[Home]:
-    it = start_home(supervisor, mosquitto("home"), tmp_path, cloud.port, authority, contract=home_contract)
-    yield it
-    it.close()
+def make_home(
+    supervisor: Supervisor, mosquitto: Callable[[str], Broker], tmp_path: Path, authority: Authority
+) -> Iterator[MakeHome]:
+    """Start homes that end with the test."""
+    with ExitStack() as ends:
+
+        def make(cloud_port: int, *, broker: Broker | None = None, **options: Any) -> Home:
+            home = _start_home(
+                supervisor, broker or mosquitto("home"), tmp_path, cloud_port, authority, **options
+            )
+            ends.callback(home.close)
+            return home
+
+        yield make
 
 
-def start_home(
+@pytest.fixture
+def home(make_home: MakeHome, cloud: CloudBroker, home_contract: Contract) -> Home:
+    return make_home(cloud.port, contract=home_contract)
+
+
+def _start_home(
     supervisor: Supervisor,
     broker: Broker,
     directory: Path,
     cloud_port: int,
     authority: Authority,
+    *,
     local: Mapping[str, object] | None = None,
     contract: Contract | None = None,
+    program: tuple[str, str] = ("-m", "edge"),
     **cloud_settings: object,
 ) -> Home:
     """A home at `broker` whose forwarder runs; `cloud_settings` are added to `[cloud]` or change it.
 
-    `local` is added to `[local]`. The `contract` is the shipped one unless given.
+    `local` is added to `[local]`. The `contract` is the shipped one unless given, and Python runs `program`.
     """
     (directory / "contract.json").write_bytes((contract or load_contract()).canonical)
     identity = authority.issue(THING)
@@ -229,12 +246,28 @@ def start_home(
     )
     spool = directory / "state" / "spool.db"
     forwarder = supervisor.start(
-        "forwarder", [sys.executable, "-m", "edge", "--settings", str(settings)], ready=spool.exists
+        "forwarder", [sys.executable, *program, "--settings", str(settings)], ready=spool.exists
     )
     home = Home(broker, forwarder, spool, settings, health_port)
     # Before it has subscribed, the broker drops what services send: it would come again, but out of order.
     wait_for(lambda: "local broker connected" in home.log())
     return home
+
+
+def event(number: int, type_: str = READING) -> Envelope:
+    """The event `e<number>` of the health service."""
+    return write_event({"id": f"e{number}", "source": "/homes/1/health", "type": type_}, {"value": number})
+
+
+def ids(count: int) -> set[str]:
+    """The ids of the first `count` events."""
+    return {f"e{number}" for number in range(count)}
+
+
+def send(service: Client, first: int, last: int, type_: str = READING) -> None:
+    """Send the events from `first` to before `last`, without waiting for the forwarder."""
+    for number in range(first, last):
+        service.send(event(number, type_), timeout_s=SECONDS)
 
 
 def wait_for(condition: Callable[[], bool]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,10 +13,9 @@ from eventplane.topics import interest_topic, local_topic
 from eventplane_client import Client, connect
 from eventplane_mqtt import Login
 from eventplane_mqtt.mailbox import Acknowledged, Connected, Disconnected, Received
-from local.certificates import Authority
 from local.process import Supervisor
 from tests.integration.access import Guarded, start_guarded
-from tests.integration.edge.conftest import SECONDS, CloudBroker, start_home, wait_for
+from tests.integration.edge.conftest import SECONDS, CloudBroker, MakeHome, wait_for
 from tests.integration.edge.probe import Probe
 
 READING = "org.eventplane.health.reading.v1"
@@ -29,13 +27,6 @@ NOT_AUTHORIZED = "not authorized"
 @pytest.fixture
 def guarded(supervisor: Supervisor, tmp_path: Path) -> Guarded:
     return start_guarded(supervisor, "home", tmp_path)
-
-
-@pytest.fixture
-def cloud(supervisor: Supervisor, tmp_path: Path, authority: Authority) -> Iterator[CloudBroker]:
-    it = CloudBroker(supervisor, tmp_path / "cloud", authority)
-    yield it
-    it.close()
 
 
 def event(id: str, type_: str = READING) -> Envelope:
@@ -62,19 +53,12 @@ def refusal(guarded: Guarded, login: Login | None, protocol: str) -> str:
 
 @pytest.mark.source("P2")
 def test_events_take_their_way_through_the_forwarder_as_without_rules(
-    supervisor: Supervisor,
-    guarded: Guarded,
-    cloud: CloudBroker,
-    authority: Authority,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    make_home: MakeHome, guarded: Guarded, cloud: CloudBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("EVENTPLANE_LOG_LEVEL", "debug")
     login = guarded.login(FORWARDER)
-    home = start_home(
-        supervisor, guarded.broker, tmp_path, cloud.port, authority,
-        local={"username": login.username, "password_file": str(login.password_file)},
-    )  # fmt: skip
+    local = {"username": login.username, "password_file": str(login.password_file)}
+    home = make_home(cloud.port, broker=guarded.broker, local=local)
     calls: list[Envelope] = []
     with (
         client(guarded, "call-service") as call,

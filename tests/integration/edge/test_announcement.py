@@ -55,6 +55,15 @@ with TestClient("forwarder", "127.0.0.1", int(sys.argv[1])) as line:
 """What the first device's forwarder does with it."""
 
 
+LOOK_OFTEN = """
+from edge import discovery
+from edge.__main__ import program
+discovery.CHECK_EVERY_S = 0.5
+program()
+"""
+"""The program `edge`, which looks at the profile twenty times as often."""
+
+
 @dataclass
 class House:
     """The device with the broker, a second one in the home, and what stands at the uplink's other end."""
@@ -77,16 +86,15 @@ class House:
         child = self.start("broker", MOSQUITTO, "-c", str(self.folder / "mosquitto.conf"))
         wait_for(lambda: " running" in child.log.read_text())
 
-    def start_announcement(self) -> Child:
+    def start_announcement(self, *program: str) -> Child:
         settings = self.folder / "forwarder.toml"
         settings.write_text(
             'thing = "home-1"\ncontract = "c"\nspool = "s"\n[cloud]\nhost = "127.0.0.1"\nrule = "r"\n'
             f'tls = false\n[local]\nprofile = "{self.folder}/mosquitto.conf"\n'
             '[announcement]\ninterfaces = "home0"\n'
         )
-        return self.start(
-            "announcement", sys.executable, "-m", "edge", "announce", "--settings", str(settings)
-        )
+        program = program or ("-m", "edge")
+        return self.start("announcement", sys.executable, *program, "announce", "--settings", str(settings))
 
     def found(self) -> str:
         """What the second device finds."""
@@ -149,7 +157,7 @@ def test_the_uplink_hears_nothing(house: House) -> None:
 
 def test_a_broker_that_nobody_reaches_is_not_announced_until_it_can_be(house: House) -> None:
     house.write_profile(f"{PORT} 127.0.0.1")
-    announcement = house.start_announcement()
+    announcement = house.start_announcement("-c", LOOK_OFTEN)
     wait_for(lambda: "the broker cannot be reached over home0" in announcement.log.read_text())
     assert house.found() == ""
     house.write_profile(f"{PORT} {HOME}")

@@ -32,10 +32,7 @@ from eventplane_client.errors import (
     RequestDroppedError,
     RequestTimeoutError,
 )
-from local.certificates import Authority
-from local.mosquitto import Broker
-from local.process import Supervisor
-from tests.integration.edge.conftest import SECONDS, THING, CloudBroker, Home, start_home, wait_for
+from tests.integration.edge.conftest import SECONDS, THING, CloudBroker, Home, MakeHome, wait_for
 from tests.integration.mqtt import TestClient
 from tests.unit.eventplane.conversation.worlds import ask, document, plane
 
@@ -416,19 +413,12 @@ def test_who_may_not_ask_is_told_why(home: Home) -> None:
         home.connect("button").request(other, SECONDS)
 
 
-def test_a_request_that_nobody_handles_has_no_replies(
-    supervisor: Supervisor, mosquitto: Callable[[str], Broker], tmp_path: Path, authority: Authority
-) -> None:
+def test_a_request_that_nobody_handles_has_no_replies(make_home: MakeHome) -> None:
     some = document()
     some["routes"]["nobody"] = {"filter": {"exact": {"type": "org.example.ask.v1"}}, "to": "button.inbox"}
     del some["routes"]["to-lamp"]
-    it = start_home(
-        supervisor, mosquitto("home"), tmp_path, 1, authority, contract=compile_contract(some, "t")
-    )
-    try:
-        assert it.connect("button").request(ask(), SECONDS) == {}
-    finally:
-        it.close()
+    it = make_home(1, contract=compile_contract(some, "t"))
+    assert it.connect("button").request(ask(), SECONDS) == {}
 
 
 def test_a_request_that_the_plane_refuses_is_not_waited_for(home: Home) -> None:

@@ -12,31 +12,26 @@ from secrets import token_hex
 import pytest
 
 from eventplane.device_reports import DISCARDED, STARTED
-from eventplane.envelope import Envelope, write_event
+from eventplane.envelope import Envelope
 from eventplane.names import EPOCH, SEQUENCE
-from eventplane_client import Client, UnhandleableError
+from eventplane_client import UnhandleableError
 from eventplane_client.errors import NoRoomError
 from local.certificates import Authority
 from local.process import Child
-from tests.integration.edge.conftest import SECONDS, THING, CloudBroker, Home, wait_for
+from tests.integration.edge.conftest import (
+    SECONDS,
+    THING,
+    CloudBroker,
+    Home,
+    event,
+    ids,
+    send,
+    wait_for,
+)
 from tests.integration.mqtt import TestClient
 
-READING = "org.eventplane.health.reading.v1"
 ALARM = "org.eventplane.alarm.keyword.v1"
 DEAD_LETTER = "org.eventplane.deadletter.v1"
-
-
-def event(number: int, type_: str = READING) -> Envelope:
-    return write_event({"id": f"e{number}", "source": "/homes/1/health", "type": type_}, {"value": number})
-
-
-def ids(count: int) -> set[str]:
-    return {f"e{number}" for number in range(count)}
-
-
-def send(service: Client, first: int, last: int) -> None:
-    for number in range(first, last):
-        service.send(event(number), timeout_s=SECONDS)
 
 
 def test_events_reach_the_cloud_numbered_and_in_their_own_words(home: Home, cloud: CloudBroker) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,15 +13,25 @@ import pytest
 
 from eventplane_client import ClientSettings, Mode, connect, connection
 from eventplane_mqtt import PinnedCertificate
+from eventplane_mqtt.discovery import broker as discovered
 from eventplane_mqtt.mailbox import Disconnected
 from local.certificates import Authority
 from local.mosquitto import Broker
 from local.ports import free_port, is_listening
 from local.process import Child, Supervisor
-from tests.integration.edge.conftest import CloudBroker, Home, start_home, wait_for
+from tests.integration.edge.conftest import CloudBroker, Home, MakeHome, event, wait_for
 from tests.integration.edge.probe import Probe
-from tests.integration.edge.test_operations import event, health, problems
+from tests.integration.edge.test_operations import health, problems
 from tests.integration.edge.test_profiles import MOSQUITTO
+
+CHECK_EVERY_S = 0.5
+LOOK_OFTEN = f"""
+from edge.__main__ import program
+from eventplane_mqtt.discovery import broker
+broker.CHECK_EVERY_S = {CHECK_EVERY_S}
+program()
+"""
+"""The forwarder, which looks at the profile ten times as often."""
 
 
 @dataclass
@@ -49,19 +59,21 @@ class Movable:
 
 @pytest.fixture
 def movable(
+    make_home: MakeHome,
     supervisor: Supervisor,
     mosquitto: Callable[[str], Broker],
     tmp_path: Path,
     cloud: CloudBroker,
-    authority: Authority,
-) -> Iterator[Movable]:
+    monkeypatch: pytest.MonkeyPatch,
+) -> Movable:
+    monkeypatch.setattr(discovered, "CHECK_EVERY_S", CHECK_EVERY_S)  # of the services
     broker = mosquitto("home")
     profile = tmp_path / "home" / "mosquitto.conf"
     # Nobody is at the settings' own port: it has to come from the profile.
     elsewhere = Broker(free_port(), broker.child)
-    home = start_home(supervisor, elsewhere, tmp_path, cloud.port, authority, {"profile": str(profile)})
-    yield Movable(home, profile, supervisor, tmp_path)
-    home.close()
+    local = {"profile": str(profile)}
+    home = make_home(cloud.port, broker=elsewhere, local=local, program=("-c", LOOK_OFTEN))
+    return Movable(home, profile, supervisor, tmp_path)
 
 
 def is_listening_at(path: Path) -> bool:

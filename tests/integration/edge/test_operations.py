@@ -15,26 +15,20 @@ from typing import Any
 import pytest
 
 from contract.loader import load_contract
-from eventplane.envelope import Envelope, write_event
+from eventplane.envelope import write_event
 from eventplane.receipts import Receipt, write_receipts
 from eventplane.topics import receipt_topic
 from eventplane_client import Client
 from eventplane_client.errors import NoRoomError, RefusedError
-from tests.integration.edge.conftest import SECONDS, CloudBroker, Home, wait_for
+from tests.integration.edge.conftest import READING, SECONDS, CloudBroker, Home, event, send, wait_for
 from tests.integration.mqtt import TestClient
 
-READING = "org.eventplane.health.reading.v1"
 STOP_SECONDS = 15.0
 """What the unit file grants; the forwarder itself takes at most 5 s."""
 
 
-def event(number: int) -> Envelope:
-    return write_event({"id": f"e{number}", "source": "/homes/1/health", "type": READING}, {"value": number})
-
-
 def put(service: Client, count: int) -> None:
-    for number in range(count):
-        service.send(event(number), timeout_s=SECONDS)
+    send(service, 0, count)
     service.flush(SECONDS)
 
 

@@ -6,7 +6,7 @@ import fcntl
 import os
 import struct
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,10 +16,7 @@ from eventplane.device_reports import DISK_FAILED
 from eventplane.envelope import Envelope, parse_event, write_event
 from eventplane.receipts import read_receipts
 from eventplane.topics import local_topic, receipt_topic
-from local.certificates import Authority
-from local.mosquitto import Broker
-from local.process import Supervisor
-from tests.integration.edge.conftest import CloudBroker, Home, start_home, wait_for
+from tests.integration.edge.conftest import CloudBroker, Home, wait_for
 from tests.integration.edge.test_operations import metric, problems, restart
 from tests.integration.mqtt import TestClient
 
@@ -75,17 +72,8 @@ def disk(tmp_path: Path) -> Iterator[Disk]:
 
 
 @pytest.fixture
-def home(
-    supervisor: Supervisor,
-    mosquitto: Callable[[str], Broker],
-    tmp_path: Path,
-    cloud: CloudBroker,
-    authority: Authority,
-    disk: Disk,
-) -> Iterator[Home]:
-    it = start_home(supervisor, mosquitto("home"), tmp_path, cloud.port, authority)
-    yield it
-    it.close()
+def home(disk: Disk, home: Home) -> Home:
+    return home
 
 
 def alarm(id: str) -> Envelope:

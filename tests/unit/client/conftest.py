@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from eventplane_client import asker
 from eventplane_client.dynamodb import DynamoDbFilter
 from eventplane_client.dynamodb_log import DynamoDbLogFilter
 from tests.unit.client.worlds import MAX_RECEIVES, MemoryWorld, SqsWorld, World
@@ -19,6 +20,12 @@ def make_world(kind: str, directory: Path, max_receives: int = MAX_RECEIVES) -> 
     if kind.startswith("sqs"):
         return SqsWorld(DynamoDbLogFilter if kind == "sqs-log" else DynamoDbFilter, max_receives)
     return MemoryWorld(directory if kind == "sqlite" else None, max_receives)
+
+
+@pytest.fixture(autouse=True)
+def short_poll(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Closing a client that asks waits until its reception of replies ends."""
+    monkeypatch.setattr(asker, "_POLL_S", 0.02)
 
 
 @pytest.fixture(params=WORLDS)

@@ -12,7 +12,7 @@ from eventplane_client.errors import AlreadySettledError, ClosedError, NothingTh
 from eventplane_client.letters import IN_DOUBT, TOO_MANY_RECEIVES
 from eventplane_client.notices import DeadLettered, EpochChanged, Expired, InDoubt, Notice, SequenceGap
 from tests.eventually import eventually
-from tests.unit.client.worlds import HOME, MAX_RECEIVES, World, event, lasting, numbered
+from tests.unit.client.worlds import HOME, MAX_RECEIVES, World, event, lasting, numbered, put, reading
 
 pytestmark = pytest.mark.source("N1")
 
@@ -26,11 +26,7 @@ SOON = 20.0
 @pytest.mark.source("F1")
 def test_what_is_put_comes_out_once_as_it_was_written(world: World) -> None:
     sent = [event("one"), event("two")]
-    with (
-        world.client(world.sender) as sender,
-        world.client(world.reader) as client,
-        client.subscribe() as inbox,
-    ):
+    with world.client(world.sender) as sender, reading(world) as inbox:
         for each in sent:
             sender.put(each)
         # The plane may have put attributes of its own in front.
@@ -49,7 +45,7 @@ def test_a_repeated_put_is_a_success_and_counts_once(world: World) -> None:
         sender.put(sent)
     with world.client(world.sender) as sender:
         sender.put(sent)  # by another process, which remembers nothing
-    with world.client(world.reader) as client, client.subscribe() as inbox:
+    with reading(world) as inbox:
         assert inbox.get(SOON).claim == sent.claim
         with pytest.raises(NothingThereError):
             inbox.get(NOW)
@@ -57,11 +53,7 @@ def test_a_repeated_put_is_a_success_and_counts_once(world: World) -> None:
 
 @pytest.mark.source("F2")
 def test_equal_payloads_with_different_ids_both_come(world: World) -> None:
-    with (
-        world.client(world.sender) as sender,
-        world.client(world.reader) as client,
-        client.subscribe() as inbox,
-    ):
+    with world.client(world.sender) as sender, reading(world) as inbox:
         sender.put(event("a"))
         sender.put(event("b"))
         assert {inbox.get(SOON).id, inbox.get(SOON).id} == {"a", "b"}
@@ -71,11 +63,7 @@ def test_events_of_the_sdk_go_in_and_come_out(world: World) -> None:
     sent = CloudEvent(
         {"id": "s", "source": "/sdk", "type": "org.eventplane.alarm.keyword.v1"}, {"keyword": "x"}
     )
-    with (
-        world.client(world.sender) as sender,
-        world.client(world.reader) as client,
-        client.subscribe() as inbox,
-    ):
+    with world.client(world.sender) as sender, reading(world) as inbox:
         sender.put(sent)
         found = cloud_event_of(inbox.get(SOON))
         assert (found.get_id(), found.get_data()) == ("s", {"keyword": "x"})
@@ -88,22 +76,14 @@ def test_events_of_the_sdk_go_in_and_come_out(world: World) -> None:
 def test_an_event_asks_for_less_than_its_channel_gives(world: World, by_itself: bool) -> None:
     asks = {"deliveryguarantee": "best_effort"}
     sent = event(**(asks if by_itself else {}))
-    with (
-        world.client(world.sender) as sender,
-        world.client(world.reader) as client,
-        client.subscribe() as inbox,
-    ):
+    with world.client(world.sender) as sender, reading(world) as inbox:
         sender.put(sent, best_effort=not by_itself)
         came = inbox.get(SOON)
         assert (came.claim, came.attributes["deliveryguarantee"]) == (sent.claim, "best_effort")
 
 
 def test_a_batch_is_handed_out_and_handled_as_one(world: World) -> None:
-    with (
-        world.client(world.sender) as sender,
-        world.client(world.reader) as client,
-        client.subscribe() as inbox,
-    ):
+    with world.client(world.sender) as sender, reading(world) as inbox:
         sent = [event() for _ in range(5)]
         for each in sent:
             sender.put(each)
@@ -117,13 +97,12 @@ def test_a_batch_is_handed_out_and_handled_as_one(world: World) -> None:
 @pytest.mark.source("F1")
 def test_what_was_handled_never_comes_again_also_in_another_process(world: World) -> None:
     sent = event()
-    with world.client(world.sender) as sender:
-        sender.put(sent)
-    with world.client(world.reader) as client, client.subscribe() as inbox:
+    put(world, sent)
+    with reading(world) as inbox:
         assert inbox.get(SOON).id == sent.id
     world.deliver(sent)
     world.crash()
-    with world.client(world.reader) as client, client.subscribe() as inbox, pytest.raises(NothingThereError):
+    with reading(world) as inbox, pytest.raises(NothingThereError):
         inbox.get(NOW)
     assert world.pending() == 0
     assert world.letters() == []
@@ -134,15 +113,11 @@ def test_what_was_handled_never_comes_again_also_in_another_process(world: World
 def test_what_was_in_hand_at_a_crash_is_its_programs_to_decide(world: World, again: bool) -> None:
     notices: list[Notice] = []
     sent = event()
-    with world.client(world.sender) as sender:
-        sender.put(sent)
+    put(world, sent)
     given = world.client(world.reader).subscribe().get(SOON)
     assert given.claim == sent.claim
     world.crash()
-    with (
-        world.client(world.reader, on_notice=notices.append) as client,
-        client.subscribe(on_doubt=lambda _: again) as inbox,
-    ):
+    with reading(world, on_notice=notices.append, on_doubt=lambda _: again) as inbox:
         if again:
             assert inbox.get(SOON).id == sent.id
 
@@ -157,12 +132,11 @@ def test_what_was_in_hand_at_a_crash_is_its_programs_to_decide(world: World, aga
 
 def test_without_a_decision_what_is_in_doubt_is_a_dead_letter(world: World) -> None:
     sent = event()
-    with world.client(world.sender) as sender:
-        sender.put(sent)
+    put(world, sent)
     world.client(world.reader).subscribe().get(SOON)
     world.crash()
     out: list[str] = []
-    with world.client(world.reader) as client, client.subscribe() as inbox:
+    with reading(world) as inbox:
         inbox.handle(
             lambda each: out.append(each.id), idle_s=world.idle_s
         )  # some worlds lead the letter back here
@@ -174,27 +148,25 @@ def test_without_a_decision_what_is_in_doubt_is_a_dead_letter(world: World) -> N
 @pytest.mark.source("C-W1")
 def test_an_exception_in_the_block_gives_back_what_was_in_hand(world: World) -> None:
     sent = event()
-    with world.client(world.sender) as sender:
-        sender.put(sent)
+    put(world, sent)
 
     def fail() -> None:
-        with world.client(world.reader) as client, client.subscribe() as inbox:
+        with reading(world) as inbox:
             inbox.get(SOON)
             raise RuntimeError
 
     with pytest.raises(RuntimeError):
         fail()
     world.crash()
-    with world.client(world.reader) as client, client.subscribe() as inbox:
+    with reading(world) as inbox:
         assert inbox.get(SOON).id == sent.id
 
 
 def test_poison_becomes_a_dead_letter_at_the_limit_with_the_exception_as_reason(world: World) -> None:
     notices: list[Notice] = []
     sent = event()
-    with world.client(world.sender) as sender:
-        sender.put(sent)
-    with world.client(world.reader, on_notice=notices.append) as client, client.subscribe() as inbox:
+    put(world, sent)
+    with reading(world, on_notice=notices.append) as inbox:
         for attempt in range(1, MAX_RECEIVES + 1):
             received = inbox.receive(SOON)
             assert (received.event.id, received.attempt) == (sent.id, attempt)
@@ -213,7 +185,7 @@ def test_what_is_no_event_is_a_dead_letter_and_holds_nobody_up(world: World) -> 
     sent = event()
     world.deliver(b"garbage")
     world.deliver(sent)
-    with world.client(world.reader) as client, client.subscribe() as inbox:
+    with reading(world) as inbox:
         assert inbox.get(SOON).id == sent.id
     assert [each.attributes["deadletterreason"] for each in world.letters(1)] == ["not_json"]
 
@@ -224,10 +196,7 @@ def test_what_expired_in_the_inbox_is_not_handed_out_and_is_counted(world: World
     notices: list[Notice] = []
     for id, lifetime_s in (("old", 0), ("new", 3_600)):
         world.deliver(lasting(id, lifetime_s))
-    with (
-        world.client(world.reader, mode=mode, on_notice=notices.append) as client,
-        client.subscribe() as inbox,
-    ):
+    with reading(world, mode=mode, on_notice=notices.append) as inbox:
         received = inbox.receive(SOON)
         assert received.event.id == "new"
         received.ack()
@@ -242,7 +211,7 @@ def test_what_expired_in_the_inbox_is_not_handed_out_and_is_counted(world: World
 @pytest.mark.source("C4")
 def test_what_was_handled_in_time_has_not_expired_when_a_copy_comes_later(world: World) -> None:
     notices: list[Notice] = []
-    with world.client(world.reader, on_notice=notices.append) as client, client.subscribe() as inbox:
+    with reading(world, on_notice=notices.append) as inbox:
         world.deliver(lasting("short", 3_600))
         assert inbox.get(SOON).id == "short"
         world.deliver(lasting("short", 0))
@@ -254,7 +223,7 @@ def test_what_was_handled_in_time_has_not_expired_when_a_copy_comes_later(world:
 
 def test_at_most_once_what_is_no_event_is_a_dead_letter_once(world: World) -> None:
     world.deliver(b"garbage")
-    with world.client(world.reader, mode=Mode.AT_MOST_ONCE) as client, client.subscribe() as inbox:
+    with reading(world, mode=Mode.AT_MOST_ONCE) as inbox:
         world.deliver(event("good"))
         assert inbox.get(SOON).id == "good"
         world.hurry()
@@ -265,11 +234,10 @@ def test_at_most_once_what_is_no_event_is_a_dead_letter_once(world: World) -> No
 @pytest.mark.source("N3", "F4")
 def test_at_least_once_repeats_what_nobody_acknowledged(world: World) -> None:
     sent = event()
-    with world.client(world.sender) as sender:
-        sender.put(sent)
+    put(world, sent)
     world.client(world.reader, mode=Mode.AT_LEAST_ONCE).subscribe().receive(SOON)
     world.crash()
-    with world.client(world.reader, mode=Mode.AT_LEAST_ONCE) as client, client.subscribe() as inbox:
+    with reading(world, mode=Mode.AT_LEAST_ONCE) as inbox:
         received = inbox.receive(SOON)
         assert received.event.id == sent.id
         received.ack()
@@ -279,8 +247,7 @@ def test_at_least_once_repeats_what_nobody_acknowledged(world: World) -> None:
 
 
 def test_at_most_once_forgets_before_it_hands_out(world: World) -> None:
-    with world.client(world.sender) as sender:
-        sender.put(event())
+    put(world, event())
     world.client(world.reader, mode=Mode.AT_MOST_ONCE).subscribe().get(SOON)
     world.crash()
     assert world.pending() == 0
@@ -290,10 +257,7 @@ def test_at_most_once_forgets_before_it_hands_out(world: World) -> None:
 @pytest.mark.source("P17", "F3")
 def test_events_come_in_the_order_of_their_sender_and_a_gap_is_told(world: World) -> None:
     notices: list[Notice] = []
-    with (
-        world.client(world.reader, on_notice=notices.append, gap_timeout_s=0.2) as client,
-        client.subscribe() as inbox,
-    ):
+    with reading(world, on_notice=notices.append, gap_timeout_s=0.2) as inbox:
         for number in (2, 1, 3, 6):
             world.deliver(numbered(number, world.reader))
         assert [inbox.get(SOON).id for _ in range(4)] == ["1", "2", "3", "6"]
@@ -305,10 +269,10 @@ def test_events_come_in_the_order_of_their_sender_and_a_gap_is_told(world: World
 
 @pytest.mark.source("P17", "N5")
 def test_a_restarted_reader_goes_on_in_order_and_waits_for_nothing_that_is_done(world: World) -> None:
-    with world.client(world.reader) as client, client.subscribe() as inbox:
+    with reading(world) as inbox:
         world.deliver(numbered(1, world.reader))
         inbox.get(SOON)
-    with world.client(world.reader) as client, client.subscribe() as inbox:
+    with reading(world) as inbox:
         for number in (3, 2):
             world.deliver(numbered(number, world.reader))
         assert [inbox.get(SOON).id for _ in range(2)] == ["2", "3"]
@@ -316,7 +280,7 @@ def test_a_restarted_reader_goes_on_in_order_and_waits_for_nothing_that_is_done(
 
 @pytest.mark.source("P17")
 def test_what_is_given_back_comes_before_what_follows_it(world: World) -> None:
-    with world.client(world.reader) as client, client.subscribe() as inbox:
+    with reading(world) as inbox:
         for number in (1, 2, 3):
             world.deliver(numbered(number, world.reader))
         first = inbox.receive(SOON)
@@ -337,7 +301,7 @@ def test_a_change_of_the_devices_epoch_is_told_also_across_a_restart(world: Worl
         true = event(str(number), source, deviceepoch=epoch).stamped(**HOME)
         world.deliver(forged)
         world.deliver(true)
-        with world.client(world.reader, on_notice=notices.append) as client, client.subscribe() as inbox:
+        with reading(world, on_notice=notices.append) as inbox:
             assert {inbox.get(SOON).key, inbox.get(SOON).key} == {forged.key, true.key}
     changed = [each for each in notices if isinstance(each, EpochChanged)]
     assert [each for each in changed if each.sender == "home-1/voice-service"] == [
@@ -350,7 +314,7 @@ def test_a_forged_event_with_the_source_and_id_of_an_alarm_does_not_suppress_it(
     forged, true = alarm.stamped(**OTHER_HOME), alarm.stamped(**HOME)
     for each in (forged, true, forged, true):
         world.deliver(each)
-    with world.client(world.reader) as client, client.subscribe() as inbox:
+    with reading(world) as inbox:
         found = {str(inbox.get(SOON).sender), str(inbox.get(SOON).sender)}
         assert found == {"home-1/voice-service", "home-666/voice-service"}
         with pytest.raises(NothingThereError):
@@ -358,12 +322,12 @@ def test_a_forged_event_with_the_source_and_id_of_an_alarm_does_not_suppress_it(
     world.crash()
     for each in (forged, true):
         world.deliver(each)
-    with world.client(world.reader) as client, client.subscribe() as inbox, pytest.raises(NothingThereError):
+    with reading(world) as inbox, pytest.raises(NothingThereError):
         inbox.get(NOW)
 
 
 def test_a_forged_number_changes_nothing_in_the_order_of_the_true_sender(world: World) -> None:
-    with world.client(world.reader, gap_timeout_s=SOON) as client, client.subscribe() as inbox:
+    with reading(world, gap_timeout_s=SOON) as inbox:
         world.deliver(numbered(1, world.reader, **OTHER_HOME))
         assert str(inbox.get(SOON).sender) == "home-666/voice-service"
         for number in (2, 1):
@@ -372,12 +336,11 @@ def test_a_forged_number_changes_nothing_in_the_order_of_the_true_sender(world: 
 
 
 def test_what_crashes_its_reader_each_time_ends_as_a_dead_letter(world: World) -> None:
-    with world.client(world.sender) as sender:
-        sender.put(event())
+    put(world, event())
     for _ in range(MAX_RECEIVES):
         world.client(world.reader).subscribe(on_doubt=lambda _: True).get(SOON)
         world.crash()
-    with world.client(world.reader) as client, client.subscribe(on_doubt=lambda _: True) as inbox:
+    with reading(world, on_doubt=lambda _: True) as inbox:
         inbox.handle(lambda _: None, idle_s=world.idle_s)
     assert [each.attributes["deadletterreason"] for each in world.letters(1)] == [TOO_MANY_RECEIVES]
     assert world.taken_away() == 0
@@ -392,7 +355,7 @@ def test_handle_calls_until_it_is_idle(world: World) -> None:
             raise LookupError
 
     world.deliver(event("only"))
-    with world.client(world.reader) as client, client.subscribe() as inbox:
+    with reading(world) as inbox:
         inbox.handle(handler, idle_s=world.idle_s)
         world.hurry()
         inbox.handle(handler, idle_s=world.idle_s)
@@ -407,7 +370,7 @@ def test_closing_the_client_fails_nothing_that_was_in_hand(world: World) -> None
         client = world.client(world.reader)
         assert client.subscribe().get(SOON).id == sent.id
         client.close()
-    with world.client(world.reader) as client, client.subscribe() as inbox:
+    with reading(world) as inbox:
         assert inbox.get(SOON).id == sent.id
     assert world.letters() == []
 

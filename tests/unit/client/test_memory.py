@@ -19,11 +19,9 @@ from eventplane_client import ClientSettings, connect
 from eventplane_client.client import Client
 from eventplane_client.connection import memory_plane
 from eventplane_client.errors import NothingThereError, NotRegisteredError, RefusedError, UnroutedError
-from eventplane_client.memory import MAX_AGE_S, MemoryPlane, MemoryTransport
-from eventplane_client.memory_filter import MemoryFilter
-from eventplane_client.memory_subscriptions import MemorySubscriptions
+from eventplane_client.memory import MAX_AGE_S, MemoryPlane
 from eventplane_client.notices import Dropped, Notice
-from tests.unit.client.worlds import READER, event
+from tests.unit.client.worlds import READER, event, memory_client
 
 SENT = "sender"
 STEPS = ("put", "take", "end", "wait")
@@ -151,13 +149,7 @@ class TestBounds:
 
 
 def client(plane: MemoryPlane, participant: str) -> Client:
-    return Client(
-        participant,
-        MemoryTransport(plane, participant),
-        MemoryFilter,
-        MemorySubscriptions(plane, participant),
-        is_registered=lambda: plane.is_registered(participant),
-    )
+    return memory_client(plane, participant, is_registered=lambda: plane.is_registered(participant))
 
 
 @pytest.mark.source("C8")
@@ -217,7 +209,8 @@ class TestNamedErrors:
             voice.put(event())  # its reader takes no part in the test
         assert [each.type for each in plane.events] == [event().type]
 
-    def test_get_where_nothing_leads(self) -> None:
+    def test_get_where_nothing_leads(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("eventplane_client.inbox.LONG_POLL_S", 0.0)  # `handle` waits so long
         plane = MemoryPlane()
         with client(plane, READER) as reader, reader.subscribe() as inbox:
             for call in (inbox.get, inbox.receive):

@@ -11,22 +11,16 @@ from eventplane.conversation.messages import Replier, Reply, Status, write_reply
 from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.envelope import write_event
 from eventplane.reasons import Reason
-from eventplane_client import Client, ClientSettings, Sender, cloud_event_of, connect
+from eventplane_client import ClientSettings, Sender, cloud_event_of, connect
 from eventplane_client.errors import RefusedError
-from eventplane_client.memory import MemoryPlane, MemoryTransport
-from eventplane_client.memory_filter import MemoryFilter
-from eventplane_client.memory_subscriptions import MemorySubscriptions
+from eventplane_client.memory import MemoryPlane
 from tests.plane import shipped_contract
 from tests.unit.client.worlds import event
+from tests.unit.client.worlds import memory_client as client
 from tests.unit.eventplane.conversation.worlds import ASK, ask
 
 CONTRACT = shipped_contract()
 SECONDS = 20.0
-
-
-def client(plane: MemoryPlane, participant: str) -> Client:
-    transport, subscriptions = MemoryTransport(plane, participant), MemorySubscriptions(plane, participant)
-    return Client(participant, transport, MemoryFilter, subscriptions)
 
 
 @pytest.fixture

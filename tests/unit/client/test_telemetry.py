@@ -22,7 +22,6 @@ from eventplane.sending import without_stamp
 from eventplane.tracing.context import Hop, context_of, span_id
 from eventplane_client import Client, ClientSettings, Inbox, Mode, connect
 from eventplane_client.aio import AsyncClient
-from eventplane_client.client import Subscriptions
 from eventplane_client.errors import ClientSettingsError, ClosedError, NothingThereError
 from eventplane_client.memory import MemoryPlane, MemoryTransport
 from eventplane_client.memory_filter import Memory, MemoryFilter
@@ -30,6 +29,7 @@ from eventplane_client.memory_subscriptions import MemorySubscriptions
 from eventplane_client.otel import OpenTelemetry
 from eventplane_client.ports import Message
 from tests.otlp import otlp_receiver
+from tests.unit.client.worlds import memory_client
 
 TRACE, PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 SOON = 20.0
@@ -48,14 +48,7 @@ class Told:
         self.telemetry = OpenTelemetry(1.0, tracers=provider)
 
     def client(self, name: str, **options: Any) -> Client:
-        subscriptions: Subscriptions = MemorySubscriptions(self.plane, name)
-        client = Client(
-            name,
-            MemoryTransport(self.plane, name),
-            lambda: MemoryFilter(Memory(), 100),
-            subscriptions,
-            **options,
-        )
+        client = memory_client(self.plane, name, **options)
         client.telemetry = self.telemetry
         return client
 

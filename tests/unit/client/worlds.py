@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 import boto3
 from moto.sqs.models import sqs_backends
@@ -17,7 +18,7 @@ from eventplane.envelope import Envelope, parse_event, write_event
 from eventplane.sender import Sender
 from eventplane.sending import stamp_sender
 from eventplane.values import timestamp
-from eventplane_client import Client, Mode
+from eventplane_client import Client, Inbox, Mode
 from eventplane_client.dynamodb import DynamoDbFilter
 from eventplane_client.dynamodb_log import DynamoDbLogFilter
 from eventplane_client.dynamodb_table import PARTITION, SORT
@@ -26,6 +27,7 @@ from eventplane_client.memory_filter import Memory, MemoryFilter
 from eventplane_client.memory_subscriptions import MemorySubscriptions
 from eventplane_client.notices import Notice
 from eventplane_client.ports import MessageFilter, Transport
+from eventplane_client.reader import Doubt
 from eventplane_client.resequencer import GAP_TIMEOUT_S
 from eventplane_client.sqlite_filter import SqliteFilter
 from eventplane_client.sqs import SqsTransport
@@ -139,7 +141,23 @@ class World(Protocol):
     def close(self) -> None: ...
 
 
-T = TypeVar("T")
+@contextlib.contextmanager
+def reading(world: World, *, on_doubt: Doubt | None = None, **options: Any) -> Iterator[Inbox]:
+    """The inbox of a new client of the reader; both end with the block."""
+    with world.client(world.reader, **options) as client, client.subscribe(on_doubt=on_doubt) as inbox:
+        yield inbox
+
+
+def put(world: World, sent: Envelope) -> None:
+    """Put an event by a process of the sender that ends then."""
+    with world.client(world.sender) as sender:
+        sender.put(sent)
+
+
+def memory_client(plane: MemoryPlane, participant: str, **options: Any) -> Client:
+    """A client with a filter that forgets everything at its end."""
+    transport, subscriptions = MemoryTransport(plane, participant), MemorySubscriptions(plane, participant)
+    return Client(participant, transport, MemoryFilter, subscriptions, **options)
 
 
 class MemoryWorld:

@@ -1,21 +1,35 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.unit.edge.disks import SmallDisk, small_disk_at
-from tests.unit.edge.fakes import Device
+from tests.unit.edge.fakes import Device, MakeDevice
 
 
 @pytest.fixture
-def device(tmp_path: Path) -> Iterator[Device]:
+def make(tmp_path: Path) -> Iterator[MakeDevice]:
+    """Make forwarders that end with the test."""
+    with ExitStack() as ends:
+
+        def one(*, connected: bool = True, **options: Any) -> Device:
+            it = Device(tmp_path / "spool.db", **options)
+            ends.callback(lambda: it.crash())  # of the spool that it has then
+            if connected:
+                it.connect()
+            return it
+
+        yield one
+
+
+@pytest.fixture
+def device(make: MakeDevice) -> Device:
     """A forwarder whose two brokers are connected."""
-    it = Device(tmp_path / "spool.db")
-    it.connect()
-    yield it
-    it.crash()
+    return make()
 
 
 @pytest.fixture

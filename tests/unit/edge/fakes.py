@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -419,3 +419,7 @@ class Device:
             return self.inbound.pop(0)
         self.time.seconds += timeout_s or 0.0
         return []
+
+
+MakeDevice = Callable[..., Device]
+"""Makes a forwarder with the options of `Device`; its brokers are connected unless `connected` is false."""

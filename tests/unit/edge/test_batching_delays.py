@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from edge.packing import BatchingDelays
 from edge.spool import Delivery, PendingDelivery
 from eventplane.contract import Contract
-from tests.unit.edge.fakes import ALARM, CHORE, Device, contract, event
+from tests.unit.edge.fakes import ALARM, CHORE, Device, MakeDevice, contract, event
 
 MINUTE_MS = 60_000
 
@@ -20,11 +17,8 @@ def plane(delay_ms: int = MINUTE_MS, **outbox: object) -> Contract:
 
 
 @pytest.fixture
-def device(tmp_path: Path) -> Iterator[Device]:
-    device = Device(tmp_path / "spool.db", plane=plane())
-    device.connect()
-    yield device
-    device.crash()
+def device(make: MakeDevice) -> Device:
+    return make(plane=plane())
 
 
 def test_events_wait_for_as_long_as_their_outbox_says_and_go_in_one_frame(device: Device) -> None:
@@ -59,15 +53,13 @@ def test_a_full_frame_does_not_wait(device: Device) -> None:
     assert device.uplinked() == [["e0", "e1", "e2", "e3", "e4"]]
 
 
-def test_nothing_waits_in_a_spool_that_is_half_full(tmp_path: Path) -> None:
-    device = Device(tmp_path / "spool.db", plane=plane(), capacity_deliveries=10, batch_events=100)
-    device.connect()
+def test_nothing_waits_in_a_spool_that_is_half_full(make: MakeDevice) -> None:
+    device = make(plane=plane(), capacity_deliveries=10, batch_events=100)
     device.turn(*(device.from_service(event(f"e{n}")) for n in range(4)))
     assert device.uplinked() == []
     device.turn(device.from_service(event("e4")))
     device.turn(after=0.3)
     assert device.uplinked() == [["e0", "e1", "e2", "e3", "e4"]]
-    device.crash()
 
 
 def test_the_wait_goes_on_after_a_power_cut_and_does_not_begin_anew(device: Device) -> None:
@@ -82,15 +74,13 @@ def test_the_wait_goes_on_after_a_power_cut_and_does_not_begin_anew(device: Devi
     assert device.uplinked() == [["a"]]
 
 
-def test_an_event_that_expires_waits_for_half_its_life_at_most(tmp_path: Path) -> None:
-    device = Device(tmp_path / "spool.db", plane=plane(expiry_s=70))
-    device.connect()
+def test_an_event_that_expires_waits_for_half_its_life_at_most(make: MakeDevice) -> None:
+    device = make(plane=plane(expiry_s=70))
     device.turn(device.from_service(event("a")))
     device.turn(after=34.9)
     assert device.uplinked() == []
     device.turn(after=0.11)
     assert device.uplinked() == [["a"]]
-    device.crash()
 
 
 def test_a_new_contract_changes_the_wait_of_what_is_there(device: Device) -> None:
@@ -101,9 +91,8 @@ def test_a_new_contract_changes_the_wait_of_what_is_there(device: Device) -> Non
     assert device.uplinked() == [["a"]]
 
 
-def test_the_delay_of_an_event_is_looked_up_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    device = Device(tmp_path / "spool.db", plane=plane(), batch_events=50)
-    device.connect()
+def test_the_delay_of_an_event_is_looked_up_once(make: MakeDevice, monkeypatch: pytest.MonkeyPatch) -> None:
+    device = make(plane=plane(), batch_events=50)
     looked_up: list[int] = []
     due_ms = BatchingDelays._due_ms
 

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from edge.counts import NotStored
@@ -18,10 +16,11 @@ from edge.delivery_queues import (
 from edge.errors import SpoolCorruptError
 from eventplane.reasons import Outcome
 from eventplane_mqtt.mailbox import Disconnected, LinkName
-from tests.unit.edge.fakes import ALARM, READING, Device, contract, event
+from tests.unit.edge.fakes import ALARM, READING, Device, MakeDevice, contract, event
 
 LOCAL, CLOUD = LinkName.LOCAL, LinkName.CLOUD
 BEST_EFFORT = {"delivery_guarantee": "best_effort"}
+PLANE = contract(sensor={"outbox": BEST_EFFORT})
 
 
 class Ends:
@@ -72,15 +71,13 @@ def test_each_event_has_one_end() -> None:
     assert queue.peek(1) == []
 
 
-def device_of(path: Path, **options: object) -> Device:
-    device = Device(path / "spool.db", plane=contract(sensor={"outbox": BEST_EFFORT}), **options)  # type: ignore[arg-type]
-    device.connect()
-    return device
+@pytest.fixture
+def device(make: MakeDevice) -> Device:
+    return make(plane=PLANE)
 
 
 @pytest.mark.source("P4")
-def test_it_is_sent_while_the_connection_stands_and_never_stored(tmp_path: Path) -> None:
-    device = device_of(tmp_path)
+def test_it_is_sent_while_the_connection_stands_and_never_stored(device: Device) -> None:
     before = device.spool.next_sequence
     sent = event("e", subject="show")
     device.turn(device.from_service(sent))
@@ -92,12 +89,10 @@ def test_it_is_sent_while_the_connection_stands_and_never_stored(tmp_path: Path)
     device.acknowledge_all()
     device.turn(*(device.puback(mid, LOCAL) for mid, _, _ in device.local.last.published))
     assert not any(device.spool.backlog().values())
-    device.crash()
 
 
 @pytest.mark.source("C1")
-def test_offline_it_is_dropped_and_counted(tmp_path: Path) -> None:
-    device = device_of(tmp_path)
+def test_offline_it_is_dropped_and_counted(device: Device) -> None:
     device.turn(Disconnected(CLOUD, device.cloud_link.generation, "gone"))
     device.turn(device.from_service(event("e")), device.from_service(event("fire", ALARM)))
     lost = device.forwarder.counts.not_stored
@@ -112,13 +107,11 @@ def test_offline_it_is_dropped_and_counted(tmp_path: Path) -> None:
     device.connect(CLOUD)
     device.turn(after=1.0)
     assert "e" not in [id for batch in device.uplinked() for id in batch]
-    device.crash()
 
 
 @pytest.mark.source("P4", "C1")
-def test_of_one_channel_only_the_event_that_asks_for_less_is_gone_after_an_outage(tmp_path: Path) -> None:
-    device = Device(tmp_path / "spool.db", plane=contract())
-    device.connect()
+def test_of_one_channel_only_the_event_that_asks_for_less_is_gone_after_an_outage(make: MakeDevice) -> None:
+    device = make(plane=contract())
     device.turn(Disconnected(CLOUD, device.cloud_link.generation, "gone"))
     less = event("less", deliveryguarantee="best_effort")
     device.turn(device.from_service(less), device.from_service(event("kept")))
@@ -130,24 +123,22 @@ def test_of_one_channel_only_the_event_that_asks_for_less_is_gone_after_an_outag
     sent = [id for batch in device.uplinked() for id in batch]
     assert "kept" in sent
     assert "less" not in sent
-    device.crash()
 
 
-def test_while_a_connection_is_being_made_it_waits(tmp_path: Path) -> None:
-    device = Device(tmp_path / "spool.db", plane=contract(sensor={"outbox": BEST_EFFORT}))
+def test_while_a_connection_is_being_made_it_waits(make: MakeDevice) -> None:
+    device = make(connected=False, plane=PLANE)
     device.connect(LOCAL)
     device.turn(device.from_service(event("e")))
     assert device.not_stored() == {}
     device.connect(CLOUD)
     device.turn(after=1.0)
     assert device.uplinked() == [["e"]]
-    device.crash()
 
 
 @pytest.mark.source("C1")
 @pytest.mark.parametrize("fails", [True, False])
-def test_when_that_fails_it_is_dropped_and_counted(tmp_path: Path, fails: bool) -> None:
-    device = Device(tmp_path / "spool.db", plane=contract(sensor={"outbox": BEST_EFFORT}))
+def test_when_that_fails_it_is_dropped_and_counted(make: MakeDevice, fails: bool) -> None:
+    device = make(connected=False, plane=PLANE)
     device.connect(LOCAL)
     device.turn(device.from_service(event("e")))
     if fails:
@@ -155,20 +146,17 @@ def test_when_that_fails_it_is_dropped_and_counted(tmp_path: Path, fails: bool) 
     else:
         device.turn(after=15.0)  # no answer to CONNECT
     assert device.not_stored() == {("device.outbox", OFFLINE): 1}
-    device.crash()
 
 
-def test_a_repetition_is_known(tmp_path: Path) -> None:
-    device = device_of(tmp_path)
+def test_a_repetition_is_known(device: Device) -> None:
     device.turn(device.from_service(event("e")), device.from_service(event("e")))
     device.turn(after=1.0)
     assert device.uplinked() == [["e"]]
-    device.crash()
 
 
 @pytest.mark.source("P4")
-def test_what_is_promised_goes_first(tmp_path: Path) -> None:
-    device = device_of(tmp_path, window=2, batch_events=2)
+def test_what_is_promised_goes_first(make: MakeDevice) -> None:
+    device = make(plane=PLANE, window=2, batch_events=2)
     device.turn(*(device.from_service(event(f"b{n}")) for n in range(3)))
     # The call service's outbox promises delivery.
     device.turn(*(device.from_service(event(f"p{n}"), service="call") for n in range(4)))
@@ -179,24 +167,20 @@ def test_what_is_promised_goes_first(tmp_path: Path) -> None:
     assert first_wave <= 2  # what was in flight already
     assert sent[first_wave : first_wave + 4] == ["p0", "p1", "p2", "p3"]
     assert sorted(sent) == ["b0", "b1", "b2", "p0", "p1", "p2", "p3"]
-    device.crash()
 
 
-def test_what_waits_for_a_slow_service_is_not_lost_with_the_patience(tmp_path: Path) -> None:
-    device = device_of(tmp_path)
+def test_what_waits_for_a_slow_service_is_not_lost_with_the_patience(device: Device) -> None:
     device.turn(*(device.from_service(event(f"e{n}", subject="show")) for n in range(5)))
     assert len(device.delivered("display")) == 3
     device.turn(after=10.0)
     assert len(device.delivered("display")) == 5
     # Nobody has confirmed the first ones, and they are not sent again.
     assert device.forwarder.counts.not_stored == {NotStored("display.inbox", READING, UNCONFIRMED): 3}
-    device.crash()
 
 
 @pytest.mark.source("C1")
 @pytest.mark.parametrize("name", [LOCAL, CLOUD])
-def test_what_was_in_flight_is_lost_with_the_connection_and_counted(tmp_path: Path, name: LinkName) -> None:
-    device = device_of(tmp_path)
+def test_what_was_in_flight_is_lost_with_the_connection_and_counted(device: Device, name: LinkName) -> None:
     device.turn(*(device.from_service(event(f"e{n}", subject="show")) for n in range(2)))
     device.turn(after=1.0)
     assert (len(device.delivered("display")), device.uplinked()) == (2, [["e0", "e1"]])
@@ -204,11 +188,9 @@ def test_what_was_in_flight_is_lost_with_the_connection_and_counted(tmp_path: Pa
     device.turn(Disconnected(name, link.generation, "gone"))
     where = "display.inbox" if name is LOCAL else "device.outbox"
     assert device.not_stored() == {(where, UNCONFIRMED): 2}
-    device.crash()
 
 
-def test_what_the_cloud_refuses_is_counted_and_becomes_no_dead_letter(tmp_path: Path) -> None:
-    device = device_of(tmp_path)
+def test_what_the_cloud_refuses_is_counted_and_becomes_no_dead_letter(device: Device) -> None:
     device.turn(*(device.from_service(event(f"e{n}")) for n in range(2)))
     device.turn(after=1.0)
     device.turn(device.puback(1, failure="payload format invalid"))
@@ -216,23 +198,18 @@ def test_what_the_cloud_refuses_is_counted_and_becomes_no_dead_letter(tmp_path: 
     device.turn(device.puback(2, failure="payload format invalid"), device.puback(3))
     assert device.not_stored() == {("device.outbox", "refused_by_cloud"): 1}
     assert not device.forwarder.counts.dead_letters
-    device.crash()
 
 
-def test_the_quota_only_delays_it(tmp_path: Path) -> None:
-    device = device_of(tmp_path)
+def test_the_quota_only_delays_it(device: Device) -> None:
     device.turn(device.from_service(event("e")))
     device.turn(after=1.0)
     device.turn(device.puback(1, failure="quota exceeded"))
     device.turn(device.puback(2))
     assert device.uplinked() == [["e"], ["e"]]
     assert device.not_stored() == {}
-    device.crash()
 
 
-def test_what_was_in_memory_when_the_spool_was_recovered_is_counted(tmp_path: Path) -> None:
-    device = device_of(tmp_path)
+def test_what_was_in_memory_when_the_spool_was_recovered_is_counted(device: Device) -> None:
     device.turn(device.from_service(event("e", subject="show")))
     device.forwarder._recover(SpoolCorruptError(device.path, "page 3 is torn"), device.time.seconds)
     assert device.not_stored() == {("display.inbox", UNCONFIRMED): 1, ("device.outbox", OFFLINE): 1}
-    device.crash()

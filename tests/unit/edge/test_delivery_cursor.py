@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from edge.delivery_queues import DeliveryCursor
 from edge.spool import READ_CHARACTERS
-from tests.unit.edge.fakes import Device, event
+from tests.unit.edge.fakes import MakeDevice, event
 
 LARGE = "x" * 60_000
 
 
 def test_a_backlog_of_large_events_is_read_by_text_however_often_a_window_of_them_is_wanted(
-    tmp_path: Path,
+    make: MakeDevice,
 ) -> None:
-    device = Device(tmp_path / "spool.db")
+    device = make(connected=False)
     for number in range(60):
         device.turn(device.from_service(event(f"e{number}", subject=LARGE)))
     cursor = DeliveryCursor(device.spool, "device.outbox", 1)

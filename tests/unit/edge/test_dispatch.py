@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -17,7 +16,7 @@ from eventplane.reasons import Reason
 from eventplane.topics import OUTBOXES, URGENT_CLIENT_SUFFIX, local_topic
 from eventplane_mqtt.mailbox import LinkName, Received
 from tests.plane import shipped_contract
-from tests.unit.edge.fakes import ALARM, DEAD_LETTER, READING, Device, contract, event
+from tests.unit.edge.fakes import ALARM, DEAD_LETTER, READING, Device, MakeDevice, contract, event
 
 LOCAL, URGENT, CLOUD = LinkName.LOCAL, LinkName.URGENT, LinkName.CLOUD
 STRANGE = "eventplane/sensr/outbox"
@@ -93,22 +92,20 @@ class TestFirstSessionHasIt:
         device.urgent_link.dialled_at = device.local_link.up_since - (0 if dialled_after else 1)
         assert first_session_has_it(device.links) is expected
 
-    def test_at_a_start_the_urgent_session_is_opened_after_it(self, tmp_path: Path) -> None:
-        device = Device(tmp_path / "spool.db")
+    def test_at_a_start_the_urgent_session_is_opened_after_it(self, make: MakeDevice) -> None:
+        device = make(connected=False)
         assert (len(device.local.all), len(device.urgent.all)) == (1, 0)
         assert device.forwarder._timeout_s() != 0  # the loop sleeps until the first one is up
         device.connect(LOCAL)
         assert len(device.urgent.all) == 1
         device.connect(URGENT)
         assert first_session_has_it(device.links)
-        device.crash()
 
-    def test_an_urgent_session_is_opened_also_when_the_first_cannot_be(self, tmp_path: Path) -> None:
-        device = Device(tmp_path / "spool.db")
+    def test_an_urgent_session_is_opened_also_when_the_first_cannot_be(self, make: MakeDevice) -> None:
+        device = make(connected=False)
         device.disconnect(LOCAL)
         device.turn()
         assert len(device.urgent.all) == 1
-        device.crash()
 
 
 class TestSessions:
@@ -143,18 +140,16 @@ class TestSessions:
         assert device.local.last.acknowledged == device.urgent.last.acknowledged == [1]
 
     def test_an_alarm_that_overtook_a_long_backlog_is_stored_once(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self, make: MakeDevice, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr("edge.components.RECENT_EVENTS", 10)
-        device = Device(tmp_path / "spool.db")
-        device.connect()
+        device = make()
         alarm = event("fire", ALARM).json.encode()
         device.turn(over(device, URGENT, alarm))
         for number in range(25):
             device.turn(over(device, LOCAL, event(f"r{number}").json.encode()))
         device.turn(over(device, LOCAL, alarm))
         assert device.spool.pending("call.inbox", 0) == 1
-        device.crash()
 
     def test_an_alarm_comes_while_the_first_session_is_down(self, device: Device) -> None:
         device.disconnect(LOCAL)
@@ -256,11 +251,8 @@ class TestPayloads:
         assert device.local.last.acknowledged == [message.mid]
 
 
-def test_an_alarm_of_a_full_spool_goes_once_though_it_comes_over_both_sessions(tmp_path: Path) -> None:
-    device = Device(tmp_path / "spool.db")
-    device.connect()
+def test_an_alarm_of_a_full_spool_goes_once_though_it_comes_over_both_sessions(device: Device) -> None:
     device.resize(device.spool.used_bytes)
     for session in (URGENT, LOCAL):
         device.turn(over(device, session, event("fire", ALARM).json.encode()))
     assert len(device.delivered("call")) == 1
-    device.crash()

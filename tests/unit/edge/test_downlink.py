@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from edge.errors import SpoolError
@@ -13,7 +11,7 @@ from eventplane.reasons import Reason
 from eventplane.receipts import Receipt, digest, write_receipts
 from eventplane_mqtt.mailbox import LinkName
 from tests.unit.edge.downlinks import KEY, command, state
-from tests.unit.edge.fakes import ALARM, Device, contract, event
+from tests.unit.edge.fakes import ALARM, Device, MakeDevice, contract, event
 
 LOCAL, CLOUD = LinkName.LOCAL, LinkName.CLOUD
 
@@ -264,9 +262,8 @@ class TestBounds:
         assert results(device)[-1] == ("v2", AckStatus.STORED, "")
         assert device.spool.state_count() == MOST_KEYS
 
-    def test_states_take_a_quarter_of_the_room_at_most(self, tmp_path: Path) -> None:
-        device = Device(tmp_path / "spool.db", capacity_bytes=1024 * 1024)
-        device.connect()
+    def test_states_take_a_quarter_of_the_room_at_most(self, make: MakeDevice) -> None:
+        device = make(capacity_bytes=1024 * 1024)
         large = "x" * 60_000
         device.turn(*(device.from_cloud(state(1, f"a/b/{n}", data=large)) for n in range(3)))
         device.turn(*(device.from_cloud(state(2, f"a/b/{n}", data=large)) for n in range(3, 6)))
@@ -275,10 +272,9 @@ class TestBounds:
         device.turn(device.from_cloud(state(3, "a/b/0", deleted=True)))
         device.turn(device.from_cloud(state(3, "a/b/5", data=large)))
         assert device.acknowledgements()[-1].result is AckStatus.STORED
-        device.crash()
 
-    def test_what_finds_no_room_is_not_answered_and_comes_again(self, tmp_path: Path) -> None:
-        device = Device(tmp_path / "spool.db", capacity_bytes=1024 * 1024)
+    def test_what_finds_no_room_is_not_answered_and_comes_again(self, make: MakeDevice) -> None:
+        device = make(connected=False, capacity_bytes=1024 * 1024)
         device.connect(LOCAL)
         device.connect(CLOUD)
         device.resize(device.spool.used_bytes)
@@ -290,11 +286,10 @@ class TestBounds:
         device.resize(1024 * 1024)
         device.turn(device.from_cloud(state(1)))
         assert results(device) == [("v1", AckStatus.STORED, "")]
-        device.crash()
 
     @pytest.mark.source("N4")
-    def test_where_too_many_deliveries_wait_not_even_a_refusal_is_answered(self, tmp_path: Path) -> None:
-        device = Device(tmp_path / "spool.db")
+    def test_where_too_many_deliveries_wait_not_even_a_refusal_is_answered(self, make: MakeDevice) -> None:
+        device = make(connected=False)
         device.connect(LOCAL)
         device.connect(CLOUD)
         device.turn(device.from_service(event("waits", ALARM)))
@@ -305,7 +300,6 @@ class TestBounds:
         device.spool._space.capacity_deliveries = 100
         device.turn(device.from_cloud(command(1, subject="nobody")))
         assert results(device) == [("c1", AckStatus.REJECTED, Reason.UNROUTED)]
-        device.crash()
 
 
 class TestQuestions:
@@ -335,12 +329,10 @@ class TestQuestions:
         assert device.local.last.acknowledged == [question.mid]
 
 
-def test_an_inbox_that_promises_nothing_still_holds_the_state(tmp_path: Path) -> None:
+def test_an_inbox_that_promises_nothing_still_holds_the_state(make: MakeDevice) -> None:
     plane = contract(display={"inbox": {"delivery_guarantee": "best_effort"}})
-    device = Device(tmp_path / "spool.db", plane=plane)
-    device.connect()
+    device = make(plane=plane)
     device.turn(device.from_cloud(state(1)), device.from_cloud(command(1)))
     assert shown(device) == ["v1", "c1"]
     assert device.spool.backlog()["device.outbox"] == 1
     assert held(device) == state(1)
-    device.crash()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 
@@ -16,7 +15,7 @@ from eventplane.interest.uplink import UPLINK_KEY
 from eventplane.reasons import Reason
 from eventplane_mqtt.mailbox import Reload
 from tests.unit.edge.downlinks import KEY, command, state
-from tests.unit.edge.fakes import READING, Device, contract
+from tests.unit.edge.fakes import READING, Device, MakeDevice, contract
 
 
 def by(text: str, **sender: str) -> str:
@@ -71,17 +70,15 @@ def test_services_see_who_sent_it_also_when_they_ask_for_the_state(device: Devic
     assert str(parse_event(answer.json).sender) == "app"
 
 
-def test_two_senders_of_one_id_are_two_events(tmp_path: Path) -> None:
+def test_two_senders_of_one_id_are_two_events(make: MakeDevice) -> None:
     document = contract_document(contract())
     document["participants"]["other"] = document["participants"]["app"]
-    device = Device(tmp_path / "spool.db", plane=compile_contract(document, "test"))
-    device.connect()
+    device = make(plane=compile_contract(document, "test"))
     device.turn(device.from_cloud(state(1)))
     device.turn(device.from_cloud(by(state(1), senderservice="other")))
     assert results(device) == [(AckStatus.STORED, "")] * 2
     assert [each.sender for each in device.acknowledgements()] == ["app", "other"]
     assert len(device.delivered("display")) == 2
-    device.crash()
 
 
 def without_app() -> Contract:

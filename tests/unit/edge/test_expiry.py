@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 
 from eventplane.reasons import Outcome
 from eventplane_mqtt.mailbox import LinkName
-from tests.unit.edge.fakes import ALARM, Device, contract, event
+from tests.unit.edge.fakes import ALARM, Device, MakeDevice, contract, event
 
 CLOUD = LinkName.CLOUD
 SHORT = {"time": "2001-01-01T00:00:00Z", "expirytime": "2001-01-01T00:01:40Z"}
@@ -54,15 +53,13 @@ def test_it_is_sent_while_its_time_lasts(offline: Device) -> None:
     assert told(offline) == []
 
 
-def test_what_is_read_ahead_can_still_expire(tmp_path: Path) -> None:
-    device = Device(tmp_path / "spool.db", batching_delay_ms=200_000)
-    device.connect()
+def test_what_is_read_ahead_can_still_expire(make: MakeDevice) -> None:
+    device = make(batching_delay_ms=200_000)
     device.turn(device.from_service(event("e", **SHORT)))
     device.turn(after=201.0)
     device.turn()
     assert device.uplinked() == []
     assert told(device) == [("device.outbox", Outcome.EXPIRED, "expirytime", 1)]
-    device.crash()
 
 
 def test_what_the_cloud_sent_back_can_still_expire(device: Device) -> None:
@@ -104,9 +101,9 @@ def test_an_expiry_without_a_time_is_left_to_the_cloud(offline: Device) -> None:
     assert offline.uplinked() == [["e"]]
 
 
-def test_each_destination_has_its_own_expiry(tmp_path: Path) -> None:
+def test_each_destination_has_its_own_expiry(make: MakeDevice) -> None:
     plane = contract(display={"inbox": {"expiry_s": 5}}, sensor={"outbox": {"expiry_s": 50}})
-    device = Device(tmp_path / "spool.db", plane=plane)
+    device = make(connected=False, plane=plane)
     device.turn(device.from_service(event("e", subject="show"), generation=1))
     device.turn(after=6.0)
     device.connect()
@@ -115,7 +112,6 @@ def test_each_destination_has_its_own_expiry(tmp_path: Path) -> None:
     assert device.uplinked()[0][0] == "e"
     assert device.forwarder.counts.discards == {(Outcome.EXPIRED, "channel_expiry"): 1}
     assert not any(device.spool.pending("display.inbox", rank) for rank in (0, 1, 2))
-    device.crash()
 
 
 def test_a_backlog_that_expired_as_a_whole_does_not_hold_up_an_alarm(offline: Device) -> None:

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 
@@ -14,7 +13,7 @@ from eventplane.reasons import Outcome
 from eventplane.receipts import SPOOL_FULL, Receipt, digest, write_receipts
 from eventplane_client.mqtt import MAX_MESSAGE_BYTES
 from eventplane_mqtt.mailbox import Connected, LinkName, Received, Stop
-from tests.unit.edge.fakes import ALARM, DEAD_LETTER, Device, event, ordered
+from tests.unit.edge.fakes import ALARM, DEAD_LETTER, Device, MakeDevice, event, ordered
 
 LOCAL, CLOUD = LinkName.LOCAL, LinkName.CLOUD
 
@@ -91,9 +90,8 @@ def test_events_are_numbered_without_gaps_through_a_crash(device: Device) -> Non
 
 
 @pytest.mark.source("P17")
-def test_what_finds_no_room_takes_no_number_in_an_ordered_inbox(tmp_path: Path) -> None:
-    device = Device(tmp_path / "spool.db", plane=ordered(), capacity_bytes=64 * 1024)
-    device.connect()
+def test_what_finds_no_room_takes_no_number_in_an_ordered_inbox(make: MakeDevice) -> None:
+    device = make(plane=ordered(), capacity_bytes=64 * 1024)
     for number in range(12):
         device.turn(*(device.from_service(event(f"{number}-{each}", pad="x" * 4_000)) for each in range(3)))
     assert {each.refused for each in device.receipts()} == {None, SPOOL_FULL}
@@ -322,15 +320,13 @@ def test_an_urgent_session_that_waits_for_the_first_does_not_keep_the_loop_awake
     assert urgent.generation == 1
 
 
-def test_what_waits_in_the_mailbox_at_the_end_is_stored(tmp_path: Path) -> None:
+def test_what_waits_in_the_mailbox_at_the_end_is_stored(make: MakeDevice) -> None:
     """Nobody sends again what came at QoS 0."""
-    device = Device(tmp_path / "spool.db")
-    device.connect()
+    device = make()
     device.inbound += [[Stop()], [device.from_service(event("late"))]]
     device.forwarder.run()
     found = device.spool.read("device.outbox", 1, 0, 10)
     assert [parse_event(each.json).id for each in found] == ["late"]
-    device.crash()
 
 
 def sent_by(device: Device) -> list[Envelope]:

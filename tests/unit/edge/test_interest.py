@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from pathlib import Path
 
 import pytest
 
@@ -19,7 +18,7 @@ from eventplane.reasons import Reason
 from eventplane.topics import interest_topic
 from eventplane_mqtt.mailbox import LinkName, Reload
 from tests.unit.edge.downlinks import command, state
-from tests.unit.edge.fakes import ALARM, DEAD_LETTER, READING, Device, contract, event
+from tests.unit.edge.fakes import ALARM, DEAD_LETTER, READING, Device, MakeDevice, contract, event
 
 LOCAL, CLOUD = LinkName.LOCAL, LinkName.CLOUD
 SHOWN = {"exact": {"subject": "show"}}
@@ -27,11 +26,9 @@ LOUD = {"exact": {"volume": "loud"}}
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Device:
+def home(make: MakeDevice) -> Device:
     """Between two brokers, under a contract by which the device asks what the cloud wants."""
-    device = Device(tmp_path / "spool.db", forward="wanted", batching_delay_ms=0)
-    device.connect()
-    return device
+    return make(forward="wanted", batching_delay_ms=0)
 
 
 def shown(device: Device, service: str = "display") -> list[str]:
@@ -197,9 +194,8 @@ def test_a_broken_word_of_the_cloud_is_refused_and_the_one_before_stays(home: De
     assert "2" in sent
 
 
-def test_without_the_contract_s_word_everything_goes_up(tmp_path: Path) -> None:
-    device = Device(tmp_path / "spool.db", batching_delay_ms=0)
-    device.connect()
+def test_without_the_contract_s_word_everything_goes_up(make: MakeDevice) -> None:
+    device = make(batching_delay_ms=0)
     device.turn(device.from_cloud(wanted_up(1)))
     device.turn(device.from_service(event("1")))
     assert "1" in [each.id for each in up(device)]
@@ -211,10 +207,9 @@ def test_without_the_contract_s_word_everything_goes_up(tmp_path: Path) -> None:
 
 
 def test_what_was_not_wanted_is_told_with_the_next_manifest_and_never_hastens_a_report(
-    tmp_path: Path,
+    make: MakeDevice,
 ) -> None:
-    device = Device(tmp_path / "spool.db", forward="wanted", batching_delay_ms=0, first_manifest_s=1_000)
-    device.connect()
+    device = make(forward="wanted", batching_delay_ms=0, first_manifest_s=1_000)
     device.turn(device.from_cloud(wanted_up(1)))
     device.turn(*(device.from_service(event(str(number))) for number in range(3)))
     device.acknowledge_all()

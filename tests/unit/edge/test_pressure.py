@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,7 +17,7 @@ from eventplane.reasons import Outcome
 from eventplane.receipts import Receipt, digest, write_receipts
 from eventplane_mqtt.mailbox import LinkName
 from tests.unit.edge.disks import SmallDisk, fill_the_rest
-from tests.unit.edge.fakes import ALARM, CHORE, READING, Device, contract, event
+from tests.unit.edge.fakes import ALARM, CHORE, READING, Device, MakeDevice, contract, event
 
 LOCAL, CLOUD = LinkName.LOCAL, LinkName.CLOUD
 CAPACITY = 1024 * 1024
@@ -27,9 +26,9 @@ DROP_OLDEST = {"when_full": "drop_oldest"}
 FULL = "spool_full"
 
 
-def full_device(path: Path, share: float, kind: str = READING, plane: Contract | None = None) -> Device:
+def full_device(make: MakeDevice, share: float, kind: str = READING, plane: Contract | None = None) -> Device:
     """Offline; filled with events of `kind` to a `share` of its capacity, then with room for a lot more."""
-    device = Device(path / "spool.db", capacity_bytes=CAPACITY, plane=plane)
+    device = make(connected=False, capacity_bytes=CAPACITY, plane=plane)
     device.connect(LOCAL)
     number = 0
     while device.spool.used_bytes < share * CAPACITY:
@@ -58,19 +57,18 @@ def answers(device: Device, *kinds: str) -> list[str | None]:
         (0.98, [None, FULL, FULL]),
     ],
 )
-def test_each_priority_has_its_own_limit(tmp_path: Path, share: float, expected: list[str | None]) -> None:
-    device = full_device(tmp_path, share)
+def test_each_priority_has_its_own_limit(make: MakeDevice, share: float, expected: list[str | None]) -> None:
+    device = full_device(make, share)
     assert answers(device, ALARM, READING, CHORE) == expected
     assert len(device.local.last.acknowledged) == device._mid  # a refusal blocks no line
     assert device.forwarder.counts.refused == expected.count(FULL)
-    device.crash()
 
 
 def counted_device(
-    path: Path, waiting: int, kind: str = READING, plane: Contract | None = None, room: int = 100
+    make: MakeDevice, waiting: int, kind: str = READING, plane: Contract | None = None, room: int = 100
 ) -> Device:
     """Offline, with plenty of bytes and `room` for deliveries, of which `waiting` of `kind` are there."""
-    device = Device(path / "spool.db", capacity_deliveries=room, plane=plane)
+    device = make(connected=False, capacity_deliveries=room, plane=plane)
     device.connect(LOCAL)
     device.spool._space.capacity_deliveries = 100 * room  # past the gate
     device.turn(*(device.from_service(event(f"old{n}", kind)) for n in range(waiting)))
@@ -90,19 +88,18 @@ def counted_device(
     ],
 )
 def test_each_priority_has_its_own_limit_in_deliveries_too(
-    tmp_path: Path, waiting: int, expected: list[str | None]
+    make: MakeDevice, waiting: int, expected: list[str | None]
 ) -> None:
-    device = counted_device(tmp_path, waiting)
+    device = counted_device(make, waiting)
     assert device.spool.pressure == waiting / 100
     found = [answers(device, kind)[0] for kind in (CHORE, READING, ALARM)]
     assert found[::-1] == expected
-    device.crash()
 
 
 @pytest.mark.source("N4")
-def test_the_oldest_of_the_least_urgent_go_when_too_many_wait(tmp_path: Path) -> None:
+def test_the_oldest_of_the_least_urgent_go_when_too_many_wait(make: MakeDevice) -> None:
     plane = contract(sensor={"outbox": DROP_OLDEST})
-    device = counted_device(tmp_path, 60, CHORE, plane)
+    device = counted_device(make, 60, CHORE, plane)
     device.turn(*(device.from_service(event(f"new{n}")) for n in range(40)))
     assert device.spool.used_deliveries <= 100
     device.turn(*(device.from_service(event(f"fire{n}", ALARM)) for n in range(10)))
@@ -112,80 +109,74 @@ def test_the_oldest_of_the_least_urgent_go_when_too_many_wait(tmp_path: Path) ->
     assert left == [f"old{n}" for n in range(60 - len(left), 60)]
     assert device.spool.pending("device.outbox", 1) >= 40  # readings were not touched
     assert 100 - 5 < device.spool.used_deliveries <= 100
-    device.crash()
 
 
 @pytest.mark.source("N4")
-def test_room_that_was_made_for_many_is_given_away_once(tmp_path: Path) -> None:
-    device = counted_device(tmp_path, 1000, CHORE, room=1000)
+def test_room_that_was_made_for_many_is_given_away_once(make: MakeDevice) -> None:
+    device = counted_device(make, 1000, CHORE, room=1000)
     device.turn(*(device.from_service(event(f"fire{n}", ALARM)) for n in range(50)))
     assert {each.refused for each in device.receipts()[-50:]} == {None}
     assert 1000 - 1000 // 64 <= device.spool.used_deliveries <= 1000
-    device.crash()
 
 
 @pytest.mark.source("N4")
-def test_an_event_that_is_large_costs_no_more_events_when_only_their_number_is_short(tmp_path: Path) -> None:
-    device = counted_device(tmp_path, 100)
+def test_an_event_that_is_large_costs_no_more_events_when_only_their_number_is_short(
+    make: MakeDevice,
+) -> None:
+    device = counted_device(make, 100)
     device.turn(device.from_service(event("fire", ALARM, pad="x" * 50_000)))
     assert device.receipts()[-1].refused is None
     (tally,) = device.spool.loss_reports()
     assert tally.count == 2  # one for the cloud and one for the call service
-    device.crash()
 
 
 @pytest.mark.source("N4")
-def test_a_smaller_number_than_what_waits_drops_nothing_by_itself(tmp_path: Path) -> None:
-    device = counted_device(tmp_path, 500)
+def test_a_smaller_number_than_what_waits_drops_nothing_by_itself(make: MakeDevice) -> None:
+    device = counted_device(make, 500)
     device.turn(after=1.0)
     assert device.spool.used_deliveries >= 500
     assert answers(device, READING) == [FULL]
     assert device.spool.loss_reports() == []
-    device.crash()
 
 
-def test_a_refused_event_is_taken_when_it_comes_again_later(tmp_path: Path) -> None:
-    device = full_device(tmp_path, 0.9)
+def test_a_refused_event_is_taken_when_it_comes_again_later(make: MakeDevice) -> None:
+    device = full_device(make, 0.9)
     assert answers(device, READING) == [FULL]
     device.resize(10 * CAPACITY)
     assert answers(device, READING) == [None]
-    device.crash()
 
 
 @pytest.mark.source("C6")
-def test_within_one_turn_no_more_comes_in_than_there_is_room(tmp_path: Path) -> None:
-    device = full_device(tmp_path, 0.5)
+def test_within_one_turn_no_more_comes_in_than_there_is_room(make: MakeDevice) -> None:
+    device = full_device(make, 0.5)
     device.turn(*(device.from_service(event(f"e{n}", pad="x" * 50_000)) for n in range(20)))
     refused = sum(each.refused == FULL for each in device.receipts())
     assert 10 < refused < 20
     assert device.spool.used_bytes < 0.95 * CAPACITY
-    device.crash()
 
 
 @pytest.mark.source("N4")
-def test_drop_oldest_makes_room_among_what_is_not_more_urgent(tmp_path: Path) -> None:
+def test_drop_oldest_makes_room_among_what_is_not_more_urgent(make: MakeDevice) -> None:
     plane = contract(sensor={"outbox": DROP_OLDEST})
-    device = full_device(tmp_path, 0.75, CHORE, plane)
+    device = full_device(make, 0.75, CHORE, plane)
     waiting = device.spool.pending("device.outbox", 2)
     assert answers(device, CHORE) == [None]
     (tally,) = device.spool.loss_reports()
     assert (tally.outcome, tally.reason) == (Outcome.DROPPED, FULL)
     assert tally.ranges == ((2, 1 + tally.count),)  # the oldest, and they are one range
     assert device.spool.pending("device.outbox", 2) == waiting + 1 - tally.count
-    device.crash()
 
 
-def test_drop_oldest_of_low_touches_nothing_more_urgent(tmp_path: Path) -> None:
+def test_drop_oldest_of_low_touches_nothing_more_urgent(make: MakeDevice) -> None:
     plane = contract(sensor={"outbox": DROP_OLDEST})
-    device = full_device(tmp_path, 0.75, READING, plane)
+    device = full_device(make, 0.75, READING, plane)
     assert answers(device, CHORE) == [FULL]
     assert device.spool.loss_reports() == []
-    device.crash()
 
 
-def test_what_is_under_way_is_not_dropped(tmp_path: Path) -> None:
+def test_what_is_under_way_is_not_dropped(make: MakeDevice) -> None:
     plane = contract(sensor={"outbox": DROP_OLDEST})
-    device = full_device(tmp_path, 0.75, CHORE, plane)
+    device = full_device(make, 0.75, CHORE, plane)
     device.connect(CLOUD)
     under_way = len([id for batch in device.uplinked() for id in batch])
     assert under_way > 0
@@ -195,30 +186,29 @@ def test_what_is_under_way_is_not_dropped(tmp_path: Path) -> None:
     device.acknowledge_all()
     dropped = {f"old{n - 2}" for first, last in tally.ranges for n in range(first, last + 1)}
     assert not dropped & {id for batch in device.uplinked() for id in batch}
-    device.crash()
 
 
 @pytest.mark.parametrize(("kind", "rank"), [(CHORE, 2), (READING, 1)])
-def test_urgent_takes_the_place_of_others_when_nothing_is_left(tmp_path: Path, kind: str, rank: int) -> None:
-    device = full_device(tmp_path, 1.0, kind)
+def test_urgent_takes_the_place_of_others_when_nothing_is_left(
+    make: MakeDevice, kind: str, rank: int
+) -> None:
+    device = full_device(make, 1.0, kind)
     assert answers(device, ALARM) == [None]
     (tally,) = device.spool.loss_reports()
     assert (tally.destination, tally.outcome, tally.reason) == ("device.outbox", Outcome.DROPPED, FULL)
     assert device.spool.newest("call.inbox", 0) == device.spool.next_sequence - 1
     assert len(device.delivered("call")) == 1
-    device.crash()
 
 
 @pytest.mark.source("C6")
-def test_urgent_is_refused_only_when_there_is_nothing_to_evict(tmp_path: Path) -> None:
-    device = full_device(tmp_path, 1.0, ALARM)
+def test_urgent_is_refused_only_when_there_is_nothing_to_evict(make: MakeDevice) -> None:
+    device = full_device(make, 1.0, ALARM)
     assert answers(device, ALARM) == [FULL]
     assert device.spool.loss_reports() == []
-    device.crash()
 
 
-def test_what_was_dropped_and_refused_is_reported(tmp_path: Path) -> None:
-    device = full_device(tmp_path, 1.0, CHORE)
+def test_what_was_dropped_and_refused_is_reported(make: MakeDevice) -> None:
+    device = full_device(make, 1.0, CHORE)
     assert answers(device, ALARM, CHORE) == [None, FULL]
     (tally,) = device.spool.loss_reports()
     device.turn()
@@ -235,11 +225,10 @@ def test_what_was_dropped_and_refused_is_reported(tmp_path: Path) -> None:
             "ranges": [list(each) for each in tally.ranges],
         }
     ]
-    device.crash()
 
 
-def test_losses_are_reported_once_a_minute(tmp_path: Path) -> None:
-    device = full_device(tmp_path, 0.9)
+def test_losses_are_reported_once_a_minute(make: MakeDevice) -> None:
+    device = full_device(make, 0.9)
     for number in range(50):
         device.turn(device.from_service(event(f"e{number}")), after=1.0)
     device.turn(after=15.0)
@@ -250,7 +239,6 @@ def test_losses_are_reported_once_a_minute(tmp_path: Path) -> None:
     ]
     assert counts == [1, 49]
     assert not device.forwarder.counts.not_stored
-    device.crash()
 
 
 def newest_report(device: Device) -> Any:
@@ -419,10 +407,9 @@ def test_a_refusal_of_a_service_is_not_lost_when_its_dead_letter_finds_no_room(
 
 
 @pytest.mark.source("P8")
-def test_the_emergency_path_waits_for_nothing(tmp_path: Path) -> None:
+def test_the_emergency_path_waits_for_nothing(make: MakeDevice) -> None:
     """The cloud takes connections and answers nothing; thousands wait; the spool is nearly full."""
-    device = Device(tmp_path / "spool.db", capacity_bytes=4 * CAPACITY)
-    device.connect()
+    device = make(capacity_bytes=4 * CAPACITY)
     for batch in range(20):
         device.turn(*(device.from_service(event(f"e{batch}-{n}", pad="x" * 1000)) for n in range(200)))
     assert device.spool.pressure >= 0.85
@@ -432,4 +419,3 @@ def test_the_emergency_path_waits_for_nothing(tmp_path: Path) -> None:
         device.from_service(event("fire", ALARM)),
     )
     assert [parse_event(each).id for each in device.delivered("call")] == ["fire"]
-    device.crash()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,7 +16,7 @@ from eventplane.interest.uplink import UPLINK_INTEREST_TYPE, UPLINK_KEY
 from eventplane.reasons import Reason
 from eventplane_mqtt.mailbox import LinkName, Reload
 from tests.unit.edge.downlinks import state
-from tests.unit.edge.fakes import ALARM, Device, contract, event
+from tests.unit.edge.fakes import ALARM, Device, MakeDevice, contract, event
 
 LOCAL, CLOUD = LinkName.LOCAL, LinkName.CLOUD
 
@@ -134,9 +133,10 @@ class TestDamage:
         device.turn(after=1.0)
         assert "e" in {id for batch in device.uplinked() for id in batch}
 
-    def test_when_the_cloud_says_what_it_wants(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        device = Device(tmp_path / "spool.db", forward="wanted", batching_delay_ms=0)
-        device.connect()
+    def test_when_the_cloud_says_what_it_wants(
+        self, make: MakeDevice, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        device = make(forward="wanted", batching_delay_ms=0)
         damaged = device.spool
         commit = damaged.commit
 
@@ -152,8 +152,8 @@ class TestDamage:
         device.turn(device.from_service(event("reading")))
         assert device.not_stored() == {("device.outbox", Reason.NO_INTEREST): 1}
 
-    def test_a_file_that_is_really_damaged_is_recovered_and_reported(self, tmp_path: Path) -> None:
-        device = Device(tmp_path / "spool.db")
+    def test_a_file_that_is_really_damaged_is_recovered_and_reported(self, make: MakeDevice) -> None:
+        device = make(connected=False)
         device.connect(LOCAL)
         for batch in range(20):
             device.turn(*(device.from_service(event(f"e{batch}-{n}", pad="x" * 500)) for n in range(50)))
@@ -184,4 +184,3 @@ class TestDamage:
         ]
         assert started[0].data()["birth"] == "recovered"
         assert started[0].data()["lost_epoch"] == epoch
-        device.crash()

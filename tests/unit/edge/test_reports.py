@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -33,7 +32,7 @@ from eventplane_mqtt.mailbox import LinkName
 from glue_jobs.delivery_audit.completeness import Scope
 from glue_jobs.delivery_audit.device import DeviceRows, HourRow, judge_device
 from tests.plane import shipped_contract
-from tests.unit.edge.fakes import ALARM, DEAD_LETTER, READING, Device, contract, event
+from tests.unit.edge.fakes import ALARM, DEAD_LETTER, READING, Device, MakeDevice, contract, event
 
 HEADING = Heading("thing", "e0", 7, "2024-01-01T00:00:00Z")
 TALLY = LossReport("device.outbox", Outcome.EXPIRED, "expirytime", 4, ((-3, -2), (5, 6)))
@@ -93,13 +92,8 @@ def stored(device: Device, type_: str, rank: int = 1) -> list[Envelope]:
     return [each for each in waiting if each.type == type_]
 
 
-@pytest.fixture
-def make(tmp_path: Path) -> Callable[..., Device]:
-    return lambda **options: Device(tmp_path / "spool.db", **options)
-
-
-def test_a_new_store_reports_that_it_started_once(make: Callable[..., Device]) -> None:
-    device = make(settled=False)
+def test_a_new_store_reports_that_it_started_once(make: MakeDevice) -> None:
+    device = make(connected=False, settled=False)
     device.turn(device.from_service(event("e"), generation=1))
     (report,) = stored(device, STARTED)
     assert report.attributes["devicesequence"] == "000000000001"
@@ -116,11 +110,10 @@ def test_a_new_store_reports_that_it_started_once(make: Callable[..., Device]) -
     device.crash()
     device.start()
     assert len(stored(device, STARTED)) == 1
-    device.crash()
 
 
-def test_manifests_state_every_stored_event_once_whatever_crashes(make: Callable[..., Device]) -> None:
-    device = make(settled=False)
+def test_manifests_state_every_stored_event_once_whatever_crashes(make: MakeDevice) -> None:
+    device = make(connected=False, settled=False)
     for number in range(6):
         device.turn(device.from_service(event(f"e{number}"), generation=1), after=0.1)
         if number % 2:
@@ -140,7 +133,6 @@ def test_manifests_state_every_stored_event_once_whatever_crashes(make: Callable
         those = everything[each["first"] - 1 : each["last"]]
         digest = sum(int.from_bytes(key_digest(one.key), "big") for one in those) % 2**128
         assert (each["count"], each["digest"]) == (len(those), f"{digest:032x}")
-    device.crash()
 
 
 EMPTY = "0" * 32
@@ -168,10 +160,9 @@ def uplinked(manifest: Envelope) -> tuple[int, int]:
     return int(str(manifest.attributes["devicesequence"])), stated["acknowledged_to"]
 
 
-def test_a_manifest_states_how_far_each_destination_had_acknowledged(make: Callable[..., Device]) -> None:
+def test_a_manifest_states_how_far_each_destination_had_acknowledged(make: MakeDevice) -> None:
     """The review: without it an event that IoT Core acknowledged and lost looks lost on the device."""
     device = make()
-    device.connect()
     device.turn(*(device.from_service(event(f"e{n}")) for n in range(5)))  # numbers 2 to 6
     device.turn(device.from_service(event("fire", ALARM)))
     device.turn(device.puback(2))  # the alarm's
@@ -184,13 +175,11 @@ def test_a_manifest_states_how_far_each_destination_had_acknowledged(make: Calla
     (second,) = stored(device, MANIFEST)
     assert uplinked(first) == (8, 1)
     assert uplinked(second) == (9, 8)
-    device.crash()
 
 
-def test_an_event_that_the_cloud_refused_is_reported_as_ended(make: Callable[..., Device]) -> None:
+def test_an_event_that_the_cloud_refused_is_reported_as_ended(make: MakeDevice) -> None:
     """It is not pending and was never acknowledged: without the report the cloud would have lost it."""
     device = make()
-    device.connect()
     device.turn(device.from_service(event("e0", ALARM)))
     device.turn(device.puback(1, failure="payload format invalid"))
     device.turn(after=61.0)
@@ -204,13 +193,10 @@ def test_an_event_that_the_cloud_refused_is_reported_as_ended(make: Callable[...
             "ranges": [[2, 2]],
         }
     ]
-    device.crash()
 
 
-def test_a_start_with_nothing_new_says_so_once_the_process_has_lived_for_a_while(
-    make: Callable[..., Device],
-) -> None:
-    device = make(first_manifest_s=60.0)
+def test_a_start_with_nothing_new_says_so_once_the_process_has_lived_for_a_while(make: MakeDevice) -> None:
+    device = make(connected=False, first_manifest_s=60.0)
     device.turn(after=59.0)
     assert stored(device, MANIFEST) == []
     device.turn(after=1.0)
@@ -218,11 +204,10 @@ def test_a_start_with_nothing_new_says_so_once_the_process_has_lived_for_a_while
     assert stated(report) == {"device.outbox": (2, 1, 0), "call.inbox": (1, 0, 0), "display.inbox": (1, 0, 0)}
     device.turn(after=3600.0)
     assert len(stored(device, MANIFEST)) == 1
-    device.crash()
 
 
-def test_a_restart_loop_states_once_what_was_stored_before_it(make: Callable[..., Device]) -> None:
-    device = make(first_manifest_s=60.0)
+def test_a_restart_loop_states_once_what_was_stored_before_it(make: MakeDevice) -> None:
+    device = make(connected=False, first_manifest_s=60.0)
     device.turn(*(device.from_service(event(f"e{n}"), generation=1) for n in range(3)))
     for _ in range(20):
         device.crash()
@@ -230,11 +215,10 @@ def test_a_restart_loop_states_once_what_was_stored_before_it(make: Callable[...
         device.turn(after=50.0)
     (report,) = stored(device, MANIFEST)
     assert stated(report)["device.outbox"] == (2, 4, 3)
-    device.crash()
 
 
-def test_what_tells_of_others_outlives_the_channel_that_carries_it(make: Callable[..., Device]) -> None:
-    device = make(settled=False, plane=contract(expiry_s=10))
+def test_what_tells_of_others_outlives_the_channel_that_carries_it(make: MakeDevice) -> None:
+    device = make(connected=False, settled=False, plane=contract(expiry_s=10))
     device.turn(device.from_service(event("e"), generation=1), device.from_service(b"garbage", generation=1))
     device.crash()
     device.start()
@@ -246,11 +230,10 @@ def test_what_tells_of_others_outlives_the_channel_that_carries_it(make: Callabl
         device.turn(after=1.0)
     sent = [each for _, _, payload in device.cloud.last.published for each in device.unpacked(payload)]
     assert [each.type for each in sent] == [STARTED, DEAD_LETTER, MANIFEST, DISCARDED]
-    device.crash()
 
 
-def test_a_heartbeat_tells_figures_and_goes_when_newer_ones_say_more(make: Callable[..., Device]) -> None:
-    device = make(heartbeat_s=300.0)
+def test_a_heartbeat_tells_figures_and_goes_when_newer_ones_say_more(make: MakeDevice) -> None:
+    device = make(connected=False, heartbeat_s=300.0)
     device.turn(after=299.0)
     assert stored(device, HEARTBEAT, rank=2) == []
     assert device.forwarder._timeout_s() <= 1.0  # type: ignore[operator]
@@ -259,22 +242,20 @@ def test_a_heartbeat_tells_figures_and_goes_when_newer_ones_say_more(make: Calla
     assert beat.data() == {"interval_s": 300.0, "figures": {"answer": 42}}
     (waiting,) = device.spool.read("device.outbox", 2, 0, 10)
     assert waiting.expires_ms == device.spool.clock() + 600_000
-    device.crash()
 
 
-def test_a_heartbeat_takes_no_room_that_others_need(make: Callable[..., Device]) -> None:
-    device = make(heartbeat_s=300.0)
+def test_a_heartbeat_takes_no_room_that_others_need(make: MakeDevice) -> None:
+    device = make(connected=False, heartbeat_s=300.0)
     device.resize(device.spool.used_bytes)
     device.turn(after=300.0)
     assert stored(device, HEARTBEAT, rank=2) == []
     device.resize(100 * device.spool.capacity_bytes)
     device.turn(after=300.0)
     assert len(stored(device, HEARTBEAT, rank=2)) == 1
-    device.crash()
 
 
-def test_reports_wait_for_a_minute_when_there_is_no_room(make: Callable[..., Device]) -> None:
-    device = make(settled=False)
+def test_reports_wait_for_a_minute_when_there_is_no_room(make: MakeDevice) -> None:
+    device = make(connected=False, settled=False)
     assert len(stored(device, STARTED)) == 1
     device.turn(device.from_service(event("fire", ALARM), generation=1))
     device.resize(device.spool.used_bytes)
@@ -287,15 +268,12 @@ def test_reports_wait_for_a_minute_when_there_is_no_room(make: Callable[..., Dev
     (report,) = stored(device, "org.eventplane.device.discarded.v1")
     data: dict[str, Any] = report.data()
     assert [each["count"] for each in data["not_stored"]] == [1]
-    device.crash()
 
 
 @pytest.mark.parametrize(("acknowledged", "hop"), [(True, "iot_rule"), (False, "device_cloud")])
 def test_the_audit_takes_a_forwarder_s_word_for_what_the_cloud_acknowledged(
-    make: Callable[..., Device], acknowledged: bool, hop: str
+    device: Device, acknowledged: bool, hop: str
 ) -> None:
-    device = make()
-    device.connect()
     device.turn(*(device.from_service(event(f"e{n}", ALARM)) for n in range(3)))  # numbers 2 to 4
     if acknowledged:
         device.acknowledge_all()
@@ -310,4 +288,3 @@ def test_the_audit_takes_a_forwarder_s_word_for_what_the_cloud_acknowledged(
     )
     judged = judge_device(DeviceRows("thing", [hour]), Scope(frozenset({"device.outbox"}), 1))
     assert [(each.hop, each.sequence) for each in judged.findings] == [(hop, 3)]
-    device.crash()

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from edge.delivery_queues import SENT_UNSTORED, UNCONFIRMED
@@ -12,7 +9,7 @@ from eventplane.envelope import Envelope, parse_event
 from eventplane.receipts import Receipt, digest, write_receipts
 from eventplane_mqtt.mailbox import Disconnected, LinkName
 from tests.unit.edge.disks import SmallDisk, fill_the_rest
-from tests.unit.edge.fakes import ALARM, CHORE, Device, contract, event
+from tests.unit.edge.fakes import ALARM, CHORE, Device, MakeDevice, contract, event
 
 LOCAL, CLOUD = LinkName.LOCAL, LinkName.CLOUD
 FULL = "spool_full"
@@ -21,13 +18,11 @@ DELIVERED = FIRE.stamped(senderservice="sensor")
 
 
 @pytest.fixture
-def full(tmp_path: Path) -> Iterator[Device]:
+def full(make: MakeDevice) -> Device:
     """Both brokers are there, and no byte of room is left."""
-    device = Device(tmp_path / "spool.db")
-    device.connect()
+    device = make()
     device.resize(device.spool.used_bytes)
-    yield device
-    device.crash()
+    return device
 
 
 def offer(device: Device, *events: Envelope) -> list[str | None]:
@@ -74,8 +69,8 @@ def test_a_repetition_calls_nobody_again(full: Device) -> None:
     assert (called(full), full.uplinked()) == (["fire"], [["fire"]])
 
 
-def test_it_goes_before_all_that_is_stored(tmp_path: Path) -> None:
-    device = Device(tmp_path / "spool.db")
+def test_it_goes_before_all_that_is_stored(make: MakeDevice) -> None:
+    device = make(connected=False)
     device.connect(CLOUD)
     for n in range(5):
         device.turn(device.from_service(event(f"a{n}", ALARM), generation=1))
@@ -85,7 +80,6 @@ def test_it_goes_before_all_that_is_stored(tmp_path: Path) -> None:
     offer(device, FIRE)
     confirm_calls(device)
     assert called(device)[3:] == ["fire", "a3", "a4"]
-    device.crash()
 
 
 def test_where_there_was_no_line_the_next_repetition_goes(full: Device) -> None:
@@ -179,14 +173,12 @@ def test_the_quota_of_the_cloud_only_delays_it(full: Device) -> None:
     assert full.uplinked() == [["fire"], ["fire"]]
 
 
-def test_a_best_effort_inbox_gets_it_too(tmp_path: Path) -> None:
+def test_a_best_effort_inbox_gets_it_too(make: MakeDevice) -> None:
     plane = contract(display={"inbox": {"delivery_guarantee": "best_effort"}})
-    device = Device(tmp_path / "spool.db", plane=plane)
-    device.connect()
+    device = make(plane=plane)
     device.resize(device.spool.used_bytes)
     assert offer(device, event("fire", ALARM, subject="show")) == [FULL]
     assert len(device.delivered("display")) == len(device.delivered("call")) == 1
-    device.crash()
 
 
 def test_it_works_on_a_disk_that_is_really_full(small_disk: SmallDisk) -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import base64
 import random
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -20,6 +18,7 @@ from tests.unit.edge.fakes import (
     TOPIC,
     URGENT_TOPIC,
     Device,
+    MakeDevice,
     event,
     ids,
 )
@@ -44,12 +43,10 @@ def test_the_loop_wakes_up_for_it(device: Device) -> None:
     assert device.uplinked() == [["a"]]
 
 
-def test_no_delay_when_the_channel_allows_none(tmp_path: Path) -> None:
-    device = Device(tmp_path / "spool.db", batching_delay_ms=0)
-    device.connect()
+def test_no_delay_when_the_channel_allows_none(make: MakeDevice) -> None:
+    device = make(batching_delay_ms=0)
     device.turn(device.from_service(event("a")))
     assert device.uplinked() == [["a"]]
-    device.crash()
 
 
 def test_what_was_just_stored_is_sent_without_being_read_back(
@@ -108,14 +105,13 @@ def test_normal_goes_before_low_each_in_its_order(device: Device) -> None:
     assert device.uplinked() == [["e0", "e1", "e2", "low0", "low1"], ["low2"]]
 
 
-def test_low_waits_also_for_normal_that_is_too_large_to_be_read_at_once(tmp_path: Path) -> None:
-    device = Device(tmp_path / "spool.db", batch_events=50)
+def test_low_waits_also_for_normal_that_is_too_large_to_be_read_at_once(make: MakeDevice) -> None:
+    device = make(connected=False, batch_events=50)
     device.turn(*(device.from_service(event(f"e{n}", pad="x" * 95_000)) for n in range(8)))
     device.turn(device.from_service(event("low", CHORE)))
     device.connect()
     device.acknowledge_all()
     assert device.uplinked() == [[f"e{n}" for n in range(6)], ["e6", "e7", "low"]]
-    device.crash()
 
 
 @pytest.mark.source("P4", "P-W5")
@@ -342,9 +338,8 @@ class TestPoison:
 
 
 class TestPace:
-    def test_it_keeps_to_the_publishes_of_a_second_and_wakes_up_for_more(self, tmp_path: Path) -> None:
-        device = Device(tmp_path / "spool.db", window=100, batch_events=1, publishes_per_s=20)
-        device.connect()
+    def test_it_keeps_to_the_publishes_of_a_second_and_wakes_up_for_more(self, make: MakeDevice) -> None:
+        device = make(window=100, batch_events=1, publishes_per_s=20)
         device.disconnect(CLOUD)
         device.turn(*(device.from_service(event(f"e{n}")) for n in range(50)))
         device.connect(CLOUD)
@@ -354,15 +349,12 @@ class TestPace:
         assert len(device.uplinked()) == 18
         device.turn(after=0.1)
         assert len(device.uplinked()) == 36
-        device.crash()
 
-    def test_urgent_goes_while_the_rest_has_to_wait(self, tmp_path: Path) -> None:
-        device = Device(tmp_path / "spool.db", window=100, batch_events=1, publishes_per_s=20)
-        device.connect()
+    def test_urgent_goes_while_the_rest_has_to_wait(self, make: MakeDevice) -> None:
+        device = make(window=100, batch_events=1, publishes_per_s=20)
         device.turn(*(device.from_service(event(f"e{n}")) for n in range(50)))
         device.turn(device.from_service(event("fire", ALARM)))
         assert device.uplinked()[18:] == [["fire"]]
-        device.crash()
 
     def test_bytes_beyond_one_payload_do_not_queue_in_front_of_what_is_urgent(self, device: Device) -> None:
         noise = random.Random(7)
@@ -417,11 +409,8 @@ class TestSingle:
     """For other clouds: one plain event a publish."""
 
     @pytest.fixture
-    def single(self, tmp_path: Path) -> Iterator[Device]:
-        device = Device(tmp_path / "spool.db", single=True)
-        device.connect()
-        yield device
-        device.crash()
+    def single(self, make: MakeDevice) -> Device:
+        return make(single=True)
 
     def test_an_event_goes_as_it_is_without_delay(self, single: Device) -> None:
         single.turn(single.from_service(event("a")), single.from_service(event("b")))

@@ -17,7 +17,7 @@ from eventplane.device_reports import DISK_FAILED, HEARTBEAT
 from eventplane.envelope import Envelope, parse_event
 from eventplane.receipts import Receipt, digest, write_receipts
 from eventplane_mqtt.mailbox import LinkName
-from tests.unit.edge.fakes import ALARM, CHORE, READING, Device, event
+from tests.unit.edge.fakes import ALARM, CHORE, READING, Device, MakeDevice, event
 
 LOCAL, URGENT, CLOUD = LinkName.LOCAL, LinkName.URGENT, LinkName.CLOUD
 FULL = "spool_full"
@@ -195,8 +195,8 @@ def test_nothing_that_fails_on_the_disk_ends_the_forwarder(
     assert called(device)
 
 
-def test_a_start_without_the_disk_forwards_alarms(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    device = Device(tmp_path / "spool.db")
+def test_a_start_without_the_disk_forwards_alarms(make: MakeDevice, monkeypatch: pytest.MonkeyPatch) -> None:
+    device = make(connected=False)
     device.crash()
     disk = Disk(monkeypatch)
     forwarder_spool = Spool(device.path, now_uptime=device.time.uptime, on_disk=False)
@@ -206,7 +206,6 @@ def test_a_start_without_the_disk_forwards_alarms(tmp_path: Path, monkeypatch: p
     assert offer(device, FIRE) == [FULL]
     assert called(device) == ["fire"]
     assert not disk.mended
-    device.crash()
 
 
 def test_a_spool_that_stays_damaged_is_done_without(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -216,8 +215,7 @@ def test_a_spool_that_stays_damaged_is_done_without(device: Device, monkeypatch:
     assert called(device) == ["fire"]
 
 
-def test_another_process_that_has_the_spool_still_ends_it(tmp_path: Path) -> None:
-    device = Device(tmp_path / "spool.db")
+def test_another_process_that_has_the_spool_still_ends_it(make: MakeDevice) -> None:
+    device = make(connected=False)
     with pytest.raises(SpoolError, match="another forwarder"):
         device.forwarder._disk.open(0.0)
-    device.crash()
