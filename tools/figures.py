@@ -10,6 +10,7 @@ import json
 import re
 import sys
 from collections.abc import Iterable, Mapping
+from math import floor, log10
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ sys.path.insert(0, str(ROOT))
 
 from tools import chosen_figures  # noqa: E402 - after the path it needs
 from tools.bars import Bar, chart  # noqa: E402
+from tools.places import place  # noqa: E402
 
 Result = Mapping[str, Any]
 Results = dict[str, Result]
@@ -29,15 +31,24 @@ PLOTS = ROOT / "docs" / "figures"
 README = ROOT / "README.md"
 FOLDERS = ("bench", "chaos")
 
+_PART = re.compile(r"_(stages_\d|duckdb_)")
 _CHOSEN = re.compile(r"(<!-- figures -->\n).*?(<!-- end -->)", re.DOTALL)
 
 HEAD = """\
 # Figures
 
 The newest run of each command. `make figures` writes this page from `docs/figures.json`, to which each run
-under `build/` adds its own. [chaos.md](../explanation/chaos.md) describes the runs of `chaos/` and says what
-of them is emulated. All of a run shares one machine; times are those of that machine and of whatever else
-ran on it (`machine_load`).
+under `build/` adds its own, and which also keeps what this page leaves out: the parts of a run (Spark's
+stages, DuckDB's queries). Each section says where its figures come from:
+
+- **deployed**: the stacks as they are deployed, in an emulated cloud on the same machine. Nothing ran on AWS.
+- **stand-in**: the real forwarder and Mosquitto; in the cloud's place one process that runs the routers' code
+  ([what that leaves out](../explanation/chaos.md)). Its times say nothing of AWS.
+- **alone**: one part of the plane, without the others.
+- **computed**: from other figures and list prices.
+
+All of a run shares one machine; times are those of that machine and of whatever else ran on it
+(`machine load`). A missed aim stays in the tables, in bold.
 """
 
 PAPER = """\
@@ -50,6 +61,29 @@ oldest of what the cloud does not take in time. `again` is what consumers receiv
 devices sent twice ([why](../explanation/chaos.md#copies)).
 """
 PAPER_HEAD = ("paper sent", "paper events/s", "paper lost")
+
+ALARMS = """\
+From the service that sends an alarm to its consumer, in every scenario that breaks something, the slowest
+first: median, 99th percentile and maximum in seconds. An alarm that is sent while its path is broken waits
+until the path is whole again. `million` sends 3,000 events a second, more than the stand-in's one process
+carries: its alarms wait in the backlog of that process. The deployed plane has a queue and a router for
+alarms alone.
+"""
+ALARMS_HEAD = [
+    "scenario",
+    "where",
+    *(f"{end}: {time}" for end in ("alarm centre", "in the home") for time in ("median", "99 %", "most")),
+]
+
+WORDS = {
+    "cpu": "CPU",
+    "rss": "memory",
+    "sqs": "SQS",
+    "p50": "median",
+    "p99": "99th percentile",
+    "max": "most",
+}
+"""Parts of figures' names that the page writes in other words."""
 
 
 def main() -> int:
@@ -94,16 +128,18 @@ def page(results: Results) -> str:
             PAPER,
             _table(["", "sent", "events/s", "kills", "lost", "again", "sent again", *PAPER_HEAD], rows),
         ]
+    if alarms := _alarm_rows(results):
+        parts += ["## Alarms, from the worst scenario to the best\n", ALARMS, _table(ALARMS_HEAD, alarms)]
     for name in drawn:
         parts.append(f"![{name}](../figures/{name}.svg)\n")
     for name, result in sorted(results.items()):
-        parts += [f"## {name}\n", _origin(result), _figures(result["figures"])]
+        parts += [f"## {name}\n", _origin(name, result), _figures(result["figures"])]
     return "\n".join(parts)
 
 
 def chosen(text: str, results: Results) -> str:
     """`text` with the table of the few figures between its marks."""
-    table = _table(["test", "result", "command"], chosen_figures.rows(results))
+    table = _table(["test", "result", "where", "command"], chosen_figures.rows(results))
     return _CHOSEN.sub(lambda found: f"{found[1]}{table}{found[2]}", text)
 
 
@@ -152,9 +188,9 @@ def _urgent(results: Results) -> str:
 def _peers(results: Results) -> str:
     bars = [
         Bar(
-            f"{name.partition('/')[2]}: {each['name']}"[:40],
+            f"{name.partition('/')[2]}: {words(each['name'])}"[:40],
             each["ratio"],
-            f"{each['ratio']:g} x {each['peer']}"[:18],
+            f"{number(each['ratio'])} x {each['peer']}"[:18],
         )
         for name, result in sorted(results.items())
         for each in result["figures"]
@@ -183,20 +219,46 @@ def _paper_rows(results: Results) -> list[list[str]]:
     return rows
 
 
-def _origin(result: Result) -> str:
+def _alarm_rows(results: Results) -> list[list[str]]:
+    names = [f"urgent_{way}_all_{part}" for way in ("cloud", "home") for part in ("p50", "p99", "max")]
+    seen = []
+    for run, result in results.items():
+        values = {each["name"]: each["value"] for each in result["figures"]}
+        if values.keys() >= set(names):
+            seen.append((run, [values[name] / 1000 for name in names]))
+    seen.sort(key=lambda each: each[1], reverse=True)
+    return [[run.partition("/")[2], place(run), *map(number, seconds)] for run, seconds in seen]
+
+
+def _origin(name: str, result: Result) -> str:
     clock = f"; {result['clock']}" if result.get("clock") else ""
-    return f"`{result['command']}`, {result['date'][:10]}, {result['machine']}{clock}.\n"
+    return f"**{place(name)}**: `{result['command']}`, {result['date'][:10]}, {result['machine']}{clock}.\n"
+
+
+def words(name: str) -> str:
+    """The name of a figure as a reader says it."""
+    return " ".join(WORDS.get(part, part) for part in name.replace("_", " ").split())
+
+
+def number(value: float) -> str:
+    """A count in full, anything else with three digits."""
+    if isinstance(value, int) or value == 0 or float(value).is_integer():
+        return f"{value:,.0f}"
+    digits = max(0, 2 - floor(log10(abs(value))))
+    return f"{round(value, 2 - floor(log10(abs(value)))):,.{digits}f}"
 
 
 def _figures(figures: Iterable[Mapping[str, Any]]) -> str:
     rows = []
     for each in figures:
-        aim = "" if each.get("aim") is None else f"{each['aim']:g} {'met' if each['met'] else '**missed**'}"
-        peer = "" if each.get("peer_value") is None else f"{each['peer']}: {each['peer_value']:,g}"
-        ratio = "" if each.get("ratio") is None else f"{each['ratio']:g}"
-        rows.append(
-            [each["name"], f"{each['value']:,g} {each['unit']}", aim, peer, ratio, each.get("note") or ""]
-        )
+        if _PART.search(each["name"]):
+            continue
+        reached = "met" if each.get("met") else "**missed**"
+        aim = "" if each.get("aim") is None else f"{number(each['aim'])} {reached}"
+        peer = "" if each.get("peer_value") is None else f"{each['peer']}: {number(each['peer_value'])}"
+        ratio = "" if each.get("ratio") is None else number(each["ratio"])
+        value = f"{number(each['value'])} {each['unit']}"
+        rows.append([words(each["name"]), value, aim, peer, ratio, each.get("note") or ""])
     return _table(["figure", "value", "aim", "peer", "ratio", "note"], rows)
 
 

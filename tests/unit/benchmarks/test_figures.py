@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from tools.bars import Bar, chart
-from tools.figures import KEPT, Results, chosen, collect, page, plots
+from tools.figures import KEPT, Results, chosen, collect, number, page, plots
+from tools.places import UNKNOWN, place
 
 FIGURE = {"name": "lost", "value": 0.0, "unit": "events", "aim": 0.0, "met": True, "note": "a|b"}
 RESULT = {"figures": [FIGURE], "machine": "m", "date": "2026-01-02T00:00:00+00:00", "command": "make chaos"}
@@ -25,7 +26,7 @@ def test_results_are_collected_by_folder_and_name(tmp_path: Path) -> None:
 
 def test_every_figure_has_its_row_with_its_origin() -> None:
     text = page({"chaos/short": RESULT})
-    assert "`make chaos`, 2026-01-02, m." in text
+    assert "**stand-in**: `make chaos`, 2026-01-02, m." in text
     assert "| lost | 0 events | 0 met |  |  | a\\|b |" in text
 
 
@@ -68,7 +69,7 @@ def test_the_readme_tells_the_few_figures_that_there_are() -> None:
     result = {**RESULT, "figures": counts, "command": "python -m local.chaos paper"}
     half = {**RESULT, "figures": counts[:1]}
     text = chosen("a\n<!-- figures -->\nold\n<!-- end -->\nb", {"chaos/paper": result, "chaos/million": half})
-    assert "| 100,000 events, 0 lost, 7 duplicates | `python -m local.chaos paper` |" in text
+    assert "| 100,000 events, 0 lost, 7 duplicates | deployed | `python -m local.chaos paper` |" in text
     assert "old" not in text
     assert "two faults" not in text
     assert text.startswith("a\n<!-- figures -->\n| test | result | command |")
@@ -135,3 +136,30 @@ def test_the_published_runs_lost_nothing(published: Results) -> None:
     assert value(published, "bench/crash", "damages with a silent loss") == 0
     assert value(published, "bench/crash", "damages with an invented event") == 0
     assert value(published, "bench/audit_proof", "lost_router_recall") == 1
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        (0, "0"),
+        (30_003, "30,003"),
+        (127_712.4, "128,000"),
+        (26.8164, "26.8"),
+        (0.0054, "0.00540"),
+        (999.6, "1,000"),
+        (-162.34, "-162"),
+    ],
+)
+def test_a_count_is_told_in_full_and_anything_else_in_three_digits(value: float, told: str) -> None:
+    assert number(value) == told
+
+
+def test_each_published_result_says_where_it_ran() -> None:
+    assert [name for name in json.loads(KEPT.read_text()) if place(name) == UNKNOWN] == []
+
+
+def test_the_parts_of_a_run_stay_out_of_the_page_and_names_are_words() -> None:
+    measured = [figure("audit_9_raw_stages_0_save", 1.5), figure("urgent_home_all_p99", 1.5)]
+    text = page({"bench/audit": {**RESULT, "figures": measured}}).partition("## bench/audit")[2]
+    assert "stages" not in text
+    assert "| urgent home all 99th percentile | 1.50 events |" in text
