@@ -83,7 +83,7 @@ def _list(options: argparse.Namespace) -> int:
 def _run(options: argparse.Namespace) -> int:
     # Only here: a folder is read without AWS.
     from operations.smoke.audit import GlueAudit
-    from operations.smoke.patience import Patience
+    from operations.smoke.control import Patience
 
     today = datetime.now(UTC).date()
     window = options.window or (today - timedelta(days=1)).isoformat()

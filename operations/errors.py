@@ -33,12 +33,15 @@ class NotDeployedHereError(EventPlaneError):
     )
 
 
-class NoOutboxError(EventPlaneError):
-    """The environment has no queue for the outbox at `address`."""
+class NoQueueError(EventPlaneError):
+    """The `environment` has no queue for the inbox or outbox at `address`."""
 
     address: str
     environment: str
-    message = "{environment} has no queue of {address}; name the deployed contract by --contract"
+    message = (
+        "{environment} has no queue of {address}; deploy the contract that has it, or name the deployed one "
+        "by --contract"
+    )
 
 
 class NotAskedError(EventPlaneError):

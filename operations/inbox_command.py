@@ -27,6 +27,7 @@ from operations.command import (
     present,
     say,
 )
+from operations.errors import NoQueueError
 from operations.queues import PlaneQueues
 from operations.reading import Message, Reading
 
@@ -44,17 +45,6 @@ class NotForTakingError(EventPlaneError):
     message = (
         "{environment} keeps its data, so somebody reads this inbox, and --follow takes the events that it "
         "shows: they would never be read; leave out --follow, or add --take"
-    )
-
-
-class NoInboxError(EventPlaneError):
-    """The `environment` has no queue for the inbox `address`."""
-
-    address: str
-    environment: str
-    message = (
-        "{environment} has no queue of {address}; deploy the contract that has it, or name the deployed one "
-        "by --contract"
     )
 
 
@@ -87,7 +77,7 @@ def _inbox(options: argparse.Namespace) -> int:
         raise NotForTakingError(options.env)
     url = PlaneQueues(cloud, options.env, contract).channel_urls.get(address)
     if url is None:
-        raise NoInboxError(address, options.env)
+        raise NoQueueError(address, options.env)
     return _follow(options, cloud, url) if options.follow else _look(options, cloud, url)
 
 

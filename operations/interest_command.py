@@ -18,7 +18,7 @@ from eventplane.values import timestamp
 from operations.cloud import enter
 from operations.command import DONE, add_contract, add_verbs, contract_of, present
 from operations.desired import DesiredItems
-from operations.errors import NoOutboxError, NotAskedError
+from operations.errors import NoQueueError, NotAskedError
 from operations.queues import PlaneQueues
 from operations.subscribed import subscribed
 
@@ -61,7 +61,7 @@ def _withdraw(options: argparse.Namespace) -> int:
     event = uplink_interest_event(None, id=str(uuid.uuid4()), time=now, device=options.device or ALL)
     url = PlaneQueues(cloud, options.env, contract).channel_urls.get(_OUTBOX)
     if url is None:
-        raise NoOutboxError(_OUTBOX, options.env)
+        raise NoQueueError(_OUTBOX, options.env)
     cloud.sqs.send_message(QueueUrl=url, MessageBody=event.json)
     done = f"{options.device or 'all devices'} will send up everything"
     present(options, {"withdrawn": True, "device": options.device}, done)

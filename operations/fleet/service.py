@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from eventplane.downlink.table import TABLE as DESIRED
+from eventplane.errors import EventPlaneError
 from eventplane.fleet import (
     FLEET_TABLE,
     PRESENCE_TABLE,
@@ -29,9 +30,15 @@ from operations.cloud import Cloud
 from operations.desired import DesiredItems
 from operations.fleet.access import DeviceAccess, Step
 from operations.fleet.disposal import Disposal
-from operations.fleet.errors import UnknownDeviceError
 
 _DAY_MS = 86_400_000
+
+
+class UnknownDeviceError(EventPlaneError):
+    """Neither the registry nor AWS IoT knows `thing`."""
+
+    thing: str
+    message = "no device is called {thing!r}; see its spelling and the environment"
 
 
 @dataclass(frozen=True, slots=True)

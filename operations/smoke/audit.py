@@ -14,8 +14,8 @@ from botocore.exceptions import ClientError
 
 from eventplane.archive_layout import AUDIT, last_report, verdict_name
 from operations.cloud import Cloud
+from operations.smoke.control import Patience
 from operations.smoke.errors import AuditRunError, NotSeenError
-from operations.smoke.patience import Patience
 
 _ENDED: Final = frozenset({"SUCCEEDED", "FAILED", "STOPPED", "TIMEOUT", "ERROR", "EXPIRED"})
 _LOG_LINES: Final = 3

@@ -10,12 +10,9 @@ from pathlib import Path
 
 from operations.cloud import enter
 from operations.command import DONE, FAILED, add_contract, contract_of, positive, present, say
+from operations.smoke.control import Interrupts, Patience, Removals, Requests
 from operations.smoke.device import MQTT_PORT, device_endpoint
-from operations.smoke.interrupts import Interrupts
-from operations.smoke.patience import Patience
 from operations.smoke.plane import find_plane
-from operations.smoke.removals import Removals
-from operations.smoke.requests import Requests
 from operations.smoke.result import Report, Status, StepResult
 from operations.smoke.run import Choices, SmokeRun
 

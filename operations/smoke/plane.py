@@ -9,7 +9,7 @@ from typing import Final
 from eventplane import resource_names
 from eventplane.contract import Contract
 from operations.cloud import Cloud
-from operations.errors import NoOutboxError, NotDeployedHereError
+from operations.errors import NoQueueError, NotDeployedHereError
 from operations.queues import PlaneQueues
 from operations.smoke.errors import OutputMissingError, StackStatusError
 
@@ -43,11 +43,11 @@ class DeployedPlane:
         return resource_names.resource_name(self.environment, suffix)
 
     def channel_url(self, address: str) -> str:
-        """Return the URL of the queue that carries a channel. Raises `NoOutboxError`."""
+        """Return the URL of the queue that carries a channel. Raises `NoQueueError`."""
         try:
             return self.queues.channel_urls[address]
         except KeyError:
-            raise NoOutboxError(address, self.environment) from None
+            raise NoQueueError(address, self.environment) from None
 
 
 def find_plane(cloud: Cloud, environment: str, contract: Contract) -> DeployedPlane:

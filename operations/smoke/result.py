@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from operations import text
-from operations.smoke.removals import Removal
+from operations.smoke.control import Removal
 
 
 class Status(StrEnum):

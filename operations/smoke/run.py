@@ -29,16 +29,13 @@ from eventplane.sqs_binding import split
 from operations.archive import BucketArchive, Days, Record
 from operations.cloud import explained
 from operations.reading import Reading
+from operations.smoke.alarms import Notification, invoke_canary
 from operations.smoke.audit import CommandAudit, GlueAudit
-from operations.smoke.canary import invoke_canary
+from operations.smoke.control import PAUSE_S, Patience, Removals, Requests
 from operations.smoke.device import Device, DeviceEndpoint, provision
 from operations.smoke.errors import DeviceConnectionError, PeopleNotInformedError, WrongOutcomeError
 from operations.smoke.evidence import Evidence
-from operations.smoke.notification import Notification
-from operations.smoke.patience import PAUSE_S, Patience
 from operations.smoke.plane import DeployedPlane
-from operations.smoke.removals import Removals
-from operations.smoke.requests import Requests
 from operations.smoke.result import Shown, Status, StepResult
 from operations.smoke.throwaway import ThrowAwayDevice
 

@@ -11,8 +11,8 @@ from eventplane.downlink.table import TABLE as DESIRED
 from eventplane.fleet import FLEET_KEY, FLEET_TABLE, FleetTable, LifecycleState
 from operations.desired import DesiredItems
 from operations.fleet.service import fleet_of
+from operations.smoke.control import Removals
 from operations.smoke.plane import DeployedPlane
-from operations.smoke.removals import Removals
 
 
 class ThrowAwayDevice:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -76,6 +77,27 @@ class Templates:
         (found,) = here.values()
         return self.function_behind(found, "FunctionName") if found.type == ALIAS else found
 
+    def function(self, name: str) -> Resource:
+        """The function called `name`, without project and environment."""
+        (found,) = (
+            each
+            for each in self.of("AWS::Lambda::Function")
+            if each.find("FunctionName").split("-", 2)[2] == name
+        )
+        return found
+
+    def may(self, function: Resource) -> dict[str, set[str]]:
+        """What a function may do, and to what, by the last part of each name; without its log."""
+        id = function.find("Role")["Fn::GetAtt"][0]
+        (role,) = (
+            each for each in self.of("AWS::IAM::Role") if (each.stack, each.id) == (function.stack, id)
+        )
+        return {
+            action: {last_part(each) for each in targets}
+            for action, targets in granted(self, role).items()
+            if not action.startswith("logs:")
+        }
+
     def outputs(self, stack: str) -> dict[str, Any]:
         return {name: output["Value"] for name, output in self.documents[stack]["Outputs"].items()}
 
@@ -112,3 +134,16 @@ def words(value: Any) -> list[str]:
     """A value that may be one or a list, as texts; intrinsic functions as their JSON."""
     values = value if isinstance(value, list) else [value]
     return [each if isinstance(each, str) else json.dumps(each) for each in values]
+
+
+def last_part(name: str) -> str:
+    """What an ARN or URL ends with, without project and environment."""
+    literal = re.search(r'"([^"]*)"\W*$', name)
+    return re.sub(r"eventplane-\w+-(?=\w)", "", re.split("[:]", literal[1] if literal else name)[-1])
+
+
+def queues_of(rule: Resource) -> list[str]:
+    """The queues that a rule of IoT Core sends to, the one of its error action last."""
+    payload = rule.find("TopicRulePayload")
+    actions = [*payload["Actions"], payload["ErrorAction"]]
+    return [last_part(json.dumps(each["Sqs"]["QueueUrl"])).rsplit("/", 1)[-1] for each in actions]

@@ -11,10 +11,11 @@ from aws_cdk import aws_s3 as s3
 
 from eventplane.contract import Contract
 from eventplane.contract.publication import cloud_destinations
+from eventplane.downlink.table import PENDING_INDEX
 from stacks.application import build
 from stacks.config import environment
 from stacks.constructs.function_assets import architecture
-from tests.infrastructure.templates import NO_BUNDLING, Templates
+from tests.infrastructure.templates import NO_BUNDLING, Templates, queues_of
 
 HOLDS_DATA = ("AWS::S3::Bucket", "AWS::SQS::Queue", "AWS::DynamoDB::Table")
 
@@ -121,6 +122,59 @@ def test_the_other_stacks_hold_no_data(templates: Templates) -> None:
         assert resource.stack in STATEFUL
 
 
+INDEXES = {
+    ("desired", "work"): ["work", "due_at_ms"],
+    ("desired", PENDING_INDEX): ["thing", "due_at_ms"],
+    ("presence", "due"): ["bucket", "due_ms"],
+}
+
+
+def test_a_table_is_paid_by_use_and_restorable_and_its_indexes_have_only_keys(templates: Templates) -> None:
+    found = {}
+    for table in templates.of("AWS::DynamoDB::Table"):
+        assert table.find("BillingMode") == "PAY_PER_REQUEST"
+        assert table.find("PointInTimeRecoverySpecification") == {"PointInTimeRecoveryEnabled": True}
+        for kind in ("GlobalSecondaryIndexes", "LocalSecondaryIndexes"):
+            for index in table.find(kind) or []:
+                # What is idle costs nothing in them.
+                assert index["Projection"] == {"ProjectionType": "KEYS_ONLY"}
+                name = table.find("TableName").split("-", 2)[2]
+                found[name, index["IndexName"]] = [each["AttributeName"] for each in index["KeySchema"]]
+    assert found == INDEXES
+
+
+_UPLINK = (
+    "SELECT encode(*, 'base64') AS data, topic() AS topic, clientid() AS clientid, "
+    "principal() AS principal, timestamp() AS timestamp FROM 'devices/+/outbox'"
+)
+
+RULES = {
+    "ingest": (_UPLINK, ["ingest", "tap", "ingest-errors"]),
+    "ingest_urgent": (_UPLINK, ["ingest-urgent", "tap", "ingest-errors"]),
+    "presence": ("SELECT * FROM '$aws/events/presence/+/#'", ["presence", "presence-dlq"]),
+    "downlink": (
+        "SELECT clientId AS subscribed FROM '$aws/events/subscriptions/subscribed/+'",
+        ["downlink-work", "downlink-work-dlq"],
+    ),
+    "connections": (
+        "SELECT clientId AS thing, principalIdentifier AS certificate "
+        "FROM '$aws/events/presence/connected/+'",
+        ["connections", "connections-dlq"],
+    ),
+}
+
+
+def test_a_rule_is_pinned_and_has_an_error_action_and_a_role_for_each_queue(templates: Templates) -> None:
+    rules = {each.find("RuleName").split("_", 2)[2]: each for each in templates.of("AWS::IoT::TopicRule")}
+    assert set(rules) == set(RULES)
+    for name, rule in rules.items():
+        payload = rule.find("TopicRulePayload")
+        assert payload["AwsIotSqlVersion"] == "2016-03-23"
+        assert (payload["Sql"], queues_of(rule)) == RULES[name]
+        roles = [json.dumps(each["Sqs"]["RoleArn"]) for each in (*payload["Actions"], payload["ErrorAction"])]
+        assert len(set(roles)) == len(roles)
+
+
 def test_every_log_has_an_end(templates: Templates) -> None:
     groups = templates.of("AWS::Logs::LogGroup")
     assert all(isinstance(group.find("RetentionInDays"), int) for group in groups)
@@ -163,7 +217,6 @@ def test_what_publishes_a_contract_finds_the_deployment(templates: Templates, co
         )
     )
     assert set(queues) == {each.address for each in cloud_destinations(contract)}
-    assert table.find("PointInTimeRecoverySpecification", "PointInTimeRecoveryEnabled") is True
 
 
 def test_functions_run_on_arm(prod: Templates) -> None:

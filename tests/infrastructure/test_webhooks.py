@@ -14,10 +14,11 @@ from eventplane.contract import Contract, compile_contract
 from eventplane.webhooks import SinkReach, SinkScope, url_problem
 from stacks.config import ENVIRONMENTS, environment
 from stacks.settings import EnvironmentSettingError
-from tests.infrastructure.templates import Resource, Templates, statements, words
+from tests.infrastructure.templates import Templates
 
 URL = "https://events.alarm-centre.example/v1?site=7"
 NAME = "eventplane-dev-alarm-centre-webhook"
+FUNCTION = "webhook-alarm-centre"
 
 
 def contract_with(**inbox: Any) -> Contract:
@@ -33,20 +34,6 @@ def templates_of(contract: Contract, name: str = "dev") -> Templates:
 @pytest.fixture(scope="module")
 def hooked() -> Templates:
     return templates_of(contract_with())
-
-
-def role_of(function: Resource, templates: Templates) -> Resource:
-    (id, _) = function.find("Role")["Fn::GetAtt"]
-    return next(each for each in templates.of("AWS::IAM::Role") if each.id == id)
-
-
-def webhook_function(templates: Templates) -> Resource:
-    (function,) = (
-        each
-        for each in templates.of("AWS::Lambda::Function")
-        if each.find("Handler") == "lambdas.http_sink.webhook.handle"
-    )
-    return function
 
 
 def test_a_webhook_adds_a_function_its_mapping_and_its_key_and_moves_nothing(
@@ -67,8 +54,7 @@ def test_a_webhook_adds_a_function_its_mapping_and_its_key_and_moves_nothing(
 
 
 def test_the_function_knows_its_endpoint_and_reads_its_own_inbox_only(hooked: Templates) -> None:
-    function = webhook_function(hooked)
-    assert function.find("FunctionName") == "eventplane-dev-webhook-alarm-centre"
+    function = hooked.function(FUNCTION)
     variables = function.find("Environment", "Variables")
     assert variables["EVENTPLANE_WEBHOOK_URL"] == URL
     assert variables["EVENTPLANE_WEBHOOK_SECRET"] == NAME
@@ -85,39 +71,16 @@ def test_the_function_knows_its_endpoint_and_reads_its_own_inbox_only(hooked: Te
 
 
 def test_the_function_may_do_what_it_does_and_nothing_else(hooked: Templates) -> None:
-    function = webhook_function(hooked)
-    role = role_of(function, hooked)
-    granted: dict[str, list[str]] = {}
-    for policy in [role, *hooked.of("AWS::IAM::Policy")]:
-        if policy is role or {"Ref": role.id} in policy.find("Roles"):
-            for statement in statements(policy):
-                for action in words(statement["Action"]):
-                    granted.setdefault(action, []).extend(words(statement.get("Resource", [])))
-    granted.pop("sts:AssumeRole")
-    assert set(granted) == {
-        "logs:CreateLogStream",
-        "logs:PutLogEvents",
-        "s3:PutObject",
-        "secretsmanager:GetSecretValue",
-        "sqs:ChangeMessageVisibility",
-        "sqs:DeleteMessage",
-        "sqs:GetQueueAttributes",
-        "sqs:GetQueueUrl",
-        "sqs:ReceiveMessage",
-        "sqs:SendMessage",
+    may = hooked.may(hooked.function(FUNCTION))
+    # Those of its source queue.
+    for action in ("ChangeMessageVisibility", "DeleteMessage", "GetQueueAttributes", "GetQueueUrl"):
+        assert may.pop(f"sqs:{action}") == {"alarm-centre-inbox"}
+    assert may == {
+        "s3:PutObject": {"/handovers/*"},
+        "secretsmanager:GetSecretValue": {"alarm-centre-webhook-??????"},
+        "sqs:ReceiveMessage": {"alarm-centre-inbox"},
+        "sqs:SendMessage": {"alarm-centre-outbox", "alarm-centre-inbox-dlq"},
     }
-    last = {
-        action: [each.rsplit(":", 1)[-1].strip('"]} ') for each in targets]
-        for action, targets in granted.items()
-    }
-    assert last["secretsmanager:GetSecretValue"] == [f"{NAME}-??????"]
-    assert last["sqs:SendMessage"] == [
-        "eventplane-dev-alarm-centre-outbox",
-        "eventplane-dev-alarm-centre-inbox-dlq",
-    ]
-    assert set(last["sqs:ReceiveMessage"]) == {"eventplane-dev-alarm-centre-inbox"}
-    (folder,) = granted["s3:PutObject"]
-    assert json.loads(folder)["Fn::Join"][1][-1].endswith("/handovers/*")
 
 
 def test_the_key_is_made_by_aws_and_stays_in_production() -> None:
@@ -145,7 +108,7 @@ def test_the_inbox_hides_a_message_for_six_timeouts_and_counts_a_day_of_attempts
         for each in templates.of("AWS::SQS::Queue")
         if each.find("QueueName").removesuffix(".fifo") == "eventplane-dev-alarm-centre-inbox"
     )
-    function = webhook_function(templates)
+    function = templates.function(FUNCTION)
     assert inbox.find("VisibilityTimeout") >= 6 * function.find("Timeout")
     assert inbox.find("RedrivePolicy", "maxReceiveCount") == 1_000
 

@@ -23,8 +23,9 @@ from eventplane.dead_letter import DEAD_LETTER_TYPE, letter_id
 from eventplane.envelope import write_event
 from eventplane.sqs_binding import pack, to_message
 from operations.errors import NotDeployedHereError
+from operations.smoke.alarms import invoke_canary
 from operations.smoke.audit import GlueAudit
-from operations.smoke.canary import invoke_canary
+from operations.smoke.control import Interrupts, Patience, Removal, Removals, Requests
 from operations.smoke.device import DeviceEndpoint, provision
 from operations.smoke.errors import (
     AuditRunError,
@@ -35,11 +36,7 @@ from operations.smoke.errors import (
     WrongOutcomeError,
 )
 from operations.smoke.evidence import Evidence
-from operations.smoke.interrupts import Interrupts
-from operations.smoke.patience import Patience
 from operations.smoke.plane import DeployedPlane, find_plane
-from operations.smoke.removals import Removal, Removals
-from operations.smoke.requests import Requests
 from operations.smoke.result import Report, Shown, Status, StepResult
 from operations.smoke.run import ALARM, Choices, SmokeRun, Step
 

@@ -1,4 +1,4 @@
-"""The way of an alarm to a subscriber: a temporary queue subscribes to each topic that alarms notify."""
+"""The alarms that the plane raises about itself: its canary's, and the notifications of CloudWatch's."""
 
 from __future__ import annotations
 
@@ -9,18 +9,52 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from eventplane.names import CANARY
 from operations.cloud import Cloud
-from operations.smoke.errors import NothingToExerciseError
-from operations.smoke.patience import Patience
-from operations.smoke.removals import Removals
+from operations.smoke.control import Patience, Removals
+from operations.smoke.errors import NothingToExerciseError, WrongOutcomeError
+from operations.smoke.plane import DeployedPlane
 from operations.smoke.result import Shown
 
 _LONG_POLL_S = 5
 
 
+def invoke_canary(plane: DeployedPlane, patience: Patience) -> Shown:
+    """Let the canary send an alarm, and wait for it.
+
+    Where it runs by its schedule at the same time, either run may take the other's alarm from the inbox: then
+    another one is sent. Raises `WrongOutcomeError`, `NotSeenError`, botocore's errors.
+    """
+    if CANARY not in plane.contract.participants:
+        return Shown("the contract has no canary")
+    functions, name = plane.cloud.client("lambda"), plane.name(CANARY)
+    # Behind an alias is what its schedule calls, which need not be the newest version yet.
+    aliases = [each["Name"] for each in functions.list_aliases(FunctionName=name)["Aliases"]]
+    qualifier = {"Qualifier": aliases[0]} if aliases else {}
+
+    def arrived() -> dict[str, Any] | None:
+        answer = functions.invoke(FunctionName=name, Payload=b'{"do": "alarm"}', **qualifier)
+        report: dict[str, Any] = json.loads(answer["Payload"].read())
+        problem = str(report) if "FunctionError" in answer else report["problem"]
+        if problem:
+            raise WrongOutcomeError("the canary", problem, f"see the log of the function {name}")
+        return report if report["delay_ms"] is not None else None
+
+    report = patience.until(
+        arrived,
+        f"the canary's alarm in {CANARY}.inbox",
+        "see the log of the urgent router and the age of the queue ingest-urgent",
+    )
+    words = f"its alarm went through IoT Core and the urgent lane to {CANARY}.inbox"
+    return Shown(words, report["delay_ms"] / 1_000, report["id"])
+
+
 @dataclass(frozen=True)
 class Notification:
-    """Sets one alarm of each topic to ALARM, as the run's own words say, and back."""
+    """Sets one alarm of each topic to ALARM, as the run's own words say, and back.
+
+    A temporary queue subscribes to each topic that alarms notify.
+    """
 
     cloud: Cloud
     prefix: str
