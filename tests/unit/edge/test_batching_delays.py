@@ -22,52 +22,50 @@ def device(make: MakeDevice) -> Device:
 
 
 def test_events_wait_for_as_long_as_their_outbox_says_and_go_in_one_frame(device: Device) -> None:
-    device.turn(device.from_service(event("a")))
-    device.turn(device.from_service(event("b")), after=59.0)
+    device.send(event("a"))
+    device.send(event("b"), after=59.0)
     assert device.uplinked() == []
     device.turn(after=1.01)
     assert device.uplinked() == [["a", "b"]]
 
 
 def test_the_loop_wakes_up_for_it(device: Device) -> None:
-    device.turn(device.from_service(event("a")))
+    device.send(event("a"))
     device.turn(after=0.3)
     assert 59.0 < (device.forwarder._timeout_s() or 0.0) < 60.0
 
 
 def test_an_urgent_event_waits_for_none_of_them(device: Device) -> None:
-    device.turn(device.from_service(event("a")), device.from_service(event("fire", ALARM)))
+    device.send(event("a"), event("fire", ALARM))
     assert device.uplinked() == [["fire"]]
 
 
 def test_the_earliest_event_due_takes_the_others_along(device: Device) -> None:
     device.turn(device.from_service(event("a"), "display"), after=0.0)
-    device.turn(device.from_service(event("b")), device.from_service(event("c", CHORE)))
+    device.send(event("b"), event("c", CHORE))
     device.turn(after=0.3)
     (frame,) = device.uplinked()
     assert set(frame) == {"a", "b", "c"}
 
 
 def test_a_full_frame_does_not_wait(device: Device) -> None:
-    device.turn(*(device.from_service(event(f"e{n}")) for n in range(5)))
+    device.send(*(event(f"e{n}") for n in range(5)))
     assert device.uplinked() == [["e0", "e1", "e2", "e3", "e4"]]
 
 
 def test_nothing_waits_in_a_spool_that_is_half_full(make: MakeDevice) -> None:
     device = make(plane=plane(), capacity_deliveries=10, batch_events=100)
-    device.turn(*(device.from_service(event(f"e{n}")) for n in range(4)))
+    device.send(*(event(f"e{n}") for n in range(4)))
     assert device.uplinked() == []
-    device.turn(device.from_service(event("e4")))
+    device.send(event("e4"))
     device.turn(after=0.3)
     assert device.uplinked() == [["e0", "e1", "e2", "e3", "e4"]]
 
 
 def test_the_wait_goes_on_after_a_power_cut_and_does_not_begin_anew(device: Device) -> None:
-    device.turn(device.from_service(event("a")))
+    device.send(event("a"))
     device.turn(after=40.0)
-    device.crash()
-    device.start()
-    device.connect()
+    device.restart()
     device.turn(after=10.0)
     assert device.uplinked() == []
     device.turn(after=10.01)
@@ -76,7 +74,7 @@ def test_the_wait_goes_on_after_a_power_cut_and_does_not_begin_anew(device: Devi
 
 def test_an_event_that_expires_waits_for_half_its_life_at_most(make: MakeDevice) -> None:
     device = make(plane=plane(expiry_s=70))
-    device.turn(device.from_service(event("a")))
+    device.send(event("a"))
     device.turn(after=34.9)
     assert device.uplinked() == []
     device.turn(after=0.11)
@@ -84,7 +82,7 @@ def test_an_event_that_expires_waits_for_half_its_life_at_most(make: MakeDevice)
 
 
 def test_a_new_contract_changes_the_wait_of_what_is_there(device: Device) -> None:
-    device.turn(device.from_service(event("a")))
+    device.send(event("a"))
     device.turn(after=1.0)
     device.forwarder.uplink.follow(plane(0))
     device.turn(after=0.01)
@@ -102,7 +100,7 @@ def test_the_delay_of_an_event_is_looked_up_once(make: MakeDevice, monkeypatch: 
 
     monkeypatch.setattr(BatchingDelays, "_due_ms", count)
     for n in range(20):
-        device.turn(device.from_service(event(f"e{n}")), after=0.5)
+        device.send(event(f"e{n}"), after=0.5)
     device.turn(after=0.5)
     assert device.uplinked() == []
     assert len(looked_up) == len(set(looked_up)) == 20

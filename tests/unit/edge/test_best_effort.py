@@ -80,7 +80,7 @@ def device(make: MakeDevice) -> Device:
 def test_it_is_sent_while_the_connection_stands_and_never_stored(device: Device) -> None:
     before = device.spool.next_sequence
     sent = event("e", subject="show")
-    device.turn(device.from_service(sent))
+    device.send(sent)
     device.turn(after=1.0)
     assert device.delivered("display") == [sent.stamped(senderservice="sensor").json.encode()]
     assert device.uplinked() == [["e"]]
@@ -94,7 +94,7 @@ def test_it_is_sent_while_the_connection_stands_and_never_stored(device: Device)
 @pytest.mark.source("C1")
 def test_offline_it_is_dropped_and_counted(device: Device) -> None:
     device.turn(Disconnected(CLOUD, device.cloud_link.generation, "gone"))
-    device.turn(device.from_service(event("e")), device.from_service(event("fire", ALARM)))
+    device.send(event("e"), event("fire", ALARM))
     lost = device.forwarder.counts.not_stored
     assert lost == {
         NotStored("device.outbox", READING, OFFLINE): 1,
@@ -114,7 +114,7 @@ def test_of_one_channel_only_the_event_that_asks_for_less_is_gone_after_an_outag
     device = make(plane=contract())
     device.turn(Disconnected(CLOUD, device.cloud_link.generation, "gone"))
     less = event("less", deliveryguarantee="best_effort")
-    device.turn(device.from_service(less), device.from_service(event("kept")))
+    device.send(less, event("kept"))
     assert device.forwarder.counts.not_stored == {NotStored("device.outbox", READING, OFFLINE): 1}
     assert [each.refused for each in device.receipts()] == [None, None]
     device.turn(after=61.0)
@@ -128,7 +128,7 @@ def test_of_one_channel_only_the_event_that_asks_for_less_is_gone_after_an_outag
 def test_while_a_connection_is_being_made_it_waits(make: MakeDevice) -> None:
     device = make(connected=False, plane=PLANE)
     device.connect(LOCAL)
-    device.turn(device.from_service(event("e")))
+    device.send(event("e"))
     assert device.not_stored() == {}
     device.connect(CLOUD)
     device.turn(after=1.0)
@@ -140,7 +140,7 @@ def test_while_a_connection_is_being_made_it_waits(make: MakeDevice) -> None:
 def test_when_that_fails_it_is_dropped_and_counted(make: MakeDevice, fails: bool) -> None:
     device = make(connected=False, plane=PLANE)
     device.connect(LOCAL)
-    device.turn(device.from_service(event("e")))
+    device.send(event("e"))
     if fails:
         device.turn(Disconnected(CLOUD, device.cloud_link.generation, "refused"))
     else:
@@ -149,7 +149,7 @@ def test_when_that_fails_it_is_dropped_and_counted(make: MakeDevice, fails: bool
 
 
 def test_a_repetition_is_known(device: Device) -> None:
-    device.turn(device.from_service(event("e")), device.from_service(event("e")))
+    device.send(event("e"), event("e"))
     device.turn(after=1.0)
     assert device.uplinked() == [["e"]]
 
@@ -157,7 +157,7 @@ def test_a_repetition_is_known(device: Device) -> None:
 @pytest.mark.source("P4")
 def test_what_is_promised_goes_first(make: MakeDevice) -> None:
     device = make(plane=PLANE, window=2, batch_events=2)
-    device.turn(*(device.from_service(event(f"b{n}")) for n in range(3)))
+    device.send(*(event(f"b{n}") for n in range(3)))
     # The call service's outbox promises delivery.
     device.turn(*(device.from_service(event(f"p{n}"), service="call") for n in range(4)))
     device.acknowledge_all()
@@ -170,7 +170,7 @@ def test_what_is_promised_goes_first(make: MakeDevice) -> None:
 
 
 def test_what_waits_for_a_slow_service_is_not_lost_with_the_patience(device: Device) -> None:
-    device.turn(*(device.from_service(event(f"e{n}", subject="show")) for n in range(5)))
+    device.send(*(event(f"e{n}", subject="show") for n in range(5)))
     assert len(device.delivered("display")) == 3
     device.turn(after=10.0)
     assert len(device.delivered("display")) == 5
@@ -181,7 +181,7 @@ def test_what_waits_for_a_slow_service_is_not_lost_with_the_patience(device: Dev
 @pytest.mark.source("C1")
 @pytest.mark.parametrize("name", [LOCAL, CLOUD])
 def test_what_was_in_flight_is_lost_with_the_connection_and_counted(device: Device, name: LinkName) -> None:
-    device.turn(*(device.from_service(event(f"e{n}", subject="show")) for n in range(2)))
+    device.send(*(event(f"e{n}", subject="show") for n in range(2)))
     device.turn(after=1.0)
     assert (len(device.delivered("display")), device.uplinked()) == (2, [["e0", "e1"]])
     link = device.local_link if name is LOCAL else device.cloud_link
@@ -191,7 +191,7 @@ def test_what_was_in_flight_is_lost_with_the_connection_and_counted(device: Devi
 
 
 def test_what_the_cloud_refuses_is_counted_and_becomes_no_dead_letter(device: Device) -> None:
-    device.turn(*(device.from_service(event(f"e{n}")) for n in range(2)))
+    device.send(*(event(f"e{n}") for n in range(2)))
     device.turn(after=1.0)
     device.turn(device.puback(1, failure="payload format invalid"))
     assert device.uplinked() == [["e0", "e1"], ["e0"], ["e1"]]
@@ -201,7 +201,7 @@ def test_what_the_cloud_refuses_is_counted_and_becomes_no_dead_letter(device: De
 
 
 def test_the_quota_only_delays_it(device: Device) -> None:
-    device.turn(device.from_service(event("e")))
+    device.send(event("e"))
     device.turn(after=1.0)
     device.turn(device.puback(1, failure="quota exceeded"))
     device.turn(device.puback(2))
@@ -210,6 +210,6 @@ def test_the_quota_only_delays_it(device: Device) -> None:
 
 
 def test_what_was_in_memory_when_the_spool_was_recovered_is_counted(device: Device) -> None:
-    device.turn(device.from_service(event("e", subject="show")))
+    device.send(event("e", subject="show"))
     device.forwarder._recover(SpoolCorruptError(device.path, "page 3 is torn"), device.time.seconds)
     assert device.not_stored() == {("display.inbox", UNCONFIRMED): 1, ("device.outbox", OFFLINE): 1}

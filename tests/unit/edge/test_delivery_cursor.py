@@ -14,7 +14,7 @@ def test_a_backlog_of_large_events_is_read_by_text_however_often_a_window_of_the
 ) -> None:
     device = make(connected=False)
     for number in range(60):
-        device.turn(device.from_service(event(f"e{number}", subject=LARGE)))
+        device.send(event(f"e{number}", subject=LARGE))
     cursor = DeliveryCursor(device.spool, "device.outbox", 1)
     sizes = []
     for _ in range(20):

@@ -156,7 +156,7 @@ class TestSessions:
         device.turn(over(device, URGENT, event("fire", ALARM).json.encode()))
         assert device.urgent.last.acknowledged == [1]
         device.connect(LOCAL)
-        assert [parse_event(each).id for each in device.delivered("call")] == ["fire"]
+        assert device.ids_at("call") == ["fire"]
 
     def test_the_urgent_session_is_dialled_again_by_itself(self, device: Device) -> None:
         dialled, first = len(device.urgent.all), len(device.local.all)
@@ -228,17 +228,17 @@ class TestPayloads:
     def test_a_payload_without_attributes_gets_the_advice_to_send_structured_mode(
         self, device: Device, payload: bytes
     ) -> None:
-        device.turn(device.from_service(payload))
+        device.send(payload)
         (letter,) = letters(device)
         assert str(letter["detail"]).endswith(NO_ATTRIBUTES)
 
     def test_an_event_with_one_attribute_missing_does_not(self, device: Device) -> None:
-        device.turn(device.from_service(event("e").json.replace('"id"', '"idd"').encode()))
+        device.send(event("e").json.replace('"id"', '"idd"').encode())
         (letter,) = letters(device)
         assert "structured" not in str(letter["detail"])
 
     def test_what_is_as_large_as_the_broker_lets_through_becomes_a_dead_letter(self, device: Device) -> None:
-        device.turn(device.from_service(b"x" * 999_000))
+        device.send(b"x" * 999_000)
         (letter,) = letters(device)
         assert letter["original_bytes"] == 999_000
         assert device.receipts()[-1].refused == "too_large"

@@ -6,7 +6,6 @@ from edge.errors import SpoolError
 from edge.spool import MOST_KEYS
 from edge.spool.recovery import marker_of
 from eventplane.downlink.device import AckStatus
-from eventplane.envelope import parse_event
 from eventplane.reasons import Reason
 from eventplane.receipts import Receipt, digest, write_receipts
 from eventplane_mqtt.mailbox import LinkName
@@ -17,7 +16,7 @@ LOCAL, CLOUD = LinkName.LOCAL, LinkName.CLOUD
 
 
 def shown(device: Device) -> list[str]:
-    return [parse_event(each).id for each in device.delivered("display")]
+    return device.ids_at("display")
 
 
 def held(device: Device, key: str = KEY) -> str | None:
@@ -63,8 +62,7 @@ def test_nothing_is_acknowledged_when_the_commit_fails(
 
 def test_a_message_of_a_bygone_connection_is_stored_but_not_acknowledged(device: Device) -> None:
     stale = device.from_cloud(state(1))
-    device.disconnect(CLOUD)
-    device.connect(CLOUD)
+    device.reconnect(CLOUD)
     device.turn(stale)
     assert held(device) == state(1)
     assert device.cloud.last.acknowledged == []
@@ -74,9 +72,7 @@ def test_a_message_of_a_bygone_connection_is_stored_but_not_acknowledged(device:
 def test_a_repetition_is_answered_again_and_not_delivered_again_also_after_a_crash(device: Device) -> None:
     device.turn(device.from_cloud(state(1)), device.from_cloud(state(1)))
     device.turn(device.puback(1, LOCAL))
-    device.crash()
-    device.start()
-    device.connect()
+    device.restart()
     device.turn(device.from_cloud(state(1)))
     assert results(device) == [("v1", AckStatus.STORED, "")] * 3
     assert device.delivered("display") == []
@@ -292,7 +288,7 @@ class TestBounds:
         device = make(connected=False)
         device.connect(LOCAL)
         device.connect(CLOUD)
-        device.turn(device.from_service(event("waits", ALARM)))
+        device.send(event("waits", ALARM))
         device.spool._space.capacity_deliveries = device.spool.used_deliveries
         device.turn(device.from_cloud(command(1, subject="nobody")), device.from_cloud(state(1)))
         assert (results(device), held(device)) == ([], None)

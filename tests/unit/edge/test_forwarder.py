@@ -46,15 +46,14 @@ def test_nothing_is_acknowledged_when_the_commit_fails(
 
     monkeypatch.setattr(device.spool, "commit", fail)
     with pytest.raises(SpoolError):
-        device.turn(device.from_service(event("e")))
+        device.send(event("e"))
     assert device.local.last.acknowledged == []
     assert device.receipts() == []
 
 
 def test_a_message_of_a_bygone_connection_is_stored_but_not_acknowledged(device: Device) -> None:
     stale = device.from_service(event("e"))
-    device.disconnect(LOCAL)
-    device.connect(LOCAL)
+    device.reconnect(LOCAL)
     device.turn(stale)
     assert device.spool.backlog() == {"device.outbox": 1}
     assert device.local.last.acknowledged == []
@@ -68,8 +67,8 @@ def test_qos_0_needs_no_acknowledgement(device: Device) -> None:
 
 
 def test_a_repetition_is_receipted_and_not_stored_again(device: Device) -> None:
-    device.turn(device.from_service(event("e")), device.from_service(event("e")))
-    device.turn(device.from_service(event("e")))
+    device.send(event("e"), event("e"))
+    device.send(event("e"))
     assert device.spool.backlog() == {"device.outbox": 1}
     assert len(device.receipts()) == 3
     assert len(device.local.last.acknowledged) == 3
@@ -77,12 +76,10 @@ def test_a_repetition_is_receipted_and_not_stored_again(device: Device) -> None:
 
 @pytest.mark.source("F3")
 def test_events_are_numbered_without_gaps_through_a_crash(device: Device) -> None:
-    device.turn(device.from_service(event("a")), device.from_service(event("b")))
+    device.send(event("a"), event("b"))
     epoch = device.spool.epoch
-    device.crash()
-    device.start()
-    device.connect()
-    device.turn(device.from_service(event("c")))
+    device.restart()
+    device.send(event("c"))
     stamps = [parse_event(row.json).attributes for row in device.spool.read("device.outbox", 1, 0, 10)]
     assert [each[SEQUENCE] for each in stamps] == [f"{number:012d}" for number in (2, 3, 4, 5)]
     assert [each["id"] for each in stamps] == ["a", "b", f"{epoch}-4", "c"]
@@ -93,7 +90,7 @@ def test_events_are_numbered_without_gaps_through_a_crash(device: Device) -> Non
 def test_what_finds_no_room_takes_no_number_in_an_ordered_inbox(make: MakeDevice) -> None:
     device = make(plane=ordered(), capacity_bytes=64 * 1024)
     for number in range(12):
-        device.turn(*(device.from_service(event(f"{number}-{each}", pad="x" * 4_000)) for each in range(3)))
+        device.send(*(event(f"{number}-{each}", pad="x" * 4_000) for each in range(3)))
     assert {each.refused for each in device.receipts()} == {None, SPOOL_FULL}
     stored = [parse_event(row.json) for row in device.spool.read("device.outbox", 1, 0, 100)]
     numbers = [int(str(each.attributes["orderin"]).rpartition("/")[2]) for each in stored]
@@ -132,10 +129,8 @@ def test_what_cannot_be_delivered_becomes_a_dead_letter(device: Device, payload:
 @pytest.mark.parametrize("message", [b"garbage", event("e")])
 def test_a_repetition_is_known_after_a_crash(device: Device, message: bytes | Envelope) -> None:
     for _ in range(2):
-        device.turn(device.from_service(message))
-        device.crash()
-        device.start()
-        device.connect()
+        device.send(message)
+        device.restart()
     waiting = device.spool.read("device.outbox", 1, 0, 10)
     assert len(waiting) == 1
 
@@ -165,11 +160,11 @@ class TestInbox:
     @pytest.mark.source("P8")
     def test_an_alarm_reaches_the_home_while_the_cloud_is_away(self, device: Device) -> None:
         device.disconnect(CLOUD)
-        device.turn(device.from_service(event("fire", ALARM)))
-        assert [parse_event(each).id for each in device.delivered("call")] == ["fire"]
+        device.send(event("fire", ALARM))
+        assert device.ids_at("call") == ["fire"]
 
     def test_with_receipts_only_the_receipt_ends_it(self, device: Device) -> None:
-        device.turn(device.from_service(event("fire", ALARM)))
+        device.send(event("fire", ALARM))
         device.turn(*(device.puback(mid, LOCAL) for mid, _, _ in device.local.last.published))
         assert device.spool.backlog()["call.inbox"] == 1
         receipt = Receipt(digest(device.delivered("call")[0]))
@@ -177,20 +172,20 @@ class TestInbox:
         assert device.spool.backlog() == {"call.inbox": 0, "device.outbox": 1}
 
     def test_without_receipts_the_brokers_acknowledgement_ends_it(self, device: Device) -> None:
-        device.turn(device.from_service(event("news", subject="show")))
+        device.send(event("news", subject="show"))
         assert len(device.delivered("display")) == 1
         device.turn(*(device.puback(mid, LOCAL) for mid, _, _ in device.local.last.published))
         assert device.spool.backlog() == {"display.inbox": 0, "device.outbox": 1}
 
     def test_a_late_receipt_makes_it_come_again(self, device: Device) -> None:
-        device.turn(device.from_service(event("fire", ALARM)))
+        device.send(event("fire", ALARM))
         device.turn(after=9.0)
         assert len(device.delivered("call")) == 1
         device.turn(after=1.0)
         assert len(device.delivered("call")) == 2
 
     def test_it_comes_ever_more_rarely_to_a_service_that_is_away(self, device: Device) -> None:
-        device.turn(device.from_service(event("fire", ALARM)))
+        device.send(event("fire", ALARM))
         device.turn(after=10.0)
         device.turn(after=19.0)
         assert len(device.delivered("call")) == 2
@@ -202,20 +197,17 @@ class TestInbox:
 
     @pytest.mark.source("N6")
     def test_a_new_connection_makes_it_come_again(self, device: Device) -> None:
-        device.turn(device.from_service(event("fire", ALARM)))
-        device.disconnect(LOCAL)
-        device.connect(LOCAL)
-        assert [parse_event(each).id for each in device.delivered("call")] == ["fire"]
+        device.send(event("fire", ALARM))
+        device.reconnect(LOCAL)
+        assert device.ids_at("call") == ["fire"]
 
     def test_so_does_a_restart(self, device: Device) -> None:
-        device.turn(device.from_service(event("fire", ALARM)))
-        device.crash()
-        device.start()
-        device.connect()
-        assert [parse_event(each).id for each in device.delivered("call")] == ["fire"]
+        device.send(event("fire", ALARM))
+        device.restart()
+        assert device.ids_at("call") == ["fire"]
 
     def test_a_refusal_becomes_a_dead_letter(self, device: Device) -> None:
-        device.turn(device.from_service(event("fire", ALARM)))
+        device.send(event("fire", ALARM))
         receipt = Receipt(digest(device.delivered("call")[0]), "no_line")
         device.turn(device.receipt_of("call", write_receipts([receipt])))
         assert device.spool.backlog() == {"call.inbox": 0, "device.outbox": 2}
@@ -227,7 +219,7 @@ class TestInbox:
     def test_what_its_reader_found_expired_is_counted_as_that_and_no_dead_letter(
         self, device: Device
     ) -> None:
-        device.turn(device.from_service(event("fire", ALARM, expirytime="9000-01-01T00:00:00Z")))
+        device.send(event("fire", ALARM, expirytime="9000-01-01T00:00:00Z"))
         receipt = Receipt(digest(device.delivered("call")[0]), "expired")
         device.turn(device.receipt_of("call", write_receipts([receipt])))
         assert device.spool.backlog() == {"call.inbox": 0, "device.outbox": 1}
@@ -237,7 +229,7 @@ class TestInbox:
 
     @pytest.mark.source("C4")
     def test_a_reader_cannot_say_so_of_an_event_that_does_not_expire(self, device: Device) -> None:
-        device.turn(device.from_service(event("fire", ALARM, subject="expirytime")))
+        device.send(event("fire", ALARM, subject="expirytime"))
         receipt = Receipt(digest(device.delivered("call")[0]), "expired")
         device.turn(device.receipt_of("call", write_receipts([receipt])))
         assert device.spool.backlog() == {"call.inbox": 0, "device.outbox": 2}
@@ -247,7 +239,7 @@ class TestInbox:
     def test_a_refusal_whose_reason_is_no_word_is_a_dead_letter_all_the_same(
         self, device: Device, reason: str
     ) -> None:
-        device.turn(device.from_service(event("fire", ALARM)))
+        device.send(event("fire", ALARM))
         receipt = Receipt(digest(device.delivered("call")[0]), reason)
         device.turn(device.receipt_of("call", write_receipts([receipt])))
         assert device.spool.backlog() == {"call.inbox": 0, "device.outbox": 2}
@@ -259,13 +251,13 @@ class TestInbox:
     def test_receipts_that_are_none_are_acknowledged_and_ignored(
         self, device: Device, nonsense: bytes
     ) -> None:
-        device.turn(device.from_service(event("fire", ALARM)))
+        device.send(event("fire", ALARM))
         device.turn(device.receipt_of("call", nonsense))
         assert device.spool.backlog()["call.inbox"] == 1
         assert len(device.local.last.acknowledged) == 2
 
     def test_the_window_bounds_what_is_unconfirmed(self, device: Device) -> None:
-        device.turn(*(device.from_service(event(f"a{n}", ALARM)) for n in range(5)))
+        device.send(*(event(f"a{n}", ALARM) for n in range(5)))
         assert len(device.delivered("call")) == 3
         receipt = Receipt(digest(device.delivered("call")[0]))
         device.turn(device.receipt_of("call", write_receipts([receipt])))
@@ -348,9 +340,9 @@ def test_a_stop_states_all_that_was_stored_and_sends_it(device: Device) -> None:
 
 def test_losses_are_reported_before_the_last_manifest_so_that_it_states_them(device: Device) -> None:
     device.connect()
-    device.turn(device.from_service(event("e")))
+    device.send(event("e"))
     device.resize(device.spool.used_bytes)
-    device.turn(device.from_service(event("full")))
+    device.send(event("full"))
     device.resize(100 * device.spool.capacity_bytes)
     device.inbound = [[Stop()]]
     device.forwarder.run()
@@ -373,7 +365,7 @@ def test_a_restart_loop_stores_no_manifests_of_nothing(device: Device) -> None:
 
 
 def test_a_stop_does_not_send_a_long_backlog(device: Device) -> None:
-    device.turn(*(device.from_service(event(f"e{n}"), generation=1) for n in range(101)))
+    device.send(*(event(f"e{n}") for n in range(101)))
     device.connect()
     device.cloud.last.published.clear()
     device.inbound = [[Stop()]]
@@ -384,7 +376,7 @@ def test_a_stop_does_not_send_a_long_backlog(device: Device) -> None:
 
 
 def test_a_stop_without_a_connection_is_quick(device: Device) -> None:
-    device.turn(*(device.from_service(event(f"e{n}"), generation=1) for n in range(2)))
+    device.send(*(event(f"e{n}") for n in range(2)))
     device.disconnect(CLOUD)
     device.inbound = [[Stop()]]
     before = device.time.seconds

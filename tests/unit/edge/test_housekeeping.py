@@ -159,7 +159,7 @@ def test_a_disk_that_fails_and_comes_back_is_reported_at_once(
     unwatched.wait()
     unwatched.heard()
     disk = Disk(monkeypatch, "commit")
-    unwatched.device.turn(unwatched.device.from_service(event("e")))
+    unwatched.device.send(event("e"))
     unwatched.wait()
     (line,) = unwatched.heard()
     assert line.startswith("STATUS=failing: ")
@@ -176,7 +176,7 @@ def test_a_disk_that_fails_and_comes_back_is_reported_at_once(
 
 
 def test_a_stuck_line_starves_the_watchdog_until_it_moves(service: Service) -> None:
-    service.device.turn(service.device.from_service(event("e")))
+    service.device.send(event("e"))
     service.wait()
     service.wait()
     service.heard()
@@ -189,7 +189,7 @@ def test_a_stuck_line_starves_the_watchdog_until_it_moves(service: Service) -> N
 
 
 def test_another_thread_gets_a_snapshot_of_the_loop(service: Service) -> None:
-    service.device.turn(service.device.from_service(event("e")))
+    service.device.send(event("e"))
     status, _, families = service.snapshot()
     assert (
         f"eventplane_stored_total {service.device.spool.next_sequence - 1}" in render(families).splitlines()

@@ -35,15 +35,14 @@ def metrics(device: Device, monkeypatch: pytest.MonkeyPatch) -> Metrics:
     monkeypatch.setattr(Spool, "written_bytes", property(lambda _: 4_711))
     metrics = metrics_of(device)
     for _ in range(2):
-        device.disconnect(CLOUD)
-        device.connect(CLOUD)
+        device.reconnect(CLOUD)
     for mid, failure in ((1, None), (2, QUOTA)):
-        device.turn(device.from_service(event(f"e{mid}")))
+        device.send(event(f"e{mid}"))
         device.turn(after=1.0)  # longer than it is held back for a batch
         device.turn(device.puback(mid, failure=failure))
-    device.turn(*(device.from_service(b"no event %d" % number) for number in range(3)))
+    device.send(*(b"no event %d" % number for number in range(3)))
     device.resize(1024)
-    device.turn(*(device.from_service(event(f"low{number}")) for number in range(4)))
+    device.send(*(event(f"low{number}") for number in range(4)))
     device.turn(Disconnected(LOCAL, device.local_link.generation, "gone"))
     metrics.look(device.time.seconds)
     device.time.seconds += 7.0
@@ -89,7 +88,7 @@ def test_each_metric_is_read_where_it_is_counted(metrics: Metrics, device: Devic
 
 def test_a_cloud_that_refuses_for_want_of_quota_is_progress(device: Device) -> None:
     metrics = metrics_of(device)
-    device.turn(device.from_service(event("fire", ALARM)))
+    device.send(event("fire", ALARM))
     before = metrics.progress()
     device.turn(device.puback(1, failure=QUOTA), after=1.0)
     after = metrics.progress()
@@ -125,7 +124,7 @@ def test_a_drop_is_dated_when_it_is_seen_and_the_link_itself_did_not_change(devi
 def test_an_urgent_event_that_waits_has_an_age_of_its_own(device: Device) -> None:
     metrics = metrics_of(device)
     device.disconnect(CLOUD)
-    device.turn(device.from_service(event("fire", ALARM)))
+    device.send(event("fire", ALARM))
     device.time.seconds += 30.0
     found = metrics.status(device.time.seconds)
     assert metrics.heartbeat(device.time.seconds)["oldest_urgent_s"] == pytest.approx(30.0)

@@ -34,7 +34,7 @@ def full_device(make: MakeDevice, share: float, kind: str = READING, plane: Cont
     while device.spool.used_bytes < share * CAPACITY:
         # Past the gate: this is what the days before have left behind.
         device.resize(100 * CAPACITY)
-        device.turn(*(device.from_service(event(f"old{number + n}", kind, pad=PAD)) for n in range(10)))
+        device.send(*(event(f"old{number + n}", kind, pad=PAD) for n in range(10)))
         number += 10
     device.resize(CAPACITY)
     return device
@@ -43,7 +43,7 @@ def full_device(make: MakeDevice, share: float, kind: str = READING, plane: Cont
 def answers(device: Device, *kinds: str) -> list[str | None]:
     """What the sender is told about one event of each of `kinds`."""
     before = len(device.receipts())
-    device.turn(*(device.from_service(event(f"new-{kind}", kind)) for kind in kinds))
+    device.send(*(event(f"new-{kind}", kind) for kind in kinds))
     return [each.refused for each in device.receipts()[before:]]
 
 
@@ -71,7 +71,7 @@ def counted_device(
     device = make(connected=False, capacity_deliveries=room, plane=plane)
     device.connect(LOCAL)
     device.spool._space.capacity_deliveries = 100 * room  # past the gate
-    device.turn(*(device.from_service(event(f"old{n}", kind)) for n in range(waiting)))
+    device.send(*(event(f"old{n}", kind) for n in range(waiting)))
     device.spool._space.capacity_deliveries = room
     return device
 
@@ -100,9 +100,9 @@ def test_each_priority_has_its_own_limit_in_deliveries_too(
 def test_the_oldest_of_the_least_urgent_go_when_too_many_wait(make: MakeDevice) -> None:
     plane = contract(sensor={"outbox": DROP_OLDEST})
     device = counted_device(make, 60, CHORE, plane)
-    device.turn(*(device.from_service(event(f"new{n}")) for n in range(40)))
+    device.send(*(event(f"new{n}") for n in range(40)))
     assert device.spool.used_deliveries <= 100
-    device.turn(*(device.from_service(event(f"fire{n}", ALARM)) for n in range(10)))
+    device.send(*(event(f"fire{n}", ALARM) for n in range(10)))
     assert [each.refused for each in device.receipts()[-10:]] == [None] * 10
     left = [parse_event(each.json).id for each in DeliveryCursor(device.spool, "device.outbox", 2).unsent()]
     assert 0 < len(left) < 60 - 20
@@ -114,7 +114,7 @@ def test_the_oldest_of_the_least_urgent_go_when_too_many_wait(make: MakeDevice) 
 @pytest.mark.source("N4")
 def test_room_that_was_made_for_many_is_given_away_once(make: MakeDevice) -> None:
     device = counted_device(make, 1000, CHORE, room=1000)
-    device.turn(*(device.from_service(event(f"fire{n}", ALARM)) for n in range(50)))
+    device.send(*(event(f"fire{n}", ALARM) for n in range(50)))
     assert {each.refused for each in device.receipts()[-50:]} == {None}
     assert 1000 - 1000 // 64 <= device.spool.used_deliveries <= 1000
 
@@ -124,7 +124,7 @@ def test_an_event_that_is_large_costs_no_more_events_when_only_their_number_is_s
     make: MakeDevice,
 ) -> None:
     device = counted_device(make, 100)
-    device.turn(device.from_service(event("fire", ALARM, pad="x" * 50_000)))
+    device.send(event("fire", ALARM, pad="x" * 50_000))
     assert device.receipts()[-1].refused is None
     (tally,) = device.spool.loss_reports()
     assert tally.count == 2  # one for the cloud and one for the call service
@@ -149,7 +149,7 @@ def test_a_refused_event_is_taken_when_it_comes_again_later(make: MakeDevice) ->
 @pytest.mark.source("C6")
 def test_within_one_turn_no_more_comes_in_than_there_is_room(make: MakeDevice) -> None:
     device = full_device(make, 0.5)
-    device.turn(*(device.from_service(event(f"e{n}", pad="x" * 50_000)) for n in range(20)))
+    device.send(*(event(f"e{n}", pad="x" * 50_000) for n in range(20)))
     refused = sum(each.refused == FULL for each in device.receipts())
     assert 10 < refused < 20
     assert device.spool.used_bytes < 0.95 * CAPACITY
@@ -230,7 +230,7 @@ def test_what_was_dropped_and_refused_is_reported(make: MakeDevice) -> None:
 def test_losses_are_reported_once_a_minute(make: MakeDevice) -> None:
     device = full_device(make, 0.9)
     for number in range(50):
-        device.turn(device.from_service(event(f"e{number}")), after=1.0)
+        device.send(event(f"e{number}"), after=1.0)
     device.turn(after=15.0)
     counts = [
         parse_event(each.json).data()["not_stored"][0]["count"]
@@ -282,7 +282,7 @@ def test_a_full_disk_refuses_what_it_cannot_keep_and_crashes_nothing(
     assert device.forwarder.counts.not_stored[NotStored("sensor.outbox", READING, FULL)] == 6
     disk.fits = lambda *_: True
     device.turn(after=6.0)
-    device.turn(device.from_service(event("e0")))
+    device.send(event("e0"))
     assert device.receipts()[-1].refused is None
     assert "has room again" in caplog.text
 
@@ -290,9 +290,9 @@ def test_a_full_disk_refuses_what_it_cannot_keep_and_crashes_nothing(
 def test_deliveries_go_on_while_the_disk_is_full_and_bring_space_back(
     device: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    device.turn(*(device.from_service(event(f"e{n}")) for n in range(10)))
+    device.send(*(event(f"e{n}") for n in range(10)))
     disk = FullDisk(device, monkeypatch, lambda arrivals, ends: not arrivals and ends > 0)
-    device.turn(device.from_service(event("new")))
+    device.send(event("new"))
     assert device.receipts()[-1].refused == FULL
     device.acknowledge_all()
     device.turn(after=1.0)
@@ -304,7 +304,7 @@ def test_deliveries_go_on_while_the_disk_is_full_and_bring_space_back(
 def test_the_end_of_a_delivery_that_finds_no_room_is_owed(
     device: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    device.turn(*(device.from_service(event(f"e{n}")) for n in range(5)))
+    device.send(*(event(f"e{n}") for n in range(5)))
     disk = FullDisk(device, monkeypatch, lambda *_: False)
     device.turn(device.puback(1))
     assert device.spool.backlog() == {"device.outbox": 5}
@@ -338,7 +338,7 @@ def test_an_alarm_takes_the_place_of_others_on_a_full_disk(
     device: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     device.disconnect(CLOUD)
-    device.turn(*(device.from_service(event(f"e{n}", pad=PAD)) for n in range(10)))
+    device.send(*(event(f"e{n}", pad=PAD) for n in range(10)))
     ended = 0
 
     def fits(arrivals: int, ends: int) -> bool:
@@ -352,7 +352,7 @@ def test_an_alarm_takes_the_place_of_others_on_a_full_disk(
     alarm = device.from_service(event("fire", ALARM))
     device.turn(alarm, device.from_service(event("reading")))
     assert [each.refused for each in device.receipts()[-2:]] == [None, FULL]
-    assert [parse_event(each).id for each in device.delivered("call")] == ["fire"]
+    assert device.ids_at("call") == ["fire"]
     (tally,) = device.spool.loss_reports()
     assert tally.outcome is Outcome.DROPPED
     assert parse_event(device.delivered("call")[0]).attributes["devicesequence"] == "000000000012"
@@ -362,16 +362,16 @@ def test_an_alarm_on_a_disk_that_is_really_full_costs_little_of_the_backlog(smal
     device = Device(small_disk.path)
     device.connect(LOCAL)
     for batch in range(20):
-        device.turn(*(device.from_service(event(f"e{batch}-{n}", pad=PAD)) for n in range(50)))
+        device.send(*(event(f"e{batch}-{n}", pad=PAD) for n in range(50)))
     fill_the_rest(small_disk.path.with_name("other"))
     number = 0
     while answers(device, READING) == [None]:
         number += 1
-        device.turn(*(device.from_service(event(f"more{number}-{n}", pad=PAD)) for n in range(50)))
+        device.send(*(event(f"more{number}-{n}", pad=PAD) for n in range(50)))
     waiting = device.spool.pending("device.outbox", 1)
     assert waiting >= 500
     for number in range(3):
-        device.turn(device.from_service(event(f"fire{number}", ALARM)))
+        device.send(event(f"fire{number}", ALARM))
     assert [each.refused for each in device.receipts()[-3:]] == [None] * 3
     assert device.spool.pending("call.inbox", 0) == 3
     assert device.spool.pending("device.outbox", 1) > waiting * 0.8
@@ -382,10 +382,10 @@ def test_the_backlog_is_not_given_up_for_alarms_that_find_no_room_anyway(
     device: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     device.disconnect(CLOUD)
-    device.turn(*(device.from_service(event(f"e{n}", pad=PAD)) for n in range(1000)))
+    device.send(*(event(f"e{n}", pad=PAD) for n in range(1000)))
     disk = FullDisk(device, monkeypatch, lambda *_: False)
     for number in range(20):
-        device.turn(device.from_service(event(f"fire{number}", ALARM)))
+        device.send(event(f"fire{number}", ALARM))
     assert {each.refused for each in device.receipts()[-20:]} == {FULL}
     disk.fits = lambda *_: True
     device.turn(after=6.0)
@@ -395,7 +395,7 @@ def test_the_backlog_is_not_given_up_for_alarms_that_find_no_room_anyway(
 def test_a_refusal_of_a_service_is_not_lost_when_its_dead_letter_finds_no_room(
     device: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    device.turn(device.from_service(event("fire", ALARM)))
+    device.send(event("fire", ALARM))
     FullDisk(device, monkeypatch, lambda arrivals, _: not arrivals)
     refusal = Receipt(digest(device.delivered("call")[0]), "no_line")
     device.turn(device.receipt_of("call", write_receipts([refusal])))
@@ -411,11 +411,8 @@ def test_the_emergency_path_waits_for_nothing(make: MakeDevice) -> None:
     """The cloud takes connections and answers nothing; thousands wait; the spool is nearly full."""
     device = make(capacity_bytes=4 * CAPACITY)
     for batch in range(20):
-        device.turn(*(device.from_service(event(f"e{batch}-{n}", pad="x" * 1000)) for n in range(200)))
+        device.send(*(event(f"e{batch}-{n}", pad="x" * 1000) for n in range(200)))
     assert device.spool.pressure >= 0.85
     assert device.spool.pending("device.outbox", 1) > 2000
-    device.turn(
-        *(device.from_service(event(f"late{n}")) for n in range(10)),
-        device.from_service(event("fire", ALARM)),
-    )
-    assert [parse_event(each).id for each in device.delivered("call")] == ["fire"]
+    device.send(*(event(f"late{n}") for n in range(10)), event("fire", ALARM))
+    assert device.ids_at("call") == ["fire"]

@@ -28,12 +28,12 @@ def full(make: MakeDevice) -> Device:
 def offer(device: Device, *events: Envelope) -> list[str | None]:
     """What the sender is told."""
     before = len(device.receipts())
-    device.turn(*(device.from_service(each) for each in events))
+    device.send(*(each for each in events))
     return [each.refused for each in device.receipts()[before:]]
 
 
 def called(device: Device) -> list[str]:
-    return [parse_event(each).id for each in device.delivered("call")]
+    return device.ids_at("call")
 
 
 def confirm_calls(device: Device) -> None:
@@ -73,7 +73,7 @@ def test_it_goes_before_all_that_is_stored(make: MakeDevice) -> None:
     device = make(connected=False)
     device.connect(CLOUD)
     for n in range(5):
-        device.turn(device.from_service(event(f"a{n}", ALARM), generation=1))
+        device.send(event(f"a{n}", ALARM))
     device.resize(device.spool.used_bytes)
     device.connect(LOCAL)
     assert called(device) == ["a0", "a1", "a2"]
@@ -93,12 +93,10 @@ def test_where_there_was_no_line_the_next_repetition_goes(full: Device) -> None:
 
 def test_what_was_in_flight_when_a_connection_ended_goes_over_the_next(full: Device) -> None:
     offer(full, FIRE)
-    full.disconnect(LOCAL)
-    full.connect(LOCAL)
+    full.reconnect(LOCAL)
     assert called(full) == ["fire"]
     confirm_calls(full)
-    full.disconnect(CLOUD)
-    full.connect(CLOUD)
+    full.reconnect(CLOUD)
     assert full.uplinked() == [["fire"]]
     full.turn(full.puback(1))
     assert full.forwarder.counts.sent_unstored == 2
@@ -117,8 +115,7 @@ def test_one_that_the_cloud_does_not_answer_is_sent_again(full: Device) -> None:
 def test_one_at_which_the_cloud_ends_each_connection_is_given_up(full: Device) -> None:
     offer(full, FIRE)
     for _ in range(20):
-        full.disconnect(CLOUD)
-        full.connect(CLOUD)
+        full.reconnect(CLOUD)
         if [] in full.uplinked():
             full.turn(full.puback(1))
     assert ["fire"] not in full.uplinked()

@@ -14,7 +14,7 @@ from edge.spool import Spool
 from edge.without_disk import FIRST_RETRY_S, MOST_RETRY_S
 from eventplane.attributes import priority_of
 from eventplane.device_reports import DISK_FAILED, HEARTBEAT
-from eventplane.envelope import Envelope, parse_event
+from eventplane.envelope import Envelope
 from eventplane.receipts import Receipt, digest, write_receipts
 from eventplane_mqtt.mailbox import LinkName
 from tests.unit.edge.fakes import ALARM, CHORE, READING, Device, MakeDevice, event
@@ -65,12 +65,12 @@ def disk(device: Device, monkeypatch: pytest.MonkeyPatch) -> Disk:
 def offer(device: Device, *events: Envelope) -> list[str | None]:
     """What the sender is told."""
     before = len(device.receipts())
-    device.turn(*(device.from_service(each) for each in events))
+    device.send(*(each for each in events))
     return [each.refused for each in device.receipts()[before:]]
 
 
 def called(device: Device) -> list[str]:
-    return [parse_event(each).id for each in device.delivered("call")]
+    return device.ids_at("call")
 
 
 def sent_up(device: Device, type_: str = "") -> list[Envelope]:
@@ -108,8 +108,7 @@ def test_the_cloud_is_told_at_once_until_it_acknowledges_that_and_as_often_as_a_
     assert len(sent_up(device, HEARTBEAT)) <= 1
     device.turn(after=5.0)
     assert len(sent_up(device, DISK_FAILED)) == 1
-    device.disconnect(CLOUD)
-    device.connect(CLOUD)
+    device.reconnect(CLOUD)
     assert [each.id for each in sent_up(device, DISK_FAILED)] == [report.id]
     device.acknowledge_all()
     device.turn(after=device.settings.heartbeat_s)
@@ -189,7 +188,7 @@ def test_nothing_that_fails_on_the_disk_ends_the_forwarder(
     Disk(monkeypatch, method, opens=True)  # opening works, and it fails again
     device.connect(CLOUD)
     for number in range(50):
-        device.turn(device.from_service(event(f"a{number}", ALARM)), after=7.0)
+        device.send(event(f"a{number}", ALARM), after=7.0)
     receipts = [Receipt(digest(each)) for each in device.delivered("call")]
     device.turn(device.receipt_of("call", write_receipts(receipts)))
     assert called(device)
