@@ -123,7 +123,7 @@ MODULES: Final[Mapping[str, Module]] = {
     ),
     "spool": Module(
         ("edge/spool/*",),
-        ("tests/unit/edge/test_spool*.py", "tests/unit/edge/test_recent.py", "tests/unit/edge/test_expiry.py",
+        ("tests/unit/edge/test_spool*.py", "tests/unit/edge/test_numbering.py", "tests/unit/edge/test_expiry.py",
          "tests/property/test_spool.py", "tests/property/test_spool_count.py"),
     ),
     "forwarder": Module(

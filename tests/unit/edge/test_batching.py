@@ -1,12 +1,18 @@
-"""Events wait in the spool for company, as their outboxes say; seen through the whole forwarder."""
+"""How long events wait for a batch, what fits into one, and how commits are shared."""
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
-from edge.packing import BatchingDelays
+from edge.commit import BUSY_PER_S, LINGER_S, GroupCommit
+from edge.packing import BatchingDelays, pack_first
 from edge.spool import Delivery, PendingDelivery
+from eventplane.batch import unpack
 from eventplane.contract import Contract
+from eventplane.envelope import Envelope, write_event
+from eventplane.limits import MAX_EVENT_BYTES, MAX_PAYLOAD_BYTES
 from tests.unit.edge.fakes import ALARM, CHORE, Device, MakeDevice, contract, event
 
 MINUTE_MS = 60_000
@@ -126,3 +132,96 @@ def test_a_device_may_be_set_to_wait_less() -> None:
     assert BatchingDelays(plane(), 200).due_ms([waiting]) == 1_200
     assert BatchingDelays(plane(), 0).due_ms([waiting]) == 0
     assert (BatchingDelays(plane(), 300_000).longest_s, BatchingDelays(plane(), 0).longest_s) == (60.0, 0.0)
+
+
+def texts(count: int, noise: int) -> list[str]:
+    dice = random.Random(7)
+    return [
+        write_event({"id": str(n), "source": "/s", "type": "t"}, dice.randbytes(noise).hex()).json
+        for n in range(count)
+    ]
+
+
+def ids(payload: bytes) -> list[str]:
+    return [each.id for each in unpack(payload) if isinstance(each, Envelope)]
+
+
+def test_all_that_fits_goes_together() -> None:
+    payload, count = pack_first(texts(100, 10), MAX_PAYLOAD_BYTES)
+    assert count == 100
+    assert ids(payload) == [str(n) for n in range(100)]
+
+
+def test_a_batch_that_does_not_compress_is_cut_to_the_limit() -> None:
+    waiting = texts(100, 4_000)
+    payload, count = pack_first(waiting, MAX_PAYLOAD_BYTES)
+    assert len(payload) <= MAX_PAYLOAD_BYTES
+    assert 20 < count < 40
+    assert ids(payload) == [str(n) for n in range(count)]
+
+
+def test_a_batch_stays_readable_however_well_it_compresses() -> None:
+    waiting = [
+        write_event({"id": str(n), "source": "/s", "type": "t"}, "\N{BELL}" * 20_000).json for n in range(99)
+    ]
+    payload, count = pack_first(waiting, MAX_PAYLOAD_BYTES)
+    assert 40 < count < 60
+    assert len(ids(payload)) == count
+
+
+def test_the_largest_event_fits_the_smallest_limit_alone() -> None:
+    dice = random.Random(7)
+    letters = "".join(chr(dice.randrange(0x20, 0x7F)) for _ in range(MAX_EVENT_BYTES)).replace("\\", "/")
+    head = '{"specversion":"1.0","id":"0","source":"/s","type":"t","data":"'
+    text = head + letters.replace('"', "'")[: MAX_EVENT_BYTES - len(head) - 2] + '"}'
+    assert len(text) == MAX_EVENT_BYTES
+    payload, count = pack_first([text, text], MAX_EVENT_BYTES + 1024)
+    assert len(payload) <= MAX_EVENT_BYTES + 1024
+    assert count >= 1
+
+
+def turns(
+    group: GroupCommit, per_turn: int, every_s: float, seconds: float, start: float = 0.0
+) -> list[float]:
+    """How long it lingers before each turn while `per_turn` messages come `every_s` seconds."""
+    found = []
+    for number in range(round(seconds / every_s)):
+        group.note(per_turn, start + number * every_s)
+        found.append(group.linger_s)
+    return found
+
+
+def test_a_quiet_home_waits_for_nothing() -> None:
+    assert set(turns(GroupCommit(), 1, 1.5 / BUSY_PER_S, 10.0)) == {0.0}
+
+
+def test_a_busy_home_shares_commits_after_a_moment_and_no_longer_when_it_is_quiet_again() -> None:
+    group = GroupCommit()
+    found = turns(group, 1, 0.002, 1.0)
+    assert found[-1] == LINGER_S
+    assert found.index(LINGER_S) < 100
+    assert turns(group, 2, 0.1, 1.0, start=1.0)[-1] == 0.0
+
+
+def test_many_messages_a_turn_are_busy_as_well() -> None:
+    assert turns(GroupCommit(), 500, 0.1, 1.0)[-1] == LINGER_S
+
+
+def test_a_sender_that_waits_for_each_receipt_is_seldom_held_up() -> None:
+    group = GroupCommit()
+    now, held_up, sent = 0.0, 0.0, 0
+    while now < 60.0:
+        now += 0.002 + group.linger_s
+        held_up += group.linger_s
+        group.note(1, now)
+        sent += 1
+    assert held_up < 1.0
+    assert sent > 25_000
+
+
+def test_an_acknowledgement_in_between_says_nothing_about_the_company() -> None:
+    group = GroupCommit()
+    turns(group, 1, 0.002, 1.0)
+    for number in range(100):
+        group.note(1, 1.0 + number * LINGER_S / 4)  # something else ended the wait
+        assert group.linger_s == LINGER_S
