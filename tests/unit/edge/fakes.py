@@ -390,15 +390,15 @@ class Device:
         """The events of one publish."""
         return [each for each in unpack(payload) if isinstance(each, Envelope)]
 
+    def published(self, type: str = "") -> list[Envelope]:
+        """The events, or those of one type, that were published over any connection to the cloud."""
+        payloads = [payload for wire in self.cloud.all for *_, payload in wire.published]
+        events = [each for payload in payloads for each in self.unpacked(payload)]
+        return [each for each in events if type in ("", each.type)]
+
     def letters(self) -> list[Envelope]:
         """The dead letters among all that was published to the cloud."""
-        events = [
-            each
-            for wire in self.cloud.all
-            for _, _, payload in wire.published
-            for each in self.unpacked(payload)
-        ]
-        return list({each.id: each for each in events if each.type == DEAD_LETTER}.values())
+        return list({each.id: each for each in self.published(DEAD_LETTER)}.values())
 
     def not_stored(self) -> Counter[tuple[str, str]]:
         """What never got a number, by channel and reason: reported and not yet acknowledged, or to report."""

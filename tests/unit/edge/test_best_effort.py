@@ -106,7 +106,7 @@ def test_offline_it_is_dropped_and_counted(device: Device) -> None:
     device.turn(after=61.0)
     device.connect(CLOUD)
     device.turn(after=1.0)
-    assert "e" not in [id for batch in device.uplinked() for id in batch]
+    assert "e" not in [each.id for each in device.sent_up()]
 
 
 @pytest.mark.source("P4", "C1")
@@ -120,7 +120,7 @@ def test_of_one_channel_only_the_event_that_asks_for_less_is_gone_after_an_outag
     device.turn(after=61.0)
     device.connect(CLOUD)
     device.turn(after=1.0)
-    sent = [id for batch in device.uplinked() for id in batch]
+    sent = [each.id for each in device.sent_up()]
     assert "kept" in sent
     assert "less" not in sent
 
@@ -162,7 +162,7 @@ def test_what_is_promised_goes_first(make: MakeDevice) -> None:
     device.turn(*(device.from_service(event(f"p{n}"), service="call") for n in range(4)))
     device.acknowledge_all()
     device.turn(after=1.0)
-    sent = [id for batch in device.uplinked() for id in batch]
+    sent = [each.id for each in device.sent_up()]
     first_wave = sent.index("p0")
     assert first_wave <= 2  # what was in flight already
     assert sent[first_wave : first_wave + 4] == ["p0", "p1", "p2", "p3"]

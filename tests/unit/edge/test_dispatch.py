@@ -11,7 +11,6 @@ from edge.components import first_session_has_it
 from edge.counts import NotStored
 from edge.decision import NO_ATTRIBUTES
 from edge.dispatch import MOST_UNKNOWN, UNKNOWN_EVERY_S, UrgentHint, subscriptions
-from eventplane.envelope import parse_event
 from eventplane.reasons import Reason
 from eventplane.topics import OUTBOXES, URGENT_CLIENT_SUFFIX, local_topic
 from eventplane_mqtt.mailbox import LinkName, Received
@@ -30,8 +29,7 @@ def over(device: Device, session: LinkName, payload: bytes, topic: str = "") -> 
 
 
 def letters(device: Device) -> list[dict[str, object]]:
-    found = [parse_event(each.json) for each in device.spool.read("device.outbox", 1, 0, 1_000)]
-    return [each.data() for each in found if each.type == DEAD_LETTER]
+    return [each.data() for each in device.waiting(type=DEAD_LETTER)]
 
 
 class TestUrgentHint:

@@ -15,10 +15,6 @@ from tests.unit.edge.fakes import ALARM, Device, MakeDevice, contract, event
 LOCAL, CLOUD = LinkName.LOCAL, LinkName.CLOUD
 
 
-def shown(device: Device) -> list[str]:
-    return device.ids_at("display")
-
-
 def held(device: Device, key: str = KEY) -> str | None:
     stored = device.spool.device_state("state", key)
     return stored.json if stored else None
@@ -88,7 +84,7 @@ def test_an_older_version_is_never_applied_after_a_newer(device: Device) -> None
         ("v9", AckStatus.REJECTED, Reason.OLDER),
         ("v2", AckStatus.REJECTED, Reason.OLDER),
     ]
-    assert shown(device) == ["v10"]
+    assert device.ids_at("display") == ["v10"]
     assert device.forwarder.counts.downlink_outcomes == {"stored": 1, Reason.OLDER: 2}
 
 
@@ -99,7 +95,7 @@ def test_a_tombstone_is_delivered_remembered_and_followed_by_a_new_incarnation(d
     assert results(device)[1:] == [("v2", AckStatus.STORED, ""), ("v1", AckStatus.REJECTED, Reason.OLDER)]
     device.turn(device.from_cloud(state(3)))
     assert held(device) == state(3)
-    assert shown(device) == ["v1", "v2", "v3"]
+    assert device.ids_at("display") == ["v1", "v2", "v3"]
 
 
 class TestNewestWins:
@@ -110,11 +106,11 @@ class TestNewestWins:
             device.turn(device.from_cloud(state(version)))
         assert device.spool.backlog()["display.inbox"] == 1
         device.connect(LOCAL)
-        assert shown(device) == ["v5"]
+        assert device.ids_at("display") == ["v5"]
 
     def test_within_one_turn_as_well(self, device: Device) -> None:
         device.turn(*(device.from_cloud(state(version)) for version in range(1, 6)))
-        assert shown(device) == ["v5"]
+        assert device.ids_at("display") == ["v5"]
         assert [each.version for each in device.acknowledgements()] == [1, 2, 3, 4, 5]
 
     def test_a_more_urgent_version_does_not_overtake_what_it_replaces(self, device: Device) -> None:
@@ -122,12 +118,12 @@ class TestNewestWins:
         device.turn(device.from_cloud(state(1)), device.from_cloud(state(2, severitynumber=24)))
         device.turn(device.from_cloud(state(3, severitynumber=1)))
         device.connect(LOCAL)
-        assert shown(device) == ["v3"]
+        assert device.ids_at("display") == ["v3"]
 
     def test_what_is_under_way_already_is_followed_by_the_newest(self, device: Device) -> None:
         device.turn(device.from_cloud(state(1)))
         device.turn(device.from_cloud(state(2)))
-        assert shown(device) == ["v1", "v2"]
+        assert device.ids_at("display") == ["v1", "v2"]
         device.turn(*(device.puback(mid, LOCAL) for mid, _, _ in device.local.last.published))
         assert device.spool.backlog()["display.inbox"] == 0
 
@@ -136,7 +132,7 @@ class TestNewestWins:
         device.turn(device.from_cloud(state(1)), device.from_cloud(state(5, "setting/climate/other")))
         device.turn(device.from_cloud(state(2)))
         device.connect(LOCAL)
-        assert shown(device) == ["v5", "v2"]
+        assert device.ids_at("display") == ["v5", "v2"]
 
 
 class TestCommands:
@@ -145,7 +141,7 @@ class TestCommands:
         for order in (1, 2, 3, 2):
             device.turn(device.from_cloud(command(order)))
         device.connect(LOCAL)
-        assert shown(device) == ["c1", "c2", "c3"]
+        assert device.ids_at("display") == ["c1", "c2", "c3"]
         assert results(device)[-1] == ("c2", AckStatus.REJECTED, Reason.OLDER)
 
     def test_a_more_urgent_one_does_not_overtake_the_one_before_it(self, device: Device) -> None:
@@ -154,7 +150,7 @@ class TestCommands:
         device.turn(device.from_cloud(command(2, severitynumber=24)))
         device.turn(device.from_cloud(command(1, "command/other/ring", severitynumber=24, id="x")))
         device.connect(LOCAL)
-        assert shown(device) == ["x", "c1", "c2"]
+        assert device.ids_at("display") == ["x", "c1", "c2"]
 
     def test_one_that_nobody_reads_is_rejected(self, device: Device) -> None:
         device.turn(device.from_cloud(command(1, subject="nobody")))
@@ -164,8 +160,7 @@ class TestCommands:
     def test_the_services_own_receipt_ends_it_where_the_contract_says_so(self, device: Device) -> None:
         device.turn(device.from_cloud(command(1, type=ALARM)))
         assert device.spool.backlog()["call.inbox"] == 1
-        receipt = Receipt(digest(device.delivered("call")[0]))
-        device.turn(device.receipt_of("call", write_receipts([receipt])))
+        device.confirm()
         assert device.spool.backlog()["call.inbox"] == 0
 
 
@@ -195,9 +190,9 @@ class TestSalvaged:
         self.recover(device)
         device.connect()
         device.turn(device.from_cloud(state(1)))
-        assert shown(device) == ["v1"]
+        assert device.ids_at("display") == ["v1"]
         device.turn(device.from_cloud(state(1)))
-        assert shown(device) == ["v1"]
+        assert device.ids_at("display") == ["v1"]
 
 
 def test_what_came_down_never_goes_up_again(device: Device) -> None:
@@ -329,6 +324,6 @@ def test_an_inbox_that_promises_nothing_still_holds_the_state(make: MakeDevice) 
     plane = contract(display={"inbox": {"delivery_guarantee": "best_effort"}})
     device = make(plane=plane)
     device.turn(device.from_cloud(state(1)), device.from_cloud(command(1)))
-    assert shown(device) == ["v1", "c1"]
+    assert device.ids_at("display") == ["v1", "c1"]
     assert device.spool.backlog()["device.outbox"] == 1
     assert held(device) == state(1)

@@ -8,13 +8,11 @@ from typing import Any
 import pytest
 
 from edge.counts import NotStored
-from edge.delivery_queues import DeliveryCursor
 from edge.errors import SpoolFullError
 from eventplane.contract import Contract
 from eventplane.device_reports import DISCARDED
 from eventplane.envelope import parse_event
 from eventplane.reasons import Outcome
-from eventplane.receipts import Receipt, digest, write_receipts
 from eventplane_mqtt.mailbox import LinkName
 from tests.unit.edge.disks import SmallDisk, fill_the_rest
 from tests.unit.edge.fakes import ALARM, CHORE, READING, Device, MakeDevice, contract, event
@@ -22,7 +20,7 @@ from tests.unit.edge.fakes import ALARM, CHORE, READING, Device, MakeDevice, con
 LOCAL, CLOUD = LinkName.LOCAL, LinkName.CLOUD
 CAPACITY = 1024 * 1024
 PAD = "x" * 2000
-DROP_OLDEST = {"when_full": "drop_oldest"}
+DROP_OLDEST = contract(sensor={"outbox": {"when_full": "drop_oldest"}})
 FULL = "spool_full"
 
 
@@ -42,9 +40,7 @@ def full_device(make: MakeDevice, share: float, kind: str = READING, plane: Cont
 
 def answers(device: Device, *kinds: str) -> list[str | None]:
     """What the sender is told about one event of each of `kinds`."""
-    before = len(device.receipts())
-    device.send(*(event(f"new-{kind}", kind) for kind in kinds))
-    return [each.refused for each in device.receipts()[before:]]
+    return device.offer(*(event(f"new-{kind}", kind) for kind in kinds))
 
 
 @pytest.mark.source("C6")
@@ -98,13 +94,11 @@ def test_each_priority_has_its_own_limit_in_deliveries_too(
 
 @pytest.mark.source("N4")
 def test_the_oldest_of_the_least_urgent_go_when_too_many_wait(make: MakeDevice) -> None:
-    plane = contract(sensor={"outbox": DROP_OLDEST})
-    device = counted_device(make, 60, CHORE, plane)
+    device = counted_device(make, 60, CHORE, DROP_OLDEST)
     device.send(*(event(f"new{n}") for n in range(40)))
     assert device.spool.used_deliveries <= 100
-    device.send(*(event(f"fire{n}", ALARM) for n in range(10)))
-    assert [each.refused for each in device.receipts()[-10:]] == [None] * 10
-    left = [parse_event(each.json).id for each in DeliveryCursor(device.spool, "device.outbox", 2).unsent()]
+    assert device.offer(*(event(f"fire{n}", ALARM) for n in range(10))) == [None] * 10
+    left = [each.id for each in device.waiting(rank=2)]
     assert 0 < len(left) < 60 - 20
     assert left == [f"old{n}" for n in range(60 - len(left), 60)]
     assert device.spool.pending("device.outbox", 1) >= 40  # readings were not touched
@@ -114,8 +108,7 @@ def test_the_oldest_of_the_least_urgent_go_when_too_many_wait(make: MakeDevice) 
 @pytest.mark.source("N4")
 def test_room_that_was_made_for_many_is_given_away_once(make: MakeDevice) -> None:
     device = counted_device(make, 1000, CHORE, room=1000)
-    device.send(*(event(f"fire{n}", ALARM) for n in range(50)))
-    assert {each.refused for each in device.receipts()[-50:]} == {None}
+    assert device.offer(*(event(f"fire{n}", ALARM) for n in range(50))) == [None] * 50
     assert 1000 - 1000 // 64 <= device.spool.used_deliveries <= 1000
 
 
@@ -157,8 +150,7 @@ def test_within_one_turn_no_more_comes_in_than_there_is_room(make: MakeDevice) -
 
 @pytest.mark.source("N4")
 def test_drop_oldest_makes_room_among_what_is_not_more_urgent(make: MakeDevice) -> None:
-    plane = contract(sensor={"outbox": DROP_OLDEST})
-    device = full_device(make, 0.75, CHORE, plane)
+    device = full_device(make, 0.75, CHORE, DROP_OLDEST)
     waiting = device.spool.pending("device.outbox", 2)
     assert answers(device, CHORE) == [None]
     (tally,) = device.spool.loss_reports()
@@ -168,24 +160,22 @@ def test_drop_oldest_makes_room_among_what_is_not_more_urgent(make: MakeDevice) 
 
 
 def test_drop_oldest_of_low_touches_nothing_more_urgent(make: MakeDevice) -> None:
-    plane = contract(sensor={"outbox": DROP_OLDEST})
-    device = full_device(make, 0.75, READING, plane)
+    device = full_device(make, 0.75, READING, DROP_OLDEST)
     assert answers(device, CHORE) == [FULL]
     assert device.spool.loss_reports() == []
 
 
 def test_what_is_under_way_is_not_dropped(make: MakeDevice) -> None:
-    plane = contract(sensor={"outbox": DROP_OLDEST})
-    device = full_device(make, 0.75, CHORE, plane)
+    device = full_device(make, 0.75, CHORE, DROP_OLDEST)
     device.connect(CLOUD)
-    under_way = len([id for batch in device.uplinked() for id in batch])
+    under_way = len([each.id for each in device.sent_up()])
     assert under_way > 0
     assert answers(device, CHORE) == [None]
     (tally,) = device.spool.loss_reports()
     assert tally.ranges[0][0] == 2 + under_way
     device.acknowledge_all()
     dropped = {f"old{n - 2}" for first, last in tally.ranges for n in range(first, last + 1)}
-    assert not dropped & {id for batch in device.uplinked() for id in batch}
+    assert not dropped & {each.id for each in device.sent_up()}
 
 
 @pytest.mark.parametrize(("kind", "rank"), [(CHORE, 2), (READING, 1)])
@@ -212,8 +202,7 @@ def test_what_was_dropped_and_refused_is_reported(make: MakeDevice) -> None:
     assert answers(device, ALARM, CHORE) == [None, FULL]
     (tally,) = device.spool.loss_reports()
     device.turn()
-    report = newest_report(device)
-    assert report.type == DISCARDED
+    (report,) = device.waiting(type=DISCARDED)
     data: dict[str, Any] = report.data()
     assert data["not_stored"] == [{"channel": "sensor.outbox", "type": CHORE, "reason": FULL, "count": 1}]
     assert data["deliveries"] == [
@@ -232,18 +221,9 @@ def test_losses_are_reported_once_a_minute(make: MakeDevice) -> None:
     for number in range(50):
         device.send(event(f"e{number}"), after=1.0)
     device.turn(after=15.0)
-    counts = [
-        parse_event(each.json).data()["not_stored"][0]["count"]
-        for each in DeliveryCursor(device.spool, "device.outbox", 1).unsent()
-        if DISCARDED in each.json
-    ]
-    assert counts == [1, 49]
+    reports = device.waiting(type=DISCARDED)
+    assert [each.data()["not_stored"][0]["count"] for each in reports] == [1, 49]
     assert not device.forwarder.counts.not_stored
-
-
-def newest_report(device: Device) -> Any:
-    newest = device.spool.newest("device.outbox", 1)
-    return parse_event(device.spool.read("device.outbox", 1, newest - 1, 1)[0].json)
 
 
 class FullDisk:
@@ -296,7 +276,7 @@ def test_deliveries_go_on_while_the_disk_is_full_and_bring_space_back(
     assert device.receipts()[-1].refused == FULL
     device.acknowledge_all()
     device.turn(after=1.0)
-    assert [id for batch in device.uplinked() for id in batch] == [f"e{n}" for n in range(10)]
+    assert [each.id for each in device.sent_up()] == [f"e{n}" for n in range(10)]
     assert device.spool.backlog() == {"device.outbox": 0}
     assert disk.attempts < 20
 
@@ -397,8 +377,7 @@ def test_a_refusal_of_a_service_is_not_lost_when_its_dead_letter_finds_no_room(
 ) -> None:
     device.send(event("fire", ALARM))
     FullDisk(device, monkeypatch, lambda arrivals, _: not arrivals)
-    refusal = Receipt(digest(device.delivered("call")[0]), "no_line")
-    device.turn(device.receipt_of("call", write_receipts([refusal])))
+    device.confirm(refused="no_line")
     assert device.spool.backlog()["call.inbox"] == 0
     tallies = {
         (each.destination, each.outcome, each.reason): each.count for each in device.spool.loss_reports()

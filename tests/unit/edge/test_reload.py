@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from edge.delivery_queues import DeliveryCursor
 from edge.errors import SpoolCorruptError
 from eventplane.contract import Contract
 from eventplane.device_reports import STARTED
@@ -171,16 +170,6 @@ class TestDamage:
             device.turn(after=61.0)
         assert device.spool.epoch != epoch
         assert parse_event(device.delivered("call")[-1]).id == "fire"
-        started = [
-            each
-            for wire in device.cloud.all
-            for _, _, payload in wire.published
-            for each in device.unpacked(payload)
-            if each.type == STARTED
-        ] + [
-            parse_event(each.json)
-            for each in DeliveryCursor(device.spool, "device.outbox", 1).unsent()
-            if STARTED in each.json
-        ]
-        assert started[0].data()["birth"] == "recovered"
-        assert started[0].data()["lost_epoch"] == epoch
+        started, *_ = [*device.published(STARTED), *device.waiting(type=STARTED)]
+        assert started.data()["birth"] == "recovered"
+        assert started.data()["lost_epoch"] == epoch

@@ -11,7 +11,6 @@ import pytest
 
 from edge import reports
 from edge.counts import MOST_KINDS, OTHER_TYPES, Counts, NotStored
-from edge.delivery_queues import DeliveryCursor
 from edge.errors import SpoolUnavailableError
 from edge.numbering import stamp
 from edge.reports import Heading
@@ -27,7 +26,7 @@ from eventplane.device_reports import (
     is_irreplaceable,
     key_digest,
 )
-from eventplane.envelope import Envelope, parse_event
+from eventplane.envelope import Envelope
 from eventplane.reasons import Outcome
 from eventplane.router import Router
 from eventplane_mqtt.mailbox import LinkName
@@ -86,18 +85,10 @@ def test_what_only_speaks_of_reports_is_none(json: str) -> None:
     assert not is_irreplaceable(json)
 
 
-def stored(device: Device, type_: str, rank: int = 1) -> list[Envelope]:
-    """The reports of one type that wait for the cloud."""
-    waiting = (
-        parse_event(each.json) for each in DeliveryCursor(device.spool, "device.outbox", rank).unsent()
-    )
-    return [each for each in waiting if each.type == type_]
-
-
 def test_a_new_store_reports_that_it_started_once(make: MakeDevice) -> None:
     device = make(connected=False, settled=False)
     device.send(event("e"))
-    (report,) = stored(device, STARTED)
+    (report,) = device.waiting(type=STARTED)
     assert report.attributes["devicesequence"] == "000000000001"
     assert report.attributes["time"] == "2024-05-01T12:16:40.000Z"
     assert report.data() == {
@@ -111,7 +102,7 @@ def test_a_new_store_reports_that_it_started_once(make: MakeDevice) -> None:
     }
     device.crash()
     device.start()
-    assert len(stored(device, STARTED)) == 1
+    assert len(device.waiting(type=STARTED)) == 1
 
 
 def test_manifests_state_every_stored_event_once_whatever_crashes(make: MakeDevice) -> None:
@@ -122,10 +113,8 @@ def test_manifests_state_every_stored_event_once_whatever_crashes(make: MakeDevi
             device.crash()
             device.start()
     (last, *_) = device.spool.manifests()
-    everything = [
-        parse_event(each.json) for each in DeliveryCursor(device.spool, "device.outbox", 1).unsent()
-    ]
-    statements = [each for report in stored(device, MANIFEST) for each in report.data()["statements"]]
+    everything = device.waiting()
+    statements = [each for report in device.waiting(type=MANIFEST) for each in report.data()["statements"]]
     uplinked = [each for each in statements if each["destination"] == "device.outbox"]
     spans = [(each["first"], each["last"]) for each in uplinked] + [(last.first, last.last)]
     assert spans[0][0] == 1
@@ -150,7 +139,7 @@ def test_a_manifest_comes_in_its_interval_and_states_every_destination(device: D
     device.send(event("fire", ALARM))
     device.turn(after=1.1e6)
     device.turn(after=1.1e6)
-    first, second = stored(device, MANIFEST)
+    first, second = device.waiting(type=MANIFEST)
     assert stated(first) == {"device.outbox": (2, 2, 1), "call.inbox": (2, 2, 1), "display.inbox": (1, 0, 0)}
     assert stated(second) == {"device.outbox": (3, 3, 1), "call.inbox": (3, 2, 0), "display.inbox": (1, 0, 0)}
     assert second.data()["statements"][-1]["digest"] == EMPTY
@@ -169,11 +158,11 @@ def test_a_manifest_states_how_far_each_destination_had_acknowledged(make: MakeD
     device.send(event("fire", ALARM))
     device.turn(device.puback(2))  # the alarm's
     device.turn(after=1.1e6)
-    (first,) = stored(device, MANIFEST)
+    (first,) = device.waiting(type=MANIFEST)
     device.reconnect(LinkName.CLOUD)
     device.acknowledge_all()
     device.turn(after=1.1e6)
-    (second,) = stored(device, MANIFEST)
+    (second,) = device.waiting(type=MANIFEST)
     assert uplinked(first) == (8, 1)
     assert uplinked(second) == (9, 8)
 
@@ -184,7 +173,7 @@ def test_an_event_that_the_cloud_refused_is_reported_as_ended(make: MakeDevice) 
     device.send(event("e0", ALARM))
     device.turn(device.puback(1, failure="payload format invalid"))
     device.turn(after=61.0)
-    (report,) = stored(device, DISCARDED)
+    (report,) = device.waiting(type=DISCARDED)
     assert report.data()["deliveries"] == [
         {
             "destination": "device.outbox",
@@ -199,12 +188,12 @@ def test_an_event_that_the_cloud_refused_is_reported_as_ended(make: MakeDevice) 
 def test_a_start_with_nothing_new_says_so_once_the_process_has_lived_for_a_while(make: MakeDevice) -> None:
     device = make(connected=False, first_manifest_s=60.0)
     device.turn(after=59.0)
-    assert stored(device, MANIFEST) == []
+    assert device.waiting(type=MANIFEST) == []
     device.turn(after=1.0)
-    (report,) = stored(device, MANIFEST)
+    (report,) = device.waiting(type=MANIFEST)
     assert stated(report) == {"device.outbox": (2, 1, 0), "call.inbox": (1, 0, 0), "display.inbox": (1, 0, 0)}
     device.turn(after=3600.0)
-    assert len(stored(device, MANIFEST)) == 1
+    assert len(device.waiting(type=MANIFEST)) == 1
 
 
 def test_a_restart_loop_states_once_what_was_stored_before_it(make: MakeDevice) -> None:
@@ -214,7 +203,7 @@ def test_a_restart_loop_states_once_what_was_stored_before_it(make: MakeDevice) 
         device.crash()
         device.start()
         device.turn(after=50.0)
-    (report,) = stored(device, MANIFEST)
+    (report,) = device.waiting(type=MANIFEST)
     assert stated(report)["device.outbox"] == (2, 4, 3)
 
 
@@ -229,17 +218,16 @@ def test_what_tells_of_others_outlives_the_channel_that_carries_it(make: MakeDev
     for _ in range(3):
         device.acknowledge_all()
         device.turn(after=1.0)
-    sent = [each for _, _, payload in device.cloud.last.published for each in device.unpacked(payload)]
-    assert [each.type for each in sent] == [STARTED, DEAD_LETTER, MANIFEST, DISCARDED]
+    assert [each.type for each in device.sent_up()] == [STARTED, DEAD_LETTER, MANIFEST, DISCARDED]
 
 
 def test_a_heartbeat_tells_figures_and_goes_when_newer_ones_say_more(make: MakeDevice) -> None:
     device = make(connected=False, heartbeat_s=300.0)
     device.turn(after=299.0)
-    assert stored(device, HEARTBEAT, rank=2) == []
+    assert device.waiting(2, HEARTBEAT) == []
     assert device.forwarder._timeout_s() <= 1.0  # type: ignore[operator]
     device.turn(after=1.0)
-    (beat,) = stored(device, HEARTBEAT, rank=2)
+    (beat,) = device.waiting(2, HEARTBEAT)
     assert beat.data() == {"interval_s": 300.0, "figures": {"answer": 42}}
     (waiting,) = device.spool.read("device.outbox", 2, 0, 10)
     assert waiting.expires_ms == device.spool.clock() + 600_000
@@ -249,24 +237,24 @@ def test_a_heartbeat_takes_no_room_that_others_need(make: MakeDevice) -> None:
     device = make(connected=False, heartbeat_s=300.0)
     device.resize(device.spool.used_bytes)
     device.turn(after=300.0)
-    assert stored(device, HEARTBEAT, rank=2) == []
+    assert device.waiting(2, HEARTBEAT) == []
     device.resize(100 * device.spool.capacity_bytes)
     device.turn(after=300.0)
-    assert len(stored(device, HEARTBEAT, rank=2)) == 1
+    assert len(device.waiting(2, HEARTBEAT)) == 1
 
 
 def test_reports_wait_for_a_minute_when_there_is_no_room(make: MakeDevice) -> None:
     device = make(connected=False, settled=False)
-    assert len(stored(device, STARTED)) == 1
+    assert len(device.waiting(type=STARTED)) == 1
     device.send(event("fire", ALARM))
     device.resize(device.spool.used_bytes)
     device.send(event("flood", ALARM))
     for _ in range(60):
         device.turn(after=1.0)
-    assert stored(device, "org.eventplane.device.discarded.v1") == []
+    assert device.waiting(type=DISCARDED) == []
     device.resize(100 * device.spool.capacity_bytes)
     device.turn(after=61.0)
-    (report,) = stored(device, "org.eventplane.device.discarded.v1")
+    (report,) = device.waiting(type=DISCARDED)
     data: dict[str, Any] = report.data()
     assert [each["count"] for each in data["not_stored"]] == [1]
 
@@ -279,7 +267,7 @@ def test_the_audit_takes_a_forwarder_s_word_for_what_the_cloud_acknowledged(
     if acknowledged:
         device.acknowledge_all()
     device.turn(after=1.1e6)
-    (manifest,) = stored(device, MANIFEST)
+    (manifest,) = device.waiting(type=MANIFEST)
     number = int(str(manifest.attributes["devicesequence"]))
     report = 0, "tap/1", MANIFEST, manifest.source, manifest.id, device.spool.epoch, number, manifest.json
     # The rule lost number 3.
