@@ -23,51 +23,41 @@ BEST_EFFORT = {"delivery_guarantee": "best_effort"}
 PLANE = contract(sensor={"outbox": BEST_EFFORT})
 
 
-class Ends:
-    def __init__(self) -> None:
-        self.all: list[tuple[str, str | None]] = []
-
-    def __call__(self, event: VolatileEvent, reason: str | None) -> None:
-        self.all.append((event.json[:1], reason))
-
-
-def volatile(json: str) -> VolatileEvent:
-    return VolatileEvent("display.inbox", READING, json, b"")
+def filled(*texts: str) -> tuple[VolatileQueue, list[tuple[str, str | None]]]:
+    """A queue of events with `texts`, and how events ended, each by the first character of its text."""
+    ends: list[tuple[str, str | None]] = []
+    queue = VolatileQueue(
+        "display.inbox", BEST_EFFORT_RANK, lambda event, reason: ends.append((event.json[:1], reason))
+    )
+    for text in texts:
+        queue.put(VolatileEvent("display.inbox", READING, text, b""))
+    return queue, ends
 
 
 @pytest.mark.source("N4")
 def test_it_keeps_the_newest_within_its_bounds() -> None:
-    ends = Ends()
-    queue = VolatileQueue("display.inbox", BEST_EFFORT_RANK, ends)
-    for number in range(MOST_EVENTS + 2):
-        queue.put(volatile(str(number)))
-    assert ends.all == [("0", OVERFLOW), ("1", OVERFLOW)]
+    queue, ends = filled(*map(str, range(MOST_EVENTS + 2)))
+    assert ends == [("0", OVERFLOW), ("1", OVERFLOW)]
     assert [each.json for each in queue.peek(2)] == ["2", "3"]
     queue.take()
     assert [each.json for each in queue.peek(1)] == ["3"]
 
 
 def test_its_text_is_bounded_as_well() -> None:
-    ends = Ends()
-    queue = VolatileQueue("display.inbox", BEST_EFFORT_RANK, ends)
-    for letter in "abc":
-        queue.put(volatile(letter * (MOST_CHARACTERS // 2)))
-    assert ends.all == [("a", OVERFLOW)]
+    _, ends = filled(*(letter * (MOST_CHARACTERS // 2) for letter in "abc"))
+    assert ends == [("a", OVERFLOW)]
 
 
 def test_each_event_has_one_end() -> None:
-    ends = Ends()
-    queue = VolatileQueue("display.inbox", BEST_EFFORT_RANK, ends)
-    for letter in "abcd":
-        queue.put(volatile(letter))
+    queue, ends = filled(*"abcd")
     first, *_ = [each.delivery for each in queue.peek(3)]
     queue.take(3)
     queue.end(first)
     queue.rewind()
-    assert ends.all == [("a", None), ("b", UNCONFIRMED), ("c", UNCONFIRMED)]
+    assert ends == [("a", None), ("b", UNCONFIRMED), ("c", UNCONFIRMED)]
     queue.end(first)
     queue.clear()
-    assert ends.all[3:] == [("d", OFFLINE)]
+    assert ends[3:] == [("d", OFFLINE)]
     assert queue.peek(1) == []
 
 

@@ -44,9 +44,16 @@ def test_what_expired_while_the_cloud_was_away_is_counted_and_not_sent(offline: 
     assert offline.forwarder.counts.discards == {(Outcome.EXPIRED, "expirytime"): 1}
 
 
-def test_it_is_sent_while_its_time_lasts(offline: Device) -> None:
-    offline.send(event("e", **SHORT))
-    offline.turn(after=30.0)
+@pytest.mark.parametrize(
+    ("attributes", "seconds"),
+    [(SHORT, 30.0), ({"expirytime": "2001-01-01T00:00:00Z"}, 1_000.0)],
+    ids=["its time lasts", "without a time of its own the cloud decides"],
+)
+def test_it_is_sent_while_it_has_not_expired(
+    offline: Device, attributes: dict[str, str], seconds: float
+) -> None:
+    offline.send(event("e", **attributes))
+    offline.turn(after=seconds)
     back(offline)
     offline.turn(after=1.0)
     assert offline.uplinked() == [["e"]]
@@ -91,14 +98,6 @@ def test_the_life_goes_on_across_a_restart(offline: Device) -> None:
     back(offline)
     offline.turn(after=1.0)
     assert told(offline) == [("device.outbox", Outcome.EXPIRED, "expirytime", 1)]
-
-
-def test_an_expiry_without_a_time_is_left_to_the_cloud(offline: Device) -> None:
-    offline.send(event("e", expirytime="2001-01-01T00:00:00Z"))
-    offline.turn(after=1000.0)
-    back(offline)
-    offline.turn(after=1.0)
-    assert offline.uplinked() == [["e"]]
 
 
 def test_each_destination_has_its_own_expiry(make: MakeDevice) -> None:

@@ -11,7 +11,7 @@ from edge.interest import Interest
 from eventplane.contract import Priority
 from eventplane.device_reports import DISCARDED, MANIFEST
 from eventplane.downlink.device import ACKNOWLEDGED, AckStatus
-from eventplane.envelope import Envelope, parse_event
+from eventplane.envelope import Envelope
 from eventplane.interest.announcement import new_announcement, write_announcement
 from eventplane.interest.uplink import UPLINK_INTEREST_TYPE, UPLINK_KEY
 from eventplane.reasons import Reason
@@ -29,11 +29,6 @@ LOUD = {"exact": {"volume": "loud"}}
 def home(make: MakeDevice) -> Device:
     """Between two brokers, under a contract by which the device asks what the cloud wants."""
     return make(forward="wanted", batching_delay_ms=0)
-
-
-def shown(device: Device, service: str = "display") -> list[str]:
-    """The ids of what went to a service, over the newest connection."""
-    return [parse_event(each).id for each in device.delivered(service)]
 
 
 def up(device: Device) -> list[Envelope]:
