@@ -28,7 +28,6 @@ from tests.integration.edge.conftest import (
     send,
     wait_for,
 )
-from tests.integration.mqtt import TestClient
 
 ALARM = "org.eventplane.alarm.keyword.v1"
 DEAD_LETTER = "org.eventplane.deadletter.v1"
@@ -47,13 +46,6 @@ def test_events_reach_the_cloud_numbered_and_in_their_own_words(home: Home, clou
     started = next(each for each in cloud.events if each.type == STARTED)
     assert started.source == f"/devices/{THING}/forwarder"
     assert int(str(started.attributes[SEQUENCE])) == 1
-
-
-def test_a_plain_publisher_needs_no_client_of_ours(home: Home, cloud: CloudBroker) -> None:
-    wait_for(lambda: "local broker connected" in home.log())
-    with TestClient("sensor", "127.0.0.1", home.broker.port) as sensor:
-        assert sensor.publish("eventplane/health-service/outbox", event(1).json.encode())
-    wait_for(lambda: cloud.has({"e1"}))
 
 
 @pytest.mark.source("P-W4")
@@ -95,7 +87,7 @@ def test_an_alarm_rings_at_home_and_is_done_with_the_services_own_receipt(
     caller = home.listen("call-service", place_call)
     voice = home.connect("voice-service")
     voice.put(event(1, ALARM))
-    wait_for(lambda: [call.id for call in calls] == ["e1"])
+    wait_for(lambda: {call.id for call in calls} == {"e1"})  # at least once: a copy may cross its receipt
     caller.flush(SECONDS)
     cloud.start()
     wait_for(lambda: cloud.has({"e1", "e100"}))
@@ -206,15 +198,6 @@ def test_a_full_spool_refuses_readings_and_still_lets_an_alarm_ring(home: Home, 
     wait_for(lambda: cloud.has({"e0", "e1000"}))
     assert told[0]["not_stored"][0]["reason"] == "spool_full"
     assert told[0]["deliveries"] == []
-
-
-def test_it_stops_in_good_order(home: Home, cloud: CloudBroker) -> None:
-    service = home.connect("health-service")
-    send(service, 0, 50)
-    service.flush(SECONDS)
-    home.forwarder.terminate()
-    assert home.forwarder.wait() == 0
-    assert "Traceback" not in home.log()
 
 
 @pytest.mark.parametrize(

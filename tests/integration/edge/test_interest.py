@@ -10,12 +10,9 @@ from contract.loader import load_contract
 from eventplane.contract import Contract, Downlink, compile_contract, contract_document
 from eventplane.downlink.wire import stamped
 from eventplane.envelope import Envelope, write_event
-from eventplane.interest.announcement import new_announcement, write_announcement
 from eventplane.interest.uplink import UPLINK_KEY, uplink_filters, uplink_interest_event
-from eventplane.topics import interest_topic
 from tests.eventually import eventually
 from tests.integration.edge.conftest import SECONDS, CloudBroker, Home, wait_for
-from tests.integration.mqtt import TestClient
 
 MOTION = "org.eventplane.activity.motion.v1"
 DOOR = "org.eventplane.activity.door.v1"
@@ -104,21 +101,6 @@ def test_a_lasting_session_that_is_away_keeps_it(home: Home) -> None:
     assert counted(home, ENDED) == 0
     home.listen("voice-service", lambda each: came.append(each.id))
     wait_for(lambda: came == ["2"])
-
-
-def test_what_is_wrong_foreign_or_of_another_version_is_refused_and_everything_comes(home: Home) -> None:
-    came: list[str] = []
-    home.listen("voice-service", lambda each: came.append(each.id))
-    right = write_announcement(new_announcement("voice-service", [DOORS]))
-    foreign = write_announcement(new_announcement("call-service", [DOORS]))
-    wrong = [b"{", foreign, right.replace(b'"version":1', b'"version":2'), right.replace(b"exact", b"exakt")]
-    with TestClient("somebody", "127.0.0.1", home.broker.port) as somebody:
-        for number, payload in enumerate(wrong, start=1):
-            assert somebody.publish(interest_topic("voice-service"), payload)
-            wait_for(lambda: home.log().count("announcement of voice-service") == number)  # noqa: B023
-    home.connect("activity-service").put(event("1", MOTION), SECONDS)
-    wait_for(lambda: came == ["1"])
-    assert counted(home, ANNOUNCED) == 0
 
 
 def wanted(version: int, *filters: object, deleted: bool = False) -> str:
