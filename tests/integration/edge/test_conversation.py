@@ -12,12 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from eventplane.contract import Contract, Downlink, compile_contract
+from eventplane.contract import Contract, compile_contract
 from eventplane.conversation.messages import Failure, Replier, Reply, Status, write_reply
 from eventplane.conversation.open_requests import OPENS_AFTER, Circuit, PeerChanged, Replies
 from eventplane.conversation.questions import HandlersAnswer, read_handlers_question, write_handlers_answer
 from eventplane.device_reports import STARTED
-from eventplane.downlink.wire import stamped
 from eventplane.envelope import Envelope, parse_event
 from eventplane.guarantee import DELIVERY_GUARANTEE
 from eventplane.receipts import SPOOL_FULL, Receipt, digest, write_receipts
@@ -31,7 +30,7 @@ from eventplane_client.errors import (
     RequestDroppedError,
     RequestTimeoutError,
 )
-from tests.integration.edge.conftest import SECONDS, THING, CloudBroker, Home, wait_for
+from tests.integration.edge.conftest import SECONDS, THING, CloudBroker, Home, down, wait_for
 from tests.integration.mqtt import TestClient
 from tests.unit.eventplane.conversation.worlds import ask, document, plane
 
@@ -75,21 +74,10 @@ def test_the_cloud_replies_as_well(home: Home, cloud: CloudBroker) -> None:
     wait_for(lambda: cloud.has({"far"}))
     (request,) = {each.key: each for each in cloud.events if each.id == "far"}.values()
     assert request.attributes["replydevice"] == THING
-    for order, name in enumerate(("desk", "porter"), 1):
+    for name in ("desk", "porter"):
         reply = write_reply(request, Reply(Replier(name), Status.HANDLED, name), NOW)
         assert reply.attributes["todevice"] == THING
-        cloud.send_down(
-            stamped(
-                reply.stamped(senderservice=name).json,
-                kind=Downlink.COMMAND,
-                key=f"reply/{name}/x",
-                uid="",
-                version=1,
-                is_deleted=False,
-                order=order if name == "desk" else 1,
-                fence=1,
-            )
-        )
+        cloud.send_down(down(reply.json, name, f"reply/{name}/x", order=1))
     assert {name: each.answer for name, each in asking.result(SECONDS).items()} == {
         "lamp": {"lit_by": "far"},
         "desk": "desk",
@@ -102,18 +90,7 @@ def test_what_the_cloud_asks_goes_up_as_a_reply(home: Home, cloud: CloudBroker) 
     # Once its report is there, it is connected and has subscribed.
     wait_for(lambda: any(each.type == STARTED for each in cloud.events))
     request = ask("down", todevice=THING, replyto="desk", correlationid="c7")
-    cloud.send_down(
-        stamped(
-            request.stamped(senderservice="desk").json,
-            kind=Downlink.COMMAND,
-            key="ask/desk/x",
-            uid="",
-            version=1,
-            is_deleted=False,
-            order=1,
-            fence=1,
-        )
-    )
+    cloud.send_down(down(request.json, "desk", "ask/desk/x", order=1))
     wait_for(lambda: cloud.has({f"c7.{THING}/lamp"}))
     (reply,) = {each.key: each for each in cloud.events if each.id.startswith("c7.")}.values()
     assert reply.data()["thing"] == THING

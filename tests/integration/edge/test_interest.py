@@ -7,12 +7,10 @@ from urllib.request import urlopen
 import pytest
 
 from contract.loader import load_contract
-from eventplane.contract import Contract, Downlink, compile_contract, contract_document
-from eventplane.downlink.wire import stamped
+from eventplane.contract import Contract, compile_contract, contract_document
 from eventplane.envelope import Envelope, write_event
 from eventplane.interest.uplink import UPLINK_KEY, uplink_filters, uplink_interest_event
-from tests.eventually import eventually
-from tests.integration.edge.conftest import SECONDS, CloudBroker, Home, wait_for
+from tests.integration.edge.conftest import SECONDS, CloudBroker, Home, down, wait_for
 
 MOTION = "org.eventplane.activity.motion.v1"
 DOOR = "org.eventplane.activity.door.v1"
@@ -108,26 +106,7 @@ def wanted(version: int, *filters: object, deleted: bool = False) -> str:
     event = uplink_interest_event(
         None if deleted else filters, id=f"interest-{version}", time="2026-01-01T00:00:00Z", device="*"
     )
-    return stamped(
-        event.stamped(senderservice="operations").json,
-        kind=Downlink.STATE,
-        key=UPLINK_KEY,
-        uid="",
-        version=version,
-        is_deleted=deleted,
-        order=0,
-        fence=1,
-    )
-
-
-def send_down(cloud: CloudBroker, text: str, version: int) -> None:
-    """Again and again, as the cloud does, until the device has answered."""
-
-    def answered() -> bool:
-        cloud.send_down(text)
-        return eventually(lambda: any(each.version == version for each in cloud.answers()), 1.0)
-
-    wait_for(answered)
+    return down(event.json, "operations", UPLINK_KEY, version=version, is_deleted=deleted)
 
 
 @pytest.mark.source("C8")
@@ -135,7 +114,7 @@ def test_the_device_sends_up_what_the_cloud_wants_and_what_is_urgent(home: Home,
     sensor, voice = home.connect("activity-service"), home.connect("voice-service")
     sensor.put(event("1", MOTION), SECONDS)
     wait_for(lambda: cloud.has({"1"}))  # while nobody knows
-    send_down(cloud, wanted(1, DOORS), 1)
+    cloud.send_until_answered(wanted(1, DOORS), UPLINK_KEY, 1)
     sensor.put(event("2", MOTION), SECONDS)
     voice.put(event("3", ALARM), SECONDS)
     sensor.put(event("4", DOOR), SECONDS)
@@ -146,7 +125,7 @@ def test_the_device_sends_up_what_the_cloud_wants_and_what_is_urgent(home: Home,
     sensor.put(event("5", MOTION), SECONDS)
     sensor.put(event("6", DOOR), SECONDS)
     wait_for(lambda: cloud.has({"6"}))
-    send_down(cloud, wanted(2, deleted=True), 2)
+    cloud.send_until_answered(wanted(2, deleted=True), UPLINK_KEY, 2)
     sensor.put(event("7", MOTION), SECONDS)
     wait_for(lambda: cloud.has({"7"}))
     # Of one source and priority the order is kept: what came neither before nor between was not sent.

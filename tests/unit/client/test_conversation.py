@@ -523,9 +523,9 @@ class TestOverSqs:
         with connect(ClientSettings("desk", "sqs:test", contract=str(file))) as desk:
             assert desk.peers() == {}
             with pytest.raises(UnavailableError):  # there are no tables here
-                desk.request(ask(), 1.0)
+                desk.request(ask(), 0.0)
             with pytest.raises(RequestDroppedError):
-                desk.request(ask(), 1.0, durable=False)
+                desk.request(ask(), 0.0, durable=False)
 
 
 def test_who_may_not_ask_is_told_why(talk: Talk) -> None:

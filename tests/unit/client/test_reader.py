@@ -64,6 +64,7 @@ def test_what_could_not_be_given_back_is_still_in_hand() -> None:
             received.nack()
         filter.is_full = False
         received.nack()
+        plane.expire()
         again = inbox.receive(SECONDS)
         assert (again.event.id, again.attempt > 1) == ("one", True)
         again.ack()

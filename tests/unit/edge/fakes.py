@@ -294,6 +294,10 @@ class Device:
         """One round with messages of the sensor's outbox, after `after` seconds."""
         self.turn(*map(self.from_service, payloads), after=after)
 
+    def send_down(self, *payloads: bytes | str, after: float = 0.0) -> None:
+        """One round with messages of the device's inbox in the cloud, after `after` seconds."""
+        self.turn(*map(self.from_cloud, payloads), after=after)
+
     def offer(self, *events: Envelope) -> list[str | None]:
         """Send events, and return what their sender is told of each: None, or why it is refused."""
         before = len(self.receipts())

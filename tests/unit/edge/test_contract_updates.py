@@ -61,7 +61,7 @@ def test_it_is_stored_told_and_stands_before_the_file_also_after_a_crash(
     device: Device, file: Path, compress: bool
 ) -> None:
     text = packed(gzip.compress(other().canonical)) if compress else update(1, contract_document(other()))
-    device.turn(device.from_cloud(text))
+    device.send_down(text)
     assert device.contracts_came == 1
     assert [each.result for each in device.acknowledgements()] == [AckStatus.STORED]
     assert in_force(device, file) == other().version
@@ -71,8 +71,8 @@ def test_it_is_stored_told_and_stands_before_the_file_also_after_a_crash(
 
 
 def test_deleting_it_gives_the_file_its_place_back(device: Device, file: Path) -> None:
-    device.turn(device.from_cloud(update(1, contract_document(other()))))
-    device.turn(device.from_cloud(state(2, KEY, type=DEVICE_CONTRACT, deleted=True)))
+    device.send_down(update(1, contract_document(other())))
+    device.send_down(state(2, KEY, type=DEVICE_CONTRACT, deleted=True))
     assert device.contracts_came == 2
     assert in_force(device, file) == contract().version
 
@@ -98,7 +98,7 @@ WRONG_ROUTE = {"x": {"filter": {"exact": {"type": "t"}}, "to": "nobody.inbox"}}
 def test_a_broken_one_is_rejected_and_the_one_in_force_stays(
     device: Device, file: Path, text: str, detail: str
 ) -> None:
-    device.turn(device.from_cloud(text))
+    device.send_down(text)
     (answer,) = device.acknowledgements()
     assert (answer.result, answer.reason) == (AckStatus.REJECTED, Reason.CONTRACT_REFUSED)
     assert detail in answer.detail
@@ -107,21 +107,21 @@ def test_a_broken_one_is_rejected_and_the_one_in_force_stays(
 
 
 def test_a_broken_one_does_not_take_the_place_of_a_good_one(device: Device, file: Path) -> None:
-    device.turn(device.from_cloud(update(1, contract_document(other()))), device.from_cloud(update(2, {})))
+    device.send_down(update(1, contract_document(other())), update(2, {}))
     assert in_force(device, file) == other().version
     # What corrects it has a newer version.
-    device.turn(device.from_cloud(update(3, contract_document(contract()))))
+    device.send_down(update(3, contract_document(contract())))
     assert in_force(device, file) == contract().version
 
 
 def test_a_command_of_such_a_key_is_a_command(device: Device) -> None:
-    device.turn(device.from_cloud(command(1, KEY)))
+    device.send_down(command(1, KEY))
     assert device.contracts_came == 0
     assert [each.result for each in device.acknowledgements()] == [AckStatus.STORED]
 
 
 def test_one_that_this_program_cannot_read_leaves_it_to_the_file(device: Device, file: Path) -> None:
-    device.turn(device.from_cloud(update(1, contract_document(other()))))
+    device.send_down(update(1, contract_document(other())))
     newer = update(1, contract_document(other()) | {"format": 99})
     held = device.spool.device_state("state", KEY)
     assert held is not None
@@ -136,7 +136,7 @@ def test_without_either_it_says_why(device: Device, tmp_path: Path) -> None:
 
 
 def test_a_damaged_spool_gives_no_contract_so_that_the_one_in_force_stays(device: Device, file: Path) -> None:
-    device.turn(device.from_cloud(update(1, contract_document(other()))))
+    device.send_down(update(1, contract_document(other())))
     device.spool._db.execute("UPDATE device_state SET text = zeroblob(10)")
     found = active_contract(file, device.spool)
     assert isinstance(found, SettingProblem)
@@ -153,7 +153,7 @@ def silent() -> Contract:
 def test_one_that_takes_the_alarms_away_is_rejected_with_what_and_the_remedy(
     device: Device, file: Path
 ) -> None:
-    device.turn(device.from_cloud(update(1, contract_document(silent()))))
+    device.send_down(update(1, contract_document(silent())))
     (answer,) = device.acknowledgements()
     assert (answer.result, answer.reason) == (AckStatus.REJECTED, Reason.CONTRACT_REFUSED)
     assert "routes.calls" in answer.detail
@@ -166,19 +166,19 @@ def test_it_is_measured_by_the_image_and_not_by_what_came_down_before(device: De
     with_more = contract_document(contract())
     with_more["routes"]["more"] = {"filter": {"exact": {"type": ALARM}}, "to": "display.inbox"}
     more = compile_contract(with_more, "test")
-    device.turn(device.from_cloud(update(1, with_more)))
+    device.send_down(update(1, with_more))
     assert in_force(device, file) == more.version
     # The route is no part of the image's contract, so that it may go again.
     device.turn(Reload(more, contract()), device.from_cloud(update(2, contract_document(other()))))
     assert in_force(device, file) == other().version
-    device.turn(device.from_cloud(update(3, contract_document(silent()))))
+    device.send_down(update(3, contract_document(silent())))
     assert in_force(device, file) == other().version
 
 
 def test_a_stored_one_that_takes_the_alarms_of_a_new_image_away_leaves_it_to_the_file(
     device: Device, file: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    device.turn(device.from_cloud(update(1, contract_document(other()))))
+    device.send_down(update(1, contract_document(other())))
     image = contract_document(contract())
     image["routes"]["rings"] = {"filter": {"exact": {"type": ALARM}}, "to": "display.inbox"}
     new = compile_contract(image, "test")
@@ -191,7 +191,7 @@ def test_a_stored_one_that_takes_the_alarms_of_a_new_image_away_leaves_it_to_the
 
 
 def test_while_the_file_is_broken_the_image_is_what_it_was_before(device: Device, file: Path) -> None:
-    device.turn(device.from_cloud(update(1, contract_document(other()))))
+    device.send_down(update(1, contract_document(other())))
     file.write_bytes(b"{")
     found = active_contract(file, device.spool, contract())
     assert found == ActiveContract(other(), contract())

@@ -37,7 +37,7 @@ def test_a_state_is_stored_answered_delivered_and_only_then_acknowledged(device:
 
 @pytest.mark.source("K2")
 def test_the_answer_names_what_it_answers(device: Device) -> None:
-    device.turn(device.from_cloud(state(7, fence=3)))
+    device.send_down(state(7, fence=3))
     (answer,) = device.acknowledgements()
     assert (answer.key, answer.version, answer.fence, answer.source, answer.id) == (KEY, 7, 3, "/app", "v7")
 
@@ -51,7 +51,7 @@ def test_nothing_is_acknowledged_when_the_commit_fails(
 
     monkeypatch.setattr(device.spool, "commit", fail)
     with pytest.raises(SpoolError):
-        device.turn(device.from_cloud(state(1)))
+        device.send_down(state(1))
     assert device.cloud.last.acknowledged == []
     assert device.delivered("display") == []
 
@@ -66,18 +66,18 @@ def test_a_message_of_a_bygone_connection_is_stored_but_not_acknowledged(device:
 
 @pytest.mark.source("K2")
 def test_a_repetition_is_answered_again_and_not_delivered_again_also_after_a_crash(device: Device) -> None:
-    device.turn(device.from_cloud(state(1)), device.from_cloud(state(1)))
+    device.send_down(state(1), state(1))
     device.turn(device.puback(1, LOCAL))
     device.restart()
-    device.turn(device.from_cloud(state(1)))
+    device.send_down(state(1))
     assert results(device) == [("v1", AckStatus.STORED, "")] * 3
     assert device.delivered("display") == []
 
 
 @pytest.mark.source("K4")
 def test_an_older_version_is_never_applied_after_a_newer(device: Device) -> None:
-    device.turn(device.from_cloud(state(10)), device.from_cloud(state(9)))
-    device.turn(device.from_cloud(state(2)))
+    device.send_down(state(10), state(9))
+    device.send_down(state(2))
     assert held(device) == state(10)
     assert results(device) == [
         ("v10", AckStatus.STORED, ""),
@@ -89,11 +89,11 @@ def test_an_older_version_is_never_applied_after_a_newer(device: Device) -> None
 
 
 def test_a_tombstone_is_delivered_remembered_and_followed_by_a_new_incarnation(device: Device) -> None:
-    device.turn(device.from_cloud(state(1)))
-    device.turn(device.from_cloud(state(2, deleted=True)), device.from_cloud(state(1)))
+    device.send_down(state(1))
+    device.send_down(state(2, deleted=True), state(1))
     assert held(device) == ""
     assert results(device)[1:] == [("v2", AckStatus.STORED, ""), ("v1", AckStatus.REJECTED, Reason.OLDER)]
-    device.turn(device.from_cloud(state(3)))
+    device.send_down(state(3))
     assert held(device) == state(3)
     assert device.ids_at("display") == ["v1", "v2", "v3"]
 
@@ -103,34 +103,34 @@ class TestNewestWins:
     def test_what_waits_for_a_service_is_only_the_newest(self, device: Device) -> None:
         device.disconnect(LOCAL)
         for version in range(1, 6):
-            device.turn(device.from_cloud(state(version)))
+            device.send_down(state(version))
         assert device.spool.backlog()["display.inbox"] == 1
         device.connect(LOCAL)
         assert device.ids_at("display") == ["v5"]
 
     def test_within_one_turn_as_well(self, device: Device) -> None:
-        device.turn(*(device.from_cloud(state(version)) for version in range(1, 6)))
+        device.send_down(*(state(version) for version in range(1, 6)))
         assert device.ids_at("display") == ["v5"]
         assert [each.version for each in device.acknowledgements()] == [1, 2, 3, 4, 5]
 
     def test_a_more_urgent_version_does_not_overtake_what_it_replaces(self, device: Device) -> None:
         device.disconnect(LOCAL)
-        device.turn(device.from_cloud(state(1)), device.from_cloud(state(2, severitynumber=24)))
-        device.turn(device.from_cloud(state(3, severitynumber=1)))
+        device.send_down(state(1), state(2, severitynumber=24))
+        device.send_down(state(3, severitynumber=1))
         device.connect(LOCAL)
         assert device.ids_at("display") == ["v3"]
 
     def test_what_is_under_way_already_is_followed_by_the_newest(self, device: Device) -> None:
-        device.turn(device.from_cloud(state(1)))
-        device.turn(device.from_cloud(state(2)))
+        device.send_down(state(1))
+        device.send_down(state(2))
         assert device.ids_at("display") == ["v1", "v2"]
         device.turn(*(device.puback(mid, LOCAL) for mid, _, _ in device.local.last.published))
         assert device.spool.backlog()["display.inbox"] == 0
 
     def test_other_keys_are_not_touched(self, device: Device) -> None:
         device.disconnect(LOCAL)
-        device.turn(device.from_cloud(state(1)), device.from_cloud(state(5, "setting/climate/other")))
-        device.turn(device.from_cloud(state(2)))
+        device.send_down(state(1), state(5, "setting/climate/other"))
+        device.send_down(state(2))
         device.connect(LOCAL)
         assert device.ids_at("display") == ["v5", "v2"]
 
@@ -139,26 +139,26 @@ class TestCommands:
     def test_each_is_delivered_in_order(self, device: Device) -> None:
         device.disconnect(LOCAL)
         for order in (1, 2, 3, 2):
-            device.turn(device.from_cloud(command(order)))
+            device.send_down(command(order))
         device.connect(LOCAL)
         assert device.ids_at("display") == ["c1", "c2", "c3"]
         assert results(device)[-1] == ("c2", AckStatus.REJECTED, Reason.OLDER)
 
     def test_a_more_urgent_one_does_not_overtake_the_one_before_it(self, device: Device) -> None:
         device.disconnect(LOCAL)
-        device.turn(device.from_cloud(command(1)))
-        device.turn(device.from_cloud(command(2, severitynumber=24)))
-        device.turn(device.from_cloud(command(1, "command/other/ring", severitynumber=24, id="x")))
+        device.send_down(command(1))
+        device.send_down(command(2, severitynumber=24))
+        device.send_down(command(1, "command/other/ring", severitynumber=24, id="x"))
         device.connect(LOCAL)
         assert device.ids_at("display") == ["x", "c1", "c2"]
 
     def test_one_that_nobody_reads_is_rejected(self, device: Device) -> None:
-        device.turn(device.from_cloud(command(1, subject="nobody")))
+        device.send_down(command(1, subject="nobody"))
         assert results(device) == [("c1", AckStatus.REJECTED, Reason.UNROUTED)]
         assert device.spool.device_state("command", "command/app/ring") is None
 
     def test_the_services_own_receipt_ends_it_where_the_contract_says_so(self, device: Device) -> None:
-        device.turn(device.from_cloud(command(1, type=ALARM)))
+        device.send_down(command(1, type=ALARM))
         assert device.spool.backlog()["call.inbox"] == 1
         device.confirm()
         assert device.spool.backlog()["call.inbox"] == 0
@@ -175,28 +175,28 @@ class TestSalvaged:
 
     def test_a_delivery_that_was_saved_is_not_made_anew(self, device: Device) -> None:
         device.disconnect(LOCAL)
-        device.turn(device.from_cloud(command(1, type=ALARM)))
+        device.send_down(command(1, type=ALARM))
         self.recover(device)
         device.connect()
-        device.turn(device.from_cloud(command(1, type=ALARM)))
+        device.send_down(command(1, type=ALARM))
         (delivered,) = device.delivered("call")
         device.turn(device.receipt_of("call", write_receipts([Receipt(digest(delivered))])))
         assert device.spool.backlog()["call.inbox"] == 0
         assert results(device) == [("c1", AckStatus.STORED, "")] * 2
 
     def test_one_that_was_made_or_lost_is_made_again(self, device: Device) -> None:
-        device.turn(device.from_cloud(state(1)))
+        device.send_down(state(1))
         device.turn(device.puback(1, LOCAL))
         self.recover(device)
         device.connect()
-        device.turn(device.from_cloud(state(1)))
+        device.send_down(state(1))
         assert device.ids_at("display") == ["v1"]
-        device.turn(device.from_cloud(state(1)))
+        device.send_down(state(1))
         assert device.ids_at("display") == ["v1"]
 
 
 def test_what_came_down_never_goes_up_again(device: Device) -> None:
-    device.turn(device.from_cloud(state(1)), device.from_cloud(command(1)))
+    device.send_down(state(1), command(1))
     device.turn(after=1.0)
     device.acknowledge_all()
     up = [each for batch in device.uplinked() for each in batch]
@@ -205,14 +205,14 @@ def test_what_came_down_never_goes_up_again(device: Device) -> None:
 
 
 def test_a_state_without_a_reader_is_kept(device: Device) -> None:
-    device.turn(device.from_cloud(state(1, subject="nobody")))
+    device.send_down(state(1, subject="nobody"))
     assert held(device) == state(1, subject="nobody")
     assert results(device) == [("v1", AckStatus.STORED, "")]
 
 
 def test_an_event_of_a_device_can_go_down(device: Device) -> None:
     """It carries the numbers of the device that sent it up."""
-    device.turn(device.from_cloud(state(1, deviceepoch="0123", devicesequence="000000000009")))
+    device.send_down(state(1, deviceepoch="0123", devicesequence="000000000009"))
     assert results(device) == [("v1", AckStatus.STORED, "")]
 
 
@@ -229,7 +229,7 @@ def test_what_names_no_key_becomes_a_dead_letter(device: Device, payload: bytes,
     message = device.from_cloud(payload)
     device.turn(message, device.from_cloud(state(1, "setting/climate/good")))
     assert device.cloud.last.acknowledged[0] == message.mid
-    device.turn(device.from_cloud(payload))
+    device.send_down(payload)
     device.turn(after=1.0)
     device.acknowledge_all()
     (letter,) = device.letters()
@@ -241,27 +241,27 @@ def test_what_names_no_key_becomes_a_dead_letter(device: Device, payload: bytes,
 class TestBounds:
     def test_there_are_not_too_many_keys(self, device: Device) -> None:
         for first in range(0, MOST_KEYS, 512):
-            device.turn(*(device.from_cloud(state(1, f"a/b/{n}")) for n in range(first, first + 512)))
-        device.turn(device.from_cloud(state(1, "one/too/many")), device.from_cloud(state(2, "a/b/0")))
+            device.send_down(*(state(1, f"a/b/{n}") for n in range(first, first + 512)))
+        device.send_down(state(1, "one/too/many"), state(2, "a/b/0"))
         assert results(device)[-2:] == [
             ("v1", AckStatus.REJECTED, Reason.TOO_MANY_KEYS),
             ("v2", AckStatus.STORED, ""),
         ]
         # A deletion makes room.
-        device.turn(device.from_cloud(state(3, "a/b/1", deleted=True)))
-        device.turn(device.from_cloud(state(2, "one/too/many")))
+        device.send_down(state(3, "a/b/1", deleted=True))
+        device.send_down(state(2, "one/too/many"))
         assert results(device)[-1] == ("v2", AckStatus.STORED, "")
         assert device.spool.state_count() == MOST_KEYS
 
     def test_states_take_a_quarter_of_the_room_at_most(self, make: MakeDevice) -> None:
         device = make(capacity_bytes=1024 * 1024)
         large = "x" * 60_000
-        device.turn(*(device.from_cloud(state(1, f"a/b/{n}", data=large)) for n in range(3)))
-        device.turn(*(device.from_cloud(state(2, f"a/b/{n}", data=large)) for n in range(3, 6)))
+        device.send_down(*(state(1, f"a/b/{n}", data=large) for n in range(3)))
+        device.send_down(*(state(2, f"a/b/{n}", data=large) for n in range(3, 6)))
         outcomes = [each.reason for each in device.acknowledgements()]
         assert outcomes == ["", "", "", "", Reason.TOO_MUCH_STATE, Reason.TOO_MUCH_STATE]
-        device.turn(device.from_cloud(state(3, "a/b/0", deleted=True)))
-        device.turn(device.from_cloud(state(3, "a/b/5", data=large)))
+        device.send_down(state(3, "a/b/0", deleted=True))
+        device.send_down(state(3, "a/b/5", data=large))
         assert device.acknowledgements()[-1].result is AckStatus.STORED
 
     def test_what_finds_no_room_is_not_answered_and_comes_again(self, make: MakeDevice) -> None:
@@ -275,7 +275,7 @@ class TestBounds:
         assert held(device) is None
         assert device.cloud.last.acknowledged == [message.mid]
         device.resize(1024 * 1024)
-        device.turn(device.from_cloud(state(1)))
+        device.send_down(state(1))
         assert results(device) == [("v1", AckStatus.STORED, "")]
 
     @pytest.mark.source("N4")
@@ -285,18 +285,18 @@ class TestBounds:
         device.connect(CLOUD)
         device.send(event("waits", ALARM))
         device.spool._space.capacity_deliveries = device.spool.used_deliveries
-        device.turn(device.from_cloud(command(1, subject="nobody")), device.from_cloud(state(1)))
+        device.send_down(command(1, subject="nobody"), state(1))
         assert (results(device), held(device)) == ([], None)
         assert device.spool.used_deliveries == device.spool.capacity_deliveries
         device.spool._space.capacity_deliveries = 100
-        device.turn(device.from_cloud(command(1, subject="nobody")))
+        device.send_down(command(1, subject="nobody"))
         assert results(device) == [("c1", AckStatus.REJECTED, Reason.UNROUTED)]
 
 
 class TestQuestions:
     @pytest.mark.source("N6")
     def test_a_service_that_starts_later_asks_for_the_current_state(self, device: Device) -> None:
-        device.turn(device.from_cloud(state(1)), device.from_cloud(state(2)))
+        device.send_down(state(1), state(2))
         device.turn(
             device.question_of("display", "q1", KEY), device.question_of("display", "q2", "no/such/key")
         )
@@ -304,12 +304,12 @@ class TestQuestions:
         assert [(each.id, each.json) for each in answers] == [("q1", state(2)), ("q2", None)]
 
     def test_it_is_told_nothing_that_it_would_not_be_sent(self, device: Device) -> None:
-        device.turn(device.from_cloud(state(1)))
+        device.send_down(state(1))
         device.turn(device.question_of("call", "q", KEY))
         assert device.answers("call")[0].json is None
 
     def test_what_is_deleted_is_no_state(self, device: Device) -> None:
-        device.turn(device.from_cloud(state(1)), device.from_cloud(state(2, deleted=True)))
+        device.send_down(state(1), state(2, deleted=True))
         device.turn(device.question_of("display", "q", KEY))
         assert device.answers("display")[0].json is None
 
@@ -323,7 +323,7 @@ class TestQuestions:
 def test_an_inbox_that_promises_nothing_still_holds_the_state(make: MakeDevice) -> None:
     plane = contract(display={"inbox": {"delivery_guarantee": "best_effort"}})
     device = make(plane=plane)
-    device.turn(device.from_cloud(state(1)), device.from_cloud(command(1)))
+    device.send_down(state(1), command(1))
     assert device.ids_at("display") == ["v1", "c1"]
     assert device.spool.backlog()["device.outbox"] == 1
     assert held(device) == state(1)

@@ -77,7 +77,7 @@ def test_an_urgent_event_is_always_forwarded(home: Device) -> None:
 
 
 def test_dead_letters_and_reports_always_go_up(home: Device) -> None:
-    home.turn(home.from_cloud(wanted_up(1)))
+    home.send_down(wanted_up(1))
     home.send(b"no event")
     # The answer to the state itself, too.
     assert {DEAD_LETTER, ACKNOWLEDGED} <= {each.type for each in up(home)}
@@ -137,7 +137,7 @@ def test_a_stranger_s_announcement_is_refused_and_no_dead_letter(
 
 def test_a_command_that_its_service_does_not_handle_is_rejected(home: Device) -> None:
     home.turn(home.announcement_of("display", LOUD))
-    home.turn(home.from_cloud(command(1)), home.from_cloud(command(2, "command/app/loud", volume="loud")))
+    home.send_down(command(1), command(2, "command/app/loud", volume="loud"))
     assert [(each.result, each.reason) for each in home.acknowledgements()] == [
         (AckStatus.REJECTED, Reason.NO_INTEREST),
         (AckStatus.STORED, ""),
@@ -147,7 +147,7 @@ def test_a_command_that_its_service_does_not_handle_is_rejected(home: Device) ->
 
 def test_a_state_that_its_service_does_not_handle_is_kept_for_its_question(home: Device) -> None:
     home.turn(home.announcement_of("display", LOUD))
-    home.turn(home.from_cloud(state(1)))
+    home.send_down(state(1))
     assert home.ids_at("display") == []
     home.turn(home.question_of("display", "q", "setting/climate/threshold"))
     (answer,) = [payload for _, topic, payload in home.local.last.published if topic.endswith("answer")]
@@ -155,12 +155,12 @@ def test_a_state_that_its_service_does_not_handle_is_kept_for_its_question(home:
 
 
 def test_what_the_cloud_wants_holds_after_a_crash_and_until_it_is_deleted(home: Device) -> None:
-    home.turn(home.from_cloud(wanted_up(1, LOUD)))
+    home.send_down(wanted_up(1, LOUD))
     home.acknowledge_all()
     home.restart()
     home.send(event("1"))
     assert "1" not in [each.id for each in up(home)]
-    home.turn(home.from_cloud(state(2, UPLINK_KEY, type=UPLINK_INTEREST_TYPE, deleted=True)))
+    home.send_down(state(2, UPLINK_KEY, type=UPLINK_INTEREST_TYPE, deleted=True))
     home.send(event("2"))
     assert "2" in [each.id for each in up(home)]
 
@@ -175,8 +175,8 @@ def test_what_the_cloud_wants_holds_after_a_crash_and_until_it_is_deleted(home: 
     ],
 )
 def test_a_broken_word_of_the_cloud_is_refused_and_the_one_before_stays(home: Device, broken: str) -> None:
-    home.turn(home.from_cloud(wanted_up(1, LOUD)))
-    home.turn(home.from_cloud(broken))
+    home.send_down(wanted_up(1, LOUD))
+    home.send_down(broken)
     answers = [(each.result, each.reason) for each in home.acknowledgements()]
     assert answers == [(AckStatus.STORED, ""), (AckStatus.REJECTED, "interest_refused")]
     home.send(event("1"), event("2", volume="loud"))
@@ -187,7 +187,7 @@ def test_a_broken_word_of_the_cloud_is_refused_and_the_one_before_stays(home: De
 
 def test_without_the_contract_s_word_everything_goes_up(make: MakeDevice) -> None:
     device = make(batching_delay_ms=0)
-    device.turn(device.from_cloud(wanted_up(1)))
+    device.send_down(wanted_up(1))
     device.send(event("1"))
     assert "1" in [each.id for each in up(device)]
     device.turn(Reload(contract(forward="wanted", batching_delay_ms=0)))
@@ -201,7 +201,7 @@ def test_what_was_not_wanted_is_told_with_the_next_manifest_and_never_hastens_a_
     make: MakeDevice,
 ) -> None:
     device = make(forward="wanted", batching_delay_ms=0, first_manifest_s=1_000)
-    device.turn(device.from_cloud(wanted_up(1)))
+    device.send_down(wanted_up(1))
     device.send(*(event(str(number)) for number in range(3)))
     device.acknowledge_all()
     assert DISCARDED not in [each.type for each in up(device)]

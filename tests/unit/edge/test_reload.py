@@ -145,7 +145,7 @@ class TestDamage:
 
         monkeypatch.setattr(damaged, "commit", commit_then_tear)
         data = {"version": 1, "filters": [{"exact": {"type": ALARM}}]}
-        device.turn(device.from_cloud(state(1, UPLINK_KEY, type=UPLINK_INTEREST_TYPE, data=data)))
+        device.send_down(state(1, UPLINK_KEY, type=UPLINK_INTEREST_TYPE, data=data))
         assert device.spool is not damaged
         assert len(device.cloud.all[0].acknowledged) == 1
         device.send(event("reading"))

@@ -146,13 +146,6 @@ def test_a_service_that_can_never_handle_it_says_so_in_a_dead_letter(full: Devic
     assert full.spool.pending("device.outbox", 1) >= 1
 
 
-def test_the_quota_of_the_cloud_only_delays_it(full: Device) -> None:
-    full.offer(FIRE)
-    full.turn(full.puback(1, failure="quota exceeded"))
-    full.turn(full.puback(2))
-    assert full.uplinked() == [["fire"], ["fire"]]
-
-
 def test_a_best_effort_inbox_gets_it_too(make: MakeDevice) -> None:
     plane = contract(display={"inbox": {"delivery_guarantee": "best_effort"}})
     device = make(plane=plane)

@@ -15,7 +15,7 @@ from edge.without_disk import FIRST_RETRY_S, MOST_RETRY_S
 from eventplane.attributes import priority_of
 from eventplane.device_reports import DISK_FAILED, HEARTBEAT
 from eventplane_mqtt.mailbox import LinkName
-from tests.unit.edge.fakes import ALARM, CHORE, READING, Device, MakeDevice, event
+from tests.unit.edge.fakes import ALARM, READING, Device, MakeDevice, event
 
 LOCAL, URGENT, CLOUD = LinkName.LOCAL, LinkName.URGENT, LinkName.CLOUD
 FULL = "spool_full"
@@ -67,11 +67,6 @@ def test_an_alarm_goes_to_the_call_service_and_the_cloud_and_its_sender_knows_th
     assert device.ids_at("call") == ["fire"]
     assert device.sent_up(ALARM)[0].id == "fire"
     assert device.local.last.acknowledged  # of what will not be stored the broker keeps no copy
-
-
-def test_what_is_not_urgent_is_refused_to_its_sender(device: Device, disk: Disk) -> None:
-    assert device.offer(event("r", READING), event("c", CHORE)) == [FULL, FULL]
-    assert device.sent_up(READING) == []
 
 
 def test_the_cloud_is_told_at_once_until_it_acknowledges_that_and_as_often_as_a_heartbeat(
