@@ -234,3 +234,20 @@ def assert_one_epoch_without_gaps(cloud: CloudBroker) -> None:
     stamps = {(each.attributes[EPOCH], int(str(each.attributes[SEQUENCE])), each.id) for each in cloud.events}
     assert len({epoch for epoch, _, _ in stamps}) == 1
     assert sorted(number for _, number, _ in stamps) == list(range(1, len(stamps) + 1))
+
+
+def test_the_command_send_stores_an_alarm_of_one_s_own_which_goes_to_the_cloud(
+    home: Home, cloud: CloudBroker, tmp_path: Path
+) -> None:
+    file = tmp_path / "event.yaml"
+    file.write_text(
+        "specversion: '1.0'\nid: mine\nsource: /desk\ntype: org.eventplane.alarm.keyword.v1\n"
+        "time: 2026-03-01T14:00:00Z\ndata: {room: kitchen, keyword: help}\n"
+    )
+    words = ["--json", "send", str(file), "--broker", f"mqtt://127.0.0.1:{home.broker.port}"]
+    done = subprocess.run(
+        [sys.executable, "-m", "eventplane", *words], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads(done.stdout) == {"id": "mine", "source": "/desk", "sender": "voice-service"}
+    wait_for(lambda: cloud.has({"mine"}))
