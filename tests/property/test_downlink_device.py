@@ -138,11 +138,11 @@ class DeviceMachine(RuleBasedStateMachine):
         if not stays:
             self.network = [each for place, each in enumerate(self.network) if place not in places]
         if cut is None:
-            self.device.send_down(*(each for each in texts))
+            self.device.send_down(*texts)
             return
         self.arm(after=cut == "after")
         with suppress(PowerCutError):
-            self.device.send_down(*(each for each in texts))
+            self.device.send_down(*texts)
         self.restart()
 
     @precondition(lambda self: self.network)

@@ -74,7 +74,7 @@ class Faults:
         self.offer([each for each in new if each.id not in self.kept])
 
     def offer(self, events: list[Envelope]) -> None:
-        self.device.send(*(each for each in events))
+        self.device.send(*events)
         receipted = {each.digest for each in self.device.receipts() if each.refused is None}
         self.kept |= {each.id for each in events if digest(each.json.encode()) in receipted}
         self.call()
