@@ -138,11 +138,11 @@ class DeviceMachine(RuleBasedStateMachine):
         if not stays:
             self.network = [each for place, each in enumerate(self.network) if place not in places]
         if cut is None:
-            self.device.turn(*(self.device.from_cloud(each) for each in texts))
+            self.device.send_down(*texts)
             return
         self.arm(after=cut == "after")
         with suppress(PowerCutError):
-            self.device.turn(*(self.device.from_cloud(each) for each in texts))
+            self.device.send_down(*texts)
         self.restart()
 
     @precondition(lambda self: self.network)
@@ -217,7 +217,7 @@ class DeviceMachine(RuleBasedStateMachine):
                 assert max(answered) <= (number if kind is Downlink.STATE else held.order)
 
     def deliver_text(self, text: str) -> None:
-        self.device.turn(self.device.from_cloud(text), after=1.0)
+        self.device.send_down(text, after=1.0)
         self.home_confirms()
 
     def arm(self, *, after: bool) -> None:

@@ -74,7 +74,7 @@ class Faults:
         self.offer([each for each in new if each.id not in self.kept])
 
     def offer(self, events: list[Envelope]) -> None:
-        self.device.turn(*(self.device.from_service(each) for each in events))
+        self.device.send(*events)
         receipted = {each.digest for each in self.device.receipts() if each.refused is None}
         self.kept |= {each.id for each in events if digest(each.json.encode()) in receipted}
         self.call()
@@ -103,9 +103,7 @@ class Faults:
             case "damage":
                 self.damaged = True
             case "crash":
-                device.crash()
-                device.start()
-                device.connect()
+                device.restart()
                 self.starts += 1
             case "reload":
                 device.contract = contract(batching_delay_ms=len(self.sent))

@@ -49,7 +49,7 @@ class CountedDevice:
         ]
         self.number += len(events)
         before = self.waiting()
-        self.device.turn(*(self.device.from_service(each) for each in events))
+        self.device.send(*events)
         answers = {each.digest: each.refused for each in self.device.receipts()}
         for each in events:
             refused = answers[digest(each.json.encode())]

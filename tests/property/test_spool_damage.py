@@ -102,7 +102,7 @@ def test_the_forwarder_goes_on_with_what_is_left(
     stored.connect()
     sent = [event(f"e{n}", READING, pad="x" * 700) for n in range(60)]
     for start in range(0, len(sent), 6):
-        stored.turn(*(stored.from_service(each) for each in sent[start : start + 6]), after=1.0)
+        stored.send(*sent[start : start + 6], after=1.0)
     assert sum(stored.spool.backlog().values()) >= len(sent)
     files = read_files(stored.path)
     stored.crash()

@@ -65,7 +65,7 @@ def test_what_was_stored_is_delivered_or_becomes_a_dead_letter(script: list[tupl
             match step:
                 case ("event", str(type)):
                     sent.add(f"e{len(sent)}")
-                    device.turn(device.from_service(event(f"e{len(sent) - 1}", type)))
+                    device.send(event(f"e{len(sent) - 1}", type))
                 case ("answer", (int(nth), failure)):
                     cloud.answer(nth, failure)
                 case ("hang up", _):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,8 +13,6 @@ from eventplane.topics import local_topic
 from eventplane_client import Client, ClientSettings, Mode, connect
 from eventplane_client.errors import RefusedError, SubscriptionError
 from eventplane_client.mqtt import MqttTransport
-from eventplane_client.notices import Notice
-from eventplane_client.resequencer import GAP_TIMEOUT_S
 from eventplane_client.sqlite_filter import SqliteFilter
 from eventplane_client.subscription import NoSubscriptions
 from tests.eventually import eventually
@@ -44,15 +43,7 @@ class MqttWorld:
             # From its first connection on the broker keeps what comes for it.
             first.put(event(type="org.eventplane.call.placed.v1"), SECONDS)
 
-    def client(
-        self,
-        participant: str,
-        *,
-        mode: Mode = Mode.EXACTLY_ONCE,
-        steps: Steps | None = None,
-        on_notice: Callable[[Notice], None] = lambda _: None,
-        gap_timeout_s: float = GAP_TIMEOUT_S,
-    ) -> Client:
+    def client(self, participant: str, *, steps: Steps | None = None, **options: Any) -> Client:
         transport = MqttTransport(
             participant, "127.0.0.1", self._home.broker.port, max_receives=MAX_RECEIVES, receipt_timeout_s=1
         )
@@ -62,10 +53,8 @@ class MqttWorld:
             transport,
             lambda: self._filter(participant),
             NoSubscriptions("a device has none"),
-            mode=mode,
-            on_notice=on_notice,
-            gap_timeout_s=gap_timeout_s,
             has_expired=transport.has_expired,
+            **options,
         )
 
     def crash(self) -> None:

@@ -10,7 +10,7 @@ import pytest
 from contract import load_contract
 from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.device_reports import DISCARDED
-from eventplane_client import Client, ClientSettings, Mode, connect
+from eventplane_client import Client, ClientSettings, connect
 from eventplane_client.connection import filter_of
 from eventplane_client.errors import NotRegisteredError, RefusedError
 from eventplane_client.mqtt import MqttTransport
@@ -37,15 +37,6 @@ def test_the_example_answers_each_alarm_exactly_once_although_it_is_killed(
         "EVENTPLANE_CLIENT_STATE": f"sqlite:{tmp_path / 'state.db'}",
     }
     kill_while_it_works(supervisor, environment, database, lambda event: voice.send(event, SECONDS))
-
-
-def test_what_a_program_announces_the_forwarder_knows_until_it_is_withdrawn(home: Home) -> None:
-    settings = ClientSettings("call-service", f"mqtt://127.0.0.1:{home.broker.port}", mode=Mode.AT_LEAST_ONCE)
-    with connect(settings) as client:
-        client.announce([{"exact": {"subject": "/kitchen"}}])
-        wait_for(lambda: "call-service announced what it handles" in home.log())
-        client.withdraw()
-        wait_for(lambda: "call-service announces nothing any more" in home.log())
 
 
 @pytest.mark.source("C4")

@@ -18,8 +18,9 @@ import pytest
 from contract.loader import load_contract
 from edge.spool import read_backlog
 from eventplane.batch import unpack
-from eventplane.contract import Contract
+from eventplane.contract import Contract, Downlink
 from eventplane.downlink.device import ACKNOWLEDGED, Acknowledgement, from_data
+from eventplane.downlink.wire import stamped
 from eventplane.envelope import Envelope, write_event
 from eventplane.topics import basic_ingest_topic, device_topic, urgent_rule
 from eventplane_client import Client, connect
@@ -92,6 +93,19 @@ class CloudBroker:
         """Publish to the device's inbox; like IoT Core it keeps nothing for a device that is away."""
         assert self._subscriber is not None
         assert self._subscriber.publish(device_topic(THING, "inbox"), event.encode())
+
+    def send_until_answered(self, event: str, key: str, version: int) -> Acknowledgement:
+        """Send down again and again, as the cloud does, until the device has answered."""
+
+        def answered() -> bool:
+            self.send_down(event)
+            return eventually(lambda: bool(self.answers_to(key, version)), 1.0)
+
+        wait_for(answered)
+        return self.answers_to(key, version)[0]
+
+    def answers_to(self, key: str, version: int) -> list[Acknowledgement]:
+        return [each for each in self.answers() if (each.key, each.version) == (key, version)]
 
     def answers(self) -> list[Acknowledgement]:
         """What the device answered to what came down, repetitions included."""
@@ -252,6 +266,23 @@ def _start_home(
     # Before it has subscribed, the broker drops what services send: it would come again, but out of order.
     wait_for(lambda: "local broker connected" in home.log())
     return home
+
+
+def down(
+    event: str, sender: str, key: str, *, version: int = 1, order: int = 0, is_deleted: bool = False
+) -> str:
+    """The event as a cloud service sends it to a device: a command if it has an `order`, else a state."""
+    members = {"senderservice": sender} | json.loads(event)
+    return stamped(
+        json.dumps(members),
+        kind=Downlink.COMMAND if order else Downlink.STATE,
+        key=key,
+        uid="",
+        version=version,
+        is_deleted=is_deleted,
+        order=order,
+        fence=1,
+    )
 
 
 def event(number: int, type_: str = READING) -> Envelope:

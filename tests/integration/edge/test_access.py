@@ -125,13 +125,6 @@ def test_who_shows_no_password_or_a_wrong_one_hears_what_to_do(guarded: Guarded,
     assert "see whether the broker wants a user name and password" in reason
 
 
-def test_a_password_that_others_may_read_is_not_shown_to_anybody(guarded: Guarded) -> None:
-    login = guarded.login(FORWARDER)
-    login.password_file.chmod(0o644)
-    reason = Probe(guarded.broker.port, login=login).next(Disconnected).reason
-    assert f"chmod 600 {login.password_file}" in reason
-
-
 def test_a_service_announces_its_own_interest_and_no_other_s(guarded: Guarded) -> None:
     topics = tuple(interest_topic(name) for name in ("call-service", "voice-service"))
     forwarder = probe_of(guarded, FORWARDER, topics)

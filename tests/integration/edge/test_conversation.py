@@ -12,27 +12,25 @@ from pathlib import Path
 
 import pytest
 
-from eventplane.contract import Contract, Downlink, compile_contract
+from eventplane.contract import Contract, compile_contract
 from eventplane.conversation.messages import Failure, Replier, Reply, Status, write_reply
 from eventplane.conversation.open_requests import OPENS_AFTER, Circuit, PeerChanged, Replies
 from eventplane.conversation.questions import HandlersAnswer, read_handlers_question, write_handlers_answer
 from eventplane.device_reports import STARTED
-from eventplane.downlink.wire import stamped
-from eventplane.envelope import Envelope, parse_event, write_event
+from eventplane.envelope import Envelope, parse_event
 from eventplane.guarantee import DELIVERY_GUARANTEE
 from eventplane.receipts import SPOOL_FULL, Receipt, digest, write_receipts
 from eventplane.sender import Sender
 from eventplane.topics import handlers_answer_topic, handlers_topic, local_topic, receipt_topic
-from eventplane_client import Client, UnhandleableError, asker, mqtt
+from eventplane_client import Client, asker, mqtt
 from eventplane_client.errors import (
     ClosedError,
     NoRoomError,
-    NotAskingError,
     RefusedError,
     RequestDroppedError,
     RequestTimeoutError,
 )
-from tests.integration.edge.conftest import SECONDS, THING, CloudBroker, Home, MakeHome, wait_for
+from tests.integration.edge.conftest import SECONDS, THING, CloudBroker, Home, down, wait_for
 from tests.integration.mqtt import TestClient
 from tests.unit.eventplane.conversation.worlds import ask, document, plane
 
@@ -70,83 +68,16 @@ def test_everybody_who_handles_it_replies(home: Home) -> None:
     assert button.peers() == {"lamp": Circuit.CLOSED, "chime": Circuit.CLOSED}
 
 
-def test_a_failure_that_comes_again_is_not_replied(home: Home) -> None:
-    attempts: list[str] = []
-
-    def third_time(event: Envelope) -> int:
-        attempts.append(event.id)
-        if len(attempts) < 3:
-            raise ValueError("not yet")
-        return len(attempts)
-
-    home.listen("lamp", third_time)
-    assert home.connect("button").request(ask(), SECONDS) == {"lamp": Reply(LAMP, Status.HANDLED, 3)}
-
-
-def test_what_can_never_be_handled_is_replied_as_a_failure(home: Home) -> None:
-    def never(event: Envelope) -> None:
-        raise UnhandleableError("no_bulb", "it has none")
-
-    home.listen("lamp", never)
-    found = home.connect("button").request(ask(), SECONDS)
-    assert found["lamp"].failure == Failure("no_bulb", "it has none")
-
-
-@pytest.mark.source("F4")
-def test_no_reply_is_sent_before_the_work_is_done(home: Home) -> None:
-    begun, may_end = threading.Event(), threading.Event()
-
-    def slow(event: Envelope) -> str:
-        begun.set()
-        assert may_end.wait(SECONDS)
-        return event.id
-
-    home.listen("lamp", slow)
-    button = home.connect("button")
-    asking = in_background(lambda: button.request(ask("r"), SECONDS))
-    assert begun.wait(SECONDS)
-    assert not asking.done()
-    may_end.set()
-    assert asking.result(SECONDS)["lamp"].answer == "r"
-
-
-@pytest.mark.source("C3")
-def test_the_error_says_who_did_not_answer_and_has_the_other_replies(home: Home) -> None:
-    home.listen("lamp", bright)
-    button = home.connect("button")
-    errors = (_late(button, timeout_s) for timeout_s in (1, 2, 4, 8, 16, 32))
-    late = next(each for each in errors if each.missing == ("chime",))
-    assert "no reply of chime" in str(late)
-    assert late.replies["lamp"].status is Status.HANDLED
-
-
-def _late(client: Client, timeout_s: float) -> RequestTimeoutError:
-    with pytest.raises(RequestTimeoutError) as caught:
-        client.request(ask(f"within-{timeout_s}", loud=True), timeout_s)
-    return caught.value
-
-
 def test_the_cloud_replies_as_well(home: Home, cloud: CloudBroker) -> None:
     home.listen("lamp", bright)
     asking = in_background(lambda: home.connect("button").request(ask("far", far=True), SECONDS))
     wait_for(lambda: cloud.has({"far"}))
     (request,) = {each.key: each for each in cloud.events if each.id == "far"}.values()
     assert request.attributes["replydevice"] == THING
-    for order, name in enumerate(("desk", "porter"), 1):
+    for name in ("desk", "porter"):
         reply = write_reply(request, Reply(Replier(name), Status.HANDLED, name), NOW)
         assert reply.attributes["todevice"] == THING
-        cloud.send_down(
-            stamped(
-                reply.stamped(senderservice=name).json,
-                kind=Downlink.COMMAND,
-                key=f"reply/{name}/x",
-                uid="",
-                version=1,
-                is_deleted=False,
-                order=order if name == "desk" else 1,
-                fence=1,
-            )
-        )
+        cloud.send_down(down(reply.json, name, f"reply/{name}/x", order=1))
     assert {name: each.answer for name, each in asking.result(SECONDS).items()} == {
         "lamp": {"lit_by": "far"},
         "desk": "desk",
@@ -159,18 +90,7 @@ def test_what_the_cloud_asks_goes_up_as_a_reply(home: Home, cloud: CloudBroker) 
     # Once its report is there, it is connected and has subscribed.
     wait_for(lambda: any(each.type == STARTED for each in cloud.events))
     request = ask("down", todevice=THING, replyto="desk", correlationid="c7")
-    cloud.send_down(
-        stamped(
-            request.stamped(senderservice="desk").json,
-            kind=Downlink.COMMAND,
-            key="ask/desk/x",
-            uid="",
-            version=1,
-            is_deleted=False,
-            order=1,
-            fence=1,
-        )
-    )
+    cloud.send_down(down(request.json, "desk", "ask/desk/x", order=1))
     wait_for(lambda: cloud.has({f"c7.{THING}/lamp"}))
     (reply,) = {each.key: each for each in cloud.events if each.id.startswith("c7.")}.values()
     assert reply.data()["thing"] == THING
@@ -403,22 +323,6 @@ def test_whom_nobody_hears_is_waited_for_no_more_until_it_is_heard(home: Home) -
     assert button.request(ask("probe"), SECONDS)["lamp"].status is Status.HANDLED
     wait_for(lambda: len(changes) == 3)
     assert [each.circuit for each in changes] == [Circuit.OPEN, Circuit.HALF_OPEN, Circuit.CLOSED]
-
-
-def test_who_may_not_ask_is_told_why(home: Home) -> None:
-    with pytest.raises(NotAskingError, match=r"participants\.lamp"):
-        home.connect("lamp").request(ask(), SECONDS)
-    other = write_event({"id": "1", "source": "/a", "type": "org.example.other.v1"})
-    with pytest.raises(NotAskingError, match="other"):
-        home.connect("button").request(other, SECONDS)
-
-
-def test_a_request_that_nobody_handles_has_no_replies(make_home: MakeHome) -> None:
-    some = document()
-    some["routes"]["nobody"] = {"filter": {"exact": {"type": "org.example.ask.v1"}}, "to": "button.inbox"}
-    del some["routes"]["to-lamp"]
-    it = make_home(1, contract=compile_contract(some, "t"))
-    assert it.connect("button").request(ask(), SECONDS) == {}
 
 
 def test_a_request_that_the_plane_refuses_is_not_waited_for(home: Home) -> None:

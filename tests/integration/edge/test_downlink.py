@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import base64
 import gzip
-from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
 from contract.loader import load_contract
 from edge.contract_updates import contract_key
-from eventplane.contract import Contract, Downlink, compile_contract, contract_document
+from eventplane.contract import Contract, compile_contract, contract_document
 from eventplane.device_reports import DEVICE_CONTRACT, STARTED
-from eventplane.downlink.device import Acknowledgement, AckStatus
-from eventplane.downlink.wire import VERSION, stamped
+from eventplane.downlink.device import AckStatus
+from eventplane.downlink.wire import VERSION
 from eventplane.envelope import Envelope, write_event
 from eventplane.reasons import Reason
-from tests.eventually import eventually
-from tests.integration.edge.conftest import SECONDS, THING, CloudBroker, Home, wait_for
+from tests.integration.edge.conftest import SECONDS, THING, CloudBroker, Home, down, wait_for
 from tests.integration.mqtt import TestClient
 
 THRESHOLD = "org.eventplane.setting.threshold.v1"
@@ -36,33 +34,13 @@ def plane(**routes: str) -> Contract:
     return compile_contract(document, "test")
 
 
-def down(type_: str, version: int, key: str = KEY, *, order: int = 0, **members: Any) -> str:
+def event(type_: str, version: int, key: str = KEY, *, order: int = 0, **members: Any) -> str:
     """An event as the cloud sends it; a command has an `order`."""
-    return stamped(
-        _write(
-            {
-                "id": f"{key}-{version}-{order}",
-                "source": "/app",
-                "senderservice": "carers",
-                "type": type_,
-            },
-            members,
-        ),
-        kind=Downlink.COMMAND if order else Downlink.STATE,
-        key=key,
-        uid="",
-        version=version,
-        is_deleted=False,
-        order=order,
-        fence=1,
-    )
-
-
-def _write(attributes: Mapping[str, str], members: Mapping[str, Any]) -> str:
+    attributes = {"id": f"{key}-{version}-{order}", "source": "/app", "type": type_}
+    text = write_event(attributes, members.get("data")).json
     if "data_base64" in members:
-        text = write_event(attributes).json
-        return f'{text[:-1]},"data_base64":"{members["data_base64"]}"}}'
-    return write_event(attributes, members.get("data")).json
+        text = f'{text[:-1]},"data_base64":"{members["data_base64"]}"}}'
+    return down(text, "carers", key, version=version, order=order)
 
 
 @pytest.fixture
@@ -70,27 +48,14 @@ def home_contract() -> Contract:
     return plane(climate=THRESHOLD, call=RING)
 
 
-def answers(cloud: CloudBroker, key: str, version: int) -> list[Acknowledgement]:
-    return [each for each in cloud.answers() if (each.key, each.version) == (key, version)]
-
-
-def send_until_answered(cloud: CloudBroker, event: str, key: str, version: int) -> Acknowledgement:
-    """As the cloud does it: again and again, until the device has answered."""
-    for _ in range(round(SECONDS)):
-        cloud.send_down(event)
-        if eventually(lambda: bool(answers(cloud, key, version)), 1.0):
-            break
-    return answers(cloud, key, version)[0]
-
-
 @pytest.mark.source("K2")
 def test_a_state_is_stored_delivered_answered_and_told_to_who_starts_later(
     home: Home, cloud: CloudBroker
 ) -> None:
-    answer = send_until_answered(cloud, down(THRESHOLD, 1, data={"c": 19}), KEY, 1)
+    answer = cloud.send_until_answered(event(THRESHOLD, 1, data={"c": 19}), KEY, 1)
     assert answer.result is AckStatus.STORED
-    newer = down(THRESHOLD, 2, data={"c": 21})
-    assert send_until_answered(cloud, newer, KEY, 2).result is AckStatus.STORED
+    newer = event(THRESHOLD, 2, data={"c": 21})
+    assert cloud.send_until_answered(newer, KEY, 2).result is AckStatus.STORED
     came: list[Envelope] = []
     climate = home.listen("climate-service", came.append)
     state = climate.state(KEY, SECONDS)
@@ -99,7 +64,7 @@ def test_a_state_is_stored_delivered_answered_and_told_to_who_starts_later(
     assert str(state.sender) == "carers"
     assert climate.state("setting/climate/other", SECONDS) is None
     assert home.connect("health-service").state(KEY, SECONDS) is None
-    send_until_answered(cloud, down(THRESHOLD, 3, data={"c": 23}), KEY, 3)
+    cloud.send_until_answered(event(THRESHOLD, 3, data={"c": 23}), KEY, 3)
     wait_for(lambda: any(each.attributes[VERSION] == "3" for each in came))
     wait_for(home.drained)
 
@@ -108,8 +73,8 @@ def test_a_command_rings_in_the_home(home: Home, cloud: CloudBroker) -> None:
     rung: list[Envelope] = []
     home.listen("call-service", rung.append)
     for order in (1, 2, 3):
-        send_until_answered(
-            cloud, down(RING, order, "command/app/ring", order=order), "command/app/ring", order
+        cloud.send_until_answered(
+            event(RING, order, "command/app/ring", order=order), "command/app/ring", order
         )
     wait_for(lambda: len({each.id for each in rung}) == 3)
     assert list(dict.fromkeys(each.attributes[VERSION] for each in rung)) == ["1", "2", "3"]
@@ -123,14 +88,14 @@ def test_whatever_is_killed_no_older_state_follows_a_newer_and_the_last_one_come
     home.listen("climate-service", lambda each: came.append(int(str(each.attributes[VERSION]))))
     last = 60
     for version in range(1, last + 1):
-        cloud.send_down(down(THRESHOLD, version, data={"c": version}))
+        cloud.send_down(event(THRESHOLD, version, data={"c": version}))
         if version % 20 == 0:
             home.forwarder.kill()
             home.forwarder.start()
         if version % 25 == 0:
             home.broker.child.kill()
             home.broker.child.start()
-    assert send_until_answered(cloud, down(THRESHOLD, last, data={"c": last}), KEY, last)
+    assert cloud.send_until_answered(event(THRESHOLD, last, data={"c": last}), KEY, last)
     wait_for(lambda: bool(came) and came[-1] == last)
     # A copy of the very last may come again; the service of a home's broker that was killed sees it so.
     assert came == sorted(came)
@@ -144,14 +109,14 @@ def test_a_session_that_another_one_pushes_out_loses_nothing(home: Home, cloud: 
     for version in (1, 2, 3):
         # Whoever has the device's client id takes its session; the broker ends the forwarder's.
         with TestClient(THING, "127.0.0.1", cloud.plain_port):
-            cloud.send_down(down(THRESHOLD, version))
-        assert send_until_answered(cloud, down(THRESHOLD, version), KEY, version).result is AckStatus.STORED
+            cloud.send_down(event(THRESHOLD, version))
+        assert cloud.send_until_answered(event(THRESHOLD, version), KEY, version).result is AckStatus.STORED
     wait_for(lambda: bool(came) and came[-1] == 3)
     assert came == sorted(came)
 
 
 def test_a_device_that_lost_its_state_takes_everything_again(home: Home, cloud: CloudBroker) -> None:
-    send_until_answered(cloud, down(THRESHOLD, 5), KEY, 5)
+    cloud.send_until_answered(event(THRESHOLD, 5), KEY, 5)
     wait_for(home.drained)
     home.forwarder.stop()
     for file in home.spool.parent.iterdir():
@@ -160,9 +125,9 @@ def test_a_device_that_lost_its_state_takes_everything_again(home: Home, cloud: 
     wait_for(lambda: len({each.id for each in cloud.events if each.type == STARTED}) == 2)
     climate = home.listen("climate-service", lambda _: None)
     assert climate.state(KEY, SECONDS) is None
-    before = len(answers(cloud, KEY, 5))
-    cloud.send_down(down(THRESHOLD, 5))
-    wait_for(lambda: len(answers(cloud, KEY, 5)) > before)
+    before = len(cloud.answers_to(KEY, 5))
+    cloud.send_down(event(THRESHOLD, 5))
+    wait_for(lambda: len(cloud.answers_to(KEY, 5)) > before)
     assert climate.state(KEY, SECONDS) is not None
 
 
@@ -172,17 +137,17 @@ def test_a_contract_comes_down_and_stays_in_force_and_a_broken_one_is_refused(
     other = plane(climate=THRESHOLD, call=RING, voice=RING)
     key = contract_key(other.name)
     packed = base64.b64encode(gzip.compress(other.canonical, mtime=0)).decode()
-    answer = send_until_answered(cloud, down(DEVICE_CONTRACT, 1, key, data_base64=packed), key, 1)
+    answer = cloud.send_until_answered(event(DEVICE_CONTRACT, 1, key, data_base64=packed), key, 1)
     assert answer.result is AckStatus.STORED
     wait_for(lambda: f"contract {other.version} follows" in home.log())
     broken = contract_document(other)
     broken["routes"]["down-voice"]["to"] = "nobody.inbox"
-    refused = send_until_answered(cloud, down(DEVICE_CONTRACT, 2, key, data=broken), key, 2)
+    refused = cloud.send_until_answered(event(DEVICE_CONTRACT, 2, key, data=broken), key, 2)
     assert (refused.result, refused.reason) == (AckStatus.REJECTED, Reason.CONTRACT_REFUSED)
     assert "nobody" in refused.detail
     home.forwarder.kill()
     home.forwarder.start()
     rung: list[Envelope] = []
     home.listen("voice-service", rung.append)
-    send_until_answered(cloud, down(RING, 1, "command/app/ring", order=1), "command/app/ring", 1)
+    cloud.send_until_answered(event(RING, 1, "command/app/ring", order=1), "command/app/ring", 1)
     wait_for(lambda: len(rung) == 1)

@@ -28,7 +28,6 @@ from tests.integration.edge.conftest import (
     send,
     wait_for,
 )
-from tests.integration.mqtt import TestClient
 
 ALARM = "org.eventplane.alarm.keyword.v1"
 DEAD_LETTER = "org.eventplane.deadletter.v1"
@@ -47,13 +46,6 @@ def test_events_reach_the_cloud_numbered_and_in_their_own_words(home: Home, clou
     started = next(each for each in cloud.events if each.type == STARTED)
     assert started.source == f"/devices/{THING}/forwarder"
     assert int(str(started.attributes[SEQUENCE])) == 1
-
-
-def test_a_plain_publisher_needs_no_client_of_ours(home: Home, cloud: CloudBroker) -> None:
-    wait_for(lambda: "local broker connected" in home.log())
-    with TestClient("sensor", "127.0.0.1", home.broker.port) as sensor:
-        assert sensor.publish("eventplane/health-service/outbox", event(1).json.encode())
-    wait_for(lambda: cloud.has({"e1"}))
 
 
 @pytest.mark.source("P-W4")
@@ -95,7 +87,7 @@ def test_an_alarm_rings_at_home_and_is_done_with_the_services_own_receipt(
     caller = home.listen("call-service", place_call)
     voice = home.connect("voice-service")
     voice.put(event(1, ALARM))
-    wait_for(lambda: [call.id for call in calls] == ["e1"])
+    wait_for(lambda: {call.id for call in calls} == {"e1"})  # at least once: a copy may cross its receipt
     caller.flush(SECONDS)
     cloud.start()
     wait_for(lambda: cloud.has({"e1", "e100"}))
@@ -208,15 +200,6 @@ def test_a_full_spool_refuses_readings_and_still_lets_an_alarm_ring(home: Home, 
     assert told[0]["deliveries"] == []
 
 
-def test_it_stops_in_good_order(home: Home, cloud: CloudBroker) -> None:
-    service = home.connect("health-service")
-    send(service, 0, 50)
-    service.flush(SECONDS)
-    home.forwarder.terminate()
-    assert home.forwarder.wait() == 0
-    assert "Traceback" not in home.log()
-
-
 @pytest.mark.parametrize(
     ("change", "status", "complaint"),
     [
@@ -251,3 +234,20 @@ def assert_one_epoch_without_gaps(cloud: CloudBroker) -> None:
     stamps = {(each.attributes[EPOCH], int(str(each.attributes[SEQUENCE])), each.id) for each in cloud.events}
     assert len({epoch for epoch, _, _ in stamps}) == 1
     assert sorted(number for _, number, _ in stamps) == list(range(1, len(stamps) + 1))
+
+
+def test_the_command_send_stores_an_alarm_of_one_s_own_which_goes_to_the_cloud(
+    home: Home, cloud: CloudBroker, tmp_path: Path
+) -> None:
+    file = tmp_path / "event.yaml"
+    file.write_text(
+        "specversion: '1.0'\nid: mine\nsource: /desk\ntype: org.eventplane.alarm.keyword.v1\n"
+        "time: 2026-03-01T14:00:00Z\ndata: {room: kitchen, keyword: help}\n"
+    )
+    words = ["--json", "send", str(file), "--broker", f"mqtt://127.0.0.1:{home.broker.port}"]
+    done = subprocess.run(
+        [sys.executable, "-m", "eventplane", *words], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads(done.stdout) == {"id": "mine", "source": "/desk", "sender": "voice-service"}
+    wait_for(lambda: cloud.has({"mine"}))

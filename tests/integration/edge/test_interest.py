@@ -7,15 +7,10 @@ from urllib.request import urlopen
 import pytest
 
 from contract.loader import load_contract
-from eventplane.contract import Contract, Downlink, compile_contract, contract_document
-from eventplane.downlink.wire import stamped
+from eventplane.contract import Contract, compile_contract, contract_document
 from eventplane.envelope import Envelope, write_event
-from eventplane.interest.announcement import new_announcement, write_announcement
 from eventplane.interest.uplink import UPLINK_KEY, uplink_filters, uplink_interest_event
-from eventplane.topics import interest_topic
-from tests.eventually import eventually
-from tests.integration.edge.conftest import SECONDS, CloudBroker, Home, wait_for
-from tests.integration.mqtt import TestClient
+from tests.integration.edge.conftest import SECONDS, CloudBroker, Home, down, wait_for
 
 MOTION = "org.eventplane.activity.motion.v1"
 DOOR = "org.eventplane.activity.door.v1"
@@ -106,46 +101,12 @@ def test_a_lasting_session_that_is_away_keeps_it(home: Home) -> None:
     wait_for(lambda: came == ["2"])
 
 
-def test_what_is_wrong_foreign_or_of_another_version_is_refused_and_everything_comes(home: Home) -> None:
-    came: list[str] = []
-    home.listen("voice-service", lambda each: came.append(each.id))
-    right = write_announcement(new_announcement("voice-service", [DOORS]))
-    foreign = write_announcement(new_announcement("call-service", [DOORS]))
-    wrong = [b"{", foreign, right.replace(b'"version":1', b'"version":2'), right.replace(b"exact", b"exakt")]
-    with TestClient("somebody", "127.0.0.1", home.broker.port) as somebody:
-        for number, payload in enumerate(wrong, start=1):
-            assert somebody.publish(interest_topic("voice-service"), payload)
-            wait_for(lambda: home.log().count("announcement of voice-service") == number)  # noqa: B023
-    home.connect("activity-service").put(event("1", MOTION), SECONDS)
-    wait_for(lambda: came == ["1"])
-    assert counted(home, ANNOUNCED) == 0
-
-
 def wanted(version: int, *filters: object, deleted: bool = False) -> str:
     """What the cloud says that it wants."""
     event = uplink_interest_event(
         None if deleted else filters, id=f"interest-{version}", time="2026-01-01T00:00:00Z", device="*"
     )
-    return stamped(
-        event.stamped(senderservice="operations").json,
-        kind=Downlink.STATE,
-        key=UPLINK_KEY,
-        uid="",
-        version=version,
-        is_deleted=deleted,
-        order=0,
-        fence=1,
-    )
-
-
-def send_down(cloud: CloudBroker, text: str, version: int) -> None:
-    """Again and again, as the cloud does, until the device has answered."""
-
-    def answered() -> bool:
-        cloud.send_down(text)
-        return eventually(lambda: any(each.version == version for each in cloud.answers()), 1.0)
-
-    wait_for(answered)
+    return down(event.json, "operations", UPLINK_KEY, version=version, is_deleted=deleted)
 
 
 @pytest.mark.source("C8")
@@ -153,7 +114,7 @@ def test_the_device_sends_up_what_the_cloud_wants_and_what_is_urgent(home: Home,
     sensor, voice = home.connect("activity-service"), home.connect("voice-service")
     sensor.put(event("1", MOTION), SECONDS)
     wait_for(lambda: cloud.has({"1"}))  # while nobody knows
-    send_down(cloud, wanted(1, DOORS), 1)
+    cloud.send_until_answered(wanted(1, DOORS), UPLINK_KEY, 1)
     sensor.put(event("2", MOTION), SECONDS)
     voice.put(event("3", ALARM), SECONDS)
     sensor.put(event("4", DOOR), SECONDS)
@@ -164,7 +125,7 @@ def test_the_device_sends_up_what_the_cloud_wants_and_what_is_urgent(home: Home,
     sensor.put(event("5", MOTION), SECONDS)
     sensor.put(event("6", DOOR), SECONDS)
     wait_for(lambda: cloud.has({"6"}))
-    send_down(cloud, wanted(2, deleted=True), 2)
+    cloud.send_until_answered(wanted(2, deleted=True), UPLINK_KEY, 2)
     sensor.put(event("7", MOTION), SECONDS)
     wait_for(lambda: cloud.has({"7"}))
     # Of one source and priority the order is kept: what came neither before nor between was not sent.

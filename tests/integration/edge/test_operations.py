@@ -136,15 +136,6 @@ def test_a_device_that_works_is_well_and_counts(home: Home, cloud: CloudBroker) 
     assert metric(home, "process_resident_memory_bytes") > 5e6
 
 
-def test_without_a_cloud_it_is_degraded_and_says_what_waits(home: Home, cloud: CloudBroker) -> None:
-    cloud.stop()
-    wait_for(lambda: problems(home) == ["cloud_down"])
-    put(home.connect("health-service"), 5)
-    assert health(home)["status"] == "degraded"
-    assert health(home)["pending"] >= 5
-    assert metric(home, 'eventplane_oldest_seconds{destination="device.outbox",priority="normal"}') > 0
-
-
 def test_it_is_in_service_before_any_broker_and_says_which_are_missing(
     home: Home, cloud: CloudBroker, manager: Manager
 ) -> None:
@@ -283,15 +274,6 @@ def test_a_start_that_finds_a_broken_contract_goes_by_the_one_before(
     file.write_bytes(good)
     signal_forwarder(home, signal.SIGHUP)
     wait_for(lambda: problems(home) == [])
-
-
-def test_without_any_contract_it_does_not_start(home: Home, tmp_path: Path) -> None:
-    wait_for(lambda: problems(home) == [])
-    home.forwarder.kill()
-    (home.spool.parent / "spool.db.contract").unlink()
-    (tmp_path / "contract.json").unlink()
-    home.forwarder.start()
-    assert home.forwarder.wait() == 78
 
 
 def test_it_stops_in_good_order_with_a_backlog_and_a_black_hole_for_a_cloud(

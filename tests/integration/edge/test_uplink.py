@@ -192,9 +192,9 @@ def test_a_quota_below_the_pace_that_was_set_loses_nothing(
     iot_core.quota = Quota(publishes_per_s=20)
     iot_core.deaf = True
     home = start(batch_events=1)
-    put(home, 0, 45)
+    put(home, 0, 30)
     iot_core.deaf = False
-    wait_for(lambda: iot_core.has(ids(45)))
+    wait_for(lambda: iot_core.has(ids(30)))
     wait_for(home.drained)
     assert iot_core.violations["publishes"] > 0  # it was throttled indeed
     assert iot_core.violations.keys() == {"publishes"}

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 
 from eventplane.conversation.messages import Replier, Reply, Status, write_reply
 from eventplane.conversation.open_requests import Replies
+from eventplane.conversation.questions import (
+    StateAnswer,
+    read_state_answer,
+    write_state_answer,
+    write_state_question,
+)
 from eventplane.envelope import Envelope
 from eventplane.sender import Sender
 from eventplane_client.asker import Asker, Found, Send
 from eventplane_client.errors import RequestTimeoutError
+from eventplane_client.open_questions import OpenQuestions
 from tests.unit.eventplane.conversation.worlds import ask
 
 SECONDS = 30
@@ -43,7 +52,9 @@ def test_what_matters_whoever_waits_does_not_expire(expires: bool) -> None:
     assert request.attributes["replydevice"] == "home-7"
 
 
-def test_a_reply_in_the_name_of_another_or_of_one_that_was_not_asked_is_ignored_and_counted() -> None:
+def test_a_reply_in_the_name_of_another_or_of_one_that_was_not_asked_is_ignored_and_counted(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     home = Home()
 
     def send(event: Envelope, timeout_s: float) -> None:
@@ -56,3 +67,43 @@ def test_a_reply_in_the_name_of_another_or_of_one_that_was_not_asked_is_ignored_
     found = home.request(SECONDS, send, expires=True)
     assert {name: reply.answer for name, reply in found.items()} == {"lamp": "lamp"}
     assert home.asker.ignored_replies == 3
+    assert "'chime' sent it" in caplog.text
+    assert "chime was not asked" in caplog.text
+
+
+def open_questions() -> OpenQuestions[str, StateAnswer]:
+    return OpenQuestions("topic", 5.0, write_state_question, read_state_answer)
+
+
+def test_a_question_is_repeated_until_it_is_answered() -> None:
+    questions = open_questions()
+    assert questions.deadline() is None
+    id = questions.ask("a/b/c")
+    assert questions.due(100.0) == [write_state_question(id, "a/b/c")]
+    assert questions.due(104.0) == []
+    assert questions.deadline() == 105.0
+    assert questions.due(105.0) == [write_state_question(id, "a/b/c")]
+    questions.resend()
+    assert questions.due(106.0) == [write_state_question(id, "a/b/c")]
+    questions.take_answer(write_state_answer(StateAnswer("another", None)))
+    questions.take_answer(write_state_answer(StateAnswer(id, "{}")))
+    assert questions.wait_answer(id, 0.0) == StateAnswer(id, "{}")
+    assert questions.deadline() is None
+
+
+def test_after_a_timeout_the_question_is_gone() -> None:
+    questions = open_questions()
+    id = questions.ask("a/b/c")
+    assert questions.wait_answer(id, 0.0) is None
+    questions.take_answer(write_state_answer(StateAnswer(id, "{}")))
+    assert questions.due(1.0) == []
+    assert questions.wait_answer(id, 0.0) is None
+
+
+def test_closing_ends_the_wait() -> None:
+    questions = open_questions()
+    id = questions.ask("a/b/c")
+    closing = threading.Timer(0.0, questions.close)
+    closing.start()
+    assert questions.wait_answer(id, 60.0) is None
+    closing.join()

@@ -1,11 +1,14 @@
-"""How a client is configured."""
+"""How a client is configured; what is out of a range is refused by name."""
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from eventplane.settings import Range
 from eventplane_client import ClientSettings, Mode, connect
 from eventplane_client.errors import (
     AlreadySubscribedError,
@@ -18,7 +21,9 @@ from eventplane_client.errors import (
     UnavailableError,
     UnroutedError,
 )
-from eventplane_client.settings import host_and_port
+from eventplane_client.memory import RANGES as PLANE_RANGES
+from eventplane_client.memory import MemoryPlane
+from eventplane_client.settings import ARGUMENTS, PREFIX, RANGES, WORDS, host_and_port
 from tests.unit.client.worlds import event
 
 ENVIRONMENT = {
@@ -82,27 +87,6 @@ def test_only_a_device_keeps_states() -> None:
             desk.state("setting/climate/target")
 
 
-@pytest.mark.source("F5")
-@pytest.mark.parametrize(
-    ("variable", "value"),
-    [
-        ("PARTICIPANT", None),
-        ("MODE", "twice"),
-        ("WINDOW", "many"),
-        ("MAX_RECEIVES", "0"),
-        ("GAP_TIMEOUT_S", "nan"),
-    ],
-)
-def test_what_is_wrong_is_named(variable: str, value: str | None) -> None:
-    environment = dict(ENVIRONMENT)
-    environment.pop(f"EVENTPLANE_CLIENT_{variable}", None)
-    if value is not None:
-        environment[f"EVENTPLANE_CLIENT_{variable}"] = value
-    with pytest.raises(ClientSettingsError) as wrong:
-        ClientSettings.read(environment)
-    assert wrong.value.setting == variable.lower()
-
-
 @pytest.mark.parametrize(
     ("transport", "state"),
     [
@@ -161,3 +145,96 @@ def test_subscribers_get_what_passes_their_filter_from_then_on(tmp_path: Path) -
 )
 def test_a_broker_has_an_address_of_any_family(address: str, found: tuple[str, int]) -> None:
     assert host_and_port(address, 1883) == found
+
+
+NEEDED = {"participant": "desk", "transport": "memory:ranges"}
+
+
+def beyond(accepted: Range) -> list[Any]:
+    """What no setting of the range accepts."""
+    return [accepted.low - 1, accepted.high * 2 + 1, math.nan, math.inf, True, "", "many", *odd(accepted)]
+
+
+def odd(accepted: Range) -> list[float]:
+    return [accepted.low + 0.5] if accepted.is_whole else []
+
+
+CASES = [(name, value) for name, accepted in RANGES.items() for value in beyond(accepted)]
+
+
+@pytest.mark.source("C5")
+@pytest.mark.parametrize(("name", "value"), CASES)
+def test_a_number_out_of_its_range_is_refused(name: str, value: Any) -> None:
+    with pytest.raises(ClientSettingsError, match="give") as wrong:
+        ClientSettings(**NEEDED, **{name: value})
+    assert wrong.value.setting == name
+
+
+@pytest.mark.parametrize(("name", "value"), [each for each in CASES if each[1] != ""])
+def test_so_it_is_in_the_environment(name: str, value: Any) -> None:
+    with pytest.raises(ClientSettingsError) as wrong:
+        ClientSettings.read(environment(**{name: str(value)}))
+    assert wrong.value.setting == name
+
+
+@pytest.mark.parametrize("name", RANGES)
+def test_both_ends_of_a_range_are_accepted(name: str) -> None:
+    for value in (RANGES[name].low, RANGES[name].high):
+        assert getattr(ClientSettings(**NEEDED, **{name: value}), name) == value
+        assert getattr(ClientSettings.read(environment(**{name: str(value)})), name) == value
+
+
+@pytest.mark.parametrize("name", WORDS)
+def test_an_unknown_word_is_refused(name: str) -> None:
+    for make in (
+        lambda: ClientSettings(**NEEDED, **{name: "sometimes"}),
+        lambda: ClientSettings.read(environment(**{name: "sometimes"})),
+    ):
+        with pytest.raises(ClientSettingsError, match="use one of") as wrong:
+            make()
+        assert wrong.value.setting == name
+
+
+def test_an_empty_variable_is_none() -> None:
+    settings = ClientSettings.read(environment(window="", mode="", gap_timeout_s=""))
+    assert settings == ClientSettings(**NEEDED)
+    assert settings.mode is Mode.EXACTLY_ONCE
+
+
+@pytest.mark.parametrize("name", NEEDED)
+def test_what_is_needed_is_not_empty(name: str) -> None:
+    with pytest.raises(ClientSettingsError, match=f"{PREFIX}{name.upper()}") as wrong:
+        ClientSettings(**{**NEEDED, name: ""})
+    assert wrong.value.setting == name
+
+
+@pytest.mark.source("C5")
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [(name, value) for name, accepted in PLANE_RANGES.items() for value in beyond(accepted)],
+)
+def test_a_plane_in_memory_has_ranges_too(name: str, value: Any) -> None:
+    with pytest.raises(ClientSettingsError) as wrong:
+        MemoryPlane(**{name: value})
+    assert wrong.value.setting == name
+
+
+@pytest.mark.source("C5")
+@pytest.mark.parametrize(
+    ("name", "value"), [(name, value) for name, accepted in ARGUMENTS.items() for value in beyond(accepted)]
+)
+def test_so_have_the_arguments_of_calls(name: str, value: Any) -> None:
+    arguments: dict[str, Any] = {"most": 1, "timeout_s": 0, name: value}
+    with connect(ClientSettings(**NEEDED)) as client, client.subscribe({"exact": {"type": "t"}}) as inbox:
+        for call in (inbox.get_batch, inbox.receive_batch):
+            with pytest.raises(ClientSettingsError) as wrong:
+                call(**arguments)
+            assert wrong.value.setting == name
+        if name == "timeout_s":
+            for send in (client.put, client.request):
+                with pytest.raises(ClientSettingsError):
+                    send(event(type="t"), value)
+
+
+def environment(**variables: str) -> dict[str, str]:
+    return {PREFIX + name.upper(): value for name, value in {**NEEDED, **variables}.items()}

@@ -51,14 +51,6 @@ def test_a_repeated_put_is_a_success_and_counts_once(world: World) -> None:
             inbox.get(NOW)
 
 
-@pytest.mark.source("F2")
-def test_equal_payloads_with_different_ids_both_come(world: World) -> None:
-    with world.client(world.sender) as sender, reading(world) as inbox:
-        sender.put(event("a"))
-        sender.put(event("b"))
-        assert {inbox.get(SOON).id, inbox.get(SOON).id} == {"a", "b"}
-
-
 def test_events_of_the_sdk_go_in_and_come_out(world: World) -> None:
     sent = CloudEvent(
         {"id": "s", "source": "/sdk", "type": "org.eventplane.alarm.keyword.v1"}, {"keyword": "x"}

@@ -267,9 +267,15 @@ class Down(MemoryTransport):
         super().put(event, timeout_s, durable=durable)
 
 
-def asker_over(transport: Down, shared: MemoryPlane) -> QueueAsker:
+def asker_over(
+    shared: MemoryPlane,
+    transport: MemoryTransport | None = None,
+    on_notice: Callable[[Notice], None] = lambda _: None,
+) -> QueueAsker:
+    """A desk of its own process, which waits for the porter."""
     replies = MemoryTransport(shared, "desk.replies")
-    return QueueAsker("desk", transport, replies, lambda _: frozenset([PORTER]), lambda _: None)
+    transport = transport or MemoryTransport(shared, "desk")
+    return QueueAsker("desk", transport, replies, lambda _: frozenset([PORTER]), on_notice)
 
 
 @pytest.mark.source("C6", "N2")
@@ -277,7 +283,7 @@ def asker_over(transport: Down, shared: MemoryPlane) -> QueueAsker:
 def test_without_a_connection_until_the_timeout(durable: bool) -> None:
     shared = MemoryPlane()
     transport = Down(shared, *[UnavailableError("desk", "down")] * 100)
-    it = asker_over(transport, shared)
+    it = asker_over(shared, transport)
     with pytest.raises(UnavailableError if durable else RequestDroppedError, match="down"):
         it.request(ask(), 0.0, durable=durable, expires=True)
     assert it.peers() == {"porter": Circuit.CLOSED}  # it is not the peer's fault
@@ -296,7 +302,7 @@ def test_a_request_is_tried_again_until_it_is_sent(
     shared = MemoryPlane()
     shared.subscribe("porter", "inbox", None)
     transport = Down(shared, refusal, refusal)
-    it = asker_over(transport, shared)
+    it = asker_over(shared, transport)
     with ThreadPoolExecutor(1) as pool:
         asking = pool.submit(it.request, ask("r"), SECONDS, durable=durable, expires=False)
         (message,) = shared.take("porter", 1, SECONDS)
@@ -311,7 +317,7 @@ def test_a_request_is_tried_again_until_it_is_sent(
 @pytest.mark.source("C6")
 def test_closing_ends_the_waiting_for_room() -> None:
     shared = MemoryPlane()
-    it = asker_over(transport := Down(shared, *[NoRoomError("desk")] * 1_000), shared)
+    it = asker_over(shared, transport := Down(shared, *[NoRoomError("desk")] * 1_000))
     with ThreadPoolExecutor(1) as pool:
         asking = pool.submit(it.request, ask("r"), SECONDS, durable=True, expires=False)
         assert eventually(lambda: transport.put_with != [], SECONDS)
@@ -341,15 +347,6 @@ def test_who_announces_is_heard(talk: Talk) -> None:
 class TestSharedQueue:
     """Two processes of one participant, and what is in the queue besides."""
 
-    def asker(self, shared: MemoryPlane) -> QueueAsker:
-        return QueueAsker(
-            "desk",
-            MemoryTransport(shared, "desk"),
-            MemoryTransport(shared, "desk.replies"),
-            lambda _: frozenset([PORTER]),
-            lambda _: None,
-        )
-
     @pytest.mark.source("C3")
     def test_each_process_gets_the_replies_to_its_own(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(asker, "_OTHERS_S", 0.01)
@@ -370,7 +367,7 @@ class TestSharedQueue:
 
         with ThreadPoolExecutor(8) as pool:
             pool.submit(answer)
-            processes = [self.asker(shared), self.asker(shared)]
+            processes = [asker_over(shared), asker_over(shared)]
             asking = {
                 f"r{n}": pool.submit(
                     processes[n % 2].request, ask(f"r{n}"), SECONDS, durable=True, expires=True
@@ -389,13 +386,7 @@ class TestSharedQueue:
             raise ValueError("the listener's own bug")
 
         shared = MemoryPlane()
-        it = QueueAsker(
-            "desk",
-            MemoryTransport(shared, "desk"),
-            MemoryTransport(shared, "desk.replies"),
-            lambda _: frozenset([PORTER]),
-            telling(listen),
-        )
+        it = asker_over(shared, on_notice=telling(listen))
         with ThreadPoolExecutor(OPENS_AFTER) as pool:
             asking = [
                 pool.submit(it.request, ask(f"r{n}"), 0.1, durable=True, expires=True)
@@ -418,7 +409,7 @@ class TestSharedQueue:
         shared.deliver_raw("desk.replies", b"garbage")
         for each in (others, late):
             shared.put(write_reply(each, Reply(PORTER, Status.HANDLED), NOW), "porter")
-        it = self.asker(shared)
+        it = asker_over(shared)
         with ThreadPoolExecutor(1) as pool:
             asking = pool.submit(it.request, ask("r"), SECONDS, durable=True, expires=True)
             assert eventually(lambda: shared.pending("desk.replies") == 1, SECONDS)
@@ -532,9 +523,9 @@ class TestOverSqs:
         with connect(ClientSettings("desk", "sqs:test", contract=str(file))) as desk:
             assert desk.peers() == {}
             with pytest.raises(UnavailableError):  # there are no tables here
-                desk.request(ask(), 1.0)
+                desk.request(ask(), 0.0)
             with pytest.raises(RequestDroppedError):
-                desk.request(ask(), 1.0, durable=False)
+                desk.request(ask(), 0.0, durable=False)
 
 
 def test_who_may_not_ask_is_told_why(talk: Talk) -> None:

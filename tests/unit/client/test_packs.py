@@ -123,33 +123,22 @@ def test_an_event_that_was_given_back_comes_again_without_those_that_are_done() 
     assert (queue.bodies, queue.letters) == ({}, [])
 
 
-def test_without_a_filter_an_event_that_fails_does_not_repeat_the_others() -> None:
+@pytest.mark.parametrize("mode", [Mode.EXACTLY_ONCE, Mode.AT_LEAST_ONCE], ids=["filter", "no filter"])
+@pytest.mark.parametrize("failing", [0, 1])
+def test_an_event_that_fails_each_time_is_a_dead_letter_by_itself_and_repeats_no_other(
+    mode: Mode, failing: int
+) -> None:
     events = many(3)
     queue, handled = Queue(packed(*events)), list[str]()
 
     def handle(event: Envelope) -> None:
         handled.append(event.id)
-        if event.id == events[1].id:
+        if event.id == events[failing].id:
             raise ZeroDivisionError
 
-    with inbox(queue, mode=Mode.AT_LEAST_ONCE) as reader:
+    with inbox(queue, mode=mode) as reader:
         reader.handle(handle, idle_s=0)
-    assert handled == [events[0].id, events[1].id, events[2].id, events[1].id, events[1].id]
-    assert (len(queue.letters), queue.bodies) == (1, {})
-
-
-def test_an_event_that_fails_each_time_is_a_dead_letter_by_itself() -> None:
-    events = many(3)
-    queue, handled = Queue(packed(*events)), list[str]()
-
-    def handle(event: Envelope) -> None:
-        handled.append(event.id)
-        if event.id == events[0].id:
-            raise ZeroDivisionError
-
-    with inbox(queue) as reader:
-        reader.handle(handle, idle_s=0)
-    assert handled == [events[0].id, events[1].id, events[2].id, events[0].id, events[0].id]
+    assert handled == [*(each.id for each in events), *[events[failing].id] * 2]
     assert [each.attributes["deadletterreason"] for each in queue.letters] == ["ZeroDivisionError"]
     assert queue.bodies == {}
 
@@ -164,19 +153,16 @@ def test_an_item_that_is_no_event_is_a_dead_letter_and_the_others_go_on() -> Non
     assert queue.bodies == {}
 
 
-@pytest.mark.parametrize("body", ["[", "[1,", "H4sI", "H4sIAAAAAAAA", "H4sI*"])
-def test_a_message_that_cannot_be_read_is_one_dead_letter(body: str) -> None:
+@pytest.mark.parametrize(
+    ("body", "letters"), [*((each, 1) for each in ("[", "[1,", "H4sI", "H4sIAAAAAAAA", "H4sI*")), ("[]", 0)]
+)
+def test_a_message_that_cannot_be_read_is_one_dead_letter_and_an_empty_one_none(
+    body: str, letters: int
+) -> None:
     queue = Queue(body)
     with inbox(queue) as reader, pytest.raises(NothingThereError):
         reader.get(0)
-    assert (len(queue.letters), queue.bodies) == (1, {})
-
-
-def test_an_empty_batch_is_deleted() -> None:
-    queue = Queue("[]")
-    with inbox(queue) as reader, pytest.raises(NothingThereError):
-        reader.get(0)
-    assert (queue.letters, queue.bodies) == ([], {})
+    assert (len(queue.letters), queue.bodies) == (letters, {})
 
 
 def test_after_a_crash_only_what_was_in_hand_is_in_doubt() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,7 +18,13 @@ from eventplane.ordering import Stream
 from eventplane.values import timestamp
 from eventplane_client.client import Client
 from eventplane_client.delivery import Delivery
-from eventplane_client.errors import NothingThereError, StateError, UnhandleableError, UnroutedError
+from eventplane_client.errors import (
+    NothingThereError,
+    StateError,
+    UnavailableError,
+    UnhandleableError,
+    UnroutedError,
+)
 from eventplane_client.inbox import Inbox
 from eventplane_client.letters import IN_DOUBT
 from eventplane_client.memory import MemoryPlane, MemoryTransport
@@ -26,6 +33,7 @@ from eventplane_client.memory_subscriptions import MemorySubscriptions
 from eventplane_client.notices import DeadLettered, Expired, Notice, log_notice
 from eventplane_client.ports import Message, Mode
 from eventplane_client.reader import PREFETCH, Reader
+from tests.eventually import eventually
 from tests.unit.client.worlds import HOME, READER, event, numbered
 
 SECONDS = 20.0
@@ -56,6 +64,7 @@ def test_what_could_not_be_given_back_is_still_in_hand() -> None:
             received.nack()
         filter.is_full = False
         received.nack()
+        plane.expire()
         again = inbox.receive(SECONDS)
         assert (again.event.id, again.attempt > 1) == ("one", True)
         again.ack()
@@ -100,7 +109,10 @@ def test_what_was_held_for_its_order_comes_again_at_once() -> None:
 
 
 @pytest.mark.source("P17")
-def test_a_second_reader_waits_until_the_first_is_done_with_what_goes_before() -> None:
+@pytest.mark.parametrize("numbers", [(2,), (1, 2)], ids=["what follows", "with a copy of what goes before"])
+def test_a_second_reader_waits_until_the_first_is_done_with_what_goes_before(
+    numbers: tuple[int, ...],
+) -> None:
     plane, memory = MemoryPlane(visibility_s=SECONDS), Memory()
     plane.deliver(READER, numbered(1))
     with (
@@ -108,9 +120,10 @@ def test_a_second_reader_waits_until_the_first_is_done_with_what_goes_before() -
         Inbox(READER, MemoryTransport(plane, READER), MemoryFilter(memory)) as other,
     ):
         first = one.receive(SECONDS)
-        plane.deliver(READER, numbered(2))
+        for number in numbers:
+            plane.deliver(READER, numbered(number))
         with pytest.raises(NothingThereError):
-            other.get(0)
+            other.receive_batch(10, 0)
         first.ack()
         assert other.get(SECONDS).id == "2"
 
@@ -133,23 +146,6 @@ def test_an_alarm_does_not_wait_for_all_that_a_filled_gap_lets_go() -> None:
         assert len(seen) <= PREFETCH + 1
         seen += [inbox.get(SECONDS).id for _ in range(101 - len(seen))]
     assert [each for each in seen if each != "alarm"] == [str(number) for number in range(2, 102)]
-
-
-@pytest.mark.source("P17")
-def test_a_copy_of_what_another_reader_has_in_hand_holds_back_what_follows() -> None:
-    plane, memory = MemoryPlane(visibility_s=SECONDS), Memory()
-    plane.deliver(READER, numbered(1))
-    with (
-        Inbox(READER, MemoryTransport(plane, READER), MemoryFilter(memory)) as one,
-        Inbox(READER, MemoryTransport(plane, READER), MemoryFilter(memory)) as other,
-    ):
-        first = one.receive(SECONDS)
-        for number in (1, 2):
-            plane.deliver(READER, numbered(number))
-        with pytest.raises(NothingThereError):
-            other.receive_batch(10, 0)
-        first.ack()
-        assert other.get(SECONDS).id == "2"
 
 
 @pytest.mark.source("P17")
@@ -307,12 +303,16 @@ class NoLetters(MemoryTransport):
         return super().acknowledge(messages, refused=refused)
 
 
+@pytest.mark.parametrize("keeps_refused", [True, False])
 @pytest.mark.parametrize("body", ["event", "garbage"])
-def test_what_has_no_dead_letter_ends_with_the_reason_in_its_receipt(body: str) -> None:
-    """It would come again for ever: a letter that is refused once is always refused."""
+def test_what_has_no_dead_letter_ends_with_the_reason_in_its_receipt_or_stays_in_its_queue(
+    body: str, keeps_refused: bool
+) -> None:
+    """A letter that is refused once is always refused. A queue without receipts has a limit of receives."""
     plane, notices = MemoryPlane(), list[Notice]()
     plane.subscribe(READER, "inbox", None)
     transport = NoLetters(plane)
+    transport.keeps_refused = keeps_refused
     inbox = Inbox(READER, transport, None, mode=Mode.AT_LEAST_ONCE, on_notice=notices.append)
     if body == "event":
         plane.deliver(READER, event("1"))
@@ -322,25 +322,40 @@ def test_what_has_no_dead_letter_ends_with_the_reason_in_its_receipt(body: str) 
     with pytest.raises(NothingThereError):
         inbox.receive(0)
     reason = "no_bulb" if body == "event" else "not_json"
-    assert transport.refused == [reason]
-    assert [each.reason for each in notices if isinstance(each, DeadLettered)] == [reason]
-    assert plane.pending(READER) == 0
+    told = [reason] if keeps_refused else []
+    assert transport.refused == told
+    assert [each.reason for each in notices if isinstance(each, DeadLettered)] == told
+    assert plane.pending(READER) == (0 if keeps_refused else 1)
 
 
-@pytest.mark.parametrize("body", ["event", "garbage"])
-def test_where_nobody_reads_that_receipt_it_stays_in_its_queue(body: str) -> None:
-    """Such a queue has a limit of receives, and a dead-letter queue behind it."""
-    plane, notices = MemoryPlane(), list[Notice]()
-    plane.subscribe(READER, "inbox", None)
-    transport = NoLetters(plane)
-    transport.keeps_refused = False
-    inbox = Inbox(READER, transport, None, mode=Mode.AT_LEAST_ONCE, on_notice=notices.append)
-    if body == "event":
-        plane.deliver(READER, event("1"))
-        inbox.receive(0).nack(UnhandleableError("no_bulb", "it has none"))
-    else:
-        plane.deliver_raw(READER, b"garbage")
-    with pytest.raises(NothingThereError):
-        inbox.receive(0)
-    assert (transport.refused, notices) == ([], [])
-    assert plane.pending(READER) == 1
+class Extending(MemoryTransport):
+    """Notes what is extended; the first time it fails."""
+
+    def __init__(self, plane: MemoryPlane) -> None:
+        super().__init__(plane, READER)
+        self.extended: list[int] = []
+        self.failed = threading.Event()
+
+    def extend(self, messages: Sequence[Message]) -> None:
+        if not self.failed.is_set():
+            self.failed.set()
+            raise UnavailableError(READER, "for now")
+        super().extend(messages)
+        self.extended.append(len(messages))
+
+
+def test_what_is_in_hand_is_extended_also_after_a_failure_and_no_longer_than_that() -> None:
+    plane = MemoryPlane(visibility_s=0.06)
+    transport = Extending(plane)
+    for number in range(3):
+        plane.deliver(READER, event(str(number)))
+    with Inbox(READER, transport, MemoryFilter()) as inbox:
+        first = inbox.receive(SECONDS)
+        assert eventually(lambda: len(transport.extended) >= 3, SECONDS)
+        assert transport.extended[0] == 3  # what waits in the inbox's own buffer as well
+        first.ack()
+        transport.extended.clear()
+        assert eventually(lambda: transport.extended[-1:] == [2], SECONDS)
+    ended = len(transport.extended)
+    assert plane.pending(READER) == 2
+    assert len(transport.extended) <= ended + 1

@@ -187,7 +187,7 @@ def test_expiry_goes_by_the_queues_clock_where_that_of_this_machine_is_wrong(
             assert inbox.get(1).id == "a"
         else:
             with pytest.raises(NothingThereError):
-                inbox.get(1)
+                inbox.get(0)
 
 
 def test_in_a_fifo_inbox_nothing_overtakes_what_was_given_back(aws: None) -> None:

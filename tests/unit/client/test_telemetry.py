@@ -72,10 +72,13 @@ def unstamped(got: Envelope) -> str:
     return without_stamp(got).json
 
 
-def handle(told: Told, handler: Any, **options: Any) -> None:
-    with told.client("reader", **options) as client, client.subscribe({"exact": {"type": "alarm"}}) as inbox:
+ALARMS = {"exact": {"type": "alarm"}}
+
+
+def handle(told: Told, handler: Any, sent: Envelope | None = None) -> None:
+    with told.client("reader") as client, client.subscribe(ALARMS) as inbox:
         with told.client("sender") as sender:
-            sender.put(event())
+            sender.put(sent or event())
         inbox.handle(handler, idle_s=0)
 
 
@@ -119,10 +122,8 @@ def test_the_event_names_the_span_that_put_it_and_nothing_else_changes(told: Tol
 def test_the_trace_that_an_event_has_is_never_replaced(told: Told) -> None:
     got: list[Envelope] = []
     sent = event(traceparent=f"00-{TRACE}-{PARENT}-01", tracestate="a=1")
-    with told.client("reader") as client, client.subscribe({"exact": {"type": "alarm"}}) as inbox:
-        with told.client("sender") as sender, told.tracer.start_as_current_span("something else"):
-            sender.put(sent)
-        inbox.handle(got.append, idle_s=0)
+    with told.tracer.start_as_current_span("something else"):
+        handle(told, got.append, sent)
     assert [unstamped(each) for each in got] == [sent.json]
     for name in ("send sender.outbox", "process reader.inbox"):
         span = told.spans[name]
@@ -137,10 +138,7 @@ def test_an_event_with_no_room_for_a_name_goes_as_it_is(told: Told) -> None:
         {"id": "1", "source": "/homes/1", "type": "alarm"}, "x" * (MAX_SENT_EVENT_BYTES - len(largest.json))
     )
     got: list[Envelope] = []
-    with told.client("reader") as client, client.subscribe({"exact": {"type": "alarm"}}) as inbox:
-        with told.client("sender") as sender:
-            sender.put(largest)
-        inbox.handle(got.append, idle_s=0)
+    handle(told, got.append, largest)
     assert [unstamped(each) for each in got] == [largest.json]
     assert "process reader.inbox" in told.spans
 
@@ -197,7 +195,7 @@ def test_a_put_that_fails_is_an_error_and_still_raises(told: Told, monkeypatch: 
 
 @pytest.mark.parametrize("mode", list(Mode))
 def test_each_way_of_reading_ends_the_span_of_what_it_read_once(told: Told, mode: Mode) -> None:
-    with told.client("reader", mode=mode) as client, client.subscribe({"exact": {"type": "alarm"}}) as inbox:
+    with told.client("reader", mode=mode) as client, client.subscribe(ALARMS) as inbox:
         with told.client("sender") as sender:
             for id in "abcd":
                 sender.put(event(id))
@@ -211,7 +209,7 @@ def test_each_way_of_reading_ends_the_span_of_what_it_read_once(told: Told, mode
 
 
 def test_what_is_put_by_hand_within_the_event_s_trace_belongs_to_it(told: Told) -> None:
-    with told.client("reader") as client, client.subscribe({"exact": {"type": "alarm"}}) as inbox:
+    with told.client("reader") as client, client.subscribe(ALARMS) as inbox:
         with told.client("sender") as sender:
             sender.put(event())
         received = inbox.receive(SOON)

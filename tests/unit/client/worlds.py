@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
@@ -18,17 +18,15 @@ from eventplane.envelope import Envelope, parse_event, write_event
 from eventplane.sender import Sender
 from eventplane.sending import stamp_sender
 from eventplane.values import timestamp
-from eventplane_client import Client, Inbox, Mode
+from eventplane_client import Client, Inbox
 from eventplane_client.dynamodb import DynamoDbFilter
 from eventplane_client.dynamodb_log import DynamoDbLogFilter
 from eventplane_client.dynamodb_table import PARTITION, SORT
 from eventplane_client.memory import MemoryPlane, MemoryTransport
 from eventplane_client.memory_filter import Memory, MemoryFilter
 from eventplane_client.memory_subscriptions import MemorySubscriptions
-from eventplane_client.notices import Notice
 from eventplane_client.ports import MessageFilter, Transport
 from eventplane_client.reader import Doubt
-from eventplane_client.resequencer import GAP_TIMEOUT_S
 from eventplane_client.sqlite_filter import SqliteFilter
 from eventplane_client.sqs import SqsTransport
 from eventplane_client.subscription import NoSubscriptions
@@ -111,15 +109,9 @@ class World(Protocol):
     sender: str
     idle_s: float
 
-    def client(
-        self,
-        participant: str,
-        *,
-        mode: Mode = Mode.EXACTLY_ONCE,
-        steps: Steps | None = None,
-        on_notice: Callable[[Notice], None] = lambda _: None,
-        gap_timeout_s: float = GAP_TIMEOUT_S,
-    ) -> Client: ...
+    def client(self, participant: str, *, steps: Steps | None = None, **options: Any) -> Client:
+        """A new client; its transport and filter take `steps`, and `options` are the client's."""
+        ...
 
     def crash(self) -> None:
         """Every client's process ends, and what they had in hand comes again."""
@@ -175,15 +167,7 @@ class MemoryWorld:
         self._now = 0.0
         self._plane.subscribe(READER, "contract", None)
 
-    def client(
-        self,
-        participant: str,
-        *,
-        mode: Mode = Mode.EXACTLY_ONCE,
-        steps: Steps | None = None,
-        on_notice: Callable[[Notice], None] = lambda _: None,
-        gap_timeout_s: float = GAP_TIMEOUT_S,
-    ) -> Client:
+    def client(self, participant: str, *, steps: Steps | None = None, **options: Any) -> Client:
         around = steps.around if steps else lambda wrapped: wrapped
         transport: Transport = around(MemoryTransport(self._plane, participant))
         return Client(
@@ -191,9 +175,7 @@ class MemoryWorld:
             transport,
             lambda: around(self._filter(participant)),
             MemorySubscriptions(self._plane, participant),
-            mode=mode,
-            on_notice=on_notice,
-            gap_timeout_s=gap_timeout_s,
+            **options,
         )
 
     def crash(self) -> None:
@@ -259,15 +241,7 @@ class SqsWorld:
         )
         create_filter_table(self._dynamodb, self._table)
 
-    def client(
-        self,
-        participant: str,
-        *,
-        mode: Mode = Mode.EXACTLY_ONCE,
-        steps: Steps | None = None,
-        on_notice: Callable[[Notice], None] = lambda _: None,
-        gap_timeout_s: float = GAP_TIMEOUT_S,
-    ) -> Client:
+    def client(self, participant: str, *, steps: Steps | None = None, **options: Any) -> Client:
         around = steps.around if steps else lambda wrapped: wrapped
         sqs, dynamodb = around(self._sqs), around(self._dynamodb)
         is_reader = participant == self.reader
@@ -286,9 +260,7 @@ class SqsWorld:
                 dynamodb, self._table, participant, lease=lambda: VISIBILITY_S, clock=lambda: self._now
             ),
             NoSubscriptions("none here"),
-            mode=mode,
-            on_notice=on_notice,
-            gap_timeout_s=gap_timeout_s,
+            **options,
         )
 
     def crash(self) -> None:

@@ -24,7 +24,7 @@ from eventplane.device_reports import DISCARDED, HEARTBEAT, key_digest
 from eventplane.downlink.device import ACKNOWLEDGED, Acknowledgement, from_data
 from eventplane.envelope import Envelope, parse_event, write_event
 from eventplane.interest.announcement import new_announcement, write_announcement
-from eventplane.receipts import Receipt, read_receipts
+from eventplane.receipts import Receipt, digest, read_receipts, write_receipts
 from eventplane.topics import (
     device_topic,
     interest_topic,
@@ -270,6 +270,12 @@ class Device:
         """Nothing is left but the file."""
         self.spool.close()
 
+    def restart(self) -> None:
+        """Crash, start again and connect."""
+        self.crash()
+        self.start()
+        self.connect()
+
     def _settle(self) -> None:
         with self.open() as spool:
             arrival = StoredEvent(
@@ -284,6 +290,20 @@ class Device:
         self.time.seconds += after
         self.forwarder.turn(list(messages))
 
+    def send(self, *payloads: bytes | Envelope, after: float = 0.0) -> None:
+        """One round with messages of the sensor's outbox, after `after` seconds."""
+        self.turn(*map(self.from_service, payloads), after=after)
+
+    def send_down(self, *payloads: bytes | str, after: float = 0.0) -> None:
+        """One round with messages of the device's inbox in the cloud, after `after` seconds."""
+        self.turn(*map(self.from_cloud, payloads), after=after)
+
+    def offer(self, *events: Envelope) -> list[str | None]:
+        """Send events, and return what their sender is told of each: None, or why it is refused."""
+        before = len(self.receipts())
+        self.send(*events)
+        return [each.refused for each in self.receipts()[before:]]
+
     def connect(self, *names: LinkName) -> None:
         """The brokers accept the newest connections (all brokers without `names`)."""
         for name in names or self.links:
@@ -295,42 +315,43 @@ class Device:
         self.turn(Disconnected(name, link.generation, "gone"))
         self.turn(after=61.0)
 
-    def from_service(
-        self, payload: bytes | Envelope, service: str = "sensor", generation: int = 0
-    ) -> Received:
-        """A message of a service's outbox, of the current connection unless told."""
-        self._mid += 1
-        raw = payload.json.encode() if isinstance(payload, Envelope) else payload
-        generation = generation or self.local_link.generation
-        return Received(LinkName.LOCAL, generation, self._mid, local_topic(service, "outbox"), raw)
+    def reconnect(self, name: LinkName) -> None:
+        """A broker is gone, and accepts the next dial."""
+        self.disconnect(name)
+        self.connect(name)
 
-    def from_cloud(self, payload: bytes | str, generation: int = 0) -> Received:
-        """A message of the device's inbox in the cloud, of the current connection unless told."""
-        self._mid += 1
+    def from_service(self, payload: bytes | Envelope, service: str = "sensor") -> Received:
+        """A message of a service's outbox, of the current connection."""
+        raw = payload.json.encode() if isinstance(payload, Envelope) else payload
+        return self._received(local_topic(service, "outbox"), raw)
+
+    def from_cloud(self, payload: bytes | str) -> Received:
+        """A message of the device's inbox in the cloud, of the current connection."""
         raw = payload.encode() if isinstance(payload, str) else payload
-        generation = generation or self.cloud_link.generation
-        return Received(LinkName.CLOUD, generation, self._mid, device_topic("thing", "inbox"), raw)
+        return self._received(device_topic("thing", "inbox"), raw, LinkName.CLOUD)
 
     def question_of(self, service: str, id: str, key: str) -> Received:
         """A service asks for the current state of a key."""
-        self._mid += 1
-        question = write_state_question(id, key)
-        return Received(LinkName.LOCAL, self.local_link.generation, self._mid, state_topic(service), question)
+        return self._received(state_topic(service), write_state_question(id, key))
 
     def announcement_of(self, service: str, *filters: object, payload: bytes | None = None) -> Received:
         """A service announces what it handles, or with a `payload` whatever that says."""
-        self._mid += 1
         if payload is None:
             payload = write_announcement(new_announcement(service, filters))
-        return Received(
-            LinkName.LOCAL, self.local_link.generation, self._mid, interest_topic(service), payload
-        )
+        return self._received(interest_topic(service), payload)
 
     def receipt_of(self, service: str, payload: bytes) -> Received:
         """A receipts message of a service's inbox."""
+        return self._received(receipt_topic(service, "inbox"), payload)
+
+    def confirm(self, service: str = "call", refused: str | None = None) -> None:
+        """A service has handled, or refused, all that it was given over the newest connection."""
+        receipts = [Receipt(digest(each), refused) for each in self.delivered(service)]
+        self.turn(self.receipt_of(service, write_receipts(receipts)))
+
+    def _received(self, topic: str, payload: bytes, link: LinkName = LinkName.LOCAL) -> Received:
         self._mid += 1
-        topic = receipt_topic(service, "inbox")
-        return Received(LinkName.LOCAL, self.local_link.generation, self._mid, topic, payload)
+        return Received(link, self.links[link].generation, self._mid, topic, payload)
 
     def puback(self, mid: int, link: LinkName = LinkName.CLOUD, failure: str | None = None) -> Acknowledged:
         """The broker acknowledges a publish of the current connection."""
@@ -363,31 +384,45 @@ class Device:
         """The event ids of each publish on the newest cloud connection."""
         return [ids(payload) for _, _, payload in self.cloud.last.published]
 
+    def sent_up(self, type: str = "") -> list[Envelope]:
+        """The events, or those of one type, that were published over the newest cloud connection."""
+        events = [each for *_, payload in self.cloud.last.published for each in self.unpacked(payload)]
+        return [each for each in events if type in ("", each.type)]
+
     @staticmethod
     def unpacked(payload: bytes) -> list[Envelope]:
         """The events of one publish."""
         return [each for each in unpack(payload) if isinstance(each, Envelope)]
 
+    def published(self, type: str = "") -> list[Envelope]:
+        """The events, or those of one type, that were published over any connection to the cloud."""
+        payloads = [payload for wire in self.cloud.all for *_, payload in wire.published]
+        events = [each for payload in payloads for each in self.unpacked(payload)]
+        return [each for each in events if type in ("", each.type)]
+
     def letters(self) -> list[Envelope]:
         """The dead letters among all that was published to the cloud."""
-        events = [
-            each
-            for wire in self.cloud.all
-            for _, _, payload in wire.published
-            for each in self.unpacked(payload)
-        ]
-        return list({each.id: each for each in events if each.type == DEAD_LETTER}.values())
+        return list({each.id: each for each in self.published(DEAD_LETTER)}.values())
 
     def not_stored(self) -> Counter[tuple[str, str]]:
         """What never got a number, by channel and reason: reported and not yet acknowledged, or to report."""
         kinds = Counter(
             {(each.channel, each.reason): n for each, n in self.forwarder.counts.not_stored.items()}
         )
-        for waiting in DeliveryCursor(self.spool, "device.outbox", 1).unsent():
-            if DISCARDED in waiting.json:
-                for each in parse_event(waiting.json).data()["not_stored"]:
-                    kinds[each["channel"], each["reason"]] += each["count"]
+        for report in self.waiting(type=DISCARDED):
+            for each in report.data()["not_stored"]:
+                kinds[each["channel"], each["reason"]] += each["count"]
         return kinds
+
+    def waiting(self, rank: int = 1, type: str = "") -> list[Envelope]:
+        """The events of a rank, or those of one type, that wait for the cloud, in order."""
+        rows = DeliveryCursor(self.spool, "device.outbox", rank).unsent()
+        events = [parse_event(each.json) for each in rows if each.json != "{}"]
+        return [each for each in events if type in ("", each.type)]
+
+    def ids_at(self, service: str) -> list[str]:
+        """The ids of the events that were published to a service's inbox."""
+        return [parse_event(each).id for each in self.delivered(service)]
 
     def delivered(self, service: str) -> list[bytes]:
         """What was published to a service's inbox on the newest local connection."""
@@ -401,9 +436,7 @@ class Device:
 
     def acknowledgements(self) -> list[Acknowledgement]:
         """What the spool still holds of the device's answers to the cloud, in order."""
-        texts = [each.json for each in DeliveryCursor(self.spool, "device.outbox", 1).unsent()]
-        events = [parse_event(each) for each in texts if ACKNOWLEDGED in each]
-        return [answer for each in events for answer in from_data(each.data())[0]]
+        return [answer for each in self.waiting(type=ACKNOWLEDGED) for answer in from_data(each.data())[0]]
 
     def receipts(self, service: str = "sensor") -> list[Receipt]:
         """The receipts that a service got on the newest local connection."""

@@ -23,51 +23,41 @@ BEST_EFFORT = {"delivery_guarantee": "best_effort"}
 PLANE = contract(sensor={"outbox": BEST_EFFORT})
 
 
-class Ends:
-    def __init__(self) -> None:
-        self.all: list[tuple[str, str | None]] = []
-
-    def __call__(self, event: VolatileEvent, reason: str | None) -> None:
-        self.all.append((event.json[:1], reason))
-
-
-def volatile(json: str) -> VolatileEvent:
-    return VolatileEvent("display.inbox", READING, json, b"")
+def filled(*texts: str) -> tuple[VolatileQueue, list[tuple[str, str | None]]]:
+    """A queue of events with `texts`, and how events ended, each by the first character of its text."""
+    ends: list[tuple[str, str | None]] = []
+    queue = VolatileQueue(
+        "display.inbox", BEST_EFFORT_RANK, lambda event, reason: ends.append((event.json[:1], reason))
+    )
+    for text in texts:
+        queue.put(VolatileEvent("display.inbox", READING, text, b""))
+    return queue, ends
 
 
 @pytest.mark.source("N4")
 def test_it_keeps_the_newest_within_its_bounds() -> None:
-    ends = Ends()
-    queue = VolatileQueue("display.inbox", BEST_EFFORT_RANK, ends)
-    for number in range(MOST_EVENTS + 2):
-        queue.put(volatile(str(number)))
-    assert ends.all == [("0", OVERFLOW), ("1", OVERFLOW)]
+    queue, ends = filled(*map(str, range(MOST_EVENTS + 2)))
+    assert ends == [("0", OVERFLOW), ("1", OVERFLOW)]
     assert [each.json for each in queue.peek(2)] == ["2", "3"]
     queue.take()
     assert [each.json for each in queue.peek(1)] == ["3"]
 
 
 def test_its_text_is_bounded_as_well() -> None:
-    ends = Ends()
-    queue = VolatileQueue("display.inbox", BEST_EFFORT_RANK, ends)
-    for letter in "abc":
-        queue.put(volatile(letter * (MOST_CHARACTERS // 2)))
-    assert ends.all == [("a", OVERFLOW)]
+    _, ends = filled(*(letter * (MOST_CHARACTERS // 2) for letter in "abc"))
+    assert ends == [("a", OVERFLOW)]
 
 
 def test_each_event_has_one_end() -> None:
-    ends = Ends()
-    queue = VolatileQueue("display.inbox", BEST_EFFORT_RANK, ends)
-    for letter in "abcd":
-        queue.put(volatile(letter))
+    queue, ends = filled(*"abcd")
     first, *_ = [each.delivery for each in queue.peek(3)]
     queue.take(3)
     queue.end(first)
     queue.rewind()
-    assert ends.all == [("a", None), ("b", UNCONFIRMED), ("c", UNCONFIRMED)]
+    assert ends == [("a", None), ("b", UNCONFIRMED), ("c", UNCONFIRMED)]
     queue.end(first)
     queue.clear()
-    assert ends.all[3:] == [("d", OFFLINE)]
+    assert ends[3:] == [("d", OFFLINE)]
     assert queue.peek(1) == []
 
 
@@ -80,7 +70,7 @@ def device(make: MakeDevice) -> Device:
 def test_it_is_sent_while_the_connection_stands_and_never_stored(device: Device) -> None:
     before = device.spool.next_sequence
     sent = event("e", subject="show")
-    device.turn(device.from_service(sent))
+    device.send(sent)
     device.turn(after=1.0)
     assert device.delivered("display") == [sent.stamped(senderservice="sensor").json.encode()]
     assert device.uplinked() == [["e"]]
@@ -94,7 +84,7 @@ def test_it_is_sent_while_the_connection_stands_and_never_stored(device: Device)
 @pytest.mark.source("C1")
 def test_offline_it_is_dropped_and_counted(device: Device) -> None:
     device.turn(Disconnected(CLOUD, device.cloud_link.generation, "gone"))
-    device.turn(device.from_service(event("e")), device.from_service(event("fire", ALARM)))
+    device.send(event("e"), event("fire", ALARM))
     lost = device.forwarder.counts.not_stored
     assert lost == {
         NotStored("device.outbox", READING, OFFLINE): 1,
@@ -106,7 +96,7 @@ def test_offline_it_is_dropped_and_counted(device: Device) -> None:
     device.turn(after=61.0)
     device.connect(CLOUD)
     device.turn(after=1.0)
-    assert "e" not in [id for batch in device.uplinked() for id in batch]
+    assert "e" not in [each.id for each in device.sent_up()]
 
 
 @pytest.mark.source("P4", "C1")
@@ -114,13 +104,13 @@ def test_of_one_channel_only_the_event_that_asks_for_less_is_gone_after_an_outag
     device = make(plane=contract())
     device.turn(Disconnected(CLOUD, device.cloud_link.generation, "gone"))
     less = event("less", deliveryguarantee="best_effort")
-    device.turn(device.from_service(less), device.from_service(event("kept")))
+    device.send(less, event("kept"))
     assert device.forwarder.counts.not_stored == {NotStored("device.outbox", READING, OFFLINE): 1}
     assert [each.refused for each in device.receipts()] == [None, None]
     device.turn(after=61.0)
     device.connect(CLOUD)
     device.turn(after=1.0)
-    sent = [id for batch in device.uplinked() for id in batch]
+    sent = [each.id for each in device.sent_up()]
     assert "kept" in sent
     assert "less" not in sent
 
@@ -128,7 +118,7 @@ def test_of_one_channel_only_the_event_that_asks_for_less_is_gone_after_an_outag
 def test_while_a_connection_is_being_made_it_waits(make: MakeDevice) -> None:
     device = make(connected=False, plane=PLANE)
     device.connect(LOCAL)
-    device.turn(device.from_service(event("e")))
+    device.send(event("e"))
     assert device.not_stored() == {}
     device.connect(CLOUD)
     device.turn(after=1.0)
@@ -140,7 +130,7 @@ def test_while_a_connection_is_being_made_it_waits(make: MakeDevice) -> None:
 def test_when_that_fails_it_is_dropped_and_counted(make: MakeDevice, fails: bool) -> None:
     device = make(connected=False, plane=PLANE)
     device.connect(LOCAL)
-    device.turn(device.from_service(event("e")))
+    device.send(event("e"))
     if fails:
         device.turn(Disconnected(CLOUD, device.cloud_link.generation, "refused"))
     else:
@@ -149,7 +139,7 @@ def test_when_that_fails_it_is_dropped_and_counted(make: MakeDevice, fails: bool
 
 
 def test_a_repetition_is_known(device: Device) -> None:
-    device.turn(device.from_service(event("e")), device.from_service(event("e")))
+    device.send(event("e"), event("e"))
     device.turn(after=1.0)
     assert device.uplinked() == [["e"]]
 
@@ -157,12 +147,12 @@ def test_a_repetition_is_known(device: Device) -> None:
 @pytest.mark.source("P4")
 def test_what_is_promised_goes_first(make: MakeDevice) -> None:
     device = make(plane=PLANE, window=2, batch_events=2)
-    device.turn(*(device.from_service(event(f"b{n}")) for n in range(3)))
+    device.send(*(event(f"b{n}") for n in range(3)))
     # The call service's outbox promises delivery.
     device.turn(*(device.from_service(event(f"p{n}"), service="call") for n in range(4)))
     device.acknowledge_all()
     device.turn(after=1.0)
-    sent = [id for batch in device.uplinked() for id in batch]
+    sent = [each.id for each in device.sent_up()]
     first_wave = sent.index("p0")
     assert first_wave <= 2  # what was in flight already
     assert sent[first_wave : first_wave + 4] == ["p0", "p1", "p2", "p3"]
@@ -170,7 +160,7 @@ def test_what_is_promised_goes_first(make: MakeDevice) -> None:
 
 
 def test_what_waits_for_a_slow_service_is_not_lost_with_the_patience(device: Device) -> None:
-    device.turn(*(device.from_service(event(f"e{n}", subject="show")) for n in range(5)))
+    device.send(*(event(f"e{n}", subject="show") for n in range(5)))
     assert len(device.delivered("display")) == 3
     device.turn(after=10.0)
     assert len(device.delivered("display")) == 5
@@ -181,7 +171,7 @@ def test_what_waits_for_a_slow_service_is_not_lost_with_the_patience(device: Dev
 @pytest.mark.source("C1")
 @pytest.mark.parametrize("name", [LOCAL, CLOUD])
 def test_what_was_in_flight_is_lost_with_the_connection_and_counted(device: Device, name: LinkName) -> None:
-    device.turn(*(device.from_service(event(f"e{n}", subject="show")) for n in range(2)))
+    device.send(*(event(f"e{n}", subject="show") for n in range(2)))
     device.turn(after=1.0)
     assert (len(device.delivered("display")), device.uplinked()) == (2, [["e0", "e1"]])
     link = device.local_link if name is LOCAL else device.cloud_link
@@ -191,7 +181,7 @@ def test_what_was_in_flight_is_lost_with_the_connection_and_counted(device: Devi
 
 
 def test_what_the_cloud_refuses_is_counted_and_becomes_no_dead_letter(device: Device) -> None:
-    device.turn(*(device.from_service(event(f"e{n}")) for n in range(2)))
+    device.send(*(event(f"e{n}") for n in range(2)))
     device.turn(after=1.0)
     device.turn(device.puback(1, failure="payload format invalid"))
     assert device.uplinked() == [["e0", "e1"], ["e0"], ["e1"]]
@@ -201,7 +191,7 @@ def test_what_the_cloud_refuses_is_counted_and_becomes_no_dead_letter(device: De
 
 
 def test_the_quota_only_delays_it(device: Device) -> None:
-    device.turn(device.from_service(event("e")))
+    device.send(event("e"))
     device.turn(after=1.0)
     device.turn(device.puback(1, failure="quota exceeded"))
     device.turn(device.puback(2))
@@ -210,6 +200,6 @@ def test_the_quota_only_delays_it(device: Device) -> None:
 
 
 def test_what_was_in_memory_when_the_spool_was_recovered_is_counted(device: Device) -> None:
-    device.turn(device.from_service(event("e", subject="show")))
+    device.send(event("e", subject="show"))
     device.forwarder._recover(SpoolCorruptError(device.path, "page 3 is torn"), device.time.seconds)
     assert device.not_stored() == {("display.inbox", UNCONFIRMED): 1, ("device.outbox", OFFLINE): 1}

@@ -5,11 +5,25 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+from edge import parts
 from edge.command_line import EX_WRONG_COMMAND_LINE, PROGRAM, USAGE, main
+from edge.errors import SettingsError
+from edge.parts import PARTS, NoAnswers, PartMissingError, has_part, require_part
+from edge.settings import load_settings
 from eventplane import __version__
+from eventplane.contract import Contract
+from eventplane.conversation.questions import (
+    HandlersQuestion,
+    StateQuestion,
+    read_handlers_answer,
+    read_state_answer,
+)
+from eventplane.envelope import write_event
+from tests.unit.edge.fakes import contract as home_contract
 from tools.device_image import ROOT
 
 COMMANDS = ("run", "check", "provision", "discovery", "discovery find", "announce", "manifest")
@@ -64,3 +78,144 @@ def test_the_version_is_the_packages() -> None:
     asked = [sys.executable, "-m", "edge", "--version"]
     said = subprocess.run(asked, check=True, capture_output=True, text=True, cwd=ROOT).stdout
     assert said == f"{PROGRAM} {__version__} (source)\n"
+
+
+SETTINGS = (
+    'thing = "home-1"\ncontract = "c"\nspool = "s"\n[cloud]\nhost = "h"\nrule = "r"\n'
+    'ca = "a"\ncertificate = "b"\nkey = "k"\n'
+)
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mosquitto.conf").write_text("listener 1884\nlistener 9001\nprotocol websockets\n")
+    (tmp_path / "plain.toml").write_text(SETTINGS)
+    (tmp_path / "profile.toml").write_text(f'{SETTINGS}[local]\nprofile = "mosquitto.conf"\n')
+    (tmp_path / "announced.toml").write_text(
+        f'{SETTINGS}[local]\nprofile = "mosquitto.conf"\n[announcement]\ninterfaces = "lo,absent0"\n'
+    )
+    return tmp_path
+
+
+def test_it_shows_every_listener_and_the_one_that_is_taken(capsys: pytest.CaptureFixture[str]) -> None:
+    for asked in (["--profile", "mosquitto.conf"], ["--settings", "profile.toml"]):
+        assert main(["discovery", *asked]) == os.EX_OK
+        assert capsys.readouterr().out.splitlines() == [
+            "listener 1884 on every address: 127.0.0.1:1884",
+            "listener 9001 on every address: uses websockets, not plain MQTT",
+            "the broker is at 127.0.0.1:1884",
+        ]
+
+
+def test_it_shows_what_would_be_announced(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["discovery", "--settings", "announced.toml"]) == os.EX_OK
+    shown = capsys.readouterr().out
+    assert "lo: nothing is announced: lo: it is the loopback interface" in shown
+    assert "absent0: nothing is announced: absent0: No such device" in shown
+
+
+def test_without_a_profile_the_settings_say_where(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["discovery", "--settings", "plain.toml"]) == os.EX_OK
+    assert "the broker is at 127.0.0.1:1883" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["discovery", "--profile", "absent.conf"], "absent.conf: No such file"),
+        (["discovery", "--settings", "absent.toml"], "absent.toml: No such file"),
+        (["announce", "--settings", "profile.toml"], "setting 'announcement': the table is missing; add it"),
+        (["discovery", "find", "--interfaces", "lo"], "lo: it is the loopback interface"),
+    ],
+)
+def test_what_it_cannot_do_it_says(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
+) -> None:
+    assert main(arguments) == os.EX_CONFIG
+    assert said in capsys.readouterr().err
+
+
+def test_a_missing_library_is_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "zeroconf", None)
+    monkeypatch.delitem(sys.modules, "eventplane_mqtt.discovery.dns_sd", raising=False)
+    assert main(["announce", "--settings", "announced.toml"]) == os.EX_CONFIG
+    assert "install python3-zeroconf" in capsys.readouterr().err
+
+
+@pytest.fixture
+def _no_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parts.PathFinder, "find_spec", lambda *_: None)
+
+
+def test_a_checkout_has_all_parts() -> None:
+    assert all(map(has_part, PARTS))
+    for part in PARTS:
+        require_part(part)
+
+
+@pytest.mark.usefixtures("_no_parts")
+@pytest.mark.parametrize(
+    ("table", "settings"),
+    [
+        ('[local]\nprofile = "mosquitto.conf"\n', {"local.profile": "discovery"}),
+        (
+            '[local]\nprofile = "mosquitto.conf"\n[announcement]\ninterfaces = "eth0"\n',
+            {"local.profile": "discovery", "announcement": "discovery"},
+        ),
+        (
+            '[provisioning]\ntemplate = "fleet"\nclaim_certificate = "c.pem"\nclaim_key = "k.pem"\n',
+            {"provisioning": "provisioning"},
+        ),
+    ],
+)
+def test_a_setting_without_its_part_is_refused_by_name(
+    tmp_path: Path, table: str, settings: dict[str, str]
+) -> None:
+    file = tmp_path / "forwarder.toml"
+    file.write_text(SETTINGS + table)
+    with pytest.raises(SettingsError) as refused:
+        load_settings(file, {})
+    found = {each.setting: each.problem for each in refused.value.problems if "leaves out" in each.problem}
+    assert found.keys() == settings.keys()
+    assert all(f"part {part!r}" in found[name] for name, part in settings.items())
+
+
+@pytest.mark.usefixtures("_no_parts")
+def test_settings_that_need_no_part_are_accepted(tmp_path: Path) -> None:
+    file = tmp_path / "forwarder.toml"
+    file.write_text(SETTINGS)
+    assert load_settings(file, {}).thing == "home-1"
+
+
+@pytest.mark.usefixtures("_no_parts")
+@pytest.mark.parametrize(
+    ("arguments", "part"),
+    [
+        (["provision", "--settings", "absent.toml"], "provisioning"),
+        (["announce", "--settings", "absent.toml"], "discovery"),
+        (["discovery", "--profile", "absent.conf"], "discovery"),
+        (["discovery", "find", "--interfaces", "lo"], "discovery"),
+    ],
+)
+def test_a_command_without_its_part_names_it(
+    arguments: list[str], part: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments) == 78
+    assert str(PartMissingError(part)) in capsys.readouterr().err
+
+
+def test_questions_are_answered_with_the_reason() -> None:
+    contract: Contract = home_contract()
+    answers = NoAnswers(contract, "home-1")
+    inbox = contract.participants["call"].inbox.address
+    topic, payload = answers.to(StateQuestion("1", "a/b/c", inbox))
+    state = read_state_answer(payload)
+    assert (topic, state.id, state.json) == ("eventplane/call/state/answer", "1", None)
+    event = write_event({"id": "1", "source": "/a", "type": "t"}, {})
+    topic, payload = answers.to(HandlersQuestion("2", event, inbox))
+    handlers = read_handlers_answer(payload)
+    assert (topic, handlers.id, handlers.thing) == ("eventplane/call/handlers/answer", "2", "home-1")
+    assert state.problem == handlers.problem == str(PartMissingError("questions"))

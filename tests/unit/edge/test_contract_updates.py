@@ -41,8 +41,24 @@ def other() -> Contract:
     return contract(uplink_prefix="org.eventplane.alarm.")
 
 
-def update(version: int, data: Any, key: str = KEY, type: str = DEVICE_CONTRACT) -> str:
-    return state(version, key, type=type, data=data)
+def silent() -> Contract:
+    """The device's contract without its alarm route."""
+    document = contract_document(contract())
+    del document["routes"]["calls"]
+    return compile_contract(document, "test")
+
+
+def with_route(name: str) -> Contract:
+    """The device's contract with one alarm route more."""
+    document = contract_document(contract())
+    document["routes"][name] = {"filter": {"exact": {"type": ALARM}}, "to": "display.inbox"}
+    return compile_contract(document, "test")
+
+
+def update(version: int, data: Any, key: str = KEY) -> str:
+    """A contract, or what is none, as the cloud sends it."""
+    data = contract_document(data) if isinstance(data, Contract) else data
+    return state(version, key, type=DEVICE_CONTRACT, data=data)
 
 
 def packed(content: bytes) -> str:
@@ -60,8 +76,8 @@ def in_force(device: Device, file: Path) -> str:
 def test_it_is_stored_told_and_stands_before_the_file_also_after_a_crash(
     device: Device, file: Path, compress: bool
 ) -> None:
-    text = packed(gzip.compress(other().canonical)) if compress else update(1, contract_document(other()))
-    device.turn(device.from_cloud(text))
+    text = packed(gzip.compress(other().canonical)) if compress else update(1, other())
+    device.send_down(text)
     assert device.contracts_came == 1
     assert [each.result for each in device.acknowledgements()] == [AckStatus.STORED]
     assert in_force(device, file) == other().version
@@ -71,8 +87,8 @@ def test_it_is_stored_told_and_stands_before_the_file_also_after_a_crash(
 
 
 def test_deleting_it_gives_the_file_its_place_back(device: Device, file: Path) -> None:
-    device.turn(device.from_cloud(update(1, contract_document(other()))))
-    device.turn(device.from_cloud(state(2, KEY, type=DEVICE_CONTRACT, deleted=True)))
+    device.send_down(update(1, other()))
+    device.send_down(state(2, KEY, type=DEVICE_CONTRACT, deleted=True))
     assert device.contracts_came == 2
     assert in_force(device, file) == contract().version
 
@@ -84,11 +100,13 @@ WRONG_ROUTE = {"x": {"filter": {"exact": {"type": "t"}}, "to": "nobody.inbox"}}
     ("text", "detail"),
     [
         (update(1, {"format": 1}), "name"),
+        (update(1, silent()), "routes.calls"),
+        (update(1, silent()), "need a new image"),
         (update(1, None), ""),
         (update(1, "contract"), ""),
         (update(1, contract_document(other()) | {"routes": WRONG_ROUTE}), "nobody"),
         (update(1, contract_document(other()) | {"name": "another"}), "another"),
-        (update(1, contract_document(other()), contract_key("another")), KEY),
+        (update(1, other(), contract_key("another")), KEY),
         (packed(b"no gzip"), "no compiled contract"),
         (packed(gzip.compress(b"no contract")), "not JSON"),
         (packed(gzip.compress(other().canonical)[:-9]), "not all"),
@@ -98,7 +116,7 @@ WRONG_ROUTE = {"x": {"filter": {"exact": {"type": "t"}}, "to": "nobody.inbox"}}
 def test_a_broken_one_is_rejected_and_the_one_in_force_stays(
     device: Device, file: Path, text: str, detail: str
 ) -> None:
-    device.turn(device.from_cloud(text))
+    device.send_down(text)
     (answer,) = device.acknowledgements()
     assert (answer.result, answer.reason) == (AckStatus.REJECTED, Reason.CONTRACT_REFUSED)
     assert detail in answer.detail
@@ -107,21 +125,21 @@ def test_a_broken_one_is_rejected_and_the_one_in_force_stays(
 
 
 def test_a_broken_one_does_not_take_the_place_of_a_good_one(device: Device, file: Path) -> None:
-    device.turn(device.from_cloud(update(1, contract_document(other()))), device.from_cloud(update(2, {})))
+    device.send_down(update(1, other()), update(2, {}))
     assert in_force(device, file) == other().version
     # What corrects it has a newer version.
-    device.turn(device.from_cloud(update(3, contract_document(contract()))))
+    device.send_down(update(3, contract()))
     assert in_force(device, file) == contract().version
 
 
 def test_a_command_of_such_a_key_is_a_command(device: Device) -> None:
-    device.turn(device.from_cloud(command(1, KEY)))
+    device.send_down(command(1, KEY))
     assert device.contracts_came == 0
     assert [each.result for each in device.acknowledgements()] == [AckStatus.STORED]
 
 
 def test_one_that_this_program_cannot_read_leaves_it_to_the_file(device: Device, file: Path) -> None:
-    device.turn(device.from_cloud(update(1, contract_document(other()))))
+    device.send_down(update(1, other()))
     newer = update(1, contract_document(other()) | {"format": 99})
     held = device.spool.device_state("state", KEY)
     assert held is not None
@@ -136,52 +154,29 @@ def test_without_either_it_says_why(device: Device, tmp_path: Path) -> None:
 
 
 def test_a_damaged_spool_gives_no_contract_so_that_the_one_in_force_stays(device: Device, file: Path) -> None:
-    device.turn(device.from_cloud(update(1, contract_document(other()))))
+    device.send_down(update(1, other()))
     device.spool._db.execute("UPDATE device_state SET text = zeroblob(10)")
     found = active_contract(file, device.spool)
     assert isinstance(found, SettingProblem)
     assert isinstance(active_contract(file, device.spool, contract()), SettingProblem)
 
 
-def silent() -> Contract:
-    """The device's contract without its alarm route."""
-    document = contract_document(contract())
-    del document["routes"]["calls"]
-    return compile_contract(document, "test")
-
-
-def test_one_that_takes_the_alarms_away_is_rejected_with_what_and_the_remedy(
-    device: Device, file: Path
-) -> None:
-    device.turn(device.from_cloud(update(1, contract_document(silent()))))
-    (answer,) = device.acknowledgements()
-    assert (answer.result, answer.reason) == (AckStatus.REJECTED, Reason.CONTRACT_REFUSED)
-    assert "routes.calls" in answer.detail
-    assert "need a new image" in answer.detail
-    assert device.contracts_came == 0
-    assert in_force(device, file) == contract().version
-
-
 def test_it_is_measured_by_the_image_and_not_by_what_came_down_before(device: Device, file: Path) -> None:
-    with_more = contract_document(contract())
-    with_more["routes"]["more"] = {"filter": {"exact": {"type": ALARM}}, "to": "display.inbox"}
-    more = compile_contract(with_more, "test")
-    device.turn(device.from_cloud(update(1, with_more)))
+    more = with_route("more")
+    device.send_down(update(1, more))
     assert in_force(device, file) == more.version
     # The route is no part of the image's contract, so that it may go again.
-    device.turn(Reload(more, contract()), device.from_cloud(update(2, contract_document(other()))))
+    device.turn(Reload(more, contract()), device.from_cloud(update(2, other())))
     assert in_force(device, file) == other().version
-    device.turn(device.from_cloud(update(3, contract_document(silent()))))
+    device.send_down(update(3, silent()))
     assert in_force(device, file) == other().version
 
 
 def test_a_stored_one_that_takes_the_alarms_of_a_new_image_away_leaves_it_to_the_file(
     device: Device, file: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    device.turn(device.from_cloud(update(1, contract_document(other()))))
-    image = contract_document(contract())
-    image["routes"]["rings"] = {"filter": {"exact": {"type": ALARM}}, "to": "display.inbox"}
-    new = compile_contract(image, "test")
+    device.send_down(update(1, other()))
+    new = with_route("rings")
     file.write_bytes(new.canonical)
     found = active_contract(file, device.spool)
     assert isinstance(found, ActiveContract)
@@ -191,7 +186,7 @@ def test_a_stored_one_that_takes_the_alarms_of_a_new_image_away_leaves_it_to_the
 
 
 def test_while_the_file_is_broken_the_image_is_what_it_was_before(device: Device, file: Path) -> None:
-    device.turn(device.from_cloud(update(1, contract_document(other()))))
+    device.send_down(update(1, other()))
     file.write_bytes(b"{")
     found = active_contract(file, device.spool, contract())
     assert found == ActiveContract(other(), contract())

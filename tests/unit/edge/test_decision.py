@@ -2,18 +2,29 @@ from __future__ import annotations
 
 import pytest
 
-from edge.decision import Decider, SequenceNumber
+from edge.decision import Decider, Decision, SequenceNumber
 from edge.delivery_queues import VolatileEvent
 from edge.interest import Interest
 from edge.numbering import RecentKeys
 from eventplane.contract import Contract, compile_contract, contract_document
 from eventplane.dead_letter import Refusal
 from eventplane.device_reports import key_digest
-from eventplane.envelope import parse_event
+from eventplane.envelope import Envelope, parse_event
 from tests.unit.edge.fakes import ALARM, CHORE, DEAD_LETTER, START, contract, event, ordered
 
 SLOT = SequenceNumber(1, uptime_ms=50_000)
 READING = "org.eventplane.reading.v1"
+
+
+def accept(plane: Contract, offered: Envelope | bytes) -> Decision:
+    """What becomes of a message of the sensor's outbox."""
+    payload = offered if isinstance(offered, bytes) else offered.json.encode()
+    return made(plane).accept(payload, plane.channel("sensor.outbox"), SLOT)
+
+
+def stored(decision: Decision) -> dict[str, int | None]:
+    """The destinations that it is stored for, each with its expiry."""
+    return dict(decision.arrival.destinations) if decision.arrival else {}
 
 
 def made(plane: Contract, recent: RecentKeys | None = None) -> Decider:
@@ -22,23 +33,15 @@ def made(plane: Contract, recent: RecentKeys | None = None) -> Decider:
 
 def test_the_rank_is_the_types_and_else_the_channels() -> None:
     plane = contract()
-    intake = made(plane)
-    channel = plane.channel("sensor.outbox")
-    ranks = []
-    for type_ in (ALARM, "org.eventplane.reading.v1", CHORE):
-        verdict = intake.accept(event(type_, type_).json.encode(), channel, SLOT)
-        assert verdict.arrival is not None
-        ranks.append(verdict.arrival.rank)
-    assert ranks == [0, 1, 2]
+    decisions = [accept(plane, event(type_, type_)) for type_ in (ALARM, READING, CHORE)]
+    assert [each.arrival.rank for each in decisions if each.arrival] == [0, 1, 2]
 
 
 def test_a_contract_that_routes_no_dead_letters_does_not_make_them_vanish() -> None:
     plane = contract(uplink_prefix="org.eventplane.reading.")
-    intake = made(plane)
-    verdict = intake.accept(b"garbage", plane.channel("sensor.outbox"), SLOT)
+    verdict = accept(plane, b"garbage")
     assert verdict.refused == "not_json"
-    assert verdict.arrival is not None
-    assert dict(verdict.arrival.destinations) == {"device.outbox": None}
+    assert stored(verdict) == {"device.outbox": None}
     assert parse_event(verdict.arrival.json).type == DEAD_LETTER
 
 
@@ -78,23 +81,21 @@ def test_a_delivery_expires_by_the_strictest_word(
     outbox: dict[str, object], uplink: dict[str, object], attributes: dict[str, str], expected: int | None
 ) -> None:
     plane = contract(sensor={"outbox": outbox}, **uplink)
-    verdict = made(plane).accept(event("e", **attributes).json.encode(), plane.channel("sensor.outbox"), SLOT)
-    assert verdict.arrival is not None
-    assert dict(verdict.arrival.destinations) == {"device.outbox": expected}
+    verdict = accept(plane, event("e", **attributes))
+    assert stored(verdict) == {"device.outbox": expected}
 
 
 def test_a_dead_letter_does_not_inherit_the_expiry_of_its_channel() -> None:
     plane = contract(sensor={"outbox": {"expiry_s": 10}})
-    verdict = made(plane).accept(b"garbage", plane.channel("sensor.outbox"), SLOT)
-    assert verdict.arrival is not None
-    assert dict(verdict.arrival.destinations) == {"device.outbox": None}
+    verdict = accept(plane, b"garbage")
+    assert stored(verdict) == {"device.outbox": None}
 
 
 def test_a_best_effort_outbox_gives_no_number() -> None:
     plane = contract(sensor={"outbox": {"delivery_guarantee": "best_effort"}})
     offered = event("e", READING, subject="show")
     sent = offered.stamped(senderservice="sensor")
-    verdict = made(plane).accept(offered.json.encode(), plane.channel("sensor.outbox"), SLOT)
+    verdict = accept(plane, offered)
     assert verdict.arrival is None
     assert verdict.volatile == (
         VolatileEvent("display.inbox", READING, sent.json, key_digest(sent.key)),
@@ -107,24 +108,22 @@ def test_a_best_effort_destination_takes_nothing_from_the_others() -> None:
     plane = contract(display={"inbox": {"delivery_guarantee": "best_effort"}})
     offered = event("e", READING, subject="show")
     sent = offered.stamped(senderservice="sensor")
-    verdict = made(plane).accept(offered.json.encode(), plane.channel("sensor.outbox"), SLOT)
-    assert verdict.arrival is not None
-    assert dict(verdict.arrival.destinations) == {"device.outbox": None}
+    verdict = accept(plane, offered)
+    assert stored(verdict) == {"device.outbox": None}
     assert verdict.volatile == (VolatileEvent("display.inbox", READING, sent.json, key_digest(sent.key)),)
 
 
 @pytest.mark.source("P4", "C1")
 def test_an_event_that_asks_for_less_is_stored_nowhere() -> None:
     plane = contract()
-    offered = event("e", READING, subject="show", deliveryguarantee="best_effort")
-    verdict = made(plane).accept(offered.json.encode(), plane.channel("sensor.outbox"), SLOT)
+    verdict = accept(plane, event("e", READING, subject="show", deliveryguarantee="best_effort"))
     assert verdict.arrival is None
     assert [each.destination for each in verdict.volatile] == ["display.inbox", "device.outbox"]
 
 
 @pytest.mark.source("P4", "C1")
 @pytest.mark.parametrize(
-    ("route", "event_type", "stored"),
+    ("route", "event_type", "kept"),
     [
         (None, None, ["display.inbox", "device.outbox"]),
         ("best_effort", None, ["device.outbox"]),
@@ -133,16 +132,14 @@ def test_an_event_that_asks_for_less_is_stored_nowhere() -> None:
     ],
 )
 def test_the_guarantee_of_a_route_goes_before_that_of_the_type(
-    route: str | None, event_type: str | None, stored: list[str]
+    route: str | None, event_type: str | None, kept: list[str]
 ) -> None:
     document = contract_document(contract())
     document["routes"]["shows"]["delivery_guarantee"] = route
     document["event_types"][READING] = {"description": "d", "delivery_guarantee": event_type}
     plane = compile_contract(document, "guarantees")
-    offered = event("e", READING, subject="show")
-    verdict = made(plane).accept(offered.json.encode(), plane.channel("sensor.outbox"), SLOT)
-    kept = [] if verdict.arrival is None else sorted(verdict.arrival.destinations, reverse=True)
-    assert kept == stored
+    verdict = accept(plane, event("e", READING, subject="show"))
+    assert sorted(stored(verdict), reverse=True) == kept
     assert len(kept) + len(verdict.volatile) == 2
 
 
@@ -152,10 +149,8 @@ def test_two_routes_to_one_channel_are_one_delivery_with_the_stronger_guarantee(
     again = document["routes"]["shows"] | {"delivery_guarantee": "best_effort"}
     document["routes"]["also-shows"] = again
     plane = compile_contract(document, "guarantees")
-    offered = event("e", READING, subject="show")
-    verdict = made(plane).accept(offered.json.encode(), plane.channel("sensor.outbox"), SLOT)
-    assert verdict.arrival is not None
-    assert sorted(verdict.arrival.destinations) == ["device.outbox", "display.inbox"]
+    verdict = accept(plane, event("e", READING, subject="show"))
+    assert sorted(stored(verdict)) == ["device.outbox", "display.inbox"]
     assert verdict.volatile == ()
 
 
@@ -193,5 +188,5 @@ def test_what_goes_up_to_an_ordered_inbox_is_numbered_for_it() -> None:
 def test_nobody_numbers_for_the_device() -> None:
     plane = contract()
     forged = event("1", READING, orderin="cloud/normal/0123abcd/1")
-    verdict = made(plane).accept(forged.json.encode(), plane.channel("sensor.outbox"), SLOT)
+    verdict = accept(plane, forged)
     assert verdict.refused == "reserved_attribute"

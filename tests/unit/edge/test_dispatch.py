@@ -11,7 +11,6 @@ from edge.components import first_session_has_it
 from edge.counts import NotStored
 from edge.decision import NO_ATTRIBUTES
 from edge.dispatch import MOST_UNKNOWN, UNKNOWN_EVERY_S, UrgentHint, subscriptions
-from eventplane.envelope import parse_event
 from eventplane.reasons import Reason
 from eventplane.topics import OUTBOXES, URGENT_CLIENT_SUFFIX, local_topic
 from eventplane_mqtt.mailbox import LinkName, Received
@@ -30,8 +29,7 @@ def over(device: Device, session: LinkName, payload: bytes, topic: str = "") -> 
 
 
 def letters(device: Device) -> list[dict[str, object]]:
-    found = [parse_event(each.json) for each in device.spool.read("device.outbox", 1, 0, 1_000)]
-    return [each.data() for each in found if each.type == DEAD_LETTER]
+    return [each.data() for each in device.waiting(type=DEAD_LETTER)]
 
 
 class TestUrgentHint:
@@ -156,7 +154,7 @@ class TestSessions:
         device.turn(over(device, URGENT, event("fire", ALARM).json.encode()))
         assert device.urgent.last.acknowledged == [1]
         device.connect(LOCAL)
-        assert [parse_event(each).id for each in device.delivered("call")] == ["fire"]
+        assert device.ids_at("call") == ["fire"]
 
     def test_the_urgent_session_is_dialled_again_by_itself(self, device: Device) -> None:
         dialled, first = len(device.urgent.all), len(device.local.all)
@@ -228,17 +226,17 @@ class TestPayloads:
     def test_a_payload_without_attributes_gets_the_advice_to_send_structured_mode(
         self, device: Device, payload: bytes
     ) -> None:
-        device.turn(device.from_service(payload))
+        device.send(payload)
         (letter,) = letters(device)
         assert str(letter["detail"]).endswith(NO_ATTRIBUTES)
 
     def test_an_event_with_one_attribute_missing_does_not(self, device: Device) -> None:
-        device.turn(device.from_service(event("e").json.replace('"id"', '"idd"').encode()))
+        device.send(event("e").json.replace('"id"', '"idd"').encode())
         (letter,) = letters(device)
         assert "structured" not in str(letter["detail"])
 
     def test_what_is_as_large_as_the_broker_lets_through_becomes_a_dead_letter(self, device: Device) -> None:
-        device.turn(device.from_service(b"x" * 999_000))
+        device.send(b"x" * 999_000)
         (letter,) = letters(device)
         assert letter["original_bytes"] == 999_000
         assert device.receipts()[-1].refused == "too_large"

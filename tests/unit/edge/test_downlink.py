@@ -1,23 +1,25 @@
 from __future__ import annotations
 
+import json
+
 import pytest
 
+from edge.contract_updates import contract_key
 from edge.errors import SpoolError
 from edge.spool import MOST_KEYS
 from edge.spool.recovery import marker_of
+from eventplane.contract import Contract, compile_contract, contract_document
+from eventplane.device_reports import DEVICE_CONTRACT
 from eventplane.downlink.device import AckStatus
 from eventplane.envelope import parse_event
+from eventplane.interest.uplink import UPLINK_KEY
 from eventplane.reasons import Reason
 from eventplane.receipts import Receipt, digest, write_receipts
-from eventplane_mqtt.mailbox import LinkName
+from eventplane_mqtt.mailbox import LinkName, Reload
 from tests.unit.edge.downlinks import KEY, command, state
-from tests.unit.edge.fakes import ALARM, Device, MakeDevice, contract, event
+from tests.unit.edge.fakes import ALARM, READING, Device, MakeDevice, contract, event
 
 LOCAL, CLOUD = LinkName.LOCAL, LinkName.CLOUD
-
-
-def shown(device: Device) -> list[str]:
-    return [parse_event(each).id for each in device.delivered("display")]
 
 
 def held(device: Device, key: str = KEY) -> str | None:
@@ -42,7 +44,7 @@ def test_a_state_is_stored_answered_delivered_and_only_then_acknowledged(device:
 
 @pytest.mark.source("K2")
 def test_the_answer_names_what_it_answers(device: Device) -> None:
-    device.turn(device.from_cloud(state(7, fence=3)))
+    device.send_down(state(7, fence=3))
     (answer,) = device.acknowledgements()
     assert (answer.key, answer.version, answer.fence, answer.source, answer.id) == (KEY, 7, 3, "/app", "v7")
 
@@ -56,15 +58,14 @@ def test_nothing_is_acknowledged_when_the_commit_fails(
 
     monkeypatch.setattr(device.spool, "commit", fail)
     with pytest.raises(SpoolError):
-        device.turn(device.from_cloud(state(1)))
+        device.send_down(state(1))
     assert device.cloud.last.acknowledged == []
     assert device.delivered("display") == []
 
 
 def test_a_message_of_a_bygone_connection_is_stored_but_not_acknowledged(device: Device) -> None:
     stale = device.from_cloud(state(1))
-    device.disconnect(CLOUD)
-    device.connect(CLOUD)
+    device.reconnect(CLOUD)
     device.turn(stale)
     assert held(device) == state(1)
     assert device.cloud.last.acknowledged == []
@@ -72,38 +73,36 @@ def test_a_message_of_a_bygone_connection_is_stored_but_not_acknowledged(device:
 
 @pytest.mark.source("K2")
 def test_a_repetition_is_answered_again_and_not_delivered_again_also_after_a_crash(device: Device) -> None:
-    device.turn(device.from_cloud(state(1)), device.from_cloud(state(1)))
+    device.send_down(state(1), state(1))
     device.turn(device.puback(1, LOCAL))
-    device.crash()
-    device.start()
-    device.connect()
-    device.turn(device.from_cloud(state(1)))
+    device.restart()
+    device.send_down(state(1))
     assert results(device) == [("v1", AckStatus.STORED, "")] * 3
     assert device.delivered("display") == []
 
 
 @pytest.mark.source("K4")
 def test_an_older_version_is_never_applied_after_a_newer(device: Device) -> None:
-    device.turn(device.from_cloud(state(10)), device.from_cloud(state(9)))
-    device.turn(device.from_cloud(state(2)))
+    device.send_down(state(10), state(9))
+    device.send_down(state(2))
     assert held(device) == state(10)
     assert results(device) == [
         ("v10", AckStatus.STORED, ""),
         ("v9", AckStatus.REJECTED, Reason.OLDER),
         ("v2", AckStatus.REJECTED, Reason.OLDER),
     ]
-    assert shown(device) == ["v10"]
+    assert device.ids_at("display") == ["v10"]
     assert device.forwarder.counts.downlink_outcomes == {"stored": 1, Reason.OLDER: 2}
 
 
 def test_a_tombstone_is_delivered_remembered_and_followed_by_a_new_incarnation(device: Device) -> None:
-    device.turn(device.from_cloud(state(1)))
-    device.turn(device.from_cloud(state(2, deleted=True)), device.from_cloud(state(1)))
+    device.send_down(state(1))
+    device.send_down(state(2, deleted=True), state(1))
     assert held(device) == ""
     assert results(device)[1:] == [("v2", AckStatus.STORED, ""), ("v1", AckStatus.REJECTED, Reason.OLDER)]
-    device.turn(device.from_cloud(state(3)))
+    device.send_down(state(3))
     assert held(device) == state(3)
-    assert shown(device) == ["v1", "v2", "v3"]
+    assert device.ids_at("display") == ["v1", "v2", "v3"]
 
 
 class TestNewestWins:
@@ -111,65 +110,64 @@ class TestNewestWins:
     def test_what_waits_for_a_service_is_only_the_newest(self, device: Device) -> None:
         device.disconnect(LOCAL)
         for version in range(1, 6):
-            device.turn(device.from_cloud(state(version)))
+            device.send_down(state(version))
         assert device.spool.backlog()["display.inbox"] == 1
         device.connect(LOCAL)
-        assert shown(device) == ["v5"]
+        assert device.ids_at("display") == ["v5"]
 
     def test_within_one_turn_as_well(self, device: Device) -> None:
-        device.turn(*(device.from_cloud(state(version)) for version in range(1, 6)))
-        assert shown(device) == ["v5"]
+        device.send_down(*(state(version) for version in range(1, 6)))
+        assert device.ids_at("display") == ["v5"]
         assert [each.version for each in device.acknowledgements()] == [1, 2, 3, 4, 5]
 
     def test_a_more_urgent_version_does_not_overtake_what_it_replaces(self, device: Device) -> None:
         device.disconnect(LOCAL)
-        device.turn(device.from_cloud(state(1)), device.from_cloud(state(2, severitynumber=24)))
-        device.turn(device.from_cloud(state(3, severitynumber=1)))
+        device.send_down(state(1), state(2, severitynumber=24))
+        device.send_down(state(3, severitynumber=1))
         device.connect(LOCAL)
-        assert shown(device) == ["v3"]
+        assert device.ids_at("display") == ["v3"]
 
     def test_what_is_under_way_already_is_followed_by_the_newest(self, device: Device) -> None:
-        device.turn(device.from_cloud(state(1)))
-        device.turn(device.from_cloud(state(2)))
-        assert shown(device) == ["v1", "v2"]
+        device.send_down(state(1))
+        device.send_down(state(2))
+        assert device.ids_at("display") == ["v1", "v2"]
         device.turn(*(device.puback(mid, LOCAL) for mid, _, _ in device.local.last.published))
         assert device.spool.backlog()["display.inbox"] == 0
 
     def test_other_keys_are_not_touched(self, device: Device) -> None:
         device.disconnect(LOCAL)
-        device.turn(device.from_cloud(state(1)), device.from_cloud(state(5, "setting/climate/other")))
-        device.turn(device.from_cloud(state(2)))
+        device.send_down(state(1), state(5, "setting/climate/other"))
+        device.send_down(state(2))
         device.connect(LOCAL)
-        assert shown(device) == ["v5", "v2"]
+        assert device.ids_at("display") == ["v5", "v2"]
 
 
 class TestCommands:
     def test_each_is_delivered_in_order(self, device: Device) -> None:
         device.disconnect(LOCAL)
         for order in (1, 2, 3, 2):
-            device.turn(device.from_cloud(command(order)))
+            device.send_down(command(order))
         device.connect(LOCAL)
-        assert shown(device) == ["c1", "c2", "c3"]
+        assert device.ids_at("display") == ["c1", "c2", "c3"]
         assert results(device)[-1] == ("c2", AckStatus.REJECTED, Reason.OLDER)
 
     def test_a_more_urgent_one_does_not_overtake_the_one_before_it(self, device: Device) -> None:
         device.disconnect(LOCAL)
-        device.turn(device.from_cloud(command(1)))
-        device.turn(device.from_cloud(command(2, severitynumber=24)))
-        device.turn(device.from_cloud(command(1, "command/other/ring", severitynumber=24, id="x")))
+        device.send_down(command(1))
+        device.send_down(command(2, severitynumber=24))
+        device.send_down(command(1, "command/other/ring", severitynumber=24, id="x"))
         device.connect(LOCAL)
-        assert shown(device) == ["x", "c1", "c2"]
+        assert device.ids_at("display") == ["x", "c1", "c2"]
 
     def test_one_that_nobody_reads_is_rejected(self, device: Device) -> None:
-        device.turn(device.from_cloud(command(1, subject="nobody")))
+        device.send_down(command(1, subject="nobody"))
         assert results(device) == [("c1", AckStatus.REJECTED, Reason.UNROUTED)]
         assert device.spool.device_state("command", "command/app/ring") is None
 
     def test_the_services_own_receipt_ends_it_where_the_contract_says_so(self, device: Device) -> None:
-        device.turn(device.from_cloud(command(1, type=ALARM)))
+        device.send_down(command(1, type=ALARM))
         assert device.spool.backlog()["call.inbox"] == 1
-        receipt = Receipt(digest(device.delivered("call")[0]))
-        device.turn(device.receipt_of("call", write_receipts([receipt])))
+        device.confirm()
         assert device.spool.backlog()["call.inbox"] == 0
 
 
@@ -184,28 +182,28 @@ class TestSalvaged:
 
     def test_a_delivery_that_was_saved_is_not_made_anew(self, device: Device) -> None:
         device.disconnect(LOCAL)
-        device.turn(device.from_cloud(command(1, type=ALARM)))
+        device.send_down(command(1, type=ALARM))
         self.recover(device)
         device.connect()
-        device.turn(device.from_cloud(command(1, type=ALARM)))
+        device.send_down(command(1, type=ALARM))
         (delivered,) = device.delivered("call")
         device.turn(device.receipt_of("call", write_receipts([Receipt(digest(delivered))])))
         assert device.spool.backlog()["call.inbox"] == 0
         assert results(device) == [("c1", AckStatus.STORED, "")] * 2
 
     def test_one_that_was_made_or_lost_is_made_again(self, device: Device) -> None:
-        device.turn(device.from_cloud(state(1)))
+        device.send_down(state(1))
         device.turn(device.puback(1, LOCAL))
         self.recover(device)
         device.connect()
-        device.turn(device.from_cloud(state(1)))
-        assert shown(device) == ["v1"]
-        device.turn(device.from_cloud(state(1)))
-        assert shown(device) == ["v1"]
+        device.send_down(state(1))
+        assert device.ids_at("display") == ["v1"]
+        device.send_down(state(1))
+        assert device.ids_at("display") == ["v1"]
 
 
 def test_what_came_down_never_goes_up_again(device: Device) -> None:
-    device.turn(device.from_cloud(state(1)), device.from_cloud(command(1)))
+    device.send_down(state(1), command(1))
     device.turn(after=1.0)
     device.acknowledge_all()
     up = [each for batch in device.uplinked() for each in batch]
@@ -214,14 +212,14 @@ def test_what_came_down_never_goes_up_again(device: Device) -> None:
 
 
 def test_a_state_without_a_reader_is_kept(device: Device) -> None:
-    device.turn(device.from_cloud(state(1, subject="nobody")))
+    device.send_down(state(1, subject="nobody"))
     assert held(device) == state(1, subject="nobody")
     assert results(device) == [("v1", AckStatus.STORED, "")]
 
 
 def test_an_event_of_a_device_can_go_down(device: Device) -> None:
     """It carries the numbers of the device that sent it up."""
-    device.turn(device.from_cloud(state(1, deviceepoch="0123", devicesequence="000000000009")))
+    device.send_down(state(1, deviceepoch="0123", devicesequence="000000000009"))
     assert results(device) == [("v1", AckStatus.STORED, "")]
 
 
@@ -238,7 +236,7 @@ def test_what_names_no_key_becomes_a_dead_letter(device: Device, payload: bytes,
     message = device.from_cloud(payload)
     device.turn(message, device.from_cloud(state(1, "setting/climate/good")))
     assert device.cloud.last.acknowledged[0] == message.mid
-    device.turn(device.from_cloud(payload))
+    device.send_down(payload)
     device.turn(after=1.0)
     device.acknowledge_all()
     (letter,) = device.letters()
@@ -250,27 +248,27 @@ def test_what_names_no_key_becomes_a_dead_letter(device: Device, payload: bytes,
 class TestBounds:
     def test_there_are_not_too_many_keys(self, device: Device) -> None:
         for first in range(0, MOST_KEYS, 512):
-            device.turn(*(device.from_cloud(state(1, f"a/b/{n}")) for n in range(first, first + 512)))
-        device.turn(device.from_cloud(state(1, "one/too/many")), device.from_cloud(state(2, "a/b/0")))
+            device.send_down(*(state(1, f"a/b/{n}") for n in range(first, first + 512)))
+        device.send_down(state(1, "one/too/many"), state(2, "a/b/0"))
         assert results(device)[-2:] == [
             ("v1", AckStatus.REJECTED, Reason.TOO_MANY_KEYS),
             ("v2", AckStatus.STORED, ""),
         ]
         # A deletion makes room.
-        device.turn(device.from_cloud(state(3, "a/b/1", deleted=True)))
-        device.turn(device.from_cloud(state(2, "one/too/many")))
+        device.send_down(state(3, "a/b/1", deleted=True))
+        device.send_down(state(2, "one/too/many"))
         assert results(device)[-1] == ("v2", AckStatus.STORED, "")
         assert device.spool.state_count() == MOST_KEYS
 
     def test_states_take_a_quarter_of_the_room_at_most(self, make: MakeDevice) -> None:
         device = make(capacity_bytes=1024 * 1024)
         large = "x" * 60_000
-        device.turn(*(device.from_cloud(state(1, f"a/b/{n}", data=large)) for n in range(3)))
-        device.turn(*(device.from_cloud(state(2, f"a/b/{n}", data=large)) for n in range(3, 6)))
+        device.send_down(*(state(1, f"a/b/{n}", data=large) for n in range(3)))
+        device.send_down(*(state(2, f"a/b/{n}", data=large) for n in range(3, 6)))
         outcomes = [each.reason for each in device.acknowledgements()]
         assert outcomes == ["", "", "", "", Reason.TOO_MUCH_STATE, Reason.TOO_MUCH_STATE]
-        device.turn(device.from_cloud(state(3, "a/b/0", deleted=True)))
-        device.turn(device.from_cloud(state(3, "a/b/5", data=large)))
+        device.send_down(state(3, "a/b/0", deleted=True))
+        device.send_down(state(3, "a/b/5", data=large))
         assert device.acknowledgements()[-1].result is AckStatus.STORED
 
     def test_what_finds_no_room_is_not_answered_and_comes_again(self, make: MakeDevice) -> None:
@@ -284,7 +282,7 @@ class TestBounds:
         assert held(device) is None
         assert device.cloud.last.acknowledged == [message.mid]
         device.resize(1024 * 1024)
-        device.turn(device.from_cloud(state(1)))
+        device.send_down(state(1))
         assert results(device) == [("v1", AckStatus.STORED, "")]
 
     @pytest.mark.source("N4")
@@ -292,20 +290,20 @@ class TestBounds:
         device = make(connected=False)
         device.connect(LOCAL)
         device.connect(CLOUD)
-        device.turn(device.from_service(event("waits", ALARM)))
+        device.send(event("waits", ALARM))
         device.spool._space.capacity_deliveries = device.spool.used_deliveries
-        device.turn(device.from_cloud(command(1, subject="nobody")), device.from_cloud(state(1)))
+        device.send_down(command(1, subject="nobody"), state(1))
         assert (results(device), held(device)) == ([], None)
         assert device.spool.used_deliveries == device.spool.capacity_deliveries
         device.spool._space.capacity_deliveries = 100
-        device.turn(device.from_cloud(command(1, subject="nobody")))
+        device.send_down(command(1, subject="nobody"))
         assert results(device) == [("c1", AckStatus.REJECTED, Reason.UNROUTED)]
 
 
 class TestQuestions:
     @pytest.mark.source("N6")
     def test_a_service_that_starts_later_asks_for_the_current_state(self, device: Device) -> None:
-        device.turn(device.from_cloud(state(1)), device.from_cloud(state(2)))
+        device.send_down(state(1), state(2))
         device.turn(
             device.question_of("display", "q1", KEY), device.question_of("display", "q2", "no/such/key")
         )
@@ -313,12 +311,12 @@ class TestQuestions:
         assert [(each.id, each.json) for each in answers] == [("q1", state(2)), ("q2", None)]
 
     def test_it_is_told_nothing_that_it_would_not_be_sent(self, device: Device) -> None:
-        device.turn(device.from_cloud(state(1)))
+        device.send_down(state(1))
         device.turn(device.question_of("call", "q", KEY))
         assert device.answers("call")[0].json is None
 
     def test_what_is_deleted_is_no_state(self, device: Device) -> None:
-        device.turn(device.from_cloud(state(1)), device.from_cloud(state(2, deleted=True)))
+        device.send_down(state(1), state(2, deleted=True))
         device.turn(device.question_of("display", "q", KEY))
         assert device.answers("display")[0].json is None
 
@@ -332,7 +330,105 @@ class TestQuestions:
 def test_an_inbox_that_promises_nothing_still_holds_the_state(make: MakeDevice) -> None:
     plane = contract(display={"inbox": {"delivery_guarantee": "best_effort"}})
     device = make(plane=plane)
-    device.turn(device.from_cloud(state(1)), device.from_cloud(command(1)))
-    assert shown(device) == ["v1", "c1"]
+    device.send_down(state(1), command(1))
+    assert device.ids_at("display") == ["v1", "c1"]
     assert device.spool.backlog()["device.outbox"] == 1
     assert held(device) == state(1)
+
+
+def by(text: str, **sender: str) -> str:
+    """The event with another sender, or none."""
+    members = json.loads(text)
+    del members["senderservice"]
+    return json.dumps(members | sender)
+
+
+def answers(device: Device) -> list[tuple[AckStatus, str]]:
+    return [(each.result, each.reason) for each in device.acknowledgements()]
+
+
+@pytest.mark.parametrize(
+    "sender",
+    [
+        {},
+        {"senderservice": "nobody"},
+        {"senderservice": "sensor"},
+        {"senderservice": "device"},
+        {"senderservice": "eventplane"},
+        {"senderdevice": "thing", "senderservice": "app"},
+        {"senderdevice": "other"},
+    ],
+)
+@pytest.mark.parametrize("text", [state(1), command(1), state(1, contract_key("test"), type=DEVICE_CONTRACT)])
+def test_what_no_cloud_service_sent_is_refused(device: Device, text: str, sender: dict[str, str]) -> None:
+    device.send_down(by(text, **sender))
+    assert answers(device) == [(AckStatus.REJECTED, "sender_not_allowed")]
+    assert device.spool.state_count() == 0
+    assert device.contracts_came == 0
+    assert device.delivered("display") == []
+
+
+@pytest.mark.parametrize("key", [contract_key("test"), contract_key("other"), UPLINK_KEY])
+@pytest.mark.parametrize("deleted", [True, False])
+def test_the_keys_that_steer_the_forwarder_are_for_their_types(
+    device: Device, key: str, deleted: bool
+) -> None:
+    device.send_down(state(1, key, type=READING, deleted=deleted))
+    assert answers(device) == [(AckStatus.REJECTED, "key_not_allowed")]
+    assert (device.spool.device_state("state", key), device.contracts_came) == (None, 0)
+
+
+def test_services_see_who_sent_it_also_when_they_ask_for_the_state(device: Device) -> None:
+    device.send_down(state(1), command(1))
+    seen = [parse_event(each).sender for each in device.delivered("display")]
+    assert [(each.device, each.service) for each in seen] == [("", "app")] * 2
+    device.turn(device.question_of("display", "q", KEY))
+    (answer,) = device.answers("display")
+    assert answer.json is not None
+    assert str(parse_event(answer.json).sender) == "app"
+
+
+def test_two_senders_of_one_id_are_two_events(make: MakeDevice) -> None:
+    document = contract_document(contract())
+    document["participants"]["other"] = document["participants"]["app"]
+    device = make(plane=compile_contract(document, "test"))
+    device.send_down(state(1))
+    device.send_down(by(state(1), senderservice="other"))
+    assert answers(device) == [(AckStatus.STORED, "")] * 2
+    assert [each.sender for each in device.acknowledgements()] == ["app", "other"]
+    assert len(device.delivered("display")) == 2
+
+
+def without_app() -> Contract:
+    document = contract_document(contract())
+    document["participants"]["porter"] = document["participants"].pop("app")
+    return compile_contract(document, "test")
+
+
+def test_a_contract_that_lost_a_cloud_service_does_not_lock_out_its_successor(device: Device) -> None:
+    key = contract_key("test")
+    device.turn(Reload(without_app(), contract()))
+    device.send_down(by(state(1), senderservice="porter"))
+    device.send_down(state(2, key, type=DEVICE_CONTRACT, data=contract_document(contract())))
+    assert answers(device) == [(AckStatus.STORED, "")] * 2
+
+
+class TestResets:
+    def test_a_lower_version_after_a_reset_is_newer_and_stays_so_after_a_crash(self, device: Device) -> None:
+        device.send_down(state(10**15))
+        device.send_down(state(7))
+        device.send_down(state(7, reset=1))
+        device.restart()
+        device.send_down(state(10**15), state(8, reset=1))
+        device.send_down(state(9), state(6, reset=1))
+        stored, older = (AckStatus.STORED, ""), (AckStatus.REJECTED, Reason.OLDER)
+        assert answers(device) == [stored, older, stored, older, stored, older, older]
+        stored = device.spool.device_state("state", KEY)
+        assert stored is not None
+        assert (stored.state_version.reset, stored.state_version.version) == (1, 8)
+
+    def test_a_reset_tombstone_is_followed_by_any_version(self, device: Device) -> None:
+        device.send_down(state(10**15, deleted=True))
+        device.send_down(state(0, id="again", deleted=True, reset=1))
+        device.send_down(state(1, reset=1))
+        assert [result for result, _ in answers(device)] == [AckStatus.STORED] * 3

@@ -35,7 +35,7 @@ def told(device: Device) -> list[tuple[str, str, str, int]]:
 
 @pytest.mark.source("N4", "C4")
 def test_what_expired_while_the_cloud_was_away_is_counted_and_not_sent(offline: Device) -> None:
-    offline.turn(offline.from_service(event("old", **SHORT)), offline.from_service(event("good")))
+    offline.send(event("old", **SHORT), event("good"))
     offline.turn(after=100.0)
     back(offline)
     offline.turn(after=1.0)
@@ -44,9 +44,16 @@ def test_what_expired_while_the_cloud_was_away_is_counted_and_not_sent(offline: 
     assert offline.forwarder.counts.discards == {(Outcome.EXPIRED, "expirytime"): 1}
 
 
-def test_it_is_sent_while_its_time_lasts(offline: Device) -> None:
-    offline.turn(offline.from_service(event("e", **SHORT)))
-    offline.turn(after=30.0)
+@pytest.mark.parametrize(
+    ("attributes", "seconds"),
+    [(SHORT, 30.0), ({"expirytime": "2001-01-01T00:00:00Z"}, 1_000.0)],
+    ids=["its time lasts", "without a time of its own the cloud decides"],
+)
+def test_it_is_sent_while_it_has_not_expired(
+    offline: Device, attributes: dict[str, str], seconds: float
+) -> None:
+    offline.send(event("e", **attributes))
+    offline.turn(after=seconds)
     back(offline)
     offline.turn(after=1.0)
     assert offline.uplinked() == [["e"]]
@@ -55,7 +62,7 @@ def test_it_is_sent_while_its_time_lasts(offline: Device) -> None:
 
 def test_what_is_read_ahead_can_still_expire(make: MakeDevice) -> None:
     device = make(batching_delay_ms=200_000)
-    device.turn(device.from_service(event("e", **SHORT)))
+    device.send(event("e", **SHORT))
     device.turn(after=201.0)
     device.turn()
     assert device.uplinked() == []
@@ -63,7 +70,7 @@ def test_what_is_read_ahead_can_still_expire(make: MakeDevice) -> None:
 
 
 def test_what_the_cloud_sent_back_can_still_expire(device: Device) -> None:
-    device.turn(device.from_service(event("old", **SHORT)), device.from_service(event("good")))
+    device.send(event("old", **SHORT), event("good"))
     device.turn(after=99.0)
     assert device.uplinked() == [["old", "good"]]
     device.turn(device.puback(1, failure="quota exceeded"), after=1.0)
@@ -75,7 +82,7 @@ def test_what_the_cloud_sent_back_can_still_expire(device: Device) -> None:
 @pytest.mark.source("C4")
 @pytest.mark.parametrize("jump", [timedelta(days=9000), timedelta(days=-9000)])
 def test_a_jump_of_the_wall_clock_expires_nothing(offline: Device, jump: timedelta) -> None:
-    offline.turn(offline.from_service(event("e", **SHORT)))
+    offline.send(event("e", **SHORT))
     offline.time.wrong_by = jump
     back(offline)
     offline.turn(after=1.0)
@@ -83,7 +90,7 @@ def test_a_jump_of_the_wall_clock_expires_nothing(offline: Device, jump: timedel
 
 
 def test_the_life_goes_on_across_a_restart(offline: Device) -> None:
-    offline.turn(offline.from_service(event("e", **SHORT)))
+    offline.send(event("e", **SHORT))
     offline.crash()
     offline.time.seconds += 99.0
     offline.start()
@@ -93,18 +100,10 @@ def test_the_life_goes_on_across_a_restart(offline: Device) -> None:
     assert told(offline) == [("device.outbox", Outcome.EXPIRED, "expirytime", 1)]
 
 
-def test_an_expiry_without_a_time_is_left_to_the_cloud(offline: Device) -> None:
-    offline.turn(offline.from_service(event("e", expirytime="2001-01-01T00:00:00Z")))
-    offline.turn(after=1000.0)
-    back(offline)
-    offline.turn(after=1.0)
-    assert offline.uplinked() == [["e"]]
-
-
 def test_each_destination_has_its_own_expiry(make: MakeDevice) -> None:
     plane = contract(display={"inbox": {"expiry_s": 5}}, sensor={"outbox": {"expiry_s": 50}})
     device = make(connected=False, plane=plane)
-    device.turn(device.from_service(event("e", subject="show"), generation=1))
+    device.send(event("e", subject="show"))
     device.turn(after=6.0)
     device.connect()
     device.turn(after=1.0)
@@ -115,11 +114,11 @@ def test_each_destination_has_its_own_expiry(make: MakeDevice) -> None:
 
 
 def test_a_backlog_that_expired_as_a_whole_does_not_hold_up_an_alarm(offline: Device) -> None:
-    offline.turn(*(offline.from_service(event(f"e{n}", **SHORT)) for n in range(1000)))
+    offline.send(*(event(f"e{n}", **SHORT) for n in range(1000)))
     offline.turn(after=100.0)
     back(offline)
     assert len(offline.forwarder._components._queues.discards) < 500  # a turn passes over few at a time
-    offline.turn(offline.from_service(event("fire", ALARM)))
+    offline.send(event("fire", ALARM))
     assert offline.uplinked() == [["fire"]]
     assert len(offline.delivered("call")) == 1
     for _ in range(30):

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 
 import pytest
 
@@ -46,15 +47,14 @@ def test_nothing_is_acknowledged_when_the_commit_fails(
 
     monkeypatch.setattr(device.spool, "commit", fail)
     with pytest.raises(SpoolError):
-        device.turn(device.from_service(event("e")))
+        device.send(event("e"))
     assert device.local.last.acknowledged == []
     assert device.receipts() == []
 
 
 def test_a_message_of_a_bygone_connection_is_stored_but_not_acknowledged(device: Device) -> None:
     stale = device.from_service(event("e"))
-    device.disconnect(LOCAL)
-    device.connect(LOCAL)
+    device.reconnect(LOCAL)
     device.turn(stale)
     assert device.spool.backlog() == {"device.outbox": 1}
     assert device.local.last.acknowledged == []
@@ -68,8 +68,8 @@ def test_qos_0_needs_no_acknowledgement(device: Device) -> None:
 
 
 def test_a_repetition_is_receipted_and_not_stored_again(device: Device) -> None:
-    device.turn(device.from_service(event("e")), device.from_service(event("e")))
-    device.turn(device.from_service(event("e")))
+    device.send(event("e"), event("e"))
+    device.send(event("e"))
     assert device.spool.backlog() == {"device.outbox": 1}
     assert len(device.receipts()) == 3
     assert len(device.local.last.acknowledged) == 3
@@ -77,12 +77,10 @@ def test_a_repetition_is_receipted_and_not_stored_again(device: Device) -> None:
 
 @pytest.mark.source("F3")
 def test_events_are_numbered_without_gaps_through_a_crash(device: Device) -> None:
-    device.turn(device.from_service(event("a")), device.from_service(event("b")))
+    device.send(event("a"), event("b"))
     epoch = device.spool.epoch
-    device.crash()
-    device.start()
-    device.connect()
-    device.turn(device.from_service(event("c")))
+    device.restart()
+    device.send(event("c"))
     stamps = [parse_event(row.json).attributes for row in device.spool.read("device.outbox", 1, 0, 10)]
     assert [each[SEQUENCE] for each in stamps] == [f"{number:012d}" for number in (2, 3, 4, 5)]
     assert [each["id"] for each in stamps] == ["a", "b", f"{epoch}-4", "c"]
@@ -93,7 +91,7 @@ def test_events_are_numbered_without_gaps_through_a_crash(device: Device) -> Non
 def test_what_finds_no_room_takes_no_number_in_an_ordered_inbox(make: MakeDevice) -> None:
     device = make(plane=ordered(), capacity_bytes=64 * 1024)
     for number in range(12):
-        device.turn(*(device.from_service(event(f"{number}-{each}", pad="x" * 4_000)) for each in range(3)))
+        device.send(*(event(f"{number}-{each}", pad="x" * 4_000) for each in range(3)))
     assert {each.refused for each in device.receipts()} == {None, SPOOL_FULL}
     stored = [parse_event(row.json) for row in device.spool.read("device.outbox", 1, 0, 100)]
     numbers = [int(str(each.attributes["orderin"]).rpartition("/")[2]) for each in stored]
@@ -119,7 +117,7 @@ def test_what_cannot_be_delivered_becomes_a_dead_letter(device: Device, payload:
     device.turn(bad, device.from_service(event("good")))
     assert len(device.local.last.acknowledged) == 2
     assert device.receipts()[0] == Receipt(digest(payload), reason)
-    letter = parse_event(device.spool.read("device.outbox", 1, 0, 10)[0].json)
+    letter = device.waiting()[0]
     assert letter.type == DEAD_LETTER
     assert letter.source == "/devices/thing/router"
     assert letter.attributes["deadletterreason"] == reason
@@ -132,19 +130,10 @@ def test_what_cannot_be_delivered_becomes_a_dead_letter(device: Device, payload:
 @pytest.mark.parametrize("message", [b"garbage", event("e")])
 def test_a_repetition_is_known_after_a_crash(device: Device, message: bytes | Envelope) -> None:
     for _ in range(2):
-        device.turn(device.from_service(message))
-        device.crash()
-        device.start()
-        device.connect()
+        device.send(message)
+        device.restart()
     waiting = device.spool.read("device.outbox", 1, 0, 10)
     assert len(waiting) == 1
-
-
-def test_a_topic_of_an_earlier_contract_is_a_dead_letter(device: Device) -> None:
-    device.turn(device.from_service(event("e"), service="retired"))
-    letter = parse_event(device.spool.read("device.outbox", 1, 0, 10)[0].json)
-    assert letter.attributes["deadletterreason"] == "unknown_channel"
-    assert len(device.local.last.acknowledged) == 1
 
 
 def test_what_a_service_says_beside_events_is_none_under_a_contract_that_does_not_ask(
@@ -165,11 +154,11 @@ class TestInbox:
     @pytest.mark.source("P8")
     def test_an_alarm_reaches_the_home_while_the_cloud_is_away(self, device: Device) -> None:
         device.disconnect(CLOUD)
-        device.turn(device.from_service(event("fire", ALARM)))
-        assert [parse_event(each).id for each in device.delivered("call")] == ["fire"]
+        device.send(event("fire", ALARM))
+        assert device.ids_at("call") == ["fire"]
 
     def test_with_receipts_only_the_receipt_ends_it(self, device: Device) -> None:
-        device.turn(device.from_service(event("fire", ALARM)))
+        device.send(event("fire", ALARM))
         device.turn(*(device.puback(mid, LOCAL) for mid, _, _ in device.local.last.published))
         assert device.spool.backlog()["call.inbox"] == 1
         receipt = Receipt(digest(device.delivered("call")[0]))
@@ -177,59 +166,45 @@ class TestInbox:
         assert device.spool.backlog() == {"call.inbox": 0, "device.outbox": 1}
 
     def test_without_receipts_the_brokers_acknowledgement_ends_it(self, device: Device) -> None:
-        device.turn(device.from_service(event("news", subject="show")))
+        device.send(event("news", subject="show"))
         assert len(device.delivered("display")) == 1
         device.turn(*(device.puback(mid, LOCAL) for mid, _, _ in device.local.last.published))
         assert device.spool.backlog() == {"display.inbox": 0, "device.outbox": 1}
 
-    def test_a_late_receipt_makes_it_come_again(self, device: Device) -> None:
-        device.turn(device.from_service(event("fire", ALARM)))
-        device.turn(after=9.0)
-        assert len(device.delivered("call")) == 1
-        device.turn(after=1.0)
-        assert len(device.delivered("call")) == 2
-
     def test_it_comes_ever_more_rarely_to_a_service_that_is_away(self, device: Device) -> None:
-        device.turn(device.from_service(event("fire", ALARM)))
-        device.turn(after=10.0)
-        device.turn(after=19.0)
-        assert len(device.delivered("call")) == 2
-        device.turn(after=1.0)
-        assert len(device.delivered("call")) == 3
-        for _ in range(10):
-            device.turn(after=320.0)
-        assert len(device.delivered("call")) == 13
+        device.send(event("fire", ALARM))
+        counts = []
+        for seconds in (9.0, 1.0, 19.0, 1.0, *(10 * [320.0])):
+            device.turn(after=seconds)
+            counts.append(len(device.delivered("call")))
+        assert counts == [1, 2, 2, 3, *range(4, 14)]
 
     @pytest.mark.source("N6")
-    def test_a_new_connection_makes_it_come_again(self, device: Device) -> None:
-        device.turn(device.from_service(event("fire", ALARM)))
-        device.disconnect(LOCAL)
-        device.connect(LOCAL)
-        assert [parse_event(each).id for each in device.delivered("call")] == ["fire"]
+    @pytest.mark.parametrize("again", [lambda device: device.reconnect(LOCAL), Device.restart])
+    def test_a_new_connection_and_a_restart_make_it_come_again(
+        self, device: Device, again: Callable[[Device], None]
+    ) -> None:
+        device.send(event("fire", ALARM))
+        again(device)
+        assert device.ids_at("call") == ["fire"]
 
-    def test_so_does_a_restart(self, device: Device) -> None:
-        device.turn(device.from_service(event("fire", ALARM)))
-        device.crash()
-        device.start()
-        device.connect()
-        assert [parse_event(each).id for each in device.delivered("call")] == ["fire"]
-
-    def test_a_refusal_becomes_a_dead_letter(self, device: Device) -> None:
-        device.turn(device.from_service(event("fire", ALARM)))
-        receipt = Receipt(digest(device.delivered("call")[0]), "no_line")
-        device.turn(device.receipt_of("call", write_receipts([receipt])))
+    @pytest.mark.parametrize("said", ["no_line", "two\nlines", "", "\ud800", "x" * 100_000])
+    def test_a_refusal_becomes_a_dead_letter_whatever_its_reason(self, device: Device, said: str) -> None:
+        device.send(event("fire", ALARM))
+        device.confirm(refused=said)
         assert device.spool.backlog() == {"call.inbox": 0, "device.outbox": 2}
-        letter = parse_event(device.spool.read("device.outbox", 1, 0, 10)[0].json)
-        assert letter.attributes["deadletterreason"] == "no_line"
-        assert json.loads(letter.json)["data"]["channel"] == "call.inbox"
+        letter = device.waiting()[0]
+        is_word = said == "no_line"
+        assert letter.attributes["deadletterreason"] == (said if is_word else "refused")
+        assert letter.data()["channel"] == "call.inbox"
+        assert is_word or repr(said)[:100] in letter.data()["detail"]
 
     @pytest.mark.source("C4")
     def test_what_its_reader_found_expired_is_counted_as_that_and_no_dead_letter(
         self, device: Device
     ) -> None:
-        device.turn(device.from_service(event("fire", ALARM, expirytime="9000-01-01T00:00:00Z")))
-        receipt = Receipt(digest(device.delivered("call")[0]), "expired")
-        device.turn(device.receipt_of("call", write_receipts([receipt])))
+        device.send(event("fire", ALARM, expirytime="9000-01-01T00:00:00Z"))
+        device.confirm(refused="expired")
         assert device.spool.backlog() == {"call.inbox": 0, "device.outbox": 1}
         assert device.forwarder.counts.discards == {(Outcome.EXPIRED, "expirytime"): 1}
         (told,) = device.spool.loss_reports()
@@ -237,39 +212,25 @@ class TestInbox:
 
     @pytest.mark.source("C4")
     def test_a_reader_cannot_say_so_of_an_event_that_does_not_expire(self, device: Device) -> None:
-        device.turn(device.from_service(event("fire", ALARM, subject="expirytime")))
-        receipt = Receipt(digest(device.delivered("call")[0]), "expired")
-        device.turn(device.receipt_of("call", write_receipts([receipt])))
+        device.send(event("fire", ALARM, subject="expirytime"))
+        device.confirm(refused="expired")
         assert device.spool.backlog() == {"call.inbox": 0, "device.outbox": 2}
         assert device.forwarder.counts.discards == {}
-
-    @pytest.mark.parametrize("reason", ["two\nlines", "", "\ud800", "x" * 100_000])
-    def test_a_refusal_whose_reason_is_no_word_is_a_dead_letter_all_the_same(
-        self, device: Device, reason: str
-    ) -> None:
-        device.turn(device.from_service(event("fire", ALARM)))
-        receipt = Receipt(digest(device.delivered("call")[0]), reason)
-        device.turn(device.receipt_of("call", write_receipts([receipt])))
-        assert device.spool.backlog() == {"call.inbox": 0, "device.outbox": 2}
-        letter = parse_event(device.spool.read("device.outbox", 1, 0, 10)[0].json)
-        assert letter.attributes["deadletterreason"] == "refused"
-        assert repr(reason)[:100] in letter.data()["detail"]
 
     @pytest.mark.parametrize("nonsense", [b"nonsense", b"[" * 200_000])
     def test_receipts_that_are_none_are_acknowledged_and_ignored(
         self, device: Device, nonsense: bytes
     ) -> None:
-        device.turn(device.from_service(event("fire", ALARM)))
+        device.send(event("fire", ALARM))
         device.turn(device.receipt_of("call", nonsense))
         assert device.spool.backlog()["call.inbox"] == 1
         assert len(device.local.last.acknowledged) == 2
 
     def test_the_window_bounds_what_is_unconfirmed(self, device: Device) -> None:
-        device.turn(*(device.from_service(event(f"a{n}", ALARM)) for n in range(5)))
+        device.send(*(event(f"a{n}", ALARM) for n in range(7)))
         assert len(device.delivered("call")) == 3
-        receipt = Receipt(digest(device.delivered("call")[0]))
-        device.turn(device.receipt_of("call", write_receipts([receipt])))
-        assert len(device.delivered("call")) == 4
+        device.confirm()
+        assert len(device.delivered("call")) == 6
 
 
 @pytest.mark.source("P-W3")
@@ -310,35 +271,23 @@ def test_it_does_not_wait_for_ever_to_stop(device: Device) -> None:
     assert device.spool.backlog()["device.outbox"] == 2  # with the last manifest
 
 
-def test_an_urgent_session_that_waits_for_the_first_does_not_keep_the_loop_awake(device: Device) -> None:
-    device.crash()
-    device.start()
-    first, urgent = device.links[LinkName.LOCAL], device.links[LinkName.URGENT]
-    assert (first.generation, urgent.generation) == (1, 0)
-    assert device.forwarder._timeout_s() != 0.0
-    device.connect(LinkName.LOCAL)
-    assert urgent.generation == 1
+def stop(device: Device) -> None:
+    device.inbound = [[Stop()]]
+    device.forwarder.run()
 
 
-def test_what_waits_in_the_mailbox_at_the_end_is_stored(make: MakeDevice) -> None:
-    """Nobody sends again what came at QoS 0."""
-    device = make()
+def test_what_waits_in_the_mailbox_at_the_end_is_stored(device: Device) -> None:
+    """What came at QoS 0 is sent by no one a second time."""
     device.inbound += [[Stop()], [device.from_service(event("late"))]]
     device.forwarder.run()
-    found = device.spool.read("device.outbox", 1, 0, 10)
-    assert [parse_event(each.json).id for each in found] == ["late"]
-
-
-def sent_by(device: Device) -> list[Envelope]:
-    return [each for _, _, payload in device.cloud.last.published for each in device.unpacked(payload)]
+    assert [each.id for each in device.waiting()] == ["late"]
 
 
 def test_a_stop_states_all_that_was_stored_and_sends_it(device: Device) -> None:
     """Without it nobody knows what the last hour before a stop should have brought to the cloud."""
-    device.connect()
     device.inbound = [[device.from_service(event(f"e{n}")) for n in range(3)], [Stop()]]
     device.forwarder.run()
-    *events, manifest = sent_by(device)
+    *events, manifest = device.sent_up()
     assert [each.id for each in events] == ["e0", "e1", "e2"]
     assert (manifest.type, manifest.data()["final"]) == (MANIFEST, True)
     (stated,) = (each for each in manifest.data()["statements"] if each["destination"] == "device.outbox")
@@ -347,14 +296,12 @@ def test_a_stop_states_all_that_was_stored_and_sends_it(device: Device) -> None:
 
 
 def test_losses_are_reported_before_the_last_manifest_so_that_it_states_them(device: Device) -> None:
-    device.connect()
-    device.turn(device.from_service(event("e")))
+    device.send(event("e"))
     device.resize(device.spool.used_bytes)
-    device.turn(device.from_service(event("full")))
+    device.send(event("full"))
     device.resize(100 * device.spool.capacity_bytes)
-    device.inbound = [[Stop()]]
-    device.forwarder.run()
-    *_, report, manifest = sent_by(device)
+    stop(device)
+    *_, report, manifest = device.sent_up()
     assert (report.type, manifest.type) == (DISCARDED, MANIFEST)
     number = int(str(report.attributes["devicesequence"]))
     (stated,) = (each for each in manifest.data()["statements"] if each["destination"] == "device.outbox")
@@ -362,29 +309,26 @@ def test_losses_are_reported_before_the_last_manifest_so_that_it_states_them(dev
 
 
 def test_a_restart_loop_stores_no_manifests_of_nothing(device: Device) -> None:
-    device.connect()
     before = device.spool.next_sequence
     for _ in range(3):
-        device.inbound = [[Stop()]]
-        device.forwarder.run()
+        stop(device)
         device.crash()
         device.start()
     assert device.spool.next_sequence == before
 
 
 def test_a_stop_does_not_send_a_long_backlog(device: Device) -> None:
-    device.turn(*(device.from_service(event(f"e{n}"), generation=1) for n in range(101)))
+    device.send(*(event(f"e{n}") for n in range(101)))
     device.connect()
     device.cloud.last.published.clear()
-    device.inbound = [[Stop()]]
-    device.forwarder.run()
-    assert MANIFEST not in [each.type for each in sent_by(device)]
+    stop(device)
+    assert MANIFEST not in [each.type for each in device.sent_up()]
     waiting = device.spool.read("device.outbox", 1, 0, 200)
     assert parse_event(waiting[-1].json).type == MANIFEST
 
 
 def test_a_stop_without_a_connection_is_quick(device: Device) -> None:
-    device.turn(*(device.from_service(event(f"e{n}"), generation=1) for n in range(2)))
+    device.send(*(event(f"e{n}") for n in range(2)))
     device.disconnect(CLOUD)
     device.inbound = [[Stop()]]
     before = device.time.seconds

@@ -210,24 +210,25 @@ def test_it_recovers_when_the_line_moves_again() -> None:
     assert line.complaint(1, 6, 2) is None
 
 
-def test_answers_keep_it_fed() -> None:
-    line = Line()
-    assert [line.complaint(1, done, 1_000, after=80.0) for done in range(20)] == [None] * 20
-
-
-def test_a_cloud_that_is_away_starves_nobody() -> None:
-    line = Line()
-    assert [line.complaint(0, 5, 1_000, after=1_000.0) for _ in range(20)] == [None] * 20
-
-
-def test_a_cloud_that_is_silent_starves_nobody_while_the_uplink_reconnects() -> None:
-    line = Line()
-    assert [line.complaint(connection, 5, 1_000, after=60.0) for connection in range(1, 20)] == [None] * 19
-
-
-def test_an_idle_line_starves_nobody() -> None:
-    line = Line()
-    assert [line.complaint(1, 5, 0, after=1_000.0) for _ in range(20)] == [None] * 20
+@pytest.mark.parametrize(
+    ("looks", "every_s"),
+    [
+        ([Progress(1, done, 1_000) for done in range(20)], 80.0),
+        ([Progress(0, 5, 1_000)] * 20, 1_000.0),
+        ([Progress(connection, 5, 1_000) for connection in range(1, 20)], 60.0),
+        ([Progress(1, 5, 0)] * 20, 1_000.0),
+    ],
+    ids=[
+        "the cloud answers",
+        "the cloud is away",
+        "the uplink reconnects to a silent cloud",
+        "nothing waits",
+    ],
+)
+def test_what_moves_is_away_or_idle_is_not_stuck(looks: list[Progress], every_s: float) -> None:
+    watchdog = Watchdog(10.0, 0.0)
+    complaints = [watchdog.complaint(each, every_s * n, PATIENCE_S) for n, each in enumerate(looks, start=1)]
+    assert complaints == [None] * len(looks)
 
 
 def test_what_begins_to_wait_after_a_long_quiet_gets_the_whole_patience() -> None:

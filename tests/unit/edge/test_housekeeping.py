@@ -66,6 +66,12 @@ class Service:
             except BlockingIOError:
                 return lines
 
+    def settle(self) -> list[str]:
+        """Look twice, as after a start, and return what was heard."""
+        self.wait()
+        self.wait()
+        return self.heard()
+
     def snapshot(self) -> Snapshot:
         """What another thread gets that asks while the loop turns."""
         got: list[Snapshot | None] = []
@@ -120,9 +126,7 @@ def test_after_the_stop_nothing_else_is_said(service: Service) -> None:
 
 
 def test_the_watchdog_is_fed_twice_an_interval(service: Service) -> None:
-    service.wait()
-    service.wait()
-    assert service.heard() == ["READY=1", "WATCHDOG=1"]
+    assert service.settle() == ["READY=1", "WATCHDOG=1"]
     for _ in range(9):
         service.wait(after=1.0)
     assert service.heard() == []
@@ -133,17 +137,14 @@ def test_the_watchdog_is_fed_twice_an_interval(service: Service) -> None:
 def test_an_idle_loop_is_woken_for_the_watchdog_and_for_nothing_else(
     service: Service, unwatched: Service
 ) -> None:
-    service.wait()
-    service.wait()
+    service.settle()
     assert service.housekeeping._timeout_s(None) == WATCHDOG_S / 2
     assert service.housekeeping._timeout_s(3.0) == 3.0
     assert unwatched.housekeeping._timeout_s(None) is None
 
 
 def test_a_line_that_comes_or_goes_is_said_at_once(unwatched: Service) -> None:
-    unwatched.wait()
-    unwatched.wait()
-    assert unwatched.heard() == ["READY=1"]
+    assert unwatched.settle() == ["READY=1"]
     unwatched.device.disconnect(LinkName.CLOUD)
     unwatched.wait()
     (status,) = unwatched.heard()
@@ -155,11 +156,9 @@ def test_a_line_that_comes_or_goes_is_said_at_once(unwatched: Service) -> None:
 def test_a_disk_that_fails_and_comes_back_is_reported_at_once(
     unwatched: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    unwatched.wait()
-    unwatched.wait()
-    unwatched.heard()
+    unwatched.settle()
     disk = Disk(monkeypatch, "commit")
-    unwatched.device.turn(unwatched.device.from_service(event("e")))
+    unwatched.device.send(event("e"))
     unwatched.wait()
     (line,) = unwatched.heard()
     assert line.startswith("STATUS=failing: ")
@@ -176,10 +175,8 @@ def test_a_disk_that_fails_and_comes_back_is_reported_at_once(
 
 
 def test_a_stuck_line_starves_the_watchdog_until_it_moves(service: Service) -> None:
-    service.device.turn(service.device.from_service(event("e")))
-    service.wait()
-    service.wait()
-    service.heard()
+    service.device.send(event("e"))
+    service.settle()
     service.wait(after=STUCK_S)
     assert [line[:7] for line in service.heard()] == ["STATUS="]
     assert service.snapshot().findings[0].name == "stuck"
@@ -189,7 +186,7 @@ def test_a_stuck_line_starves_the_watchdog_until_it_moves(service: Service) -> N
 
 
 def test_another_thread_gets_a_snapshot_of_the_loop(service: Service) -> None:
-    service.device.turn(service.device.from_service(event("e")))
+    service.device.send(event("e"))
     status, _, families = service.snapshot()
     assert (
         f"eventplane_stored_total {service.device.spool.next_sequence - 1}" in render(families).splitlines()

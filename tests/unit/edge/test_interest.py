@@ -11,7 +11,7 @@ from edge.interest import Interest
 from eventplane.contract import Priority
 from eventplane.device_reports import DISCARDED, MANIFEST
 from eventplane.downlink.device import ACKNOWLEDGED, AckStatus
-from eventplane.envelope import Envelope, parse_event
+from eventplane.envelope import Envelope
 from eventplane.interest.announcement import new_announcement, write_announcement
 from eventplane.interest.uplink import UPLINK_INTEREST_TYPE, UPLINK_KEY
 from eventplane.reasons import Reason
@@ -31,17 +31,11 @@ def home(make: MakeDevice) -> Device:
     return make(forward="wanted", batching_delay_ms=0)
 
 
-def shown(device: Device, service: str = "display") -> list[str]:
-    """The ids of what went to a service, over the newest connection."""
-    return [parse_event(each).id for each in device.delivered(service)]
-
-
 def up(device: Device) -> list[Envelope]:
     """All that was published to the cloud, once it has acknowledged that."""
     if device.cloud_link.up:
         device.acknowledge_all()
-    published = (payload for wire in device.cloud.all for *_, payload in wire.published)
-    return [event for payload in published for event in device.unpacked(payload)]
+    return device.published()
 
 
 def wanted_up(number: int, *filters: object, **changes: object) -> str:
@@ -52,9 +46,9 @@ def wanted_up(number: int, *filters: object, **changes: object) -> str:
 @pytest.mark.source("C8")
 def test_what_a_service_does_not_handle_is_not_forwarded_to_it_and_counted(home: Device) -> None:
     home.turn(home.announcement_of("display", LOUD))
-    home.turn(home.from_service(event("1", subject="show")))
-    home.turn(home.from_service(event("2", subject="show", volume="loud")))
-    assert shown(home) == ["2"]
+    home.send(event("1", subject="show"))
+    home.send(event("2", subject="show", volume="loud"))
+    assert home.ids_at("display") == ["2"]
     assert home.not_stored() == {("display.inbox", Reason.NO_INTEREST): 1}
     assert [each.id for each in up(home)] == ["1", "2"]  # the cloud gets both
 
@@ -75,16 +69,16 @@ def test_what_nobody_at_all_wants_is_receipted_and_not_stored(home: Device) -> N
 
 def test_an_urgent_event_is_always_forwarded(home: Device) -> None:
     home.turn(home.announcement_of("call"), home.from_cloud(wanted_up(1)))
-    home.turn(home.from_service(event("1", ALARM)))
-    home.turn(home.from_service(event("2", subject="show", severitynumber=17)))
-    assert shown(home, "call") == ["1"]
-    assert shown(home)[-1:] == ["2"]
+    home.send(event("1", ALARM))
+    home.send(event("2", subject="show", severitynumber=17))
+    assert home.ids_at("call") == ["1"]
+    assert home.ids_at("display")[-1:] == ["2"]
     assert {"1", "2"} <= {each.id for each in up(home)}
 
 
 def test_dead_letters_and_reports_always_go_up(home: Device) -> None:
-    home.turn(home.from_cloud(wanted_up(1)))
-    home.turn(home.from_service(b"no event"))
+    home.send_down(wanted_up(1))
+    home.send(b"no event")
     # The answer to the state itself, too.
     assert {DEAD_LETTER, ACKNOWLEDGED} <= {each.type for each in up(home)}
 
@@ -93,13 +87,12 @@ def test_dead_letters_and_reports_always_go_up(home: Device) -> None:
 def test_what_is_withdrawn_is_unknown_and_said_once(home: Device, withdrawal: bytes | None) -> None:
     home.turn(home.announcement_of("display", LOUD))
     if withdrawal is None:
-        home.disconnect(LOCAL)
-        home.connect(LOCAL)
+        home.reconnect(LOCAL)
     else:
         for _ in range(2):
             home.turn(home.announcement_of("display", payload=withdrawal))
-    home.turn(home.from_service(event("1", subject="show")))
-    assert shown(home) == ["1"]
+    home.send(event("1", subject="show"))
+    assert home.ids_at("display") == ["1"]
 
 
 @pytest.mark.source("C8")
@@ -109,8 +102,8 @@ def test_over_a_new_connection_the_broker_says_it_again(home: Device) -> None:
     # Mosquitto sends what it keeps before it confirms the subscription.
     home.turn(home.announcement_of("display", SHOWN))
     home.connect(LOCAL)
-    home.turn(home.from_service(event("1", subject="show")))
-    assert shown(home) == ["1"]
+    home.send(event("1", subject="show"))
+    assert home.ids_at("display") == ["1"]
 
 
 @pytest.mark.parametrize(
@@ -129,8 +122,8 @@ def test_an_announcement_that_is_wrong_is_refused_and_everything_is_forwarded(
     with caplog.at_level(logging.WARNING, "edge.interest"):
         home.turn(home.announcement_of("display", payload=payload))
     assert "announcement of display" in caplog.text
-    home.turn(home.from_service(event("1", subject="show")))
-    assert shown(home) == ["1"]
+    home.send(event("1", subject="show"))
+    assert home.ids_at("display") == ["1"]
 
 
 def test_a_stranger_s_announcement_is_refused_and_no_dead_letter(
@@ -144,33 +137,31 @@ def test_a_stranger_s_announcement_is_refused_and_no_dead_letter(
 
 def test_a_command_that_its_service_does_not_handle_is_rejected(home: Device) -> None:
     home.turn(home.announcement_of("display", LOUD))
-    home.turn(home.from_cloud(command(1)), home.from_cloud(command(2, "command/app/loud", volume="loud")))
+    home.send_down(command(1), command(2, "command/app/loud", volume="loud"))
     assert [(each.result, each.reason) for each in home.acknowledgements()] == [
         (AckStatus.REJECTED, Reason.NO_INTEREST),
         (AckStatus.STORED, ""),
     ]
-    assert shown(home) == ["c2"]
+    assert home.ids_at("display") == ["c2"]
 
 
 def test_a_state_that_its_service_does_not_handle_is_kept_for_its_question(home: Device) -> None:
     home.turn(home.announcement_of("display", LOUD))
-    home.turn(home.from_cloud(state(1)))
-    assert shown(home) == []
+    home.send_down(state(1))
+    assert home.ids_at("display") == []
     home.turn(home.question_of("display", "q", "setting/climate/threshold"))
     (answer,) = [payload for _, topic, payload in home.local.last.published if topic.endswith("answer")]
     assert b"v1" in answer
 
 
 def test_what_the_cloud_wants_holds_after_a_crash_and_until_it_is_deleted(home: Device) -> None:
-    home.turn(home.from_cloud(wanted_up(1, LOUD)))
+    home.send_down(wanted_up(1, LOUD))
     home.acknowledge_all()
-    home.crash()
-    home.start()
-    home.connect()
-    home.turn(home.from_service(event("1")))
+    home.restart()
+    home.send(event("1"))
     assert "1" not in [each.id for each in up(home)]
-    home.turn(home.from_cloud(state(2, UPLINK_KEY, type=UPLINK_INTEREST_TYPE, deleted=True)))
-    home.turn(home.from_service(event("2")))
+    home.send_down(state(2, UPLINK_KEY, type=UPLINK_INTEREST_TYPE, deleted=True))
+    home.send(event("2"))
     assert "2" in [each.id for each in up(home)]
 
 
@@ -184,11 +175,11 @@ def test_what_the_cloud_wants_holds_after_a_crash_and_until_it_is_deleted(home: 
     ],
 )
 def test_a_broken_word_of_the_cloud_is_refused_and_the_one_before_stays(home: Device, broken: str) -> None:
-    home.turn(home.from_cloud(wanted_up(1, LOUD)))
-    home.turn(home.from_cloud(broken))
+    home.send_down(wanted_up(1, LOUD))
+    home.send_down(broken)
     answers = [(each.result, each.reason) for each in home.acknowledgements()]
     assert answers == [(AckStatus.STORED, ""), (AckStatus.REJECTED, "interest_refused")]
-    home.turn(home.from_service(event("1")), home.from_service(event("2", volume="loud")))
+    home.send(event("1"), event("2", volume="loud"))
     sent = [each.id for each in up(home)]
     assert "1" not in sent
     assert "2" in sent
@@ -196,13 +187,13 @@ def test_a_broken_word_of_the_cloud_is_refused_and_the_one_before_stays(home: De
 
 def test_without_the_contract_s_word_everything_goes_up(make: MakeDevice) -> None:
     device = make(batching_delay_ms=0)
-    device.turn(device.from_cloud(wanted_up(1)))
-    device.turn(device.from_service(event("1")))
+    device.send_down(wanted_up(1))
+    device.send(event("1"))
     assert "1" in [each.id for each in up(device)]
     device.turn(Reload(contract(forward="wanted", batching_delay_ms=0)))
     device.turn(after=61.0)
     device.connect(CLOUD)
-    device.turn(device.from_service(event("2")))
+    device.send(event("2"))
     assert "2" not in [each.id for each in up(device)]
 
 
@@ -210,8 +201,8 @@ def test_what_was_not_wanted_is_told_with_the_next_manifest_and_never_hastens_a_
     make: MakeDevice,
 ) -> None:
     device = make(forward="wanted", batching_delay_ms=0, first_manifest_s=1_000)
-    device.turn(device.from_cloud(wanted_up(1)))
-    device.turn(*(device.from_service(event(str(number))) for number in range(3)))
+    device.send_down(wanted_up(1))
+    device.send(*(event(str(number)) for number in range(3)))
     device.acknowledge_all()
     assert DISCARDED not in [each.type for each in up(device)]
     device.turn(after=1_100)

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import replace
+from itertools import combinations
 from typing import Any
 
 import pytest
 
 from edge.health.status import Finding, Health, Status
-from edge.metrics import METRICS, Metrics, heartbeat, read_all, render
+from edge.metrics import METRICS, Metric, Metrics, heartbeat, read_all, render
 from edge.spool import Spool
 from eventplane.contract import Priority
 from eventplane_mqtt import reasons
 from eventplane_mqtt.mailbox import Disconnected, LinkName, Mailbox, Message
 from tests.unit.edge.fakes import ALARM, Device, event
 from tests.unit.edge.statuses import waiting
+from tools.dashboards import FILE, ROWS, device_dashboard, rows
 
 LOCAL, CLOUD = LinkName.LOCAL, LinkName.CLOUD
 QUOTA = reasons.name(0x97)
@@ -35,15 +38,14 @@ def metrics(device: Device, monkeypatch: pytest.MonkeyPatch) -> Metrics:
     monkeypatch.setattr(Spool, "written_bytes", property(lambda _: 4_711))
     metrics = metrics_of(device)
     for _ in range(2):
-        device.disconnect(CLOUD)
-        device.connect(CLOUD)
+        device.reconnect(CLOUD)
     for mid, failure in ((1, None), (2, QUOTA)):
-        device.turn(device.from_service(event(f"e{mid}")))
+        device.send(event(f"e{mid}"))
         device.turn(after=1.0)  # longer than it is held back for a batch
         device.turn(device.puback(mid, failure=failure))
-    device.turn(*(device.from_service(b"no event %d" % number) for number in range(3)))
+    device.send(*(b"no event %d" % number for number in range(3)))
     device.resize(1024)
-    device.turn(*(device.from_service(event(f"low{number}")) for number in range(4)))
+    device.send(*(event(f"low{number}") for number in range(4)))
     device.turn(Disconnected(LOCAL, device.local_link.generation, "gone"))
     metrics.look(device.time.seconds)
     device.time.seconds += 7.0
@@ -89,7 +91,7 @@ def test_each_metric_is_read_where_it_is_counted(metrics: Metrics, device: Devic
 
 def test_a_cloud_that_refuses_for_want_of_quota_is_progress(device: Device) -> None:
     metrics = metrics_of(device)
-    device.turn(device.from_service(event("fire", ALARM)))
+    device.send(event("fire", ALARM))
     before = metrics.progress()
     device.turn(device.puback(1, failure=QUOTA), after=1.0)
     after = metrics.progress()
@@ -125,7 +127,7 @@ def test_a_drop_is_dated_when_it_is_seen_and_the_link_itself_did_not_change(devi
 def test_an_urgent_event_that_waits_has_an_age_of_its_own(device: Device) -> None:
     metrics = metrics_of(device)
     device.disconnect(CLOUD)
-    device.turn(device.from_service(event("fire", ALARM)))
+    device.send(event("fire", ALARM))
     device.time.seconds += 30.0
     found = metrics.status(device.time.seconds)
     assert metrics.heartbeat(device.time.seconds)["oldest_urgent_s"] == pytest.approx(30.0)
@@ -202,3 +204,54 @@ def test_the_heartbeat_is_flat_and_small(metrics: Metrics, device: Device) -> No
 def test_every_key_of_the_heartbeat_belongs_to_one_metric() -> None:
     keys = [key.name for metric in METRICS for key in metric.heartbeat]
     assert len(set(keys)) == len(keys)
+
+
+DOCUMENT = json.loads(device_dashboard())
+GRAPHS = [each for each in DOCUMENT["panels"] if each["type"] != "row"]
+QUERIES = [target["expr"] for panel in GRAPHS for target in panel["targets"]]
+
+
+def test_it_shows_every_metric_and_none_that_is_not() -> None:
+    shown = {name for query in QUERIES for name in re.findall(r"\b(?:eventplane|process)_\w+", query)}
+    assert shown == {each.name for each in METRICS}
+
+
+def test_a_metric_without_a_panel_gets_one() -> None:
+    new = (Metric("eventplane_new_total", "New.", lambda _: 1), Metric("eventplane_new", "New.", lambda _: 1))
+    assert rows() == ROWS
+    *known, others = rows((*METRICS, *new))
+    assert tuple(known) == ROWS
+    assert [each.queries[0].promql for each in others.panels] == [
+        "rate(eventplane_new_total{$i}[$__rate_interval])",
+        "eventplane_new{$i}",
+    ]
+
+
+def test_counters_are_shown_as_rates_and_gauges_as_they_are() -> None:
+    kinds = {each.name: each.kind for each in METRICS}
+    for query in QUERIES:
+        for ranged in re.findall(r"(\w+)\{[^}]*\}\[", query):
+            assert kinds[ranged] == "counter", query
+
+
+def test_each_query_is_about_the_chosen_devices_and_closes_what_it_opens() -> None:
+    for query in QUERIES:
+        assert query.count('{instance=~"$instance"}') == len(
+            re.findall(r"\b(?:eventplane|process)_\w+", query)
+        )
+        assert [query.count(each) for each in "({["] == [query.count(each) for each in ")}]"]
+
+
+def test_panels_have_ids_and_places_of_their_own() -> None:
+    assert len({each["id"] for each in DOCUMENT["panels"]}) == len(DOCUMENT["panels"])
+    places = [each["gridPos"] for each in DOCUMENT["panels"]]
+    assert all(each["x"] + each["w"] <= 24 for each in places)
+    for one, other in combinations(places, 2):
+        beside = one["x"] + one["w"] <= other["x"] or other["x"] + other["w"] <= one["x"]
+        below = one["y"] + one["h"] <= other["y"] or other["y"] + other["h"] <= one["y"]
+        assert beside or below
+    assert len(GRAPHS) == sum(len(each.panels) for each in ROWS)
+
+
+def test_the_file_is_current() -> None:
+    assert FILE.read_text() == device_dashboard()

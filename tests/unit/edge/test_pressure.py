@@ -8,13 +8,11 @@ from typing import Any
 import pytest
 
 from edge.counts import NotStored
-from edge.delivery_queues import DeliveryCursor
 from edge.errors import SpoolFullError
 from eventplane.contract import Contract
 from eventplane.device_reports import DISCARDED
 from eventplane.envelope import parse_event
 from eventplane.reasons import Outcome
-from eventplane.receipts import Receipt, digest, write_receipts
 from eventplane_mqtt.mailbox import LinkName
 from tests.unit.edge.disks import SmallDisk, fill_the_rest
 from tests.unit.edge.fakes import ALARM, CHORE, READING, Device, MakeDevice, contract, event
@@ -22,7 +20,7 @@ from tests.unit.edge.fakes import ALARM, CHORE, READING, Device, MakeDevice, con
 LOCAL, CLOUD = LinkName.LOCAL, LinkName.CLOUD
 CAPACITY = 1024 * 1024
 PAD = "x" * 2000
-DROP_OLDEST = {"when_full": "drop_oldest"}
+DROP_OLDEST = contract(sensor={"outbox": {"when_full": "drop_oldest"}})
 FULL = "spool_full"
 
 
@@ -34,7 +32,7 @@ def full_device(make: MakeDevice, share: float, kind: str = READING, plane: Cont
     while device.spool.used_bytes < share * CAPACITY:
         # Past the gate: this is what the days before have left behind.
         device.resize(100 * CAPACITY)
-        device.turn(*(device.from_service(event(f"old{number + n}", kind, pad=PAD)) for n in range(10)))
+        device.send(*(event(f"old{number + n}", kind, pad=PAD) for n in range(10)))
         number += 10
     device.resize(CAPACITY)
     return device
@@ -42,9 +40,7 @@ def full_device(make: MakeDevice, share: float, kind: str = READING, plane: Cont
 
 def answers(device: Device, *kinds: str) -> list[str | None]:
     """What the sender is told about one event of each of `kinds`."""
-    before = len(device.receipts())
-    device.turn(*(device.from_service(event(f"new-{kind}", kind)) for kind in kinds))
-    return [each.refused for each in device.receipts()[before:]]
+    return device.offer(*(event(f"new-{kind}", kind) for kind in kinds))
 
 
 @pytest.mark.source("C6")
@@ -71,7 +67,7 @@ def counted_device(
     device = make(connected=False, capacity_deliveries=room, plane=plane)
     device.connect(LOCAL)
     device.spool._space.capacity_deliveries = 100 * room  # past the gate
-    device.turn(*(device.from_service(event(f"old{n}", kind)) for n in range(waiting)))
+    device.send(*(event(f"old{n}", kind) for n in range(waiting)))
     device.spool._space.capacity_deliveries = room
     return device
 
@@ -98,13 +94,11 @@ def test_each_priority_has_its_own_limit_in_deliveries_too(
 
 @pytest.mark.source("N4")
 def test_the_oldest_of_the_least_urgent_go_when_too_many_wait(make: MakeDevice) -> None:
-    plane = contract(sensor={"outbox": DROP_OLDEST})
-    device = counted_device(make, 60, CHORE, plane)
-    device.turn(*(device.from_service(event(f"new{n}")) for n in range(40)))
+    device = counted_device(make, 60, CHORE, DROP_OLDEST)
+    device.send(*(event(f"new{n}") for n in range(40)))
     assert device.spool.used_deliveries <= 100
-    device.turn(*(device.from_service(event(f"fire{n}", ALARM)) for n in range(10)))
-    assert [each.refused for each in device.receipts()[-10:]] == [None] * 10
-    left = [parse_event(each.json).id for each in DeliveryCursor(device.spool, "device.outbox", 2).unsent()]
+    assert device.offer(*(event(f"fire{n}", ALARM) for n in range(10))) == [None] * 10
+    left = [each.id for each in device.waiting(rank=2)]
     assert 0 < len(left) < 60 - 20
     assert left == [f"old{n}" for n in range(60 - len(left), 60)]
     assert device.spool.pending("device.outbox", 1) >= 40  # readings were not touched
@@ -114,8 +108,7 @@ def test_the_oldest_of_the_least_urgent_go_when_too_many_wait(make: MakeDevice) 
 @pytest.mark.source("N4")
 def test_room_that_was_made_for_many_is_given_away_once(make: MakeDevice) -> None:
     device = counted_device(make, 1000, CHORE, room=1000)
-    device.turn(*(device.from_service(event(f"fire{n}", ALARM)) for n in range(50)))
-    assert {each.refused for each in device.receipts()[-50:]} == {None}
+    assert device.offer(*(event(f"fire{n}", ALARM) for n in range(50))) == [None] * 50
     assert 1000 - 1000 // 64 <= device.spool.used_deliveries <= 1000
 
 
@@ -124,7 +117,7 @@ def test_an_event_that_is_large_costs_no_more_events_when_only_their_number_is_s
     make: MakeDevice,
 ) -> None:
     device = counted_device(make, 100)
-    device.turn(device.from_service(event("fire", ALARM, pad="x" * 50_000)))
+    device.send(event("fire", ALARM, pad="x" * 50_000))
     assert device.receipts()[-1].refused is None
     (tally,) = device.spool.loss_reports()
     assert tally.count == 2  # one for the cloud and one for the call service
@@ -149,7 +142,7 @@ def test_a_refused_event_is_taken_when_it_comes_again_later(make: MakeDevice) ->
 @pytest.mark.source("C6")
 def test_within_one_turn_no_more_comes_in_than_there_is_room(make: MakeDevice) -> None:
     device = full_device(make, 0.5)
-    device.turn(*(device.from_service(event(f"e{n}", pad="x" * 50_000)) for n in range(20)))
+    device.send(*(event(f"e{n}", pad="x" * 50_000) for n in range(20)))
     refused = sum(each.refused == FULL for each in device.receipts())
     assert 10 < refused < 20
     assert device.spool.used_bytes < 0.95 * CAPACITY
@@ -157,8 +150,7 @@ def test_within_one_turn_no_more_comes_in_than_there_is_room(make: MakeDevice) -
 
 @pytest.mark.source("N4")
 def test_drop_oldest_makes_room_among_what_is_not_more_urgent(make: MakeDevice) -> None:
-    plane = contract(sensor={"outbox": DROP_OLDEST})
-    device = full_device(make, 0.75, CHORE, plane)
+    device = full_device(make, 0.75, CHORE, DROP_OLDEST)
     waiting = device.spool.pending("device.outbox", 2)
     assert answers(device, CHORE) == [None]
     (tally,) = device.spool.loss_reports()
@@ -168,24 +160,22 @@ def test_drop_oldest_makes_room_among_what_is_not_more_urgent(make: MakeDevice) 
 
 
 def test_drop_oldest_of_low_touches_nothing_more_urgent(make: MakeDevice) -> None:
-    plane = contract(sensor={"outbox": DROP_OLDEST})
-    device = full_device(make, 0.75, READING, plane)
+    device = full_device(make, 0.75, READING, DROP_OLDEST)
     assert answers(device, CHORE) == [FULL]
     assert device.spool.loss_reports() == []
 
 
 def test_what_is_under_way_is_not_dropped(make: MakeDevice) -> None:
-    plane = contract(sensor={"outbox": DROP_OLDEST})
-    device = full_device(make, 0.75, CHORE, plane)
+    device = full_device(make, 0.75, CHORE, DROP_OLDEST)
     device.connect(CLOUD)
-    under_way = len([id for batch in device.uplinked() for id in batch])
+    under_way = len([each.id for each in device.sent_up()])
     assert under_way > 0
     assert answers(device, CHORE) == [None]
     (tally,) = device.spool.loss_reports()
     assert tally.ranges[0][0] == 2 + under_way
     device.acknowledge_all()
     dropped = {f"old{n - 2}" for first, last in tally.ranges for n in range(first, last + 1)}
-    assert not dropped & {id for batch in device.uplinked() for id in batch}
+    assert not dropped & {each.id for each in device.sent_up()}
 
 
 @pytest.mark.parametrize(("kind", "rank"), [(CHORE, 2), (READING, 1)])
@@ -212,8 +202,7 @@ def test_what_was_dropped_and_refused_is_reported(make: MakeDevice) -> None:
     assert answers(device, ALARM, CHORE) == [None, FULL]
     (tally,) = device.spool.loss_reports()
     device.turn()
-    report = newest_report(device)
-    assert report.type == DISCARDED
+    (report,) = device.waiting(type=DISCARDED)
     data: dict[str, Any] = report.data()
     assert data["not_stored"] == [{"channel": "sensor.outbox", "type": CHORE, "reason": FULL, "count": 1}]
     assert data["deliveries"] == [
@@ -230,20 +219,11 @@ def test_what_was_dropped_and_refused_is_reported(make: MakeDevice) -> None:
 def test_losses_are_reported_once_a_minute(make: MakeDevice) -> None:
     device = full_device(make, 0.9)
     for number in range(50):
-        device.turn(device.from_service(event(f"e{number}")), after=1.0)
+        device.send(event(f"e{number}"), after=1.0)
     device.turn(after=15.0)
-    counts = [
-        parse_event(each.json).data()["not_stored"][0]["count"]
-        for each in DeliveryCursor(device.spool, "device.outbox", 1).unsent()
-        if DISCARDED in each.json
-    ]
-    assert counts == [1, 49]
+    reports = device.waiting(type=DISCARDED)
+    assert [each.data()["not_stored"][0]["count"] for each in reports] == [1, 49]
     assert not device.forwarder.counts.not_stored
-
-
-def newest_report(device: Device) -> Any:
-    newest = device.spool.newest("device.outbox", 1)
-    return parse_event(device.spool.read("device.outbox", 1, newest - 1, 1)[0].json)
 
 
 class FullDisk:
@@ -282,7 +262,7 @@ def test_a_full_disk_refuses_what_it_cannot_keep_and_crashes_nothing(
     assert device.forwarder.counts.not_stored[NotStored("sensor.outbox", READING, FULL)] == 6
     disk.fits = lambda *_: True
     device.turn(after=6.0)
-    device.turn(device.from_service(event("e0")))
+    device.send(event("e0"))
     assert device.receipts()[-1].refused is None
     assert "has room again" in caplog.text
 
@@ -290,13 +270,13 @@ def test_a_full_disk_refuses_what_it_cannot_keep_and_crashes_nothing(
 def test_deliveries_go_on_while_the_disk_is_full_and_bring_space_back(
     device: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    device.turn(*(device.from_service(event(f"e{n}")) for n in range(10)))
+    device.send(*(event(f"e{n}") for n in range(10)))
     disk = FullDisk(device, monkeypatch, lambda arrivals, ends: not arrivals and ends > 0)
-    device.turn(device.from_service(event("new")))
+    device.send(event("new"))
     assert device.receipts()[-1].refused == FULL
     device.acknowledge_all()
     device.turn(after=1.0)
-    assert [id for batch in device.uplinked() for id in batch] == [f"e{n}" for n in range(10)]
+    assert [each.id for each in device.sent_up()] == [f"e{n}" for n in range(10)]
     assert device.spool.backlog() == {"device.outbox": 0}
     assert disk.attempts < 20
 
@@ -304,7 +284,7 @@ def test_deliveries_go_on_while_the_disk_is_full_and_bring_space_back(
 def test_the_end_of_a_delivery_that_finds_no_room_is_owed(
     device: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    device.turn(*(device.from_service(event(f"e{n}")) for n in range(5)))
+    device.send(*(event(f"e{n}") for n in range(5)))
     disk = FullDisk(device, monkeypatch, lambda *_: False)
     device.turn(device.puback(1))
     assert device.spool.backlog() == {"device.outbox": 5}
@@ -338,7 +318,7 @@ def test_an_alarm_takes_the_place_of_others_on_a_full_disk(
     device: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     device.disconnect(CLOUD)
-    device.turn(*(device.from_service(event(f"e{n}", pad=PAD)) for n in range(10)))
+    device.send(*(event(f"e{n}", pad=PAD) for n in range(10)))
     ended = 0
 
     def fits(arrivals: int, ends: int) -> bool:
@@ -352,7 +332,7 @@ def test_an_alarm_takes_the_place_of_others_on_a_full_disk(
     alarm = device.from_service(event("fire", ALARM))
     device.turn(alarm, device.from_service(event("reading")))
     assert [each.refused for each in device.receipts()[-2:]] == [None, FULL]
-    assert [parse_event(each).id for each in device.delivered("call")] == ["fire"]
+    assert device.ids_at("call") == ["fire"]
     (tally,) = device.spool.loss_reports()
     assert tally.outcome is Outcome.DROPPED
     assert parse_event(device.delivered("call")[0]).attributes["devicesequence"] == "000000000012"
@@ -362,16 +342,16 @@ def test_an_alarm_on_a_disk_that_is_really_full_costs_little_of_the_backlog(smal
     device = Device(small_disk.path)
     device.connect(LOCAL)
     for batch in range(20):
-        device.turn(*(device.from_service(event(f"e{batch}-{n}", pad=PAD)) for n in range(50)))
+        device.send(*(event(f"e{batch}-{n}", pad=PAD) for n in range(50)))
     fill_the_rest(small_disk.path.with_name("other"))
     number = 0
     while answers(device, READING) == [None]:
         number += 1
-        device.turn(*(device.from_service(event(f"more{number}-{n}", pad=PAD)) for n in range(50)))
+        device.send(*(event(f"more{number}-{n}", pad=PAD) for n in range(50)))
     waiting = device.spool.pending("device.outbox", 1)
     assert waiting >= 500
     for number in range(3):
-        device.turn(device.from_service(event(f"fire{number}", ALARM)))
+        device.send(event(f"fire{number}", ALARM))
     assert [each.refused for each in device.receipts()[-3:]] == [None] * 3
     assert device.spool.pending("call.inbox", 0) == 3
     assert device.spool.pending("device.outbox", 1) > waiting * 0.8
@@ -382,10 +362,10 @@ def test_the_backlog_is_not_given_up_for_alarms_that_find_no_room_anyway(
     device: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     device.disconnect(CLOUD)
-    device.turn(*(device.from_service(event(f"e{n}", pad=PAD)) for n in range(1000)))
+    device.send(*(event(f"e{n}", pad=PAD) for n in range(1000)))
     disk = FullDisk(device, monkeypatch, lambda *_: False)
     for number in range(20):
-        device.turn(device.from_service(event(f"fire{number}", ALARM)))
+        device.send(event(f"fire{number}", ALARM))
     assert {each.refused for each in device.receipts()[-20:]} == {FULL}
     disk.fits = lambda *_: True
     device.turn(after=6.0)
@@ -395,10 +375,9 @@ def test_the_backlog_is_not_given_up_for_alarms_that_find_no_room_anyway(
 def test_a_refusal_of_a_service_is_not_lost_when_its_dead_letter_finds_no_room(
     device: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    device.turn(device.from_service(event("fire", ALARM)))
+    device.send(event("fire", ALARM))
     FullDisk(device, monkeypatch, lambda arrivals, _: not arrivals)
-    refusal = Receipt(digest(device.delivered("call")[0]), "no_line")
-    device.turn(device.receipt_of("call", write_receipts([refusal])))
+    device.confirm(refused="no_line")
     assert device.spool.backlog()["call.inbox"] == 0
     tallies = {
         (each.destination, each.outcome, each.reason): each.count for each in device.spool.loss_reports()
@@ -411,11 +390,8 @@ def test_the_emergency_path_waits_for_nothing(make: MakeDevice) -> None:
     """The cloud takes connections and answers nothing; thousands wait; the spool is nearly full."""
     device = make(capacity_bytes=4 * CAPACITY)
     for batch in range(20):
-        device.turn(*(device.from_service(event(f"e{batch}-{n}", pad="x" * 1000)) for n in range(200)))
+        device.send(*(event(f"e{batch}-{n}", pad="x" * 1000) for n in range(200)))
     assert device.spool.pressure >= 0.85
     assert device.spool.pending("device.outbox", 1) > 2000
-    device.turn(
-        *(device.from_service(event(f"late{n}")) for n in range(10)),
-        device.from_service(event("fire", ALARM)),
-    )
-    assert [parse_event(each).id for each in device.delivered("call")] == ["fire"]
+    device.send(*(event(f"late{n}") for n in range(10)), event("fire", ALARM))
+    assert device.ids_at("call") == ["fire"]

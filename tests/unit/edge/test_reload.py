@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from edge.delivery_queues import DeliveryCursor
 from edge.errors import SpoolCorruptError
 from eventplane.contract import Contract
 from eventplane.device_reports import STARTED
@@ -26,11 +25,11 @@ class TestReload:
     def test_routes_follow_the_new_contract_from_the_next_turn_on(self, device: Device) -> None:
         narrow = contract(uplink_prefix="org.eventplane.alarm.")
         device.turn(device.from_service(event("before")), Reload(narrow))
-        device.turn(device.from_service(event("after")), device.from_service(event("show", subject="show")))
+        device.send(event("after"), event("show", subject="show"))
         assert [each.refused for each in device.receipts()] == [None, "unrouted", None]
 
     def test_what_goes_on_over_an_unchanged_channel_is_not_repeated(self, device: Device) -> None:
-        device.turn(device.from_service(event("fire", ALARM)))
+        device.send(event("fire", ALARM))
         uplink = device.forwarder.uplink
         device.turn(Reload(contract(uplink_prefix="org.eventplane.a")))
         device.turn(device.puback(1))
@@ -41,7 +40,7 @@ class TestReload:
         assert len(device.delivered("call")) == 1
 
     def test_a_changed_uplink_starts_over_a_new_connection(self, device: Device) -> None:
-        device.turn(device.from_service(event("fire", ALARM)))
+        device.send(event("fire", ALARM))
         device.turn(Reload(contract(batching_delay_ms=0)))
         assert device.forwarder.counts.published_events == 1  # since the process began
         assert device.cloud.last.abandoned
@@ -57,14 +56,14 @@ class TestReload:
         assert not device.local_link.up
         device.turn(after=61.0)
         device.connect(LOCAL)
-        device.turn(device.from_service(event("e", subject="show")))
+        device.send(event("e", subject="show"))
         assert len(device.delivered("display")) == 1
 
     def test_what_no_route_takes_on_is_kept_and_somebody_hears_of_it(
         self, device: Device, caplog: pytest.LogCaptureFixture
     ) -> None:
         device.disconnect(LOCAL)
-        device.turn(device.from_service(event("e", subject="show")))
+        device.send(event("e", subject="show"))
         plane = contract()
         device.turn(Reload(without_route(plane, "shows")))
         assert "1 event(s) wait for display.inbox" in caplog.text
@@ -73,9 +72,9 @@ class TestReload:
         assert len(device.delivered("display")) == 1
 
     def test_repetitions_are_known_as_before(self, device: Device) -> None:
-        device.turn(device.from_service(event("e")))
+        device.send(event("e"))
         device.turn(Reload(contract(batching_delay_ms=0)))
-        device.turn(device.from_service(event("e")))
+        device.send(event("e"))
         assert device.spool.backlog() == {"device.outbox": 1}
 
     def test_a_question_is_answered_by_the_contract_under_which_it_was_asked(self, device: Device) -> None:
@@ -103,11 +102,11 @@ class TestDamage:
     def test_the_spool_is_opened_again_and_work_goes_on(
         self, device: Device, monkeypatch: pytest.MonkeyPatch, method: str, caplog: pytest.LogCaptureFixture
     ) -> None:
-        device.turn(device.from_service(event("first")))
+        device.send(event("first"))
         damaged = device.spool
         device.forwarder.uplink.disconnected()  # so that it reads from the spool again
         self.damage(device, monkeypatch, method)
-        device.turn(device.from_service(event("fire", ALARM)))
+        device.send(event("fire", ALARM))
         assert device.spool is not damaged
         assert "page 3 is torn" in caplog.text
         assert [each.refused for each in device.receipts()] == [None, None]
@@ -128,8 +127,8 @@ class TestDamage:
         assert device.local.last.abandoned  # the new subscriptions need a new connection
         device.turn(after=61.0)
         device.connect()
-        device.turn(device.from_service(event("shown", subject="show")))
-        assert [parse_event(each).id for each in device.delivered("display")] == ["shown"]
+        device.send(event("shown", subject="show"))
+        assert device.ids_at("display") == ["shown"]
         device.turn(after=1.0)
         assert "e" in {id for batch in device.uplinked() for id in batch}
 
@@ -146,17 +145,17 @@ class TestDamage:
 
         monkeypatch.setattr(damaged, "commit", commit_then_tear)
         data = {"version": 1, "filters": [{"exact": {"type": ALARM}}]}
-        device.turn(device.from_cloud(state(1, UPLINK_KEY, type=UPLINK_INTEREST_TYPE, data=data)))
+        device.send_down(state(1, UPLINK_KEY, type=UPLINK_INTEREST_TYPE, data=data))
         assert device.spool is not damaged
         assert len(device.cloud.all[0].acknowledged) == 1
-        device.turn(device.from_service(event("reading")))
+        device.send(event("reading"))
         assert device.not_stored() == {("device.outbox", Reason.NO_INTEREST): 1}
 
     def test_a_file_that_is_really_damaged_is_recovered_and_reported(self, make: MakeDevice) -> None:
         device = make(connected=False)
         device.connect(LOCAL)
         for batch in range(20):
-            device.turn(*(device.from_service(event(f"e{batch}-{n}", pad="x" * 500)) for n in range(50)))
+            device.send(*(event(f"e{batch}-{n}", pad="x" * 500) for n in range(50)))
         epoch = device.spool.epoch
         device.crash()
         raw = bytearray(device.path.read_bytes())
@@ -165,22 +164,12 @@ class TestDamage:
         device.path.write_bytes(raw)
         device.start()
         device.connect()
-        device.turn(device.from_service(event("fire", ALARM)))
+        device.send(event("fire", ALARM))
         device.acknowledge_all()
         for _ in range(3):
             device.turn(after=61.0)
         assert device.spool.epoch != epoch
         assert parse_event(device.delivered("call")[-1]).id == "fire"
-        started = [
-            each
-            for wire in device.cloud.all
-            for _, _, payload in wire.published
-            for each in device.unpacked(payload)
-            if each.type == STARTED
-        ] + [
-            parse_event(each.json)
-            for each in DeliveryCursor(device.spool, "device.outbox", 1).unsent()
-            if STARTED in each.json
-        ]
-        assert started[0].data()["birth"] == "recovered"
-        assert started[0].data()["lost_epoch"] == epoch
+        started, *_ = [*device.published(STARTED), *device.waiting(type=STARTED)]
+        assert started.data()["birth"] == "recovered"
+        assert started.data()["lost_epoch"] == epoch

@@ -10,11 +10,12 @@ import jsonschema
 import pytest
 
 from edge import reports
-from edge.counts import NotStored
-from edge.delivery_queues import DeliveryCursor
+from edge.counts import MOST_KINDS, OTHER_TYPES, Counts, NotStored
 from edge.errors import SpoolUnavailableError
+from edge.numbering import stamp
 from edge.reports import Heading
 from edge.spool import LossReport, Manifest, SpoolOrigin
+from edge.spool.tables import MOST_RANGES
 from eventplane.contract import Place
 from eventplane.device_reports import (
     DISCARDED,
@@ -25,7 +26,7 @@ from eventplane.device_reports import (
     is_irreplaceable,
     key_digest,
 )
-from eventplane.envelope import Envelope, parse_event
+from eventplane.envelope import Envelope
 from eventplane.reasons import Outcome
 from eventplane.router import Router
 from eventplane_mqtt.mailbox import LinkName
@@ -84,18 +85,10 @@ def test_what_only_speaks_of_reports_is_none(json: str) -> None:
     assert not is_irreplaceable(json)
 
 
-def stored(device: Device, type_: str, rank: int = 1) -> list[Envelope]:
-    """The reports of one type that wait for the cloud."""
-    waiting = (
-        parse_event(each.json) for each in DeliveryCursor(device.spool, "device.outbox", rank).unsent()
-    )
-    return [each for each in waiting if each.type == type_]
-
-
 def test_a_new_store_reports_that_it_started_once(make: MakeDevice) -> None:
     device = make(connected=False, settled=False)
-    device.turn(device.from_service(event("e"), generation=1))
-    (report,) = stored(device, STARTED)
+    device.send(event("e"))
+    (report,) = device.waiting(type=STARTED)
     assert report.attributes["devicesequence"] == "000000000001"
     assert report.attributes["time"] == "2024-05-01T12:16:40.000Z"
     assert report.data() == {
@@ -109,21 +102,19 @@ def test_a_new_store_reports_that_it_started_once(make: MakeDevice) -> None:
     }
     device.crash()
     device.start()
-    assert len(stored(device, STARTED)) == 1
+    assert len(device.waiting(type=STARTED)) == 1
 
 
 def test_manifests_state_every_stored_event_once_whatever_crashes(make: MakeDevice) -> None:
     device = make(connected=False, settled=False)
     for number in range(6):
-        device.turn(device.from_service(event(f"e{number}"), generation=1), after=0.1)
+        device.send(event(f"e{number}"), after=0.1)
         if number % 2:
             device.crash()
             device.start()
     (last, *_) = device.spool.manifests()
-    everything = [
-        parse_event(each.json) for each in DeliveryCursor(device.spool, "device.outbox", 1).unsent()
-    ]
-    statements = [each for report in stored(device, MANIFEST) for each in report.data()["statements"]]
+    everything = device.waiting()
+    statements = [each for report in device.waiting(type=MANIFEST) for each in report.data()["statements"]]
     uplinked = [each for each in statements if each["destination"] == "device.outbox"]
     spans = [(each["first"], each["last"]) for each in uplinked] + [(last.first, last.last)]
     assert spans[0][0] == 1
@@ -145,10 +136,10 @@ def stated(report: Envelope) -> dict[str, tuple[int, int, int]]:
 
 
 def test_a_manifest_comes_in_its_interval_and_states_every_destination(device: Device) -> None:
-    device.turn(device.from_service(event("fire", ALARM)))
+    device.send(event("fire", ALARM))
     device.turn(after=1.1e6)
     device.turn(after=1.1e6)
-    first, second = stored(device, MANIFEST)
+    first, second = device.waiting(type=MANIFEST)
     assert stated(first) == {"device.outbox": (2, 2, 1), "call.inbox": (2, 2, 1), "display.inbox": (1, 0, 0)}
     assert stated(second) == {"device.outbox": (3, 3, 1), "call.inbox": (3, 2, 0), "display.inbox": (1, 0, 0)}
     assert second.data()["statements"][-1]["digest"] == EMPTY
@@ -163,16 +154,15 @@ def uplinked(manifest: Envelope) -> tuple[int, int]:
 def test_a_manifest_states_how_far_each_destination_had_acknowledged(make: MakeDevice) -> None:
     """The review: without it an event that IoT Core acknowledged and lost looks lost on the device."""
     device = make()
-    device.turn(*(device.from_service(event(f"e{n}")) for n in range(5)))  # numbers 2 to 6
-    device.turn(device.from_service(event("fire", ALARM)))
+    device.send(*(event(f"e{n}") for n in range(5)))  # numbers 2 to 6
+    device.send(event("fire", ALARM))
     device.turn(device.puback(2))  # the alarm's
     device.turn(after=1.1e6)
-    (first,) = stored(device, MANIFEST)
-    device.disconnect(LinkName.CLOUD)
-    device.connect(LinkName.CLOUD)
+    (first,) = device.waiting(type=MANIFEST)
+    device.reconnect(LinkName.CLOUD)
     device.acknowledge_all()
     device.turn(after=1.1e6)
-    (second,) = stored(device, MANIFEST)
+    (second,) = device.waiting(type=MANIFEST)
     assert uplinked(first) == (8, 1)
     assert uplinked(second) == (9, 8)
 
@@ -180,10 +170,10 @@ def test_a_manifest_states_how_far_each_destination_had_acknowledged(make: MakeD
 def test_an_event_that_the_cloud_refused_is_reported_as_ended(make: MakeDevice) -> None:
     """It is not pending and was never acknowledged: without the report the cloud would have lost it."""
     device = make()
-    device.turn(device.from_service(event("e0", ALARM)))
+    device.send(event("e0", ALARM))
     device.turn(device.puback(1, failure="payload format invalid"))
     device.turn(after=61.0)
-    (report,) = stored(device, DISCARDED)
+    (report,) = device.waiting(type=DISCARDED)
     assert report.data()["deliveries"] == [
         {
             "destination": "device.outbox",
@@ -198,28 +188,28 @@ def test_an_event_that_the_cloud_refused_is_reported_as_ended(make: MakeDevice) 
 def test_a_start_with_nothing_new_says_so_once_the_process_has_lived_for_a_while(make: MakeDevice) -> None:
     device = make(connected=False, first_manifest_s=60.0)
     device.turn(after=59.0)
-    assert stored(device, MANIFEST) == []
+    assert device.waiting(type=MANIFEST) == []
     device.turn(after=1.0)
-    (report,) = stored(device, MANIFEST)
+    (report,) = device.waiting(type=MANIFEST)
     assert stated(report) == {"device.outbox": (2, 1, 0), "call.inbox": (1, 0, 0), "display.inbox": (1, 0, 0)}
     device.turn(after=3600.0)
-    assert len(stored(device, MANIFEST)) == 1
+    assert len(device.waiting(type=MANIFEST)) == 1
 
 
 def test_a_restart_loop_states_once_what_was_stored_before_it(make: MakeDevice) -> None:
     device = make(connected=False, first_manifest_s=60.0)
-    device.turn(*(device.from_service(event(f"e{n}"), generation=1) for n in range(3)))
+    device.send(*(event(f"e{n}") for n in range(3)))
     for _ in range(20):
         device.crash()
         device.start()
         device.turn(after=50.0)
-    (report,) = stored(device, MANIFEST)
+    (report,) = device.waiting(type=MANIFEST)
     assert stated(report)["device.outbox"] == (2, 4, 3)
 
 
 def test_what_tells_of_others_outlives_the_channel_that_carries_it(make: MakeDevice) -> None:
     device = make(connected=False, settled=False, plane=contract(expiry_s=10))
-    device.turn(device.from_service(event("e"), generation=1), device.from_service(b"garbage", generation=1))
+    device.send(event("e"), b"garbage")
     device.crash()
     device.start()
     device.turn(after=20.0)
@@ -228,17 +218,16 @@ def test_what_tells_of_others_outlives_the_channel_that_carries_it(make: MakeDev
     for _ in range(3):
         device.acknowledge_all()
         device.turn(after=1.0)
-    sent = [each for _, _, payload in device.cloud.last.published for each in device.unpacked(payload)]
-    assert [each.type for each in sent] == [STARTED, DEAD_LETTER, MANIFEST, DISCARDED]
+    assert [each.type for each in device.sent_up()] == [STARTED, DEAD_LETTER, MANIFEST, DISCARDED]
 
 
 def test_a_heartbeat_tells_figures_and_goes_when_newer_ones_say_more(make: MakeDevice) -> None:
     device = make(connected=False, heartbeat_s=300.0)
     device.turn(after=299.0)
-    assert stored(device, HEARTBEAT, rank=2) == []
+    assert device.waiting(2, HEARTBEAT) == []
     assert device.forwarder._timeout_s() <= 1.0  # type: ignore[operator]
     device.turn(after=1.0)
-    (beat,) = stored(device, HEARTBEAT, rank=2)
+    (beat,) = device.waiting(2, HEARTBEAT)
     assert beat.data() == {"interval_s": 300.0, "figures": {"answer": 42}}
     (waiting,) = device.spool.read("device.outbox", 2, 0, 10)
     assert waiting.expires_ms == device.spool.clock() + 600_000
@@ -248,24 +237,24 @@ def test_a_heartbeat_takes_no_room_that_others_need(make: MakeDevice) -> None:
     device = make(connected=False, heartbeat_s=300.0)
     device.resize(device.spool.used_bytes)
     device.turn(after=300.0)
-    assert stored(device, HEARTBEAT, rank=2) == []
+    assert device.waiting(2, HEARTBEAT) == []
     device.resize(100 * device.spool.capacity_bytes)
     device.turn(after=300.0)
-    assert len(stored(device, HEARTBEAT, rank=2)) == 1
+    assert len(device.waiting(2, HEARTBEAT)) == 1
 
 
 def test_reports_wait_for_a_minute_when_there_is_no_room(make: MakeDevice) -> None:
     device = make(connected=False, settled=False)
-    assert len(stored(device, STARTED)) == 1
-    device.turn(device.from_service(event("fire", ALARM), generation=1))
+    assert len(device.waiting(type=STARTED)) == 1
+    device.send(event("fire", ALARM))
     device.resize(device.spool.used_bytes)
-    device.turn(device.from_service(event("flood", ALARM), generation=1))
+    device.send(event("flood", ALARM))
     for _ in range(60):
         device.turn(after=1.0)
-    assert stored(device, "org.eventplane.device.discarded.v1") == []
+    assert device.waiting(type=DISCARDED) == []
     device.resize(100 * device.spool.capacity_bytes)
     device.turn(after=61.0)
-    (report,) = stored(device, "org.eventplane.device.discarded.v1")
+    (report,) = device.waiting(type=DISCARDED)
     data: dict[str, Any] = report.data()
     assert [each["count"] for each in data["not_stored"]] == [1]
 
@@ -274,11 +263,11 @@ def test_reports_wait_for_a_minute_when_there_is_no_room(make: MakeDevice) -> No
 def test_the_audit_takes_a_forwarder_s_word_for_what_the_cloud_acknowledged(
     device: Device, acknowledged: bool, hop: str
 ) -> None:
-    device.turn(*(device.from_service(event(f"e{n}", ALARM)) for n in range(3)))  # numbers 2 to 4
+    device.send(*(event(f"e{n}", ALARM) for n in range(3)))  # numbers 2 to 4
     if acknowledged:
         device.acknowledge_all()
     device.turn(after=1.1e6)
-    (manifest,) = stored(device, MANIFEST)
+    (manifest,) = device.waiting(type=MANIFEST)
     number = int(str(manifest.attributes["devicesequence"]))
     report = 0, "tap/1", MANIFEST, manifest.source, manifest.id, device.spool.epoch, number, manifest.json
     # The rule lost number 3.
@@ -288,3 +277,33 @@ def test_the_audit_takes_a_forwarder_s_word_for_what_the_cloud_acknowledged(
     )
     judged = judge_device(DeviceRows("thing", [hour]), Scope(frozenset({"device.outbox"}), 1))
     assert [(each.hop, each.sequence) for each in judged.findings] == [(hop, 3)]
+
+
+def test_the_largest_report_fits_an_event() -> None:
+    counts = Counts()
+    for number in range(2 * MOST_KINDS):
+        counts.lost(NotStored("c" * 5_000, f"{number:04}" + "\N{OLD PERSIAN SIGN A}" * 90_000, "spool_full"))
+    ranges = tuple((-(1 << 40) + 3 * n, -(1 << 40) + 3 * n + 1) for n in range(MOST_RANGES))
+    tally = LossReport("device.outbox", Outcome.DROPPED, "spool_full", 2 * MOST_RANGES, ranges)
+    heading = Heading("t" * 128, "e" * 16, 10**11, "2024-01-01T00:00:00.000Z")
+    report = reports.discarded(heading, [tally], counts.not_stored)
+    assert len(stamp(report, "e" * 16, 10**11).json) > 50_000
+
+
+def test_a_report_never_tells_more_kinds_than_fit_an_event() -> None:
+    counts = Counts()
+    for number in range(3 * MOST_KINDS):
+        counts.lost(NotStored("sensor.outbox", f"type-{number}", "offline"))
+    assert len(counts.not_stored) == MOST_KINDS + 1
+    assert counts.not_stored[NotStored("sensor.outbox", OTHER_TYPES, "offline")] == 2 * MOST_KINDS
+    assert counts.unreported == 3 * MOST_KINDS
+
+
+def test_what_happens_while_a_report_is_stored_is_left_for_the_next() -> None:
+    counts, kind = Counts(), NotStored("sensor.outbox", "t", "offline")
+    counts.lost(kind, 2)
+    told = dict(counts.not_stored)
+    counts.lost(kind)
+    counts.reported(told)
+    assert counts.not_stored == {kind: 1}
+    assert counts.unreported == 1

@@ -20,9 +20,8 @@ from edge.spool import (
     Spool,
     read_backlog,
 )
-from edge.spool.database import FORMAT, TableTotals
 from edge.spool.tables import KEPT_KEYS, MOST_RANGES
-from edge.uptime_clock import Uptime
+from edge.uptime_clock import Uptime, UptimeClock, system_uptime
 from eventplane.device_reports import KEY_BYTES
 from eventplane.reasons import Outcome
 from tests.unit.edge.spools import CLOUD, HOME, arrival, cloud, device_state, fill, key, waiting
@@ -31,30 +30,6 @@ from tests.unit.edge.spools import CLOUD, HOME, arrival, cloud, device_state, fi
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "state" / "spool.db"
-
-
-def test_events_wait_for_each_destination_apart(path: Path) -> None:
-    with Spool(path) as spool:
-        spool.commit([arrival(1, 0, (HOME, CLOUD)), arrival(2)], uptime_ms=0)
-        assert spool.read(HOME, 0, 0, 10) == [PendingDelivery(Delivery(HOME, 0, 1), "{}", None, 0)]
-        spool.commit([], [Delivery(HOME, 0, 1)], uptime_ms=0)
-        assert spool.backlog() == {HOME: 0, CLOUD: 2}
-        assert [each.delivery.sequence for each in spool.read(CLOUD, 0, 0, 10)] == [1]
-        spool.commit([], [Delivery(CLOUD, 0, 1), Delivery(CLOUD, 1, 2)], uptime_ms=0)
-        assert spool.backlog() == {HOME: 0, CLOUD: 0}
-    with sqlite3.connect(path) as db:
-        assert db.execute("SELECT COUNT(*) FROM batch").fetchone() == (0,)
-    db.close()
-
-
-def test_a_number_is_never_used_again_and_the_epoch_stays(path: Path) -> None:
-    with Spool(path) as spool:
-        epoch = spool.epoch
-        spool.commit([arrival(1), arrival(2)], uptime_ms=0)
-        spool.commit([], [Delivery(CLOUD, 1, 1), Delivery(CLOUD, 1, 2)], uptime_ms=0)
-    with Spool(path) as spool:
-        assert spool.epoch == epoch
-        assert spool.next_sequence == 3
 
 
 @pytest.mark.source("F6")
@@ -120,16 +95,6 @@ def test_the_newest_is_known_after_a_restart(path: Path) -> None:
         assert [spool.newest(CLOUD, rank) for rank in range(3)] == [2, 1, BEFORE_EVERYTHING]
 
 
-def test_what_was_not_committed_is_not_there(path: Path) -> None:
-    with Spool(path) as spool:
-        spool.commit([arrival(1)], uptime_ms=0)
-        spool._db.execute("BEGIN")
-        spool._insert([arrival(2)], 0, TableTotals())
-    with Spool(path) as spool:
-        assert spool.backlog() == {CLOUD: 1}
-        assert spool.next_sequence == 2
-
-
 def test_a_file_has_one_writer(path: Path) -> None:
     with Spool(path), pytest.raises(SpoolError, match="another forwarder"):
         Spool(path)
@@ -141,15 +106,6 @@ def test_it_syncs_every_commit(path: Path) -> None:
     with Spool(path) as spool:
         assert spool._db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
         assert spool._db.execute("PRAGMA synchronous").fetchone() == (2,)
-
-
-def test_a_file_of_another_format_is_left_alone(path: Path) -> None:
-    path.parent.mkdir()
-    db = sqlite3.connect(path)
-    db.execute(f"PRAGMA user_version = {FORMAT + 1}")
-    db.close()
-    with pytest.raises(SpoolUnavailableError, match=f"format is {FORMAT + 1}"):
-        Spool(path)
 
 
 def test_anybody_may_look_at_the_backlog_meanwhile_and_afterwards(path: Path) -> None:
@@ -175,16 +131,6 @@ def test_counters_are_known_after_a_restart(path: Path) -> None:
         assert spool.destinations() == [HOME, CLOUD]
         spool.commit([], [cloud(3)], uptime_ms=70)
         assert spool.oldest_stored_ms(CLOUD, 1) == 60
-
-
-@pytest.mark.source("C2")
-def test_order_holds_whatever_goes_where(path: Path) -> None:
-    ways = [(CLOUD,), (HOME, CLOUD), (CLOUD,), (HOME,), (CLOUD, HOME), (CLOUD,)]
-    with Spool(path) as spool:
-        spool.commit([arrival(n, to=way) for n, way in enumerate(ways, 1)], uptime_ms=0)
-        for destination in (CLOUD, HOME):
-            found = [each.delivery.sequence for each in spool.read(destination, 1, BEFORE_EVERYTHING, 10)]
-            assert found == [n for n, way in enumerate(ways, 1) if destination in way]
 
 
 def test_each_destination_has_its_own_expiry(path: Path) -> None:
@@ -361,15 +307,6 @@ def test_the_files_are_for_their_owner_alone(path: Path) -> None:
 
 
 class TestHoldings:
-    def test_a_key_has_its_newest_only_and_each_kind_its_own(self, path: Path) -> None:
-        with Spool(path) as spool:
-            spool.commit([], uptime_ms=0, states=[device_state("a/b/c", 1), device_state("a/b/c", 2)])
-            spool.commit([], uptime_ms=0, states=[device_state("a/b/c", 9, "", kind="command")])
-            assert spool.device_state("state", "a/b/c") == device_state("a/b/c", 2)
-            assert spool.device_state("command", "a/b/c") == device_state("a/b/c", 9, "", kind="command")
-            assert spool.device_state("state", "a/b/d") is None
-            assert spool.state_count() == 1
-
     def test_the_oldest_deletions_and_commands_make_room_and_states_stay(
         self, path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -413,3 +350,27 @@ class TestHoldings:
 def _read_bytes() -> int:
     line = Path("/proc/self/io").read_text().splitlines()[0]
     return int(line.removeprefix("rchar: "))
+
+
+@pytest.mark.parametrize(
+    ("then", "expected"),
+    [
+        (Uptime("a", 1_000), 5_000 + 2_000),  # the same boot: the time since is exact
+        (Uptime("b", 1_000), 5_000),  # another boot: switched off for an unknown time
+        (Uptime("a", 9_000), 5_000),  # it never goes back, whatever was stored
+        (None, 5_000),
+    ],
+)
+def test_it_goes_on_after_a_restart(then: Uptime | None, expected: int) -> None:
+    now = [Uptime("a", 3_000)]
+    life = UptimeClock(5_000, then, lambda: now[0])
+    assert life() == expected
+    now[0] = Uptime("a", 3_500)
+    assert life() == expected + 500
+
+
+def test_the_system_tells_one_boot_and_goes_forward() -> None:
+    first, second = system_uptime(), system_uptime()
+    assert first.boot == second.boot
+    assert len(first.boot) == 36
+    assert 0 < first.ms <= second.ms

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from edge.delivery_queues import SENT_UNSTORED, UNCONFIRMED
-from eventplane.envelope import Envelope, parse_event
+from eventplane.envelope import parse_event
 from eventplane.receipts import Receipt, digest, write_receipts
 from eventplane_mqtt.mailbox import Disconnected, LinkName
 from tests.unit.edge.disks import SmallDisk, fill_the_rest
@@ -25,89 +25,70 @@ def full(make: MakeDevice) -> Device:
     return device
 
 
-def offer(device: Device, *events: Envelope) -> list[str | None]:
-    """What the sender is told."""
-    before = len(device.receipts())
-    device.turn(*(device.from_service(each) for each in events))
-    return [each.refused for each in device.receipts()[before:]]
-
-
-def called(device: Device) -> list[str]:
-    return [parse_event(each).id for each in device.delivered("call")]
-
-
-def confirm_calls(device: Device) -> None:
-    """The call service has dealt with all that it was given."""
-    receipts = [Receipt(digest(each)) for each in device.delivered("call")]
-    device.turn(device.receipt_of("call", write_receipts(receipts)))
-
-
 def make_room(device: Device) -> None:
     device.resize(64 * 1024 * 1024)
 
 
 def test_it_is_sent_from_memory_and_its_sender_knows_that_it_is_not_stored(full: Device) -> None:
-    assert offer(full, FIRE) == [FULL]
+    assert full.offer(FIRE) == [FULL]
     assert full.delivered("call") == [DELIVERED.json.encode()]
     assert full.uplinked() == [["fire"]]
     assert not full.spool.pending("call.inbox", 0)
 
 
 def test_only_what_is_urgent_is(full: Device) -> None:
-    assert offer(full, event("r", subject="show"), event("c", CHORE)) == [FULL, FULL]
+    assert full.offer(event("r", subject="show"), event("c", CHORE)) == [FULL, FULL]
     full.turn(after=1.0)
     assert (full.delivered("display"), full.uplinked()) == ([], [])
 
 
 def test_a_repetition_calls_nobody_again(full: Device) -> None:
     for _ in range(3):
-        assert offer(full, FIRE, FIRE) == [FULL, FULL]
-    confirm_calls(full)
+        assert full.offer(FIRE, FIRE) == [FULL, FULL]
+    full.confirm()
     full.turn(full.puback(1))
     for _ in range(3):
-        assert offer(full, FIRE) == [FULL]
-    assert (called(full), full.uplinked()) == (["fire"], [["fire"]])
+        assert full.offer(FIRE) == [FULL]
+    assert (full.ids_at("call"), full.uplinked()) == (["fire"], [["fire"]])
 
 
 def test_it_goes_before_all_that_is_stored(make: MakeDevice) -> None:
     device = make(connected=False)
     device.connect(CLOUD)
     for n in range(5):
-        device.turn(device.from_service(event(f"a{n}", ALARM), generation=1))
+        device.send(event(f"a{n}", ALARM))
     device.resize(device.spool.used_bytes)
     device.connect(LOCAL)
-    assert called(device) == ["a0", "a1", "a2"]
-    offer(device, FIRE)
-    confirm_calls(device)
-    assert called(device)[3:] == ["fire", "a3", "a4"]
+    assert device.ids_at("call") == ["a0", "a1", "a2"]
+    device.offer(FIRE)
+    device.confirm()
+    assert device.ids_at("call")[3:] == ["fire", "a3", "a4"]
 
 
 def test_where_there_was_no_line_the_next_repetition_goes(full: Device) -> None:
     full.turn(Disconnected(CLOUD, full.cloud_link.generation, "gone"))
-    assert offer(full, FIRE) == [FULL]
+    assert full.offer(FIRE) == [FULL]
     full.turn(after=5.0)
     full.connect(CLOUD)
-    assert offer(full, FIRE) == [FULL]
-    assert (called(full), full.uplinked()) == (["fire"], [["fire"]])
+    assert full.offer(FIRE) == [FULL]
+    assert (full.ids_at("call"), full.uplinked()) == (["fire"], [["fire"]])
 
 
 def test_what_was_in_flight_when_a_connection_ended_goes_over_the_next(full: Device) -> None:
-    offer(full, FIRE)
-    full.disconnect(LOCAL)
-    full.connect(LOCAL)
-    assert called(full) == ["fire"]
-    confirm_calls(full)
-    full.disconnect(CLOUD)
-    full.connect(CLOUD)
+    full.offer(FIRE)
+    full.reconnect(LOCAL)
+    assert full.ids_at("call") == ["fire"]
+    full.confirm()
+    full.reconnect(CLOUD)
     assert full.uplinked() == [["fire"]]
     full.turn(full.puback(1))
     assert full.forwarder.counts.sent_unstored == 2
-    assert offer(full, FIRE) == [FULL]
-    assert (called(full), full.uplinked()) == (["fire"], [["fire"]])
+    assert full.offer(FIRE) == [FULL]
+    assert (full.ids_at("call"), full.uplinked()) == (["fire"], [["fire"]])
 
 
 def test_one_that_the_cloud_does_not_answer_is_sent_again(full: Device) -> None:
-    offer(full, FIRE)
+    full.offer(FIRE)
     full.turn(after=full.settings.cloud.puback_timeout_s)
     full.turn(after=61.0)
     full.connect(CLOUD)
@@ -115,10 +96,9 @@ def test_one_that_the_cloud_does_not_answer_is_sent_again(full: Device) -> None:
 
 
 def test_one_at_which_the_cloud_ends_each_connection_is_given_up(full: Device) -> None:
-    offer(full, FIRE)
+    full.offer(FIRE)
     for _ in range(20):
-        full.disconnect(CLOUD)
-        full.connect(CLOUD)
+        full.reconnect(CLOUD)
         if [] in full.uplinked():
             full.turn(full.puback(1))
     assert ["fire"] not in full.uplinked()
@@ -126,17 +106,17 @@ def test_one_at_which_the_cloud_ends_each_connection_is_given_up(full: Device) -
 
 def test_a_service_that_does_not_confirm_is_called_again_but_seldom(full: Device) -> None:
     for _ in range(100):
-        offer(full, FIRE)
+        full.offer(FIRE)
         full.turn(after=1.0)
-    assert called(full) == ["fire"] * 4  # after 10, 20 and 40 s more
+    assert full.ids_at("call") == ["fire"] * 4  # after 10, 20 and 40 s more
 
 
 def test_when_it_is_stored_later_it_comes_once_more(full: Device) -> None:
-    assert offer(full, FIRE) == [FULL]
-    confirm_calls(full)
+    assert full.offer(FIRE) == [FULL]
+    full.confirm()
     make_room(full)
-    assert offer(full, FIRE) == [None]
-    assert offer(full, FIRE) == [None]
+    assert full.offer(FIRE) == [None]
+    assert full.offer(FIRE) == [None]
     first, second = (parse_event(each) for each in full.delivered("call"))
     assert first.key == second.key
     assert "devicesequence" in second.attributes
@@ -144,10 +124,10 @@ def test_when_it_is_stored_later_it_comes_once_more(full: Device) -> None:
 
 
 def test_it_is_counted_as_refused_each_time_and_as_sent_when_it_was(full: Device) -> None:
-    offer(full, FIRE)
+    full.offer(FIRE)
     assert full.forwarder.counts.sent_unstored == 0
-    confirm_calls(full)
-    offer(full, FIRE)
+    full.confirm()
+    full.offer(FIRE)
     assert (full.forwarder.counts.refused, full.forwarder.counts.sent_unstored) == (2, 1)
     full.disconnect(CLOUD)
     make_room(full)
@@ -157,27 +137,20 @@ def test_it_is_counted_as_refused_each_time_and_as_sent_when_it_was(full: Device
 
 
 def test_a_service_that_can_never_handle_it_says_so_in_a_dead_letter(full: Device) -> None:
-    offer(full, FIRE)
+    full.offer(FIRE)
     make_room(full)
     refusal = Receipt(digest(DELIVERED.json.encode()), "no_line")
     full.turn(full.receipt_of("call", write_receipts([refusal])))
     assert full.forwarder.counts.sent_unstored == 1
-    assert called(full) == ["fire"]
+    assert full.ids_at("call") == ["fire"]
     assert full.spool.pending("device.outbox", 1) >= 1
-
-
-def test_the_quota_of_the_cloud_only_delays_it(full: Device) -> None:
-    offer(full, FIRE)
-    full.turn(full.puback(1, failure="quota exceeded"))
-    full.turn(full.puback(2))
-    assert full.uplinked() == [["fire"], ["fire"]]
 
 
 def test_a_best_effort_inbox_gets_it_too(make: MakeDevice) -> None:
     plane = contract(display={"inbox": {"delivery_guarantee": "best_effort"}})
     device = make(plane=plane)
     device.resize(device.spool.used_bytes)
-    assert offer(device, event("fire", ALARM, subject="show")) == [FULL]
+    assert device.offer(event("fire", ALARM, subject="show")) == [FULL]
     assert len(device.delivered("display")) == len(device.delivered("call")) == 1
 
 
@@ -186,21 +159,21 @@ def test_it_works_on_a_disk_that_is_really_full(small_disk: SmallDisk) -> None:
     device.connect(LOCAL)
     fill_the_rest(small_disk.path.with_name("other"))
     stored = 0
-    while offer(device, event(f"a{stored}", ALARM, pad="x" * 50_000)) == [None]:
+    while device.offer(event(f"a{stored}", ALARM, pad="x" * 50_000)) == [None]:
         stored += 1
     for _ in range(stored):  # the service has a window of three
-        confirm_calls(device)
-    assert sorted(called(device)) == sorted(f"a{n}" for n in range(stored + 1))
-    assert offer(device, event("reading"), event("fire", ALARM, pad="x" * 50_000)) == [FULL, FULL]
-    assert called(device)[-1] == "fire"
+        device.confirm()
+    assert sorted(device.ids_at("call")) == sorted(f"a{n}" for n in range(stored + 1))
+    assert device.offer(event("reading"), event("fire", ALARM, pad="x" * 50_000)) == [FULL, FULL]
+    assert device.ids_at("call")[-1] == "fire"
     assert "devicesequence" not in parse_event(device.delivered("call")[-1]).attributes
     device.crash()
 
 
 def test_an_alarm_waits_for_a_connection_and_goes_without_a_repetition(full: Device) -> None:
     full.turn(Disconnected(CLOUD, full.cloud_link.generation, "gone"))
-    assert offer(full, FIRE) == [FULL]
-    confirm_calls(full)
+    assert full.offer(FIRE) == [FULL]
+    full.confirm()
     full.turn(after=61.0)
     full.connect(CLOUD)
-    assert (called(full), full.uplinked()) == (["fire"], [["fire"]])
+    assert (full.ids_at("call"), full.uplinked()) == (["fire"], [["fire"]])

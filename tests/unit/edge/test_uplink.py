@@ -7,6 +7,8 @@ import random
 
 import pytest
 
+from edge.delivery_queues import DeliveryCursor
+from edge.spool import READ_CHARACTERS
 from eventplane.envelope import Envelope, parse_event
 from eventplane.reasons import Outcome
 from eventplane_mqtt.mailbox import Acknowledged, Disconnected, LinkName
@@ -27,9 +29,9 @@ CLOUD = LinkName.CLOUD
 
 
 def test_one_event_waits_as_long_as_the_channel_allows(device: Device) -> None:
-    device.turn(device.from_service(event("a")))
+    device.send(event("a"))
     assert device.uplinked() == []
-    device.turn(device.from_service(event("b")), after=0.2)
+    device.send(event("b"), after=0.2)
     device.turn(after=0.04)
     assert device.uplinked() == []
     device.turn(after=0.02)
@@ -37,7 +39,7 @@ def test_one_event_waits_as_long_as_the_channel_allows(device: Device) -> None:
 
 
 def test_the_loop_wakes_up_for_it(device: Device) -> None:
-    device.turn(device.from_service(event("a")))
+    device.send(event("a"))
     device.inbound = []
     device.turn(*device.forwarder._wait(device.forwarder._timeout_s()))
     assert device.uplinked() == [["a"]]
@@ -45,7 +47,7 @@ def test_the_loop_wakes_up_for_it(device: Device) -> None:
 
 def test_no_delay_when_the_channel_allows_none(make: MakeDevice) -> None:
     device = make(batching_delay_ms=0)
-    device.turn(device.from_service(event("a")))
+    device.send(event("a"))
     assert device.uplinked() == [["a"]]
 
 
@@ -54,22 +56,22 @@ def test_what_was_just_stored_is_sent_without_being_read_back(
 ) -> None:
     monkeypatch.setattr(device.spool, "read", lambda *_: pytest.fail("its text is in memory"))
     for n in range(3):
-        device.turn(device.from_service(event(f"e{n}")), device.from_service(event(f"fire{n}", ALARM)))
+        device.send(event(f"e{n}"), event(f"fire{n}", ALARM))
     device.turn(after=1.0)
     assert device.uplinked() == [["fire0"], ["fire1"], ["fire2"], ["e0", "e1", "e2"]]
     assert len(device.delivered("call")) == 3
 
 
 def test_a_full_batch_does_not_wait(device: Device) -> None:
-    device.turn(*(device.from_service(event(f"e{n}")) for n in range(7)))
+    device.send(*(event(f"e{n}") for n in range(7)))
     assert device.uplinked() == [["e0", "e1", "e2", "e3", "e4"]]
 
 
 def test_a_batch_forms_while_another_is_unacknowledged(device: Device) -> None:
-    device.turn(device.from_service(event("a")))
+    device.send(event("a"))
     device.turn(after=0.3)
-    device.turn(device.from_service(event("b")))
-    device.turn(device.from_service(event("c")), after=1.0)
+    device.send(event("b"))
+    device.send(event("c"), after=1.0)
     assert device.uplinked() == [["a"]]
     device.turn(device.puback(1))
     assert device.uplinked() == [["a"], ["b", "c"]]
@@ -77,29 +79,24 @@ def test_a_batch_forms_while_another_is_unacknowledged(device: Device) -> None:
 
 def test_the_time_to_an_acknowledgement_is_summed(device: Device) -> None:
     for mid, seconds in ((1, 0.25), (2, 1.5)):
-        device.turn(device.from_service(event(f"fire{mid}", ALARM)))
+        device.send(event(f"fire{mid}", ALARM))
         device.turn(device.puback(mid), after=seconds)
     assert device.forwarder.uplink.acknowledge_s == 1.75
 
 
-def test_urgent_goes_at_once_and_apart(device: Device) -> None:
-    device.turn(device.from_service(event("a")), device.from_service(event("fire", ALARM)))
-    assert device.uplinked() == [["fire"]]
-
-
 def test_urgent_overtakes_a_backlog_and_finds_room_in_the_window(device: Device) -> None:
-    device.turn(*(device.from_service(event(f"e{n}")) for n in range(100)))
+    device.send(*(event(f"e{n}") for n in range(100)))
     assert len(device.uplinked()) == 9
-    device.turn(device.from_service(event("fire", ALARM)))
+    device.send(event("fire", ALARM))
     assert device.uplinked()[9] == ["fire"]
-    device.turn(device.from_service(event("flood", ALARM)))
+    device.send(event("flood", ALARM))
     assert len(device.uplinked()) == 10
 
 
 def test_normal_goes_before_low_each_in_its_order(device: Device) -> None:
     device.disconnect(CLOUD)
     for n in range(3):
-        device.turn(device.from_service(event(f"low{n}", CHORE)), device.from_service(event(f"e{n}")))
+        device.send(event(f"low{n}", CHORE), event(f"e{n}"))
     device.connect(CLOUD)
     device.acknowledge_all()
     assert device.uplinked() == [["e0", "e1", "e2", "low0", "low1"], ["low2"]]
@@ -107,8 +104,8 @@ def test_normal_goes_before_low_each_in_its_order(device: Device) -> None:
 
 def test_low_waits_also_for_normal_that_is_too_large_to_be_read_at_once(make: MakeDevice) -> None:
     device = make(connected=False, batch_events=50)
-    device.turn(*(device.from_service(event(f"e{n}", pad="x" * 95_000)) for n in range(8)))
-    device.turn(device.from_service(event("low", CHORE)))
+    device.send(*(event(f"e{n}", pad="x" * 95_000) for n in range(8)))
+    device.send(event("low", CHORE))
     device.connect()
     device.acknowledge_all()
     assert device.uplinked() == [[f"e{n}" for n in range(6)], ["e6", "e7", "low"]]
@@ -116,7 +113,7 @@ def test_low_waits_also_for_normal_that_is_too_large_to_be_read_at_once(make: Ma
 
 @pytest.mark.source("P4", "P-W5")
 def test_only_a_puback_ends_a_delivery(device: Device) -> None:
-    device.turn(device.from_service(event("fire", ALARM)))
+    device.send(event("fire", ALARM))
     device.turn(device.puback(99))
     assert device.spool.backlog()["device.outbox"] == 1
     device.turn(device.puback(1))
@@ -124,10 +121,9 @@ def test_only_a_puback_ends_a_delivery(device: Device) -> None:
 
 
 def test_a_late_puback_of_a_bygone_connection_confirms_nothing(device: Device) -> None:
-    device.turn(device.from_service(event("fire", ALARM)))
+    device.send(event("fire", ALARM))
     old = device.cloud_link.generation
-    device.disconnect(CLOUD)
-    device.connect(CLOUD)
+    device.reconnect(CLOUD)
     assert device.uplinked() == [["fire"]]
     device.turn(Acknowledged(CLOUD, old, 1))
     assert device.spool.backlog()["device.outbox"] == 1
@@ -135,22 +131,20 @@ def test_a_late_puback_of_a_bygone_connection_confirms_nothing(device: Device) -
 
 @pytest.mark.source("C1", "C2")
 def test_what_was_in_flight_is_sent_again_in_order(device: Device) -> None:
-    device.turn(*(device.from_service(event(f"e{n}")) for n in range(12)))
+    device.send(*(event(f"e{n}") for n in range(12)))
     device.turn(device.puback(1))
-    device.disconnect(CLOUD)
-    device.connect(CLOUD)
+    device.reconnect(CLOUD)
     assert device.uplinked() == [["e5", "e6", "e7", "e8", "e9"]]
     device.acknowledge_all()
     assert device.spool.backlog() == {"device.outbox": 0}
 
 
 def test_what_is_left_of_a_backlog_waits_for_a_batch_like_anything_else(device: Device) -> None:
-    device.turn(device.from_service(event("a")))
+    device.send(event("a"))
     device.turn(after=0.3)
-    device.turn(*(device.from_service(event(f"e{n}")) for n in range(5)))
+    device.send(*(event(f"e{n}") for n in range(5)))
     device.turn(device.puback(2))
-    device.disconnect(CLOUD)
-    device.connect(CLOUD)
+    device.reconnect(CLOUD)
     assert device.uplinked() == []
     device.turn(after=0.3)
     assert device.uplinked() == [["a"]]
@@ -158,18 +152,16 @@ def test_what_is_left_of_a_backlog_waits_for_a_batch_like_anything_else(device: 
 
 @pytest.mark.source("P-W2")
 def test_after_a_crash_only_what_was_unacknowledged_comes_again(device: Device) -> None:
-    device.turn(*(device.from_service(event(f"e{n}")) for n in range(15)))
+    device.send(*(event(f"e{n}") for n in range(15)))
     assert [len(batch) for batch in device.uplinked()] == [5, 5, 5]
     device.turn(device.puback(1), device.puback(3))
-    device.crash()
-    device.start()
-    device.connect()
+    device.restart()
     device.turn(after=1.0)
     assert device.uplinked() == [[f"e{n}" for n in range(5, 10)]]
 
 
 def test_a_missing_puback_forces_a_new_connection(device: Device) -> None:
-    device.turn(device.from_service(event("fire", ALARM)))
+    device.send(event("fire", ALARM))
     stuck = device.cloud.last
     device.turn(after=29.0)
     assert not stuck.abandoned
@@ -183,19 +175,18 @@ def test_a_missing_puback_forces_a_new_connection(device: Device) -> None:
 @pytest.mark.source("P8", "N5")
 def test_a_backlog_found_at_start_is_drained(device: Device) -> None:
     device.disconnect(CLOUD)
-    device.turn(*(device.from_service(event(f"e{n}")) for n in range(23)))
-    device.crash()
-    device.start()
-    device.connect()
+    device.send(*(event(f"e{n}") for n in range(23)))
+    device.restart()
     device.acknowledge_all()
-    *ids, manifest = [id for batch in device.uplinked() for id in batch]
+    *ids, manifest = [each.id for each in device.sent_up()]
     assert ids == [f"e{n}" for n in range(23)]
     assert manifest == f"{device.spool.epoch}-25"
     assert device.spool.backlog() == {"device.outbox": 0}
 
 
-def test_urgent_events_have_a_topic_of_their_own(device: Device) -> None:
-    device.turn(device.from_service(event("fire", ALARM)), device.from_service(event("a")))
+def test_urgent_goes_at_once_apart_and_on_a_topic_of_its_own(device: Device) -> None:
+    device.send(event("a"), event("fire", ALARM))
+    assert device.uplinked() == [["fire"]]
     device.turn(after=0.3)
     assert [topic for _, topic, _ in device.cloud.last.published] == [URGENT_TOPIC, TOPIC]
 
@@ -206,7 +197,7 @@ class TestRefusal:
     @pytest.mark.parametrize("failure", ["Not authorized", "topic name invalid", "unspecified error"])
     def test_what_is_not_the_events_fault_ends_no_delivery(self, device: Device, failure: str) -> None:
         for _ in range(10):
-            device.turn(device.from_service(event("fire", ALARM)))
+            device.send(event("fire", ALARM))
             device.turn(device.puback(1, failure=failure))
             assert device.cloud.last.abandoned
             device.turn(after=61.0)
@@ -214,7 +205,7 @@ class TestRefusal:
         assert device.spool.backlog()["device.outbox"] == 1
 
     def test_the_quota_slows_it_down_and_the_publish_comes_again(self, device: Device) -> None:
-        device.turn(*(device.from_service(event(f"e{n}")) for n in range(5)))
+        device.send(*(event(f"e{n}") for n in range(5)))
         device.turn(device.puback(1, failure="Quota exceeded"))
         assert device.uplinked() == [["e0", "e1", "e2", "e3", "e4"]] * 2
         assert not device.cloud.last.abandoned
@@ -223,14 +214,14 @@ class TestRefusal:
         assert device.forwarder.uplink.slowed == 1
 
     def test_a_batch_is_split_until_the_one_that_is_refused_is_found(self, device: Device) -> None:
-        device.turn(*(device.from_service(event(f"e{n}")) for n in range(5)))
+        device.send(*(event(f"e{n}") for n in range(5)))
         device.turn(device.puback(1, failure="payload format invalid"))
         mid = 1
         while mid < len(device.uplinked()):
             failure = "payload format invalid" if "e3" in device.uplinked()[mid] else None
             mid += 1
             device.turn(device.puback(mid, failure=failure))
-        letter = parse_event(device.spool.read("device.outbox", 1, 0, 10)[0].json)
+        letter = device.waiting()[0]
         assert letter.attributes["deadletterreason"] == "refused_by_cloud"
         assert '"id":"e3"' in base64.b64decode(letter.data()["original_base64"]).decode()
 
@@ -243,7 +234,7 @@ class TestPoison:
         self, device: Device, type: str
     ) -> None:
         device.disconnect(CLOUD)
-        device.turn(*(device.from_service(event(f"e{n}", type)) for n in range(12)))
+        device.send(*(event(f"e{n}", type) for n in range(12)))
         device.relay(poison="e7")
         sent = {id for wire in device.cloud.all for _, _, payload in wire.published for id in ids(payload)}
         assert {f"e{n}" for n in range(12)} <= sent
@@ -256,18 +247,17 @@ class TestPoison:
     def test_a_topic_that_the_cloud_refuses_convicts_no_event(
         self, device: Device, type: str, refused: str
     ) -> None:
-        device.turn(device.from_service(event("a", type)), after=1.0)
+        device.send(event("a", type), after=1.0)
         for _ in range(40):
             device.turn(after=1.0)
             published = device.cloud.last.published
             assert published[0][1] == refused
-            device.disconnect(CLOUD)
-            device.connect(CLOUD)
+            device.reconnect(CLOUD)
         assert device.letters() == []
         assert device.spool.backlog()["device.outbox"] == 1
 
     def test_the_dead_letter_of_a_dead_letter_is_small(self, device: Device) -> None:
-        device.turn(device.from_service(b"x" * 60_000))
+        device.send(b"x" * 60_000)
         device.turn(after=1.0)
         device.turn(device.puback(1, failure="packet too large"))
         (waiting,) = device.spool.read("device.outbox", 1, 0, 10)
@@ -278,7 +268,7 @@ class TestPoison:
     def test_a_cloud_that_refuses_everything_is_not_offered_dead_letters_for_ever(
         self, device: Device, payload: Envelope | bytes
     ) -> None:
-        device.turn(device.from_service(payload))
+        device.send(payload)
         for _ in range(10):
             device.turn(after=1.0)
             while device.cloud.last.answered < len(device.cloud.last.published):
@@ -290,20 +280,25 @@ class TestPoison:
 
     def test_what_only_speaks_of_dead_letters_is_kept_whole(self, device: Device) -> None:
         spoken = event("e", subject=DEAD_LETTER, pad="x" * 20_000)
-        device.turn(device.from_service(spoken))
+        device.send(spoken)
         device.turn(after=1.0)
         device.turn(device.puback(1, failure="packet too large"))
         (waiting,) = device.spool.read("device.outbox", 1, 0, 10)
         original = base64.b64decode(parse_event(waiting.json).data()["original_base64"])
         assert len(original) > 20_000
 
-    def test_an_outage_makes_no_dead_letter(self, device: Device) -> None:
-        device.turn(*(device.from_service(event(f"e{n}")) for n in range(7)))
+    @pytest.mark.parametrize("is_silent", [False, True], ids=["hangs up", "swallows everything"])
+    def test_an_outage_makes_no_dead_letter(self, device: Device, is_silent: bool) -> None:
+        device.send(*(event(f"e{n}") for n in range(7)))
         for _ in range(40):
-            device.disconnect(CLOUD)
-            device.connect(CLOUD)
+            if is_silent:
+                device.turn(after=30.0)
+                device.turn(after=61.0)
+                device.connect(CLOUD)
+            else:
+                device.reconnect(CLOUD)
         assert device.spool.backlog() == {"device.outbox": 7}
-        assert device.uplinked() == [[]]
+        assert is_silent or device.uplinked() == [[]]  # after hang-ups it probes first
         device.acknowledge_all()
         device.turn(after=1.0)
         device.acknowledge_all()
@@ -314,34 +309,23 @@ class TestPoison:
         self, device: Device, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """The connection answers the probe; when the event's turn comes it is over: no packet id."""
-        device.turn(device.from_service(event("fire", ALARM)))
+        device.send(event("fire", ALARM))
         for _ in range(3):
-            device.disconnect(CLOUD)
-            device.connect(CLOUD)
+            device.reconnect(CLOUD)
         for _ in range(20):
             monkeypatch.setattr(device.cloud.last, "publish", lambda *_, **__: 0)
             device.turn(device.puback(1))
-            device.disconnect(CLOUD)
-            device.connect(CLOUD)
+            device.reconnect(CLOUD)
         assert device.spool.backlog()["device.outbox"] == 1
         assert device.letters() == []
         assert device.spool.next_sequence == 3
-
-    def test_neither_does_a_line_that_swallows_everything(self, device: Device) -> None:
-        device.turn(*(device.from_service(event(f"e{n}")) for n in range(7)))
-        for _ in range(40):
-            device.turn(after=30.0)
-            device.turn(after=61.0)
-            device.connect(CLOUD)
-        assert device.spool.backlog() == {"device.outbox": 7}
-        assert device.spool.next_sequence == 9
 
 
 class TestPace:
     def test_it_keeps_to_the_publishes_of_a_second_and_wakes_up_for_more(self, make: MakeDevice) -> None:
         device = make(window=100, batch_events=1, publishes_per_s=20)
         device.disconnect(CLOUD)
-        device.turn(*(device.from_service(event(f"e{n}")) for n in range(50)))
+        device.send(*(event(f"e{n}") for n in range(50)))
         device.connect(CLOUD)
         assert len(device.uplinked()) == 18
         assert device.forwarder._timeout_s() == pytest.approx(1.0)
@@ -352,27 +336,25 @@ class TestPace:
 
     def test_urgent_goes_while_the_rest_has_to_wait(self, make: MakeDevice) -> None:
         device = make(window=100, batch_events=1, publishes_per_s=20)
-        device.turn(*(device.from_service(event(f"e{n}")) for n in range(50)))
-        device.turn(device.from_service(event("fire", ALARM)))
+        device.send(*(event(f"e{n}") for n in range(50)))
+        device.send(event("fire", ALARM))
         assert device.uplinked()[18:] == [["fire"]]
 
     def test_bytes_beyond_one_payload_do_not_queue_in_front_of_what_is_urgent(self, device: Device) -> None:
         noise = random.Random(7)
-        device.turn(
-            *(device.from_service(event(f"e{n}", pad=noise.randbytes(40_000).hex())) for n in range(10))
-        )
+        device.send(*(event(f"e{n}", pad=noise.randbytes(40_000).hex()) for n in range(10)))
         assert len(device.uplinked()) == 2
 
     def test_it_never_asks_to_be_woken_in_the_past(self, device: Device) -> None:
         """That would be a loop at full speed. Here an ordinary event is due and alarms fill the window."""
-        device.turn(*(device.from_service(event(f"a{n}", ALARM)) for n in range(2)))
-        device.turn(*(device.from_service(event(f"b{n}", ALARM)) for n in range(50)))
-        device.turn(device.from_service(event("late")))
+        device.send(*(event(f"a{n}", ALARM) for n in range(2)))
+        device.send(*(event(f"b{n}", ALARM) for n in range(50)))
+        device.send(event("late"))
         device.turn(after=1.0)
         assert (device.forwarder._timeout_s() or 0) > 0
 
     def test_a_publish_without_an_answer_among_answered_ones_was_throttled(self, device: Device) -> None:
-        device.turn(*(device.from_service(event(f"e{n}")) for n in range(10)))
+        device.send(*(event(f"e{n}") for n in range(10)))
         device.turn(device.puback(2), after=1.0)
         device.turn(after=29.0)
         assert device.cloud.last.abandoned
@@ -391,7 +373,9 @@ class TestProbe:
         device.turn(after=1.0)
         assert len(device.uplinked()) == 2
 
-    def test_a_dead_line_is_found_out(self, device: Device) -> None:
+    @pytest.mark.parametrize("single", [False, True])
+    def test_a_dead_line_is_found_out(self, make: MakeDevice, single: bool) -> None:
+        device = make(single=single)
         device.turn(after=300.0)
         device.turn(after=30.0)
         assert device.cloud.last.abandoned
@@ -413,7 +397,7 @@ class TestSingle:
         return make(single=True)
 
     def test_an_event_goes_as_it_is_without_delay(self, single: Device) -> None:
-        single.turn(single.from_service(event("a")), single.from_service(event("b")))
+        single.send(event("a"), event("b"))
         payloads = [payload for _, _, payload in single.cloud.last.published]
         assert [parse_event(each).id for each in payloads] == ["a", "b"]
 
@@ -427,16 +411,10 @@ class TestSingle:
         assert single.cloud.last.published == []
         assert single.forwarder.counts.acknowledged == 0
 
-    def test_a_dead_line_is_found_out(self, single: Device) -> None:
-        single.turn(after=300.0)
-        single.turn(after=30.0)
-        assert single.cloud.last.abandoned
-
     def test_a_connection_proves_itself_so_before_an_event_is_suspected(self, single: Device) -> None:
-        single.turn(single.from_service(event("poison", ALARM)))
+        single.send(event("poison", ALARM))
         for _ in range(20):
-            single.disconnect(CLOUD)
-            single.connect(CLOUD)
+            single.reconnect(CLOUD)
             if single.cloud.last.pings:
                 assert single.cloud.last.published == []
                 single.turn(single.puback(65_536))
@@ -446,9 +424,27 @@ class TestSingle:
 
 
 def test_it_counts(device: Device) -> None:
-    device.turn(*(device.from_service(event(f"e{n}")) for n in range(10)))
+    device.send(*(event(f"e{n}") for n in range(10)))
     uplink, sent = device.forwarder.uplink, device.forwarder.counts
     assert (sent.published, sent.published_events, uplink.unacknowledged) == (2, 10, 2)
     assert sent.published_bytes == sum(len(payload) for _, _, payload in device.cloud.last.published)
     device.turn(device.puback(1, failure="payload format invalid"), device.puback(2))
     assert (uplink.unacknowledged, device.cloud_link.connects) == (2, 1)
+
+
+LARGE = "x" * 60_000
+
+
+def test_a_backlog_of_large_events_is_read_by_text_however_often_a_window_of_them_is_wanted(
+    make: MakeDevice,
+) -> None:
+    device = make(connected=False)
+    for number in range(60):
+        device.send(event(f"e{number}", subject=LARGE))
+    cursor = DeliveryCursor(device.spool, "device.outbox", 1)
+    sizes = []
+    for _ in range(20):
+        cursor.fill(500)
+        sizes.append(sum(len(each.json) for each in cursor.ahead(500)))
+    assert READ_CHARACTERS <= sizes[-1] <= READ_CHARACTERS + len(LARGE) + 1_000
+    assert cursor.more

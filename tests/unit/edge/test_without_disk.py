@@ -14,10 +14,8 @@ from edge.spool import Spool
 from edge.without_disk import FIRST_RETRY_S, MOST_RETRY_S
 from eventplane.attributes import priority_of
 from eventplane.device_reports import DISK_FAILED, HEARTBEAT
-from eventplane.envelope import Envelope, parse_event
-from eventplane.receipts import Receipt, digest, write_receipts
 from eventplane_mqtt.mailbox import LinkName
-from tests.unit.edge.fakes import ALARM, CHORE, READING, Device, MakeDevice, event
+from tests.unit.edge.fakes import ALARM, READING, Device, MakeDevice, event
 
 LOCAL, URGENT, CLOUD = LinkName.LOCAL, LinkName.URGENT, LinkName.CLOUD
 FULL = "spool_full"
@@ -62,42 +60,20 @@ def disk(device: Device, monkeypatch: pytest.MonkeyPatch) -> Disk:
     return Disk(monkeypatch, "commit")
 
 
-def offer(device: Device, *events: Envelope) -> list[str | None]:
-    """What the sender is told."""
-    before = len(device.receipts())
-    device.turn(*(device.from_service(each) for each in events))
-    return [each.refused for each in device.receipts()[before:]]
-
-
-def called(device: Device) -> list[str]:
-    return [parse_event(each).id for each in device.delivered("call")]
-
-
-def sent_up(device: Device, type_: str = "") -> list[Envelope]:
-    """The events that were published over the newest connection to the cloud."""
-    events = [each for _, _, payload in device.cloud.last.published for each in device.unpacked(payload)]
-    return [each for each in events if not type_ or each.type == type_]
-
-
 def test_an_alarm_goes_to_the_call_service_and_the_cloud_and_its_sender_knows_that_nobody_stores_it(
     device: Device, disk: Disk
 ) -> None:
-    assert offer(device, FIRE) == [FULL]
-    assert called(device) == ["fire"]
-    assert sent_up(device, ALARM)[0].id == "fire"
+    assert device.offer(FIRE) == [FULL]
+    assert device.ids_at("call") == ["fire"]
+    assert device.sent_up(ALARM)[0].id == "fire"
     assert device.local.last.acknowledged  # of what will not be stored the broker keeps no copy
-
-
-def test_what_is_not_urgent_is_refused_to_its_sender(device: Device, disk: Disk) -> None:
-    assert offer(device, event("r", READING), event("c", CHORE)) == [FULL, FULL]
-    assert sent_up(device, READING) == []
 
 
 def test_the_cloud_is_told_at_once_until_it_acknowledges_that_and_as_often_as_a_heartbeat(
     device: Device, disk: Disk
 ) -> None:
-    offer(device, FIRE)
-    (report,) = sent_up(device, DISK_FAILED)
+    device.offer(FIRE)
+    (report,) = device.sent_up(DISK_FAILED)
     assert report.data() == {
         "problem": "cannot commit: disk I/O error",
         "remedy": "replace the disk",
@@ -105,15 +81,14 @@ def test_the_cloud_is_told_at_once_until_it_acknowledges_that_and_as_often_as_a_
     }
     assert priority_of(int(report.attributes["severitynumber"])) == "urgent"
     assert device.cloud.last.published[0][1].startswith("$aws/rules/rule_urgent/")
-    assert len(sent_up(device, HEARTBEAT)) <= 1
+    assert len(device.sent_up(HEARTBEAT)) <= 1
     device.turn(after=5.0)
-    assert len(sent_up(device, DISK_FAILED)) == 1
-    device.disconnect(CLOUD)
-    device.connect(CLOUD)
-    assert [each.id for each in sent_up(device, DISK_FAILED)] == [report.id]
+    assert len(device.sent_up(DISK_FAILED)) == 1
+    device.reconnect(CLOUD)
+    assert [each.id for each in device.sent_up(DISK_FAILED)] == [report.id]
     device.acknowledge_all()
     device.turn(after=device.settings.heartbeat_s)
-    again = sent_up(device, DISK_FAILED)[-1]
+    again = device.sent_up(DISK_FAILED)[-1]
     assert again.data()["for_s"] > 60
     assert again.id != report.id
 
@@ -122,7 +97,7 @@ def test_the_disk_is_tried_again_with_growing_intervals_and_the_forwarder_goes_b
     device: Device, disk: Disk, caplog: pytest.LogCaptureFixture
 ) -> None:
     epoch = device.spool.epoch
-    offer(device, FIRE)
+    device.offer(FIRE)
     assert not device.spool.is_on_disk
     tried = []
     for _ in range(1_000):
@@ -140,12 +115,12 @@ def test_the_disk_is_tried_again_with_growing_intervals_and_the_forwarder_goes_b
     assert (device.spool.is_on_disk, device.spool.epoch) == (True, epoch)
     assert device.forwarder.disk_failure is None
     assert device.contracts_came == 1  # one that came down is in the spool
-    assert offer(device, FIRE) == [None]
+    assert device.offer(FIRE) == [None]
     assert "on its disk again" in caplog.text
 
 
 def test_the_loop_wakes_by_itself_to_try_the_disk(device: Device, disk: Disk) -> None:
-    offer(device, FIRE)
+    device.offer(FIRE)
     assert 0 < (device.forwarder._timeout_s() or 0) <= FIRST_RETRY_S
 
 
@@ -153,31 +128,30 @@ def test_an_alarm_that_is_in_memory_when_the_disk_comes_back_is_not_given_up(
     device: Device, disk: Disk
 ) -> None:
     for number in range(5):  # the service has a window of three
-        offer(device, event(f"a{number}", ALARM))
-    assert called(device) == ["a0", "a1", "a2"]
+        device.offer(event(f"a{number}", ALARM))
+    assert device.ids_at("call") == ["a0", "a1", "a2"]
     disk.mended = True
     device.turn(after=MOST_RETRY_S)
     assert device.spool.is_on_disk
     for _ in range(5):
-        receipts = [Receipt(digest(each)) for each in device.delivered("call")]
-        device.turn(device.receipt_of("call", write_receipts(receipts)))
-    assert set(called(device)) == {f"a{number}" for number in range(5)}
+        device.confirm()
+    assert set(device.ids_at("call")) == {f"a{number}" for number in range(5)}
 
 
 def test_what_was_stored_before_goes_out_when_the_disk_is_back(
     device: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     device.disconnect(CLOUD)
-    assert offer(device, event("r1"), event("r2")) == [None, None]
+    assert device.offer(event("r1"), event("r2")) == [None, None]
     disk = Disk(monkeypatch, "commit")
-    assert offer(device, event("r3")) == [FULL]
-    assert offer(device, event("r1")) == [None]  # it is known, though its disk cannot be read
+    assert device.offer(event("r3")) == [FULL]
+    assert device.offer(event("r1")) == [None]  # it is known, though its disk cannot be read
     disk.mended = True
     device.turn(after=MOST_RETRY_S)
     device.turn(after=61.0)
     device.connect(CLOUD)
     device.turn(after=1.0)
-    assert [each.id for each in sent_up(device, READING)] == ["r1", "r2"]
+    assert [each.id for each in device.sent_up(READING)] == ["r1", "r2"]
 
 
 @pytest.mark.parametrize("method", ["read", "tidy", "commit"])
@@ -185,14 +159,13 @@ def test_nothing_that_fails_on_the_disk_ends_the_forwarder(
     device: Device, monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
     device.disconnect(CLOUD)
-    offer(device, event("r1"), event("r2"))
+    device.offer(event("r1"), event("r2"))
     Disk(monkeypatch, method, opens=True)  # opening works, and it fails again
     device.connect(CLOUD)
     for number in range(50):
-        device.turn(device.from_service(event(f"a{number}", ALARM)), after=7.0)
-    receipts = [Receipt(digest(each)) for each in device.delivered("call")]
-    device.turn(device.receipt_of("call", write_receipts(receipts)))
-    assert called(device)
+        device.send(event(f"a{number}", ALARM), after=7.0)
+    device.confirm()
+    assert device.ids_at("call")
 
 
 def test_a_start_without_the_disk_forwards_alarms(make: MakeDevice, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -203,16 +176,16 @@ def test_a_start_without_the_disk_forwards_alarms(make: MakeDevice, monkeypatch:
     monkeypatch.setattr(device, "open", lambda: forwarder_spool)
     device.start()
     device.connect()
-    assert offer(device, FIRE) == [FULL]
-    assert called(device) == ["fire"]
+    assert device.offer(FIRE) == [FULL]
+    assert device.ids_at("call") == ["fire"]
     assert not disk.mended
 
 
 def test_a_spool_that_stays_damaged_is_done_without(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
     disk = Disk(monkeypatch, "commit", opens=True)
     monkeypatch.setattr(disk, "error", lambda path: SpoolCorruptError(path, "page 3 is torn"))
-    assert offer(device, FIRE) == [FULL]
-    assert called(device) == ["fire"]
+    assert device.offer(FIRE) == [FULL]
+    assert device.ids_at("call") == ["fire"]
 
 
 def test_another_process_that_has_the_spool_still_ends_it(make: MakeDevice) -> None:

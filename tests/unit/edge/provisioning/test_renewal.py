@@ -8,7 +8,12 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 
+from edge.certificate import Validity
 from edge.provisioning import (
     IdentityFileError,
     KeyMakingError,
@@ -18,9 +23,22 @@ from edge.provisioning import (
     UnreachableError,
 )
 from edge.provisioning.exchange import Created, Exchange, Request
-from edge.provisioning.renewal import MOST_TRIES, Identity, Outcome, Renewal, SigningRequest
+from edge.provisioning.renewal import MOST_TRIES, Identity, Outcome, Renewal, SigningRequest, is_due
 from tests.unit.edge.provisioning.disk import Disk, PowerCutError
-from tests.unit.edge.provisioning.pems import certificate
+
+KEY = ec.generate_private_key(ec.SECP256R1())
+
+
+def certificate(not_before: datetime, not_after: datetime, name: str = "home-1") -> str:
+    """A certificate that signs itself, in PEM."""
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    builder = (
+        x509.CertificateBuilder().subject_name(subject).issuer_name(subject).public_key(KEY.public_key())
+    )
+    builder = builder.serial_number(x509.random_serial_number())
+    builder = builder.not_valid_before(not_before).not_valid_after(not_after)
+    return builder.sign(KEY, hashes.SHA256()).public_bytes(serialization.Encoding.PEM).decode()
+
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
 OLD = certificate(NOW - timedelta(days=300), NOW + timedelta(days=60), "old")
@@ -263,3 +281,24 @@ def test_a_power_cut_before_any_operation_leaves_a_pair_that_works(
         outcomes = [_outcome(it) for _ in range(MOST_TRIES)]
         assert Outcome.RENEWED in outcomes or "old" not in identity.path.read_text()
         assert accepts(cloud, identity.path)
+
+
+DAY_S = 86_400
+START = datetime(1970, 1, 1, tzinfo=UTC)
+NEVER_TOO_OLD = 10_000 * DAY_S
+
+
+def valid_for(days: int) -> Validity:
+    return Validity(START, START + timedelta(days=days))
+
+
+@pytest.mark.parametrize(
+    ("day", "due"), [(-400, False), (0, False), (239, False), (241, True), (359, True), (400, True)]
+)
+def test_it_is_due_in_the_last_third_of_its_life(day: int, due: bool) -> None:
+    assert is_due(valid_for(360), day * DAY_S, NEVER_TOO_OLD) is due
+
+
+@pytest.mark.parametrize(("day", "due"), [(99, False), (101, True)])
+def test_it_is_due_at_its_greatest_age_however_long_it_lives(day: int, due: bool) -> None:
+    assert is_due(valid_for(24 * 365), day * DAY_S, 100 * DAY_S) is due

@@ -1,0 +1,166 @@
+"""What the package adds and loads: transports by entry points, no library too early, and its page."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from eventplane.names import TRANSPORTS
+from eventplane_client import ClientSettings, connect, errors, notices
+from eventplane_client.errors import ClientSettingsError
+from eventplane_client.settings import PREFIX
+from tests.packages import install
+from tests.unit.client.worlds import event
+
+ROOT = Path(__file__).parents[3]
+
+PIGEON = """
+from eventplane_client.client import Client
+from eventplane_client.memory import MemoryTransport
+from eventplane_client.connection import memory_plane, filter_of
+from eventplane_client.subscription import NoSubscriptions
+
+def connect(settings, address, on_notice):
+    transport = MemoryTransport(memory_plane(address), settings.participant)
+    return Client(
+        settings.participant, transport, filter_of(settings, "memory:", on_notice), NoSubscriptions("none")
+    )
+"""
+
+
+def test_the_librarys_own_transports_are_registered_like_any_others() -> None:
+    assert {"memory", "mqtt", "mqtt-profile", "sqs"} <= set(entry_points(group=TRANSPORTS).names)
+    for each in entry_points(group=TRANSPORTS):
+        assert callable(each.load())
+
+
+@pytest.mark.source("P13", "N1")
+def test_a_package_adds_a_transport_without_a_change_of_the_library(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    install(monkeypatch, tmp_path, "pigeon_post", {TRANSPORTS: {"pigeon": "pigeon_post:connect"}}, PIGEON)
+    with (
+        connect(ClientSettings("bell", "pigeon:loft")) as bell,
+        connect(ClientSettings("desk", "memory:loft")) as desk,
+        desk.subscribe({"prefix": {"type": "org."}}) as inbox,
+    ):
+        bell.put(event("by-pigeon"))
+        assert inbox.get(1).id == "by-pigeon"
+
+
+def test_a_transport_that_nobody_registered_is_refused_with_those_that_are() -> None:
+    with pytest.raises(ClientSettingsError, match=r"'pigeon:loft' is not known; .*memory:, mqtt:") as wrong:
+        connect(ClientSettings("bell", "pigeon:loft"))
+    assert wrong.value.setting == "transport"
+
+
+def test_two_packages_with_one_name_are_refused_instead_of_chosen_from(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name in ("pigeon_one", "pigeon_two"):
+        points = {TRANSPORTS: {"pigeon": f"{name}:connect"}}
+        install(monkeypatch, tmp_path / name, name, points, PIGEON)
+    with pytest.raises(ClientSettingsError, match="several packages add pigeon: pigeon_"):
+        connect(ClientSettings("bell", "pigeon:loft"))
+
+
+def test_a_package_that_lacks_what_it_needs_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    points = {TRANSPORTS: {"pigeon": "pigeon_three:connect"}}
+    install(monkeypatch, tmp_path, "pigeon_three", points, "import corn_that_nobody_has\n")
+    with pytest.raises(ClientSettingsError, match=r"pigeon cannot be loaded: .*corn_that_nobody_has"):
+        connect(ClientSettings("bell", "pigeon:loft"))
+
+
+def test_only_the_package_that_is_asked_for_is_loaded(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    points = {TRANSPORTS: {"pigeon": "pigeon_four:connect"}}
+    install(monkeypatch, tmp_path, "pigeon_four", points, "raise AssertionError('loaded')\n")
+    with connect(ClientSettings("bell", "memory:loft")):
+        pass
+
+
+def loaded(module: str) -> set[str]:
+    """Return the modules in memory after a fresh interpreter has imported `module`."""
+    program = f"import sys, {module}; print(*sys.modules, sep='\\n')"
+    result = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    return set(result.stdout.split())
+
+
+CONNECTED = """
+import sys
+sys.modules["edge"] = sys.modules["contract"] = None  # as if only the client were installed
+from eventplane_client import connect
+from eventplane.envelope import write_event
+with connect("mqtt://127.0.0.1:1", "voice-service", mode="at_least_once") as client:
+    client.send(write_event({"id": "1", "source": "/s", "type": "t"}))
+    client.subscribe()
+print(*sys.modules, sep="\\n")
+"""
+
+
+class TestImports:
+    """In an interpreter of its own."""
+
+    def test_a_service_loads_neither_tls_nor_the_rest_of_the_client_library(self) -> None:
+        modules = loaded("eventplane_client.mqtt")
+        assert "eventplane_mqtt" in modules
+        assert not modules & {
+            "boto3",
+            "email",
+            "http",
+            "sqlite3",
+            "ssl",
+            "zeroconf",
+            "eventplane_client.client",
+        }
+
+    def test_over_mqtt_a_client_needs_no_package_and_nothing_of_the_forwarder(self) -> None:
+        result = subprocess.run(
+            [sys.executable, "-S", "-c", CONNECTED], cwd=ROOT, capture_output=True, text=True, check=True
+        )
+        modules = {each.partition(".")[0] for each in result.stdout.split()}
+        ours = {"eventplane", "eventplane_client", "eventplane_mqtt"}
+        assert ours <= modules
+        assert not {
+            each for each in modules - set(sys.stdlib_module_names) - ours if not each.startswith("_")
+        } - {"edge", "contract"}
+
+    def test_a_client_without_aws_does_not_load_its_libraries(self) -> None:
+        modules = loaded("eventplane_client.connection, eventplane_client.mqtt")
+        assert not modules & {"boto3", "botocore", "sqlite3", "ssl", "zeroconf"}
+
+
+PAGE = (ROOT / "docs" / "reference" / "client.md").read_text()
+
+
+@pytest.mark.source("F5")
+def test_every_error_and_notice_is_there() -> None:
+    named = {
+        name
+        for name, value in vars(errors).items()
+        if isinstance(value, type)
+        and issubclass(value, errors.ClientError)
+        and value is not errors.ClientError
+    }
+    rows = set(re.findall(r"^\| `(\w+Error)` \|", PAGE, re.MULTILINE))
+    assert rows == {*named, "EnvelopeError"}
+    assert all(f"`{each.__name__}`" in PAGE for each in get_args(notices.Notice))
+
+
+def test_every_setting_is_there() -> None:
+    fields = {PREFIX + each.upper() for each in ClientSettings.__dataclass_fields__}
+    assert set(re.findall(rf"^\| `({PREFIX}\w+)` \|", PAGE, re.MULTILINE)) == fields
+
+
+def test_the_example_is_short() -> None:
+    lines = (ROOT / "examples" / "call_for_help.py").read_text().splitlines()
+    assert len([each for each in lines if each.strip()]) <= 30

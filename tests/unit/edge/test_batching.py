@@ -1,0 +1,227 @@
+"""How long events wait for a batch, what fits into one, and how commits are shared."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from edge.commit import BUSY_PER_S, LINGER_S, GroupCommit
+from edge.packing import BatchingDelays, pack_first
+from edge.spool import Delivery, PendingDelivery
+from eventplane.batch import unpack
+from eventplane.contract import Contract
+from eventplane.envelope import Envelope, write_event
+from eventplane.limits import MAX_EVENT_BYTES, MAX_PAYLOAD_BYTES
+from tests.unit.edge.fakes import ALARM, CHORE, Device, MakeDevice, contract, event
+
+MINUTE_MS = 60_000
+
+
+def plane(delay_ms: int = MINUTE_MS, **outbox: object) -> Contract:
+    return contract(sensor={"outbox": {"batching_delay_ms": delay_ms, **outbox}})
+
+
+@pytest.fixture
+def device(make: MakeDevice) -> Device:
+    return make(plane=plane())
+
+
+def test_events_wait_for_as_long_as_their_outbox_says_and_go_in_one_frame(device: Device) -> None:
+    device.send(event("a"))
+    device.send(event("b"), after=59.0)
+    assert device.uplinked() == []
+    device.turn(after=1.01)
+    assert device.uplinked() == [["a", "b"]]
+
+
+def test_the_loop_wakes_up_for_it(device: Device) -> None:
+    device.send(event("a"))
+    device.turn(after=0.3)
+    assert 59.0 < (device.forwarder._timeout_s() or 0.0) < 60.0
+
+
+def test_an_urgent_event_waits_for_none_of_them(device: Device) -> None:
+    device.send(event("a"), event("fire", ALARM))
+    assert device.uplinked() == [["fire"]]
+
+
+def test_the_earliest_event_due_takes_the_others_along(device: Device) -> None:
+    device.turn(device.from_service(event("a"), "display"), after=0.0)
+    device.send(event("b"), event("c", CHORE))
+    device.turn(after=0.3)
+    (frame,) = device.uplinked()
+    assert set(frame) == {"a", "b", "c"}
+
+
+def test_a_full_frame_does_not_wait(device: Device) -> None:
+    device.send(*(event(f"e{n}") for n in range(5)))
+    assert device.uplinked() == [["e0", "e1", "e2", "e3", "e4"]]
+
+
+def test_nothing_waits_in_a_spool_that_is_half_full(make: MakeDevice) -> None:
+    device = make(plane=plane(), capacity_deliveries=10, batch_events=100)
+    device.send(*(event(f"e{n}") for n in range(4)))
+    assert device.uplinked() == []
+    device.send(event("e4"))
+    device.turn(after=0.3)
+    assert device.uplinked() == [["e0", "e1", "e2", "e3", "e4"]]
+
+
+def test_the_wait_goes_on_after_a_power_cut_and_does_not_begin_anew(device: Device) -> None:
+    device.send(event("a"))
+    device.turn(after=40.0)
+    device.restart()
+    device.turn(after=10.0)
+    assert device.uplinked() == []
+    device.turn(after=10.01)
+    assert device.uplinked() == [["a"]]
+
+
+def test_an_event_that_expires_waits_for_half_its_life_at_most(make: MakeDevice) -> None:
+    device = make(plane=plane(expiry_s=70))
+    device.send(event("a"))
+    device.turn(after=34.9)
+    assert device.uplinked() == []
+    device.turn(after=0.11)
+    assert device.uplinked() == [["a"]]
+
+
+def test_a_new_contract_changes_the_wait_of_what_is_there(device: Device) -> None:
+    device.send(event("a"))
+    device.turn(after=1.0)
+    device.forwarder.uplink.follow(plane(0))
+    device.turn(after=0.01)
+    assert device.uplinked() == [["a"]]
+
+
+def test_the_delay_of_an_event_is_looked_up_once(make: MakeDevice, monkeypatch: pytest.MonkeyPatch) -> None:
+    device = make(plane=plane(), batch_events=50)
+    looked_up: list[int] = []
+    due_ms = BatchingDelays._due_ms
+
+    def count(self: BatchingDelays, pending: PendingDelivery) -> int:
+        looked_up.append(pending.delivery.sequence)
+        return due_ms(self, pending)
+
+    monkeypatch.setattr(BatchingDelays, "_due_ms", count)
+    for n in range(20):
+        device.send(event(f"e{n}"), after=0.5)
+    device.turn(after=0.5)
+    assert device.uplinked() == []
+    assert len(looked_up) == len(set(looked_up)) == 20
+    device.crash()
+
+
+@pytest.mark.parametrize("member", ["correlationid", "replyto"])
+def test_requests_and_replies_do_not_wait(member: str) -> None:
+    delays = BatchingDelays(plane(), 300_000)
+    front = '{"senderservice":"sensor",'
+    waiting = PendingDelivery(Delivery("device.outbox", 1, 1), front + f'"{member}":"x"}}', None, 1_000)
+    assert delays.due_ms([waiting]) == (0 if member == "correlationid" else 61_000)
+
+
+def test_what_an_event_says_in_its_data_is_not_its_sender() -> None:
+    delays = BatchingDelays(plane(), 300_000)
+    text = '{"senderservice":"display","data":{"senderservice":"sensor"}}'
+    assert delays.due_ms([PendingDelivery(Delivery("device.outbox", 1, 1), text, None, 1_000)]) == 0
+
+
+def test_a_device_may_be_set_to_wait_less() -> None:
+    waiting = PendingDelivery(Delivery("device.outbox", 1, 1), '{"senderservice":"sensor"}', None, 1_000)
+    assert BatchingDelays(plane(), 200).due_ms([waiting]) == 1_200
+    assert BatchingDelays(plane(), 0).due_ms([waiting]) == 0
+    assert (BatchingDelays(plane(), 300_000).longest_s, BatchingDelays(plane(), 0).longest_s) == (60.0, 0.0)
+
+
+def texts(count: int, noise: int) -> list[str]:
+    dice = random.Random(7)
+    return [
+        write_event({"id": str(n), "source": "/s", "type": "t"}, dice.randbytes(noise).hex()).json
+        for n in range(count)
+    ]
+
+
+def ids(payload: bytes) -> list[str]:
+    return [each.id for each in unpack(payload) if isinstance(each, Envelope)]
+
+
+def test_all_that_fits_goes_together() -> None:
+    payload, count = pack_first(texts(100, 10), MAX_PAYLOAD_BYTES)
+    assert count == 100
+    assert ids(payload) == [str(n) for n in range(100)]
+
+
+def test_a_batch_that_does_not_compress_is_cut_to_the_limit() -> None:
+    waiting = texts(100, 4_000)
+    payload, count = pack_first(waiting, MAX_PAYLOAD_BYTES)
+    assert len(payload) <= MAX_PAYLOAD_BYTES
+    assert 20 < count < 40
+    assert ids(payload) == [str(n) for n in range(count)]
+
+
+def test_a_batch_stays_readable_however_well_it_compresses() -> None:
+    waiting = [
+        write_event({"id": str(n), "source": "/s", "type": "t"}, "\N{BELL}" * 20_000).json for n in range(99)
+    ]
+    payload, count = pack_first(waiting, MAX_PAYLOAD_BYTES)
+    assert 40 < count < 60
+    assert len(ids(payload)) == count
+
+
+def test_the_largest_event_fits_the_smallest_limit_alone() -> None:
+    dice = random.Random(7)
+    letters = "".join(chr(dice.randrange(0x20, 0x7F)) for _ in range(MAX_EVENT_BYTES)).replace("\\", "/")
+    head = '{"specversion":"1.0","id":"0","source":"/s","type":"t","data":"'
+    text = head + letters.replace('"', "'")[: MAX_EVENT_BYTES - len(head) - 2] + '"}'
+    assert len(text) == MAX_EVENT_BYTES
+    payload, count = pack_first([text, text], MAX_EVENT_BYTES + 1024)
+    assert len(payload) <= MAX_EVENT_BYTES + 1024
+    assert count >= 1
+
+
+def turns(
+    group: GroupCommit, per_turn: int, every_s: float, seconds: float, start: float = 0.0
+) -> list[float]:
+    """How long it lingers before each turn while `per_turn` messages come `every_s` seconds."""
+    found = []
+    for number in range(round(seconds / every_s)):
+        group.note(per_turn, start + number * every_s)
+        found.append(group.linger_s)
+    return found
+
+
+def test_a_quiet_home_waits_for_nothing() -> None:
+    assert set(turns(GroupCommit(), 1, 1.5 / BUSY_PER_S, 10.0)) == {0.0}
+
+
+def test_a_busy_home_shares_commits_after_a_moment_and_no_longer_when_it_is_quiet_again() -> None:
+    group = GroupCommit()
+    found = turns(group, 1, 0.002, 1.0)
+    assert found[-1] == LINGER_S
+    assert found.index(LINGER_S) < 100
+    assert turns(group, 2, 0.1, 1.0, start=1.0)[-1] == 0.0
+
+
+def test_many_messages_a_turn_are_busy_as_well() -> None:
+    assert turns(GroupCommit(), 500, 0.1, 1.0)[-1] == LINGER_S
+
+
+def test_a_sender_that_waits_for_each_receipt_is_seldom_held_up() -> None:
+    group = GroupCommit()
+    now, held_up, sent = 0.0, 0.0, 0
+    while now < 60.0:
+        now += 0.002 + group.linger_s
+        held_up += group.linger_s
+        group.note(1, now)
+        sent += 1
+    assert held_up < 1.0
+    assert sent > 25_000
+
+
+def test_an_acknowledgement_in_between_says_nothing_about_the_company() -> None:
+    group = GroupCommit()
+    turns(group, 1, 0.002, 1.0)
+    for number in range(100):
+        group.note(1, 1.0 + number * LINGER_S / 4)  # something else ended the wait
+        assert group.linger_s == LINGER_S
