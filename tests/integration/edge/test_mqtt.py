@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import pytest
 
-from eventplane_mqtt import Connection, Endpoint, Will
+from eventplane_mqtt import Connection, Endpoint
 from eventplane_mqtt.mailbox import (
     Acknowledged,
     Connected,
@@ -197,23 +197,6 @@ def test_mosquittos_window_is_kept_though_we_publish_more_at_once(broker: Broker
     mids = [probe.connection.publish("t", b"x") for _ in range(30_000)]
     assert sorted(each.mid for each in probe.gather(Acknowledged, len(mids))) == sorted(mids)
     probe.close()
-
-
-@both_protocols
-def test_a_will_is_published_when_the_line_is_cut_and_not_after_a_farewell(
-    broker: Broker, protocol: Protocol
-) -> None:
-    with TestClient("watcher", "127.0.0.1", broker.port) as watcher:
-        watcher.subscribe("will")
-        for end in ("close", "abandon"):
-            probe = Probe(broker.port, protocol=protocol, will=Will("will", end.encode()))
-            probe.next(Connected)
-            if end == "close":
-                probe.close()
-            else:
-                probe.connection.abandon()
-        assert watcher.arrived.wait(SECONDS)
-        assert watcher.messages == [("will", b"abandon")]
 
 
 def test_an_idle_line_stays_up_by_its_pings() -> None:
