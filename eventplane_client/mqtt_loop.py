@@ -21,7 +21,7 @@ from eventplane_client.outbox_window import OutboxWindow
 from eventplane_mqtt import Connection, Endpoint
 from eventplane_mqtt.endpoint import BrokerAddress
 from eventplane_mqtt.link import Backoff, DnsSd, link_to_broker
-from eventplane_mqtt.mailbox import Connected, Disconnected, LinkName, Mailbox, Message, Received, Stop
+from eventplane_mqtt.mailbox import Connected, Disconnected, LinkName, Mailbox, Message, Received
 
 _log = logging.getLogger(__name__)
 
@@ -33,7 +33,7 @@ _BACKOFF = Backoff(first_s=0.1, max_s=2.0)
 
 @dataclass(frozen=True, slots=True)
 class _Wake:
-    """There is something new to send."""
+    """There is something new to send, or the thread ends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +154,7 @@ class ServiceLoop:
     def close(self) -> None:
         """Stop the thread; it still sends earlier confirmations and announcements."""
         self._stopping = True
-        self._mailbox.put(Stop())
+        self.wake()
         self._thread.join(2 * CLOSE_S)
 
     def _dial(self, endpoint: Endpoint, address: BrokerAddress, generation: int) -> Connection:
@@ -214,7 +214,7 @@ class ServiceLoop:
                 if self._link.disconnected(generation, reason, monotonic()):
                     self._early.clear()  # the broker sends them again
             case _:
-                pass  # a Stop or a wake-up has ended the wait; the broker's PUBACK proves nothing
+                pass  # a wake-up has ended the wait; the broker's PUBACK proves nothing
 
     def _begin(self, generation: int) -> None:
         """Send everything pending again: broker and forwarder may have forgotten an earlier connection."""

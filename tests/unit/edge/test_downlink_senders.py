@@ -7,13 +7,13 @@ import json
 import pytest
 
 from edge.contract_updates import contract_key
+from edge.forwarder import Reload
 from eventplane.contract import Contract, compile_contract, contract_document
 from eventplane.device_reports import DEVICE_CONTRACT
 from eventplane.downlink.device import AckStatus
 from eventplane.envelope import parse_event
 from eventplane.interest.uplink import UPLINK_KEY
 from eventplane.reasons import Reason
-from eventplane_mqtt.mailbox import Reload
 from tests.unit.edge.downlinks import KEY, command, state
 from tests.unit.edge.fakes import READING, Device, MakeDevice, contract
 
