@@ -68,11 +68,15 @@ class CallbackThread:
         self._jobs.put(job)
 
     def close(self, timeout_s: float) -> None:
-        """Start no further job, and wait up to `timeout_s` seconds for the one that runs."""
-        self._closed = True
+        """Run what was submitted for up to `timeout_s` seconds; log how many jobs did not end by then."""
         self._jobs.put(None)
-        if self._thread is not threading.current_thread():  # a job may close its own thread
-            self._thread.join(timeout_s)
+        if self._thread is threading.current_thread():
+            return  # a job closes its own thread, which still runs the others
+        self._thread.join(timeout_s)
+        self._closed = True
+        if self._thread.is_alive() and (left := self._jobs.qsize()):  # of which one is the None, one runs
+            text = "%s: %d callback(s) did not end in %g s: flush before close, and let callbacks return soon"
+            _log.warning(text, self._thread.name, left, timeout_s)
 
     def _run(self) -> None:
         while (job := self._jobs.get()) is not None and not self._closed:
