@@ -15,7 +15,7 @@ from edge.components import make_links
 from edge.contract_updates import ActiveContract, active_contract, keep_contract, last_contract
 from edge.decision import RECENT_EVENTS
 from edge.errors import SettingProblem
-from edge.forwarder import Forwarder
+from edge.forwarder import Forwarder, Message, Stop
 from edge.health.server import HealthServer, Snapshots, pages
 from edge.housekeeping import Hangup, Housekeeping, Posted
 from edge.metrics import Metrics
@@ -24,7 +24,7 @@ from edge.systemd import ServiceManager
 from edge.without_disk import DiskWatch
 from eventplane.contract import Contract
 from eventplane_mqtt.endpoint import MAX_PACKET_BYTES
-from eventplane_mqtt.mailbox import Mailbox, Message, Stop
+from eventplane_mqtt.mailbox import Mailbox
 
 _log = logging.getLogger(__name__)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from itertools import groupby
 from typing import Protocol
 
@@ -30,16 +31,8 @@ from eventplane.reasons import Reason
 from eventplane.receipts import write_receipts
 from eventplane.topics import receipt_topic
 from eventplane_mqtt.link import Link
-from eventplane_mqtt.mailbox import (
-    Acknowledged,
-    Connected,
-    Disconnected,
-    LinkName,
-    Message,
-    Received,
-    Reload,
-    Stop,
-)
+from eventplane_mqtt.mailbox import Acknowledged, Connected, Disconnected, LinkName, Received
+from eventplane_mqtt.mailbox import Message as MqttMessage
 
 _log = logging.getLogger(__name__)
 
@@ -52,6 +45,22 @@ few payloads; a longer backlog goes after the next start."""
 
 _MOST_RECEIPTS = 1000
 """Receipts in one message: about 100 KB."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Shut down in good order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reload:
+    """Use another contract from now on; `image` is the device image's contract (None: unchanged)."""
+
+    contract: Contract
+    image: Contract | None = None
+
+
+Message = MqttMessage | Reload | Stop
 
 
 class Wait(Protocol):

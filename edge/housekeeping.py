@@ -13,13 +13,14 @@ from time import monotonic
 
 from edge.contract_updates import ActiveContract
 from edge.errors import SettingProblem
+from edge.forwarder import Message, Reload, Stop
 from edge.health.server import Snapshot, Snapshots
 from edge.health.status import Finding, Status, Watchdog, judge, summary
 from edge.metrics import Metrics, read_all
 from edge.packing import BatchingDelays
 from edge.settings import Settings
 from edge.systemd import ServiceManager
-from eventplane_mqtt.mailbox import Mailbox, Message, Reload, Stop
+from eventplane_mqtt.mailbox import Mailbox
 
 _log = logging.getLogger(__name__)
 

@@ -13,14 +13,13 @@ from edge.spool import Delivery, PendingDelivery
 from eventplane.contract import Channel, Priority
 from eventplane.receipts import Receipt, digest
 from eventplane.topics import local_topic
-from eventplane_mqtt.link import Link
+from eventplane_mqtt.link import Link, ResendTimeout
 
 _URGENT_SHARE = 10
 """One in so many deliveries of the window is kept free for urgent events."""
 
 _MOST_DOUBLINGS = 5
-"""How often the timeout doubles while nothing is confirmed. The broker keeps what is sent for a service that
-is away, so a copy every few seconds would bury it when it comes back."""
+"""How often the timeout doubles while nothing is confirmed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,21 +44,18 @@ class InboxPump:
         self._link = link
         self._window = window
         self._ordinary_window = window - window // _URGENT_SHARE
-        self._timeout_s = timeout_s
+        self._timeout = ResendTimeout(timeout_s, _MOST_DOUBLINGS)
         self._topic = local_topic(channel.participant, channel.box)
         self._queues = queues
         self._by_rank = queues.open(channel.address)
         # By packet id or, with receipts, by the payload's digest, which several deliveries may share.
         self._sent: dict[Hashable, list[_Sent]] = {}
         self._in_flight = 0
-        self._repetitions = 0
 
     def rewind(self) -> None:
         """Start again from the spool, because the connection is gone."""
         self._start_over()
-        # A broker that was killed has forgotten what it kept for a service that is away, and drops what comes
-        # before that service is back: the first attempts must follow each other closely.
-        self._repetitions = 0
+        self._timeout.reset()
         self._queues.clear(self.channel.address)
 
     def acknowledged(self, mid: int) -> list[Delivery]:
@@ -76,7 +72,7 @@ class InboxPump:
             self._queues.clear(self.channel.address)
         overdue = self.deadline()
         if overdue is not None and now >= overdue:
-            self._repetitions += 1
+            self._timeout.double()
             self._start_over()
 
     def deadline(self) -> float | None:
@@ -84,7 +80,7 @@ class InboxPump:
         if not self._sent:
             return None
         oldest = next(iter(self._sent.values()))[0]
-        return oldest.sent_at + self._timeout_s * 2.0 ** min(self._repetitions, _MOST_DOUBLINGS)
+        return oldest.sent_at + self._timeout.seconds
 
     def pump(self, now: float) -> None:
         """Send what the window allows, the most urgent first."""
@@ -112,5 +108,5 @@ class InboxPump:
         ended = [each.pending for each in self._sent.pop(key, ())]
         if ended:
             self._in_flight -= len(ended)
-            self._repetitions = 0
+            self._timeout.reset()
         return ended

@@ -274,7 +274,8 @@ class Client:
     def announce(self, filters: Iterable[object]) -> None:
         """Say what this program handles: what passes none of `filters` need not come, until `withdraw`.
 
-        Filters are as for `subscribe`; without any, only what is urgent comes. It ends with the client. All
+        Filters are as for `subscribe`; without any, only what is urgent comes. In the cloud it ends with the
+        client; on a device it stays, like what comes in the meantime, until `withdraw` or another one. All
         programs that read the inbox announce, or none does.
 
         Raises `InterestError`, `UnavailableError`, `ClosedError`.

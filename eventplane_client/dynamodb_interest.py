@@ -13,7 +13,7 @@ from typing import Any, Final
 from eventplane.interest.announcement import Announcement
 from eventplane.interest.table import LEASE_S, LeasedAnnouncement, interest_item, interest_key
 from eventplane_client.aws import unavailable
-from eventplane_client.errors import UnavailableError
+from eventplane_client.errors import ClosedError, UnavailableError
 
 _log = logging.getLogger(__name__)
 
@@ -50,6 +50,8 @@ class DynamoDbInterest:
 
     def announce(self, announcement: Announcement) -> None:
         with self._lock:
+            if self._ending.is_set():  # by another thread: it would count until its lease ends
+                raise ClosedError(self._participant)
             leased = LeasedAnnouncement(announcement, 0, int(1_000 * self._clock()))
             self._put(leased)
             self._announced = leased

@@ -13,7 +13,7 @@ class Interest(Protocol):
     """Where one program's announcement is kept as long as the program lives."""
 
     def announce(self, announcement: Announcement) -> None:
-        """In the place of the one before. Raises `UnavailableError`."""
+        """In the place of the one before. Raises `UnavailableError`, `ClosedError`."""
 
     def withdraw(self) -> None:
         """Nobody knows any more; nothing where nothing was announced. Raises `UnavailableError`."""

@@ -178,6 +178,8 @@ class MqttTransport:
             state_answer_topic(participant): self._states,
             handlers_answer_topic(participant): self._handlers,
         }
+        # The inbox from the first connection on, whether the program reads it already or not: the broker's
+        # session then keeps what comes before it does, and while it is away.
         topics = (
             receipt_topic(participant, "outbox"), *questions, replies, local_topic(participant, "inbox")
         )  # fmt: skip

@@ -21,7 +21,7 @@ from eventplane_client.outbox_window import OutboxWindow
 from eventplane_mqtt import Connection, Endpoint
 from eventplane_mqtt.endpoint import BrokerAddress
 from eventplane_mqtt.link import Backoff, DnsSd, link_to_broker
-from eventplane_mqtt.mailbox import Connected, Disconnected, LinkName, Mailbox, Message, Received, Stop
+from eventplane_mqtt.mailbox import Connected, Disconnected, LinkName, Mailbox, Message, Received
 
 _log = logging.getLogger(__name__)
 
@@ -33,7 +33,7 @@ _BACKOFF = Backoff(first_s=0.1, max_s=2.0)
 
 @dataclass(frozen=True, slots=True)
 class _Wake:
-    """There is something new to send."""
+    """There is something new to send, or the thread ends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +68,15 @@ class CallbackThread:
         self._jobs.put(job)
 
     def close(self, timeout_s: float) -> None:
-        """Start no further job, and wait up to `timeout_s` seconds for the one that runs."""
-        self._closed = True
+        """Run what was submitted for up to `timeout_s` seconds; log how many jobs did not end by then."""
         self._jobs.put(None)
-        if self._thread is not threading.current_thread():  # a job may close its own thread
-            self._thread.join(timeout_s)
+        if self._thread is threading.current_thread():
+            return  # a job closes its own thread, which still runs the others
+        self._thread.join(timeout_s)
+        self._closed = True
+        if self._thread.is_alive() and (left := self._jobs.qsize()):  # of which one is the None, one runs
+            text = "%s: %d callback(s) did not end in %g s: flush before close, and let callbacks return soon"
+            _log.warning(text, self._thread.name, left, timeout_s)
 
     def _run(self) -> None:
         while (job := self._jobs.get()) is not None and not self._closed:
@@ -154,7 +158,7 @@ class ServiceLoop:
     def close(self) -> None:
         """Stop the thread; it still sends earlier confirmations and announcements."""
         self._stopping = True
-        self._mailbox.put(Stop())
+        self.wake()
         self._thread.join(2 * CLOSE_S)
 
     def _dial(self, endpoint: Endpoint, address: BrokerAddress, generation: int) -> Connection:
@@ -214,7 +218,7 @@ class ServiceLoop:
                 if self._link.disconnected(generation, reason, monotonic()):
                     self._early.clear()  # the broker sends them again
             case _:
-                pass  # a Stop or a wake-up has ended the wait; the broker's PUBACK proves nothing
+                pass  # a wake-up has ended the wait; the broker's PUBACK proves nothing
 
     def _begin(self, generation: int) -> None:
         """Send everything pending again: broker and forwarder may have forgotten an earlier connection."""

@@ -7,10 +7,10 @@ from collections import OrderedDict, deque
 from dataclasses import dataclass
 
 from eventplane.receipts import Receipt, digest
+from eventplane_mqtt.link import ResendTimeout
 
 _MOST_DOUBLINGS = 4
-"""How often the timeout doubles while no receipt comes. The broker queues messages for a forwarder that is
-offline, so a copy of each every few seconds would fill its queue."""
+"""How often the timeout doubles while no receipt comes."""
 
 
 @dataclass(slots=True)
@@ -34,12 +34,11 @@ class OutboxWindow:
 
     def __init__(self, size: int, timeout_s: float) -> None:
         self._size = size
-        self._timeout_s = timeout_s
+        self._timeout = ResendTimeout(timeout_s, _MOST_DOUBLINGS)
         self._changed = threading.Condition()
         self._unsent: deque[str] = deque()
         self._waiting: OrderedDict[str, OutboxMessage] = OrderedDict()  # the one sent longest ago first
         self._count = 0
-        self._repetitions = 0
         self._closed = False
 
     def __len__(self) -> int:
@@ -91,7 +90,8 @@ class OutboxWindow:
             names = list(self._unsent)
             self._unsent.clear()
             overdue = self._overdue(now, set(names))
-            self._repetitions += bool(overdue)
+            if overdue:
+                self._timeout.double()
             names += overdue
             for name in names:
                 self._waiting[name].sent_at = now
@@ -102,13 +102,12 @@ class OutboxWindow:
         """Return when a message that was sent is due again, None for never."""
         with self._changed:
             oldest = next(iter(self._waiting.values()), None)
-            return oldest.sent_at + self._patience_s() if oldest else None
+            return oldest.sent_at + self._timeout.seconds if oldest else None
 
     def resend(self) -> None:
         """Make all messages due again, in the order in which they were added: the connection is a new one."""
         with self._changed:
-            # A broker that was killed drops what comes before the forwarder subscribes again.
-            self._repetitions = 0
+            self._timeout.reset()
             self._unsent = deque(sorted(self._waiting, key=lambda name: self._waiting[name].number))
 
     def confirm(self, receipt: Receipt) -> OutboxMessage | None:
@@ -120,7 +119,7 @@ class OutboxWindow:
                 return None
             if name in self._unsent:
                 self._unsent.remove(name)
-            self._repetitions = 0
+            self._timeout.reset()
             message.receipt = receipt
             self._changed.notify_all()
             return message
@@ -141,10 +140,7 @@ class OutboxWindow:
         names = []
         for name, message in self._waiting.items():
             if name not in unsent:
-                if message.sent_at + self._patience_s() > now:
+                if message.sent_at + self._timeout.seconds > now:
                     break
                 names.append(name)
         return names
-
-    def _patience_s(self) -> float:
-        return self._timeout_s * 2.0 ** min(self._repetitions, _MOST_DOUBLINGS)

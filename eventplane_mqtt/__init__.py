@@ -5,6 +5,6 @@
 """
 
 from eventplane_mqtt.connection import Connection
-from eventplane_mqtt.endpoint import Endpoint, Login, PinnedCertificate, TlsFiles, Will
+from eventplane_mqtt.endpoint import Endpoint, Login, PinnedCertificate, TlsFiles
 
-__all__ = ["Connection", "Endpoint", "Login", "PinnedCertificate", "TlsFiles", "Will"]
+__all__ = ["Connection", "Endpoint", "Login", "PinnedCertificate", "TlsFiles"]

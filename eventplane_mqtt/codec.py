@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
-from eventplane_mqtt.endpoint import Will
 from eventplane_mqtt.errors import MqttError
 
 # Identifiers of MQTT 5 properties (chapter 2.2.2) that mean something to us.
@@ -399,7 +398,6 @@ def encode_connect(
     keepalive_s: int,
     session_expiry_s: int = 0,
     max_packet_bytes: int = _MAX_LENGTH,
-    will: Will | None = None,
     username: str | None = None,
     password: bytes | None = None,
 ) -> bytes:
@@ -410,10 +408,6 @@ def encode_connect(
     is_5 = version == 5
     flags = 0x02 if clean else 0x00
     payload = _text(client_id)
-    if will is not None:
-        flags |= 0x04 | will.qos << 3 | will.retain << 5
-        payload += b"\0" if is_5 else b""
-        payload += _text(will.topic) + _binary(will.payload)
     if username is not None:
         flags |= 0x80
         payload += _text(username)

@@ -145,16 +145,6 @@ class BrokerAddress(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Will:
-    """The message that the broker publishes when the connection ends without DISCONNECT."""
-
-    topic: str
-    payload: bytes
-    qos: int = 1
-    retain: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class Endpoint:
     """A broker, our identity and our subscriptions.
 
@@ -181,7 +171,6 @@ class Endpoint:
     login: Login | None = None
     protocol: Literal["3.1.1", "5"] = "3.1.1"
     session_expiry_s: int = 7 * 24 * 3600
-    will: Will | None = None
     max_packet_bytes: int = MAX_PACKET_BYTES
 
     @property

@@ -71,6 +71,28 @@ class Backoff:
         return self.first_s + self.share() * ceiling
 
 
+class ResendTimeout:
+    """How long to wait for a confirmation before sending again: `seconds`, doubled by each repetition.
+
+    The broker keeps what is sent for a reader that is away, so a copy every few seconds would bury it. But a
+    broker that was killed drops what comes before the reader subscribes again, so the first repetitions over
+    a new connection must follow each other closely: `reset` then, and when a confirmation comes.
+    """
+
+    def __init__(self, first_s: float, max_doublings: int) -> None:
+        self.seconds = first_s
+        self._first_s = first_s
+        self._max_s = first_s * 2.0**max_doublings
+
+    def double(self) -> None:
+        """Note a repetition."""
+        self.seconds = min(2 * self.seconds, self._max_s)
+
+    def reset(self) -> None:
+        """Begin anew."""
+        self.seconds = self._first_s
+
+
 class Link:
     """The link to one broker. All times are seconds of one monotonic clock.
 

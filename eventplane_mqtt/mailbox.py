@@ -1,7 +1,7 @@
 """The queues between the network threads (and signal handlers) and a loop, and the messages in them.
 
-Control items (connected, acknowledged, stop, ...) have a queue of their own, which the loop reads first. The
-messages of each link wait in a share of their own, which is bounded by bytes: ADR 31 says why.
+Control items (connected, acknowledged, the loop's own, ...) have a queue of their own, which the loop reads
+first. The messages of each link wait in a share of their own, which is bounded by bytes: ADR 31 says why.
 
 Every message about a connection carries its `generation`, which counts the connections of a link. MQTT
 packet ids start again with each connection: without the generation a late acknowledgement would end the wrong
@@ -18,10 +18,7 @@ from enum import StrEnum
 from queue import Empty, SimpleQueue
 from threading import Lock
 from time import monotonic
-from typing import TYPE_CHECKING, Final, Generic, TypeVar
-
-if TYPE_CHECKING:
-    from eventplane.contract import Contract
+from typing import Final, Generic, TypeVar
 
 _log = logging.getLogger(__name__)
 
@@ -111,20 +108,7 @@ class Acknowledged:
     failure: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Stop:
-    """Shut down in good order."""
-
-
-@dataclass(frozen=True, slots=True)
-class Reload:
-    """Use another contract from now on; `image` is the device image's contract (None: unchanged)."""
-
-    contract: Contract
-    image: Contract | None = None
-
-
-Message = Connected | Disconnected | Received | Acknowledged | Reload | Stop
+Message = Connected | Disconnected | Received | Acknowledged
 
 
 class Share:

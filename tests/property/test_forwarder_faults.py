@@ -17,12 +17,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from edge.errors import SpoolCorruptError, SpoolFullError
+from edge.forwarder import Reload
 from edge.spool import Spool
 from eventplane.device_reports import DISCARDED
 from eventplane.envelope import Envelope, parse_event
 from eventplane.receipts import Receipt, digest, write_receipts
 from eventplane.topics import local_topic
-from eventplane_mqtt.mailbox import LinkName, Reload
+from eventplane_mqtt.mailbox import LinkName
 from tests.examples import examples
 from tests.unit.edge.fakes import ALARM, CHORE, READING, Device, contract, event
 

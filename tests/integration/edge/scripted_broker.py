@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
 import socket
+import termios
 from types import TracebackType
 from typing import Self
 
@@ -42,6 +44,11 @@ class ScriptedBroker:
         while len(data) < count and (more := self._peer.recv(count - len(data))):
             data += more
         return data
+
+    def has_delivered(self) -> bool:
+        """Whether all that was sent is at the other side's kernel; `hang_up` may throw away the rest."""
+        assert self._peer is not None
+        return not any(fcntl.ioctl(self._peer, termios.TIOCOUTQ, bytes(4)))
 
     def hang_up(self) -> None:
         if self._peer is not None:

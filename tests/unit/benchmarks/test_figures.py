@@ -72,7 +72,7 @@ def test_the_readme_tells_the_few_figures_that_there_are() -> None:
     assert "| 100,000 events, 0 lost, 7 duplicates | deployed | `python -m local.chaos paper` |" in text
     assert "old" not in text
     assert "two faults" not in text
-    assert text.startswith("a\n<!-- figures -->\n| test | result | command |")
+    assert text.startswith("a\n<!-- figures -->\n| test | result | where | command |")
     assert text.endswith("<!-- end -->\nb")
 
 

@@ -62,6 +62,8 @@ def test_it_is_renewed_while_the_program_lives(dynamodb: Any) -> None:
     assert eventually(lambda: items(dynamodb)[0].until_s > 2_000)
     assert items(dynamodb)[0].announced_ms == 1_000_000  # a renewal announces nothing
     own.close()
+    with pytest.raises(ClosedError):  # as in a thread that the other one's close overtook
+        own.announce(checked_announcement("family-app", [DOORS]))
     assert items(dynamodb) == []
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import pytest
 
@@ -14,6 +15,7 @@ from eventplane_client import Inbox, connect
 from eventplane_client.connection import memory_plane
 from eventplane_client.errors import ClosedError, FlushTimeoutError, RefusedError, UnroutedError
 from eventplane_client.mqtt import MqttTransport
+from eventplane_client.mqtt_loop import CallbackThread
 from eventplane_client.notices import Notice, Refused
 from eventplane_client.outbox_window import OutboxWindow
 from eventplane_client.ports import Message
@@ -22,6 +24,7 @@ from tests.eventually import eventually
 from tests.unit.client.worlds import event
 
 SERVICE = "voice-service"
+SECONDS = 30.0
 
 
 @pytest.fixture
@@ -100,6 +103,28 @@ def test_what_is_sent_without_waiting_is_flushed_and_a_refusal_is_a_notice(
     for call in (lambda: client.send(event("late")), lambda: client.flush(0)):
         with pytest.raises(ClosedError):
             call()
+
+
+def test_callbacks_that_wait_when_the_client_is_closed_are_called_or_counted_in_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def wait() -> None:
+        begun.set()
+        assert go_on.wait(SECONDS)
+
+    called: list[float] = []
+    for timeout_s in (SECONDS, 0):
+        callbacks, begun, go_on = CallbackThread("callbacks"), threading.Event(), threading.Event()
+        for job in (wait, partial(called.append, timeout_s), partial(called.append, timeout_s)):
+            callbacks.submit(job)
+        assert begun.wait(SECONDS)
+        if timeout_s:
+            go_on.set()
+        callbacks.close(timeout_s)
+        go_on.set()
+    assert called == [SECONDS, SECONDS]
+    (line,) = caplog.messages
+    assert "3 callback(s) did not end in 0 s: flush before close" in line
 
 
 @pytest.mark.source("C4")

@@ -12,7 +12,7 @@ from random import Random
 
 from edge.components import Clock
 from edge.delivery_queues import DeliveryCursor
-from edge.forwarder import Forwarder
+from edge.forwarder import Forwarder, Message
 from edge.settings import CloudSettings, HealthSettings, LocalSettings, Settings
 from edge.spool import Delivery, Spool, StoredEvent
 from edge.spool.store import CAPACITY_DELIVERIES
@@ -34,7 +34,7 @@ from eventplane.topics import (
     state_topic,
 )
 from eventplane_mqtt.link import Backoff, Link
-from eventplane_mqtt.mailbox import Acknowledged, Connected, Disconnected, LinkName, Message, Received
+from eventplane_mqtt.mailbox import Acknowledged, Connected, Disconnected, LinkName, Received
 
 READING = "org.eventplane.reading.v1"
 ALARM = "org.eventplane.alarm.v1"

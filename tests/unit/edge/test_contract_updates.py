@@ -19,11 +19,11 @@ from edge.contract_updates import (
     last_contract,
 )
 from edge.errors import SettingProblem
+from edge.forwarder import Reload
 from eventplane.contract import Contract, compile_contract, contract_document
 from eventplane.device_reports import DEVICE_CONTRACT
 from eventplane.downlink.device import AckStatus
 from eventplane.reasons import Reason
-from eventplane_mqtt.mailbox import Reload
 from tests.unit.edge.downlinks import command, state
 from tests.unit.edge.fakes import ALARM, Device, contract
 

@@ -6,6 +6,7 @@ import pytest
 
 from edge.contract_updates import contract_key
 from edge.errors import SpoolError
+from edge.forwarder import Reload
 from edge.spool import MOST_KEYS
 from edge.spool.recovery import marker_of
 from eventplane.contract import Contract, compile_contract, contract_document
@@ -15,7 +16,7 @@ from eventplane.envelope import parse_event
 from eventplane.interest.uplink import UPLINK_KEY
 from eventplane.reasons import Reason
 from eventplane.receipts import Receipt, digest, write_receipts
-from eventplane_mqtt.mailbox import LinkName, Reload
+from eventplane_mqtt.mailbox import LinkName
 from tests.unit.edge.downlinks import KEY, command, state
 from tests.unit.edge.fakes import ALARM, READING, Device, MakeDevice, contract, event
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from edge.errors import SpoolError
+from edge.forwarder import Stop
 from edge.spool import StoredEvent
 from eventplane.device_reports import DISCARDED, MANIFEST
 from eventplane.envelope import Envelope, parse_event
@@ -13,7 +14,7 @@ from eventplane.names import EPOCH, SEQUENCE
 from eventplane.reasons import Outcome
 from eventplane.receipts import SPOOL_FULL, Receipt, digest, write_receipts
 from eventplane_client.mqtt import MAX_MESSAGE_BYTES
-from eventplane_mqtt.mailbox import Connected, LinkName, Received, Stop
+from eventplane_mqtt.mailbox import Connected, LinkName, Received
 from tests.unit.edge.fakes import ALARM, DEAD_LETTER, Device, MakeDevice, event, ordered
 
 LOCAL, CLOUD = LinkName.LOCAL, LinkName.CLOUD

@@ -9,12 +9,13 @@ import pytest
 
 from edge.contract_updates import ActiveContract, active_contract
 from edge.errors import SettingProblem, SpoolCorruptError
+from edge.forwarder import Message, Reload, Stop
 from edge.health.server import Snapshot
 from edge.housekeeping import Hangup, Housekeeping, Posted, SnapshotWanted
 from edge.metrics import Metrics, render
 from edge.systemd import ServiceManager
 from eventplane.contract import Priority
-from eventplane_mqtt.mailbox import Connected, LinkName, Mailbox, Message, Reload, Stop
+from eventplane_mqtt.mailbox import Connected, LinkName, Mailbox
 from tests.unit.edge.fakes import Device, contract, event
 from tests.unit.edge.test_without_disk import Disk
 

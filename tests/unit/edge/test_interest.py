@@ -7,6 +7,7 @@ import logging
 import pytest
 
 from edge.counts import NotStored
+from edge.forwarder import Reload
 from edge.interest import Interest
 from eventplane.contract import Priority
 from eventplane.device_reports import DISCARDED, MANIFEST
@@ -16,7 +17,7 @@ from eventplane.interest.announcement import new_announcement, write_announcemen
 from eventplane.interest.uplink import UPLINK_INTEREST_TYPE, UPLINK_KEY
 from eventplane.reasons import Reason
 from eventplane.topics import interest_topic
-from eventplane_mqtt.mailbox import LinkName, Reload
+from eventplane_mqtt.mailbox import LinkName
 from tests.unit.edge.downlinks import command, state
 from tests.unit.edge.fakes import ALARM, DEAD_LETTER, READING, Device, MakeDevice, contract, event
 

@@ -6,7 +6,6 @@ import tracemalloc
 
 import pytest
 
-from eventplane_mqtt import Will
 from eventplane_mqtt.codec import (
     PINGREQ,
     ConnAck,
@@ -45,16 +44,16 @@ def decode(data: bytes, version: int = 4) -> list[Packet]:
             "10 0e 00 04 4d 51 54 54 04 02 00 3c 00 02 6d 65",
         ),
         (
-            encode_connect(4, "me", clean=False, keepalive_s=300, will=Will("w", b"!", 1, retain=True)),
-            "10 14 00 04 4d 51 54 54 04 2c 01 2c 00 02 6d 65 00 01 77 00 01 21",
+            encode_connect(4, "me", clean=False, keepalive_s=300),
+            "10 0e 00 04 4d 51 54 54 04 00 01 2c 00 02 6d 65",
         ),
         (
             encode_connect(5, "me", clean=False, keepalive_s=0, session_expiry_s=3600, max_packet_bytes=1024),
             "10 19 00 04 4d 51 54 54 05 00 00 00 0a 11 00 00 0e 10 27 00 00 04 00 00 02 6d 65",
         ),
         (
-            encode_connect(5, "", clean=True, keepalive_s=1, max_packet_bytes=16, will=Will("w", b"", 0)),
-            "10 18 00 04 4d 51 54 54 05 06 00 01 05 27 00 00 00 10 00 00 00 00 01 77 00 00",
+            encode_connect(5, "", clean=True, keepalive_s=1, max_packet_bytes=16),
+            "10 12 00 04 4d 51 54 54 05 02 00 01 05 27 00 00 00 10 00 00",
         ),
         (
             encode_connect(4, "me", clean=True, keepalive_s=60, username="u", password=b"\xff\x00"),
@@ -62,17 +61,9 @@ def decode(data: bytes, version: int = 4) -> list[Packet]:
         ),
         (
             encode_connect(
-                5,
-                "me",
-                clean=True,
-                keepalive_s=1,
-                max_packet_bytes=16,
-                will=Will("w", b"", 0),
-                username="u",
-                password=b"p",
+                5, "me", clean=True, keepalive_s=1, max_packet_bytes=16, username="u", password=b"p"
             ),
-            "10 20 00 04 4d 51 54 54 05 c6 00 01 05 27 00 00 00 10 00 02 6d 65 "
-            "00 00 01 77 00 00 00 01 75 00 01 70",
+            "10 1a 00 04 4d 51 54 54 05 c2 00 01 05 27 00 00 00 10 00 02 6d 65 00 01 75 00 01 70",
         ),
         (encode_subscribe(4, 1, ["a", "b/#"], 1), "82 0c 00 01 00 01 61 01 00 03 62 2f 23 01"),
         (encode_subscribe(5, 0x102, ["a"], 0), "82 07 01 02 00 00 01 61 00"),

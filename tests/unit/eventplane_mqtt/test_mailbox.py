@@ -14,17 +14,17 @@ from eventplane_mqtt.mailbox import (
     BATCH_MESSAGES,
     OVERHEAD_BYTES,
     Acknowledged,
+    Connected,
     Disconnected,
     LinkName,
     Mailbox,
     Message,
     Received,
     Share,
-    Stop,
 )
 
 LOCAL, URGENT, CLOUD = LinkName.LOCAL, LinkName.URGENT, LinkName.CLOUD
-ACKNOWLEDGED = Acknowledged(CLOUD, 1, 1)
+ACKNOWLEDGED, CONNECTED = Acknowledged(CLOUD, 1, 1), Connected(CLOUD, 1)
 LIMIT = 8 * BATCH_BYTES
 LARGE = bytes(64 * 1024 - OVERHEAD_BYTES - 1)
 """With the topic `t` a message of 64 KiB, eight of which are a batch."""
@@ -59,8 +59,8 @@ def all_batches(mailbox: Mailbox[Message]) -> Iterator[list[Message]]:
 def test_control_items_come_before_a_backlog_of_messages(mailbox: Mailbox[Message]) -> None:
     fill(mailbox.share(LOCAL, LIMIT), LOCAL, 5_000)
     mailbox.put(ACKNOWLEDGED)
-    mailbox.put(Stop())
-    assert mailbox.wait(0)[:2] == [ACKNOWLEDGED, Stop()]
+    mailbox.put(CONNECTED)
+    assert mailbox.wait(0)[:2] == [ACKNOWLEDGED, CONNECTED]
 
 
 def test_an_urgent_message_comes_before_a_backlog_of_others(mailbox: Mailbox[Message]) -> None:
@@ -151,7 +151,7 @@ def test_qos_0_leaves_the_larger_part_of_the_share_to_qos_1(link: LinkName, part
 
 def test_a_put_of_another_thread_ends_the_wait(mailbox: Mailbox[Message]) -> None:
     share = mailbox.share(LOCAL, LIMIT)
-    for put in (lambda: mailbox.put(Stop()), lambda: fill(share, LOCAL, 1)):
+    for put in (lambda: mailbox.put(CONNECTED), lambda: fill(share, LOCAL, 1)):
         thread = threading.Thread(target=put)
         thread.start()
         assert len(mailbox.wait(FOREVER_S)) == 1
@@ -160,13 +160,13 @@ def test_a_put_of_another_thread_ends_the_wait(mailbox: Mailbox[Message]) -> Non
 
 def test_a_signal_handler_may_put_at_any_time(mailbox: Mailbox[Message]) -> None:
     share = mailbox.share(LOCAL, LIMIT)
-    before = signal.signal(signal.SIGUSR1, lambda *_: mailbox.put(Stop()))
+    before = signal.signal(signal.SIGUSR1, lambda *_: mailbox.put(CONNECTED))
     try:
         with share._lock:  # as if it came while the loop takes messages
             signal.raise_signal(signal.SIGUSR1)
-        assert mailbox.wait(FOREVER_S) == [Stop()]
+        assert mailbox.wait(FOREVER_S) == [CONNECTED]
         threading.Timer(0.01, os.kill, [os.getpid(), signal.SIGUSR1]).start()
-        assert mailbox.wait(FOREVER_S) == [Stop()]
+        assert mailbox.wait(FOREVER_S) == [CONNECTED]
     finally:
         signal.signal(signal.SIGUSR1, before)
 
@@ -184,7 +184,7 @@ def test_lingering_ends_at_once_for_what_must_not_wait(mailbox: Mailbox[Message]
         match ending:
             case "control":
                 mailbox.put(ACKNOWLEDGED)  # nor does this
-                mailbox.put(Stop())
+                mailbox.put(CONNECTED)
             case "urgent":
                 fill(urgent, URGENT, 1)
             case _:
