@@ -334,7 +334,7 @@ METRICS = (
     ),
     Metric(
         "eventplane_unwanted_total",
-        "Deliveries that were left out because nobody at the destination handles such events.",
+        "Deliveries that were left out because no reader at the destination handles such events.",
         lambda it: it.counts.unwanted,
     ),
     Metric(

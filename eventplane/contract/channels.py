@@ -73,7 +73,7 @@ _DOWNLINK = Word(
 _FORWARD = Word(
     Forward,
     Forward.ALL,
-    "of the device's outbox: `wanted` keeps on the device what nobody in the cloud wants "
+    "of the device's outbox: `wanted` keeps on the device what no reader in the cloud wants "
     "([interest.md](../explanation/interest.md))",
 )
 
