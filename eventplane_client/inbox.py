@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import datetime
 from types import TracebackType
 from typing import Self
@@ -61,7 +62,7 @@ class Received:
 
 
 class Inbox:
-    """The reader of one participant; use it in a `with` block, and by one thread.
+    """The reader of one participant; use it in a `with` block, and by one thread. Others may `close` it.
 
     `get` and an iteration hand out an event and count the one before as handled; the end of the block counts
     the last one as handled, an exception as not. `receive` leaves both to its caller.
@@ -105,6 +106,10 @@ class Inbox:
         )
         self._got: list[Delivery] = []
         self._received: list[Delivery] = []
+        # Held while the reader works. A thread that closes does not wait for it: who leaves it last, ends it.
+        self._lock = threading.RLock()
+        self._ended = threading.Event()
+        self._error: BaseException | None = None
         self._closed = False
         self._stopping = False
 
@@ -119,11 +124,14 @@ class Inbox:
 
     def get_batch(self, most: int, timeout_s: float = LONG_POLL_S) -> list[Envelope]:
         """Up to `most` events, at least one; those before are handled. Raises what `get` raises."""
-        handled = self._handled()
-        self._got = self._next(most, timeout_s, handled)
-        if not self._got:
+        check_arguments(most=most, timeout_s=timeout_s)
+        with self._reading():
+            handled = self._handled()
+            self._got = got = self._reader.next(most, timeout_s, handled)
+        self._check_open()
+        if not got:
             raise self._nothing_there(timeout_s)
-        return [each.event for each in self._got]
+        return [each.event for each in got]
 
     def receive(self, timeout_s: float = LONG_POLL_S) -> Received:
         """The next event, to be settled by hand. Raises what `get` raises."""
@@ -131,10 +139,13 @@ class Inbox:
 
     def receive_batch(self, most: int, timeout_s: float = LONG_POLL_S) -> list[Received]:
         """Up to `most` of them, at least one. Raises what `get` raises."""
-        found = self._next(most, timeout_s, [])
+        check_arguments(most=most, timeout_s=timeout_s)
+        with self._reading():
+            found = self._reader.next(most, timeout_s)
+            self._received = [each for each in self._received if not each.is_settled] + found
+        self._check_open()
         if not found:
             raise self._nothing_there(timeout_s)
-        self._received = [each for each in self._received if not each.is_settled] + found
         return [Received(self, each) for each in found]
 
     def __iter__(self) -> Iterator[Envelope]:
@@ -186,21 +197,43 @@ class Inbox:
 
     def settle(self, delivery: Delivery, answer: object = None) -> None:
         """See `Received.ack`."""
-        self._reader.reply_to(delivery, answer)
-        self._reader.settle([delivery])
+        with self._alone():
+            self._reader.reply_to(delivery, answer)
+            self._reader.settle([delivery])
 
     def give_back(self, delivery: Delivery, error: BaseException | str) -> None:
         """See `Received.nack`."""
-        self._reader.give_back(delivery, error)
+        with self._alone():
+            self._reader.give_back(delivery, error)
 
     def close(self, error: BaseException | None = None) -> None:
         """End. What `get` handed out is handled or, with an `error`, is not; what `receive` did, comes again.
 
-        Raises `StateError`.
+        Any thread may close; one that is reading ends then, at the latest with its long poll. Raises
+        `StateError`.
         """
         if self._closed:
             return
+        self._error = error
         self._closed = True
+        self._end()
+
+    def wait_ended(self, timeout_s: float) -> bool:
+        """Return whether the thread that reads has left the closed inbox within `timeout_s` seconds."""
+        return self._ended.wait(timeout_s)
+
+    def _end(self) -> None:
+        """Give back what is in hand, unless a thread is reading, which does it when it leaves."""
+        if not self._lock.acquire(blocking=False):
+            return
+        try:
+            if not self._ended.is_set():
+                self._give_all_back(self._error)
+        finally:
+            self._ended.set()
+            self._lock.release()
+
+    def _give_all_back(self, error: BaseException | None) -> None:
         try:
             got = self._handled() if error is None else [each for each in self._got if not each.is_settled]
             if error is None:
@@ -235,8 +268,28 @@ class Inbox:
         problem = "no route and no subscription leads to its inbox"
         return NotRegisteredError(self.participant, problem, "subscribe with a filter, or add a route")
 
-    def _next(self, most: int, timeout_s: float, handled: list[Delivery]) -> list[Delivery]:
-        check_arguments(most=most, timeout_s=timeout_s)
+    def _check_open(self) -> None:
         if self._closed:
             raise ClosedError(self.participant)
-        return self._reader.next(most, timeout_s, handled)
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Use the reader alone, and end it if it was closed meanwhile."""
+        try:
+            with self._lock:
+                yield
+        finally:
+            if self._closed:
+                self._end()
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        """As `_alone`; what fails because another thread closes is a `ClosedError`."""
+        with self._alone():
+            self._check_open()
+            try:
+                yield
+            except ClientError as error:
+                if self._closed and not isinstance(error, ClosedError):
+                    raise ClosedError(self.participant) from error
+                raise

@@ -240,12 +240,16 @@ class MemoryPlane:
                     entry.visible_at = self._clock()
             self._changed.notify_all()
 
-    def take(self, participant: str, most: int, timeout_s: float) -> list[Message]:
-        """What a transport receives."""
+    def take(
+        self, participant: str, most: int, timeout_s: float, is_closed: Callable[[], bool] = lambda: False
+    ) -> list[Message]:
+        """What a transport receives; nothing once it `is_closed`."""
         give_up = monotonic() + timeout_s
         try:
             with self._changed:
                 while True:
+                    if is_closed():
+                        return []
                     now = self._clock()
                     self._trim(participant, now)
                     inbox = self._inboxes.get(participant, {})
@@ -383,7 +387,7 @@ class MemoryTransport:
     def receive(self, most: int, timeout_s: float) -> list[Message]:
         if self._closed:
             raise ClosedError(self._participant)
-        return self._plane.take(self._participant, most, timeout_s)
+        return self._plane.take(self._participant, most, timeout_s, lambda: self._closed)
 
     def acknowledge(self, messages: Sequence[Message], *, refused: str | None = None) -> list[Message]:  # noqa: ARG002
         self._plane.change(self._participant, messages, None)

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from typing import Any
 
 import pytest
 
 from eventplane.envelope import Envelope
 from eventplane.receipts import Receipt, digest
-from eventplane_client import Inbox, connect
+from eventplane_client import Client, Inbox, connect
 from eventplane_client.connection import memory_plane
 from eventplane_client.errors import ClosedError, FlushTimeoutError, RefusedError, UnroutedError
+from eventplane_client.memory import MemoryPlane, MemoryTransport
+from eventplane_client.memory_filter import MemoryFilter
+from eventplane_client.memory_subscriptions import MemorySubscriptions
 from eventplane_client.mqtt import MqttTransport
 from eventplane_client.mqtt_loop import CallbackThread
 from eventplane_client.notices import Notice, Refused
 from eventplane_client.outbox_window import OutboxWindow
-from eventplane_client.ports import Message
+from eventplane_client.ports import Message, Verdict
 from eventplane_mqtt.mailbox import LinkName, Received
 from tests.eventually import eventually
 from tests.unit.client.worlds import event
@@ -47,14 +51,49 @@ def test_what_the_forwarder_refuses_has_a_name(
     assert (type(wrong.value), wrong.value.reason) == (error, reason)
 
 
+@pytest.mark.parametrize("transport", ["mqtt://127.0.0.1:1", "memory:closed-while-reading"])
 @pytest.mark.parametrize("read", [lambda inbox: inbox.handle(print), list], ids=["handle", "iterate"])
-def test_closing_the_client_ends_a_reader_in_another_thread(read: Callable[[Inbox], object]) -> None:
-    client = connect("mqtt://127.0.0.1:1", SERVICE, state="memory:")
+def test_closing_the_client_ends_a_reader_in_another_thread(
+    transport: str, read: Callable[[Inbox], object]
+) -> None:
+    client = connect(transport, SERVICE, state="memory:")
     inbox = client.subscribe()
     with ThreadPoolExecutor(1) as pool:
         reading = pool.submit(read, inbox)
         client.close()
         assert not reading.result(30)
+
+
+def test_what_another_thread_closes_while_it_is_claimed_is_given_back_before_the_state_is_closed() -> None:
+    calls: list[str] = []
+    claiming, go_on = threading.Event(), threading.Event()
+
+    class Slow(MemoryFilter):
+        def claim(self, *args: Any, **more: Any) -> list[Verdict]:
+            claiming.set()
+            assert go_on.wait(SECONDS)
+            calls.append("claim")
+            return super().claim(*args, **more)
+
+        def release(self, keys: Sequence[bytes]) -> None:
+            calls.append("release")
+
+        def close(self) -> None:
+            calls.append("close")
+
+    plane = MemoryPlane()
+    plane.deliver(SERVICE, event("ring"))
+    client = Client(SERVICE, MemoryTransport(plane, SERVICE), Slow, MemorySubscriptions(plane, SERVICE))
+    inbox = client.subscribe()
+    with ThreadPoolExecutor(2) as pool:
+        done = pool.submit(inbox.handle, lambda _: calls.append("handle"))
+        assert claiming.wait(SECONDS)
+        closing = pool.submit(client.close)
+        assert eventually(lambda: inbox._closed, SECONDS)
+        go_on.set()
+        assert done.result(SECONDS) is closing.result(SECONDS) is None
+    assert calls[:2] == ["claim", "release"]
+    assert len(plane.take(SERVICE, 10, 0)) == 1
 
 
 def test_what_another_thread_closes_while_it_is_handled_comes_again() -> None:
