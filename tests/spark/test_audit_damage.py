@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import shutil
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 from pyspark.sql import SparkSession
 
+from glue_jobs.compaction.main import main as compact
 from glue_jobs.delivery_audit.main import main
+from glue_jobs.erasure.main import main as erase
 from local.archive_generator.contracts import audited_contracts
 from local.archive_generator.generator import Plan, generate
 from tests.spark.damage.archive import DAY
@@ -17,6 +20,9 @@ from tests.spark.damage.expected import problems
 from tests.spark.damage.kinds import KINDS, TAMPERING, damage
 
 PLAN: Final = Plan(events=6_000, hours=24, fault_every=0, trouble_every=0)
+SMALL: Final = Plan(events=240, hours=6, events_an_hour=20, fault_every=0, trouble_every=0)
+LATER: Final = datetime(2026, 3, 3, tzinfo=UTC)
+"""When all hours of the archive are closed."""
 ARGUMENTS: Final = ("--DATE", DAY, "--AS_OF", "2026-04-01T00:00:00Z")
 
 TOGETHER: Final = (
@@ -72,6 +78,21 @@ def test_damage_is_reported_and_nobody_else_is_accused(
         expected = expected.and_(damage(archive, (name for name in names if name in TAMPERING)))
     report = _audit(archive, tmp_path / "audit", *expected.arguments)
     assert problems(expected, report) == []
+
+
+def test_what_compaction_and_erasure_change_is_no_tampering(spark: SparkSession, tmp_path: Path) -> None:
+    generate(tmp_path, SMALL, audited_contracts())
+    archive, output = tmp_path / "archive", tmp_path / "audit"
+    assert _audit(archive, output)["verdict"] == "proven"
+    compact(["--INPUT", str(archive), "--DATE", "all"], LATER)
+    report = _audit(archive, output)
+    assert (report["verdict"], report["findings"]) == ("proven", [])
+    erase(["--INPUT", str(archive), "--SOURCE", "//home-000002.example.org/"], LATER)
+    report = _audit(archive, output)
+    assert "altered_object" not in {each["kind"] for each in report["findings"]}
+    # A hand that comes behind both is seen.
+    expected = damage(archive, ["added_ledger"])
+    assert any(expected.facts[0].fits(each) for each in _audit(archive, output)["findings"])
 
 
 def _audit(archive: Path, output: Path, *more: str) -> dict[str, Any]:
