@@ -161,8 +161,12 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         )
         registered = world.operator("fleet", "register", VICTIM, THIEF)
         assert registered.returncode == 0, registered.stderr
-        with pytest.MonkeyPatch.context() as patch, world.enter_as(ALARM_CENTRE, patch) as alarm_centre:
-            stack.enter_context(world.inboxes.listening(alarm_centre))
+        # It stops to listen before its client is closed.
+        with (
+            pytest.MonkeyPatch.context() as patch,
+            world.enter_as(ALARM_CENTRE, patch) as alarm_centre,
+            world.inboxes.listening(alarm_centre),
+        ):
             patch.undo()
             yield world
 
