@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from hashlib import sha256
 from time import monotonic
 from types import TracebackType
@@ -34,17 +35,23 @@ UNREADABLE: Final = "unreadable"
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """An event that is shown to people: what `service` received, and when (Unix milliseconds)."""
+    """An event that is shown to people: what `service` received from `device`, and when.
+
+    Times are Unix milliseconds; an event that was sent without a time has none. What the cloud's own
+    participants send has no device.
+    """
 
     service: str
     type: str
     subject: str
     data: Mapping[str, Any]
     arrived_ms: int
+    device: str = ""
+    sent_ms: int | None = None
 
 
-Keep = Callable[[BaseCloudEvent], bool]
-"""Whether an event is kept."""
+Keep = Callable[[str, BaseCloudEvent], bool]
+"""Whether an event that a service received is kept."""
 
 
 class Consumer:
@@ -131,11 +138,8 @@ class Consumer:
             self.duplicates += 1
             return
         counted[key] = None
-        if key[0] != UNREADABLE and self._keep(event):
-            arrived_ms = time.time_ns() // 1_000_000
-            data: Any = event.get_data()
-            kept = Kept(self.service, event.get_type(), event.get_subject() or "", data, arrived_ms)
-            self.kept.append(kept)
+        if key[0] != UNREADABLE and self._keep(self.service, event):
+            self.kept.append(_kept(self.service, event, time.time_ns() // 1_000_000))
 
 
 class Consumers:
@@ -144,7 +148,9 @@ class Consumers:
     They keep the events that `keep` asks for, as they arrived.
     """
 
-    def __init__(self, sqs: Any, queue_urls: Mapping[str, str], keep: Keep = lambda _: False) -> None:
+    def __init__(
+        self, sqs: Any, queue_urls: Mapping[str, str], keep: Keep = lambda _service, _event: False
+    ) -> None:
         self._tick = threading.Condition()
         self._consumers = {
             service: Consumer(service, sqs, url, self._tick, keep) for service, url in queue_urls.items()
@@ -205,6 +211,22 @@ class Consumers:
                 # Every consumer's read, empty or not, is a tick: at least one a long poll.
                 self._tick.wait(min(left, _LONG_POLL_SECONDS))
         return True
+
+
+def _kept(service: str, event: BaseCloudEvent, arrived_ms: int) -> Kept:
+    data: Any = event.get_data()
+    # The time of a replayed reading is years old: what the sender records of the sending goes first.
+    recorded = event.get_extension("recordedtime")
+    sent = datetime.fromisoformat(recorded) if recorded else event.get_time()
+    return Kept(
+        service,
+        event.get_type(),
+        event.get_subject() or "",
+        data,
+        arrived_ms,
+        device=event.get_extension("senderdevice") or "",
+        sent_ms=sent and round(sent.timestamp() * 1000),
+    )
 
 
 def comes_in_its_own_time(type: str) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from rich.console import Console
@@ -49,6 +50,18 @@ def deletion_told(summary: Mapping[str, Any]) -> str:
     )
 
 
+def alarms_told(summary: Mapping[str, Any]) -> str:
+    """How long alarms took to the alarm centre, those of homes with a fault by themselves."""
+    parts = []
+    for homes, is_struck in (("without", False), ("with", True)):
+        took = [each["seconds"] for each in summary["alarms"] if (each["fault"] is not None) == is_struck]
+        if took:
+            parts.append(
+                f"homes {homes} a fault {len(took):,}, median {median(took):.2f} s, longest {max(took):.2f} s"
+            )
+    return f"alarms at the alarm centre: {'; '.join(parts) or 'none'}"
+
+
 def print_table(summary: Mapping[str, Any], console: Console) -> None:
     """The result in colours."""
     passed = summary["verdict"] == "passed"
@@ -71,6 +84,7 @@ def print_table(summary: Mapping[str, Any], console: Console) -> None:
         console.print(f"  {notice['service']} was told: {notice['title']}{after}")
     for letter in summary["payload_letters"]:
         console.print(f"  a dead letter of {letter['sender']}: {letter['reason']}, {letter['detail']}")
+    console.print(f"  {alarms_told(summary)}")
     console.print(f"  {deletion_told(summary)}")
     console.print(
         f"  {summary['urgent_sent']:,} urgent events; {summary['malformed_sent']} malformed messages, "
@@ -126,6 +140,10 @@ def write_page(summary: Mapping[str, Any], audit: Mapping[str, Any], path: Path,
                     *(f"{each[name]:,}" for name in _ROUTE_COLUMNS),
                 ]
                 for each in audit["routes"]
+            ],
+            alarms=[
+                [each["home"], each["type"], f"{each['seconds']:.2f} s", each["fault"] or "-"]
+                for each in summary["alarms"]
             ],
             latency=[
                 [

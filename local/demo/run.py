@@ -30,6 +30,7 @@ from eventplane.reasons import Reason
 from eventplane.sender import Sender
 from local.audits import AuditProcess
 from local.consumers import Consumers, Kept
+from local.demo.alarms import ALARM_CENTRE, Alarm, alarms
 from local.demo.archive import fetch
 from local.demo.auditing import audit_twice
 from local.demo.carers import CARERS, CARERS_SOURCE, Carers
@@ -120,6 +121,7 @@ def run(options: Options, console: Console, tamper: Tamper | None = None) -> dic
         gave_up_waiting_for=waits.gave_up,
         otherwise_wrong={"notices missing": missing(played.notices, told(plane.contract))},
     )
+    summary["alarms"] = [asdict(alarm) for alarm in played.alarms]
     summary["notices"] = [asdict(notice) for notice in played.notices]
     summary["payload_letters"] = played.payload_letters
     summary["steps"] = steps
@@ -138,15 +140,16 @@ class Played:
     faults: list[Fault]
     dead_lettered: int
     notices: list[Notice]
+    alarms: list[Alarm]
     payload_letters: list[dict[str, str]]
     spark: AuditProcess
 
 
-def _is_shown(event: BaseCloudEvent) -> bool:
-    """Whether an event is looked at as it arrived: notices, what they begin with, and wrong payloads."""
+def _is_shown(service: str, event: BaseCloudEvent) -> bool:
+    """Whether an event is looked at as it arrived: alarms, notices, what they begin with, wrong payloads."""
     data: Any = event.get_data()
     is_letter = event.get_type() == DEAD_LETTER_TYPE and data["reason"] == Reason.PAYLOAD_INVALID
-    return event.get_type() in (CONNECTED, NOTICE) or is_letter
+    return service == ALARM_CENTRE or event.get_type() in (CONNECTED, NOTICE) or is_letter
 
 
 def _payload_letters(kept: list[Kept]) -> list[dict[str, str]]:
@@ -243,7 +246,8 @@ def _play(
         }
     letters = dead_lettered(sent.malformed, arrived)
     verdicts = judge(expected, arrived)
-    return Played(verdicts, injected, letters, notices, _payload_letters(consumers.kept), spark)
+    kept = consumers.kept
+    return Played(verdicts, injected, letters, notices, alarms(kept, injected), _payload_letters(kept), spark)
 
 
 def _lose_home(

@@ -125,7 +125,7 @@ def test_no_text_becomes_code_in_a_script_or_a_link() -> None:
 def test_devices_own_reports_make_the_audits_count_that_of_the_consumers(tmp_path: Path) -> None:
     judged = audit(operations=14)
     summary = summary_of([verdict("operations", 13, reports=1)], judged)
-    summary |= {"notices": [], "payload_letters": []}
+    summary |= {"alarms": [], "notices": [], "payload_letters": []}
     demo_report.write_page(summary, judged, tmp_path / "demo.html", "audit.html")
     cells = re.findall(r"<t[hd][^>]*>([^<]*)</t[hd]>", (tmp_path / "demo.html").read_text())
     at = cells.index("operations")

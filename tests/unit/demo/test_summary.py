@@ -8,6 +8,9 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from local.consumers import Kept
+from local.demo.alarms import Alarm, alarms
+from local.demo.faults import Fault
 from local.demo.presence import Notice
 from local.demo.report import headline, print_table, write_page
 from local.demo.summary import FOUND, IRREGULAR, summarise
@@ -163,6 +166,10 @@ def test_the_page_and_the_table_show_the_verdict(tmp_path: Path) -> None:
     late = Notice("carers", "opened", "Device <home> cannot be reached", ("Is there electricity?",), 0.8)
     back = Notice("carers", "over", "Device <home> is well again", ("Tell them.",), None)
     summary["notices"] = [asdict(late), asdict(back)]
+    summary["alarms"] = [
+        asdict(Alarm("<home>", "alarm.fall", 0.25, None)),
+        asdict(Alarm("home-1", "alarm.fall", 3.5, "network cut")),
+    ]
     wrong = {"sender": "simple-client/", "reason": "payload_invalid", "detail": "$.value: no number"}
     summary["payload_letters"] = [wrong]
     write_page(summary, report, tmp_path / "report.html", "run/audit/audit.html")
@@ -177,7 +184,22 @@ def test_the_page_and_the_table_show_the_verdict(tmp_path: Path) -> None:
     assert "carers was told: Device <home> cannot be reached, 0.8 s after its time" in table
     assert "carers was told: Device <home> is well again\n" in table
     assert "a dead letter of simple-client/: payload_invalid, $.value: no number" in table
+    assert "homes without a fault 1, median 0.25 s" in " ".join(table.split())
+    assert "homes with a fault 1, median 3.50 s" in " ".join(table.split())
+    assert "network cut</td>" in page
     assert "Is there electricity?" in page
     assert "$.value: no number" in page
     assert "ith one archive object deleted the audit says: broken, 3 lost" in page
     assert 'href="run/audit/audit.html"' in page
+
+
+def test_alarms_are_timed_from_their_sending_and_those_of_a_struck_home_are_marked() -> None:
+    kept = [
+        Kept("alarm-centre", "fall", "", {}, arrived_ms=5_000, device="home-1", sent_ms=1_000),
+        Kept("alarm-centre", "fall", "", {}, arrived_ms=1_250, device="home-2", sent_ms=1_000),
+        Kept("carers", "notice", "", {}, arrived_ms=2_000, device="home-2", sent_ms=1_000),
+    ]
+    assert alarms(kept, [Fault("network cut", "home-1", 500, 3.0)]) == [
+        Alarm("home-2", "fall", 0.25, None),
+        Alarm("home-1", "fall", 4.0, "network cut"),
+    ]
