@@ -18,7 +18,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 from time import sleep
 from typing import Any, Final
 
@@ -28,6 +27,7 @@ from eventplane.contract import Contract, compile_contract
 from eventplane.contract.publication import cloud_destinations
 from eventplane.envelope import write_event
 from eventplane.ingest import IngestFrame, frame_text
+from local.background import BackgroundServer
 
 FUNCTIONS: Final = {
     "router": "router.handler",
@@ -48,6 +48,7 @@ import time; began = time.process_time()
 import json, re, sys
 import botocore.session; clients = time.process_time()
 import importlib
+from local.background import BackgroundServer
 handler = importlib.import_module(f"lambdas.{sys.argv[1]}"); wired = time.process_time()
 class Context:
     aws_request_id = function_name = invoked_function_arn = "x"
@@ -99,13 +100,8 @@ class _Aws(BaseHTTPRequestHandler):
 def aws(answer_s: float = 0.0) -> Iterator[str]:
     """The address of an AWS that says yes after `answer_s` seconds."""
     handler = type("Aws", (_Aws,), {"answer_s": answer_s})
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        server.server_close()
+    with BackgroundServer("aws", ThreadingHTTPServer(("127.0.0.1", 0), handler)) as server:
+        yield server.url
 
 
 def _batch(function: str) -> str:

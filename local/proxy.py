@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
-from typing import Any, Final, Self, cast
+from typing import Any, Final, cast
 from urllib.parse import urlsplit
 
+from local.background import BackgroundServer
 from local.ports import LOOPBACK
 
 _HOP_BY_HOP: Final = {"connection", "keep-alive", "transfer-encoding", "content-length"}
@@ -51,7 +51,7 @@ class Answer:
     body: bytes
 
 
-class Proxy:
+class Proxy(BackgroundServer):
     """Passes calls to its address `url` on to `upstream`, unchanged, while its `with` block runs.
 
     Subclasses override `answer`. It runs in several threads at once.
@@ -65,24 +65,9 @@ class Proxy:
             answer = staticmethod(lambda call: proxy.answer(call))
             upstream = self._upstream
 
-        self._server = ThreadingHTTPServer((LOOPBACK, 0), Handler)
-        self._server.daemon_threads = True
-        self._thread = threading.Thread(target=self._server.serve_forever, name="proxy", daemon=True)
-
-    @property
-    def url(self) -> str:
-        return f"http://{LOOPBACK}:{self._server.server_port}"
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        server = ThreadingHTTPServer((LOOPBACK, 0), Handler)
+        server.daemon_threads = True
+        super().__init__("proxy", server)
 
     def answer(self, call: Call) -> Answer | None:
         """Return what the client gets; None closes its connection without an answer."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import gzip
 import json
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -17,6 +16,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue
 
+from local.background import BackgroundServer
 from tests.eventually import eventually
 
 _IDS = ("traceId", "spanId", "parentSpanId")
@@ -88,16 +88,9 @@ def otlp_receiver() -> Iterator[Receiver]:
         def log_message(self, *_: object) -> None:
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    receiver.url = f"http://127.0.0.1:{server.server_port}"
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
-    thread.start()
-    try:
+    with BackgroundServer("receiver", ThreadingHTTPServer(("127.0.0.1", 0), Handler)) as server:
+        receiver.url = server.url
         yield receiver
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
 
 
 def _metric_names(body: bytes) -> set[str]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import logging
 import sys
-import threading
 from base64 import b64encode
 from collections.abc import Callable
 from dataclasses import asdict
@@ -18,11 +17,11 @@ from hashlib import sha256
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from contract import pages
 from eventplane.errors import EventPlaneError
+from local.background import BackgroundServer
 from local.control_room.plane import Fault, Plane
 from local.errors import LocalError
 from local.ports import LOOPBACK
@@ -43,10 +42,6 @@ _IDLE_S: Final = 30.0
 """A connection that sends no request for so long is closed."""
 
 
-_POLL_S: Final = 0.05
-"""How often the server looks whether it is to end."""
-
-
 class PortTakenError(LocalError):
     """Something else listens on the port."""
 
@@ -55,7 +50,7 @@ class PortTakenError(LocalError):
         super().__init__(f"port {port} of {LOOPBACK} is taken: stop what listens there, or choose another")
 
 
-class ControlRoom:
+class ControlRoom(BackgroundServer):
     """Serve the control room of `plane` at `url` while the `with` block runs; port 0: any free one.
 
     Raises `PortTakenError`.
@@ -63,28 +58,10 @@ class ControlRoom:
 
     def __init__(self, plane: Plane, port: int = 0) -> None:
         try:
-            self._server = _Server(plane, port)
+            server = _Server(plane, port)
         except OSError:
             raise PortTakenError(port) from None
-        self._thread = threading.Thread(
-            target=self._server.serve_forever, args=(_POLL_S,), name="control room", daemon=True
-        )
-
-    @property
-    def url(self) -> str:
-        """The page's address."""
-        return f"http://{LOOPBACK}:{self._server.server_port}/"
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        super().__init__("control room", server)
 
 
 class _Server(ThreadingHTTPServer):

@@ -12,6 +12,7 @@ import pytest
 from botocore.config import Config
 from botocore.exceptions import ClientError, ConnectionClosedError, ReadTimeoutError
 
+from local.background import BackgroundServer
 from local.chaos import fault_proxy
 from local.chaos.fault_proxy import FaultProxy, Outage, Target, Trouble
 from local.ports import LOOPBACK
@@ -53,12 +54,8 @@ class Cloud:
 @pytest.fixture
 def cloud() -> Iterator[Cloud]:
     cloud = Cloud()
-    thread = threading.Thread(target=cloud.server.serve_forever, daemon=True)
-    thread.start()
-    yield cloud
-    cloud.server.shutdown()
-    cloud.server.server_close()
-    thread.join()
+    with BackgroundServer("cloud", cloud.server):
+        yield cloud
 
 
 @pytest.fixture

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import http.client
-import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
+from local.background import BackgroundServer
 from local.ports import LOOPBACK
 from local.proxy import Answer, Call, Proxy
 
@@ -38,13 +38,8 @@ class Cloud(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def upstream() -> Iterator[str]:
-    server = HTTPServer((LOOPBACK, 0), Cloud)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    yield f"http://{LOOPBACK}:{server.server_port}"
-    server.shutdown()
-    server.server_close()
-    thread.join()
+    with BackgroundServer("upstream", HTTPServer((LOOPBACK, 0), Cloud)) as server:
+        yield server.url
 
 
 def request(url: str, method: str, body: bytes = b"") -> tuple[int, dict[str, str], bytes]:
