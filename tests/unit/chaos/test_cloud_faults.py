@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from local.chaos.cloud_faults import KILL, KINDS, LONG, plan
+from local.chaos.cloud_faults import KINDS, LONG, plan
 from local.chaos.faulty import SERVICES
 from local.chaos.injector import Struck
 from local.chaos.outages import episodes
 from local.chaos.scenarios import cloud_faults
-from local.chaos.schedule import ScheduleError
 
 
 def names(seed: int, kinds: tuple[str, ...], seconds: float) -> list[tuple[str, ...]]:
@@ -41,15 +40,3 @@ def test_the_long_ones_last_for_minutes() -> None:
     # The load goes on until the end.
     assert scenario.load.events / scenario.load.per_s >= scenario.seconds
     assert scenario.homes * scenario.load.events == 50_000
-
-
-def test_a_kill_falls_into_the_outage_that_it_is_paired_with() -> None:
-    strikes = plan(1, ("s3-stalled", KILL), 1, 100)
-    (first, second) = [each for each in strikes if each.at_s > 2 / 7 * 100][:2]
-    assert (first.kind, second.kind) == ("s3-stalled", KILL)
-    assert first.at_s < second.at_s < first.until_s
-
-
-def test_without_kinds_there_is_no_schedule() -> None:
-    with pytest.raises(ScheduleError, match="name some"):
-        plan(1, (), 1, 100)

@@ -8,7 +8,6 @@ from local.chaos.counters import (
     delays,
     delays_during,
     out_of_order,
-    quantile,
     recoveries,
 )
 from local.chaos.injector import Struck
@@ -37,10 +36,6 @@ def test_recovery_lasts_until_the_oldest_event_that_waited_at_its_end_has_come()
     assert recoveries([Struck("cut", "a", 2.0, 5.0)], times, arrived) == [Recovery("cut", "a", 2.0)]
 
 
-def test_nothing_waited_is_no_time_at_all() -> None:
-    assert recoveries([Struck("cut", "a", 2.0, 5.0)], {A: 1.0}, {A: 1.5}) == [Recovery("cut", "a", 0.0)]
-
-
 def test_of_faults_together_the_last_to_end_counts() -> None:
     struck = [Struck("cut", "a", 2.0, 5.0), Struck("kill", "a", 3.0, 6.0), Struck("kill", "b", 1.0, 9.0)]
     assert [each.kind for each in recoveries(struck, {A: 1.0}, {A: 8.0})] == ["kill", "kill"]
@@ -51,9 +46,3 @@ def test_delays_are_of_what_arrived_and_those_of_faults_of_their_home() -> None:
     arrived = {A: 2.0, B: 3.5, OTHER: 9.0}
     assert delays(times, arrived) == [1.0, 0.5, 6.0]
     assert delays_during([Struck("cut", "a", 2.0, 4.0)], times, arrived) == [0.5]
-
-
-def test_quantiles() -> None:
-    assert quantile([], 0.99) == 0
-    assert quantile([3.0, 1.0, 2.0], 0.5) == 2.0
-    assert quantile([float(number) for number in range(100)], 0.99) == 99.0

@@ -21,8 +21,6 @@ from local.chaos.faults import (
     Freeze,
     Kill,
     Malformed,
-    Moment,
-    NothingStruckError,
     ReconnectStorm,
 )
 from local.chaos.kinds import changed
@@ -158,8 +156,3 @@ def test_malformed_messages_wait_for_no_room() -> None:
         strike.join(10)
         assert not strike.is_alive()
         assert sent.malformed_sent > 0
-
-
-def test_a_moment_without_anything_to_strike_says_so() -> None:
-    with pytest.raises(NothingStruckError):
-        Moment(lambda: 0).start()

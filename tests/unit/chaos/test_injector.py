@@ -7,7 +7,6 @@ import pytest
 from local.chaos.faults import Fault, Moment
 from local.chaos.injector import InjectionError, Injector
 from local.chaos.schedule import Strike
-from tests.eventually import eventually
 
 
 class Noted(Fault):
@@ -52,14 +51,6 @@ def test_a_fault_that_cannot_be_made_fails_the_run_by_name() -> None:
     injector = Injector([Strike(0.0, 0.0, "stuck", 0)], ["one"], {("stuck", 0): Stuck()})
     with pytest.raises(InjectionError, match="stuck at one: no such thing"), injector:
         injector.join()
-
-
-def test_a_fault_of_a_moment_ends_as_it_begins() -> None:
-    fault = Moment(lambda: 1)
-    with Injector([Strike(0.0, 600.0, "kill", 0)], ["one"], {("kill", 0): fault}) as injector:
-        assert eventually(lambda: bool(injector.struck))
-    (struck,) = injector.struck
-    assert struck.ended == struck.began
 
 
 def test_what_found_nothing_to_strike_has_not_struck() -> None:

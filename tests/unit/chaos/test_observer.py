@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from local import emulator
 from local.chaos.alarms import AGE
 from local.chaos.observer import Observer
 from local.cloud import CloudEndpoint
-from local.emulator import QueuedMessage, failed_invocations, queued_messages
+from local.emulator import QueuedMessage
 
 CLOUD = CloudEndpoint("http://127.0.0.1:1", "us-east-1", "000000000000", "", 0, "", "", "")
 QUEUE = frozenset({("QueueName", "ingest")})
@@ -34,20 +28,6 @@ def test_a_queue_is_sampled(tmp_path: Path) -> None:
     assert value(observer, "ApproximateNumberOfMessagesVisible") == [2.0, 1.0]
     assert value(observer, "ApproximateNumberOfMessagesNotVisible") == [1.0, 0.0]
     assert value(observer, "NumberOfMessagesSent") == [3.0, 0.0]
-
-
-def test_the_messages_of_all_queues_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    message = {"MessageId": "a", "SentTimestamp": 5, "ReceiveCount": 1, "IsVisible": True, "Body": "x"}
-    queues = {"http://127.0.0.1:1/000000000000/ingest": [message]}
-    answer: dict[str, Any] = {"messages": {CLOUD.account: {CLOUD.region: queues}}}
-
-    def answers(found: bytes | None) -> Callable[[str], bytes | None]:
-        return lambda _url: found
-
-    monkeypatch.setattr(emulator, "_get", answers(json.dumps(answer).encode()))
-    assert queued_messages(CLOUD) == {"ingest": [QueuedMessage("a", 5, 1, True)]}
-    monkeypatch.setattr(emulator, "_get", answers(None))
-    assert queued_messages(CLOUD) == {}
 
 
 class Logs:
@@ -78,16 +58,3 @@ def test_invocations_and_errors_are_those_of_a_function_and_of_the_account(tmp_p
     for dimensions in (frozenset({("FunctionName", "router-device")}), frozenset[tuple[str, str]]()):
         for metric in ("Invocations", "Errors"):
             assert observer.metrics.within(("AWS/Lambda", metric, dimensions), 0, 1e12) == [1.0]
-
-
-def test_failed_batches_are_read_from_the_log(tmp_path: Path) -> None:
-    log = tmp_path / "log"
-    log.write_text(
-        "2026-11-23 06:19:25 INFO [lambda] ESM: Lambda router-device processed 1 SQS messages from q\n"
-        "2026-11-23 06:19:26 WARNING [lambda] ESM: Lambda router-device failed processing SQS batch from q "
-        "(errorType=Sandbox.Timedout errorMessage=Task timed out after 30.00 seconds)\n"
-        "Traceback of something\n"
-    )
-    ((at, function),) = failed_invocations(log)
-    assert function == "router-device"
-    assert datetime.fromtimestamp(at) == datetime(2026, 11, 23, 6, 19, 26)  # noqa: DTZ001, DTZ006 - local time

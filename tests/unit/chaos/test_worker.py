@@ -10,7 +10,6 @@ import pytest
 
 from contract.loader import load_contract
 from eventplane.batch import pack
-from eventplane.contract import ContractError
 from eventplane.contract.publication import cloud_destinations
 from eventplane.envelope import write_event
 from eventplane.topics import basic_ingest_topic
@@ -60,11 +59,6 @@ def test_a_publish_is_archived_routed_and_written_down(folder: Path) -> None:
     assert (folder / ARCHIVE / "contracts" / f"{load_contract().version}.json").exists()
 
 
-def test_the_same_publish_is_the_same_message() -> None:
-    assert queue_message(TOPIC, b"x").id == queue_message(TOPIC, b"x").id
-    assert queue_message(TOPIC, b"x").id != queue_message(TOPIC, b"y").id
-
-
 def test_a_contract_that_changes_is_followed_and_a_broken_one_is_not(folder: Path) -> None:
     path = folder / CONTRACT
     file = ContractFile(path, [each.address for each in cloud_destinations(load_contract())])
@@ -74,9 +68,3 @@ def test_a_contract_that_changes_is_followed_and_a_broken_one_is_not(folder: Pat
     assert file.engine() is first
     path.write_bytes(other.canonical)
     assert file.engine().contract.version == other.version != first.contract.version
-
-
-def test_without_any_contract_there_is_no_worker(folder: Path) -> None:
-    (folder / CONTRACT).write_bytes(b"{}")
-    with pytest.raises(ContractError):
-        ContractFile(folder / CONTRACT, []).engine()

@@ -92,13 +92,6 @@ def test_a_single_home_takes_them_all() -> None:
     ]
 
 
-def test_even_a_single_event_meets_every_fault() -> None:
-    story: list[str] = []
-    with Faults({"only": RecordingHome("only", story), "idle": RecordingHome("idle", story)}, 1) as faults:
-        faults.passed(1, "only")
-    assert [fault.home for fault in faults.injected()] == ["only"] * 3
-
-
 def test_what_goes_wrong_in_a_repair_is_raised() -> None:
     class Broken(RecordingHome):
         def start_forwarder(self) -> None:

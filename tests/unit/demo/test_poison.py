@@ -41,10 +41,6 @@ def test_no_two_messages_are_alike() -> None:
     assert len({each.kind for each in messages}) == KINDS
 
 
-def test_they_are_the_same_every_time() -> None:
-    assert poison(12, SOURCE) == poison(12, SOURCE)
-
-
 @pytest.mark.parametrize("sent", cloud_payloads(SOURCE), ids=lambda sent: sent.kind)
 def test_a_payload_for_the_cloud_holds_what_it_says(sent: CloudPayload, contract: Contract) -> None:
     good: list[Envelope] = []

@@ -39,11 +39,6 @@ def test_every_home_gets_its_share_and_small_homes_leave_theirs_to_the_rest(
     assert fair_quotas(sizes, total) == quotas
 
 
-@pytest.mark.parametrize(("text", "bound"), [("all", None), ("12", 12)])
-def test_a_bound_is_a_number_or_all(text: str, bound: int | None) -> None:
-    assert read_bound("HOMES", text) == bound
-
-
 @pytest.mark.parametrize("text", ["", "0", "-1", "1.5", "many", "٣"])
 def test_another_bound_is_refused_with_its_name(text: str) -> None:
     with pytest.raises(InputBoundError, match=r"EVENTS=.*give a number from 1, or all"):

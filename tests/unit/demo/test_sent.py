@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from eventplane.contract import Contract, Place
 from eventplane.envelope import write_event
-from local.poison import Poison, cloud_payloads
+from local.poison import cloud_payloads
 from local.sent import SentLog
 
 ALARM = write_event({"id": "1", "source": "/s", "type": "org.eventplane.alarm.clinical.v1"})
@@ -23,31 +23,12 @@ def test_a_repeated_event_counts_once(contract: Contract) -> None:
     assert [each.key for each in log.events] == [ALARM.claim, READING.claim]
 
 
-def test_the_attributes_that_routes_ask_for_are_kept(contract: Contract) -> None:
-    log = SentLog(contract)
-    log.event(READING, contract.channel("health-service.outbox"))
-
-    [sent] = log.events
-    assert sent.attributes == {
-        "source": "/s", "id": "2", "type": "org.eventplane.health.reading.v1", "subject": "/a"
-    }  # fmt: skip
-
-
 def test_how_urgent_an_event_is_follows_from_type_and_channel(contract: Contract) -> None:
     log = SentLog(contract)
     log.event(READING, contract.channel("voice-service.outbox"))
 
     # A reading has no priority of its own; whatever comes from the voice service is urgent.
     assert log.urgent_sent == 1
-
-
-def test_every_malformed_message_is_kept(contract: Contract) -> None:
-    log = SentLog(contract)
-    for kind, original in (("not_json", b"a"), ("not_json", b"b"), ("bad_time", b"c")):
-        log.poison(Poison(kind, "some_reason", original))
-
-    assert log.malformed_sent == 3
-    assert [each.kind for each in log.malformed] == ["not_json", "not_json", "bad_time"]
 
 
 def test_a_payload_for_the_cloud_counts_with_its_good_events_and_its_bad_items(contract: Contract) -> None:

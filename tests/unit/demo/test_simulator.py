@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from datetime import timedelta
-from itertools import islice, pairwise, takewhile
+from itertools import pairwise
 
 import pytest
 
 from eventplane.contract import Contract
 from lambdas.router.payload import PayloadCheck
-from local.input import InputEvent, open_input
-from local.input.simulator import EARLY_CALLER_EVERY, START, simulated_homes
+from local.input import open_input
 
 
 def texts(*, seed: int, homes: int = 3, events: int = 600) -> list[str]:
@@ -20,16 +18,6 @@ def texts(*, seed: int, homes: int = 3, events: int = 600) -> list[str]:
 
 def test_the_same_seed_gives_the_same_events() -> None:
     assert texts(seed=7) == texts(seed=7)
-
-
-def test_another_seed_gives_other_events() -> None:
-    assert texts(seed=7) != texts(seed=8)
-
-
-def test_a_home_does_not_depend_on_the_number_of_homes() -> None:
-    alone, among_many = simulated_homes(1, seed=1)[0], simulated_homes(9, seed=1)[0]
-
-    assert list(islice(alone.events(), 200)) == list(islice(among_many.events(), 200))
 
 
 def test_by_default_five_homes_play_2000_events_in_time_order() -> None:
@@ -52,39 +40,6 @@ def test_every_service_and_every_simulated_type_has_its_part(contract: Contract)
     assert types.keys() < contract.event_types.keys()
     assert types["org.eventplane.alarm.keyword.v1"] == 2
     assert len(types) == 6
-
-
-def test_somebody_moves_in_the_bedroom_and_elsewhere() -> None:
-    rooms = {
-        each.event.attributes["subject"] for each in open_input() if each.event.type.endswith(".motion.v1")
-    }
-
-    assert {"/bedroom", "/kitchen"} < rooms
-
-
-def in_first_hour(event: InputEvent) -> bool:
-    return event.at <= START + timedelta(hours=1)
-
-
-def test_some_homes_call_for_help_within_an_hour() -> None:
-    homes = simulated_homes(2 * EARLY_CALLER_EVERY, seed=3)
-    callers = [
-        home.name
-        for home in homes
-        if any(each.service == "voice-service" for each in takewhile(in_first_hour, home.events()))
-    ]
-
-    assert len(callers) == 2
-
-
-def test_there_is_more_motion_by_day_than_by_night() -> None:
-    hours = Counter(
-        each.at.hour
-        for each in islice(simulated_homes(1, seed=1)[0].events(), 10_000)
-        if each.event.type.endswith(".motion.v1")
-    )
-
-    assert hours[15] > 3 * hours[3]
 
 
 @pytest.mark.source("P11")
