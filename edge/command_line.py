@@ -48,7 +48,7 @@ commands:
   manifest          print version, revision, contract format and Python of this build as JSON
 
 options:
-  --settings FILE   the settings, TOML; docs/reference/device.md lists them
+  --settings FILE   the settings, TOML; docs/reference/settings.md lists them
   --profile FILE    Mosquitto's profile, mosquitto.conf
   --interfaces ...  names of network interfaces
   --seconds N       how long to listen for announcements (3)

@@ -70,7 +70,7 @@ def connect(
     Args:
         settings: all settings, or the transport. What is not given, the environment has.
         participant: the contract's name of who takes part.
-        on_notice: called with what a program should know and need not handle (docs/reference/client.md).
+        on_notice: called with what a program should know and need not handle (`eventplane_client.notices`).
         telemetry: told what the client does; by default that of the settings.
         more: further settings by their names in `ClientSettings`.
 

@@ -1,4 +1,4 @@
-"""The client's errors: a closed list. docs/reference/client.md says of each what it means and what to do."""
+"""The client's errors: a closed list. Each message says what to do."""
 
 from __future__ import annotations
 

@@ -54,11 +54,12 @@ _STATES = ("memory:", "sqlite:PATH", "dynamodb:TABLE", "dynamodb-log:TABLE")
 
 @dataclass(frozen=True, slots=True)
 class ClientSettings:
-    """`participant` is the contract's name of who takes part.
+    """The settings of a client, given by name or read from variables such as `EVENTPLANE_CLIENT_STATE`.
 
-    Raises `ClientSettingsError` for what is out of its range (`RANGES`, `WORDS`).
+    Raises `ClientSettingsError` for a value out of its range.
 
     Attributes:
+        participant: the participant's name in the contract.
         transport: `memory:NAME`, `mqtt://HOST:PORT`, where a Unix socket's path may stand for host and port,
             `mqtt-profile:PATH` (Mosquitto's own profile says where the broker is, by default
             `DEFAULT_PROFILE`), `mqtt-dns-sd:THING` (the broker that the device THING announces in the home,
@@ -67,21 +68,23 @@ class ClientSettings:
         state: where it is remembered which events were handed out: `memory:`, `sqlite:PATH`,
             `dynamodb:TABLE`, `dynamodb-log:TABLE`. The default is the file `default_state` over
             MQTT, the environment's table over SQS, and memory in memory.
-        mode: how often an event comes out.
-        window: events that are remembered; with DynamoDB seconds.
-        gap_timeout_s: hold events of an inbox with `ordering: source` that came before their predecessors for
-            so long, seconds; longer than a router's queue hides what a router had in hand when it died.
-        most_held: events that are held for their order at most; one more ends the longest wait early.
+        mode: how often an event is handed out: `exactly_once` (default), `at_least_once` or `at_most_once`.
+        window: events that are remembered, 1 to 10,000,000 (100,000); with DynamoDB seconds (14 days).
+        gap_timeout_s: seconds that an event of an inbox with `ordering: source` waits for its predecessors,
+            0.001 to 43,200 (240); longer than a router's queue hides what a killed router had in flight.
+        most_held: events that are held for their order at most, 1 to 120,000 (10,000); one more ends the
+            longest wait early.
         contract: the compiled contract that is deployed, a file; over SQS a participant that asks needs it,
             in memory it says what each participant may send.
-        max_receives: deliveries before a dead letter, where the transport does not know the limit.
+        max_receives: deliveries before a dead letter, 1 to 1,000 (5), where the transport does not know the
+            limit.
         certificate: over MQTT the certificate of a broker with TLS, a PEM file: no other is trusted. A
             profile of Mosquitto names it already; a broker that is found by DNS-SD has to show it.
         password_file: over MQTT the file with the password of the user `participant`, for a broker that
             requires one: one line, which no other user may read.
         subscriptions: for SQS the URL of the Subscriptions API; '' writes the environment's table instead.
-        telemetry: `none`, or `opentelemetry`: tell the program's SDK of traces and metrics.
-        trace_share: of the events without a trace so many are drawn, 0 to 1: as the plane's functions do.
+        telemetry: `none`, or `opentelemetry` for traces and metrics by the program's SDK.
+        trace_share: share of the events without a trace that get one, 0 to 1 (0.01), as in the functions.
     """
 
     participant: str

@@ -20,7 +20,6 @@ sys.path.insert(0, str(ROOT))
 
 from benchmarks.scale.parameters import published  # noqa: E402 - after the path it needs
 from benchmarks.scale.tables import TABLES as SCALE_TABLES  # noqa: E402
-from edge.command_line import USAGE  # noqa: E402
 from edge.metrics import METRICS  # noqa: E402
 from edge.settings import TABLES as SETTINGS_TABLES  # noqa: E402
 from edge.settings import Settings  # noqa: E402
@@ -70,11 +69,6 @@ def _default(value: object) -> str:
         return "required"
     # As TOML and the environment write it.
     return "none" if value is None else f"`{str(value).lower() if isinstance(value, bool) else value}`"
-
-
-def device_usage() -> str:
-    """What the device's command line prints for `--help`."""
-    return f"```text\n{USAGE}```\n"
 
 
 def function_settings_table() -> str:
@@ -220,14 +214,24 @@ def _place(folder: Folder) -> str:
 
 
 def archive_columns_table() -> str:
-    """The columns of the archive's tables, the compacted ones' included, and the tables that have them."""
+    """The columns of the archive's tables, the compacted ones' included, and the tables that have them.
+
+    Attributes of events that only a compacted table has share a row.
+    """
     tables: dict[str, list[str]] = {}
     about: dict[str, list[str]] = {}
     for folder in FOLDERS:
+        own = {each.name for each in folder.columns}
+        extracted = folder.compaction.attributes if folder.compaction else ()
+        attributes = [each for each in extracted if each not in own]
         for column in folder.compacted_columns or folder.columns:
-            added = column not in folder.columns
-            tables.setdefault(column.name, []).append(f"{folder.name}{' (compacted)' if added else ''}")
-            about[column.name] = [column.type, column.meaning]
+            name, meaning = column.name, column.meaning
+            if name in attributes:
+                name, meaning = "`, `".join(attributes), "the event's attributes, as canonical text"
+            table = folder.name if column.name in own else f"{folder.name} (compacted)"
+            if table not in tables.setdefault(name, []):
+                tables[name].append(table)
+            about[name] = [column.type, meaning]
     rows = [[f"`{name}`", *about[name], ", ".join(tables[name])] for name in tables]
     return _table(["column", "type", "meaning", "tables"], rows)
 
@@ -258,7 +262,6 @@ TABLES = {
     "function-settings": function_settings_table,
     "environment": environment_table,
     "attributes": attributes_table,
-    "device-usage": device_usage,
     "limits": limits_table,
     "channel": channel_table,
     "reasons": reasons_table,

@@ -143,10 +143,9 @@ def test_the_docs_have_each_kind_with_its_weight() -> None:
     lines = (Path(__file__).parents[3] / "docs" / "reference" / "audit.md").read_text("utf-8").splitlines()
     weights = {
         kind: weight
-        for weight in ("broken", "incomplete", "allowed")
         for line in lines
-        if line.startswith(f"| `{weight}` | `")
-        for kind in re.findall(r"`(\w+)`", line.split("|")[2])
+        if (row := re.match(r"\| ([^|]*) \| `(broken|incomplete|allowed)` \|", line))
+        for kind, weight in ((each, row[2]) for each in re.findall(r"`(\w+)`", row[1]))
     }
     assert weights == {str(kind): weight_of(kind) for kind in Kind}
 
