@@ -1,8 +1,8 @@
 """`python tools/lint_templates.py`: checks the templates of all environments on AWS with cfn-lint.
 
-The emulated one's are checked by deploying them in the tests. They are synthesised without their assets, which
-needs no network. Those that keep data have placeholders for what an operator has to fill in, and everything that
-is optional. cfn-lint knows what each region has.
+The tests deploy those of the emulated environment. Templates are synthesised without their assets, which
+needs no network. Those that keep data have placeholders for what an operator has to fill in, and everything
+that is optional. cfn-lint knows what each region has.
 """
 
 from __future__ import annotations
