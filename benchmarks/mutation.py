@@ -100,6 +100,7 @@ MODULES: Final[Mapping[str, Module]] = {
             "tests/property/test_order.py",
         ),
         ("eventplane/__main__.py", "eventplane/cesql/*", "eventplane/contract/*", "eventplane/registry/*"),
+        ("tests/unit/eventplane/test_reasons.py",),
     ),
     "rights": Module(
         (
