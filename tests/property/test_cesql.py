@@ -34,6 +34,7 @@ from eventplane.cesql.tree import (
     Node,
     Not,
 )
+from eventplane.cesql.tree import names as names_in
 from tests.examples import examples
 
 Event = dict[str, AttributeValue]
@@ -215,6 +216,8 @@ def test_every_outcome_was_foreseen(tree: Node, event: Event, names: set[str]) -
         assert "error" in foreseen
     if result.value is False and not result.errors:
         assert "false" in foreseen
+    if names_in(tree) <= known.keys():
+        assert len(foreseen) == 1
 
 
 @given(st.lists(st.sampled_from(["AND", "OR", "XOR"]), min_size=1, max_size=12))
