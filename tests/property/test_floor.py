@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
 from functools import cache
 from typing import Any
 
@@ -16,7 +15,6 @@ from hypothesis import strategies as st
 from contract import load_contract
 from edge.decision import Decider, SequenceNumber
 from edge.interest import Interest
-from edge.numbering import RecentKeys
 from edge.spool import StoredEvent
 from eventplane.contract import Contract, ContractError, Forward, ParticipantKind, Priority, compile_contract
 from eventplane.contract.floor import floor_problems
@@ -24,8 +22,7 @@ from eventplane.conversation.attributes import REPLY_TYPE
 from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.envelope import write_event
 from eventplane.filters import Any as AnyOf
-
-NOW = datetime(2026, 1, 1, tzinfo=UTC)
+from tests.routing import decider
 
 Document = dict[str, Any]
 Change = Callable[[Document], object]
@@ -234,7 +231,7 @@ def intake_of(contract: Contract) -> Decider:
     interest = Interest()
     if contract.device.outbox.forward is Forward.WANTED:
         interest.wanted_up(contract.device.outbox.address, AnyOf(()))
-    return Decider(contract, "home-1", "e", lambda: NOW, RecentKeys(1), interest)
+    return decider(contract, interest)
 
 
 def arrival(contract: Contract, intake: Decider, sent: Sent) -> StoredEvent | None:
