@@ -26,7 +26,6 @@ from tests.unit.eventplane.downlink.events import (
     NOW_MS,
     THING,
     S,
-    command,
     confirmed,
     deletion,
     incoming,
@@ -64,20 +63,6 @@ def test_an_equal_version_that_comes_again_is_not_taken_for_delivered() -> None:
 
 
 @pytest.mark.source("K-B3")
-def test_a_late_delete_takes_the_object_that_was_made_anew_under_the_name() -> None:
-    """The delete is guarded by uid and version, in every order."""
-    for events in (
-        (state(1, "old"), deletion(3, "old"), state(2, "new")),
-        (state(1, "old"), state(2, "new"), deletion(3, "old")),
-        (deletion(3, "old"), state(2, "new"), state(1, "old")),
-        (state(2, "new"), deletion(3, "old"), state(1, "old")),
-    ):
-        message = item_of(wanted(*events)).message
-        assert message
-        assert (message.uid, message.version, message.is_deleted) == ("new", 2, False)
-
-
-@pytest.mark.source("K-B3")
 def test_a_device_that_deleted_takes_the_object_that_was_made_anew() -> None:
     gone = sent(state(1, "old"), deletion(3, "old"))
     late = apply_event(item_of(confirmed(gone)), THING, state(2, "new"), NOW_MS, is_present=True)
@@ -91,15 +76,6 @@ def test_a_delete_before_its_create_is_forgotten() -> None:
     assert first.publish is None
     late = apply_event(first.item, THING, state(2, "a"), NOW_MS, is_present=True)
     assert incoming(late).is_deleted
-
-
-@pytest.mark.source("K-B4")
-def test_a_slow_key_blocks_the_whole_node() -> None:
-    """Every key is an item of its own; nothing of one is asked when another is sent."""
-    slow = wanted(command("a", 1, "lock/door/front"))
-    assert slow.publish
-    assert incoming(wanted(command("b", 2, "lock/door/back"))).id == "b"
-    assert incoming(wanted(state(1))).version == 1
 
 
 @pytest.mark.source("K-B5")
@@ -117,23 +93,6 @@ def test_a_resend_keeps_the_old_body_though_a_newer_one_waits() -> None:
     assert step.publish is None
     again = ack_timeout(item_of(step), NOW_MS + BACKOFF_MS[0], is_present=True)
     assert incoming(again).event.data() == 3
-
-
-@pytest.mark.source("K-B7")
-def test_the_backlog_collected_offline_is_overwritten_at_reconnect() -> None:
-    away = wanted(*(command(f"c{each}", each) for each in range(5)), is_present=False)
-    assert away.publish is None
-    step, arrived = connected(item_of(away), NOW_MS), []
-    while step.publish:
-        arrived.append(incoming(step).id)
-        step = confirmed(step)
-    assert arrived == ["c0", "c1", "c2", "c3", "c4"]
-
-
-@pytest.mark.source("K4")
-def test_an_older_version_overtakes_because_versions_are_compared_as_text() -> None:
-    assert wanted(state(10), state(9)).is_older
-    assert compare(state_version(incoming(wanted(state(10)))), incoming(wanted(state(9)))) is Recency.OLDER
 
 
 @pytest.mark.source("K5")

@@ -132,7 +132,8 @@ def test_a_device_s_word_is_not_one_of_the_plane_s_ends(word: str) -> None:
     assert [(each.reason, each.detail) for each in step.ended] == [("rejected", "it says so")]
 
 
-def test_commands_that_wait_together_go_in_the_order_of_their_versions() -> None:
+@pytest.mark.source("K-B7")
+def test_commands_that_came_while_it_was_away_go_in_the_order_of_their_versions() -> None:
     # The first to come has its turn already.
     step, arrived = sent(command("c", 3), command("b", 2), command("a", 1), command("b", 2)), []
     while step.publish:
