@@ -99,6 +99,7 @@ MODULES: Final[Mapping[str, Module]] = {
             "tests/property/test_fast_reader.py",
             "tests/property/test_fleet.py",
             "tests/property/test_route_index.py",
+            "tests/property/test_tracing.py",
         ),
         ("eventplane/__main__.py", "eventplane/cesql/*", "eventplane/contract/*", "eventplane/registry/*"),
         ("tests/unit/eventplane/test_reasons.py",),

@@ -1,4 +1,4 @@
-"""RFC 3339 timestamps and Unix milliseconds."""
+"""RFC 3339 timestamps, Unix milliseconds and whole numbers."""
 
 from datetime import UTC, datetime, timedelta, timezone
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventplane.values import is_timestamp, timestamp, timestamp_ms, timestamp_of_ms
+from eventplane.values import is_timestamp, timestamp, timestamp_ms, timestamp_of_ms, whole_number
 
 FIRST_MS = timestamp_ms("0001-01-01T00:00:00Z")
 LAST_MS = timestamp_ms("9999-12-31T23:59:59.999Z")
@@ -82,3 +82,16 @@ def test_every_millisecond_is_written_as_a_legal_timestamp_and_read_again(at_ms:
 def test_a_time_of_any_zone_is_written_in_utc() -> None:
     berlin = datetime(2026, 1, 1, 1, 0, 0, 5_999, timezone(timedelta(hours=1)))
     assert timestamp(berlin) == timestamp(berlin.astimezone(UTC)) == "2026-01-01T00:00:00.005Z"
+
+
+@pytest.mark.parametrize(
+    "value", ["9" * 5_000, "", "-1", "+1", " 1", "1_0", "\u0661", "0x1", "101", 101, -1, True, 1.0, None]
+)
+def test_what_is_no_whole_number_within_the_bound_is_refused(value: object) -> None:
+    with pytest.raises(ValueError, match="not a whole number from 0 to 100"):
+        whole_number(value, 100)
+
+
+@pytest.mark.parametrize(("value", "is_"), [("0", 0), ("007", 7), ("100", 100), (100, 100), (0, 0)])
+def test_a_whole_number_is_a_text_or_an_integer(value: object, is_: int) -> None:
+    assert whole_number(value, 100) == is_
