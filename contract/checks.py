@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from eventplane.attributes import Attributes
 from eventplane.cesql import lint
 from eventplane.contract.channels import is_default
 from eventplane.contract.model import (
@@ -28,7 +29,7 @@ from eventplane.contract.reach import Reachability, Way, place_of, types_of, way
 from eventplane.contract.reader import Problem
 from eventplane.conversation.attributes import REPLY_TYPE
 from eventplane.dead_letter import DEAD_LETTER_TYPE
-from eventplane.filters import All, Any, Attributes, Filter, Not, Sql, to_document
+from eventplane.filters import All, Any, Filter, Not, Sql, to_document
 from eventplane.names import OWN_SERVICES, SUBSCRIBERS
 from eventplane.sending import PLANE_TYPES
 
