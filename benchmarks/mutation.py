@@ -101,7 +101,14 @@ MODULES: Final[Mapping[str, Module]] = {
             "tests/property/test_route_index.py",
             "tests/property/test_tracing.py",
         ),
-        ("eventplane/__main__.py", "eventplane/cesql/*", "eventplane/contract/*", "eventplane/registry/*"),
+        (
+            "eventplane/__main__.py",
+            "eventplane/alarm_floor.py",
+            "eventplane/cesql/*",
+            "eventplane/contract/*",
+            "eventplane/reach.py",
+            "eventplane/registry/*",
+        ),
         ("tests/unit/eventplane/test_reasons.py",),
     ),
     "rights": Module(

@@ -14,11 +14,10 @@ from opentelemetry.sdk.trace import TracerProvider
 from edge.numbering import stamp
 from eventplane.attributes import KNOWN
 from eventplane.batch import pack, unpack
-from eventplane.conversation import attributes
 from eventplane.conversation.messages import write_request
 from eventplane.downlink import wire
 from eventplane.envelope import ROUTER_HOPS, Envelope, parse_event, sent_on, write_event
-from eventplane.names import EPOCH, SEQUENCE
+from eventplane.names import CORRELATION_ID, EPOCH, EXPIRY_TIME, REPLY_DEVICE, REPLY_TO, SEQUENCE
 from eventplane.replay import REPLAYED_TIME, marked
 from eventplane.sender import SENDER_DEVICE, SENDER_SERVICE, Sender
 from eventplane.sending import stamp_sender
@@ -118,10 +117,10 @@ WRITERS: dict[Callable[[Envelope], Envelope], tuple[str, ...]] = {
     lambda event: stamp_sender(event, Sender(service="desk")): (SENDER_SERVICE,),
     lambda event: event.stamped(recordedtime=NOW): ("recordedtime",),
     asked: (
-        attributes.REPLY_TO,
-        attributes.REPLY_DEVICE,
-        attributes.CORRELATION_ID,
-        attributes.EXPIRY_TIME,
+        REPLY_TO,
+        REPLY_DEVICE,
+        CORRELATION_ID,
+        EXPIRY_TIME,
         "time",
     ),
     sent_down: wire.RESERVED,

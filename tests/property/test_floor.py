@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from edge.decision import Decider, SequenceNumber
 from edge.interest import Interest
 from edge.spool import StoredEvent
+from eventplane.alarm_floor import floor_problems
 from eventplane.contract import Contract, ContractError, Forward, ParticipantKind, Priority, compile_contract
-from eventplane.contract.floor import floor_problems
-from eventplane.conversation.attributes import REPLY_TYPE
 from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.envelope import write_event
 from eventplane.filters import Any as AnyOf
+from eventplane.names import REPLY_TYPE
 from tests.examples import sampled
 from tests.plane import shipped_contract
 from tests.routing import decider

@@ -11,11 +11,11 @@ from contract.checks import check
 from contract.explain import outcomes
 from edge.decision import SequenceNumber
 from eventplane.contract import Contract, ParticipantKind, compile_contract
-from eventplane.contract.reach import Reachability
 from eventplane.downlink.addressing import addressed
 from eventplane.downlink.rights import DownlinkRights
 from eventplane.downlink.wire import DownlinkError
 from eventplane.envelope import Envelope, parse_event, write_event
+from eventplane.reach import Reachability
 from eventplane.reasons import Outcome
 from tests.routing import decider, framed, routed
 
