@@ -92,14 +92,24 @@ MODULES: Final[Mapping[str, Module]] = {
         ("eventplane/*", "eventplane/downlink/*", "eventplane/interest/*", "eventplane/conversation/*"),
         (
             "tests/unit/eventplane",
+            "tests/property/test_conversation.py",
+            "tests/property/test_deliveries.py",
+            "tests/property/test_downlink.py",
             "tests/property/test_envelope_properties.py",
             "tests/property/test_fast_reader.py",
+            "tests/property/test_fleet.py",
             "tests/property/test_route_index.py",
-            "tests/property/test_guarantee.py",
-            "tests/property/test_interest.py",
-            "tests/property/test_order.py",
+            "tests/property/test_tracing.py",
         ),
-        ("eventplane/__main__.py", "eventplane/cesql/*", "eventplane/contract/*", "eventplane/registry/*"),
+        (
+            "eventplane/__main__.py",
+            "eventplane/alarm_floor.py",
+            "eventplane/cesql/*",
+            "eventplane/contract/*",
+            "eventplane/reach.py",
+            "eventplane/registry/*",
+        ),
+        ("tests/unit/eventplane/test_reasons.py",),
     ),
     "rights": Module(
         (

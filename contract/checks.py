@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from eventplane.attributes import Attributes
 from eventplane.cesql import lint
 from eventplane.contract.channels import is_default
 from eventplane.contract.model import (
@@ -24,13 +25,12 @@ from eventplane.contract.model import (
 )
 from eventplane.contract.participants import reply_routes
 from eventplane.contract.possibilities import Takes, can_match, needed, of_type, possible
-from eventplane.contract.reach import Reachability, Way, place_of, types_of, ways_to_lead
 from eventplane.contract.reader import Problem
-from eventplane.conversation.attributes import REPLY_TYPE
 from eventplane.dead_letter import DEAD_LETTER_TYPE
-from eventplane.filters import All, Any, Attributes, Filter, Not, Sql, to_document
-from eventplane.names import OWN_SERVICES, SUBSCRIBERS
-from eventplane.sending import PLANE_TYPES
+from eventplane.filters import All, Any, Filter, Not, Sql, to_document
+from eventplane.names import OWN_SERVICES, REPLY_TYPE, SUBSCRIBERS
+from eventplane.plane_types import PLANE_TYPES
+from eventplane.reach import Reachability, Way, place_of, types_of, ways_to_lead
 
 
 def check(contract: Contract) -> tuple[Problem, ...]:

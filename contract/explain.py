@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any as Json
 
-from eventplane.attributes import AttributeValue
+from eventplane.attributes import Attributes, AttributeValue
 from eventplane.cesql import CesqlCastError, Expression, tree, write
 from eventplane.cesql.expression import Result, evaluate
 from eventplane.cesql.functions import Functions
@@ -26,15 +26,15 @@ from eventplane.contract import (
     Place,
     Route,
 )
-from eventplane.contract.reach import place_of, sequences, ways_to_lead
 from eventplane.dead_letter import DEAD_LETTER_TYPE, Refusal
 from eventplane.downlink.addressing import addressed
 from eventplane.downlink.rights import DownlinkRights
 from eventplane.downlink.wire import DownlinkError
 from eventplane.envelope import Envelope
-from eventplane.filters import All, Any, Attributes, Filter, Not, Sql, comparison_text
+from eventplane.filters import All, Any, Filter, Not, Sql, comparison_text
 from eventplane.guarantee import guarantee_of
 from eventplane.interest import is_wanted
+from eventplane.reach import place_of, sequences, ways_to_lead
 from eventplane.sender import SENDER_ATTRIBUTES, SENDER_DEVICE, THE_PLANE, Sender, parse_sender
 from eventplane.sending import SendingRights
 from eventplane.values import MAX_TIME_MS

@@ -14,8 +14,8 @@ from typing import Any, Final
 
 from botocore.exceptions import BotoCoreError, ClientError
 
+from eventplane.alarm_floor import floor_problems
 from eventplane.contract import Channel, Contract, Problem, Route, Transport
-from eventplane.contract.floor import floor_problems
 from eventplane.contract.publication import (
     ContractTable,
     Head,

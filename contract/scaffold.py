@@ -23,9 +23,9 @@ from contract.edit import ContractEditError, add_entry, append_item
 from contract.loader import CONTRACT_FILE, load_contract
 from eventplane.contract import Contract, ContractError, Participant, ParticipantKind
 from eventplane.contract.possibilities import can_match, of_type
-from eventplane.contract.reach import Reachability
 from eventplane.errors import EventPlaneError
 from eventplane.names import SUBSCRIBERS
+from eventplane.reach import Reachability
 
 _DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 _VERSION: Final = re.compile(r"v\d+(\.\d+)*")

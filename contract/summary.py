@@ -21,8 +21,8 @@ from eventplane.contract import (
     Transport,
     WhenFull,
 )
-from eventplane.contract.reach import Flow, flows
 from eventplane.filters import filter_text
+from eventplane.reach import Flow, flows
 
 
 def summary(contract: Contract) -> str:

@@ -3,7 +3,7 @@
 A contract from the cloud is stored in the spool like every state, so it is there with its answer or not at
 all. While it is stored it takes precedence over the file of the image, also after a restart; deleting the key
 makes the file active again. None may take away the alarms of the file's contract
-(eventplane/contract/floor.py).
+(eventplane/alarm_floor.py).
 
 A copy of the last active contract is kept beside the spool. With it a device goes on although its file
 breaks, also after a crash or a power cut: a home without alarms is worse than one with yesterday's routes.
@@ -163,7 +163,7 @@ def _kept(spool: Path) -> Path:
 
 def _below_floor(image: Contract, contract: Contract) -> Sequence[Problem]:
     # Only a device that gets a contract from the cloud spends the memory.
-    from eventplane.contract.floor import floor_problems
+    from eventplane.alarm_floor import floor_problems
 
     return floor_problems(image, contract)
 

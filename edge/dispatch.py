@@ -14,7 +14,6 @@ from edge.interest import Interest
 from edge.planning import Batch, Question, Submission
 from edge.spool import PendingDelivery
 from eventplane.contract import Channel, Contract, ParticipantKind, Priority
-from eventplane.conversation.attributes import EXPIRY_TIME
 from eventplane.conversation.questions import QuestionError, read_handlers_question, read_state_question
 from eventplane.dead_letter import DEAD_LETTER_TYPE, Refusal
 from eventplane.downlink.wire import DownlinkError, received
@@ -22,6 +21,7 @@ from eventplane.envelope import parse_event
 from eventplane.errors import EnvelopeError
 from eventplane.guarantee import BY_EVENT
 from eventplane.limits import MAX_EVENT_BYTES
+from eventplane.names import EXPIRY_TIME
 from eventplane.reasons import Outcome, Reason
 from eventplane.receipts import Receipt, ReceiptError, read_receipts
 from eventplane.sender import Sender

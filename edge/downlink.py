@@ -19,8 +19,8 @@ from edge.reports import Heading
 from edge.spool import MOST_KEYS, Delivery, DeviceState, Size, Spool
 from eventplane.contract import Contract, Downlink, Priority, WhenFull
 from eventplane.dead_letter import Refusal
+from eventplane.device_reports import ACKNOWLEDGED, UPLINK_KEY
 from eventplane.downlink.device import (
-    ACKNOWLEDGED,
     Acknowledgement,
     Recency,
     compare,
@@ -34,7 +34,7 @@ from eventplane.downlink.wire import Incoming
 from eventplane.envelope import Envelope, parse_event
 from eventplane.errors import EnvelopeError
 from eventplane.filters import Filter
-from eventplane.interest.uplink import UPLINK_KEY, UplinkInterestError, read_uplink_interest
+from eventplane.interest.uplink import UplinkInterestError, read_uplink_interest
 from eventplane.reasons import Reason
 from eventplane.receipts import SPOOL_FULL
 

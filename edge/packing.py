@@ -10,8 +10,8 @@ from edge.delivery_queues import BEST_EFFORT_RANK
 from edge.spool import PendingDelivery
 from eventplane.batch import pack_texts
 from eventplane.contract import Contract, ParticipantKind
-from eventplane.conversation.attributes import CORRELATION_ID
 from eventplane.limits import MAX_BATCH_BYTES
+from eventplane.names import CORRELATION_ID
 from eventplane.sender import SENDER_SERVICE
 
 PROBE = b"[]"

@@ -18,6 +18,9 @@ from eventplane.values import is_timestamp
 AttributeValue = str | int | bool
 """String, URI, URI-reference, Timestamp, Binary are `str`; Integer is `int` (32 bit); Boolean is `bool`."""
 
+Attributes = Mapping[str, AttributeValue]
+"""The context attributes of an event by name."""
+
 _DATA_MEMBERS = frozenset({"data", "data_base64"})
 
 REQUIRED = ("specversion", "id", "source", "type")

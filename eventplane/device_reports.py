@@ -1,4 +1,4 @@
-"""The names of what a forwarder reports of itself: events like any other, from a source of their own."""
+"""The types of what a forwarder reports, under a source of its own, and of the states that configure it."""
 
 from __future__ import annotations
 
@@ -14,9 +14,16 @@ DISCARDED = REPORT_PREFIX + "discarded.v1"
 MANIFEST = REPORT_PREFIX + "manifest.v1"
 HEARTBEAT = REPORT_PREFIX + "heartbeat.v1"
 DISK_FAILED = REPORT_PREFIX + "diskfailed.v1"
+ACKNOWLEDGED = REPORT_PREFIX + "acknowledged.v1"
 
 DEVICE_CONTRACT = REPORT_PREFIX + "contract.v1"
 """The state that gives a forwarder another contract. It goes down; no device sends it."""
+
+UPLINK_INTEREST_TYPE = REPORT_PREFIX + "interest.v1"
+"""The state that tells a forwarder which events the cloud wants. It goes down as well."""
+
+UPLINK_KEY = "interest/plane/uplink"
+"""The key of that state."""
 
 SHA256 = "sha256"
 """The `key_digest` of a manifest: how the keys of which its digests are sums are made (`key_digest`).

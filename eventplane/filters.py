@@ -2,24 +2,21 @@
 
 `exact`, `prefix`, `suffix` compare attributes as strings; `all`, `any`, `not` combine; `sql` is CESQL v1.0.0.
 A filter is a small tree of frozen dataclasses, so that a router can evaluate it and the audit can compile it
-for Spark. This file also has filters as documents and as text, their cost, and the terms of the route index.
+for Spark. This file also has filters as documents and as text, and their cost.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from eventplane.attributes import AttributeValue, attribute_text
+from eventplane.attributes import Attributes, attribute_text
 from eventplane.limits import MAX_FILTER_STEPS
 
 if TYPE_CHECKING:
     # Only a contract with an expression loads the language, which takes 10 ms.
     from eventplane.cesql import Expression
-
-Attributes = Mapping[str, AttributeValue]
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,42 +199,3 @@ def steps_problem(filter: Filter) -> tuple[str, str] | None:
             "compare beginnings (LIKE 'x%') instead of searching; change the case of fewer or shorter texts",
         )
     return None
-
-
-Term = Exact | Prefix | Suffix
-"""A comparison that an index can look up."""
-
-Cover = frozenset[Term]
-"""Terms of a filter, one of which is true for every event that the filter matches.
-
-A filter has several covers (one for each condition of an `all`), or none: then it is evaluated for every
-event.
-"""
-
-
-def present(attribute: str) -> Term:
-    """Return the weakest term: the event has the attribute."""
-    return Prefix(attribute, "")
-
-
-def weakness(cover: Cover) -> tuple[int, int, int]:
-    """Return the key to sort covers by, the most selective first, without knowing the other routes."""
-    shortest = min((len(term.value) for term in cover), default=0)
-    return max(map(_kind, cover), default=0), len(cover), -shortest
-
-
-def either(sides: Iterable[Iterable[Cover]]) -> Iterator[Cover]:
-    """Yield the cover, if there is one, of a filter that matches where at least one of its `sides` does."""
-    union: set[Term] = set()
-    for covers in sides:
-        best = min(covers, key=weakness, default=None)
-        if best is None:
-            return
-        union |= best
-    yield frozenset(union)
-
-
-def _kind(term: Term) -> int:
-    if isinstance(term, Exact):
-        return 0
-    return 1 if term.value else 2

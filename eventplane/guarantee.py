@@ -7,7 +7,7 @@ from typing import Final
 
 from eventplane.contract import Channel, Contract, DeliveryGuarantee, Route
 from eventplane.envelope import Envelope
-from eventplane.sending import PLANE_TYPES
+from eventplane.plane_types import PLANE_TYPES
 from eventplane.values import timestamp_ms
 
 DELIVERY_GUARANTEE: Final = "deliveryguarantee"

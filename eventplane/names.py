@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
-
-if TYPE_CHECKING:
-    from eventplane.contract.model import Participant
+from typing import Final
 
 # The participants that are functions or jobs of this plane: nobody else reads their inboxes.
 
@@ -28,12 +25,6 @@ SUBSCRIBERS: Final = "subscribers"
 """The participant that stands for all HTTPS endpoints: its inbox takes the events of their subscriptions."""
 
 OWN_SERVICES: Final = frozenset({AUDITOR, CANARY, DOWNLINK, MONITOR, SUBSCRIBERS})
-
-
-def leads_down(participants: Mapping[str, Participant]) -> bool:
-    """Return whether events go down to devices in a contract with these `participants`."""
-    downlink = participants.get(DOWNLINK)
-    return downlink is not None and not downlink.retired
 
 
 # The events that they send.
@@ -139,6 +130,26 @@ ORDER: Final = "orderin"
 
 ORDER_EPOCH: Final = "orderepoch"
 """The epoch in which a cloud service counts positions: one life of its client. A device has `deviceepoch`."""
+
+# The attributes that link a request and its replies, and the type of the replies.
+
+REPLY_TO: Final = "replyto"
+"""Of requests and replies: the participant that asks."""
+
+REPLY_DEVICE: Final = "replydevice"
+"""Of a request from a device: the device; a reply from the cloud is sent down to it."""
+
+CORRELATION_ID: Final = "correlationid"
+"""Of requests and replies: unique to the request."""
+
+CAUSATION_ID: Final = "causationid"
+"""Of a reply: the `id` of the request."""
+
+EXPIRY_TIME: Final = "expirytime"
+"""Of requests and replies: when the asker stops waiting."""
+
+REPLY_TYPE: Final = "org.eventplane.conversation.reply.v1"
+"""The `type` of every reply."""
 
 # The groups of entry points by which protocols are found; docs/how-to/protocols.md says how one is added.
 # Those of the plane are registered like those of other packages: in the `*.dist-info` beside a package.

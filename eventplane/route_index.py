@@ -1,6 +1,6 @@
 """The index of a router's routes: an event is compared only with those that it may match.
 
-Each route is indexed under its rarest cover (`eventplane.filters.Cover`): a term of its own selects more than
+Each route is indexed under its rarest cover (`eventplane.covers.Cover`): a term of its own selects more than
 one that many routes have. The attributes of an event are looked up, and of each route found the rest of its
 filter is evaluated. The result is that of evaluating every route's filter, which property tests check.
 """
@@ -11,22 +11,10 @@ from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from eventplane.attributes import attribute_text
+from eventplane.attributes import Attributes, attribute_text
 from eventplane.contract import Route
-from eventplane.filters import (
-    All,
-    Any,
-    Attributes,
-    Cover,
-    Exact,
-    Filter,
-    Prefix,
-    Sql,
-    Suffix,
-    Term,
-    either,
-    weakness,
-)
+from eventplane.covers import Cover, Term, either, weakness
+from eventplane.filters import All, Any, Exact, Filter, Prefix, Sql, Suffix
 
 
 class RouteIndex:
@@ -144,9 +132,9 @@ def covers(filter: Filter) -> Iterator[Cover]:
             yield from either(covers(each) for each in filter.filters)
         case Sql():
             # Loaded already where there is an expression, and not needed elsewhere.
-            from eventplane.cesql.implied import implied
+            from eventplane.expression_covers import expression_covers
 
-            yield from implied(filter.expression.tree)
+            yield from expression_covers(filter.expression.tree)
 
 
 def residual(filter: Filter, cover: Cover) -> Filter | None:

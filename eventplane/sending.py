@@ -6,54 +6,13 @@ from collections.abc import Iterator
 from typing import Final
 
 from eventplane.contract import Channel, Contract, Participant, ParticipantKind
-from eventplane.conversation.attributes import REPLY_TYPE
 from eventplane.dead_letter import DEAD_LETTER_TYPE, Refusal
-from eventplane.device_reports import (
-    DEVICE_CONTRACT,
-    DISCARDED,
-    DISK_FAILED,
-    HEARTBEAT,
-    MANIFEST,
-    STARTED,
-    forwarder_source,
-    router_source,
-)
-from eventplane.downlink.device import ACKNOWLEDGED
+from eventplane.device_reports import forwarder_source, router_source
 from eventplane.envelope import Envelope, reserved
-from eventplane.interest.uplink import UPLINK_INTEREST_TYPE
-from eventplane.names import (
-    AUDITOR,
-    CONNECTED,
-    DISCONNECTED,
-    DOWNLINK,
-    EPOCH,
-    FLOODING,
-    MONITOR,
-    NOTICE,
-    ORDER,
-    ORDER_EPOCH,
-    QUIET,
-    RECOVERED,
-    SEQUENCE,
-    VERDICT,
-)
+from eventplane.names import DOWNLINK, EPOCH, ORDER, ORDER_EPOCH, REPLY_TYPE, SEQUENCE
+from eventplane.plane_types import DEVICE_REPORTS, DEVICE_STATES, OWNERS
 from eventplane.reasons import Reason
 from eventplane.sender import SENDER_ATTRIBUTES, SENDER_DEVICE, SENDER_SERVICE, THE_PLANE, Sender
-
-DEVICE_REPORTS: Final = frozenset({STARTED, DISCARDED, MANIFEST, HEARTBEAT, DISK_FAILED, ACKNOWLEDGED})
-"""What only a device's forwarder sends, about its own device."""
-
-DEVICE_STATES: Final = frozenset({DEVICE_CONTRACT, UPLINK_INTEREST_TYPE})
-"""What steers forwarders: only cloud services send it, those that name it in `sends`."""
-
-OWNERS: Final = {
-    **dict.fromkeys((CONNECTED, DISCONNECTED, QUIET, RECOVERED, FLOODING, NOTICE), MONITOR),
-    VERDICT: AUDITOR,
-}
-"""The types of the plane's own services, and the service that alone sends each."""
-
-PLANE_TYPES: Final = frozenset({*DEVICE_REPORTS, *DEVICE_STATES, *OWNERS, DEAD_LETTER_TYPE})
-"""The types of what the plane reports of itself; each of its reports is delivered at least once."""
 
 MAX_REMEMBERED: Final = 4_096
 """Most decisions that are remembered, a participant and a type each. Ours: a contract has some hundreds."""

@@ -12,7 +12,6 @@ from datetime import UTC, datetime, timedelta
 from time import monotonic
 from typing import Final, NamedTuple, TypeVar
 
-from eventplane.conversation.attributes import CORRELATION_ID
 from eventplane.conversation.messages import Replier, ReplyError, read_reply, write_request
 from eventplane.conversation.open_requests import (
     NO_ANNOUNCEMENTS,
@@ -25,6 +24,7 @@ from eventplane.conversation.open_requests import (
 from eventplane.envelope import Envelope, parse_event
 from eventplane.errors import EnvelopeError
 from eventplane.guarantee import is_expired
+from eventplane.names import CORRELATION_ID
 from eventplane.values import timestamp
 from eventplane_client.errors import (
     ClientError,

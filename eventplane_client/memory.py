@@ -15,7 +15,6 @@ from typing import Final
 from eventplane.attributes import priority_of
 from eventplane.contract import Contract, Place, Priority
 from eventplane.contract.participants import REPLIES
-from eventplane.conversation.attributes import REPLY_TO, REPLY_TYPE
 from eventplane.conversation.messages import Replier, is_request
 from eventplane.conversation.open_requests import Announcements
 from eventplane.dead_letter import Refusal, dead_letter, letter_id
@@ -24,6 +23,7 @@ from eventplane.errors import EnvelopeError
 from eventplane.filters import Any as AnyOf
 from eventplane.filters import Filter
 from eventplane.interest import is_always_wanted, is_wanted
+from eventplane.names import REPLY_TO, REPLY_TYPE
 from eventplane.reasons import Outcome
 from eventplane.router import Router
 from eventplane.sender import PLANE, Sender

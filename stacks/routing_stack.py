@@ -9,12 +9,13 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from eventplane.contract import Contract, Forward, Participant, ParticipantKind, Priority
+from eventplane.contract.participants import leads_down
 from eventplane.function_settings import ArchiveWriterSettings, IngestErrorsSettings, LedgerWriterSettings
 from eventplane.ingest import RULE_SELECT
 from eventplane.interest.uplink import OPERATIONS
 from eventplane.ledger import CONTRACTS, LEDGER, QUARANTINE
 from eventplane.ledger import TAP as TAP_FOLDER
-from eventplane.names import DOWNLINK, MONITOR, leads_down
+from eventplane.names import DOWNLINK, MONITOR
 from eventplane.replay import REPLAY
 from eventplane.resource_names import INGEST, URGENT_INGEST, has_queue
 from eventplane.topics import device_topic, urgent_rule

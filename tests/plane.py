@@ -11,7 +11,7 @@ from typing import Final
 
 from contract import load_contract
 from eventplane.contract import Contract, compile_contract, contract_document
-from eventplane.contract.reach import Reachability
+from eventplane.reach import Reachability
 
 PARTICIPANTS: Final = frozenset(
     {"device", "voice-service", "health-service", "activity-service", "climate-service", "call-service"}

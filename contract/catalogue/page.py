@@ -13,8 +13,8 @@ from contract import pages
 from contract.catalogue.picture import BOX, LANE, LANES, WIDTH, picture
 from contract.summary import guarantee_text, scope_text, settings_text
 from eventplane.contract import Contract, EventType, Participant
-from eventplane.contract.reach import Flow, Reachability
 from eventplane.filters import filter_text
+from eventplane.reach import Flow, Reachability
 
 _HERE: Final = Path(__file__).parent
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from eventplane.contract import Channel, Contract, DeliveryGuarantee, Participant, ParticipantKind, Priority
-from eventplane.contract.reach import Flow
+from eventplane.reach import Flow
 
 WIDTH: Final = 360
 ROW: Final = 34

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Literal
 
-from eventplane.attributes import REQUIRED, AttributeValue, attribute_text
+from eventplane.attributes import REQUIRED, Attributes, AttributeValue, attribute_text
 from eventplane.cesql import tree
 from eventplane.cesql.errors import CesqlCastError, caret
 from eventplane.cesql.expression import Expression, evaluate
@@ -20,7 +20,6 @@ from eventplane.cesql.functions import Functions
 from eventplane.cesql.operations import Type, Wildcard, cast, parts
 from eventplane.cesql.parser import write
 from eventplane.cesql.tree import Node
-from eventplane.filters import Attributes
 from eventplane.limits import MAX_EVENT_BYTES, MAX_FILTER_NESTING, MAX_FILTER_TEXT_BYTES
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from eventplane.attributes import REQUIRED, AttributeValue
+from eventplane.attributes import REQUIRED, Attributes, AttributeValue
 from eventplane.cesql import operations, tree
 from eventplane.cesql.compilation import compile_filter
 from eventplane.cesql.errors import CesqlError, CesqlMissingAttributeError, CesqlMissingFunctionError
@@ -17,7 +17,6 @@ from eventplane.cesql.functions import BUILTINS, Functions
 from eventplane.cesql.operations import ZERO, Type, cast, matcher
 from eventplane.cesql.parser import parse_tree
 from eventplane.cesql.tree import Node
-from eventplane.filters import Attributes
 
 
 @dataclass(frozen=True, slots=True)

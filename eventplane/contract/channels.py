@@ -30,6 +30,7 @@ from eventplane.contract.model import (
 from eventplane.contract.reader import Number, Section, Word
 from eventplane.limits import MAX_BATCH_EVENTS, MAX_RECEIVES
 from eventplane.names import OWN_SERVICES, SUBSCRIBERS
+from eventplane.plane_types import PLANE_TYPES
 
 _DAY_S = 86_400
 
@@ -415,9 +416,6 @@ def _kept_channels(participants: Mapping[str, Participant]) -> Iterator[tuple[st
 
 def _kept_types(event_types: Mapping[str, EventType]) -> Iterator[tuple[str, str]]:
     """The best-effort types whose events cannot be dropped: the path of each, and why."""
-    # Not above: the module imports this package.
-    from eventplane.sending import PLANE_TYPES
-
     for event_type in event_types.values():
         if event_type.delivery_guarantee is not _BEST_EFFORT:
             continue

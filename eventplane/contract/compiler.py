@@ -32,12 +32,13 @@ from eventplane.contract.model import (
 from eventplane.contract.participants import (
     REPLIES,
     check_names,
+    leads_down,
     read_participant,
     with_reply_routes,
 )
 from eventplane.contract.reader import ContractError, ContractFormatError, Problem, Section
 from eventplane.limits import MAX_ORDERED_INBOXES
-from eventplane.names import DOWNLINK, leads_down
+from eventplane.names import DOWNLINK
 
 
 def compile_contract(document: object, origin: str, *, is_derived: bool = False) -> Contract:

@@ -14,9 +14,8 @@ from eventplane.contract.channels import read_channel
 from eventplane.contract.filter_reader import read_filter
 from eventplane.contract.model import AddressScope, Channel, Participant, ParticipantKind, Place, Route
 from eventplane.contract.reader import Section
-from eventplane.conversation.attributes import REPLY_TO, REPLY_TYPE
 from eventplane.filters import All, Exact, Filter
-from eventplane.names import SUBSCRIBERS, leads_down
+from eventplane.names import DOWNLINK, REPLY_TO, REPLY_TYPE, SUBSCRIBERS
 from eventplane.sender import PLANE
 from eventplane.topics import is_group_name
 
@@ -218,3 +217,9 @@ def _reply_routes(participants: Mapping[str, Participant]) -> Iterator[Route]:
             yield Route(f"{name}-up", filter, device.outbox.address, Place.DEVICE)
         elif leads_down(participants):
             yield Route(f"{name}-down", filter, device.inbox.address, Place.CLOUD)
+
+
+def leads_down(participants: Mapping[str, Participant]) -> bool:
+    """Return whether events go down to devices in a contract with these `participants`."""
+    downlink = participants.get(DOWNLINK)
+    return downlink is not None and not downlink.retired

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from eventplane.filters import All, Any, Attributes, Exact, Filter, Not, Sql
+from eventplane.attributes import Attributes
+from eventplane.filters import All, Any, Exact, Filter, Not, Sql
 
 Takes = Mapping[str, frozenset[str]]
 """The declared event types that each route can take, by its name."""

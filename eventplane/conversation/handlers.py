@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from eventplane.contract import Contract, ParticipantKind, Place, Priority
-from eventplane.contract.participants import REPLIES
+from eventplane.contract.participants import REPLIES, leads_down
 from eventplane.conversation.messages import Replier
 from eventplane.downlink.wire import ALL
 from eventplane.envelope import Envelope
 from eventplane.errors import EventPlaneError
 from eventplane.interest import is_wanted
-from eventplane.names import OWN_SERVICES, leads_down
+from eventplane.names import OWN_SERVICES
 from eventplane.router import Router
 
 

@@ -7,19 +7,12 @@ from enum import StrEnum
 from typing import Any, Final
 
 from eventplane.contract import DeliveryGuarantee
-from eventplane.conversation.attributes import (
-    CAUSATION_ID,
-    CORRELATION_ID,
-    EXPIRY_TIME,
-    REPLY_DEVICE,
-    REPLY_TO,
-    REPLY_TYPE,
-)
 from eventplane.downlink.wire import KIND
 from eventplane.envelope import Envelope, write_event
 from eventplane.errors import EnvelopeError, EventPlaneError
 from eventplane.guarantee import DELIVERY_GUARANTEE
 from eventplane.limits import MAX_DETAIL_CHARACTERS, MAX_REPLY_BYTES
+from eventplane.names import CAUSATION_ID, CORRELATION_ID, EXPIRY_TIME, REPLY_DEVICE, REPLY_TO, REPLY_TYPE
 from eventplane.reasons import Reason
 from eventplane.sender import Sender
 

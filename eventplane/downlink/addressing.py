@@ -8,7 +8,6 @@ from typing import Final
 
 from eventplane.attributes import AttributeValue
 from eventplane.contract import Downlink
-from eventplane.conversation.attributes import REPLY_TYPE
 from eventplane.downlink.desired import Message
 from eventplane.downlink.wire import (
     ALL,
@@ -23,6 +22,7 @@ from eventplane.downlink.wire import (
 )
 from eventplane.envelope import Envelope
 from eventplane.limits import MAX_DOWNLINK_EVENT_BYTES
+from eventplane.names import REPLY_TYPE
 from eventplane.reasons import Reason
 from eventplane.topics import is_device_name, is_group_name
 from eventplane.values import timestamp_ms

@@ -8,13 +8,9 @@ from enum import StrEnum
 from typing import Any, Final
 
 from eventplane.contract import Downlink
-from eventplane.device_reports import REPORT_PREFIX
 from eventplane.downlink.wire import Incoming, read_key, read_version
 from eventplane.errors import EventPlaneError
 from eventplane.limits import MAX_DETAIL_CHARACTERS
-
-ACKNOWLEDGED: Final = REPORT_PREFIX + "acknowledged.v1"
-"""The type of the event. Its source is the forwarder's, as of every report."""
 
 
 class AcknowledgementError(EventPlaneError):

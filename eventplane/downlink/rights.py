@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 from eventplane.contract import AddressScope, Contract, Downlink, ParticipantKind
 from eventplane.dead_letter import Refusal
-from eventplane.device_reports import DEVICE_CONTRACT
+from eventplane.device_reports import DEVICE_CONTRACT, UPLINK_INTEREST_TYPE, UPLINK_KEY
 from eventplane.envelope import Envelope
-from eventplane.interest.uplink import UPLINK_INTEREST_TYPE, UPLINK_KEY
 from eventplane.reasons import Reason
 from eventplane.sender import SENDER_ATTRIBUTES, Sender
 from eventplane.sending import SendingRights

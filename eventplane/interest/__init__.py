@@ -6,11 +6,11 @@ A reader that announced nothing gets everything. docs/explanation/interest.md sa
 from __future__ import annotations
 
 from eventplane.contract import Priority
-from eventplane.conversation.attributes import REPLY_TYPE
 from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.device_reports import REPORT_PREFIX
 from eventplane.envelope import Envelope
 from eventplane.filters import Filter
+from eventplane.names import REPLY_TYPE
 
 
 def is_wanted(interest: Filter | None, event: Envelope, priority: Priority) -> bool:

@@ -16,10 +16,10 @@ from typing import Any, Final
 from eventplane.contract import Downlink, Problem
 from eventplane.contract.canonical import canonical_bytes
 from eventplane.contract.publication import Item
+from eventplane.device_reports import UPLINK_KEY
 from eventplane.downlink.table import key_of, sort_key
 from eventplane.downlink.wire import ALL
 from eventplane.interest.announcement import Announcement, AnnouncementError, new_announcement
-from eventplane.interest.uplink import UPLINK_KEY
 from eventplane.limits import MAX_ANNOUNCED_BYTES, MAX_ANNOUNCED_FILTERS
 
 INTEREST_TABLE: Final = "interest"

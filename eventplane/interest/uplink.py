@@ -10,15 +10,11 @@ from eventplane.attributes import AttributeValue
 from eventplane.contract import Contract, Place, Problem
 from eventplane.contract.canonical import canonical_bytes
 from eventplane.contract.filter_reader import read_interest
+from eventplane.device_reports import UPLINK_INTEREST_TYPE, UPLINK_KEY
 from eventplane.envelope import Envelope, write_event
 from eventplane.errors import EventPlaneError
 from eventplane.filters import Filter, to_document
 from eventplane.limits import MAX_DOWNLINK_EVENT_BYTES
-
-UPLINK_KEY: Final = "interest/plane/uplink"
-"""The key of the state."""
-
-UPLINK_INTEREST_TYPE: Final = "org.eventplane.device.interest.v1"
 
 OPERATIONS: Final = "operations"
 """The participant through whose outbox it is sent."""

@@ -16,7 +16,7 @@ from eventplane.contract.model import (
     ParticipantKind,
     Transport,
 )
-from eventplane.contract.reach import Flow, Way, flows
+from eventplane.reach import Flow, Way, flows
 from eventplane.registry.model import (
     EXTENSION,
     SPECVERSION,

@@ -16,8 +16,8 @@ from botocore.exceptions import BotoCoreError, ClientError
 from eventplane.batch import pack, unpack
 from eventplane.contract import Contract, ParticipantKind, Place, load_compiled
 from eventplane.dead_letter import DEAD_LETTER_TYPE, letter_id
-from eventplane.device_reports import forwarder_source
-from eventplane.downlink.device import ACKNOWLEDGED, stored, to_data
+from eventplane.device_reports import ACKNOWLEDGED, forwarder_source
+from eventplane.downlink.device import stored, to_data
 from eventplane.downlink.wire import received
 from eventplane.envelope import Envelope, write_event
 from eventplane.errors import EnvelopeError, EventPlaneError

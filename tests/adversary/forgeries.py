@@ -14,10 +14,17 @@ from contract import load_contract
 from eventplane.attributes import AttributeValue
 from eventplane.contract import compile_contract
 from eventplane.dead_letter import DEAD_LETTER_TYPE, Refusal, dead_letter
-from eventplane.device_reports import DISCARDED, HEARTBEAT, MANIFEST, STARTED, forwarder_source
-from eventplane.downlink.device import ACKNOWLEDGED
+from eventplane.device_reports import (
+    ACKNOWLEDGED,
+    DISCARDED,
+    HEARTBEAT,
+    MANIFEST,
+    STARTED,
+    UPLINK_INTEREST_TYPE,
+    UPLINK_KEY,
+    forwarder_source,
+)
 from eventplane.envelope import Envelope, write_event
-from eventplane.interest.uplink import UPLINK_INTEREST_TYPE, UPLINK_KEY
 from eventplane.names import CONNECTED, DISCONNECTED, NOTICE, QUIET, RECOVERED
 from tests.adversary.world import ALARM, HELP, READING, THIEF, VICTIM, VOICE, new_id
 from tests.integration.downlink import CONTRACT, MESSAGE, THRESHOLD

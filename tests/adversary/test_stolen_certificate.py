@@ -10,8 +10,8 @@ import pytest
 
 from eventplane.batch import pack
 from eventplane.contract import Downlink
-from eventplane.device_reports import forwarder_source
-from eventplane.downlink.device import ACKNOWLEDGED, Acknowledgement, AckStatus, to_data
+from eventplane.device_reports import ACKNOWLEDGED, forwarder_source
+from eventplane.downlink.device import Acknowledgement, AckStatus, to_data
 from eventplane.envelope import Envelope, write_event
 from eventplane.limits import MAX_BATCH_BYTES, MAX_BATCH_EVENTS
 from eventplane.topics import basic_ingest_topic, device_topic

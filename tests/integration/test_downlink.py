@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from eventplane.interest.uplink import UPLINK_INTEREST_TYPE, UPLINK_KEY
+from eventplane.device_reports import UPLINK_INTEREST_TYPE, UPLINK_KEY
 from local.cloud import CloudEndpoint
 from local.demo.plane import deploy_plane
 from local.process import Supervisor

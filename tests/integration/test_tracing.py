@@ -16,8 +16,8 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 
-from eventplane.conversation.attributes import REPLY_TYPE
 from eventplane.envelope import Envelope, write_event
+from eventplane.names import REPLY_TYPE
 from eventplane.tracing.context import context_of
 from eventplane_client import ClientSettings, connect
 from eventplane_client.otel import OpenTelemetry

@@ -19,6 +19,8 @@ from eventplane.conversation.open_requests import (
 )
 from tests.examples import examples
 
+pytestmark = pytest.mark.source("C7")
+
 PEERS = [Replier(each) for each in "abc"]
 peers = st.sampled_from(PEERS)
 MOST = 5
@@ -155,11 +157,10 @@ class Asking(RuleBasedStateMachine):
                 del self.probes[peer]
 
 
-Asking.TestCase.settings = settings(max_examples=examples(200), stateful_step_count=40, deadline=None)
+Asking.TestCase.settings = settings(max_examples=examples(100), stateful_step_count=40)
 TestAsking = Asking.TestCase
 
 
-@pytest.mark.source("C7")
 def test_the_longest_unasked_peer_is_forgotten_first() -> None:
     known = Peers(lambda _: None, most=2)
     for each in ("a", "b", "a", "c"):

@@ -22,7 +22,7 @@ from eventplane.limits import (
     MAX_REMEMBERED_SHAPES,
     MAX_REMEMBERED_VALUES,
 )
-from tests.fuzz.targets import GOOD_EVENTS, learn_forms, outcome
+from tests.fuzz.targets import learn_forms, outcome
 from tests.property.test_envelope_properties import EVENTS
 
 Edits = list[tuple[float, int, str]]
@@ -138,18 +138,6 @@ def test_they_agree_on_each_event_of_a_batch(
         assert (refusal or outcome(partial(_given, item), text)) == outcome(parse_strictly, text)
 
 
-@given(event=st.sampled_from([*GOOD_EVENTS, workload.event(1)]), edits=EDITS, cut=st.floats(0, 1))
-def test_they_agree_on_events_of_a_kind_that_was_seen_often(event: bytes, edits: Edits, cut: float) -> None:
-    whole = edited(event.decode(), edits)
-    for text in (whole, whole[: int(cut * len(whole))], whole[:-1], whole + whole, whole + "}"):
-        assert outcome(parse_event, text) == outcome(parse_strictly, text)
-
-
-@given(data=st.binary(max_size=200))
-def test_they_agree_on_any_bytes(data: bytes) -> None:
-    assert outcome(parse_event, data) == outcome(parse_strictly, data)
-
-
 @pytest.mark.parametrize("number", [0, 7])
 def test_usual_events_are_read_fast(number: int) -> None:
     raw = workload.event(number)
@@ -163,12 +151,11 @@ def test_a_boolean_is_not_the_number_that_it_equals() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(KNOWN))
-@pytest.mark.parametrize("value", VALUES)
-def test_they_agree_on_the_type_of_each_known_attribute(name: str, value: str) -> None:
+def test_they_agree_on_the_type_of_each_known_attribute(name: str) -> None:
     members = {"specversion": '"1.0"', "id": '"1"', "source": '"/s"', "type": '"t"'}
     # First with a good value, so that the names are known.
-    for each in (GOOD.get(name, '"x"'), value):
-        members[name] = each
+    for value in (GOOD.get(name, '"x"'), *VALUES):
+        members[name] = value
         text = "{" + ",".join(f'"{member}":{written}' for member, written in members.items()) + "}"
         assert outcome(parse_event, text) == outcome(parse_strictly, text)
 

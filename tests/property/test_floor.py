@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import copy
 import json
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
 from functools import cache
 from typing import Any
 
@@ -13,19 +11,18 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from contract import load_contract
 from edge.decision import Decider, SequenceNumber
 from edge.interest import Interest
-from edge.numbering import RecentKeys
 from edge.spool import StoredEvent
+from eventplane.alarm_floor import floor_problems
 from eventplane.contract import Contract, ContractError, Forward, ParticipantKind, Priority, compile_contract
-from eventplane.contract.floor import floor_problems
-from eventplane.conversation.attributes import REPLY_TYPE
 from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.envelope import write_event
 from eventplane.filters import Any as AnyOf
-
-NOW = datetime(2026, 1, 1, tzinfo=UTC)
+from eventplane.names import REPLY_TYPE
+from tests.examples import sampled
+from tests.plane import shipped_contract
+from tests.routing import decider
 
 Document = dict[str, Any]
 Change = Callable[[Document], object]
@@ -83,7 +80,15 @@ def odd_image() -> Contract:
     )
 
 
-IMAGES = {"shipped": load_contract(), "odd": odd_image()}
+def shipped_image() -> Contract:
+    """The shipped contract without its schemas, which are most of its text and say nothing of deliveries."""
+    document = json.loads(shipped_contract().canonical)
+    for each in document["event_types"].values():
+        each |= {"schemas": [], "schema_check": "none"}
+    return compile_contract(document, "shipped")
+
+
+IMAGES = {"shipped": shipped_image(), "odd": odd_image()}
 
 GUARANTEES = ["best_effort", "at_least_once", None]
 
@@ -214,7 +219,7 @@ def drop_replies(document: Document) -> None:
 
 def offered(image: Contract, chosen: list[Change]) -> Contract | None:
     """The contract after the changes; None where it is none, or the device refuses it."""
-    document = copy.deepcopy(json.loads(image.canonical))
+    document = json.loads(image.canonical)
     drop_replies(document)  # the compiler writes them again
     for each in chosen:
         each(document)
@@ -234,7 +239,7 @@ def intake_of(contract: Contract) -> Decider:
     interest = Interest()
     if contract.device.outbox.forward is Forward.WANTED:
         interest.wanted_up(contract.device.outbox.address, AnyOf(()))
-    return Decider(contract, "home-1", "e", lambda: NOW, RecentKeys(1), interest)
+    return decider(contract, interest)
 
 
 def arrival(contract: Contract, intake: Decider, sent: Sent) -> StoredEvent | None:
@@ -308,6 +313,9 @@ def lost(name: str, after: Contract) -> list[str]:
     return losses
 
 
+CHANGES = {name: list(changes(json.loads(image.canonical))) for name, image in IMAGES.items()}
+
+
 @pytest.mark.parametrize("name", IMAGES)
 def test_each_image_has_alarms_to_lose(name: str) -> None:
     assert len({address for each in alarms(name).values() for address in each.destinations}) >= 2
@@ -316,10 +324,9 @@ def test_each_image_has_alarms_to_lose(name: str) -> None:
 
 @pytest.mark.parametrize("name", IMAGES)
 def test_no_single_change_that_a_device_takes_loses_an_alarm(name: str) -> None:
-    image = IMAGES[name]
-    every = list(changes(json.loads(image.canonical)))
-    taken = [contract for each in every if (contract := offered(image, [each])) is not None]
-    assert 100 < len(taken) < len(every) - 100
+    every = sampled(CHANGES[name])
+    taken = [contract for each in every if (contract := offered(IMAGES[name], [each])) is not None]
+    assert len(every) // 10 < len(taken) < len(every) * 9 // 10
     for each in {each.version: each for each in taken}.values():
         assert lost(name, each) == []
 
@@ -327,11 +334,8 @@ def test_no_single_change_that_a_device_takes_loses_an_alarm(name: str) -> None:
 @given(st.data())
 def test_no_combination_of_changes_that_a_device_takes_loses_an_alarm(data: st.DataObject) -> None:
     name = data.draw(st.sampled_from(sorted(IMAGES)))
-    image = IMAGES[name]
-    chosen = data.draw(
-        st.lists(st.sampled_from(list(changes(json.loads(image.canonical)))), min_size=2, max_size=4)
-    )
-    contract = offered(image, chosen)
+    chosen = data.draw(st.lists(st.sampled_from(CHANGES[name]), min_size=2, max_size=4))
+    contract = offered(IMAGES[name], chosen)
     assume(contract is not None)
     assert contract is not None
     assert lost(name, contract) == []

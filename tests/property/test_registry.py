@@ -11,7 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contract import load_contract
-from eventplane.contract import Contract, ParticipantKind, Place, compile_contract
+from contract.explain import outcomes
+from eventplane.contract import Contract, compile_contract
+from eventplane.envelope import write_event
 from eventplane.registry.build import build_registry
 from eventplane.registry.document import export
 from eventplane.registry.model import GROUPS
@@ -108,34 +110,9 @@ def walk(contract: Contract) -> dict[str, dict[str, Any]]:
 
 
 def reached(contract: Contract, event_type: str) -> set[str]:
-    """Whose inboxes an event comes to that anybody sends who may: routers, uplink and downlink by hand."""
-    participants = contract.participants.values()
-    is_named = any(each.may_send(event_type) for each in participants)
-    found: set[str] = set()
-    for each in participants:
-        # Who does not say what it sends may send what nobody else names.
-        if each.may_send(event_type) or (each.sends is None and not is_named):
-            found |= _reached_from(contract, event_type, each.kind)
-    return found
-
-
-def _reached_from(contract: Contract, event_type: str, kind: ParticipantKind) -> set[str]:
-    def taken(place: Place) -> set[str]:
-        return {
-            each.destination
-            for each in contract.routes_at(place)
-            if each.filter.matches({"type": event_type})
-        }
-
-    relays = {"home.outbox", "home.inbox"}
-    if kind is ParticipantKind.CLOUD_SERVICE:
-        found = taken(Place.CLOUD) - {"home.outbox"}
-        return found | (taken(Place.DEVICE) - relays if "home.inbox" in found else set())
-    found = taken(Place.DEVICE) - {"home.inbox"}
-    # A forwarder sends its own reports up, also without a route.
-    if "home.outbox" in found or (kind is ParticipantKind.DEVICE and not found):
-        found |= taken(Place.CLOUD)
-    return found - relays
+    """The inboxes that an event comes to, whoever sends it who may."""
+    event = write_event({"id": "1", "source": "/a", "type": event_type, "todevice": "home-1"})
+    return {each.channel.address for outcome in outcomes(contract, event) for each in outcome.receipts}
 
 
 def named(entities: Mapping[str, dict[str, Any]], plural: str) -> dict[str, dict[str, Any]]:

@@ -19,7 +19,8 @@ from contract.loader import load_contract
 from edge.spool import read_backlog
 from eventplane.batch import unpack
 from eventplane.contract import Contract, Downlink
-from eventplane.downlink.device import ACKNOWLEDGED, Acknowledgement, from_data
+from eventplane.device_reports import ACKNOWLEDGED
+from eventplane.downlink.device import Acknowledgement, from_data
 from eventplane.downlink.wire import stamped
 from eventplane.envelope import Envelope, write_event
 from eventplane.topics import basic_ingest_topic, device_topic, urgent_rule

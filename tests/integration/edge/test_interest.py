@@ -8,8 +8,9 @@ import pytest
 
 from contract.loader import load_contract
 from eventplane.contract import Contract, compile_contract, contract_document
+from eventplane.device_reports import UPLINK_KEY
 from eventplane.envelope import Envelope, write_event
-from eventplane.interest.uplink import UPLINK_KEY, uplink_filters, uplink_interest_event
+from eventplane.interest.uplink import uplink_filters, uplink_interest_event
 from tests.integration.edge.conftest import SECONDS, CloudBroker, Home, down, wait_for
 
 MOTION = "org.eventplane.activity.motion.v1"

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contract import load_contract
-from eventplane.conversation.attributes import REPLY_TO
 from eventplane.conversation.messages import Replier
 from eventplane.envelope import parse_event
 from eventplane.filters import Any as AnyOf
 from eventplane.filters import Exact
+from eventplane.names import REPLY_TO
 from eventplane_client import ClientSettings, connect
 from eventplane_client.client import Client
 from eventplane_client.connection import memory_plane

@@ -13,8 +13,8 @@ from contract.catalogue import catalogue
 from contract.catalogue.picture import picture
 from contract.summary import settings_text
 from eventplane.contract import Contract, compile_contract, contract_document
-from eventplane.contract.reach import flows
 from eventplane.filters import filter_text
+from eventplane.reach import flows
 from operations.command_line import main
 from tests.plane import shipped_contract
 

@@ -18,8 +18,8 @@ from eventplane.contract import (
     load_compiled,
 )
 from eventplane.contract.filter_reader import read_filter
-from eventplane.contract.reach import Reachability
 from eventplane.envelope import write_event
+from eventplane.reach import Reachability
 from eventplane.router import Router
 from operations.explain_command import explanation_table
 from tests.plane import shipped_contract

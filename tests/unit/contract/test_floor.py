@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from eventplane.alarm_floor import REMEDY, floor_problems
 from eventplane.contract import Contract, compile_contract
-from eventplane.contract.floor import REMEDY, floor_problems
 from tests.plane import shipped_contract
 from tests.unit.edge.fakes import contract as silent_contract
 

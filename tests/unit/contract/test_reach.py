@@ -7,8 +7,8 @@ import pytest
 from contract.checks import check
 from contract.explain import outcomes
 from eventplane.contract import Contract, compile_contract, contract_document
-from eventplane.contract.reach import Reachability
 from eventplane.envelope import write_event
+from eventplane.reach import Reachability
 from tests.plane import plane_contract
 
 PRESSED = "com.example.laundry.pressed.v1"

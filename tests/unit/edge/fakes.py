@@ -20,8 +20,8 @@ from edge.uptime_clock import Uptime
 from eventplane.batch import unpack
 from eventplane.contract import Contract, compile_contract
 from eventplane.conversation.questions import StateAnswer, read_state_answer, write_state_question
-from eventplane.device_reports import DISCARDED, HEARTBEAT, key_digest
-from eventplane.downlink.device import ACKNOWLEDGED, Acknowledgement, from_data
+from eventplane.device_reports import ACKNOWLEDGED, DISCARDED, HEARTBEAT, key_digest
+from eventplane.downlink.device import Acknowledgement, from_data
 from eventplane.envelope import Envelope, parse_event, write_event
 from eventplane.interest.announcement import new_announcement, write_announcement
 from eventplane.receipts import Receipt, digest, read_receipts, write_receipts

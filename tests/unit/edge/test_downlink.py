@@ -10,10 +10,9 @@ from edge.forwarder import Reload
 from edge.spool import MOST_KEYS
 from edge.spool.recovery import marker_of
 from eventplane.contract import Contract, compile_contract, contract_document
-from eventplane.device_reports import DEVICE_CONTRACT
+from eventplane.device_reports import DEVICE_CONTRACT, UPLINK_KEY
 from eventplane.downlink.device import AckStatus
 from eventplane.envelope import parse_event
-from eventplane.interest.uplink import UPLINK_KEY
 from eventplane.reasons import Reason
 from eventplane.receipts import Receipt, digest, write_receipts
 from eventplane_mqtt.mailbox import LinkName

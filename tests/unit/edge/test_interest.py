@@ -10,11 +10,10 @@ from edge.counts import NotStored
 from edge.forwarder import Reload
 from edge.interest import Interest
 from eventplane.contract import Priority
-from eventplane.device_reports import DISCARDED, MANIFEST
-from eventplane.downlink.device import ACKNOWLEDGED, AckStatus
+from eventplane.device_reports import ACKNOWLEDGED, DISCARDED, MANIFEST, UPLINK_INTEREST_TYPE, UPLINK_KEY
+from eventplane.downlink.device import AckStatus
 from eventplane.envelope import Envelope
 from eventplane.interest.announcement import new_announcement, write_announcement
-from eventplane.interest.uplink import UPLINK_INTEREST_TYPE, UPLINK_KEY
 from eventplane.reasons import Reason
 from eventplane.topics import interest_topic
 from eventplane_mqtt.mailbox import LinkName

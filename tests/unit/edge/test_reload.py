@@ -10,9 +10,8 @@ import pytest
 from edge.errors import SpoolCorruptError
 from edge.forwarder import Reload
 from eventplane.contract import Contract
-from eventplane.device_reports import STARTED
+from eventplane.device_reports import STARTED, UPLINK_INTEREST_TYPE, UPLINK_KEY
 from eventplane.envelope import parse_event
-from eventplane.interest.uplink import UPLINK_INTEREST_TYPE, UPLINK_KEY
 from eventplane.reasons import Reason
 from eventplane_mqtt.mailbox import LinkName
 from tests.unit.edge.downlinks import state

@@ -1,8 +1,20 @@
-"""URIs and URI-references, as RFC 3986 has them."""
+"""Values of attributes: URIs and URI-references (RFC 3986), the `traceparent` (W3C), and the quick checks."""
+
+from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from eventplane.attributes import is_uri, is_uri_reference
+from eventplane.attributes import (
+    KNOWN,
+    in_short,
+    is_traceparent,
+    is_uri,
+    is_uri_reference,
+    quick_check,
+    value_problem,
+)
 
 ABSOLUTE = [
     "https://example.org",
@@ -16,7 +28,21 @@ ABSOLUTE = [
     "a:/%c3%A9",
     "a:?q",
 ]
-RELATIVE = ["/homes/1/voice", "//home-1/service", "a", "a/b:c", "./a:b", "?q", "#f", "/a//b", "%20", "//"]
+# An absolute URI has no fragment.
+RELATIVE = [
+    "https://example.org/a?b#c",
+    "urn:a:b#",
+    "/homes/1/voice",
+    "//home-1/service",
+    "a",
+    "a/b:c",
+    "./a:b",
+    "?q",
+    "#f",
+    "/a//b",
+    "%20",
+    "//",
+]
 NEITHER = [
     "",
     " ",
@@ -49,29 +75,90 @@ NEITHER = [
 ]
 
 
-@pytest.mark.parametrize("value", ABSOLUTE)
-def test_a_uri_is_a_reference_too(value: str) -> None:
-    assert is_uri(value)
-    assert is_uri_reference(value)
+@pytest.mark.parametrize(
+    ("value", "is_absolute", "is_reference"),
+    [
+        *((each, True, True) for each in ABSOLUTE),
+        *((each, False, True) for each in RELATIVE),
+        *((each, False, False) for each in NEITHER),
+    ],
+)
+def test_a_uri_is_absolute_a_relative_reference_or_neither(
+    value: str, is_absolute: bool, is_reference: bool
+) -> None:
+    assert is_uri(value) is is_absolute
+    assert is_uri_reference(value) is is_reference
 
 
-@pytest.mark.parametrize("value", RELATIVE)
-def test_a_relative_reference_is_no_uri(value: str) -> None:
-    assert is_uri_reference(value)
-    assert not is_uri(value)
-
-
-@pytest.mark.parametrize("value", NEITHER)
-def test_what_the_grammar_does_not_have_is_neither(value: str) -> None:
-    assert not is_uri_reference(value)
-    assert not is_uri(value)
-
-
-def test_a_fragment_belongs_to_a_reference_only() -> None:
-    assert is_uri_reference("https://example.org/a?b#c")
-    assert not is_uri("https://example.org/a?b#c")
-    assert not is_uri("urn:a:b#")
-
-
-def test_a_scheme_alone_locates_nothing() -> None:
+def test_a_scheme_alone_is_no_uri() -> None:
     assert not is_uri("https:")
+
+
+TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        f"00-{TRACE}-{SPAN}-01",
+        f"00-{TRACE}-{SPAN}-ff",
+        f"01-{TRACE}-{SPAN}-00",
+        f"fe-{TRACE}-{SPAN}-00-",
+        f"cc-{TRACE}-{SPAN}-00-what the future brings",
+    ],
+)
+def test_a_traceparent_of_version_00_or_a_later_one_passes(value: str) -> None:
+    assert is_traceparent(value)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "",
+        f"00-{TRACE}-{SPAN}",
+        f"00-{TRACE}-{SPAN}-1",
+        f"00-{TRACE}-{SPAN}-01-",
+        f"00-{TRACE}-{SPAN}-01-more",
+        f"01-{TRACE}-{SPAN}-01more",
+        f"ff-{TRACE}-{SPAN}-01",
+        f"0-{TRACE}-{SPAN}-01",
+        f"00-{'0' * 32}-{SPAN}-01",
+        f"00-{TRACE}-{'0' * 16}-01",
+        f"01-{'0' * 32}-{SPAN}-01",
+        f"01-{TRACE}-{'0' * 16}-01",
+        f"00-{TRACE.upper()}-{SPAN}-01",
+        f"00-{TRACE[1:]}-{SPAN}-01",
+        f"00_{TRACE}_{SPAN}_01",
+        f" 00-{TRACE}-{SPAN}-01",
+        f"00-{TRACE}-{SPAN}-01\n",
+    ],
+)
+def test_anything_else_is_no_traceparent(value: str) -> None:
+    assert not is_traceparent(value)
+
+
+@pytest.mark.parametrize("value", [f"00-{TRACE}-{SPAN}-01", f"cc-{TRACE}-{SPAN}-01-{'x' * 90_000}"])
+def test_a_traceparent_in_short_names_the_same_span(value: str) -> None:
+    short = in_short(value)
+    assert is_traceparent(short)
+    assert (len(short), short) == (55, value[:55])
+
+
+NEARLY_TIMES = st.from_regex(
+    r"[0-2][0-9]{3}-[01][0-9]-[0-3][0-9]T[0-2][0-9]:[0-6][0-9]:[0-6][0-9]\.[0-9]{3}Z", fullmatch=True
+)
+
+
+@given(
+    st.sampled_from([*sorted(KNOWN), "x"]),
+    NEARLY_TIMES
+    | st.text(st.characters(exclude_categories=["Cc", "Cs", "Cn"]), max_size=5)
+    | st.integers(-1, 30)
+    | st.sampled_from([True, False, None, 1.5, 2**31, "1.0", "a/b", "best_effort", f"00-{TRACE}-{SPAN}-01"]),
+)
+def test_a_value_that_passes_the_quick_check_is_valid(name: str, value: object) -> None:
+    try:
+        passes = quick_check(name)(value)
+    except TypeError:
+        return
+    assert not passes or value_problem(name, value) is None

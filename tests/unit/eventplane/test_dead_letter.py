@@ -19,12 +19,13 @@ from eventplane.reasons import Outcome
 from eventplane.receipts import Receipt, ReceiptError, digest, read_receipts, write_receipts
 from eventplane.sender import Sender
 from eventplane.topics import basic_ingest_topic, device_topic, local_topic, receipt_topic
+from eventplane.values import MAX_TIME_MS
 from tests.plane import shipped_contract
 
 EVENT = write_event({"id": "1", "source": "/a", "type": "t"}, {"value": 1})
 
 
-def letter_of(original: bytes, detail: str = "it is not JSON") -> Envelope:
+def letter_of(original: bytes, detail: str = "it is not JSON", **more: Any) -> Envelope:
     return dead_letter(
         id="dl-1",
         source="/devices/home-1/router",
@@ -33,25 +34,8 @@ def letter_of(original: bytes, detail: str = "it is not JSON") -> Envelope:
         channel="voice-service.outbox",
         original=original,
         contract_version="0123456789abcdef",
+        **more,
     )
-
-
-def test_a_dead_letter_stays_in_the_trace_of_its_event_and_still_fits() -> None:
-    trace = f"00-{1:032x}-{2:016x}-01"
-    traced = write_event({"id": "1", "source": "/a", "type": "t", "traceparent": trace})
-    refusal = Refusal("not_json", "\x01" * 10_000)
-    letter = dead_letter(
-        id="dl-1",
-        source="/devices/home-1/router",
-        time="2026-01-01T00:00:00Z",
-        refusal=refusal,
-        channel="voice-service.outbox",
-        original=b"x" * MAX_EVENT_BYTES,
-        contract_version="0123456789abcdef",
-        event=traced,
-    )
-    assert letter.attributes["traceparent"] == trace
-    assert len(letter.json.encode()) <= MAX_SENT_EVENT_BYTES
 
 
 def test_a_dead_letter_keeps_the_original_and_says_why() -> None:
@@ -65,29 +49,16 @@ def test_a_dead_letter_keeps_the_original_and_says_why() -> None:
 
 
 def test_a_dead_letter_names_the_sender_and_the_route() -> None:
-    def data(**more: Any) -> Any:
-        refusal = Refusal("not_json", "it is not JSON")
-        common = {
-            "id": "1",
-            "source": "/s",
-            "time": "2026-01-01T00:00:00Z",
-            "refusal": refusal,
-            "original": b"",
-        }
-        return dead_letter(channel="c", contract_version="v", **common, **more).data()
-
     stamped = EVENT.stamped(senderdevice="home-1", senderservice="voice")
-    assert data()["sender"] is None
-    assert data(event=stamped)["sender"] == {"device": "home-1", "service": "voice"}
-    assert data(event=stamped, sender=Sender(service="carers"))["sender"] == {
-        "device": "",
-        "service": "carers",
-    }
-    assert (data()["route"], data()["attempt"]) == (None, 1)
-    assert (data(route="alarms", attempt=3)["route"], data(route="alarms", attempt=3)["attempt"]) == (
-        "alarms",
-        3,
-    )
+    for more, sender in (
+        ({}, None),
+        ({"event": stamped}, {"device": "home-1", "service": "voice"}),
+        ({"event": stamped, "sender": Sender(service="carers")}, {"device": "", "service": "carers"}),
+    ):
+        assert letter_of(b"", **more).data()["sender"] == sender
+    for more, route, attempt in (({}, None, 1), ({"route": "alarms", "attempt": 3}, "alarms", 3)):
+        data = letter_of(b"", **more).data()
+        assert (data["route"], data["attempt"]) == (route, attempt)
 
 
 @pytest.mark.parametrize("members", [None, [ORIGINAL], ORIGINAL, {}, {"payload": "eA=="}])
@@ -103,11 +74,14 @@ def test_the_original_of_an_error_action_is_read_as_it_came() -> None:
         original_of({ORIGINAL: 7})
 
 
-def test_the_dead_letter_of_a_huge_original_is_still_an_event() -> None:
+def test_the_dead_letter_of_a_huge_original_is_still_an_event_and_in_its_trace() -> None:
     original = b"x" * (MAX_EVENT_BYTES * 2)
-    letter = letter_of(original, detail="\x01" * MAX_EVENT_BYTES)
+    trace = f"00-{1:032x}-{2:016x}-01"
+    traced = write_event({"id": "1", "source": "/a", "type": "t", "traceparent": trace})
+    letter = letter_of(original, detail="\x01" * MAX_EVENT_BYTES, event=traced)
     data = letter.data()
-    assert len(letter.json) <= MAX_SENT_EVENT_BYTES
+    assert len(letter.json.encode()) <= MAX_SENT_EVENT_BYTES
+    assert letter.attributes["traceparent"] == trace
     assert base64.b64decode(data["original_base64"]) == original[:MAX_ORIGINAL_BYTES]
     assert data["original_bytes"] == len(original)
     assert data["original_sha256"] == hashlib.sha256(original).hexdigest()
@@ -147,7 +121,10 @@ NO_FRAMES = [
     "null",
     "[" * 200_000,
     '{"data":"?","topic":"t","clientid":"c","timestamp":1}',
-    '{"data":"","topic":"t","clientid":"c","timestamp":1e999}',
+    *(
+        f'{{"data":"","topic":"t","clientid":"c","timestamp":{number}}}'
+        for number in ("9" * 5_000, "9" * 100, '"1e999"', "1e999", "-1", "null", str(MAX_TIME_MS + 1))
+    ),
 ]
 
 

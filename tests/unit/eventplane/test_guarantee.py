@@ -1,22 +1,33 @@
-"""The rule by which the device, the routers and the audit decide how reliable one delivery is."""
+"""How reliable a delivery is, and when an event is no longer worth one: for device, routers and audit."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from eventplane.contract import Contract, DeliveryGuarantee, Place, Route, compile_contract
+from eventplane.attributes import AttributeValue
+from eventplane.contract import Channel, Contract, DeliveryGuarantee, Place, Route, compile_contract
 from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.device_reports import MANIFEST
-from eventplane.envelope import write_event
+from eventplane.envelope import Envelope, write_event
 from eventplane.errors import EnvelopeError
-from eventplane.guarantee import decide, guarantee_of, is_promised
-
-pytestmark = pytest.mark.source("P4", "C1")
+from eventplane.guarantee import (
+    BY_CHANNEL,
+    BY_EVENT,
+    decide,
+    guarantee_of,
+    is_expired,
+    is_expired_on_device,
+    is_promised,
+    why_expired,
+)
 
 BEST_EFFORT, AT_LEAST_ONCE = DeliveryGuarantee.BEST_EFFORT, DeliveryGuarantee.AT_LEAST_ONCE
 RING, QUIET = "org.example.ring.v1", "org.example.quiet.v1"
 
 
+@pytest.mark.source("P4", "C1")
 @pytest.mark.parametrize(
     ("channels", "asked", "route", "event_type", "expected"),
     [
@@ -37,6 +48,10 @@ def test_channels_and_the_event_can_only_weaken_then_the_route_wins_then_the_typ
     expected: DeliveryGuarantee,
 ) -> None:
     assert decide(channels, asked, route, event_type) is expected
+
+
+def event(type: str = RING, **attributes: AttributeValue) -> Envelope:
+    return write_event({"id": "1", "source": "/a", "type": type, **attributes})
 
 
 def plane(**outbox: str) -> Contract:
@@ -66,6 +81,7 @@ def routes(contract: Contract) -> dict[str, Route]:
     return {each.name: each for each in contract.routes_at(Place.CLOUD)}
 
 
+@pytest.mark.source("P4", "C1")
 @pytest.mark.parametrize(
     ("type", "asks", "on_route", "on_sure_route"),
     [
@@ -78,26 +94,85 @@ def test_a_delivery_has_the_guarantee_of_what_its_contract_declares(
     type: str, asks: dict[str, str], on_route: DeliveryGuarantee, on_sure_route: DeliveryGuarantee
 ) -> None:
     contract = plane()
-    event = write_event({"id": "1", "source": "/a", "type": type, **asks})
+    asking = event(type, **asks)
     over = contract.device.outbox
-    assert guarantee_of(contract, event, over, routes(contract)["to-desk"]) is on_route
-    assert guarantee_of(contract, event, over, routes(contract)["sure"]) is on_sure_route
+    assert guarantee_of(contract, asking, over, routes(contract)["to-desk"]) is on_route
+    assert guarantee_of(contract, asking, over, routes(contract)["sure"]) is on_sure_route
 
 
 @pytest.mark.parametrize("type", [MANIFEST, DEAD_LETTER_TYPE])
 def test_the_planes_own_reports_are_promised_also_over_a_best_effort_channel(type: str) -> None:
     contract = plane(delivery_guarantee="best_effort")
     route = routes(contract)["to-desk"]
-    own = write_event({"id": "1", "source": "/a", "type": type})
-    other = write_event({"id": "1", "source": "/a", "type": RING})
-    assert is_promised(contract, own, contract.device.outbox, route)
-    assert not is_promised(contract, other, contract.device.outbox, route)
+    assert is_promised(contract, event(type), contract.device.outbox, route)
+    assert not is_promised(contract, event(), contract.device.outbox, route)
 
 
 @pytest.mark.parametrize("value", ["at_least_once", "exactly_once", "", True, 1])
 def test_an_event_can_ask_for_less_and_for_nothing_else(value: str | bool | int) -> None:
     with pytest.raises(EnvelopeError, match="deliveryguarantee") as caught:
-        write_event({"id": "1", "source": "/a", "type": RING, "deliveryguarantee": value})
+        event(deliveryguarantee=value)
     assert caught.value.reason == "attribute_value"
     if isinstance(value, str):
         assert "write `best_effort`" in caught.value.detail
+
+
+@pytest.mark.source("C4")
+def test_an_event_expires_at_its_expirytime_and_not_before() -> None:
+    short = event(expirytime="1970-01-01T00:00:01Z")
+    assert [is_expired(short, now_ms) for now_ms in (999, 1_000)] == [False, True]
+    assert not is_expired(event(), 2**62)
+
+
+HOUR_MS = 3_600_000
+NOON_MS = 1_893_499_200_000
+
+
+@pytest.mark.source("C4")
+@pytest.mark.parametrize(
+    ("time", "expirytime", "uptime_ms", "expired"),
+    [
+        ("2030-01-01T11:30:00Z", "2030-01-01T12:00:00Z", HOUR_MS, True),
+        ("2030-01-01T11:30:00Z", "2030-01-01T12:00:00.001Z", HOUR_MS, False),
+        ("2030-01-01T11:00:00Z", "2030-01-01T12:00:00Z", HOUR_MS, True),
+        ("2030-01-01T10:59:59Z", "2030-01-01T12:00:00Z", HOUR_MS, False),  # it may have been switched off
+        ("1970-01-01T00:01:00Z", "1970-01-01T00:11:00Z", HOUR_MS, False),  # written before the clock was set
+        (None, "2030-01-01T11:59:00Z", HOUR_MS, False),
+        ("2030-01-01T11:30:00Z", None, HOUR_MS, False),
+        ("2030-01-01T13:00:00Z", "2030-01-01T12:00:00Z", HOUR_MS, True),  # over before it began
+    ],
+)
+def test_on_a_device_only_what_was_written_since_it_started_can_have_expired(
+    time: str | None, expirytime: str | None, uptime_ms: int, expired: bool
+) -> None:
+    given = {name: text for name, text in (("time", time), ("expirytime", expirytime)) if text}
+    assert is_expired_on_device(event(**given), NOON_MS, uptime_ms) is expired
+
+
+def inbox(expiry_s: int | None) -> Channel:
+    return replace(plane().channel("desk.inbox"), expiry_s=expiry_s)
+
+
+@pytest.mark.parametrize(
+    ("bounds", "age_ms", "expected"),
+    [
+        ((None,), 2**40, None),
+        ((10,), 9_999, None),
+        ((10,), 10_000, BY_CHANNEL),
+        ((None, 20, 10), 10_000, BY_CHANNEL),
+        ((20, None), 10_000, None),
+        ((), 10_000, None),
+    ],
+)
+def test_the_strictest_channel_counts_from_acceptance(
+    bounds: tuple[int | None, ...], age_ms: int, expected: str | None
+) -> None:
+    accepted = 1_767_225_600_000
+    assert why_expired(event(), accepted + age_ms, accepted, *map(inbox, bounds)) == expected
+
+
+@pytest.mark.source("C4")
+def test_what_the_event_says_of_itself_goes_first() -> None:
+    short = event(expirytime="1970-01-01T00:00:01Z")
+    assert why_expired(short, 100_000, 0, inbox(10)) == BY_EVENT
+    assert why_expired(short, 999, 0, inbox(10)) is None

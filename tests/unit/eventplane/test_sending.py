@@ -7,13 +7,18 @@ from typing import Any
 import pytest
 
 from eventplane.contract import Contract, compile_contract
-from eventplane.conversation.attributes import REPLY_TYPE
 from eventplane.dead_letter import DEAD_LETTER_TYPE
-from eventplane.device_reports import DEVICE_CONTRACT, HEARTBEAT, MANIFEST, forwarder_source, router_source
-from eventplane.downlink.device import ACKNOWLEDGED
+from eventplane.device_reports import (
+    ACKNOWLEDGED,
+    DEVICE_CONTRACT,
+    HEARTBEAT,
+    MANIFEST,
+    forwarder_source,
+    router_source,
+)
 from eventplane.envelope import Envelope, parse_event, write_event
 from eventplane.errors import EnvelopeError
-from eventplane.names import NOTICE, VERDICT
+from eventplane.names import NOTICE, REPLY_TYPE, VERDICT
 from eventplane.reasons import Reason
 from eventplane.sender import PLANE, PLANE_CLIENT, Sender, parse_sender, sender_in_frame
 from eventplane.sending import SendingRights, stamp_sender, without_stamp

@@ -11,14 +11,27 @@ from typing import Any, Final
 import pytest
 
 from eventplane.contract import Contract, compile_contract
-from eventplane.conversation.attributes import REPLY_TYPE
 from eventplane.dead_letter import DEAD_LETTER_TYPE, letter_id
-from eventplane.device_reports import DEVICE_CONTRACT, MANIFEST, forwarder_source, router_source
+from eventplane.device_reports import (
+    DEVICE_CONTRACT,
+    MANIFEST,
+    UPLINK_INTEREST_TYPE,
+    forwarder_source,
+    router_source,
+)
 from eventplane.envelope import write_event
-from eventplane.interest.uplink import UPLINK_INTEREST_TYPE
 from eventplane.ledger import Basis
 from eventplane.limits import MAX_SENT_EVENT_BYTES
-from eventplane.names import AUDITOR, CANARY_ALARM, CANARY_CLIENT, CANARY_SOURCE, MONITOR, NOTICE, VERDICT
+from eventplane.names import (
+    AUDITOR,
+    CANARY_ALARM,
+    CANARY_CLIENT,
+    CANARY_SOURCE,
+    MONITOR,
+    NOTICE,
+    REPLY_TYPE,
+    VERDICT,
+)
 from eventplane.reasons import Outcome, Reason
 from eventplane.sender import PLANE, Sender
 from eventplane.sending import SendingRights

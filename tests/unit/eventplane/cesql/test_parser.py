@@ -1,9 +1,9 @@
-"""What is an expression, how its parts bind, and what a refusal says."""
+"""What is an expression, how its parts bind, how a tree is written, and what a refusal says."""
 
 import pytest
 
-from eventplane.cesql import CesqlParseError, parse, write
-from eventplane.cesql.parser import MAX_EXPRESSION_DEPTH, MAX_EXPRESSION_LENGTH
+from eventplane.cesql import CesqlGenericError, CesqlParseError, parse, write
+from eventplane.cesql.parser import MAX_EXPRESSION_DEPTH, MAX_EXPRESSION_LENGTH, quote
 from eventplane.cesql.tree import Attribute, Call, Comparison, In, Like, Literal, Logic, Negate, Not
 
 A, B, C, D = (Attribute(name) for name in "abcd")
@@ -41,11 +41,6 @@ A, B, C, D = (Attribute(name) for name in "abcd")
 )
 def test_trees(text: str, tree: object) -> None:
     assert parse(text).tree == tree
-
-
-def test_arithmetic_binds_as_in_school() -> None:
-    assert write(parse("(a + b * c - d) % 5 = 1").tree) == "(a + b * c - d) % 5 = 1"
-    assert write(parse("((a) + (b * c)) - d").tree) == "a + b * c - d"
 
 
 def test_the_type_of_a_literal_is_part_of_it() -> None:
@@ -135,3 +130,41 @@ def test_what_is_within_the_bounds_runs() -> None:
     for attributes, each in (({"a": 1}, chain), ({"a": 2}, nested), ({"type": "type.999"}, wide)):
         assert each.matches(attributes)
         assert each.evaluate(attributes).passes
+
+
+@pytest.mark.parametrize(
+    ("text", "written"),
+    [
+        ("not A=b", "(NOT a) = b"),
+        ("NOT (a = b)", "NOT (a = b)"),
+        ("a AND b OR c", "(a AND b) OR c"),
+        ("a AND b AND c", "a AND b AND c"),
+        ("a AND (b AND c)", "a AND (b AND c)"),
+        ('NOT (a like "x\'y")', r"a NOT LIKE 'x\'y'"),
+        ("-(a not in (1,TRUE))", "-(a NOT IN (1, TRUE))"),
+        ("- 5 - -5", "- 5 - -5"),
+        ("-a-b", "-a - b"),
+        ("- 1a", "- 1a"),
+        ("a = (b = c)", "a = (b = c)"),
+        ("not exists A and length(b)>0", "NOT EXISTS a AND LENGTH(b) > 0"),
+        ("(a + b) * c / (d * d)", "(a + b) * c / (d * d)"),
+        ("((a) + (b * c)) - d % e", "a + b * c - d % e"),
+    ],
+)
+def test_a_tree_is_written_with_the_parentheses_that_its_meaning_needs(text: str, written: str) -> None:
+    assert write(parse(text).tree) == written
+    assert parse(written).tree == parse(text).tree
+
+
+@pytest.mark.parametrize(
+    ("text", "literal"),
+    [("", "''"), ("it's", r"'it\'s'"), (r"a\b", r"'a\b'"), (r"a\'b", r'"a\'b"'), (r"a\"b", r"""'a\"b'""")],
+)
+def test_a_text_is_quoted_so_that_it_is_read_again(text: str, literal: str) -> None:
+    assert quote(text) == literal
+
+
+def test_texts_that_have_no_literal() -> None:
+    for text in ("ends in \\", r"both \' and \""):
+        with pytest.raises(CesqlGenericError, match="no literal"):
+            quote(text)

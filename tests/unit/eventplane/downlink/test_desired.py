@@ -5,9 +5,21 @@ from __future__ import annotations
 import pytest
 
 from eventplane.downlink.addressing import Addressed
-from eventplane.downlink.desired import MAX_DELETES
+from eventplane.downlink.desired import COUNTERS_END, MAX_COUNTER_STEP, MAX_DELETES
 from eventplane.downlink.device import Recency, compare, state_version
-from tests.unit.eventplane.downlink.events import command, deletion, incoming, item_of, state, wanted
+from eventplane.downlink.transitions import apply_event
+from eventplane.downlink.wire import DownlinkError
+from eventplane.reasons import Reason
+from tests.unit.eventplane.downlink.events import (
+    NOW_MS,
+    THING,
+    command,
+    deletion,
+    incoming,
+    item_of,
+    state,
+    wanted,
+)
 
 SAME = state(5, id="b")
 
@@ -81,3 +93,20 @@ def test_deletions_of_what_was_never_heard_of_are_remembered_within_bounds() -> 
     assert [uid for uid, _ in item.deletes] == [f"u{at}" for at in range(2, MAX_DELETES + 2)]
     # What is newer than all of them needs none.
     assert item_of(wanted(*many, state(99, "new"))).deletes == ()
+
+
+@pytest.mark.parametrize("before", [[state(5)], [state(4), deletion(5, "b")], [state(4), deletion(5)]])
+def test_a_counter_that_jumps_is_refused_before_no_later_version_is_newer(before: list[Addressed]) -> None:
+    item = wanted(*before).item
+    assert item_of(wanted(*before, state(5 + MAX_COUNTER_STEP))).message is not None
+    with pytest.raises(DownlinkError) as caught:
+        apply_event(item, THING, state(6 + MAX_COUNTER_STEP), NOW_MS, is_present=True)
+    assert caught.value.reason == Reason.VERSION_JUMP
+
+
+@pytest.mark.parametrize("version", [0, COUNTERS_END])
+def test_after_a_reset_and_among_times_a_version_may_be_any(version: int) -> None:
+    newest = COUNTERS_END + 2 * MAX_COUNTER_STEP
+    message = item_of(wanted(state(version), state(newest))).message
+    assert message is not None
+    assert message.version == newest

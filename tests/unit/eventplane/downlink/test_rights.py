@@ -7,11 +7,10 @@ from typing import Any
 import pytest
 
 from eventplane.contract import Downlink, compile_contract
-from eventplane.device_reports import DEVICE_CONTRACT
+from eventplane.device_reports import DEVICE_CONTRACT, UPLINK_INTEREST_TYPE, UPLINK_KEY
 from eventplane.downlink.addressing import addressed
 from eventplane.downlink.rights import CONTRACT_KEYS, DownlinkRights
 from eventplane.envelope import Envelope, write_event
-from eventplane.interest.uplink import UPLINK_INTEREST_TYPE, UPLINK_KEY
 from eventplane.reasons import Reason
 from eventplane.sender import Sender
 

@@ -7,10 +7,12 @@ from dataclasses import replace
 import pytest
 
 from eventplane.downlink.desired import MAX_WAITING, State
-from eventplane.downlink.device import rejected, stored
+from eventplane.downlink.device import Recency, compare, rejected, state_version, stored
 from eventplane.downlink.transitions import (
+    AWAY_MS,
     BACKOFF_MS,
     KEPT_MS,
+    LOOK_MS,
     PARKED_MS,
     Step,
     ack_timeout,
@@ -132,7 +134,8 @@ def test_a_device_s_word_is_not_one_of_the_plane_s_ends(word: str) -> None:
     assert [(each.reason, each.detail) for each in step.ended] == [("rejected", "it says so")]
 
 
-def test_commands_that_wait_together_go_in_the_order_of_their_versions() -> None:
+@pytest.mark.source("K-B7")
+def test_commands_that_came_while_it_was_away_go_in_the_order_of_their_versions() -> None:
     # The first to come has its turn already.
     step, arrived = sent(command("c", 3), command("b", 2), command("a", 1), command("b", 2)), []
     while step.publish:
@@ -214,3 +217,97 @@ def test_what_is_settled_is_looked_at_no_more_but_to_be_removed() -> None:
     commands = item_of(confirmed(wanted(command("a", 1))))
     assert reconcile(commands, NOW_MS, is_present=True, is_known=True) == Step(commands)
     assert reconcile(commands, NOW_MS + KEPT_MS, is_present=True, is_known=True) == Step(None)
+
+
+# K-B: what went wrong in KubeEdge's acknowledged delivery.
+
+
+@pytest.mark.source("K-B1")
+def test_a_second_acknowledgement_changes_nothing() -> None:
+    first = wanted(state(1))
+    once = item_of(confirmed(first))
+    assert once.state is State.IDLE
+    assert acknowledge(once, stored(incoming(first)), EPOCH, NOW_MS, is_present=True) == Step(once)
+
+
+@pytest.mark.source("K-B2")
+def test_what_the_reconciler_sends_again_the_device_acknowledges_again() -> None:
+    first = wanted(state(1))
+    parked = replace(item_of(first), state=State.PARKED, due_at_ms=NOW_MS + PARKED_MS)
+    again = reconcile(parked, NOW_MS + PARKED_MS, is_present=True, is_known=True)
+    # The device holds it already; only its acknowledgement was lost, and it is given once more.
+    assert compare(state_version(incoming(first)), incoming(again)) is Recency.DUPLICATE
+    assert item_of(confirmed(again)).state is State.IDLE
+
+
+@pytest.mark.source("K-B2")
+def test_an_equal_version_that_comes_again_is_sent_again_unless_it_is_acknowledged() -> None:
+    parked = replace(item_of(wanted(state(1))), state=State.PARKED, due_at_ms=NOW_MS + PARKED_MS)
+    step = apply_event(parked, THING, state(1), NOW_MS, is_present=True)
+    assert not step.is_older
+    assert incoming(step).version == 1
+
+
+@pytest.mark.source("K-B3")
+def test_a_device_that_deleted_takes_the_object_that_was_made_anew() -> None:
+    gone = sent(state(1, "old"), deletion(3, "old"))
+    late = apply_event(item_of(confirmed(gone)), THING, state(2, "new"), NOW_MS, is_present=True)
+    assert incoming(gone).is_deleted
+    assert compare(state_version(incoming(gone)), incoming(late)) is Recency.NEWER
+
+
+@pytest.mark.source("K-B3")
+def test_a_deletion_that_comes_before_what_it_deletes_is_remembered() -> None:
+    first = wanted(deletion(3, "a"))
+    assert first.publish is None
+    late = apply_event(first.item, THING, state(2, "a"), NOW_MS, is_present=True)
+    assert incoming(late).is_deleted
+
+
+@pytest.mark.source("K-B5")
+def test_what_went_into_the_old_session_goes_out_again_at_once_in_the_new_one() -> None:
+    again = connected(item_of(wanted(state(1))), NOW_MS + 1)
+    assert (incoming(again).version, item_of(again).attempts) == (1, 1)
+    # The end of the old session is heard late and changes nothing.
+    assert item_of(confirmed(again)).state is State.IDLE
+
+
+@pytest.mark.source("K-B6")
+def test_a_repetition_has_the_newest_body() -> None:
+    step = wanted(state(1), state(2), state(3))
+    assert step.publish is None
+    again = ack_timeout(item_of(step), NOW_MS + BACKOFF_MS[0], is_present=True)
+    assert incoming(again).event.data() == 3
+
+
+@pytest.mark.source("K5")
+def test_what_was_acknowledged_is_not_sent_again() -> None:
+    item = item_of(confirmed(wanted(state(7))))
+    assert (item.acknowledged_version, item.due_at_ms) == (7, None)
+    for step in (connected(item, NOW_MS), ack_timeout(item, NOW_MS + 99 * S, is_present=True)):
+        assert step == Step(item)
+
+
+@pytest.mark.source("K6")
+def test_a_tombstone_is_kept_until_long_after_it_was_acknowledged() -> None:
+    item = item_of(wanted(state(1), deletion(2)))
+    for _ in range(20):
+        assert item.due_at_ms
+        item = item_of(reconcile(item, item.due_at_ms, is_present=True, is_known=True))
+    done = confirmed(connected(item, NOW_MS))
+    assert item_of(done).state is State.IDLE
+    kept = reconcile(item_of(done), NOW_MS + KEPT_MS - 1, is_present=True, is_known=True)
+    assert kept == Step(done.item)
+    assert reconcile(item_of(done), NOW_MS + KEPT_MS, is_present=True, is_known=True) == Step(None)
+
+
+@pytest.mark.source("K7")
+def test_nothing_is_sent_to_an_absent_device() -> None:
+    item = item_of(wanted(state(1), is_present=False))
+    # It may have connected just now, unseen; later it is seldom looked at.
+    assert (item.state, item.attempts, item.due_at_ms) == (State.PENDING, 0, NOW_MS + LOOK_MS)
+    later = reconcile(item, NOW_MS + LOOK_MS, is_present=False, is_known=True)
+    assert (later.publish, item_of(later).attempts) == (None, 0)
+    assert item_of(later).due_at_ms == NOW_MS + LOOK_MS + AWAY_MS
+    lost = ack_timeout(item_of(wanted(state(1))), NOW_MS + BACKOFF_MS[0], is_present=False)
+    assert (lost.publish, item_of(lost).state) == (None, State.PENDING)

@@ -184,6 +184,8 @@ GOOD = to_data([stored(incoming(wanted(command("open", 4))))], "life")
                 {"sender": 5},
                 {"id": 5},
                 {"version": "-1"},
+                {"version": "9" * 5_000},
+                {"version": 10**900},
                 {"version": None},
                 {"order": "x"},
                 {"fence": 1.5},

@@ -8,8 +8,9 @@ from dataclasses import replace
 import pytest
 
 from eventplane.dead_letter import DEAD_LETTER_TYPE
+from eventplane.device_reports import ACKNOWLEDGED
 from eventplane.downlink.desired import Desired, State
-from eventplane.downlink.device import ACKNOWLEDGED, rejected, stored
+from eventplane.downlink.device import rejected, stored
 from eventplane.downlink.transitions import AWAY_MS, KEPT_MS, PARKED_MS, Step
 from eventplane.downlink.wire import key_of_sender
 from eventplane.envelope import write_event

@@ -15,13 +15,14 @@ from eventplane.contract import Contract, ContractError, compile_contract
 from eventplane.contract.publication import ContractTable, Head, contract_item, head_item, head_key
 from eventplane.contract.subscription import new_subscription
 from eventplane.contract.subscription_table import subscription_item, subscription_key
+from eventplane.device_reports import UPLINK_KEY
 from eventplane.downlink import table as desired
 from eventplane.downlink.addressing import addressed
 from eventplane.downlink.wire import ALL
 from eventplane.envelope import Envelope, parse_event
 from eventplane.interest import uplink
 from eventplane.interest.table import PUBLISHED_KEY, PUBLISHED_SORT_KEY
-from eventplane.interest.uplink import UPLINK_KEY, TooManyFiltersError, read_uplink_interest
+from eventplane.interest.uplink import TooManyFiltersError, read_uplink_interest
 from lambdas.common.tables import SubscriptionTable
 from lambdas.downlink import interest as handler
 from lambdas.downlink.interest import PublicationRecord, UplinkInterest

@@ -9,14 +9,20 @@ from typing import Any
 import pytest
 
 from eventplane.contract import Contract
-from eventplane.conversation.attributes import REPLY_TYPE
-from eventplane.device_reports import DEVICE_CONTRACT, STARTED, forwarder_source
+from eventplane.device_reports import (
+    ACKNOWLEDGED,
+    DEVICE_CONTRACT,
+    STARTED,
+    UPLINK_INTEREST_TYPE,
+    UPLINK_KEY,
+    forwarder_source,
+)
 from eventplane.downlink.desired import State
-from eventplane.downlink.device import ACKNOWLEDGED, stored, to_data
+from eventplane.downlink.device import stored, to_data
 from eventplane.downlink.rights import CONTRACT_KEYS
 from eventplane.downlink.wire import key_of_sender
 from eventplane.envelope import parse_event, write_event
-from eventplane.interest.uplink import UPLINK_INTEREST_TYPE, UPLINK_KEY
+from eventplane.names import REPLY_TYPE
 from tests.unit.lambdas.downlink.world import KEY_OF_PULSE, STATE, World, command, group, state
 
 BURNT = "9" * 18

@@ -12,10 +12,10 @@ from botocore.exceptions import ClientError
 
 from eventplane.attributes import AttributeValue
 from eventplane.contract import Channel, Contract
-from eventplane.device_reports import STARTED, forwarder_source
+from eventplane.device_reports import ACKNOWLEDGED, STARTED, forwarder_source
 from eventplane.downlink import table as keys
 from eventplane.downlink.desired import Desired
-from eventplane.downlink.device import ACKNOWLEDGED, Acknowledgement, stored, to_data
+from eventplane.downlink.device import Acknowledgement, stored, to_data
 from eventplane.downlink.wire import Incoming, received
 from eventplane.envelope import parse_event, write_event
 from eventplane.fleet import FLEET_KEY, Device, FleetTable, decommissioned, grouped, made

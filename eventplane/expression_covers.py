@@ -1,4 +1,4 @@
-"""The terms of an expression that an index can look up: they hold for every event that passes it.
+"""The covers of an expression: terms that hold for every event that passes it.
 
 Only what follows from the syntax: `type = 'x'`, `IN`, `LIKE` with a fixed beginning or end, the conjuncts
 of `AND`, both sides of `OR`. Because of casts some comparisons imply less than they seem to: `'05' = a` holds
@@ -14,19 +14,20 @@ from eventplane.cesql import tree
 from eventplane.cesql.errors import CesqlCastError
 from eventplane.cesql.operations import Type, cast, read
 from eventplane.cesql.tree import Node
-from eventplane.filters import Cover, Exact, Prefix, Suffix, either, present
+from eventplane.covers import Cover, either, present
+from eventplane.filters import Exact, Prefix, Suffix
 
 
-def implied(node: Node) -> Iterator[Cover]:
+def expression_covers(node: Node) -> Iterator[Cover]:
     """Yield the covers of `node` as a filter, which passes an event only if it is true without an error."""
     match node:
         case tree.Logic(operator="AND"):
-            yield from implied(node.left)
-            yield from implied(node.right)
+            yield from expression_covers(node.left)
+            yield from expression_covers(node.right)
             return
         case tree.Logic():
             # OR and XOR are true only where a side is.
-            yield from either((implied(node.left), implied(node.right)))
+            yield from either((expression_covers(node.left), expression_covers(node.right)))
             return
         case tree.Exists(name=name) if name not in REQUIRED:
             yield frozenset((present(name),))
