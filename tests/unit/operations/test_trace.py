@@ -245,6 +245,9 @@ def test_the_command_prints_the_steps_of_the_days_that_it_is_asked_for(
         (only,) = run_json("trace", day, *DAYS, *folder.named)["events"]
         assert len(only["stations"]) == steps
     assert run("trace", "2026-03-03", *DAYS, *folder.named)[0] == 1
+    folder.write("tap", [tap_line(event("2026-03-02").json, device="home-2")], "2026-03-02", name="two")
+    out = run("trace", "2026-03-02", *DAYS, *folder.named)[1]
+    assert out.startswith("2 senders have sent events of these names")
 
 
 def test_a_damaged_object_hides_no_other(folder: Folder, run: Run) -> None:
