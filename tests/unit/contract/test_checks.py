@@ -43,10 +43,12 @@ UP = where({"prefix": {"type": "org."}}, "device.outbox")
 def plane(routes: Routes, sends: Sends | None = None, types: str = RING, **more: Any) -> Contract:
     """Two services on the device and two in the cloud, which send `sends`: a list, or all of the settings.
 
-    Without `sends` nobody says what it sends; a service that is not in it sends nothing.
+    Without `sends` nobody says what it sends; a service that is not in it sends nothing. `more` are settings
+    of types and services.
     """
     services = {
-        name: {"kind": kind, "description": "d", **_settings(sends, name)} for name, kind in KINDS.items()
+        name: {"kind": kind, "description": "d", **_settings(sends, name), **more.get(name, {})}
+        for name, kind in KINDS.items()
     }
     device = {"kind": "device", "description": "d", **({} if sends is None else {"sends": []})}
     document = {
@@ -200,6 +202,12 @@ def test_an_alarm_that_waits_for_a_lost_one_is_named(priority: str, inbox: dict[
     contract = plane(to_desk(EXACT_RING), sends, **{RING: {"priority": priority}})
     is_named = "gap_timeout_s" in found(contract).get("routes.to-desk", "")
     assert is_named is ((priority, inbox) == ("urgent", IN_ORDER))
+
+
+@pytest.mark.source("P17")
+def test_where_nobody_says_what_it_sends_a_device_may_send_anything_into_an_ordered_inbox() -> None:
+    contract = plane(to_desk(EXACT_RING), desk={"inbox": IN_FIFO})
+    assert "standard queue" in found(contract)["participants.desk.inbox.ordering"]
 
 
 @pytest.mark.source("P17")

@@ -311,6 +311,7 @@ FAULTS: list[tuple[dict[str, Any], str, str]] = [
             ({"events_per_message": 1_001}, "1001 is out of range"),
             ({"transport": "sqs_fifo"}, "use `transport: sqs`"),
             ({"transport": "nats"}, "use `transport: sqs`"),
+            ({"ordering": "source"}, "use `ordering: none`"),
         )
     ),
     *(

@@ -377,6 +377,7 @@ def test_an_event_is_followed_over_every_hop(
             "it is refused (sender_not_allowed): lamp sent 'dim'",
             "add it to the sender's",
         ),
+        (NO_READER, PRESSED, "", {}, "no route on the device takes it", "add a route to an inbox"),
         ({}, "dim", "nobody", {}, "the contract has no such participant there", "deploy its contract"),
         ({}, "rong", "", {}, "no participant may send rong", "add it to the `sends` of its sender"),
         (
@@ -399,6 +400,10 @@ def test_why_nobody_receives_an_event(
 
 
 def test_another_sender_replaces_the_one_that_is_stamped_and_a_device_is_named_as_a_whole() -> None:
+    # A forwarder sends its own reports up, also without a route.
+    report = write_event({"id": "1", "source": "/a", "type": "org.eventplane.device.canary.v1"})
+    (own,) = outcomes(CONTRACT, report, "+canary/")
+    assert received(own) == {"canary.inbox": "canary-to-canary"}
     found = outcome(laundry(**UP), PRESSED, "laundry", senderservice="lamp")
     assert (found.sender, received(found)) == ("laundry", BOTH)
     assert outcome(laundry(), PRESSED, senderdevice="home-1").sender == "home-1/"

@@ -29,6 +29,7 @@ from eventplane.contract import (
     load_compiled,
 )
 from eventplane.contract.channels import NUMBERS, WORDS, read_channel
+from eventplane.contract.publication import cloud_inboxes
 from eventplane.contract.reader import Section
 from eventplane.contract.subscription import new_subscription, with_subscriptions
 from eventplane.conversation.messages import Replier, Reply, Status, write_reply
@@ -261,7 +262,9 @@ def test_the_compiler_writes_the_ways_of_replies() -> None:
 def test_without_a_downlink_no_reply_goes_down() -> None:
     some = worlds.document()
     del some["participants"]["downlink"], some["routes"]["to-downlink"]
-    assert "replies-to-button-down" not in {each.name for each in compile_contract(some, "talk").routes}
+    contract = compile_contract(some, "talk")
+    assert "replies-to-button-down" not in {each.name for each in contract.routes}
+    assert contract.device.inbox not in cloud_inboxes(contract)
 
 
 def test_the_checks_leave_the_compilers_routes_alone_and_know_what_is_asked() -> None:

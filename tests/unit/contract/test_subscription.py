@@ -110,6 +110,13 @@ def test_one_without_a_queue_takes_no_other_with_it() -> None:
     assert [each.name for each in subscribed_routes(derived)] == ["family-app-subscribes-other"]
 
 
+def test_a_name_is_taken_once() -> None:
+    taken = [subscription(), Subscription("family-app", "news", json.dumps(NEWS), "2026-02-01T00:00:00Z")]
+    derived, refused = with_subscriptions(CONTRACT, taken)
+    assert list(refused) == taken[1:]
+    assert len(derived.routes) == len(CONTRACT.routes) + 1
+
+
 def crowded(services: int) -> Contract:
     """The plane's contract with so many more services in the cloud."""
     document = json.loads(CONTRACT.canonical)

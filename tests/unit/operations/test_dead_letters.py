@@ -86,11 +86,12 @@ def test_a_dry_run_moves_nothing(three: Plane, run: Run) -> None:
     assert (three.count(INBOX), three.count(DLQ)) == (0, 3)
 
 
-def test_all_go_back_with_body_and_hints(plane: Plane, run: Run) -> None:
+def test_all_go_back_with_body_and_hints(plane: Plane, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("operations.dead_letters_command._EVERY", 5)
     sent = [event(str(id)) for id in range(15)]
     for each in sent:
         plane.send(DLQ, each)
-    assert run(*REDRIVE)[:2] == (0, "care-analytics.inbox: 15 moved\n")
+    assert run(*REDRIVE) == (0, "care-analytics.inbox: 15 moved\n", "10 moved\n15 moved\n")
     back = plane.received(INBOX)
     assert sorted(each["Body"] for each in back) == sorted(each.json for each in sent)
     assert {each["MessageAttributes"]["route"]["StringValue"] for each in back} == {"a-route"}

@@ -186,3 +186,5 @@ BODIES: list[Any] = [
 def test_any_other_message_is_unreadable(body: str) -> None:
     found = read_body(body)
     assert (found.kind, found.reason) == ("unreadable", "receives_exhausted")
+    assert found.is_called(found.id)
+    assert not found.is_called("another")

@@ -15,6 +15,7 @@ from contract.edit import ContractEditError, add_entry, append_item
 from contract.scaffold import Scaffold, ScaffoldError, receivers_of
 from eventplane.__main__ import main
 from eventplane.contract import Contract, ParticipantKind
+from eventplane.filters import Prefix
 
 EXAMPLES = Path(__file__).parents[3] / "docs" / "examples"
 DONE = "com.example.laundry.done.v1"
@@ -176,8 +177,10 @@ def test_a_contract_is_found_from_below_and_can_be_started(
     assert own.read_text() == "somebody's"
     (tmp_path / "below").mkdir()
     monkeypatch.chdir(tmp_path / "below")
-    assert main(["new", "participant", "a", "--kind", "cloud-service"]) == 0
-    assert "a" in load_contract(tmp_path / "contract" / "event_plane.yaml").participants
+    receives = ["--receives", "org.eventplane.alarm.*"]
+    assert main(["new", "participant", "a", "--kind", "cloud-service", *receives]) == 0
+    added = load_contract(tmp_path / "contract" / "event_plane.yaml").participants["a"]
+    assert added.may_subscribe == Prefix("type", "org.eventplane.alarm.")
 
 
 @pytest.mark.parametrize(
