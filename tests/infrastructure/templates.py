@@ -1,4 +1,4 @@
-"""Synthesised templates, and the questions that the tests ask them."""
+"""Synthesized templates, and the questions that the tests ask them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +14,23 @@ import aws_cdk as cdk
 
 from eventplane.contract import Contract
 from stacks.application import build
-from stacks.config import environment
 from stacks.environment import Environment
 
 _CONTEXT = json.loads(Path(__file__).parents[2].joinpath("cdk.json").read_text())["context"]
 
-NO_BUNDLING = {
-    # What makes a new version of a function; policies stay one statement each, as they were written.
-    **{name: value for name, value in _CONTEXT.items() if "aws-lambda" in name},
-    "aws:cdk:bundling-stacks": [],
-}
+# What makes a new version of a function; policies stay one statement each, as they were written.
+BUNDLING = {name: value for name, value in _CONTEXT.items() if "aws-lambda" in name}
+NO_BUNDLING = {**BUNDLING, "aws:cdk:bundling-stacks": []}
+
+ALIAS = "AWS::Lambda::Alias"
+FUNCTION = "AWS::Lambda::Function"
+MAPPING = "AWS::Lambda::EventSourceMapping"
+QUEUE = "AWS::SQS::Queue"
+RULE = "AWS::IoT::TopicRule"
+SCHEDULE = "AWS::Scheduler::Schedule"
+
+_NAMES = ("FunctionName", "QueueName", "RuleName", "AlarmName", "TopicName", "TableName", "PolicyName")
+_NAMES += ("ManagedPolicyName", "TemplateName", "Name")
 
 
 @dataclass(frozen=True)
@@ -45,66 +53,102 @@ class Resource:
             value = value.get(name) if isinstance(value, dict) else None
         return value
 
+    @property
+    def name(self) -> str:
+        """Its name without project and environment; '' if the template gives it none."""
+        given = next((self.properties[each] for each in _NAMES if each in self.properties), "")
+        return re.sub(r"^eventplane[-_][a-z0-9]+[-_]", "", given) if isinstance(given, str) else ""
 
-ALIAS = "AWS::Lambda::Alias"
+    @property
+    def variables(self) -> dict[str, Any]:
+        """The environment variables of a function."""
+        return self.find("Environment", "Variables") or {}
+
+    @property
+    def module(self) -> str:
+        """The package of a function's handler below `lambdas`."""
+        return str(self.find("Handler")).split(".")[1]
 
 
 class Templates:
-    """All stacks of one environment."""
+    """All stacks of an environment, synthesized; with its assets where it `bundles`."""
 
-    def __init__(self, name: str | Environment, contract: Contract) -> None:
-        app = cdk.App(context=NO_BUNDLING)
-        chosen = environment(name) if isinstance(name, str) else name
-        build(app, chosen.with_placeholders() if chosen.keeps_data else chosen, contract)
+    def __init__(self, environment: Environment, contract: Contract, *, bundles: bool = False) -> None:
+        self.environment = environment.with_placeholders() if environment.keeps_data else environment
+        app = cdk.App(context=BUNDLING if bundles else NO_BUNDLING)
+        build(app, self.environment, contract)
         # Raises when cdk-nag finds what nobody has accepted.
         assembly = app.synth()
+        self.directory = Path(assembly.directory)
         self.documents = {stack.stack_name.rsplit("-", 1)[-1]: stack.template for stack in assembly.stacks}
         self.protected = {each.stack_name for each in assembly.stacks if each.termination_protection}
         self.tags = {stack.stack_name: dict(stack.tags) for stack in assembly.stacks}
 
-    def of(self, *types: str) -> list[Resource]:
-        """All resources of these types, in all stacks; of every type without any."""
-        return [each for each in self._all() if not types or each.type in types]
+    @cached_property
+    def _all(self) -> list[Resource]:
+        return [
+            Resource(stack, id, resource["Type"], resource.get("Properties", {}), resource)
+            for stack, document in self.documents.items()
+            for id, resource in document.get("Resources", {}).items()
+        ]
+
+    def of(self, *types: str, stack: str | None = None) -> list[Resource]:
+        """All resources of these types, of every type without any; in one stack, or in all."""
+        return [
+            each
+            for each in self._all
+            if (not types or each.type in types) and (stack is None or each.stack == stack)
+        ]
+
+    def one(self, type: str, name: str) -> Resource:
+        """The one resource of a type that is called so, or whose logical id begins so."""
+        (found,) = (each for each in self.of(type) if each.name == name or each.id.startswith(name))
+        return found
 
     def ids(self) -> set[str]:
         """What there is, but for versions of functions: each deployment publishes new ones."""
         return {str(each) for each in self.of() if each.type != "AWS::Lambda::Version"}
 
+    @cached_property
+    def queues(self) -> dict[str, Resource]:
+        """The queues by name, without `.fifo`."""
+        return {each.name.removesuffix(".fifo"): each for each in self.of(QUEUE)}
+
+    @cached_property
+    def functions(self) -> dict[str, Resource]:
+        return {each.name: each for each in self.of(FUNCTION)}
+
+    @cached_property
+    def mappings(self) -> dict[str, Resource]:
+        """What feeds functions, by the name of the queue."""
+        return {
+            json.dumps(each.find("EventSourceArn")).rsplit(":eventplane-", 1)[-1].split("-", 1)[1]
+            .strip('"]} ').removesuffix(".fifo"): each
+            for each in self.of(MAPPING)
+        }  # fmt: skip
+
     def function_behind(self, caller: Resource, *path: str) -> Resource:
         """The function that a property of `caller` leads to, by its own name or by that of its alias."""
         text = json.dumps(caller.find(*path))
-        here = {each.id: each for each in self.of() if each.stack == caller.stack and f'"{each.id}"' in text}
-        (found,) = here.values()
+        (found,) = (each for each in self.of(stack=caller.stack) if f'"{each.id}"' in text)
         return self.function_behind(found, "FunctionName") if found.type == ALIAS else found
 
-    def function(self, name: str) -> Resource:
-        """The function called `name`, without project and environment."""
-        (found,) = (
-            each
-            for each in self.of("AWS::Lambda::Function")
-            if each.find("FunctionName").split("-", 2)[2] == name
-        )
+    def role(self, user: Resource, *path: str) -> Resource:
+        """The role that a resource has, in its property `Role` or down a path."""
+        id = user.find(*(path or ("Role",)))["Fn::GetAtt"][0]
+        (found,) = (each for each in self.of("AWS::IAM::Role", stack=user.stack) if each.id == id)
         return found
 
     def may(self, function: Resource) -> dict[str, set[str]]:
         """What a function may do, and to what, by the last part of each name; without its log."""
-        id = function.find("Role")["Fn::GetAtt"][0]
-        (role,) = (
-            each for each in self.of("AWS::IAM::Role") if (each.stack, each.id) == (function.stack, id)
-        )
         return {
             action: {last_part(each) for each in targets}
-            for action, targets in granted(self, role).items()
+            for action, targets in granted(self, self.role(function)).items()
             if not action.startswith("logs:")
         }
 
     def outputs(self, stack: str) -> dict[str, Any]:
         return {name: output["Value"] for name, output in self.documents[stack]["Outputs"].items()}
-
-    def _all(self) -> Iterator[Resource]:
-        for stack, document in self.documents.items():
-            for id, resource in document.get("Resources", {}).items():
-                yield Resource(stack, id, resource["Type"], resource.get("Properties", {}), resource)
 
 
 def statements(resource: Resource) -> Iterator[dict[str, Any]]:
@@ -121,9 +165,10 @@ def statements(resource: Resource) -> Iterator[dict[str, Any]]:
 
 def granted(templates: Templates, role: Resource) -> dict[str, list[str]]:
     """What a role may do, and to what, by its own policies and those attached to it."""
-    attached = [each for each in templates.of("AWS::IAM::Policy") if {"Ref": role.id} in each.find("Roles")]
+    policies = templates.of("AWS::IAM::Policy", stack=role.stack)
+    attached = [each for each in policies if {"Ref": role.id} in each.find("Roles")]
     found: dict[str, list[str]] = {}
-    for holder in (role, *(each for each in attached if each.stack == role.stack)):
+    for holder in (role, *attached):
         for statement in statements(holder):
             for action in words(statement["Action"]) if "Resource" in statement else []:
                 found.setdefault(action, []).extend(words(statement["Resource"]))
@@ -136,14 +181,12 @@ def words(value: Any) -> list[str]:
     return [each if isinstance(each, str) else json.dumps(each) for each in values]
 
 
+def joined(value: Any, reference: str = "") -> str:
+    """The text that a name in a template is joined of, with `reference` for what AWS fills in."""
+    return "".join(each if isinstance(each, str) else reference for each in value["Fn::Join"][1])
+
+
 def last_part(name: str) -> str:
     """What an ARN or URL ends with, without project and environment."""
     literal = re.search(r'"([^"]*)"\W*$', name)
     return re.sub(r"eventplane-\w+-(?=\w)", "", re.split("[:]", literal[1] if literal else name)[-1])
-
-
-def queues_of(rule: Resource) -> list[str]:
-    """The queues that a rule of IoT Core sends to, the one of its error action last."""
-    payload = rule.find("TopicRulePayload")
-    actions = [*payload["Actions"], payload["ErrorAction"]]
-    return [last_part(json.dumps(each["Sqs"]["QueueUrl"])).rsplit("/", 1)[-1] for each in actions]

@@ -5,32 +5,24 @@ from __future__ import annotations
 import json
 import os
 import platform
-import runpy
 import subprocess
 import sys
-from dataclasses import replace
 from importlib.metadata import distributions
 from pathlib import Path
 
-import aws_cdk as cdk
 import pytest
 
-from contract import load_contract
-from eventplane.contract import Contract, Place, compile_contract
+from eventplane.contract import load_compiled
 from eventplane.names import SENDERS
 from stacks import bundling
-from stacks.application import build
-from stacks.config import environment
-from stacks.constructs import function_assets
 from stacks.constructs.function_assets import LOCK
-from stacks.settings import ProtocolSettings
-from tests.infrastructure.templates import Resource
+from tests.infrastructure.templates import FUNCTION, Resource, Templates, joined
 
 START = """
 import importlib, json, sys
-module, _, function = sys.argv[1].rpartition(".")
-handler = importlib.import_module(module)
-assert callable(getattr(handler, function))
+for word in sys.argv[1:]:
+    module, _, function = word.rpartition(".")
+    assert callable(getattr(importlib.import_module(module), function))
 print(json.dumps([getattr(sys.modules[name], "__file__") for name in ("eventplane", "botocore")]))
 """
 
@@ -56,112 +48,83 @@ BUILT_ON = {"replay": {"router"}}
 """Functions that are made of others' code."""
 
 
-@pytest.fixture(scope="module")
-def contract() -> Contract:
-    """The plane's own, with a webhook and interest, so that every function there is gets bundled.
-
-    NATS carries an inbox, so that routers have to find the sender of a package.
-    """
-    document = json.loads(load_contract().canonical)
-    document["participants"]["device"].setdefault("outbox", {})["forward"] = "wanted"
-    document["participants"]["alarm-centre"]["inbox"] = {"webhook": {}}
-    document["participants"]["care-analytics"]["inbox"] = {"transport": "nats"}
-    return compile_contract({**document, "format": 7}, "test")
-
-
-@pytest.fixture(scope="module")
-def assembly(tmp_path_factory: pytest.TempPathFactory, contract: Contract) -> Path:
-    """A cloud assembly with all assets."""
-    directory = tmp_path_factory.mktemp("assembly")
-    app = cdk.App(outdir=str(directory))
-    urls = {"alarm-centre": "https://alarm-centre.example/"}
-    nats = ProtocolSettings(package="plugins/nats", url="nats://nats.example:4222")
-    build(app, replace(environment("dev"), webhook_urls=urls, protocols=(nats,)), contract)
-    app.synth()
-    return directory
-
-
-def asset(assembly: Path, resource: Resource) -> Path:
+def asset(full: Templates, resource: Resource) -> Path:
     """Where the asset of a function or layer lies."""
     content = resource.find("Code") or resource.find("Content")
-    return assembly / f"asset.{Path(content['S3Key']).stem}"
+    return full.directory / f"asset.{Path(content['S3Key']).stem}"
 
 
-def resources(assembly: Path, stack: str, type: str) -> list[Resource]:
-    document = json.loads((assembly / f"{stack}.template.json").read_text())
-    return [
-        Resource(stack, id, each["Type"], each["Properties"], each)
-        for id, each in document["Resources"].items()
-        if each["Type"] == type
-    ]
+def layer(full: Templates, stack: str) -> Path:
+    (found,) = full.of("AWS::Lambda::LayerVersion", stack=stack)
+    return asset(full, found) / "python"
 
 
-@pytest.mark.parametrize("stack", ["Routing", "Fleet", "Subscriptions"])
-def test_every_handler_starts_from_its_assets_alone(assembly: Path, contract: Contract, stack: str) -> None:
-    (layer,) = resources(assembly, stack, "AWS::Lambda::LayerVersion")
-    packages = asset(assembly, layer) / "python"
-    functions = resources(assembly, stack, "AWS::Lambda::Function")
-    inboxes = {route.destination: "https://queue" for route in contract.routes_at(Place.CLOUD)}
-    inboxes["care-analytics.inbox"] = "nats://nats.example:4222/stream"
-    lists = {
-        "EVENTPLANE_QUEUES": json.dumps(inboxes),
-        "EVENTPLANE_WAYS_IN": json.dumps(["https://queue"]),
-        "EVENTPLANE_LETTERS_TO": json.dumps(["https://queue"]),
-        "EVENTPLANE_INBOXES": json.dumps({"carers": "arn"}),
+def code(full: Templates) -> dict[str, Path]:
+    """Where the code of the routing stack's functions lies, by their package."""
+    return {each.module: asset(full, each) for each in full.of(FUNCTION, stack="routing")}
+
+
+def variables(functions: list[Resource]) -> dict[str, str]:
+    """The variables of functions, with a queue's URL for what AWS fills in."""
+    together = {name: each for one in functions for name, each in one.variables.items()}
+    url = "https://queue"
+    return {
+        name: each if isinstance(each, str) else joined(each, url) if "Fn::Join" in each else url
+        for name, each in together.items()
     }
-    for handler, function in {each.find("Handler"): each for each in functions}.items():
-        code = asset(assembly, function)
-        if stack == "Fleet":
-            assert not (code / "contract.json").exists()
-        else:
-            assert (code / "contract.json").read_bytes() == contract.canonical
-        variables = function.find("Environment", "Variables")
-        started = subprocess.run(
-            # -S: without the site packages of this environment.
-            [sys.executable, "-S", "-W", "error", "-c", START, handler],
-            cwd=code,
-            env={
-                "PYTHONPATH": f"{code}{os.pathsep}{packages}",
-                "PYTHONDONTWRITEBYTECODE": "1",
-                "LAMBDA_TASK_ROOT": str(code),
-                "AWS_DEFAULT_REGION": "us-east-1",
-                "AWS_LAMBDA_FUNCTION_NAME": "function",  # by which it wires itself when it is imported
-                # What AWS fills in is a queue's URL.
-                **{
-                    name: each if isinstance(each, str) else "https://queue"
-                    for name, each in variables.items()
-                },
-                **{name: each for name, each in lists.items() if name in variables},
-            },
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert started.returncode == 0, started.stderr
-        eventplane_file, botocore_file = json.loads(started.stdout.splitlines()[-1])
-        assert Path(eventplane_file).is_relative_to(code)
+
+
+def started(code: Path, packages: Path, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run a program with `code` and `packages` alone."""
+    return subprocess.run(
+        # -S: without the site packages of this environment.
+        [sys.executable, "-S", "-W", "error", "-c", *words],
+        cwd=code,
+        env={"PYTHONPATH": f"{code}{os.pathsep}{packages}", "PYTHONDONTWRITEBYTECODE": "1", **variables},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("stack", ["routing", "fleet", "subscriptions", "monitoring", "discovery"])
+def test_every_handler_starts_from_its_assets_alone(full: Templates, stack: str) -> None:
+    packages = layer(full, stack)
+    functions: dict[Path, list[Resource]] = {}
+    for each in full.of(FUNCTION, stack=stack):
+        functions.setdefault(asset(full, each), []).append(each)
+    assert functions
+    for folder, those in functions.items():
+        if stack in ("routing", "subscriptions"):
+            contract = load_compiled((folder / "contract.json").read_bytes())
+            assert contract.version == full.outputs("routing")["ContractVersion"]
+        # A function wires itself when it is imported, by its name.
+        regions = {"AWS_REGION": "us-east-1", "AWS_DEFAULT_REGION": "us-east-1"}
+        given = variables(those) | {"LAMBDA_TASK_ROOT": str(folder)} | regions
+        handlers = {each.find("Handler") for each in those}
+        ran = started(folder, packages, START, *handlers, **given, AWS_LAMBDA_FUNCTION_NAME="function")
+        assert ran.returncode == 0, ran.stderr
+        eventplane_file, botocore_file = json.loads(ran.stdout.splitlines()[-1])
+        assert Path(eventplane_file).is_relative_to(folder)
         assert Path(botocore_file).is_relative_to(packages)
 
 
-def test_a_function_has_its_own_code_and_nobody_elses(assembly: Path) -> None:
-    for function in resources(assembly, "Routing", "AWS::Lambda::Function"):
-        code = asset(assembly, function)
-        own = function.find("Handler").split(".")[1]
-        assert {each.name for each in code.iterdir()} >= {"contract.json", "eventplane", "lambdas"}
-        folders = {each.name for each in (code / "lambdas").iterdir() if each.is_dir()} - {"__pycache__"}
+def test_a_function_has_its_own_code_with_bytecode_and_no_other(full: Templates) -> None:
+    for own, folder in code(full).items():
+        assert {each.name for each in folder.iterdir()} >= {"contract.json", "eventplane", "lambdas"}
+        folders = {each.name for each in (folder / "lambdas").iterdir() if each.is_dir()} - {"__pycache__"}
         assert folders == {"common", own} | BUILT_ON.get(own, set())
+        sources = {each.relative_to(folder) for each in folder.rglob("*.py")}
+        compiled = [each.relative_to(folder) for each in folder.rglob("*.pyc")]
+        assert sources == {each.parent.parent / f"{each.name.split('.')[0]}.py" for each in compiled}
 
 
 @pytest.mark.source("P13")
-def test_the_bundles_keep_the_entry_points_of_senders_and_nothing_else_has_a_protocol(assembly: Path) -> None:
-    (layer,) = resources(assembly, "Routing", "AWS::Lambda::LayerVersion")
-    packages = asset(assembly, layer) / "python"
-    code = {
-        each.find("Handler").split(".")[1]: asset(assembly, each)
-        for each in resources(assembly, "Routing", "AWS::Lambda::Function")
-    }
+def test_the_bundles_keep_the_entry_points_of_senders_and_nothing_else_has_a_protocol(
+    full: Templates,
+) -> None:
     for folder in ("router", "replay"):
-        path = [str(code[folder]), str(packages)]
+        path = [str(code(full)[folder]), str(layer(full, "routing"))]
         found = {
             (each.name, each.value)
             for distribution in distributions(path=path)
@@ -172,35 +135,23 @@ def test_the_bundles_keep_the_entry_points_of_senders_and_nothing_else_has_a_pro
             ("https", "lambdas.common.sqs:open_sender"),
             ("nats", "eventplane_nats.sender:open_sender"),
         }
-    assert not list(code["archive"].glob("*.dist-info"))
-    (other,) = resources(assembly, "Fleet", "AWS::Lambda::LayerVersion")
-    assert not (asset(assembly, other) / "python" / "eventplane_nats").exists()
+    assert not list(code(full)["archive"].glob("*.dist-info"))
+    assert not (layer(full, "fleet") / "eventplane_nats").exists()
 
 
-def test_every_source_comes_with_its_bytecode(assembly: Path) -> None:
-    for function in resources(assembly, "Routing", "AWS::Lambda::Function"):
-        code = asset(assembly, function)
-        sources = {each.relative_to(code) for each in code.rglob("*.py")}
-        compiled = {
-            each.relative_to(code).parent.parent / f"{each.name.split('.')[0]}.py"
-            for each in code.rglob("*.pyc")
-        }
-        assert sources == compiled
-
-
-def test_the_layer_is_small_and_its_machine_code_is_for_the_functions(assembly: Path) -> None:
-    (layer,) = resources(assembly, "Routing", "AWS::Lambda::LayerVersion")
-    files = [each for each in asset(assembly, layer).rglob("*") if each.is_file()]
+def test_the_layer_is_small_and_its_machine_code_is_for_the_functions(full: Templates) -> None:
+    files = [each for each in layer(full, "routing").rglob("*") if each.is_file()]
     libraries = {each.name for each in files if each.suffix in {".so", ".dll", ".dylib"}}
     assert libraries == {f"{name}.cpython-311-aarch64-linux-gnu.so" for name in ("orjson", "rpds")}
-    assert layer.find("CompatibleArchitectures") == ["arm64"]
+    (version,) = full.of("AWS::Lambda::LayerVersion", stack="routing")
+    assert version.find("CompatibleArchitectures") == ["arm64"]
     # Its share of what a function may have unpacked (250 MB) is also what a cold start has to load.
     assert sum(each.stat().st_size for each in files) < 30_000_000
 
 
-def test_the_jobs_get_their_scripts_and_their_packages(assembly: Path) -> None:
-    manifest = json.loads((assembly / "Audit.assets.json").read_text())
-    sources = [assembly / each["source"]["path"] for each in manifest["files"].values()]
+def test_the_jobs_get_their_scripts_and_their_packages(full: Templates) -> None:
+    manifest = json.loads((full.directory / "Audit.assets.json").read_text())
+    sources = [full.directory / each["source"]["path"] for each in manifest["files"].values()]
     (packages,) = (each for each in sources if each.is_dir())  # one for all jobs
     assert {each.name for each in packages.iterdir()} == {"eventplane", "glue_jobs"}
     assert (packages / "glue_jobs" / "delivery_audit" / "main.py").is_file()
@@ -208,46 +159,38 @@ def test_the_jobs_get_their_scripts_and_their_packages(assembly: Path) -> None:
     assert [each.suffix for each in sources if each.is_file()].count(".py") == 3
 
 
-def test_the_router_checks_payloads_with_the_layer_of_this_machine(tmp_path: Path) -> None:
+def test_the_router_checks_payloads_with_the_layer_of_this_machine() -> None:
     packages = bundling.installed(LOCK, "x86_64" if platform.machine() == "x86_64" else "arm64")
-    started = subprocess.run(
-        [sys.executable, "-S", "-W", "error", "-c", CHECK],
-        cwd=tmp_path,
-        env={"PYTHONPATH": f"{bundling.ROOT}{os.pathsep}{packages}", "PYTHONDONTWRITEBYTECODE": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert started.returncode == 0, started.stderr
-    assert started.stdout == "payload_invalid $: 'x' is not of type 'integer' (schema https://a.example/1)\n"
+    ran = started(bundling.ROOT, packages, CHECK)
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout == "payload_invalid $: 'x' is not of type 'integer' (schema https://a.example/1)\n"
 
 
-def test_dependencies_that_cannot_be_installed_are_told_without_a_traceback(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    lock = tmp_path / "requirements.txt"
-    lock.write_text(f"nowhere==1.0 --hash=sha256:{64 * '0'}\n")
-    monkeypatch.setattr(function_assets, "LOCK", lock)
+@pytest.fixture
+def lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty lock file; what is installed by it comes into another cache."""
     monkeypatch.setattr(bundling, "CACHE", tmp_path / "cache")
-    monkeypatch.setenv("UV_OFFLINE", "1")
-    with pytest.raises(SystemExit) as ended:
-        runpy.run_path(str(bundling.ROOT / "app.py"))
-    assert str(ended.value).startswith("requirements.txt could not be installed; check the network")
+    file = tmp_path / "requirements.txt"
+    file.write_text("")
+    return file
 
 
-def test_two_syntheses_at_once_share_one_installation(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_dependencies_that_cannot_be_installed_are_one_named_error(
+    lock: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lock = tmp_path / "requirements.txt"
-    lock.write_text("")
+    lock.write_text(f"nowhere==1.0 --hash=sha256:{64 * '0'}\n")
+    monkeypatch.setenv("UV_OFFLINE", "1")
+    with pytest.raises(bundling.InstallError, match=r"^requirements.txt could not be installed; check the"):
+        bundling.installed(lock, "arm64")
 
+
+def test_two_syntheses_at_once_share_one_installation(lock: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def install(_lock: Path, _interpreter: str, _platform: str, target: Path) -> None:
         target.mkdir()
-        faster = tmp_path / "cache" / target.name
+        faster = bundling.CACHE / target.name
         faster.mkdir()
         (faster / "package.py").write_text("")
 
-    monkeypatch.setattr(bundling, "CACHE", tmp_path / "cache")
     monkeypatch.setattr(bundling, "_install", install)
     assert [each.name for each in bundling.installed(lock, "arm64").iterdir()] == ["package.py"]
-    assert len(list((tmp_path / "cache").iterdir())) == 1
+    assert len(list(bundling.CACHE.iterdir())) == 1

@@ -1,18 +1,19 @@
 """`eventplane contract`: what it prints and writes, and how it fails."""
 
+from __future__ import annotations
+
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from contract.acl import FORWARDER
 from contract.diagram import diagram
 from contract.diff import Change, diff
-from contract.summary import summary
-from eventplane.contract import Contract, ContractError, ParticipantKind, compile_contract, contract_document
+from eventplane.contract import Contract, ParticipantKind
 from eventplane.topics import OUTBOXES, URGENT_CLIENT_SUFFIX
 from operations.command_line import main
 from tests.plane import shipped_contract
+from tests.unit.contract.small import RING, small
 
 GOLDEN = Path(__file__).parent / "golden" / "format-1.json"
 
@@ -20,16 +21,6 @@ GOLDEN = Path(__file__).parent / "golden" / "format-1.json"
 @pytest.fixture(scope="module")
 def contract() -> Contract:
     return shipped_contract()
-
-
-def changed(contract: Contract, **parts: Any) -> Contract:
-    """The contract with members of its document replaced, a part deep."""
-    document = contract_document(contract)
-    for part, entries in parts.items():
-        document[part] = {
-            name: entry for name, entry in {**document[part], **entries}.items() if entry is not None
-        }
-    return compile_contract(document, "changed")
 
 
 def test_compile_writes_the_compiled_form(
@@ -67,102 +58,72 @@ def test_the_diagram_has_every_participant_and_every_route(contract: Contract) -
     assert "p_alarm_centre --" not in text
 
 
-def test_who_does_not_say_what_it_sends_has_an_arrow_without_a_name(contract: Contract) -> None:
-    desk = contract_document(contract)["participants"]["operations"] | {"sends": None}
-    assert "  p_operations --> cloud_router" in diagram(changed(contract, participants={"operations": desk}))
-
-
-def test_best_effort_is_dotted_and_the_downlink_ends_at_the_home(contract: Contract) -> None:
-    desk = contract_document(contract)["participants"]["family-app"]
-    desk["inbox"]["delivery_guarantee"] = "best_effort"
-    down = {"filter": {"exact": {"type": "org.example.desired"}}, "to": "device.inbox"}
-    text = diagram(changed(contract, participants={"family-app": desk}, routes={"down": down}))
-    assert 'cloud_router -. "daily-life-to-family" .-> p_family_app' in text
-    assert 'cloud_router -- "down" --> home' in text
-
-
 @pytest.mark.source("P4")
-def test_the_guarantee_of_a_route_and_of_a_type_is_in_the_diagram_and_the_summary(contract: Contract) -> None:
-    document = contract_document(contract)
-    name, sender = "daily-life-to-family", "org.eventplane.activity.motion.v1"
-    lively = document["routes"][name] | {"delivery_guarantee": "best_effort"}
-    sure = document["event_types"][sender] | {"delivery_guarantee": "at_least_once"}
-    declared = changed(contract, routes={name: lively}, event_types={sender: sure})
-    assert f'cloud_router -. "{name}" .-> p_family_app' in diagram(declared)
-    assert f"  {name} -> family-app.inbox, best effort\n" in summary(declared)
-    assert "; at least once, unless its route declares otherwise\n" in summary(declared)
+def test_arrows_show_guarantees_the_way_down_and_who_does_not_say_what_it_sends() -> None:
+    plain = diagram(small())
+    assert "  p_desk --> cloud_router" in plain
+    assert 'cloud_router == "to-desk" ==> p_desk' in plain or 'cloud_router -- "to-desk" --> p_desk' in plain
+    best_effort = {"routes/to-desk/delivery_guarantee": "best_effort"}
+    down = {"routes/down": {"filter": {"exact": {"type": "org.example.desired"}}, "to": "device.inbox"}}
+    for changes in (best_effort, {"participants/desk/inbox/delivery_guarantee": "best_effort"}):
+        text = diagram(small(changes | down))
+        assert 'cloud_router -. "to-desk" .-> p_desk' in text
+        assert 'cloud_router -- "down" --> home' in text
 
 
-def test_nothing_changed(contract: Contract, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert diff(contract, contract) == ()
-    other = tmp_path / "other.json"
-    other.write_bytes(contract.canonical)
-    assert main(["contract", "diff", str(other)]) == 0
-    assert capsys.readouterr().out == (
-        f"care-at-home {contract.version} -> care-at-home {contract.version}: nothing changed\n"
+def test_changes_are_named_field_by_field() -> None:
+    schemas = f"event_types/{RING}/schemas"
+    first = {"$id": "a:1", "required": ["x"], "additionalProperties": True}
+    old = small({schemas: [first], "routes/gone": {"filter": {"sql": "TRUE"}, "to": "desk.inbox"}})
+    new = small(
+        {
+            schemas: [{"$id": "a:1", "additionalProperties": False}, {"$id": "a:2"}],
+            f"event_types/{RING}/schema_check": "strict",
+            "participants/desk/inbox": {"max_receives": 9, "expiry_s": 60},
+            "participants/neighbour/sends": [],
+            "routes/up/filter": {"prefix": {"type": "o"}},
+        }
     )
-
-
-def test_changes_are_named_field_by_field(contract: Contract) -> None:
-    document = contract_document(contract)
-    family = document["participants"]["family-app"]
-    family["inbox"] |= {"max_receives": 9, "expiry_s": 60}
-    motion = document["event_types"]["org.eventplane.activity.motion.v1"]
-    old_id = "https://schemas.eventplane.org/activity.v1.json"
-    new_id = "https://schemas.eventplane.org/activity.v1.1.json"
-    (old_schema,) = motion["schemas"]
-    # Both types that have the schema have the same.
-    door = document["event_types"]["org.eventplane.activity.door.v1"]
-    changed_schema = {key: value for key, value in old_schema.items() if key != "required"}
-    motion["schemas"] = [changed_schema | {"additionalProperties": False}, {"$id": new_id}]
-    motion["schema_check"] = "strict"
-    door["schemas"] = motion["schemas"][:1]
-    calls = {"filter": {"prefix": {"type": "org."}}, "to": "call-service.inbox"}
-    new = changed(
-        contract,
-        participants={"family-app": family, "neighbour": {"kind": "cloud_service", "description": "x"}},
-        event_types={
-            "org.eventplane.activity.motion.v1": motion,
-            "org.eventplane.activity.door.v1": door,
-        },
-        routes={"alarms-to-call-service": calls, "dead-letters-to-operations": None},
-    )
-    changes = diff(contract, new)
-    texts = [str(each) for each in changes]
-    assert "+ participants.neighbour" in texts
-    assert "~ participants.family-app.inbox.max_receives: 5 -> 9" in texts
-    assert "~ participants.family-app.inbox.expiry_s: null -> 60" in texts
-    assert "- routes.dead-letters-to-operations" in texts
-    assert (
-        '~ routes.alarms-to-call-service.filter: {"prefix": {"type": "org.eventplane.alarm."}} -> '
-        '{"prefix": {"type": "org."}}'
-    ) in texts
-    motion_path = "event_types.org.eventplane.activity.motion.v1"
-    assert f'~ {motion_path}.schemas: ["{old_id}"] -> ["{old_id}", "{new_id}"]' in texts
-    assert f'+ {motion_path}.schemas[{new_id}]: {{"$id": "{new_id}"}}' in texts
-    assert f"~ {motion_path}.schemas[{old_id}].additionalProperties: true -> false" in texts
-    assert f'~ {motion_path}.schema_check: "known" -> "strict"' in texts
-    assert any(each.startswith(f"- {motion_path}.schemas[{old_id}].required: ") for each in texts)
-    assert {each.path for each in diff(new, contract)} == {each.path for each in changes}
-
-
-def test_a_change_of_kind_of_value_is_one_change() -> None:
+    path = f"event_types.{RING}"
+    changes = diff(old, new)
+    assert {str(each) for each in changes} == {
+        "+ participants.neighbour",
+        "~ participants.desk.inbox.max_receives: 5 -> 9",
+        "~ participants.desk.inbox.expiry_s: null -> 60",
+        "- routes.gone",
+        '~ routes.up.filter: {"prefix": {"type": "org."}} -> {"prefix": {"type": "o"}}',
+        f'~ {path}.schemas: ["a:1"] -> ["a:1", "a:2"]',
+        f'+ {path}.schemas[a:2]: {{"$id": "a:2"}}',
+        f"~ {path}.schemas[a:1].additionalProperties: true -> false",
+        f'- {path}.schemas[a:1].required: ["x"]',
+        f'~ {path}.schema_check: "none" -> "strict"',
+    }
+    assert {each.path for each in diff(new, old)} == {each.path for each in changes}
     assert str(Change("a.b", "null", '{"x": 1}')) == '~ a.b: null -> {"x": 1}'
 
 
-def test_diff_reads_both_yaml_and_compiled_files(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], contract: Contract
+def test_diff_reads_yaml_and_compiled_files(
+    tmp_path: Path, contract: Contract, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    file = tmp_path / "other.yaml"
-    file.write_bytes(GOLDEN.read_bytes())
-    for other in (GOLDEN, file):
-        assert main(["contract", "diff", str(other)]) == 0
+    own, yaml = tmp_path / "own.json", tmp_path / "other.yaml"
+    own.write_bytes(contract.canonical)
+    yaml.write_bytes(GOLDEN.read_bytes())
+    named = ["--contract", str(own)]
+    assert main(["contract", "diff", str(own), *named]) == 0
+    version = f"care-at-home {contract.version}"
+    assert capsys.readouterr().out == f"{version} -> {version}: nothing changed\n"
+    for other in (GOLDEN, yaml):
+        assert main(["contract", "diff", str(other), *named]) == 0
         assert '~ name: "golden" -> "care-at-home"' in capsys.readouterr().out
-
-
-def test_a_missing_other_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["contract", "diff", str(tmp_path / "none.json")]) == 1
+    assert main(["contract", "diff", str(tmp_path / "none.json"), *named]) == 1
     assert "cannot be read" in capsys.readouterr().err
+
+
+READ_AND_WRITTEN = {
+    "write": ("outbox", "inbox/receipts", "state", "interest", "handlers"),
+    "read": ("outbox/receipts", "inbox", "state/answer", "handlers/answer"),
+}
+"""The topics of a service, below its name, by its right."""
 
 
 def test_the_access_rules_give_each_service_its_own_topics_and_the_forwarder_the_other_ends(
@@ -170,40 +131,22 @@ def test_the_access_rules_give_each_service_its_own_topics_and_the_forwarder_the
 ) -> None:
     assert main(["contract", "acl"]) == 0
     rights: dict[str, set[str]] = {}
-    user = ""
     for line in capsys.readouterr().out.splitlines():
         word, _, rest = line.partition(" ")
         if word == "user":
-            user = rest
-            rights[user] = set()
+            own = rights.setdefault(rest, set())
         elif word == "topic":
-            rights[user].add(rest)
+            own.add(rest)
     services = [each.name for each in contract.of_kind(ParticipantKind.DEVICE_SERVICE)]
     urgent = FORWARDER + URGENT_CLIENT_SUFFIX
     assert list(rights) == [FORWARDER, urgent, *services]
     assert rights[urgent] == {f"read {OUTBOXES}"}
+    expected = {f"read {OUTBOXES}"}  # to find unknown outboxes
     for name in services:
-        boxes = ["outbox", "outbox/receipts", "inbox", "inbox/receipts", "state", "state/answer"]
-        boxes += ["interest", "handlers", "handlers/answer"]
-        topics = [f"eventplane/{name}/{box}" for box in boxes]
-        words = ["write", "read", "read", "write", "write", "read", "write", "write", "read"]
-        rule = list(zip(words, topics, strict=True))
+        rule = {(right, topic) for right, topics in READ_AND_WRITTEN.items() for topic in topics}
         if contract.participants[name].asks:
-            rule += [
-                ("read", f"eventplane/{name}/replies"),
-                ("write", f"eventplane/{name}/replies/receipts"),
-            ]
-        assert rights[name] == {f"{right} {topic}" for right, topic in rule}
+            rule |= {("read", "replies"), ("write", "replies/receipts")}
+        assert rights[name] == {f"{right} eventplane/{name}/{topic}" for right, topic in rule}
         other = {"read": "write", "write": "read"}
-        assert {f"{other[right]} {topic}" for right, topic in rule} <= rights[FORWARDER]
-    asking = [each for each in services if contract.participants[each].asks]
-    assert len(rights[FORWARDER]) == 9 * len(services) + 2 * len(asking) + 1
-    patterns = [each for lines in rights.values() for each in lines if set("+#") & set(each)]
-    assert set(patterns) == {f"read {OUTBOXES}"}  # the forwarder's, to find unknown outboxes
-
-
-def test_no_service_can_have_the_forwarders_name(contract: Contract) -> None:
-    document = contract_document(contract)
-    document["participants"][FORWARDER] = document["participants"]["voice-service"]
-    with pytest.raises(ContractError, match=FORWARDER):
-        compile_contract(document, "changed")
+        expected |= {f"{other[right]} eventplane/{name}/{topic}" for right, topic in rule}
+    assert rights[FORWARDER] == expected

@@ -1,14 +1,17 @@
 """The compiled form lasts: an earlier program's is read, a later one's is refused by name."""
 
+from __future__ import annotations
+
 import hashlib
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from contract import load_contract
 from eventplane.contract import (
-    ContractError,
+    Contract,
     ContractFormatError,
     DeliveryGuarantee,
     Downlink,
@@ -17,119 +20,105 @@ from eventplane.contract import (
     Webhook,
     WebhookMode,
     WhenFull,
-    compile_contract,
     contract_document,
     load_compiled,
 )
 from eventplane.contract.canonical import FORMAT
 from eventplane.filters import Prefix
-from tests.plane import shipped_contract
 
-GOLDEN = Path(__file__).parent / "golden" / "format-1.json"
-GOLDEN_VERSION = "d17fe94bbe13b478"
-GOLDEN_2 = Path(__file__).parent / "golden" / "format-2.json"
-GOLDEN_2_VERSION = "2fcb59749438eb3a"
-GOLDEN_3 = Path(__file__).parent / "golden" / "format-3.json"
-GOLDEN_3_VERSION = "91c6dbd13b0a77f7"
-GOLDEN_4 = Path(__file__).parent / "golden" / "format-4.json"
-GOLDEN_4_VERSION = "adffaf63b554f751"
-GOLDEN_5 = Path(__file__).parent / "golden" / "format-5.json"
-GOLDEN_5_VERSION = "22046cd16ad10196"
-GOLDEN_6 = Path(__file__).parent / "golden" / "format-6.json"
-GOLDEN_6_VERSION = "31a641cacc622cb3"
-GOLDEN_7 = Path(__file__).parent / "golden" / "format-7.json"
-GOLDEN_7_VERSION = "614ef53315f62ac9"
-GOLDEN_8 = Path(__file__).parent / "golden" / "format-8.json"
-GOLDEN_8_VERSION = "f4d03ae975d4fa1d"
+GOLDEN = Path(__file__).parent / "golden"
+RING, QUIET = "org.example.ring.v1", "org.example.quiet.v1"
+IDS = [f"https://schemas.example.org/ring.{each}" for each in (2, 1)]
+
+VERSIONS: dict[int, tuple[str, Callable[[Contract], object], object]] = {
+    1: (
+        "d17fe94bbe13b478",
+        lambda it: (
+            [each.name for each in it.routes],
+            it.channel("desk.inbox").ordering,
+            it.channel("desk.outbox").delivery_guarantee,
+            it.channel("bell.inbox").receipts,
+            it.event_types[RING].schemas,
+            it.event_types[QUIET].schemas,
+            # What came later has its defaults.
+            it.channel("bell.outbox").when_full,
+            {each.sends for each in it.participants.values()},
+            it.event_types[RING].schema_check,
+        ),
+        (
+            ["to-bell", "to-desk", "up"],
+            Ordering.SOURCE,
+            DeliveryGuarantee.BEST_EFFORT,
+            True,
+            {"": {"required": ["door"], "type": "object"}},
+            {},
+            WhenFull.REFUSE,
+            {None},
+            SchemaCheck.NONE,
+        ),
+    ),
+    2: (
+        "2fcb59749438eb3a",
+        lambda it: (
+            it.channel("bell.outbox").when_full,
+            it.participants["bell"].sends,
+            list(it.event_types[RING].schemas),
+            it.event_types[RING].schema_check,
+        ),
+        (WhenFull.DROP_OLDEST, (RING,), IDS, SchemaCheck.STRICT),
+    ),
+    3: (
+        "91c6dbd13b0a77f7",
+        lambda it: it.channel("desk.inbox").webhook,
+        Webhook(WebhookMode.BINARY, 5, 600, 120),
+    ),
+    4: (
+        "adffaf63b554f751",
+        lambda it: (it.device.inbox.downlink, it.downlink(RING)),
+        (Downlink.STATE, Downlink.COMMAND),
+    ),
+    5: (
+        "22046cd16ad10196",
+        lambda it: (it.participants["bell"].asks, "replies-to-bell" in {each.name for each in it.routes}),
+        ((RING,), True),
+    ),
+    6: (
+        "31a641cacc622cb3",
+        lambda it: (it.participants["desk"].may_address, it.participants["desk"].may_subscribe),
+        (("north", "south"), Prefix("type", "org.example.")),
+    ),
+    7: (
+        "614ef53315f62ac9",
+        lambda it: (
+            it.event_types[QUIET].delivery_guarantee,
+            {each.name: each.delivery_guarantee for each in it.routes if each.name in ("up", "to-desk")},
+        ),
+        (DeliveryGuarantee.BEST_EFFORT, {"up": DeliveryGuarantee.AT_LEAST_ONCE, "to-desk": None}),
+    ),
+    8: (
+        "f4d03ae975d4fa1d",
+        lambda it: (it.channel("desk.inbox").events_per_message, it.channel("bell.outbox").batching_delay_ms),
+        (250, 30_000),
+    ),
+}
+"""Of each format the version of its golden contract, and what was new in it."""
+
+
+def golden(number: int) -> bytes:
+    return (GOLDEN / f"format-{number}.json").read_bytes()
 
 
 @pytest.mark.source("P11")
-def test_a_contract_of_format_1_is_readable_for_ever() -> None:
-    raw = GOLDEN.read_bytes()
+@pytest.mark.parametrize("number", range(1, FORMAT + 1))
+def test_a_contract_of_every_format_is_readable_for_ever(number: int) -> None:
+    raw = golden(number)
     contract = load_compiled(raw)
-    assert contract.version == GOLDEN_VERSION == hashlib.sha256(raw).hexdigest()[:16]
+    version, read, expected = VERSIONS[number]
+    assert contract.version == version == hashlib.sha256(raw).hexdigest()[:16]
     assert contract.canonical == raw
-    assert [route.name for route in contract.routes] == ["to-bell", "to-desk", "up"]
-    assert contract.channel("desk.inbox").ordering is Ordering.SOURCE
-    assert contract.channel("desk.outbox").delivery_guarantee is DeliveryGuarantee.BEST_EFFORT
-    assert contract.channel("bell.inbox").receipts
-    # What came later has its defaults.
-    assert contract.channel("bell.outbox").when_full is WhenFull.REFUSE
-    assert {each.sends for each in contract.participants.values()} == {None}
-    ring = contract.event_types["org.example.ring.v1"]
-    assert (ring.schemas, ring.schema_check) == (
-        {"": {"required": ["door"], "type": "object"}},
-        SchemaCheck.NONE,
-    )
-    assert contract.event_types["org.example.quiet.v1"].schemas == {}
-
-
-def test_a_contract_of_format_2_is_readable_for_ever() -> None:
-    raw = GOLDEN_2.read_bytes()
-    contract = load_compiled(raw)
-    assert contract.version == GOLDEN_2_VERSION == hashlib.sha256(raw).hexdigest()[:16]
-    assert contract.canonical == raw
-    assert contract.channel("bell.outbox").when_full is WhenFull.DROP_OLDEST
-    assert contract.participants["bell"].sends == ("org.example.ring.v1",)
-    ring = contract.event_types["org.example.ring.v1"]
-    assert list(ring.schemas) == ["https://schemas.example.org/ring.2", "https://schemas.example.org/ring.1"]
-    assert ring.schema_check is SchemaCheck.STRICT
-
-
-def test_a_contract_of_format_3_is_readable_for_ever() -> None:
-    raw = GOLDEN_3.read_bytes()
-    contract = load_compiled(raw)
-    assert contract.version == GOLDEN_3_VERSION == hashlib.sha256(raw).hexdigest()[:16]
-    assert contract.canonical == raw
-    assert contract.channel("desk.inbox").webhook == Webhook(WebhookMode.BINARY, 5, 600, 120)
-
-
-def test_a_contract_of_format_4_is_readable_for_ever() -> None:
-    raw = GOLDEN_4.read_bytes()
-    contract = load_compiled(raw)
-    assert contract.version == GOLDEN_4_VERSION == hashlib.sha256(raw).hexdigest()[:16]
-    assert contract.canonical == raw
-    assert contract.device.inbox.downlink is Downlink.STATE
-    assert contract.downlink("org.example.ring.v1") is Downlink.COMMAND
-
-
-def test_a_contract_of_format_5_is_readable_for_ever() -> None:
-    raw = GOLDEN_5.read_bytes()
-    contract = load_compiled(raw)
-    assert contract.version == GOLDEN_5_VERSION == hashlib.sha256(raw).hexdigest()[:16]
-    assert contract.canonical == raw
-    assert contract.participants["bell"].asks == ("org.example.ring.v1",)
-    assert "replies-to-bell" in {each.name for each in contract.routes}
-
-
-def test_a_contract_of_format_6_is_readable_for_ever() -> None:
-    raw = GOLDEN_6.read_bytes()
-    contract = load_compiled(raw)
-    assert contract.version == GOLDEN_6_VERSION == hashlib.sha256(raw).hexdigest()[:16]
-    assert contract.canonical == raw
-    assert contract.participants["desk"].may_address == ("north", "south")
-    assert contract.participants["desk"].may_subscribe == Prefix("type", "org.example.")
-
-
-def test_a_contract_of_format_7_is_readable_for_ever() -> None:
-    raw = GOLDEN_7.read_bytes()
-    contract = load_compiled(raw)
-    assert contract.version == GOLDEN_7_VERSION == hashlib.sha256(raw).hexdigest()[:16]
-    assert contract.canonical == raw
-    quiet = contract.event_types["org.example.quiet.v1"]
-    assert quiet.delivery_guarantee is DeliveryGuarantee.BEST_EFFORT
-    promised = {each.name: each.delivery_guarantee for each in contract.routes}
-    assert promised["up"] is DeliveryGuarantee.AT_LEAST_ONCE
-    assert promised["to-desk"] is None
-
-
-def test_a_contract_of_format_8_is_readable_for_ever() -> None:
-    raw = GOLDEN_8.read_bytes()
-    contract = load_compiled(raw)
-    assert contract.version == GOLDEN_8_VERSION == hashlib.sha256(raw).hexdigest()[:16]
-    assert contract.canonical == raw
-    assert contract.channel("desk.inbox").events_per_message == 250
-    assert contract.channel("bell.outbox").batching_delay_ms == 30_000
+    assert read(contract) == expected
+    # Layout does not count.
+    assert load_compiled(json.dumps(json.loads(raw), indent=2)).version == version
 
 
 def test_a_file_of_format_1_is_read_and_compiled_to_todays_form(tmp_path: Path) -> None:
@@ -150,42 +139,25 @@ def test_a_file_of_format_1_is_read_and_compiled_to_todays_form(tmp_path: Path) 
 
 
 def test_the_version_is_of_what_stands_there_so_that_later_settings_do_not_change_it() -> None:
-    document = json.loads(GOLDEN.read_bytes())
+    document = json.loads(golden(1))
     for participant in document["participants"].values():
         for box in ("inbox", "outbox"):
             del participant[box]["receipts"]
     earlier = load_compiled(json.dumps(document))
     assert json.loads(earlier.canonical) == document
-    assert earlier.version != GOLDEN_VERSION
+    assert earlier.version != VERSIONS[1][0]
     assert contract_document(earlier)["participants"]["bell"]["outbox"]["receipts"] is False
 
 
-def test_layout_does_not_count() -> None:
-    assert load_compiled(json.dumps(json.loads(GOLDEN.read_bytes()), indent=2)).version == GOLDEN_VERSION
-
-
-def test_a_newer_format_is_refused_with_one_named_error() -> None:
-    document = json.loads(GOLDEN.read_bytes()) | {"format": FORMAT + 1, "something": "new"}
+def test_a_newer_format_is_refused_with_one_named_error(tmp_path: Path) -> None:
+    document = json.loads(golden(1)) | {"format": FORMAT + 1, "something": "new"}
     with pytest.raises(ContractFormatError, match="update the program") as caught:
         load_compiled(json.dumps(document), "device.json")
     assert (caught.value.found, caught.value.readable) == (FORMAT + 1, FORMAT)
     assert len(caught.value.problems) == 1
     assert "device.json" in str(caught.value)
-
-
-def test_a_newer_format_in_the_file_people_write_is_the_same_error(tmp_path: Path) -> None:
+    # The file that people write is refused alike.
     file = tmp_path / "plane.yaml"
     file.write_text(f"format: {FORMAT + 1}\nname: a\nname: b\n")
     with pytest.raises(ContractFormatError):
         load_contract(file)
-
-
-@pytest.mark.parametrize("text", ["[", "[]", '{"format":1,"name":"\\ud800"}', "[" * 100_000])
-def test_what_is_damaged_is_refused(text: str) -> None:
-    with pytest.raises(ContractError):
-        load_compiled(text)
-
-
-def test_todays_document_of_a_contract_compiles_to_it() -> None:
-    contract = shipped_contract()
-    assert compile_contract(contract_document(contract), "again") == contract

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -21,15 +22,19 @@ from eventplane.contract.subscription import (
     Subscription,
     has_costly,
     new_subscription,
+    subscribable,
     subscribed_routes,
     with_subscriptions,
     without_costly,
 )
 from eventplane.contract.subscription_table import read_subscription, subscription_item
+from eventplane.envelope import write_event
 from eventplane.filters import Filter
 from eventplane.interest.announcement import new_announcement, with_interest
 from eventplane.limits import MAX_PARTICIPANT_STEPS
+from eventplane.router import Router
 from tests.plane import shipped_contract
+from tests.unit.contract.small import small
 
 CONTRACT = shipped_contract()
 NOW = "2026-01-01T00:00:00.000Z"
@@ -244,3 +249,75 @@ def test_what_all_programs_of_a_participant_announce_together_has_a_bound() -> N
     derived, refused = with_interest(CONTRACT, [*many, new_announcement("alarm-centre", [NEWS])])
     assert set(refused) == set(many)
     assert {each.destination for each in derived.routes if each.interest} == {"alarm-centre.inbox"}
+
+
+def desk(*types: str, **settings: object) -> Contract:
+    """A contract whose routes lead these types, and no others, to the desk; in two routes the first."""
+    routes = {
+        f"r{at}": {"filter": {"exact": {"type": each}}, "to": "desk.inbox"} for at, each in enumerate(types)
+    }
+    again = {"again": routes["r0"]} if len(types) > 1 else {}
+    up = {"up": {"filter": {"prefix": {"type": "org."}}, "to": "device.outbox"}}
+    right = {f"participants/desk/{name}": each for name, each in settings.items()}
+    return small({"routes": {**up, **routes, **again}, "participants/subscribers/sends": [], **right})
+
+
+def test_without_may_subscribe_it_is_what_the_own_routes_take() -> None:
+    ring, tell = ({"exact": {"type": each}} for each in ("ring", "tell"))
+    assert subscribable(desk(), "desk") is None
+    assert subscribable(desk("ring"), "desk") == ring
+    both = subscribable(desk("ring", "tell"), "desk")
+    assert both in ({"any": [ring, tell]}, {"any": [tell, ring]})
+    # A subscription widens nothing.
+    mine = new_subscription("desk", "mine", {"sql": "type = 'ring'"}, NOW)
+    derived, refused = with_subscriptions(desk("ring"), [mine])
+    assert refused == {}
+    assert subscribable(derived, "desk") == ring
+    # Who may subscribe to nothing is refused with the reason.
+    derived, refused = with_subscriptions(desk(), [mine])
+    assert derived == desk()
+    assert "may_subscribe" in refused[mine].remedy
+
+
+def test_a_filter_that_is_too_deep_together_with_the_right_takes_no_other_with_it() -> None:
+    deep: dict[str, Any] = {"exact": {"type": "ring"}}
+    for _ in range(16):
+        deep = {"all": [deep]}
+    bad = new_subscription("desk", "bad", deep, NOW)
+    good = new_subscription("desk", "good", {"sql": "TRUE"}, NOW)
+    derived, refused = with_subscriptions(desk(may_subscribe={"prefix": {"type": "r"}}), [bad, good])
+    assert list(refused) == [bad]
+    assert "desk-subscribes-good" in {each.name for each in derived.routes}
+
+
+_FILTERS = st.recursive(
+    st.sampled_from(
+        [
+            {"sql": "TRUE"},
+            {"sql": "type LIKE '%motion%' OR EXISTS id"},
+            {"prefix": {"type": "org.eventplane."}},
+            {"suffix": {"subject": "/bedroom"}},
+            {"exact": {"type": "org.eventplane.home.message.v1"}},
+            {"exact": {"type": "org.eventplane.deadletter.v1"}},
+        ]
+    ),
+    lambda parts: st.lists(parts, min_size=1, max_size=3).flatmap(
+        lambda some: st.sampled_from([{"all": some}, {"any": some}, {"not": some[0]}])
+    ),
+    max_leaves=6,
+)
+
+
+@given(_FILTERS, st.sampled_from(["alarm-centre", "care-analytics", "family-app", "operations", "carers"]))
+def test_no_subscription_takes_what_its_participant_may_not_subscribe_to(
+    filter: Any, participant: str
+) -> None:
+    mine = new_subscription(participant, "mine", filter, NOW)
+    derived, _ = with_subscriptions(CONTRACT, [mine])
+    router, allowed = Router(derived, Place.CLOUD), CONTRACT.participants[participant].may_subscribe
+    assert allowed is not None
+    for type in CONTRACT.event_types:
+        for subject in ("home-1/bedroom", "home-1/kitchen"):
+            event = write_event({"id": "1", "source": "/s", "type": type, "subject": subject})
+            taken = mine.route in {each.name for each in router.route(event)}
+            assert not taken or allowed.matches(event.attributes)

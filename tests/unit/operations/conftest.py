@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import boto3
 import pytest
@@ -16,7 +14,7 @@ from eventplane.contract import Contract, ParticipantKind
 from eventplane.contract.publication import cloud_inboxes
 from operations import reading
 from tests.plane import plane_contract
-from tests.unit.operations.support import ENVIRONMENT, Plane
+from tests.unit.operations.support import ENVIRONMENT, Folder, Plane, Run, RunJson
 
 
 @pytest.fixture(scope="session")
@@ -24,13 +22,45 @@ def contract() -> Contract:
     return plane_contract()
 
 
+@pytest.fixture(scope="session")
+def deployed(contract: Contract, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The file of the contract, compiled."""
+    file = tmp_path_factory.mktemp("contract") / "deployed.json"
+    file.write_bytes(contract.canonical)
+    return file
+
+
 @pytest.fixture
-def plane(contract: Contract, aws: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Plane:
+def run(capfd: pytest.CaptureFixture[str], deployed: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Runs a command, by default with what the plane knows and not what somebody added to the contract."""
     monkeypatch.setenv("EVENTPLANE_ENV", ENVIRONMENT)
-    # The commands read what the fixture has, not what else somebody added to the shipped contract.
-    deployed = tmp_path / "deployed.json"
-    deployed.write_bytes(contract.canonical)
     monkeypatch.setattr("operations.command.project_contract", lambda _: deployed)
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        try:
+            status = main(list(arguments))
+        except SystemExit as ended:
+            status = int(ended.code or 0)
+        printed = capfd.readouterr()
+        return status, printed.out, printed.err
+
+    return run
+
+
+@pytest.fixture
+def run_json(run: Run) -> RunJson:
+    """Runs a command with --json; what it printed."""
+    return lambda *arguments: json.loads(run(*arguments, "--json")[1])
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Folder:
+    """An empty copy of the archive."""
+    return Folder(tmp_path)
+
+
+@pytest.fixture
+def plane(contract: Contract, aws: None, monkeypatch: pytest.MonkeyPatch) -> Plane:
     monkeypatch.setattr(reading, "_LONG_POLL_S", 0)
     plane = Plane(boto3.client("sqs"), boto3.client("s3"))
     outboxes = (service.outbox for service in contract.of_kind(ParticipantKind.CLOUD_SERVICE))
@@ -40,21 +70,3 @@ def plane(contract: Contract, aws: None, monkeypatch: pytest.MonkeyPatch, tmp_pa
     plane.s3.create_bucket(Bucket=plane.bucket)
     monkeypatch.setattr("operations.cloud.Cloud.sqs", property(lambda _: plane.client))
     return plane
-
-
-@pytest.fixture
-def run(plane: Plane, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
-    """Runs a command: its exit status, what it printed, and what it said to the person."""
-
-    def run(*arguments: str) -> tuple[int, str, str]:
-        status = main(list(arguments))
-        printed = capsys.readouterr()
-        return status, printed.out, printed.err
-
-    return run
-
-
-@pytest.fixture
-def run_json(run: Callable[..., tuple[int, str, str]]) -> Callable[..., Any]:
-    """Runs a command with --json; what it printed."""
-    return lambda *arguments: json.loads(run(*arguments, "--json")[1])

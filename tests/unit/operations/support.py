@@ -5,10 +5,12 @@ from __future__ import annotations
 import base64
 import gzip
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
+from io import BytesIO
+from pathlib import Path
+from typing import IO, Any
 
 from botocore.exceptions import ClientError
 
@@ -26,6 +28,12 @@ ENVIRONMENT = "test"
 READING = "org.eventplane.health.reading.v1"
 UPLINK = "device.outbox"
 INBOX = "care-analytics-inbox"
+
+
+Run = Callable[..., tuple[int, str, str]]
+"""Runs a command: its exit status, what it printed, and what it reported to the person."""
+RunJson = Callable[..., Any]
+"""Runs a command with --json; what it printed."""
 
 
 class Killed(BaseException):
@@ -100,9 +108,58 @@ class Plane:
         """Write an object of the archive, of today (UTC) unless another date is given."""
         day = date or f"{datetime.now(UTC):%Y-%m-%d}"
         key = f"{folder}/date={day}/hour=12/{name}.json.gz"
-        body = gzip.compress("".join(f"{line}\n" for line in lines).encode())
-        self.s3.put_object(Bucket=self.bucket, Key=key, Body=body)
+        self.s3.put_object(Bucket=self.bucket, Key=key, Body=packed(lines))
         return key
+
+
+def packed(lines: list[str]) -> bytes:
+    """An object of the archive with these lines."""
+    return gzip.compress("".join(f"{line}\n" for line in lines).encode())
+
+
+class MemoryArchive:
+    """An archive in memory."""
+
+    def __init__(self) -> None:
+        self.objects: dict[str, bytes] = {}
+
+    def write(self, name: str, *lines: str) -> None:
+        self.objects[name] = packed(list(lines))
+
+    def names(self, prefix: str) -> Iterator[str]:
+        return (each for each in self.objects if each.startswith(prefix))
+
+    def open(self, name: str) -> IO[bytes]:
+        if name not in self.objects:
+            raise FileNotFoundError(name)
+        return BytesIO(self.objects[name])
+
+
+@dataclass(frozen=True)
+class Folder:
+    """A copy of the archive in a folder, which commands read without a cloud by the words `named`."""
+
+    root: Path
+
+    @property
+    def named(self) -> tuple[str, str]:
+        return "--archive", str(self.root)
+
+    def put(self, name: str, body: bytes) -> None:
+        file = self.root / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(body)
+
+    def write(self, folder: str, lines: list[str], date: str, name: str = "one") -> str:
+        file = f"{folder}/date={date}/hour=12/{name}.json.gz"
+        self.put(file, packed(lines))
+        return file
+
+
+def queue_message(event: Envelope) -> dict[str, Any]:
+    """A message with `event` that was sent after all decisions, as boto3 gives it."""
+    attributes = {"SentTimestamp": str(DECIDED_MS + 1), "ApproximateReceiveCount": "6"}
+    return {"MessageId": f"message-{event.id}", "Body": event.json, "Attributes": attributes}
 
 
 def event(id: str, type: str = READING, **attributes: AttributeValue) -> Envelope:

@@ -12,8 +12,7 @@ import pytest
 from eventplane.archive_layout import AUDIT, verdict_name
 from eventplane.envelope import write_event
 from operations.cloud import Cloud
-from tests.unit.operations.support import ENVIRONMENT, Plane
-from tests.unit.operations.test_dead_letters import Run
+from tests.unit.operations.support import ENVIRONMENT, Plane, Run
 from tests.unit.operations.test_smoke import Glue
 
 REPORT = {

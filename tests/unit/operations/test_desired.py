@@ -8,84 +8,66 @@ from typing import Any
 import boto3
 import pytest
 
-from eventplane.__main__ import main as command_line
 from eventplane.contract import Downlink
 from eventplane.downlink import table as keys
 from eventplane.downlink.desired import Desired, Message, State
+from eventplane.resource_names import resource_name
+from operations import desired
 from operations.desired import DesiredItems
 from tests.dynamodb import create_table
+from tests.unit.operations.support import ENVIRONMENT, Run, RunJson
 
-
-def main(arguments: list[str]) -> int:
-    return command_line(["desired", *arguments])
-
-
-TABLE = "eventplane-dev-desired"
+TABLE = resource_name(ENVIRONMENT, keys.TABLE)
+RESET_MS = 1_767_225_600_000
 
 
 def message(version: int, *, is_deleted: bool = False) -> Message:
-    return Message(
-        uid="",
-        version=version,
-        is_deleted=is_deleted,
-        sender="s",
-        source="/s",
-        id=f"{version}",
-        text="{}",
-    )
+    text = dict.fromkeys(("uid", "sender", "source"), "s")
+    return Message(**text, version=version, is_deleted=is_deleted, id=f"{version}", text="{}")
+
+
+def state(thing: str, key: str, version: int, **more: Any) -> Desired:
+    return Desired(thing=thing, key=key, kind=Downlink.STATE, message=message(version), **more)
 
 
 @pytest.fixture
-def items(aws: None) -> DesiredItems:
-    """A state, a tombstone, commands, and another device's state."""
+def items(aws: None, monkeypatch: pytest.MonkeyPatch) -> DesiredItems:
+    """A state, a tombstone, commands, and another device's state, read two at a time."""
+    monkeypatch.setattr(desired, "_PAGE", 2)
     client = boto3.client("dynamodb")
     create_table(client, TABLE, keys.PARTITION_KEY, keys.SORT_KEY)
-    state, commands = Downlink.STATE, Downlink.COMMAND
+    tombstone = message(3, is_deleted=True)
     for each in (
-        Desired(
-            thing="home-1",
-            key="a/b/c",
-            kind=state,
-            owner="s",
-            reset=1_767_225_600_000,
-            message=message(12),
-            acknowledged_version=11,
-        ),
-        Desired(thing="home-1", key="a/b/d", kind=state, message=message(3, is_deleted=True)),
+        state("home-1", "a/b/c", 12, owner="s", reset=RESET_MS, acknowledged_version=11),
+        Desired(thing="home-1", key="a/b/d", kind=Downlink.STATE, message=tombstone),
         Desired(
             thing="home-1",
             key="x/y/z",
-            kind=commands,
+            kind=Downlink.COMMAND,
             message=message(1),
             waiting=(message(2), message(3)),
             state=State.SENDING,
             attempts=2,
-            due_at_ms=1_767_225_600_000,
+            due_at_ms=RESET_MS,
         ),
-        Desired(thing="home-2", key="a/b/c", kind=state, message=message(9)),
+        state("home-2", "a/b/c", 9),
     ):
         client.put_item(**keys.write_request(TABLE, each))
     return DesiredItems(client, TABLE)
 
 
-def test_a_device_s_keys_are_listed(items: DesiredItems, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["list", "home-1"]) == 0
-    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
-    assert lines[1:] == [
-        ["x/y/z", "command", "1", "+2", "-", "sending", "2", "2026-01-01", "00:00:00.000"],
-        ["a/b/c", "state", "12", "11", "idle", "0", "-"],
-        ["a/b/d", "state", "3", "(deleted)", "-", "idle", "0", "-"],
-    ]
-    assert main(["list", "home-2", "--json"]) == 0
-    (document,) = json.loads(capsys.readouterr().out)
+def test_a_device_s_keys_are_listed(items: DesiredItems, run: Run, run_json: RunJson) -> None:
+    status, out, _ = run("desired", "list", "home-1")
+    assert (status, [line.split() for line in out.splitlines()][1:]) == (
+        0,
+        [
+            ["x/y/z", "command", "1", "+2", "-", "sending", "2", "2026-01-01", "00:00:00.000"],
+            ["a/b/c", "state", "12", "11", "idle", "0", "-"],
+            ["a/b/d", "state", "3", "(deleted)", "-", "idle", "0", "-"],
+        ],
+    )
+    (document,) = run_json("desired", "list", "home-2")
     assert (document["key"], document["desired"], document["acknowledged"]) == ("a/b/c", "9", None)
-
-
-def test_that_there_is_nothing_is_said(items: DesiredItems, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["list", "home-9"]) == 1
-    assert "home-9" in capsys.readouterr().err
-    assert main(["list", "home-1", "--env", "prod"]) == 1
-    assert "with --env" in capsys.readouterr().err
 
 
 def test_what_a_device_had_can_be_removed_more_than_once(items: DesiredItems) -> None:
@@ -97,46 +79,21 @@ def test_what_a_device_had_can_be_removed_more_than_once(items: DesiredItems) ->
     assert items.keys("home-2") == ["s#a/b/c"]
 
 
-def test_a_device_with_many_keys_is_read_to_its_end(items: DesiredItems) -> None:
-    client = boto3.client("dynamodb")
-    for number in range(250):
-        key = f"a/b/{number}"
-        each = Desired(thing="big", key=key, kind=Downlink.STATE, message=message(number))
-        client.put_item(**keys.write_request(TABLE, each))
-    assert len(list(items.of("big"))) == 250
-
-
-def test_all_devices_are_no_device(items: DesiredItems, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        main(["list", "*"])
-    assert "one device" in capsys.readouterr().err
-
-
-def test_a_key_of_one_device_is_shown_with_its_reset_and_its_owner(
-    items: DesiredItems, capsys: pytest.CaptureFixture[str]
+def test_a_key_is_shown_of_one_device_or_with_the_number_of_devices_that_have_it(
+    items: DesiredItems, run: Run, run_json: RunJson
 ) -> None:
-    assert main(["show", "a/b/c", "--device", "home-1", "--json"]) == 0
-    (document,) = json.loads(capsys.readouterr().out)
+    (document,) = run_json("desired", "show", "a/b/c", "--device", "home-1")
     assert document["reset"] == "2026-01-01 00:00:00.000"
     assert (document["owner"], document["sender"], document["id"]) == ("s", "s", "12")
-    assert main(["show", "a/b/c", "--device", "home-2"]) == 0
-    head, row = (line.split() for line in capsys.readouterr().out.splitlines())
-    assert (head[0], row[0]) == ("KIND", "state")
-    assert main(["show", "a/b/c", "--device", "home-9"]) == 1
-    assert "a/b/c" in capsys.readouterr().err
+    status, out, _ = run("desired", "show", "a/b/c", "--device", "home-2")
+    assert (status, [line.split()[0] for line in out.splitlines()]) == (0, ["KIND", "state"])
 
-
-def test_of_a_key_it_is_shown_how_many_devices_have_it(
-    items: DesiredItems, capsys: pytest.CaptureFixture[str]
-) -> None:
     client = boto3.client("dynamodb")
     for number in range(3, 8):
-        each = Desired(thing=f"home-{number}", key="a/b/c", kind=Downlink.STATE, message=message(9))
-        client.put_item(**keys.write_request(TABLE, each))
-    # What all were told of the cloud's interest is no device's.
+        client.put_item(**keys.write_request(TABLE, state(f"home-{number}", "a/b/c", 9)))
+    # What all were sent of the cloud's interest is no device's.
     client.put_item(TableName=TABLE, Item=keys.key_of("*", "s#a/b/c"))
-    assert main(["show", "a/b/c", "--json"]) == 0
-    most, other = json.loads(capsys.readouterr().out)
+    most, other = run_json("desired", "show", "a/b/c")
     assert (most["desired"], most["reset"], most["devices"]) == ("9", None, 6)
     assert (other["desired"], other["acknowledged"], other["devices"]) == ("12", 11, 1)
 
@@ -149,37 +106,33 @@ def test_of_a_key_it_is_shown_how_many_devices_have_it(
     ],
 )
 def test_a_reset_is_ordered_of_the_downlink(
-    items: DesiredItems,
-    options: list[str],
-    order: dict[str, Any],
-    capsys: pytest.CaptureFixture[str],
+    items: DesiredItems, run: Run, options: list[str], order: dict[str, Any]
 ) -> None:
     sqs = boto3.client("sqs")
-    url = sqs.create_queue(QueueName="eventplane-dev-downlink-work")["QueueUrl"]
-    assert main(["reset", "a/b/c", *options]) == 0
-    assert "desired show a/b/c" in capsys.readouterr().out
+    url = sqs.create_queue(QueueName=resource_name(ENVIRONMENT, "downlink-work"))["QueueUrl"]
+    status, out, _ = run("desired", "reset", "a/b/c", *options)
+    assert (status, "desired show a/b/c" in out) == (0, True)
     (found,) = sqs.receive_message(QueueUrl=url)["Messages"]
     assert json.loads(found["Body"]) == {"reset": order}
-    assert main(["reset", "a/b/c", *options, "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["key"] == "a/b/c"
-
-
-def test_without_a_downlink_a_reset_says_so(items: DesiredItems, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["reset", "a/b/c", "--all"]) == 1
-    assert "with --env" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
-    "arguments",
+    ("arguments", "expected", "problem"),
     [
-        ["reset", "a/b/c"],
-        ["reset", "a/b/c", "--all", "--device", "home-1"],
-        ["reset", "a/b/c", "--device", "*"],
-        ["reset", "no-key", "--all"],
-        ["show", "no-key"],
-        ["show"],
+        (["list", "home-9"], 1, "home-9"),
+        (["list", "home-1", "--env", "prod"], 1, "with --env"),
+        (["show", "a/b/c", "--device", "home-9"], 1, "a/b/c"),
+        (["reset", "a/b/c", "--all"], 1, "with --env"),  # no downlink
+        (["list", "*"], 2, "one device"),
+        (["reset", "a/b/c"], 2, ""),
+        (["reset", "a/b/c", "--all", "--device", "home-1"], 2, ""),
+        (["reset", "a/b/c", "--device", "*"], 2, "one device"),
+        (["reset", "no-key", "--all"], 2, "no-key"),
+        (["show", "no-key"], 2, "no-key"),
     ],
 )
-def test_what_is_no_key_or_nobody_s_is_told(items: DesiredItems, arguments: list[str]) -> None:
-    with pytest.raises(SystemExit):
-        main(arguments)
+def test_what_is_not_there_and_wrong_words_are_named(
+    items: DesiredItems, run: Run, arguments: list[str], expected: int, problem: str
+) -> None:
+    status, _, err = run("desired", *arguments)
+    assert (status, problem in err) == (expected, True), err

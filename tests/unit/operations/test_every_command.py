@@ -6,18 +6,17 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
 import pytest
 
-from eventplane.__main__ import main
 from operations.command_line import tree
 from operations.completion import words
+from tests.unit.operations.support import Run
 
 ROOT = Path(__file__).parents[3]
-CONTRACT = str(ROOT / "contract" / "event_plane.yaml")
 EVENT = {
     "specversion": "1.0",
     "id": "17",
@@ -28,6 +27,9 @@ EVENT = {
 
 FILE = "FILE"
 """Stands for a file that has what the command reads."""
+
+CONTRACT = "CONTRACT"
+"""Stands for a file with a contract."""
 
 COMMANDS: dict[str, tuple[str, ...]] = {
     "audit list": (),
@@ -80,31 +82,11 @@ COMMANDS: dict[str, tuple[str, ...]] = {
 NEW = {name for name in COMMANDS if name.startswith("new ")}
 """Commands that write into the folder they are typed in."""
 
-LOCAL = {name for name in COMMANDS if name.startswith("contract ")} - {"contract publish"} | {
-    *NEW,
-    "completion",
-}
-"""Commands that need no cloud."""
+LOCAL = {name for name in COMMANDS if name.startswith("contract ")} - {"contract publish"}
+"""Commands about a contract that need no cloud."""
 
-CLOUD = sorted(set(COMMANDS) - LOCAL - {"interest publish"})
+CLOUD = sorted(set(COMMANDS) - LOCAL - NEW - {"completion", "interest publish"})
 """Those that do. By the contract here devices send everything: there is no interest to publish."""
-
-Run = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def run(capfd: pytest.CaptureFixture[str]) -> Run:
-    """Runs a command line: its exit status, what it printed, what it reported."""
-
-    def run(*arguments: str) -> tuple[int, str, str]:
-        try:
-            status = main(arguments)
-        except SystemExit as ended:
-            status = int(ended.code or 0)
-        printed = capfd.readouterr()
-        return status, printed.out, printed.err
-
-    return run
 
 
 @pytest.fixture(autouse=True)
@@ -120,16 +102,17 @@ def no_aws(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     return
 
 
-def line(name: str, file: object = FILE) -> list[str]:
-    """The words of the command `name` that are right, with `file`."""
-    return [*name.split(), *(str(file) if each == FILE else each for each in COMMANDS[name])]
-
-
 @pytest.fixture
-def event(tmp_path: Path) -> Path:
+def files(tmp_path: Path, deployed: Path) -> dict[str, Path]:
+    """The files that stand for `FILE` and `CONTRACT`."""
     file = tmp_path / "event.json"
     file.write_text(json.dumps(EVENT))
-    return file
+    return {FILE: file, CONTRACT: deployed}
+
+
+def line(name: str, files: dict[str, Path]) -> list[str]:
+    """The words of the command `name` that are right, with `files`."""
+    return [*name.split(), *(str(files.get(each, each)) for each in COMMANDS[name])]
 
 
 def is_one_line(err: str) -> bool:
@@ -137,143 +120,107 @@ def is_one_line(err: str) -> bool:
     return err.endswith("\n") and err.count("\n") == 1 and "; " in err and "Traceback" not in err
 
 
+@cache
+def known_words() -> dict[str, list[str]]:
+    return {" ".join(path): found for path, found in words(tree())}
+
+
 def test_the_list_has_every_command() -> None:
-    paths = {" ".join(path) for path, _ in words(tree())}
+    paths = known_words()
     assert set(COMMANDS) == {
         each for each in paths if each and not any(p.startswith(f"{each} ") for p in paths)
     }
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_help_needs_neither_cloud_nor_file(run: Run, name: str) -> None:
+def test_help_needs_neither_cloud_nor_file_and_wrong_words_are_named(
+    run: Run, name: str, files: dict[str, Path]
+) -> None:
     status, out, err = run(*name.split(), "--help")
-    assert (status, err) == (0, "")
-    assert "--env NAME" in out
+    assert (status, err, "--env NAME" in out) == (0, "", True)
+
+    options = [each for each in ("--date", "--from", "--to") if each in known_words()[name]]
+    wrong = [["--nonsense"], *([each, "2026-99-99"] for each in options)]
+    for more in wrong:
+        status, out, err = run(*line(name, files), *more)
+        assert (status, out) == (2, "")
+        assert is_one_line(err), err
+        assert more[-1] in err
+    if COMMANDS[name]:
+        status, out, err = run(*name.split())
+        assert (status, out) == (2, "")
+        assert is_one_line(err) or "say " in err, err
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_an_unknown_option_is_named(run: Run, name: str, event: Path) -> None:
-    status, out, err = run(*line(name, event), "--nonsense")
-    assert (status, out) == (2, "")
-    assert is_one_line(err), err
-    assert "--nonsense" in err
-    assert f"{name} --help" in err
-
-
-@pytest.mark.parametrize("name", [each for each, more in COMMANDS.items() if more])
-def test_missing_words_are_named(run: Run, name: str) -> None:
-    status, out, err = run(*name.split())
-    assert (status, out) == (2, "")
-    assert is_one_line(err) or "say " in err, err
-
-
-@cache
-def known_words() -> dict[str, list[str]]:
-    return {" ".join(path): found for path, found in words(tree())}
-
-
-def has_option(name: str, option: str) -> bool:
-    return option in known_words()[name]
-
-
-@pytest.mark.parametrize("content", [None, "{", "[]", "\xff"])
-@pytest.mark.parametrize("name", [each for each in COMMANDS if has_option(each, "--contract")])
-def test_a_bad_contract_is_one_line(
-    run: Run, name: str, content: str | None, event: Path, tmp_path: Path
+@pytest.mark.parametrize(
+    ("option", "name"),
+    [
+        *(("--contract", each) for each in COMMANDS if "--contract" in known_words()[each]),
+        *((FILE, each) for each, more in COMMANDS.items() if FILE in more),
+    ],
+)
+def test_a_bad_contract_or_file_is_one_line(
+    run: Run, name: str, option: str, files: dict[str, Path], tmp_path: Path
 ) -> None:
     bad = tmp_path / "bad.json"
-    if content is not None:
-        bad.write_bytes(content.encode("latin-1"))
-    status, out, err = run(*line(name, event), "--contract", str(bad))
-    assert (status, out) == (1, "")
-    # The commands that find problems print all of them.
-    assert is_one_line(err) or (name in ("contract check", "contract compile") and "problem(s)" in err), err
-    assert str(bad) in err
+    for content in (None, b"{", b"[]", b"\xff"):
+        if content is not None:
+            bad.write_bytes(content)
+        given, more = (files | {FILE: bad}, []) if option == FILE else (files, [option, str(bad)])
+        status, out, err = run(*line(name, given), *more)
+        assert (status, out) == (1, "")
+        # The commands that find problems print all of them.
+        assert is_one_line(err) or (name in ("contract check", "contract compile") and "problem(s)" in err)
+        assert str(bad) in err
 
 
-@pytest.mark.parametrize("content", [None, "{", "[]", "\xff"])
-@pytest.mark.parametrize("name", [each for each, more in COMMANDS.items() if FILE in more])
-def test_a_bad_file_is_one_line(run: Run, name: str, content: str | None, tmp_path: Path) -> None:
-    bad = tmp_path / "bad.json"
-    if content is not None:
-        bad.write_bytes(content.encode("latin-1"))
-    status, out, err = run(*line(name, bad))
-    assert (status, out) == (1, "")
-    assert is_one_line(err), err
-    assert str(bad) in err
-
-
-@pytest.mark.parametrize("option", ["--date", "--from", "--to"])
-@pytest.mark.parametrize("name", COMMANDS)
-def test_what_is_no_day_is_one_line(run: Run, name: str, option: str, event: Path) -> None:
-    if not has_option(name, option):
-        return
-    status, out, err = run(*line(name, event), option, "2026-99-99")
-    assert (status, out) == (2, "")
-    assert is_one_line(err), err
-    assert "2026-99-99" in err
-
-
-@pytest.mark.parametrize("name", CLOUD)
-def test_without_credentials_it_says_how_to_log_in(run: Run, name: str, event: Path) -> None:
-    status, out, err = run(*line(name, event), "--region", "eu-central-1")
-    assert (status, out) == (1, "")
-    assert is_one_line(err), err
-    assert "log in" in err
-
-
-@pytest.mark.parametrize("name", CLOUD)
-def test_without_a_region_it_says_how_to_choose_one(
-    run: Run, name: str, event: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "x")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "x")
-    status, out, err = run(*line(name, event))
-    assert (status, out) == (1, "")
-    assert is_one_line(err), err
-    assert "AWS_REGION" in err
-
-
-@pytest.mark.parametrize("settings", ["variable", "option", "option first"])
-@pytest.mark.parametrize("name", CLOUD)
-def test_every_command_takes_region_and_endpoint(
-    run: Run, name: str, event: Path, monkeypatch: pytest.MonkeyPatch, settings: str
-) -> None:
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "x")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "x")
+def settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "x")
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
     monkeypatch.setattr("operations.cloud._CONFIG", None)
-    options = ["--region", "eu-central-1", "--endpoint-url", "http://127.0.0.1:1"]
-    if settings == "variable":
-        monkeypatch.setenv("AWS_REGION", "eu-central-1")
-        monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
-        options = []
-    words = line(name, event)
-    status, out, err = run(*(options + words if settings == "option first" else words + options))
-    assert (status, out) == (1, "")
-    assert is_one_line(err), err
+
+
+@pytest.mark.parametrize("name", CLOUD)
+def test_credentials_region_and_endpoint_are_asked_for_and_used(
+    run: Run, name: str, files: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    region = ["--region", "eu-central-1"]
+    endpoint = ["--endpoint-url", "http://127.0.0.1:1"]
+    status, out, err = run(*line(name, files), *region)
+    assert (status, out, is_one_line(err), "log in" in err) == (1, "", True, True), err
+    settings(monkeypatch)
+    status, out, err = run(*line(name, files))
+    assert (status, out, is_one_line(err), "AWS_REGION" in err) == (1, "", True, True), err
+    status, out, err = run(*line(name, files), *region, *endpoint)
     # It has come as far as the endpoint.
-    assert "127.0.0.1:1" in err
+    assert (status, out, is_one_line(err), "127.0.0.1:1" in err) == (1, "", True, True), err
 
 
-@pytest.mark.parametrize("name", sorted(LOCAL - NEW - {"completion"}))
-def test_every_local_command_prints_json(run: Run, name: str, event: Path) -> None:
-    for arguments in (["--json", *line(name, event)], [*line(name, event), "--json"]):
+def test_region_and_endpoint_may_come_first_or_from_the_environment(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings(monkeypatch)
+    options = ["--region", "eu-central-1", "--endpoint-url", "http://127.0.0.1:1"]
+    assert "127.0.0.1:1" in run(*options, "fleet", "list")[2]
+    monkeypatch.setenv("AWS_REGION", "eu-central-1")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
+    assert "127.0.0.1:1" in run("fleet", "list")[2]
+
+
+@pytest.mark.parametrize("name", sorted(LOCAL))
+def test_every_command_about_a_contract_prints_json(run: Run, name: str, files: dict[str, Path]) -> None:
+    for arguments in (["--json", *line(name, files)], [*line(name, files), "--json"]):
         status, out, err = run(*arguments)
         assert (status, err) == (0, "")
         assert isinstance(json.loads(out), dict)
 
 
-def test_a_profile_that_does_not_exist_is_named(run: Run) -> None:
-    status, _, err = run("fleet", "list", "--profile", "nobody")
-    assert status == 1
-    assert is_one_line(err)
-    assert "nobody" in err
-
-
 def test_a_named_profile_wins_over_keys_in_the_environment(
     run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    status, _, err = run("fleet", "list", "--profile", "nobody")
+    assert (status, is_one_line(err), "nobody" in err) == (1, True, True)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "of-the-environment")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "x")
     (tmp_path / "config").write_text("[profile desk]\nregion = eu-west-1\n")
@@ -294,16 +241,14 @@ def test_a_named_profile_wins_over_keys_in_the_environment(
     monkeypatch.setattr("operations.fleet.command.enter", lambda: None)
     assert run("fleet", "list", "--profile", "desk")[0] == 0
     assert run("fleet", "list")[0] == 0
-    assert seen[0] == ("of-the-profile", "eu-west-1")
     # What an option set is gone with its command.
-    assert seen[1][0] == "of-the-environment"
+    assert [keys for keys, _ in seen] == ["of-the-profile", "of-the-environment"]
+    assert seen[0][1] == "eu-west-1"
 
 
 def test_an_address_that_would_show_the_signature_is_refused(run: Run) -> None:
     status, _, err = run("subscriptions", "list", "carers", "--url", "http://api.example")
-    assert status == 2
-    assert is_one_line(err)
-    assert "https://HOST" in err
+    assert (status, is_one_line(err), "https://HOST" in err) == (2, True, True)
 
 
 @pytest.mark.parametrize("shell", ["bash", "fish", "zsh"])
@@ -313,23 +258,23 @@ def test_completion_knows_every_command(run: Run, shell: str) -> None:
     assert all(word in out for name in COMMANDS for word in name.split())
 
 
-@pytest.mark.parametrize(
-    ("typed", "expected"),
-    [
-        ("eventplane fl", ["fleet"]),
-        ("eventplane fleet qua", ["quarantine"]),
-        ("eventplane contract diff --contr", ["--contract"]),
-        ("eventplane --env dev dead-letters red", ["redrive"]),
-        ("eventplane completion z", ["zsh"]),
-    ],
-)
-def test_bash_completes(run: Run, typed: str, expected: list[str]) -> None:
+TYPED = {
+    "eventplane fl": "fleet",
+    "eventplane fleet qua": "quarantine",
+    "eventplane contract diff --contr": "--contract",
+    "eventplane --env dev dead-letters red": "redrive",
+    "eventplane completion z": "zsh",
+}
+
+
+def test_bash_completes(run: Run) -> None:
     script = run("completion", "bash")[1]
-    typing = typed.split(" ")
-    program = f"""{script}
-COMP_WORDS=({typed}); COMP_CWORD={len(typing) - 1}; _eventplane; printf '%s\\n' "${{COMPREPLY[@]}}" """
-    done = subprocess.run(["bash", "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == expected
+    for typed in TYPED:
+        last = len(typed.split(" ")) - 1
+        script += f"""
+COMP_WORDS=({typed}); COMP_CWORD={last}; _eventplane; printf '%s\\n' "${{COMPREPLY[@]}}" """
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == list(TYPED.values())
 
 
 def test_it_runs_as_a_program_whose_reader_has_seen_enough() -> None:

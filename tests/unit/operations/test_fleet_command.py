@@ -2,201 +2,171 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
 import boto3
 import pytest
 
-from eventplane.__main__ import main as command_line
 from eventplane.downlink import table as desired
-from eventplane.fleet import FLEET_KEY, FleetTable, LifecycleState, made
+from eventplane.fleet import FLEET_KEY, FLEET_TABLE, Device, FleetTable, LifecycleState, made
+from eventplane.resource_names import resource_name
 from operations.fleet.access import DeviceAccess
 from operations.fleet.disposal import Disposal
 from tests.dynamodb import create_table
+from tests.unit.operations.support import ENVIRONMENT, Run, RunJson
+
+MADE_MS = 1_767_225_600_000
+PROVISIONED = LifecycleState.PROVISIONED
 
 
-def main(arguments: list[str]) -> int:
-    return command_line(["fleet", *arguments])
-
-
-TABLE = "eventplane-dev-fleet"
+def table(name: str, environment: str = ENVIRONMENT) -> str:
+    return resource_name(environment, name)
 
 
 @pytest.fixture
 def registry(aws: None) -> FleetTable:
     client = boto3.client("dynamodb")
-    create_table(client, TABLE, FLEET_KEY)
-    return FleetTable(client, TABLE)
+    create_table(client, table(FLEET_TABLE), FLEET_KEY)
+    return FleetTable(client, table(FLEET_TABLE))
 
 
-def test_devices_are_registered_once(registry: FleetTable, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["register", "home-1", "home-2"]) == 0
-    assert main(["register", "home-2"]) == 0
-    assert capsys.readouterr().out.splitlines() == [
+def device(registry: FleetTable, thing: str = "home-1") -> Device:
+    found = registry.read(thing)
+    assert found is not None
+    return found
+
+
+def test_devices_are_registered_once(registry: FleetTable, run: Run, run_json: RunJson) -> None:
+    assert run("fleet", "register", "home-1", "home-2")[1].splitlines() == [
         "home-1: registered",
         "home-2: registered",
-        "home-2: was registered before",
     ]
-    device = registry.read("home-2")
-    assert device is not None
-    assert (device.state, device.revision) == (LifecycleState.MADE, 1)
+    assert run("fleet", "register", "home-2")[:2] == (0, "home-2: was registered before\n")
+    assert (device(registry).state, device(registry).revision) == (LifecycleState.MADE, 1)
+    assert run_json("fleet", "register", "home-3", "home-3") == [
+        {"thing": "home-3", "is_new": True},
+        {"thing": "home-3", "is_new": False},
+    ]
 
 
-def test_devices_are_listed(registry: FleetTable, capsys: pytest.CaptureFixture[str]) -> None:
+def test_devices_are_listed_by_state_and_group(registry: FleetTable, run: Run, run_json: RunJson) -> None:
     for number in range(3, 0, -1):
         groups = frozenset({"north", "pilot"} if number == 2 else ())
-        registry.write(replace(made(f"home-{number}", 1_767_225_600_000), groups=groups))
-    provisioned = LifecycleState.PROVISIONED
-    registry.write(replace(made("home-4", 1_767_225_600_000), state=provisioned))
-    assert main(["list"]) == 0
-    assert capsys.readouterr().out.splitlines()[1:3] == [
+        registry.write(replace(made(f"home-{number}", MADE_MS), groups=groups))
+    registry.write(replace(made("home-4", MADE_MS), state=PROVISIONED))
+    assert run("fleet", "list")[1].splitlines()[1:3] == [
         "home-1  made         2026-01-01 00:00:00.000  -",
         "home-2  made         2026-01-01 00:00:00.000  north pilot",
     ]
-    assert main(["list", "--state", "provisioned", "--json"]) == 0
-    assert [each["thing"] for each in json.loads(capsys.readouterr().out)] == ["home-4"]
-    assert main(["list", "--group", "north", "--json"]) == 0
-    assert [each["thing"] for each in json.loads(capsys.readouterr().out)] == ["home-2"]
-    assert main(["list", "--most", "1"]) == 0
-    listed = capsys.readouterr()
-    assert ("home-1" in listed.out, "home-2" in listed.out) == (True, False)
-    assert "3 more devices; show more with --most" in listed.err
+    for words, things in ((["--state", "provisioned"], ["home-4"]), (["--group", "north"], ["home-2"])):
+        assert [each["thing"] for each in run_json("fleet", "list", *words)] == things
+    _, out, err = run("fleet", "list", "--most", "1")
+    assert ("home-1" in out, "home-2" in out) == (True, False)
+    assert "3 more devices; show more with --most" in err
+    for wrong in (["--most", "0"], ["--most", "x"], ["--state", "gone"]):
+        assert run("fleet", "list", *wrong)[0] == 2
 
 
-@pytest.mark.parametrize("options", [["--most", "0"], ["--most", "x"], ["--state", "gone"]])
-def test_a_list_of_nothing_is_refused(registry: FleetTable, options: list[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main(["list", *options])
-    assert ended.value.code == 2
-
-
-def test_what_changes_devices_prints_documents(
-    registry: FleetTable, capsys: pytest.CaptureFixture[str]
+def test_a_device_is_shown_without_moving_the_cursor(
+    registry: FleetTable, run: Run, run_json: RunJson
 ) -> None:
-    assert main(["register", "home-1", "home-1", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == [
-        {"thing": "home-1", "is_new": True},
-        {"thing": "home-1", "is_new": False},
-    ]
-    assert main(["groups", "home-1", "north", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["groups"] == ["north"]
-
-
-def test_a_device_is_shown(registry: FleetTable, capsys: pytest.CaptureFixture[str]) -> None:
-    registry.write(made("home-1", 1_767_225_600_000))
-    assert main(["show", "home-1"]) == 0
-    assert capsys.readouterr().out.splitlines() == [
+    registry.write(replace(made("home-1", MADE_MS), reason="gone\x1b[2J", groups=frozenset({"b", "a"})))
+    assert run("fleet", "show", "home-1")[1].splitlines() == [
         "thing          home-1",
         "state          made",
         "changed        2026-01-01 00:00:00.000",
         "registrations  0",
+        "groups         a b",
+        "reason         gone\\x1b[2J",
     ]
-
-
-def test_a_device_is_shown_as_a_document(registry: FleetTable, capsys: pytest.CaptureFixture[str]) -> None:
-    registry.write(replace(made("home-1", 1), groups=frozenset({"north", "pilot"})))
-    assert main(["show", "home-1", "--json"]) == 0
-    document = json.loads(capsys.readouterr().out)
-    assert (document["state"], document["groups"], document["reason"]) == ("made", ["north", "pilot"], None)
+    document = run_json("fleet", "show", "home-1")
+    assert (document["state"], document["groups"]) == ("made", ["a", "b"])
 
 
 def test_the_environment_may_be_chosen_for_all_commands(
-    registry: FleetTable, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    registry: FleetTable, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    other = "eventplane-prod-fleet"
     client = boto3.client("dynamodb")
-    create_table(client, other, FLEET_KEY)
+    create_table(client, table(FLEET_TABLE, "prod"), FLEET_KEY)
     monkeypatch.setenv("EVENTPLANE_ENV", "prod")
-    assert main(["register", "home-1"]) == 0
-    assert FleetTable(client, other).read("home-1") is not None
+    assert run("fleet", "register", "home-1")[0] == 0
+    assert FleetTable(client, table(FLEET_TABLE, "prod")).read("home-1") is not None
     assert registry.read("home-1") is None
 
 
-def test_what_a_reason_contains_cannot_move_the_cursor(
-    registry: FleetTable, capsys: pytest.CaptureFixture[str]
-) -> None:
-    registry.write(replace(made("home-1", 1), reason="gone\x1b[2J"))
-    assert main(["show", "home-1"]) == 0
-    assert "reason         gone\\x1b[2J" in capsys.readouterr().out
-
-
-def test_without_credentials_the_remedy_is_said(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr("boto3.Session.get_credentials", lambda _: None)
-    assert main(["show", "home-1"]) == 1
-    assert "log in as for the AWS command line" in capsys.readouterr().err
+NOBODY = "no device is called 'home-1'"
 
 
 @pytest.mark.parametrize(
     ("arguments", "remedy"),
     [
-        (["show", "home-1"], "no device is called 'home-1'"),
-        (["allow-replacement", "home-1"], "no device is called 'home-1'"),
-        (["quarantine", "home-1"], "no device is called 'home-1'"),
-        (["release", "home-1"], "no device is called 'home-1'"),
-        (["decommission", "home-1"], "no device is called 'home-1'"),
-        (["decommission", "home-1", "--dry-run"], "no device is called 'home-1'"),
+        (["show", "home-1"], NOBODY),
+        (["allow-replacement", "home-1"], NOBODY),
+        (["groups", "home-1", "pilot"], NOBODY),
+        (["quarantine", "home-1"], NOBODY),
+        (["release", "home-1"], NOBODY),
+        (["decommission", "home-1"], NOBODY),
+        (["decommission", "home-1", "--dry-run"], NOBODY),
         (["register", "claim-1"], "cannot be a device's name"),
         (["show", "home-1", "--env", "prod"], "name another environment with --env"),
     ],
 )
-def test_what_cannot_be_done_is_said_without_a_traceback(
-    registry: FleetTable, arguments: list[str], remedy: str, capsys: pytest.CaptureFixture[str]
+def test_what_cannot_be_done_is_one_error(
+    registry: FleetTable, run: Run, arguments: list[str], remedy: str
 ) -> None:
-    assert main(arguments) == 1
-    assert remedy in capsys.readouterr().err
+    status, _, err = run("fleet", *arguments)
+    assert (status, remedy in err) == (1, True)
     assert registry.read("home-1") is None
 
 
-def test_a_replacement_is_for_devices_in_service(
-    registry: FleetTable, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("command", "state", "problem"),
+    [
+        ("allow-replacement", LifecycleState.MADE, "the claim registers it as it is"),
+        ("quarantine", LifecycleState.DECOMMISSIONED, "'home-1' is decommissioned"),
+        ("release", LifecycleState.DECOMMISSIONED, "'home-1' is decommissioned"),
+    ],
+)
+def test_a_device_in_another_state_is_left_alone(
+    registry: FleetTable, run: Run, command: str, state: LifecycleState, problem: str
 ) -> None:
-    registry.write(made("home-1", 1))
-    assert main(["allow-replacement", "home-1"]) == 1
-    assert "the claim registers it as it is" in capsys.readouterr().err
+    registry.write(replace(made("home-1", 1), state=state))
+    status, _, err = run("fleet", command, "home-1")
+    assert (status, problem in err, device(registry).state) == (1, True, state)
 
 
 def test_a_device_is_put_into_groups_and_out_of_them(
-    registry: FleetTable, capsys: pytest.CaptureFixture[str]
+    registry: FleetTable, run: Run, run_json: RunJson
 ) -> None:
     registry.write(made("home-1", 1))
-    assert main(["groups", "home-1", "pilot", "north"]) == 0
-    assert capsys.readouterr().out == "home-1: in north pilot\n"
-    device = registry.read("home-1")
-    assert device is not None
-    assert device.groups == {"north", "pilot"}
-    assert main(["show", "home-1"]) == 0
-    assert "groups         north pilot" in capsys.readouterr().out
-    assert main(["groups", "home-1"]) == 0
-    assert main(["groups", "home-1", "no group"]) == 1
-    assert main(["groups", "home-2", "pilot"]) == 1
-    device = registry.read("home-1")
-    assert device is not None
-    assert not device.groups
+    assert run("fleet", "groups", "home-1", "pilot", "north")[:2] == (0, "home-1: in north pilot\n")
+    assert device(registry).groups == {"north", "pilot"}
+    assert run_json("fleet", "groups", "home-1", "north")["groups"] == ["north"]
+    assert run("fleet", "groups", "home-1", "no group")[0] == 1
+    assert device(registry).groups == {"north"}
+    assert run("fleet", "groups", "home-1")[0] == 0
+    assert not device(registry).groups
 
 
 def test_a_device_that_is_decommissioned_is_never_reported_as_away(
-    registry: FleetTable, monkeypatch: pytest.MonkeyPatch
+    registry: FleetTable, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dynamodb, iot = boto3.client("dynamodb"), boto3.client("iot")
-    create_table(dynamodb, "eventplane-dev-desired", desired.PARTITION_KEY, desired.SORT_KEY)
-    create_table(dynamodb, "eventplane-dev-presence", "device")
+    create_table(dynamodb, table("desired"), desired.PARTITION_KEY, desired.SORT_KEY)
+    create_table(dynamodb, table("presence"), "device")
     iot.create_thing(thingName="home-1")
     registry.write(made("home-1", 1))
-    watched: list[str] = []
+    known: list[str] = []
 
     def cut(_: DeviceAccess, thing: str, *, with_session: bool) -> None:
         assert with_session
-        key = {"device": {"S": thing}}
-        item = dynamodb.get_item(TableName="eventplane-dev-presence", Key=key)["Item"]
-        watched.append(item["known"]["S"])
+        item = dynamodb.get_item(TableName=table("presence"), Key={"device": {"S": thing}})["Item"]
+        known.append(item["known"]["S"])
 
     monkeypatch.setattr(DeviceAccess, "cut", cut)
     monkeypatch.setattr(Disposal, "_retained", lambda *_: [])  # moto plays no retained messages
-    assert main(["decommission", "home-1"]) == 0
-    assert watched == ['{"is_gone": true}'], "presence has to know it before the connection ends"
+    assert run("fleet", "decommission", "home-1")[0] == 0
+    assert known == ['{"is_gone": true}'], "presence has to know it before the connection ends"
 
 
 class Things:
@@ -204,7 +174,7 @@ class Things:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.iot = boto3.client("iot")
-        self.iot.create_policy(policyName="eventplane-dev-quarantine", policyDocument="{}")
+        self.iot.create_policy(policyName=table("quarantine"), policyDocument="{}")
         self.cut: list[str] = []
 
         def cut(_: DeviceAccess, thing: str, *, with_session: bool) -> None:
@@ -222,13 +192,14 @@ class Things:
         self.iot.update_certificate(certificateId=made["certificateId"], newStatus=status)
         return str(made["certificateId"])
 
-    def is_denied(self, certificate: str) -> bool:
-        arn = self.iot.describe_certificate(certificateId=certificate)["certificateDescription"]
-        return bool(self.iot.list_attached_policies(target=arn["certificateArn"])["policies"])
-
-    def status(self, certificate: str) -> str:
+    def state(self, certificate: str) -> tuple[str, bool]:
+        """The status of a certificate, and whether the quarantine's policy denies it everything."""
         found = self.iot.describe_certificate(certificateId=certificate)["certificateDescription"]
-        return str(found["status"])
+        attached = self.iot.list_attached_policies(target=found["certificateArn"])["policies"]
+        return str(found["status"]), bool(attached)
+
+
+ACTIVE, DENIED = ("ACTIVE", False), ("INACTIVE", True)
 
 
 @pytest.fixture
@@ -237,76 +208,54 @@ def things(registry: FleetTable, monkeypatch: pytest.MonkeyPatch) -> Things:
 
 
 def test_a_quarantined_device_is_off_until_its_release(
-    registry: FleetTable, things: Things, capsys: pytest.CaptureFixture[str]
+    registry: FleetTable, things: Things, run: Run, run_json: RunJson
 ) -> None:
     own, next_one, replaced = (things.certificate("home-1") for _ in range(3))
     revoked = things.certificate("home-1", "REVOKED")
     before = replace(
         made("home-1", 1),
-        state=LifecycleState.PROVISIONED,
+        state=PROVISIONED,
         certificate=own,
         pending=next_one,
         replaced=frozenset({replaced}),
     )
     registry.write(before)
     for _ in range(2):
-        assert main(["quarantine", "home-1", "--why", "it floods"]) == 0
-        assert [things.status(each) for each in (own, next_one, replaced)] == ["INACTIVE"] * 3
-        assert all(things.is_denied(each) for each in (own, next_one, replaced))
+        status, out, _ = run("fleet", "quarantine", "home-1", "--why", "it floods")
+        assert (status, f"deactivate certificate {own}" in out) == (0, True)
+        assert [things.state(each) for each in (own, next_one, replaced)] == [DENIED] * 3
     assert things.cut == ["home-1", "home-1"]
-    assert main(["show", "home-1", "--json"]) == 0
-    output = capsys.readouterr().out
-    assert f"deactivate certificate {own}" in output
-    shown = json.loads(output[output.index("{") :])
+    shown = run_json("fleet", "show", "home-1")
     assert (shown["state"], shown["reason"]) == ("quarantined", "it floods")
     assert shown["suspended"] == sorted([own, next_one, replaced])
 
     for _ in range(2):
-        assert main(["release", "home-1"]) == 0
-        assert [things.status(each) for each in (own, next_one, replaced, revoked)] == [
-            "ACTIVE",
-            "ACTIVE",
-            "INACTIVE",
-            "REVOKED",
-        ]
-    assert not things.is_denied(own)
-    assert not things.is_denied(next_one)
-    after = registry.read("home-1")
-    assert after is not None
-    assert replace(after, changed_at_ms=1, since_ms=1, revision=0) == before
+        assert run("fleet", "release", "home-1")[0] == 0
+        assert [things.state(each) for each in (own, next_one)] == [ACTIVE] * 2
+        assert [things.state(each)[0] for each in (replaced, revoked)] == ["INACTIVE", "REVOKED"]
+    assert replace(device(registry), changed_at_ms=1, since_ms=1, revision=0) == before
 
 
 def test_a_release_that_was_interrupted_is_finished_by_the_next(
-    registry: FleetTable, things: Things, monkeypatch: pytest.MonkeyPatch
+    registry: FleetTable, things: Things, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     own = things.certificate("home-1")
-    registry.write(replace(made("home-1", 1), state=LifecycleState.PROVISIONED, certificate=own))
-    assert main(["quarantine", "home-1"]) == 0
+    registry.write(replace(made("home-1", 1), state=PROVISIONED, certificate=own))
+    assert run("fleet", "quarantine", "home-1")[0] == 0
     with monkeypatch.context() as broken:
         broken.setattr(DeviceAccess, "_set", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
-        assert main(["release", "home-1"]) == 1
-    assert things.status(own) == "INACTIVE"
-    assert main(["release", "home-1"]) == 0
-    assert things.status(own) == "ACTIVE"
+        assert run("fleet", "release", "home-1")[0] == 1
+    assert things.state(own)[0] == "INACTIVE"
+    assert run("fleet", "release", "home-1")[0] == 0
+    assert things.state(own) == ACTIVE
 
 
 def test_a_device_that_was_registered_by_hand_is_in_service_after_its_release(
-    registry: FleetTable, things: Things
+    registry: FleetTable, things: Things, run: Run
 ) -> None:
     own = things.certificate("by-hand")
-    assert main(["quarantine", "by-hand"]) == 0
-    assert things.status(own) == "INACTIVE"
-    assert main(["release", "by-hand"]) == 0
-    device = registry.read("by-hand")
-    assert device is not None
-    assert device.state is LifecycleState.PROVISIONED, "the claim could take its place"
-    assert things.status(own) == "ACTIVE"
-
-
-@pytest.mark.parametrize("command", ["quarantine", "release"])
-def test_a_decommissioned_device_has_nothing_to_quarantine(
-    registry: FleetTable, things: Things, command: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    registry.write(replace(made("home-1", 1), state=LifecycleState.DECOMMISSIONED))
-    assert main([command, "home-1"]) == 1
-    assert "'home-1' is decommissioned" in capsys.readouterr().err
+    assert run("fleet", "quarantine", "by-hand")[0] == 0
+    assert things.state(own)[0] == "INACTIVE"
+    assert run("fleet", "release", "by-hand")[0] == 0
+    assert device(registry, "by-hand").state is PROVISIONED, "the claim could take its place"
+    assert things.state(own) == ACTIVE

@@ -1,20 +1,15 @@
-"""`eventplane replay`: what is asked of the replay, and what is only said."""
+"""`eventplane replay`: what is asked of the replay, and what is only printed."""
 
 from __future__ import annotations
 
-import gzip
 import json
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import boto3
 import pytest
 
-from eventplane.contract import Contract
 from eventplane.contract.subscription import new_subscription
 from eventplane.contract.subscription_table import PARTITION, SORT, SUBSCRIPTIONS_TABLE, subscription_item
-from eventplane.reasons import Outcome
 from eventplane.replay import Order, Owed, OwedOrder, WindowOrder, parse_order
 from eventplane.resource_names import resource_name
 from tests.dynamodb import create_table
@@ -22,14 +17,14 @@ from tests.unit.operations.support import (
     ACCEPTED_MS,
     ENVIRONMENT,
     READING,
+    Folder,
     Plane,
+    Run,
+    RunJson,
     event,
-    ledger_line,
     tap_line,
 )
 
-Run = Callable[..., tuple[int, str, str]]
-RunJson = Callable[..., Any]
 DAY = "2026-01-01"
 FILE = f"tap/date={DAY}/hour=00/a.json.gz"
 CARE = ("readings-to-care-analytics", "care-analytics.inbox")
@@ -41,7 +36,9 @@ WINDOW = ("--from", DAY, "--to", "2026-01-01T00:00:00.001Z")
 def orders(plane: Plane) -> Callable[[], list[Order]]:
     """The orders that wait, each read once."""
     plane.create_pair("replay")
-    return lambda: [parse_order(each["Body"]) for each in plane.received("replay")]
+    return lambda: sorted(
+        (parse_order(each["Body"]) for each in plane.received("replay")), key=lambda each: each.file
+    )
 
 
 def row(id: str, file: str = FILE, route: str = CARE[0]) -> str:
@@ -66,113 +63,80 @@ def owed(id: str) -> Owed:
     return Owed("home-1/", "/homes/1/health", id, CARE[0], "0123456789abcdef", ACCEPTED_MS)
 
 
-def test_what_an_audit_misses_is_ordered_a_file_an_order(
-    plane: Plane, orders: Callable[[], list[Order]], run: Run
+def test_what_an_audit_reports_lost_is_ordered_a_file_an_order(
+    plane: Plane, folder: Folder, orders: Callable[[], list[Order]], run: Run, run_json: RunJson
 ) -> None:
-    plane.archive(MANIFEST, [row("1"), row("2", "tap/b"), row("3")], date=DAY)
-
-    tried = run("replay", "--date", DAY, "--dry-run")
-    assert tried[0] == 0
-    assert "3 deliveries of 3 events in 2 files: 2 orders would be sent, nothing was changed" in tried[1]
+    rows = [row("1"), row("2", "tap/b"), row("3"), row("1", route="another")]
+    folder.write(MANIFEST, rows, DAY)
+    folder.put(f"{MANIFEST}/date={DAY}/.one.json.gz.crc", b"crc")
+    status, out, _ = run("replay", "--date", DAY, "--dry-run", *folder.named)
+    assert status == 0
+    assert "4 deliveries of 3 events in 2 files: 2 orders would be sent, nothing was changed" in out
+    assert f"{CARE[0]}  3" in out
     assert orders() == []
 
-    status, out, _ = run("replay", "--date", DAY)
-    assert status == 0
-    assert "2 orders sent" in out
-    assert f"{CARE[0]}  3" in out
-    assert sorted(orders(), key=lambda each: each.file) == [
-        OwedOrder("tap/b", (owed("2"),)),
-        OwedOrder(FILE, (owed("1"), owed("3"))),
-    ]
-
-
-def test_one_route_can_be_sent_again_alone(
-    plane: Plane, orders: Callable[[], list[Order]], run_json: RunJson
-) -> None:
-    plane.archive(MANIFEST, [row("1"), row("1", route="another")], date=DAY)
-    document = run_json("replay", "--date", DAY, "--route", CARE[0])
-    assert document == {
+    assert run_json("replay", "--date", DAY, "--route", CARE[0], *folder.named) == {
         "date": DAY,
-        "deliveries": 1,
-        "events": 1,
-        "files": 1,
-        "routes": {CARE[0]: 1},
-        "orders": 1,
+        "deliveries": 3,
+        "events": 3,
+        "files": 2,
+        "routes": {CARE[0]: 3},
+        "orders": 2,
         "sent": True,
     }
-    assert orders() == [OwedOrder(FILE, (owed("1"),))]
+    assert orders() == [OwedOrder("tap/b", (owed("2"),)), OwedOrder(FILE, (owed("1"), owed("3")))]
 
 
-def test_a_day_of_which_nothing_is_missed_says_so(plane: Plane, run: Run) -> None:
-    plane.archive(MANIFEST, [row("1")], date="2026-01-02")
-    status, out, _ = run("replay", "--date", DAY)
-    assert (status, "nothing to send again" in out) == (1, True)
-
-
-def test_a_damaged_manifest_is_told_and_the_rest_is_sent(
+def test_a_day_without_losses_and_a_damaged_manifest_are_reported_and_the_rest_is_sent(
     plane: Plane, orders: Callable[[], list[Order]], run: Run
 ) -> None:
     key = plane.archive(MANIFEST, [row("1"), '{"route": "half of a row"}'], date=DAY)
-    status, _, told = run("replay", "--date", DAY)
-    assert (status, key in told) == (1, True)
+    status, out, _ = run("replay", "--date", "2026-01-02")
+    assert (status, "nothing to send again" in out) == (1, True)
+    status, _, err = run("replay", "--date", DAY)
+    assert (status, key in err) == (1, True)
     assert orders() == [OwedOrder(FILE, (owed("1"),))]
+
+
+@pytest.fixture
+def tap(folder: Folder) -> str:
+    """A file of the tap with an event twice, others and damage; its name."""
+    forged = event("3", "org.eventplane.notice.carer.v1")
+    lines = [tap_line(event("1").json), tap_line(event("2", "org.example.other").json, 1), "no record"]
+    lines += [tap_line(forged.json, 2), lines[0]]
+    file = folder.write("tap", lines, DAY).replace("hour=12", "hour=00")
+    folder.put(file, (folder.root / file.replace("hour=00", "hour=12")).read_bytes())
+    return file
 
 
 @pytest.mark.parametrize("named", [("--participant", "care-analytics"), ("--route", CARE[0])])
 def test_a_past_window_is_ordered_file_by_file(
-    plane: Plane, orders: Callable[[], list[Order]], run: Run, named: tuple[str, str]
+    folder: Folder, tap: str, orders: Callable[[], list[Order]], run: Run, named: tuple[str, str]
 ) -> None:
-    lines = [tap_line(event("1").json), tap_line(event("2", "org.example.other").json, 1), "no record"]
-    file = plane.archive("tap", [*lines, lines[0]], date=DAY).replace("hour=12", "hour=00")
-    plane.s3.copy({"Bucket": plane.bucket, "Key": file.replace("00/", "12/")}, plane.bucket, file)
-
-    status, out, _ = run("replay", *WINDOW, *named, "--late-hours", "0", "--dry-run")
+    words = ("replay", *WINDOW, *named, *folder.named)
+    status, out, _ = run(*words, "--late-hours", "0", "--dry-run")
     assert "1 files of the tap with 1 deliveries: 1 orders would be sent" in out
     assert status == 1  # a line of the tap is no record
-    assert orders() == []
-
-    assert run("replay", *WINDOW, *named)[0] == 0
+    assert run(*words, "--late-hours", "0")[0] == 0
     chosen = {"participant": named[1]} if named[0] == "--participant" else {"route": named[1]}
-    assert orders() == [WindowOrder(file, ACCEPTED_MS, ACCEPTED_MS + 1, **chosen)]
+    assert orders() == [WindowOrder(tap, ACCEPTED_MS, ACCEPTED_MS + 1, **chosen)]
 
 
-def test_what_its_sender_may_not_send_is_not_counted(plane: Plane, run: Run) -> None:
-    forged = event("1", "org.eventplane.notice.carer.v1")
-    plane.archive("tap", [tap_line(forged.json)], date=DAY)
-    _, out, _ = run("replay", *WINDOW, "--participant", "carers", "--late-hours", "23", "--dry-run")
+def test_an_event_that_its_sender_may_not_send_is_not_counted(folder: Folder, tap: str, run: Run) -> None:
+    out = run("replay", *WINDOW, "--participant", "carers", "--dry-run", *folder.named)[1]
     assert "with 0 deliveries" in out
 
 
 def test_a_subscriber_gets_a_past_window_over_its_own_route(
-    plane: Plane, orders: Callable[[], list[Order]], run: Run
+    folder: Folder, tap: str, orders: Callable[[], list[Order]], run: Run
 ) -> None:
-    dynamodb = boto3.client("dynamodb")
-    create_table(dynamodb, resource_name(ENVIRONMENT, SUBSCRIPTIONS_TABLE), PARTITION, SORT)
+    dynamodb, table = boto3.client("dynamodb"), resource_name(ENVIRONMENT, SUBSCRIPTIONS_TABLE)
+    create_table(dynamodb, table, PARTITION, SORT)
     own = new_subscription("carers", "all", {"exact": {"type": READING}}, "2026-01-02T00:00:00Z")
     for item in (subscription_item(own), {PARTITION: {"S": "carers"}, SORT: {"S": "broken"}}):
-        dynamodb.put_item(TableName=resource_name(ENVIRONMENT, SUBSCRIPTIONS_TABLE), Item=item)
-    plane.archive("tap", [tap_line(event("1").json)], date=DAY)
-
-    status, out, _ = run("replay", *WINDOW, "--route", own.route, "--dry-run", "--late-hours", "23")
-    assert (status, "with 1 deliveries: 1 orders" in out) == (0, True)
-    assert run("replay", *WINDOW, "--route", own.route, "--late-hours", "23")[0] == 0
-    (order,) = orders()
-    assert isinstance(order, WindowOrder)
-    assert order.route == own.route
-
-
-def test_a_copy_of_the_archive_is_counted_without_a_cloud(
-    tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = tmp_path / MANIFEST / f"date={DAY}"
-    folder.mkdir(parents=True)
-    (folder / "part.json.gz").write_bytes(gzip.compress(row("1").encode()))
-    (folder / ".part.json.gz.crc").write_bytes(b"crc")
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.delenv(name, raising=False)
-    status, out, told = run("replay", "--date", DAY, "--archive", str(tmp_path), "--dry-run")
-    assert (status, told) == (0, "")
-    assert "1 deliveries of 1 events in 1 files" in out
+        dynamodb.put_item(TableName=table, Item=item)
+    assert run("replay", *WINDOW, "--route", own.route, "--late-hours", "0", *folder.named)[0] == 0
+    assert orders() == [WindowOrder(tap, ACCEPTED_MS, ACCEPTED_MS + 1, route=own.route)]
 
 
 @pytest.mark.parametrize(
@@ -191,34 +155,17 @@ def test_a_copy_of_the_archive_is_counted_without_a_cloud(
     ],
 )
 def test_what_makes_no_sense_is_refused_with_the_remedy(
-    plane: Plane, run: Run, arguments: tuple[str, ...], remedy: str
+    folder: Folder, run: Run, arguments: tuple[str, ...], remedy: str
 ) -> None:
-    status, _, told = run("replay", *arguments)
-    assert (status, remedy in told) == (2, True)
+    status, _, err = run("replay", *arguments, "--dry-run", *folder.named)
+    assert (status, remedy in err) == (2, True)
 
 
-def test_an_environment_without_the_queue_is_to_be_deployed(plane: Plane, run: Run) -> None:
-    plane.archive(MANIFEST, [row("1")], date=DAY)
-    status, _, told = run("replay", "--date", DAY)
-    assert (status, "has no queue for replays; deploy it again" in told) == (1, True)
-
-
-def test_what_sqs_refuses_is_told(plane: Plane, orders: Callable[[], list[Order]], run: Run) -> None:
-    plane.archive(MANIFEST, [row("1")], date=DAY)
+def test_a_missing_queue_and_a_refusal_of_sqs_are_reported(plane: Plane, folder: Folder, run: Run) -> None:
+    folder.write(MANIFEST, [row("1")], DAY)
+    status, _, err = run("replay", "--date", DAY, *folder.named)
+    assert (status, "has no queue for replays; deploy it again" in err) == (1, True)
+    plane.create_pair("replay")
     plane.client.faults["send_message_batch"] = lambda **_: {"Failed": [{"Id": "0", "Code": "Throttled"}]}
-    status, _, told = run("replay", "--date", DAY)
-    assert (status, "SQS refused an order (Throttled) after 0 were sent" in told) == (1, True)
-
-
-def test_trace_shows_a_replay_and_expects_no_more_by_its_contract(
-    plane: Plane, contract: Contract, run_json: RunJson
-) -> None:
-    sent = event("17")
-    plane.archive("tap", [tap_line(sent.json)])
-    then = ledger_line(sent, Outcome.DELIVERED, route=CARE, contract_version=contract.version)
-    later = ledger_line(sent, Outcome.DELIVERED, route=("new", "new.inbox"), reason="replay")
-    plane.archive("ledger", [then, later])
-    (document,) = run_json("trace", sent.source, "17")["events"]
-    assert document["missing"] == []
-    where = [(each["where"], each["what"], each.get("reason")) for each in document["stations"]]
-    assert where[1:] == [("router of device.outbox", "delivered", None), ("replay", "delivered", "replay")]
+    status, _, err = run("replay", "--date", DAY, *folder.named)
+    assert (status, "SQS refused an order (Throttled) after 0 were sent" in err) == (1, True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,32 +13,30 @@ from botocore.stub import Stubber
 
 from eventplane.contract import Contract
 from eventplane.contract.subscription import new_subscription, subscribable, with_subscriptions
-from eventplane.ledger import LedgerRecord, to_line
 from eventplane.reasons import Outcome
 from eventplane_client.signed_http import HttpAnswer
 from operations import subscriptions_command
 from tests.plane import shipped_contract
-from tests.unit.operations.support import DECIDED_MS, Plane
+from tests.unit.operations.support import DECIDED_MS, Folder, Plane, Run, event, ledger_line
 
-Run = Callable[..., tuple[int, str, str]]
 NEWS = {"exact": {"type": "org.example.news.v1"}}
 ROUTE = "carers-subscribes-news"
 FOUND = {"id": "news", "filters": [NEWS], "sink": "arn", "protocol": "SQS"}
 
 
 class Api:
-    """Answers what it is told, and keeps what it was asked."""
+    """Answers as it is told to, and keeps the requests."""
 
     def __init__(self, *answers: HttpAnswer) -> None:
         self.answers = list(answers)
-        self.asked: list[tuple[str, str, object]] = []
+        self.requests: list[tuple[str, str, object]] = []
 
     def __call__(self, url: str) -> Api:
         assert url == "https://api.example"
         return self
 
     def request(self, method: str, path: str, document: object = None) -> HttpAnswer:
-        self.asked.append((method, path, document))
+        self.requests.append((method, path, document))
         return self.answers.pop(0)
 
 
@@ -58,32 +55,28 @@ def ok(document: Any) -> HttpAnswer:
     return HttpAnswer(200, {}, document)
 
 
-def test_all_of_a_participant(api: Any, run: Run) -> None:
-    asked = api(ok([FOUND]), ok([]))
-    status, out, _ = run("subscriptions", "list", "carers")
-    assert (status, asked.asked) == (0, [("GET", "/participants/carers/subscriptions", None)])
-    assert '{"filters": [{"exact": {"type": "org.example.news.v1"}}]}' in out
-    assert run("subscriptions", "list", "carers")[0] == 1
-
-
-def test_one_is_put_shown_and_deleted(api: Any, run: Run, tmp_path: Path) -> None:
-    asked = api(ok(FOUND), ok(FOUND), ok(FOUND), ok({"keys": ["a2V5"]}))
+def test_subscriptions_are_put_shown_listed_and_deleted(api: Any, run: Run, tmp_path: Path) -> None:
+    asked = api(ok(FOUND), ok(FOUND), ok(FOUND), ok({"keys": ["a2V5"]}), ok([FOUND]), ok([]))
     file = tmp_path / "news.json"
     file.write_text(json.dumps({"filters": [NEWS]}))
     assert run("subscriptions", "put", "carers", "news", str(file))[0] == 0
     assert json.loads(run("subscriptions", "show", "carers", "news")[1]) == FOUND
     assert run("subscriptions", "delete", "carers", "news")[0] == 0
     assert run("subscriptions", "key", "carers", "news")[1] == "a2V5\n"
-    path = "/participants/carers/subscriptions/news"
-    assert asked.asked == [
-        ("PUT", path, {"filters": [NEWS]}),
-        ("GET", path, None),
-        ("DELETE", path, None),
-        ("GET", f"{path}/signing-key", None),
+    status, out, _ = run("subscriptions", "list", "carers")
+    assert (status, '{"filters": [{"exact": {"type": "org.example.news.v1"}}]}' in out) == (0, True)
+    assert run("subscriptions", "list", "carers")[0] == 1
+    path = "/participants/carers/subscriptions"
+    assert asked.requests == [
+        ("PUT", f"{path}/news", {"filters": [NEWS]}),
+        ("GET", f"{path}/news", None),
+        ("DELETE", f"{path}/news", None),
+        ("GET", f"{path}/news/signing-key", None),
+        *(("GET", path, None),) * 2,
     ]
 
 
-def test_what_the_api_refuses_is_said_with_its_remedies(api: Any, run: Run, tmp_path: Path) -> None:
+def test_what_the_api_refuses_is_reported_with_its_remedies(api: Any, run: Run, tmp_path: Path) -> None:
     problem = {"path": "sink", "message": "it is missing", "remedy": "write arn"}
     api(HttpAnswer(400, {}, {"detail": "not valid", "problems": [problem]}), HttpAnswer(403, {}, None))
     file = tmp_path / "news.json"
@@ -95,7 +88,7 @@ def test_what_the_api_refuses_is_said_with_its_remedies(api: Any, run: Run, tmp_
     assert "as a JSON object" in run("subscriptions", "put", "carers", "news", str(file))[2]
 
 
-def test_an_environment_without_the_api_is_said(
+def test_an_environment_without_the_api_is_reported(
     plane: Plane, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cloudformation = boto3.client("cloudformation")
@@ -117,60 +110,37 @@ def granted(filter: object) -> object:
     return {"all": [subscribable(shipped_contract(), "carers"), filter]}
 
 
-def decision(contract: Contract, at_ms: int, route: str | None) -> str:
-    record = LedgerRecord(
-        decided_at_ms=at_ms,
-        entered_at_ms=at_ms,
-        entered_by="device.outbox",
-        contract_version=contract.version,
-        source="/s",
-        id=str(at_ms),
-        type="t",
-        priority="normal",
-        client_id=None,
-        route=route,
-        destination="carers.inbox" if route else None,
-        outcome=Outcome.DELIVERED if route else Outcome.UNROUTED,
-        reason=None,
-        attempt=1,
-        message_id="m",
-    )
-    return to_line(replace(record))
+def decision(contract: Contract, after_s: int, route: str | None) -> str:
+    """A decision by `contract`, so many seconds after the first."""
+    outcome = Outcome.DELIVERED if route else Outcome.UNROUTED
+    taken = (route, "carers.inbox") if route else None
+    line = ledger_line(event("1"), outcome, route=taken, contract_version=contract.version)
+    return line.replace(str(DECIDED_MS), str(DECIDED_MS + after_s * 1_000))
 
 
-def test_which_was_in_force_when(plane: Plane, run: Run) -> None:
+def test_which_subscription_was_in_force_when(folder: Folder, run: Run) -> None:
     plain, first, second = shipped_contract(), derived(NEWS), derived({"sql": "TRUE"})
+    gone = derived({"sql": "FALSE"})
     for each in (plain, first, second):
-        plane.s3.put_object(Bucket=plane.bucket, Key=f"contracts/{each.version}.json", Body=each.canonical)
-    at = DECIDED_MS
-    plane.archive(
-        "ledger",
-        [
-            decision(plain, at, None),
-            decision(first, at + 1_000, None),
-            decision(first, at + 2_000, ROUTE),
-            decision(second, at + 3_000, ROUTE),
-            decision(plain, at + 4_000, None),
-        ],
-    )
-    status, out, err = run("subscriptions", "--json", "history", "--route", ROUTE)
+        folder.put(f"contracts/{each.version}.json", each.canonical)
+    lines = [decision(plain, 0, None), decision(first, 1, None), decision(first, 2, ROUTE)]
+    folder.write("ledger", [*lines, decision(second, 3, ROUTE), decision(plain, 4, None)], "2026-01-01")
+    folder.write("ledger", [decision(gone, 0, ROUTE)], "2026-01-02")
+    words = ("subscriptions", "history", "--from", "2026-01-01", *folder.named)
+    status, out, err = run(*words, "--to", "2026-01-01", "--route", ROUTE, "--json")
     assert (status, err) == (0, "")
     found = json.loads(out)
-    assert [(each["filter"], each["first_ms"] - at, each["last_ms"] - at) for each in found] == [
-        (granted(NEWS), 1_000, 2_000),
-        (granted({"sql": "TRUE"}), 3_000, 3_000),
+    assert [
+        (each["filter"], each["first_ms"] - DECIDED_MS, each["last_ms"] - DECIDED_MS) for each in found
+    ] == [(granted(NEWS), 1_000, 2_000), (granted({"sql": "TRUE"}), 3_000, 3_000)]
+    assert [(each["delivered"], each["contract_version"]) for each in found] == [
+        (1, first.version),
+        (1, second.version),
     ]
-    assert [each["delivered"] for each in found] == [1, 1]
-    assert [each["contract_version"] for each in found] == [first.version, second.version]
-    status, out, _ = run("subscriptions", "history")
-    assert status == 0
-    assert out.count(ROUTE) == 2
-    assert run("subscriptions", "history", "--route", "carers-subscribes-other")[0] == 1
-
-
-def test_a_contract_that_the_archive_does_not_have_is_said(plane: Plane, run: Run) -> None:
-    gone = derived(NEWS)
-    plane.archive("ledger", [decision(gone, DECIDED_MS, ROUTE)])
-    status, _, err = run("subscriptions", "history")
+    status, out, _ = run(*words, "--to", "2026-01-01")
+    assert (status, out.count(ROUTE)) == (0, 2)
+    assert run(*words, "--to", "2026-01-01", "--route", "carers-subscribes-other")[0] == 1
+    # A contract that the archive does not have is named.
+    status, _, err = run(*words, "--to", "2026-01-02")
     assert status == 1
     assert f"contract {gone.version} decided something and is not in the archive" in err

@@ -1,0 +1,167 @@
+"""What calls functions besides queues, and what they are told: schedules, downlink, provisioning."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+
+import pytest
+
+from eventplane.fleet import BUCKETS
+from tests.infrastructure.templates import FUNCTION, SCHEDULE, Resource, Templates, granted
+
+
+def schedules(templates: Templates, part: str) -> list[Resource]:
+    found = [each for each in templates.of(SCHEDULE) if part in each.name]
+    assert found
+    return found
+
+
+@pytest.mark.source("K6", "P9")
+@pytest.mark.parametrize("reconciler", ["downlink-reconcile", "presence-reconcile"])
+def test_every_bucket_is_reconciled_once_a_minute(templates: Templates, reconciler: str) -> None:
+    found = schedules(templates, reconciler)
+    given = [json.loads(each.find("Target", "Input")) for each in found]
+    assert sorted(bucket for each in given for bucket in each["buckets"]) == list(range(BUCKETS))
+    assert {each.find("ScheduleExpression") for each in found} == {"rate(1 minute)"}
+    if reconciler.startswith("presence"):
+        assert [each["overdue_ms"] for each in given] == [60_000]
+    # A run ends before the next begins.
+    (function,) = {templates.function_behind(each, "Target", "Arn").name for each in found}
+    assert function == f"{reconciler}r"
+    assert templates.functions[function].find("Timeout") < 60
+    for each in found:
+        role = templates.role(each, "Target", "RoleArn")
+        assert set(granted(templates, role)) == {"lambda:InvokeFunction"}
+
+
+@pytest.mark.source("P9")
+def test_a_call_of_a_schedule_that_fails_is_not_repeated(templates: Templates) -> None:
+    targets = templates.of(SCHEDULE)
+    called = {str(templates.function_behind(each, "Target", "Arn")) for each in targets}
+    configured = {
+        str(templates.function_behind(each, "FunctionName")): (
+            each.find("MaximumRetryAttempts"),
+            each.find("MaximumEventAgeInSeconds"),
+        )
+        for each in templates.of("AWS::Lambda::EventInvokeConfig")
+    }
+    assert configured == dict.fromkeys(called, (0, 60))
+    assert {each.find("Target")["RetryPolicy"]["MaximumRetryAttempts"] for each in targets} == {0}
+
+
+@pytest.mark.source("P9")
+def test_nobody_but_a_run_on_one_machine_has_to_start_timers_by_hand(
+    templates: Templates, local: Templates
+) -> None:
+    states = {each.find("State") for each in templates.of(SCHEDULE)}
+    assert states == {"DISABLED" if templates is local else "ENABLED"}
+    timers = templates.mappings["presence-timers"]
+    assert templates.function_behind(timers, "FunctionName").name == "presence-timers"
+    assert timers.find("Enabled") is (templates is not local)
+    # Nothing between a deadline and its judge waits for a batch.
+    assert not timers.find("MaximumBatchingWindowInSeconds")
+
+
+@pytest.mark.source("P9")
+def test_presence_functions_are_told_the_limits_of_their_environment(prod: Templates) -> None:
+    told = {
+        json.dumps(each.variables["EVENTPLANE_PRESENCE_LIMITS"])
+        for name, each in prod.functions.items()
+        if name.startswith("presence-")
+    }
+    (limits,) = (json.loads(json.loads(each)) for each in told)
+    settings = prod.environment.presence
+    assert limits.pop("quota") == asdict(settings.quota)
+    assert limits == {name: getattr(settings, name) for name in limits}
+
+
+@pytest.mark.parametrize("source", ["desired", "answers", "due", "reconciler"])
+def test_every_source_of_the_downlink_has_its_function(templates: Templates, source: str) -> None:
+    handler = templates.functions[f"downlink-{source}"].find("Handler")
+    assert handler == f"lambdas.downlink.{source}.handle"
+
+
+def test_uplink_interest_looks_once_a_minute_and_is_done_before_the_next(full: Templates) -> None:
+    (schedule,) = schedules(full, "uplink-interest")
+    assert (schedule.find("ScheduleExpression"), schedule.find("State")) == ("rate(1 minute)", "ENABLED")
+    called = full.function_behind(schedule, "Target", "Arn")
+    assert called == full.functions["uplink-interest"]
+    assert called.find("Timeout") < 60
+
+
+def test_only_the_emulated_cloud_lets_endpoints_be_anywhere(dev: Templates, local: Templates) -> None:
+    for templates, where in ((dev, "internet"), (local, "anywhere")):
+        for name in ("subscriptions-api", "subscribers"):
+            assert templates.functions[name].variables["EVENTPLANE_SINKS"] == where
+
+
+def test_the_routers_alone_tell_spans_and_get_the_collector_beside_them(full: Templates) -> None:
+    tracing = full.environment.tracing
+    assert tracing is not None
+    told = {name for name, each in full.functions.items() if "EVENTPLANE_OTLP_ENDPOINT" in each.variables}
+    assert told == {each for each in full.functions if each.startswith("router-")}
+    for each in (full.functions[name] for name in told):
+        assert each.variables["EVENTPLANE_OTLP_ENDPOINT"] == tracing.endpoint
+        assert each.variables["EVENTPLANE_TRACE_SHARE"] == "0.5"
+        assert tracing.collector_layer in each.find("Layers")
+        assert each.find("TracingConfig", "Mode") == "Active"
+
+
+TEMPLATE = "AWS::IoT::ProvisioningTemplate"
+
+
+def test_provisioning_makes_a_thing_with_the_devices_policies_and_an_active_certificate(
+    dev: Templates,
+) -> None:
+    (template,) = dev.of(TEMPLATE)
+    body = json.loads(template.find("TemplateBody"))
+    resources = [(each["Type"], each["Properties"]) for each in body["Resources"].values()]
+    certificate = {"CertificateId": {"Ref": "AWS::IoT::Certificate::Id"}, "Status": "Active"}
+    assert resources == [
+        ("AWS::IoT::Thing", {"ThingName": {"Ref": "SerialNumber"}}),
+        ("AWS::IoT::Certificate", certificate),
+        ("AWS::IoT::Policy", {"PolicyName": dev.outputs("routing")["DevicePolicy"]}),
+        ("AWS::IoT::Policy", {"PolicyName": "eventplane-dev-renewal"}),
+    ]
+    named = template.find("TemplateName"), dev.outputs("fleet")["ProvisioningTemplate"]
+    assert named == ("eventplane-dev-fleet",) * 2
+
+
+def test_the_hook_is_asked_in_every_environment_and_by_this_template_only(templates: Templates) -> None:
+    hook = templates.functions["provisioning-hook"]
+    (template,) = templates.of(TEMPLATE)
+    asked = template.find("PreProvisioningHook")
+    assert asked["PayloadVersion"] == "2020-04-01"
+    assert templates.function_behind(template, "PreProvisioningHook") == hook
+    assert hook.find("Timeout") <= 5
+    (permission,) = templates.of("AWS::Lambda::Permission", stack="fleet")
+    assert templates.function_behind(permission, "FunctionName") == hook
+    # It may call what is asked: the alias where there is one.
+    assert ("Fn::Join" in permission.find("FunctionName")) == ("Ref" in asked["TargetArn"])
+    assert permission.find("Principal") == "iot.amazonaws.com"
+    assert permission.find("SourceAccount") == {"Ref": "AWS::AccountId"}
+    name = template.find("TemplateName")
+    assert json.dumps(permission.find("SourceArn")).endswith(f':provisioningtemplate/{name}"]]}}')
+    assert permission.id in template.attributes["DependsOn"]
+
+
+def test_a_replaced_certificate_stays_valid_for_a_while(prod: Templates) -> None:
+    assert prod.functions["certificate-keeper"].variables["EVENTPLANE_CERTIFICATE_GRACE_S"] == "900"
+
+
+def test_the_fleet_is_written_into_the_archive_several_times_a_day(templates: Templates) -> None:
+    (schedule,) = templates.of(SCHEDULE, stack="fleet")
+    called = templates.function_behind(schedule, "Target", "Arn")
+    assert called.find("Handler") == "lambdas.fleet.snapshot.handle"
+    assert schedule.find("ScheduleExpression") == "rate(360 minutes)"
+    assert templates.outputs("fleet")["FleetSnapshotFunction"] == called.find("FunctionName")
+
+
+def test_two_urgent_routers_are_warm_in_production(prod: Templates, dev: Templates) -> None:
+    path = ("ProvisionedConcurrencyConfig", "ProvisionedConcurrentExecutions")
+    versions = prod.of("AWS::Lambda::Version")
+    warm = {prod.function_behind(each, "FunctionName").name: each.find(*path) for each in versions}
+    assert {name: each for name, each in warm.items() if each} == {"router-device-urgent": 2}
+    assert not any(each.find(*path) for each in dev.of("AWS::Lambda::Version"))
+    assert {*warm} == {each.name for each in prod.of(FUNCTION)}

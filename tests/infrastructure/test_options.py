@@ -1,0 +1,176 @@
+"""What an environment or a contract may ask for besides: webhooks, protocols, keys, locks, costs."""
+
+from __future__ import annotations
+
+import json
+import string
+
+import pytest
+
+from tests.infrastructure.conftest import KEY, NATS, URLS
+from tests.infrastructure.templates import QUEUE, Templates, granted, joined, statements
+from tests.infrastructure.test_archive import buckets
+
+SECRET = "AWS::SecretsManager::Secret"
+
+
+def test_options_move_no_data(dev: Templates, full: Templates) -> None:
+    data = (QUEUE, "AWS::S3::Bucket", "AWS::DynamoDB::Table")
+    gone = {each.name for each in dev.of(*data) if str(each) not in full.ids()}
+    assert gone == {"care-analytics-inbox", "care-analytics-inbox-dlq"}
+
+
+def test_a_webhook_adds_a_function_its_mapping_and_its_key(full: Templates) -> None:
+    added = [each.type for each in full.of() if each.id.startswith("AlarmCentre") and "Webhook" in each.id]
+    assert sorted(added) == [
+        "AWS::IAM::Policy",
+        "AWS::IAM::Role",
+        "AWS::Lambda::Alias",
+        "AWS::Lambda::EventSourceMapping",
+        "AWS::Lambda::Function",
+        "AWS::Lambda::Version",
+        "AWS::Logs::LogGroup",
+        SECRET,
+    ]
+    secret = full.outputs("messaging")["AlarmCentreWebhookSecret"]
+    variables = full.functions["webhook-alarm-centre"].variables
+    assert secret == variables["EVENTPLANE_WEBHOOK_SECRET"] == "eventplane-dev-alarm-centre-webhook"
+    assert variables["EVENTPLANE_WEBHOOK_URL"] == URLS["alarm-centre"]
+    assert variables["EVENTPLANE_SOURCE"] == "alarm-centre.inbox"
+    mapping = full.mappings["alarm-centre-inbox"]
+    assert full.function_behind(mapping, "FunctionName").name == "webhook-alarm-centre"
+    concurrency = mapping.find("ScalingConfig", "MaximumConcurrency")
+    assert variables["EVENTPLANE_CONCURRENCY"] == str(concurrency)
+
+
+@pytest.mark.parametrize("plane", ["full", "guarded"])
+def test_a_webhooks_inbox_hides_a_message_for_six_timeouts_and_counts_a_day_of_attempts(
+    plane: str, request: pytest.FixtureRequest
+) -> None:
+    templates: Templates = request.getfixturevalue(plane)
+    inbox = templates.queues["alarm-centre-inbox"]
+    function = templates.functions["webhook-alarm-centre"]
+    assert inbox.find("VisibilityTimeout") >= 6 * function.find("Timeout")
+    assert inbox.find("RedrivePolicy", "maxReceiveCount") == 1_000
+    assert bool(inbox.find("FifoQueue")) is (plane == "guarded")
+
+
+def test_the_key_of_a_webhook_is_made_by_aws_and_stays_in_production(guarded: Templates) -> None:
+    assert {each.name for each in guarded.of(SECRET)} == {"alarm-centre-webhook", "subscribers-webhook"}
+    for secret in guarded.of(SECRET):
+        assert secret.stack == "messaging"
+        generated = {"PasswordLength": 64, "ExcludeCharacters": string.punctuation}
+        assert secret.find("GenerateSecretString") == generated
+        assert secret.find("SecretString") is None
+        assert secret.attributes["DeletionPolicy"] == "RetainExceptOnCreate"
+
+
+@pytest.mark.source("P13")
+def test_the_inbox_of_an_added_protocol_has_no_queue_and_every_router_is_told_where_it_is(
+    full: Templates, dev: Templates
+) -> None:
+    assert {"care-analytics-outbox", "care-analytics-outbox-dlq"} <= full.queues.keys()
+    assert "CareAnalyticsInboxUrl" not in full.outputs("messaging")
+    routers = {name: each for name, each in full.functions.items() if each.module in ("router", "replay")}
+    assert len(routers) > 1
+    for name, each in routers.items():
+        told = json.loads(joined(each.variables["EVENTPLANE_QUEUES"]))
+        assert told["care-analytics.inbox"] == f"{NATS.url}/eventplane-dev-care-analytics-inbox"
+        assert each.variables["EVENTPLANE_NATS_SECRET"] == NATS.secret
+        (secret,) = granted(full, full.role(each))["secretsmanager:GetSecretValue"]
+        assert f"secret:{NATS.secret}-??????" in secret
+        assert "EVENTPLANE_NATS_SECRET" not in dev.functions[name].variables
+
+
+@pytest.mark.source("P13")
+def test_the_program_over_an_added_protocol_writes_the_outbox_queue_and_reads_no_inbox(
+    full: Templates,
+) -> None:
+    policy = full.one("AWS::IAM::ManagedPolicy", "care-analytics-client")
+    text = json.dumps(list(statements(policy)))
+    assert "care-analytics-outbox" in text
+    assert "care-analytics-inbox" not in text
+    assert "sqs:ReceiveMessage" not in text
+    api = full.functions["subscriptions-api"].variables["EVENTPLANE_INBOXES"]
+    assert "care-analytics" not in json.dumps(api)
+
+
+def test_with_the_customers_key_queues_archive_and_alarms_use_it(guarded: Templates) -> None:
+    for queue in guarded.of(QUEUE):
+        assert queue.find("KmsMasterKeyId") == KEY, str(queue)
+        assert queue.find("KmsDataKeyReusePeriodSeconds") == 3_600
+    for bucket in guarded.of("AWS::S3::Bucket"):
+        (rule,) = bucket.find("BucketEncryption", "ServerSideEncryptionConfiguration")
+        assert rule["ServerSideEncryptionByDefault"] == {"SSEAlgorithm": "aws:kms", "KMSMasterKeyID": KEY}
+        assert rule["BucketKeyEnabled"] is True
+    assert {each.find("KmsMasterKeyId") for each in guarded.of("AWS::SNS::Topic")} == {KEY}
+
+
+def test_only_who_reads_or_writes_queues_or_the_archive_may_use_the_customers_key(
+    guarded: Templates, prod: Templates
+) -> None:
+    others = set()
+    for role in guarded.of("AWS::IAM::Role"):
+        may = granted(guarded, role)
+        if any(action.startswith(("sqs:", "s3:")) for action in may):
+            assert may["kms:Decrypt"] == may["kms:GenerateDataKey"] == [KEY], str(role)
+        else:
+            assert not [action for action in may if action.startswith("kms:")], str(role)
+            others.add(role.stack)
+    assert {"fleet", "discovery", "subscriptions"} <= others
+    assert "kms" not in json.dumps(prod.documents)
+
+
+@pytest.mark.parametrize(("plane", "mode"), [("full", "GOVERNANCE"), ("guarded", "COMPLIANCE")])
+def test_object_lock_is_a_setting_that_every_new_object_gets(
+    plane: str, mode: str, request: pytest.FixtureRequest, dev: Templates
+) -> None:
+    locked: Templates = request.getfixturevalue(plane)
+    bucket, _ = buckets(locked)
+    assert bucket.find("ObjectLockEnabled") is True
+    rule = bucket.find("ObjectLockConfiguration", "Rule", "DefaultRetention")
+    assert rule == {"Mode": mode, "Days": 14}
+    # The erasure alone may bypass governance mode.
+    holders = {
+        role.id
+        for role in locked.of("AWS::IAM::Role", "AWS::IAM::Policy")
+        if "s3:BypassGovernanceRetention" in json.dumps(role.properties)
+    }
+    assert [each.startswith("Erasure") for each in holders] == [True]
+    unlocked, _ = buckets(dev)
+    assert unlocked.find("ObjectLockEnabled") is None
+    assert "BypassGovernance" not in json.dumps(dev.documents)
+
+
+def test_the_budget_counts_the_plane_and_tells_before_it_is_spent(full: Templates, dev: Templates) -> None:
+    (budget,) = full.of("AWS::Budgets::Budget")
+    assert budget.find("Budget", "BudgetLimit") == {"Amount": 120, "Unit": "USD"}
+    assert budget.find("Budget", "CostFilters") == {"TagKeyValue": ["user:plane$eventplane-dev"]}
+    notices = budget.find("NotificationsWithSubscribers")
+    told = [(each["Notification"]["NotificationType"], each["Notification"]["Threshold"]) for each in notices]
+    assert told == [("ACTUAL", 80), ("ACTUAL", 100), ("FORECASTED", 100)]
+    assert "owner@example.org" in json.dumps(notices)
+    assert "costs" not in dev.documents
+
+
+def test_an_anomaly_of_the_planes_costs_is_told(full: Templates) -> None:
+    (monitor,) = full.of("AWS::CE::AnomalyMonitor")
+    tags = json.loads(monitor.find("MonitorSpecification"))["Tags"]
+    assert tags == {"Key": "plane", "Values": ["eventplane-dev"], "MatchOptions": ["EQUALS"]}
+    (subscription,) = full.of("AWS::CE::AnomalySubscription")
+    threshold = json.loads(subscription.find("ThresholdExpression"))["Dimensions"]
+    assert (threshold["Key"], threshold["Values"]) == ("ANOMALY_TOTAL_IMPACT_ABSOLUTE", ["25"])
+    assert subscription.find("Subscribers") == [{"Address": "owner@example.org", "Type": "EMAIL"}]
+
+
+def test_pages_and_tickets_have_subscribers_of_their_own(full: Templates) -> None:
+    topics = {each.id: each.name for each in full.of("AWS::SNS::Topic")}
+    found = {
+        (topics[each.find("TopicArn")["Ref"]], each.find("Protocol"), each.find("Endpoint"))
+        for each in full.of("AWS::SNS::Subscription")
+    }
+    assert found == {
+        ("pages", "https", "https://events.example.org/integration/key/enqueue"),
+        ("pages", "email", "oncall@example.org"),
+        ("tickets", "email", "team@example.org"),
+    }

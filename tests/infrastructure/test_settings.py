@@ -1,0 +1,277 @@
+"""Settings of environments: what cannot be deployed is refused by name, before anything is synthesized."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import fields, replace
+from typing import Any
+
+import pytest
+
+from edge.settings import HealthSettings
+from eventplane.archive_layout import LEAST_RAW_DAYS
+from eventplane.contract import Contract, ParticipantKind, compile_contract
+from eventplane.contract.subscription import IN_FORCE_S
+from eventplane.fleet import BUCKETS
+from eventplane.webhooks import SinkReach, SinkScope, url_problem
+from glue_jobs.delivery_audit.rules import LATE_DAYS
+from stacks.bundling import ROOT
+from stacks.config import ENVIRONMENTS, UnknownEnvironmentError, environment
+from stacks.environment import MAX_REFRESH_S
+from stacks.settings import (
+    AlarmSettings,
+    CostSettings,
+    EnvironmentSettingError,
+    IncompleteEnvironmentError,
+    ObjectLock,
+    TracingSettings,
+)
+from tests.infrastructure.conftest import NATS, changed
+
+DEV, PROD = environment("dev"), environment("prod")
+SIZE, PRESENCE, KEPT = DEV.router, DEV.presence, PROD.retention
+COSTS = CostSettings(subscribers=("owner@example.org",), monthly_usd=120, anomaly_usd=25)
+TRACING = TracingSettings(endpoint="http://localhost:4318")
+LOCK = ObjectLock(mode="compliance", days=30)
+CRONY = tuple(f"{each}@example.org" for each in range(11))
+
+
+def locked(mode: Any, days: int) -> ObjectLock:
+    return ObjectLock(mode=mode, days=days)
+
+
+@pytest.mark.parametrize(
+    ("settings", "setting", "value", "named"),
+    [
+        # What Lambda, or its mapping of SQS, would refuse.
+        (SIZE, "memory_mib", 64, "memory_mib"),
+        (SIZE, "timeout_s", 901, "timeout_s"),
+        (SIZE, "batch_size", 0, "batch_size"),
+        (SIZE, "batch_size", 11, "batch_window_s"),
+        (SIZE, "batch_window_s", 301, "batch_window_s"),
+        (SIZE, "max_concurrency", 1, "max_concurrency"),
+        (SIZE, "visibility_factor", 0, "visibility_factor"),
+        (PROD.urgent_router, "reserved_concurrency", 49, "reserved_concurrency"),
+        # Old and new version are warm at once within what is reserved.
+        (PROD.urgent_router, "provisioned_concurrency", 26, "provisioned_concurrency"),
+        (PROD.urgent_router, "provisioned_concurrency", 0, "provisioned_concurrency"),
+        # What Glue would refuse.
+        (DEV.audit, "workers", 1, "workers"),
+        (DEV.audit, "timeout_min", 0, "timeout_min"),
+        (DEV.audit, "timeout_min", 10_081, "timeout_min"),
+        (DEV.audit, "worker_type", "Standard", "worker_type"),
+        (DEV.audit, "schedule", "daily", "schedule"),
+        # An archive that forgets before the audit has read it, or keeps a person's events for too long.
+        (KEPT, "raw_days", 15, "raw_days"),
+        (KEPT, "compacted_days", KEPT.raw_days, "compacted_days"),
+        (KEPT, "replaced_days", 0, "replaced_days"),
+        (LOCK, "days", 31, "lock.days"),
+        (LOCK, "days", 0, "lock.days"),
+        (replace(KEPT, lock=LOCK), "replaced_days", 31, "replaced_days"),
+        (KEPT, "lock", locked("governance", KEPT.compacted_days + 1), "lock.days"),
+        # Presence that could not work.
+        (PRESENCE, "disconnected_after_s", 0, "disconnected_after_s"),
+        (PRESENCE, "connected_after_s", 86_401, "connected_after_s"),
+        (PRESENCE, "oldest_urgent_s", -1, "oldest_urgent_s"),
+        (PRESENCE, "oldest_normal_s", 0, "oldest_normal_s"),
+        (PRESENCE, "quiet_after_heartbeats", 1, "quiet_after_heartbeats"),
+        (PRESENCE, "reconciler", replace(SIZE, timeout_s=61), "reconciler"),
+        (PRESENCE, "reconciler", replace(SIZE, timeout_s=19), "reconciler"),
+        (PRESENCE, "timers", replace(SIZE, batch_window_s=1), "timers"),
+        # Subscribers that nobody reaches, and a canary that cannot keep its times.
+        (PROD.alarms, "page_subscribers", ("oncall",), "alarms.page_subscribers"),
+        (PROD.alarms, "page_subscribers", ("http://pager.example.org",), "alarms.page_subscribers"),
+        (PROD.alarms, "page_subscribers", ("https://10.0.0.1/",), "alarms.page_subscribers"),
+        (PROD.alarms, "ticket_subscribers", ("a b@example.org",), "alarms.ticket_subscribers"),
+        (PROD.alarms, "canary_every_min", 0, "alarms.canary_every_min"),
+        (PROD.alarms, "canary_late_s", 51, "alarms.canary_late_s"),
+        (PROD.alarms, "queues_every_min", 61, "alarms.queues_every_min"),
+        # What AWS Budgets would refuse.
+        (COSTS, "subscribers", (), "costs.subscribers"),
+        (COSTS, "subscribers", ("nobody",), "costs.subscribers"),
+        (COSTS, "subscribers", CRONY, "costs.subscribers"),
+        (COSTS, "monthly_usd", 0, "costs.monthly_usd"),
+        (COSTS, "anomaly_usd", -1, "costs.anomaly_usd"),
+        # A collector is beside the function, or speaks TLS; no URL shows a password.
+        (TRACING, "endpoint", "http://collector.example.com", "tracing.endpoint"),
+        (TRACING, "endpoint", "https://me:secret@collector.example.com", "tracing.endpoint"),
+        (TRACING, "endpoint", "localhost:4318", "tracing.endpoint"),
+        (TRACING, "share", -0.1, "tracing.share"),
+        (TRACING, "share", 1.1, "tracing.share"),
+        (TRACING, "collector_layer", "collector", "tracing.collector_layer"),
+        (NATS, "url", "nats.example:4222", "protocols"),
+        (NATS, "url", "nats://me:secret@nats.example", "protocols"),
+        (NATS, "url", "nats://nats.example/stream", "protocols"),
+        (NATS, "secret", "no name", "protocols"),
+        # The environment itself.
+        (DEV, "name", "Prod_1", "name"),
+        (DEV, "name", "", "name"),
+        (DEV, "devices", 0, "devices"),
+        (DEV, "customer_key", "alias/ours", "customer_key"),
+        (DEV, "certificate_grace_s", 901, "certificate_grace_s"),
+        (DEV, "inbox_visibility_s", 1, "inbox_visibility_s"),
+        (DEV, "inbox_visibility_s", 43_201, "inbox_visibility_s"),
+        (DEV, "webhook", replace(DEV.webhook, timeout_s=59), "webhook"),
+        *((PROD, "rollout_minutes", minutes, "rollout_minutes") for minutes in (0, 1, 7, 60)),
+        (environment("local"), "rollout_minutes", 5, "rollout_minutes"),
+        (environment("local"), "costs", COSTS, "costs"),
+        *((PROD, "sink_ports", ports, "sink_ports") for ports in ((), (0,), (65_536,))),
+        # An emulated cloud posts to any address.
+        (replace(PROD, rollout_minutes=None), "is_emulated", True, "is_emulated"),
+        (PROD, "webhook_urls", {"a": "https://me:secret@a.example/"}, "webhook_urls['a']"),
+        (PROD, "webhook_urls", {"a": "https://10.1.2.3/"}, "webhook_urls['a']"),
+    ],
+)
+def test_a_setting_that_cannot_be_deployed_is_refused_by_name(
+    settings: Any, setting: str, value: object, named: str
+) -> None:
+    with pytest.raises(EnvironmentSettingError) as caught:
+        replace(settings, **{setting: value})
+    assert caught.value.setting == named
+    assert "secret@" not in str(caught.value)
+
+
+@pytest.mark.source("F3")
+@pytest.mark.parametrize("seconds", [0, MAX_REFRESH_S + 1])
+def test_routers_that_look_too_seldom_for_what_subscribers_are_promised_are_refused(seconds: int) -> None:
+    assert 3 * MAX_REFRESH_S <= IN_FORCE_S
+    with pytest.raises(EnvironmentSettingError, match="contract_refresh_s"):
+        replace(DEV, contract_refresh_s=seconds)
+
+
+def test_what_is_just_possible_is_taken() -> None:
+    assert LEAST_RAW_DAYS > LATE_DAYS, "the audit finds what it reads"
+    replace(KEPT, lock=LOCK)
+    replace(KEPT, lock=locked("governance", KEPT.compacted_days))
+    for endpoint in ("https://collector.example.com/otlp", "http://127.0.0.1:4318/"):
+        assert TracingSettings(endpoint=endpoint).endpoint == endpoint
+    other = replace(PROD, sink_ports=(443, 8443))
+    url = "https://alarm-centre.example:8443/"
+    assert replace(other, webhook_urls={"alarm-centre": url}).webhook_url("alarm-centre") == url
+    assert other.sink_reach == SinkReach(SinkScope.INTERNET, (443, 8443))
+
+
+def test_an_unknown_environment_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(UnknownEnvironmentError, match=r"'test' is unknown; .* local, dev, prod"):
+        environment("test")
+
+
+def test_the_app_says_what_to_do_without_a_traceback() -> None:
+    started = subprocess.run(
+        [sys.executable, "app.py"],
+        cwd=ROOT,
+        env={**os.environ, "CDK_CONTEXT_JSON": json.dumps({"env": "nope"})},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert started.returncode == 1
+    assert "'nope' is unknown; use ENV=NAME (make)" in started.stderr
+    assert "Traceback" not in started.stderr
+
+
+def test_production_is_not_synthesized_without_somebody_to_page_an_account_and_a_region() -> None:
+    with pytest.raises(IncompleteEnvironmentError, match=r"stacks/config\.py") as caught:
+        PROD.check_complete()
+    assert caught.value.missing == ("account", "region", "alarms.page_subscribers")
+    whole = PROD.with_placeholders()
+    for setting, value in (("account", None), ("region", None), ("alarms", AlarmSettings())):
+        with pytest.raises(IncompleteEnvironmentError, match=setting):
+            replace(whole, **{setting: value}).check_complete()
+    for each in (whole, DEV):
+        each.check_complete()
+
+
+@pytest.mark.parametrize(
+    ("inbox", "problem"),
+    [
+        ({"webhook": {}}, r"webhook_urls of dev has no URL for alarm-centre, .* stacks/config.py"),
+        ({"transport": "nats"}, r"protocols of dev has none for nats, .* alarm-centre.inbox; .*config.py"),
+    ],
+)
+def test_an_environment_that_does_not_say_where_an_inbox_is_cannot_be_deployed(
+    inbox: dict[str, Any], problem: str
+) -> None:
+    with pytest.raises(EnvironmentSettingError, match=problem):
+        DEV.check_urls(compile_contract(changed(alarm_centre={"inbox": inbox}), "test"))
+
+
+@pytest.mark.parametrize("name", ENVIRONMENTS)
+def test_only_what_devices_send_without_urgency_waits_for_a_batch(name: str) -> None:
+    found = environment(name)
+    assert found.urgent_router.batch_window_s == found.router.batch_window_s == 0
+    assert found.device_router.batch_window_s == (0 if found.is_emulated else 5)
+    assert found.device_router.batch_size == (10 if found.is_emulated else 100)
+    assert (found.keeps_data, found.is_emulated) == (name == "prod", name == "local")
+
+
+@pytest.mark.parametrize("name", ENVIRONMENTS)
+def test_no_device_that_gathers_a_batch_counts_as_quiet(name: str, contract: Contract) -> None:
+    kinds = (ParticipantKind.DEVICE, ParticipantKind.DEVICE_SERVICE)
+    on_device = [each for each in contract.participants.values() if each.kind in kinds]
+    longest_s = max(each.outbox.batching_delay_ms for each in on_device) / 1_000
+    (on_device_s,) = (each.default for each in fields(HealthSettings) if each.name == "normal_age_s")
+    assert longest_s >= 60
+    assert 2 * longest_s <= min(environment(name).presence.oldest_normal_s, on_device_s)
+
+
+@pytest.mark.parametrize("reconcilers", range(1, BUCKETS + 1))
+def test_every_device_belongs_to_one_reconciler(reconcilers: int) -> None:
+    shares = replace(DEV.downlink, reconcilers=reconcilers).shares
+    assert len(shares) == reconcilers
+    assert sorted(bucket for share in shares for bucket in share) == list(range(BUCKETS))
+
+
+@pytest.mark.parametrize(
+    ("url", "problem"),
+    [
+        ("http://alarm-centre.example/", "not https"),
+        ("https://user:secret@alarm-centre.example/", "carries credentials"),
+        ("https://token@alarm-centre.example/", "carries credentials"),
+        ("https://alarm-centre.example/#part", "a fragment"),
+        ("https://localhost/", "not on the internet"),
+        ("https://alarm-centre/", "not on the internet"),
+        ("https://db.internal/", "not on the internet"),
+        ("https://-.example/", "not on the internet"),
+        ("https://127.0.0.1/", "not a public address"),
+        ("https://10.1.2.3/", "not a public address"),
+        ("https://169.254.169.254/latest", "not a public address"),
+        ("https://[::1]/", "not a public address"),
+        ("https://[fd00::1]/", "not a public address"),
+        ("https://[64:ff9b::a9fe:a9fe]/", "(NAT64)"),
+        ("https://[2002:7f00:1::]/", "(6to4)"),
+        ("https://[::ffff:8.8.8.8]/", "(IPv4-mapped)"),
+        ("https://[2001:0:4136:e378::1]/", "(Teredo)"),
+        ("https://[4000::1]/", "(reserved)"),
+        ("https://224.0.0.1/", "(multicast)"),
+        ("https://100.64.0.1/", "(carrier-grade NAT)"),
+        ("https://0.0.0.0/", "(unspecified)"),
+        ("https://240.0.0.1/", "(reserved)"),
+        ("https://alarm-centre.example:8443/", "has port 8443, not one of: 443"),
+        (f"https://alarm-centre.example:{'9' * 5_000}/", "not a URL"),
+        ("https:///events", "not a URL"),
+        ("https://alarm-centre.example:0/", "not a URL"),
+        ("https://alarm-centre.example:99999/", "not a URL"),
+        ("https://alarm-centre.example/a b", "not a URL"),
+        ("https://alarm-centre.example/\r\nx: y", "not a URL"),
+        ("alarm-centre.example", "not a URL"),
+        ("", "not a URL"),
+        ("https://alarm-centre.example:443/v1?site=7", None),
+        ("https://93.184.215.14/", None),
+        ("https://[2606:4700::1111]/", None),
+    ],
+)
+def test_only_an_address_on_the_internet_is_posted_to(url: str, problem: str | None) -> None:
+    found = url_problem(url, is_emulated=False)
+    assert found is None if problem is None else problem in (found or "")
+
+
+def test_an_emulated_environment_may_post_to_its_own_machine() -> None:
+    for url in ("http://127.0.0.1:8080/", "https://localhost:8443/in"):
+        assert url_problem(url, is_emulated=True) is None
+    assert url_problem("gopher://localhost/", is_emulated=True) is not None
+    assert "carries credentials" in (url_problem("http://a:b@localhost/", is_emulated=True) or "")
+    assert environment("local").sink_reach.sinks is SinkScope.ANYWHERE

@@ -1,0 +1,73 @@
+"""A small plane's contract, and changes of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from eventplane.contract import Contract, ContractError, Problem, compile_contract
+
+RING = "org.example.ring.v1"
+
+Document = dict[str, Any]
+
+
+def document(changes: Mapping[str, Any] | None = None) -> Document:
+    """A device with a bell, and a desk in the cloud; with values at other paths (`routes/up/to`).
+
+    A path without a value (None) is a member that is removed.
+    """
+    made: Document = {
+        "format": 8,
+        "name": "small",
+        "participants": {
+            "device": {"kind": "device", "description": "a device"},
+            "bell": {"kind": "device_service", "description": "rings"},
+            "desk": {"kind": "cloud_service", "description": "listens"},
+            "downlink": {"kind": "cloud_service", "description": "brings events down", "sends": []},
+        },
+        "event_types": {RING: {"description": "it rang", "priority": "urgent"}},
+        "routes": {
+            "up": {"filter": {"prefix": {"type": "org."}}, "to": "device.outbox"},
+            "to-desk": {"filter": {"prefix": {"type": "org."}}, "to": "desk.inbox"},
+        },
+    }
+    for path, value in (changes or {}).items():
+        put(made, path, value)
+    return made
+
+
+def put(changed: Document, path: str, value: object) -> None:
+    """Set the member at a path, with the members above it; a new participant or type gets a description."""
+    part, *below = path.split("/")
+    at = changed
+    if below:
+        at = at.setdefault(part, {})
+        if part in ("participants", "event_types"):
+            kind = {"kind": "cloud_service"} if part == "participants" else {}
+            at = at.setdefault(below.pop(0), {**kind, "description": "one more"}) if len(below) > 1 else at
+        *parents, part = below
+        for each in parents:
+            at = at.setdefault(each, {})
+    at[part] = value
+
+
+def small(changes: Mapping[str, Any] | None = None) -> Contract:
+    return compile_contract(document(changes), "some.yaml")
+
+
+def problems(changes: Mapping[str, Any]) -> tuple[Problem, ...]:
+    """What is wrong with the plane after the changes."""
+    with pytest.raises(ContractError) as caught:
+        small(changes)
+    assert "some.yaml" in str(caught.value)
+    assert all(each.remedy for each in caught.value.problems)
+    return caught.value.problems
+
+
+def written_format(contract: Contract) -> int:
+    """The format of the compiled form."""
+    return int(json.loads(contract.canonical)["format"])

@@ -1,0 +1,316 @@
+"""Each optional setting of a contract: what it becomes, in which format, and how people read it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from contract.checks import check
+from contract.diff import diff_text
+from contract.loader import load_contract
+from contract.publish import Deployment, DestinationsNotDeployedError, Publisher
+from contract.summary import duration, settings_text, special_text, summary
+from eventplane.contract import (
+    AddressScope,
+    ContractError,
+    DeliveryGuarantee,
+    Downlink,
+    Forward,
+    ParticipantKind,
+    Place,
+    Webhook,
+    WebhookMode,
+    compile_contract,
+    load_compiled,
+)
+from eventplane.contract.channels import NUMBERS, WORDS, read_channel
+from eventplane.contract.publication import cloud_inboxes
+from eventplane.contract.reader import Section
+from eventplane.contract.subscription import new_subscription, with_subscriptions
+from eventplane.conversation.messages import Replier, Reply, Status, write_reply
+from eventplane.dead_letter import DEAD_LETTER_TYPE
+from eventplane.filters import Prefix
+from eventplane.names import SENDERS
+from eventplane.registry.build import endpoint
+from eventplane.router import Router
+from tests.packages import install
+from tests.unit.contract.small import RING, document, small, written_format
+from tests.unit.eventplane.conversation import worlds
+from tests.unit.eventplane.conversation.test_envelopes import NOW, request
+
+BEST_EFFORT = "best_effort"
+DESK, DEVICE = "participants/desk", "participants/device"
+WEBHOOK = {"mode": "binary", "timeout_s": 3, "give_up_after_s": 600, "requests_per_minute": 90}
+
+
+@pytest.mark.source("P4", "P13", "C1")
+@pytest.mark.parametrize(
+    ("path", "value", "format_version", "words"),
+    [
+        (f"{DESK}/inbox/events_per_message", 1, 2, ""),
+        (f"{DESK}/inbox/events_per_message", 250, 8, "up to 250 events a message"),
+        (f"{DESK}/inbox/webhook", None, 2, ""),
+        (f"{DESK}/inbox/webhook", WEBHOOK, 3, "inbox: a webhook, binary"),
+        (f"{DESK}/inbox/delivery_guarantee", BEST_EFFORT, 2, "best effort"),
+        (f"{DESK}/inbox/transport", "pigeon", 7, ""),
+        (f"{DESK}/may_address", "one", 2, ""),
+        (
+            f"{DESK}/may_address",
+            ["south", "north"],
+            6,
+            "may address: the groups north, south and the devices",
+        ),
+        (f"{DESK}/may_subscribe", {"exact": {"type": "x"}}, 6, 'may subscribe: type is "x"'),
+        (f"{DESK}/asks", ["org.example.*"], 5, "asks"),
+        (f"{DEVICE}/inbox/downlink", "command", 2, ""),
+        (f"{DEVICE}/inbox/downlink", "state", 4, "inbox: events go down as state"),
+        (f"{DEVICE}/outbox/forward", "wanted", 5, ""),
+        (f"event_types/{RING}/downlink", "state", 4, "; goes down as state"),
+        (f"event_types/{RING}/delivery_guarantee", "at_least_once", 7, "; at least once, unless its route"),
+        ("routes/to-desk/delivery_guarantee", BEST_EFFORT, 7, "to-desk -> desk.inbox, best effort"),
+    ],
+)
+def test_only_a_contract_with_a_newer_setting_needs_its_format_and_all_survive_the_compiled_form(
+    path: str, value: object, format_version: int, words: str
+) -> None:
+    plain, contract = small(), small({path: value})
+    assert load_compiled(contract.canonical) == contract
+    # Devices in the field go on reading a contract that does not need the newer format.
+    assert (written_format(plain), written_format(contract)) == (2, format_version)
+    assert words in summary(contract)
+    assert not words or words not in summary(plain)
+
+
+def test_settings_become_what_they_say() -> None:
+    contract = small(
+        {
+            f"{DESK}/inbox": {"events_per_message": 250, "webhook": WEBHOOK},
+            f"{DESK}/may_address": ["north", "all.of-them", "north"],
+            f"{DESK}/may_subscribe": {"prefix": {"type": "r"}},
+            f"{DEVICE}/outbox/forward": "wanted",
+            f"event_types/{RING}/delivery_guarantee": BEST_EFFORT,
+            "event_types/x/description": "d",
+            "routes/to-desk/delivery_guarantee": "at_least_once",
+        }
+    )
+    inbox, desk = contract.channel("desk.inbox"), contract.participants["desk"]
+    assert inbox.events_per_message == 250
+    assert inbox.webhook == Webhook(WebhookMode.BINARY, 3, 600, 90)
+    assert desk.may_address == ("all.of-them", "north")
+    assert desk.may_subscribe == Prefix("type", "r")
+    assert contract.device.outbox.forward is Forward.WANTED
+    assert contract.event_types[RING].delivery_guarantee is DeliveryGuarantee.BEST_EFFORT
+    assert contract.event_types["x"].delivery_guarantee is None
+    guarantees = {each.name: each.delivery_guarantee for each in contract.routes}
+    assert guarantees == {"up": None, "to-desk": DeliveryGuarantee.AT_LEAST_ONCE}
+    assert (
+        small({f"{DESK}/may_address": "everyone"}).participants["desk"].may_address is AddressScope.EVERYONE
+    )
+    assert small().participants["desk"].may_subscribe is None
+
+
+def test_an_empty_webhook_has_defaults_and_leaves_the_giving_up_to_the_age() -> None:
+    channel = small({f"{DESK}/inbox/webhook": {}}).channel("desk.inbox")
+    assert channel.webhook == Webhook(WebhookMode.STRUCTURED, 10, 86_400, None)
+    assert channel.max_receives == 1_000
+    own = {f"{DESK}/inbox": {"webhook": {"give_up_after_s": 3_599}, "retention_s": 3_600, "max_receives": 7}}
+    assert small(own).channel("desk.inbox").max_receives == 7
+
+
+@pytest.mark.parametrize(
+    ("inbox", "type", "expected", "undeclared"),
+    [
+        (None, None, "command", "command"),
+        ("state", None, "state", "state"),
+        (None, "state", "state", "command"),
+        ("state", "command", "command", "state"),
+    ],
+)
+def test_a_type_says_how_it_goes_down_or_else_the_inbox_does(
+    inbox: str | None, type: str | None, expected: str, undeclared: str
+) -> None:
+    changes = {f"{DEVICE}/inbox/downlink": inbox, f"event_types/{RING}/downlink": type}
+    contract = small({path: each for path, each in changes.items() if each})
+    assert contract.downlink(RING) is Downlink(expected)
+    assert contract.downlink("org.example.undeclared.v1") is Downlink(undeclared)
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [("desk/inbox/batching_delay_ms", 250), ("device/inbox/delivery_guarantee", BEST_EFFORT)],
+)
+def test_an_archived_contract_is_read_by_the_rules_of_its_time(path: str, value: object) -> None:
+    written = json.loads(small().canonical)
+    participant, box, setting = path.split("/")
+    written["participants"][participant][box][setting] = value
+    channel = load_compiled(json.dumps(written)).channel(f"{participant}.{box}")
+    assert getattr(channel, setting) == value
+
+
+def test_dead_letters_that_can_lead_to_a_webhook_are_warned_of() -> None:
+    letters = {"routes/letters": {"filter": {"exact": {"type": DEAD_LETTER_TYPE}}, "to": "desk.inbox"}}
+
+    def warned(**inbox: object) -> list[str]:
+        found = check(small({**letters, f"{DESK}/inbox": inbox, "routes/to-desk": letters["routes/letters"]}))
+        return [each.path for each in found if "webhook" in each.message]
+
+    assert "routes.letters" in warned(webhook={})
+    assert warned() == []
+
+
+@pytest.mark.source("P13")
+def test_a_protocol_that_the_core_does_not_know_is_described_by_its_name() -> None:
+    contract = small({f"{DESK}/inbox": {"transport": "pigeon", "retention_s": 3_600}})
+    inbox, outbox = contract.channel("desk.inbox"), contract.channel("desk.outbox")
+    assert (inbox.transport, inbox.is_added_protocol) == ("pigeon", True)
+    assert (outbox.transport, outbox.is_added_protocol) == ("sqs", False)
+    assert settings_text(inbox) == "pigeon, at least once, priority normal"
+    described = endpoint(contract.participants["desk"], inbox, carries=[], messagegroup="g")
+    assert (described["protocol"], described["protocoloptions"]) == ("PIGEON", {"deployed": False})
+
+
+@pytest.mark.source("P13")
+def test_whoever_compiles_a_protocol_must_have_its_package(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    file = tmp_path / "plane.yaml"
+    changes = {f"{DESK}/inbox/transport": "pigeon", "event_types": {}}
+    file.write_text(yaml.safe_dump(document(changes)))
+    with pytest.raises(ContractError) as refused:
+        load_contract(file)
+    assert [each.path for each in refused.value.problems] == ["participants.desk.inbox.transport"]
+    install(monkeypatch, tmp_path, "pigeon_compiled", {SENDERS: {"pigeon": "pigeon_compiled:Sender"}}, "")
+    assert load_contract(file).channel("desk.inbox").transport == "pigeon"
+
+
+@pytest.mark.source("P13")
+@pytest.mark.parametrize(
+    ("transport", "url", "fits"),
+    [
+        ("pigeon", "pigeon://loft/desk", True),
+        ("pigeon", "https://queue", False),
+        ("sqs", "pigeon://loft/desk", False),
+        ("sqs", "https://queue", True),
+        ("sqs_fifo", "https://queue", False),
+        ("sqs_fifo", "https://queue.fifo", True),
+    ],
+)
+def test_a_contract_is_published_where_its_channels_are_of_the_deployed_protocol(
+    transport: str, url: str, fits: bool
+) -> None:
+    contract = small({f"{DESK}/inbox/transport": transport})
+    urls = {"desk.inbox": url} | dict.fromkeys(("downlink.inbox", "device.inbox"), "https://queue")
+    publisher = Publisher(Deployment("base", urls, "table"), None)
+    if fits:
+        publisher.check(contract)
+    else:
+        with pytest.raises(DestinationsNotDeployedError):
+            publisher.check(contract)
+
+
+def test_a_retired_participant_keeps_its_queues_and_nothing_leads_to_it() -> None:
+    gone = {"routes/to-desk": {"filter": {"exact": {"type": RING}}, "to": "downlink.inbox"}}
+    before, after = small(gone), small({**gone, f"{DESK}/retired": True})
+    assert "participants.desk.inbox" in {each.path for each in check(before)}
+    assert "participants.desk.inbox" not in {each.path for each in check(after)}
+    assert after.participants["desk"].retired
+    assert "(retired) listens" in summary(after)
+    assert "+ participants.desk.retired: true" in diff_text(before, after)
+    assert load_compiled(after.canonical) == after
+    assert b"retired" not in before.canonical
+    # Without a downlink no replies go down either.
+    asking = small({"participants/bell/asks": ["a"], "participants/downlink/retired": True})
+    assert {each.name for each in asking.routes} == {"up", "to-desk", "replies-to-bell"}
+
+
+def test_who_asks_has_a_channel_for_the_replies() -> None:
+    contract = worlds.plane()
+    on_device = contract.channel("button.replies")
+    assert (on_device.receipts, on_device.expiry_s, on_device.box) == (True, 600, "replies")
+    assert contract.channel("desk.replies").retention_s == 600
+    with pytest.raises(KeyError):
+        contract.channel("lamp.replies")
+    assert contract.participants["button"].may_ask(worlds.ASK)
+    assert not contract.participants["button"].may_ask("org.example.tell.v1")
+    assert contract.participants["desk"].may_ask("org.example.tell.v1")
+
+
+def test_the_compiler_writes_the_ways_of_replies() -> None:
+    contract = worlds.plane()
+    routes = {each.name: (each.destination, each.place) for each in contract.routes}
+    assert {name: each for name, each in routes.items() if name.startswith("replies")} == {
+        "replies-to-button": ("button.replies", Place.DEVICE),
+        "replies-to-button-down": ("device.inbox", Place.CLOUD),
+        "replies-to-desk": ("desk.replies", Place.CLOUD),
+        "replies-to-desk-up": ("device.outbox", Place.DEVICE),
+    }
+    reply = write_reply(request(), Reply(Replier("lamp"), Status.HANDLED), NOW)
+    on_device, in_cloud = (Router(contract, each).route(reply) for each in Place)
+    assert [each.destination for each in on_device] == ["button.replies"]
+    assert [each.destination for each in in_cloud] == ["device.inbox"]
+    mine = new_subscription("porter", "x", {"exact": {"subject": "x"}}, NOW)
+    subscribed, refused = with_subscriptions(contract, [mine])
+    assert not refused
+    assert {*load_compiled(contract.canonical).routes} < {*subscribed.routes}
+
+
+def test_without_a_downlink_no_reply_goes_down() -> None:
+    some = worlds.document()
+    del some["participants"]["downlink"], some["routes"]["to-downlink"]
+    contract = compile_contract(some, "talk")
+    assert "replies-to-button-down" not in {each.name for each in contract.routes}
+    assert contract.device.inbox not in cloud_inboxes(contract)
+
+
+def test_the_checks_leave_the_compilers_routes_alone_and_know_what_is_asked() -> None:
+    assert not [each for each in check(worlds.plane()) if "replies" in each.path]
+    some = worlds.document()
+    some["event_types"] = {"org.example.other.v1": {"description": "d"}}
+    assert "participants.button.asks" in {each.path for each in check(compile_contract(some, "talk"))}
+
+
+def test_what_may_be_subscribed_and_addressed_is_warned_of_where_it_is_not_declared_or_used() -> None:
+    tell: dict[str, Any] = {"event_types/tell/downlink": "state", f"{DESK}/sends": ["tell"]}
+    tell["participants/subscribers/sends"] = []
+    tell["routes/down"] = {"filter": {"exact": {"type": "tell"}}, "to": "device.inbox"}
+
+    def warned(**desk: object) -> set[str]:
+        found = check(small({**tell, **{f"{DESK}/{name}": each for name, each in desk.items()}}))
+        return {each.path.rpartition(".")[2] for each in found if each.path.startswith("participants.desk")}
+
+    assert "may_subscribe" in warned()
+    assert "may_subscribe" not in warned(may_subscribe={"exact": {"type": "ring"}})
+    assert "may_address" in warned(may_address="everyone", sends=["ring"])
+    assert "may_address" not in warned(may_address="everyone")
+    assert "sends" in warned(sends=None, outbox={"max_receives": 9})
+    assert "sends" not in warned()
+
+
+USUAL = read_channel("bell", ParticipantKind.DEVICE_SERVICE, Section("outbox", {}, []))
+# How long a queue keeps what, and how often it is read, is no promise to senders or receivers.
+OF_QUEUES = {"retention_s", "max_receives"}
+UNUSUAL: list[tuple[str, Any]] = [
+    *((name, each) for name, word in WORDS.items() for each in word.options if each is not word.default),
+    *((name, number.high) for name, number in NUMBERS.items() if name not in OF_QUEUES),
+    ("receipts", True),
+]
+
+
+@pytest.mark.parametrize(("setting", "value"), UNUSUAL)
+def test_every_unusual_setting_is_named(setting: str, value: Any) -> None:
+    channel = replace(USUAL, **{setting: value})
+    assert special_text(USUAL) == ""
+    assert special_text(channel)
+    assert settings_text(channel) != settings_text(USUAL)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(86_400, "1 d"), (7_200, "2 h"), (90, "90 s"), (300, "5 min"), (90_000, "25 h")]
+)
+def test_durations_are_exact(seconds: int, text: str) -> None:
+    assert duration(seconds) == text
