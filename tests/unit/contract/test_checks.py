@@ -12,9 +12,9 @@ from eventplane.cesql import parse
 from eventplane.contract import Contract, Problem, compile_contract, contract_document
 from eventplane.contract.filter_reader import read_filter
 from eventplane.contract.possibilities import possible
-from eventplane.contract.reach import Reachability
 from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.envelope import write_event
+from eventplane.reach import Reachability
 from tests.plane import plane_contract
 
 RING, PRESSED = "org.example.ring.v1", "com.example.laundry.pressed.v1"
