@@ -1,18 +1,45 @@
-"""DynamoDB in tests."""
+"""Tables of DynamoDB for tests, in the fake, in moto or in the emulated cloud."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 
-def create_table(dynamodb: Any, name: str, *keys: str) -> None:
-    """A table whose partition key, and sort key if there is one, are strings: `keys`."""
+def create_table(
+    dynamodb: Any,
+    name: str,
+    *keys: str,
+    numbers: Iterable[str] = (),
+    global_indexes: Mapping[str, tuple[str, str]] | None = None,
+    local_indexes: Mapping[str, tuple[str, str]] | None = None,
+) -> None:
+    """Create a table by its partition key and, if there is one, sort key: `keys`.
+
+    Its attributes are strings, but for `numbers`; indexes have their keys only, by their own two.
+    """
+    numbers, global_indexes, local_indexes = set(numbers), global_indexes or {}, local_indexes or {}
+    used = {*keys, *(each for index in (*global_indexes.values(), *local_indexes.values()) for each in index)}
+    indexes = {
+        "GlobalSecondaryIndexes": [_index(*each) for each in global_indexes.items()],
+        "LocalSecondaryIndexes": [_index(*each) for each in local_indexes.items()],
+    }
     dynamodb.create_table(
         TableName=name,
-        KeySchema=[
-            {"AttributeName": key, "KeyType": kind}
-            for key, kind in zip(keys, ("HASH", "RANGE"), strict=False)
+        KeySchema=_schema(keys),
+        AttributeDefinitions=[
+            {"AttributeName": each, "AttributeType": "N" if each in numbers else "S"} for each in sorted(used)
         ],
-        AttributeDefinitions=[{"AttributeName": key, "AttributeType": "S"} for key in keys],
         BillingMode="PAY_PER_REQUEST",
+        **{kind: each for kind, each in indexes.items() if each},
     )
+
+
+def _index(name: str, keys: tuple[str, str]) -> dict[str, Any]:
+    return {"IndexName": name, "KeySchema": _schema(keys), "Projection": {"ProjectionType": "KEYS_ONLY"}}
+
+
+def _schema(keys: tuple[str, ...]) -> list[dict[str, str]]:
+    return [
+        {"AttributeName": key, "KeyType": kind} for key, kind in zip(keys, ("HASH", "RANGE"), strict=False)
+    ]

@@ -13,6 +13,8 @@ import botocore.session
 import jsonschema
 import pytest
 
+from tests.fakes.aws import FakeAws
+
 
 @pytest.fixture(scope="session", autouse=True)
 def _once_in_a_session() -> Iterator[None]:
@@ -32,6 +34,17 @@ def _once_in_a_session() -> Iterator[None]:
         patch.setattr(botocore.session, "create_loader", cache(botocore.session.create_loader))
         patch.setattr(jsonschema.Draft202012Validator, "check_schema", check_once)
         yield
+
+
+@pytest.fixture
+def fake_aws(monkeypatch: pytest.MonkeyPatch) -> FakeAws:
+    """AWS in memory, for boto3 and for the functions' clients."""
+    from lambdas.common import aws  # slow to load, and most unit tests need no AWS
+
+    fake = FakeAws()
+    monkeypatch.setattr(boto3, "client", fake.client)
+    monkeypatch.setattr(aws, "_session", lambda: fake)
+    return fake
 
 
 @pytest.fixture(scope="session")

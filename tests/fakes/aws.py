@@ -1,0 +1,40 @@
+"""AWS in memory, for tests of our decisions: the clients of one account, and their one clock.
+
+They take and return what boto3's clients do, and refuse what AWS refuses. `tests/unit/test_fakes.py` runs the
+same cases over them and over moto.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from tests.fakes.client import FakeClient
+from tests.fakes.clock import FakeClock
+from tests.fakes.dynamodb import FakeDynamoDb
+from tests.fakes.s3 import FakeS3
+from tests.fakes.secrets import FakeSecrets
+from tests.fakes.sqs import FakeSqs
+
+
+class FakeAws:
+    """What the clients of one account share; `clock` is everybody's.
+
+    `others` are clients of services that are not faked, by the services' names.
+    """
+
+    def __init__(self, **others: Any) -> None:
+        self.clock = FakeClock()
+        self.sqs = FakeSqs(self.clock)
+        self.dynamodb = FakeDynamoDb()
+        self.s3 = FakeS3(self.clock)
+        self.secrets = FakeSecrets()
+        self.others = others
+
+    def client(self, service: str, *_: Any, **__: Any) -> Any:
+        """The client of `service`: what `boto3.client` and a session of botocore make."""
+        known: Iterable[FakeClient] = (self.sqs, self.dynamodb, self.s3, self.secrets)
+        found = {each.service: each for each in known} | self.others
+        return found[service]
+
+    create_client = client

@@ -1,0 +1,80 @@
+"""What all fake clients have from botocore: checked requests, paginators and exceptions."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from functools import cache, wraps
+from typing import Any, ClassVar
+
+from botocore import xform_name
+from botocore.errorfactory import ClientExceptionsFactory
+from botocore.exceptions import ClientError
+from botocore.loaders import Loader
+from botocore.model import OperationModel, ServiceModel
+from botocore.paginate import Paginator, PaginatorModel
+from botocore.validate import validate_parameters
+
+REGION = "us-east-1"
+ACCOUNT = "123456789012"
+_SHAPES = {"AWS.SimpleQueueService.NonExistentQueue": "QueueDoesNotExist"}
+"""Exceptions of the JSON protocol by the codes of the query protocol, which responses still have."""
+
+
+class FakeClient:
+    """A client of `service`, whose public methods are its operations, one at a time.
+
+    A method gets the members of a request that is valid by botocore's model of the service.
+    """
+
+    service: ClassVar[str]
+
+    def __init_subclass__(cls) -> None:
+        for name, method in list(vars(cls).items()):
+            if callable(method) and name in _operations(cls.service):
+                setattr(cls, name, _checked(cls.service, name, method))
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self.exceptions = _exceptions(self.service)
+
+    def get_paginator(self, operation: str) -> Paginator:
+        """As boto3's."""
+        model = _operations(self.service)[operation]
+        return Paginator(getattr(self, operation), _paginators(self.service).get_paginator(model.name), model)
+
+    def refusal(self, code: str, message: str, operation: str, **more: Any) -> ClientError:
+        """The error that boto3 raises for AWS's `code`; `more` are members of the response."""
+        kind: type[ClientError] = self.exceptions.from_code(_SHAPES.get(code, code))
+        return kind({"Error": {"Code": code, "Message": message}, **more}, operation)
+
+
+def _checked(service: str, name: str, method: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(method)
+    def call(self: FakeClient, **request: Any) -> Any:
+        validate_parameters(request, _operations(service)[name].input_shape)
+        with self._lock:
+            return method(self, **request)
+
+    return call
+
+
+@cache
+def _model(service: str) -> ServiceModel:
+    return ServiceModel(Loader().load_service_model(service, "service-2"), service)
+
+
+@cache
+def _operations(service: str) -> dict[str, OperationModel]:
+    model = _model(service)
+    return {xform_name(name): model.operation_model(name) for name in model.operation_names}
+
+
+@cache
+def _paginators(service: str) -> PaginatorModel:
+    return PaginatorModel(Loader().load_service_model(service, "paginators-1"))
+
+
+@cache
+def _exceptions(service: str) -> Any:
+    return ClientExceptionsFactory().create_client_exceptions(_model(service))

@@ -1,0 +1,71 @@
+"""Clients that fail when a test says so."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from botocore.exceptions import ClientError
+
+
+class FailingClient:
+    """`client`, whose `method` fails with `code`: for all requests, or those on one of the `targets`.
+
+    `targets` are URLs of queues, or names of tables or buckets, and may be changed; `*` is every method.
+    `asked` are all requests that came, by method and target.
+    """
+
+    def __init__(
+        self,
+        client: Any,
+        method: str = "*",
+        *,
+        targets: Collection[str] = (),
+        code: str = "Throttling",
+    ) -> None:
+        self.targets = set(targets)
+        self.asked: list[tuple[str, str]] = []
+        self._client = client
+        self._method = method
+        self._code = code
+        self._fails_all = not targets
+        self._is_over = False
+
+    def end(self) -> None:
+        """Let all requests succeed from now on."""
+        self._is_over = True
+
+    def get_paginator(self, operation: str) -> Any:
+        return _FailingPaginator(self, operation, self._client.get_paginator(operation))
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._client, name)
+        if name in ("exceptions", "meta") or not callable(found):
+            return found
+
+        def call(**request: Any) -> Any:
+            self._meet(name, request)
+            return found(**request)
+
+        return call
+
+    def _meet(self, name: str, request: dict[str, Any]) -> None:
+        target = next(
+            (str(request[each]) for each in ("QueueUrl", "TableName", "Bucket") if each in request), ""
+        )
+        self.asked.append((name, target))
+        if self._is_over or self._method not in ("*", name):
+            return
+        if self._fails_all or target in self.targets:
+            raise ClientError({"Error": {"Code": self._code, "Message": "no"}}, name)
+
+
+class _FailingPaginator:
+    def __init__(self, failing: FailingClient, operation: str, paginator: Any) -> None:
+        self._failing = failing
+        self._operation = operation
+        self._paginator = paginator
+
+    def paginate(self, **request: Any) -> Any:
+        self._failing._meet(self._operation, request)
+        return self._paginator.paginate(**request)
