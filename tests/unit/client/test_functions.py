@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from time import time_ns
 from typing import Any
 
@@ -17,7 +18,7 @@ from eventplane_client.functions import MARGIN_S, RESERVE_MS, Handler, handles_e
 from eventplane_client.letters import IN_DOUBT
 from eventplane_client.memory import MemoryPlane, MemoryTransport
 from eventplane_client.memory_filter import Memory, MemoryFilter
-from eventplane_client.ports import Lease, Message, MessageFilter, Mode, digest
+from eventplane_client.ports import Message, MessageFilter, Mode, digest
 from eventplane_client.reader import Doubt
 from eventplane_client.resequencer import GAP_TIMEOUT_S
 from eventplane_client.telemetry import Handling, NoTelemetry
@@ -49,6 +50,23 @@ def record(
     }
 
 
+def function_of(
+    handler: Callable[[Envelope], object],
+    plane: MemoryPlane,
+    filters: Callable[..., MessageFilter],
+    **options: Any,
+) -> Handler:
+    """The function of a process that reads the inbox; `filters` makes its filter for each invocation."""
+    decorate = handles_events(
+        READER,
+        "test",
+        on_notice=lambda _: None,
+        wiring=lambda: (MemoryTransport(plane, READER), lambda lease: filters(lease=lease)),
+        **options,
+    )
+    return decorate(handler)
+
+
 class World:
     """A function whose handler notes what it gets and fails for the ids in `failing`."""
 
@@ -57,7 +75,6 @@ class World:
         self.memory = Memory()
         self.handled: list[str] = []
         self.failing: dict[str, BaseException] = {}
-        self.context = LambdaContext()
         self._options = options
 
     def invoke(
@@ -65,26 +82,18 @@ class World:
     ) -> list[int]:
         """Which of the messages the queue keeps, by place; in a process of its own."""
 
-        @handles_events(
-            READER,
-            "test",
-            wiring=lambda: (
-                MemoryTransport(self.plane, READER),
-                lambda lease: MemoryFilter(self.memory, lease=lease),
-            ),
-            on_notice=lambda _: None,
-            **self._options,
-        )
         def handle(event: Envelope) -> None:
             self.handled.append(event.id)
             if event.id in self.failing:
                 raise self.failing[event.id]
 
+        filters = partial(MemoryFilter, self.memory)
         records = [
             record(str(at), body.json if isinstance(body, Envelope) else body, attempt, group, waited_s)
             for at, body in enumerate(bodies)
         ]
-        answer = handle({"Records": records}, self.context)
+        function = function_of(handle, self.plane, filters, **self._options)
+        answer = function({"Records": records}, LambdaContext())
         return [int(each["itemIdentifier"]) for each in answer["batchItemFailures"]]
 
 
@@ -216,17 +225,6 @@ class Service:
         self.plane.change(READER, list(records.values()), None)
 
     def _process(self) -> Handler:
-        @handles_events(
-            READER,
-            "test",
-            mode=self._mode,
-            on_doubt=self._on_doubt,
-            on_notice=lambda _: None,
-            wiring=lambda: (
-                MemoryTransport(self.plane, READER),
-                lambda lease: _Mortal(self._open_filter(lease), lambda: self._is_killed),
-            ),
-        )
         def handle(event: Envelope) -> None:
             self.began.append(self.now)
             if len(self.began) <= self._fails:
@@ -236,15 +234,17 @@ class Service:
                 self._is_killed = True
                 raise Killed
 
-        return handle
+        def mortal(**lease: Any) -> Any:
+            return _Mortal(self._open_filter(**lease, clock=lambda: self.now), lambda: self._is_killed)
 
-    def _filters(self, kind: str) -> Callable[[Lease], MessageFilter]:
+        return function_of(handle, self.plane, mortal, mode=self._mode, on_doubt=self._on_doubt)
+
+    def _filters(self, kind: str) -> Callable[..., MessageFilter]:
         if kind == "dynamodb":
             table = boto3.client("dynamodb")
             create_filter_table(table, "filters")
-            return lambda lease: DynamoDbFilter(table, "filters", READER, lease=lease, clock=lambda: self.now)
-        memory = Memory()
-        return lambda lease: MemoryFilter(memory, lease=lease, clock=lambda: self.now)
+            return partial(DynamoDbFilter, table, "filters", READER)
+        return partial(MemoryFilter, Memory())
 
 
 class _Mortal:
@@ -321,23 +321,18 @@ def test_what_an_invocation_could_not_give_back_is_in_doubt_in_the_same_process_
         def release(self, keys: Sequence[bytes]) -> None:
             raise StateError("filter", "throttled", "try again")
 
-    memory, now, handled, plane = Memory(), [0.0], [], MemoryPlane(visibility_s=60)
-    make: list[type[MemoryFilter]] = [MemoryFilter, Failing]
+    memory, now, handled = Memory(), [0.0], list[str]()
+    kinds: list[type[MemoryFilter]] = [MemoryFilter, Failing]
 
-    @handles_events(
-        READER,
-        "test",
-        on_doubt=lambda _: True,
-        wiring=lambda: (
-            MemoryTransport(plane, READER),
-            lambda lease: make.pop()(memory, lease=lease, clock=lambda: now[0]),
-        ),
-    )
-    def handle(event: Envelope) -> None:
+    def make(**lease: Any) -> MemoryFilter:
+        return kinds.pop()(memory, **lease, clock=lambda: now[0])
+
+    def fail_once(event: Envelope) -> None:
         handled.append(event.id)
-        if make:
+        if kinds:
             raise ValueError
 
+    handle = function_of(fail_once, MemoryPlane(visibility_s=60), make, on_doubt=lambda _: True)
     batch = {"Records": [record("0", event("a").json, 1)]}
     with pytest.raises(StateError):
         handle(batch, LambdaContext())
