@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+from typing import Any
 
 import pytest
 
@@ -74,6 +75,22 @@ def test_what_a_cancelled_call_had_got_comes_with_the_next(world: MemoryWorld, c
 
     asyncio.run(run())
     assert world.pending() == 0
+
+
+def test_a_request_goes_to_the_client_as_it_was_given() -> None:
+    asked: list[object] = []
+
+    class Asking:
+        participant = "desk"
+
+        def request(self, *given: object, **options: object) -> dict[str, object]:
+            asked.append((given, options))
+            return {}
+
+    client: Any = Asking()
+    sent = event()
+    assert asyncio.run(AsyncClient(client).request(sent, 7.0, durable=False, expires=True)) == {}
+    assert asked == [((sent, 7.0), {"durable": False, "expires": True})]
 
 
 @pytest.mark.source("C5", "F5")

@@ -68,12 +68,20 @@ def wait_empty(window: OutboxWindow) -> bool:
     return window.wait_empty(SECONDS)
 
 
+def wait_receipt(window: OutboxWindow) -> bool:
+    message = window.add(b"a", 0, awaited=True)
+    assert message is not None
+    return window.wait_receipt(message, SECONDS) is not None
+
+
 @pytest.mark.source("C5")
 @pytest.mark.parametrize(
-    ("payloads", "wait"), [((b"a", b"b", b"c"), add_one_more), ((b"a",), wait_empty)], ids=["room", "empty"]
+    ("payloads", "wait"),
+    [((b"a", b"b", b"c"), add_one_more), ((b"a",), wait_empty), ((b"a",), wait_receipt)],
+    ids=["room", "all receipts", "one receipt"],
 )
 @pytest.mark.parametrize("is_closed", [False, True])
-def test_who_waits_for_room_or_for_all_receipts_is_woken_by_one_or_by_the_end(
+def test_who_waits_for_room_or_receipts_is_woken_by_a_receipt_or_by_the_end(
     window: OutboxWindow, payloads: tuple[bytes, ...], wait: Callable[[OutboxWindow], bool], is_closed: bool
 ) -> None:
     fill(window, *payloads)
@@ -85,6 +93,20 @@ def test_who_waits_for_room_or_for_all_receipts_is_woken_by_one_or_by_the_end(
         waiting = pool.submit(wait, window)
         window.close() if is_closed else window.confirm(Receipt(digest(b"a")))
         assert waiting.result(SECONDS) is not is_closed
+
+
+def test_what_is_withdrawn_is_not_sent_and_makes_room(window: OutboxWindow) -> None:
+    fill(window, b"a", b"b")
+    message = window.add(b"c", 0, awaited=True)
+    assert message is not None
+    assert not window.withdraw(message)
+    assert window.due(1.0) == [b"a", b"b"]
+    fill(window, b"c")
+    assert window.due(2.0) == [b"c"]
+    sent = window.add(b"c", 0)
+    assert sent is not None
+    assert window.withdraw(sent)
+    assert window.due(6.0) == [b"a", b"b"]
 
 
 def test_who_waits_for_a_receipt_gets_it_also_when_it_came_first(window: OutboxWindow) -> None:
