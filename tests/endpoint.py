@@ -81,6 +81,10 @@ class EndpointServer:
         self._lines: list[socket.socket] = []
         self._threads = [threading.Thread(target=self._accept)]
 
+    def play(self, *plays: Play) -> None:
+        """Play these next, one a request."""
+        self._plays.extend(plays)
+
     def url(self, host: str = "127.0.0.1", path: str = "/events?site=7") -> str:
         return f"{'https' if self._tls else 'http'}://{host}:{self.port}{path}"
 

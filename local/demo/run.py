@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
@@ -70,9 +70,6 @@ _AHEAD: Final = 4_000
 """Events that the homes may be ahead of the readers. Each call on a queue of the emulated cloud takes longer
 the more messages it holds, so a run of all data would otherwise spend its time on that."""
 
-Tamper = Callable[[Any, Mapping[str, str]], None]
-"""Gets an SQS client and the inbox URLs by service, after everything was sent and before anyone reads."""
-
 
 @dataclass(frozen=True, slots=True)
 class Options:
@@ -84,7 +81,7 @@ class Options:
     output: Path
 
 
-def run(options: Options, console: Console, tamper: Tamper | None = None) -> dict[str, Any]:
+def run(options: Options, console: Console) -> dict[str, Any]:
     """Play the whole story and return its summary, which is also written, as is the page, to `output`."""
     began = monotonic()
     run_dir = options.output / "run"
@@ -93,7 +90,7 @@ def run(options: Options, console: Console, tamper: Tamper | None = None) -> dic
         waits = Waits(progress, _PATIENCE_SECONDS)
         plane = _start_plane(supervisor, progress)
         sent = SentLog(plane.contract)
-        played = _play(options.input, supervisor, plane, sent, waits, tamper)
+        played = _play(options.input, supervisor, plane, sent, waits)
         snapshot_fleet(plane)
         archive = _fetch_archive(plane, run_dir, progress)
         with _step(progress, "Spark audits, with one object deleted too"):
@@ -175,7 +172,6 @@ def _play(
     plane: Plane,
     sent: SentLog,
     waits: Waits,
-    tamper: Tamper | None,
 ) -> Played:
     progress = waits.progress
     rule, policy = plane.outputs["IngestRule"], plane.outputs["DevicePolicy"]
@@ -199,22 +195,15 @@ def _play(
             )
             warming.result()
         stack.enter_context(DownlinkSchedule(plane.cloud))
-        consumers = Consumers(sqs, plane.inboxes, _is_shown)
-        if tamper is None:
-            stack.enter_context(consumers)
+        consumers = stack.enter_context(Consumers(sqs, plane.inboxes, _is_shown))
         with _step(progress, "carers tell each home, one of which is cut off"):
             _tell(plane, sent, homes)
         with _step(progress, "a device without forwarder sends"):
             _send_simple(supervisor, plane, sent)
-        reading = consumers if tamper is None else None
         with Faults(homes, source.total) as faults:
-            _send(source, homes, faults, progress, reading)
+            _send(source, homes, faults, progress, consumers)
         injected = faults.injected()
         waits.until_none_remain("homes drain", lambda: _backlog(homes))
-        if tamper is not None:
-            _wait_for_queues(plane, waits, ["IngestUrl", "UrgentIngestUrl"])
-            tamper(sqs, plane.inboxes)
-            stack.enter_context(consumers)
         # Its start takes a processor for seconds, in which the next steps wait for timers.
         spark = AuditProcess(supervisor)
         notices = _lose_home(plane, homes, consumers, waits)
@@ -268,7 +257,7 @@ def _send(
     homes: Mapping[str, RunningHome],
     faults: Faults,
     progress: Progress,
-    consumers: Consumers | None,
+    consumers: Consumers,
 ) -> None:
     task = progress.add_task("homes send", total=source.total)
     sender = ""
@@ -282,7 +271,7 @@ def _send(
     def dealt(events: int) -> None:
         progress.update(task, completed=events)
         faults.passed(events, sender)
-        if consumers and events - consumers.received_total > _AHEAD:
+        if events - consumers.received_total > _AHEAD:
             consumers.wait_until(lambda: events - consumers.received_total <= _AHEAD // 2, _PATIENCE_SECONDS)
 
     players = Players({name: home.services for name, home in homes.items()})

@@ -7,7 +7,6 @@ import gzip
 import hashlib
 import json
 import subprocess
-import sys
 import threading
 import time
 from collections import defaultdict
@@ -39,10 +38,10 @@ from local.things import Thing
 from tests.eventually import eventually
 from tests.integration.access import Guarded
 from tests.integration.client.test_in_the_cloud import enter_as
+from tests.integration.commands import run
 from tests.integration.downlink import Home, Plane
 from tests.integration.mqtt import TestClient
 
-ROOT = Path(__file__).parents[2]
 VICTIM = "home-7"
 THIEF = "thief"
 PATIENCE_S = 45.0
@@ -394,8 +393,4 @@ class World:
 
     def operator(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run the operators' command line."""
-        return subprocess.run(
-            [sys.executable, "-m", "eventplane", *arguments],
-            env={**self.cloud.environment(), "EVENTPLANE_ENV": "local"},
-            cwd=ROOT, capture_output=True, text=True, check=False,
-        )  # fmt: skip
+        return run(self.cloud, *arguments)

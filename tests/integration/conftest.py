@@ -3,16 +3,25 @@ a test."""
 
 from __future__ import annotations
 
+import json
+import ssl
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
+from local.certificates import Authority
 from local.cloud import CloudEndpoint
 from local.demo.plane import Plane, deploy_plane
+from local.deploy import start_synthesis
 from local.emulator import start_emulator
 from local.mosquitto import Broker, start_mosquitto
 from local.process import Supervisor
+from tests.endpoint import EndpointServer
+from tests.integration import downlink
+from tests.integration.commands import output_of
+from tests.integration.grown import HOOKED, grown_contract
+from tests.integration.inboxes import Inboxes
 
 
 @pytest.fixture(scope="session")
@@ -29,16 +38,67 @@ def emulator(cloud_supervisor: Supervisor) -> CloudEndpoint:
 
 
 @pytest.fixture(scope="session")
-def plane(emulator: CloudEndpoint, tmp_path_factory: pytest.TempPathFactory) -> Plane:
-    """The plane's own stacks, deployed once. It is shared: others' events lie in its inboxes."""
-    with Supervisor(tmp_path_factory.mktemp("plane")) as supervisor:
-        return deploy_plane(supervisor, emulator)
+def authority_of_rescuers(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    """Who signed the certificate of `rescuers`."""
+    return Authority(tmp_path_factory.mktemp("rescuers"))
+
+
+@pytest.fixture(scope="session")
+def rescuers(authority_of_rescuers: Authority) -> Iterator[EndpointServer]:
+    """The HTTPS endpoint of the rescue service, to which the plane's webhook posts."""
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    identity = authority_of_rescuers.issue(HOOKED)
+    tls.load_cert_chain(identity.certificate, identity.key)
+    with EndpointServer(tls=tls) as endpoint:
+        yield endpoint
+
+
+@pytest.fixture(scope="session")
+def contract_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The compiled contract of the deployed plane."""
+    file = tmp_path_factory.mktemp("contract") / "contract.json"
+    file.write_bytes(grown_contract().canonical)
+    return file
+
+
+@pytest.fixture(scope="session")
+def plane_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the deployment of the plane leaves: its assembly is `cdk.out`."""
+    return tmp_path_factory.mktemp("plane")
+
+
+@pytest.fixture(scope="session")
+def plane(
+    emulator: CloudEndpoint, rescuers: EndpointServer, contract_file: Path, plane_folder: Path
+) -> Plane:
+    """The plane's own stacks, deployed once, with the grown contract. Others' events lie in its inboxes."""
+    context = {"contract": str(contract_file), "webhooks": json.dumps({HOOKED: rescuers.url()})}
+    with Supervisor(plane_folder) as supervisor:
+        synthesis = start_synthesis(supervisor, emulator.account, emulator.region, context=context)
+        return deploy_plane(supervisor, emulator, synthesis, grown_contract())
 
 
 @pytest.fixture(scope="session")
 def outputs(plane: Plane) -> Mapping[str, str]:
     """What the plane's stacks hand out, by name."""
     return plane.outputs
+
+
+@pytest.fixture(scope="session")
+def inboxes(plane: Plane) -> Inboxes:
+    """Everything that came into the inboxes of cloud services, for whoever looks for an event of its own."""
+    return Inboxes(plane)
+
+
+@pytest.fixture(scope="module")
+def cloud_home(plane: Plane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[downlink.Home]:
+    """A registered home that is connected to the plane. A module has one: use keys of your own."""
+    folder = tmp_path_factory.mktemp("home")
+    name = folder.name.replace("home", "home-of-module-")
+    output_of(plane.cloud, "fleet", "register", name)
+    seen = downlink.Plane(plane.cloud, plane.outputs)
+    with Supervisor(folder / "run") as it, downlink.running_home(seen, it, folder / name, name) as home:
+        yield home
 
 
 @pytest.fixture

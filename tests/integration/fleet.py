@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -18,6 +17,7 @@ from eventplane.topics import CLAIM_CLIENT_PREFIX
 from eventplane_mqtt import TlsFiles
 from local.cloud import CloudEndpoint
 from local.things import Thing
+from tests.integration.commands import run
 
 ANSWER_SECONDS = 10.0
 
@@ -33,10 +33,7 @@ class Fleet:
 
     def command(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run the operator's command."""
-        command = [sys.executable, "-m", "eventplane", "fleet", *arguments, "--env", "local"]
-        return subprocess.run(
-            command, env=self.emulator.environment(), capture_output=True, text=True, check=False
-        )
+        return run(self.emulator, "fleet", *arguments)
 
     def known(self, name: str) -> Device:
         """The registry's record."""

@@ -211,9 +211,7 @@ def test_a_quarantined_device_is_off_until_its_release(
         assert device.publish(outbox, b"{}", ANSWER_SECONDS)
 
 
-@pytest.mark.parametrize(
-    "topic", ["devices/{0}/outbox", "$aws/rules/{rule}/devices/{0}/outbox", "devices/{0}/inbox", "anything"]
-)
+@pytest.mark.parametrize("topic", ["devices/{0}/outbox", "$aws/rules/{rule}/devices/{0}/outbox", "anything"])
 def test_a_claim_cannot_speak_for_a_device(
     outputs: Mapping[str, str], claim: Thing, name: str, topic: str
 ) -> None:
@@ -222,9 +220,7 @@ def test_a_claim_cannot_speak_for_a_device(
         assert stranger.disconnected.is_set()
 
 
-@pytest.mark.parametrize(
-    "topic", ["devices/{0}/inbox", "devices/+/inbox", "#", "$aws/provisioning-templates/#"]
-)
+@pytest.mark.parametrize("topic", ["devices/{0}/inbox", "#", "$aws/provisioning-templates/#"])
 def test_a_claim_cannot_listen_for_a_device(claim: Thing, name: str, topic: str) -> None:
     with TestClient.of_thing(claim) as stranger:
         assert stranger.is_refused_to(topic.format(name))

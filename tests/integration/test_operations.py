@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from collections.abc import Callable
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -18,9 +18,9 @@ from local.cloud import CloudEndpoint
 from local.demo.plane import Plane
 from local.things import Thing, provision
 from tests.eventually import eventually
+from tests.integration import commands
 from tests.integration.mqtt import TestClient
 
-ROOT = Path(__file__).parents[2]
 READ_SECONDS = 20
 PATIENCE_SECONDS = 60.0
 SOURCE = "/homes/operated/health"
@@ -43,21 +43,8 @@ Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 @pytest.fixture
 def run(emulator: CloudEndpoint) -> Run:
-    """Runs `eventplane` in the emulated cloud; `python` may name another way to start it."""
-
-    def run(
-        *arguments: str, python: tuple[str, ...] = ("-m", "eventplane")
-    ) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, *python, *arguments],
-            env={**emulator.environment(), "EVENTPLANE_ENV": "local"},
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-
-    return run
+    """Runs `eventplane` in the emulated cloud."""
+    return partial(commands.run, emulator)
 
 
 @pytest.fixture(autouse=True)
@@ -144,7 +131,7 @@ def test_killed_between_send_and_delete_nothing_is_lost(
     poisoned(sqs, plane)
     back = ("dead-letters", "redrive", event.id, "--queue", "care-analytics.inbox")
 
-    assert run(*back, python=("-c", KILLED_BETWEEN)).returncode == -9
+    assert run(*back, program=("-c", KILLED_BETWEEN)).returncode == -9
 
     assert received(sqs, plane) == event.stamped(senderdevice=thing.name).json
     assert eventually(lambda: run(*back).returncode == 0, PATIENCE_SECONDS)

@@ -5,18 +5,18 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from eventplane.device_reports import HEARTBEAT, forwarder_source
-from eventplane.envelope import write_event
+from eventplane.envelope import Envelope, write_event
 from eventplane.ingest import IngestFrame, frame_text
 from eventplane.names import CONNECTED, DISCONNECTED, FLOODING, MONITOR, NOTICE, QUIET, RECOVERED
-from eventplane.sqs_binding import split
+from eventplane.sender import Sender
 from eventplane.topics import basic_ingest_topic
 from local.cloud import CloudEndpoint
 from local.demo.plane import Plane
@@ -25,6 +25,7 @@ from local.network import Network
 from local.things import Thing, provision
 from stacks.config import environment
 from tests.eventually import eventually
+from tests.integration.inboxes import Inboxes
 from tests.integration.mqtt import SECONDS, TestClient
 
 pytestmark = pytest.mark.source("P9")
@@ -40,34 +41,24 @@ NUMBERS = count(1)
 class Presence:
     """The deployed plane, and what arrived for the devices of these tests."""
 
-    def __init__(self, cloud: CloudEndpoint, outputs: Mapping[str, str]) -> None:
-        self.cloud = cloud
-        self.outputs = outputs
-        self._arrived: dict[str, dict[str, Any]] = {}
+    def __init__(self, plane: Plane, inboxes: Inboxes) -> None:
+        self.cloud = plane.cloud
+        self.outputs = plane.outputs
+        self._inboxes = inboxes
 
-    def said(self, inbox: str, device: str) -> list[dict[str, Any]]:
+    def told(self, service: str, device: str) -> list[Envelope]:
         """The different events about `device` in an inbox so far, in the order of their time."""
-        sqs = self.cloud.client("sqs")
-        url = self.outputs[inbox]
-        while messages := sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10).get("Messages"):
-            for message in messages:
-                for event in map(json.loads, split(message["Body"])):
-                    self._arrived[f"{inbox} {event['id']}"] = event
-                sqs.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
-        mine = [
-            event
-            for key, event in self._arrived.items()
-            if key.startswith(inbox) and event.get("subject") == device
-        ]
-        return sorted(mine, key=lambda event: str(event["time"]))
+        events = {each.id: each for each in self._inboxes.events(service)}
+        mine = [each for each in events.values() if each.attributes.get("subject") == device]
+        return sorted(mine, key=lambda each: str(each.attributes["time"]))
 
     def types(self, device: str) -> list[str]:
-        return [each["type"] for each in self.said("OperationsInboxUrl", device)]
+        return [each.type for each in self.told("operations", device)]
 
     def phases(self, device: str) -> list[tuple[str, str]]:
-        notices = self.said("CarersInboxUrl", device)
-        assert {each["type"] for each in notices} <= {NOTICE}
-        return [(each["data"]["phase"], each["data"]["reason"]) for each in notices]
+        notices = self.told("carers", device)
+        assert {each.type for each in notices} <= {NOTICE}
+        return [(data["phase"], data["reason"]) for data in (each.data() for each in notices)]
 
     def publish_heartbeat(self, device: TestClient, name: str, sequence: int, interval_s: float) -> None:
         event = write_event(
@@ -79,8 +70,8 @@ class Presence:
 
 
 @pytest.fixture(scope="module")
-def presence(plane: Plane) -> Presence:
-    return Presence(plane.cloud, plane.outputs)
+def presence(plane: Plane, inboxes: Inboxes) -> Presence:
+    return Presence(plane, inboxes)
 
 
 @pytest.fixture
@@ -102,18 +93,20 @@ def timers(plane: Plane) -> Iterator[None]:
         yield
 
 
-@pytest.fixture
-def scheduled(plane: Plane) -> Iterator[None]:
+@contextmanager
+def scheduled(cloud: CloudEndpoint) -> Iterator[None]:
     """The reconciler's schedule is on, and timers count as lost at once."""
-    client = plane.cloud.client("scheduler")
+    client = cloud.client("scheduler")
     schedule = client.get_schedule(Name=SCHEDULE)
     names = ("Name", "ScheduleExpression", "FlexibleTimeWindow", "Target")
     settings = {name: schedule[name] for name in names}
     given = json.loads(settings["Target"]["Input"])
     now = settings | {"Target": settings["Target"] | {"Input": json.dumps(given | {"overdue_ms": 0})}}
     client.update_schedule(**now, State="ENABLED")
-    yield
-    client.update_schedule(**settings, State="DISABLED")
+    try:
+        yield
+    finally:
+        client.update_schedule(**settings, State="DISABLED")
 
 
 @pytest.mark.usefixtures("timers")
@@ -132,11 +125,11 @@ def test_a_device_that_is_cut_off_is_reported_and_so_is_its_return(presence: Pre
             assert comes(lambda: presence.phases(thing.name) == [("opened", "lost"), ("over", "lost")])
         assert comes(lambda: presence.types(thing.name)[:3] == [CONNECTED, DISCONNECTED, CONNECTED])
 
-    opened, over = presence.said("CarersInboxUrl", thing.name)[:2]
-    assert opened["data"]["incident"] == over["data"]["incident"]
-    assert opened["data"]["check"]
-    relatives = presence.said("FamilyAppInboxUrl", thing.name)
-    assert {each["id"] for each in relatives} >= {opened["id"], over["id"]}, "relatives are told the same"
+    opened, over = presence.told("carers", thing.name)[:2]
+    assert opened.data()["incident"] == over.data()["incident"]
+    assert opened.data()["check"]
+    relatives = {each.id for each in presence.told("family-app", thing.name)}
+    assert relatives >= {opened.id, over.id}, "relatives are told the same"
 
 
 @pytest.mark.usefixtures("timers")
@@ -164,13 +157,21 @@ def test_a_device_that_floods_is_reported_by_name(presence: Presence) -> None:
         )
         assert len(sent["Successful"]) == len(entries)
     assert comes(lambda: presence.types(name) == [FLOODING])
-    (event,) = presence.said("OperationsInboxUrl", name)
-    assert event["senderservice"] == MONITOR
-    assert (event["data"]["device"], event["data"]["exceeded"]) == (name, ["frames"])
-    assert event["data"]["frames"] > quota.frames
+    (event,) = presence.told("operations", name)
+    assert event.sender == Sender(service=MONITOR)
+    assert (event.data()["device"], event.data()["exceeded"]) == (name, ["frames"])
+    assert event.data()["frames"] > quota.frames
 
 
-@pytest.mark.usefixtures("scheduled")
 def test_the_schedule_finds_a_device_whose_timer_is_lost(presence: Presence, thing: Thing) -> None:
+    dynamodb, key = presence.cloud.client("dynamodb"), {"device": {"S": thing.name}}
+
+    def is_due() -> bool:
+        item = dynamodb.get_item(TableName=presence.outputs["PresenceTable"], Key=key).get("Item", {})
+        return 0 < int(item.get("due_ms", {"N": "0"})["N"]) <= time.time_ns() // 1_000_000
+
     with TestClient.of_thing(thing):
-        assert eventually(lambda: presence.types(thing.name) == [CONNECTED], SCHEDULE_SECONDS)
+        # The schedule, which comes once a minute, comes at once where it was off for longer.
+        assert comes(is_due)
+        with scheduled(presence.cloud):
+            assert eventually(lambda: presence.types(thing.name) == [CONNECTED], SCHEDULE_SECONDS)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -14,18 +12,18 @@ from typing import Any
 
 import pytest
 
-from eventplane.envelope import Envelope, parse_event, write_event
+from eventplane.envelope import Envelope, write_event
 from eventplane.ingest import IngestFrame, frame_text
 from eventplane.names import VERDICT
 from eventplane.sender import Sender
 from eventplane.sending import stamp_sender
-from eventplane.sqs_binding import split
 from local.audits import read_report
 from local.demo.archive import fetch
 from local.demo.plane import Plane
 from tests.eventually import eventually
+from tests.integration.commands import output_of
+from tests.integration.inboxes import Inboxes, Wanted
 
-ROOT = Path(__file__).parents[2]
 SECONDS = 60
 READING = "org.eventplane.health.reading.v1"
 ROUTE = "readings-to-care-analytics"
@@ -34,8 +32,9 @@ ROUTE = "readings-to-care-analytics"
 class World:
     """What a test does with the deployed plane and its archive."""
 
-    def __init__(self, plane: Plane, directory: Path) -> None:
+    def __init__(self, plane: Plane, inboxes: Inboxes, directory: Path) -> None:
         self.plane = plane
+        self._inboxes = inboxes
         self.sqs, self.s3 = plane.cloud.client("sqs"), plane.cloud.client("s3")
         self.bucket = plane.outputs["ArchiveBucket"]
         self.directory = directory
@@ -51,20 +50,18 @@ class World:
         for way in ("IngestUrl", "TapUrl"):
             self.sqs.send_message(QueueUrl=self.plane.outputs[way], MessageBody=frame_text(frame))
 
-    def received(self, service: str, wanted: str) -> Envelope:
-        """The next event with the id or type `wanted` in an inbox; what came before is taken away."""
-        url, found = self.plane.inboxes[service], []
+    def received(self, service: str, wanted: Wanted) -> Envelope:
+        """The last event in an inbox that is `wanted`."""
+        found = self._inboxes.find(service, wanted)
+        assert found is not None, f"it did not come to {service}"
+        return found
 
-        def look() -> bool:
-            answer = self.sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10, WaitTimeSeconds=1)
-            for message in answer.get("Messages", []):
-                self.sqs.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
-                events = [parse_event(text) for text in split(message["Body"])]
-                found.extend(event for event in events if wanted in (event.id, event.type))
-            return bool(found)
+    def is_ours(self, event: Envelope) -> bool:
+        return event.id == self.sent.id
 
-        assert eventually(look, SECONDS), f"{wanted} did not come to {service}"
-        return found[0]
+    def is_copy(self, event: Envelope) -> bool:
+        """Whether it is the event, sent again by a replay."""
+        return self.is_ours(event) and "replayedtime" in event.attributes
 
     def lines(self, folder: str) -> Iterator[tuple[str, dict[str, Any]]]:
         """The archive's lines about the event, each with its object's key."""
@@ -101,38 +98,30 @@ class World:
         return mine[0], mine[1]
 
     def replay(self, *options: str) -> str:
-        return self.command("eventplane", "replay", "--env", "local", *options)
+        return self.command("eventplane", "replay", *options)
 
     def command(self, module: str, *arguments: str) -> str:
-        done = subprocess.run(
-            [sys.executable, "-m", module, *arguments],
-            env=self.plane.cloud.environment(),
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-        return done.stdout
+        return output_of(self.plane.cloud, *arguments, program=("-m", module))
 
 
 @pytest.fixture
-def world(plane: Plane, tmp_path: Path) -> World:
-    return World(plane, tmp_path)
+def world(plane: Plane, inboxes: Inboxes, tmp_path: Path) -> World:
+    return World(plane, inboxes, tmp_path)
 
 
 def test_what_an_audit_misses_is_replayed_and_the_next_audit_has_it(world: World) -> None:
     sent, day = world.sent, f"{datetime.fromtimestamp(world.accepted_ms / 1_000, UTC):%Y-%m-%d}"
     stamped = stamp_sender(sent, Sender("a"))
     world.enter()
-    assert world.received("care-analytics", sent.id) == stamped
+    assert world.received("care-analytics", world.is_ours) == stamped
     for folder in ("tap", "ledger"):
         assert eventually(lambda folder=folder: any(world.lines(folder)), SECONDS), folder
     world.lose()
 
     findings, (owed,) = world.audit(1)
     assert [(each["kind"], each["route"]) for each in findings] == [("lost", ROUTE)]
-    assert world.received("operations", VERDICT).data()["verdict"] == "broken"
+    told = world.received("operations", lambda each: each.type == VERDICT)
+    assert told.data()["verdict"] == "broken"
 
     world.s3.put_object(
         Bucket=world.bucket,
@@ -142,15 +131,13 @@ def test_what_an_audit_misses_is_replayed_and_the_next_audit_has_it(world: World
     assert "would be sent" in world.replay("--date", day, "--dry-run")
     assert "1 deliveries of 1 events in 1 files: 1 orders sent" in world.replay("--date", day)
 
-    copy = world.received("care-analytics", sent.id)
+    copy = world.received("care-analytics", world.is_copy)
     assert copy.json == f'{{"replayedtime":"{copy.attributes["replayedtime"]}",{stamped.json[1:]}'
     assert copy.key == stamped.key, "who has seen the event would not know its copy"
     assert eventually(lambda: any(world.lines("ledger")), SECONDS)
 
     assert world.audit(2) == ([], [])
-    traced = json.loads(
-        world.command("eventplane", "trace", sent.source, sent.id, "--env", "local", "--json")
-    )
+    traced = json.loads(world.command("eventplane", "trace", sent.source, sent.id, "--json"))
     (event,) = traced["events"]
     assert [(each["where"], each["what"]) for each in event["stations"]] == [
         ("IoT Core", "accepted"),
@@ -160,18 +147,17 @@ def test_what_an_audit_misses_is_replayed_and_the_next_audit_has_it(world: World
 
 def test_a_past_window_is_replayed_to_one_participant(world: World) -> None:
     world.enter()
-    world.received("care-analytics", world.sent.id)
     assert eventually(lambda: any(world.lines("tap")), SECONDS)
     since, until = (
         datetime.fromtimestamp(at_ms / 1_000, UTC).isoformat(timespec="milliseconds")
         for at_ms in (world.accepted_ms, world.accepted_ms + 1)
     )
     world.replay("--participant", "care-analytics", "--from", since, "--to", until)
-    assert "replayedtime" in world.received("care-analytics", world.sent.id).attributes
+    assert world.received("care-analytics", world.is_copy)
 
 
-def test_what_is_no_order_is_a_dead_letter(world: World) -> None:
+def test_what_is_no_order_is_a_dead_letter(world: World, inboxes: Inboxes) -> None:
     url = world.plane.outputs["ReplayUrl"]
     sent = world.sqs.send_message(QueueUrl=url, MessageBody="by mistake")
-    letter = world.received("operations", f"{sent['MessageId']}.bad_order")
+    letter = inboxes.letter(lambda each: each.id == f"{sent['MessageId']}.bad_order")
     assert letter.attributes["deadletterreason"] == "bad_order"

@@ -1,36 +1,31 @@
-"""From a device to the alarm centre's HTTPS endpoint: rule, router, inbox, webhook function, TLS."""
+"""From a device to the rescue service's HTTPS endpoint: rule, router, inbox, webhook function, TLS."""
 
 from __future__ import annotations
 
 import gzip
 import importlib.util
 import json
-import ssl
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from eventplane.dead_letter import DEAD_LETTER_TYPE
-from eventplane.envelope import Envelope, parse_event, write_event
+from eventplane.envelope import Envelope, write_event
 from eventplane.sender import SENDER_DEVICE
 from eventplane.topics import basic_ingest_topic
 from local.certificates import Authority
-from local.cloud import CloudEndpoint
-from local.deploy import ROOT, deploy
-from local.process import Supervisor
+from local.demo.plane import Plane
+from local.deploy import ROOT
 from local.things import Thing, provision
 from tests.endpoint import EndpointServer, answer
 from tests.eventually import eventually
+from tests.integration.grown import HOOKED, RESCUE
+from tests.integration.inboxes import SECONDS, Inboxes
 from tests.integration.mqtt import TestClient
 
-SECONDS = 60.0
-READ_SECONDS = 20
-
-EXAMPLE = ROOT / "examples" / "verify_webhook.py"
-specification = importlib.util.spec_from_file_location("verify_webhook", EXAMPLE)
+specification = importlib.util.spec_from_file_location(
+    "verify_webhook", ROOT / "examples" / "verify_webhook.py"
+)
 assert specification is not None
 assert specification.loader is not None
 verify = importlib.util.module_from_spec(specification)
@@ -38,99 +33,70 @@ specification.loader.exec_module(verify)
 
 
 @dataclass
-class Plane:
-    """The deployed plane and the endpoint of its alarm centre."""
+class Home:
+    """A device, and the plane that posts what it sends to the rescue service."""
 
-    cloud: CloudEndpoint
-    endpoint: EndpointServer
-    outputs: dict[str, str]
+    plane: Plane
     thing: Thing
 
-    def sends(self, event: Envelope) -> None:
-        """The device publishes `event`."""
+    def sends(self, id: str) -> Envelope:
+        """The device publishes an event; return it as the rescue service gets it."""
+        event = write_event({"id": id, "source": "/homes/hooked/voice", "type": RESCUE}, {"keyword": "Hilfe"})
         with TestClient.of_thing(self.thing) as device:
-            topic = basic_ingest_topic(self.outputs["IngestRule"], self.thing.name)
+            topic = basic_ingest_topic(self.plane.outputs["IngestRule"], self.thing.name)
             assert device.publish(topic, event.json.encode())
+        return event.stamped(**{SENDER_DEVICE: self.thing.name})
 
-    def keys(self) -> list[str]:
-        client = self.cloud.client("secretsmanager")
-        return [client.get_secret_value(SecretId=self.outputs["AlarmCentreWebhookSecret"])["SecretString"]]
-
-    def letter(self) -> dict[str, Any]:
-        """The payload of the next dead letter that operations get."""
-        sqs, queue = self.cloud.client("sqs"), self.outputs["OperationsInboxUrl"]
-        (message,) = sqs.receive_message(QueueUrl=queue, WaitTimeSeconds=READ_SECONDS)["Messages"]
-        sqs.delete_message(QueueUrl=queue, ReceiptHandle=message["ReceiptHandle"])
-        event = parse_event(message["Body"])
-        assert event.type == DEAD_LETTER_TYPE
-        payload: dict[str, Any] = event.data()
-        return payload
-
-
-@pytest.fixture(scope="module")
-def plane(emulator: CloudEndpoint, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plane]:
-    directory = tmp_path_factory.mktemp("webhook")
-    authority = Authority(directory / "authority")
-    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    identity = authority.issue("alarm-centre")
-    tls.load_cert_chain(identity.certificate, identity.key)
-    with EndpointServer(answer(500), answer(202), answer(422, b"no such home"), tls=tls) as endpoint:
-        with Supervisor(directory / "run") as supervisor, pytest.MonkeyPatch.context() as patch:
-            patch.setenv("WEBHOOK_URL", endpoint.url())
-            stacks = deploy(supervisor, emulator, app=Path(__file__).parent / "webhook_app")
-        outputs = {name: value for each in stacks.values() for name, value in each.items()}
-        _believe(emulator, "eventplane-hooks-webhook-alarm-centre", authority.ca)
-        thing = provision(
-            emulator, "hooked-home", policy=outputs["DevicePolicy"], directory=directory / "thing"
+    def key(self) -> str:
+        secrets = self.plane.cloud.client("secretsmanager")
+        return str(
+            secrets.get_secret_value(SecretId=self.plane.outputs["RescueServiceWebhookSecret"])[
+                "SecretString"
+            ]
         )
-        yield Plane(emulator, endpoint, outputs, thing)
+
+    def outcomes(self, *ids: str) -> list[tuple[str, str, int, int]]:
+        """What the archive says became of events: id, outcome, status, attempt."""
+        s3, bucket = self.plane.cloud.client("s3"), self.plane.outputs["ArchiveBucket"]
+        listed = s3.list_objects_v2(Bucket=bucket, Prefix="handovers/").get("Contents", [])
+        bodies = [s3.get_object(Bucket=bucket, Key=each["Key"])["Body"].read() for each in listed]
+        lines = [json.loads(line) for body in bodies for line in gzip.decompress(body).splitlines()]
+        found = [(each["id"], each["outcome"], each["status"], each["attempt"]) for each in lines]
+        return sorted(each for each in found if each[0] in ids)
 
 
-def _believe(cloud: CloudEndpoint, function: str, ca: Path) -> None:
-    """Let a function's TLS believe the test's authority, as Lambda's does those of the internet."""
-    client = cloud.client("lambda")
-    variables = client.get_function_configuration(FunctionName=function)["Environment"]["Variables"]
-    client.update_function_configuration(
-        FunctionName=function, Environment={"Variables": {**variables, "SSL_CERT_FILE": str(ca)}}
+@pytest.fixture
+def home(plane: Plane, authority_of_rescuers: Authority, tmp_path: Path) -> Home:
+    """The webhook's TLS believes the test's authority, as Lambda's does those of the internet."""
+    function = f"eventplane-local-webhook-{HOOKED}"
+    functions = plane.cloud.client("lambda")
+    variables = functions.get_function_configuration(FunctionName=function)["Environment"]["Variables"]
+    functions.update_function_configuration(
+        FunctionName=function,
+        Environment={"Variables": {**variables, "SSL_CERT_FILE": str(authority_of_rescuers.ca)}},
     )
+    policy = plane.outputs["DevicePolicy"]
+    return Home(plane, provision(plane.cloud, "hooked-home", policy=policy, directory=tmp_path / "thing"))
 
 
-def test_an_event_arrives_exactly_and_signed_after_the_endpoint_s_failure(plane: Plane) -> None:
-    event = write_event(
-        {"id": "1", "source": "/homes/a/voice", "type": "org.eventplane.alarm.keyword.v1"},
-        {"keyword": "Hilfe"},
-    )
-    plane.sends(event)
-
-    assert eventually(lambda: len(plane.endpoint.received) == 2, SECONDS)
-    failed, taken = plane.endpoint.received
-    assert failed.body == taken.body == event.stamped(**{SENDER_DEVICE: plane.thing.name}).json.encode()
+def test_an_event_arrives_exactly_and_signed_after_a_failure_and_a_refusal_is_told(
+    home: Home, rescuers: EndpointServer, inboxes: Inboxes
+) -> None:
+    rescuers.play(answer(500), answer(202), answer(422, b"no such home"))
+    event = home.sends("hooked-1")
+    assert eventually(lambda: len(rescuers.received) == 2, SECONDS)
+    failed, taken = rescuers.received
+    assert failed.body == taken.body == event.json.encode()
     assert failed.headers["webhook-id"] == taken.headers["webhook-id"]
     assert taken.headers["content-type"] == "application/cloudevents+json"
     for request in (failed, taken):
-        assert verify.is_genuine(plane.keys(), request.headers, request.body)
+        assert verify.is_genuine([home.key()], request.headers, request.body)
 
-
-def test_an_event_that_the_endpoint_refuses_comes_to_operations(plane: Plane) -> None:
-    event = write_event({"id": "2", "source": "/homes/a/voice", "type": "org.eventplane.alarm.keyword.v1"})
-    plane.sends(event)
-
-    letter = plane.letter()
+    home.sends("hooked-2")
+    letter = inboxes.letter(lambda each: each.data()["channel"] == f"{HOOKED}.inbox").data()
     assert (letter["reason"], letter["detail"]) == ("endpoint_refused", "HTTP 422 Words: no such home")
-    assert letter["channel"] == "alarm-centre.inbox"
-    assert len(plane.endpoint.received) == 3
-
-
-def test_the_archive_says_what_became_of_both(plane: Plane) -> None:
-    s3 = plane.cloud.client("s3")
-    bucket = plane.outputs["ArchiveBucket"]
-    listed = s3.list_objects_v2(Bucket=bucket, Prefix="handovers/")["Contents"]
-    lines = [
-        json.loads(line)
-        for each in listed
-        for line in gzip.decompress(s3.get_object(Bucket=bucket, Key=each["Key"])["Body"].read()).splitlines()
-    ]
-    assert sorted((each["id"], each["outcome"], each["status"], each["attempt"]) for each in lines) == [
-        ("1", "delivered", 202, 2),
-        ("2", "dead_lettered", 422, 1),
+    assert len(rescuers.received) == 3
+    assert home.outcomes("hooked-1", "hooked-2") == [
+        ("hooked-1", "delivered", 202, 2),
+        ("hooked-2", "dead_lettered", 422, 1),
     ]

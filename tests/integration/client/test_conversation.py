@@ -12,19 +12,16 @@ from typing import Any
 
 import pytest
 
-from contract import load_contract
 from eventplane.conversation.messages import Replier, Reply, Status
 from eventplane.envelope import Envelope, write_event
 from eventplane_client import Client, ClientSettings, Inbox, connect, contract_in_force
 from eventplane_client.errors import RequestTimeoutError
 from eventplane_client.functions import handles_events
 from local.demo import plane as demo
-from local.process import Supervisor
 from local.services import Service
 from tests.eventually import eventually
 from tests.integration.client.test_in_the_cloud import enter_as, program_of
-from tests.integration.downlink import MESSAGE, SECONDS, Home, Plane, running_home
-from tests.integration.test_downlink import command
+from tests.integration.downlink import MESSAGE, SECONDS, Home
 from tests.unit.lambdas.support import LambdaContext
 
 ALARM = "org.eventplane.alarm.keyword.v1"
@@ -32,19 +29,8 @@ _NUMBERS = count(1)
 
 
 @pytest.fixture
-def home(plane: demo.Plane, supervisor: Supervisor, tmp_path: Path) -> Iterator[Home]:
-    name = f"conversation-{next(_NUMBERS)}"
-    seen = Plane(plane.cloud, plane.outputs)
-    command(seen, "fleet", "register", name)
-    with running_home(seen, supervisor, tmp_path / name, name) as it:
-        yield it
-
-
-@pytest.fixture
-def contract_file(tmp_path: Path) -> str:
-    file = tmp_path / "deployed.json"
-    file.write_bytes(load_contract().canonical)
-    return str(file)
+def home(cloud_home: Home) -> Home:
+    return cloud_home
 
 
 def enter(plane: demo.Plane, participant: str, monkeypatch: pytest.MonkeyPatch, contract: str = "") -> Client:
@@ -62,10 +48,10 @@ def message(home: Home) -> Envelope:
 
 @pytest.mark.source("N2")
 def test_the_cloud_asks_a_home_and_who_subscribed_in_the_cloud(
-    plane: demo.Plane, home: Home, monkeypatch: pytest.MonkeyPatch, contract_file: str
+    plane: demo.Plane, home: Home, monkeypatch: pytest.MonkeyPatch, contract_file: Path
 ) -> None:
     analytics = enter(plane, "care-analytics", monkeypatch)
-    with enter(plane, "carers", monkeypatch, contract_file) as carers, analytics:
+    with enter(plane, "carers", monkeypatch, str(contract_file)) as carers, analytics:
         asked = message(home)
         voice = Replier("voice-service", home.name)
         # Its handler in the home returns nothing.

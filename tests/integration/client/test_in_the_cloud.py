@@ -27,7 +27,7 @@ from eventplane_client.errors import NothingThereError, UnavailableError
 from eventplane_client.letters import letter as dead_letter
 from eventplane_client.ports import Message
 from local.cloud import CloudEndpoint
-from local.demo.plane import Plane, deploy_plane
+from local.demo.plane import Plane
 from local.process import Supervisor
 from tests.eventually import eventually
 
@@ -38,12 +38,6 @@ LOT = 12
 KILLS = 5
 NEWS = {"exact": {"type": "org.eventplane.activity.news.v1"}}
 _NUMBERS = count(1)
-
-
-@pytest.fixture(scope="module")
-def plane(emulator: CloudEndpoint, tmp_path_factory: pytest.TempPathFactory) -> Plane:
-    with Supervisor(tmp_path_factory.mktemp("plane")) as supervisor:
-        return deploy_plane(supervisor, emulator)
 
 
 def program_of(plane: Plane, participant: str) -> CloudEndpoint:

@@ -1,4 +1,4 @@
-"""The contract suite of the client library over MQTT: the tests are those of the other backends."""
+"""The contract suite of the client library over MQTT, in one home for all its tests."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.envelope import Envelope
 from eventplane.topics import local_topic
 from eventplane_client import Client, ClientSettings, Mode, connect
@@ -15,8 +16,11 @@ from eventplane_client.errors import RefusedError, SubscriptionError
 from eventplane_client.mqtt import MqttTransport
 from eventplane_client.sqlite_filter import SqliteFilter
 from eventplane_client.subscription import NoSubscriptions
+from local.certificates import Authority
+from local.mosquitto import start_mosquitto
+from local.process import Supervisor
 from tests.eventually import eventually
-from tests.integration.edge.conftest import CloudBroker, Home
+from tests.integration.edge.conftest import CloudBroker, Home, start_home
 from tests.integration.mqtt import TestClient
 from tests.unit.client.test_contract_suite import *  # noqa: F403
 from tests.unit.client.worlds import MAX_RECEIVES, Steps, event, sent_by
@@ -39,6 +43,7 @@ class MqttWorld:
         self._directory = directory
         self._transports: list[MqttTransport] = []
         self._filters: list[SqliteFilter] = []
+        self._events_before = len(cloud.events)
         with self.client(self.reader) as first:
             # From its first connection on the broker keeps what comes for it.
             first.put(event(type="org.eventplane.call.placed.v1"), SECONDS)
@@ -84,19 +89,54 @@ class MqttWorld:
 
     def letters(self, least: int = 0) -> list[Envelope]:
         def found() -> list[Envelope]:
-            letters = {e.key: e for e in self._cloud.events if e.type == "org.eventplane.deadletter.v1"}
-            return list(letters.values())
+            new = self._cloud.events[self._events_before :]
+            return list({each.key: each for each in new if each.type == DEAD_LETTER_TYPE}.values())
 
         assert eventually(lambda: len(found()) >= least, SECONDS)
         return found()
 
     def close(self) -> None:
+        """Leave nothing to the next test."""
+        self.crash()
+        with self.client(self.reader, mode=Mode.AT_MOST_ONCE) as last, last.subscribe() as inbox:
+
+            def is_empty() -> bool:
+                inbox.handle(lambda _: None, idle_s=0)
+                return self._home.drained()
+
+            assert eventually(is_empty, SECONDS)
         self.crash()
 
     def _filter(self, participant: str) -> SqliteFilter:
         found = SqliteFilter(self._directory / f"{participant}.db", on_notice=lambda _: None)
         self._filters.append(found)
         return found
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.fixture(scope="module")
+def cloud(authority: Authority, tmp_path_factory: pytest.TempPathFactory) -> Iterator[CloudBroker]:
+    folder = tmp_path_factory.mktemp("cloud-of-home")
+    with Supervisor(folder / "run") as supervisor:
+        broker = CloudBroker(supervisor, folder / "cloud", authority)
+        yield broker
+        broker.close()
+
+
+@pytest.fixture(scope="module")
+def home(
+    authority: Authority, cloud: CloudBroker, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Home]:
+    folder = tmp_path_factory.mktemp("home")
+    with Supervisor(folder / "run") as supervisor:
+        broker = start_mosquitto(supervisor, "home", folder / "mosquitto")
+        it = start_home(supervisor, broker, folder, cloud.port, authority)
+        yield it
+        it.close()
 
 
 @pytest.fixture

@@ -1,4 +1,5 @@
-"""What fails in the deployed plane reaches the one who is told; its canary takes the way of an alarm."""
+"""What fails in the deployed plane reaches the one who is told; its canary takes the way of an alarm; the
+archive's tables and jobs are there."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from eventplane.archive_layout import FOLDERS
 from local.cloud import CloudEndpoint
 
 
@@ -17,12 +19,12 @@ def test_every_alarm_is_deployed_and_tells_a_topic(
     pages = (
         emulator.client("cloudwatch").get_paginator("describe_alarms").paginate(AlarmNamePrefix="eventplane")
     )
-    alarms = [each for page in pages for each in page["MetricAlarms"] if "grown" in each["AlarmName"]]
-    assert "eventplane-grown-ingest-urgent-age" in {each["AlarmName"] for each in alarms}
+    alarms = [each for page in pages for each in page["MetricAlarms"] if "-local-" in each["AlarmName"]]
+    assert "eventplane-local-ingest-urgent-age" in {each["AlarmName"] for each in alarms}
     topics = {each["AlarmName"]: each["AlarmActions"] for each in alarms}
-    assert topics["eventplane-grown-ingest-urgent-age"] == [outputs["PageTopic"]]
-    assert topics["eventplane-grown-canary"] == [outputs["PageTopic"]]
-    assert topics["eventplane-grown-dead-letters"] == [outputs["TicketTopic"]]
+    assert topics["eventplane-local-ingest-urgent-age"] == [outputs["PageTopic"]]
+    assert topics["eventplane-local-canary"] == [outputs["PageTopic"]]
+    assert topics["eventplane-local-dead-letters"] == [outputs["TicketTopic"]]
     assert set(map(tuple, topics.values())) == {(outputs["PageTopic"],), (outputs["TicketTopic"],)}
 
 
@@ -30,7 +32,7 @@ def test_an_audit_that_found_something_is_told_to_who_subscribed(
     emulator: CloudEndpoint, outputs: Mapping[str, str]
 ) -> None:
     sqs = emulator.client("sqs")
-    pager = sqs.create_queue(QueueName="grown-pager")["QueueUrl"]
+    pager = sqs.create_queue(QueueName="pager")["QueueUrl"]
     arn = sqs.get_queue_attributes(QueueUrl=pager, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
     topic = outputs["TicketTopic"]
     allowed = {
@@ -46,9 +48,9 @@ def test_an_audit_that_found_something_is_told_to_who_subscribed(
 
     cloudwatch = emulator.client("cloudwatch")
     cloudwatch.put_metric_data(
-        Namespace="eventplane/grown/audit", MetricData=[{"MetricName": "findings", "Value": 2.0}]
+        Namespace="eventplane/local/audit", MetricData=[{"MetricName": "findings", "Value": 2.0}]
     )
-    name = "eventplane-grown-audit-findings"
+    name = "eventplane-local-audit-findings"
     (alarm,) = cloudwatch.describe_alarms(AlarmNames=[name])["MetricAlarms"]
     assert alarm["StateValue"] == "ALARM"
 
@@ -60,7 +62,7 @@ def test_an_audit_that_found_something_is_told_to_who_subscribed(
 def invoke(cloud: CloudEndpoint, what: str) -> dict[str, Any]:
     """Have the canary do something; what it returns."""
     answer = cloud.client("lambda").invoke(
-        FunctionName="eventplane-grown-canary", Payload=json.dumps({"do": what}).encode()
+        FunctionName="eventplane-local-canary", Payload=json.dumps({"do": what}).encode()
     )
     assert "FunctionError" not in answer, answer["Payload"].read()
     found: dict[str, Any] = json.loads(answer["Payload"].read())
@@ -84,5 +86,15 @@ def test_the_canary_counts_dead_letters_of_every_queue(
     sqs.send_message(QueueUrl=outputs["CarersInboxDlqUrl"], MessageBody="{}")
     after = invoke(emulator, "queues")["dead_letters"]
     sqs.purge_queue(QueueUrl=outputs["CarersInboxDlqUrl"])
-    name = "eventplane-grown-carers-inbox-dlq"
+    name = "eventplane-local-carers-inbox-dlq"
     assert after == {**before, name: before.get(name, 0) + 1}
+
+
+def test_the_archives_tables_and_jobs_are_deployed(
+    emulator: CloudEndpoint, outputs: Mapping[str, str]
+) -> None:
+    glue = emulator.client("glue")
+    tables = glue.get_tables(DatabaseName=outputs["CatalogDatabase"])["TableList"]
+    assert {each.name for each in FOLDERS if each.compaction} <= {each["Name"] for each in tables}
+    jobs = {each["Name"] for each in glue.get_jobs()["Jobs"]}
+    assert {outputs[name] for name in ("DeliveryAuditJob", "CompactionJob", "ErasureJob")} <= jobs

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from eventplane.envelope import Envelope, parse_event, write_event
+from eventplane.envelope import Envelope, write_event
 from eventplane.resource_names import resource_name
 from eventplane.sqs_binding import to_message
 from eventplane_client.dynamodb import DynamoDbFilter
@@ -17,7 +17,8 @@ from eventplane_client.outbox_order import OutboxOrder
 from eventplane_client.sqs import SqsTransport
 from local.cloud import CloudEndpoint
 from tests.eventually import eventually
-from tests.integration.deployed.grown import ENVIRONMENT, ROUND, VISIT, grown_contract
+from tests.integration.grown import ROUND, VISIT, grown_contract
+from tests.integration.inboxes import Inboxes
 
 SECONDS = 60.0
 SOURCES = ("/watch/east", "/watch/west")
@@ -38,38 +39,22 @@ def night_round(source: str, number: int, **attributes: str) -> Envelope:
     return write_event({"id": str(number), "source": source, "type": ROUND, **attributes})
 
 
-def read(cloud: CloudEndpoint, url: str, into: list[Envelope]) -> None:
-    """Read and delete what is there."""
-    sqs = cloud.client("sqs")
-    for each in sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10).get("Messages", []):
-        into.append(parse_event(each["Body"]))
-        sqs.delete_message(QueueUrl=url, ReceiptHandle=each["ReceiptHandle"])
-
-
 @pytest.mark.source("P17", "N3")
 def test_each_source_arrives_in_its_order_and_once(
-    emulator: CloudEndpoint, outputs: Mapping[str, str]
+    emulator: CloudEndpoint, outputs: Mapping[str, str], inboxes: Inboxes
 ) -> None:
-    outbox, inbox = outputs["NightWatchOutboxUrl"], outputs["NightWatchInboxUrl"]
+    outbox = outputs["NightWatchOutboxUrl"]
     assert outbox.endswith(".fifo")
     for number in range(ROUNDS):
         for source in SOURCES:
             send(emulator, outbox, night_round(source, number))
             send(emulator, outbox, night_round(source, number))  # a sender that got no answer
 
-    arrived: list[Envelope] = []
-
-    def is_complete() -> bool:
-        read(emulator, inbox, arrived)
-        return len(arrived) >= ROUNDS * len(SOURCES)
-
-    assert eventually(is_complete, SECONDS)
+    assert eventually(lambda: len(inboxes.events("night-watch")) >= ROUNDS * len(SOURCES), SECONDS)
     by_source = defaultdict(list)
-    for event in arrived:
+    for event in inboxes.events("night-watch"):
         by_source[event.source].append(int(event.id))
     assert by_source == {source: list(range(ROUNDS)) for source in SOURCES}
-    read(emulator, inbox, arrived)
-    assert len(arrived) == ROUNDS * len(SOURCES)
 
 
 @pytest.mark.source("P17", "F3")
@@ -87,8 +72,8 @@ def test_readers_of_a_standard_inbox_get_what_a_service_numbered_in_order(
         sqs.send_message(QueueUrl=outputs["DayWatchOutboxUrl"], MessageBody=visit.json)
     found: list[str] = []
     for _ in range(2):
-        transport = SqsTransport.find("day-watch", ENVIRONMENT.name, sqs, max_receives=5)
-        table = resource_name(ENVIRONMENT.name, TABLE)
+        transport = SqsTransport.find("day-watch", "local", sqs, max_receives=5)
+        table = resource_name("local", TABLE)
         filter = DynamoDbFilter(dynamodb, table, "day-watch", lease=lambda: SECONDS)
         with Inbox("day-watch", transport, filter) as inbox:
             found += [inbox.get(SECONDS).id for _ in range(ROUNDS // 2)]

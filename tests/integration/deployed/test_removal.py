@@ -2,84 +2,83 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import aws_cdk as cdk
 import pytest
 
-from eventplane.contract import Contract
 from local.cloud import CloudEndpoint
+from local.demo.plane import Plane
 from stacks.application import build
-from stacks.deployment import Deployment, PlannedStack, planned_stacks
+from stacks.config import environment
+from stacks.deployment import Deployment, planned_stacks
 from stacks.removal import RemovalError, check_removals
 from tests.infrastructure.templates import NO_BUNDLING
-from tests.integration.deployed.grown import ENVIRONMENT, grown_contract, left_contract, retired_contract
+from tests.integration.commands import run
+from tests.integration.grown import HOOKED, left_contract
 
-Assemble = Callable[[Contract], Path]
-Plan = Callable[[Contract], list[PlannedStack]]
 WAITS = '{"specversion": "1.0", "id": "1", "source": "/s", "type": "t"}'
 
 
 @pytest.fixture
-def assemble(tmp_path: Path) -> Assemble:
-    """Synthesises the grown environment with another contract; gives the directory."""
-
-    def synthesise(contract: Contract) -> Path:
-        app = cdk.App(outdir=str(tmp_path / contract.version), context=NO_BUNDLING)
-        build(app, ENVIRONMENT, contract)
-        return Path(app.synth().directory)
-
-    return synthesise
+def deployment(plane: Plane) -> Deployment:
+    return Deployment(plane.cloud.client("cloudformation"), plane.cloud.client("sqs"))
 
 
-@pytest.fixture
-def plan(assemble: Assemble) -> Plan:
-    return lambda contract: planned_stacks(assemble(contract))
+@pytest.fixture(scope="module")
+def left(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The assembly of the plane that the night watch has left."""
+    local = replace(environment("local"), webhook_urls={HOOKED: "https://rescue.example/"})
+    app = cdk.App(outdir=str(tmp_path_factory.mktemp("left")), context=NO_BUNDLING)
+    build(app, local, left_contract())
+    return Path(app.synth().directory)
 
 
-def test_nothing_leaves_nothing_is_said(
-    emulator: CloudEndpoint, outputs: Mapping[str, str], plan: Plan
+def test_what_is_deployed_again_as_it_is_removes_nothing(
+    emulator: CloudEndpoint, plane_folder: Path, deployment: Deployment
 ) -> None:
-    deployment = Deployment(emulator.client("cloudformation"), emulator.client("sqs"))
-    check_removals(deployment, plan(grown_contract()))
-    check_removals(deployment, plan(retired_contract()))
-    assert len(list(deployment.queue_urls("eventplane-grown-messaging"))) == len(
-        next(each for each in plan(grown_contract()) if each.name.endswith("-messaging")).queues
-    )
+    planned = planned_stacks(plane_folder / "cdk.out")
+    check_removals(deployment, planned)
+    messaging = next(each for each in planned if each.name.endswith("-messaging"))
+    assert {each.rsplit("/", 1)[-1] for each in deployment.queue_urls(messaging.name)} == {*messaging.queues}
+    done = run(emulator, str(plane_folder / "cdk.out"), "local", program=("-m", "stacks.preflight"))
+    assert done.returncode == 0, done.stderr
 
 
 def test_a_participant_that_was_never_retired_stays(
-    emulator: CloudEndpoint, outputs: Mapping[str, str], plan: Plan
+    emulator: CloudEndpoint, deployment: Deployment, left: Path
 ) -> None:
-    deployment = Deployment(emulator.client("cloudformation"), emulator.client("sqs"))
     with pytest.raises(RemovalError, match="with `retired: true` on its participant") as caught:
-        check_removals(deployment, plan(left_contract()))
+        check_removals(deployment, planned_stacks(left))
     assert [each.split(":")[0] for each in caught.value.problems] == [
         f"night-watch-{box}{dead}.fifo" for box in ("inbox", "outbox") for dead in ("-dlq", "")
     ]
+    refused = run(emulator, str(left), "local", program=("-m", "stacks.preflight"))
+    assert refused.returncode == 1
+    assert "nothing was deployed, because 4 queue(s) would go" in refused.stderr
+    assert "Traceback" not in refused.stderr
 
 
 def test_a_retired_one_leaves_when_its_queues_are_empty(
-    emulator: CloudEndpoint, outputs: Mapping[str, str], plan: Plan
+    emulator: CloudEndpoint, outputs: Mapping[str, str], left: Path
 ) -> None:
     sqs = emulator.client("sqs")
-    inbox = outputs["NightWatchInboxUrl"]
+    inbox, planned = outputs["NightWatchInboxUrl"], planned_stacks(left)
     deployment = Retired(emulator.client("cloudformation"), sqs)
     sqs.send_message(QueueUrl=inbox, MessageBody=WAITS, MessageGroupId="g", MessageDeduplicationId="1")
     with pytest.raises(RemovalError) as caught:
-        check_removals(deployment, plan(left_contract()))
+        check_removals(deployment, planned)
     assert [*caught.value.problems] == [
         "night-watch-inbox.fifo: 1 message(s) are left; let them be read, or move them, first"
     ]
     # Somebody who reads it has not handled it yet.
     (message,) = sqs.receive_message(QueueUrl=inbox)["Messages"]
     with pytest.raises(RemovalError):
-        check_removals(deployment, plan(left_contract()))
+        check_removals(deployment, planned)
     sqs.delete_message(QueueUrl=inbox, ReceiptHandle=message["ReceiptHandle"])
-    check_removals(deployment, plan(left_contract()))
+    check_removals(deployment, planned)
 
 
 class Retired(Deployment):
@@ -89,23 +88,6 @@ class Retired(Deployment):
         return ["night-watch"] if stack.endswith("-routing") else super().retired(stack)
 
 
-@pytest.mark.parametrize(("contract", "status"), [(grown_contract(), 0), (left_contract(), 1)])
-def test_the_command_says_so_before_anything_is_deployed(
-    emulator: CloudEndpoint, outputs: Mapping[str, str], assemble: Assemble, contract: Contract, status: int
-) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "stacks.preflight", str(assemble(contract)), "local"],
-        env=emulator.environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == status, done.stderr
-    assert ("nothing was deployed, because 4 queue(s) would go" in done.stderr) is bool(status)
-    assert "Traceback" not in done.stderr
-
-
-def test_what_was_never_deployed_has_no_queues(emulator: CloudEndpoint) -> None:
-    deployment = Deployment(emulator.client("cloudformation"), emulator.client("sqs"))
+def test_what_was_never_deployed_has_no_queues(deployment: Deployment) -> None:
     assert list(deployment.queue_urls("eventplane-never-messaging")) == []
     assert deployment.retired("eventplane-never-routing") == []

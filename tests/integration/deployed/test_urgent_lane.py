@@ -15,9 +15,10 @@ from eventplane.topics import basic_ingest_topic, urgent_rule
 from local.cloud import CloudEndpoint
 from local.things import provision
 from tests.eventually import eventually
+from tests.integration.inboxes import Inboxes
 from tests.integration.mqtt import TestClient
 
-ROUTER = "eventplane-grown-router-device"
+ROUTER = "eventplane-local-router-device"
 FRAMES = 60
 SECONDS = 60
 
@@ -49,19 +50,19 @@ def reading(id: str) -> str:
 
 @pytest.mark.usefixtures("standstill")
 def test_an_alarm_arrives_while_all_telemetry_stands(
-    emulator: CloudEndpoint, outputs: Mapping[str, str], tmp_path: Path
+    emulator: CloudEndpoint, outputs: Mapping[str, str], inboxes: Inboxes, tmp_path: Path
 ) -> None:
-    thing = provision(emulator, "grown-1", policy=outputs["DevicePolicy"], directory=tmp_path / "device")
+    thing = provision(emulator, "flooded-home", policy=outputs["DevicePolicy"], directory=tmp_path / "device")
     rule = outputs["IngestRule"]
-    alarm = write_event({"id": "1", "source": "/homes/a/voice", "type": "org.eventplane.alarm.keyword.v1"})
+    alarm = write_event(
+        {"id": "flooded-1", "source": "/homes/a/voice", "type": "org.eventplane.alarm.keyword.v1"}
+    )
     flood = [pack_texts([reading(f"{frame}-{n}") for n in range(20)]) for frame in range(FRAMES)]
     with TestClient.of_thing(thing) as device:
         assert device.publish_all(basic_ingest_topic(rule, thing.name), flood)
         assert device.publish(basic_ingest_topic(urgent_rule(rule), thing.name), pack_texts([alarm.json]))
 
-    sqs = emulator.client("sqs")
-    received = sqs.receive_message(QueueUrl=outputs["AlarmCentreInboxUrl"], WaitTimeSeconds=20)
-    assert [each["Body"] for each in received["Messages"]] == [stamp_sender(alarm, Sender(thing.name)).json]
+    assert inboxes.arrives("alarm-centre", stamp_sender(alarm, Sender(thing.name)))
     assert waiting(emulator, outputs["IngestUrl"]) == FRAMES
     # The archive has both lanes.
     assert eventually(lambda: waiting(emulator, outputs["TapUrl"]) == 0, SECONDS)

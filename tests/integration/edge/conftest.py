@@ -201,7 +201,7 @@ def home_contract() -> Contract:
 
 
 MakeHome = Callable[..., Home]
-"""`_start_home` with the parts of a test: it wants the port of the cloud, and takes a `broker`."""
+"""`start_home` with the parts of a test: it wants the port of the cloud, and takes a `broker`."""
 
 
 @pytest.fixture
@@ -212,7 +212,7 @@ def make_home(
     with ExitStack() as ends:
 
         def make(cloud_port: int, *, broker: Broker | None = None, **options: Any) -> Home:
-            home = _start_home(
+            home = start_home(
                 supervisor, broker or mosquitto("home"), tmp_path, cloud_port, authority, **options
             )
             ends.callback(home.close)
@@ -226,7 +226,7 @@ def home(make_home: MakeHome, cloud: CloudBroker, home_contract: Contract) -> Ho
     return make_home(cloud.port, contract=home_contract)
 
 
-def _start_home(
+def start_home(
     supervisor: Supervisor,
     broker: Broker,
     directory: Path,

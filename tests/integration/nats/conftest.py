@@ -1,4 +1,4 @@
-"""One real NATS server for the tests of a file; each test has streams of its own."""
+"""One real NATS server; each test has streams of its own."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.unit.conftest import _clients_of_moto, aws
 __all__ = ["_clients_of_moto", "aws"]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def nats_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsServer]:
     with Supervisor(tmp_path_factory.mktemp("nats")) as supervisor:
         yield start_nats(supervisor, "nats", supervisor.run_dir / "streams")

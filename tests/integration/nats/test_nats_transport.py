@@ -180,7 +180,7 @@ def test_two_readers_share_an_inbox_and_each_event_goes_to_one(
 def test_what_is_worked_on_for_longer_than_the_ack_wait_does_not_come_again(
     channel: Channel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    channel.make(ack_wait_s=6.0)
+    channel.make(ack_wait_s=3.0)
     extended: list[int] = []
     extend = NatsTransport.extend
 
@@ -194,7 +194,7 @@ def test_what_is_worked_on_for_longer_than_the_ack_wait_does_not_come_again(
     first.put(event(), SECONDS, durable=True)
     with connect(settings) as client, client.subscribe() as inbox:
         received = inbox.receive(SECONDS)
-        assert eventually(lambda: len(extended) > 4, 60)  # two seconds lie between two of them
+        assert eventually(lambda: len(extended) > 3, 60)  # a second lies between two of them
         assert first.receive(1, 0) == []
         received.ack()
     assert channel.level() == Level(0, 0, 0)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from eventplane_client import asker
 from eventplane_client.dynamodb import DynamoDbFilter
 from eventplane_client.dynamodb_log import DynamoDbLogFilter
+from eventplane_client.visibility import VisibilityExtender
 from tests.unit.client.worlds import MAX_RECEIVES, MemoryWorld, SqsWorld, World
 
 WORLDS = ("memory", "sqlite", "sqs", "sqs-log")
@@ -26,6 +28,22 @@ def make_world(kind: str, directory: Path, max_receives: int = MAX_RECEIVES) -> 
 def short_poll(monkeypatch: pytest.MonkeyPatch) -> None:
     """Closing a client that asks waits until its reception of replies ends."""
     monkeypatch.setattr(asker, "_POLL_S", 0.02)
+
+
+@pytest.fixture(autouse=True)
+def extenders_end(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The thread of a reader that a test left as after a crash ends with the test."""
+    made: list[VisibilityExtender] = []
+    hold = VisibilityExtender.hold
+
+    def noted(self: VisibilityExtender, *arguments: Any) -> None:
+        made.append(self)
+        hold(self, *arguments)
+
+    monkeypatch.setattr(VisibilityExtender, "hold", noted)
+    yield
+    for each in made:
+        each.close()
 
 
 @pytest.fixture(params=WORLDS)

@@ -1,9 +1,10 @@
-"""The client on asyncio."""
+"""The client on asyncio: the same calls, which can be cancelled."""
 
 from __future__ import annotations
 
 import asyncio
 import math
+from typing import Any
 
 import pytest
 
@@ -15,12 +16,17 @@ from eventplane_client.errors import (
     NotRegisteredError,
     UnroutedError,
 )
-from tests.unit.client.worlds import World, event
+from tests.unit.client.worlds import MemoryWorld, event
 
 SOON = 20.0
 
 
-def test_put_get_and_own_hands(world: World) -> None:
+@pytest.fixture
+def world() -> MemoryWorld:
+    return MemoryWorld()
+
+
+def test_each_way_of_reading_hands_out_what_was_put(world: MemoryWorld) -> None:
     async def run() -> None:
         async with (
             AsyncClient(world.client(world.sender)) as sender,
@@ -29,23 +35,26 @@ def test_put_get_and_own_hands(world: World) -> None:
         ):
             for id in ("a", "b", "c"):
                 await sender.put(event(id))
-            got = {(await inbox.get(SOON)).id}
+            assert (await inbox.get(SOON)).id == "a"
             received = await inbox.receive(SOON)
-            got.add(received.event.id)
+            assert received.event.id == "b"
             await inbox.ack(received)
             async for each in inbox:
-                got.add(each.id)
+                assert each.id == "c"
                 break
-            assert got == {"a", "b", "c"}
             with pytest.raises(NothingThereError):
                 await inbox.get(0.0)
+            # An iteration ends when the inbox is closed.
+            await sender.put(event("d"))
+            async for _ in inbox:
+                await inbox.close()
 
     asyncio.run(run())
     assert world.pending() == 0
 
 
 @pytest.mark.parametrize("call", ["get", "receive"])
-def test_what_a_cancelled_call_had_got_comes_with_the_next(world: World, call: str) -> None:
+def test_what_a_cancelled_call_had_got_comes_with_the_next(world: MemoryWorld, call: str) -> None:
     async def run() -> None:
         async with (
             AsyncClient(world.client(world.reader)) as client,
@@ -68,17 +77,20 @@ def test_what_a_cancelled_call_had_got_comes_with_the_next(world: World, call: s
     assert world.pending() == 0
 
 
-def test_an_iteration_ends_when_the_inbox_is_closed(world: World) -> None:
-    async def run() -> list[str]:
-        async with AsyncClient(world.client(world.reader)) as client, await client.subscribe() as inbox:
-            world.deliver(event("one"))
-            found = []
-            async for each in inbox:
-                found.append(each.id)
-                await inbox.close()
-            return found
+def test_a_request_goes_to_the_client_as_it_was_given() -> None:
+    asked: list[object] = []
 
-    assert asyncio.run(run()) == ["one"]
+    class Asking:
+        participant = "desk"
+
+        def request(self, *given: object, **options: object) -> dict[str, object]:
+            asked.append((given, options))
+            return {}
+
+    client: Any = Asking()
+    sent = event()
+    assert asyncio.run(AsyncClient(client).request(sent, 7.0, durable=False, expires=True)) == {}
+    assert asked == [((sent, 7.0), {"durable": False, "expires": True})]
 
 
 @pytest.mark.source("C5", "F5")

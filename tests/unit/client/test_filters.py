@@ -28,25 +28,42 @@ def key(number: int) -> bytes:
     return number.to_bytes(16, "big")
 
 
+class Counting:
+    """The client of DynamoDB: how often each operation was called, and which is `failing`."""
+
+    def __init__(self) -> None:
+        self._client: Any = boto3.client("dynamodb")
+        self.calls: Counter[str] = Counter()
+        self.failing = ""
+
+    def __getattr__(self, name: str) -> Any:
+        def call(*given: Any, **request: Any) -> Any:
+            self.calls[name] += 1
+            if name == self.failing:
+                raise ClientError({"Error": {"Code": "Throttling"}}, name)
+            return getattr(self._client, name)(*given, **request)
+
+        return call
+
+
 class Readers:
     """Readers that share what one kind of filter remembers, and a clock."""
 
     def __init__(self, kind: str, directory: Path) -> None:
         self.now = 1_700_000_000.0
         self.lease_s: float = LEASE_S
-        self._kind = kind
+        self.kind = kind
         self._file = directory / "state.db"
         self._memory = Memory()
-        self._alive: list[MessageFilter] = []
+        self._alive: list[Any] = []
         if kind.startswith("dynamodb"):
-            self._dynamodb: Any = boto3.client("dynamodb")
-            create_filter_table(self._dynamodb, "filters")
+            self.dynamodb: Any = Counting()
+            create_filter_table(self.dynamodb, "filters")
 
-    def open(self) -> MessageFilter:
+    def open(self) -> Any:
         """One reader more."""
-        found = self._open()
-        self._alive.append(found)
-        return found
+        self._alive.append(self._open())
+        return self._alive[-1]
 
     def kill(self) -> None:
         """All of them end without a word, and their leases too."""
@@ -56,18 +73,13 @@ class Readers:
         self.now += LEASE_S + 1
 
     def _open(self) -> MessageFilter:
-        def clock() -> float:
-            return self.now
-
-        def lease() -> float:
-            return self.lease_s
-
-        if self._kind == "memory":
-            return MemoryFilter(self._memory, lease=lease, clock=clock)
-        if self._kind == "sqlite":
+        times: Any = {"lease": lambda: self.lease_s, "clock": lambda: self.now}
+        if self.kind == "memory":
+            return MemoryFilter(self._memory, **times)
+        if self.kind == "sqlite":
             return SqliteFilter(self._file, on_notice=lambda _: None)
-        make = DynamoDbFilter if self._kind == "dynamodb" else DynamoDbLogFilter
-        return make(self._dynamodb, "filters", READER, lease=lease, clock=clock)
+        make = DynamoDbFilter if self.kind == "dynamodb" else DynamoDbLogFilter
+        return make(self.dynamodb, "filters", READER, **times)
 
 
 @pytest.fixture(params=[*SHARED, "sqlite"])
@@ -176,104 +188,58 @@ def test_a_reader_can_neither_give_back_nor_renew_what_another_took_over(readers
     assert readers.open().claim([key(1)]) == [Verdict.DOUBT]
 
 
-KINDS = [DynamoDbFilter, DynamoDbLogFilter]
+tables = pytest.mark.parametrize("readers", ["dynamodb", "dynamodb-log"], indirect=True)
+log = pytest.mark.parametrize("readers", ["dynamodb-log"], indirect=True)
 
 
-class Table:
-    """A table, a clock, and the calls that were made."""
-
-    def __init__(self) -> None:
-        self.dynamodb = boto3.client("dynamodb")
-        self.now = 1_700_000_000.0
-        self.calls: Counter[str] = Counter()
-        self.failing = ""
-        create_filter_table(self.dynamodb, "filters")
-
-    def __getattr__(self, name: str) -> Any:
-        def call(*arguments: Any, **options: Any) -> Any:
-            self.calls[name] += 1
-            if name == self.failing:
-                raise ClientError({"Error": {"Code": "Throttling"}}, name)
-            return getattr(self.dynamodb, name)(*arguments, **options)
-
-        return call
-
-    def reader(self, kind: type[Any]) -> Any:
-        return kind(self, "filters", READER, lease=lambda: LEASE_S, clock=lambda: self.now)
-
-
-@pytest.fixture
-def table(aws: None) -> Table:
-    return Table()
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_claim_whose_answer_was_lost_is_no_claim(table: Table, kind: type[Any]) -> None:
-    reader = table.reader(kind)
+@tables
+def test_a_claim_whose_answer_was_lost_is_no_claim(readers: Readers) -> None:
+    reader = readers.open()
     reader.claim([key(1)])
     reader._in_hand.clear()
     assert reader.claim([key(1)]) == [Verdict.NEW]
 
 
-@pytest.mark.parametrize(
-    ("kind", "operation"), [(DynamoDbFilter, "update_item"), (DynamoDbLogFilter, "put_item")]
-)
-def test_what_aws_refuses_is_a_named_error_and_no_claim(
-    table: Table, kind: type[Any], operation: str
-) -> None:
-    reader = table.reader(kind)
-    table.failing = operation
+@tables
+def test_what_aws_refuses_is_a_named_error_and_no_claim(readers: Readers) -> None:
+    reader = readers.open()
+    readers.dynamodb.failing = "update_item" if readers.kind == "dynamodb" else "put_item"
     with pytest.raises(StateError, match="filters"):
         reader.claim([key(1)])
-    table.failing = ""
+    readers.dynamodb.failing = ""
     assert reader.claim([key(1)]) == [Verdict.NEW]
 
 
-def test_the_item_filter_writes_twice_an_event(table: Table) -> None:
-    reader = table.reader(DynamoDbFilter)
-    for number in range(10):
-        reader.claim([key(number)], [key(number - 1)] if number else [])
-    reader.claim([], [key(9)])
-    assert table.calls == {"update_item": 20}
-
-
+@log
 @pytest.mark.source("F-W4")
-def test_the_log_writes_once_a_batch(table: Table) -> None:
-    reader = table.reader(DynamoDbLogFilter)
-    table.calls.clear()
+def test_the_log_writes_once_a_batch(readers: Readers) -> None:
+    reader = readers.open()
+    readers.dynamodb.calls.clear()
     done: list[bytes] = []
     for start in range(0, 100, 10):
         batch = [key(number) for number in range(start, start + 10)]
         reader.claim(batch, done)
         done = batch
     reader.claim([], done)
-    assert table.calls == {"put_item": 11}
+    assert readers.dynamodb.calls == {"put_item": 11}
     sizes = [
         sum(len(name) + len(str(next(iter(value.values())))) for name, value in item.items())
-        for item in table.dynamodb.scan(TableName="filters")["Items"]
+        for item in readers.dynamodb.scan(TableName="filters")["Items"]
     ]
     assert max(sizes) < 2_000  # of Python's text of bytes; a write unit is 1 KiB of bytes
 
 
-def test_of_two_readers_of_a_new_log_one_claims(table: Table) -> None:
-    first = table.reader(DynamoDbLogFilter)
-    table.now += 1
-    second = table.reader(DynamoDbLogFilter)
-    assert first.claim([key(1)]) == [Verdict.NEW]
-    assert second.claim([key(1)]) == [Verdict.BUSY]
-
-
-def test_readers_of_a_log_that_has_expired_agree_on_its_new_beginning(table: Table) -> None:
-    old = table.reader(DynamoDbLogFilter)
+@log
+def test_readers_of_a_log_that_has_expired_agree_on_its_new_beginning(readers: Readers) -> None:
+    old = readers.open()
     for at in range(3):
         old.claim([key(at)])
         old.release([key(at)])
-    for item in table.dynamodb.scan(TableName="filters")["Items"]:
-        table.dynamodb.delete_item(
-            TableName="filters", Key={name: item[name] for name in ("reader", "event")}
-        )
-    table.now += 1_209_600
-    new = table.reader(DynamoDbLogFilter)
+    for item in readers.dynamodb.scan(TableName="filters")["Items"]:
+        names = {name: item[name] for name in ("reader", "event")}
+        readers.dynamodb.delete_item(TableName="filters", Key=names)
+    readers.now += 1_209_600
+    new = readers.open()
     assert new.claim([key(2)]) == [Verdict.NEW]
     assert old.claim([key(2)]) == [Verdict.BUSY]
     assert old.claim([key(3)]) == [Verdict.NEW]

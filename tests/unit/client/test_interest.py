@@ -1,4 +1,4 @@
-"""What a program announces: in the table that routers read, in a plane in memory, and taken back with it."""
+"""What a program announces: in the table that routers read, and taken back with the program."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ from eventplane.interest.announcement import with_interest
 from eventplane.interest.table import PARTITION, SORT, InterestTable
 from eventplane_client import ClientSettings, connect
 from eventplane_client.dynamodb_interest import DynamoDbInterest
-from eventplane_client.errors import ClosedError, InterestError, NothingThereError, UnavailableError
+from eventplane_client.errors import ClosedError, InterestError, UnavailableError
 from eventplane_client.interest import checked_announcement
 from tests.dynamodb import create_table
 from tests.eventually import eventually
-from tests.unit.client.worlds import event
 
 ALARMS = {"prefix": {"type": "org.eventplane.alarm."}}
 DOORS = {"exact": {"type": "org.eventplane.activity.door.v1"}}
@@ -73,32 +72,6 @@ def test_a_table_that_does_not_answer_is_named_and_does_not_keep_a_program_from_
         own.announce(checked_announcement("family-app", [DOORS]))
     own.withdraw()  # nothing was announced
     own.close()
-
-
-@pytest.mark.source("C8")
-def test_in_memory_what_is_not_handled_does_not_come() -> None:
-    plane = "memory:interest"
-    with (
-        connect(ClientSettings("reader", plane)) as reader,
-        connect(ClientSettings("other-reader", plane)) as other,
-        connect(ClientSettings("sender", plane)) as sender,
-    ):
-        inbox, others = (
-            reader.subscribe({"prefix": {"type": "org."}}),
-            other.subscribe({"prefix": {"type": "org."}}),
-        )
-        reader.announce([DOORS])
-        sender.put(event("1"))
-        sender.put(event("2", type="org.eventplane.activity.door.v1"))
-        assert inbox.get(1).id == "2"
-        assert others.get(1).id == "1"
-        reader.withdraw()
-        sender.put(event("3"))
-        assert inbox.get(1).id == "3"
-        reader.announce([])
-        sender.put(event("4"))
-        with pytest.raises(NothingThereError):
-            inbox.get(0)
 
 
 def test_what_cannot_be_announced_is_named() -> None:

@@ -53,26 +53,21 @@ def test_a_package_adds_a_transport_without_a_change_of_the_library(
         assert inbox.get(1).id == "by-pigeon"
 
 
-def test_a_transport_that_nobody_registered_is_refused_with_those_that_are() -> None:
-    with pytest.raises(ClientSettingsError, match=r"'pigeon:loft' is not known; .*memory:, mqtt:") as wrong:
-        connect(ClientSettings("bell", "pigeon:loft"))
-    assert wrong.value.setting == "transport"
-
-
-def test_two_packages_with_one_name_are_refused_instead_of_chosen_from(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+@pytest.mark.parametrize(
+    ("packages", "code", "problem"),
+    [
+        ((), "", r"'pigeon:loft' is not known; .*memory:, mqtt:"),
+        (("pigeon_one", "pigeon_two"), PIGEON, "several packages add pigeon: pigeon_"),
+        (("pigeon_three",), "import corn_that_nobody_has\n", "cannot be loaded: .*corn_that_nobody_has"),
+    ],
+    ids=["unknown", "of two packages", "lacks what it needs"],
+)
+def test_a_transport_that_cannot_be_chosen_is_refused_with_the_reason(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, packages: tuple[str, ...], code: str, problem: str
 ) -> None:
-    for name in ("pigeon_one", "pigeon_two"):
-        points = {TRANSPORTS: {"pigeon": f"{name}:connect"}}
-        install(monkeypatch, tmp_path / name, name, points, PIGEON)
-    with pytest.raises(ClientSettingsError, match="several packages add pigeon: pigeon_"):
-        connect(ClientSettings("bell", "pigeon:loft"))
-
-
-def test_a_package_that_lacks_what_it_needs_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    points = {TRANSPORTS: {"pigeon": "pigeon_three:connect"}}
-    install(monkeypatch, tmp_path, "pigeon_three", points, "import corn_that_nobody_has\n")
-    with pytest.raises(ClientSettingsError, match=r"pigeon cannot be loaded: .*corn_that_nobody_has"):
+    for name in packages:
+        install(monkeypatch, tmp_path / name, name, {TRANSPORTS: {"pigeon": f"{name}:connect"}}, code)
+    with pytest.raises(ClientSettingsError, match=problem):
         connect(ClientSettings("bell", "pigeon:loft"))
 
 
@@ -159,8 +154,3 @@ def test_the_api_page_describes_every_setting() -> None:
     assert "::: eventplane_client" in API_PAGE.splitlines()
     described = set(re.findall(r"^ {8}(\w+): ", ClientSettings.__doc__ or "", re.MULTILINE))
     assert described == set(ClientSettings.__dataclass_fields__)
-
-
-def test_the_example_is_short() -> None:
-    lines = (ROOT / "examples" / "call_for_help.py").read_text().splitlines()
-    assert len([each for each in lines if each.strip()]) <= 30

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 
 import pytest
@@ -15,6 +16,7 @@ from eventplane_client.errors import NothingThereError
 from eventplane_client.functions import RESERVE_MS
 from eventplane_client.inbox import Inbox
 from eventplane_client.letters import IN_DOUBT
+from eventplane_client.memory import MemoryPlane, MemoryTransport
 from eventplane_client.memory_filter import Memory, MemoryFilter
 from eventplane_client.packs import MOST_IN_HAND
 from eventplane_client.ports import Message, Mode
@@ -33,54 +35,45 @@ def many(count: int) -> list[Envelope]:
     return [event() for _ in range(count)]
 
 
-class Queue:
-    """A queue of SQS for one reader: `bodies` that are there, `put` events, what was done to each message."""
-
-    visibility_s = None
-    max_receives = 3
+class Queue(MemoryTransport):
+    """An inbox that holds `bodies`; after which waits messages came again, and how many were asked for."""
 
     def __init__(self, *bodies: str) -> None:
-        self.bodies = dict(enumerate(bodies))
-        self.visible = list(self.bodies)
-        self.attempts = dict.fromkeys(self.bodies, 0)
+        self.plane = MemoryPlane(max_receives=3, visibility_s=600)
+        super().__init__(self.plane, READER)
+        for each in bodies:
+            self.plane.deliver_raw(READER, each.encode())
         self.waits: list[float] = []
-        self.letters: list[Envelope] = []
         self.asked: list[int] = []
+        self.in_hand: dict[object, Message] = {}
         self.refuses = False
 
-    def put(self, event: Envelope, timeout_s: float, *, durable: bool) -> None:
-        self.letters.append(event)
+    @property
+    def left(self) -> int:
+        """The messages that are not deleted."""
+        return self.plane.pending(READER)
+
+    @property
+    def letters(self) -> list[Envelope]:
+        return self.plane.events
 
     def receive(self, most: int, timeout_s: float) -> list[Message]:
         self.asked.append(most)
-        found, self.visible = self.visible[:most], self.visible[most:]
-        for each in found:
-            self.attempts[each] += 1
-        return [Message(self.bodies[each].encode(), self.attempts[each], each) for each in found]
+        found = super().receive(most, timeout_s)
+        self.in_hand |= {each.handle: each for each in found}
+        return found
 
     def acknowledge(self, messages: Sequence[Message], *, refused: str | None = None) -> list[Message]:
         if self.refuses:
             return list(messages)
         for each in messages:
-            assert isinstance(each.handle, int)
-            del self.bodies[each.handle]
-        return []
+            del self.in_hand[each.handle]
+        return super().acknowledge(messages, refused=refused)
 
     def release(self, message: Message, wait_s: float) -> None:
-        assert isinstance(message.handle, int)
         self.waits.append(wait_s)
-        if wait_s < 30:  # no test lasts so long
-            self.visible.append(message.handle)
-
-    def extend(self, messages: Sequence[Message]) -> None:
-        pass
-
-    def close(self) -> None:
-        pass
-
-    def expire(self) -> None:
-        """Let everything come again."""
-        self.visible = list(self.bodies)
+        del self.in_hand[message.handle]
+        super().release(message, 600 if wait_s >= 30 else 0)  # no test lasts so long
 
 
 def inbox(
@@ -100,9 +93,9 @@ def test_a_message_is_deleted_when_all_of_its_events_are_done() -> None:
     with inbox(queue) as reader:
         for each in events:
             received = reader.receive(0)
-            assert (received.event, received.attempt, len(queue.bodies)) == (each, 1, 1)
+            assert (received.event, received.attempt, queue.left) == (each, 1, 1)
             received.ack()
-    assert (queue.bodies, queue.waits) == ({}, [])
+    assert (queue.left, queue.waits) == (0, [])
 
 
 def test_an_event_that_was_given_back_comes_again_without_those_that_are_done() -> None:
@@ -120,7 +113,7 @@ def test_an_event_that_was_given_back_comes_again_without_those_that_are_done() 
         again.ack()
         with pytest.raises(NothingThereError):
             reader.receive(0)  # the others are looked at, and known
-    assert (queue.bodies, queue.letters) == ({}, [])
+    assert (queue.left, queue.letters) == (0, [])
 
 
 @pytest.mark.parametrize("mode", [Mode.EXACTLY_ONCE, Mode.AT_LEAST_ONCE], ids=["filter", "no filter"])
@@ -140,7 +133,7 @@ def test_an_event_that_fails_each_time_is_a_dead_letter_by_itself_and_repeats_no
         reader.handle(handle, idle_s=0)
     assert handled == [*(each.id for each in events), *[events[failing].id] * 2]
     assert [each.attributes["deadletterreason"] for each in queue.letters] == ["ZeroDivisionError"]
-    assert queue.bodies == {}
+    assert queue.left == 0
 
 
 def test_an_item_that_is_no_event_is_a_dead_letter_and_the_others_go_on() -> None:
@@ -150,7 +143,7 @@ def test_an_item_that_is_no_event_is_a_dead_letter_and_the_others_go_on() -> Non
         assert [reader.get(0), reader.get(0)] == [one, two]
     (letter,) = queue.letters
     assert letter.data()["original_bytes"] == len('{"id":1}')
-    assert queue.bodies == {}
+    assert queue.left == 0
 
 
 @pytest.mark.parametrize(
@@ -162,36 +155,31 @@ def test_a_message_that_cannot_be_read_is_one_dead_letter_and_an_empty_one_none(
     queue = Queue(body)
     with inbox(queue) as reader, pytest.raises(NothingThereError):
         reader.get(0)
-    assert (len(queue.letters), queue.bodies) == (letters, {})
+    assert (len(queue.letters), queue.left) == (letters, 0)
 
 
-def test_after_a_crash_only_what_was_in_hand_is_in_doubt() -> None:
+@pytest.mark.parametrize("again", [True, None])
+def test_after_a_crash_only_what_was_in_hand_is_in_doubt(again: bool | None) -> None:
+    """Without a program that decides, it is a dead letter."""
     events = many(3)
     queue, memory, doubted = Queue(packed(*events)), Memory(), list[str]()
     crashed = inbox(queue, memory)
     crashed.receive(0).ack()
     crashed.receive(0)
-    queue.expire()
+    queue.plane.expire()
 
-    def again(event: Envelope) -> bool:
+    def decide(event: Envelope) -> bool:
         doubted.append(event.id)
         return True
 
-    with inbox(queue, memory, on_doubt=again, now=1e6) as reader:
-        assert [reader.get(0), reader.get(0)] == events[1:]
-    assert doubted == [events[1].id]
-    assert queue.bodies == {}
-
-
-def test_without_a_word_on_doubt_what_was_in_hand_at_a_crash_is_a_dead_letter() -> None:
-    events = many(2)
-    queue, memory = Queue(packed(*events)), Memory()
-    inbox(queue, memory).receive(0)
-    queue.expire()
-    with inbox(queue, memory, now=1e6) as reader:
-        assert reader.get(0) == events[1]
-    assert [each.attributes["deadletterreason"] for each in queue.letters] == [IN_DOUBT]
-    assert queue.bodies == {}
+    with inbox(queue, memory, on_doubt=decide if again else None, now=1e6) as reader:
+        assert [each.id for each in reader.get_batch(3, 0)] == [
+            each.id for each in events[1 if again else 2 :]
+        ]
+    assert doubted == ([events[1].id] if again else [])
+    letters = [each.attributes["deadletterreason"] for each in queue.letters]
+    assert letters == ([] if again else [IN_DOUBT])
+    assert queue.left == 0
 
 
 def test_a_reader_that_ends_gives_back_what_it_did_not_hand_out() -> None:
@@ -202,21 +190,22 @@ def test_a_reader_that_ends_gives_back_what_it_did_not_hand_out() -> None:
     assert queue.waits == [0]
     with inbox(queue, memory) as reader:
         assert reader.get_batch(3, 0) == events[1:]
-    assert queue.bodies == {}
+    assert queue.left == 0
 
 
-def test_a_copy_of_a_message_in_hand_waits_and_ends_with_it() -> None:
-    events = many(2)
-    queue = Queue(packed(*events))
+def test_a_copy_of_a_message_in_hand_waits_and_hands_out_nothing() -> None:
+    queue = Queue(packed(*many(2)))
     with inbox(queue) as reader:
-        first, second = reader.receive_batch(2, 0)
-        queue.expire()  # its extension came too late
+        for received in reader.receive_batch(2, 0):
+            queue.plane.expire()  # its extension came too late
+            with pytest.raises(NothingThereError):
+                reader.receive(0)
+            received.ack()
+        assert set(queue.waits) == {30}
+        queue.plane.expire()
         with pytest.raises(NothingThereError):
             reader.receive(0)
-        assert queue.waits == [30]
-        first.ack()
-        second.ack()
-    assert queue.bodies == {}
+    assert queue.left == 0
 
 
 def test_at_most_once_deletes_the_message_before_its_first_event_is_handled(
@@ -225,7 +214,7 @@ def test_at_most_once_deletes_the_message_before_its_first_event_is_handled(
     queue = Queue(packed(*many(3)))
     with inbox(queue, mode=Mode.AT_MOST_ONCE) as reader:
         reader.receive(0)
-        assert queue.bodies == {}
+        assert queue.left == 0
         reader.receive(0)
     assert caplog.text.count("is dropped") == 1
     assert queue.waits == []
@@ -236,7 +225,7 @@ def test_at_most_once_hands_out_nothing_of_a_message_that_cannot_be_deleted() ->
     queue.refuses = True
     with inbox(queue, mode=Mode.AT_MOST_ONCE) as reader, pytest.raises(NothingThereError):
         reader.get(0)
-    assert len(queue.bodies) == 1
+    assert queue.left == 1
 
 
 def test_full_packs_are_fetched_one_by_one() -> None:
@@ -244,7 +233,7 @@ def test_full_packs_are_fetched_one_by_one() -> None:
     with inbox(queue) as reader:
         for _ in range(11 * MOST_IN_HAND):
             reader.get(0)
-            assert len(queue.bodies) - len(queue.visible) <= 10
+            assert len(queue.in_hand) <= 10
     assert queue.asked[0] == 10
     assert set(queue.asked[1:]) == {1}
 
@@ -264,8 +253,8 @@ def test_each_event_is_handled_once_whatever_is_given_back(
 ) -> None:
     batches = [many(size) for size in sizes]
     queue, handled, tried = Queue(*(packed(*each) for each in batches)), list[str](), 0
-    with inbox(queue) as reader:
-        while queue.visible:
+    with inbox(queue) as reader, contextlib.suppress(NothingThereError):
+        while True:
             for received in reader.receive_batch(most, 0):
                 tried += 1
                 if tried in failing and received.attempt < queue.max_receives:
@@ -273,15 +262,8 @@ def test_each_event_is_handled_once_whatever_is_given_back(
                 else:
                     received.ack()
                     handled.append(received.event.id)
-            try:
-                while not queue.visible:
-                    received = reader.receive(0)
-                    received.ack()
-                    handled.append(received.event.id)
-            except NothingThereError:
-                pass
     assert sorted(handled) == sorted(each.id for batch in batches for each in batch)
-    assert (queue.bodies, queue.letters) == ({}, [])
+    assert (queue.left, queue.letters) == (0, [])
 
 
 def test_a_function_keeps_the_message_of_an_event_that_fails() -> None:

@@ -109,26 +109,6 @@ def test_what_was_held_for_its_order_comes_again_at_once() -> None:
 
 
 @pytest.mark.source("P17")
-@pytest.mark.parametrize("numbers", [(2,), (1, 2)], ids=["what follows", "with a copy of what goes before"])
-def test_a_second_reader_waits_until_the_first_is_done_with_what_goes_before(
-    numbers: tuple[int, ...],
-) -> None:
-    plane, memory = MemoryPlane(visibility_s=SECONDS), Memory()
-    plane.deliver(READER, numbered(1))
-    with (
-        Inbox(READER, MemoryTransport(plane, READER), MemoryFilter(memory)) as one,
-        Inbox(READER, MemoryTransport(plane, READER), MemoryFilter(memory)) as other,
-    ):
-        first = one.receive(SECONDS)
-        for number in numbers:
-            plane.deliver(READER, numbered(number))
-        with pytest.raises(NothingThereError):
-            other.receive_batch(10, 0)
-        first.ack()
-        assert other.get(SECONDS).id == "2"
-
-
-@pytest.mark.source("P17")
 def test_an_alarm_does_not_wait_for_all_that_a_filled_gap_lets_go() -> None:
     plane = MemoryPlane(visibility_s=SECONDS)
     alarm = event("alarm", orderin=f"{READER}/urgent/0123abcd/1", deviceepoch="one", **HOME)
@@ -183,19 +163,6 @@ def reader_at(plane: MemoryPlane, now: list[float], **options: Any) -> Reader:
         return is_expired(event, int(now[0] * 1_000))
 
     return Reader(READER, MemoryTransport(plane, READER), filter, has_expired=has_expired, **settings)
-
-
-@pytest.mark.source("C4")
-def test_what_expires_while_the_reader_holds_it_is_not_handed_out() -> None:
-    plane, now, notices = MemoryPlane(), [NOON_S - 0.001], list[Notice]()
-    for id in ("one", "two"):
-        plane.deliver(READER, event(id, expirytime=NOON))
-    reader = reader_at(plane, now, on_notice=notices.append)
-    (one,) = reader.next(1, 0)  # and has the second in its buffer
-    now[0] = NOON_S
-    assert reader.next(1, 0, [one]) == []
-    assert [(type(each), getattr(each, "id", "")) for each in notices] == [(Expired, "two")]
-    assert plane.pending(READER) == 0
 
 
 @pytest.mark.source("C4")

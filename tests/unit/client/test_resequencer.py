@@ -60,13 +60,6 @@ def test_a_new_reader_begins_where_the_sender_is_and_tells_no_gap() -> None:
     assert gaps == []
 
 
-def test_a_stream_waits_for_no_other() -> None:
-    order = Resequencer[int](TIMEOUT, lambda _: None)
-    alarms = S._replace(counter="desk/urgent/0123abcd")
-    assert order.add(S, 2, 2, 0.0) == []
-    assert order.add(alarms, 1, 1, 0.0) == [1]
-
-
 def test_what_is_given_back_goes_first() -> None:
     order = Resequencer[int](TIMEOUT, lambda _: None)
     for number in (1, 2):

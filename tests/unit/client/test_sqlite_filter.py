@@ -146,17 +146,14 @@ def test_a_claim_that_failed_is_no_claim(path: Path, monkeypatch: pytest.MonkeyP
     filter.close()
 
 
-def test_a_second_reader_is_refused(path: Path) -> None:
+def test_a_second_reader_and_a_directory_that_is_not_there_are_refused(path: Path) -> None:
     filter = SqliteFilter(path, on_notice=lambda _: None)
     with pytest.raises(StateError, match="another reader"):
         SqliteFilter(path)
     filter.close()
     SqliteFilter(path).close()
-
-
-def test_a_directory_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(StateError, match="missing"):
-        SqliteFilter(tmp_path / "missing" / "state.db")
+        SqliteFilter(path.parent / "missing" / "state.db")
 
 
 @pytest.mark.source("F-W3")

@@ -85,6 +85,17 @@ def test_it_finds_queues_of_both_kinds_and_keeps_the_last_receive_for_a_dead_let
     assert json.loads(message["Body"])["id"] == "a"
 
 
+def test_a_message_has_its_attempt_its_time_and_the_route_over_which_it_came(sqs: Any) -> None:
+    route = {"route": {"StringValue": "alarms", "DataType": "String"}}
+    url = sqs.get_queue_url(QueueName=f"eventplane-test-{READER}-inbox")["QueueUrl"]
+    before_ms = int(time.time()) * 1_000
+    sqs.send_message(QueueUrl=url, MessageBody=event("a").json, MessageAttributes=route)
+    (message,) = find(sqs).receive(10, 0)
+    assert (message.body, message.attempt, message.route) == (event("a").json.encode(), 1, "alarms")
+    assert message.sent_at_ms is not None
+    assert message.sent_at_ms >= before_ms
+
+
 def test_a_queue_that_delivers_nothing_after_the_lease_is_refused(sqs: Any) -> None:
     inbox_url = sqs.get_queue_url(QueueName=f"eventplane-test-{READER}-inbox")["QueueUrl"]
     policy = json.dumps({**json.loads(attribute(sqs, inbox_url, "RedrivePolicy")), "maxReceiveCount": 2})

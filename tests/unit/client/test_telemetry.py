@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -20,12 +21,10 @@ from eventplane.envelope import Envelope, write_event
 from eventplane.limits import MAX_SENT_EVENT_BYTES
 from eventplane.sending import without_stamp
 from eventplane.tracing.context import Hop, context_of, span_id
-from eventplane_client import Client, ClientSettings, Inbox, Mode, connect
+from eventplane_client import Client, ClientSettings, Mode, connect
 from eventplane_client.aio import AsyncClient
 from eventplane_client.errors import ClientSettingsError, ClosedError, NothingThereError
 from eventplane_client.memory import MemoryPlane, MemoryTransport
-from eventplane_client.memory_filter import Memory, MemoryFilter
-from eventplane_client.memory_subscriptions import MemorySubscriptions
 from eventplane_client.otel import OpenTelemetry
 from eventplane_client.ports import Message
 from tests.otlp import otlp_receiver
@@ -33,16 +32,17 @@ from tests.unit.client.worlds import memory_client
 
 TRACE, PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 SOON = 20.0
+ALARMS = {"exact": {"type": "alarm"}}
 
 
 class Told:
     """A plane in memory whose clients tell an SDK."""
 
-    def __init__(self) -> None:
+    def __init__(self, provider: TracerProvider | None = None) -> None:
         self.plane = MemoryPlane()
         self.plane.subscribe("everything", "all", None)  # what nobody takes is refused
         self.exporter = InMemorySpanExporter()
-        provider = TracerProvider()
+        provider = provider or TracerProvider()
         provider.add_span_processor(SimpleSpanProcessor(self.exporter))
         self.tracer = provider.get_tracer("a program")
         self.telemetry = OpenTelemetry(1.0, tracers=provider)
@@ -52,10 +52,40 @@ class Told:
         client.telemetry = self.telemetry
         return client
 
+    def put(self, *events: Envelope) -> None:
+        with self.client("sender") as sender:
+            for each in events:
+                sender.put(each)
+
+    def handled(self, sent: Envelope, handler: Callable[[Envelope], object] = lambda _: None) -> Envelope:
+        """Put `sent`, handle it, and return it as it came."""
+        came: list[Envelope] = []
+
+        def handle(got: Envelope) -> object:
+            came.append(got)
+            return handler(got)
+
+        with self.client("reader") as client, client.subscribe(ALARMS) as inbox:
+            self.put(sent)
+            inbox.handle(handle, idle_s=0)
+        return came[0]
+
     @property
-    def spans(self) -> dict[str, ReadableSpan]:
-        """By name; of several the last."""
-        return {each.name: each for each in self.exporter.get_finished_spans()}
+    def finished(self) -> tuple[ReadableSpan, ...]:
+        return self.exporter.get_finished_spans()
+
+    def span(self, name: str) -> Any:
+        """The last span of this name."""
+        return {each.name: each for each in self.finished}[name]
+
+    def parent(self, name: str) -> str:
+        return f"{self.span(name).parent.span_id:016x}"
+
+    def id(self, name: str) -> str:
+        return f"{self.span(name).context.span_id:016x}"
+
+    def traces(self) -> set[str]:
+        return {f"{each.context.trace_id:032x}" for each in self.finished if each.context}
 
 
 @pytest.fixture
@@ -63,160 +93,103 @@ def told() -> Told:
     return Told()
 
 
-def event(id: str = "1", **attributes: str) -> Envelope:
-    return write_event({"id": id, "source": "/homes/1", "type": "alarm"} | attributes)
+def event(id: str = "1", data: object = None, **attributes: str) -> Envelope:
+    return write_event({"id": id, "source": "/homes/1", "type": "alarm"} | attributes, data)
 
 
-def unstamped(got: Envelope) -> str:
-    """The event as its sender put it."""
-    return without_stamp(got).json
-
-
-ALARMS = {"exact": {"type": "alarm"}}
-
-
-def handle(told: Told, handler: Any, sent: Envelope | None = None) -> None:
-    with told.client("reader") as client, client.subscribe(ALARMS) as inbox:
-        with told.client("sender") as sender:
-            sender.put(sent or event())
-        inbox.handle(handler, idle_s=0)
-
-
-def parent_of(span: ReadableSpan) -> int:
-    assert span.parent is not None
-    return span.parent.span_id
-
-
-def id_of(span: ReadableSpan) -> int:
-    assert span.context is not None
-    return span.context.span_id
-
-
-def traces(told: Told) -> set[int]:
-    return {each.context.trace_id for each in told.exporter.get_finished_spans() if each.context}
+PUT, PROCESS, ANSWER = "send sender.outbox", "process reader.inbox", "send reader.outbox"
 
 
 def test_one_trace_from_who_puts_over_who_handles_to_what_is_put_then(told: Told) -> None:
     with told.client("reader") as answers:
-
-        def answer(got: Envelope) -> None:
-            answers.put(event("2", type="answer"))
-
-        handle(told, answer)
-    spans = told.spans
-    assert len(traces(told)) == 1
-    assert parent_of(spans["process reader.inbox"]) == id_of(spans["send sender.outbox"])
-    assert parent_of(spans["send reader.outbox"]) == id_of(spans["process reader.inbox"])
-
-
-def test_the_event_names_the_span_that_put_it_and_nothing_else_changes(told: Told) -> None:
-    got: list[Envelope] = []
-    handle(told, got.append)
-    (name,) = [str(each.attributes["traceparent"]) for each in got]
-    assert int(name.split("-")[2], 16) == id_of(told.spans["send sender.outbox"])
-    assert unstamped(got[0]) == f'{{"traceparent":"{name}",' + event().json[1:]
-    senders = {name: (span.attributes or {}).get("eventplane.sender") for name, span in told.spans.items()}
-    assert senders == {"send sender.outbox": None, "process reader.inbox": "sender"}
+        got = told.handled(event(), lambda _: answers.put(event("2", type="answer")))
+    assert len(told.traces()) == 1
+    assert told.parent(PROCESS) == told.id(PUT)
+    assert told.parent(ANSWER) == told.id(PROCESS)
+    # The event names the span that put it, and nothing else changes.
+    name = str(got.attributes["traceparent"])
+    assert name.split("-")[2] == told.id(PUT)
+    assert without_stamp(got).json == f'{{"traceparent":"{name}",' + event().json[1:]
+    assert told.span(PROCESS).attributes["eventplane.sender"] == "sender"
+    assert "eventplane.sender" not in told.span(PUT).attributes
 
 
 def test_the_trace_that_an_event_has_is_never_replaced(told: Told) -> None:
-    got: list[Envelope] = []
     sent = event(traceparent=f"00-{TRACE}-{PARENT}-01", tracestate="a=1")
     with told.tracer.start_as_current_span("something else"):
-        handle(told, got.append, sent)
-    assert [unstamped(each) for each in got] == [sent.json]
-    for name in ("send sender.outbox", "process reader.inbox"):
-        span = told.spans[name]
-        assert span.context is not None
-        assert (f"{span.context.trace_id:032x}", f"{parent_of(span):016x}") == (TRACE, PARENT)
-        assert span.context.trace_state.to_header() == "a=1"
+        assert without_stamp(told.handled(sent)).json == sent.json
+    for name in (PUT, PROCESS):
+        context = told.span(name).context
+        assert (f"{context.trace_id:032x}", told.parent(name)) == (TRACE, PARENT)
+        assert context.trace_state.to_header() == "a=1"
 
 
 def test_an_event_with_no_room_for_a_name_goes_as_it_is(told: Told) -> None:
-    largest = write_event({"id": "1", "source": "/homes/1", "type": "alarm"}, "")
-    largest = write_event(
-        {"id": "1", "source": "/homes/1", "type": "alarm"}, "x" * (MAX_SENT_EVENT_BYTES - len(largest.json))
-    )
-    got: list[Envelope] = []
-    handle(told, got.append, largest)
-    assert [unstamped(each) for each in got] == [largest.json]
-    assert "process reader.inbox" in told.spans
+    largest = event(data="x" * (MAX_SENT_EVENT_BYTES - len(event(data="").json)))
+    assert without_stamp(told.handled(largest)).json == largest.json
+    assert told.span(PROCESS)
 
 
 def test_what_came_over_a_queue_goes_on_from_the_router_and_shows_how_long_it_waited(told: Told) -> None:
     got = event()
     message = Message(got.json.encode(), 3, None, sent_at_ms=1_767_225_600_000, route="alarms")
     told.telemetry.begin("reader", got, message).end(None)
-    waited, processed = told.spans["inbox reader.inbox"], told.spans["process reader.inbox"]
-    assert f"{parent_of(waited):016x}" == span_id(got, Hop.SEND, "alarms")
-    assert waited.context is not None
-    assert f"{waited.context.trace_id:032x}" == context_of(got).trace_id
-    assert waited.start_time == 1_767_225_600_000 * 1_000_000
-    assert parent_of(processed) == id_of(waited)
-    assert processed.attributes is not None
-    assert processed.attributes["eventplane.attempt"] == 3
+    waited = "inbox reader.inbox"
+    assert told.parent(waited) == span_id(got, Hop.SEND, "alarms")
+    assert told.traces() == {context_of(got).trace_id}
+    assert told.span(waited).start_time == 1_767_225_600_000 * 1_000_000
+    assert told.parent(PROCESS) == told.id(waited)
+    assert told.span(PROCESS).attributes["eventplane.attempt"] == 3
 
 
 def test_on_a_device_an_event_without_a_trace_follows_the_device_s_span(told: Told) -> None:
     got = event()
     told.telemetry.begin("reader", got, Message(got.json.encode(), 1, None)).end(None)
-    assert f"{parent_of(told.spans['process reader.inbox']):016x}" == span_id(got, Hop.DEVICE)
+    assert told.parent(PROCESS) == span_id(got, Hop.DEVICE)
 
 
-def test_a_share_of_none_draws_only_what_asks_for_it() -> None:
-    told = Told()
+def test_a_share_of_none_draws_only_what_asks_for_it(told: Told) -> None:
     told.telemetry._share = 0.0
-    plain, asked = event(), event("2", traceparent=f"00-{TRACE}-{PARENT}-01")
-    for each in (plain, asked):
+    for each in (event(), event("2", traceparent=f"00-{TRACE}-{PARENT}-01")):
         told.telemetry.begin("reader", each, Message(each.json.encode(), 1, None)).end(None)
-    assert [f"{each:032x}" for each in traces(told)] == [TRACE]
+    assert told.traces() == {TRACE}
 
 
-def test_a_handler_that_fails_is_an_error_with_its_name(told: Told) -> None:
+def test_a_handler_or_a_put_that_fails_is_an_error_in_its_span(
+    told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fail(_: Envelope) -> None:
         raise KeyError("room")
 
-    handle(told, fail)
-    span = told.spans["process reader.inbox"]
-    assert not span.status.is_ok
-    assert span.attributes is not None
-    assert span.attributes["error.type"] == "KeyError"
+    told.handled(event(), fail)
+    assert not told.span(PROCESS).status.is_ok
+    assert told.span(PROCESS).attributes["error.type"] == "KeyError"
 
-
-def test_a_put_that_fails_is_an_error_and_still_raises(told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object, **__: object) -> None:
         raise ClosedError("sender")
 
     monkeypatch.setattr(MemoryTransport, "put", refuse)
-    with told.client("sender") as sender, pytest.raises(ClosedError):
-        sender.put(event())
-    assert not told.spans["send sender.outbox"].status.is_ok
+    with pytest.raises(ClosedError):
+        told.put(event())
+    assert not told.span(PUT).status.is_ok
 
 
 @pytest.mark.parametrize("mode", list(Mode))
 def test_each_way_of_reading_ends_the_span_of_what_it_read_once(told: Told, mode: Mode) -> None:
     with told.client("reader", mode=mode) as client, client.subscribe(ALARMS) as inbox:
-        with told.client("sender") as sender:
-            for id in "abcd":
-                sender.put(event(id))
+        told.put(*(event(id) for id in "abcd"))
         inbox.get(SOON)
         inbox.get_batch(1, SOON)
         inbox.receive(SOON).ack()
-        inbox.receive(SOON).nack("busy")
-    processed = [each for each in told.exporter.get_finished_spans() if each.name == "process reader.inbox"]
-    assert [each.status.is_ok for each in processed].count(False) == 1
-    assert len({id_of(each) for each in processed}) == len(processed) == 4
-
-
-def test_what_is_put_by_hand_within_the_event_s_trace_belongs_to_it(told: Told) -> None:
-    with told.client("reader") as client, client.subscribe(ALARMS) as inbox:
-        with told.client("sender") as sender:
-            sender.put(event())
         received = inbox.receive(SOON)
         with received.traced():
             client.put(event("2", type="answer"))
-        received.ack()
-    assert parent_of(told.spans["send reader.outbox"]) == id_of(told.spans["process reader.inbox"])
+        received.nack("busy")
+    processed = [each for each in told.finished if each.name == PROCESS]
+    ids = {f"{each.context.span_id:016x}": each.status.is_ok for each in processed if each.context}
+    assert len(processed) == len(ids) == 4
+    # What is put by hand within the trace of the one that failed belongs to it.
+    assert [id for id, is_ok in ids.items() if not is_ok] == [told.parent(ANSWER)]
 
 
 def test_on_asyncio_a_put_belongs_to_the_task_s_own_span(told: Told) -> None:
@@ -226,7 +199,7 @@ def test_on_asyncio_a_put_belongs_to_the_task_s_own_span(told: Told) -> None:
                 await sender.put(event())
 
     asyncio.run(run())
-    assert parent_of(told.spans["send sender.outbox"]) == id_of(told.spans["mine"])
+    assert told.parent(PUT) == told.id("mine")
 
 
 @pytest.mark.source("C4")
@@ -250,14 +223,15 @@ def test_traces_and_metrics_reach_a_receiver_of_otlp() -> None:
     with otlp_receiver() as receiver:
         tracers = TracerProvider()
         tracers.add_span_processor(SimpleSpanProcessor(OTLPSpanExporter(f"{receiver.url}/v1/traces")))
-        reader = PeriodicExportingMetricReader(OTLPMetricExporter(f"{receiver.url}/v1/metrics"))
-        meters = MeterProvider([reader])
-        told = Told()
+        meters = MeterProvider(
+            [PeriodicExportingMetricReader(OTLPMetricExporter(f"{receiver.url}/v1/metrics"))]
+        )
+        told = Told(tracers)
         told.telemetry = OpenTelemetry(1.0, tracers=tracers, meters=meters)
-        handle(told, lambda _: None)
+        told.handled(event())
         tracers.shutdown()
         meters.shutdown()
-    assert {each.name for each in receiver.spans} == {"send sender.outbox", "process reader.inbox"}
+    assert {each.name for each in receiver.spans} == {PUT, PROCESS}
     assert receiver.metrics == {
         "messaging.client.sent.messages",
         "messaging.client.consumed.messages",
@@ -265,53 +239,21 @@ def test_traces_and_metrics_reach_a_receiver_of_otlp() -> None:
     }
 
 
-def test_without_an_sdk_nothing_is_told_and_no_event_changes() -> None:
-    plane = MemoryPlane()
-    got: list[Envelope] = []
-    filter, name = MemoryFilter(Memory(), 100), "reader"
-    transport = MemoryTransport(plane, name)
-    MemorySubscriptions(plane, name).subscribe("inbox", {"exact": {"type": "alarm"}})
-    provider = trace.NoOpTracerProvider()
-    telemetry = OpenTelemetry(tracers=provider)
-    with telemetry.putting("sender", event()) as sent:
-        MemoryTransport(plane, "sender").put(sent, 1, durable=True)
-    with Inbox(name, transport, filter, telemetry=telemetry) as inbox:
-        inbox.handle(got.append, idle_s=0)
-    assert [unstamped(each) for each in got] == [event().json]
+def test_without_an_sdk_nothing_is_told_and_no_event_changes(told: Told) -> None:
+    told.telemetry = OpenTelemetry(tracers=trace.NoOpTracerProvider())
+    assert without_stamp(told.handled(event())).json == event().json
 
 
-@pytest.fixture
-def _no_opentelemetry(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_asks_for_it_without_having_it_is_told_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = {
+        "EVENTPLANE_CLIENT_PARTICIPANT": "reader",
+        "EVENTPLANE_CLIENT_TRANSPORT": "memory:otel",
+        "EVENTPLANE_CLIENT_TELEMETRY": "opentelemetry",
+        "EVENTPLANE_CLIENT_TRACE_SHARE": "0.5",
+    }
+    connect(ClientSettings.read(settings)).close()
     monkeypatch.delitem(sys.modules, "eventplane_client.otel", raising=False)
     monkeypatch.setitem(sys.modules, "opentelemetry", None)
-    return
-
-
-@pytest.mark.usefixtures("_no_opentelemetry")
-def test_who_asks_for_it_without_having_it_is_told_what_to_install() -> None:
-    connect(ClientSettings("reader", "memory:no-otel")).close()
+    connect(ClientSettings("reader", "memory:otel")).close()
     with pytest.raises(ClientSettingsError, match="install opentelemetry-api"):
-        connect(ClientSettings("reader", "memory:no-otel", telemetry="opentelemetry"))
-
-
-def test_the_environment_asks_for_it() -> None:
-    settings = ClientSettings.read(
-        {
-            "EVENTPLANE_CLIENT_PARTICIPANT": "reader",
-            "EVENTPLANE_CLIENT_TRANSPORT": "memory:otel",
-            "EVENTPLANE_CLIENT_TELEMETRY": "opentelemetry",
-            "EVENTPLANE_CLIENT_TRACE_SHARE": "0.5",
-        }
-    )
-    assert (settings.telemetry, settings.trace_share) == ("opentelemetry", 0.5)
-    connect(settings).close()
-    with pytest.raises(ClientSettingsError, match="use one of: none, opentelemetry"):
-        connect(ClientSettings("reader", "memory:otel", telemetry="yes"))
-    with pytest.raises(ClientSettingsError, match="0 to 1"):
-        ClientSettings.read(
-            {
-                "EVENTPLANE_CLIENT_PARTICIPANT": "reader",
-                "EVENTPLANE_CLIENT_TRANSPORT": "memory:otel",
-                "EVENTPLANE_CLIENT_TRACE_SHARE": "2",
-            }
-        )
+        connect(ClientSettings.read(settings))
