@@ -100,6 +100,7 @@ def test_what_finds_no_room_takes_no_number_in_an_ordered_inbox(make: MakeDevice
     assert list(device.spool.counted.values()) == [len(stored)]
 
 
+@pytest.mark.source("P-W4")
 @pytest.mark.parametrize(
     ("payload", "reason"),
     [
