@@ -144,6 +144,7 @@ def test_without_a_profile_the_settings_say_where(capsys: pytest.CaptureFixture[
         (["discovery", "--profile", "absent.conf"], "absent.conf: No such file"),
         (["discovery", "--settings", "absent.toml"], "absent.toml: No such file"),
         (["announce", "--settings", "profile.toml"], "setting 'announcement': the table is missing; add it"),
+        (["provision", "--settings", "plain.toml"], "setting 'provisioning': the table is missing; add it"),
         (["discovery", "find", "--interfaces", "lo"], "lo: it is the loopback interface"),
     ],
 )
