@@ -12,7 +12,15 @@ import pytest
 from edge.errors import SpoolError, SpoolFullError, SpoolUnavailableError
 from edge.spool import BEFORE_EVERYTHING, Spool
 from edge.spool.space import KEPT_FREE_BYTES, RESERVE_BYTES
-from tests.unit.edge.disks import DISK_BYTES, KIB, SmallDisk, fill_the_rest, limited_files, read_only_disk_at
+from tests.unit.edge.disks import (
+    DISK_BYTES,
+    KIB,
+    SmallDisk,
+    breaking_disk_at,
+    fill_the_rest,
+    limited_files,
+    read_only_disk_at,
+)
 from tests.unit.edge.spools import CLOUD, arrival, beside, cloud, fill, waiting
 
 LARGE = "x" * 20 * KIB
@@ -115,6 +123,23 @@ def test_a_read_only_disk_is_no_damage(tmp_path: Path, is_new: bool) -> None:
             with pytest.raises(SpoolUnavailableError, match="see that the disk works"):
                 Spool(path)
         assert beside(path, "") == files
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a disk")
+def test_a_disk_that_breaks_is_no_damage_and_its_spool_goes_on_when_it_is_back(tmp_path: Path) -> None:
+    path = tmp_path / "disk" / "spool.db"
+    path.parent.mkdir()
+    with breaking_disk_at(path.parent, tmp_path / "image") as (shut_down, bring_back):
+        with Spool(path) as spool:
+            fill(spool, 10)
+            shut_down()
+            with pytest.raises(SpoolUnavailableError):
+                fill(spool, 10)
+        with pytest.raises(SpoolUnavailableError):
+            Spool(path)
+        bring_back()
+        with Spool(path) as spool:
+            assert (spool.origin.kind, len(waiting(spool))) == ("resumed", 10)
 
 
 @pytest.mark.parametrize(
