@@ -143,7 +143,11 @@ MODULES: Final[Mapping[str, Module]] = {
     ),
     "forwarder": Module(
         ("edge/*",),
-        ("tests/unit/edge",),
+        (
+            "tests/unit/edge",
+            "tests/property/test_downlink_device.py",
+            "tests/property/test_forwarder_order.py",
+        ),
         (
             "edge/spool/*",
             "edge/provisioning/*",

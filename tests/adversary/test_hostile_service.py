@@ -18,7 +18,7 @@ from eventplane_mqtt.mailbox import Acknowledged, Connected, Received
 from tests.adversary.conftest import Attempt
 from tests.adversary.forgeries import CLIMATE, PULSE, SERVICE
 from tests.adversary.world import ALARM, HELP, VICTIM, VOICE, World, new_id
-from tests.integration.edge.probe import Probe
+from tests.unit.eventplane_mqtt.probe import Probe
 
 USER = "climate-service"
 DROPPED = "Mosquitto drops it without a word; its own log has it with `log_type debug` only"

@@ -11,12 +11,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from edge.delivery_queues import DeliveryCursor
 from edge.spool import Delivery, DeviceState, Discard, Manifest, Spool, StoredEvent, read_backlog
 from edge.spool.database import TableTotals
 from eventplane.reasons import Outcome
 from tests.examples import examples
-from tests.unit.edge.spools import device_state, key
+from tests.unit.edge.spools import device_state, key, waiting
 
 pytestmark = pytest.mark.source("C-W3")
 
@@ -44,7 +43,7 @@ some_states = st.lists(
 
 
 class SpoolMachine(RuleBasedStateMachine):
-    """`pending` is what was committed and not ended; every lane must hand out just that, in order."""
+    """`pending` is what was committed and not ended; each queue has just that, in order."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -56,10 +55,7 @@ class SpoolMachine(RuleBasedStateMachine):
         self.stated: dict[str, list[int]] = {}
         self.discarded: dict[tuple[str, str], set[int]] = {}
         self.held: dict[tuple[str, str], DeviceState] = {}
-        self.under_way: set[Delivery] = set()
-        self.gone: set[Delivery] = set()
         self.used = 0
-        self._open_lanes()
 
     def teardown(self) -> None:
         self.spool.close()
@@ -69,11 +65,9 @@ class SpoolMachine(RuleBasedStateMachine):
     def commit(
         self, events: list[tuple[int, set[str]]], states: list[DeviceState], data: st.DataObject
     ) -> None:
-        """New events and states, some of what is under way ends, reports are closed, in one transaction."""
-        done = data.draw(st.sets(st.sampled_from(sorted(self.under_way)))) if self.under_way else set()
-        dropped = (
-            data.draw(st.sets(st.sampled_from(sorted(self.pending)), max_size=3)) if self.pending else set()
-        )
+        """New events and states, some of what is pending ends, reports are closed, in one transaction."""
+        some = st.sets(st.sampled_from(sorted(self.pending)), max_size=3) if self.pending else st.just(set())
+        done, dropped = data.draw(some), data.draw(some)
         close_manifests, close_loss_reports = data.draw(st.booleans()), data.draw(st.booleans())
         arrivals = self._arrivals(events)
         self.spool.commit(
@@ -100,8 +94,6 @@ class SpoolMachine(RuleBasedStateMachine):
             self.discarded.setdefault(kind, set()).add(delivery.sequence)
         for delivery in done | dropped:
             del self.pending[delivery]
-            self.under_way.discard(delivery)
-            self.gone.add(delivery)
 
     @rule(events=some_events, states=some_states)
     def crash_before_the_commit(self, events: list[tuple[int, set[str]]], states: list[DeviceState]) -> None:
@@ -126,34 +118,19 @@ class SpoolMachine(RuleBasedStateMachine):
     def reopen(self) -> None:
         self.spool.close()
         self.spool = Spool(self.path)
-        self._open_lanes()
-
-    @rule(key=st.sampled_from([(d, r) for d in DESTINATIONS for r in RANKS]), count=st.integers(1, 4))
-    def send(self, key: tuple[str, int], count: int) -> None:
-        """The next of a lane, in order, are those of the model that are not under way."""
-        lane = self.lanes[key]
-        found = lane.peek(count)
-        waiting = sorted(d for d in self.pending if d[:2] == key and d not in self.under_way)
-        ahead = [each for each in found if each.delivery not in self.gone]  # read before it was dropped
-        assert [each.delivery for each in ahead] == waiting[: len(ahead)]
-        assert len(found) == count or len(ahead) == len(waiting)
-        assert [each.json for each in ahead] == [self.pending[each.delivery] for each in ahead]
-        for each in found:
-            lane.take()
-            if each in ahead:
-                self.under_way.add(each.delivery)
-
-    @rule(destination=st.sampled_from(DESTINATIONS))
-    def disconnect(self, destination: str) -> None:
-        for rank in RANKS:
-            self.lanes[destination, rank].rewind()
-        self.under_way = {each for each in self.under_way if each.destination != destination}
 
     @invariant()
     def nothing_acknowledged_is_missing(self) -> None:
         counts = {name: sum(each.destination == name for each in self.pending) for name in DESTINATIONS}
         assert {name: self.spool.backlog().get(name, 0) for name in DESTINATIONS} == counts
         assert read_backlog(self.path) == self.spool.backlog()
+
+    @invariant()
+    def each_queue_has_what_is_pending_in_order(self) -> None:
+        for name in DESTINATIONS:
+            for rank in RANKS:
+                texts = [text for each, text in sorted(self.pending.items()) if each[:2] == (name, rank)]
+                assert waiting(self.spool, name, rank, at_once=2) == texts
 
     @invariant()
     def of_each_key_the_last_is_held(self) -> None:
@@ -204,10 +181,6 @@ class SpoolMachine(RuleBasedStateMachine):
             )
             for n, (rank, destinations) in enumerate(events)
         ]
-
-    def _open_lanes(self) -> None:
-        self.lanes = {(d, r): DeliveryCursor(self.spool, d, r) for d in DESTINATIONS for r in RANKS}
-        self.under_way = set()
 
 
 SpoolMachine.TestCase.settings = settings(max_examples=examples(40), stateful_step_count=30, deadline=None)

@@ -19,7 +19,6 @@ from eventplane_client.subscription import NoSubscriptions
 from local.process import Supervisor
 from tests.integration.client.test_in_the_cloud import kill_while_it_works
 from tests.integration.edge.conftest import SECONDS, CloudBroker, Home, wait_for
-from tests.integration.edge.test_operations import metric
 from tests.unit.client.worlds import event, lasting
 
 
@@ -62,7 +61,7 @@ def test_what_expired_before_its_service_handled_it_the_forwarder_counts_as_expi
     assert [each.id for each in notices if isinstance(each, Expired)] == ["late"]
     wait_for(home.drained)
     counted = 'eventplane_discards_total{outcome="expired",reason="expirytime"}'
-    wait_for(lambda: metric(home, counted) == 1.0)
+    wait_for(lambda: home.metric(counted) == 1.0)
     # The report of it, by channel and reason; and no dead letter.
     wait_for(lambda: any(each.type == DISCARDED for each in cloud.events))
     (report, *_) = (each for each in cloud.events if each.type == DISCARDED)

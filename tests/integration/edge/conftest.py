@@ -5,6 +5,7 @@ from __future__ import annotations
 import getpass
 import json
 import shutil
+import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -27,7 +28,7 @@ from eventplane.topics import basic_ingest_topic, device_topic, urgent_rule
 from eventplane_client import Client, connect
 from eventplane_client.mqtt import MqttTransport
 from local.certificates import Authority
-from local.mosquitto import Broker
+from local.mosquitto import Broker, start_mosquitto
 from local.ports import free_port, is_listening
 from local.process import Child, Supervisor
 from tests.eventually import eventually
@@ -36,33 +37,44 @@ from tests.integration.mqtt import TestClient
 THING = "home-1"
 RULE = "ingest"
 READING = "org.eventplane.health.reading.v1"
+MOSQUITTO = shutil.which("mosquitto", path="/usr/sbin:/usr/local/sbin:/usr/bin") or "mosquitto"
 SECONDS = 60.0
 """How long anything may take on a busy machine; nothing here is about speed."""
 
 
+def start_tls_broker(supervisor: Supervisor, directory: Path, authority: Authority, more: str = "") -> Broker:
+    """A Mosquitto that asks for client certificates of `authority`. `more` comes before its listener."""
+    directory.mkdir(parents=True)
+    server, port = authority.issue("cloud"), free_port()
+    profile = directory / "cloud.conf"
+    profile.write_text(
+        f"user {getpass.getuser()}\nallow_anonymous true\nper_listener_settings false\n"
+        f"max_queued_messages 100000\n{more}listener {port} 127.0.0.1\ncafile {authority.ca}\n"
+        f"certfile {server.certificate}\nkeyfile {server.key}\nrequire_certificate true\n"
+    )
+    return Broker(
+        port, supervisor.start("cloud", [MOSQUITTO, "-c", str(profile)], ready=lambda: is_listening(port))
+    )
+
+
 class CloudBroker:
-    """A Mosquitto that asks for client certificates, and a subscriber that counts what reached it.
+    """A Mosquitto that plays IoT Core, and a subscriber that counts what reached it.
 
     The subscriber has a port of its own, without TLS, and a lasting session.
     """
 
     def __init__(self, supervisor: Supervisor, directory: Path, authority: Authority) -> None:
-        directory.mkdir(parents=True)
-        server = authority.issue("cloud")
-        self.port, self.plain_port = free_port(), free_port()
-        configuration = directory / "cloud.conf"
-        configuration.write_text(
-            f"user {getpass.getuser()}\nallow_anonymous true\nper_listener_settings false\n"
-            f"max_queued_messages 100000\npersistence true\npersistence_location {directory}/\n"
-            f"listener {self.plain_port} 127.0.0.1\n"
-            f"listener {self.port} 127.0.0.1\ncafile {authority.ca}\ncertfile {server.certificate}\n"
-            f"keyfile {server.key}\nrequire_certificate true\n"
+        self.plain_port = free_port()
+        broker = start_tls_broker(
+            supervisor,
+            directory,
+            authority,
+            f"persistence true\npersistence_location {directory}/\nlistener {self.plain_port} 127.0.0.1\n",
         )
-        program = shutil.which("mosquitto", path="/usr/sbin:/usr/local/sbin:/usr/bin") or "mosquitto"
-        self._child = supervisor.start(
-            "cloud", [program, "-c", str(configuration)], ready=lambda: is_listening(self.port)
-        )
+        self.port, self._child = broker.port, broker.child
         self.payloads: list[bytes] = []
+        self._events: list[Envelope] = []
+        self._ids: set[str] = set()
         self._subscriber: TestClient | None = None
         self._open_subscriber()
 
@@ -70,13 +82,12 @@ class CloudBroker:
     def events(self) -> list[Envelope]:
         """Every event that arrived, repetitions included."""
         self._collect()
-        return [
-            event for payload in self.payloads for event in unpack(payload) if isinstance(event, Envelope)
-        ]
+        return list(self._events)
 
     def has(self, ids: set[str]) -> bool:
         """Whether events with all `ids` arrived."""
-        return ids <= {event.id for event in self.events}
+        self._collect()
+        return ids <= self._ids
 
     def stop(self) -> None:
         """Stop in good order: what it acknowledged, it has saved."""
@@ -129,7 +140,11 @@ class CloudBroker:
         if self._subscriber is not None:
             messages = self._subscriber.messages
             while messages:
-                self.payloads.append(messages.pop(0)[1])
+                _, payload = messages.pop(0)
+                events = [each for each in unpack(payload) if isinstance(each, Envelope)]
+                self.payloads.append(payload)
+                self._events += events
+                self._ids.update(each.id for each in events)
 
 
 @dataclass
@@ -175,11 +190,55 @@ class Home:
         return not any(read_backlog(self.spool).values())
 
     def close(self) -> None:
+        """End services and forwarder at once: a stop in good order would wait for what nobody confirms."""
         for service in self.services:
             service.close()
+        self.forwarder.kill()
 
     def log(self) -> str:
         return self.forwarder.log.read_text()
+
+    def logged(self, text: str) -> int:
+        """How often the forwarder's log has `text`."""
+        return self.log().count(text)
+
+    def get(self, path: str) -> tuple[int, str]:
+        """Status and body of a page of the health endpoint; 0 when nobody listens yet."""
+        answer = b""
+        try:
+            with socket.create_connection(("127.0.0.1", self.health_port), timeout=SECONDS) as line:
+                line.sendall(f"GET {path} HTTP/1.1\r\nHost: device\r\n\r\n".encode())
+                while more := line.recv(65_536):
+                    answer += more
+        except ConnectionError:
+            return 0, ""
+        head, _, body = answer.partition(b"\r\n\r\n")
+        return int(head.split()[1]), body.decode()
+
+    def health(self) -> dict[str, Any]:
+        """The document of /healthz; empty when nobody listens yet."""
+        status, body = self.get("/healthz")
+        document: dict[str, Any] = json.loads(body) if body else {}
+        assert (status == 503) == (document.get("status") == "failing")
+        return document
+
+    def problems(self) -> list[str]:
+        return [each["name"] for each in self.health().get("problems", [{"name": "no endpoint yet"}])]
+
+    def metric(self, name: str) -> float:
+        """The value of a sample by its name and labels; -1 when it is not there."""
+        for line in self.get("/metrics")[1].splitlines():
+            if line.startswith(name + " "):
+                return float(line.split(" ")[-1])
+        return -1.0
+
+
+@pytest.fixture(scope="module")
+def shared_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """A home's broker for all tests of a module: use client ids and topics of your own."""
+    folder = tmp_path_factory.mktemp("shared")
+    with Supervisor(folder / "run") as supervisor:
+        yield start_mosquitto(supervisor, "home", folder / "home")
 
 
 @pytest.fixture

@@ -50,14 +50,11 @@ class Published:
     events: tuple[Envelope, ...]
 
 
-@dataclass(frozen=True)
-class Quota:
-    """Of one connection; a CONNECT of the same client is `connect_every_s` after the last or later."""
+PUBLISHES_PER_S, BYTES_PER_S, IN_FLIGHT = 100, 512 * 1024, 100
+"""The quotas of one connection."""
 
-    publishes_per_s: int = 100
-    bytes_per_s: int = 512 * 1024
-    in_flight: int = 100
-    connect_every_s: float = 1.0
+CONNECT_EVERY_S = 0.25
+"""Between two CONNECTs of one client; IoT Core's own second would be waited for at each reconnect."""
 
 
 @dataclass(eq=False)
@@ -78,24 +75,20 @@ class IotCore:
     """Listens on `port`, with TLS. `script` answers each publish; one beyond the quota is ignored.
 
     `accepted` is what the cloud has got; `violations` counts what the quota forbids. While `deaf` it
-    accepts connections and answers nothing. It counts `pings`, and `answers_pings` unless told not to. A
-    subscription is answered with `grants`: the QoS, or 128 for no.
+    accepts connections and answers nothing. It `answers_pings` unless told not to. A subscription is answered
+    with `grants`: the QoS, or 128 for no.
     """
 
-    def __init__(
-        self, tls: ssl.SSLContext, script: Script = lambda _: Answer.TAKE, quota: Quota | None = None
-    ) -> None:
+    def __init__(self, tls: ssl.SSLContext) -> None:
         self.port = free_port()
-        self.script = script
+        self.script: Script = lambda _: Answer.TAKE
         self.deaf = False
-        self.pings = 0
         self.answers_pings = True
         self.grants = 1
         self.accepted: list[Published] = []
         self.received: list[Published] = []
         self.violations: Counter[str] = Counter()
         self.connections = 0
-        self.quota = quota or Quota()
         self._tls = tls
         self._open: set[_Connection] = set()
         self._connected_at = -10.0
@@ -103,7 +96,7 @@ class IotCore:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
-        self.start()
+        self._run(self._listen())
 
     @property
     def events(self) -> list[Envelope]:
@@ -115,15 +108,9 @@ class IotCore:
         """Whether events with all `ids` arrived."""
         return ids <= {event.id for event in self.events}
 
-    def start(self) -> None:
-        self._run(self._listen())
-
-    def stop(self) -> None:
+    def close(self) -> None:
         """End at once, like a broker that is killed."""
         self._run(self._end())
-
-    def close(self) -> None:
-        self.stop()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(_SECONDS)
         self._loop.close()
@@ -165,7 +152,7 @@ class IotCore:
     def _take(self, connection: _Connection, kind: int, body: bytes) -> None:
         if kind >> 4 == _CONNECT:
             now = time.monotonic()
-            if now - self._connected_at < self.quota.connect_every_s:
+            if now - self._connected_at < CONNECT_EVERY_S:
                 self.violations["connects"] += 1
             self._connected_at = now
             connection.version = body[6]
@@ -175,10 +162,8 @@ class IotCore:
         elif kind >> 4 == _SUBSCRIBE:  # one filter
             tail = body[:2] + (b"\0" if connection.version == 5 else b"") + bytes((self.grants,))
             connection.writer.write(bytes((0x90, len(tail))) + tail)
-        elif kind >> 4 == _PINGREQ:
-            self.pings += 1
-            if self.answers_pings:
-                connection.writer.write(b"\xd0\0")
+        elif kind >> 4 == _PINGREQ and self.answers_pings:
+            connection.writer.write(b"\xd0\0")
 
     def _take_publish(self, connection: _Connection, body: bytes) -> None:
         length = struct.unpack_from("!H", body)[0]
@@ -197,9 +182,9 @@ class IotCore:
         while recent and recent[0][0] <= now - 1.0:
             recent.popleft()
         found = {
-            "publishes": len(recent) >= self.quota.publishes_per_s,
-            "bytes": sum(each for _, each in recent) + size > self.quota.bytes_per_s,
-            "in flight": len(connection.unanswered) > self.quota.in_flight,
+            "publishes": len(recent) >= PUBLISHES_PER_S,
+            "bytes": sum(each for _, each in recent) + size > BYTES_PER_S,
+            "in flight": len(connection.unanswered) > IN_FLIGHT,
         }
         self.violations.update(name for name, exceeded in found.items() if exceeded)
         if not any(found.values()):
@@ -224,13 +209,17 @@ class IotCore:
             case Answer.TAKE_AND_CUT:
                 self.accepted.append(published)
                 connection.writer.write(b"\x40\x02\0")
-                connection.writer.close()
+                self._hang_up(connection)
             case Answer.HANG_UP:
-                connection.writer.close()
+                self._hang_up(connection)
             case Answer.GO_DEAF:
                 connection.deaf = True
         for each in late:
             self._acknowledge(connection, each)
+
+    def _hang_up(self, connection: _Connection) -> None:
+        connection.deaf = True  # what has come already is dropped
+        connection.writer.close()
 
     def _acknowledge(self, connection: _Connection, mid: int, code: int = 0) -> None:
         connection.unanswered.discard(mid)

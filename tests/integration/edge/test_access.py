@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from contract.acl import FORWARDER
 from eventplane.envelope import Envelope, write_event
-from eventplane.topics import interest_topic, local_topic
+from eventplane.topics import local_topic
 from eventplane_client import Client, connect
 from eventplane_mqtt import Login
 from eventplane_mqtt.mailbox import Acknowledged, Connected, Disconnected, Received
 from local.process import Supervisor
 from tests.integration.access import Guarded, start_guarded
 from tests.integration.edge.conftest import SECONDS, CloudBroker, MakeHome, wait_for
-from tests.integration.edge.probe import Probe
+from tests.unit.eventplane_mqtt.probe import Probe
 
 READING = "org.eventplane.health.reading.v1"
 ALARM = "org.eventplane.alarm.keyword.v1"
@@ -24,9 +25,11 @@ OUTBOX = local_topic("health-service", "outbox")
 NOT_AUTHORIZED = "not authorized"
 
 
-@pytest.fixture
-def guarded(supervisor: Supervisor, tmp_path: Path) -> Guarded:
-    return start_guarded(supervisor, "home", tmp_path)
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
+    folder = tmp_path_factory.mktemp("guarded")
+    with Supervisor(folder / "run") as supervisor:
+        yield start_guarded(supervisor, "home", folder)
 
 
 def event(id: str, type_: str = READING) -> Envelope:
@@ -34,8 +37,9 @@ def event(id: str, type_: str = READING) -> Envelope:
 
 
 def probe_of(guarded: Guarded, user: str, topics: tuple[str, ...] = (), **changes: object) -> Probe:
-    """A connection of `user` that stands."""
-    it = Probe(guarded.broker.port, login=guarded.login(user), subscriptions=topics, **changes)
+    """A connection of `user` that stands, in a new session."""
+    login = guarded.login(user)
+    it = Probe(guarded.broker.port, login=login, subscriptions=topics, clean_session=True, **changes)
     it.next(Connected)
     return it
 
@@ -92,16 +96,22 @@ def test_in_mqtt_5_a_service_is_told_that_anothers_outbox_is_not_its_own(guarded
 
 
 @pytest.mark.source("P2")
-def test_a_service_reads_its_own_inbox_and_no_other(guarded: Guarded) -> None:
-    inboxes = [local_topic(name, "inbox") for name in ("call-service", "voice-service")]
-    spy = probe_of(guarded, "voice-service", ("#", *inboxes))
-    forwarder = probe_of(guarded, FORWARDER)
-    for inbox in inboxes:
-        forwarder.connection.publish(inbox, b"for its reader")
-    # What comes first is what comes at all: the broker keeps the order of the forwarder's messages.
-    assert spy.next(Received).topic == local_topic("voice-service", "inbox")
+@pytest.mark.parametrize("box", ["inbox", "interest"])
+def test_a_service_reads_its_own_inbox_and_announces_its_own_interest_and_no_other(
+    guarded: Guarded, box: str
+) -> None:
+    boxes = [local_topic(name, box) for name in ("call-service", "voice-service")]
+    writer, reader = "voice-service", FORWARDER
+    if box == "inbox":
+        writer, reader = reader, writer
+    spy = probe_of(guarded, reader, ("#", *boxes) if box == "inbox" else tuple(boxes))
+    sender = probe_of(guarded, writer)
+    for each in boxes:
+        sender.connection.publish(each, b"for its reader")
+    # Mosquitto keeps the order of one sender: what comes first is what comes at all.
+    assert spy.next(Received).topic == local_topic("voice-service", box)
     spy.close()
-    forwarder.close()
+    sender.close()
 
 
 def test_a_client_id_of_another_service_takes_nothing_from_it(guarded: Guarded) -> None:
@@ -115,24 +125,14 @@ def test_a_client_id_of_another_service_takes_nothing_from_it(guarded: Guarded) 
 
 
 @pytest.mark.parametrize("protocol", ["3.1.1", "5"])
-def test_who_shows_no_password_or_a_wrong_one_hears_what_to_do(guarded: Guarded, protocol: str) -> None:
-    login = guarded.login(FORWARDER)
+def test_who_shows_no_password_or_a_wrong_one_hears_what_to_do(
+    guarded: Guarded, protocol: str, tmp_path: Path
+) -> None:
+    login = Login(FORWARDER, tmp_path / "password")
+    login.password_file.touch(0o600)
     login.password_file.write_text("guessed\n")
     reason = refusal(guarded, login, protocol)
     assert "CONNECT refused: not authorized; see that the broker knows this user name and password" in reason
     assert "guessed" not in reason
     reason = refusal(guarded, None, protocol)
     assert "see whether the broker wants a user name and password" in reason
-
-
-def test_a_service_announces_its_own_interest_and_no_other_s(guarded: Guarded) -> None:
-    topics = tuple(interest_topic(name) for name in ("call-service", "voice-service"))
-    forwarder = probe_of(guarded, FORWARDER, topics)
-    voice = probe_of(guarded, "voice-service")
-    for topic in topics:
-        voice.connection.publish(topic, b"what it handles", retain=True)
-        voice.next(Acknowledged)
-    # Mosquitto keeps the order of one sender: what comes first is what comes at all.
-    assert forwarder.next(Received).topic == interest_topic("voice-service")
-    for each in (forwarder, voice):
-        each.close()

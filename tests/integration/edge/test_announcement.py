@@ -11,23 +11,13 @@ import pytest
 
 from local.process import Child, Supervisor
 from tests.integration.edge import ask_dns_sd
-from tests.integration.edge.conftest import wait_for
+from tests.integration.edge.conftest import MOSQUITTO, wait_for
 from tests.integration.edge.networks import Device, can_make_networks, join, make_device
-from tests.integration.edge.test_profiles import MOSQUITTO
 
 pytestmark = pytest.mark.skipif(not can_make_networks(), reason="this machine lets nobody make networks")
 
 HOME, UPLINK = "10.77.0.1", "10.88.0.1"
 PORT = 1884
-
-PUBLISH = """
-import sys
-from tests.integration.mqtt import TestClient
-with TestClient("second", sys.argv[1], int(sys.argv[2])) as line:
-    assert line.publish("t", b"from the second device")
-"""
-"""What the second device runs; it ends well when the broker has what it sent."""
-
 
 PUT = """
 from pathlib import Path
@@ -55,15 +45,6 @@ with TestClient("forwarder", "127.0.0.1", int(sys.argv[1])) as line:
 """What the first device's forwarder does with it."""
 
 
-LOOK_OFTEN = """
-from edge import discovery
-from edge.__main__ import program
-discovery.CHECK_EVERY_S = 0.5
-program()
-"""
-"""The program `edge`, which looks at the profile twenty times as often."""
-
-
 @dataclass
 class House:
     """The device with the broker, a second one in the home, and what stands at the uplink's other end."""
@@ -74,9 +55,9 @@ class House:
     second: Device
     provider: Device
 
-    def write_profile(self, listener: str) -> None:
+    def write_profile(self) -> None:
         (self.folder / "mosquitto.conf").write_text(
-            f"user {getpass.getuser()}\nlistener {listener}\nallow_anonymous true\n"
+            f"user {getpass.getuser()}\nlistener {PORT}\nallow_anonymous true\n"
         )
 
     def start(self, name: str, *command: str) -> Child:
@@ -86,15 +67,16 @@ class House:
         child = self.start("broker", MOSQUITTO, "-c", str(self.folder / "mosquitto.conf"))
         wait_for(lambda: " running" in child.log.read_text())
 
-    def start_announcement(self, *program: str) -> Child:
+    def start_announcement(self) -> Child:
         settings = self.folder / "forwarder.toml"
         settings.write_text(
             'thing = "home-1"\ncontract = "c"\nspool = "s"\n[cloud]\nhost = "127.0.0.1"\nrule = "r"\n'
             f'tls = false\n[local]\nprofile = "{self.folder}/mosquitto.conf"\n'
             '[announcement]\ninterfaces = "home0"\n'
         )
-        program = program or ("-m", "edge")
-        return self.start("announcement", sys.executable, *program, "announce", "--settings", str(settings))
+        return self.start(
+            "announcement", sys.executable, "-m", "edge", "announce", "--settings", str(settings)
+        )
 
     def found(self) -> str:
         """What the second device finds."""
@@ -117,22 +99,11 @@ def house(supervisor: Supervisor, tmp_path: Path) -> House:
 
 
 @pytest.mark.source("C9")
-def test_a_second_device_finds_the_broker_and_uses_it(house: House) -> None:
-    house.write_profile(str(PORT))
+def test_a_second_device_finds_the_broker_also_for_a_service_with_nothing_configured(house: House) -> None:
+    house.write_profile()
     house.start_broker()
     announcement = house.start_announcement()
     wait_for(lambda: f"home-1 {PORT}: {HOME}:{PORT}, of thing home-1" in house.found())
-    sent = house.second.run(sys.executable, "-c", PUBLISH, HOME, str(PORT))
-    assert (sent.returncode, sent.stderr) == (0, "")
-    announcement.stop()
-    wait_for(lambda: house.found() == "")
-
-
-@pytest.mark.source("C9")
-def test_a_service_on_a_second_device_with_nothing_configured_connects(house: House) -> None:
-    house.write_profile(str(PORT))
-    house.start_broker()
-    house.start_announcement()
     forwarder = house.start("forwarder", sys.executable, "-c", CONFIRM, str(PORT))
     sent = house.second.run(
         *("env", "EVENTPLANE_CLIENT_PARTICIPANT=lamp", f"XDG_STATE_HOME={house.folder}"),
@@ -142,10 +113,12 @@ def test_a_service_on_a_second_device_with_nothing_configured_connects(house: Ho
     wait_for(lambda: not forwarder.running)
     assert "from the second device" in forwarder.log.read_text()
     assert (house.folder / "eventplane" / "lamp.db").is_file()
+    announcement.stop()
+    wait_for(lambda: house.found() == "")
 
 
 def test_the_uplink_hears_nothing(house: House) -> None:
-    house.write_profile(str(PORT))
+    house.write_profile()
     house.start_announcement()
     wait_for(lambda: house.answers(house.second, HOME, 1) > 0)
     # The device's address at the home and the one at the uplink: neither answers who asks over the uplink.
@@ -153,15 +126,3 @@ def test_the_uplink_hears_nothing(house: House) -> None:
     assert house.provider.run("ip", "route", "add", HOME, "via", UPLINK).returncode == 0
     assert house.answers(house.provider, HOME, 1) == 0
     assert house.answers(house.second, HOME, 60) > 0
-
-
-def test_a_broker_that_nobody_reaches_is_not_announced_until_it_can_be(house: House) -> None:
-    house.write_profile(f"{PORT} 127.0.0.1")
-    announcement = house.start_announcement("-c", LOOK_OFTEN)
-    wait_for(lambda: "the broker cannot be reached over home0" in announcement.log.read_text())
-    assert house.found() == ""
-    house.write_profile(f"{PORT} {HOME}")
-    wait_for(lambda: f"{HOME}:{PORT}" in house.found())
-    house.write_profile(f"{PORT} 127.0.0.1")
-    wait_for(lambda: house.found() == "")
-    assert announcement.running

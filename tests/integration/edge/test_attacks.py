@@ -16,6 +16,7 @@ from eventplane.envelope import write_event
 from eventplane.names import SEQUENCE
 from eventplane.topics import local_topic
 from tests.integration.edge.conftest import CloudBroker, Home, wait_for
+from tests.integration.mqtt import TestClient
 
 NEIGHBOUR = local_topic("health-service", "outbox")
 ALARMS = local_topic("voice-service", "outbox")
@@ -50,9 +51,9 @@ def stop(home: Home) -> None:
 
 def start(home: Home) -> None:
     """Return when the forwarder has connected again."""
-    before = home.log().count("local broker connected")
+    before = home.logged("local broker connected")
     home.forwarder.start()
-    wait_for(lambda: home.log().count("local broker connected") > before)
+    wait_for(lambda: home.logged("local broker connected") > before)
 
 
 def sequences(cloud: CloudBroker) -> dict[str, int]:
@@ -74,7 +75,7 @@ def known_home(home: Home, cloud: CloudBroker) -> Home:
     return home
 
 
-def test_an_alarm_is_stored_before_the_backlog_that_the_broker_kept(
+def test_a_backlog_of_the_broker_is_stored_once_after_the_alarm_whoever_stops_meanwhile(
     known_home: Home, cloud: CloudBroker
 ) -> None:
     stop(known_home)
@@ -82,9 +83,20 @@ def test_an_alarm_is_stored_before_the_backlog_that_the_broker_kept(
         publisher.send_all(readings(BACKLOG), NEIGHBOUR)
         publisher.send(event("alarm", ALARM), ALARMS)
     start(known_home)
-    wait_for(lambda: cloud.has(names(BACKLOG) | {"alarm"}))
+    stop(known_home)
+    stopped_at = int(re.findall(r"stopped at sequence (\d+)", known_home.log())[-1])
+    assert stopped_at < BACKLOG
+    start(known_home)
+    # Mosquitto hands on whole windows for each PUBACK that it reads, and reads few: most are lost with it.
+    wait_for(lambda: known_home.metric("eventplane_stored_total") > stopped_at + BACKLOG // 4)
+    known_home.broker.child.restart()
+    with Publisher(known_home.broker.port) as publisher:
+        publisher.send(event("end"), NEIGHBOUR)
+    wait_for(lambda: cloud.has(names(BACKLOG) | {"alarm", "end"}))
     stored = sequences(cloud)
     assert stored["alarm"] < stored[f"r{BACKLOG - 1}"]
+    # Its own reports beside them.
+    assert known_home.metric("eventplane_stored_total") < BACKLOG + 100
 
 
 def test_an_alarm_does_not_wait_until_the_flood_before_it_is_stored(
@@ -102,37 +114,19 @@ def test_an_alarm_does_not_wait_until_the_flood_before_it_is_stored(
     assert sequences(cloud)["alarm"] < flood
 
 
-def test_what_the_broker_kept_at_qos_0_during_a_restart_arrives(known_home: Home, cloud: CloudBroker) -> None:
-    stop(known_home)
-    with Publisher(known_home.broker.port) as publisher:
-        publisher.flood(readings(BACKLOG), NEIGHBOUR)
-        publisher.send(event("end"), NEIGHBOUR)
-    start(known_home)
-    wait_for(lambda: cloud.has(names(BACKLOG) | {"end"}))
-
-
-def test_memory_does_not_grow_with_what_waits_in_the_broker(known_home: Home, cloud: CloudBroker) -> None:
+def test_what_the_broker_kept_at_qos_0_during_a_restart_arrives_in_bounded_memory(
+    known_home: Home, cloud: CloudBroker
+) -> None:
     assert known_home.forwarder.pid is not None
     idle = rss_mib(known_home.forwarder.pid)
     stop(known_home)
     count = 690  # as much as the broker's profile lets wait for one client
     with Publisher(known_home.broker.port) as publisher:
-        publisher.send_all(readings(count, LARGE), NEIGHBOUR)
+        publisher.flood(readings(count, LARGE), NEIGHBOUR)
+        publisher.send(event("end"), NEIGHBOUR)
     start(known_home)
-    wait_for(lambda: cloud.has(names(count)))
+    wait_for(lambda: cloud.has(names(count) | {"end"}))
     assert peak_rss_mib(known_home.forwarder.pid) - idle < GROWTH_MIB
-
-
-def test_it_stops_while_a_backlog_waits_and_loses_none_of_it(known_home: Home, cloud: CloudBroker) -> None:
-    stop(known_home)
-    with Publisher(known_home.broker.port) as publisher:
-        publisher.send_all(readings(BACKLOG), NEIGHBOUR)
-    start(known_home)
-    stop(known_home)
-    stopped_at = int(re.findall(r"stopped at sequence (\d+)", known_home.log())[-1])
-    assert stopped_at < BACKLOG
-    start(known_home)
-    wait_for(lambda: cloud.has(names(BACKLOG)))
 
 
 def test_outboxes_that_the_contract_does_not_have_take_no_memory(
@@ -148,3 +142,12 @@ def test_outboxes_that_the_contract_does_not_have_take_no_memory(
     wait_for(lambda: cloud.has({"end"}))
     wait_for(lambda: any(each.type == DEAD_LETTER for each in cloud.events))
     assert peak_rss_mib(known_home.forwarder.pid) - idle < GROWTH_MIB
+
+
+def test_whoever_sends_more_than_the_forwarder_can_read_loses_the_connection(home: Home) -> None:
+    wait_for(lambda: home.problems() == [])
+    with TestClient("health", "127.0.0.1", home.broker.port) as client:
+        client._client.publish(NEIGHBOUR, b"x" * 1_100_000, qos=1)
+        wait_for(client.disconnected.is_set)
+    assert "oversize packet" in home.broker.child.log.read_text().lower()
+    assert home.problems() == []

@@ -11,17 +11,16 @@ import pytest
 from contract.loader import load_contract
 from edge.contract_updates import contract_key
 from eventplane.contract import Contract, compile_contract, contract_document
-from eventplane.device_reports import DEVICE_CONTRACT, STARTED
+from eventplane.device_reports import DEVICE_CONTRACT
 from eventplane.downlink.device import AckStatus
 from eventplane.downlink.wire import VERSION
 from eventplane.envelope import Envelope, write_event
 from eventplane.reasons import Reason
-from tests.integration.edge.conftest import SECONDS, THING, CloudBroker, Home, down, wait_for
-from tests.integration.mqtt import TestClient
+from tests.integration.edge.conftest import SECONDS, CloudBroker, Home, down, wait_for
 
 THRESHOLD = "org.eventplane.setting.threshold.v1"
 RING = "org.eventplane.command.ring.v1"
-KEY = "setting/climate/threshold"
+KEY, RINGS = "setting/climate/threshold", "command/app/ring"
 
 
 def plane(**routes: str) -> Contract:
@@ -49,7 +48,7 @@ def home_contract() -> Contract:
 
 
 @pytest.mark.source("K2")
-def test_a_state_is_stored_delivered_answered_and_told_to_who_starts_later(
+def test_states_and_commands_are_stored_delivered_answered_and_told_to_who_starts_later(
     home: Home, cloud: CloudBroker
 ) -> None:
     answer = cloud.send_until_answered(event(THRESHOLD, 1, data={"c": 19}), KEY, 1)
@@ -66,16 +65,10 @@ def test_a_state_is_stored_delivered_answered_and_told_to_who_starts_later(
     assert home.connect("health-service").state(KEY, SECONDS) is None
     cloud.send_until_answered(event(THRESHOLD, 3, data={"c": 23}), KEY, 3)
     wait_for(lambda: any(each.attributes[VERSION] == "3" for each in came))
-    wait_for(home.drained)
-
-
-def test_a_command_rings_in_the_home(home: Home, cloud: CloudBroker) -> None:
     rung: list[Envelope] = []
     home.listen("call-service", rung.append)
     for order in (1, 2, 3):
-        cloud.send_until_answered(
-            event(RING, order, "command/app/ring", order=order), "command/app/ring", order
-        )
+        cloud.send_until_answered(event(RING, order, RINGS, order=order), RINGS, order)
     wait_for(lambda: len({each.id for each in rung}) == 3)
     assert list(dict.fromkeys(each.attributes[VERSION] for each in rung)) == ["1", "2", "3"]
     wait_for(home.drained)
@@ -102,35 +95,6 @@ def test_whatever_is_killed_no_older_state_follows_a_newer_and_the_last_one_come
     wait_for(home.drained)
 
 
-def test_a_session_that_another_one_pushes_out_loses_nothing(home: Home, cloud: CloudBroker) -> None:
-    came: list[int] = []
-    home.listen("climate-service", lambda each: came.append(int(str(each.attributes[VERSION]))))
-    wait_for(lambda: "cloud broker connected" in home.log())
-    for version in (1, 2, 3):
-        # Whoever has the device's client id takes its session; the broker ends the forwarder's.
-        with TestClient(THING, "127.0.0.1", cloud.plain_port):
-            cloud.send_down(event(THRESHOLD, version))
-        assert cloud.send_until_answered(event(THRESHOLD, version), KEY, version).result is AckStatus.STORED
-    wait_for(lambda: bool(came) and came[-1] == 3)
-    assert came == sorted(came)
-
-
-def test_a_device_that_lost_its_state_takes_everything_again(home: Home, cloud: CloudBroker) -> None:
-    cloud.send_until_answered(event(THRESHOLD, 5), KEY, 5)
-    wait_for(home.drained)
-    home.forwarder.stop()
-    for file in home.spool.parent.iterdir():
-        file.unlink()
-    home.forwarder.start()
-    wait_for(lambda: len({each.id for each in cloud.events if each.type == STARTED}) == 2)
-    climate = home.listen("climate-service", lambda _: None)
-    assert climate.state(KEY, SECONDS) is None
-    before = len(cloud.answers_to(KEY, 5))
-    cloud.send_down(event(THRESHOLD, 5))
-    wait_for(lambda: len(cloud.answers_to(KEY, 5)) > before)
-    assert climate.state(KEY, SECONDS) is not None
-
-
 def test_a_contract_comes_down_and_stays_in_force_and_a_broken_one_is_refused(
     home: Home, cloud: CloudBroker
 ) -> None:
@@ -149,5 +113,5 @@ def test_a_contract_comes_down_and_stays_in_force_and_a_broken_one_is_refused(
     home.forwarder.start()
     rung: list[Envelope] = []
     home.listen("voice-service", rung.append)
-    cloud.send_until_answered(event(RING, 1, "command/app/ring", order=1), "command/app/ring", 1)
+    cloud.send_until_answered(event(RING, 1, RINGS, order=1), RINGS, 1)
     wait_for(lambda: len(rung) == 1)

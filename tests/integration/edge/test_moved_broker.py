@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from eventplane_client import ClientSettings, Mode, connect, connection
+from eventplane_client import connect, connection
 from eventplane_mqtt import PinnedCertificate
 from eventplane_mqtt.discovery import broker as discovered
 from eventplane_mqtt.mailbox import Disconnected
@@ -19,10 +18,8 @@ from local.certificates import Authority
 from local.mosquitto import Broker
 from local.ports import free_port, is_listening
 from local.process import Child, Supervisor
-from tests.integration.edge.conftest import CloudBroker, Home, MakeHome, event, wait_for
-from tests.integration.edge.probe import Probe
-from tests.integration.edge.test_operations import health, problems
-from tests.integration.edge.test_profiles import MOSQUITTO
+from tests.integration.edge.conftest import MOSQUITTO, CloudBroker, Home, MakeHome, event, wait_for
+from tests.unit.eventplane_mqtt.probe import Probe
 
 CHECK_EVERY_S = 0.5
 LOOK_OFTEN = f"""
@@ -41,20 +38,19 @@ class Movable:
     home: Home
     profile: Path
     supervisor: Supervisor
-    folder: Path
+    broker: Child
 
     def rewrite(self, listener: str) -> None:
         """Another listener in the profile, which nobody has told Mosquitto of."""
         lines = self.profile.read_text().splitlines()
-        changed = [f"listener {listener}" if line.startswith("listener") else line for line in lines]
-        self.profile.write_text("\n".join([*changed, ""]))
+        kept = [each for each in lines if not each.startswith(("listener", "certfile", "keyfile"))]
+        self.profile.write_text("\n".join([*kept, f"listener {listener}", ""]))
 
-    def start_broker(self, name: str, ready: Callable[[], bool]) -> Child:
-        """A Mosquitto with the profile as it is now."""
-        return self.supervisor.start(name, [MOSQUITTO, "-c", str(self.profile)], ready=ready)
-
-    def connections(self) -> int:
-        return self.home.log().count("local broker connected")
+    def move(self, name: str, ready: Callable[[], bool]) -> None:
+        """Start a Mosquitto with the profile as it is now, and stop the one before."""
+        started = self.supervisor.start(name, [MOSQUITTO, "-c", str(self.profile)], ready=ready)
+        self.broker.stop()
+        self.broker = started
 
 
 @pytest.fixture
@@ -73,7 +69,7 @@ def movable(
     elsewhere = Broker(free_port(), broker.child)
     local = {"profile": str(profile)}
     home = make_home(cloud.port, broker=elsewhere, local=local, program=("-c", LOOK_OFTEN))
-    return Movable(home, profile, supervisor, tmp_path)
+    return Movable(home, profile, supervisor, broker.child)
 
 
 def is_listening_at(path: Path) -> bool:
@@ -81,51 +77,44 @@ def is_listening_at(path: Path) -> bool:
         return line.connect_ex(str(path)) == 0
 
 
-@pytest.mark.parametrize("kind", ["port", "unix socket", "tls"])
-def test_a_broker_that_starts_again_elsewhere_is_found(
-    movable: Movable, cloud: CloudBroker, authority: Authority, kind: str
+@pytest.mark.source("C9")
+def test_a_broker_that_moves_is_found_at_its_new_port_socket_or_certificate(
+    movable: Movable, cloud: CloudBroker, authority: Authority, tmp_path: Path
 ) -> None:
-    service = movable.home.transport("health-service", profile=movable.profile)
+    home = movable.home
+    service = home.transport("health-service", profile=movable.profile)
+    service.put(event(0), 60)
+
+    port, before = free_port(), home.logged("local broker connected")
+    movable.rewrite(f"{port} 127.0.0.1")
+    # The profile leads to nobody yet: the former broker, which still runs, keeps the forwarder.
+    wait_for(lambda: home.health() != {} and home.logged("local broker connected") > before)
+    assert "Connection refused" in home.log()
+    movable.move("at a port", lambda: is_listening(port))
     service.put(event(1), 60)
-    movable.home.broker.child.stop()
-    port, path = free_port(), movable.folder / "mqtt.sock"
-    if kind == "unix socket":
-        movable.rewrite(f"0 {path}")
-    elif kind == "tls":
-        server = authority.issue("broker.home")
-        movable.rewrite(f"{port} 127.0.0.1\ncertfile {server.certificate}\nkeyfile {server.key}")
-    else:
-        movable.rewrite(f"{port} 127.0.0.1")
-    movable.start_broker(
-        "moved", lambda: is_listening_at(path) if kind == "unix socket" else is_listening(port)
-    )
+
+    path = tmp_path / "mqtt.sock"
+    movable.rewrite(f"0 {path}")
+    movable.move("at a socket", lambda: is_listening_at(path))
     service.put(event(2), 60)
-    wait_for(lambda: cloud.has({"e1", "e2"}))
 
-
-def test_a_service_trusts_the_certificate_it_was_given_and_no_other(
-    movable: Movable, cloud: CloudBroker, authority: Authority
-) -> None:
-    movable.home.broker.child.stop()
     port, server = free_port(), authority.issue("broker.home")
     movable.rewrite(f"{port} 127.0.0.1\ncertfile {server.certificate}\nkeyfile {server.key}")
-    movable.start_broker("moved", lambda: is_listening(port))
-    with connect(
-        f"mqtt://127.0.0.1:{port}", "health-service", certificate=str(server.certificate)
-    ) as service:
-        service.put(event(1), 60)
-    wait_for(lambda: cloud.has({"e1"}))
+    movable.move("with tls", lambda: is_listening(port))
+    service.put(event(3), 60)
+    service.close()
+    address = f"mqtt://127.0.0.1:{port}"
+    with connect(address, "health-service", certificate=str(server.certificate)) as client:
+        client.put(event(4), 60)
     stranger = authority.issue("stranger")
     refused = Probe(port, tls=PinnedCertificate(stranger.certificate)).next(Disconnected).reason
     assert "certificate verify failed" in refused
 
-
-@pytest.mark.source("C9")
-def test_the_client_library_finds_the_broker_too(movable: Movable, cloud: CloudBroker) -> None:
-    settings = ClientSettings("health-service", f"mqtt-profile:{movable.profile}", mode=Mode.AT_LEAST_ONCE)
-    with connect(settings) as client:
-        client.put(event(1), 60)
-    wait_for(lambda: cloud.has({"e1"}))
+    movable.rewrite("70000")
+    # Asking wakes the loop, which looks at the profile then.
+    wait_for(lambda: "profile_refused" in home.problems())
+    assert f"127.0.0.1:{port} with TLS remains" in home.log()
+    wait_for(lambda: cloud.has({f"e{number}" for number in range(5)}))
 
 
 @pytest.mark.source("C9")
@@ -141,37 +130,3 @@ def test_a_client_with_nothing_configured_finds_the_broker_of_its_device(
         client.put(event(1), 60)
     wait_for(lambda: cloud.has({"e1"}))
     assert (tmp_path / "state" / "health-service.db").is_file()
-
-
-def test_a_broken_profile_changes_nothing_and_is_told(movable: Movable, cloud: CloudBroker) -> None:
-    home = movable.home
-    service = home.transport("health-service", profile=movable.profile)
-    service.put(event(1), 60)
-    good = movable.folder / "good.conf"
-    shutil.copy(movable.profile, good)
-    port = next(line.split()[1] for line in good.read_text().splitlines() if line.startswith("listener"))
-    movable.rewrite("70000")
-    # Asking wakes the loop, which looks at the profile then.
-    wait_for(lambda: "profile_refused" in problems(home))
-    assert f"127.0.0.1:{port} remains" in home.log()
-    assert health(home)["status"] == "degraded"
-    service.put(event(2), 60)
-    home.broker.child.stop()
-    movable.supervisor.start("again", [MOSQUITTO, "-c", str(good)], ready=lambda: is_listening(int(port)))
-    service.put(event(3), 60)
-    wait_for(lambda: cloud.has({"e1", "e2", "e3"}))
-    shutil.copy(good, movable.profile)
-    wait_for(lambda: problems(home) == [])
-
-
-def test_who_stands_with_a_broker_that_was_left_follows_the_profile(movable: Movable) -> None:
-    home = movable.home
-    before, port = movable.connections(), free_port()
-    movable.rewrite(f"{port} 127.0.0.1")
-    # The profile leads to nobody yet: the former broker, which still runs, keeps the forwarder.
-    wait_for(lambda: health(home) != {} and movable.connections() > before)
-    assert "Connection refused" in home.log()
-    movable.start_broker("beside", lambda: is_listening(port))
-    home.broker.child.stop()
-    service = home.transport("health-service", profile=movable.profile)
-    service.put(event(1), 60)

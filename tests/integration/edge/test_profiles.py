@@ -17,10 +17,10 @@ from eventplane_mqtt.mailbox import Connected
 from local.certificates import Authority
 from local.ports import free_port
 from local.process import Supervisor
-from tests.integration.edge.probe import Probe
+from tests.integration.edge.conftest import MOSQUITTO
 from tests.odd_profiles import ODD_PROFILES, Odd
+from tests.unit.eventplane_mqtt.probe import Probe
 
-MOSQUITTO = shutil.which("mosquitto", path="/usr/sbin:/usr/local/sbin:/usr/bin") or "mosquitto"
 READ = [each for each in ODD_PROFILES if each.address and each.runs]
 REFUSED = [each for each in ODD_PROFILES if not each.address and each.mosquitto_refuses]
 

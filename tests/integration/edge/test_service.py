@@ -1,20 +1,37 @@
-"""The transport of a service against a real broker, with nobody behind it who writes receipts."""
+"""The transport of a service against a real broker; the test plays the forwarder."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
 import pytest
 
-from eventplane.conversation.questions import StateAnswer, read_state_question, write_state_answer
+from eventplane.conversation.messages import Replier, Reply, Status, write_reply
+from eventplane.conversation.questions import (
+    HandlersAnswer,
+    StateAnswer,
+    read_handlers_question,
+    read_state_question,
+    write_handlers_answer,
+    write_state_answer,
+)
 from eventplane.dead_letter import DEAD_LETTER_TYPE
-from eventplane.envelope import Envelope, write_event
-from eventplane.receipts import Receipt, digest, read_receipts, write_receipts
-from eventplane.topics import local_topic, receipt_topic, state_answer_topic, state_topic
-from eventplane_client import reader
+from eventplane.envelope import Envelope, parse_event, write_event
+from eventplane.guarantee import DELIVERY_GUARANTEE
+from eventplane.receipts import SPOOL_FULL, Receipt, digest, read_receipts, write_receipts
+from eventplane.sender import Sender
+from eventplane.topics import (
+    handlers_answer_topic,
+    handlers_topic,
+    local_topic,
+    receipt_topic,
+    state_answer_topic,
+    state_topic,
+)
+from eventplane_client import mqtt, reader
 from eventplane_client.errors import (
     ClientError,
     ClosedError,
@@ -23,26 +40,41 @@ from eventplane_client.errors import (
     NoRoomError,
     ReceiptTimeoutError,
     RefusedError,
+    RequestDroppedError,
     StateTimeoutError,
     WindowFullError,
 )
 from eventplane_client.mqtt import MAX_MESSAGE_BYTES, MqttTransport
 from local.mosquitto import Broker
 from local.services import Service
-from tests.integration.edge.conftest import SECONDS, wait_for
+from tests.integration.edge.conftest import SECONDS, THING, wait_for
 from tests.integration.mqtt import TestClient
+from tests.unit.eventplane.conversation.worlds import ask
 
-OUTBOX = local_topic("sensor", "outbox")
 EVENT = write_event({"id": "1", "source": "/app", "type": "org.eventplane.setting.v1"}, {"c": 21})
 
 
 @pytest.fixture
-def broker(mosquitto: Callable[[str], Broker]) -> Broker:
-    return mosquitto("home")
+def sensor(request: pytest.FixtureRequest) -> str:
+    """A service of the test's own at the broker that all tests here share."""
+    return str(request.node.name).partition("[")[0].replace("_", "-")[:60]
 
 
-def test_without_receipts_it_says_so(broker: Broker) -> None:
-    client = MqttTransport("sensor", port=broker.port, window=2)
+@pytest.fixture
+def outbox(sensor: str) -> str:
+    return local_topic(sensor, "outbox")
+
+
+@pytest.fixture
+def forwarder(shared_broker: Broker, outbox: str) -> Iterator[TestClient]:
+    """Who reads the outbox."""
+    with TestClient(f"forwarder of {outbox}", "127.0.0.1", shared_broker.port) as client:
+        client.subscribe(outbox)
+        yield client
+
+
+def test_without_receipts_it_says_so(shared_broker: Broker, sensor: str) -> None:
+    client = MqttTransport(sensor, port=shared_broker.port, window=2)
     with closing(client):
         client.send(b"1")
         client.send(b"2")
@@ -59,46 +91,42 @@ def test_without_receipts_it_says_so(broker: Broker) -> None:
             call()
 
 
-def test_a_question_for_a_state_is_asked_until_somebody_answers(broker: Broker) -> None:
-    questions, answers = state_topic("sensor"), state_answer_topic("sensor")
-    with closing(MqttTransport("sensor", port=broker.port, receipt_timeout_s=0.05)) as client:
+def test_a_question_for_a_state_is_asked_until_somebody_answers(shared_broker: Broker, sensor: str) -> None:
+    answers = state_answer_topic(sensor)
+    with closing(MqttTransport(sensor, port=shared_broker.port, receipt_timeout_s=0.05)) as client:
         with pytest.raises(StateTimeoutError) as late:
             client.state("a/b/c", timeout_s=0.1)
         assert late.value.key == "a/b/c"
-        with TestClient("forwarder", "127.0.0.1", broker.port) as forwarder:
-            forwarder.subscribe(questions)
-            asking = threading.Thread(target=lambda: found.append(client.state("a/b/c", SECONDS)))
-            found: list[Envelope | None] = []
-            asking.start()
-            wait_for(lambda: len(forwarder.messages) >= 2)
-            question = read_state_question(forwarder.messages[-1][1], "")
-            for payload in (b"garbage", write_state_answer(StateAnswer("another", None))):
-                assert forwarder.publish(answers, payload)
-            assert forwarder.publish(answers, write_state_answer(StateAnswer(question.id, EVENT.json)))
-            asking.join(SECONDS)
-        assert found == [EVENT]
+        with TestClient("forwarder", "127.0.0.1", shared_broker.port) as forwarder:
+            forwarder.subscribe(state_topic(sensor))
+            with ThreadPoolExecutor(1) as pool:
+                asking = pool.submit(client.state, "a/b/c", SECONDS)
+                wait_for(lambda: len(forwarder.messages) >= 2)
+                question = read_state_question(forwarder.messages[-1][1], "")
+                for payload in (b"garbage", write_state_answer(StateAnswer("another", None))):
+                    assert forwarder.publish(answers, payload)
+                assert forwarder.publish(answers, write_state_answer(StateAnswer(question.id, EVENT.json)))
+                assert asking.result(SECONDS) == EVENT
     with pytest.raises(ClosedError):
         client.state("a/b/c", 1)
 
 
 def test_the_largest_message_that_it_takes_passes_the_broker_and_a_larger_one_is_refused(
-    broker: Broker,
+    shared_broker: Broker, sensor: str, outbox: str, forwarder: TestClient
 ) -> None:
     largest = b"x" * MAX_MESSAGE_BYTES
-    with (
-        TestClient("forwarder", "127.0.0.1", broker.port) as forwarder,
-        closing(MqttTransport("sensor", port=broker.port)) as client,
-    ):
-        forwarder.subscribe(OUTBOX)
+    with closing(MqttTransport(sensor, port=shared_broker.port)) as client:
         with pytest.raises(MessageTooLargeError):
             client.send(largest + b"x")
         client.send(largest)
-        wait_for(lambda: (OUTBOX, largest) in forwarder.messages)
+        wait_for(lambda: (outbox, largest) in forwarder.messages)
 
 
 @pytest.mark.source("P-W5")
-def test_put_returns_with_the_receipt_and_raises_what_it_says(broker: Broker) -> None:
-    answers: dict[bytes, str | None] = {b"kept": None, b"no room": "spool_full", b"garbage": "not_json"}
+def test_put_returns_with_the_receipt_and_raises_what_it_says(
+    shared_broker: Broker, sensor: str, forwarder: TestClient
+) -> None:
+    answers: dict[bytes, str | None] = {b"kept": None, b"no room": SPOOL_FULL, b"garbage": "not_json"}
     outcomes: dict[bytes, Exception | None] = {}
     refused: list[bytes] = []
 
@@ -110,25 +138,21 @@ def test_put_returns_with_the_receipt_and_raises_what_it_says(broker: Broker) ->
         else:
             outcomes[payload] = None
 
-    with (
-        TestClient("forwarder", "127.0.0.1", broker.port) as forwarder,
-        closing(
-            MqttTransport(
-                "sensor",
-                port=broker.port,
-                receipt_timeout_s=0.2,
-                on_refused=lambda payload, _: refused.append(payload),
-            )
-        ) as client,
-    ):
-        forwarder.subscribe(OUTBOX)
+    with closing(
+        MqttTransport(
+            sensor,
+            port=shared_broker.port,
+            receipt_timeout_s=0.2,
+            on_refused=lambda payload, _: refused.append(payload),
+        )
+    ) as client:
         threads = [threading.Thread(target=put, args=(payload,)) for payload in answers]
         for thread in threads:
             thread.start()
         wait_for(lambda: {payload for _, payload in forwarder.messages} == set(answers))
         assert outcomes == {}  # it waits for the receipt, not for the broker
         receipts = [Receipt(digest(payload), answer) for payload, answer in answers.items()]
-        forwarder.publish(receipt_topic("sensor", "outbox"), write_receipts(receipts))
+        forwarder.publish(receipt_topic(sensor, "outbox"), write_receipts(receipts))
         for thread in threads:
             thread.join(SECONDS)
     assert outcomes[b"kept"] is None
@@ -139,80 +163,146 @@ def test_put_returns_with_the_receipt_and_raises_what_it_says(broker: Broker) ->
     assert refused == []
 
 
-@pytest.mark.source("P-W5")
-def test_it_publishes_again_until_the_receipt_comes(broker: Broker) -> None:
-    with (
-        TestClient("forwarder", "127.0.0.1", broker.port) as forwarder,
-        closing(MqttTransport("sensor", port=broker.port, receipt_timeout_s=0.2)) as client,
-    ):
-        forwarder.subscribe(OUTBOX)
+@pytest.mark.source("P-W5", "C10")
+def test_it_publishes_again_until_the_receipt_comes_and_after_a_restart_of_the_broker(
+    shared_broker: Broker, sensor: str, outbox: str, forwarder: TestClient
+) -> None:
+    with closing(MqttTransport(sensor, port=shared_broker.port, receipt_timeout_s=0.2)) as client:
         client.send(b"once more")
-        wait_for(lambda: forwarder.messages.count((OUTBOX, b"once more")) >= 2)
-        forwarder.publish(receipt_topic("sensor", "outbox"), b"nonsense")
-        forwarder.publish(receipt_topic("sensor", "outbox"), write_receipts([Receipt(digest(b"once more"))]))
+        wait_for(lambda: forwarder.messages.count((outbox, b"once more")) >= 2)
+        forwarder.publish(receipt_topic(sensor, "outbox"), b"nonsense")
+        forwarder.publish(receipt_topic(sensor, "outbox"), write_receipts([Receipt(digest(b"once more"))]))
         client.flush(SECONDS)
         assert client.waiting == 0
-
-
-@pytest.mark.source("C10")
-def test_after_a_restart_of_the_broker_it_publishes_again(broker: Broker) -> None:
-    def forwarder() -> TestClient:
-        return TestClient("forwarder", "127.0.0.1", broker.port, persistent=True)
-
-    with forwarder() as listener:
-        listener.subscribe(OUTBOX)
-    with closing(MqttTransport("sensor", port=broker.port, receipt_timeout_s=600)) as client:
+    with closing(MqttTransport(sensor, port=shared_broker.port, receipt_timeout_s=600)) as client:
         client.send(b"hello")
-        with forwarder() as listener:
-            wait_for(lambda: (OUTBOX, b"hello") in listener.messages)
-        broker.child.restart()
-        with forwarder() as listener:
-            wait_for(lambda: (OUTBOX, b"hello") in listener.messages)
+        wait_for(lambda: (outbox, b"hello") in forwarder.messages)
+        shared_broker.child.restart()
+        with TestClient("forwarder again", "127.0.0.1", shared_broker.port) as listener:
+            listener.subscribe(outbox)
+            wait_for(lambda: (outbox, b"hello") in listener.messages)
 
 
 @pytest.mark.source("P6", "C-W1")
 def test_it_confirms_what_its_handler_has_done_and_refuses_what_is_no_event(
-    broker: Broker, monkeypatch: pytest.MonkeyPatch
+    shared_broker: Broker, sensor: str, outbox: str, forwarder: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reader, "_PUT_S", 0.1)  # nobody confirms the dead letter
     handled: list[str] = []
-    receipts_to = receipt_topic("call", "inbox")
+    receipts_to = receipt_topic(sensor, "inbox")
     good = write_event({"id": "1", "source": "/s", "type": "t"}).json.encode()
-    service = Service("call", broker.port, lambda event: handled.append(event.id))
-    with TestClient("forwarder", "127.0.0.1", broker.port) as forwarder, closing(service):
-        forwarder.subscribe(receipts_to)
-        forwarder.subscribe(local_topic("call", "outbox"))
+    service = Service(sensor, shared_broker.port, lambda event: handled.append(event.id))
+    forwarder.subscribe(receipts_to)
+    with closing(service):
         service.send_bytes(b"ready", SECONDS)
-        wait_for(lambda: (local_topic("call", "outbox"), b"ready") in forwarder.messages)
+        wait_for(lambda: (outbox, b"ready") in forwarder.messages)
         for payload in (b"garbage", good):
-            forwarder.publish(local_topic("call", "inbox"), payload)
-        wait_for(lambda: sum(topic == local_topic("call", "outbox") for topic, _ in forwarder.messages) >= 2)
-        letter = forwarder.messages[-1][1] if DEAD_LETTER_TYPE.encode() in forwarder.messages[-1][1] else b""
+            forwarder.publish(local_topic(sensor, "inbox"), payload)
+        wait_for(lambda: any(DEAD_LETTER_TYPE.encode() in sent for _, sent in forwarder.messages))
         wait_for(lambda: any(topic == receipts_to for topic, _ in forwarder.messages))
     receipts = [
         each for topic, sent in forwarder.messages if topic == receipts_to for each in read_receipts(sent)
     ]
     assert Receipt(digest(good)) in receipts
     assert handled == ["1"]
-    assert letter
 
 
-def test_a_refusal_is_told_to_who_waits_and_to_who_left_it_to_the_client(broker: Broker) -> None:
+def test_a_refusal_is_told_to_who_waits_and_to_who_left_it_to_the_client(
+    shared_broker: Broker, sensor: str, outbox: str, forwarder: TestClient
+) -> None:
     refused: list[tuple[bytes, str]] = []
-    with (
-        TestClient("forwarder", "127.0.0.1", broker.port) as forwarder,
-        closing(
-            MqttTransport("sensor", port=broker.port, on_refused=lambda *told: refused.append(told))
-        ) as client,
-    ):
-        forwarder.subscribe(OUTBOX)
+    with closing(
+        MqttTransport(sensor, port=shared_broker.port, on_refused=lambda *told: refused.append(told))
+    ) as client:
         client.send(b"same")
         with ThreadPoolExecutor(1) as pool:
             waiting = pool.submit(client.put, b"same", SECONDS)
             wait_for(lambda: client._window._waiting[digest(b"same")].awaited == 1)
             receipts = write_receipts([Receipt(digest(b"same"), "unrouted")])
-            wait_for(lambda: (OUTBOX, b"same") in forwarder.messages)
-            forwarder.publish(receipt_topic("sensor", "outbox"), receipts)
+            wait_for(lambda: (outbox, b"same") in forwarder.messages)
+            forwarder.publish(receipt_topic(sensor, "outbox"), receipts)
             with pytest.raises(RefusedError):
                 waiting.result(SECONDS)
         wait_for(lambda: refused == [(b"same", "unrouted")])
+
+
+class FullForwarder:
+    """Has no room for the first `refusals` requests, and confirms nothing unless it `confirms`.
+
+    The lamp handles everything, and replies to what is confirmed.
+    """
+
+    def __init__(self, line: TestClient, service: str) -> None:
+        self.requests: list[Envelope] = []
+        self.refusals = 0
+        self.confirms = True
+        self._line = line
+        self._service = service
+        line.subscribe(handlers_topic(service))
+
+    def serve(self, is_done: Callable[[], bool]) -> None:
+        wait_for(lambda: self._serve_all() or is_done())
+
+    def _serve_all(self) -> None:
+        messages = self._line.messages
+        while messages:
+            topic, payload = messages.pop(0)
+            if topic == handlers_topic(self._service):
+                id = read_handlers_question(payload, "").id
+                answer = write_handlers_answer(HandlersAnswer(id, THING, ("lamp",), comes_again=False))
+                assert self._line.publish(handlers_answer_topic(self._service), answer)
+            elif self.confirms:
+                self._confirm(payload)
+
+    def _confirm(self, payload: bytes) -> None:
+        self.requests.append(parse_event(payload))
+        has_room = len(self.requests) > self.refusals
+        receipt = Receipt(digest(payload), None if has_room else SPOOL_FULL)
+        assert self._line.publish(receipt_topic(self._service, "outbox"), write_receipts([receipt]))
+        if has_room and "replyto" in self.requests[-1].attributes:
+            reply = Reply(Replier("lamp"), Status.HANDLED, "done")
+            sent = write_reply(self.requests[-1], reply, "2026-01-01T00:00:00Z")
+            sent = sent.stamped(**Sender(service="lamp").attributes)
+            assert self._line.publish(local_topic(self._service, "replies"), sent.json.encode())
+
+
+@pytest.mark.source("C6", "N2")
+@pytest.mark.parametrize("durable", [True, False])
+def test_a_request_waits_for_room_in_spool_and_window_until_its_timeout(
+    shared_broker: Broker,
+    sensor: str,
+    forwarder: TestClient,
+    durable: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(mqtt, "_ROOM_S", 0.2)
+    full = FullForwarder(forwarder, sensor)
+    with (
+        closing(MqttTransport(sensor, port=shared_broker.port, window=1, receipt_timeout_s=0.2)) as client,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        full.refusals = 2
+        asking = pool.submit(client.request, ask("r"), SECONDS, durable=durable)
+        full.serve(asking.done)
+        assert asking.result()["lamp"].answer == "done"
+        assert [each.id for each in full.requests] == ["r", "r", "r"]
+        guarantees = {each.attributes.get(DELIVERY_GUARANTEE) for each in full.requests}
+        assert guarantees == {None if durable else "best_effort"}
+
+        full.refusals = 10**9
+        asking = pool.submit(client.request, ask("no room"), 2.0, durable=durable)
+        full.serve(asking.done)
+        with pytest.raises(NoRoomError if durable else RequestDroppedError, match="no room for"):
+            asking.result()
+        assert client.waiting == 0
+
+        full.confirms, full.refusals = False, 0
+        client.send(EVENT)
+        asking = pool.submit(client.request, ask("r"), 1.0, durable=durable)
+        full.serve(asking.done)
+        with pytest.raises(WindowFullError if durable else RequestDroppedError):
+            asking.result()
+        asking = pool.submit(client.request, ask("waits"), SECONDS, durable=durable)
+        full.confirms = True
+        full.serve(asking.done)
+        assert asking.result()["lamp"].answer == "done"

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import resource
+import struct
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -65,6 +67,40 @@ def read_only_disk_at(directory: Path, prepare: Callable[[], None]) -> Iterator[
         directory.chmod(0o500)
         yield
         directory.chmod(0o700)
+
+
+_SHUTDOWN = 0x8004587D
+"""EXT4_IOC_SHUTDOWN (fs/ext4/ext4.h): from then on every access to the file system fails with EIO."""
+_NO_LOG_FLUSH = 2
+
+
+@contextlib.contextmanager
+def breaking_disk_at(directory: Path, image: Path) -> Iterator[tuple[Callable[[], None], Callable[[], None]]]:
+    """An ext4 file system of its own for root: what breaks it, and what brings it back."""
+
+    def run(*command: object) -> None:
+        subprocess.run([str(each) for each in command], check=True)
+
+    def mount() -> None:
+        run("mount", "-o", "loop", image, directory)
+
+    def shut_down() -> None:
+        descriptor = os.open(directory, os.O_RDONLY)
+        fcntl.ioctl(descriptor, _SHUTDOWN, struct.pack("I", _NO_LOG_FLUSH))
+        os.close(descriptor)
+
+    def bring_back() -> None:
+        run("umount", "--lazy", directory)
+        mount()
+
+    with image.open("wb") as file:
+        file.truncate(64 * KIB * KIB)
+    run("mkfs.ext4", "-q", image)
+    mount()
+    try:
+        yield shut_down, bring_back
+    finally:
+        run("umount", "--lazy", directory)
 
 
 def fill_the_rest(other: Path) -> None:

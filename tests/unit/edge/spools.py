@@ -61,10 +61,10 @@ def fill(spool: Spool, count: int, size: int = 500, a_commit: int = 50) -> None:
         spool.commit(arrivals, uptime_ms=spool.clock())
 
 
-def waiting(spool: Spool, destination: str = CLOUD, rank: int = 1) -> list[str]:
-    """The texts of all that waits, in order."""
+def waiting(spool: Spool, destination: str = CLOUD, rank: int = 1, at_once: int = 1000) -> list[str]:
+    """The texts of all that waits, in order, read in pieces."""
     after, found = BEFORE_EVERYTHING, []
-    while rows := spool.read(destination, rank, after, 1000):
+    while rows := spool.read(destination, rank, after, at_once):
         found += [each.json for each in rows]
         after = rows[-1].delivery.sequence
     return found

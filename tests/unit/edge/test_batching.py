@@ -13,7 +13,7 @@ from eventplane.batch import unpack
 from eventplane.contract import Contract
 from eventplane.envelope import Envelope, write_event
 from eventplane.limits import MAX_EVENT_BYTES, MAX_PAYLOAD_BYTES
-from tests.unit.edge.fakes import ALARM, CHORE, Device, MakeDevice, contract, event
+from tests.unit.edge.fakes import CHORE, Device, MakeDevice, contract, event
 
 MINUTE_MS = 60_000
 
@@ -39,11 +39,8 @@ def test_the_loop_wakes_up_for_it(device: Device) -> None:
     device.send(event("a"))
     device.turn(after=0.3)
     assert 59.0 < (device.forwarder._timeout_s() or 0.0) < 60.0
-
-
-def test_an_urgent_event_waits_for_none_of_them(device: Device) -> None:
-    device.send(event("a"), event("fire", ALARM))
-    assert device.uplinked() == [["fire"]]
+    device.turn(*device.forwarder._wait(device.forwarder._timeout_s()))
+    assert device.uplinked() == [["a"]]
 
 
 def test_the_earliest_event_due_takes_the_others_along(device: Device) -> None:

@@ -16,6 +16,7 @@ from cryptography.hazmat.primitives.serialization import (
 
 from edge.certificate import CertificateFile
 from edge.check import awaits_provisioning, expires_soon, file_problems
+from edge.command_line import main
 from edge.contract_updates import read_contract
 from edge.errors import SettingProblem
 from edge.settings import CloudSettings, HealthSettings, LocalSettings, ProvisioningSettings, Settings
@@ -135,6 +136,26 @@ def test_a_contract_that_cannot_be_used_is_said_with_its_file(tmp_path: Path) ->
     read = read_contract(file)
     assert isinstance(read, Contract)
     assert read.version == contract().version
+
+
+def test_the_command_says_all_that_is_wrong_and_touches_no_spool(
+    cloud: CloudSettings, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, compiled = tmp_path / "edge.toml", tmp_path / "contract.json"
+    file.write_text(
+        f'thing = "home-1"\ncontract = "contract.json"\nspool = "state/spool.db"\n[cloud]\nhost = "h"\n'
+        f'rule = "r"\nca = "{cloud.ca}"\ncertificate = "{cloud.certificate}"\nkey = "{cloud.key}"\n'
+    )
+    compiled.write_bytes(contract().canonical)
+    assert main(["check", "--settings", str(file)]) == os.EX_OK
+    assert f"contract {contract().version}: the forwarder can start" in capsys.readouterr().out
+    compiled.write_text("{}")
+    cloud.key.chmod(0o644)
+    assert main(["check", "--settings", str(file)]) == os.EX_CONFIG
+    said = capsys.readouterr().err
+    assert "setting 'contract'" in said
+    assert f"chmod 600 {cloud.key}" in said
+    assert not (tmp_path / "state").exists()
 
 
 def test_a_certificate_that_is_replaced_is_read_again(cloud: CloudSettings, tmp_path: Path) -> None:

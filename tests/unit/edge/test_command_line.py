@@ -11,9 +11,9 @@ import pytest
 
 from edge import parts
 from edge.command_line import EX_WRONG_COMMAND_LINE, PROGRAM, USAGE, main
-from edge.errors import SettingsError
+from edge.errors import SettingsError, SpoolError
 from edge.parts import PARTS, NoAnswers, PartMissingError, has_part, require_part
-from edge.settings import load_settings
+from edge.settings import Settings, load_settings
 from eventplane import __version__
 from eventplane.contract import Contract
 from eventplane.conversation.questions import (
@@ -74,6 +74,24 @@ def test_help_names_the_program_and_every_command(
     assert [each for each in COMMANDS if f"\n  {each}  " not in text] == []
 
 
+def test_a_start_without_any_contract_ends_with_its_status(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "--settings", "plain.toml"]) == os.EX_CONFIG
+    assert "setting 'contract'" in capsys.readouterr().err
+
+
+def test_a_spool_that_cannot_be_used_has_a_status_of_its_own(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def run(settings: Settings, *_: object) -> None:
+        raise SpoolError(settings.spool, "another forwarder uses it", "stop that one")
+
+    (folder / "c").write_bytes(home_contract().canonical)
+    monkeypatch.setattr("edge.daemon.run", run)
+    monkeypatch.setattr("edge.systemd.start_logging", lambda *_: None)
+    assert main(["--settings", "plain.toml"]) == os.EX_IOERR
+    assert "another forwarder" in caplog.text
+
+
 def test_the_version_is_the_packages() -> None:
     asked = [sys.executable, "-m", "edge", "--version"]
     said = subprocess.run(asked, check=True, capture_output=True, text=True, cwd=ROOT).stdout
@@ -126,6 +144,7 @@ def test_without_a_profile_the_settings_say_where(capsys: pytest.CaptureFixture[
         (["discovery", "--profile", "absent.conf"], "absent.conf: No such file"),
         (["discovery", "--settings", "absent.toml"], "absent.toml: No such file"),
         (["announce", "--settings", "profile.toml"], "setting 'announcement': the table is missing; add it"),
+        (["provision", "--settings", "plain.toml"], "setting 'provisioning': the table is missing; add it"),
         (["discovery", "find", "--interfaces", "lo"], "lo: it is the loopback interface"),
     ],
 )

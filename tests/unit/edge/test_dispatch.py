@@ -165,6 +165,7 @@ class TestSessions:
 
 
 class TestUnknownOutboxes:
+    @pytest.mark.source("F5")
     def test_they_become_dead_letters_that_name_topic_and_remedy(self, device: Device) -> None:
         device.turn(over(device, LOCAL, event("e").json.encode(), STRANGE))
         (letter,) = letters(device)

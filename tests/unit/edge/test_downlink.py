@@ -33,20 +33,15 @@ def results(device: Device) -> list[tuple[str, AckStatus, str]]:
 
 @pytest.mark.source("K2")
 def test_a_state_is_stored_answered_delivered_and_only_then_acknowledged(device: Device) -> None:
-    message = device.from_cloud(state(1))
+    message = device.from_cloud(state(1, fence=3))
     device.turn(message)
-    assert held(device) == state(1)
-    assert results(device) == [("v1", AckStatus.STORED, "")]
-    assert device.delivered("display") == [state(1).encode()]
+    assert held(device) == state(1, fence=3)
+    (answer,) = device.acknowledgements()
+    assert (answer.result, answer.key, answer.version, answer.fence) == (AckStatus.STORED, KEY, 1, 3)
+    assert (answer.source, answer.id) == ("/app", "v1")
+    assert device.delivered("display") == [state(1, fence=3).encode()]
     assert device.cloud.last.acknowledged == [message.mid]
     assert device.local.last.acknowledged == []
-
-
-@pytest.mark.source("K2")
-def test_the_answer_names_what_it_answers(device: Device) -> None:
-    device.send_down(state(7, fence=3))
-    (answer,) = device.acknowledgements()
-    assert (answer.key, answer.version, answer.fence, answer.source, answer.id) == (KEY, 7, 3, "/app", "v7")
 
 
 @pytest.mark.source("K2")
@@ -81,88 +76,14 @@ def test_a_repetition_is_answered_again_and_not_delivered_again_also_after_a_cra
     assert device.delivered("display") == []
 
 
-@pytest.mark.source("K4")
-def test_an_older_version_is_never_applied_after_a_newer(device: Device) -> None:
-    device.send_down(state(10), state(9))
-    device.send_down(state(2))
-    assert held(device) == state(10)
-    assert results(device) == [
-        ("v10", AckStatus.STORED, ""),
-        ("v9", AckStatus.REJECTED, Reason.OLDER),
-        ("v2", AckStatus.REJECTED, Reason.OLDER),
-    ]
-    assert device.ids_at("display") == ["v10"]
-    assert device.forwarder.counts.downlink_outcomes == {"stored": 1, Reason.OLDER: 2}
-
-
-def test_a_tombstone_is_delivered_remembered_and_followed_by_a_new_incarnation(device: Device) -> None:
-    device.send_down(state(1))
-    device.send_down(state(2, deleted=True), state(1))
-    assert held(device) == ""
-    assert results(device)[1:] == [("v2", AckStatus.STORED, ""), ("v1", AckStatus.REJECTED, Reason.OLDER)]
-    device.send_down(state(3))
-    assert held(device) == state(3)
-    assert device.ids_at("display") == ["v1", "v2", "v3"]
-
-
-class TestNewestWins:
-    @pytest.mark.source("K4")
-    def test_what_waits_for_a_service_is_only_the_newest(self, device: Device) -> None:
-        device.disconnect(LOCAL)
-        for version in range(1, 6):
-            device.send_down(state(version))
-        assert device.spool.backlog()["display.inbox"] == 1
-        device.connect(LOCAL)
-        assert device.ids_at("display") == ["v5"]
-
-    def test_within_one_turn_as_well(self, device: Device) -> None:
-        device.send_down(*(state(version) for version in range(1, 6)))
-        assert device.ids_at("display") == ["v5"]
-        assert [each.version for each in device.acknowledgements()] == [1, 2, 3, 4, 5]
-
-    def test_a_more_urgent_version_does_not_overtake_what_it_replaces(self, device: Device) -> None:
-        device.disconnect(LOCAL)
-        device.send_down(state(1), state(2, severitynumber=24))
-        device.send_down(state(3, severitynumber=1))
-        device.connect(LOCAL)
-        assert device.ids_at("display") == ["v3"]
-
-    def test_what_is_under_way_already_is_followed_by_the_newest(self, device: Device) -> None:
-        device.send_down(state(1))
-        device.send_down(state(2))
-        assert device.ids_at("display") == ["v1", "v2"]
-        device.turn(*(device.puback(mid, LOCAL) for mid, _, _ in device.local.last.published))
-        assert device.spool.backlog()["display.inbox"] == 0
-
-    def test_other_keys_are_not_touched(self, device: Device) -> None:
-        device.disconnect(LOCAL)
-        device.send_down(state(1), state(5, "setting/climate/other"))
-        device.send_down(state(2))
-        device.connect(LOCAL)
-        assert device.ids_at("display") == ["v5", "v2"]
-
-
 class TestCommands:
-    def test_each_is_delivered_in_order(self, device: Device) -> None:
-        device.disconnect(LOCAL)
-        for order in (1, 2, 3, 2):
-            device.send_down(command(order))
-        device.connect(LOCAL)
-        assert device.ids_at("display") == ["c1", "c2", "c3"]
-        assert results(device)[-1] == ("c2", AckStatus.REJECTED, Reason.OLDER)
-
-    def test_a_more_urgent_one_does_not_overtake_the_one_before_it(self, device: Device) -> None:
-        device.disconnect(LOCAL)
-        device.send_down(command(1))
-        device.send_down(command(2, severitynumber=24))
-        device.send_down(command(1, "command/other/ring", severitynumber=24, id="x"))
-        device.connect(LOCAL)
-        assert device.ids_at("display") == ["x", "c1", "c2"]
-
     def test_one_that_nobody_reads_is_rejected(self, device: Device) -> None:
         device.send_down(command(1, subject="nobody"))
         assert results(device) == [("c1", AckStatus.REJECTED, Reason.UNROUTED)]
         assert device.spool.device_state("command", "command/app/ring") is None
+        device.send_down(state(2), state(1))
+        outcomes = {Reason.UNROUTED: 1, "stored": 1, Reason.OLDER: 1}
+        assert device.forwarder.counts.downlink_outcomes == outcomes
 
     def test_the_services_own_receipt_ends_it_where_the_contract_says_so(self, device: Device) -> None:
         device.send_down(command(1, type=ALARM))
@@ -411,24 +332,3 @@ def test_a_contract_that_lost_a_cloud_service_does_not_lock_out_its_successor(de
     device.send_down(by(state(1), senderservice="porter"))
     device.send_down(state(2, key, type=DEVICE_CONTRACT, data=contract_document(contract())))
     assert answers(device) == [(AckStatus.STORED, "")] * 2
-
-
-class TestResets:
-    def test_a_lower_version_after_a_reset_is_newer_and_stays_so_after_a_crash(self, device: Device) -> None:
-        device.send_down(state(10**15))
-        device.send_down(state(7))
-        device.send_down(state(7, reset=1))
-        device.restart()
-        device.send_down(state(10**15), state(8, reset=1))
-        device.send_down(state(9), state(6, reset=1))
-        stored, older = (AckStatus.STORED, ""), (AckStatus.REJECTED, Reason.OLDER)
-        assert answers(device) == [stored, older, stored, older, stored, older, older]
-        stored = device.spool.device_state("state", KEY)
-        assert stored is not None
-        assert (stored.state_version.reset, stored.state_version.version) == (1, 8)
-
-    def test_a_reset_tombstone_is_followed_by_any_version(self, device: Device) -> None:
-        device.send_down(state(10**15, deleted=True))
-        device.send_down(state(0, id="again", deleted=True, reset=1))
-        device.send_down(state(1, reset=1))
-        assert [result for result, _ in answers(device)] == [AckStatus.STORED] * 3

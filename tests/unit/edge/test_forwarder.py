@@ -14,7 +14,7 @@ from eventplane.names import EPOCH, SEQUENCE
 from eventplane.reasons import Outcome
 from eventplane.receipts import SPOOL_FULL, Receipt, digest, write_receipts
 from eventplane_client.mqtt import MAX_MESSAGE_BYTES
-from eventplane_mqtt.mailbox import Connected, LinkName, Received
+from eventplane_mqtt.mailbox import LinkName, Received
 from tests.unit.edge.fakes import ALARM, DEAD_LETTER, Device, MakeDevice, event, ordered
 
 LOCAL, CLOUD = LinkName.LOCAL, LinkName.CLOUD
@@ -100,6 +100,7 @@ def test_what_finds_no_room_takes_no_number_in_an_ordered_inbox(make: MakeDevice
     assert list(device.spool.counted.values()) == [len(stored)]
 
 
+@pytest.mark.source("P-W4")
 @pytest.mark.parametrize(
     ("payload", "reason"),
     [
@@ -172,14 +173,6 @@ class TestInbox:
         device.turn(*(device.puback(mid, LOCAL) for mid, _, _ in device.local.last.published))
         assert device.spool.backlog() == {"display.inbox": 0, "device.outbox": 1}
 
-    def test_it_comes_ever_more_rarely_to_a_service_that_is_away(self, device: Device) -> None:
-        device.send(event("fire", ALARM))
-        counts = []
-        for seconds in (9.0, 1.0, 19.0, 1.0, *(10 * [320.0])):
-            device.turn(after=seconds)
-            counts.append(len(device.delivered("call")))
-        assert counts == [1, 2, 2, 3, *range(4, 14)]
-
     @pytest.mark.source("N6")
     @pytest.mark.parametrize("again", [lambda device: device.reconnect(LOCAL), Device.restart])
     def test_a_new_connection_and_a_restart_make_it_come_again(
@@ -227,12 +220,6 @@ class TestInbox:
         assert device.spool.backlog()["call.inbox"] == 1
         assert len(device.local.last.acknowledged) == 2
 
-    def test_the_window_bounds_what_is_unconfirmed(self, device: Device) -> None:
-        device.send(*(event(f"a{n}", ALARM) for n in range(7)))
-        assert len(device.delivered("call")) == 3
-        device.confirm()
-        assert len(device.delivered("call")) == 6
-
 
 @pytest.mark.source("P-W3")
 def test_somebody_hears_of_events_that_no_route_takes_on(
@@ -242,12 +229,6 @@ def test_somebody_hears_of_events_that_no_route_takes_on(
     device.crash()
     device.start()
     assert "1 event(s) wait for retired.inbox" in caplog.text
-
-
-def test_a_report_about_a_bygone_connection_changes_nothing(device: Device) -> None:
-    device.disconnect(CLOUD)
-    device.turn(Connected(CLOUD, device.cloud_link.generation - 1))
-    assert not device.cloud_link.up
 
 
 def test_it_stops_when_told_and_lets_what_is_under_way_end(device: Device) -> None:

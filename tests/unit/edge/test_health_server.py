@@ -7,8 +7,12 @@ from collections.abc import Iterator
 
 import pytest
 
+from edge.daemon import _endpoint
 from edge.health import server as module
-from edge.health.server import MAX_HEAD_BYTES, HealthServer, Response
+from edge.health.server import MAX_HEAD_BYTES, HealthServer, Response, Snapshot, Snapshots, pages
+from edge.health.status import Finding, Health
+from edge.settings import HealthSettings
+from tests.unit.edge.statuses import WELL
 
 GOOD = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
 
@@ -130,12 +134,34 @@ def test_many_at_once_are_all_answered(server: HealthServer) -> None:
     assert [each[:12] for each in answers] == [b"HTTP/1.1 200"] * 6
 
 
-def test_a_port_that_is_taken_is_an_error(server: HealthServer) -> None:
-    with pytest.raises(OSError, match="Address already in use"):
-        HealthServer("127.0.0.1", server.port, {})
+def test_a_port_that_is_taken_costs_the_endpoint_and_nothing_else(
+    server: HealthServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    with _endpoint(HealthSettings(port=server.port), Snapshots(lambda: None)) as endpoint:
+        assert endpoint is None
+    assert "set health.port to a free port" in caplog.text
 
 
 def test_nobody_listens_after_the_end(server: HealthServer) -> None:
     server.close()
     with pytest.raises(OSError, match="refused"):
         connect(server)
+
+
+@pytest.mark.source("P15")
+@pytest.mark.parametrize(("health", "status"), [(Health.DEGRADED, 200), (Health.FAILING, 503)])
+def test_both_pages_are_made_by_the_loop(health: Health, status: int) -> None:
+    findings = (Finding("late", health, "it waits", "look"),)
+    snapshots = Snapshots(lambda: snapshots.answer(lambda: Snapshot(WELL, findings, ())))
+    by_path = pages(snapshots)
+    answer = by_path["/healthz"]()
+    assert answer.status == status
+    assert '"late"' in answer.body
+    assert by_path["/metrics"]().status == 200
+
+
+def test_while_the_loop_hangs_both_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "PATIENCE_S", 0.01)
+    answers = [page() for page in pages(Snapshots(lambda: None)).values()]
+    assert [each.status for each in answers] == [503, 503]
+    assert "loop_stalled" in answers[0].body

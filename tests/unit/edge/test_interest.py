@@ -10,15 +10,20 @@ from edge.counts import NotStored
 from edge.forwarder import Reload
 from edge.interest import Interest
 from eventplane.contract import Priority
+from eventplane.conversation.questions import HandlersAnswer, read_handlers_answer, write_handlers_question
 from eventplane.device_reports import ACKNOWLEDGED, DISCARDED, MANIFEST, UPLINK_INTEREST_TYPE, UPLINK_KEY
 from eventplane.downlink.device import AckStatus
 from eventplane.envelope import Envelope
 from eventplane.interest.announcement import new_announcement, write_announcement
+from eventplane.interest.uplink import uplink_filters, uplink_interest_event
 from eventplane.reasons import Reason
-from eventplane.topics import interest_topic
+from eventplane.topics import handlers_answer_topic, handlers_topic, interest_topic
 from eventplane_mqtt.mailbox import LinkName
+from tests.plane import shipped_contract
 from tests.unit.edge.downlinks import command, state
 from tests.unit.edge.fakes import ALARM, DEAD_LETTER, READING, Device, MakeDevice, contract, event
+from tests.unit.eventplane.conversation.worlds import ask
+from tests.unit.eventplane.conversation.worlds import plane as conversation
 
 LOCAL, CLOUD = LinkName.LOCAL, LinkName.CLOUD
 SHOWN = {"exact": {"subject": "show"}}
@@ -226,3 +231,27 @@ def test_nobody_waits_for_who_withdrew_though_everything_is_forwarded() -> None:
     assert take(announced) == (True, True)
     assert take(b"") == (True, False)
     assert take(announced) == (True, True)
+
+
+@pytest.mark.source("C7")
+def test_who_asks_learns_who_handles_its_request_and_by_which_announcement(make: MakeDevice) -> None:
+    device = make(plane=conversation())
+    device.turn(device.announcement_of("lamp", {"exact": {"type": ask().type}}))
+
+    def handlers(service: str) -> HandlersAnswer:
+        question = write_handlers_question("q", ask(loud=True))
+        device.turn(device._received(handlers_topic(service), question))
+        topic = handlers_answer_topic(service)
+        (answer,) = [payload for _, to, payload in device.local.last.published if to == topic]
+        return read_handlers_answer(answer)
+
+    found = handlers("button")
+    assert (found.id, found.thing, found.handlers) == ("q", "thing", ("chime", "lamp"))
+    assert found.announced.keys() == {"lamp"}
+    assert "asks" in str(handlers("lamp").problem)
+
+
+def test_what_all_of_the_cloud_s_routes_take_fits_one_event() -> None:
+    filters = uplink_filters(shipped_contract())
+    told = uplink_interest_event(filters, id="i", time="2026-01-01T00:00:00Z", device="*")
+    assert len(told.json) < 8_192

@@ -18,7 +18,7 @@ from eventplane_mqtt import reasons
 from eventplane_mqtt.mailbox import Disconnected, LinkName, Mailbox, Message
 from tests.unit.edge.fakes import ALARM, Device, event
 from tests.unit.edge.statuses import waiting
-from tools.dashboards import FILE, ROWS, device_dashboard, rows
+from tools.dashboards import ROWS, device_dashboard, rows
 
 LOCAL, CLOUD = LinkName.LOCAL, LinkName.CLOUD
 QUOTA = reasons.name(0x97)
@@ -251,7 +251,3 @@ def test_panels_have_ids_and_places_of_their_own() -> None:
         below = one["y"] + one["h"] <= other["y"] or other["y"] + other["h"] <= one["y"]
         assert beside or below
     assert len(GRAPHS) == sum(len(each.panels) for each in ROWS)
-
-
-def test_the_file_is_current() -> None:
-    assert FILE.read_text() == device_dashboard()

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from edge.errors import SettingProblem, SettingsError
-from edge.settings import OPTIONAL, TABLES, Settings, load_settings
+from edge.settings import OPTIONAL, TABLES, ProvisioningSettings, Settings, load_settings
 from eventplane.limits import MAX_EVENT_BYTES, MAX_PAYLOAD_BYTES
 from eventplane_mqtt import Login
 
@@ -21,6 +21,14 @@ COMPLETE: dict[str, Any] = {
     "cloud.certificate": "cert.pem",
     "cloud.key": "key.pem",
     "cloud.rule": "ingest",
+}
+
+PROVISIONED: dict[str, Any] = {
+    **COMPLETE,
+    "cloud.key": COMPLETE["cloud.certificate"],
+    "provisioning.template": "fleet",
+    "provisioning.claim_certificate": "claim.crt",
+    "provisioning.claim_key": "claim.key",
 }
 
 OUT_OF_RANGE = [
@@ -51,6 +59,8 @@ OUT_OF_RANGE = [
     ("cloud.inbox_topic", "devices/{rule}/inbox"),
     ("cloud.mode", "bundle"),
     ("health.host", ""),
+    ("provisioning.template", "a b"),
+    ("provisioning.keys", "both"),
     ("spool_capacity_bytes", 4 * 1024**2 - 1),
 ]
 
@@ -99,7 +109,7 @@ def test_a_missing_one_is_named_with_its_variable(tmp_path: Path, name: str) -> 
 @pytest.mark.source("C5")
 @pytest.mark.parametrize(("name", "value"), OUT_OF_RANGE)
 def test_one_out_of_range_is_named_with_its_range(tmp_path: Path, name: str, value: object) -> None:
-    (it,) = problems(tmp_path, {**COMPLETE, name: value})
+    (it,) = problems(tmp_path, {**PROVISIONED, name: value})
     assert it.setting == name
     assert it.remedy.startswith("give ")
 
@@ -228,29 +238,30 @@ def bounds() -> list[tuple[str, float]]:
 @pytest.mark.source("C5")
 @pytest.mark.parametrize(("name", "value"), bounds())
 def test_every_range_is_kept_at_both_ends(tmp_path: Path, name: str, value: float) -> None:
-    whole = {
-        "provisioning.template": "t",
-        "provisioning.claim_certificate": "c",
-        "provisioning.claim_key": "k",
-    }
-    same = {"cloud.key": COMPLETE["cloud.certificate"]}
     given = int(value) if value == int(value) else value
-    (it,) = problems(tmp_path, {**COMPLETE, **whole, **same, name: given})
+    (it,) = problems(tmp_path, {**PROVISIONED, name: given})
     assert (it.setting, it.remedy[:5]) == (name, "give ")
 
 
 def test_a_device_that_is_provisioned_has_a_name_with_room_for_the_prefix(tmp_path: Path) -> None:
-    provisioned = {
-        **COMPLETE,
-        "cloud.key": COMPLETE["cloud.certificate"],
-        "provisioning.template": "t",
-        "provisioning.claim_certificate": "c",
-        "provisioning.claim_key": "k",
-    }
-    (it,) = problems(tmp_path, {**provisioned, "thing": "x" * 121})
+    (it,) = problems(tmp_path, {**PROVISIONED, "thing": "x" * 121})
     assert (it.setting, it.problem) == ("thing", "it has more than 120 characters")
-    assert load(tmp_path, {**provisioned, "thing": "x" * 120}).thing == "x" * 120
+    assert load(tmp_path, {**PROVISIONED, "thing": "x" * 120}).thing == "x" * 120
     assert load(tmp_path, {**COMPLETE, "thing": "x" * 128}).thing == "x" * 128
+
+
+def test_provisioning_is_a_table_of_its_own_with_one_file_for_certificate_and_key(tmp_path: Path) -> None:
+    environment = {"EVENTPLANE_PROVISIONING_CLAIM_KEY": "/run/credentials/claim.key"}
+    assert load(tmp_path, COMPLETE).provisioning is None
+    assert load(tmp_path, PROVISIONED, environment).provisioning == ProvisioningSettings(
+        template="fleet",
+        claim_certificate=tmp_path / "claim.crt",
+        claim_key=Path("/run/credentials/claim.key"),
+    )
+    (it,) = problems(tmp_path, {**PROVISIONED, "cloud.key": "other.pem"})
+    assert (it.setting, "name one file for both" in it.remedy) == ("cloud.key", True)
+    del (missing := dict(PROVISIONED))["provisioning.template"]
+    assert [each.setting for each in problems(tmp_path, missing)] == ["provisioning.template"]
 
 
 def test_no_password_leaves_the_device(tmp_path: Path) -> None:

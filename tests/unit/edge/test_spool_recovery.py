@@ -91,6 +91,9 @@ def test_one_damaged_page_costs_one_batch(path: Path) -> None:
         found = [json.loads(each)["n"] for each in waiting(spool)]
         assert 1000 - 50 <= len(found) < 1000
         assert found == sorted(set(found))
+        lost = [number for first, last in spool.origin.lost_ranges for number in range(first, last + 1)]
+        assert lost == sorted({*range(1, 1001)} - {*found})
+        assert spool.origin.lost == len(lost)
         assert spool.origin.kind == "recovered"
         assert spool.origin.salvaged == len(found) == spool.pending(CLOUD, 1)
         assert spool.origin.lost_epoch == lost_epoch != spool.epoch
@@ -131,6 +134,18 @@ def test_destinations_ranks_and_expiries_survive(path: Path) -> None:
         (row,) = spool.read(HOME, 2, BEFORE_EVERYTHING, 10)
         assert (row.json, row.expires_ms, row.stored_ms) == ("c", 6000, 90)
         assert spool.clock() >= 90
+
+
+def test_what_was_discarded_is_still_reported(path: Path) -> None:
+    with Spool(path) as spool:
+        fill(spool, 9)
+        spool.commit([], [], [Discard(cloud(n), Outcome.DROPPED, "full") for n in (2, 3, 7)], uptime_ms=0)
+    marker_of(path).touch()
+    with Spool(path) as spool:
+        (report,) = spool.loss_reports()
+        assert (report.destination, report.outcome, report.reason) == (CLOUD, Outcome.DROPPED, "full")
+        assert report.ranges == ((2 - SHIFT, 3 - SHIFT), (7 - SHIFT, 7 - SHIFT))
+        assert spool.origin.lost == 0
 
 
 @pytest.mark.source("F-W1")

@@ -28,29 +28,6 @@ from tests.unit.edge.fakes import (
 CLOUD = LinkName.CLOUD
 
 
-def test_one_event_waits_as_long_as_the_channel_allows(device: Device) -> None:
-    device.send(event("a"))
-    assert device.uplinked() == []
-    device.send(event("b"), after=0.2)
-    device.turn(after=0.04)
-    assert device.uplinked() == []
-    device.turn(after=0.02)
-    assert device.uplinked() == [["a", "b"]]
-
-
-def test_the_loop_wakes_up_for_it(device: Device) -> None:
-    device.send(event("a"))
-    device.inbound = []
-    device.turn(*device.forwarder._wait(device.forwarder._timeout_s()))
-    assert device.uplinked() == [["a"]]
-
-
-def test_no_delay_when_the_channel_allows_none(make: MakeDevice) -> None:
-    device = make(batching_delay_ms=0)
-    device.send(event("a"))
-    assert device.uplinked() == [["a"]]
-
-
 def test_what_was_just_stored_is_sent_without_being_read_back(
     device: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -60,11 +37,6 @@ def test_what_was_just_stored_is_sent_without_being_read_back(
     device.turn(after=1.0)
     assert device.uplinked() == [["fire0"], ["fire1"], ["fire2"], ["e0", "e1", "e2"]]
     assert len(device.delivered("call")) == 3
-
-
-def test_a_full_batch_does_not_wait(device: Device) -> None:
-    device.send(*(event(f"e{n}") for n in range(7)))
-    assert device.uplinked() == [["e0", "e1", "e2", "e3", "e4"]]
 
 
 def test_a_batch_forms_while_another_is_unacknowledged(device: Device) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Iterator
 
 import pytest
 
@@ -51,18 +50,6 @@ def of(link: LinkName, batch: list[Message]) -> list[Message]:
     return [each for each in batch if isinstance(each, Received) and each.link is link]
 
 
-def all_batches(mailbox: Mailbox[Message]) -> Iterator[list[Message]]:
-    while batch := mailbox.wait(0):
-        yield batch
-
-
-def test_control_items_come_before_a_backlog_of_messages(mailbox: Mailbox[Message]) -> None:
-    fill(mailbox.share(LOCAL, LIMIT), LOCAL, 5_000)
-    mailbox.put(ACKNOWLEDGED)
-    mailbox.put(CONNECTED)
-    assert mailbox.wait(0)[:2] == [ACKNOWLEDGED, CONNECTED]
-
-
 def test_an_urgent_message_comes_before_a_backlog_of_others(mailbox: Mailbox[Message]) -> None:
     fill(mailbox.share(LOCAL, LIMIT), LOCAL, 5_000)
     (alarm,) = fill(mailbox.share(URGENT, LIMIT), URGENT, 1)
@@ -86,18 +73,6 @@ def test_links_share_a_batch_by_bytes_not_by_messages(mailbox: Mailbox[Message])
     batch = mailbox.wait(0)
     assert len(of(LOCAL, batch)) == 256
     assert len(of(CLOUD, batch)) == 4
-
-
-def test_a_link_takes_what_the_others_leave(mailbox: Mailbox[Message]) -> None:
-    fill(mailbox.share(LOCAL, LIMIT), LOCAL, 3)
-    fill(mailbox.share(CLOUD, LIMIT), CLOUD, 5_000)
-    assert len(mailbox.wait(0)) == BATCH_MESSAGES
-
-
-def test_a_message_larger_than_a_batch_is_one_of_its_own(mailbox: Mailbox[Message]) -> None:
-    share = mailbox.share(LOCAL, LIMIT)
-    fill(share, LOCAL, 3, bytes(BATCH_BYTES + 1))
-    assert [len(batch) for batch in all_batches(mailbox)] == [1, 1, 1]
 
 
 def test_what_is_left_of_a_batch_comes_without_another_put(mailbox: Mailbox[Message]) -> None:
@@ -208,11 +183,14 @@ def test_lingering_ends_at_once_for_what_must_not_wait(mailbox: Mailbox[Message]
     assert len(of(LOCAL, batch)) >= 2
 
 
-def test_lingering_gathers_what_comes_meanwhile(mailbox: Mailbox[Message]) -> None:
+def test_lingering_gathers_what_comes_meanwhile_and_no_acknowledgement_ends_it(
+    mailbox: Mailbox[Message],
+) -> None:
     share = mailbox.share(LOCAL, LIMIT)
+    mailbox.put(ACKNOWLEDGED)
     messages = fill(share, LOCAL, 1)
     threading.Timer(0.01, share.put, [messages]).start()
-    assert mailbox.wait(FOREVER_S, linger_s=1.0) == messages * 2
+    assert mailbox.wait(FOREVER_S, linger_s=1.0) == [ACKNOWLEDGED, *messages * 2]
 
 
 def test_dropped_messages_are_reported_at_the_first_and_at_each_power_of_ten(
@@ -233,11 +211,3 @@ def test_while_the_loop_lingers_connections_read_less_often_but_the_clouds(mailb
     assert 0 == cloud.gather_s < urgent.gather_s < local.gather_s < 0.02
     mailbox.wait(0)
     assert local.gather_s == urgent.gather_s == 0
-
-
-def test_an_acknowledged_publish_does_not_end_lingering(mailbox: Mailbox[Message]) -> None:
-    share = mailbox.share(LOCAL, LIMIT)
-    mailbox.put(ACKNOWLEDGED)
-    messages = fill(share, LOCAL, 1)
-    threading.Timer(0.01, share.put, [messages]).start()
-    assert mailbox.wait(FOREVER_S, linger_s=1.0) == [ACKNOWLEDGED, *messages * 2]

@@ -121,17 +121,10 @@ def test_what_is_announced_follows_profile_and_interface(
     assert update() == ["home0", [1885]]
     now.clear()
     assert update() == ["goodbye"]
+    now.append(HOME)
+    assert update() == ["home0", [1885]]
+    updater.close()
+    assert announcers.said[-1] == "goodbye"
     errors = [each.getMessage() for each in caplog.records if each.levelname == "ERROR"]
     assert [each.partition(": ")[0] for each in errors] == ["nothing is announced on home0"] * 3
     assert "accepts everybody in the home" in caplog.text
-
-
-def test_the_end_is_said() -> None:
-    announcers = Announcers()
-    profile = Path(__file__).parents[4] / "edge" / "packaging" / "mosquitto.conf"
-    updater = AnnouncementUpdater(
-        profile, ["lo"], lambda _: Interface("x", "127.0.0.1", ("127.0.0.1",)), announcers.open
-    )
-    updater.update()
-    updater.close()
-    assert announcers.said == ["x", [1883], "goodbye"]

@@ -1,0 +1,322 @@
+"""One connection over a real socket to a broker that does only what a test tells it to."""
+
+from __future__ import annotations
+
+import re
+import socket
+import ssl
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eventplane_mqtt import Connection, TlsFiles
+from eventplane_mqtt.endpoint import TlsFileError
+from eventplane_mqtt.mailbox import Connected, Disconnected, Message, Received
+from local.certificates import Authority, Identity
+from tests.eventually import eventually
+from tests.unit.eventplane_mqtt import broker_packets
+from tests.unit.eventplane_mqtt.probe import SECONDS, Probe, Slow
+from tests.unit.eventplane_mqtt.scripted_broker import ScriptedBroker
+
+CONNECT_BYTES = 15
+
+
+@pytest.fixture
+def broker() -> Iterator[ScriptedBroker]:
+    with ScriptedBroker() as it:
+        yield it
+
+
+@pytest.fixture
+def black_hole() -> Iterator[int]:
+    """A port where connections are accepted and nobody ever answers."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield server.getsockname()[1]
+
+
+def slow_connection(broker: ScriptedBroker, limit_bytes: int) -> Slow:
+    """One that is up at `broker`, without subscriptions."""
+    slow = Slow(broker.port, limit_bytes, clean_session=True, subscriptions=())
+    broker.accept()
+    broker.received(CONNECT_BYTES)
+    broker.send(broker_packets.connack())
+    assert isinstance(slow.mailbox.wait(SECONDS)[0], Connected)
+    return slow
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (b"\x20", "hung up instead of CONNACK"),
+        (broker_packets.connack() + b"\x90\x03\x00", "hung up instead of SUBACK"),
+        (broker_packets.connack(reason=3), "CONNECT refused: server unavailable"),
+        (broker_packets.connack() + b"\x40\xff\xff\xff\x7f", "more than the limit"),
+    ],
+)
+def test_whatever_answers_before_it_hangs_up_is_the_reason(
+    broker: ScriptedBroker, answer: bytes, reason: str
+) -> None:
+    probe = Probe(broker.port)
+    broker.accept()
+    broker.received(CONNECT_BYTES)
+    broker.send(answer)
+    broker.hang_up()
+    assert reason in probe.next(Disconnected).reason
+    assert probe.connection.publish("t", b"too late") == 0
+    probe.connection.acknowledge(1)
+    probe.connection.close(SECONDS)
+    probe.connection.abandon()
+    assert probe.reports.empty()
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "two..dots", "a\0b", "x" * 64])
+def test_a_host_that_cannot_be_reached_is_named(host: str) -> None:
+    assert f"cannot connect to {host}:1" in Probe(1, host=host).next(Disconnected).reason
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"client_id": "\0"}, "U+0000"),
+        ({"connect_timeout_s": 0.1}, "no answer to CONNECT within 0.1 s"),
+    ],
+)
+def test_a_question_that_cannot_be_sent_or_is_not_answered_ends_it(
+    black_hole: int, changes: dict[str, object], reason: str
+) -> None:
+    assert reason in Probe(black_hole, **changes).next(Disconnected).reason
+
+
+@pytest.mark.parametrize("end", [Connection.abandon, lambda connection: connection.close(0.1)])
+def test_nobody_answers_is_no_reason_to_hang(black_hole: int, end: Callable[[Connection], None]) -> None:
+    probe = Probe(black_hole)
+    end(probe.connection)
+    probe.next(Disconnected)
+
+
+def test_an_address_that_swallows_everything_does_not_hide_the_next(
+    broker: ScriptedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.socket() as full:
+        full.bind(("127.0.0.1", 0))
+        full.listen(0)
+        with socket.create_connection(full.getsockname()):  # from here on the kernel drops what comes
+            addresses = [full.getsockname(), ("127.0.0.1", broker.port)]
+            found = [(socket.AF_INET, socket.SOCK_STREAM, 0, "", address) for address in addresses]
+            monkeypatch.setattr(socket, "getaddrinfo", lambda *_args, **_options: found)
+            probe = Probe(broker.port, connect_timeout_s=0.5)
+            broker.accept()
+            probe.connection.abandon()
+
+
+def test_a_backlog_before_suback_does_not_end_the_connection(broker: ScriptedBroker) -> None:
+    # Mosquitto sends SUBACK after its whole backlog, which can take longer than an answer may.
+    probe = Probe(broker.port, connect_timeout_s=0.2)
+    broker.accept()
+    broker.send(broker_packets.connack(present=True) + broker_packets.publish(b"t", b"", 1))
+    probe.next(Connected)
+    probe.connection.acknowledge(probe.next(Received).mid)
+    broker.send(broker_packets.publish(b"t", b"", 1))
+    broker.send(broker_packets.suback(1, b"\1"))
+    probe.next(Received)
+    probe.connection.abandon()
+    assert probe.next(Disconnected).reason == "abandoned"
+
+
+def test_while_the_share_is_full_pings_go_out_and_the_broker_is_not_presumed_dead(
+    broker: ScriptedBroker,
+) -> None:
+    slow = slow_connection(broker, 10_000)
+    slow.connection._session._keepalive.interval_s = 0.05  # on the wire it is in whole seconds
+    broker.send(b"".join(broker_packets.publish(b"t", bytes(1_000), n) for n in range(1, 301)))
+    for _ in range(3):  # none is answered
+        assert broker.received(2) == b"\xc0\x00"
+    assert slow.share.pauses == 1
+    first = slow.mailbox.wait(0)
+    assert isinstance(first[0], Received)
+    slow.connection.acknowledge(first[0].mid)
+    assert broker.received(4) == broker_packets.puback(1)
+    slow.receive(300 - len(first))
+    slow.connection.abandon()
+
+
+def test_what_came_before_the_connection_broke_is_received_though_the_share_was_full(
+    broker: ScriptedBroker,
+) -> None:
+    def messages(*numbers: int) -> bytes:
+        return b"".join(broker_packets.publish(b"t", b"%2d" % n + bytes(1_000), n) for n in numbers)
+
+    slow = slow_connection(broker, 10_000)
+    broker.send(messages(*range(1, 16)))
+    assert eventually(lambda: slow.share.room == 0, SECONDS)
+    broker.send(messages(16))
+    assert eventually(lambda: slow.share.pauses > 0, SECONDS)
+    broker.send(messages(*range(17, 51)))
+    assert eventually(broker.has_delivered, SECONDS)
+    broker.hang_up()
+    # It cannot send, and finds out before it has read everything.
+    slow.connection.publish("t", bytes(1_000_000))
+    seen: list[Message] = []
+    while not any(isinstance(each, Disconnected) for each in seen):
+        seen += slow.mailbox.wait(SECONDS)
+    seen += slow.mailbox.wait(0)
+    assert [int(each.payload[:2]) for each in seen if isinstance(each, Received)] == list(range(1, 51))
+
+
+def test_while_it_gathers_it_sends_at_once_and_may_be_abandoned(broker: ScriptedBroker) -> None:
+    slow = slow_connection(broker, 100_000)
+    slow.share.gathers(4 * SECONDS)
+    slow.share.gathers = lambda _: None  # type: ignore[method-assign]
+    broker.send(broker_packets.publish(b"t", b"", 1))
+    assert len(slow.mailbox.wait(SECONDS)) == 1
+    broker.send(broker_packets.publish(b"t", b"", 2))
+    slow.connection.acknowledge(1)
+    assert broker.received(4) == broker_packets.puback(1)
+    assert slow.mailbox.wait(0) == []
+    slow.connection.abandon()
+    assert isinstance(slow.mailbox.wait(SECONDS)[0], Disconnected)
+
+
+@pytest.fixture
+def authority(tmp_path: Path) -> Authority:
+    return Authority(tmp_path / "ours")
+
+
+def files(authority: Authority, identity: Identity) -> TlsFiles:
+    return TlsFiles(authority.ca, identity.certificate, identity.key)
+
+
+class TlsServer:
+    """Asks for a certificate of the authority `trusted`, shakes hands once, and hangs up."""
+
+    def __init__(self, server: Identity, trusted: Path, most: ssl.TLSVersion) -> None:
+        self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self._context.load_cert_chain(server.certificate, server.key)
+        self._context.load_verify_locations(trusted)
+        self._context.verify_mode, self._context.maximum_version = ssl.CERT_REQUIRED, most
+        self._context.set_alpn_protocols(["http/1.1", "x-amzn-mqtt-ca"])
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.address = self._listener.getsockname()
+        self.agreed: list[str | None] = []
+        self._thread = threading.Thread(target=self._serve)
+        self._thread.start()
+
+    def _serve(self) -> None:
+        with (
+            self._listener,
+            suppress(OSError),
+            self._listener.accept()[0] as peer,
+            self._context.wrap_socket(peer, server_side=True) as wrapped,
+        ):
+            self.agreed.append(wrapped.selected_alpn_protocol())
+
+    def end_of(self, probe: Probe) -> str:
+        """Why a connection to it ended."""
+        reason = probe.next(Disconnected).reason
+        self._thread.join(SECONDS)
+        return reason
+
+
+STRANGERS, EXPIRED, EARLY = {"by": "strangers"}, {"age": timedelta(days=61)}, {"age": timedelta(days=-1)}
+
+
+@pytest.mark.parametrize("most", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+@pytest.mark.parametrize(
+    ("server", "device", "host", "reason"),
+    [
+        (STRANGERS, {}, "127.0.0.1", "VERIFY_FAILED.*see that ca is the authority of this server"),
+        (EXPIRED, {}, "127.0.0.1", "has expired.*see that the device's clock is right"),
+        (EARLY, {}, "127.0.0.1", "not yet valid.*see that the device's clock is right"),
+        ({}, {}, "localhost", "Hostname mismatch"),
+        ({}, STRANGERS, "127.0.0.1", "unknown ca.*see that the device's certificate is registered"),
+        ({}, EXPIRED, "127.0.0.1", "reports the device's certificate as expired: renew it"),
+    ],
+    ids=[
+        "a server of another authority",
+        "an expired server",
+        "a server of the future",
+        "a server of another name",
+        "a device of another authority",
+        "an expired device",
+    ],
+)
+def test_who_is_not_trusted_hears_what_to_do(
+    authority: Authority,
+    tmp_path: Path,
+    most: ssl.TLSVersion,
+    server: dict[str, Any],
+    device: dict[str, Any],
+    host: str,
+    reason: str,
+) -> None:
+    def issue(name: str, *, by: str = "", age: timedelta = timedelta()) -> Identity:
+        return (Authority(tmp_path / by) if by else authority).issue(name, age)
+
+    it = TlsServer(issue("server", **server), authority.ca, most)
+    tls = files(authority, issue("c", **device))
+    ended = it.end_of(Probe(it.address[1], host=host, tls=tls))
+    assert re.search(reason, ended), ended
+
+
+def test_on_the_port_of_https_it_asks_for_mqtt_by_name(
+    authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = TlsServer(authority.issue("server"), authority.ca, ssl.TLSVersion.TLSv1_3)
+    found = [(socket.AF_INET, socket.SOCK_STREAM, 0, "", server.address)]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_args, **_options: found)
+    server.end_of(Probe(443, tls=files(authority, authority.issue("c"))))
+    assert server.agreed == ["x-amzn-mqtt-ca"]
+
+
+def test_a_port_without_tls_is_named(authority: Authority, broker: ScriptedBroker) -> None:
+    probe = Probe(broker.port, tls=files(authority, authority.issue("c")))
+    broker.accept()
+    broker.send(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+    assert "see that the port is one with TLS" in probe.next(Disconnected).reason
+
+
+def test_a_handshake_that_nobody_answers_is_given_up(authority: Authority, black_hole: int) -> None:
+    probe = Probe(black_hole, connect_timeout_s=0.1, tls=files(authority, authority.issue("c")))
+    assert "no answer in time" in probe.next(Disconnected).reason
+
+
+@pytest.mark.parametrize("mode", [0o604, 0o660])
+def test_a_key_that_others_may_read_is_refused(authority: Authority, mode: int) -> None:
+    identity = authority.issue("c")
+    identity.key.chmod(mode)
+    with pytest.raises(TlsFileError) as error:
+        files(authority, identity).context()
+    assert (error.value.path, error.value.remedy) == (identity.key, f"chmod 600 {identity.key}")
+    probe = Probe(1, tls=files(authority, identity))
+    assert f"chmod 600 {identity.key}" in probe.next(Disconnected).reason
+
+
+def test_each_file_that_cannot_be_used_is_named(authority: Authority, tmp_path: Path) -> None:
+    good = files(authority, authority.issue("c"))
+    missing, garbage = tmp_path / "missing.pem", tmp_path / "garbage.pem"
+    garbage.touch(0o600)
+    garbage.write_text("-----BEGIN GARBAGE-----\n")
+    other = authority.issue("other").key
+    cases: list[tuple[dict[str, Path], Path]] = [
+        *(({name: bad}, bad) for name in ("ca", "certificate", "key") for bad in (missing, garbage)),
+        ({"key": other}, other),
+    ]
+    for change, named in cases:
+        with pytest.raises(TlsFileError) as error:
+            replace(good, **change).context()
+        assert str(named) in str(error.value)
+        assert error.value.remedy
+
+
+def test_only_the_given_authority_is_trusted(authority: Authority) -> None:
+    context = files(authority, authority.issue("c")).context()
+    assert context.cert_store_stats() == {"x509": 1, "crl": 0, "x509_ca": 1}
+    assert context.verify_mode is ssl.CERT_REQUIRED
+    assert context.check_hostname
+    assert context.minimum_version is ssl.TLSVersion.TLSv1_2
