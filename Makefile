@@ -61,23 +61,25 @@ UNIT_TESTS := $(if $(AREA),$(addprefix tests/unit/,$(or $(unit_$(AREA)),$(AREA))
 PROPERTY_TESTS = $(if $(AREA),$(shell grep -lE '^(from|import) $(PACKAGE)\b' tests/property/*.py),tests/property)
 LINTED = $(if $(AREA),$(PACKAGE) $(UNIT_TESTS) $(PROPERTY_TESTS),.)
 
-# Idle workers take over what others have left. Some tests wait, so there is one worker more than processors; in
-# `make check` mypy runs beside them, and each worker has to collect all tests. Only tests/integration needs schemathesis.
-WORKERS = --numprocesses=$(shell echo $$(( $$(nproc) + $(if $(FAST),0,1) ))) --dist=worksteal -p no:schemathesis
+# Idle workers take over what others have left. Each has to collect all tests, and something else runs beside them.
+# Only tests/integration needs schemathesis.
+WORKERS = --numprocesses=$(shell nproc) --dist=worksteal -p no:schemathesis
 
-test: lint types unit docs system-tests ## Run every check and test
-
-# The system tests wait as much as they compute, so three rooms run side by side, the longest first. Each is one
-# process: one cloud, one deployed plane, one Spark session serve all tests of a room.
-ROOMS := integration e2e spark edge device adversary infrastructure
+# The tests of the whole system wait as much as they compute, so three parts run side by side, the longest first. A room is
+# one process: one cloud, one deployed plane, one Spark session serve all of its tests.
+ROOMS := integration e2e spark edge adversary device infrastructure
 room_integration := tests/integration --ignore=tests/integration/edge
 room_edge := tests/integration/edge
 
+test: setup ## Run every check and test
+	@$(MAKE) --no-print-directory --jobs=3 --output-sync=target --keep-going \
+	  room-integration room-e2e room-spark unit $(addprefix room-,$(filter-out integration e2e spark,$(ROOMS))) types lint docs
+
 .PHONY: system-tests $(addprefix room-,$(ROOMS))
-system-tests: setup
+system-tests: setup ## Run the tests of several parts together, without the unit tests
 	@$(MAKE) --no-print-directory --jobs=3 --output-sync=target --keep-going $(addprefix room-,$(ROOMS))
 
-$(addprefix room-,$(ROOMS)): room-%:
+$(addprefix room-,$(ROOMS)): room-%: setup
 	pytest $(or $(room_$*),tests/$*)
 
 check: setup ## Run the fast part side by side: lint, types, unit tests, a few examples of each property: AREA=edge
