@@ -16,11 +16,11 @@ from collections import Counter
 from pathlib import Path
 
 from benchmarks.results import Figure, write
+from tests.fuzz import SLOW_S
 from tests.fuzz.seeds import seeds
 from tests.fuzz.targets import ACCEPTED, TARGETS
 
 FOLDER = Path(__file__).parents[2] / "build" / "fuzz"
-SLOW_S = 5
 _COVERAGE = re.compile(r"cov: (\d+) ")
 
 
