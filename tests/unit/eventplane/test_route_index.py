@@ -22,7 +22,7 @@ def index_of(*filters: Filter) -> RouteIndex:
     return RouteIndex([Route(f"r{at}", each, "desk.inbox", Place.CLOUD) for at, each in enumerate(filters)])
 
 
-def test_routes_of_one_type_are_told_apart_by_what_is_rarer() -> None:
+def test_routes_of_one_type_are_indexed_by_their_rarer_term() -> None:
     index = index_of(
         *(All((Exact("type", "t"), Prefix("subject", f"/{room}/"), NeverAsked())) for room in "abcdef")
     )
@@ -66,7 +66,7 @@ def test_an_expression_is_filed_under_what_it_implies(text: str, terms: set[Filt
         Sql(parse("EXISTS source")),
     ],
 )
-def test_what_implies_nothing_is_asked_each_time(filter: Filter) -> None:
+def test_a_filter_without_a_cover_is_evaluated_for_every_event(filter: Filter) -> None:
     assert list(covers(filter)) == []
     assert len(index_of(filter).matching({"type": "z", "source": "/a"})) == 1
 

@@ -60,7 +60,7 @@ def spans(of: Envelope, *records: LedgerRecord, is_own: bool = False) -> dict[st
     return {each.name: each for each in made}
 
 
-def test_each_hop_has_its_time_and_says_whose_it_is() -> None:
+def test_each_hop_is_a_span_with_its_time_and_service() -> None:
     found = spans(event(time=RECORDED, traceparent=f"00-{TRACE}-{PARENT}-01"))
     assert [
         (name, each.service, each.start_ms - ACCEPTED_MS, each.end_ms - ACCEPTED_MS)
@@ -80,7 +80,7 @@ def test_each_hop_has_its_time_and_says_whose_it_is() -> None:
     assert [name for name, each in found.items() if each.links] == ["router device.outbox"]
 
 
-def test_what_the_device_recorded_goes_before_what_its_producer_said() -> None:
+def test_the_recorded_time_precedes_the_producer_s_time() -> None:
     found = spans(event(time=RECORDED, recordedtime="2026-01-01T00:00:00Z"))
     assert found["device"].start_ms == ACCEPTED_MS
 
@@ -110,7 +110,7 @@ def test_an_event_that_waited_a_month_on_its_device_is_believed() -> None:
         (Outcome.DROPPED, "why"),
     ],
 )
-def test_what_did_not_arrive_is_an_error_and_says_why(outcome: Outcome, error: str | None) -> None:
+def test_a_delivery_that_failed_is_an_error_with_its_reason(outcome: Outcome, error: str | None) -> None:
     of = event()
     routed = spans(of, record(of, outcome))["send alarm-centre.inbox"]
     assert (routed.attributes["eventplane.outcome"], routed.error) == (outcome.value, error)
@@ -129,7 +129,7 @@ def test_the_router_s_own_letter_comes_from_no_device_and_stays_in_the_trace() -
     )
 
 
-def test_what_a_service_sends_begins_in_its_outbox() -> None:
+def test_a_service_s_event_begins_in_its_outbox() -> None:
     of = event()
     found = spans(of, replace(record(of), client_id=None, entered_by="family-app.outbox"))
     assert list(found)[:2] == ["ingest family-app.outbox", "router family-app.outbox"]
