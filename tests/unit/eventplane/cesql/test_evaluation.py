@@ -124,6 +124,7 @@ VALUES = [
     ("LEFT('abc', -1)", "abc", ["functionEvaluation"]),
     ("LEFT('abc', 'x')", "", ["cast"]),
     ("SUBSTRING('abc', 0)", "", []),
+    ("SUBSTRING('abc', 1)", "abc", []),
     ("SUBSTRING('abc', 3)", "c", []),
     ("SUBSTRING('abc', 4)", "", ["functionEvaluation"]),
     ("SUBSTRING('abc', -3, 2)", "ab", []),
