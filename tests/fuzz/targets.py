@@ -10,6 +10,7 @@ import contextlib
 import gzip
 import io
 import json
+import os
 import shutil
 import tempfile
 from collections.abc import Callable
@@ -44,6 +45,9 @@ from operations.archived_letters import archived_letters
 from operations.search import in_tap
 
 Target = Callable[[bytes], str]
+
+SCRATCH: Final = "/dev/shm" if os.access("/dev/shm", os.W_OK) else tempfile.gettempdir()
+"""Where files cost no disk, if there is such a place."""
 
 _MOST_STARTS: Final = 3
 _DAY: Final = date(2026, 1, 1)
@@ -169,7 +173,7 @@ def contract(raw: bytes) -> str:
 
 def contract_file(raw: bytes) -> str:
     """A contract as people write it."""
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(dir=SCRATCH) as folder:
         path = Path(folder) / "contract.yaml"
         (path.parent / "schemas").symlink_to(CONTRACT_FILE.parent.resolve() / "schemas")
         path.write_bytes(raw)
@@ -227,7 +231,7 @@ def mqtt(raw: bytes) -> str:
 @cache
 def good_spool() -> bytes:
     """A spool's file with a few events."""
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(dir=SCRATCH) as folder:
         path = Path(folder) / "spool.db"
         with Spool(path) as spool:
             for number in range(1, 6):
@@ -245,7 +249,7 @@ def spool(raw: bytes) -> str:
         for at in range(1, len(raw) - 4, 5):
             place = int.from_bytes(raw[at : at + 3], "big") % len(file)
             file[place : place + 2] = raw[at + 3 : at + 5]
-    folder = Path(tempfile.mkdtemp())
+    folder = Path(tempfile.mkdtemp(dir=SCRATCH))
     try:
         path = folder / "spool.db"
         path.write_bytes(file)
