@@ -10,7 +10,6 @@ import contextlib
 import gzip
 import io
 import json
-import os
 import shutil
 import tempfile
 from collections.abc import Callable
@@ -43,11 +42,9 @@ from eventplane_mqtt.session import Session
 from operations.archive import Days
 from operations.archived_letters import archived_letters
 from operations.search import in_tap
+from tests.scratch import SCRATCH
 
 Target = Callable[[bytes], str]
-
-SCRATCH: Final = "/dev/shm" if os.access("/dev/shm", os.W_OK) else tempfile.gettempdir()
-"""Where files cost no disk, if there is such a place."""
 
 _MOST_STARTS: Final = 3
 _DAY: Final = date(2026, 1, 1)
