@@ -75,10 +75,10 @@ def test_opentelemetry_reads_the_spans_as_they_are(case: tuple[Envelope, list[Sp
 @given(EVENTS, SHARE, st.text(st.characters(codec="utf-8"), max_size=10))
 def test_every_hop_computes_the_same_from_what_it_sees(event: Envelope, share: float, route: str) -> None:
     try:
-        stamped = event.stamped(deviceepoch="e", devicesequence="1")
+        here = event.stamped(deviceepoch="e", devicesequence="1", senderservice="voice")
     except EnvelopeError:
         return
-    read = parse_event(stamped.json.encode())
+    read = parse_event(here.stamped(senderdevice="home-1").json.encode())
     assert context_of(read, share) == context_of(event, share)
     for hop in Hop:
         assert span_id(read, hop, route) == span_id(event, hop, route)

@@ -11,7 +11,7 @@ from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.envelope import Envelope, write_event
 from eventplane.ledger import LedgerRecord
 from eventplane.reasons import Outcome
-from eventplane.tracing.context import Hop, context_of, span_id, trace_id
+from eventplane.tracing.context import context_of
 from eventplane.tracing.spans import LONGEST_WAIT_MS, RoutingRecord, Span, router_spans
 
 ACCEPTED_MS = 1_767_225_600_000
@@ -139,13 +139,6 @@ def test_clocks_that_disagree_draw_no_span_that_ends_before_it_begins() -> None:
     of = event()
     found = spans(of, replace(record(of), entered_at_ms=ENDED_MS + 60_000))
     assert all(each.start_ms <= each.end_ms <= ENDED_MS for each in found.values())
-
-
-def test_the_device_and_the_cloud_compute_the_same_ids() -> None:
-    here = event(senderservice="voice-service")
-    there = event(senderdevice="h1", senderservice="voice-service")
-    assert trace_id(event()) == trace_id(here) == trace_id(there)
-    assert span_id(event(), Hop.DEVICE) == span_id(here, Hop.DEVICE) == span_id(there, Hop.DEVICE)
 
 
 def test_every_span_names_the_authenticated_sender() -> None:
