@@ -252,6 +252,13 @@ def plain_like(text: str, pattern: str) -> bool:
 
 @settings(max_examples=examples(1000))
 @given(st.text("ab%_\\\né", max_size=12), st.text("ab%_\\\n", max_size=8))
+# Each form that is compiled in a way of its own.
+@example("abc", "")
+@example("abc", "abc")
+@example("abc", "ab%")
+@example("abc", "%bc")
+@example("abc", "%b%")
+@example("abc", "_%c")
 def test_like_is_what_its_definition_says_in_a_filter_and_in_the_audit(text: str, pattern: str) -> None:
     expected = plain_like(text, pattern)
     assert matcher(pattern)(text) is expected
