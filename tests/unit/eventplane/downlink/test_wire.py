@@ -13,9 +13,7 @@ from hypothesis import strategies as st
 from eventplane.contract import Downlink
 from eventplane.downlink.desired import Desired, Message, State
 from eventplane.downlink.device import (
-    Acknowledgement,
     AcknowledgementError,
-    AckStatus,
     from_data,
     rejected,
     stored,
@@ -209,8 +207,3 @@ def test_malformed_acknowledgements_are_refused(changed: Any) -> None:
 def test_any_other_data_is_refused_as_an_acknowledgement(data: Any) -> None:
     with pytest.raises(AcknowledgementError):
         from_data({"acknowledged": [data], "epoch": "e"})
-
-
-def test_a_result_is_stored_or_rejected() -> None:
-    answer: Acknowledgement = stored(incoming(wanted(state(1))))
-    assert (answer.result, answer.reason) == (AckStatus.STORED, "")
