@@ -261,6 +261,7 @@ class Workspace:
                 "--hypothesis-profile=fast",
                 "--hypothesis-seed=0",
                 "-pno:cacheprovider",
+                "-pbenchmarks.fresh_caches",
                 *(f"--deselect={test}" for test in self._module.without_tests),
             ],
         }

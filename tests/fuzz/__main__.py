@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -16,11 +15,11 @@ from collections import Counter
 from pathlib import Path
 
 from benchmarks.results import Figure, write
+from tests.fuzz import SLOW_S
 from tests.fuzz.seeds import seeds
 from tests.fuzz.targets import ACCEPTED, TARGETS
 
 FOLDER = Path(__file__).parents[2] / "build" / "fuzz"
-SLOW_S = 5
 _COVERAGE = re.compile(r"cov: (\d+) ")
 
 
@@ -51,7 +50,6 @@ def figures(name: str, seconds: float) -> list[Figure]:
             stderr=file,
             stdout=file,
             check=False,
-            env={**os.environ, "TMPDIR": _memory()},
         )
     counts = Counter(
         json.loads((folder / "counts.json").read_text()) if (folder / "counts.json").exists() else {}
@@ -74,11 +72,6 @@ def figures(name: str, seconds: float) -> list[Figure]:
             + "; the fuzzer itself ended before its time" * never_ran,
         ),
     ]  # fmt: skip
-
-
-def _memory() -> str:
-    """Where scratch files cost no disk."""
-    return "/dev/shm" if os.access("/dev/shm", os.W_OK) else os.environ.get("TMPDIR", "/tmp")
 
 
 if __name__ == "__main__":

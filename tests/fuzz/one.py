@@ -16,12 +16,13 @@ from pathlib import Path
 
 import atheris
 
+from tests.fuzz import SLOW_S
+
 PACKAGES = ["eventplane", "eventplane_mqtt", "edge", "contract", "operations", "yaml"]
 
 with atheris.instrument_imports(include=PACKAGES):
     from tests.fuzz.targets import TARGETS
 
-SLOW_S = 5
 _MIB = 1_024
 _OFTEN = 200
 

@@ -42,6 +42,7 @@ from eventplane_mqtt.session import Session
 from operations.archive import Days
 from operations.archived_letters import archived_letters
 from operations.search import in_tap
+from tests.scratch import SCRATCH
 
 Target = Callable[[bytes], str]
 
@@ -169,7 +170,7 @@ def contract(raw: bytes) -> str:
 
 def contract_file(raw: bytes) -> str:
     """A contract as people write it."""
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(dir=SCRATCH) as folder:
         path = Path(folder) / "contract.yaml"
         (path.parent / "schemas").symlink_to(CONTRACT_FILE.parent.resolve() / "schemas")
         path.write_bytes(raw)
@@ -227,7 +228,7 @@ def mqtt(raw: bytes) -> str:
 @cache
 def good_spool() -> bytes:
     """A spool's file with a few events."""
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(dir=SCRATCH) as folder:
         path = Path(folder) / "spool.db"
         with Spool(path) as spool:
             for number in range(1, 6):
@@ -245,7 +246,7 @@ def spool(raw: bytes) -> str:
         for at in range(1, len(raw) - 4, 5):
             place = int.from_bytes(raw[at : at + 3], "big") % len(file)
             file[place : place + 2] = raw[at + 3 : at + 5]
-    folder = Path(tempfile.mkdtemp())
+    folder = Path(tempfile.mkdtemp(dir=SCRATCH))
     try:
         path = folder / "spool.db"
         path.write_bytes(file)

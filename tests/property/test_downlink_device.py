@@ -24,6 +24,7 @@ from eventplane.downlink.wire import DELETE, KEY, KIND, ORDER, RESET, VERSION
 from eventplane.envelope import parse_event
 from eventplane_mqtt.mailbox import LinkName
 from tests.examples import examples
+from tests.scratch import SCRATCH
 from tests.unit.edge.downlinks import command, state
 from tests.unit.edge.fakes import Device
 
@@ -53,7 +54,7 @@ class DeviceMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.directory = Path(tempfile.mkdtemp())
+        self.directory = Path(tempfile.mkdtemp(dir=SCRATCH))
         self.device = Device(self.directory / "spool.db")
         self.device.connect()
         self.desired: dict[tuple[Downlink, str], str] = {}
@@ -252,5 +253,5 @@ class DeviceMachine(RuleBasedStateMachine):
         return by_version if answer.kind is Downlink.STATE else answer.order
 
 
-DeviceMachine.TestCase.settings = settings(max_examples=examples(40), stateful_step_count=30, deadline=None)
+DeviceMachine.TestCase.settings = settings(max_examples=examples(40), stateful_step_count=30)
 TestDevice = DeviceMachine.TestCase

@@ -160,7 +160,7 @@ def test_they_agree_on_the_type_of_each_known_attribute(name: str) -> None:
         assert outcome(parse_event, text) == outcome(parse_strictly, text)
 
 
-def test_what_is_remembered_is_bounded() -> None:
+def test_the_reader_s_memory_is_bounded() -> None:
     for number in range(2 * MAX_REMEMBERED_VALUES + 1):
         parse_event(f'{{"specversion":"1.0","id":"1","source":"/s/{number}","type":"t","a{number}":""}}')
         parse_event(f'{{"specversion":"1.0","id":"1","source":"/{"s" * 200}{number}","type":"t"}}')

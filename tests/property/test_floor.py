@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
-from functools import cache
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache, partial
+from itertools import product
 from typing import Any
 
 import pytest
@@ -93,7 +94,7 @@ IMAGES = {"shipped": shipped_image(), "odd": odd_image()}
 GUARANTEES = ["best_effort", "at_least_once", None]
 
 SETTINGS: dict[str, list[Any]] = {
-    "delivery_guarantee": ["best_effort", "at_least_once"],
+    "delivery_guarantee": GUARANTEES[:2],
     "priority": ["urgent", "normal", "low"],
     "expiry_s": [None, 1, 45, 31_000_000],
     "when_full": ["refuse", "drop_oldest"],
@@ -101,20 +102,13 @@ SETTINGS: dict[str, list[Any]] = {
     "forward": ["all", "wanted"],
     "batching_delay_ms": [0, 300_000],
 }
+"""Of a channel."""
 
 
 def types_in(document: Document) -> list[str]:
     named = [each for one in document["participants"].values() for each in (one.get("sends") or [])]
     exact = [each.replace(".*", ".made-up") for each in named]
     return sorted({*document["event_types"], *exact})
-
-
-def on_device(document: Document, part: str) -> Document:
-    """The participants, or the routes, of the device's side: the others mean nothing there."""
-    home = {name: one for name, one in document["participants"].items() if one["kind"] != "cloud_service"}
-    if part == "participants":
-        return home
-    return {name: one for name, one in document["routes"].items() if one["to"].partition(".")[0] in home}
 
 
 def filters(document: Document) -> Iterator[Document]:
@@ -127,74 +121,54 @@ def filters(document: Document) -> Iterator[Document]:
 
 
 def changes(document: Document) -> Iterator[Change]:
-    """Every single change that an attacker, or an operator, could think of."""
-    yield from changes_of_participants(document)
-    yield from changes_of_types(document)
-    yield from changes_of_routes(document)
+    """Every single change of the device's side that an attacker, or an operator, could think of."""
+    home = {name: one for name, one in document["participants"].items() if one["kind"] != "cloud_service"}
+    for name, one in home.items():
+        at = ("participants", name)
+        yield partial(rename, name=name)
+        yield from puts((*at, "kind"), [each.value for each in ParticipantKind])
+        said = [[each] for each in one.get("sends") or []]
+        yield from puts((*at, "sends"), [None, [], ["x"], ["a.*"], ["org.eventplane.*"], *said])
+        yield from puts((*at, "asks"), [[]])
+        for box, (setting, values) in product(("inbox", "outbox"), SETTINGS.items()):
+            yield from puts((*at, box, setting), values)
+    for name in types_in(document):
+        at = ("event_types", name)
+        yield from puts((*at, "priority"), ["urgent", "normal", "low", None])
+        yield from puts((*at, "downlink"), ["state"])
+        yield from puts((*at, "delivery_guarantee"), GUARANTEES)
+    channels = [f"{name}.{'outbox' if one['kind'] == 'device' else 'inbox'}" for name, one in home.items()]
+    for name, one in document["routes"].items():
+        if one["to"].partition(".")[0] not in home:
+            continue
+        at = ("routes", name)
+        yield from puts((*at, "to"), channels)
+        yield from puts((*at, "interest"), [[]])
+        yield from puts((*at, "delivery_guarantee"), GUARANTEES)
+        for filter in filters(document):
+            both = [one["filter"], filter]
+            yield from puts((*at, "filter"), [filter, {"all": both}, {"any": both}])
     for part in ("participants", "event_types", "routes"):
         for name in document[part]:
-            yield lambda it, part=part, name=name: it[part].pop(name, None)
+            yield partial(remove, part=part, name=name)
 
 
-def changes_of_participants(document: Document) -> Iterator[Change]:
-    for name, one in on_device(document, "participants").items():
-        yield lambda it, name=name: rename(it, name)
-        for kind in ParticipantKind:
-            yield lambda it, name=name, kind=kind: put(it, ("participants", name, "kind"), kind.value)
-        for sends in (
-            None,
-            [],
-            ["x"],
-            ["a.*"],
-            ["org.eventplane.*"],
-            *([each] for each in one.get("sends") or []),
-        ):
-            yield lambda it, name=name, sends=sends: put(it, ("participants", name, "sends"), sends)
-        yield lambda it, name=name: unask(it, name)
-        for box in ("inbox", "outbox"):
-            for setting, values in SETTINGS.items():
-                for value in values:
-                    yield lambda it, at=("participants", name, box, setting), value=value: put(it, at, value)
-
-
-def changes_of_types(document: Document) -> Iterator[Change]:
-    for name in types_in(document):
-        for priority in ("urgent", "normal", "low", None):
-            yield lambda it, name=name, priority=priority: put_type(it, name, {"priority": priority})
-        yield lambda it, name=name: put_type(it, name, {"downlink": "state"})
-        for guarantee in GUARANTEES:
-            yield lambda it, name=name, one=guarantee: put_type(it, name, {"delivery_guarantee": one})
-
-
-def changes_of_routes(document: Document) -> Iterator[Change]:
-    channels = [
-        f"{name}.{'outbox' if one['kind'] == 'device' else 'inbox'}"
-        for name, one in on_device(document, "participants").items()
-    ]
-    for name, one in on_device(document, "routes").items():
-        for channel in channels:
-            yield lambda it, at=("routes", name, "to"), channel=channel: put(it, at, channel)
-        yield lambda it, at=("routes", name, "interest"): put(it, at, [])
-        for guarantee in GUARANTEES:
-            yield lambda it, at=("routes", name, "delivery_guarantee"), one=guarantee: put(it, at, one)
-        for filter in filters(document):
-            at = ("routes", name, "filter")
-            yield lambda it, at=at, filter=filter: put(it, at, filter)
-            yield lambda it, at=at, both=[one["filter"], filter]: put(it, at, {"all": both})
-            yield lambda it, at=at, both=[one["filter"], filter]: put(it, at, {"any": both})
+def puts(path: tuple[str, ...], values: Iterable[Any]) -> Iterator[Change]:
+    return (partial(put, path=path, value=value) for value in values)
 
 
 def put(document: Document, path: tuple[str, ...], value: object) -> None:
+    """Change a value in what there is; an event type that is not declared is then."""
     *above, last = path
+    if path[0] == "event_types":
+        document["event_types"].setdefault(path[1], {"description": "d"})
     for each in above:
-        if each not in document:
-            return
-        document = document[each]
+        document = document.get(each, {})
     document[last] = value
 
 
-def put_type(document: Document, name: str, settings: Document) -> None:
-    document["event_types"].setdefault(name, {"description": "d"}).update(settings)
+def remove(document: Document, part: str, name: str) -> None:
+    document[part].pop(name, None)
 
 
 def rename(document: Document, name: str) -> None:
@@ -205,22 +179,13 @@ def rename(document: Document, name: str) -> None:
         each["to"] = each["to"].replace(f"{name}.", "other.")
 
 
-def unask(document: Document, name: str) -> None:
-    if name in document["participants"]:
-        document["participants"][name].pop("asks", None)
-        drop_replies(document)
-
-
-def drop_replies(document: Document) -> None:
-    document["routes"] = {
-        key: each for key, each in document["routes"].items() if not key.startswith("replies-to-")
-    }
-
-
 def offered(image: Contract, chosen: list[Change]) -> Contract | None:
     """The contract after the changes; None where it is none, or the device refuses it."""
     document = json.loads(image.canonical)
-    drop_replies(document)  # the compiler writes them again
+    # The compiler writes these again.
+    document["routes"] = {
+        name: each for name, each in document["routes"].items() if not name.startswith("replies-to-")
+    }
     for each in chosen:
         each(document)
     try:

@@ -86,7 +86,7 @@ EVENTS = st.fixed_dictionaries(
 
 
 @given(participants=PARTICIPANTS, routes=ROUTES, attributes=EVENTS)
-def test_explain_and_reach_tell_who_receives_an_event(
+def test_explain_and_reach_agree_with_forwarder_and_routers(
     participants: dict[str, Any], routes: list[dict[str, Any]], attributes: dict[str, Any]
 ) -> None:
     document = {

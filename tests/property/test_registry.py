@@ -120,7 +120,7 @@ def named(entities: Mapping[str, dict[str, Any]], plural: str) -> dict[str, dict
 
 
 @given(contracts())
-def test_the_walk_finds_what_the_contract_says_and_nothing_else(contract: Contract) -> None:
+def test_following_links_finds_exactly_what_the_contract_has(contract: Contract) -> None:
     entities = walk(contract)
     assert named(entities, "participants").keys() == contract.participants.keys()
     assert named(entities, "routes").keys() == {each.name for each in contract.routes}
@@ -174,7 +174,7 @@ QUERIES = st.dictionaries(st.sampled_from(["limit", "after", "inline"]), st.text
 
 
 @given(PATHS, QUERIES)
-def test_whatever_is_asked_for_is_answered_or_refused_by_name(path: str, query: dict[str, str]) -> None:
+def test_any_request_is_answered_or_refused_by_name(path: str, query: dict[str, str]) -> None:
     try:
         answer = look_up(OWN, f"/{path}", query, BASE)
     except RegistryError as error:

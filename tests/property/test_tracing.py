@@ -10,39 +10,17 @@ from hypothesis import strategies as st
 from eventplane.attributes import is_traceparent
 from eventplane.envelope import Envelope, parse_event, sent_on, write_event
 from eventplane.errors import EnvelopeError
-from eventplane.ledger import LedgerRecord
 from eventplane.reasons import Outcome
 from eventplane.tracing.context import Hop, context_of, span_id, traceparent
 from eventplane.tracing.spans import RoutingRecord, Span, inbox_context, otlp_json, router_spans
 from tests.otlp import decode_traces
 from tests.property.test_envelope_properties import EVENTS
+from tests.unit.eventplane.test_tracing import record
 
 SHARE = st.floats(0, 1)
 MS = st.integers(-1_000, 2**43)
 ROUTES = st.lists(st.sampled_from(["a", "b", "care", "x-y"]), unique=True, max_size=4)
 OUTCOMES = st.sampled_from(list(Outcome))
-
-
-def record(
-    event: Envelope, route: str | None, outcome: Outcome, entered_ms: int, decided_ms: int
-) -> LedgerRecord:
-    return LedgerRecord(
-        decided_at_ms=decided_ms,
-        entered_at_ms=entered_ms,
-        entered_by="device.outbox",
-        contract_version="c1",
-        source=event.source,
-        id=event.id,
-        type=event.type,
-        priority="normal",
-        client_id="home-1",
-        route=route,
-        destination=None if route is None else f"{route}.inbox",
-        outcome=outcome,
-        reason=None,
-        attempt=1,
-        message_id="m1",
-    )
 
 
 @st.composite
@@ -52,7 +30,9 @@ def traced(draw: st.DrawFn) -> tuple[Envelope, list[Span]]:
     outcomes = [draw(OUTCOMES) if route else Outcome.UNROUTED for route in routes]
     entered, decided = draw(MS), draw(MS)
     decisions = [
-        RoutingRecord(record(event, route, outcome, entered, decided), event)
+        RoutingRecord(
+            replace(record(event, outcome, route), entered_at_ms=entered, decided_at_ms=decided), event
+        )
         for route, outcome in zip(routes, outcomes, strict=True)
     ]
     began, took = draw(st.integers(0, 2**43)), draw(st.integers(-10, 10_000))
@@ -95,10 +75,10 @@ def test_opentelemetry_reads_the_spans_as_they_are(case: tuple[Envelope, list[Sp
 @given(EVENTS, SHARE, st.text(st.characters(codec="utf-8"), max_size=10))
 def test_every_hop_computes_the_same_from_what_it_sees(event: Envelope, share: float, route: str) -> None:
     try:
-        stamped = event.stamped(deviceepoch="e", devicesequence="1")
+        here = event.stamped(deviceepoch="e", devicesequence="1", senderservice="voice")
     except EnvelopeError:
         return
-    read = parse_event(stamped.json.encode())
+    read = parse_event(here.stamped(senderdevice="home-1").json.encode())
     assert context_of(read, share) == context_of(event, share)
     for hop in Hop:
         assert span_id(read, hop, route) == span_id(event, hop, route)
@@ -107,7 +87,7 @@ def test_every_hop_computes_the_same_from_what_it_sees(event: Envelope, share: f
 
 
 @given(EVENTS, SHARE)
-def test_a_share_never_overrules_who_sent_the_trace(event: Envelope, share: float) -> None:
+def test_a_share_never_overrules_the_sampling_of_the_sender(event: Envelope, share: float) -> None:
     context = context_of(event, share)
     if carried := event.attributes.get("traceparent"):
         assert context.is_sampled == bool(int(str(carried).split("-")[3], 16) & 1)
@@ -118,7 +98,7 @@ def test_a_share_never_overrules_who_sent_the_trace(event: Envelope, share: floa
 
 
 @given(EVENTS)
-def test_what_names_a_span_is_a_traceparent_that_leads_to_it(event: Envelope) -> None:
+def test_the_name_of_a_span_is_a_traceparent_that_leads_to_it(event: Envelope) -> None:
     context = context_of(event)
     router = span_id(event, Hop.ROUTER)
     named = traceparent(context.trace_id, router, is_sampled=True)

@@ -30,7 +30,7 @@ def test_order_and_repetition_mean_nothing() -> None:
     assert new_announcement("chime", [RINGS, BATTERY]) == new_announcement("chime", [BATTERY, RINGS, RINGS])
 
 
-def test_several_filters_add_up_and_none_want_nothing() -> None:
+def test_an_interest_matches_any_of_its_filters_and_nothing_without_one() -> None:
     both = new_announcement("chime", [RINGS, BATTERY]).interest
     assert both.matches({"type": "org.example.ring.v1"})
     assert both.matches({"type": "org.example.battery.v1", "percent": 3})
@@ -53,7 +53,7 @@ def test_an_empty_payload_withdraws() -> None:
         ([{"exact": {"type": "x" * MAX_ANNOUNCED_BYTES}}], "filters"),
     ],
 )
-def test_what_cannot_be_announced_is_named(filters: list[object], path: str) -> None:
+def test_filters_that_cannot_be_announced_are_refused_by_their_path(filters: list[object], path: str) -> None:
     with pytest.raises(AnnouncementError) as wrong:
         new_announcement("chime", filters)
     assert [each.path for each in wrong.value.problems] == [path]
@@ -71,13 +71,13 @@ def test_what_cannot_be_announced_is_named(filters: list[object], path: str) -> 
         (7, "(document)"),
     ],
 )
-def test_what_comes_and_is_wrong_is_refused(members: object, path: str) -> None:
+def test_a_malformed_announcement_is_refused_by_its_path(members: object, path: str) -> None:
     with pytest.raises(AnnouncementError) as wrong:
         read_announcement(json.dumps(members).encode(), "chime")
     assert [each.path for each in wrong.value.problems] == [path]
 
 
 @pytest.mark.parametrize("payload", [b"{", b"\xff\xfe", b"[" * 100_000])
-def test_what_is_no_json_is_refused(payload: bytes) -> None:
+def test_a_payload_that_is_not_json_is_refused(payload: bytes) -> None:
     with pytest.raises(AnnouncementError):
         read_announcement(payload, "chime")

@@ -63,7 +63,7 @@ def test_a_version_keeps_the_columns_of_those_before(folder: Folder) -> None:
     assert [each.name for each in folder.columns] == " ".join(KNOWN[folder.name]).split()
 
 
-def test_every_column_says_what_it_means_and_nothing_else_does() -> None:
+def test_every_column_has_a_meaning_and_no_other_word_has_one() -> None:
     used = {column.name for folder in FOLDERS for column in folder.compacted_columns or folder.columns}
     assert used == set(_MEANINGS)
 
@@ -74,7 +74,7 @@ def test_no_table_has_a_column_twice() -> None:
         assert len(names) == len(set(names)), folder.name
 
 
-def test_a_compaction_speaks_of_columns_that_there_are() -> None:
+def test_a_compaction_names_existing_columns() -> None:
     for folder in FOLDERS:
         if folder.compaction:
             names = {each.name for each in folder.compacted_columns}

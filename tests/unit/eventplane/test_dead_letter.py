@@ -38,7 +38,7 @@ def letter_of(original: bytes, detail: str = "it is not JSON", **more: Any) -> E
     )
 
 
-def test_a_dead_letter_keeps_the_original_and_says_why() -> None:
+def test_a_dead_letter_keeps_the_original_and_the_reason() -> None:
     letter = letter_of(b"\xff\x00garbage")
     data = letter.data()
     assert letter.type == DEAD_LETTER_TYPE
@@ -62,7 +62,7 @@ def test_a_dead_letter_names_the_sender_and_the_route() -> None:
 
 
 @pytest.mark.parametrize("members", [None, [ORIGINAL], ORIGINAL, {}, {"payload": "eA=="}])
-def test_what_is_no_document_of_an_error_action_has_no_original(members: Any) -> None:
+def test_only_a_document_of_an_error_action_has_an_original(members: Any) -> None:
     assert original_of(members) is None
 
 
@@ -129,7 +129,7 @@ NO_FRAMES = [
 
 
 @pytest.mark.parametrize("body", NO_FRAMES, ids=range(len(NO_FRAMES)))
-def test_what_is_no_frame_is_refused(body: str) -> None:
+def test_malformed_frames_are_refused(body: str) -> None:
     with pytest.raises(EnvelopeError, match="bad_frame"):
         parse_frame(body)
 
@@ -179,7 +179,7 @@ def test_receipts_are_read_as_they_are_written() -> None:
         b'[{"digest":"d","refused":false}]', b'[{"digest":"d","refused":{}}]',
     ],
 )  # fmt: skip
-def test_what_is_no_receipt_is_refused(payload: bytes) -> None:
+def test_malformed_receipts_are_refused(payload: bytes) -> None:
     with pytest.raises(ReceiptError):
         read_receipts(payload)
 

@@ -137,7 +137,7 @@ def test_listing_1_of_the_router_paper_is_an_event_with_contenttype_as_extension
         ("{}", "missing_attribute"),
     ],
 )
-def test_what_is_no_event_is_refused_with_a_reason(raw: bytes | str, reason: str) -> None:
+def test_malformed_events_are_refused_with_a_reason(raw: bytes | str, reason: str) -> None:
     assert reason_of(raw) == reason
 
 
@@ -253,7 +253,7 @@ def test_an_event_without_room_for_its_hops_is_too_large() -> None:
     assert caught.value.reason == "too_large"
 
 
-def test_what_senders_can_count_on_has_room_for_all_that_the_plane_puts_in_front() -> None:
+def test_the_largest_event_of_a_sender_has_room_for_all_attributes_of_the_plane() -> None:
     bare = len(write_event({"id": "1", "source": "/a", "type": "t"}, "").json)
     largest = write_event({"id": "1", "source": "/a", "type": "t"}, "x" * (MAX_SENT_EVENT_BYTES - bare))
     event = stamp(largest, "e" * 16, 10**11)

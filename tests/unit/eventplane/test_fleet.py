@@ -97,7 +97,7 @@ def test_an_answer_that_was_lost_is_asked_for_again() -> None:
         ),
     ],
 )
-def test_it_is_refused(
+def test_a_registration_is_refused_with_its_reason(
     device: Device | None, application: RegistrationRequest, reason: RegistrationRefusal
 ) -> None:
     assert refusal(device, application) is reason
@@ -118,7 +118,7 @@ def test_a_replacement_is_allowed_until_the_new_one_was_seen() -> None:
     assert refusal(used, by_claim("d")) is RegistrationRefusal.TAKEN
 
 
-def test_only_so_many_a_day() -> None:
+def test_registrations_a_day_are_bounded() -> None:
     device = NEW
     for number in range(MAX_REGISTRATIONS_A_DAY):
         device = registered(device, by_claim(f"c{number}"), NOW_MS)
@@ -131,7 +131,7 @@ def test_a_late_report_of_another_certificate_changes_nothing() -> None:
     assert seen(renewed, "a", NOW_MS + 1) == renewed
 
 
-def test_what_was_retired_is_forgotten_and_the_rest_is_not() -> None:
+def test_only_retired_certificates_are_forgotten() -> None:
     device = replace(IN_SERVICE, replaced=frozenset({"x", "y"}))
     assert retired(device, frozenset({"x"})).replaced == {"y"}
 
@@ -155,7 +155,7 @@ def test_a_replacement_is_for_devices_in_service() -> None:
 
 
 @pytest.mark.parametrize("name", ["", "a/b", "a+b", "#", "claim-1", "renewal-1", "x" * 121, "a\n", "\xe4"])
-def test_a_name_that_no_device_can_have_is_refused(name: str) -> None:
+def test_a_malformed_device_name_is_refused(name: str) -> None:
     with pytest.raises(DeviceNameError) as caught:
         made(name, NOW_MS)
     assert caught.value.name == name
@@ -199,7 +199,7 @@ def test_a_release_gives_the_state_back(state: LifecycleState) -> None:
     assert released(quarantined(device, frozenset(), "", NOW_MS), NOW_MS).state is state
 
 
-def test_what_a_quarantined_device_connects_with_is_activated_again_only_if_it_is_its_own() -> None:
+def test_only_the_own_certificates_of_a_quarantined_device_are_activated_again() -> None:
     pending = replace(QUARANTINED, pending="b")
     assert locked_out(pending, "b").suspended == {"a", "b"}
     assert seen(pending, "b", NOW_MS) == pending

@@ -172,7 +172,7 @@ def test_the_strictest_channel_counts_from_acceptance(
 
 
 @pytest.mark.source("C4")
-def test_what_the_event_says_of_itself_goes_first() -> None:
+def test_the_event_s_own_expiry_precedes_the_channel_s() -> None:
     short = event(expirytime="1970-01-01T00:00:01Z")
     assert why_expired(short, 100_000, 0, inbox(10)) == BY_EVENT
     assert why_expired(short, 999, 0, inbox(10)) is None

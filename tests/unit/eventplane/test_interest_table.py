@@ -23,7 +23,7 @@ def leased(participant: str) -> LeasedAnnouncement:
     return LeasedAnnouncement(new_announcement(participant, [{"exact": {"type": "a"}}]), 100)
 
 
-def test_one_program_that_cannot_be_understood_makes_its_participant_unknown(aws: None) -> None:
+def test_a_malformed_announcement_makes_its_participant_s_interest_unknown(aws: None) -> None:
     dynamodb: Any = boto3.client("dynamodb")
     create_table(dynamodb, "interest", PARTITION, SORT)
     newer = interest_item(leased("desk"), "new") | {"filters": {"S": '[{"dialect of tomorrow": {}}]'}}
@@ -52,14 +52,14 @@ def item(participant: str, filters: str, until_s: int = 100) -> Item:
     return {"participant": {"S": participant}, "filters": {"S": filters}, "expires": {"N": str(until_s)}}
 
 
-def test_what_has_expired_is_not_even_read() -> None:
+def test_expired_announcements_are_not_read() -> None:
     foreign: list[Item] = []
     items = (item("desk", "[" * 9_000, 9), interest_item(leased("desk"), "one"))
     assert InterestTable(Items(*items), "t", lambda each, _: foreign.append(each)).all(10) == {leased("desk")}
     assert foreign == []
 
 
-def test_of_who_announces_too_many_things_nothing_is_known_and_the_rest_is_not_read() -> None:
+def test_too_many_announcements_make_a_participant_s_interest_unknown_and_are_not_read() -> None:
     foreign: list[Item] = []
     many = [item("desk", f'[{{"exact":{{"type":"t{at}"}}}}]') for at in range(MAX_PROGRAMS + 1)]
     wrong = [item("desk", "[" * 9_000)] * 9

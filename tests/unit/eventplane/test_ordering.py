@@ -56,7 +56,7 @@ def counters(contract: Contract, ringing: Envelope) -> list[str]:
     return OrderedInboxes(contract).counters(ringing, Priority.NORMAL, contract.device.outbox)
 
 
-def test_only_what_a_route_leads_to_an_ordered_inbox_is_counted() -> None:
+def test_only_events_routed_to_an_ordered_inbox_are_counted() -> None:
     (counter,) = counters(plane(), event())
     assert counter.startswith("desk/normal/")
     assert counters(plane(), event(type=KNOCK)) == []
@@ -64,7 +64,7 @@ def test_only_what_a_route_leads_to_an_ordered_inbox_is_counted() -> None:
     assert counters(plane(desk={"transport": "sqs_fifo"}), event()) == []
 
 
-def test_what_may_be_lost_is_not_counted() -> None:
+def test_best_effort_events_are_not_counted() -> None:
     assert counters(plane(), event(deliveryguarantee="best_effort")) == []
     assert counters(plane(rings={"delivery_guarantee": "best_effort"}), event()) == []
 
@@ -87,7 +87,7 @@ def test_a_position_is_found_by_the_inbox_and_belongs_to_the_device_and_its_epoc
 @pytest.mark.parametrize(
     "text", ["desk/normal/x/0", "desk/normal/x/-1", "desk", "desk/1/", f"desk/n/x/{'9' * 40}"]
 )
-def test_a_position_that_is_none_counts_as_none(text: str) -> None:
+def test_a_malformed_position_is_ignored(text: str) -> None:
     numbered = event(orderin=text, deviceepoch="e", senderdevice="home-1")
     assert position_in(numbered, "desk") is None
 
@@ -97,14 +97,14 @@ def test_a_position_without_an_epoch_was_counted_by_another_sender() -> None:
     assert position_in(sent_on, "desk") is None
 
 
-def test_nobody_makes_a_reader_remember_long_names() -> None:
+def test_positions_with_long_names_are_ignored() -> None:
     numbered = event(orderin=f"desk/{'n' * 100}/x/1", deviceepoch="e", senderdevice="home-1")
     assert position_in(numbered, "desk") is None
     numbered = event(orderin="desk/normal/x/1", deviceepoch="e" * 100, senderdevice="home-1")
     assert position_in(numbered, "desk") is None
 
 
-def test_a_position_that_was_counted_by_other_guarantees_is_taken_away() -> None:
+def test_a_position_counted_by_other_guarantees_is_removed() -> None:
     (counter,) = counters(plane(), event())
     numbered = event(orderin=f"{counter}/4")
     document = json.loads(plane().canonical)
@@ -117,7 +117,7 @@ def test_a_position_that_was_counted_by_other_guarantees_is_taken_away() -> None
         assert "orderin" not in OrderedInboxes(each).valid(numbered).attributes
 
 
-def test_a_position_that_was_counted_by_other_routes_is_taken_away() -> None:
+def test_a_position_counted_by_other_routes_is_removed() -> None:
     (counter,) = counters(plane(), event())
     numbered = event(orderin=f"{counter}/4 gone/normal/0123abcd/2")
     assert OrderedInboxes(plane()).valid(numbered).attributes["orderin"] == f"{counter}/4"
@@ -126,7 +126,7 @@ def test_a_position_that_was_counted_by_other_routes_is_taken_away() -> None:
     assert OrderedInboxes(plane()).valid(event()) == event()
 
 
-def test_a_route_that_is_called_otherwise_counts_the_same() -> None:
+def test_a_renamed_route_counts_the_same() -> None:
     renamed = json.loads(plane().canonical)
     renamed["routes"]["ringing"] = renamed["routes"].pop("rings")
     assert counters(compile_contract(renamed, "renamed"), event()) == counters(plane(), event())
@@ -140,7 +140,7 @@ def test_a_route_that_is_called_otherwise_counts_the_same() -> None:
         ({"transport": "carrier"}, "transport: sqs"),
     ],
 )
-def test_an_order_that_nobody_can_keep_is_refused(desk: dict[str, Any], remedy: str) -> None:
+def test_an_ordered_inbox_that_cannot_keep_its_order_is_refused(desk: dict[str, Any], remedy: str) -> None:
     with pytest.raises(ContractError) as caught:
         plane(desk=desk)
     (problem,) = caught.value.problems
@@ -148,7 +148,7 @@ def test_an_order_that_nobody_can_keep_is_refused(desk: dict[str, Any], remedy: 
     assert remedy in problem.remedy
 
 
-def test_as_many_inboxes_are_ordered_as_find_room_in_an_event() -> None:
+def test_more_ordered_inboxes_than_fit_an_event_are_refused() -> None:
     document = json.loads(plane().canonical)
     for number in range(9):
         document["participants"][f"desk-{number}"] = document["participants"]["desk"]
@@ -156,12 +156,12 @@ def test_as_many_inboxes_are_ordered_as_find_room_in_an_event() -> None:
         compile_contract(document, "many")
 
 
-def test_programs_that_do_not_know_such_an_order_do_not_read_the_contract() -> None:
+def test_a_contract_with_ordered_inboxes_has_a_format_of_its_own() -> None:
     assert json.loads(plane().canonical)["format"] == 7
     assert json.loads(plane(desk={"ordering": "none"}).canonical)["format"] < 7
 
 
-def test_a_reader_of_an_ordered_inbox_gets_what_its_senders_have_counted() -> None:
+def test_interest_in_an_ordered_inbox_is_refused() -> None:
     announcement = new_announcement("desk", [{"exact": {"subject": "front"}}])
     contract, refused = with_interest(plane(), [announcement])
     assert contract == plane()
@@ -180,7 +180,7 @@ def test_a_cloud_service_numbers_what_it_puts_and_again_the_same() -> None:
     assert other.attributes["orderepoch"] != first.attributes["orderepoch"]
 
 
-def test_who_sends_on_what_it_received_numbers_it_anew() -> None:
+def test_an_event_that_is_sent_on_is_numbered_anew() -> None:
     memory = MemoryPlane()
     memory.subscribe("desk", "all", None)
     transport = MemoryTransport(memory, "porter", OutboxOrder(plane(), "porter"))

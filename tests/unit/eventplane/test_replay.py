@@ -46,7 +46,7 @@ def test_a_copy_has_the_mark_and_sqs_shows_it() -> None:
     assert to_message(after).hints["ce_replayedtime"] == MARK
 
 
-def test_an_event_without_room_for_the_mark_is_better_sent_without() -> None:
+def test_an_event_without_room_for_the_mark_is_sent_unmarked() -> None:
     bare = len(write_event({"id": "1", "source": "/a", "type": "t"}, "").json)
     full = write_event({"id": "1", "source": "/a", "type": "t"}, "x" * (MAX_EVENT_BYTES - bare))
     assert len(full.json) == MAX_EVENT_BYTES
@@ -95,6 +95,6 @@ GOOD = json.loads(order_text(WindowOrder(FILE, 1, 2, route="r")))
         json.dumps(GOOD | {"route": None}),
     ],
 )
-def test_what_is_no_order_is_told(body: str) -> None:
+def test_malformed_orders_are_refused(body: str) -> None:
     with pytest.raises(OrderError, match="eventplane replay"):
         parse_order(body)

@@ -1,4 +1,4 @@
-"""What a router remembers. That its answers are right is tests/property/test_route_index.py."""
+"""Which routes a router evaluates and remembers. tests/property/test_route_index.py has the right answers."""
 
 from __future__ import annotations
 
@@ -10,17 +10,26 @@ import pytest
 
 from benchmarks import workload
 from eventplane.attributes import AttributeValue
+from eventplane.cesql import parse
 from eventplane.contract import Place, Route
 from eventplane.envelope import Envelope
-from eventplane.filters import All, Exact, Filter, Prefix
+from eventplane.filters import All, Any, Exact, Filter, Not, Prefix, Sql, Suffix
+from eventplane.route_index import RouteIndex, covers
 from eventplane.router import Router
 
 CONTRACT = workload.contract(1)
 
 
+def routes_of(*filters: Filter) -> tuple[Route, ...]:
+    return tuple(Route(f"r{at}", each, "desk.inbox", Place.CLOUD) for at, each in enumerate(filters))
+
+
 def router_of(*filters: Filter) -> Router:
-    routes = tuple(Route(f"r{at}", each, "desk.inbox", Place.CLOUD) for at, each in enumerate(filters))
-    return Router(replace(CONTRACT, routes=routes), Place.CLOUD)
+    return Router(replace(CONTRACT, routes=routes_of(*filters)), Place.CLOUD)
+
+
+def index_of(*filters: Filter) -> RouteIndex:
+    return RouteIndex(routes_of(*filters))
 
 
 def event(**attributes: AttributeValue) -> Envelope:
@@ -39,23 +48,6 @@ def test_equal_values_are_looked_up_once(monkeypatch: pytest.MonkeyPatch) -> Non
     for number in range(5):
         assert len(router.route(event(id=str(number), source="/a", other=number))) == 1
     assert asked == ["0"]
-
-
-def test_values_of_different_types_are_different() -> None:
-    router = router_of(Exact("n", "1"), Exact("n", "true"))
-    values: tuple[AttributeValue, ...] = (1, True, "1", "true")
-    for _ in range(2):
-        assert [[route.name for route in router.route(event(n=each))] for each in values] == [
-            ["r0"],
-            ["r1"],
-            ["r0"],
-            ["r1"],
-        ]
-
-
-def test_another_contract_has_a_memory_of_its_own() -> None:
-    assert len(router_of(Exact("type", "t")).route(event())) == 1
-    assert router_of(Exact("type", "other")).route(event()) == ()
 
 
 def test_the_memory_is_bounded_in_entries(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,3 +97,67 @@ def test_a_memory_that_does_not_pay_is_left_for_a_while(monkeypatch: pytest.Monk
         route(1)
         route(3, "e")
     assert router._paused == 0
+
+
+class NeverAsked:
+    """A condition that stands behind terms which do not hold."""
+
+    def matches(self, attributes: dict[str, AttributeValue]) -> bool:
+        raise AssertionError("a route was asked that is no candidate")
+
+
+def test_routes_of_one_type_are_indexed_by_their_rarer_term() -> None:
+    index = index_of(
+        *(All((Exact("type", "t"), Prefix("subject", f"/{room}/"), NeverAsked())) for room in "abcdef")
+    )
+    assert index.matching({"type": "t", "subject": "/z/door"}) == ()
+
+
+def test_a_condition_behind_an_alternative_is_asked_for_its_candidates_only() -> None:
+    either = Any((Exact("type", "t"), Suffix("source", "/x")))
+    index = index_of(All((either, NeverAsked())))
+    assert index.matching({"type": "other", "source": "/y"}) == ()
+    with pytest.raises(AssertionError):
+        index.matching({"type": "other", "source": "/x"})
+
+
+@pytest.mark.parametrize(
+    ("text", "terms"),
+    [
+        ("type = 'x'", {Exact("type", "x")}),
+        ("TYPE LIKE 'x%'", {Prefix("type", "x")}),
+        ("type LIKE '%x'", {Suffix("type", "x")}),
+        (r"type LIKE '100\%'", {Exact("type", "100%")}),
+        ("type IN ('x', 'y')", {Exact("type", "x"), Exact("type", "y")}),
+        ("n > 3 AND type = 'x'", {Exact("type", "x")}),
+        ("type = 'x' OR source LIKE '/a/%'", {Exact("type", "x"), Prefix("source", "/a/")}),
+        ("'05' = n", {Exact("n", "05"), Exact("n", "5")}),
+        ("EXISTS n", {Prefix("n", "")}),
+    ],
+)
+def test_an_expression_is_filed_under_what_it_implies(text: str, terms: set[Filter]) -> None:
+    assert terms in list(covers(Sql(parse(text))))
+
+
+@pytest.mark.parametrize(
+    "filter",
+    [
+        Not(Exact("type", "x")),
+        All(()),
+        Any((Exact("type", "x"), Not(Exact("type", "y")))),
+        Sql(parse("type != 'x'")),
+        Sql(parse("type = 'x' OR true")),
+        Sql(parse("EXISTS source")),
+    ],
+)
+def test_a_filter_without_a_cover_is_evaluated_for_every_event(filter: Filter) -> None:
+    assert list(covers(filter)) == []
+    assert len(index_of(filter).matching({"type": "z", "source": "/a"})) == 1
+
+
+def test_ten_thousand_routes_are_searched_without_asking_them() -> None:
+    index = index_of(
+        *(All((Prefix("subject", f"/homes/{home:05}/"), NeverAsked())) for home in range(10_000)),
+        Prefix("subject", "/homes/"),
+    )
+    assert [each.name for each in index.matching({"subject": "/homes/x/door"})] == ["r10000"]

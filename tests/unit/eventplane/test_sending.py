@@ -157,7 +157,7 @@ def test_a_dead_letter_of_any_form_is_judged(data: Any) -> None:
     assert refused(CARERS, event(DEAD_LETTER_TYPE, data=data))
 
 
-def test_who_declares_nothing_sends_what_nobody_declares() -> None:
+def test_a_participant_without_sends_may_send_undeclared_types_only() -> None:
     rights = SendingRights(contract(voice=[ALARM]))
     assert not refused(CARERS, event(FREE), rights)
     assert not refused(SENSOR, event(FREE), rights)
@@ -183,20 +183,20 @@ def test_the_device_vouches_for_its_services_and_the_cloud_for_the_device() -> N
 
 @pytest.mark.parametrize("name", ["senderdevice", "senderservice"])
 @pytest.mark.parametrize("sender", [Sender(service="carers"), sender_in_frame(PLANE_CLIENT, {})])
-def test_nobody_names_a_sender_himself(name: str, sender: Sender) -> None:
+def test_an_event_that_names_its_sender_is_refused(name: str, sender: Sender) -> None:
     forged = event(ALARM).stamped(**{name: "home-2"})
     with pytest.raises(EnvelopeError, match="reserved_attribute") as caught:
         stamp_sender(forged, sender)
     assert name in caught.value.detail
 
 
-def test_a_device_does_not_name_another() -> None:
+def test_an_event_that_names_another_device_is_refused() -> None:
     with pytest.raises(EnvelopeError, match="reserved_attribute"):
         stamp_sender(event(ALARM).stamped(senderdevice="home-2"), Sender("home-1"))
 
 
 @pytest.mark.parametrize("members", [{}, {"senderservice": None}, {"senderdevice": None}])
-def test_an_unset_service_is_none(members: dict[str, Any]) -> None:
+def test_a_frame_without_a_service_is_the_device_s(members: dict[str, Any]) -> None:
     assert sender_in_frame("home-1", members) == Sender("home-1")
 
 

@@ -59,7 +59,7 @@ def test_a_function_reads_what_the_stacks_write(settings: Outer) -> None:
     assert Outer.read(settings.variables()) == settings
 
 
-def test_the_variables_are_named_after_the_fields_and_what_is_none_is_left_out() -> None:
+def test_variables_are_named_after_the_fields_that_are_set() -> None:
     settings = Outer(
         source="device.outbox", wait_s=30, colour=Colour.RED, queues={"a": "b"}, urls=("u",), ports=(443,)
     )
@@ -86,7 +86,7 @@ def test_the_variables_are_named_after_the_fields_and_what_is_none_is_left_out()
         ("SHARE", ["", "NaN", "true", '"1"', "x"]),
     ],
 )
-def test_a_wrong_setting_is_named(field: str, values: list[str | None]) -> None:
+def test_a_malformed_setting_is_refused_by_name(field: str, values: list[str | None]) -> None:
     good = Outer(
         source="s",
         wait_s=1,

@@ -63,7 +63,7 @@ def test_hints_that_sqs_refuses_are_refused_before(hints: dict[str, str], reason
         to_message(event(), hints)
 
 
-def test_what_traces_and_orders_travels_in_the_body_alone() -> None:
+def test_trace_and_order_attributes_are_in_the_body_alone() -> None:
     parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
     traced = event(traceparent=parent, tracestate="a=1", sequence="7", partitionkey="kitchen")
     assert to_message(traced).hints == to_message(event()).hints
@@ -90,7 +90,7 @@ def restored(messages: list[SqsMessage]) -> list[Envelope]:
     return [parse_event(text) for message in messages for text in split(message.body)]
 
 
-def test_what_fits_one_request_is_a_plain_batch() -> None:
+def test_events_that_fit_one_request_are_a_plain_batch() -> None:
     events = readings(100)
     (message,) = pack(events, {"route": "r"}, 250)
     assert message.body == "[" + ",".join(each.json for each in events) + "]"
@@ -98,7 +98,7 @@ def test_what_fits_one_request_is_a_plain_batch() -> None:
     assert restored([message]) == events == list(message.events)
 
 
-def test_what_does_not_fit_is_compressed_as_far_as_that_helps() -> None:
+def test_events_that_do_not_fit_are_compressed_while_that_helps() -> None:
     events = readings(400)
     first, *others = pack(events, {"route": "r"}, 400)
     assert first.body.startswith("H4sI")

@@ -26,7 +26,7 @@ def dynamodb(aws: None) -> Any:
     return client
 
 
-def test_what_is_added_is_found_by_all_ways(dynamodb: Any) -> None:
+def test_an_added_subscription_is_found_alone_and_among_others(dynamodb: Any) -> None:
     table = SubscriptionTable(dynamodb, "subscriptions")
     one, other = subscription(), subscription(participant="family-app", document="")
     assert table.add(one)
@@ -39,7 +39,7 @@ def test_what_is_added_is_found_by_all_ways(dynamodb: Any) -> None:
 
 
 @pytest.mark.parametrize("document", ["", "{}"])
-def test_of_two_writers_that_have_read_the_same_one_wins(dynamodb: Any, document: str) -> None:
+def test_one_of_two_concurrent_writers_wins(dynamodb: Any, document: str) -> None:
     table = SubscriptionTable(dynamodb, "subscriptions")
     read = subscription(document=document)
     table.add(read)
@@ -53,7 +53,7 @@ def test_of_two_writers_that_have_read_the_same_one_wins(dynamodb: Any, document
     assert table.all() == frozenset()
 
 
-def test_an_item_that_is_none_is_told_and_takes_no_other_with_it(dynamodb: Any) -> None:
+def test_a_malformed_item_is_reported_and_skipped(dynamodb: Any) -> None:
     foreign: list[Any] = []
     table = SubscriptionTable(dynamodb, "subscriptions", foreign.append)
     table.add(subscription())
@@ -63,7 +63,7 @@ def test_an_item_that_is_none_is_told_and_takes_no_other_with_it(dynamodb: Any) 
     assert [each[SORT]["S"] for each in foreign] == ["odd", "odd"]
 
 
-def test_of_who_has_too_many_the_oldest_are_read_and_one_that_is_refused(dynamodb: Any) -> None:
+def test_of_too_many_subscriptions_the_oldest_are_read_and_one_more(dynamodb: Any) -> None:
     table = SubscriptionTable(dynamodb, "subscriptions")
     many = [replace(subscription(f"n{at}"), created_at=f"2026-{999 - at}") for at in range(3 * MAX_OWN)]
     other = subscription(participant="family-app")

@@ -87,7 +87,7 @@ def test_a_time_of_any_zone_is_written_in_utc() -> None:
 @pytest.mark.parametrize(
     "value", ["9" * 5_000, "", "-1", "+1", " 1", "1_0", "\u0661", "0x1", "101", 101, -1, True, 1.0, None]
 )
-def test_what_is_no_whole_number_within_the_bound_is_refused(value: object) -> None:
+def test_anything_but_a_whole_number_within_the_bound_is_refused(value: object) -> None:
     with pytest.raises(ValueError, match="not a whole number from 0 to 100"):
         whole_number(value, 100)
 

@@ -26,7 +26,7 @@ def lifecycle(timestamp: str, version: str = "1") -> str:
 
 
 @pytest.mark.parametrize("digits", [HUGE, f'"{HUGE}"', "9" * 100, "1e400", "-1", "null"])
-def test_a_lifecycle_message_with_such_a_time_or_version_is_none(digits: str) -> None:
+def test_a_lifecycle_message_with_a_huge_time_or_version_is_refused(digits: str) -> None:
     for body in (lifecycle(digits), lifecycle("1", version=digits)):
         with pytest.raises(UnreadableObservationError):
             read_presence(body, 0)
@@ -64,7 +64,7 @@ REPORTS = {
 
 @pytest.mark.parametrize("type", REPORTS)
 @pytest.mark.parametrize("digits", [f'"{HUGE}"', "9" * 900, "1e400", "1.5"])
-def test_a_device_report_with_such_a_number_cannot_be_read(type: str, digits: str) -> None:
+def test_a_device_report_with_a_huge_number_is_malformed(type: str, digits: str) -> None:
     for written, said in (("1", []), (digits, ["a report that cannot be read"])):
         text = f'{{"data":{REPORTS[type] % written}}}'
         report = Report("home-1", True, "", 0, "", type, forwarder_source("home-1"), "1", "e", 1, text)

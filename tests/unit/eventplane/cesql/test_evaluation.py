@@ -124,6 +124,7 @@ VALUES = [
     ("LEFT('abc', -1)", "abc", ["functionEvaluation"]),
     ("LEFT('abc', 'x')", "", ["cast"]),
     ("SUBSTRING('abc', 0)", "", []),
+    ("SUBSTRING('abc', 1)", "abc", []),
     ("SUBSTRING('abc', 3)", "c", []),
     ("SUBSTRING('abc', 4)", "", ["functionEvaluation"]),
     ("SUBSTRING('abc', -3, 2)", "ab", []),
@@ -157,7 +158,7 @@ def test_value(text: str, value: object, errors: list[str]) -> None:
     assert expression.matches(EVENT) is (value is True and not errors)
 
 
-def test_an_error_knows_its_place_and_says_what_to_do() -> None:
+def test_an_error_has_its_place_and_a_remedy() -> None:
     missing, cast, unknown = parse("missing = 1 XOR type < 5 XOR FOO(1)").evaluate(EVENT).errors
     assert isinstance(missing, CesqlMissingAttributeError)
     assert (missing.name, missing.position) == ("missing", 0)

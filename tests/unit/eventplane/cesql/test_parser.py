@@ -121,7 +121,7 @@ def test_bounds(text: str) -> None:
         parse(text)
 
 
-def test_what_is_within_the_bounds_runs() -> None:
+def test_expressions_within_the_bounds_are_evaluated() -> None:
     chain = parse(" OR ".join(["a = 1"] * (MAX_EXPRESSION_DEPTH - 2)))
     nested = parse(
         "NOT (" * (MAX_EXPRESSION_DEPTH // 2 - 1) + "a = 1" + ")" * (MAX_EXPRESSION_DEPTH // 2 - 1)

@@ -61,7 +61,7 @@ def test_a_request_is_its_event_with_the_asker_in_front() -> None:
     assert parse_event(asked.json).attributes == asked.attributes
 
 
-def test_an_event_keeps_its_own_end_and_time() -> None:
+def test_a_request_keeps_its_own_expiry_and_time() -> None:
     assert request(ask(expirytime=NOW)).attributes["expirytime"] == NOW
     assert request(ask(time="2020-01-01T00:00:00Z")).attributes["time"] == "2020-01-01T00:00:00Z"
 
@@ -101,7 +101,7 @@ def test_the_same_reply_is_the_same_event_and_each_replier_has_its_own() -> None
 
 
 @pytest.mark.parametrize("answer", [object(), "x" * 200_000, float("nan")])
-def test_an_answer_that_cannot_be_sent_is_told(answer: object) -> None:
+def test_an_answer_that_cannot_be_sent_is_reported_as_a_failure(answer: object) -> None:
     _, reply = read_reply(sent(write_reply(request(), Reply(LAMP, Status.HANDLED, answer), NOW)))
     assert reply.status is Status.HANDLED
     assert reply.answer is None
@@ -129,7 +129,7 @@ def test_an_error_is_cut() -> None:
     assert read_reply(sent(write_reply(request(), silent, NOW))) == ("c1", silent)
 
 
-def test_who_answers_names_the_device_that_it_was_asked_on() -> None:
+def test_a_replier_on_a_device_names_the_device() -> None:
     down = ask(todevice="home-7", downkind="command")
     assert replier_to(down, "lamp") == Replier("lamp", "home-7")
     # The same event in the cloud, and what a device asks.
@@ -156,7 +156,7 @@ def test_who_answers_names_the_device_that_it_was_asked_on() -> None:
         {"thing": ""},
     ],
 )
-def test_what_is_no_reply_is_named(change: dict[str, object]) -> None:
+def test_malformed_replies_are_refused(change: dict[str, object]) -> None:
     event = json.loads(sent(write_reply(request(), Reply(LAMP, Status.HANDLED, 1), NOW)).json)
     for name, value in change.items():
         (event if name in event else event["data"])[name] = value
@@ -180,7 +180,7 @@ def test_what_is_no_reply_is_named(change: dict[str, object]) -> None:
         (LAMP, Sender(), False),
     ],
 )
-def test_a_reply_counts_only_from_who_it_says_it_is_of(
+def test_a_reply_counts_only_if_its_sender_is_the_replier(
     claimed: Replier, sender: Sender, counts: bool
 ) -> None:
     reply = Reply(claimed, Status.HANDLED, 1)
@@ -192,7 +192,7 @@ def test_a_reply_counts_only_from_who_it_says_it_is_of(
             read_reply(event)
 
 
-def test_what_a_later_version_adds_is_ignored() -> None:
+def test_members_of_a_later_version_are_ignored() -> None:
     event = json.loads(sent(write_reply(request(), Reply(LAMP, Status.HANDLED, 1), NOW)).json)
     event["data"]["mood"] = "good"
     assert read_reply(parse_event(json.dumps(event))) == ("c1", Reply(LAMP, Status.HANDLED, 1))

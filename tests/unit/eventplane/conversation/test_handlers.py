@@ -28,7 +28,7 @@ def names(event: Envelope, asker: str) -> set[str]:
         ("desk", {"near": True, "todevice": "home-7"}, {"porter", "home-7/lamp"}),
     ],
 )
-def test_who_handles_an_event_is_expected(
+def test_the_handlers_of_an_event_are_expected_to_answer(
     asker: str, attributes: dict[str, str | bool], expected: set[str]
 ) -> None:
     assert names(ask(**attributes), asker) == expected
@@ -40,7 +40,7 @@ def test_a_request_goes_down_to_one_device() -> None:
             names(ask(near=True, **attributes), "desk")
 
 
-def test_only_who_asks_may_ask() -> None:
+def test_only_participants_that_declare_it_may_ask() -> None:
     other = write_event({"id": "1", "source": "/a", "type": "org.example.other.v1"})
     assert names(other, "desk") == set()
     for asker, event in (("lamp", ask()), ("button", other), ("nobody", ask())):
@@ -48,7 +48,7 @@ def test_only_who_asks_may_ask() -> None:
             names(event, asker)
 
 
-def test_who_said_that_it_handles_something_else_is_not_expected() -> None:
+def test_a_participant_without_interest_is_not_expected_to_answer() -> None:
     handlers = Handlers(
         plane(), lambda address, event, _priority: address != f"{event.attributes['not']}.inbox"
     )
@@ -57,7 +57,7 @@ def test_who_said_that_it_handles_something_else_is_not_expected() -> None:
         assert {str(each) for each in found} == expected
 
 
-def test_without_a_way_down_nobody_in_the_cloud_is_expected_to_answer_a_device() -> None:
+def test_without_a_downlink_only_the_device_s_services_are_expected_to_answer_it() -> None:
     some = document()
     del some["participants"]["downlink"], some["routes"]["to-downlink"], some["routes"]["down"]
     handlers = Handlers(compile_contract(some, "talk"))

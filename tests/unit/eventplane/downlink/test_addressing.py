@@ -40,7 +40,7 @@ def test_one_device_all_devices_or_a_group() -> None:
     assert addressed(without, Downlink.COMMAND, NOW_MS).target == Target(group="north")
 
 
-def test_nobody_names_the_key_that_is_made_from_another_sender() -> None:
+def test_a_key_that_is_made_from_a_sender_cannot_be_named() -> None:
     made = read(Downlink.COMMAND, statekey=None).key
     for kind in Downlink:
         with pytest.raises(DownlinkError, match="without `statekey`") as caught:
@@ -64,7 +64,7 @@ def test_every_group_of_the_fleet_can_be_addressed(group: str) -> None:
 
 
 @pytest.mark.parametrize("group", ["north:1", "x" * 101, "", 7])
-def test_what_the_fleet_takes_for_no_group_is_none(group: str | int) -> None:
+def test_a_malformed_group_is_refused(group: str | int) -> None:
     with pytest.raises(DownlinkError) as caught:
         addressed(event("1", todevice=None, togroup=group), Downlink.COMMAND, NOW_MS)
     assert caught.value.reason == Reason.UNKNOWN_GROUP
@@ -100,7 +100,7 @@ def test_what_the_fleet_takes_for_no_group_is_none(group: str | int) -> None:
         *(({name: "1"}, Reason.RESERVED_ATTRIBUTE) for name in RESERVED),
     ],
 )
-def test_what_is_wrong_has_a_name(attributes: dict[str, Any], word: str) -> None:
+def test_each_malformed_attribute_is_refused_by_name(attributes: dict[str, Any], word: str) -> None:
     assert reason(**attributes) == word
 
 

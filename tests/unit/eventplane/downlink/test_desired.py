@@ -80,7 +80,7 @@ def test_commands_are_known_by_their_number() -> None:
     assert compare(state_version(second), first) is Recency.OLDER
 
 
-def test_what_is_gone_does_not_go_once_more() -> None:
+def test_a_late_copy_of_a_deleted_state_changes_nothing() -> None:
     """A late copy of the deleted state arrives while the deletion is in flight."""
     first = wanted(state(1, "a"), deletion(2, "a"), is_present=False)
     again = wanted(state(1, "a"), deletion(2, "a"), state(1, "a"), is_present=False)

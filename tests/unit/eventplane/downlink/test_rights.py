@@ -76,7 +76,7 @@ def test_a_cloud_service_may_send_to_devices(sender: Sender) -> None:
     [Sender(), Sender(service="unknown"), Sender("home-1", "bell"), Sender("home-1"), Sender("home-1", "one"),
      Sender(service="bell"), Sender(service="device")],
 )  # fmt: skip
-def test_nobody_else_may(sender: Sender) -> None:
+def test_devices_and_unknown_senders_may_not_send_to_devices(sender: Sender) -> None:
     refusal = RIGHTS.entry_refusal(event(sender), Downlink.STATE, "state/one/lamp")
     assert refusal is not None
     assert refusal.reason == Reason.SENDER_NOT_ALLOWED
@@ -97,7 +97,7 @@ def test_the_keys_that_configure_a_forwarder_are_for_their_types(key: str, type:
     assert RIGHTS.entry_refusal(event(ONE), Downlink.COMMAND, key) is None
 
 
-def test_what_the_contract_does_not_let_it_send_is_refused_on_the_way_down_too() -> None:
+def test_a_type_that_the_sender_may_not_send_is_refused_on_the_way_down() -> None:
     assert refused(SILENT) == Reason.SENDER_NOT_ALLOWED
     assert refused(ALL, type=OTHER) == Reason.SENDER_NOT_ALLOWED
     assert refused(SECOND, type=OTHER) is None
@@ -135,7 +135,7 @@ def test_a_sender_reaches_the_devices_that_it_may_address(
     assert refused(sender, *groups, **to) == (None if is_allowed else Reason.ADDRESS_NOT_ALLOWED)
 
 
-def test_the_owner_of_a_key_may_write_it_and_who_is_its_equal() -> None:
+def test_a_key_may_be_written_by_its_owner_and_by_senders_that_its_owner_could_replace() -> None:
     key = "state/second/lamp"
     assert RIGHTS.key_refusal(event(SECOND, OTHER), key, "second") is None
     assert RIGHTS.key_refusal(event(ONE), key, "second") is None  # the owner could send it as well

@@ -200,7 +200,7 @@ def test_a_new_life_also_gets_the_tombstone() -> None:
 
 
 @pytest.mark.source("K1")
-def test_what_belongs_to_a_device_that_left_goes_with_it() -> None:
+def test_the_items_of_a_device_that_left_are_removed() -> None:
     assert reconcile(item_of(wanted(state(1))), NOW_MS, is_present=True, is_known=False) == Step(None)
     step = reconcile(item_of(sent(command("a", 1), command("b", 2))), NOW_MS, is_present=True, is_known=False)
     assert step.item is None
@@ -210,7 +210,7 @@ def test_what_belongs_to_a_device_that_left_goes_with_it() -> None:
     ]
 
 
-def test_what_is_settled_is_looked_at_no_more_but_to_be_removed() -> None:
+def test_a_settled_item_is_due_only_for_its_removal() -> None:
     live = item_of(confirmed(wanted(state(1))))
     assert live.due_at_ms is None
     assert reconcile(live, NOW_MS + KEPT_MS, is_present=True, is_known=True) == Step(live)
@@ -231,7 +231,7 @@ def test_a_second_acknowledgement_changes_nothing() -> None:
 
 
 @pytest.mark.source("K-B2")
-def test_what_the_reconciler_sends_again_the_device_acknowledges_again() -> None:
+def test_a_duplicate_from_the_reconciler_is_acknowledged_again() -> None:
     first = wanted(state(1))
     parked = replace(item_of(first), state=State.PARKED, due_at_ms=NOW_MS + PARKED_MS)
     again = reconcile(parked, NOW_MS + PARKED_MS, is_present=True, is_known=True)
@@ -265,7 +265,7 @@ def test_a_deletion_that_comes_before_what_it_deletes_is_remembered() -> None:
 
 
 @pytest.mark.source("K-B5")
-def test_what_went_into_the_old_session_goes_out_again_at_once_in_the_new_one() -> None:
+def test_a_new_session_gets_an_unacknowledged_transmission_at_once() -> None:
     again = connected(item_of(wanted(state(1))), NOW_MS + 1)
     assert (incoming(again).version, item_of(again).attempts) == (1, 1)
     # The end of the old session is heard late and changes nothing.
@@ -281,7 +281,7 @@ def test_a_repetition_has_the_newest_body() -> None:
 
 
 @pytest.mark.source("K5")
-def test_what_was_acknowledged_is_not_sent_again() -> None:
+def test_an_acknowledged_state_is_not_sent_again() -> None:
     item = item_of(confirmed(wanted(state(7))))
     assert (item.acknowledged_version, item.due_at_ms) == (7, None)
     for step in (connected(item, NOW_MS), ack_timeout(item, NOW_MS + 99 * S, is_present=True)):

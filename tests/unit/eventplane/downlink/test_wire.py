@@ -13,9 +13,7 @@ from hypothesis import strategies as st
 from eventplane.contract import Downlink
 from eventplane.downlink.desired import Desired, Message, State
 from eventplane.downlink.device import (
-    Acknowledgement,
     AcknowledgementError,
-    AckStatus,
     from_data,
     rejected,
     stored,
@@ -81,7 +79,7 @@ items = st.builds(
 
 
 @given(items)
-def test_an_item_holds_all_there_is(item: Desired) -> None:
+def test_an_item_is_read_as_it_was_written(item: Desired) -> None:
     written = to_item(item)
     assert from_item(written) == item
     # Only items that are due some time are in the index.
@@ -106,7 +104,7 @@ def test_requests_are_conditional_and_name_one_device() -> None:
     assert asked["ExpressionAttributeValues"][":b"] == to_item(item)["work"]
 
 
-def test_the_senders_text_is_untouched_behind_what_the_plane_puts_in_front() -> None:
+def test_downlink_attributes_are_put_in_front_of_the_sender_s_text() -> None:
     gone = incoming(sent(state(1, "a"), deletion(2, "a")))
     assert gone.is_deleted
     assert gone.event.json.startswith(f'{{"downkind":"state","downkey":"{KEY}","downversion":"1",')
@@ -145,7 +143,9 @@ def _changed(**members: Any) -> Envelope:
         {"downkind": "command", "downorder": "x"},
     ],
 )
-def test_what_is_not_the_planes_is_refused_on_the_device(members: dict[str, Any]) -> None:
+def test_malformed_downlink_attributes_are_refused_on_the_device(
+    members: dict[str, Any],
+) -> None:
     with pytest.raises(DownlinkError) as caught:
         received(_changed(**members))
     assert caught.value.reason == Reason.NOT_FOR_A_DEVICE
@@ -198,17 +198,12 @@ GOOD = to_data([stored(incoming(wanted(command("open", 4))))], "life")
         ),
     ],
 )
-def test_what_is_no_acknowledgement_is_refused(changed: Any) -> None:
+def test_malformed_acknowledgements_are_refused(changed: Any) -> None:
     with pytest.raises(AcknowledgementError):
         from_data(changed)
 
 
 @given(st.recursive(st.none() | st.booleans() | st.integers() | texts, lambda each: st.lists(each)))
-def test_no_data_makes_the_reader_fail_otherwise(data: Any) -> None:
+def test_any_other_data_is_refused_as_an_acknowledgement(data: Any) -> None:
     with pytest.raises(AcknowledgementError):
         from_data({"acknowledged": [data], "epoch": "e"})
-
-
-def test_a_result_is_stored_or_rejected() -> None:
-    answer: Acknowledgement = stored(incoming(wanted(state(1))))
-    assert (answer.result, answer.reason) == (AckStatus.STORED, "")

@@ -1,0 +1,19 @@
+"""A pytest plugin: clear the caches of our functions before the tests.
+
+mutmut forks the process that has run all tests once. What functions remembered then would be the unchanged
+code's answers, and a mutant behind a cache would survive.
+"""
+
+from __future__ import annotations
+
+import sys
+
+
+def pytest_sessionstart() -> None:
+    """Clear every `functools.cache` of a module of this repository that is loaded."""
+    packages = ("edge", "eventplane", "eventplane_client", "eventplane_mqtt", "glue_jobs", "lambdas")
+    for name, module in list(sys.modules.items()):
+        if name.partition(".")[0] in packages:
+            for each in vars(module).values():
+                if clear := getattr(each, "cache_clear", None):
+                    clear()
