@@ -4,14 +4,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contract.checks import check
-from contract.explain import explain_filter, outcomes
+from contract.explain import explain_filter
 from eventplane.cesql import parse
-from eventplane.contract import Place, compile_contract, load_compiled
+from eventplane.contract import compile_contract, load_compiled
 from eventplane.contract.possibilities import possible
-from eventplane.contract.reach import Reachability
-from eventplane.envelope import write_event
-from eventplane.filters import All, Any, Exact, Filter, Not, Prefix, Sql, Suffix, to_document
-from eventplane.router import Router
+from eventplane.filters import All, Any, Exact, Filter, Not, Prefix, Sql, Suffix
 
 NAMES = st.sampled_from(["type", "subject", "level"])
 VALUES = st.sampled_from(["a", "ab", "b", "true", "1"])
@@ -107,55 +104,3 @@ def test_a_service_is_named_in_a_loop_if_and_only_if_its_events_can_come_back(
     loops = [each.message for each in check(contract) if each.message.startswith("a loop")]
     named = {each for each in SERVICES if any(f"{each} sends" in message for message in loops)}
     assert named == {each for each in SERVICES if each in reached[each]}
-
-
-PLACES = {
-    "lamp": "device_service",
-    "switch": "device_service",
-    "desk": "cloud_service",
-    "shop": "cloud_service",
-}
-ADDRESSES = st.sampled_from(["device.outbox", "device.inbox", *(f"{each}.inbox" for each in PLACES)])
-ROUTES = st.lists(st.tuples(FILTERS, ADDRESSES), min_size=1, max_size=5)
-
-
-@given(ROUTES, EVENTS, st.sampled_from(sorted(PLACES)))
-def test_an_event_comes_only_where_its_type_can_come_and_always_where_it_is_certain(
-    routes: list[tuple[Filter, str]], event: dict[str, str | bool], sender: str
-) -> None:
-    # The downlink takes only what names its device; tests/property/test_reach.py has the others.
-    event = {**event, "todevice": "home-1"}
-    services = {name: {"kind": kind, "description": "d"} for name, kind in PLACES.items()}
-    contract = compile_contract(
-        {
-            "format": 2,
-            "name": "small",
-            "participants": {"device": {"kind": "device", "description": "d"}, **services},
-            "event_types": {each: {"description": "d"} for each in ("a", "ab")},
-            "routes": {
-                f"r{at}": {"filter": to_document(filter), "to": to} for at, (filter, to) in enumerate(routes)
-            },
-        },
-        "small",
-    )
-    (outcome,) = outcomes(contract, write_event({"id": "1", "source": "/a", **event}), sender)
-    ways = Reachability(contract).ways(str(event["type"]), contract.participants[sender])
-    came = {tuple(hop.route.name for hop in each.hops) for each in outcome.receipts}
-    assert came <= {tuple(each.name for each in way.routes) for way in ways}
-    assert {tuple(each.name for each in way.routes) for way in ways if way.is_certain} <= came
-    assert bool(outcome.problem) is not bool(came)
-
-    # The same by the routers, one after the other.
-    device = Router(contract, Place.DEVICE)
-    cloud = Router(contract, Place.CLOUD)
-    stamped = write_event({"id": "1", "source": "/a", **event, "senderservice": sender})
-    here, expected = (device, cloud)[sender in ("desk", "shop")], set()
-    first = {each.destination for each in here.route(stamped)}
-    if here is device:
-        beyond = {each.destination for each in cloud.route(stamped)} if "device.outbox" in first else set()
-        expected = first | (beyond - {"device.inbox"})
-    else:
-        expected = first | (
-            {each.destination for each in device.route(stamped)} if "device.inbox" in first else set()
-        )
-    assert {each.channel.address for each in outcome.receipts} == expected - {"device.outbox"}

@@ -34,6 +34,8 @@ CONDITIONS = [
     {"exact": {"senderdevice": "home-1"}},
     {"sql": "NOT EXISTS senderdevice"},
     {"sql": "type LIKE 'a.%' AND EXISTS subject"},
+    {"sql": "subject XOR type = 'a.x'"},
+    {"sql": "1 / 0 = 1 OR type = 'a.y'"},
     {"exact": {"subject": "k"}},
 ]
 FILTERS = st.recursive(

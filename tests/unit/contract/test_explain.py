@@ -410,34 +410,6 @@ def test_another_sender_replaces_the_one_that_is_stamped_and_a_device_is_named_a
 
 
 @pytest.mark.parametrize(
-    ("sender", "attributes", "readers"),
-    [
-        ("laundry", {}, {"desk.inbox"}),
-        ("desk", {}, {"shop.inbox"}),
-        ("home-1/laundry", {}, {"desk.inbox", "other.inbox"}),
-        ("", {"senderdevice": "home-1", "senderservice": "laundry"}, {"desk.inbox", "other.inbox"}),
-    ],
-)
-def test_only_in_the_cloud_an_event_from_a_device_has_its_device(
-    sender: str, attributes: dict[str, str], readers: set[str]
-) -> None:
-    def pressed(to: str, condition: str) -> dict[str, Any]:
-        return {"filter": {"sql": f"type = '{PRESSED}' AND {condition}"}, "to": to}
-
-    document = contract_document(laundry())
-    document["participants"]["desk"]["sends"] = [PRESSED]
-    document["participants"]["other"] = document["participants"]["shop"]
-    document["routes"] = {
-        "up": pressed("device.outbox", "NOT EXISTS senderdevice"),
-        "devices": pressed("desk.inbox", "EXISTS senderdevice"),
-        "services": pressed("shop.inbox", "NOT EXISTS senderdevice"),
-        "one": pressed("other.inbox", "senderdevice = 'home-1'"),
-    }
-    found = outcome(compile_contract(document, "laundry"), PRESSED, sender, **attributes)
-    assert received(found).keys() == readers
-
-
-@pytest.mark.parametrize(
     ("address", "problem"),
     [
         ({}, "device.inbox refuses it (no_device): it has neither `todevice`"),
