@@ -177,7 +177,7 @@ def lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return file
 
 
-def test_dependencies_that_cannot_be_installed_are_told_without_a_traceback(
+def test_dependencies_that_cannot_be_installed_are_one_error_without_a_traceback(
     lock: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lock.write_text(f"nowhere==1.0 --hash=sha256:{64 * '0'}\n")

@@ -256,7 +256,7 @@ def test_only_routers_replay_and_its_own_reader_write_the_inbox_of_devices(templ
     assert {statement["Effect"] for each in inboxes for statement in statements(each)} <= {"Deny"}
 
 
-def test_the_audit_may_tell_its_verdict_and_write_to_no_other_queue(dev: Templates) -> None:
+def test_the_audit_may_send_its_verdict_and_write_to_no_other_queue(dev: Templates) -> None:
     (target,) = without_log(dev, "DeliveryAuditRole")["sqs:SendMessage"]
     assert target.endswith(':eventplane-dev-audit-outbox"]]}')
     arguments = dev.one("AWS::Glue::Job", "delivery-audit").find("DefaultArguments")

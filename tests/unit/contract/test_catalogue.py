@@ -60,7 +60,7 @@ def test_it_has_the_guarantees_of_types_and_routes() -> None:
     assert "<dt>Guarantee</dt>" not in catalogue(small())
 
 
-def test_it_has_all_that_the_contract_says() -> None:
+def test_it_has_every_part_of_the_contract() -> None:
     page = html.unescape(catalogue(CONTRACT))
     for participant in CONTRACT.participants.values():
         assert f'id="participant-{participant.name}"' in page
@@ -85,7 +85,7 @@ def test_every_payload_schema_of_the_plane_has_an_example() -> None:
     assert "The schema has no example." not in catalogue(CONTRACT)
 
 
-def test_it_says_what_is_not_there() -> None:
+def test_it_names_what_is_missing() -> None:
     page = catalogue(small(sends=None))
     for words in (
         "Nobody: no route takes it.",
@@ -96,7 +96,7 @@ def test_it_says_what_is_not_there() -> None:
         assert words in page
 
 
-def test_it_says_who_asks_what() -> None:
+def test_it_has_the_types_that_are_asked() -> None:
     document = contract_document(small())
     document["participants"]["desk"]["asks"] = ["ring"]
     document["format"] = 5
@@ -125,7 +125,7 @@ def test_a_participant_that_gets_nothing_has_no_arrow() -> None:
     assert [each.title for each in picture(contract, flows(contract)).arrows] == ["uplink: up"]
 
 
-def test_settings_are_said_in_words() -> None:
+def test_settings_are_shown_in_words() -> None:
     text = settings_text(CONTRACT.participants["climate-service"].outbox)
     assert (
         text == "MQTT in the home, at least once, priority low, expires after 7 d, "

@@ -205,7 +205,7 @@ def test_an_alarm_that_waits_for_a_lost_one_is_named(priority: str, inbox: dict[
 
 
 @pytest.mark.source("P17")
-def test_where_nobody_says_what_it_sends_a_device_may_send_anything_into_an_ordered_inbox() -> None:
+def test_without_declared_types_a_device_may_send_anything_into_an_ordered_inbox() -> None:
     contract = plane(to_desk(EXACT_RING), desk={"inbox": IN_FIFO})
     assert "standard queue" in found(contract)["participants.desk.inbox.ordering"]
 

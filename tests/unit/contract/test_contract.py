@@ -396,7 +396,7 @@ def test_versions_keep_their_order_and_the_first_is_the_one_of_old_events() -> N
     assert small({SCHEMAS: ids[::-1], **known}).version != contract.version
 
 
-def test_what_is_sent_is_a_type_or_a_family() -> None:
+def test_a_participant_sends_types_and_families() -> None:
     contract = small({"participants/bell/sends": ["org.example.door.*", RING, RING]})
     bell, desk = contract.participants["bell"], contract.participants["desk"]
     assert (bell.sends, desk.sends) == (("org.example.door.*", RING), None)
@@ -458,5 +458,5 @@ def test_every_event_type_of_the_plane_has_a_schema(contract: Contract) -> None:
     assert [each.name for each in contract.event_types.values() if not each.schemas] == []
 
 
-def test_the_file_is_in_the_lowest_format_that_says_it_all(contract: Contract) -> None:
+def test_the_file_is_in_the_lowest_format_that_it_needs(contract: Contract) -> None:
     assert yaml.safe_load(CONTRACT_FILE.read_text())["format"] == contract_document(contract)["format"]

@@ -56,7 +56,7 @@ def changed(contract: Contract, name: str, **participants: Any) -> Contract:
     return compile_contract(document, name)
 
 
-def test_what_is_published_is_in_force_and_names_the_one_before(
+def test_a_published_contract_is_in_force_and_names_the_one_before(
     publisher: Publisher, contract: Contract, dynamodb: Any
 ) -> None:
     assert publisher.in_force() is None
@@ -99,7 +99,7 @@ def test_a_participant_cannot_come_this_way_even_if_no_route_leads_to_it(
     assert publisher.in_force() is None
 
 
-def test_what_is_published_again_is_put_there_again(
+def test_a_contract_that_is_published_again_is_stored_again(
     publisher: Publisher, contract: Contract, dynamodb: Any
 ) -> None:
     new = changed(contract, "new")
@@ -172,7 +172,7 @@ class Answers:
 OUTPUTS = {"ContractVersion": "c0ffee", "DeviceRouterFunction": "router"}
 
 
-def test_a_deployment_is_found_by_what_its_router_is_told() -> None:
+def test_a_deployment_is_found_by_the_variables_of_its_router() -> None:
     variables = {"EVENTPLANE_QUEUES": '{"a.inbox": "https://a"}', "EVENTPLANE_CONTRACTS_TABLE": TABLE}
     found = find_deployment("dev", Answers(OUTPUTS, variables))
     assert found == Deployment("c0ffee", {"a.inbox": "https://a"}, TABLE)

@@ -23,7 +23,7 @@ def get(path: str, **query: str) -> Representation:
     return look_up(REGISTRY, path, query, BASE)
 
 
-def test_the_root_says_which_contract_it_is_and_leads_on() -> None:
+def test_the_root_names_its_contract_and_links_to_its_groups() -> None:
     root = get("/").body
     assert root["registryid"] == "care-at-home"
     assert root["labels"] == {"contractversion": CONTRACT.version}
@@ -31,7 +31,7 @@ def test_the_root_says_which_contract_it_is_and_leads_on() -> None:
     assert root["endpointscount"] == len(CONTRACT.channels)
 
 
-def test_a_message_says_who_sends_it_and_who_receives_it_by_which_routes() -> None:
+def test_a_message_has_its_senders_and_its_receivers_with_their_routes() -> None:
     said = get(f"{MESSAGES}/{KEYWORD}").body["eventplane"]
     assert said["senders"] == ["/participants/voice-service"]
     ways = {each["endpoint"]: each["routes"] for each in said["receivers"]}
@@ -43,7 +43,7 @@ def test_a_message_says_who_sends_it_and_who_receives_it_by_which_routes() -> No
 
 
 @pytest.mark.source("P4")
-def test_a_message_and_a_route_say_their_guarantee() -> None:
+def test_a_message_and_a_route_have_their_guarantee() -> None:
     document = contract_document(CONTRACT)
     document["event_types"][KEYWORD]["delivery_guarantee"] = "at_least_once"
     document["routes"]["daily-life-to-family"]["delivery_guarantee"] = "best_effort"
@@ -57,7 +57,7 @@ def test_a_message_and_a_route_say_their_guarantee() -> None:
         assert "delivery_guarantee" not in get(path).body["eventplane"]
 
 
-def test_a_participant_says_what_it_sends_and_asks() -> None:
+def test_a_participant_has_the_types_that_it_sends_and_asks() -> None:
     said = get("/participants/carers").body["eventplane"]
     assert said["sends"] == ["org.eventplane.home.*"]
     assert said["asks"] == ["org.eventplane.home.message.v1"]
