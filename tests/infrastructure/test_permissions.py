@@ -224,7 +224,6 @@ def test_every_other_role_is_one_of_a_rule_a_schedule_a_roll_out_or_provisioning
     others = [each for each in templates.of(ROLE) if (each.stack, each.id) not in tested]
     for role in others:
         may = granted(templates, role)
-        assert not role.find("ManagedPolicyArns"), str(role)
         # What roll-outs and provisioning may do has tests of its own.
         if not role.id.startswith(("Rollout", "ProvisioningRole")):
             actions = {each.removesuffix("Batch") for each in may}
@@ -232,8 +231,11 @@ def test_every_other_role_is_one_of_a_rule_a_schedule_a_roll_out_or_provisioning
             assert len({target for targets in may.values() for target in targets}) == 1, str(role)
 
 
-def test_a_statement_allows_and_a_job_writes_metrics_of_glue_only(templates: Templates) -> None:
+def test_all_permissions_are_statements_that_allow_and_metrics_are_those_of_glue(
+    templates: Templates,
+) -> None:
     for role in templates.of(ROLE, "AWS::IAM::Policy"):
+        assert not role.find("ManagedPolicyArns"), str(role)
         for statement in statements(role):
             assert statement["Effect"] == "Allow"
             if statement["Action"] == "cloudwatch:PutMetricData":
@@ -391,7 +393,9 @@ def test_claim_and_renewal_may_ask_for_a_certificate_and_do_nothing_else(
     }
 
 
-def test_a_quarantine_denies_everything(dev: Templates) -> None:
+def test_a_quarantine_denies_everything_and_there_is_no_other_policy_of_devices(dev: Templates) -> None:
+    names = {each.name for each in dev.of("AWS::IoT::Policy")}
+    assert names == {"device", "claim", "renewal", "quarantine"}
     assert policy_statements(dev, "quarantine") == [{"Effect": "Deny", "Action": "iot:*", "Resource": "*"}]
 
 
