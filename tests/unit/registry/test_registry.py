@@ -10,6 +10,7 @@ from eventplane.contract import compile_contract, contract_document
 from eventplane.registry.build import build_registry
 from eventplane.registry.view import ApiNotFoundError, BadFlagError, NotFoundError, Representation, look_up
 from tests.plane import shipped_contract
+from tests.unit.contract.small import small
 
 CONTRACT = shipped_contract()
 REGISTRY = build_registry(CONTRACT)
@@ -89,21 +90,8 @@ def test_a_schema_is_the_document_and_its_metadata_are_beside_it() -> None:
 
 def endpoint(of: str, **box: Any) -> dict[str, Any]:
     """The endpoint of `of`, a channel of a small plane, whose settings are `box`."""
-    name, _, side = of.partition(".")
-    kinds = {"home": "device", "bell": "device_service", "desk": "cloud_service"}
-    participants: dict[str, Any] = {each: {"kind": kind, "description": "d"} for each, kind in kinds.items()}
-    participants[name][side] = box
-    small = compile_contract(
-        {
-            "format": 4,
-            "name": "small",
-            "participants": participants,
-            "event_types": {},
-            "routes": {"up": {"filter": {"prefix": {"type": "a"}}, "to": "home.outbox"}},
-        },
-        "small",
-    )
-    found: dict[str, Any] = look_up(build_registry(small), f"/endpoints/{of}", {}, BASE).body
+    registry = build_registry(small({f"participants/{of.replace('.', '/')}": box}))
+    found: dict[str, Any] = look_up(registry, f"/endpoints/{of}", {}, BASE).body
     return found
 
 
@@ -119,13 +107,13 @@ def endpoint(of: str, **box: Any) -> dict[str, Any]:
             {"topic": "eventplane/bell/inbox", "qos": 0},
         ),
         (
-            "home.outbox",
+            "device.outbox",
             {},
             "producer",
             "MQTT/3.1.1",
             {"topic": "$aws/rules/{rule}/devices/{thing}/outbox", "qos": 1},
         ),
-        ("home.inbox", {}, "consumer", "MQTT/3.1.1", {"topic": "devices/{thing}/inbox", "qos": 1}),
+        ("device.inbox", {}, "consumer", "MQTT/3.1.1", {"topic": "devices/{thing}/inbox", "qos": 1}),
         ("desk.inbox", {"transport": "sqs_fifo"}, "consumer", "SQS", {"fifo": True}),
         ("desk.outbox", {}, "producer", "SQS", {"fifo": False}),
         ("desk.inbox", {"webhook": {}}, "producer", "HTTP", {"method": "POST"}),
