@@ -187,6 +187,8 @@ def joined(value: Any, reference: str = "") -> str:
 
 
 def last_part(name: str) -> str:
-    """What an ARN or URL ends with, without project and environment."""
+    """What an ARN or URL ends with, without project and environment; `bucket` for a bucket as a whole."""
+    if name.endswith('{"Ref": "AWS::Region"}]]}'):
+        return "bucket"
     literal = re.search(r'"([^"]*)"\W*$', name)
     return re.sub(r"eventplane-\w+-(?=\w)", "", re.split("[:]", literal[1] if literal else name)[-1])

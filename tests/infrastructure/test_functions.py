@@ -51,9 +51,7 @@ def test_a_call_of_a_schedule_that_fails_is_not_repeated(templates: Templates) -
 
 
 @pytest.mark.source("P9")
-def test_nobody_but_a_run_on_one_machine_has_to_start_timers_by_hand(
-    templates: Templates, local: Templates
-) -> None:
+def test_timers_start_by_hand_only_in_a_run_on_one_machine(templates: Templates, local: Templates) -> None:
     states = {each.find("State") for each in templates.of(SCHEDULE)}
     assert states == {"DISABLED" if templates is local else "ENABLED"}
     timers = templates.mappings["presence-timers"]
@@ -64,7 +62,7 @@ def test_nobody_but_a_run_on_one_machine_has_to_start_timers_by_hand(
 
 
 @pytest.mark.source("P9")
-def test_presence_functions_are_told_the_limits_of_their_environment(prod: Templates) -> None:
+def test_presence_functions_have_the_limits_of_their_environment(prod: Templates) -> None:
     told = {
         json.dumps(each.variables["EVENTPLANE_PRESENCE_LIMITS"])
         for name, each in prod.functions.items()
@@ -96,7 +94,7 @@ def test_only_the_emulated_cloud_lets_endpoints_be_anywhere(dev: Templates, loca
             assert templates.functions[name].variables["EVENTPLANE_SINKS"] == where
 
 
-def test_the_routers_alone_tell_spans_and_get_the_collector_beside_them(full: Templates) -> None:
+def test_only_the_routers_export_spans_and_have_the_collector_beside_them(full: Templates) -> None:
     tracing = full.environment.tracing
     assert tracing is not None
     told = {name for name, each in full.functions.items() if "EVENTPLANE_OTLP_ENDPOINT" in each.variables}

@@ -66,7 +66,7 @@ def test_the_key_of_a_webhook_is_made_by_aws_and_stays_in_production(guarded: Te
 
 
 @pytest.mark.source("P13")
-def test_the_inbox_of_an_added_protocol_has_no_queue_and_every_router_is_told_where_it_is(
+def test_the_inbox_of_an_added_protocol_has_no_queue_and_every_router_has_its_url(
     full: Templates, dev: Templates
 ) -> None:
     assert {"care-analytics-outbox", "care-analytics-outbox-dlq"} <= full.queues.keys()
@@ -106,7 +106,7 @@ def test_with_the_customers_key_queues_archive_and_alarms_use_it(guarded: Templa
     assert {each.find("KmsMasterKeyId") for each in guarded.of("AWS::SNS::Topic")} == {KEY}
 
 
-def test_only_who_reads_or_writes_queues_or_the_archive_may_use_the_customers_key(
+def test_only_readers_and_writers_of_queues_and_the_archive_may_use_the_customers_key(
     guarded: Templates, prod: Templates
 ) -> None:
     others = set()
@@ -142,7 +142,7 @@ def test_object_lock_is_a_setting_that_every_new_object_gets(
     assert "BypassGovernance" not in json.dumps(dev.documents)
 
 
-def test_the_budget_counts_the_plane_and_tells_before_it_is_spent(full: Templates, dev: Templates) -> None:
+def test_the_budget_counts_the_plane_and_notifies_before_it_is_spent(full: Templates, dev: Templates) -> None:
     (budget,) = full.of("AWS::Budgets::Budget")
     assert budget.find("Budget", "BudgetLimit") == {"Amount": 120, "Unit": "USD"}
     assert budget.find("Budget", "CostFilters") == {"TagKeyValue": ["user:plane$eventplane-dev"]}
@@ -153,7 +153,7 @@ def test_the_budget_counts_the_plane_and_tells_before_it_is_spent(full: Template
     assert "costs" not in dev.documents
 
 
-def test_an_anomaly_of_the_planes_costs_is_told(full: Templates) -> None:
+def test_an_anomaly_of_the_planes_costs_notifies_its_subscribers(full: Templates) -> None:
     (monitor,) = full.of("AWS::CE::AnomalyMonitor")
     tags = json.loads(monitor.find("MonitorSpecification"))["Tags"]
     assert tags == {"Key": "plane", "Values": ["eventplane-dev"], "MatchOptions": ["EQUALS"]}

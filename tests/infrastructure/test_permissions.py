@@ -4,15 +4,25 @@ from __future__ import annotations
 
 import json
 import re
-from fnmatch import fnmatchcase
 from typing import Any
 
 import pytest
 
+from eventplane import resource_names
 from eventplane.contract import Contract, ParticipantKind
+from eventplane.contract.publication import cloud_inboxes
 from eventplane.names import OWN_SERVICES
 from eventplane.topics import CLAIM_CLIENT_PREFIX, RENEWAL_CLIENT_PREFIX
-from tests.infrastructure.templates import RULE, Resource, Templates, granted, joined, last_part, statements
+from tests.infrastructure.templates import (
+    FUNCTION,
+    RULE,
+    Resource,
+    Templates,
+    granted,
+    joined,
+    last_part,
+    statements,
+)
 from tests.infrastructure.templates import words as listed
 
 ROLE = "AWS::IAM::Role"
@@ -88,14 +98,42 @@ FUNCTIONS = {
     "fleet-snapshot": [("dynamodb:Scan", "table/fleet"), ("s3:PutObject", "/fleet/*")],
     "canary": [
         ("iot:Connect", "client/+canary"),
-        ("iot:Publish", "topic/$aws/rules/eventplane_dev_ingest_urgent/devices/canary/outbox"),
+        ("iot:Publish", "topic/$aws/rules/eventplane_{env}_ingest_urgent/devices/canary/outbox"),
         # The first two have no resources to name.
         ("iot:DescribeEndpoint sqs:ListQueues", "*"),
-        ("sqs:GetQueueAttributes", "eventplane-dev-*"),
+        ("sqs:GetQueueAttributes", "eventplane-{env}-*"),
         ("sqs:ReceiveMessage sqs:DeleteMessage", "canary-inbox"),
     ],
 }
-"""All that each function may do, and to what; routers and the replay have tests of their own."""
+"""All that each function may do, and to what; `routing` has routers and the replay."""
+
+_JOB = [
+    ("s3:GetObject s3:PutObject s3:DeleteObject", "/event-logs/{name}/*"),
+    ("s3:ListBucket", "bucket"),
+    ("cloudwatch:PutMetricData", "*"),
+]
+_RAW = "/tap/* /ledger/* /handovers/*"
+_AUDIT = [
+    *_JOB,
+    ("s3:GetObject s3:PutObject s3:DeleteObject", "/audit/* /work/{name}/*"),
+    ("s3:GetObject", f"{_RAW} /contracts/* /fleet/* /compacted/* /published/* /compactions/* /erasures/*"),
+    ("sqs:SendMessage", "audit-outbox"),
+]
+_PERSONAL = f"{_RAW} /quarantine/* /fleet/* /compacted/* /audit/*"
+
+JOBS = {
+    "delivery-audit": _AUDIT,
+    "audit-today": _AUDIT,
+    "compaction": [
+        *(*_JOB, ("s3:GetObject s3:DeleteObject", _RAW)),
+        ("s3:GetObject s3:PutObject s3:DeleteObject", "/compacted/* /published/* /compactions/*"),
+    ],
+    "erasure": [
+        *(*_JOB, ("s3:ListBucketVersions", "bucket"), ("s3:GetObject", "/contracts/*")),
+        ("s3:GetObject s3:PutObject s3:DeleteObject s3:DeleteObjectVersion", f"{_PERSONAL} /erasures/*"),
+    ],
+}
+"""All that each job may do in archive and work bucket; a job that replaces its output deletes it first."""
 
 OPTIONAL = {
     # Only where devices send up what the cloud wants.
@@ -114,21 +152,56 @@ OPTIONAL = {
 }
 """The same of functions that a contract or an environment asks for."""
 
-WRITTEN = ('-inbox"]]}', '-replies"]]}', '-inbox.fifo"]]}', '-replies.fifo"]]}', '-dev-ledger"]]}')
-"""How the queues end that a router may write to."""
+
+def routing(contract: Contract, source: str) -> list[tuple[str, str]]:
+    """What a router of `source` may do, and the replay besides: nothing else writes inboxes."""
+    channels = [*cloud_inboxes(contract), contract.channel("carers.replies")]
+    written = [resource_names.channel_queue(each) for each in channels]
+    return [
+        *((CONSUME, source), ("sqs:SendMessage", " ".join(["ledger", *written])), *_CONTRACT_IN_FORCE),
+        ("s3:PutObject", "/contracts/* /ledger/*"),
+    ]
 
 
-def permissions(rows: list[tuple[str, str]]) -> dict[str, set[str]]:
+def table(contract: Contract) -> dict[str, list[tuple[str, str]]]:
+    """The permissions of every function and job, by its name."""
+    services = [each.name for each in contract.of_kind(ParticipantKind.CLOUD_SERVICE)]
+    sources = {"router-device": "ingest", "router-device-urgent": "ingest-urgent", "replay": "replay"}
+    sources |= {f"router-{each}": f"{each}-outbox" for each in services}
+    found = {name: routing(contract, source) for name, source in sources.items()}
+    found["replay"] += [("s3:GetObject", "/tap/* /contracts/*"), ("s3:ListBucket", "bucket")]
+    return found | FUNCTIONS | JOBS
+
+
+def permissions(rows: list[tuple[str, str]], **named: str) -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     for actions, targets in rows:
         for action in actions.split():
-            found.setdefault(action, set()).update(targets.split())
+            found.setdefault(action, set()).update(targets.format(**named).split())
     return found
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
-def test_a_function_may_do_what_it_does_and_nothing_else(dev: Templates, name: str) -> None:
-    assert dev.may(dev.functions[name]) == permissions(FUNCTIONS[name])
+def allowed(templates: Templates, user: Resource) -> dict[str, set[str]]:
+    """What a function or job may do, without its log, its own files and Hadoop's markers of folders."""
+    may = templates.may(user)
+    # The emulated cloud asks for actions that AWS does not know.
+    for batch in [each for each in may if re.fullmatch(r"sqs:\w+Batch", each)]:
+        assert templates.environment.is_emulated
+        assert may.pop(batch) == may[batch.removesuffix("Batch")]
+    own = re.compile(r".*(_\$folder\$|\.zip|\.py)")
+    return {action: {each for each in targets if not own.fullmatch(each)} for action, targets in may.items()}
+
+
+def test_every_function_and_job_may_do_what_it_does_and_nothing_else(
+    templates: Templates, contract: Contract
+) -> None:
+    expected = table(contract)
+    users = {each.name: each for each in templates.of(FUNCTION, "AWS::Glue::Job")}
+    # Only production audits the day so far.
+    assert users.keys() | {"audit-today"} == expected.keys()
+    for name, user in users.items():
+        rows = permissions(expected[name], name=name, env=templates.environment.name)
+        assert allowed(templates, user) == rows, name
 
 
 @pytest.mark.parametrize("name", OPTIONAL)
@@ -140,157 +213,50 @@ def test_an_optional_function_is_there_on_demand_and_may_do_what_it_does(
     assert may.pop("xray:PutTraceSegments") == may.pop("xray:PutTelemetryRecords") == {"*"}
     assert may == permissions(OPTIONAL[name])
     assert name not in json.dumps(dev.documents)
+    assert full.functions.keys() == dev.functions.keys() | OPTIONAL.keys()
 
 
-def test_no_function_is_missing_in_the_table_of_permissions(full: Templates) -> None:
-    names = {each for each in full.functions if not each.startswith("router-")}
-    assert names == {*FUNCTIONS, *OPTIONAL, "replay"}
-
-
-FOLDERS = {
-    "LedgerWriter": "ledger contracts",
-    "Router": "ledger contracts",
-    "Replay": "tap ledger contracts",
-    "ArchiveWriter": "tap quarantine",
-    "DeliveryAudit": ("tap ledger handovers contracts fleet audit compacted published compactions erasures"),
-    "Compaction": "tap ledger handovers compacted published compactions",
-    "Subscribers": "handovers",
-    "Erasure": "tap ledger handovers quarantine fleet compacted audit erasures contracts",
-}
-"""The folders of the archive that each may use."""
-
-
-def test_no_permission_has_a_wildcard_but_the_archive_folders(templates: Templates) -> None:
-    for resource in templates.of(*IAM):
-        if resource.stack == "fleet" or resource.id.startswith("CanaryFunction"):
-            continue  # their rows of FUNCTIONS, and the test of the provisioning role
-        for statement in statements(resource):
-            assert statement["Effect"] == "Allow"
-            if statement["Action"] == "cloudwatch:PutMetricData":
-                continue  # the test of jobs
-            for action in listed(statement["Action"]):
-                assert "*" not in action, (str(resource), action)
-            for target in listed(statement.get("Resource", [])):
-                assert "*" not in target or wildcard_is_known(resource, target), (str(resource), target)
-
-
-def wildcard_is_known(resource: Resource, target: str) -> bool:
-    if target == "*":
-        return False
-    end = json.loads(target)["Fn::Join"][1][-1]
-    if resource.id.startswith("RolloutPolicy"):
-        # tests/infrastructure/test_rollout.py
-        return bool(re.fullmatch(r":(cloudwatch:.*)?alarm:\*|:(lambda:.*)?function:[a-z0-9-]+:\*", end))
-    folder = end.split("/", 1)[1]
-    if resource.stack == "audit" and re.fullmatch(r"(event-logs|work)/eventplane-[a-z-]+/\*", folder):
-        return True  # a job's own in the work bucket
-    if folder == "devices/*/inbox":
-        return resource.id.startswith("Downlink")
-    return any(
-        owner in resource.id and folder.removesuffix("/*") in folders.split()
-        for owner, folders in FOLDERS.items()
-    )
-
-
-def test_a_job_may_write_metrics_of_glue_and_no_others(templates: Templates) -> None:
-    roles = templates.of(ROLE, stack="audit")
-    assert len(roles) == len(templates.of("AWS::Glue::Job"))
-    for role in roles:
-        (metrics,) = (each for each in statements(role) if each["Action"] == "cloudwatch:PutMetricData")
-        assert metrics["Resource"] == "*"
-        assert metrics["Condition"] == {"StringEquals": {"cloudwatch:namespace": "Glue"}}
-
-
-def without_log(templates: Templates, role: str) -> dict[str, list[str]]:
-    may = granted(templates, templates.one(ROLE, role))
-    return {action: each for action, each in may.items() if not action.startswith("logs:")}
-
-
-def test_the_replay_may_read_the_tap_and_write_inboxes_and_nothing_else(dev: Templates) -> None:
-    may = without_log(dev, "ReplayRole")
-    assert set(may) - READ == {
-        *("sqs:SendMessage", "dynamodb:GetItem", "dynamodb:Scan"),
-        *("s3:GetObject", "s3:PutObject", "s3:ListBucket"),
-    }
-    assert all(each.endswith(WRITTEN) for each in may["sqs:SendMessage"])
-    folders = {
-        action: {each.split("/")[-2] for each in may[action]} for action in ("s3:GetObject", "s3:PutObject")
-    }
-    assert folders == {"s3:GetObject": {"tap", "contracts"}, "s3:PutObject": {"ledger", "contracts"}}
-
-
-def test_a_router_may_write_inboxes_and_read_contracts_and_nothing_else(
-    dev: Templates, contract: Contract
+def test_every_other_role_is_one_of_a_rule_a_schedule_a_roll_out_or_provisioning(
+    templates: Templates,
 ) -> None:
-    roles = [each for each in dev.of(ROLE) if "RouterRole" in each.id]
-    # One a lane, one a cloud service.
-    assert len(roles) == 2 + len(list(contract.of_kind(ParticipantKind.CLOUD_SERVICE)))
-    for role in roles:
-        may = without_log(dev, role.id)
-        assert set(may) - READ == {"sqs:SendMessage", "s3:PutObject", "dynamodb:GetItem", "dynamodb:Scan"}
-        subscriptions, interest = may["dynamodb:Scan"]
-        assert "table/eventplane-dev-subscriptions" in subscriptions
-        assert "table/eventplane-dev-interest" in interest
-        assert all("table/eventplane-dev-contracts" in target for target in may["dynamodb:GetItem"])
-        (source,) = may["sqs:ChangeMessageVisibility"]
-        assert source.endswith(('ingest"]]}', 'ingest-urgent"]]}', '-outbox"]]}'))
-        assert all(each.endswith(WRITTEN) for each in may["sqs:SendMessage"]), may
+    users = templates.of(FUNCTION, "AWS::Glue::Job")
+    tested = {(each.stack, templates.role(each).id) for each in users}
+    others = [each for each in templates.of(ROLE) if (each.stack, each.id) not in tested]
+    for role in others:
+        may = granted(templates, role)
+        # What roll-outs and provisioning may do has tests of its own.
+        if not role.id.startswith(("Rollout", "ProvisioningRole")):
+            actions = {each.removesuffix("Batch") for each in may}
+            assert actions in ({"sqs:SendMessage"}, {"lambda:InvokeFunction"}), str(role)
+            assert len({target for targets in may.values() for target in targets}) == 1, str(role)
 
 
-def test_only_routers_replay_and_its_own_reader_write_the_inbox_of_devices(templates: Templates) -> None:
-    """Its reader sends itself the rest of an event for many: no participant can put such a message there."""
-    writers = {
-        each.id
-        for each in templates.of(*IAM, "AWS::IAM::ManagedPolicy")
-        for statement in statements(each)
-        if statement["Effect"] == "Allow"
-        if any(fnmatchcase("sqs:SendMessage", action) for action in listed(statement["Action"]))
-        if any('-device-inbox"' in each or "*" in each for each in listed(statement.get("Resource", "")))
-    }
-    own = {each for each in writers if "RouterRole" not in each}
-    assert own < writers
-    assert {each.rstrip("0123456789ABCDEF") for each in own} == {"DownlinkDesiredRole", "ReplayRole"}
-    # Nor does the queue let anybody in by a policy of its own.
-    policies = templates.of("AWS::SQS::QueuePolicy")
-    inboxes = [each for each in policies if "DeviceInbox" in json.dumps(each.find("Queues"))]
-    assert {statement["Effect"] for each in inboxes for statement in statements(each)} <= {"Deny"}
-
-
-def test_the_audit_may_tell_its_verdict_and_write_to_no_other_queue(dev: Templates) -> None:
-    (target,) = without_log(dev, "DeliveryAuditRole")["sqs:SendMessage"]
-    assert target.endswith(':eventplane-dev-audit-outbox"]]}')
-    arguments = dev.one("AWS::Glue::Job", "delivery-audit").find("DefaultArguments")
-    assert "eventplane-dev-audit-outbox" in json.dumps(arguments["--OUTBOX"])
-
-
-def test_only_the_erasure_may_delete_permanently(templates: Templates) -> None:
-    able = {
-        role.id
-        for role in templates.of(*IAM)
-        for statement in statements(role)
-        if "s3:DeleteObjectVersion" in listed(statement["Action"])
-    }
-    assert [each.startswith("ErasureRole") for each in able] == [True]
-
-
-def test_the_compaction_may_delete_raw_objects_and_never_write_them(dev: Templates) -> None:
-    role = dev.one(ROLE, "CompactionRole")
-    actions = {
-        action
-        for statement in statements(role)
-        if any(f'"/{folder}/*"' in json.dumps(statement) for folder in ("tap", "ledger", "handovers"))
-        for action in listed(statement["Action"])
-    }
-    assert actions == {"s3:GetObject", "s3:DeleteObject"}
-    assert not [each for each in granted(dev, role) if "Tagging" in each]
-
-
-def test_no_function_may_publish_a_contract_and_no_role_has_a_managed_policy(templates: Templates) -> None:
-    for role in templates.of(*IAM):
+def test_all_permissions_are_statements_that_allow_and_metrics_are_those_of_glue(
+    templates: Templates,
+) -> None:
+    for role in templates.of(ROLE, "AWS::IAM::Policy"):
         assert not role.find("ManagedPolicyArns"), str(role)
         for statement in statements(role):
-            if "-contracts" in json.dumps(statement.get("Resource", "")):
-                assert listed(statement["Action"]) == ["dynamodb:GetItem"], str(role)
+            assert statement["Effect"] == "Allow"
+            if statement["Action"] == "cloudwatch:PutMetricData":
+                assert statement["Condition"] == {"StringEquals": {"cloudwatch:namespace": "Glue"}}
+    job = templates.one("AWS::Glue::Job", "delivery-audit")
+    outbox = f"eventplane-{templates.environment.name}-audit-outbox"
+    assert outbox in json.dumps(job.find("DefaultArguments", "--OUTBOX"))
+
+
+def test_no_policy_of_a_participant_or_of_the_queue_leads_into_the_inbox_of_devices(
+    templates: Templates,
+) -> None:
+    """Its reader sends itself the rest of an event for many: no participant can put such a message there."""
+    policies = templates.of("AWS::IAM::ManagedPolicy", "AWS::SQS::QueuePolicy")
+    for each in policies:
+        if each.type == "AWS::IAM::ManagedPolicy" or "DeviceInbox" in json.dumps(each.find("Queues")):
+            for statement in statements(each):
+                if statement["Effect"] == "Allow":
+                    assert not [
+                        target for target in listed(statement["Resource"]) if "device-inbox" in target
+                    ]
 
 
 def managed_policies(templates: Templates, stack: str) -> dict[str, list[dict[str, Any]]]:
@@ -355,10 +321,6 @@ def test_every_route_of_an_api_wants_a_signature_and_requests_are_bounded_and_lo
         groups = dev.of("AWS::Logs::LogGroup", stack=stage.stack)
         (log,) = (each for each in groups if "vendedlogs" in each.find("LogGroupName"))
         assert log.find("RetentionInDays") == 7
-
-
-def test_only_the_emulator_gets_the_action_unknown_to_aws(templates: Templates, local: Templates) -> None:
-    assert ("sqs:SendMessageBatch" in json.dumps(templates.documents)) is (templates is local)
 
 
 def test_every_iot_role_is_lent_to_the_rule_that_uses_it_only(templates: Templates) -> None:
@@ -431,7 +393,9 @@ def test_claim_and_renewal_may_ask_for_a_certificate_and_do_nothing_else(
     }
 
 
-def test_a_quarantine_denies_everything(dev: Templates) -> None:
+def test_a_quarantine_denies_everything_and_there_is_no_other_policy_of_devices(dev: Templates) -> None:
+    names = {each.name for each in dev.of("AWS::IoT::Policy")}
+    assert names == {"device", "claim", "renewal", "quarantine"}
     assert policy_statements(dev, "quarantine") == [{"Effect": "Deny", "Action": "iot:*", "Resource": "*"}]
 
 

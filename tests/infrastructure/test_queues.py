@@ -102,7 +102,7 @@ def test_every_source_queue_has_one_function_of_its_own(templates: Templates, co
 
 
 @pytest.mark.source("N4")
-def test_a_queue_keeps_what_its_channel_says(dev: Templates, contract: Contract) -> None:
+def test_a_queue_has_the_retention_of_its_channel(dev: Templates, contract: Contract) -> None:
     for participant in contract.of_kind(ParticipantKind.CLOUD_SERVICE):
         for channel in (participant.inbox, participant.outbox):
             queue = dev.queues[f"{participant.name}-{channel.box}"]

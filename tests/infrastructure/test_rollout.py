@@ -26,7 +26,7 @@ CALLERS = {
 }
 
 
-def test_nobody_calls_a_function_but_by_its_alias(released: Templates, local: Templates) -> None:
+def test_every_caller_of_a_function_uses_its_alias(released: Templates, local: Templates) -> None:
     functions = {each.id for each in released.of(FUNCTION)}
     assert {each.find("FunctionName")["Ref"] for each in released.of(ALIAS)} == functions
     callers = released.of(*CALLERS)

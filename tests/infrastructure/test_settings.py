@@ -142,7 +142,7 @@ def test_routers_that_look_too_seldom_for_what_subscribers_are_promised_are_refu
         replace(DEV, contract_refresh_s=seconds)
 
 
-def test_what_is_just_possible_is_taken() -> None:
+def test_values_at_their_limits_are_accepted() -> None:
     assert LEAST_RAW_DAYS > LATE_DAYS, "the audit finds what it reads"
     replace(KEPT, lock=LOCK)
     replace(KEPT, lock=locked("governance", KEPT.compacted_days))
@@ -159,7 +159,7 @@ def test_an_unknown_environment_is_refused_with_the_known_ones() -> None:
         environment("test")
 
 
-def test_the_app_says_what_to_do_without_a_traceback() -> None:
+def test_an_unknown_environment_of_the_app_is_one_error_without_a_traceback() -> None:
     started = subprocess.run(
         [sys.executable, "app.py"],
         cwd=ROOT,
@@ -173,7 +173,7 @@ def test_the_app_says_what_to_do_without_a_traceback() -> None:
     assert "Traceback" not in started.stderr
 
 
-def test_production_is_not_synthesized_without_somebody_to_page_an_account_and_a_region() -> None:
+def test_production_needs_a_pager_an_account_and_a_region() -> None:
     with pytest.raises(IncompleteEnvironmentError, match=r"stacks/config\.py") as caught:
         PROD.check_complete()
     assert caught.value.missing == ("account", "region", "alarms.page_subscribers")
@@ -192,7 +192,7 @@ def test_production_is_not_synthesized_without_somebody_to_page_an_account_and_a
         ({"transport": "nats"}, r"protocols of dev has none for nats, .* alarm-centre.inbox; .*config.py"),
     ],
 )
-def test_an_environment_that_does_not_say_where_an_inbox_is_cannot_be_deployed(
+def test_an_environment_without_the_address_of_an_inbox_cannot_be_deployed(
     inbox: dict[str, Any], problem: str
 ) -> None:
     with pytest.raises(EnvironmentSettingError, match=problem):

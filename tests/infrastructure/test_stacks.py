@@ -200,7 +200,7 @@ def test_every_job_names_its_glue_its_workers_and_its_parameters(templates: Temp
         assert {given[f"--{each}"] for each in told} == {"true"}
 
 
-def test_nobody_but_a_person_starts_an_erasure(templates: Templates) -> None:
+def test_only_a_person_starts_an_erasure(templates: Templates) -> None:
     assert "erasure" not in json.dumps([each.properties for each in templates.of("AWS::Glue::Trigger")])
 
 
@@ -208,7 +208,7 @@ def tags(resource: Resource) -> dict[str, str]:
     return {each["Key"]: each["Value"] for each in resource.find("Tags") or []}
 
 
-def test_names_and_tags_tell_environments_and_participants_apart(
+def test_names_and_tags_distinguish_environments_and_participants(
     templates: Templates, contract: Contract
 ) -> None:
     name = templates.environment.name

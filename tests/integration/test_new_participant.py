@@ -19,7 +19,7 @@ from stacks.bundling import CACHE, ROOT
 TESTS = (
     "tests/unit/contract/test_catalogue.py",
     "tests/unit/contract/test_contract.py",
-    "tests/unit/contract/test_reach.py",
+    "tests/unit/contract/test_checks.py",
     "tests/unit/contract/test_schema_files.py",
     "tests/unit/demo/test_oracle.py",
     "tests/unit/lambdas/test_dispatch.py",

@@ -30,6 +30,8 @@ CONDITIONS = [
     {"sql": "NOT EXISTS senderdevice"},
     {"sql": "type LIKE 'a.%' AND EXISTS subject"},
     {"sql": "1 / 0 = 1 OR NOT (type LIKE 'a%')"},
+    {"sql": "subject XOR type = 'a.x'"},
+    {"sql": "1 / 0 = 1 OR type = 'a.y'"},
     {"exact": {"subject": "k"}},
 ]
 FILTERS = st.recursive(

@@ -117,17 +117,6 @@ def test_each_trap_means_what_the_page_says(row: list[str]) -> None:
         assert parse(each).evaluate(EVENT).errors == () or not meaning.startswith("an error")
 
 
-def test_what_differs_is_as_the_page_says() -> None:
-    assert parse("NOT hop").evaluate(EVENT) == parse("hop = 0").evaluate(EVENT)
-    result = parse("NOT 10").evaluate(EVENT)
-    assert (result.value, [each.kind for each in result.errors]) == (True, ["cast"])
-    result = parse("false OR (1 != 1 / 0)").evaluate(EVENT)
-    assert (result.value, [each.kind for each in result.errors]) == (False, ["math"])
-    assert parse("EXISTS SOURCE").matches(EVENT)
-    result = parse("1 IN (1, 'x')").evaluate(EVENT)
-    assert (result.value, [each.kind for each in result.errors]) == (False, ["cast"])
-
-
 def test_the_table_of_functions_is_complete() -> None:
     called = re.findall(
         r"(\w+)\(([^)]*)\)", " ".join(row[0] for row in rows("docs/reference/cesql.md", "name"))

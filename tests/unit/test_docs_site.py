@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tools.docs_site import SCRIPTS, colours, linked, rewritten, with_diagrams
+from tools.docs_site import SCRIPTS, rewritten
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -85,28 +85,6 @@ def test_every_link_leads_to_a_file_and_a_heading(page: Path) -> None:
 )
 def test_links_are_those_of_the_site(path: str, link: str, on_the_site: str) -> None:
     assert rewritten(link, path) == on_the_site
-
-
-def test_a_page_names_the_files_that_it_links() -> None:
-    text = "[a](../../Makefile) [b](https://x.org) [c](#d)\n\n```\n[e](f.md)\n```\n"
-    assert linked(text, "docs/how-to/demo.md") == ["Makefile"]
-
-
-def test_the_site_has_the_colours_of_both_schemes() -> None:
-    style = ":root {\n  --ink: #111;\n}\n@media (prefers-color-scheme: dark) { :root {\n --ink: #eee; } }\n"
-    light, dark = colours(style).split("\n[")
-    assert "--ink: #111;" in light
-    assert '"slate"' in dark
-    assert "--ink: #eee;" in dark
-
-
-def test_only_a_page_with_a_diagram_loads_their_script_and_from_the_site() -> None:
-    drawn = '<pre class="mermaid"><code>flowchart LR</code></pre>'
-    assert with_diagrams("<p>no diagram</p>", "how-to/up.html") == "<p>no diagram</p>"
-    assert with_diagrams(drawn, "how-to/up.html").endswith(
-        '<script src="../javascripts/mermaid.js"></script>'
-    )
-    assert with_diagrams(drawn, "index.html").endswith('<script src="javascripts/mermaid.js"></script>')
 
 
 def test_the_scripts_of_the_site_are_pinned() -> None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
 
-from tests.tutorials import FOLDER, ROOT, File, Reader, Step, clean_environment, shows, steps
+from tests.tutorials import FOLDER, ROOT, Reader, clean_environment, shows
 
 ELSEWHERE = {
     "add-a-service.md": "it needs a plane; tests/e2e/test_followed_tutorials.py",
@@ -29,39 +28,6 @@ def test_each_command_prints_what_the_page_shows(page: Path, tmp_path: Path) -> 
     environment["PATH"] = f"{ROOT / 'tools' / 'bin'}:{environment['PATH']}"
     # A trace that lacks a step exits with 1.
     with Reader(tmp_path, tmp_path / "terminals", environment, statuses=frozenset({0, 1})) as reader:
-        reader.follow(page)
-
-
-def test_a_page_s_blocks_are_commands_of_terminals_and_files(tmp_path: Path) -> None:
-    page = tmp_path / "page.md"
-    blocks = [
-        '```console title="Terminal 2"\n$ cd a \\\n  b\nshown\n$ pwd\n```',
-        '```console title="Terminal 3 stays"\n$ serve\n```',
-        '```json title="a/b.json"\n{}\n```',
-        "```python\nnot_a_file()\n```",
-        '```console title="Terminal 3"\nserved\n```',
-    ]
-    page.write_text("\n\n".join(blocks))
-    assert steps(page) == [
-        Step("Terminal 2", "cd a \\\n  b", ["shown"]),
-        Step("Terminal 2", "pwd"),
-        Step("Terminal 3", "serve", stays=True),
-        File("a/b.json", "{}\n"),
-        Step("Terminal 3", shown=["served"]),
-    ]
-
-
-def test_a_terminal_keeps_its_folder_and_a_command_that_stays_is_ended(tmp_path: Path) -> None:
-    page = tmp_path / "page.md"
-    blocks = {
-        "Terminal 1 stays": '$ echo ready; read -r line <made; echo "got $line"; sleep infinity\nready',
-        "Terminal 2": "$ mkdir below; cd below; name=ann\n$ echo $name >../made; pwd\n.../below",
-        "Terminal 1": "got ann",
-    }
-    page.write_text("".join(f'```console title="{name}"\n{text}\n```\n' for name, text in blocks.items()))
-    (tmp_path / "home").mkdir()
-    os.mkfifo(tmp_path / "home" / "made")
-    with Reader(tmp_path / "home", tmp_path / "terminals", clean_environment()) as reader:
         reader.follow(page)
 
 

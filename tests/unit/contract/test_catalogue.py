@@ -17,27 +17,21 @@ from eventplane.filters import filter_text
 from eventplane.reach import flows
 from operations.command_line import main
 from tests.plane import shipped_contract
+from tests.unit.contract.small import RING, small
 
 CONTRACT = shipped_contract()
 
 
-def small(**bell: object) -> Contract:
-    """A plane of three, whose bell has these settings more."""
-    document = {
-        "format": 3,
-        "name": "small",
-        "participants": {
-            "home": {"kind": "device", "description": "d", "sends": []},
-            "bell": {"kind": "device_service", "description": "d", **bell},
-            "desk": {"kind": "cloud_service", "description": "d", "sends": [], "inbox": {"webhook": {}}},
-        },
-        "event_types": {"ring": {"description": "d"}, "lost": {"description": "Nobody takes it."}},
-        "routes": {
-            "up": {"filter": {"exact": {"type": "ring"}}, "to": "home.outbox"},
-            "to-desk": {"filter": {"exact": {"type": "ring"}}, "to": "desk.inbox"},
-        },
-    }
-    return compile_contract(document, "small")
+def plane(**bell: object) -> Contract:
+    """The small plane, whose bell has these settings more; nothing else sends, and a type is lost."""
+    return small(
+        {
+            **{f"participants/bell/{name}": each for name, each in bell.items()},
+            **{f"participants/{name}/sends": [] for name in ("device", "desk")},
+            "participants/desk/inbox/webhook": {},
+            "event_types/lost/description": "Nobody takes it.",
+        }
+    )
 
 
 def test_the_command_writes_the_page_and_says_where(
@@ -51,16 +45,16 @@ def test_the_command_writes_the_page_and_says_where(
 
 @pytest.mark.source("P4")
 def test_it_has_the_guarantees_of_types_and_routes() -> None:
-    document = contract_document(small())
-    document["event_types"]["ring"]["delivery_guarantee"] = "best_effort"
+    document = contract_document(plane())
+    document["event_types"][RING]["delivery_guarantee"] = "best_effort"
     document["routes"]["to-desk"]["delivery_guarantee"] = "at_least_once"
     page = catalogue(compile_contract(document, "small"))
     assert "<dt>Guarantee</dt><dd>best effort, unless its route declares otherwise</dd>" in page
     assert "decided in the cloud, at least once</span>" in page
-    assert "<dt>Guarantee</dt>" not in catalogue(small())
+    assert "<dt>Guarantee</dt>" not in catalogue(plane())
 
 
-def test_it_has_all_that_the_contract_says() -> None:
+def test_it_has_every_part_of_the_contract() -> None:
     page = html.unescape(catalogue(CONTRACT))
     for participant in CONTRACT.participants.values():
         assert f'id="participant-{participant.name}"' in page
@@ -85,8 +79,8 @@ def test_every_payload_schema_of_the_plane_has_an_example() -> None:
     assert "The schema has no example." not in catalogue(CONTRACT)
 
 
-def test_it_says_what_is_not_there() -> None:
-    page = catalogue(small(sends=None))
+def test_it_names_what_is_missing() -> None:
+    page = catalogue(plane(sends=None))
     for words in (
         "Nobody: no route takes it.",
         "It does not say what.",
@@ -96,36 +90,36 @@ def test_it_says_what_is_not_there() -> None:
         assert words in page
 
 
-def test_it_says_who_asks_what() -> None:
-    document = contract_document(small())
-    document["participants"]["desk"]["asks"] = ["ring"]
+def test_it_has_the_types_that_are_asked() -> None:
+    document = contract_document(plane())
+    document["participants"]["desk"]["asks"] = [RING]
     document["format"] = 5
     page = catalogue(compile_contract(document, "small"))
     (asked,) = re.findall("<dt>Asks</dt><dd>(.*?)</dd>", page)
-    assert 'href="#type-ring"' in asked
+    assert f'href="#type-{RING}"' in asked
     assert "<dt>Replies</dt><dd>SQS, at least once" in page
 
 
 def test_arrows_lead_where_events_go() -> None:
-    contract = small(sends=["ring"], outbox={"priority": "urgent"})
+    contract = plane(sends=[RING], outbox={"priority": "urgent"})
     arrows = {
         each.title: (each.style, each.x1 < each.x2) for each in picture(contract, flows(contract)).arrows
     }
     assert arrows == {
-        "bell sends: ring": ("urgent", True),
+        f"bell sends: {RING}": ("urgent", True),
         "uplink: up": ("normal", True),
-        "desk receives: ring": ("normal", True),
+        f"desk receives: {RING}": ("normal", True),
     }
 
 
 def test_a_participant_that_gets_nothing_has_no_arrow() -> None:
-    document = contract_document(small(sends=[]))
+    document = contract_document(plane(sends=[]))
     document["routes"].pop("to-desk")
     contract = compile_contract(document, "small")
     assert [each.title for each in picture(contract, flows(contract)).arrows] == ["uplink: up"]
 
 
-def test_settings_are_said_in_words() -> None:
+def test_settings_are_shown_in_words() -> None:
     text = settings_text(CONTRACT.participants["climate-service"].outbox)
     assert (
         text == "MQTT in the home, at least once, priority low, expires after 7 d, "

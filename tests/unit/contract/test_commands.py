@@ -59,7 +59,7 @@ def test_the_diagram_has_every_participant_and_every_route(contract: Contract) -
 
 
 @pytest.mark.source("P4")
-def test_arrows_show_guarantees_the_way_down_and_who_does_not_say_what_it_sends() -> None:
+def test_arrows_show_guarantees_the_way_down_and_undeclared_senders() -> None:
     plain = diagram(small())
     assert "  p_desk --> cloud_router" in plain
     assert 'cloud_router == "to-desk" ==> p_desk' in plain or 'cloud_router -- "to-desk" --> p_desk' in plain

@@ -168,7 +168,7 @@ def test_everything_else_may_change(change: Change) -> None:
     assert paths(change) == []
 
 
-def test_services_that_do_not_say_what_they_send_keep_the_right_to_send_alarms() -> None:
+def test_services_without_declared_types_keep_the_right_to_send_alarms() -> None:
     image = silent_contract()
     assert paths(participant("call", sends=["org.eventplane.other.v1"]), image) == ["participants.call.sends"]
     # What one names, the others may not send any more.
@@ -198,7 +198,7 @@ def test_alarms_that_travel_with_the_rest_wait_no_longer_for_a_batch() -> None:
     assert paths(channel("health-service.outbox", batching_delay_ms=300_000)) == []
 
 
-def test_a_problem_says_what_to_do() -> None:
+def test_a_problem_has_a_remedy() -> None:
     (problem,) = floor_problems(
         IMAGE,
         compile_contract(

@@ -58,7 +58,7 @@ def test_contrast_is_that_of_the_standard() -> None:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_what_is_to_be_read_has_enough_contrast(scheme: str) -> None:
+def test_text_has_enough_contrast(scheme: str) -> None:
     colours = schemes()[scheme]
     found = {(one, on): contrast(colours[one], colours[on]) for one, on, _ in PAIRS}
     assert {pair: found[pair[0], pair[1]] for pair in PAIRS if found[pair[0], pair[1]] < pair[2]} == {}
@@ -132,7 +132,7 @@ def test_devices_own_reports_make_the_audits_count_that_of_the_consumers(tmp_pat
     assert cells[at : at + 8] == ["operations", "13", "13", "0", "0", "0", "1", "14"]
 
 
-def test_losses_without_a_device_are_said_beside_the_devices_that_lost_nothing(tmp_path: Path) -> None:
+def test_losses_without_a_device_are_shown_beside_the_devices_that_lost_nothing(tmp_path: Path) -> None:
     document = report(finding(device=None), hours=[hour("home-1", "1970-01-01T01")])
     write_page(document, tmp_path / "page.html")
     assert "1 of 1 lost events belong to no device above" in (tmp_path / "page.html").read_text()

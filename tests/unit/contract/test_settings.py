@@ -131,7 +131,7 @@ def test_an_empty_webhook_has_defaults_and_leaves_the_giving_up_to_the_age() -> 
         ("state", "command", "command", "state"),
     ],
 )
-def test_a_type_says_how_it_goes_down_or_else_the_inbox_does(
+def test_the_way_down_is_the_types_or_else_the_inboxs(
     inbox: str | None, type: str | None, expected: str, undeclared: str
 ) -> None:
     changes = {f"{DEVICE}/inbox/downlink": inbox, f"event_types/{RING}/downlink": type}
@@ -267,7 +267,7 @@ def test_without_a_downlink_no_reply_goes_down() -> None:
     assert contract.device.inbox not in cloud_inboxes(contract)
 
 
-def test_the_checks_leave_the_compilers_routes_alone_and_know_what_is_asked() -> None:
+def test_the_checks_ignore_the_compilers_routes_and_see_undeclared_asks() -> None:
     assert not [each for each in check(worlds.plane()) if "replies" in each.path]
     some = worlds.document()
     some["event_types"] = {"org.example.other.v1": {"description": "d"}}

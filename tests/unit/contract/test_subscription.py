@@ -62,15 +62,9 @@ def test_it_is_checked_as_the_contracts_routes_are(name: str, filter: object, pa
     assert wrong.value.problems[0].path == path
 
 
-def test_an_item_says_what_it_was_made_of() -> None:
-    assert read_subscription(subscription_item(subscription())) == subscription()
-
-
-def test_without_any_the_contract_stays_what_it_is() -> None:
-    assert with_subscriptions(CONTRACT, []) == (CONTRACT, {})
-
-
 def test_they_make_a_contract_with_a_version_of_its_own_that_reads_back() -> None:
+    assert with_subscriptions(CONTRACT, []) == (CONTRACT, {})
+    assert read_subscription(subscription_item(subscription())) == subscription()
     derived, refused = with_subscriptions(CONTRACT, [subscription()])
     assert refused == {}
     assert derived.version != CONTRACT.version
@@ -92,29 +86,17 @@ def test_their_order_means_nothing(subscriptions: list[Subscription]) -> None:
     [
         subscription(participant="nobody"),
         subscription(participant="call-service"),
+        subscription("lost", "carers"),  # its inbox has no queue
         Subscription("family-app", "news", "{", NOW),
         Subscription("family-app", "news", json.dumps({"new": {}}), NOW),
         Subscription("family-app", "No Name", json.dumps(NEWS), NOW),
+        Subscription("family-app", "other", json.dumps(NEWS), "2026-02-01T00:00:00Z"),  # taken
     ],
 )
 def test_one_that_is_wrong_takes_no_other_with_it(wrong: Subscription) -> None:
-    derived, refused = with_subscriptions(CONTRACT, [wrong, subscription("other")])
+    derived, refused = with_subscriptions(CONTRACT, [wrong, subscription("other")], {"family-app.inbox"})
     assert set(refused) == {wrong}
-    assert len(derived.routes) == len(CONTRACT.routes) + 1
-
-
-def test_one_without_a_queue_takes_no_other_with_it() -> None:
-    lost = subscription("lost", "carers")
-    derived, refused = with_subscriptions(CONTRACT, [lost, subscription("other")], {"family-app.inbox"})
-    assert set(refused) == {lost}
     assert [each.name for each in subscribed_routes(derived)] == ["family-app-subscribes-other"]
-
-
-def test_a_name_is_taken_once() -> None:
-    taken = [subscription(), Subscription("family-app", "news", json.dumps(NEWS), "2026-02-01T00:00:00Z")]
-    derived, refused = with_subscriptions(CONTRACT, taken)
-    assert list(refused) == taken[1:]
-    assert len(derived.routes) == len(CONTRACT.routes) + 1
 
 
 def crowded(services: int) -> Contract:
@@ -162,7 +144,7 @@ def test_those_that_are_refused_count_too_and_no_others_are_read(read: list[obje
     assert len([each for each in read if "type = (" in str(each)]) == MAX_OWN
 
 
-def test_what_is_too_long_is_refused_before_it_is_read(read: list[object]) -> None:
+def test_a_filter_that_is_too_long_is_refused_before_it_is_read(read: list[object]) -> None:
     long = json.dumps({"exact": {"type": "x" * MAX_FILTER_BYTES}})
     for text in (long, "[" * 9_000, "{" * 5_000, "[" * 5_000):
         odd = Subscription("family-app", "news", text, NOW)
@@ -175,7 +157,7 @@ def test_what_is_too_long_is_refused_before_it_is_read(read: list[object]) -> No
     assert set(with_subscriptions(CONTRACT, [fat])[1]) == {fat}
 
 
-def test_nobody_takes_the_room_of_the_others() -> None:
+def test_no_participant_takes_the_room_of_the_others() -> None:
     own = [subscription(f"n{number}") for number in range(MAX_OWN + 1)]
     derived, refused = with_subscriptions(CONTRACT, [*own, subscription(participant="carers")])
     assert len(derived.routes) == len(CONTRACT.routes) + MAX_OWN + 1
@@ -208,7 +190,7 @@ def test_without_the_subscribers_only_their_routes_are_left_out(is_retired: bool
 
 
 @pytest.mark.parametrize("document", ["{", "[]", "null", "5", "[" * 9_000])
-def test_a_document_that_says_nothing_leads_to_the_own_inbox(document: str) -> None:
+def test_a_document_without_a_sink_leads_to_the_own_inbox(document: str) -> None:
     odd = replace(subscription(), document=document)
     assert (odd.properties, odd.destination) == ({}, "family-app.inbox")
 
@@ -227,7 +209,7 @@ def test_all_of_one_participant_together_have_a_bound_and_the_oldest_count() -> 
     assert len(derived.routes) == len(CONTRACT.routes) + 3
 
 
-def test_a_contract_without_what_is_costly_keeps_everything_else() -> None:
+def test_without_its_costly_filters_a_contract_keeps_everything_else() -> None:
     added = [subscription("cheap"), subscription("costly", filter=COSTLY)]
     announced = [new_announcement("carers", [COSTLY]), new_announcement("alarm-centre", [NEWS])]
     derived = with_interest(with_subscriptions(CONTRACT, added)[0], announced)[0]

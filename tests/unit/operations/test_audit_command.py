@@ -68,7 +68,7 @@ def test_the_verdicts_are_listed(run: Run, archive: Path) -> None:
     ]
 
 
-def test_what_was_not_audited_is_said(run: Run, archive: Path, tmp_path: Path) -> None:
+def test_a_day_without_an_audit_is_named(run: Run, archive: Path, tmp_path: Path) -> None:
     status, out, err = run("audit", "show", "2026-03-03", "--archive", str(archive))
     assert (status, out) == (1, "")
     assert "no audit of 2026-03-03 is in the archive; " in err

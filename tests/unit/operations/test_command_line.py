@@ -99,7 +99,7 @@ def refused(code: str) -> ClientError:
         (EndpointConnectionError(endpoint_url="https://sqs"), "check the network"),
     ],
 )
-def test_what_aws_refuses_is_said_with_a_remedy(error: ClientError, remedy: str) -> None:
+def test_a_refusal_of_aws_has_a_remedy(error: ClientError, remedy: str) -> None:
     assert remedy in str(explained(error))
 
 

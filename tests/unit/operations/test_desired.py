@@ -131,7 +131,7 @@ def test_a_reset_is_ordered_of_the_downlink(
         (["show", "no-key"], 2, "no-key"),
     ],
 )
-def test_what_is_not_there_and_wrong_words_are_named(
+def test_missing_devices_and_wrong_words_are_named(
     items: DesiredItems, run: Run, arguments: list[str], expected: int, problem: str
 ) -> None:
     status, _, err = run("desired", *arguments)

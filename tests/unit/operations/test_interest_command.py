@@ -34,7 +34,7 @@ def dynamodb(plane: Plane) -> Any:
     return client
 
 
-def test_publishing_makes_the_plane_forget_what_it_sent_where_devices_send_what_is_wanted(
+def test_publishing_makes_the_plane_send_its_interest_again(
     plane: Plane, dynamodb: Any, run: Run, contract: Contract, tmp_path: Path
 ) -> None:
     dynamodb.put_item(**begin_request(DESIRED, 1))
@@ -52,7 +52,7 @@ def test_publishing_makes_the_plane_forget_what_it_sent_where_devices_send_what_
     assert plane.received("operations-outbox") == []
 
 
-def test_one_device_cannot_be_told_alone(run: Run) -> None:
+def test_interest_is_published_to_all_devices_only(run: Run) -> None:
     assert run("interest", "publish", "--device", "home-1")[0] == 2
 
 

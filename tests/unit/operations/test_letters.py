@@ -125,7 +125,7 @@ STAYING = [
 
 
 @pytest.mark.parametrize(("lost", "why"), STAYING)
-def test_what_cannot_go_back_stays_and_says_why(lost: Envelope, why: str) -> None:
+def test_a_letter_that_cannot_go_back_stays_with_the_reason(lost: Envelope, why: str) -> None:
     skipped = sent(lost)
     assert isinstance(skipped, Skipped)
     assert why in skipped.reason

@@ -86,7 +86,7 @@ def test_a_schema_that_exists_is_used_and_an_id_can_be_given(plane: Path) -> Non
     assert set(given.event_types[START].schemas) == {"urn:start"}
 
 
-def test_a_webhook_is_told_its_setting_and_a_description_is_any_text(
+def test_a_webhook_prints_its_setting_and_a_description_is_any_text(
     plane: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     description = "a: 'b' # {c}\n\"ä 😀\u2028"
@@ -132,7 +132,7 @@ def test_a_dry_run_writes_nothing(plane: Path, capsys: pytest.CaptureFixture[str
         (f"event-type {DONE} --sender desk --schema-id x", "is not an absolute URI"),
     ],
 )
-def test_what_is_refused_changes_nothing(
+def test_a_refused_entry_changes_nothing(
     plane: Path, given: str, problem: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = written(plane)
@@ -232,7 +232,7 @@ def test_what_would_change_more_is_refused_with_the_entry(text: str) -> None:
         append_item(text, ("p", "sends"), "b")
 
 
-def test_what_somebody_else_wrote_meanwhile_is_not_overwritten(plane: Path) -> None:
+def test_a_concurrent_edit_is_not_overwritten(plane: Path) -> None:
     first, second = Scaffold.of(plane), Scaffold.of(plane)
     first.add("participants", "one", {"kind": "cloud_service", "description": "The first."})
     second.add("participants", "two", {"kind": "cloud_service", "description": "The second."})

@@ -150,7 +150,7 @@ def test_an_event_that_could_not_be_printed_is_not_taken(
     assert plane.count("care-analytics-inbox") == 1
 
 
-def test_following_ends_in_time_and_says_whether_all_came(plane: Plane, fleet: str, run: Run) -> None:
+def test_following_ends_in_time_with_the_status_whether_all_came(plane: Plane, fleet: str, run: Run) -> None:
     put(plane, "17")
     assert run("inbox", "care-analytics", "--follow", "--timeout", "0.1", "--most", "2")[0] == 1
     assert run("inbox", "care-analytics", "--follow", "--timeout", "0.1")[:2] == (0, "")
@@ -167,7 +167,7 @@ def test_where_data_is_kept_nothing_is_taken_unasked(plane: Plane, fleet: str, r
     assert plane.count("care-analytics-inbox") == 0
 
 
-def test_what_is_no_event_is_shown_as_it_is(plane: Plane, run: Run) -> None:
+def test_a_malformed_message_is_shown_escaped(plane: Plane, run: Run) -> None:
     plane.sqs.send_message(QueueUrl=plane.urls["carers-inbox"], MessageBody="no \x1b[2J event")
     _, out, _ = run("inbox", "carers")
     assert "no route  no \\x1b[2J event" in out
@@ -182,7 +182,7 @@ def test_what_is_no_event_is_shown_as_it_is(plane: Plane, run: Run) -> None:
         (["canary", "--env", "nowhere"], 1, "there is no environment 'nowhere'"),
     ],
 )
-def test_what_cannot_be_shown_is_said(
+def test_an_inbox_that_cannot_be_shown_is_one_error(
     plane: Plane, run: Run, words: list[str], status: int, problem: str
 ) -> None:
     found, out, err = run("inbox", *words)

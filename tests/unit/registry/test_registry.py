@@ -10,6 +10,7 @@ from eventplane.contract import compile_contract, contract_document
 from eventplane.registry.build import build_registry
 from eventplane.registry.view import ApiNotFoundError, BadFlagError, NotFoundError, Representation, look_up
 from tests.plane import shipped_contract
+from tests.unit.contract.small import small
 
 CONTRACT = shipped_contract()
 REGISTRY = build_registry(CONTRACT)
@@ -23,7 +24,7 @@ def get(path: str, **query: str) -> Representation:
     return look_up(REGISTRY, path, query, BASE)
 
 
-def test_the_root_says_which_contract_it_is_and_leads_on() -> None:
+def test_the_root_names_its_contract_and_links_to_its_groups() -> None:
     root = get("/").body
     assert root["registryid"] == "care-at-home"
     assert root["labels"] == {"contractversion": CONTRACT.version}
@@ -31,7 +32,7 @@ def test_the_root_says_which_contract_it_is_and_leads_on() -> None:
     assert root["endpointscount"] == len(CONTRACT.channels)
 
 
-def test_a_message_says_who_sends_it_and_who_receives_it_by_which_routes() -> None:
+def test_a_message_has_its_senders_and_its_receivers_with_their_routes() -> None:
     said = get(f"{MESSAGES}/{KEYWORD}").body["eventplane"]
     assert said["senders"] == ["/participants/voice-service"]
     ways = {each["endpoint"]: each["routes"] for each in said["receivers"]}
@@ -43,7 +44,7 @@ def test_a_message_says_who_sends_it_and_who_receives_it_by_which_routes() -> No
 
 
 @pytest.mark.source("P4")
-def test_a_message_and_a_route_say_their_guarantee() -> None:
+def test_a_message_and_a_route_have_their_guarantee() -> None:
     document = contract_document(CONTRACT)
     document["event_types"][KEYWORD]["delivery_guarantee"] = "at_least_once"
     document["routes"]["daily-life-to-family"]["delivery_guarantee"] = "best_effort"
@@ -57,7 +58,7 @@ def test_a_message_and_a_route_say_their_guarantee() -> None:
         assert "delivery_guarantee" not in get(path).body["eventplane"]
 
 
-def test_a_participant_says_what_it_sends_and_asks() -> None:
+def test_a_participant_has_the_types_that_it_sends_and_asks() -> None:
     said = get("/participants/carers").body["eventplane"]
     assert said["sends"] == ["org.eventplane.home.*"]
     assert said["asks"] == ["org.eventplane.home.message.v1"]
@@ -89,21 +90,8 @@ def test_a_schema_is_the_document_and_its_metadata_are_beside_it() -> None:
 
 def endpoint(of: str, **box: Any) -> dict[str, Any]:
     """The endpoint of `of`, a channel of a small plane, whose settings are `box`."""
-    name, _, side = of.partition(".")
-    kinds = {"home": "device", "bell": "device_service", "desk": "cloud_service"}
-    participants: dict[str, Any] = {each: {"kind": kind, "description": "d"} for each, kind in kinds.items()}
-    participants[name][side] = box
-    small = compile_contract(
-        {
-            "format": 4,
-            "name": "small",
-            "participants": participants,
-            "event_types": {},
-            "routes": {"up": {"filter": {"prefix": {"type": "a"}}, "to": "home.outbox"}},
-        },
-        "small",
-    )
-    found: dict[str, Any] = look_up(build_registry(small), f"/endpoints/{of}", {}, BASE).body
+    registry = build_registry(small({f"participants/{of.replace('.', '/')}": box}))
+    found: dict[str, Any] = look_up(registry, f"/endpoints/{of}", {}, BASE).body
     return found
 
 
@@ -119,13 +107,13 @@ def endpoint(of: str, **box: Any) -> dict[str, Any]:
             {"topic": "eventplane/bell/inbox", "qos": 0},
         ),
         (
-            "home.outbox",
+            "device.outbox",
             {},
             "producer",
             "MQTT/3.1.1",
             {"topic": "$aws/rules/{rule}/devices/{thing}/outbox", "qos": 1},
         ),
-        ("home.inbox", {}, "consumer", "MQTT/3.1.1", {"topic": "devices/{thing}/inbox", "qos": 1}),
+        ("device.inbox", {}, "consumer", "MQTT/3.1.1", {"topic": "devices/{thing}/inbox", "qos": 1}),
         ("desk.inbox", {"transport": "sqs_fifo"}, "consumer", "SQS", {"fifo": True}),
         ("desk.outbox", {}, "producer", "SQS", {"fifo": False}),
         ("desk.inbox", {"webhook": {}}, "producer", "HTTP", {"method": "POST"}),
@@ -145,38 +133,25 @@ def test_an_endpoint_has_the_settings_of_its_channel() -> None:
 
 
 @pytest.mark.parametrize(
-    "path",
+    ("path", "error"),
     [
-        "/nothing",
-        "/endpoints/device.outbox/nothing",
-        f"{MESSAGES}/{KEYWORD}/nothing",
-        f"{MESSAGES}/{KEYWORD}/versions/1/more",
-        f"{SCHEMA}/meta$details",
-        "/export/more",
+        ("/nothing", ApiNotFoundError),
+        (f"{MESSAGES}/{KEYWORD}/nothing", ApiNotFoundError),
+        (f"{MESSAGES}/{KEYWORD}/versions/1/more", ApiNotFoundError),
+        (f"{SCHEMA}/meta$details", ApiNotFoundError),
+        ("/export/more", ApiNotFoundError),
+        ("/endpoints/nobody.inbox", NotFoundError),
+        ("/messagegroups/other/messages", NotFoundError),
+        (f"{MESSAGES}/org.example.v1/versions", NotFoundError),
+        (f"{SCHEMA}/versions/7", NotFoundError),
     ],
 )
-def test_a_path_that_no_model_has_is_refused_by_name(path: str) -> None:
-    with pytest.raises(ApiNotFoundError) as caught:
+def test_a_path_or_entity_that_is_not_there_is_refused_by_name(
+    path: str, error: type[ApiNotFoundError | NotFoundError]
+) -> None:
+    with pytest.raises(error) as caught:
         get(path)
-    assert caught.value.subject == path
-
-
-@pytest.mark.parametrize(
-    "path",
-    [
-        "/endpoints/nobody.inbox",
-        "/messagegroups/other",
-        "/messagegroups/other/messages",
-        f"{MESSAGES}/org.example.v1",
-        f"{MESSAGES}/org.example.v1/versions",
-        f"{SCHEMA}/versions/7",
-        f"{SCHEMA.upper()}",
-    ],
-)
-def test_an_entity_that_is_not_there_is_refused_by_name(path: str) -> None:
-    with pytest.raises((NotFoundError, ApiNotFoundError)) as caught:
-        get(path)
-    assert caught.value.status == 404
+    assert (caught.value.status, caught.value.subject) == (404, path)
 
 
 def test_a_collection_comes_in_pages() -> None:
@@ -184,12 +159,10 @@ def test_a_collection_comes_in_pages() -> None:
     total = len(CONTRACT.routes)
     last = list(first.body)[-1]
     assert first.headers["Link"] == f'<{BASE}/routes?limit=3&after={last}>;rel="next";count={total}'
-    rest = get("/routes", limit="100", after=last)
-    assert rest.headers == {}
-    assert {*first.body, *rest.body} == {each.name for each in CONTRACT.routes}
+    assert get("/routes", limit="100", after=last).headers == {}
 
 
-@pytest.mark.parametrize("limit", ["", "0", "101", "-1", "1.5", "many", "²", "9" * 5_000])
+@pytest.mark.parametrize("limit", ["", "0", "101", "1.5", "\u00b2", "9" * 5_000])
 def test_a_limit_that_means_nothing_is_refused(limit: str) -> None:
     with pytest.raises(BadFlagError, match="ask for 1 to 100"):
         get("/routes", limit=limit)

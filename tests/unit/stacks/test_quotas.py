@@ -139,7 +139,7 @@ def test_a_hundred_executions_stay_unreserved(cloud: Any) -> None:
         assert finding.refuses is refused
 
 
-def test_what_is_reserved_already_is_not_counted_twice(cloud: Any) -> None:
+def test_reserved_concurrency_is_not_counted_twice(cloud: Any) -> None:
     again = cloud()
     again.concurrency(total=1_000, unreserved=950, deployed=50)
     assert list(again.account.concurrency_findings(planned_concurrency([PLANNED]))) == []
@@ -191,7 +191,7 @@ def test_without_an_answer_the_documented_default_of_the_region_counts(cloud: An
     assert sum(each.refuses for each in found) == 4
 
 
-def test_a_region_whose_quota_nobody_knows_is_a_warning_not_a_guess(cloud: Any) -> None:
+def test_a_region_with_an_unknown_quota_is_a_warning_not_a_guess(cloud: Any) -> None:
     elsewhere = cloud("eu-south-2")
     for name in QUOTAS:
         elsewhere.quota(name, None, None)

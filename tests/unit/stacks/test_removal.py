@@ -44,7 +44,7 @@ def test_the_region_is_read_as_by_aws_s_own_tools(variable: str, monkeypatch: py
 
 
 @pytest.mark.parametrize("box", ["inbox", "inbox-dlq", "outbox.fifo", "outbox-dlq.fifo", "replies"])
-def test_a_box_of_who_was_never_retired_may_still_be_written(box: str) -> None:
+def test_a_box_of_a_participant_that_was_never_retired_may_still_be_written(box: str) -> None:
     name = f"carers-{box}"
     assert list(leaving_queues(Deployed({name: 0}), PLANNED)) == [LeavingQueue(name, 0, is_written=True)]
     with pytest.raises(RemovalError, match=f"{name}: routers may still write to it; .* `retired: true`"):
@@ -52,7 +52,7 @@ def test_a_box_of_who_was_never_retired_may_still_be_written(box: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["carers-inbox", "carers-replies", "device-inbox", "device-inbox-dlq"])
-def test_a_box_of_who_was_retired_leaves_when_it_is_empty(name: str) -> None:
+def test_a_box_of_a_retired_participant_leaves_when_it_is_empty(name: str) -> None:
     retired = ["carers", "device", "downlink"]
     check_removals(Deployed({name: 0}, retired), PLANNED)
     with pytest.raises(RemovalError, match=r"2 message\(s\) are left"):
