@@ -1,4 +1,4 @@
-"""The API's function as API Gateway calls it, with the table that moto plays."""
+"""The API's function as API Gateway calls it."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 
-from eventplane.contract import Contract
 from lambdas.api import subscriptions as handler
-from tests.unit.lambdas.support import INTEREST, NOW_MS, SUBSCRIPTIONS, TABLE, Cloud, LambdaContext
+from tests.unit.lambdas.support import INTEREST, SUBSCRIPTIONS, TABLE, Cloud, LambdaContext, deploy
 
 INBOXES = {
     name: f"arn:aws:sqs:us-east-1:000000000000:eventplane-dev-{name}-inbox"
@@ -33,23 +32,20 @@ Call = Callable[..., Answer]
 
 
 @pytest.fixture
-def call(contract: Contract, cloud: Cloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Call]:
+def call(cloud: Cloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Call]:
     """Sends a request to the path of `participant`'s subscriptions, or of the one with `id`."""
-    (tmp_path / "contract.json").write_bytes(contract.canonical)
-    for name, value in {
-        "EVENTPLANE_CONTRACTS_TABLE": TABLE,
-        "EVENTPLANE_INTEREST_TABLE": INTEREST,
-        "EVENTPLANE_CONTRACT_REFRESH_S": "30",
-        "LAMBDA_TASK_ROOT": str(tmp_path),
-        "EVENTPLANE_SUBSCRIPTIONS_TABLE": SUBSCRIPTIONS,
-        "EVENTPLANE_INBOXES": json.dumps(INBOXES),
-        "EVENTPLANE_WEBHOOK_ORIGIN": "eventplane-dev",
-        "EVENTPLANE_WEBHOOK_SECRET": "webhook",
-        "EVENTPLANE_SINKS": "anywhere",
-        "POWERTOOLS_SERVICE_NAME": "function",
-    }.items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.setattr(handler, "system_clock", lambda: NOW_MS)
+    settings = {
+        "CONTRACTS_TABLE": TABLE,
+        "INTEREST_TABLE": INTEREST,
+        "CONTRACT_REFRESH_S": "30",
+        "SUBSCRIPTIONS_TABLE": SUBSCRIPTIONS,
+        "INBOXES": INBOXES,
+        "WEBHOOK_ORIGIN": "eventplane-dev",
+        "WEBHOOK_SECRET": "webhook",
+        "SINKS": "anywhere",
+    }
+    deploy(monkeypatch, tmp_path, cloud.contract, settings)
+    monkeypatch.setattr(handler, "system_clock", cloud.clock)
     handler.service.cache_clear()
 
     def call(

@@ -15,11 +15,17 @@ from eventplane.downlink.wire import key_of_sender
 from eventplane.envelope import write_event
 from lambdas.common.metrics import Metric
 from lambdas.downlink import items
-from lambdas.downlink.items import PACE_S, PAGE, NotChangedError
+from lambdas.downlink.items import PACE_S, DesiredTable, NotChangedError
 from tests.rule_failure import rule_failure
 from tests.unit.lambdas.downlink.world import HOUR, KEY_OF_PULSE, START, S, World, command, group, state
 
 COMMANDS = f"c#{key_of_sender('carers', '/carers')}"
+
+
+@pytest.fixture
+def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of five events."""
+    monkeypatch.setattr("lambdas.downlink.due.PAGE", 5)
 
 
 def test_a_state_goes_out_at_once_and_is_done_when_the_device_has_it(world: World) -> None:
@@ -30,7 +36,7 @@ def test_a_state_goes_out_at_once_and_is_done_when_the_device_has_it(world: Worl
     assert world.store("home-1") == frozenset()
     item = world.item()
     assert (item.state, item.acknowledged_version, item.due_at_ms) == (State.IDLE, 1, None)
-    world.now_ms += HOUR
+    world.clock.now_ms += HOUR
     world.do_work()
     assert world.versions() == []
     assert world.reconcile().items == 0
@@ -41,8 +47,8 @@ def test_nothing_is_sent_to_who_is_away_and_all_of_it_when_it_subscribes(world: 
     world.desire(state(1, "home-2"), state(2, "home-2"))
     assert world.sent == []
     item = world.item("home-2")
-    assert (item.state, item.due_at_ms) == (State.PENDING, world.now_ms + AWAY_MS)
-    world.now_ms += S
+    assert (item.state, item.due_at_ms) == (State.PENDING, world.clock.now_ms + AWAY_MS)
+    world.clock.now_ms += S
     world.subscribed("home-2")
     assert world.versions("home-2") == [2]
 
@@ -52,19 +58,17 @@ def test_who_does_not_answer_gets_the_newest_body_five_times_and_then_the_reconc
     world.desire(state(1))
     world.desire(state(2))
     for wait_s in (5, 10, 20, 40, 80):
-        world.now_ms += wait_s * S
-        world.work.check("home-1", f"s#{KEY_OF_PULSE}", 0)
-        world.do_work()
+        world.clock.now_ms += wait_s * S
+        world.check()
     assert world.versions() == [1, 2, 2, 2, 2, 2][: len(world.versions())]
     assert world.versions().count(2) >= 4
     while world.item().state is State.SENDING:
-        world.now_ms += 80 * S
-        world.work.check("home-1", f"s#{KEY_OF_PULSE}", 0)
-        world.do_work()
+        world.clock.now_ms += 80 * S
+        world.check()
     assert world.item().state is State.PARKED
     world.sent.clear()
     assert world.reconcile().items == 0
-    world.now_ms += PARKED_MS
+    world.clock.now_ms += PARKED_MS
     assert world.reconcile().items == 1
     assert world.versions() == [2]
 
@@ -73,9 +77,8 @@ def test_a_check_is_due_after_each_transmission_and_too_early_does_nothing(world
     world.desire(state(1))
     world.do_work()
     assert world.versions() == [1]
-    world.now_ms += 5 * S
-    world.work.check("home-1", f"s#{KEY_OF_PULSE}", 0)
-    world.do_work()
+    world.clock.now_ms += 5 * S
+    world.check()
     assert (world.versions(), world.delays) == ([1, 1], [5, 0, 10])
 
 
@@ -83,9 +86,8 @@ def test_a_check_is_due_after_each_transmission_and_too_early_does_nothing(world
 def test_who_went_away_while_it_was_sent_waits_for_its_return(world: World) -> None:
     world.desire(state(1))
     world.line("home-1", "disconnected")
-    world.now_ms += 5 * S
-    world.work.check("home-1", f"s#{KEY_OF_PULSE}", 0)
-    world.do_work()
+    world.clock.now_ms += 5 * S
+    world.check()
     assert (world.versions(), world.item().state) == ([1], State.PENDING)
 
 
@@ -93,15 +95,15 @@ def test_who_went_away_while_it_was_sent_waits_for_its_return(world: World) -> N
 def test_a_quick_reconnect_gets_what_the_lost_session_got(world: World) -> None:
     """A bug of KubeEdge: the new session of a quick reconnect was taken for the old one, and got nothing."""
     world.desire(state(1))
-    world.now_ms += S
+    world.clock.now_ms += S
     world.subscribed("home-1")
     assert world.versions() == [1, 1]
 
 
-def test_a_second_page_does_not_send_again_what_the_first_one_sent(world: World) -> None:
-    keys = [f"threshold/home/{number}" for number in range(2 * PAGE + 3)]
+def test_a_second_page_does_not_send_again_what_the_first_one_sent(world: World, small_pages: None) -> None:
+    keys = [f"threshold/home/{number}" for number in range(13)]
     world.desire(*(state(1, "home-2", statekey=key, id=key) for key in keys))
-    world.now_ms += S
+    world.clock.now_ms += S
     world.delays.clear()
     world.subscribed("home-2")
     assert sorted(incoming.key for _, incoming in world.sent) == sorted(keys)
@@ -127,7 +129,7 @@ def test_a_rejected_event_is_a_dead_letter_once_and_not_sent_again(world: World)
     world.answer("home-1", no)
     assert world.reasons() == ["contract_refused"]
     assert world.item().state is State.REJECTED
-    world.now_ms += HOUR
+    world.clock.now_ms += HOUR
     world.do_work()
     world.reconcile()
     assert world.versions() == [1]
@@ -168,7 +170,7 @@ def test_what_never_comes_to_a_device_is_a_dead_letter_with_its_reason(
 ) -> None:
     world.make("gone", is_gone=True)
     assert world.desire(body) == frozenset()
-    assert (world.reasons(), world.sent, world.count()) == ([reason], [], 0)
+    assert (world.reasons(), world.sent, len(world.things())) == ([reason], [], 0)
 
 
 def test_a_letter_that_cannot_be_delivered_goes_to_the_dead_letter_queue(world: World) -> None:
@@ -179,20 +181,22 @@ def test_a_letter_that_cannot_be_delivered_goes_to_the_dead_letter_queue(world: 
     assert (world.taken("last-resort"), world.taken("outbox")) == ([letter.json], [])
 
 
-def test_an_event_for_all_reaches_all_that_are_not_gone_by_pages(world: World) -> None:
-    things = [f"home-{number}" for number in range(1, 251)]
+def test_an_event_for_all_reaches_all_that_are_not_gone_by_pages(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lambdas.downlink.devices._READ", 20)
+    things = [f"home-{number}" for number in range(1, 51)]
     world.make(*things[2:])
     world.make("gone", is_gone=True)
     assert world.desire(state(1, "*")) == frozenset()
-    assert world.count() == 250
+    assert len(world.things()) == 50
     assert [to for to, _ in world.sent] == ["home-1"]
 
 
 def test_an_event_for_a_group_reaches_its_members_only(world: World) -> None:
     world.make("home-3", "home-4", groups=frozenset({"pilot"}))
     assert world.desire(group(1, "pilot")) == frozenset()
-    found = world.dynamodb.scan(TableName="desired")["Items"]
-    assert sorted(each["thing"]["S"] for each in found) == ["home-3", "home-4"]
+    assert world.things() == ["home-3", "home-4"]
     assert world.reasons() == []
 
 
@@ -229,8 +233,8 @@ def test_an_answer_that_cannot_be_read_is_a_dead_letter(world: World, data: obje
     assert world.reasons() == ["bad_acknowledgement"] * 2
 
 
-def test_a_device_that_lost_its_state_gets_everything_again(world: World) -> None:
-    keys = [f"threshold/home/{number}" for number in range(PAGE + 3)]
+def test_a_device_that_lost_its_state_gets_everything_again(world: World, small_pages: None) -> None:
+    keys = [f"threshold/home/{number}" for number in range(8)]
     world.desire(*(state(1, statekey=key, id=key) for key in keys))
     world.store("home-1")
     late = world.item(sk=f"s#{keys[0]}")
@@ -253,18 +257,18 @@ def test_a_tombstone_goes_down_and_is_collected_in_its_time(world: World) -> Non
     assert incoming.is_deleted
     world.store("home-1")
     assert world.reconcile().items == 0
-    world.now_ms += KEPT_MS
+    world.clock.now_ms += KEPT_MS
     assert world.reconcile().items == 1
-    assert world.count() == 0
+    assert len(world.things()) == 0
 
 
 @pytest.mark.source("K1")
 def test_what_belongs_to_a_decommissioned_device_is_collected(world: World) -> None:
     world.desire(state(1, "home-2"))
     world.make("home-2", is_gone=True)
-    world.now_ms += AWAY_MS
+    world.clock.now_ms += AWAY_MS
     world.reconcile()
-    assert (world.count(), world.sent) == (0, [])
+    assert (len(world.things()), world.sent) == (0, [])
 
 
 def test_a_transmission_that_iot_core_refuses_is_counted_and_repeated(
@@ -277,9 +281,8 @@ def test_a_transmission_that_iot_core_refuses_is_counted_and_repeated(
     assert counted == [Metric.NOT_TRANSMITTED]
     assert (world.item().state, world.delays) == (State.SENDING, [5])
     world.is_iot_up = True
-    world.now_ms += 5 * S
-    world.work.check("home-1", f"s#{KEY_OF_PULSE}", 0)
-    world.do_work()
+    world.clock.now_ms += 5 * S
+    world.check()
     assert world.versions() == [1]
 
 
@@ -287,42 +290,42 @@ def test_a_transmission_that_iot_core_refuses_is_counted_and_repeated(
 def test_a_check_that_is_lost_is_made_by_the_reconciler(world: World) -> None:
     world.desire(state(1))
     world.taken("work")
-    world.now_ms += 5 * S
+    world.clock.now_ms += 5 * S
     assert world.reconcile().items == 1
     assert world.versions() == [1, 1]
 
 
 def test_without_time_nothing_is_begun_and_everything_comes_again(world: World) -> None:
     assert world.desire(state(1), remaining_ms=lambda: 1) == {"m0"}
-    assert (world.count(), world.sent) == (0, [])
+    assert (len(world.things()), world.sent) == (0, [])
     world.desire(state(1))
-    world.now_ms += HOUR
+    world.clock.now_ms += HOUR
     assert not world.reconcile(remaining_ms=lambda: 1).is_complete
 
 
 def test_who_is_slower_reads_again_and_decides_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     world.desire(state(1))
-    write, others = world.table.write, [state(2)]
+    write, others = DesiredTable.write, [state(2)]
 
-    def slow(item: Desired) -> Desired | None:
+    def slow(table: DesiredTable, item: Desired) -> Desired | None:
         if others:
             world.desire(others.pop())
-        return write(item)
+        return write(table, item)
 
-    monkeypatch.setattr(world.table, "write", slow)
+    monkeypatch.setattr(DesiredTable, "write", slow)
     world.desire(state(3))
     message = world.item().message
     assert message is not None
     assert message.version == 3
-    monkeypatch.setattr(world.table, "write", lambda _: None)
+    monkeypatch.setattr(DesiredTable, "write", lambda *_: None)
     assert world.desire(state(4)) == {"m0"}
 
 
 def test_an_item_that_others_keep_writing_is_named(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     world.desire(state(1))
-    monkeypatch.setattr(world.table, "remove", lambda _: False)
+    monkeypatch.setattr(DesiredTable, "remove", lambda *_: False)
     with pytest.raises(NotChangedError, match="home-1"):
-        world.items.change("home-1", f"s#{KEY_OF_PULSE}", lambda _item, _now_ms: Step(None))
+        world.parts.items.change("home-1", f"s#{KEY_OF_PULSE}", lambda _item, _now_ms: Step(None))
 
 
 def test_more_commands_than_are_kept_are_dead_letters(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -335,27 +338,24 @@ def test_more_commands_than_are_kept_are_dead_letters(world: World, monkeypatch:
 def test_a_command_whose_time_is_over_is_not_sent_and_no_letter(world: World) -> None:
     world.desire(command(1, "home-2", expirytime="2026-01-01T00:00:01Z"))
     assert world.item("home-2", COMMANDS).due_at_ms == START + S
-    world.now_ms = START + 2 * S
+    world.clock.now_ms = START + 2 * S
     world.reconcile()
     world.subscribed("home-2")
     assert (world.sent, world.reasons()) == ([], [])
 
 
 def test_what_is_no_work_of_ours_comes_again_until_it_is_a_dead_letter(world: World) -> None:
-    world.sqs.send_message(QueueUrl=world.queues["work"], MessageBody='{"what": "is this"}')
-    assert world.do_work() == {"m0"}
+    assert world.do_work({"what": "is this"}) == {"m0"}
 
 
 def test_a_subscription_that_the_rule_could_not_hand_over_counts_once_it_is_redriven(world: World) -> None:
     world.desire(state(1, "home-2"))
     assert world.sent == []
-    world.now_ms += S
+    world.clock.now_ms += S
     told = {"clientId": "home-2", "eventType": "subscribed", "topics": ["devices/home-2/inbox"]}
-    world.sqs.send_message(QueueUrl=world.queues["work"], MessageBody=rule_failure(json.dumps(told).encode()))
-    assert world.do_work() == frozenset()
+    assert world.do_work(rule_failure(json.dumps(told).encode())) == frozenset()
     assert world.versions("home-2") == [1]
 
 
 def test_a_claim_that_subscribes_is_nobody(world: World) -> None:
-    world.sqs.send_message(QueueUrl=world.queues["work"], MessageBody='{"subscribed": "claim-home-1"}')
-    assert world.do_work() == frozenset()
+    assert world.do_work({"subscribed": "claim-home-1"}) == frozenset()

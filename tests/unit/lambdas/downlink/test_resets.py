@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from eventplane.downlink.desired import State
@@ -11,22 +9,20 @@ from eventplane.downlink.device import stored
 from eventplane.downlink.table import fleet_reset, one_reset
 from eventplane.downlink.transitions import AWAY_MS, KEPT_MS
 from lambdas.downlink.items import PACE_S
-from tests.unit.lambdas.downlink.world import HOUR, KEY_OF_PULSE, S, World, state
+from tests.unit.lambdas.downlink.world import DESIRED, HOUR, KEY_OF_PULSE, S, World, state
 
 
 def order(world: World, thing: str | None = "home-1", key: str = KEY_OF_PULSE) -> frozenset[str]:
     """What `desired reset` puts into the queue, a second after all before."""
-    world.now_ms += S
-    text = json.dumps(one_reset(key, thing) if thing else fleet_reset(key))
-    world.sqs.send_message(QueueUrl=world.queues["work"], MessageBody=text)
-    failed = world.do_work()
-    world.now_ms += S
+    world.clock.now_ms += S
+    failed = world.do_work(one_reset(key, thing) if thing else fleet_reset(key))
+    world.clock.now_ms += S
     return failed
 
 
 def burnt(world: World, thing: str = "home-1") -> str:
     """A version far ahead that the cloud took by mistake, as large as it takes them."""
-    text = state(1, thing, id="burnt", stateversion=str(world.now_ms + 24 * HOUR))
+    text = state(1, thing, id="burnt", stateversion=str(world.clock.now_ms + 24 * HOUR))
     world.desire(text)
     return text
 
@@ -38,12 +34,12 @@ def test_after_a_reset_lower_versions_count_and_what_came_before_does_not(world:
     assert world.sent == []
     assert order(world) == frozenset()
     ((_, anew),) = world.sent
-    assert (anew.id, anew.version, anew.reset, anew.fence) == ("burnt", 0, world.now_ms - S, 1)
+    assert (anew.id, anew.version, anew.reset, anew.fence) == ("burnt", 0, world.clock.now_ms - S, 1)
     world.store("home-1")
     # The queue redelivers what was taken in before.
-    world.now_ms -= HOUR
+    world.clock.now_ms -= HOUR
     world.desire(mistake)
-    world.now_ms += HOUR
+    world.clock.now_ms += HOUR
     world.desire(state(7))
     ((_, right),) = world.sent
     assert (right.version, right.reset) == (7, anew.reset)
@@ -69,31 +65,31 @@ def test_who_is_away_learns_of_it_from_the_reconciler(world: World) -> None:
     world.desire(state(7, "home-2"))
     assert world.sent == []
     world.line("home-2", "connected")
-    world.now_ms += AWAY_MS
+    world.clock.now_ms += AWAY_MS
     world.reconcile()
     ((_, right),) = world.sent
     assert (right.version, right.reset > 0) == (7, True)
 
 
-def test_the_whole_fleet_is_reset_in_pages_and_only_where_there_is_something(world: World) -> None:
-    world.make(*(f"home-{number}" for number in range(3, 251)))
-    world.desire(*(state(1, f"home-{number}", id=f"{number}") for number in (1, 2, 100, 250)))
+def test_the_whole_fleet_is_reset_in_pages_and_only_where_there_is_something(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lambdas.downlink.devices._READ", 10)
+    world.make(*(f"home-{number}" for number in range(3, 26)))
+    world.desire(*(state(1, f"home-{number}", id=f"{number}") for number in (1, 2, 10, 25)))
     world.store("home-1")
     world.delays.clear()
     order(world, None)
-    found = world.dynamodb.scan(TableName="desired")["Items"]
-    assert {each["thing"]["S"] for each in found} == {"home-1", "home-2", "home-100", "home-250"}
-    assert len({each["reset"]["N"] for each in found}) == 1
+    assert world.things() == ["home-1", "home-10", "home-2", "home-25"]
+    assert len({each["reset"]["N"] for each in world.dynamodb.items(DESIRED)}) == 1
     assert world.delays.count(PACE_S) >= 2
 
 
 def test_an_order_that_comes_again_changes_nothing(world: World) -> None:
     world.desire(state(1))
-    world.now_ms += S
-    text = json.dumps(one_reset(KEY_OF_PULSE, "home-1"))
+    world.clock.now_ms += S
     for _ in range(2):
-        world.sqs.send_message(QueueUrl=world.queues["work"], MessageBody=text)
-        world.do_work()
+        world.do_work(one_reset(KEY_OF_PULSE, "home-1"))
         world.store("home-1")
         before = world.item()
     assert (before.fence, world.item(), world.sent) == (1, before, [])
@@ -102,10 +98,9 @@ def test_an_order_that_comes_again_changes_nothing(world: World) -> None:
 def test_without_time_the_order_comes_again(world: World) -> None:
     world.desire(state(1))
     world.taken("work")
-    for text in (one_reset(KEY_OF_PULSE, "home-1"), fleet_reset(KEY_OF_PULSE)):
-        world.sqs.send_message(QueueUrl=world.queues["work"], MessageBody=json.dumps(text))
+    orders = one_reset(KEY_OF_PULSE, "home-1"), fleet_reset(KEY_OF_PULSE)
     calls = iter([60_000, 1] * 2)
-    assert world.do_work(lambda: next(calls, 1)) == {"m0", "m1"}
+    assert world.do_work(*orders, remaining_ms=lambda: next(calls, 1)) == {"m0", "m1"}
     assert world.item().reset == 0
 
 
@@ -115,7 +110,7 @@ def test_of_a_lost_table_a_single_device_is_reset_all_the_same(world: World) -> 
     world.desire(state(1))
     assert [incoming.reset > 0 for _, incoming in world.sent] == [True]
     order(world, "nobody")
-    assert world.count() == 1
+    assert len(world.things()) == 1
 
 
 def test_what_was_reset_is_remembered_also_when_it_is_deleted(world: World) -> None:
@@ -126,7 +121,7 @@ def test_what_was_reset_is_remembered_also_when_it_is_deleted(world: World) -> N
     world.store("home-1")
     world.store("home-1")
     assert world.item().state is State.IDLE
-    world.now_ms += KEPT_MS
+    world.clock.now_ms += KEPT_MS
     world.reconcile()
     world.desire(state(3))
     assert [(incoming.version, incoming.reset > 0) for _, incoming in world.sent] == [(3, True)]
@@ -143,6 +138,5 @@ def test_a_reset_frees_the_key_for_another_sender(world: World) -> None:
 
 @pytest.mark.parametrize("work", [one_reset("no-key", "home-1"), fleet_reset("no-key")])
 def test_a_reset_of_what_is_no_key_is_none(world: World, work: dict[str, object]) -> None:
-    world.sqs.send_message(QueueUrl=world.queues["work"], MessageBody=json.dumps(work))
-    assert world.do_work() == {"m0"}
-    assert world.count() == 0
+    assert world.do_work(work) == {"m0"}
+    assert len(world.things()) == 0

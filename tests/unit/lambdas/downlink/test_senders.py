@@ -8,16 +8,15 @@ from typing import Any
 
 import pytest
 
-from eventplane.contract import Contract
 from eventplane.conversation.attributes import REPLY_TYPE
 from eventplane.device_reports import DEVICE_CONTRACT, STARTED, forwarder_source
 from eventplane.downlink.desired import State
 from eventplane.downlink.device import ACKNOWLEDGED, stored, to_data
 from eventplane.downlink.rights import CONTRACT_KEYS
 from eventplane.downlink.wire import key_of_sender
-from eventplane.envelope import parse_event, write_event
+from eventplane.envelope import write_event
 from eventplane.interest.uplink import UPLINK_INTEREST_TYPE, UPLINK_KEY
-from tests.unit.lambdas.downlink.world import KEY_OF_PULSE, STATE, World, command, group, state
+from tests.unit.lambdas.downlink.world import DESIRED, KEY_OF_PULSE, STATE, World, command, group, state
 
 BURNT = "9" * 18
 
@@ -29,20 +28,9 @@ def by(text: str, **sender: str) -> str:
     return json.dumps(members | sender)
 
 
-def letters(world: World) -> list[tuple[str, str]]:
+def said(world: World) -> list[tuple[str, str]]:
     """Reasons and details of the dead letters since this was asked last."""
-    said = [parse_event(body).data() for body in world.taken("outbox")]
-    return [(each["reason"], each["detail"]) for each in said]
-
-
-@pytest.fixture
-def strict(aws: None, contract: Contract) -> World:
-    """By the shipped contract: carers address one home at a time, operations every device."""
-    world = World(contract)
-    world.make("home-1", "home-2", groups=frozenset({"north"}))
-    world.line("home-1", "connected")
-    world.line("home-2", "disconnected")
-    return world
+    return [(each["reason"], each["detail"]) for each in world.letters()]
 
 
 class TestSenders:
@@ -66,11 +54,11 @@ class TestSenders:
         self, world: World, sender: dict[str, str], target: str
     ) -> None:
         assert world.desire(by(state(1, target), **sender)) == frozenset()
-        ((reason, detail),) = letters(world)
+        ((reason, detail),) = said(world)
         assert reason == "sender_not_allowed"
         assert sender.get("senderservice", "") in detail
         assert sender.get("senderdevice", "") in detail
-        assert (world.sent, world.count()) == ([], 0)
+        assert (world.sent, len(world.things())) == ([], 0)
 
     def test_a_contract_of_a_device_replaces_no_other_s(self, world: World) -> None:
         """Security review, finding 1: a device published a contract without alarm routes to `*`."""
@@ -78,14 +66,14 @@ class TestSenders:
         for sender in ({"senderdevice": "home-2"}, {"senderservice": "carers"}):
             world.desire(by(state(1, **attack), **sender))
         assert world.reasons() == ["sender_not_allowed"] * 2
-        assert (world.sent, world.count()) == ([], 0)
+        assert (world.sent, len(world.things())) == ([], 0)
 
     def test_the_rest_of_an_event_for_many_is_checked_like_its_beginning(self, world: World) -> None:
-        rest = {"accepted_at_ms": world.now_ms, "after": "a", "is_found": True}
+        rest = {"accepted_at_ms": world.clock.now_ms, "after": "a", "is_found": True}
         forged = by(state(1, "*"), senderdevice="home-2")
         world.desire(json.dumps({"downlink": {**rest, "event": forged}}))
         assert world.reasons() == ["sender_not_allowed"]
-        assert (world.sent, world.count()) == ([], 0)
+        assert (world.sent, len(world.things())) == ([], 0)
 
     def test_no_event_is_taken_for_the_rest_of_another(self, world: World) -> None:
         """What a router writes is an event, whatever members its sender gave it."""
@@ -93,25 +81,25 @@ class TestSenders:
             body = json.loads(state(1)) | {name: {"event": state(7, "home-2"), "after": "", "is_found": True}}
             world.desire(json.dumps(body))
         assert len(world.reasons()) == 2
-        assert (world.sent, world.count()) == ([], 0)
+        assert (world.sent, len(world.things())) == ([], 0)
 
 
 class TestAddresses:
     @pytest.mark.parametrize("text", [state(1, "*"), group(1, "north"), command(1, "*")])
     def test_who_may_address_one_device_addresses_no_more(self, strict: World, text: str) -> None:
         strict.desire(text)
-        ((reason, detail),) = letters(strict)
+        ((reason, detail),) = said(strict)
         assert reason == "address_not_allowed"
         assert "carers addressed" in detail
         assert "all devices" in detail or "group north" in detail
-        assert strict.count() == 0
+        assert len(strict.things()) == 0
         strict.desire(state(1))
         assert strict.versions() == [1]
 
     def test_who_may_address_everyone_does(self, strict: World) -> None:
         event = state(1, "*", type=UPLINK_INTEREST_TYPE, statekey=UPLINK_KEY)
         strict.desire(by(event, senderservice="operations"))
-        assert (strict.reasons(), strict.count()) == ([], 2)
+        assert (strict.reasons(), len(strict.things())) == ([], 2)
 
     @pytest.mark.parametrize(
         ("text", "count"),
@@ -131,7 +119,7 @@ class TestAddresses:
         participants["carers"] = replace(participants["carers"], may_address=("north", "west"))
         strict.contract = replace(strict.contract, participants=participants)
         strict.desire(text)
-        assert strict.count() == count
+        assert len(strict.things()) == count
         assert strict.reasons() == ([] if count else ["address_not_allowed"])
 
 
@@ -142,13 +130,13 @@ class TestKeys:
         self, world: World, key: str, deletes: bool
     ) -> None:
         world.desire(state(1, statekey=key, **({"statedelete": True} if deletes else {})))
-        assert (world.reasons(), world.count()) == (["key_not_allowed"], 0)
+        assert (world.reasons(), len(world.things())) == (["key_not_allowed"], 0)
 
     def test_a_key_belongs_to_the_first_who_sent_it(self, two: World) -> None:
         """A second sender could otherwise bury what the first one says beneath newer versions."""
         two.desire(state(1))
         two.desire(by(state(2, type=NOTE), senderservice="notes"))
-        ((reason, detail),) = letters(two)
+        ((reason, detail),) = said(two)
         assert (reason, "notes" in detail, "carers" in detail) == ("key_not_allowed", True, True)
         assert two.item().owner == "carers"
         two.desire(state(3))
@@ -216,27 +204,27 @@ class TestVersions:
     def test_a_version_that_nothing_can_follow_is_refused(self, world: World) -> None:
         world.desire(state(1))
         world.desire(state(1, id="burn", stateversion=BURNT), state(1, "*", id="all", stateversion=BURNT))
-        said = letters(world)
+        letters = said(world)
         # One letter for an event to all devices, not one for each.
-        assert [reason for reason, _ in said] == ["version_jump"] * 2
-        assert all("desired reset" in detail for _, detail in said)
+        assert [reason for reason, _ in letters] == ["version_jump"] * 2
+        assert all("desired reset" in detail for _, detail in letters)
         world.desire(state(2))
         assert world.item().message is not None
         assert world.item().message.version == 2  # type: ignore[union-attr]
 
     def test_a_counter_grows_by_steps(self, world: World) -> None:
         world.desire(state(5), state(1, id="far", stateversion=str(5 + 1_000_001)))
-        ((reason, detail),) = letters(world)
+        ((reason, detail),) = said(world)
         assert (reason, f"reset {KEY_OF_PULSE} --device home-1" in detail) == ("version_jump", True)
         world.desire(state(1, id="near", stateversion=str(5 + 1_000_000)))
         assert world.reasons() == []
         # A key of counters does not become one of times by mistake.
-        world.desire(state(1, id="time", stateversion=str(world.now_ms)))
+        world.desire(state(1, id="time", stateversion=str(world.clock.now_ms)))
         assert world.reasons() == ["version_jump"]
 
     def test_a_key_of_times_goes_on_by_times(self, world: World) -> None:
-        world.desire(state(1, stateversion=str(world.now_ms - 10**10)))
-        world.desire(state(2, stateversion=str(world.now_ms)))
+        world.desire(state(1, stateversion=str(world.clock.now_ms - 10**10)))
+        world.desire(state(2, stateversion=str(world.clock.now_ms)))
         assert world.reasons() == []
 
 
@@ -267,20 +255,20 @@ class TestAnswers:
         text = self.forged(world, **sender)
         assert world.tell(text) == frozenset()
         assert world.reasons() == ["sender_not_allowed"]
-        (found,) = world.dynamodb.scan(TableName="desired")["Items"]
+        (found,) = world.dynamodb.items(DESIRED)
         assert found["state"]["S"] == State.SENDING
 
     @pytest.mark.parametrize("sender", [{"senderservice": "device"}, {}])
     def test_a_device_answers_for_itself(self, world: World, sender: dict[str, str]) -> None:
         world.tell(self.forged(world, senderdevice="home-2", **sender))
-        (found,) = world.dynamodb.scan(TableName="desired")["Items"]
+        (found,) = world.dynamodb.items(DESIRED)
         assert (world.reasons(), found["state"]["S"]) == ([], State.IDLE)
 
     def test_an_answer_of_one_home_never_touches_another_s(self, world: World) -> None:
         self.forged(world)
         ((_, incoming),) = world.sent
         world.answer("home-1", stored(incoming))
-        (found,) = world.dynamodb.scan(TableName="desired")["Items"]
+        (found,) = world.dynamodb.items(DESIRED)
         assert (found["thing"]["S"], found["state"]["S"]) == ("home-2", State.SENDING)
 
     def test_nobody_says_that_another_home_began_anew(self, world: World) -> None:

@@ -1,16 +1,15 @@
-"""What becomes of an inbox's messages: a real endpoint on this machine, AWS as moto plays it."""
+"""What becomes of an inbox's messages: a real endpoint on this machine, AWS in memory."""
 
 from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any
 
-import boto3
 import pytest
-from moto import mock_aws
 
 from contract import load_contract
 from eventplane.contract import Contract, compile_contract
@@ -28,6 +27,7 @@ from lambdas.http_sink.endpoint import Endpoint
 from lambdas.http_sink.service import WebhookService
 from lambdas.http_sink.signing import SigningKeys
 from tests.endpoint import EndpointServer, Play, answer, says, silence
+from tests.fakes.faults import FailingClient
 from tests.unit.lambdas.http_sink.test_request import NOW_S, verify
 from tests.unit.lambdas.support import (
     ALARM,
@@ -35,7 +35,6 @@ from tests.unit.lambdas.support import (
     NOW_MS,
     READ,
     Cloud,
-    Unwilling,
     event,
     invocation,
     message,
@@ -46,6 +45,7 @@ TIMEOUT_S = 5
 SOURCE = "alarm-centre.inbox"
 
 
+@cache
 def contract_with(expiry_s: int | None = None, **webhook: Any) -> Contract:
     document = json.loads(load_contract().canonical)
     settings = {"timeout_s": TIMEOUT_S, "give_up_after_s": 600, **webhook}
@@ -59,10 +59,6 @@ class Hook:
     """The function's service with everything around it."""
 
     cloud: Cloud
-    secrets: Any
-    outbox: str
-    last_resort: str
-    now_ms: int = NOW_MS
     waits: dict[str, int] = field(default_factory=dict)
     slept: list[float] = field(default_factory=list)
     clients: dict[str, Any] = field(default_factory=dict)
@@ -71,7 +67,7 @@ class Hook:
         contract = contract_with(**webhook)
         channel = contract.channel(SOURCE)
         assert channel.webhook is not None
-        clock: Callable[[], int] = lambda: self.now_ms  # noqa: E731
+        clients, clock = self.cloud.aws, self.cloud.clock
         endpoint = self.endpoint = Endpoint(
             url, timeout_s=channel.webhook.timeout_s, clock=system_clock, reach=reach
         )
@@ -81,7 +77,7 @@ class Hook:
                 webhook=channel.webhook,
                 origin="plane.example",
                 endpoint=endpoint,
-                keys=SigningKeys(self.clients.get("secrets", self.secrets), "webhook", clock).get,
+                keys=SigningKeys(self.clients.get("secrets", clients.secrets), "webhook", clock).get,
                 pace=Pace(channel.webhook.requests_per_minute, 2, clock),
                 clock=clock,
                 sleep=self._sleep,
@@ -90,18 +86,18 @@ class Hook:
                 source=f"/eventplane/cloud/webhook/{channel.participant}",
                 contract=contract,
                 channel=channel,
-                sender=SqsSender(self.clients.get("sqs", self.cloud.sqs)),
-                outbox=self.outbox,
-                last_resort=self.last_resort,
+                sender=SqsSender(self.clients.get("sqs", clients.sqs)),
+                outbox=self.cloud.queues["outbox"],
+                last_resort=self.cloud.queues["last-resort"],
                 clock=clock,
             ),
-            archive=Archive(self.clients.get("s3", self.cloud.s3), BUCKET),
+            archive=Archive(self.clients.get("s3", clients.s3), BUCKET),
             clock=clock,
             uniform=lambda _low, high: high,
         )
 
     def letters(self) -> list[dict[str, Any]]:
-        return [parse_event(each["Body"]).data() for each in self.cloud.received("outbox")]
+        return [parse_event(body).data() for body in self.cloud.bodies("outbox")]
 
     def outcomes(self) -> list[tuple[str, str, str | None, int | None]]:
         lines = self.cloud.lines("handovers/")
@@ -109,20 +105,14 @@ class Hook:
 
     def _sleep(self, seconds: float) -> None:
         self.slept.append(seconds)
-        self.now_ms += round(seconds * 1_000)
+        self.cloud.clock.advance(seconds)
 
 
 @pytest.fixture
-def hook() -> Iterator[Hook]:
-    with mock_aws():
-        sqs, s3, secrets = (
-            boto3.client(each, region_name="us-east-1", aws_access_key_id="t", aws_secret_access_key="t")
-            for each in ("sqs", "s3", "secretsmanager")
-        )
-        s3.create_bucket(Bucket=BUCKET)
-        secrets.create_secret(Name="webhook", SecretString=KEY)
-        queues = {name: sqs.create_queue(QueueName=name)["QueueUrl"] for name in ("outbox", "last-resort")}
-        yield Hook(Cloud(sqs, s3, None, queues=queues), secrets, queues["outbox"], queues["last-resort"])
+def hook(cloud: Cloud) -> Hook:
+    cloud.aws.secrets.create_secret(Name="webhook", SecretString=KEY)
+    cloud.queues |= {name: cloud.queue(name) for name in ("outbox", "last-resort")}
+    return Hook(cloud)
 
 
 def alarm(
@@ -184,7 +174,7 @@ def test_a_refused_event_is_a_dead_letter_at_once_and_the_next_is_delivered(hook
 def test_letters_are_events_of_the_webhook_with_an_id_that_repeats(hook: Hook) -> None:
     handed_over(hook, alarm("1"), plays=(answer(410),))
     handed_over(hook, alarm("1"), plays=(answer(410),))
-    first, second = (parse_event(each["Body"]) for each in hook.cloud.received("outbox"))
+    first, second = map(parse_event, hook.cloud.bodies("outbox"))
     assert first.key == second.key
     assert first.source == "/eventplane/cloud/webhook/alarm-centre"
     assert (first.type, first.attributes["deadletterreason"]) == (DEAD_LETTER_TYPE, "endpoint_gone")
@@ -295,12 +285,11 @@ def test_a_dead_letter_that_is_refused_goes_to_the_queue_of_last_resort(hook: Ho
     failed, _ = handed_over(hook, message("m1", letter.json), plays=(answer(400),))
     assert not failed
     assert not hook.letters()
-    (kept,) = hook.cloud.received("last-resort")
-    assert kept["Body"] == letter.json
+    assert hook.cloud.bodies("last-resort") == [letter.json]
 
 
 def test_a_dead_letter_that_no_queue_takes_keeps_the_event(hook: Hook) -> None:
-    hook.clients["sqs"] = Unwilling(hook.cloud.sqs, "send_message_batch")
+    hook.clients["sqs"] = FailingClient(hook.cloud.sqs, "send_message_batch")
     failed, _ = handed_over(hook, alarm("1"), alarm("2"), plays=(answer(400),))
     assert failed == {"m1"}
     assert hook.waits == {"m1": 2}
@@ -308,14 +297,14 @@ def test_a_dead_letter_that_no_queue_takes_keeps_the_event(hook: Hook) -> None:
 
 
 def test_a_record_that_cannot_be_written_brings_no_event_back(hook: Hook) -> None:
-    hook.clients["s3"] = Unwilling(hook.cloud.s3, "put_object")
+    hook.clients["s3"] = FailingClient(hook.cloud.s3, "put_object")
     failed, server = handed_over(hook, alarm("1"))
     assert not failed
     assert len(server.received) == 1
 
 
 def test_without_a_key_nothing_is_sent(hook: Hook) -> None:
-    hook.clients["secrets"] = Unwilling(hook.secrets, "get_secret_value", code="AccessDenied")
+    hook.clients["secrets"] = FailingClient(hook.cloud.aws.secrets, "get_secret_value", code="AccessDenied")
     failed, server = handed_over(hook, alarm("1"), alarm("2"))
     assert failed == {"m1", "m2"}
     assert not server.received
@@ -390,7 +379,7 @@ def test_a_name_that_leads_inside_is_tried_until_the_end_and_then_a_dead_letter_
 ) -> None:
     service = hook.service("https://127.0.0.1/", reach=SinkReach(SinkScope.INTERNET))
     assert service.process([alarm("1")], invocation(60_000, "i1")).keys() == {"m1"}
-    hook.now_ms += 601_000
+    hook.cloud.clock.advance(601)
     again = [replace(alarm("1"), attempt=2)]
     assert service.process(again, invocation(60_000, "i2")) == {}
     (letter,) = hook.letters()
@@ -448,7 +437,7 @@ def test_items_of_a_packed_message_that_are_no_events_are_dead_letters_of_their_
     body = f'[{{"id":1}},{event("1", ALARM).json},{{"id":2}}]'
     failed, _ = handed_over(hook, replace(message("m", body), receipt="h"))
     assert failed == frozenset()
-    assert len({parse_event(each["Body"]).id for each in hook.cloud.received("outbox")}) == 2
+    assert len({parse_event(body).id for body in hook.cloud.bodies("outbox")}) == 2
 
 
 def test_a_packed_message_that_cannot_be_read_is_a_dead_letter(hook: Hook) -> None:
