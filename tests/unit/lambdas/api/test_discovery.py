@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,69 +14,22 @@ from lambdas.api.discovery import DiscoveryService, InForceRegistry
 from lambdas.api.http import Request
 from lambdas.router import wiring
 from tests.dynamodb import create_table
-from tests.unit.lambdas.support import (
-    INTEREST,
-    SUBSCRIPTIONS,
-    TABLE,
-    Cloud,
-    LambdaContext,
-    deploy,
-    with_route,
-)
+from tests.unit.lambdas.api.conftest import HOST, TABLES, Call, send
+from tests.unit.lambdas.support import SUBSCRIPTIONS, TABLE, Cloud, deploy, with_route
 
-HOST = "abc.execute-api.eu-central-1.amazonaws.com"
 SCHEMA = "/schemagroups/care-at-home/schemas/org.eventplane.home.message.v1"
 MESSAGE = "/messagegroups/care-at-home/messages/org.eventplane.home.message.v1"
 REFRESH_S = 30
 
 
-@dataclass(frozen=True)
-class Answer:
-    """What the function answered."""
-
-    status: int
-    headers: dict[str, str]
-    text: str
-
-    @property
-    def body(self) -> Any:
-        return json.loads(self.text)
-
-
-Call = Callable[..., Answer]
-
-
 @pytest.fixture
 def call(cloud: Cloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Call]:
     """Sends one request to the function."""
-    settings = {
-        "CONTRACTS_TABLE": TABLE,
-        "SUBSCRIPTIONS_TABLE": SUBSCRIPTIONS,
-        "INTEREST_TABLE": INTEREST,
-        "CONTRACT_REFRESH_S": str(REFRESH_S),
-    }
-    deploy(monkeypatch, tmp_path, cloud.contract, settings)
+    deploy(monkeypatch, tmp_path, cloud.contract, TABLES)
     monkeypatch.setattr(wiring, "system_clock", cloud.clock)
     handler.service.cache_clear()
-    yield send
+    yield lambda path, method="GET", **more: send(handler.handle, method, path, **more)
     handler.service.cache_clear()
-
-
-def send(path: str, *, method: str = "GET", query: dict[str, str] | None = None, **headers: str) -> Answer:
-    """One request in API Gateway's payload format 2.0; `_` in a header's name stands for `-`."""
-    event: dict[str, Any] = {
-        "version": "2.0",
-        "routeKey": "ANY /{proxy+}",
-        "rawPath": path,
-        "rawQueryString": "",
-        "headers": {"host": HOST, **{name.replace("_", "-"): value for name, value in headers.items()}},
-        "requestContext": {"http": {"method": method, "path": path}, "domainName": HOST, "stage": "$default"},
-        "isBase64Encoded": False,
-    }
-    if query:
-        event["queryStringParameters"] = query
-    answer = handler.handle(event, LambdaContext())
-    return Answer(answer["statusCode"], answer["headers"], answer["body"])
 
 
 def test_links_are_below_the_url_that_was_called(call: Call, cloud: Cloud) -> None:
