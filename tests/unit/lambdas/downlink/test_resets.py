@@ -5,9 +5,7 @@ from __future__ import annotations
 import pytest
 
 from eventplane.downlink.desired import State
-from eventplane.downlink.device import stored
 from eventplane.downlink.table import fleet_reset, one_reset
-from eventplane.downlink.transitions import AWAY_MS, KEPT_MS
 from lambdas.downlink.items import PACE_S
 from tests.unit.lambdas.downlink.world import DESIRED, HOUR, KEY_OF_PULSE, S, World, state
 
@@ -20,15 +18,10 @@ def order(world: World, thing: str | None = "home-1", key: str = KEY_OF_PULSE) -
     return failed
 
 
-def burnt(world: World, thing: str = "home-1") -> str:
-    """A version far ahead that the cloud took by mistake, as large as it takes them."""
-    text = state(1, thing, id="burnt", stateversion=str(world.clock.now_ms + 24 * HOUR))
-    world.desire(text)
-    return text
-
-
 def test_after_a_reset_lower_versions_count_and_what_came_before_does_not(world: World) -> None:
-    mistake = burnt(world)
+    # A version far ahead that the cloud took by mistake, as large as it takes them.
+    mistake = state(1, id="burnt", stateversion=str(world.clock() + 24 * HOUR))
+    world.desire(mistake)
     world.store("home-1")
     assert world.desire(state(7)) == frozenset()
     assert world.sent == []
@@ -45,30 +38,6 @@ def test_after_a_reset_lower_versions_count_and_what_came_before_does_not(world:
     assert (right.version, right.reset) == (7, anew.reset)
     world.store("home-1")
     assert (world.item().state, world.item().acknowledged_version) == (State.IDLE, 7)
-
-
-def test_an_answer_from_before_the_reset_confirms_nothing_after_it(world: World) -> None:
-    world.desire(state(7))
-    ((_, before),) = world.sent
-    order(world)
-    world.desire(state(7))
-    world.answer("home-1", stored(before))
-    assert world.item().state is State.SENDING
-    world.store("home-1")
-    world.store("home-1")
-    assert world.item().state is State.IDLE
-
-
-def test_who_is_away_learns_of_it_from_the_reconciler(world: World) -> None:
-    burnt(world, "home-2")
-    order(world, "home-2")
-    world.desire(state(7, "home-2"))
-    assert world.sent == []
-    world.line("home-2", "connected")
-    world.clock.now_ms += AWAY_MS
-    world.reconcile()
-    ((_, right),) = world.sent
-    assert (right.version, right.reset > 0) == (7, True)
 
 
 def test_the_whole_fleet_is_reset_in_pages_and_only_where_there_is_something(
@@ -111,20 +80,6 @@ def test_of_a_lost_table_a_single_device_is_reset_all_the_same(world: World) -> 
     assert [incoming.reset > 0 for _, incoming in world.sent] == [True]
     order(world, "nobody")
     assert len(world.things()) == 1
-
-
-def test_what_was_reset_is_remembered_also_when_it_is_deleted(world: World) -> None:
-    """A device that has heard of the reset takes nothing that does not name it."""
-    world.desire(state(1))
-    order(world)
-    world.desire(state(2, statedelete=True))
-    world.store("home-1")
-    world.store("home-1")
-    assert world.item().state is State.IDLE
-    world.clock.now_ms += KEPT_MS
-    world.reconcile()
-    world.desire(state(3))
-    assert [(incoming.version, incoming.reset > 0) for _, incoming in world.sent] == [(3, True)]
 
 
 def test_a_reset_frees_the_key_for_another_sender(world: World) -> None:

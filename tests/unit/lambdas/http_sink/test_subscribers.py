@@ -93,9 +93,11 @@ def ids(server: EndpointServer) -> list[str]:
 def test_each_sink_gets_its_own_events_signed_with_its_own_key(table: SubscriptionTable) -> None:
     with EndpointServer() as one, EndpointServer() as other:
         table.add(subscription("one", one.url()))
+        assert failed(batch("one")) == []
+        # One that is new is known with its first event.
         table.add(subscription("other", other.url()))
-        assert failed(batch("one", "other", "one")) == []
-        assert (ids(one), ids(other)) == (["1", "3"], ["2"])
+        assert failed(batch("one", "other", "one", first=2)) == []
+        assert (ids(one), ids(other)) == (["1", "2", "4"], ["3"])
         (request,) = other.received
         for route, is_own in (("other", True), ("one", False)):
             key = base64.b64encode(subscription_key(MASTER, f"carers-subscribes-{route}")).decode()
@@ -134,19 +136,6 @@ def test_what_a_sink_has_no_time_for_comes_again(
         assert server.received == []
         monkeypatch.setattr(subscribers, "ENDPOINT_MS", 15_000)
         assert failed(batch("slow", "slow")) == []
-
-
-def test_what_a_sink_refuses_is_a_dead_letter_that_names_the_route(
-    cloud: Cloud, table: SubscriptionTable
-) -> None:
-    with EndpointServer(answer(422), answer(410)) as rude:
-        table.add(subscription("rude", rude.url()))
-        assert failed(batch("rude", "rude")) == []
-    letters = [parse_event(body).data() for body in cloud.bodies("outbox")]
-    assert sorted((each["reason"], each["route"], each["channel"]) for each in letters) == [
-        ("endpoint_gone", "carers-subscribes-rude", "subscribers.inbox"),
-        ("endpoint_refused", "carers-subscribes-rude", "subscribers.inbox"),
-    ]
 
 
 def test_what_nobody_subscribes_any_more_is_dropped_and_said(
@@ -210,15 +199,6 @@ def test_a_sink_without_events_keeps_no_connection(
         assert ids(one) == ["1", "2"]
 
 
-def test_a_subscription_that_is_new_is_known_with_its_first_event(table: SubscriptionTable) -> None:
-    with EndpointServer() as one, EndpointServer() as other:
-        table.add(subscription("one", one.url()))
-        assert failed(batch("one")) == []
-        table.add(subscription("other", other.url()))
-        assert failed(batch("other")) == []
-        assert ids(other) == ["1"]
-
-
 def test_of_a_route_that_is_not_known_nobody_says_that_it_has_ended(
     cloud: Cloud, table: SubscriptionTable
 ) -> None:
@@ -245,6 +225,11 @@ def test_an_event_for_two_sinks_has_a_letter_and_a_record_of_each(
             assert failed(records) == []
     letters = [parse_event(body) for body in cloud.bodies("outbox")]
     assert len({each.key for each in letters}) == 3
+    assert {(each.data()["reason"], each.data()["channel"]) for each in letters} == {
+        ("endpoint_gone", "subscribers.inbox")
+    }
+    routes = sorted(each.data()["route"] for each in letters)
+    assert routes == ["carers-subscribes-one", *["carers-subscribes-other"] * 2]
     rows = sorted((each["id"], each["route"], each["outcome"]) for each in cloud.lines("handovers/"))
     assert rows == [
         ("1", "carers-subscribes-one", "dead_lettered"),
