@@ -25,7 +25,6 @@ from eventplane.ingest import IngestFrame, frame_text
 from eventplane.names import CANARY_ALARM, CANARY_CLIENT
 from eventplane.sender import Sender
 from eventplane.sending import stamp_sender
-from eventplane.settings import SettingsError
 from lambdas.canary import handler
 from lambdas.canary.handler import Canary, Report
 from lambdas.canary.mqtt import CanaryPublishError, DataEndpoint, MqttPublisher, data_endpoint
@@ -382,8 +381,3 @@ class TestFunction:
         assert (answer["problem"], answer["delay_ms"]) == (None, None)
         assert b"+canary" in gateway.packets[0]
         assert json.loads(gateway.packets[1].split(b"\x00\x01", 1)[1])["id"] == answer["id"]
-
-    def test_settings_that_are_missing_are_named(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.delenv("EVENTPLANE_QUEUE_PREFIX")
-        with pytest.raises(SettingsError, match="EVENTPLANE_QUEUE_PREFIX"):
-            handler.wire()

@@ -23,7 +23,6 @@ from eventplane.fleet import (
     quarantined,
     to_item,
 )
-from eventplane.settings import SettingsError
 from lambdas.common.archive import Archive
 from lambdas.common.queue import QueueMessage
 from lambdas.common.queue_function import queue_function
@@ -273,21 +272,3 @@ class TestSnapshot:
         fleet.cloud.dynamodb.put_item(TableName=TABLE, Item=item)
         snapshot.handle({}, LambdaContext())
         assert self.lines(fleet) == [asdict(FleetRecord("home-1", LifecycleState.PROVISIONED, 7))]
-
-
-@pytest.mark.parametrize(
-    ("handler", "variable"),
-    [
-        (hook, "EVENTPLANE_FLEET_TABLE"),
-        (rotation, "EVENTPLANE_CERTIFICATE_ARNS"),
-        (rotation, "EVENTPLANE_SOURCE_QUEUE"),
-        (rotation, "EVENTPLANE_CERTIFICATE_GRACE_S"),
-        (snapshot, "EVENTPLANE_ARCHIVE_BUCKET"),
-    ],
-)
-def test_a_missing_setting_is_named(
-    fleet: Fleet, handler: Any, variable: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv(variable)
-    with pytest.raises(SettingsError, match=f"{variable} is not set"):
-        handler.service()

@@ -14,7 +14,6 @@ from unittest.mock import Mock
 import pytest
 
 from eventplane.contract.publication import KEY
-from eventplane.settings import SettingsError
 from lambdas.archive import ledger, tap
 from lambdas.common import queue_function as queue_function_module
 from lambdas.common.backoff import FIRST_S, LONGEST_S, LONGEST_URGENT_S
@@ -164,16 +163,6 @@ def test_the_figures_of_an_invocation_are_in_its_log_and_so_is_what_did_not_arri
     (refused,) = (vars(line) for line in caplog.records if line.message == "dead_lettered")
     names = ("sender", "event_source", "event_id", "traceparent", "message_id")
     assert [refused[name] for name in names] == ["home-1/", "/homes/1", "2", TRACE, "m2"]
-
-
-@pytest.mark.filterwarnings("ignore:No application metrics")
-@pytest.mark.parametrize("handler", HANDLERS)
-def test_a_missing_setting_is_named(
-    deployed: Cloud, handler: ModuleType, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("EVENTPLANE_ARCHIVE_BUCKET")
-    with pytest.raises(SettingsError, match="EVENTPLANE_ARCHIVE_BUCKET is not set"):
-        invoke(handler, message("m1", "?"))
 
 
 def test_in_lambda_the_reader_is_wired_at_import_and_once(

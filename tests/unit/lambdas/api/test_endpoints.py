@@ -15,7 +15,6 @@ from eventplane.contract.subscription import (
     with_subscriptions,
 )
 from eventplane.names import SUBSCRIBERS
-from eventplane.settings import SettingsError
 from tests.endpoint import EndpointServer, Play, answer, says
 from tests.plane import shipped_contract
 from tests.unit.lambdas.api.conftest import INBOXES, Call
@@ -149,12 +148,6 @@ def test_where_nobody_posts_to_endpoints_none_is_subscribed(
         assert server.received == []
     assert call("OPTIONS").body["protocols"] == ["SQS"]
     assert call("PUT", "own", {"protocol": "SQS", "sink": INBOXES["carers"]}).status == 201
-
-
-def test_a_reach_that_nobody_knows_is_named(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("EVENTPLANE_SINKS", "everywhere")
-    with pytest.raises(SettingsError, match=r"EVENTPLANE_SINKS is malformed \('everywhere'"):
-        call("GET")
 
 
 def test_nobody_is_asked_for_what_cannot_be_stored(call: Call, cloud: Cloud) -> None:

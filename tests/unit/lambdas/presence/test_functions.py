@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
 
 from eventplane.fleet import BUCKETS, bucket_of, gone_request
-from eventplane.settings import SettingsError
 from eventplane.traffic import Traffic, traffic_text
 from lambdas.common.queue_function import queue_function
 from lambdas.presence import reconciler, recorder, timers
@@ -25,7 +21,6 @@ from lambdas.presence.timer_queue import Timer
 from tests.fakes.faults import FailingClient
 from tests.unit.lambdas.presence.world import (
     HOUR,
-    LIMITS,
     MINUTE,
     START,
     TABLE,
@@ -345,30 +340,3 @@ def test_the_handlers_record_judge_and_reconcile(world: World, deployed: pytest.
     answer = reconciler.handle({"buckets": list(range(BUCKETS)), "overdue_ms": 60_000}, LambdaContext())
     assert answer == {"devices": 1, "sent": 1, "is_complete": True}
     assert world.words() == ["connected"]
-
-
-LIMITS_TEXT = json.dumps(asdict(LIMITS))
-
-
-@pytest.mark.parametrize(
-    ("entry", "variable", "value"),
-    [
-        (recorder, "SOURCE", "elsewhere"),
-        (recorder, "SOURCE", ""),
-        (timers, "OUTBOX_QUEUE", ""),
-        (reconciler, "OUTBOX_QUEUE", ""),
-        (timers, "TIMER_QUEUE", ""),
-        (timers, "PRESENCE_TABLE", ""),
-        (timers, "PRESENCE_LIMITS", LIMITS_TEXT.replace('"window_s": 300', '"window_s": 0')),
-        (timers, "PRESENCE_LIMITS", "[]"),
-        (timers, "PRESENCE_LIMITS", "{}"),
-        (timers, "PRESENCE_LIMITS", json.dumps(asdict(LIMITS) | {"connected_after_s": "soon"})),
-    ],
-)
-def test_a_wrong_setting_is_named(
-    deployed: pytest.MonkeyPatch, entry: ModuleType, variable: str, value: str
-) -> None:
-    deployed.setenv(f"EVENTPLANE_{variable}", value)
-    with pytest.raises(SettingsError) as caught:
-        entry.service()
-    assert caught.value.variable == f"EVENTPLANE_{variable}"
