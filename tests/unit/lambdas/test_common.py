@@ -16,13 +16,12 @@ from botocore.exceptions import ClientError, ReadTimeoutError
 from botocore.httpsession import URLLib3Session
 from botocore.retries.standard import ExponentialBackoff
 
-from eventplane.contract import Contract, ContractError
+from eventplane.contract import Contract
 from eventplane.envelope import write_event
 from eventplane.sqs_binding import to_message
 from lambdas.common.archive import Archive
 from lambdas.common.aws import PATIENT, QUICK, WORST_CALL_MS, Patience, client
 from lambdas.common.backoff import FACTOR, FIRST_S, LONGEST_S, outage_wait_s, wait_s
-from lambdas.common.contracts import CONTRACT_FILE, load_contract
 from lambdas.common.metrics import Metric, count, metrics
 from lambdas.common.queue import QueueMessage, read_messages
 from lambdas.common.redelivery import Redelivery, handle_each
@@ -112,14 +111,6 @@ def test_equal_lines_make_equal_objects(cloud: Cloud) -> None:
     assert keys[0] == "ledger/date=2026-01-01/hour=00/one.json.gz"
     one, two = (cloud.read(key or "") for key in keys)
     assert one == two
-
-
-def test_the_bundled_contract_is_the_one_that_was_compiled(tmp_path: Any, contract: Contract) -> None:
-    (tmp_path / CONTRACT_FILE).write_bytes(contract.canonical)
-    assert load_contract(tmp_path) == contract
-    (tmp_path / CONTRACT_FILE).write_bytes(contract.canonical[:-1])
-    with pytest.raises(ContractError):
-        load_contract(tmp_path)
 
 
 def test_the_wait_grows_up_to_its_limit_and_is_never_the_same_for_all() -> None:

@@ -86,11 +86,6 @@ def test_the_router_s_ledger_gets_to_the_archive_by_its_writer(deployed: Cloud) 
     assert [line["id"] for line in deployed.lines("ledger/")] == ["1"]
 
 
-def test_failed_messages_are_named_one_by_one_and_nothing_is_raised(deployed: Cloud) -> None:
-    deployed.sqs.delete_queue(QueueUrl=deployed.queues["alarm-centre.inbox"])
-    assert invoke(router, GOOD, message("m2", frame(event("2", ALARM)))) == failures("m2")
-
-
 def redelivered(monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[int]]:
     """Have functions set visibility at a queue of the test's; the result gives the waits, seconds."""
     wait_s = Mock(return_value={})

@@ -18,7 +18,6 @@ from lambdas.presence.judge import SENDING_MS
 from lambdas.presence.state import Line
 from lambdas.presence.table import PAGE
 from lambdas.presence.timer_queue import Timer
-from tests.fakes.faults import FailingClient
 from tests.unit.lambdas.presence.world import (
     HOUR,
     MINUTE,
@@ -167,25 +166,6 @@ def test_a_heartbeat_moves_no_entry_of_the_index(world: World) -> None:
     # Once in so many intervals the judge looks, says nothing, and moves it.
     assert (world.reconcile().devices, world.sent()) == (1, [])
     assert world.state().due_ms == world.clock() + 15 * MINUTE
-
-
-def test_a_device_without_heartbeats_is_found_and_recovers(world: World) -> None:
-    world.record(heartbeat(1), heartbeats=True)
-    world.reconcile(START + 15 * MINUTE)
-    assert world.words() == ["notice opened", "quiet"]
-    world.clock.now_ms += 5 * MINUTE
-    world.record(heartbeat(2), heartbeats=True)
-    world.reconcile()
-    assert world.words() == ["notice over", "recovered"]
-
-
-def test_what_the_outbox_refuses_is_sent_by_the_next_run(world: World) -> None:
-    cut(world)
-    assert world.reconcile(sqs=FailingClient(world.sqs, "send_message_batch")).sent == 0
-    assert len(world.state().unsent) == 2
-    world.reconcile()
-    assert world.words() == ["disconnected", "notice opened"]
-    assert world.state().unsent == ()
 
 
 def test_what_was_sent_before_a_crash_is_sent_again_as_the_same_events(world: World) -> None:

@@ -55,14 +55,6 @@ def test_a_bad_line_is_reported_with_the_heartbeat_that_tells_of_it(world: World
     assert world.words() == QUIET
 
 
-def test_a_device_that_comes_back_in_time_is_not_reported(world: World) -> None:
-    cut(world)
-    world.clock.now_ms += SETTLED_MS - S
-    world.record(lifecycle(Line.CONNECTED, world.clock(), 1))
-    world.fire(world.clock() + HOUR)
-    assert (world.words(), world.waiting) == ([], [])
-
-
 def test_a_timer_is_armed_anew_for_as_long_as_the_device_is_heard(world: World) -> None:
     """A healthy device has one timer at a time, however long it lives."""
     fired = 0
