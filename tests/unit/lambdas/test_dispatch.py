@@ -253,10 +253,10 @@ class TestPacks:
         self, sending: Sending, contract: Contract
     ) -> None:
         sender = Recorder()
-        done, failed = sending(sender, *frames(40, 40, 40))
-        assert (sender.sizes(), failed) == ([50, 50, 20], set())
+        done, failed = sending(sender, *frames(40, 40, 21))
+        assert (sender.sizes(), failed) == ([50, 50, 1], set())
         # Ledger and audit see single events as before.
-        assert [step.record.outcome for step in done] == [Outcome.DELIVERED] * 120
+        assert [step.record.outcome for step in done] == [Outcome.DELIVERED] * 101
         # An inbox that says nothing gets one event a message.
         single = Recorder()
         Sending(contract)(single, *frames(5))

@@ -29,6 +29,7 @@ from tests.otlp import otlp_receiver
 from tests.unit.lambdas.support import (
     ALARM,
     BUCKET,
+    DAWN,
     INTEREST,
     SUBSCRIPTIONS,
     TABLE,
@@ -98,15 +99,25 @@ def redelivered(monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[int]]:
     return lambda: [each["VisibilityTimeout"] for each in wait_s.call_args.kwargs["Entries"]]
 
 
-def test_an_urgent_message_waits_seconds_however_often_it_came(
-    deployed: Cloud, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("priority", "attempt", "least_s", "most_s"),
+    [("normal", 3, 25, 50), ("urgent", 100, 10, LONGEST_URGENT_S)],
+)
+def test_a_message_waits_by_its_attempts_and_an_urgent_one_seconds_however_often_it_came(
+    deployed: Cloud,
+    monkeypatch: pytest.MonkeyPatch,
+    priority: str,
+    attempt: int,
+    least_s: int,
+    most_s: int,
 ) -> None:
-    monkeypatch.setenv("EVENTPLANE_PRIORITY", "urgent")
+    monkeypatch.setenv("EVENTPLANE_PRIORITY", priority)
     waits = redelivered(monkeypatch)
     deployed.sqs.delete_queue(QueueUrl=deployed.queues["alarm-centre.inbox"])
-    assert invoke(router, message("m1", frame(event("1", ALARM)), attempt=100)) == failures("m1")
+    failing = message("m2", frame(event("2", ALARM)), attempt)
+    assert invoke(router, GOOD, failing) == failures("m2")
     (waited,) = waits()
-    assert 10 <= waited <= LONGEST_URGENT_S
+    assert least_s <= waited <= most_s
 
 
 @pytest.mark.parametrize("handler", [router, replay])
@@ -145,19 +156,25 @@ def test_the_figures_of_an_invocation_are_in_its_log_and_so_is_what_did_not_arri
     deployed: Cloud, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     odd = message("m2", frame(event("2", "com.example.unknown", traceparent=TRACE)))
-    invoke(router, message("m1", frame(event("1", ALARM))), odd)
+    late = message("m3", frame(event("3", expirytime=DAWN, traceparent=TRACE)))
+    deployed.clock.now_ms += 1
+    invoke(router, message("m1", frame(event("1", ALARM))), odd, late)
     output = capsys.readouterr().out
     assert '"Namespace":"EventPlane"' in output
     assert figures(output) == {
-        "Messages": 2,
+        "Messages": 3,
         "Delivered": 3,
         "DeadLettered": 1,
-        "DeliveryDelay": 1_000,
-        "UrgentDeliveryDelay": 1_000,
+        "Expired": 1,
+        "DeliveryDelay": 1_001,
+        "UrgentDeliveryDelay": 1_001,
     }
-    (refused,) = (vars(line) for line in caplog.records if line.message == "dead_lettered")
-    names = ("sender", "event_source", "event_id", "traceparent", "message_id")
-    assert [refused[name] for name in names] == ["home-1/", "/homes/1", "2", TRACE, "m2"]
+    names = ("message", "sender", "event_source", "event_id", "traceparent", "message_id")
+    said = [[line[name] for name in names] for line in map(vars, caplog.records) if "event_id" in line]
+    assert sorted(said) == [
+        ["dead_lettered", "home-1/", "/homes/1", "2", TRACE, "m2"],
+        ["expired", "home-1/", "/homes/1", "3", TRACE, "m3"],
+    ]
 
 
 def test_in_lambda_the_reader_is_wired_at_import_and_once(
