@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,16 +17,12 @@ from eventplane.contract import Contract, compile_contract
 from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.envelope import Envelope, parse_event
 from eventplane.sqs_binding import pack
-from eventplane.webhooks import ANYWHERE, SinkReach, SinkScope
-from lambdas.common.archive import Archive
-from lambdas.common.clock import system_clock
-from lambdas.common.dead_letters import DeadLetterWriter
 from lambdas.common.queue import QueueMessage
-from lambdas.common.sqs import SqsSender
-from lambdas.http_sink.delivery import RESERVE_MS, Delivery, Pace
+from lambdas.http_sink import parts
+from lambdas.http_sink import webhook as handler
+from lambdas.http_sink.delivery import RESERVE_MS, Delivery
 from lambdas.http_sink.endpoint import Endpoint
 from lambdas.http_sink.service import WebhookService
-from lambdas.http_sink.signing import SigningKeys
 from tests.endpoint import EndpointServer, Play, answer, says, silence
 from tests.fakes.faults import FailingClient
 from tests.unit.lambdas.http_sink.test_request import NOW_S, verify
@@ -35,6 +32,7 @@ from tests.unit.lambdas.support import (
     NOW_MS,
     READ,
     Cloud,
+    deploy,
     event,
     invocation,
     message,
@@ -56,45 +54,22 @@ def contract_with(expiry_s: int | None = None, **webhook: Any) -> Contract:
 
 @dataclass
 class Hook:
-    """The function's service with everything around it."""
+    """The function's service by its own wiring; `others` of the cloud stand for AWS where it fails."""
 
     cloud: Cloud
+    patch: pytest.MonkeyPatch
     waits: dict[str, int] = field(default_factory=dict)
     slept: list[float] = field(default_factory=list)
-    clients: dict[str, Any] = field(default_factory=dict)
 
-    def service(self, url: str, reach: SinkReach = ANYWHERE, **webhook: Any) -> WebhookService:
-        contract = contract_with(**webhook)
-        channel = contract.channel(SOURCE)
-        assert channel.webhook is not None
-        clients, clock = self.cloud.aws, self.cloud.clock
-        endpoint = self.endpoint = Endpoint(
-            url, timeout_s=channel.webhook.timeout_s, clock=system_clock, reach=reach
-        )
-        return WebhookService(
-            webhook=channel.webhook,
-            attempt=Delivery(
-                webhook=channel.webhook,
-                origin="plane.example",
-                endpoint=endpoint,
-                keys=SigningKeys(self.clients.get("secrets", clients.secrets), "webhook", clock).get,
-                pace=Pace(channel.webhook.requests_per_minute, 2, clock),
-                clock=clock,
-                sleep=self._sleep,
-            ).attempt,
-            letters=DeadLetterWriter(
-                source=f"/eventplane/cloud/webhook/{channel.participant}",
-                contract=contract,
-                channel=channel,
-                sender=SqsSender(self.clients.get("sqs", clients.sqs)),
-                outbox=self.cloud.queues["outbox"],
-                last_resort=self.cloud.queues["last-resort"],
-                clock=clock,
-            ),
-            archive=Archive(self.clients.get("s3", clients.s3), BUCKET),
-            clock=clock,
-            uniform=lambda _low, high: high,
-        )
+    def service(self, url: str, sinks: str = "anywhere", **webhook: Any) -> WebhookService:
+        self.patch.setattr(handler, "bundled_contract", lambda: contract_with(**webhook))
+        for name, value in {"WEBHOOK_URL": url, "SINKS": sinks}.items():
+            self.patch.setenv(f"EVENTPLANE_{name}", value)
+        made: WebhookService = handler.service().process.__self__  # type: ignore[attr-defined]
+        delivery = made.attempt.__self__  # type: ignore[attr-defined]
+        self.endpoint: Endpoint = delivery.endpoint
+        attempt = replace(delivery, sleep=self._sleep).attempt
+        return replace(made, attempt=attempt, uniform=lambda _low, high: high)
 
     def letters(self) -> list[dict[str, Any]]:
         return [parse_event(body).data() for body in self.cloud.bodies("outbox")]
@@ -108,11 +83,28 @@ class Hook:
         self.cloud.clock.advance(seconds)
 
 
-@pytest.fixture
-def hook(cloud: Cloud) -> Hook:
+def webhook_settings(cloud: Cloud) -> dict[str, Any]:
+    """What the stacks give a webhook's function, whose outbox and last resort are queues of `cloud`."""
     cloud.aws.secrets.create_secret(Name="webhook", SecretString=KEY)
     cloud.queues |= {name: cloud.queue(name) for name in ("outbox", "last-resort")}
-    return Hook(cloud)
+    return {
+        "SOURCE": SOURCE,
+        "SOURCE_QUEUE": cloud.source,
+        "SINKS": "anywhere",
+        "WEBHOOK_SECRET": "webhook",
+        "WEBHOOK_ORIGIN": "plane.example",
+        "CONCURRENCY": "2",
+        "ARCHIVE_BUCKET": BUCKET,
+        "OUTBOX_QUEUE": cloud.queues["outbox"],
+        "DEAD_LETTER_QUEUE": cloud.queues["last-resort"],
+    }
+
+
+@pytest.fixture
+def hook(cloud: Cloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Hook:
+    deploy(monkeypatch, tmp_path, None, webhook_settings(cloud))
+    monkeypatch.setattr(parts, "system_clock", cloud.clock)
+    return Hook(cloud, monkeypatch)
 
 
 def alarm(
@@ -262,7 +254,7 @@ def test_a_dead_letter_that_is_refused_goes_to_the_queue_of_last_resort(hook: Ho
 
 
 def test_a_dead_letter_that_no_queue_takes_keeps_the_event(hook: Hook) -> None:
-    hook.clients["sqs"] = FailingClient(hook.cloud.sqs, "send_message_batch")
+    hook.cloud.aws.others["sqs"] = FailingClient(hook.cloud.sqs, "send_message_batch")
     failed, _ = handed_over(hook, alarm("1"), alarm("2"), plays=(answer(400),))
     assert failed == {"m1"}
     assert hook.waits == {"m1": 2}
@@ -270,14 +262,14 @@ def test_a_dead_letter_that_no_queue_takes_keeps_the_event(hook: Hook) -> None:
 
 
 def test_a_record_that_cannot_be_written_brings_no_event_back(hook: Hook) -> None:
-    hook.clients["s3"] = FailingClient(hook.cloud.s3, "put_object")
+    hook.cloud.aws.others["s3"] = FailingClient(hook.cloud.s3, "put_object")
     failed, server = handed_over(hook, alarm("1"))
     assert not failed
     assert len(server.received) == 1
 
 
 def test_without_a_key_nothing_is_sent(hook: Hook) -> None:
-    hook.clients["secrets"] = FailingClient(hook.cloud.aws.secrets, "get_secret_value", code="AccessDenied")
+    hook.cloud.aws.others["secretsmanager"] = FailingClient(hook.cloud.aws.secrets, code="AccessDenied")
     failed, server = handed_over(hook, alarm("1"), alarm("2"))
     assert failed == {"m1", "m2"}
     assert not server.received
@@ -345,7 +337,7 @@ def test_a_defect_met_by_one_message_leaves_the_others_alone(
 def test_a_name_that_leads_inside_is_tried_until_the_end_and_then_a_dead_letter_that_says_so(
     hook: Hook,
 ) -> None:
-    service = hook.service("https://127.0.0.1/", reach=SinkReach(SinkScope.INTERNET))
+    service = hook.service("https://127.0.0.1/", sinks="internet")
     assert service.process([alarm("1")], invocation(60_000, "i1")).keys() == {"m1"}
     hook.cloud.clock.advance(601)
     again = [replace(alarm("1"), attempt=2)]

@@ -16,10 +16,9 @@ from lambdas.common.queue import QueueMessage, read_messages
 from lambdas.common.queue_function import queue_function
 from lambdas.http_sink import webhook as handler
 from tests.endpoint import EndpointServer, answer
-from tests.unit.lambdas.http_sink.test_service import KEY, SOURCE, alarm, contract_with
+from tests.unit.lambdas.http_sink.test_service import alarm, contract_with, webhook_settings
 from tests.unit.lambdas.support import (
     ALARM,
-    BUCKET,
     Cloud,
     LambdaContext,
     deploy,
@@ -47,18 +46,8 @@ def deployed(
     cloud: Cloud, server: EndpointServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[None]:
     """The environment that the stacks give the function."""
-    settings = {
-        "SOURCE": SOURCE,
-        "WEBHOOK_URL": server.url(),
-        "SINKS": "anywhere",
-        "WEBHOOK_SECRET": "webhook",
-        "WEBHOOK_ORIGIN": "plane.example",
-        "CONCURRENCY": "2",
-        "ARCHIVE_BUCKET": BUCKET,
-        **{f"{name}_QUEUE": cloud.queue(name) for name in ("SOURCE", "OUTBOX", "DEAD_LETTER")},
-    }
-    deploy(monkeypatch, tmp_path, contract_with(), settings)
-    cloud.aws.secrets.create_secret(Name="webhook", SecretString=KEY)
+    settings = webhook_settings(cloud)
+    deploy(monkeypatch, tmp_path, contract_with(), {**settings, "WEBHOOK_URL": server.url()})
     reader = cache(handler.service)
     monkeypatch.setattr(handler, "handle", queue_function(reader))
     yield
