@@ -286,17 +286,13 @@ class Cloud:
         """The data of the dead letters that operations has got."""
         return [parse_event(body).data() for body in self.bodies(LETTERS)]
 
-    def write_ledger(self) -> None:
-        """Have the ledger writer archive what routers sent."""
+    def decisions(self) -> list[dict[str, Any]]:
+        """The records of the ledger, which its writer archives first."""
         writer = LedgerWriter(archive=Archive(self.s3, BUCKET), clock=self.clock)
         queue = self.sqs.queue(self.ledger)
         batch = [message(each.id, each.body) for each in queue.messages]
         queue.messages.clear()
         assert writer.process(batch, invocation()) == frozenset()
-
-    def decisions(self) -> list[dict[str, Any]]:
-        """The records of the ledger."""
-        self.write_ledger()
         return self.lines("ledger/")
 
     def ledger_rows(self, *names: str) -> list[tuple[Any, ...]]:
@@ -321,12 +317,9 @@ class Cloud:
 
     # The tables that the contract in force is read from.
 
-    def put_contract(self, contract: Contract) -> None:
-        self.dynamodb.put_item(TableName=TABLE, Item=contract_item(contract))
-
     def publish(self, contract: Contract) -> None:
         """Publish without the checks that the command makes."""
-        self.put_contract(contract)
+        self.dynamodb.put_item(TableName=TABLE, Item=contract_item(contract))
         self.name(contract.version)
 
     def name(self, version: str) -> None:

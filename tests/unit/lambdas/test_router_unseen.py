@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
 from eventplane.batch import pack
-from eventplane.contract import Contract
 from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.envelope import Envelope
 from eventplane.ledger import SENT_BEFORE
@@ -40,7 +38,14 @@ class Cold:
     Its queue `inbox`, if one is named, refuses what is sent with `code`.
     """
 
-    def __init__(self, cloud: Cloud, throttled: str, source: str, inbox: str | None, code: str) -> None:
+    def __init__(
+        self,
+        cloud: Cloud,
+        throttled: str = TABLE,
+        source: str = "device.outbox",
+        inbox: str | None = None,
+        code: str = "Throttling",
+    ) -> None:
         self.cloud = cloud
         self._dynamodb = FailingClient(cloud.dynamodb, targets={throttled})
         self._source = source
@@ -72,37 +77,17 @@ def cloud(cloud: Cloud) -> Cloud:
     return cloud
 
 
-@pytest.fixture
-def plane(cloud: Cloud) -> Contract:
-    return cloud.contract
-
-
-@pytest.fixture
-def cold(cloud: Cloud) -> Callable[..., Cold]:
-    """Starts a router."""
-
-    def cold(
-        throttled: str = TABLE,
-        source: str = "device.outbox",
-        inbox: str | None = None,
-        code: str = "Throttling",
-    ) -> Cold:
-        return Cold(cloud, throttled, source, inbox, code)
-
-    return cold
-
-
 def queued(id: str, *events: Envelope, attempt: int = 1) -> QueueMessage:
     return message(id, frame(pack(events)), attempt)
 
 
 @pytest.mark.parametrize("throttled", [TABLE, SUBSCRIPTIONS])
 def test_what_is_due_on_a_route_that_is_not_known_yet_waits_and_arrives_there(
-    cold: Callable[..., Cold], cloud: Cloud, plane: Contract, throttled: str
+    cloud: Cloud, throttled: str
 ) -> None:
-    router = cold(throttled)
+    router = Cold(cloud, throttled)
     if throttled == TABLE:
-        cloud.publish(with_route(plane, "new", CARERS, NEW))
+        cloud.publish(with_route(cloud.contract, "new", CARERS, NEW))
     else:
         cloud.subscribe("news", NEW, "carers")
     sent = queued("m1", event("1", NEW))
@@ -115,18 +100,16 @@ def test_what_is_due_on_a_route_that_is_not_known_yet_waits_and_arrives_there(
     assert router.decisions() == [("1", CARERS, "delivered", "in_force")]
 
 
-def test_an_alarm_goes_at_once_and_again_by_the_contract_in_force(
-    cold: Callable[..., Cold], cloud: Cloud, plane: Contract
-) -> None:
-    router = cold()
-    published = with_route(plane, "new", CARERS, ALARM)
+def test_an_alarm_goes_at_once_and_again_by_the_contract_in_force(cloud: Cloud) -> None:
+    router = Cold(cloud)
+    published = with_route(cloud.contract, "new", CARERS, ALARM)
     cloud.publish(published)
     sent = queued("m1", event("1", ALARM))
 
     assert router.route(sent) == {"m1"}
     assert cloud.copies() == {CENTRE: 1, FAMILY: 1}
-    assert set(cloud.ledger_rows("contract_version", "basis")) == {(plane.version, "bundled")}
-    assert cloud.keys("contracts/") == [f"contracts/{plane.version}.json"]
+    assert set(cloud.ledger_rows("contract_version", "basis")) == {(cloud.contract.version, "bundled")}
+    assert cloud.keys("contracts/") == [f"contracts/{cloud.contract.version}.json"]
 
     router.end_the_throttling()
     assert router.route(replace(sent, attempt=2)) == frozenset()
@@ -140,8 +123,8 @@ def test_an_alarm_goes_at_once_and_again_by_the_contract_in_force(
     ]
 
 
-def test_of_a_mixed_frame_only_the_urgent_events_go_ahead(cold: Callable[..., Cold], cloud: Cloud) -> None:
-    router = cold()
+def test_of_a_mixed_frame_only_the_urgent_events_go_ahead(cloud: Cloud) -> None:
+    router = Cold(cloud)
     sent = queued("m1", event("1", READING), event("2", ALARM), event("3", NEW))
     assert router.route(sent, queued("m2", event("4"))) == {"m1", "m2"}
     assert router.decisions() == [
@@ -153,10 +136,8 @@ def test_of_a_mixed_frame_only_the_urgent_events_go_ahead(cold: Callable[..., Co
     assert cloud.copies()["care-analytics.inbox"] == 1
 
 
-def test_a_process_makes_no_copies_of_an_alarm_and_others_make_few(
-    cold: Callable[..., Cold], cloud: Cloud
-) -> None:
-    router = cold()
+def test_a_process_makes_no_copies_of_an_alarm_and_others_make_few(cloud: Cloud) -> None:
+    router = Cold(cloud)
     for attempt in range(1, UNSEEN_RECEIVES + 3):
         assert router.route(queued("m1", event("1", ALARM), attempt=attempt)) == {"m1"}
     assert cloud.copies()[CENTRE] == 1
@@ -166,10 +147,8 @@ def test_a_process_makes_no_copies_of_an_alarm_and_others_make_few(
     assert cloud.copies()[CENTRE] == UNSEEN_RECEIVES
 
 
-def test_an_alarm_that_its_inbox_refused_at_first_does_not_wait_for_the_tables(
-    cold: Callable[..., Cold], cloud: Cloud
-) -> None:
-    router = cold(inbox=CENTRE)
+def test_an_alarm_that_its_inbox_refused_at_first_does_not_wait_for_the_tables(cloud: Cloud) -> None:
+    router = Cold(cloud, inbox=CENTRE)
     for attempt in range(1, UNSEEN_AGAIN + 2):
         if attempt == UNSEEN_RECEIVES + 1:
             router.sqs.end()
@@ -177,25 +156,21 @@ def test_an_alarm_that_its_inbox_refused_at_first_does_not_wait_for_the_tables(
     assert cloud.copies()[CENTRE] == 1
 
 
-def test_what_the_contract_at_hand_would_refuse_is_no_dead_letter(
-    cold: Callable[..., Cold], cloud: Cloud
-) -> None:
+def test_what_the_contract_at_hand_would_refuse_is_no_dead_letter(cloud: Cloud) -> None:
     unreadable, wrong = message("m1", "no frame"), queued("m2", event("1", ALARM, deviceepoch="x"))
-    assert cold().route(unreadable, wrong) == {"m1", "m2"}
+    assert Cold(cloud).route(unreadable, wrong) == {"m1", "m2"}
     assert cloud.letters() == []
 
 
-def test_what_a_queue_will_never_take_is_a_dead_letter_on_the_same_basis(
-    cold: Callable[..., Cold], cloud: Cloud
-) -> None:
-    router = cold(inbox=CENTRE, code="InvalidMessageContents")
+def test_what_a_queue_will_never_take_is_a_dead_letter_on_the_same_basis(cloud: Cloud) -> None:
+    router = Cold(cloud, inbox=CENTRE, code="InvalidMessageContents")
     assert router.route(queued("m1", event("1", ALARM))) == {"m1"}
     assert len(cloud.letters()) == 1
     found = set(cloud.ledger_rows("type", "outcome", "basis"))
     assert found == {(ALARM, "delivered", "bundled"), (DEAD_LETTER_TYPE, "delivered", "bundled")}
 
 
-def test_a_fifo_source_gets_everything_back_in_order(cold: Callable[..., Cold], cloud: Cloud) -> None:
+def test_a_fifo_source_gets_everything_back_in_order(cloud: Cloud) -> None:
     group = [replace(message(f"m{at}", event(str(at), ALARM).json), group="a") for at in range(3)]
-    assert cold(source="family-app.outbox").route(*group) == {"m0", "m1", "m2"}
+    assert Cold(cloud, source="family-app.outbox").route(*group) == {"m0", "m1", "m2"}
     assert cloud.copies() == {}
