@@ -41,32 +41,6 @@ def test_a_device_that_is_cut_off_is_reported_when_its_time_is_over_and_nobody_s
     assert (world.words(), world.waiting) == (GONE, [])
 
 
-def test_a_device_that_misses_its_heartbeats_is_reported_when_its_time_is_over(world: World) -> None:
-    beat(world, 1)
-    world.fire(START + 15 * MINUTE - 1)
-    assert world.words() == []
-    world.fire(START + 15 * MINUTE)
-    assert world.words() == QUIET
-
-
-def test_a_bad_line_is_reported_with_the_heartbeat_that_tells_of_it(world: World) -> None:
-    beat(world, 1, oldest_urgent_s=100)
-    world.fire()
-    assert world.words() == QUIET
-
-
-def test_a_timer_is_armed_anew_for_as_long_as_the_device_is_heard(world: World) -> None:
-    """A healthy device has one timer at a time, however long it lives."""
-    fired = 0
-    for sequence in range(1, 30):
-        beat(world, sequence)
-        fired += world.fire(world.clock() + 5 * MINUTE)
-        assert len(world.waiting) == 1
-    assert (world.words(), fired <= 29) == ([], True), "no more than one in each interval"
-    assert world.fire(world.clock() + HOUR) > 0
-    assert (world.words(), world.waiting) == (QUIET, [])
-
-
 def test_a_late_deadline_is_reached_in_steps(world: World) -> None:
     beat(world, 1, interval_s=3_600)
     assert 3 * HOUR > S * MAX_DELAY_S
