@@ -12,6 +12,7 @@ from typing import Any
 from tests.fakes.client import FakeClient
 from tests.fakes.clock import FakeClock
 from tests.fakes.dynamodb import FakeDynamoDb
+from tests.fakes.iot import FakeIot
 from tests.fakes.s3 import FakeS3
 from tests.fakes.secrets import FakeSecrets
 from tests.fakes.sqs import FakeSqs
@@ -29,11 +30,12 @@ class FakeAws:
         self.dynamodb = FakeDynamoDb()
         self.s3 = FakeS3(self.clock)
         self.secrets = FakeSecrets()
+        self.iot = FakeIot()
         self.others = others
 
     def client(self, service: str, *_: Any, **__: Any) -> Any:
         """The client of `service`: what `boto3.client` and a session of botocore make."""
-        known: Iterable[FakeClient] = (self.sqs, self.dynamodb, self.s3, self.secrets)
+        known: Iterable[FakeClient] = (self.sqs, self.dynamodb, self.s3, self.secrets, self.iot)
         found = {each.service: each for each in known} | self.others
         return found[service]
 

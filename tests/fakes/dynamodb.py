@@ -13,6 +13,7 @@ from tests.fakes.client import ACCOUNT, REGION, FakeClient
 from tests.fakes.expressions import ExpressionError, Expressions, Item, sort_value
 
 _MAX_KEYS = 100
+_MAX_PAGE_BYTES = 1024 * 1024
 _CONFLICT = "ConditionalCheckFailedException"
 _INVALID = "ValidationException"
 
@@ -178,7 +179,7 @@ class FakeDynamoDb(FakeClient):
         )
         if start := request.get("ExclusiveStartKey"):
             found = [item for item in found if place(item) > place(start)]
-        page = found[: request.get("Limit", len(found))]
+        page = found[: min(request.get("Limit", len(found)), _fitting(found))]
         if index.keys_only:
             shown = frozenset((*index.names, *table.primary.names)) & (shown or frozenset(table.types))
         items = [
@@ -236,6 +237,16 @@ class FakeDynamoDb(FakeClient):
 
     def _invalid(self, problem: str) -> ClientError:
         return self.refusal(_INVALID, problem, "Operation")
+
+
+def _fitting(items: list[Item]) -> int:
+    """How many of `items` fit a page."""
+    size = 0
+    for at, item in enumerate(items):
+        size += len(str(item))
+        if size > _MAX_PAGE_BYTES:
+            return at
+    return len(items)
 
 
 def _names(schema: Iterable[Mapping[str, str]]) -> tuple[str, ...]:

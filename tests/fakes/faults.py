@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any
 
 from botocore.exceptions import ClientError
 
 
 class FailingClient:
-    """`client`, whose `method` fails with `code`: for all requests, or those on one of the `targets`.
+    """`client`, whose `method` fails with `code`: for all requests, or those on `targets` if they are named.
 
     `targets` are URLs of queues, or names of tables or buckets, and may be changed; `*` is every method.
     `asked` are all requests that came, by method and target.
@@ -20,15 +20,15 @@ class FailingClient:
         client: Any,
         method: str = "*",
         *,
-        targets: Collection[str] = (),
+        targets: Collection[str] | None = None,
         code: str = "Throttling",
     ) -> None:
-        self.targets = set(targets)
+        self.targets = set(targets or ())
         self.asked: list[tuple[str, str]] = []
         self._client = client
         self._method = method
         self._code = code
-        self._fails_all = not targets
+        self._fails_all = targets is None
         self._is_over = False
 
     def end(self) -> None:
@@ -69,3 +69,28 @@ class _FailingPaginator:
     def paginate(self, **request: Any) -> Any:
         self._failing._meet(self._operation, request)
         return self._paginator.paginate(**request)
+
+
+class RefusingSqs:
+    """`sqs`, which refuses messages of batches with the code that `refusal` returns of their URL and body.
+
+    `batches` are the URLs and sizes of all that came.
+    """
+
+    def __init__(
+        self, sqs: Any, refusal: Callable[[str, str], str | None] = lambda _url, _body: None
+    ) -> None:
+        self.batches: list[tuple[str, int]] = []
+        self._sqs = sqs
+        self._refusal = refusal
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._sqs, name)
+
+    def send_message_batch(self, *, QueueUrl: str, Entries: list[dict[str, Any]]) -> Any:
+        self.batches.append((QueueUrl, len(Entries)))
+        codes = {each["Id"]: self._refusal(QueueUrl, each["MessageBody"]) for each in Entries}
+        taken = [each for each in Entries if codes[each["Id"]] is None]
+        answer = self._sqs.send_message_batch(QueueUrl=QueueUrl, Entries=taken) if taken else {}
+        refused = [{"Id": id, "Code": code, "SenderFault": False} for id, code in codes.items() if code]
+        return {"Successful": answer.get("Successful", []), "Failed": answer.get("Failed", []) + refused}

@@ -25,7 +25,7 @@ TESTS = (
     "tests/unit/lambdas/test_dispatch.py",
     "tests/unit/lambdas/test_handlers.py",
     "tests/unit/lambdas/test_ledger.py",
-    "tests/unit/lambdas/test_router_service.py",
+    "tests/unit/lambdas/test_router.py",
     "tests/unit/operations/test_replay_command.py",
     "tests/unit/operations/test_smoke.py",
     "tests/unit/operations/test_trace.py",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import count, pairwise
 from typing import Any
@@ -23,7 +24,10 @@ from lambdas.presence.recorder import Observation, Recorder
 from lambdas.presence.state import DeviceState, Line, Sighting
 from lambdas.presence.timer_queue import TimerQueue
 from lambdas.presence.timers import TimerReader
-from tests.unit.lambdas.presence.world import HOUR, MINUTE, START, WATCH, Home, S, TimerSqs, beat, sent
+from tests.fakes.clock import FakeClock
+from tests.fakes.sqs import FakeMessage, FakeSqs
+from tests.unit.lambdas.presence.world import HOUR, MINUTE, START, WATCH, Home, S, beat, sent
+from tests.unit.lambdas.support import deliver
 
 pytestmark = pytest.mark.source("P9")
 
@@ -137,18 +141,18 @@ class Plane:
     counted in calls of AWS."""
 
     deaths: frozenset[int]
-    now_ms: int = START
     items: dict[str, DeviceState] = field(default_factory=dict)
     sent: list[dict[str, Any]] = field(default_factory=list)
     _calls: Iterator[int] = field(default_factory=count)
 
     def __post_init__(self) -> None:
-        self.queue = TimerSqs(self.clock)
-        self.unrecorded: list[tuple[Observation, int]] = []
+        self.clock = FakeClock()
+        self.sqs = FakeSqs(self.clock)
+        self.timers = self.sqs.create_queue(QueueName="timers")["QueueUrl"]
         parts = Parts(
             table=self,  # type: ignore[arg-type]
             watch=WATCH,
-            timers=TimerQueue(SqsSender(self), "timers"),
+            timers=TimerQueue(SqsSender(self), self.timers),
             sender=self,  # type: ignore[arg-type]
             clock=self.clock,
         )
@@ -158,9 +162,6 @@ class Plane:
             parts,
         )
         self._said: list[Observation] = []
-
-    def clock(self) -> int:
-        return self.now_ms
 
     def _call(self) -> None:
         if next(self._calls) in self.deaths:
@@ -184,9 +185,9 @@ class Plane:
         self._call()
         return [TAKEN] * len(batch)
 
-    def send_message_batch(self, **arguments: Any) -> dict[str, Any]:
+    def send_message_batch(self, **request: Any) -> dict[str, Any]:
         self._call()
-        answer = self.queue.send_message_batch(**arguments)
+        answer: dict[str, Any] = self.sqs.send_message_batch(**request)
         self._call()
         return answer
 
@@ -195,23 +196,27 @@ class Plane:
         self._said.append(observation)
         body = str(len(self._said) - 1)
         for attempt in range(1, 100):
-            message = QueueMessage("m", body, self.now_ms, attempt)
+            message = QueueMessage("m", body, self.clock(), attempt)
             try:
                 assert self.recorder.process([message], Invocation("i", lambda: 30_000)) == frozenset()
             except Killed:
-                self.fire(self.now_ms + REDELIVERED_MS)
+                self.fire(self.clock() + 1_000 * REDELIVERED_S)
             else:
                 return
 
     def fire(self, until_ms: int) -> None:
-        while (next_ms := self.queue.next_ms) is not None and next_ms <= until_ms:
-            self.now_ms = max(self.now_ms, next_ms)
-            messages = self.queue.take(self.now_ms, 1)
-            try:
-                assert self.reader.process(messages, Invocation("i", lambda: 30_000)) == frozenset()
-            except Killed:
-                self.queue.redeliver(messages, self.now_ms + REDELIVERED_MS)
-        self.now_ms = until_ms
+        """Let time pass and timers fire; one whose run is killed is redelivered."""
+        while self.waiting and (next_ms := min(each.visible_ms for each in self.waiting)) <= until_ms:
+            self.clock.now_ms = max(self.clock(), next_ms)
+            with suppress(Killed):
+                _, failed = deliver(self.sqs, self.timers, self.reader.process, wait_s=REDELIVERED_S)
+                assert failed == frozenset()
+        self.clock.now_ms = until_ms
+
+    @property
+    def waiting(self) -> list[FakeMessage]:
+        """The timers in the queue."""
+        return self.sqs.queue(self.timers).messages
 
     @property
     def state(self) -> DeviceState:
@@ -221,10 +226,10 @@ class Plane:
     def overdue_ms(self) -> int:
         """For how long the device should have been judged already."""
         due_ms = WATCH.due_ms(self.state)
-        return 0 if due_ms is None else max(0, self.now_ms - due_ms)
+        return 0 if due_ms is None else max(0, self.clock() - due_ms)
 
 
-REDELIVERED_MS = 2 * S
+REDELIVERED_S = 2
 
 STEPS = st.lists(
     st.tuples(
@@ -251,10 +256,10 @@ def test_a_device_is_judged_within_a_second_of_its_deadline_without_any_sweep(
     plane, version = Plane(frozenset()), 0
     for wait_ms, what in steps:
         for _ in range(wait_ms // S if wait_ms <= MINUTE else 1):
-            plane.fire(plane.now_ms + (S if wait_ms <= MINUTE else wait_ms))
+            plane.fire(plane.clock() + (S if wait_ms <= MINUTE else wait_ms))
             assert plane.overdue_ms < S
         version += what == "up"
-        if observation := _observation(what, plane.now_ms, version):
+        if observation := _observation(what, plane.clock(), version):
             plane.record(observation)
     ids = [each["id"] for each in plane.sent]
     assert len(ids) == len(set(ids)), "nothing is said twice"
@@ -266,13 +271,13 @@ def test_no_timer_is_lost_wherever_a_function_is_killed(
 ) -> None:
     plane, version = Plane(deaths), 0
     for wait_ms, what in steps:
-        plane.fire(plane.now_ms + wait_ms)
+        plane.fire(plane.clock() + wait_ms)
         version += what == "up"
-        if observation := _observation(what, plane.now_ms, version):
+        if observation := _observation(what, plane.clock(), version):
             plane.record(observation)
-    plane.fire(plane.now_ms + 9 * HOUR)
+    plane.fire(plane.clock() + 9 * HOUR)
     assert (plane.overdue_ms, plane.state.unsent) == (0, ())
-    assert plane.queue.waiting == [], "no timer outlives its deadline"
+    assert plane.waiting == [], "no timer outlives its deadline"
     line = [each["type"].split(".")[-2] for each in plane.sent if "connected" in each["type"]]
     seen = plane.state.sighting
     assert line[-1:] == ([] if seen is None else [str(seen.line)])

@@ -388,6 +388,12 @@ class TestDynamoDb:
         assert {name for each in items for name in each} == {"thing", "state"}
         assert len(pages) == 3
 
+    def test_a_page_ends_where_it_is_full(self, dynamodb: Any, table: str) -> None:
+        for at in range(5):
+            self.put(dynamodb, f"t{at}", "1", large={"S": "x" * 300_000})
+        pages = list(dynamodb.get_paginator("scan").paginate(TableName=table))
+        assert [page["Count"] for page in pages] == [3, 2]
+
     def test_a_batch_reads_what_there_is(self, dynamodb: Any, table: str) -> None:
         self.put(dynamodb, "a", "1")
         keys = [{"thing": {"S": thing}, "sk": {"S": "1"}} for thing in "ab"]
@@ -492,6 +498,21 @@ def test_a_secret_has_a_current_and_a_previous_version(client: Clients) -> None:
     assert secrets.get_secret_value(SecretId="key")["SecretString"] == "two"
     assert secrets.get_secret_value(**previous)["SecretString"] == "one"
     assert code(secrets.get_secret_value, SecretId="none") == "ResourceNotFoundException"
+
+
+def test_a_certificate_is_attached_to_a_thing_and_has_a_status(client: Clients) -> None:
+    iot = client("iot")
+    iot.create_thing(thingName="home-1")
+    made = iot.create_keys_and_certificate(setAsActive=True)
+    id, arn = made["certificateId"], made["certificateArn"]
+    for call in (iot.attach_thing_principal, iot.detach_thing_principal):
+        call(thingName="home-1", principal=arn)
+        attached = iot.list_thing_principals(thingName="home-1")["principals"]
+        assert attached == ([arn] if call == iot.attach_thing_principal else [])
+    iot.update_certificate(certificateId=id, newStatus="INACTIVE")
+    assert iot.describe_certificate(certificateId=id)["certificateDescription"]["status"] == "INACTIVE"
+    with pytest.raises(iot.exceptions.ResourceNotFoundException):
+        iot.update_certificate(certificateId="f" * 64, newStatus="INACTIVE")
 
 
 def test_a_client_fails_where_and_as_long_as_it_is_told() -> None:

@@ -9,9 +9,9 @@ import pytest
 from eventplane_nats.connection import Connection
 from local.nats import NatsServer, start_nats
 from local.process import Supervisor
-from tests.unit.conftest import _clients_of_moto, aws
+from tests.unit.conftest import fake_aws
 
-__all__ = ["_clients_of_moto", "aws"]
+__all__ = ["fake_aws"]
 
 
 @pytest.fixture(scope="session")

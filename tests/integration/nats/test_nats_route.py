@@ -9,8 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import boto3
 import pytest
+from botocore.exceptions import EndpointConnectionError
 
 from eventplane.contract import Contract, compile_contract
 from eventplane.envelope import Envelope, parse_event, write_event
@@ -22,13 +22,12 @@ from eventplane_client.sqs import SqsTransport
 from eventplane_nats.connection import Connection
 from eventplane_nats.relay import Relay
 from eventplane_nats.streams import channels, make_stream
-from lambdas.common.contracts import CONTRACT_FILE
 from lambdas.common.metrics import metrics
 from lambdas.common.queue_function import queue_function
 from lambdas.router import handler as router
 from local.nats import NatsServer
-from tests.unit.lambdas.support import BUCKET, INTEREST, SUBSCRIPTIONS, TABLE, Cloud, LambdaContext
-from tests.unit.queues import create_queue
+from tests.fakes.aws import FakeAws
+from tests.unit.lambdas.support import BUCKET, INTEREST, SUBSCRIPTIONS, TABLE, Cloud, LambdaContext, deploy
 
 pytestmark = pytest.mark.source("P13", "N1")
 
@@ -65,15 +64,19 @@ def contract() -> Contract:
 
 
 class Plane:
-    """The contract deployed: queues, tables and archive in moto, streams in NATS, the router's handler."""
+    """The contract deployed: queues, tables and archive in memory, streams in NATS, the router's handler."""
 
     def __init__(
-        self, contract: Contract, server: NatsServer, root: Path, monkeypatch: pytest.MonkeyPatch
+        self,
+        contract: Contract,
+        server: NatsServer,
+        aws: FakeAws,
+        root: Path,
+        monkeypatch: pytest.MonkeyPatch,
     ) -> None:
-        self.cloud = Cloud(boto3.client("sqs"), boto3.client("s3"), boto3.client("dynamodb"))
-        self.cloud.create(contract)
+        self.cloud = Cloud(aws, contract)
         self.outboxes = {
-            name: create_queue(f"eventplane-{ENVIRONMENT}-{name}-outbox") for name in ("bell", "desk")
+            name: self.cloud.queue(f"eventplane-{ENVIRONMENT}-{name}-outbox") for name in ("bell", "desk")
         }
         self.inboxes = {
             **self.cloud.queues,
@@ -81,20 +84,17 @@ class Plane:
         }
         self._monkeypatch = monkeypatch
         self._invocations = itertools.count()
-        (root / CONTRACT_FILE).write_bytes(contract.canonical)
-        for name, value in {
-            "LAMBDA_TASK_ROOT": str(root),
-            "EVENTPLANE_QUEUES": json.dumps(self.inboxes),
-            "EVENTPLANE_PRIORITY": "normal",
-            "EVENTPLANE_LEDGER_QUEUE": self.cloud.ledger,
-            "EVENTPLANE_ARCHIVE_BUCKET": BUCKET,
-            "EVENTPLANE_CONTRACTS_TABLE": TABLE,
-            "EVENTPLANE_SUBSCRIPTIONS_TABLE": SUBSCRIPTIONS,
-            "EVENTPLANE_INTEREST_TABLE": INTEREST,
-            "EVENTPLANE_CONTRACT_REFRESH_S": "30",
-            "POWERTOOLS_SERVICE_NAME": "router",
-        }.items():
-            monkeypatch.setenv(name, value)
+        settings = {
+            "QUEUES": self.inboxes,
+            "PRIORITY": "normal",
+            "LEDGER_QUEUE": self.cloud.ledger,
+            "ARCHIVE_BUCKET": BUCKET,
+            "CONTRACTS_TABLE": TABLE,
+            "SUBSCRIPTIONS_TABLE": SUBSCRIPTIONS,
+            "INTEREST_TABLE": INTEREST,
+            "CONTRACT_REFRESH_S": "30",
+        }
+        deploy(monkeypatch, root, contract, settings)
 
     def put(self, participant: str, event: Envelope) -> None:
         """As the client library does over SQS."""
@@ -141,13 +141,13 @@ def plane(
     contract: Contract,
     nats_server: NatsServer,
     operator: Connection,
-    aws: None,
+    fake_aws: FakeAws,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Plane]:
     for channel in channels(contract):
         operator.run(make_stream(operator.jetstream, ENVIRONMENT, channel), SECONDS)
-    yield Plane(contract, nats_server, tmp_path, monkeypatch)
+    yield Plane(contract, nats_server, fake_aws, tmp_path, monkeypatch)
     for channel in channels(contract):
         name = f"eventplane-{ENVIRONMENT}-{channel.participant}-{channel.box}"
         operator.run(operator.jetstream.delete_stream(name), SECONDS)
@@ -276,7 +276,7 @@ def test_the_relay_keeps_what_the_queue_does_not_take(
         def send_message(self, **named: Any) -> Any:
             assert self.relay
             self.relay.stop()
-            raise boto3.exceptions.botocore.exceptions.EndpointConnectionError(endpoint_url="https://sqs")
+            raise EndpointConnectionError(endpoint_url="https://sqs")
 
     with connect(desk_settings(nats_server, tmp_path)) as desk:
         desk.put(write_event({"id": "kept", "source": "/desks/1", "type": SEEN}, {}))

@@ -1,22 +1,26 @@
-"""The AWS that moto plays, and the plane's own contract."""
+"""The plane in memory, by its own contract."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any
+import ssl
+from collections.abc import Iterator
+from functools import cache
 
-import boto3
 import pytest
 
 from eventplane.contract import Contract
 from lambdas.common.metrics import metrics
-from lambdas.common.queue import Invocation, QueueMessage
-from lambdas.common.sqs import SqsSender
-from lambdas.router.dispatch import Dispatch
-from lambdas.router.engine import build_engine
-from lambdas.router.service import RouterService
+from tests.fakes.aws import FakeAws
 from tests.plane import plane_contract
-from tests.unit.lambdas.support import NOW_MS, Cloud, Run, ledger_of, with_packs
+from tests.unit.lambdas.support import Cloud, with_packs
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _certificates_once() -> Iterator[None]:
+    """Load the certificates that this machine believes once: that takes longer than a test."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ssl, "create_default_context", cache(ssl.create_default_context))
+        yield
 
 
 @pytest.fixture(autouse=True)
@@ -33,33 +37,5 @@ def contract() -> Contract:
 
 
 @pytest.fixture
-def cloud(contract: Contract, aws: None) -> Cloud:
-    cloud = Cloud(boto3.client("sqs"), boto3.client("s3"), boto3.client("dynamodb"))
-    cloud.create(contract)
-    return cloud
-
-
-@pytest.fixture
-def run(contract: Contract, cloud: Cloud) -> Run:
-    """Processes messages of the ingest queue, or of the channel `source`, each time in a new process."""
-
-    def run(
-        *messages: QueueMessage,
-        source: str = "device.outbox",
-        plane: Contract | None = None,
-        sqs: Any = None,
-        ledger_sqs: Any = None,
-        s3: Any = None,
-        remaining_ms: Callable[[], int] = lambda: 30_000,
-        invocation_id: str = "invocation-1",
-    ) -> frozenset[str]:
-        engine = build_engine(contract if plane is None else plane, source, cloud.queues)
-        service = RouterService(
-            engine=lambda: engine,
-            dispatch=Dispatch(SqsSender(sqs or cloud.sqs), cloud.queues),
-            ledger=ledger_of(cloud, sqs=ledger_sqs, s3=s3),
-            clock=lambda: NOW_MS,
-        )
-        return service.process(messages, Invocation(invocation_id, remaining_ms))
-
-    return run
+def cloud(contract: Contract, fake_aws: FakeAws) -> Cloud:
+    return Cloud(fake_aws, contract)

@@ -1,41 +1,60 @@
-"""What the tests of the functions share: messages as Lambda hands them over, and the AWS behind them."""
+"""What the tests of the functions share: messages as Lambda delivers them, and the plane in memory."""
 
 from __future__ import annotations
 
 import base64
 import gzip
 import json
-from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from botocore.exceptions import ClientError
+import pytest
 
 from eventplane.attributes import AttributeValue
 from eventplane.contract import Contract, compile_contract, contract_document, subscription_table
-from eventplane.contract.publication import KEY, cloud_destinations
-from eventplane.envelope import Envelope, write_event
+from eventplane.contract.publication import (
+    KEY,
+    ContractTable,
+    Head,
+    cloud_destinations,
+    contract_item,
+    head_item,
+    head_key,
+)
+from eventplane.contract.subscription import new_subscription
+from eventplane.contract.subscription_table import subscription_item, subscription_key
+from eventplane.envelope import Envelope, parse_event, write_event
 from eventplane.interest import table as interest_table
 from eventplane.sender import Sender
 from eventplane.sending import stamp_sender
 from lambdas.archive.ledger import LedgerWriter
 from lambdas.common.archive import Archive
+from lambdas.common.contracts import CONTRACT_FILE
 from lambdas.common.ledger import Ledger
 from lambdas.common.queue import Invocation, QueueMessage
 from lambdas.common.sqs import SqsSender
+from lambdas.common.tables import InterestTable, SubscriptionTable
+from lambdas.router.active_contract import ActiveContract, Unseen
+from lambdas.router.dispatch import Dispatch
+from lambdas.router.engine import Engine, build_engine
+from lambdas.router.service import RouterService
+from lambdas.router.span_recorder import SpanRecorder
 from tests.dynamodb import create_table
-from tests.unit.queues import create_queue
+from tests.fakes.aws import FakeAws
+from tests.fakes.clock import START_MS
 
-Run = Callable[..., frozenset[str]]
-"""Has the router process messages; see the fixture `run`."""
-
-NOW_MS = 1_767_225_600_000
+NOW_MS = START_MS
+INTERVAL_MS = 10_000
+"""How old the contract in force may become, milliseconds."""
+DAWN = "2026-01-01T00:00:00Z"
 BUCKET = "archive"
 TABLE = "contracts"
 SUBSCRIPTIONS = "subscriptions"
 INTEREST = "interest"
 ALARM = "org.eventplane.alarm.keyword.v1"
 READING = "org.eventplane.health.reading.v1"
+LETTERS = "operations.inbox"
 PACKED = ("care-analytics", "family-app")
 """Cloud services of the shipped contract with packed inboxes."""
 READ = {"quantity": "heart-rate", "value": 72, "unit": "/min"}
@@ -52,14 +71,39 @@ def stamped(event: Envelope, sender: Sender | None = None) -> Envelope:
     return stamp_sender(event, sender or Sender("home-1"))
 
 
-def with_sends(contract: Contract, participant: str, *types: str) -> Contract:
-    """The contract in which `participant` may send these types."""
-    document = json.loads(contract.canonical)
-    document["participants"][participant]["sends"] = list(types)
+def changed(contract: Contract, change: Callable[[dict[str, Any]], object]) -> Contract:
+    """`contract` with a `change` of its document."""
+    document = contract_document(contract)
+    change(document)
     return compile_contract(document, "test")
 
 
-def frame(payload: bytes) -> str:
+def with_sends(contract: Contract, participant: str, *types: str) -> Contract:
+    """The contract in which `participant` may send these types."""
+    return changed(contract, lambda document: document["participants"][participant].update(sends=[*types]))
+
+
+def with_route(
+    contract: Contract, name: str, to: str = "family-app.inbox", type: str | None = None
+) -> Contract:
+    """The contract with one more route, called `name`, as is the type that it takes unless one is given."""
+    route = {"filter": {"exact": {"type": type or name}}, "to": to}
+    return changed(contract, lambda document: document["routes"].update({name: route}))
+
+
+def with_packs(contract: Contract, most: int) -> Contract:
+    """`contract` with up to `most` events a message in the inboxes of `PACKED`."""
+
+    def change(document: dict[str, Any]) -> None:
+        for name in PACKED:
+            document["participants"][name]["inbox"]["events_per_message"] = most
+
+    return changed(contract, change)
+
+
+def frame(payload: bytes | Envelope) -> str:
+    """What the ingest rule writes of a publish."""
+    payload = payload.json.encode() if isinstance(payload, Envelope) else payload
     return json.dumps(
         {
             "data": base64.b64encode(payload).decode(),
@@ -101,6 +145,42 @@ def sqs_event(*messages: QueueMessage) -> dict[str, Any]:
     }
 
 
+def deliver(
+    sqs: Any,
+    url: str,
+    process: Callable[..., Any],
+    *,
+    wait_s: int = 2,
+    remaining_ms: Callable[[], int] = lambda: 60_000,
+) -> tuple[int, frozenset[str]]:
+    """Have a function read up to ten messages of a queue; how many it got, and the bodies that come again.
+
+    Those are visible again after `wait_s` seconds, as are all when the function is killed.
+    """
+    names = ["SentTimestamp", "ApproximateReceiveCount"]
+    found = sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10, MessageSystemAttributeNames=names)
+    messages = [
+        QueueMessage(each["MessageId"], each["Body"], *(int(each["Attributes"][name]) for name in names))
+        for each in found.get("Messages", [])
+    ]
+    again = {each.id for each in messages}
+    try:
+        again = set(process(messages, Invocation("i", remaining_ms))) if messages else again
+    finally:
+        for each in found.get("Messages", []):
+            handle = {"QueueUrl": url, "ReceiptHandle": each["ReceiptHandle"]}
+            if each["MessageId"] in again:
+                sqs.change_message_visibility(**handle, VisibilityTimeout=wait_s)
+            else:
+                sqs.delete_message(**handle)
+    return len(messages), frozenset(each.body for each in messages if each.id in again)
+
+
+def failures(*ids: str) -> dict[str, Any]:
+    """The response by which a queue delivers these messages again."""
+    return {"batchItemFailures": [{"itemIdentifier": id} for id in ids]}
+
+
 def figures(output: str) -> dict[str, float]:
     """The figures of the one invocation that printed `output`."""
     lines = [json.loads(line) for line in output.splitlines()]
@@ -116,34 +196,78 @@ class LambdaContext:
     function_name: str = "function"
     memory_limit_in_mb: int = 512
     invoked_function_arn: str = "arn:aws:lambda:us-east-1:000000000000:function:function"
+    remaining_ms: int = 30_000
 
     def get_remaining_time_in_millis(self) -> int:
-        return 30_000
+        return self.remaining_ms
 
 
-@dataclass
 class Cloud:
-    """Queues for every inbox of the contract, archive bucket and table of contracts, as moto plays them."""
+    """The plane of `contract`: a queue for every inbox, the archive, the tables; and its router.
 
-    sqs: Any
-    s3: Any
-    dynamodb: Any
-    source: str = ""
-    ledger: str = ""
-    queues: dict[str, str] = field(default_factory=dict)
+    `queues` are the inboxes' URLs by address.
+    """
 
-    def create(self, contract: Contract) -> None:
-        for inbox in cloud_destinations(contract):
-            self.queues[inbox.address] = create_queue(inbox.participant)
-        self.source = create_queue("source")
-        self.ledger = create_queue("ledger")
+    def __init__(self, aws: FakeAws, contract: Contract) -> None:
+        self.aws = aws
+        self.contract = contract
+        self.clock, self.sqs, self.s3, self.dynamodb = aws.clock, aws.sqs, aws.s3, aws.dynamodb
+        self.queues = {each.address: self.queue(each.participant) for each in cloud_destinations(contract)}
+        self.source, self.ledger = self.queue("source"), self.queue("ledger")
         self.s3.create_bucket(Bucket=BUCKET)
         create_table(self.dynamodb, TABLE, KEY)
         for table, of in {SUBSCRIPTIONS: subscription_table, INTEREST: interest_table}.items():
             create_table(self.dynamodb, table, of.PARTITION, of.SORT)
+        self.subscriptions = subscription_table.SubscriptionTable(self.dynamodb, SUBSCRIPTIONS)
+        self._previous: str | None = None
+
+    def queue(self, name: str) -> str:
+        """Create a queue; its URL."""
+        return str(self.sqs.create_queue(QueueName=name)["QueueUrl"])
+
+    # The router.
+
+    def ledger_of(self, *, sqs: Any = None, s3: Any = None) -> Ledger:
+        """The ledger as a router has it; `sqs` and `s3` stand for AWS where it fails."""
+        archive = Archive(s3 or self.s3, BUCKET)
+        return Ledger(sender=SqsSender(sqs or self.sqs), queue_url=self.ledger, archive=archive)
+
+    def router(
+        self,
+        plane: Contract | None = None,
+        *,
+        source: str = "device.outbox",
+        engine: Callable[[], Any] | None = None,
+        sqs: Any = None,
+        ledger_sqs: Any = None,
+        s3: Any = None,
+        spans: SpanRecorder | None = None,
+    ) -> RouterService:
+        """A router's process; `sqs`, `ledger_sqs` and `s3` stand for AWS where it fails."""
+        built = build_engine(plane or self.contract, source, self.queues)
+        return RouterService(
+            engine=engine or (lambda: built),
+            dispatch=Dispatch(SqsSender(sqs or self.sqs), self.queues),
+            ledger=self.ledger_of(sqs=ledger_sqs, s3=s3),
+            clock=self.clock,
+            spans=spans,
+        )
+
+    def route(
+        self,
+        *messages: QueueMessage,
+        plane: Contract | None = None,
+        remaining_ms: Callable[[], int] = lambda: 30_000,
+        id: str = "invocation-1",
+        **options: Any,
+    ) -> frozenset[str]:
+        """Have a new process route `messages`; the ids of those that come again."""
+        return self.router(plane, **options).process(messages, Invocation(id, remaining_ms))
+
+    # What came of it.
 
     def received(self, address: str) -> list[dict[str, Any]]:
-        """All messages of an inbox."""
+        """All messages of an inbox that were not received yet."""
         messages: list[dict[str, Any]] = []
         while batch := self.sqs.receive_message(
             QueueUrl=self.queues[address], MaxNumberOfMessages=10, MessageAttributeNames=["All"]
@@ -151,79 +275,116 @@ class Cloud:
             messages += batch
         return messages
 
-    def write_ledger(self) -> None:
-        """Have the ledger writer archive what routers sent."""
-        writer = LedgerWriter(archive=Archive(self.s3, BUCKET), clock=lambda: NOW_MS)
-        while found := self._messages(self.ledger):
-            batch = [message(each["MessageId"], each["Body"]) for each in found]
-            assert writer.process(batch, invocation()) == frozenset()
+    def bodies(self, address: str) -> list[str]:
+        return [each["Body"] for each in self.received(address)]
 
-    def _messages(self, queue_url: str) -> list[dict[str, Any]]:
-        """Up to ten messages of a queue, deleted."""
-        found: list[dict[str, Any]] = self.sqs.receive_message(
-            QueueUrl=queue_url, MaxNumberOfMessages=10
-        ).get("Messages", [])
-        for each in found:
-            self.sqs.delete_message(QueueUrl=queue_url, ReceiptHandle=each["ReceiptHandle"])
-        return found
+    def copies(self) -> dict[str, int]:
+        """How many messages each inbox has got that were not received yet; none of those without."""
+        return {address: len(found) for address in self.queues if (found := self.received(address))}
 
-    def keys(self, prefix: str) -> list[str]:
-        listing = self.s3.list_objects_v2(Bucket=BUCKET, Prefix=prefix).get("Contents", [])
-        return sorted(each["Key"] for each in listing)
-
-    def outcomes(self) -> list[tuple[str, str | None, str]]:
-        """What the ledger says: event id, destination, outcome."""
-        return sorted((line["id"], line["destination"], line["outcome"]) for line in self.decisions())
+    def letters(self) -> list[dict[str, Any]]:
+        """The data of the dead letters that operations has got."""
+        return [parse_event(body).data() for body in self.bodies(LETTERS)]
 
     def decisions(self) -> list[dict[str, Any]]:
-        """The records of the ledger."""
-        self.write_ledger()
+        """The records of the ledger, which its writer archives first."""
+        writer = LedgerWriter(archive=Archive(self.s3, BUCKET), clock=self.clock)
+        queue = self.sqs.queue(self.ledger)
+        batch = [message(each.id, each.body) for each in queue.messages]
+        queue.messages.clear()
+        assert writer.process(batch, invocation()) == frozenset()
         return self.lines("ledger/")
+
+    def ledger_rows(self, *names: str) -> list[tuple[Any, ...]]:
+        """These members of the ledger's records, sorted."""
+        return sorted(tuple(line[name] for name in names) for line in self.decisions())
+
+    def outcomes(self) -> list[tuple[Any, ...]]:
+        """What the ledger says: event id, destination, outcome."""
+        return self.ledger_rows("id", "destination", "outcome")
+
+    def keys(self, prefix: str = "") -> list[str]:
+        return sorted(key for key in self.s3.buckets[BUCKET] if key.startswith(prefix))
+
+    def read(self, key: str) -> bytes:
+        """The object of the archive that is called so."""
+        return self.s3.buckets[BUCKET][key].body
 
     def lines(self, prefix: str) -> list[dict[str, Any]]:
         """The records of all objects under `prefix`."""
-        bodies = (self.s3.get_object(Bucket=BUCKET, Key=key)["Body"].read() for key in self.keys(prefix))
+        bodies = map(self.read, self.keys(prefix))
         return [json.loads(line) for body in bodies for line in gzip.decompress(body).splitlines()]
 
+    # The tables that the contract in force is read from.
 
-def ledger_of(cloud: Cloud, *, sqs: Any = None, s3: Any = None) -> Ledger:
-    """The ledger as a router has it; `sqs` and `s3` stand for AWS where it fails."""
-    archive = Archive(s3 or cloud.s3, BUCKET)
-    return Ledger(sender=SqsSender(sqs or cloud.sqs), queue_url=cloud.ledger, archive=archive)
+    def publish(self, contract: Contract) -> None:
+        """Publish without the checks that the command makes."""
+        self.dynamodb.put_item(TableName=TABLE, Item=contract_item(contract))
+        self.name(contract.version)
+
+    def name(self, version: str) -> None:
+        """Have the head name `version`."""
+        head = Head(self.contract.version, version, self._previous, DAWN)
+        self.dynamodb.put_item(TableName=TABLE, Item=head_item(head))
+        self._previous = version
+
+    def withdraw(self) -> None:
+        self.dynamodb.delete_item(TableName=TABLE, Key=head_key(self.contract.version))
+
+    def subscribe(self, name: str, type: str, participant: str = "family-app") -> None:
+        subscription = new_subscription(participant, name, {"exact": {"type": type}}, DAWN)
+        self.dynamodb.put_item(TableName=SUBSCRIPTIONS, Item=subscription_item(subscription))
+
+    def unsubscribe(self, name: str, participant: str = "family-app") -> None:
+        self.dynamodb.delete_item(TableName=SUBSCRIPTIONS, Key=subscription_key(participant, name))
+
+    def in_force(
+        self,
+        dynamodb: Any = None,
+        *,
+        source: str = "device.outbox",
+        delivers: bool = True,
+    ) -> ActiveContract[Engine]:
+        """The contract in force of a function that has just started, and which reads through `dynamodb`.
+
+        A router `delivers` events by it.
+        """
+        client = dynamodb or self.dynamodb
+        return ActiveContract(
+            bundled=self.contract,
+            build=lambda contract: build_engine(contract, source, self.queues),
+            table=ContractTable(client, TABLE),
+            subscriptions=SubscriptionTable(client, SUBSCRIPTIONS),
+            interest=InterestTable(client, INTEREST),
+            refresh_ms=INTERVAL_MS,
+            clock=self.clock,
+            queues=self.queues if delivers else None,
+        )
 
 
-def with_packs(contract: Contract, most: int) -> Contract:
-    """`contract` with up to `most` events a message in the inboxes of `PACKED`."""
-    document = contract_document(contract)
-    for name in PACKED:
-        document["participants"][name]["inbox"]["events_per_message"] = most
-    return compile_contract(document, "test")
+def seen(in_force: ActiveContract[Engine]) -> Contract:
+    """The contract in force, which is known."""
+    engine = in_force.engine()
+    assert in_force.is_seen
+    assert not isinstance(engine, Unseen)
+    return engine.contract
 
 
-class Unwilling:
-    """A client whose `method` fails, for all calls or for those on one of `queue_urls`, until the `end`."""
+def unseen(in_force: ActiveContract[Engine]) -> Contract:
+    """The contract that is at hand while the one in force is not known."""
+    engine = in_force.engine()
+    assert not in_force.is_seen
+    assert isinstance(engine, Unseen)
+    return engine.engine.contract
 
-    def __init__(
-        self, client: Any, method: str, *, queue_urls: Collection[str] = (), code: str = "Throttling"
-    ) -> None:
-        self._client = client
-        self._method = method
-        self._queue_urls = queue_urls
-        self._code = code
-        self._is_over = False
 
-    def end(self) -> None:
-        """Let all calls succeed from now on."""
-        self._is_over = True
-
-    def __getattr__(self, name: str) -> Any:
-        willing = getattr(self._client, name)
-        if name != self._method:
-            return willing
-
-        def call(*arguments: Any, **named: Any) -> Any:
-            if not self._is_over and (not self._queue_urls or named["QueueUrl"] in self._queue_urls):
-                raise ClientError({"Error": {"Code": self._code, "Message": "no"}}, name)
-            return willing(*arguments, **named)
-
-        return call
+def deploy(
+    monkeypatch: pytest.MonkeyPatch, folder: Any, contract: Contract | None, settings: Mapping[str, Any]
+) -> None:
+    """Set the environment that the stacks give a function: its `settings` without their prefix, its asset."""
+    if contract is not None:
+        (folder / CONTRACT_FILE).write_bytes(contract.canonical)
+    for name, value in {"LAMBDA_TASK_ROOT": folder, "POWERTOOLS_SERVICE_NAME": "function"}.items():
+        monkeypatch.setenv(name, str(value))
+    for name, value in settings.items():
+        monkeypatch.setenv(f"EVENTPLANE_{name}", value if isinstance(value, str) else json.dumps(value))

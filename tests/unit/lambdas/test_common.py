@@ -1,24 +1,34 @@
-"""The adapters that the functions share."""
+"""What the functions share: adapters of AWS, redelivery and metrics."""
 
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
+from aws_lambda_powertools.metrics.provider.cloudwatch_emf import cloudwatch
 from botocore.exceptions import ClientError, ReadTimeoutError
 from botocore.httpsession import URLLib3Session
 from botocore.retries.standard import ExponentialBackoff
 
-from eventplane.contract import Contract, ContractError
+from eventplane.contract import Contract
 from eventplane.envelope import write_event
 from eventplane.sqs_binding import to_message
 from lambdas.common.archive import Archive
-from lambdas.common.aws import PATIENT, QUICK, Patience, client
-from lambdas.common.contracts import CONTRACT_FILE, load_contract
+from lambdas.common.aws import PATIENT, QUICK, WORST_CALL_MS, Patience, client
+from lambdas.common.backoff import FACTOR, FIRST_S, LONGEST_S, outage_wait_s, wait_s
+from lambdas.common.metrics import Metric, count, metrics
+from lambdas.common.queue import QueueMessage, read_messages
+from lambdas.common.redelivery import Redelivery, handle_each
 from lambdas.common.sender import TAKEN, Answer, Fate
 from lambdas.common.sqs import MAX_BYTES, MAX_ENTRIES, SqsSender, batches
-from tests.unit.lambdas.support import BUCKET, NOW_MS, Cloud, Unwilling, event
+from tests.fakes.faults import FailingClient
+from tests.unit.lambdas.support import BUCKET, NOW_MS, Cloud, event, failures, figures, message, sqs_event
 
 
 @pytest.mark.parametrize("patience", [PATIENT, QUICK])
@@ -43,12 +53,9 @@ def test_the_worst_call_includes_the_pause_between_its_attempts(
     assert round(1_000 * sum(spent_s)) <= patience.worst_call_ms
 
 
-def test_a_batch_has_at_most_ten_messages() -> None:
+def test_a_batch_has_at_most_ten_messages_and_one_mebibyte_with_its_attributes() -> None:
     sizes = [len(batch) for batch in batches(to_message(event(str(each))) for each in range(23))]
     assert sizes == [MAX_ENTRIES, MAX_ENTRIES, 3]
-
-
-def test_a_batch_has_at_most_one_mebibyte_with_its_attributes() -> None:
     large = write_event({"id": "1", "source": "/a", "type": "t"}, "ä" * 45_000)
     messages = [to_message(large, {"hint": "x" * 60_000}) for _ in range(10)]
     cut = list(batches(messages))
@@ -74,34 +81,26 @@ def test_a_fifo_queue_gets_groups_and_deduplication(cloud: Cloud) -> None:
     batch.append(to_message(event("3", partitionkey="other")))
     assert SqsSender(cloud.sqs).send(url, batch) == [TAKEN] * 4
 
-    received = cloud.sqs.receive_message(
-        QueueUrl=url, MaxNumberOfMessages=10, MessageSystemAttributeNames=["MessageGroupId"]
-    )["Messages"]
-    groups = {json.loads(each["Body"])["id"]: each["Attributes"]["MessageGroupId"] for each in received}
+    received = cloud.sqs.queue(url).messages
+    groups = {json.loads(each.body)["id"]: each.group for each in received}
     assert len(received) == 3
     assert groups["1"] == groups["2"] != groups["3"]
 
 
-def test_a_filed_contract_is_not_filed_again(cloud: Cloud, contract: Contract) -> None:
-    Archive(cloud.s3, BUCKET).file_contract(contract.version, contract.canonical)
-    Archive(cloud.s3, BUCKET).file_contract(contract.version, contract.canonical)
-
-    archive = Archive(cloud.s3, BUCKET)
-    archive.file_contract(contract.version, contract.canonical)
-    archive._client = None
-    archive.file_contract(contract.version, contract.canonical)
-
-
-def test_another_function_may_have_filed_it(cloud: Cloud, contract: Contract) -> None:
-    archive = Archive(Unwilling(cloud.s3, "put_object", code="PreconditionFailed"), BUCKET)
-    archive.file_contract(contract.version, contract.canonical)
-    assert contract.version in archive._filed
+def test_a_contract_is_filed_once_also_by_another_function(cloud: Cloud) -> None:
+    for _ in range(2):
+        s3 = FailingClient(cloud.s3, targets=())
+        archive = Archive(s3, BUCKET)
+        for _ in range(2):
+            archive.file_contract(cloud.contract.version, cloud.contract.canonical)
+        assert s3.asked == [("put_object", BUCKET)]
+    assert cloud.read(f"contracts/{cloud.contract.version}.json") == cloud.contract.canonical
 
 
 # The second says that two were at it at a time, and not that one of them did it (Amazon S3 guide).
 @pytest.mark.parametrize("code", ["AccessDenied", "ConditionalRequestConflict"])
 def test_any_other_refusal_to_file_is_raised(cloud: Cloud, contract: Contract, code: str) -> None:
-    archive = Archive(Unwilling(cloud.s3, "put_object", code=code), BUCKET)
+    archive = Archive(FailingClient(cloud.s3, "put_object", code=code), BUCKET)
     with pytest.raises(ClientError):
         archive.file_contract(contract.version, contract.canonical)
 
@@ -110,13 +109,164 @@ def test_equal_lines_make_equal_objects(cloud: Cloud) -> None:
     archive = Archive(cloud.s3, BUCKET)
     keys = [archive.put_lines("ledger", name, NOW_MS, ["a", "b"]) for name in ("one", "two")]
     assert keys[0] == "ledger/date=2026-01-01/hour=00/one.json.gz"
-    one, two = (cloud.s3.get_object(Bucket=BUCKET, Key=key)["ETag"] for key in keys)
+    one, two = (cloud.read(key or "") for key in keys)
     assert one == two
 
 
-def test_the_bundled_contract_is_the_one_that_was_compiled(tmp_path: Any, contract: Contract) -> None:
-    (tmp_path / CONTRACT_FILE).write_bytes(contract.canonical)
-    assert load_contract(tmp_path) == contract
-    (tmp_path / CONTRACT_FILE).write_bytes(contract.canonical[:-1])
-    with pytest.raises(ContractError):
-        load_contract(tmp_path)
+def test_the_wait_grows_up_to_its_limit_and_is_never_the_same_for_all() -> None:
+    longest = [wait_s(attempt, lambda: 1.0) for attempt in range(1, 8)]
+    assert longest == [FIRST_S, FIRST_S * FACTOR, FIRST_S * FACTOR**2, FIRST_S * FACTOR**3, *[LONGEST_S] * 3]
+    assert [wait_s(attempt, lambda: 0.0) for attempt in (1, 2, 9)] == [1, 5, 450]
+    assert wait_s(1_000, lambda: 0.5) == 675
+
+
+@pytest.mark.parametrize("max_receives", [5, 50, 1_000])
+def test_an_outage_of_an_hour_makes_no_dead_letters(max_receives: int) -> None:
+    shortest = [outage_wait_s(each, lambda: 0.0, max_receives) for each in range(1, max_receives + 1)]
+    # Fifty, as an outbox has by default, bridge far more.
+    assert sum(shortest) >= 3_600 * (1 if max_receives < 50 else 4)
+
+
+def test_after_an_outage_messages_wait_for_less_time_than_it_took() -> None:
+    away_s = 0
+    for attempt in range(1, 47):
+        assert outage_wait_s(attempt, lambda: 1.0, 50) <= FIRST_S + away_s
+        away_s += outage_wait_s(attempt, lambda: 0.0, 50)
+
+
+@pytest.fixture
+def batch(cloud: Cloud) -> list[QueueMessage]:
+    """25 messages in flight: m1 at its first attempt, m2 at its second, and so on."""
+    for at in range(25):
+        cloud.sqs.send_message(QueueUrl=cloud.source, MessageBody=str(at))
+    handles = [
+        each["ReceiptHandle"]
+        for _ in range(3)
+        for each in cloud.sqs.receive_message(QueueUrl=cloud.source, MaxNumberOfMessages=10)["Messages"]
+    ]
+    records = sqs_event(*(message(f"m{at}", "", at) for at in range(1, 26)))
+    for record, handle in zip(records["Records"], handles, strict=True):
+        record["receiptHandle"] = handle
+    return read_messages(records)
+
+
+def waits(cloud: Cloud) -> list[float]:
+    """For how long each message is hidden, seconds."""
+    return [(each.visible_ms - cloud.clock()) / 1_000 for each in cloud.sqs.queue(cloud.source).messages]
+
+
+def test_only_what_failed_waits_each_by_its_own_attempts(cloud: Cloud, batch: list[QueueMessage]) -> None:
+    redelivery = Redelivery(cloud.sqs, cloud.source, lambda: 1.0)
+    assert redelivery.answer(batch, {"m1", "m3"}, lambda: 30_000) == failures("m1", "m3")
+    assert waits(cloud) == [2, 30, 50, *[30] * 22]
+    # A reader that knows the waits sets them, up to the longest.
+    redelivery.answer(batch, {"m1": 7, "m2": 900}, lambda: 30_000)
+    assert waits(cloud)[:3] == [7, 900, 50]
+
+
+def test_many_waits_are_set_ten_at_a_time_while_there_is_time(
+    cloud: Cloud, batch: list[QueueMessage]
+) -> None:
+    left = iter([WORST_CALL_MS, WORST_CALL_MS, WORST_CALL_MS - 1])
+    redelivery = Redelivery(cloud.sqs, cloud.source, lambda: 1.0)
+    ids = [each.id for each in batch]
+    assert redelivery.answer(batch, set(ids), lambda: next(left)) == failures(*ids)
+    assert waits(cloud)[20:] == [30] * 5 != waits(cloud)[15:20]
+
+
+def test_a_queue_that_sets_no_wait_keeps_the_message_all_the_same(
+    cloud: Cloud, batch: list[QueueMessage]
+) -> None:
+    unwilling = FailingClient(cloud.sqs, "change_message_visibility_batch", code="AccessDenied")
+    unknown = [QueueMessage("m1", "", 0, 1, receipt="gone")]
+    for sqs, messages in ((unwilling, batch), (cloud.sqs, unknown)):
+        assert Redelivery(sqs, cloud.source).answer(messages, {"m1"}, lambda: 30_000) == failures("m1")
+    unwilling.asked.clear()
+    assert Redelivery(unwilling, cloud.source).answer(batch, set(), lambda: 0) == failures()
+    assert unwilling.asked == []
+
+
+@pytest.mark.source("P4", "P15")
+def test_no_message_takes_another_with_it_and_none_is_begun_without_time() -> None:
+    handled: list[str] = []
+
+    def handle(each: QueueMessage) -> bool:
+        handled.append(each.id)
+        if each.id == "defect":
+            raise KeyError(each.id)
+        return each.id != "not done"
+
+    messages = [message(id, "") for id in ("done", "defect", "not done", "last", "too late")]
+    failed = handle_each(messages, handle, lambda: len(handled) < 4)
+    assert failed == {"defect", "not done", "too late"}
+    assert handled == ["done", "defect", "not done", "last"]
+    assert handle_each([message("done", "")], handle) == frozenset()
+
+
+ROOT = Path(__file__).parents[3]
+
+PROGRAM = """
+from lambdas.common.metrics import Gauge, Metric, count, mark, measure, metrics
+count(Metric.DELIVERED, 3)
+count(Metric.DEAD_LETTERED, 0)
+count(Metric.RETRIED, 2)
+measure(Gauge.DEAD_LETTERS, 0)
+mark("DeviceFlooding")
+metrics.flush_metrics()
+"""
+
+
+def written() -> list[tuple[dict[str, str], dict[str, Any]]]:
+    """The dimensions and values of each line that a function writes; its settings are read at import."""
+    own = {
+        "EVENTPLANE_METRICS_SERVICE": "eventplane-dev-router",
+        "POWERTOOLS_SERVICE_NAME": "eventplane-dev-router-audit",
+    }
+    run = subprocess.run(
+        [sys.executable, "-c", PROGRAM],
+        cwd=ROOT,
+        env={**os.environ, **own},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    lines = [json.loads(line) for line in run.stdout.splitlines()]
+    found = []
+    for line in lines:
+        (directive,) = line["_aws"]["CloudWatchMetrics"]
+        (names,) = directive["Dimensions"]
+        values = {each["Name"]: line[each["Name"]] for each in directive["Metrics"]}
+        found.append(({name: line[name] for name in names}, values))
+    return found
+
+
+def test_functions_that_do_the_same_write_one_metric_and_retries_are_also_by_function() -> None:
+    router = {"service": "eventplane-dev-router"}
+    assert written() == [
+        ({"service": "eventplane-dev-router-audit"}, {"Retried": [2]}),
+        (router, {"DeviceFlooding": [1]}),
+        # No DeadLettered: a 0 would be paid for. The gauge says that somebody looked.
+        (router, {"Delivered": [3], "Retried": [2], "DeadLetters": [0]}),
+    ]
+
+
+def test_what_another_thread_counts_while_figures_are_written_is_not_lost(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = threading.Thread(target=count, args=(Metric.CONTRACT_UNCHECKED,))
+
+    def write(text: str) -> None:
+        if not other.ident:
+            other.start()
+            other.join(0.1)
+        sys.stdout.write(f"{text}\n")
+
+    monkeypatch.setattr(cloudwatch, "print", write, raising=False)
+    count(Metric.MESSAGES)
+    metrics.flush_metrics()
+    other.join()
+    metrics.flush_metrics()
+    assert [set(figures(line)) for line in capsys.readouterr().out.splitlines()] == [
+        {"Messages"},
+        {"ContractUnchecked"},
+    ]

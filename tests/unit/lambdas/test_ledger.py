@@ -27,18 +27,8 @@ from lambdas.archive.ledger import RESERVE_MS, LedgerWriter
 from lambdas.common.archive import Archive
 from lambdas.common.ledger import LedgerError
 from lambdas.common.queue import Invocation, QueueMessage
-from tests.unit.lambdas.support import (
-    BUCKET,
-    NOW_MS,
-    Cloud,
-    Run,
-    Unwilling,
-    event,
-    frame,
-    invocation,
-    ledger_of,
-    message,
-)
+from tests.fakes.faults import FailingClient
+from tests.unit.lambdas.support import BUCKET, NOW_MS, Cloud, invocation, message
 
 pytestmark = pytest.mark.source("P4")
 
@@ -120,8 +110,14 @@ def test_a_message_that_cannot_be_read_is_refused(text: str) -> None:
         parse_ledger_text(text)
 
 
-def test_the_writer_makes_one_object_of_a_batch_and_files_each_contract_once(
-    cloud: Cloud, contract: Contract
+def writing(cloud: Cloud, *messages: QueueMessage, s3: Any = None, **options: Any) -> frozenset[str]:
+    """Have the writer archive messages; the ids of those that come again."""
+    writer = LedgerWriter(archive=Archive(s3 or cloud.s3, BUCKET), clock=cloud.clock)
+    return writer.process(messages, Invocation("i", options.get("remaining_ms", lambda: 30_000)))
+
+
+def test_the_writer_makes_one_object_of_a_batch_and_files_each_contract_first_and_once(
+    cloud: Cloud,
 ) -> None:
     puts: list[str] = []
 
@@ -130,17 +126,15 @@ def test_the_writer_makes_one_object_of_a_batch_and_files_each_contract_once(
             puts.append(Key)
             return cloud.s3.put_object(Key=Key, **request)
 
-    writer = LedgerWriter(archive=Archive(Counting(), BUCKET), clock=lambda: NOW_MS)
-    own = {contract.version: contract.canonical}
+    own = {cloud.contract.version: cloud.contract.canonical}
     batch = [held('{"id":"1"}', contracts=own), held('{"id":"22"}', '{"id":"3"}', contracts=own)]
-    assert writer.process(batch, invocation()) == frozenset()
+    assert writing(cloud, *batch, s3=Counting()) == frozenset()
     assert [line["id"] for line in cloud.lines("ledger/date=2026-01-01/hour=00/")] == ["1", "22", "3"]
-    filed = cloud.s3.get_object(Bucket=BUCKET, Key=f"contracts/{contract.version}.json")["Body"].read()
-    assert filed == contract.canonical
+    assert cloud.read(f"contracts/{cloud.contract.version}.json") == cloud.contract.canonical
     # The contract lies there before a line that names it.
     assert [key.split("/")[0] for key in puts] == ["contracts", "ledger"]
     # A batch that comes again replaces its object.
-    writer.process(batch[::-1], invocation())
+    writing(cloud, *batch[::-1])
     assert len(cloud.keys("ledger/")) == 1
 
 
@@ -159,96 +153,77 @@ def test_the_writer_reads_one_message_at_a_time(cloud: Cloud, monkeypatch: pytes
         return LedgerMessage([f"line of {text}"], {})
 
     monkeypatch.setattr("lambdas.archive.ledger.parse_ledger_text", parse)
-    writer = LedgerWriter(archive=cast(Archive, Reading()), clock=lambda: NOW_MS)
+    writer = LedgerWriter(archive=cast(Archive, Reading()), clock=cloud.clock)
     assert writer.process([message("m1", "1"), message("m2", "2")], invocation()) == frozenset()
     assert done == ["read 1", "line of 1", "read 2", "line of 2"]
 
 
-def test_messages_that_there_is_no_time_for_come_again(cloud: Cloud) -> None:
+def test_messages_that_there_is_no_time_for_or_no_object_come_again(cloud: Cloud) -> None:
     left = iter([RESERVE_MS, RESERVE_MS - 1])
-    writer = LedgerWriter(archive=Archive(cloud.s3, BUCKET), clock=lambda: NOW_MS)
     first, second = held('{"id":"1"}'), held('{"id":"22"}', '{"id":"3"}')
-    assert writer.process([first, second], Invocation("i", lambda: next(left))) == {second.id}
+    assert writing(cloud, first, second, remaining_ms=lambda: next(left)) == {second.id}
     assert [line["id"] for line in cloud.lines("ledger/")] == ["1"]
+    assert writing(cloud, second, s3=FailingClient(cloud.s3, "put_object")) == {second.id}
 
 
-def test_a_batch_without_an_object_comes_again(cloud: Cloud) -> None:
-    archive = Archive(Unwilling(cloud.s3, "put_object"), BUCKET)
-    writer = LedgerWriter(archive=archive, clock=lambda: NOW_MS)
-    sent = held('{"id":"1"}')
-    assert writer.process([sent], invocation()) == {sent.id}
-
-
-def test_without_its_contract_a_message_comes_again_and_takes_no_other_with_it(
-    cloud: Cloud, contract: Contract
-) -> None:
+def test_without_its_contract_a_message_comes_again_and_takes_no_other_with_it(cloud: Cloud) -> None:
     class NoContracts:
         def put_object(self, *, Key: str, **request: Any) -> Any:  # noqa: N803
-            client = Unwilling(cloud.s3, "put_object") if Key.startswith("contracts/") else cloud.s3
+            client = FailingClient(cloud.s3, "put_object") if Key.startswith("contracts/") else cloud.s3
             return client.put_object(Key=Key, **request)
 
-    writer = LedgerWriter(archive=Archive(NoContracts(), BUCKET), clock=lambda: NOW_MS)
-    first, other = held('{"id":"1"}', contracts={contract.version: contract.canonical}), held('{"id":"2"}')
-    assert writer.process([first, other, message("bad", "?")], invocation()) == {first.id, "bad"}
+    first = held('{"id":"1"}', contracts={cloud.contract.version: cloud.contract.canonical})
+    other = held('{"id":"2"}')
+    assert writing(cloud, first, other, message("bad", "?"), s3=NoContracts()) == {first.id, "bad"}
     assert [line["id"] for line in cloud.lines("ledger/")] == ["2"]
+    # Nor is it filed without time.
+    assert writing(cloud, first, remaining_ms=lambda: RESERVE_MS - 1) == {first.id}
+    assert cloud.keys("contracts/") == []
 
 
-def test_a_contract_that_there_is_no_time_for_comes_again(cloud: Cloud, contract: Contract) -> None:
-    writer = LedgerWriter(archive=Archive(cloud.s3, BUCKET), clock=lambda: NOW_MS)
-    first = held('{"id":"1"}', contracts={contract.version: contract.canonical})
-    assert writer.process([first], Invocation("i", lambda: RESERVE_MS - 1)) == {first.id}
-    assert cloud.keys("") == []
-
-
-def test_a_contract_goes_with_the_first_records_and_not_again(cloud: Cloud, contract: Contract) -> None:
-    ledger = ledger_of(cloud)
+def test_a_contract_goes_with_the_first_records_and_not_again(cloud: Cloud) -> None:
+    ledger = cloud.ledger_of()
     for name in ("one", "two"):
-        ledger.file(contract)
+        ledger.file(cloud.contract)
         ledger.write(name, records(1), NOW_MS, lambda: True)
-    bodies = cloud.sqs.receive_message(QueueUrl=cloud.ledger, MaxNumberOfMessages=10)["Messages"]
-    assert [list(parse_ledger_text(each["Body"]).contracts) for each in bodies] == [[contract.version], []]
+    found = [list(parse_ledger_text(body).contracts) for body in cloud.sqs.take(cloud.ledger)]
+    assert found == [[cloud.contract.version], []]
 
 
-def test_what_the_queue_refuses_goes_to_the_archive_with_its_contract(
-    cloud: Cloud, contract: Contract
-) -> None:
-    ledger = ledger_of(cloud, sqs=Unwilling(cloud.sqs, "send_message_batch"))
-    ledger.file(contract)
+def test_what_the_queue_refuses_goes_to_the_archive_with_its_contract(cloud: Cloud) -> None:
+    ledger = cloud.ledger_of(sqs=FailingClient(cloud.sqs, "send_message_batch"))
+    ledger.file(cloud.contract)
     ledger.write("request-7", records(2), NOW_MS, lambda: True)
-    assert cloud.keys("") == [
-        f"contracts/{contract.version}.json",
+    assert cloud.keys() == [
+        f"contracts/{cloud.contract.version}.json",
         "ledger/date=2026-01-01/hour=00/request-7.json.gz",
     ]
     assert [line["id"] for line in cloud.lines("ledger/")] == ["0", "1"]
 
 
-def test_a_contract_that_neither_takes_goes_with_the_next_records(cloud: Cloud, contract: Contract) -> None:
-    sqs = Unwilling(cloud.sqs, "send_message_batch", queue_urls=[cloud.ledger])
-    ledger = ledger_of(cloud, sqs=sqs, s3=Unwilling(cloud.s3, "put_object"))
-    ledger.file(contract)
+def test_a_contract_that_neither_takes_goes_with_the_next_records(cloud: Cloud) -> None:
+    sqs = FailingClient(cloud.sqs, "send_message_batch")
+    ledger = cloud.ledger_of(sqs=sqs, s3=FailingClient(cloud.s3, "put_object"))
+    ledger.file(cloud.contract)
     with pytest.raises(LedgerError, match="2 decisions are not durable"):
         ledger.write("one", records(2), NOW_MS, lambda: True)
     sqs.end()
     ledger.write("two", records(2), NOW_MS, lambda: True)
     assert len(cloud.decisions()) == 2
-    assert cloud.keys("contracts/") == [f"contracts/{contract.version}.json"]
+    assert cloud.keys("contracts/") == [f"contracts/{cloud.contract.version}.json"]
 
 
-def test_without_time_the_archive_is_not_tried(cloud: Cloud) -> None:
-    ledger = ledger_of(cloud, sqs=Unwilling(cloud.sqs, "send_message_batch"))
+def test_no_call_for_the_ledger_but_the_first_begins_without_time(cloud: Cloud) -> None:
+    sqs = FailingClient(cloud.sqs, "send_message_batch")
+    ledger = cloud.ledger_of(sqs=sqs)
     with pytest.raises(LedgerError):
-        ledger.write("one", records(1), NOW_MS, lambda: False)
-    assert cloud.keys("") == []
-
-
-def test_no_call_for_the_ledger_begins_without_time(cloud: Cloud, contract: Contract) -> None:
+        ledger.write("none", records(1), NOW_MS, lambda: False)
+    assert cloud.keys() == []
     left = iter([True, False])
-    sqs = Unwilling(cloud.sqs, "send_message_batch")
-    ledger = ledger_of(cloud, sqs=sqs)
-    ledger.file(contract)
+    ledger.file(cloud.contract)
     with pytest.raises(LedgerError):
         ledger.write("one", records(1), NOW_MS, lambda: next(left))
-    assert cloud.keys("") == [f"contracts/{contract.version}.json"]
+    assert cloud.keys() == [f"contracts/{cloud.contract.version}.json"]
     # The contract is there, so that the lines have the time the next time.
     ledger.write("two", records(1), NOW_MS, lambda: True)
     assert len(cloud.lines("ledger/")) == 1
@@ -258,11 +233,4 @@ def test_no_call_for_the_ledger_begins_without_time(cloud: Cloud, contract: Cont
     with pytest.raises(LedgerError):
         ledger.write("three", many, NOW_MS, lambda: False)
     # The first message was one call, which every invocation has time for.
-    assert len(cloud.sqs.receive_message(QueueUrl=cloud.ledger)["Messages"]) == 1
-
-
-def test_the_contract_in_force_is_filed_with_the_ledger(cloud: Cloud, run: Run, contract: Contract) -> None:
-    run(message("m1", frame(event("1").json.encode())))
-    run(message("m2", frame(event("2").json.encode())), invocation_id="invocation-2")
-    assert len(cloud.decisions()) == 2
-    assert cloud.keys("contracts/") == [f"contracts/{contract.version}.json"]
+    assert len(cloud.sqs.bodies(cloud.ledger)) == 1

@@ -1,9 +1,10 @@
-"""What the router does when queues, the archive, the clock or its own code fail it."""
+"""What the router does when queues, tables, the archive, the clock or its own code fail it, or kill it."""
 
 from __future__ import annotations
 
 import base64
-import json
+import threading
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -11,280 +12,412 @@ import pytest
 from botocore.exceptions import ClientError
 
 from eventplane.batch import pack
-from eventplane.contract import Contract, compile_contract
-from eventplane.contract.subscription import new_subscription, with_subscriptions
+from eventplane.contract import Contract
+from eventplane.contract.subscription import IN_FORCE_S, new_subscription, with_subscriptions
 from eventplane.dead_letter import letter_id
+from lambdas.common.aws import PATIENT, QUICK
+from lambdas.common.backoff import LAST_URGENT_RECEIVES, LONGEST_S, LONGEST_URGENT_S, urgent_wait_s
 from lambdas.common.queue import QueueMessage
-from lambdas.router import filter_time
-from lambdas.router.engine import UnknownSourceError, UnsupportedDestinationError, build_engine
+from lambdas.router import delivery_memory, filter_time
+from lambdas.router.active_contract import ActiveContract, BoundedLook, Unseen
+from lambdas.router.delivery_memory import DeliveryMemory
+from lambdas.router.engine import (
+    Engine,
+    UnknownSourceError,
+    UnsupportedDestinationError,
+    build_engine,
+)
 from lambdas.router.planner import Planner
-from lambdas.router.service import LIMITS
+from lambdas.router.service import LIMITS, RouterService, TimeLimits
+from tests.fakes.faults import FailingClient, RefusingSqs
 from tests.unit.lambdas.support import (
     ALARM,
+    DAWN,
+    INTERVAL_MS,
+    NOW_MS,
     READING,
     Cloud,
-    Run,
-    Unwilling,
+    changed,
     event,
     frame,
+    invocation,
     message,
     stamped,
+    with_route,
     with_sends,
 )
 
+pytestmark = pytest.mark.source("P4")
 
-@pytest.mark.source("P4")
-def test_a_queue_that_refuses_fails_only_the_messages_with_events_for_it(
-    cloud: Cloud, run: Run, contract: Contract
-) -> None:
-    sqs = Unwilling(cloud.sqs, "send_message_batch", queue_urls={cloud.queues["alarm-centre.inbox"]})
-    failed = run(
-        message("m1", frame(event("1", ALARM).json.encode())),
-        message("m2", frame(event("2").json.encode())),
+CENTRE, FAMILY, CARE = "alarm-centre.inbox", "family-app.inbox", "care-analytics.inbox"
+SENT = message("m1", frame(pack([event("1", ALARM), event("2", READING)])))
+ONCE = {CENTRE: 1, FAMILY: 1, CARE: 1}
+ROWS = [("1", CENTRE, 1), ("1", FAMILY, 1), ("2", CARE, 1)]
+
+
+def one(id: str, type: str = READING) -> QueueMessage:
+    return message(f"m{id}", frame(event(id, type)))
+
+
+def unable(client: Any, method: str, *urls: str) -> FailingClient:
+    return FailingClient(client, method, targets=urls or None)
+
+
+def again(router: RouterService, *messages: QueueMessage, attempt: int = 1) -> frozenset[str]:
+    """Route messages at an attempt; the ids of those that come again."""
+    return router.process([replace(each, attempt=attempt) for each in messages], invocation())
+
+
+def recorded(cloud: Cloud) -> list[tuple[Any, ...]]:
+    return cloud.ledger_rows("id", "destination", "attempt")
+
+
+def test_a_queue_that_refuses_fails_only_the_messages_with_events_for_it(cloud: Cloud) -> None:
+    failed = cloud.route(
+        one("1", ALARM),
+        one("2"),
         message("m3", frame(pack([event("3", ALARM), event("4", "com.example.unknown")]))),
-        sqs=sqs,
-        plane=with_sends(contract, "activity-service", "com.example.unknown"),
+        sqs=unable(cloud.sqs, "send_message_batch", cloud.queues[CENTRE]),
+        plane=with_sends(cloud.contract, "activity-service", "com.example.unknown"),
     )
-
     assert failed == {"m1", "m3"}
     # What was sent of a failed message is a fact; what was only decided is decided again.
-    assert cloud.outcomes() == [
-        ("1", "family-app.inbox", "delivered"),
-        ("2", "care-analytics.inbox", "delivered"),
-        ("3", "family-app.inbox", "delivered"),
-    ]
+    assert [row[:2] for row in recorded(cloud)] == [("1", FAMILY), ("2", CARE), ("3", FAMILY)]
 
 
-def test_a_batch_that_a_queue_takes_in_part_fails_only_the_rest(cloud: Cloud, run: Run) -> None:
-    class Choosy:
-        def send_message_batch(self, *, QueueUrl: str, Entries: list[dict[str, Any]]) -> Any:  # noqa: N803
-            return {
-                "Successful": [{"Id": entry["Id"]} for entry in Entries if '"2"' not in entry["MessageBody"]],
-                "Failed": [
-                    {"Id": entry["Id"], "Code": "InternalError", "SenderFault": False}
-                    for entry in Entries
-                    if '"2"' in entry["MessageBody"]
-                ],
-            }
-
-    messages = [message(f"m{each}", frame(event(str(each)).json.encode())) for each in (1, 2, 3)]
-    assert run(*messages, sqs=Choosy()) == {"m2"}
-    assert [line["id"] for line in cloud.decisions()] == ["1", "3"]
+def test_a_batch_that_a_queue_takes_in_part_fails_only_the_rest(cloud: Cloud) -> None:
+    sqs = RefusingSqs(cloud.sqs, lambda _, body: "InternalError" if '"2"' in body else None)
+    assert cloud.route(one("1"), one("2"), one("3"), sqs=sqs) == {"m2"}
+    assert [row[0] for row in recorded(cloud)] == ["1", "3"]
 
 
-def test_when_time_runs_out_the_rest_fails_and_what_was_sent_is_recorded(cloud: Cloud, run: Run) -> None:
+def test_when_time_runs_out_the_rest_fails_and_what_was_sent_is_recorded(cloud: Cloud) -> None:
     left = iter([LIMITS.planning_ms, LIMITS.planning_ms, LIMITS.reserve_ms, LIMITS.reserve_ms - 1])
-    failed = run(
-        message("m1", frame(event("1", ALARM).json.encode())),
-        message("m2", frame(event("2").json.encode())),
-        remaining_ms=lambda: next(left, 0),
-    )
-
+    failed = cloud.route(one("1", ALARM), one("2"), remaining_ms=lambda: next(left, 0))
     assert failed == {"m1", "m2"}
-    assert cloud.outcomes() == [("1", "alarm-centre.inbox", "delivered")]
+    assert cloud.outcomes() == [("1", CENTRE, "delivered")]
 
 
-def test_the_urgent_goes_first_across_messages(cloud: Cloud, run: Run) -> None:
-    bulk = [message(f"m{each}", frame(event(str(each)).json.encode())) for each in range(5)]
-    urgent = message("m5", frame(event("alarm", "org.eventplane.alarm.clinical.v1").json.encode()))
+def test_nothing_is_planned_when_it_could_not_be_finished(cloud: Cloud) -> None:
+    left = iter([LIMITS.planning_ms])
+    assert cloud.route(one("1"), one("2"), remaining_ms=lambda: next(left, LIMITS.planning_ms - 1)) == {"m2"}
+
+
+def test_the_urgent_goes_first_across_messages(cloud: Cloud) -> None:
+    bulk = [one(str(number)) for number in range(5)]
     left = iter([LIMITS.planning_ms] * 6 + [LIMITS.reserve_ms])
-    run(*bulk, urgent, remaining_ms=lambda: next(left, 0))
+    urgent = one("alarm", "org.eventplane.alarm.clinical.v1")
+    cloud.route(*bulk, urgent, remaining_ms=lambda: next(left, 0))
+    assert cloud.outcomes() == [("alarm", CENTRE, "delivered")]
 
-    assert cloud.outcomes() == [("alarm", "alarm-centre.inbox", "delivered")]
 
-
-def test_a_defect_met_by_one_message_does_not_touch_the_others(
-    cloud: Cloud, run: Run, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("broken_at", ["once", "halfway"])
+def test_a_message_that_meets_a_defect_sends_nothing_and_does_not_touch_the_others(
+    cloud: Cloud, monkeypatch: pytest.MonkeyPatch, broken_at: str
 ) -> None:
     plan = Planner.plan
 
     def broken(self: Planner, queued: QueueMessage, now_ms: int) -> Any:
-        return 1 / 0 if queued.id == "m1" else plan(self, queued, now_ms)
+        if queued.id != "m1" or broken_at == "halfway":
+            yield from plan(self, queued, now_ms)
+        if queued.id == "m1":
+            raise ZeroDivisionError
 
     monkeypatch.setattr(Planner, "plan", broken)
-    assert run(message("m1", "?"), message("m2", frame(event("2").json.encode()))) == {"m1"}
-    assert cloud.outcomes() == [("2", "care-analytics.inbox", "delivered")]
+    assert cloud.route(one("1"), one("2")) == {"m1"}
+    assert (cloud.copies(), cloud.outcomes()) == ({CARE: 1}, [("2", CARE, "delivered")])
 
 
-def test_a_message_whose_plan_breaks_halfway_sends_nothing(
-    cloud: Cloud, run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    plan = Planner.plan
-
-    def broken(self: Planner, queued: QueueMessage, now_ms: int) -> Any:
-        yield from plan(self, queued, now_ms)
-        raise ZeroDivisionError
-
-    monkeypatch.setattr(Planner, "plan", broken)
-    assert run(message("m1", frame(event("1").json.encode()))) == {"m1"}
-    assert cloud.received("care-analytics.inbox") == []
-    assert cloud.outcomes() == []
-
-
-def test_many_events_leave_in_full_batches(cloud: Cloud, run: Run) -> None:
-    calls: list[int] = []
-
-    class Counting:
-        def send_message_batch(self, *, QueueUrl: str, Entries: list[dict[str, Any]]) -> Any:  # noqa: N803
-            calls.append(len(Entries))
-            return cloud.sqs.send_message_batch(QueueUrl=QueueUrl, Entries=Entries)
-
+def test_many_events_leave_in_full_batches(cloud: Cloud) -> None:
+    sqs = RefusingSqs(cloud.sqs)
     frames = [frame(pack([event(f"{each}-{number}") for number in range(7)])) for each in range(3)]
-    run(*(message(f"m{at}", body) for at, body in enumerate(frames)), sqs=Counting())
-    assert calls == [10, 10, 1]
+    cloud.route(*(message(f"m{at}", body) for at, body in enumerate(frames)), sqs=sqs)
+    assert [size for _, size in sqs.batches] == [10, 10, 1]
 
 
-def test_a_route_that_this_router_cannot_serve_is_refused_at_once(contract: Contract, cloud: Cloud) -> None:
-    document = json.loads(contract.canonical)
-    del document["participants"]["downlink"], document["routes"]["answers-to-downlink"]
-    with pytest.raises(
-        UnsupportedDestinationError, match=r"'down-to-devices' leads to 'device\.inbox'"
-    ) as caught:
-        build_engine(compile_contract(document, "test"), "device.outbox", cloud.queues)
-    assert (caught.value.route, caught.value.destination) == ("down-to-devices", "device.inbox")
-
-
-def test_a_source_without_a_channel_is_refused_at_once(contract: Contract, cloud: Cloud) -> None:
-    with pytest.raises(UnknownSourceError, match=r"no channel 'gone\.outbox'") as caught:
-        build_engine(contract, "gone.outbox", cloud.queues)
-    assert (caught.value.version, caught.value.source) == (contract.version, "gone.outbox")
-
-
-class Never:
-    """SQS that will never take messages which contain `text`."""
-
-    def __init__(self, sqs: Any, text: str, *, whole: bool = False, also_letters: bool = False) -> None:
-        self._sqs = sqs
-        self._text = text
-        self._whole = whole
-        self._also_letters = also_letters
-
-    def send_message_batch(self, *, QueueUrl: str, Entries: list[dict[str, Any]]) -> Any:  # noqa: N803
-        bad = [entry for entry in Entries if self._is_bad(entry["MessageBody"])]
-        if bad and self._whole:
-            error = {"Code": "AWS.SimpleQueueService.InvalidMessageContents", "Message": "no"}
-            raise ClientError({"Error": error}, "SendMessageBatch")
-        good = [entry for entry in Entries if entry not in bad]
-        answer = self._sqs.send_message_batch(QueueUrl=QueueUrl, Entries=good) if good else {}
-        code = {"Code": "InvalidParameterValue", "Message": "too odd", "SenderFault": True}
-        return {
-            "Successful": answer.get("Successful", []),
-            "Failed": [{"Id": each["Id"], **code} for each in bad],
-        }
-
-    def _is_bad(self, body: str) -> bool:
-        return self._text in body or (self._also_letters and "not_taken" in body)
+def test_a_route_that_this_router_cannot_serve_is_refused_at_once(cloud: Cloud) -> None:
+    plane = changed(
+        cloud.contract,
+        lambda each: (each["participants"].pop("downlink"), each["routes"].pop("answers-to-downlink")),
+    )
+    with pytest.raises(UnsupportedDestinationError, match=r"'down-to-devices' leads to 'device\.inbox'"):
+        build_engine(plane, "device.outbox", cloud.queues)
+    with pytest.raises(UnknownSourceError, match=r"no channel 'gone\.outbox'"):
+        build_engine(cloud.contract, "gone.outbox", cloud.queues)
 
 
 @pytest.mark.source("P15")
 @pytest.mark.parametrize("whole", [True, False])
 def test_what_a_queue_will_never_take_is_a_dead_letter_of_that_route_at_once(
-    cloud: Cloud, run: Run, whole: bool
+    cloud: Cloud, whole: bool
 ) -> None:
-    odd, fine = event("1", subject="odd"), event("2")
-    sent = message("m1", frame(pack([odd, fine])), attempt=2)
-    assert run(sent, sqs=Never(cloud.sqs, '"odd"', whole=whole)) == frozenset()
+    class WholeBatches(RefusingSqs):
+        """Refuses the batch that a message is in."""
 
-    assert [each["Body"] for each in cloud.received("care-analytics.inbox")] == [stamped(fine).json]
-    (letter,) = (json.loads(each["Body"])["data"] for each in cloud.received("operations.inbox"))
+        def send_message_batch(self, **request: Any) -> Any:
+            if any('"odd"' in each["MessageBody"] for each in request["Entries"]):
+                error = {"Code": "AWS.SimpleQueueService.InvalidMessageContents", "Message": "no"}
+                raise ClientError({"Error": error}, "SendMessageBatch")
+            return super().send_message_batch(**request)
+
+    odd, fine = event("1", subject="odd"), event("2")
+    kind = WholeBatches if whole else RefusingSqs
+    sqs = kind(cloud.sqs, lambda _, body: "InvalidParameterValue" if '"odd"' in body else None)
+    assert cloud.route(message("m1", frame(pack([odd, fine])), attempt=2), sqs=sqs) == frozenset()
+
+    assert cloud.bodies(CARE) == [stamped(fine).json]
+    (letter,) = cloud.letters()
     assert base64.b64decode(letter["original_base64"]).decode() == odd.json
-    found = {name: letter[name] for name in ("reason", "route", "channel", "attempt")}
-    assert found == {
+    assert {name: letter[name] for name in ("reason", "route", "channel", "attempt")} == {
         "reason": "not_taken",
         "route": "readings-to-care-analytics",
         "channel": "device.outbox",
         "attempt": 2,
     }
     assert cloud.outcomes() == [
-        ("1", "care-analytics.inbox", "dead_lettered"),
-        ("2", "care-analytics.inbox", "delivered"),
+        ("1", CARE, "dead_lettered"),
+        ("2", CARE, "delivered"),
         (letter_id(*stamped(odd).key), "operations.inbox", "delivered"),
     ]
 
 
-def test_without_its_letter_the_original_comes_again(cloud: Cloud, run: Run) -> None:
-    sqs = Never(cloud.sqs, '"odd"', also_letters=True)
-    assert run(message("m1", frame(event("1", subject="odd").json.encode())), sqs=sqs) == {"m1"}
+def test_without_its_letter_the_original_comes_again(cloud: Cloud) -> None:
+    sqs = RefusingSqs(cloud.sqs, lambda *_: "InvalidParameterValue")
+    assert cloud.route(one("1"), sqs=sqs) == {"m1"}
     assert cloud.outcomes() == []
 
 
 @pytest.mark.source("P17")
-def test_in_a_fifo_queue_the_later_ones_of_a_group_wait_for_the_one_that_failed(
-    cloud: Cloud, run: Run, contract: Contract
-) -> None:
-    def queued(id: str, type: str, group: str) -> QueueMessage:
-        return replace(message(id, event(id, type).json), group=group)
-
-    sqs = Unwilling(cloud.sqs, "send_message_batch", queue_urls={cloud.queues["alarm-centre.inbox"]})
-    failed = run(
-        queued("m1", ALARM, "a"),
-        queued("m2", READING, "a"),
-        queued("m3", READING, "b"),
+def test_in_a_fifo_queue_the_later_ones_of_a_group_wait_for_the_one_that_failed(cloud: Cloud) -> None:
+    queued = [
+        replace(message(id, event(id, type).json), group=group)
+        for id, type, group in (("m1", ALARM, "a"), ("m2", READING, "a"), ("m3", READING, "b"))
+    ]
+    failed = cloud.route(
+        *queued,
         source="family-app.outbox",
-        plane=with_sends(contract, "family-app", ALARM, READING),
-        sqs=sqs,
+        plane=with_sends(cloud.contract, "family-app", ALARM, READING),
+        sqs=unable(cloud.sqs, "send_message_batch", cloud.queues[CENTRE]),
     )
     assert failed == {"m1", "m2"}
-    assert {json.loads(each["Body"])["id"] for each in cloud.received("care-analytics.inbox")} == {"m3"}
+    assert [row[0] for row in recorded(cloud) if row[1] == CARE] == ["m3"]
 
 
-def test_nothing_is_planned_when_it_could_not_be_finished(cloud: Cloud, run: Run) -> None:
-    left = iter([LIMITS.planning_ms])
-    messages = [message(f"m{each}", frame(event(str(each)).json.encode())) for each in (1, 2)]
-    assert run(*messages, remaining_ms=lambda: next(left, LIMITS.planning_ms - 1)) == {"m2"}
+class TestFilterTime:
+    SENT = message("m1", frame(pack([event("1", subject="in the kitchen"), event("2", ALARM)])))
+
+    @staticmethod
+    def subscribed(contract: Contract) -> Contract:
+        filters = {
+            "cheap": {"exact": {"type": READING}},
+            "costly": {"sql": f"type = '{READING}' AND subject LIKE '%kitchen%'"},
+        }
+        added = [new_subscription("care-analytics", name, each, DAWN) for name, each in filters.items()]
+        return with_subscriptions(contract, added)[0]
+
+    def test_costly_subscriptions_are_left_out_for_a_message_whose_filters_exceed_their_time(
+        self, cloud: Cloud, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        monkeypatch.setattr(filter_time, "MESSAGE_SECONDS", 0.0)
+        plane = self.subscribed(cloud.contract)
+        assert cloud.route(self.SENT, plane=plane) == frozenset()
+
+        # The contract's own routes and the cheap subscription are served.
+        lines = cloud.decisions()
+        assert {line["route"] for line in lines if line["id"] == "1"} == {
+            "readings-to-care-analytics",
+            "care-analytics-subscribes-cheap",
+        }
+        assert cloud.copies()[CENTRE] == 1
+        # The ledger names a contract that the archive has, so that the audit expects just this.
+        (version,) = {line["contract_version"] for line in lines}
+        assert version not in (plane.version, cloud.contract.version)
+        assert f"contracts/{version}.json" in cloud.keys("contracts/")
+        (said,) = (vars(each) for each in caplog.records if each.levelname == "WARNING")
+        assert (said["routes"], said["message_id"]) == (["care-analytics-subscribes-costly"], "m1")
+
+    def test_within_their_time_costly_subscriptions_are_served(self, cloud: Cloud) -> None:
+        plane = self.subscribed(cloud.contract)
+        cloud.route(self.SENT, plane=plane)
+        lines = cloud.decisions()
+        assert "care-analytics-subscribes-costly" in {line["route"] for line in lines}
+        assert {line["contract_version"] for line in lines} == {plane.version}
+
+    def test_a_contract_of_the_operator_alone_has_no_time_limit(
+        self, cloud: Cloud, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(filter_time, "MESSAGE_SECONDS", 0.0)
+        cloud.route(self.SENT)
+        assert {line["contract_version"] for line in cloud.decisions()} == {cloud.contract.version}
 
 
-COSTLY = {"sql": f"type = '{READING}' AND subject LIKE '%kitchen%'"}
-CHEAP = {"exact": {"type": READING}}
+@pytest.mark.source("P4", "N1")
+class TestCopies:
+    """A process makes no copies of what it has sent of a message that comes again."""
+
+    def test_without_s3_events_arrive_once_and_are_acknowledged(self, cloud: Cloud) -> None:
+        assert cloud.route(SENT, s3=unable(cloud.s3, "put_object")) == frozenset()
+        assert (cloud.copies(), recorded(cloud)) == (ONCE, ROWS)
+
+    def test_without_the_ledger_s_queue_its_lines_go_to_the_archive(self, cloud: Cloud) -> None:
+        assert cloud.route(SENT, ledger_sqs=unable(cloud.sqs, "send_message_batch")) == frozenset()
+        assert cloud.keys() == [
+            f"contracts/{cloud.contract.version}.json",
+            "ledger/date=2026-01-01/hour=00/invocation-1.json.gz",
+        ]
+
+    def test_without_queue_and_archive_a_message_comes_again_until_it_is_recorded(self, cloud: Cloud) -> None:
+        sqs = unable(cloud.sqs, "send_message_batch")
+        router = cloud.router(ledger_sqs=sqs, s3=unable(cloud.s3, "put_object"))
+        for attempt in range(1, 6):
+            assert again(router, SENT, message("m2", frame(pack([]))), attempt=attempt) == {"m1"}
+        sqs.end()
+        # Another message's invocation writes it, too.
+        assert again(router, one("3")) == frozenset()
+        assert again(router, SENT, attempt=6) == frozenset()
+        assert cloud.copies() == {**ONCE, CARE: 2}
+        # What was sent at the first attempt is recorded as such.
+        assert recorded(cloud) == [*ROWS, ("3", CARE, 1)]
+
+    def test_one_inbox_that_refuses_makes_no_copies_in_the_others(self, cloud: Cloud) -> None:
+        sqs = unable(cloud.sqs, "send_message_batch", cloud.queues[CARE])
+        router = cloud.router(sqs=sqs)
+        for attempt in range(1, 6):
+            assert again(router, SENT, attempt=attempt) == {"m1"}
+        sqs.end()
+        assert again(router, SENT, attempt=6) == frozenset()
+        assert (cloud.copies(), recorded(cloud)) == (ONCE, [*ROWS[:2], ("2", CARE, 6)])
+
+    def test_a_letter_is_not_repeated_either(self, cloud: Cloud) -> None:
+        codes = {cloud.queues[CARE]: "InvalidMessageContents", cloud.queues[CENTRE]: "Throttling"}
+        router = cloud.router(sqs=RefusingSqs(cloud.sqs, lambda url, _: codes.get(url)))
+        for attempt in range(1, 4):
+            assert again(router, SENT, attempt=attempt) == {"m1"}
+        assert len(cloud.letters()) == 1
+
+    def test_a_killed_router_s_batch_is_routed_by_another_process(self, cloud: Cloud) -> None:
+        class Killed(BaseException):
+            pass
+
+        def kill(*_: str) -> None:
+            raise Killed
+
+        with pytest.raises(Killed):
+            cloud.route(SENT, ledger_sqs=RefusingSqs(cloud.sqs, kill))
+        # Nothing of it was acknowledged, so the queue gives the message to another process.
+        assert cloud.route(SENT) == frozenset()
+        assert cloud.copies() == dict.fromkeys(ONCE, 2)
+
+    def test_the_memory_of_deliveries_is_bounded_and_loses_no_record(self, cloud: Cloud) -> None:
+        sqs = unable(cloud.sqs, "send_message_batch")
+        router = cloud.router(ledger_sqs=sqs, s3=unable(cloud.s3, "put_object"))
+        router._dispatch.memory = DeliveryMemory(most=7)
+        other = message("m2", frame(pack([event("3", ALARM), event("4", READING)])))
+        again(router, SENT)
+        again(router, other)
+        sqs.end()
+        assert again(router, SENT, other, attempt=2) == frozenset()
+        # The first message was forgotten, so its events were sent a second time.
+        assert cloud.copies() == dict.fromkeys(ONCE, 3)
+        assert {row[:2] for row in recorded(cloud)} == {
+            *((id, address) for id in "13" for address in (CENTRE, FAMILY)),
+            ("2", CARE),
+            ("4", CARE),
+        }
+        assert delivery_memory.MAX_REMEMBERED >= 5_000
+
+    def test_the_memory_keeps_no_events_and_is_bounded_by_what_was_dropped_too(self, cloud: Cloud) -> None:
+        memory = DeliveryMemory(most=4)
+        planner = build_engine(cloud.contract, "device.outbox", cloud.queues).planner
+        steps = list(planner.plan(SENT, NOW_MS))
+        memory.end(steps[:2], (), {"m1"}, is_written=False)
+        assert memory.unwritten == [step.record for step in steps[:2]]
+        # What failed at best effort has no delivery that could be forgotten with it.
+        dropped = [replace(step, event=None, tried_once=True) for step in steps]
+        for _ in range(3):
+            memory.end(dropped, (), {"m1"}, is_written=False)
+        assert len(memory.unwritten) == 4
 
 
-def subscribed(contract: Contract) -> Contract:
-    added = [
-        new_subscription("care-analytics", name, filter, "2026-01-01T00:00:00.000Z")
-        for name, filter in (("cheap", CHEAP), ("costly", COSTLY))
-    ]
-    return with_subscriptions(contract, added)[0]
+class Hanging:
+    """A client whose calls wait until it is `released`."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+        self.released = threading.Event()
+
+    def __getattr__(self, name: str) -> Any:
+        def call(*arguments: Any, **named: Any) -> Any:
+            assert self.released.wait(20)
+            return getattr(self._client, name)(*arguments, **named)
+
+        return call
 
 
-def test_costly_subscriptions_are_left_out_for_a_message_whose_filters_exceed_their_time(
-    cloud: Cloud,
-    run: Run,
-    contract: Contract,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    monkeypatch.setattr(filter_time, "MESSAGE_SECONDS", 0.0)
-    plane = subscribed(contract)
-    sent = frame(pack([event("1", subject="in the kitchen"), event("2", ALARM)]))
-    assert run(message("m1", sent), plane=plane) == frozenset()
+@pytest.mark.source("P4", "N1")
+class TestTablesThatHang:
+    @pytest.fixture
+    def tables(self, cloud: Cloud) -> Iterator[Hanging]:
+        tables = Hanging(cloud.dynamodb)
+        yield tables
+        tables.released.set()
 
-    # The contract's own routes and the cheap subscription are served.
-    assert {line["route"] for line in cloud.decisions() if line["id"] == "1"} == {
-        "readings-to-care-analytics",
-        "care-analytics-subscribes-cheap",
-    }
-    assert len(cloud.received("alarm-centre.inbox")) == 1
-    # The ledger names a contract that the archive has, so that the audit expects just this.
-    (version,) = {line["contract_version"] for line in cloud.decisions()}
-    assert version not in (plane.version, contract.version)
-    assert f"contracts/{version}.json" in cloud.keys("contracts/")
-    (said,) = (vars(each) for each in caplog.records if each.levelname == "WARNING")
-    assert (said["routes"], said["message_id"]) == (["care-analytics-subscribes-costly"], "m1")
+    @pytest.fixture
+    def in_force(self, cloud: Cloud, tables: Hanging) -> ActiveContract[Engine]:
+        return cloud.in_force(tables)
+
+    def test_an_alarm_goes_by_the_contract_at_hand(
+        self, cloud: Cloud, tables: Hanging, in_force: ActiveContract[Engine]
+    ) -> None:
+        cloud.publish(with_route(cloud.contract, "new", "carers.inbox", ALARM))
+        look = BoundedLook(in_force, patience_s=0.01)
+        router = cloud.router(engine=look.engine)
+        assert again(router, SENT) == {"m1"}
+        assert cloud.copies() == {CENTRE: 1, FAMILY: 1}
+        tables.released.set()
+        # The look goes on meanwhile, and its result is used.
+        look._look.result(20)  # type: ignore[union-attr]
+        assert again(router, SENT, attempt=2) == frozenset()
+        assert cloud.copies() == {CARE: 1, "carers.inbox": 1}
+
+    def test_events_wait_once_for_a_look(
+        self, in_force: ActiveContract[Engine], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        waited: list[float] = []
+        now = iter(range(100))
+        module = "lambdas.router.active_contract"
+        monkeypatch.setattr(f"{module}.wait", lambda _, timeout: waited.append(timeout))
+        monkeypatch.setattr(f"{module}.time.monotonic", lambda: float(next(now)))
+        look = BoundedLook(in_force, patience_s=2.0)
+        assert all(isinstance(look.engine(), Unseen) for _ in range(3))
+        assert waited == [1.0, 0.0, 0.0]
+
+    def test_a_process_that_has_seen_the_contract_goes_on_by_it(
+        self, cloud: Cloud, tables: Hanging, in_force: ActiveContract[Engine]
+    ) -> None:
+        tables.released.set()
+        look = BoundedLook(in_force, patience_s=20)
+        assert isinstance(look.engine(), Engine)
+        tables.released.clear()
+        look._patience_s = 0.0
+        cloud.clock.now_ms += INTERVAL_MS
+        assert isinstance(look.engine(), Engine)
+        # Until subscriptions may be in force that it does not know.
+        cloud.clock.advance(IN_FORCE_S)
+        assert isinstance(look.engine(), Unseen)
 
 
-def test_within_their_time_costly_subscriptions_are_served(
-    cloud: Cloud, run: Run, contract: Contract
-) -> None:
-    plane = subscribed(contract)
-    run(message("m1", frame(pack([event("1", subject="in the kitchen"), event("2", ALARM)]))), plane=plane)
-    lines = cloud.decisions()
-    assert "care-analytics-subscribes-costly" in {line["route"] for line in lines}
-    assert {line["contract_version"] for line in lines} == {plane.version}
+def test_urgent_messages_wait_seconds_for_hours_and_long_at_last() -> None:
+    waits = [urgent_wait_s(attempt, lambda: 0.5, 1_000) for attempt in range(1, 1_000)]
+    assert waits[:5] == [2, 8, 15, 15, 15]
+    assert max(waits[: 1_000 - LAST_URGENT_RECEIVES]) <= LONGEST_URGENT_S
+    assert waits[-LAST_URGENT_RECEIVES + 1 :] == [LONGEST_S] * (LAST_URGENT_RECEIVES - 1)
+    assert sum(waits) > 12 * 3_600
 
 
-def test_a_contract_of_the_operator_alone_has_no_time_limit(
-    cloud: Cloud, run: Run, contract: Contract, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(filter_time, "MESSAGE_SECONDS", 0.0)
-    run(message("m1", frame(pack([event("1"), event("2")]))))
-    assert {line["contract_version"] for line in cloud.decisions()} == {contract.version}
+@pytest.mark.parametrize(("patience", "payload_s", "timeout_s"), [(QUICK, 1.0, 12), (PATIENT, 5.0, 30)])
+def test_a_function_has_time_to_plan_and_to_send(patience: Any, payload_s: float, timeout_s: int) -> None:
+    limits = TimeLimits.of(patience, payload_s)
+    # A batch at its worst, the ledger's queue, and then the archive or the answer to the queue.
+    assert limits.reserve_ms >= 2 * patience.worst_call_ms
+    assert limits.planning_ms <= 0.7 * 1_000 * timeout_s

@@ -62,7 +62,7 @@ def test_the_sender_of_sqs_is_registered_like_any_other(cloud: Cloud) -> None:
     for each in ("http", "https"):
         (registered,) = entry_points(group=SENDERS, name=each)
         assert isinstance(registered.load()(), SqsSender)
-    url = cloud.sqs.create_queue(QueueName="some-inbox")["QueueUrl"]
+    url = cloud.queue("some-inbox")
     assert Senders.of([url]).send(url, BATCH) == [TAKEN, TAKEN]
 
 
@@ -103,7 +103,7 @@ def test_a_package_that_cannot_be_loaded_stops_no_other(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, cloud: Cloud, code: str
 ) -> None:
     install(monkeypatch, tmp_path, "pigeon_sender", {SENDERS: {"pigeon": "pigeon_sender:Sender"}}, code)
-    url = cloud.sqs.create_queue(QueueName="some-inbox")["QueueUrl"]
+    url = cloud.queue("some-inbox")
     senders = Senders.of(["pigeon://loft", url])
     for answer in senders.send("pigeon://loft", BATCH):
         assert (answer.fate, "no_such_library" in answer.detail) == (Fate.AGAIN, True)

@@ -18,7 +18,8 @@ from lambdas.archive.tap import RESERVE_MS, TELLING_MS, TapWriter, TrafficReport
 from lambdas.common.archive import Archive
 from lambdas.common.queue import Invocation
 from lambdas.common.sqs import SqsSender
-from tests.unit.lambdas.support import BUCKET, NOW_MS, Cloud, Unwilling, event, frame, invocation, message
+from tests.fakes.faults import FailingClient
+from tests.unit.lambdas.support import BUCKET, NOW_MS, Cloud, event, frame, invocation, message
 
 GOOD = message("m1", frame(pack([event("1"), event("2")])))
 BAD = message("m2", "no frame")
@@ -26,12 +27,11 @@ BAD = message("m2", "no frame")
 
 @pytest.fixture
 def writer(cloud: Cloud) -> TapWriter:
-    return TapWriter(archive=Archive(cloud.s3, BUCKET), clock=lambda: NOW_MS)
+    return TapWriter(archive=Archive(cloud.s3, BUCKET), clock=cloud.clock)
 
 
 def test_every_item_of_a_frame_is_one_record(cloud: Cloud, writer: TapWriter) -> None:
     assert writer.process([GOOD], invocation()) == frozenset()
-
     first, second = cloud.lines("tap/date=2026-01-01/hour=00/")
     assert first["event"] == event("1").json
     assert (first["message_id"], first["index"], second["index"]) == ("m1", 0, 1)
@@ -39,19 +39,16 @@ def test_every_item_of_a_frame_is_one_record(cloud: Cloud, writer: TapWriter) ->
 
 
 @pytest.mark.parametrize("payload", [PROBE, pack([])])
-def test_a_sign_of_life_without_events_leaves_nothing(
-    cloud: Cloud, writer: TapWriter, payload: bytes
-) -> None:
+def test_a_keepalive_without_events_leaves_nothing(cloud: Cloud, writer: TapWriter, payload: bytes) -> None:
     empty = message("m2", frame(payload))
     assert writer.process([empty], invocation()) == frozenset()
-    assert cloud.keys("") == []
+    assert cloud.keys() == []
     writer.process([empty, GOOD], invocation())
     assert [line["message_id"] for line in cloud.lines("tap/")] == ["m1", "m1"]
 
 
 def test_an_item_that_is_no_event_is_kept_with_its_bytes(cloud: Cloud, writer: TapWriter) -> None:
     writer.process([message("m1", frame(b"\xff\xfe"))], invocation())
-
     (line,) = cloud.lines("tap/")
     assert (line["event"], line["refusal"]) == (None, "not_utf8")
     assert base64.b64decode(line["original_base64"]) == b"\xff\xfe"
@@ -61,46 +58,31 @@ def test_what_is_no_frame_goes_to_the_quarantine_and_not_round_in_circles(
     cloud: Cloud, writer: TapWriter
 ) -> None:
     assert writer.process([GOOD, BAD], invocation()) == frozenset()
-
     assert len(cloud.lines("tap/")) == 2
     (line,) = cloud.lines("quarantine/")
     assert (line["message_id"], line["reason"], line["body"]) == ("m2", "bad_frame", "no frame")
 
 
 def test_a_repeated_batch_replaces_its_object_in_any_order(cloud: Cloud, writer: TapWriter) -> None:
-    other = message("m3", frame(event("3").json.encode()))
-    writer.process([GOOD, other], invocation())
-    writer.process([other, GOOD], invocation())
-
-    assert len(cloud.keys("tap/")) == 1
-    assert len(cloud.lines("tap/")) == 3
+    batch = [GOOD, message("m3", frame(event("3")))]
+    for each in (batch, batch[::-1]):
+        writer.process(each, invocation())
+    assert (len(cloud.keys("tap/")), len(cloud.lines("tap/"))) == (1, 3)
 
 
-def test_what_could_not_be_archived_comes_again(cloud: Cloud) -> None:
-    archive = Archive(Unwilling(cloud.s3, "put_object"), BUCKET)
-    writer = TapWriter(archive=archive, clock=lambda: NOW_MS)
-    assert writer.process([GOOD, BAD], invocation()) == {"m1", "m2"}
-
-
-def test_a_defect_met_by_one_frame_does_not_touch_the_others(
-    cloud: Cloud, writer: TapWriter, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("broken", ["tap_records", "parse_frame"])
+def test_a_defect_met_by_one_message_does_not_touch_the_others(
+    cloud: Cloud, writer: TapWriter, monkeypatch: pytest.MonkeyPatch, broken: str
 ) -> None:
-    records = module.tap_records
-    monkeypatch.setattr(
-        module, "tap_records", lambda of, id, at_ms: 1 / 0 if id == "m3" else records(of, id, at_ms)
-    )
-    assert writer.process([message("m3", frame(b"{}")), GOOD], invocation()) == {"m3"}
-    assert len(cloud.lines("tap/")) == 2
+    real = getattr(module, broken)
 
+    def met(*arguments: Any) -> Any:
+        return 1 / 0 if any(each in ("m3", "deep") for each in arguments[:2]) else real(*arguments)
 
-def test_a_body_that_breaks_the_reader_does_not_touch_the_others(
-    cloud: Cloud, writer: TapWriter, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    read = module.parse_frame
-    monkeypatch.setattr(module, "parse_frame", lambda body: 1 / 0 if body == "deep" else read(body))
-    assert writer.process([message("m3", "deep"), GOOD, BAD], invocation()) == {"m3"}
-    assert len(cloud.lines("tap/")) == 2
-    assert len(cloud.lines("quarantine/")) == 1
+    monkeypatch.setattr(module, broken, met)
+    body = "deep" if broken == "parse_frame" else frame(b"{}")
+    assert writer.process([message("m3", body), GOOD, BAD], invocation()) == {"m3"}
+    assert (len(cloud.lines("tap/")), len(cloud.lines("quarantine/"))) == (2, 1)
 
 
 def test_what_there_is_no_time_for_comes_again_and_is_not_named_in_the_object(
@@ -124,7 +106,7 @@ class Flood:
 
     def __init__(self, cloud: Cloud) -> None:
         self.cloud = cloud
-        self.monitor = cloud.sqs.create_queue(QueueName="monitor")["QueueUrl"]
+        self.monitor = cloud.queue("monitor")
         self.messages = [
             message(f"flood-{at}", frame(pack([event(f"{at}-1"), event(f"{at}-2")]))) for at in range(20)
         ]
@@ -136,39 +118,35 @@ class Flood:
         quota = Quota(window_s=60, frames=600, events=60_000, bytes=6_000_000)
         writer = TapWriter(
             archive=Archive(s3 or self.cloud.s3, BUCKET),
-            clock=lambda: NOW_MS,
+            clock=self.cloud.clock,
             traffic=TrafficReport(SqsSender(sqs or self.cloud.sqs), self.monitor, quota),
         )
         return len(writer.process([*self.messages, BAD], Invocation("i", remaining_ms)))
 
     def told(self) -> list[tuple[str, Traffic] | None]:
-        found = self.cloud.sqs.receive_message(QueueUrl=self.monitor, MaxNumberOfMessages=10)
-        return [read_traffic(json.loads(each["Body"])) for each in found.get("Messages", [])]
+        return [read_traffic(json.loads(body)) for body in self.cloud.sqs.take(self.monitor)]
 
 
-def test_the_monitor_is_told_of_a_device_that_floods(cloud: Cloud) -> None:
-    flood = Flood(cloud)
+@pytest.fixture
+def flood(cloud: Cloud) -> Flood:
+    return Flood(cloud)
+
+
+def test_the_monitor_is_told_of_a_device_that_floods_and_of_no_other(flood: Flood) -> None:
     assert flood.write() == 0
-    ((device, traffic),) = [each for each in flood.told() if each]
     size = sum(len(parse_frame(each.body).payload) for each in flood.messages)
-    assert (device, traffic) == ("home-1", Traffic((NOW_MS - 1_000) // 60_000, 20, 40, size))
-
-
-def test_a_device_that_does_not_flood_costs_nothing(cloud: Cloud) -> None:
-    flood = Flood(cloud)
+    assert flood.told() == [("home-1", Traffic((NOW_MS - 1_000) // 60_000, 20, 40, size))]
     del flood.messages[5:]
     assert (flood.write(), flood.told()) == (0, [])
 
 
-def test_what_was_not_archived_is_counted_when_it_comes_again(cloud: Cloud) -> None:
-    flood = Flood(cloud)
-    assert flood.write(s3=Unwilling(cloud.s3, "put_object")) == 21
+def test_what_was_not_archived_comes_again_and_is_counted_then(cloud: Cloud, flood: Flood) -> None:
+    assert flood.write(s3=FailingClient(cloud.s3, "put_object")) == 21
     assert flood.told() == []
 
 
-def test_a_monitor_that_cannot_be_told_holds_up_no_frame(cloud: Cloud) -> None:
-    flood = Flood(cloud)
-    assert flood.write(sqs=Unwilling(cloud.sqs, "send_message_batch")) == 0
+def test_a_monitor_that_cannot_be_told_holds_up_no_frame(cloud: Cloud, flood: Flood) -> None:
+    assert flood.write(sqs=FailingClient(cloud.sqs, "send_message_batch")) == 0
     left = iter([60_000] * 20)
     assert flood.write(remaining_ms=lambda: next(left, TELLING_MS - 1)) == 0
     assert flood.told() == []

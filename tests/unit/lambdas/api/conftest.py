@@ -1,86 +1,99 @@
-"""The API's function as API Gateway calls it, with the table that moto plays."""
+"""The APIs' functions as API Gateway calls them."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from eventplane.contract import Contract
 from lambdas.api import subscriptions as handler
-from tests.unit.lambdas.support import INTEREST, NOW_MS, SUBSCRIPTIONS, TABLE, Cloud, LambdaContext
+from tests.unit.lambdas.support import INTEREST, SUBSCRIPTIONS, TABLE, Cloud, LambdaContext, deploy
 
 INBOXES = {
     name: f"arn:aws:sqs:us-east-1:000000000000:eventplane-dev-{name}-inbox"
     for name in ("carers", "family-app")
 }
+HOST = "abc.execute-api.eu-central-1.amazonaws.com"
+TABLES = {
+    "CONTRACTS_TABLE": TABLE,
+    "SUBSCRIPTIONS_TABLE": SUBSCRIPTIONS,
+    "INTEREST_TABLE": INTEREST,
+    "CONTRACT_REFRESH_S": "30",
+}
+"""The settings by which a function finds the contract in force."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What the function answered."""
+    """What a function answered."""
 
     status: int
     headers: dict[str, str]
-    body: Any
+    text: str
+
+    @property
+    def body(self) -> Any:
+        return json.loads(self.text)
 
 
 Call = Callable[..., Answer]
 
 
 @pytest.fixture
-def call(contract: Contract, cloud: Cloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Call]:
+def call(cloud: Cloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Call]:
     """Sends a request to the path of `participant`'s subscriptions, or of the one with `id`."""
-    (tmp_path / "contract.json").write_bytes(contract.canonical)
-    for name, value in {
-        "EVENTPLANE_CONTRACTS_TABLE": TABLE,
-        "EVENTPLANE_INTEREST_TABLE": INTEREST,
-        "EVENTPLANE_CONTRACT_REFRESH_S": "30",
-        "LAMBDA_TASK_ROOT": str(tmp_path),
-        "EVENTPLANE_SUBSCRIPTIONS_TABLE": SUBSCRIPTIONS,
-        "EVENTPLANE_INBOXES": json.dumps(INBOXES),
-        "EVENTPLANE_WEBHOOK_ORIGIN": "eventplane-dev",
-        "EVENTPLANE_WEBHOOK_SECRET": "webhook",
-        "EVENTPLANE_SINKS": "anywhere",
-        "POWERTOOLS_SERVICE_NAME": "function",
-    }.items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.setattr(handler, "system_clock", lambda: NOW_MS)
+    settings = {
+        "INBOXES": INBOXES,
+        "WEBHOOK_ORIGIN": "eventplane-dev",
+        "WEBHOOK_SECRET": "webhook",
+        "SINKS": "anywhere",
+    }
+    deploy(monkeypatch, tmp_path, cloud.contract, {**TABLES, **settings})
+    monkeypatch.setattr(handler, "system_clock", cloud.clock)
     handler.service.cache_clear()
 
     def call(
         method: str, id: str | None = None, body: Any = None, *, participant: str = "carers", **headers: str
     ) -> Answer:
         path = f"/participants/{participant}/subscriptions" + (f"/{id}" if id is not None else "")
-        raw = body if body is None or isinstance(body, str) else json.dumps(body)
-        return send(method, path, raw, headers)
+        if body is not None:
+            headers = {"content_type": "application/json", **headers}
+            body = body if isinstance(body, str) else json.dumps(body)
+        return send(handler.handle, method, path, body=body, **headers)
 
     yield call
     handler.service.cache_clear()
 
 
-def send(method: str, path: str, body: str | None, headers: dict[str, str]) -> Answer:
+def send(
+    handle: Callable[..., Any],
+    method: str,
+    path: str,
+    *,
+    body: str | None = None,
+    query: Mapping[str, str] | None = None,
+    **headers: str,
+) -> Answer:
     """One request in API Gateway's payload format 2.0; `_` in a header's name stands for `-`."""
-    sent = {"content-type": "application/json"} if body is not None else {}
-    sent |= {name.replace("_", "-"): value for name, value in headers.items()}
     event = {
         "version": "2.0",
         "routeKey": f"ANY {path}",
         "rawPath": path,
         "rawQueryString": "",
-        "headers": sent,
+        "headers": {"host": HOST, **{name.replace("_", "-"): value for name, value in headers.items()}},
         "requestContext": {
             "http": {"method": method, "path": path},
+            "domainName": HOST,
             "stage": "$default",
             "authorizer": {"iam": {"userArn": "arn:aws:iam::000000000000:user/carers"}},
         },
         "body": body,
         "isBase64Encoded": False,
+        **({"queryStringParameters": query} if query else {}),
     }
-    answer = handler.handle(event, LambdaContext())
-    text = answer["body"]
-    return Answer(answer["statusCode"], answer.get("headers", {}), json.loads(text) if text else None)
+    answer = handle(event, LambdaContext())
+    return Answer(answer["statusCode"], answer["headers"], answer["body"])

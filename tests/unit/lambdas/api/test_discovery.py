@@ -1,120 +1,41 @@
-"""The Discovery API's function as API Gateway calls it, with the tables that moto plays."""
+"""The Discovery API's function as API Gateway calls it."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from eventplane.contract import Contract, compile_contract, subscription_table
-from eventplane.contract.publication import Head, contract_item, head_item
-from eventplane.contract.subscription import new_subscription
-from eventplane.contract.subscription_table import subscription_item
+from eventplane.contract import Contract, subscription_table
 from lambdas.api import discovery as handler
 from lambdas.api.discovery import DiscoveryService, InForceRegistry
 from lambdas.api.http import Request
 from lambdas.router import wiring
 from tests.dynamodb import create_table
-from tests.unit.lambdas.support import INTEREST, NOW_MS, SUBSCRIPTIONS, TABLE, Cloud, LambdaContext
+from tests.unit.lambdas.api.conftest import HOST, TABLES, Call, send
+from tests.unit.lambdas.support import SUBSCRIPTIONS, TABLE, Cloud, deploy, with_route
 
-HOST = "abc.execute-api.eu-central-1.amazonaws.com"
 SCHEMA = "/schemagroups/care-at-home/schemas/org.eventplane.home.message.v1"
 MESSAGE = "/messagegroups/care-at-home/messages/org.eventplane.home.message.v1"
 REFRESH_S = 30
 
 
-@dataclass(frozen=True)
-class Answer:
-    """What the function answered."""
-
-    status: int
-    headers: dict[str, str]
-    text: str
-
-    @property
-    def body(self) -> Any:
-        return json.loads(self.text)
-
-
-Call = Callable[..., Answer]
-
-
-class Time:
-    """A clock that is set by hand, Unix milliseconds."""
-
-    now_ms = NOW_MS
-
-    def __call__(self) -> int:
-        return self.now_ms
-
-    def refresh(self) -> None:
-        """The function looks at its tables at the next request."""
-        self.now_ms += 1_000 * REFRESH_S
-
-
 @pytest.fixture
-def time() -> Time:
-    return Time()
-
-
-@pytest.fixture
-def call(
-    contract: Contract, cloud: Cloud, time: Time, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Call]:
+def call(cloud: Cloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Call]:
     """Sends one request to the function."""
-    (tmp_path / "contract.json").write_bytes(contract.canonical)
-    for name, value in {
-        "EVENTPLANE_CONTRACTS_TABLE": TABLE,
-        "EVENTPLANE_SUBSCRIPTIONS_TABLE": SUBSCRIPTIONS,
-        "EVENTPLANE_INTEREST_TABLE": INTEREST,
-        "EVENTPLANE_CONTRACT_REFRESH_S": str(REFRESH_S),
-        "LAMBDA_TASK_ROOT": str(tmp_path),
-        "POWERTOOLS_SERVICE_NAME": "function",
-    }.items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.setattr(wiring, "system_clock", time)
+    deploy(monkeypatch, tmp_path, cloud.contract, TABLES)
+    monkeypatch.setattr(wiring, "system_clock", cloud.clock)
     handler.service.cache_clear()
-    yield send
+    yield lambda path, method="GET", **more: send(handler.handle, method, path, **more)
     handler.service.cache_clear()
 
 
-def send(path: str, *, method: str = "GET", query: dict[str, str] | None = None, **headers: str) -> Answer:
-    """One request in API Gateway's payload format 2.0; `_` in a header's name stands for `-`."""
-    event: dict[str, Any] = {
-        "version": "2.0",
-        "routeKey": "ANY /{proxy+}",
-        "rawPath": path,
-        "rawQueryString": "",
-        "headers": {"host": HOST, **{name.replace("_", "-"): value for name, value in headers.items()}},
-        "requestContext": {"http": {"method": method, "path": path}, "domainName": HOST, "stage": "$default"},
-        "isBase64Encoded": False,
-    }
-    if query:
-        event["queryStringParameters"] = query
-    answer = handler.handle(event, LambdaContext())
-    return Answer(answer["statusCode"], answer["headers"], answer["body"])
-
-
-def publish(cloud: Cloud, base: Contract, contract: Contract) -> None:
-    cloud.dynamodb.put_item(TableName=TABLE, Item=contract_item(contract))
-    head = Head(base.version, contract.version, None, "2026-01-01T00:00:00Z")
-    cloud.dynamodb.put_item(TableName=TABLE, Item=head_item(head))
-
-
-def with_route(contract: Contract, name: str) -> Contract:
-    document = json.loads(contract.canonical)
-    document["routes"][name] = {"filter": {"exact": {"type": "a"}}, "to": "carers.inbox"}
-    return compile_contract(document, name)
-
-
-def test_links_are_below_the_url_that_was_called(call: Call, contract: Contract) -> None:
+def test_links_are_below_the_url_that_was_called(call: Call, cloud: Cloud) -> None:
     answer = call("/")
     assert (answer.status, answer.headers["Content-Type"]) == (200, "application/json; charset=utf-8")
-    assert answer.body["labels"]["contractversion"] == contract.version
+    assert answer.body["labels"]["contractversion"] == cloud.contract.version
     assert answer.body["endpointsurl"] == f"https://{HOST}/endpoints"
     assert call("/", x_forwarded_proto="http").body["self"] == f"http://{HOST}/"
 
@@ -143,48 +64,33 @@ def test_head_has_the_headers_alone(call: Call) -> None:
     assert head.headers == call(MESSAGE).headers
 
 
-def test_a_published_contract_is_in_force_and_what_changed_has_another_tag(
-    call: Call, cloud: Cloud, contract: Contract, time: Time
-) -> None:
+def test_a_published_contract_is_in_force_and_what_changed_has_another_tag(call: Call, cloud: Cloud) -> None:
     tag = call("/routes").headers["ETag"]
-    publish(cloud, contract, with_route(contract, "more"))
+    cloud.publish(with_route(cloud.contract, "more", "carers.inbox"))
+    cloud.subscribe("messages", "org.eventplane.home.message.v1", "care-analytics")
     assert "more" not in call("/routes").body
-    time.refresh()
+    cloud.clock.advance(REFRESH_S)
     answer = call("/routes", if_none_match=tag)
     assert answer.status == 200
     assert answer.body["more"]["eventplane"]["to"] == "/endpoints/carers.inbox"
-
-
-def test_a_subscription_is_a_route_and_its_participant_a_receiver(
-    call: Call, cloud: Cloud, time: Time
-) -> None:
-    messages = new_subscription(
-        "care-analytics", "messages", {"suffix": {"type": ".message.v1"}}, "2026-01-01T00:00:00Z"
-    )
-    cloud.dynamodb.put_item(TableName=SUBSCRIPTIONS, Item=subscription_item(messages))
-    time.refresh()
+    # A subscription is a route, and its participant a receiver.
     receivers = call(MESSAGE).body["eventplane"]["receivers"]
     ways = {each["participant"]: each["routes"] for each in receivers}
-    assert ways["/participants/care-analytics"] == [f"/routes/{messages.route}"]
-
-
-def test_while_a_table_does_not_answer_what_it_said_last_stays(call: Call, cloud: Cloud, time: Time) -> None:
-    before = call("/routes").text
+    assert ways["/participants/care-analytics"] == ["/routes/care-analytics-subscribes-messages"]
+    # While a table does not answer what it said last stays.
     cloud.dynamodb.delete_table(TableName=TABLE)
     cloud.dynamodb.delete_table(TableName=SUBSCRIPTIONS)
-    time.refresh()
-    assert call("/routes").text == before
+    cloud.clock.advance(REFRESH_S)
+    assert call("/routes").text == answer.text
 
 
-def test_a_process_that_could_not_read_the_tables_yet_asks_to_come_again(
-    call: Call, cloud: Cloud, time: Time
-) -> None:
+def test_a_process_that_could_not_read_the_tables_yet_asks_to_come_again(call: Call, cloud: Cloud) -> None:
     cloud.dynamodb.delete_table(TableName=SUBSCRIPTIONS)
     answer = call("/routes")
     assert (answer.status, answer.headers["Retry-After"]) == (503, "2")
     assert answer.body["type"].endswith("/spec.md#server_error")
     create_table(cloud.dynamodb, SUBSCRIPTIONS, subscription_table.PARTITION, subscription_table.SORT)
-    time.now_ms += 2_000
+    cloud.clock.advance(2)
     assert call("/routes").status == 200
 
 

@@ -6,23 +6,19 @@ import base64
 import socket
 from typing import Any
 
-import boto3
 import pytest
 
-from contract import load_contract
 from eventplane.contract.subscription import (
     MAX_FILTER_BYTES,
     MAX_OWN,
     new_subscription,
     with_subscriptions,
 )
-from eventplane.contract.subscription_table import SubscriptionTable
 from eventplane.names import SUBSCRIBERS
-from eventplane.settings import SettingsError
-from lambdas.api import subscriptions as handler
 from tests.endpoint import EndpointServer, Play, answer, says
+from tests.plane import shipped_contract
 from tests.unit.lambdas.api.conftest import INBOXES, Call
-from tests.unit.lambdas.support import SUBSCRIPTIONS, Cloud
+from tests.unit.lambdas.support import Cloud
 
 CONSENT = answer(200, webhook_allowed_origin="eventplane-dev")
 
@@ -41,8 +37,8 @@ def test_an_endpoint_that_consents_gets_the_route(call: Call, cloud: Cloud) -> N
         # The same sink again has consented already.
         assert call("PUT", "rings", wanted(server.url(), types=["knock"])).status == 200
         assert len(server.received) == 1
-    (subscription,) = SubscriptionTable(cloud.dynamodb, SUBSCRIPTIONS).all()
-    contract, refused = with_subscriptions(load_contract(), [subscription])
+    (subscription,) = cloud.subscriptions.all()
+    contract, refused = with_subscriptions(shipped_contract(), [subscription])
     assert refused == {}
     (route,) = (each for each in contract.routes if each.name == "carers-subscribes-rings")
     assert route.destination == f"{SUBSCRIBERS}.inbox"
@@ -61,16 +57,11 @@ def test_the_endpoint_says_how_much_it_takes(call: Call) -> None:
 
 def test_who_wants_more_than_was_allowed_is_asked_again(call: Call) -> None:
     allowed = answer(200, webhook_allowed_origin="*", webhook_allowed_rate="60")
+    sixty = {"requests_per_minute": 60}
     with EndpointServer(allowed, allowed) as server:
-        rate = {"protocolsettings": {"requests_per_minute": 60}}
-        call("PUT", "a", wanted(server.url()))
-        assert (
-            call("PUT", "a", wanted(server.url(), **rate)).body["protocolsettings"]
-            == rate["protocolsettings"]
-        )
-        assert len(server.received) == 1
-        assert call("PUT", "a", wanted(server.url())).body["protocolsettings"] == rate["protocolsettings"]
-        assert len(server.received) == 2
+        for settings, asked in (({}, 1), ({"protocolsettings": sixty}, 1), ({}, 2)):
+            assert call("PUT", "a", wanted(server.url(), **settings)).body["protocolsettings"] == sixty
+            assert len(server.received) == asked
 
 
 @pytest.mark.parametrize(
@@ -88,7 +79,7 @@ def test_one_that_does_not_consent_is_not_subscribed(call: Call, cloud: Cloud, p
     with EndpointServer(play, play) as server:
         for answered in (call("PUT", "rings", wanted(server.url())), call("POST", body=wanted(server.url()))):
             assert (answered.status, answered.body["problems"][0]["path"]) == (400, "sink")
-    assert SubscriptionTable(cloud.dynamodb, SUBSCRIPTIONS).all() == frozenset()
+    assert cloud.subscriptions.all() == frozenset()
 
 
 def test_one_that_is_not_there_is_not_subscribed(call: Call) -> None:
@@ -123,7 +114,6 @@ def test_what_is_wrong_is_named_before_anybody_is_asked(
     call: Call, monkeypatch: pytest.MonkeyPatch, change: dict[str, Any], path: str
 ) -> None:
     monkeypatch.setenv("EVENTPLANE_SINKS", "internet")
-    handler.service.cache_clear()
     answered = call("POST", body={**wanted("https://sink.invalid/"), **change})
     assert answered.status == 400
     assert [each["path"] for each in answered.body["problems"]] == [path]
@@ -133,7 +123,6 @@ def test_a_public_name_that_leads_inside_is_not_asked(
     call: Call, cloud: Cloud, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("EVENTPLANE_SINKS", "internet")
-    handler.service.cache_clear()
     with EndpointServer(CONSENT) as server:
         monkeypatch.setenv("EVENTPLANE_SINK_PORTS", f"[{server.port}]")
         inside = [(socket.AF_INET, socket.SOCK_STREAM, 0, "", ("127.0.0.1", server.port))]
@@ -143,14 +132,13 @@ def test_a_public_name_that_leads_inside_is_not_asked(
     (problem,) = answered.body["problems"]
     assert (answered.status, problem["path"]) == (400, "sink")
     assert problem["message"].startswith("127.0.0.1.nip.io leads to 127.0.0.1, which is not a public address")
-    assert SubscriptionTable(cloud.dynamodb, SUBSCRIPTIONS).all() == frozenset()
+    assert cloud.subscriptions.all() == frozenset()
 
 
 def test_where_nobody_posts_to_endpoints_none_is_subscribed(
     call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("EVENTPLANE_SINKS", "nowhere")
-    handler.service.cache_clear()
     with EndpointServer() as server:
         for answered in (call("POST", body=wanted(server.url())), call("PUT", "a", wanted(server.url()))):
             (problem,) = answered.body["problems"]
@@ -162,19 +150,12 @@ def test_where_nobody_posts_to_endpoints_none_is_subscribed(
     assert call("PUT", "own", {"protocol": "SQS", "sink": INBOXES["carers"]}).status == 201
 
 
-def test_a_reach_that_nobody_knows_is_named(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("EVENTPLANE_SINKS", "everywhere")
-    handler.service.cache_clear()
-    with pytest.raises(SettingsError, match=r"EVENTPLANE_SINKS is malformed \('everywhere'"):
-        call("GET")
-
-
 def test_nobody_is_asked_for_what_cannot_be_stored(call: Call, cloud: Cloud) -> None:
     with EndpointServer() as server:
         long = wanted(server.url(), types=["x" * MAX_FILTER_BYTES])
         for answered in (call("POST", body=long), call("PUT", "rings", long)):
             assert (answered.status, answered.body["problems"][0]["path"]) == (400, "filter")
-        own = SubscriptionTable(cloud.dynamodb, SUBSCRIPTIONS)
+        own = cloud.subscriptions
         for at in range(MAX_OWN):
             own.add(new_subscription("carers", f"n{at}", {"sql": "TRUE"}, "2026-01-01T00:00:00Z"))
         one = wanted(server.url())
@@ -182,9 +163,9 @@ def test_nobody_is_asked_for_what_cannot_be_stored(call: Call, cloud: Cloud) -> 
         assert server.received == []
 
 
-def test_each_subscription_has_a_key_of_its_own(call: Call) -> None:
+def test_each_subscription_has_a_key_of_its_own(call: Call, cloud: Cloud) -> None:
     master = base64.b64encode(b"m" * 48).decode()
-    boto3.client("secretsmanager").create_secret(Name="webhook", SecretString=master)
+    cloud.aws.secrets.create_secret(Name="webhook", SecretString=master)
     with EndpointServer(CONSENT, CONSENT) as server:
         for id in ("a", "b"):
             call("PUT", id, wanted(server.url()))

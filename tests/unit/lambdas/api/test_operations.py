@@ -2,33 +2,38 @@
 
 from __future__ import annotations
 
-import json
 import os
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
-from contract import load_contract
 from eventplane.contract import Place
+from eventplane.contract.filter_reader import MAX_FILTER_DEPTH
 from eventplane.contract.subscription import (
     MAX_FILTER_BYTES,
+    MAX_NAME,
     MAX_OWN,
     new_subscription,
     subscribable,
     subscribed_routes,
     with_subscriptions,
 )
-from eventplane.contract.subscription_table import SubscriptionTable
 from eventplane.envelope import write_event
 from eventplane.filters import DIALECTS, to_document
 from eventplane.function_settings import ContractSettings
+from eventplane.limits import MAX_ATTRIBUTE_NAME
 from eventplane.router import Router
 from lambdas.api import subscriptions as handler
+from lambdas.api.document import PROTOCOLS
+from lambdas.api.subscriptions import METHODS
 from lambdas.router.wiring import contract_in_force
 from tests import endpoint
+from tests.fakes.faults import FailingClient
+from tests.plane import shipped_contract
 from tests.unit.lambdas.api.conftest import INBOXES, Call, send
-from tests.unit.lambdas.publishing import Throttled
-from tests.unit.lambdas.support import SUBSCRIPTIONS, TABLE, Cloud, Unwilling, figures
+from tests.unit.lambdas.support import DAWN, SUBSCRIPTIONS, TABLE, Cloud, figures
 
 NEWS = {"exact": {"type": "org.example.news.v1"}}
 WANTED = {"filters": [NEWS], "protocol": "SQS", "sink": INBOXES["carers"]}
@@ -38,16 +43,13 @@ ALARMS = {"prefix": {"type": "org.eventplane.alarm."}}
 
 def within(filter: object, participant: str = "carers") -> object:
     """The filter of a subscription of `participant` to `filter`."""
-    return {"all": [subscribable(load_contract(), participant), filter]}
-
-
-def table(cloud: Cloud) -> SubscriptionTable:
-    return SubscriptionTable(cloud.dynamodb, SUBSCRIPTIONS)
+    return {"all": [subscribable(shipped_contract(), participant), filter]}
 
 
 def test_a_subscription_lives_from_create_to_delete(call: Call, cloud: Cloud) -> None:
-    created = call("POST", body=WANTED)
+    created = call("POST", body={**WANTED, "id": "mine"})
     id = created.body["id"]
+    assert id != "mine", "the plane chooses"
     assert (created.status, created.body) == (201, {"id": id, **WANTED, "effectivefilter": within(NEWS)})
     assert created.headers["Location"] == f"/participants/carers/subscriptions/{id}"
 
@@ -66,19 +68,13 @@ def test_a_subscription_lives_from_create_to_delete(call: Call, cloud: Cloud) ->
     assert (deleted.status, deleted.body) == (200, changed.body)
     assert call("GET", id).status == 404
     assert call("DELETE", id).status == 404
-    assert table(cloud).all() == frozenset()
+    assert cloud.subscriptions.all() == frozenset()
 
 
 def test_requests_are_counted_refused_ones_too(call: Call, capsys: pytest.CaptureFixture[str]) -> None:
-    for status, answered in ((200, call("GET")), (404, call("GET", "none"))):
-        assert answered.status == status
+    assert [call("GET").status, call("GET", "none").status] == [200, 404]
     counted = [figures(line) for line in capsys.readouterr().out.splitlines() if "_aws" in line]
     assert counted == [{"Requests": 1}] * 2
-
-
-def test_the_plane_chooses_the_id_of_what_is_created(call: Call) -> None:
-    one, other = (call("POST", body={**WANTED, "id": "mine"}).body["id"] for _ in range(2))
-    assert len({one, other, "mine"}) == 3
 
 
 def test_put_creates_under_a_name_and_is_the_same_when_repeated(call: Call) -> None:
@@ -90,16 +86,16 @@ def test_put_creates_under_a_name_and_is_the_same_when_repeated(call: Call) -> N
     assert call("PUT", "No Name", WANTED).body["problems"][0]["path"] == "name"
 
 
-def test_a_change_keeps_the_place_in_the_order(call: Call, cloud: Cloud) -> None:
-    table(cloud).add(new_subscription("carers", "news", NEWS, "2020-01-01T00:00:00.000Z"))
-    call("PUT", "news", WANTED)
-    (kept,) = table(cloud).all()
+def test_what_a_program_wrote_without_the_api_is_like_any_other_and_keeps_its_place(
+    call: Call, cloud: Cloud
+) -> None:
+    cloud.subscriptions.add(new_subscription("carers", "news", NEWS, "2020-01-01T00:00:00.000Z"))
+    shown = call("GET", "news").body
+    assert shown == {"id": "news", **WANTED, "effectivefilter": within(NEWS)}
+    # What was answered can be sent again.
+    assert call("PUT", "news", shown).body == shown
+    (kept,) = cloud.subscriptions.all()
     assert kept.created_at == "2020-01-01T00:00:00.000Z"
-
-
-def test_what_a_program_wrote_without_the_api_is_shown_like_any_other(call: Call, cloud: Cloud) -> None:
-    table(cloud).add(new_subscription("carers", "news", NEWS, "2026-01-01T00:00:00.000Z"))
-    assert call("GET", "news").body == {"id": "news", **WANTED, "effectivefilter": within(NEWS)}
 
 
 EVENT = {"id": "1", "source": "/bells/1", "type": "ring", "subject": "front door"}
@@ -125,16 +121,15 @@ def test_source_types_and_filters_have_to_agree(
     call: Call, cloud: Cloud, wanted: dict[str, Any], taken: bool
 ) -> None:
     sink = {"protocol": "SQS", "sink": INBOXES["carers"]}
-    answer = call("POST", body={**sink, **wanted})
-    effective = answer.body.pop("effectivefilter")
-    assert answer.body == {"id": answer.body["id"], "filters": [], **sink, **wanted}
-    contract, refused = with_subscriptions(load_contract(), table(cloud).all())
-    assert [to_document(each.filter) for each in subscribed_routes(contract)] == [effective]
+    body = call("POST", body={**sink, **wanted}).body
+    effective = body.pop("effectivefilter")
+    assert body == {"id": body["id"], "filters": [], **sink, **wanted}
+    contract, refused = with_subscriptions(shipped_contract(), cloud.subscriptions.all())
     assert refused == {}
+    (route,) = subscribed_routes(contract)
+    assert (route.name, to_document(route.filter)) == (f"carers-subscribes-{body['id']}", effective)
     routes = Router(contract, Place.CLOUD).route(write_event(EVENT))
-    assert [each.name for each in routes if "-subscribes-" in each.name] == (
-        [f"carers-subscribes-{answer.body['id']}"] if taken else []
-    )
+    assert (route.name in {each.name for each in routes}) is taken
 
 
 @pytest.mark.parametrize(
@@ -173,7 +168,7 @@ def test_what_is_wrong_is_named_and_nothing_is_written(
         assert (answer.status, answer.headers["Content-Type"]) == (400, "application/problem+json")
         assert [each["path"] for each in answer.body["problems"]] == [path]
         assert answer.body["problems"][0]["remedy"]
-    assert table(cloud).all() == frozenset()
+    assert cloud.subscriptions.all() == frozenset()
 
 
 def test_the_work_of_all_filters_of_a_participant_has_a_bound(call: Call, cloud: Cloud) -> None:
@@ -185,7 +180,7 @@ def test_the_work_of_all_filters_of_a_participant_has_a_bound(call: Call, cloud:
     assert call("PUT", "a", costly).status == 200  # it does not count twice
     assert call("PUT", "c", WANTED).status == 201
     assert call("PUT", "c", costly).status == 409
-    assert {each.name for each in table(cloud).of("carers")} == {"a", "b", "c"}
+    assert {each.name for each in cloud.subscriptions.of("carers")} == {"a", "b", "c"}
 
 
 def test_a_sink_that_is_not_ones_own_is_answered_with_ones_own(call: Call) -> None:
@@ -207,6 +202,14 @@ def test_who_is_no_cloud_service_in_use_is_not_found(call: Call) -> None:
     for method, id in (("GET", None), ("POST", None), ("GET", "a"), ("PUT", "a"), ("DELETE", "a")):
         answer = call(method, id, WANTED if method in ("POST", "PUT") else None, participant="call-service")
         assert (answer.status, answer.body["title"]) == (404, "not found")
+    assert call("GET", "none").body == {
+        "type": "urn:eventplane:problem:not_found",
+        "title": "not found",
+        "status": 404,
+        "detail": "carers has no subscription 'none'; query which there are",
+        "problems": [],
+    }
+    assert send(handler.handle, "GET", "/elsewhere").status == 404
 
 
 def test_each_path_says_what_can_be_done(call: Call) -> None:
@@ -216,12 +219,11 @@ def test_each_path_says_what_can_be_done(call: Call) -> None:
         assert answer.body["filters"] == list(DIALECTS)
         refused = call("PATCH", id, WANTED)
         assert (refused.status, refused.headers["Allow"]) == (405, methods)
-    assert send("GET", "/elsewhere", None, {}).status == 404
 
 
 def test_a_participant_has_so_many_and_no_more(call: Call, cloud: Cloud) -> None:
     for number in range(MAX_OWN):
-        table(cloud).add(new_subscription("carers", f"n{number}", NEWS, "2026-01-01T00:00:00.000Z"))
+        cloud.subscriptions.add(new_subscription("carers", f"n{number}", NEWS, DAWN))
     for answer in (call("POST", body=WANTED), call("PUT", "one-more", WANTED)):
         assert (answer.status, answer.body["title"]) == (409, "quota")
     assert call("PUT", "n1", WANTED).status == 200
@@ -229,54 +231,34 @@ def test_a_participant_has_so_many_and_no_more(call: Call, cloud: Cloud) -> None
     assert call("POST", body=alarms, participant="family-app").status == 201
     call("DELETE", "n1")
     assert call("POST", body=WANTED).status == 201
-    assert len(table(cloud).of("carers")) == MAX_OWN
+    assert len(cloud.subscriptions.of("carers")) == MAX_OWN
 
 
-def test_a_table_that_does_not_answer_is_said(
+def test_what_does_not_answer_is_asked_again_later_and_grants_nothing(
     call: Call, cloud: Cloud, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    unwilling = Unwilling(cloud.dynamodb, "get_item")
-    monkeypatch.setattr(handler, "client", lambda _service: unwilling)
-    answer = call("GET", "news")
-    assert (answer.status, answer.headers["Retry-After"]) == (503, "5")
-    assert answer.body["detail"] == "the table does not answer; try again"
-
-
-def test_nothing_is_granted_by_a_contract_that_may_not_be_in_force(
-    call: Call, cloud: Cloud, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The one that came with the code may allow what was published since does not."""
-    throttled = Throttled(cloud.dynamodb, TABLE)
+    """The contract that came with the code may allow what was published since does not."""
     settings = ContractSettings.read(os.environ)
-    in_force = contract_in_force(settings, throttled, handler._InForce)
-    monkeypatch.setattr(handler, "contract_in_force", lambda *_: in_force)
-    answer = call("PUT", "news", WANTED)
-    assert (answer.status, answer.headers["Retry-After"]) == (503, "5")
-    assert answer.body["detail"] == "the contract in force is not known yet; try again"
-    assert table(cloud).all() == frozenset()
+    for client, method, detail in (
+        (FailingClient(cloud.dynamodb, targets={TABLE}), "PUT", "the contract in force is not known yet"),
+        (FailingClient(cloud.dynamodb, targets={SUBSCRIPTIONS}), "GET", "the table does not answer"),
+    ):
+        in_force = contract_in_force(settings, client, handler._InForce)
+        monkeypatch.setattr(handler, "contract_in_force", lambda *_, made=in_force: made)
+        monkeypatch.setattr(handler, "client", lambda _service, made=client: made)
+        handler.service.cache_clear()
+        answer = call(method, "news", WANTED if method == "PUT" else None)
+        assert (answer.status, answer.headers["Retry-After"]) == (503, "5")
+        assert answer.body["detail"] == f"{detail}; try again"
+    assert cloud.subscriptions.all() == frozenset()
 
 
-def test_the_body_of_an_error_is_a_problem_with_its_words(call: Call) -> None:
-    body = call("GET", "none").body
-    assert json.loads(json.dumps(body)) == {
-        "type": "urn:eventplane:problem:not_found",
-        "title": "not found",
-        "status": 404,
-        "detail": "carers has no subscription 'none'; query which there are",
-        "problems": [],
-    }
-
-
-BEDROOM = {
-    "id": "1",
-    "source": "/s",
-    "type": "org.eventplane.activity.motion.v1",
-    "subject": "home-1/bedroom",
-}
-KITCHEN = {**BEDROOM, "subject": "home-1/kitchen"}
-READING = {"id": "1", "source": "/s", "type": "org.eventplane.health.reading.v1"}
-MESSAGE = {"id": "1", "source": "/s", "type": "org.eventplane.home.message.v1"}
-LETTER = {"id": "1", "source": "/s", "type": "org.eventplane.deadletter.v1"}
+MOTION = {"id": "1", "source": "/s", "type": "org.eventplane.activity.motion.v1"}
+KITCHEN, BEDROOM = ({**MOTION, "subject": f"home-1/{room}"} for room in ("kitchen", "bedroom"))
+READING, MESSAGE, LETTER = (
+    {"id": "1", "source": "/s", "type": f"org.eventplane.{name}.v1"}
+    for name in ("health.reading", "home.message", "deadletter")
+)
 
 
 def posted(call: Call, body: dict[str, Any]) -> Any:
@@ -286,35 +268,29 @@ def posted(call: Call, body: dict[str, Any]) -> Any:
         return call("PUT", "all", {**body, **sink}, participant="family-app")
 
 
+def reached(cloud: Cloud, event: dict[str, Any]) -> set[str]:
+    """The inboxes that get an event by the shipped contract with all subscriptions that can be used."""
+    contract, _ = with_subscriptions(shipped_contract(), cloud.subscriptions.all())
+    return {each.destination for each in Router(contract, Place.CLOUD).route(write_event(event))}
+
+
 def test_who_asks_for_everything_gets_what_the_contract_lets_it_subscribe_to(
     call: Call, cloud: Cloud
 ) -> None:
     created = posted(call, {"filters": [{"sql": "TRUE"}]})
     assert created.status == 201
     assert created.body["effectivefilter"] == within({"sql": "TRUE"}, "family-app")
-    contract, refused = with_subscriptions(load_contract(), table(cloud).all())
-    assert refused == {}
-    router = Router(contract, Place.CLOUD)
-
-    def is_posted(event: dict[str, Any]) -> bool:
-        return "subscribers.inbox" in {each.destination for each in router.route(write_event(event))}
-
-    assert is_posted(KITCHEN)
-    assert not any(map(is_posted, (BEDROOM, READING, MESSAGE, LETTER)))
+    assert "subscribers.inbox" in reached(cloud, KITCHEN)
+    assert not any(
+        "subscribers.inbox" in reached(cloud, each) for each in (BEDROOM, READING, MESSAGE, LETTER)
+    )
 
 
 def test_an_item_that_the_participant_wrote_itself_is_no_way_round(call: Call, cloud: Cloud) -> None:
-    own = new_subscription("family-app", "all", {"sql": "TRUE"}, "2026-01-01T00:00:00Z")
-    letters = new_subscription(
-        "family-app", "more", {"exact": {"type": LETTER["type"]}}, "2026-01-01T00:00:00Z"
-    )
-    for each in (own, letters):
-        table(cloud).add(each)
-    contract, refused = with_subscriptions(load_contract(), table(cloud).all())
-    assert list(refused) == [letters]
-    router = Router(contract, Place.CLOUD)
-    for event in (BEDROOM, READING, MESSAGE, LETTER):
-        assert "family-app.inbox" not in {each.destination for each in router.route(write_event(event))}
+    letters = {"exact": {"type": LETTER["type"]}}
+    for name, filter in (("all", {"sql": "TRUE"}), ("more", letters)):
+        cloud.subscriptions.add(new_subscription("family-app", name, filter, DAWN))
+    assert not any("family-app.inbox" in reached(cloud, each) for each in (BEDROOM, READING, MESSAGE, LETTER))
     assert call("GET", "more", participant="family-app").body["effectivefilter"] is None
 
 
@@ -326,7 +302,24 @@ def test_what_the_contract_does_not_allow_is_refused_with_the_remedy(call: Call)
     assert "may_subscribe" in problem["remedy"]
 
 
-def test_what_was_answered_can_be_sent_again(call: Call) -> None:
-    created = call("PUT", "news", WANTED)
-    again = call("PUT", "news", created.body)
-    assert (again.status, again.body) == (200, created.body)
+FILE = Path(__file__).parents[4] / "docs" / "reference" / "subscriptions-api.openapi.yaml"
+
+
+def test_the_openapi_document_has_the_paths_words_and_limits_of_the_code() -> None:
+    document = yaml.safe_load(FILE.read_text())
+    paths = {
+        path.replace("{", "<").replace("}", ">"): {each.upper() for each in item if each != "parameters"}
+        for path, item in document["paths"].items()
+    }
+    assert paths == {path: set(methods) for path, methods in METHODS.items()}
+    schemas = document["components"]["schemas"]
+    assert schemas["Protocol"]["enum"] == list(PROTOCOLS)
+    dialects = [each["$ref"].rpartition("/")[2].lower() for each in schemas["Filter"]["oneOf"]]
+    assert dialects == list(DIALECTS)
+    assert schemas["Id"]["maxLength"] == MAX_NAME
+    assert f"{{1,{MAX_ATTRIBUTE_NAME}}}" in schemas["Comparison"]["propertyNames"]["pattern"]
+    assert f"{MAX_FILTER_BYTES} bytes" in schemas["Filters"]["description"]
+    assert f"{MAX_FILTER_DEPTH} levels" in schemas["Filters"]["description"]
+    collection = document["paths"]["/participants/{participant}/subscriptions"]
+    listed = collection["get"]["responses"]["200"]["content"]["application/json"]["schema"]
+    assert listed["maxItems"] == MAX_OWN

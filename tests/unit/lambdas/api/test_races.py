@@ -1,4 +1,4 @@
-"""Two who write at once: one of them is told, and nothing is lost or counted twice."""
+"""Two who write at once: one is told, and nothing is lost or counted twice; the conditions of HTTP."""
 
 from __future__ import annotations
 
@@ -7,16 +7,18 @@ from typing import Any
 
 import pytest
 
-from contract import load_contract
 from eventplane.contract.subscription import MAX_OWN, Subscription, new_subscription
 from eventplane.contract.subscription_table import SubscriptionTable
 from eventplane.webhooks import ANYWHERE
 from lambdas.api.errors import ConflictError, NotFoundError, PreconditionError, QuotaError
+from lambdas.api.http import if_match_names, if_none_match_names, tag_of
 from lambdas.api.subscription_service import ATTEMPTS, Conditions, SubscriptionService
+from tests.plane import shipped_contract
 from tests.unit.lambdas.api.conftest import INBOXES
-from tests.unit.lambdas.support import NOW_MS, SUBSCRIPTIONS, Cloud
+from tests.unit.lambdas.support import SUBSCRIPTIONS, Cloud
 
 ALWAYS = Conditions()
+TAG = tag_of(b"content")
 
 
 def wanted(type: str) -> dict[str, Any]:
@@ -44,10 +46,10 @@ def service(cloud: Cloud) -> Callable[..., SubscriptionService]:
         return SubscriptionService(
             table=Interrupted(cloud, list(others)),
             inboxes=INBOXES,
-            contract=load_contract,
+            contract=shipped_contract,
             consent=lambda _url, rate: rate,
             reach=ANYWHERE,
-            clock=lambda: NOW_MS,
+            clock=cloud.clock,
         )
 
     return make
@@ -66,22 +68,17 @@ def test_the_later_of_two_changes_stays_whole(service: Any) -> None:
 def test_of_two_changes_of_the_same_one_the_second_is_told(service: Any) -> None:
     other = service()
     read, _ = other.update("carers", "news", wanted("first"), ALWAYS)
-    theirs, _ = other.update("carers", "news", wanted("theirs"), Conditions(match=read.tag))
-    for late in (service(), service(lambda: None)):
+    match = Conditions(match=read.tag)
+    # Also of a change between its reading and its writing.
+    late = service(lambda: other.update("carers", "news", wanted("theirs"), match))
+    for each in (late, service()):
         with pytest.raises(PreconditionError):
-            late.update("carers", "news", wanted("ours"), Conditions(match=read.tag))
+            each.update("carers", "news", wanted("ours"), match)
         with pytest.raises(PreconditionError):
-            late.delete("carers", "news", Conditions(match=read.tag))
-    assert other.retrieve("carers", "news") == theirs
+            each.delete("carers", "news", match)
+    theirs = other.retrieve("carers", "news")
+    assert theirs.document["types"] == ["theirs"]
     other.delete("carers", "news", Conditions(match=f'"x", {theirs.tag}'))
-
-
-def test_a_change_between_reading_and_writing_is_told_too(service: Any) -> None:
-    other = service()
-    read, _ = other.update("carers", "news", wanted("first"), ALWAYS)
-    late = service(lambda: other.update("carers", "news", wanted("theirs"), ALWAYS))
-    with pytest.raises(PreconditionError):
-        late.update("carers", "news", wanted("ours"), Conditions(match=read.tag))
 
 
 def test_of_two_that_create_the_same_name_one_does(service: Any) -> None:
@@ -116,7 +113,7 @@ def test_who_never_gets_through_is_told(service: Any) -> None:
 
 
 def test_two_at_the_last_place_are_never_one_too_many(service: Any, cloud: Cloud) -> None:
-    own = SubscriptionTable(cloud.dynamodb, SUBSCRIPTIONS)
+    own = cloud.subscriptions
     for number in range(MAX_OWN - 1):
         own.add(new_subscription("carers", f"n{number}", {"exact": {"type": "t"}}, "2026-01-01T00:00:00Z"))
     other = service()
@@ -126,3 +123,32 @@ def test_two_at_the_last_place_are_never_one_too_many(service: Any, cloud: Cloud
     kept: list[Subscription] = own.of("carers")
     assert len(kept) == MAX_OWN
     assert any("theirs" in each.document for each in kept)
+
+
+@pytest.mark.parametrize(
+    ("condition", "strongly", "weakly"),
+    [
+        (TAG, True, True),
+        (f'"other" , {TAG}', True, True),
+        (f"W/{TAG}", False, True),
+        (f'W/"other",W/{TAG}', False, True),
+        ("*", True, True),
+        ('"other"', False, False),
+        (TAG.strip('"'), False, False),
+        ("", False, False),
+    ],
+)
+def test_if_match_compares_strongly_and_if_none_match_weakly(
+    condition: str, strongly: bool, weakly: bool
+) -> None:
+    assert (if_match_names(condition, TAG), if_none_match_names(condition, TAG)) == (strongly, weakly)
+
+
+def test_what_is_not_there_is_named_by_nothing() -> None:
+    assert not any(
+        names(each, None) for names in (if_match_names, if_none_match_names) for each in ("*", TAG)
+    )
+
+
+def test_other_content_has_another_tag() -> None:
+    assert tag_of(b"other") != TAG == tag_of(b"content")

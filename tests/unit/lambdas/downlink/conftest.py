@@ -1,4 +1,4 @@
-"""The world that moto plays."""
+"""The downlink in memory."""
 
 from __future__ import annotations
 
@@ -7,15 +7,27 @@ from dataclasses import replace
 import pytest
 
 from eventplane.contract import AddressScope, Contract
+from tests.fakes.aws import FakeAws
 from tests.unit.lambdas.downlink.world import World
 
 
 @pytest.fixture
-def world(aws: None, contract: Contract) -> World:
-    """With one device that is there, and one that is not; carers may address every device."""
-    carers = replace(contract.participants["carers"], may_address=AddressScope.EVERYONE)
-    world = World(replace(contract, participants={**contract.participants, "carers": carers}))
-    world.make("home-1", "home-2")
+def strict(fake_aws: FakeAws, contract: Contract, monkeypatch: pytest.MonkeyPatch) -> World:
+    """By the shipped contract: carers address one home at a time, operations every device.
+
+    One device is connected, and one is not.
+    """
+    world = World(fake_aws, contract, monkeypatch)
+    world.make("home-1", "home-2", groups=frozenset({"north"}))
     world.line("home-1", "connected")
     world.line("home-2", "disconnected")
     return world
+
+
+@pytest.fixture
+def world(strict: World) -> World:
+    """Carers may address every device."""
+    participants = dict(strict.contract.participants)
+    participants["carers"] = replace(participants["carers"], may_address=AddressScope.EVERYONE)
+    strict.contract = replace(strict.contract, participants=participants)
+    return strict

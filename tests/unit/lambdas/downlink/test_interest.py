@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
 
 from contract import load_contract
-from eventplane.contract import Contract, ContractError, compile_contract
-from eventplane.contract.publication import ContractTable, Head, contract_item, head_item, head_key
-from eventplane.contract.subscription import new_subscription
-from eventplane.contract.subscription_table import subscription_item, subscription_key
+from eventplane.contract import ContractError
+from eventplane.contract.publication import ContractTable
 from eventplane.device_reports import UPLINK_KEY
 from eventplane.downlink import table as desired
-from eventplane.downlink.addressing import addressed
+from eventplane.downlink.addressing import Addressed, addressed
 from eventplane.downlink.wire import ALL
 from eventplane.envelope import Envelope, parse_event
 from eventplane.interest import uplink
@@ -28,30 +24,33 @@ from lambdas.downlink import interest as handler
 from lambdas.downlink.interest import PublicationRecord, UplinkInterest
 from lambdas.downlink.items import DesiredTable
 from lambdas.router.payload import PayloadCheck
-from tests.dynamodb import create_table
-from tests.unit.lambdas.support import NOW_MS, SUBSCRIPTIONS, TABLE, Cloud, LambdaContext
+from tests.unit.lambdas.downlink.world import DESIRED, create_desired_table
+from tests.unit.lambdas.support import (
+    SUBSCRIPTIONS,
+    TABLE,
+    Cloud,
+    LambdaContext,
+    changed,
+    deploy,
+    with_route,
+)
 
 NEWS = "org.example.news.v1"
 SPORT = "org.example.sport.v1"
-DESIRED = "desired"
 
 
 class Crash(BaseException):
-    """The function ends here."""
+    pass
 
 
-@dataclass
 class World:
-    """`sent` is what went into the outbox."""
+    """The function; `sent` is what went into the outbox."""
 
-    cloud: Cloud
-    contract: Contract
-    now_ms: int = NOW_MS
-    sent: list[Envelope] = field(default_factory=list)
-    on_send: Callable[[], None] = lambda: None
-
-    def __post_init__(self) -> None:
-        create_table(self.cloud.dynamodb, DESIRED, desired.PARTITION_KEY, desired.SORT_KEY)
+    def __init__(self, cloud: Cloud) -> None:
+        self.cloud, self.contract = cloud, cloud.contract
+        self.sent: list[Envelope] = []
+        self.on_send: Callable[[], None] = int
+        create_desired_table(cloud.dynamodb)
 
     def function(self, subscriptions: str = SUBSCRIPTIONS) -> UplinkInterest:
         return UplinkInterest(
@@ -60,37 +59,26 @@ class World:
             subscriptions=SubscriptionTable(self.cloud.dynamodb, subscriptions),
             record=PublicationRecord(self.cloud.dynamodb, DESIRED),
             send=self._send,
-            clock=lambda: self.now_ms,
+            clock=self.cloud.clock,
         )
 
     def publish(self) -> bool:
         """A minute later, in a process of its own."""
-        self.now_ms += 60_000
+        self.cloud.clock.advance(60)
         return self.function().publish()
 
     def subscribe(self, type: str) -> None:
-        name = type.split(".")[2]
-        own = new_subscription("carers", name, {"exact": {"type": type}}, "2026-01-01T00:00:00Z")
-        self.cloud.dynamodb.put_item(TableName=SUBSCRIPTIONS, Item=subscription_item(own))
+        self.cloud.subscribe(type.split(".")[2], type, "carers")
 
     def unsubscribe(self, type: str) -> None:
-        key = subscription_key("carers", type.split(".")[2])
-        self.cloud.dynamodb.delete_item(TableName=SUBSCRIPTIONS, Key=key)
+        self.cloud.unsubscribe(type.split(".")[2], "carers")
 
-    def publish_contract(self, contract: Contract) -> None:
-        self.cloud.dynamodb.put_item(TableName=TABLE, Item=contract_item(contract))
-        self.name(contract.version)
-
-    def name(self, version: str) -> None:
-        head = Head(self.contract.version, version, None, "2026-01-01T00:00:00Z")
-        self.cloud.dynamodb.put_item(TableName=TABLE, Item=head_item(head))
+    def addressed(self, event: Envelope) -> Addressed:
+        return addressed(event, self.contract.downlink(event.type), 10**13)
 
     def wants(self, type: str) -> bool:
         """Whether devices that have the newest of what was sent send `type`."""
-        newest = max(
-            self.sent,
-            key=lambda each: addressed(each, self.contract.downlink(each.type), 10**13).message.version,
-        )
+        newest = max(self.sent, key=lambda each: self.addressed(each).message.version)
         return read_uplink_interest(newest).matches({"type": type})
 
     def _send(self, text: str) -> None:
@@ -99,21 +87,15 @@ class World:
 
 
 @pytest.fixture
-def world(cloud: Cloud, contract: Contract) -> World:
-    return World(cloud, contract)
-
-
-def with_route(contract: Contract, type: str) -> Contract:
-    document = json.loads(contract.canonical)
-    document["routes"]["new"] = {"filter": {"exact": {"type": type}}, "to": "family-app.inbox"}
-    return compile_contract(document, "new")
+def world(cloud: Cloud) -> World:
+    return World(cloud)
 
 
 def test_all_devices_are_told_once_by_a_state_that_the_plane_takes(world: World) -> None:
     assert world.publish()
     assert not world.publish()
     (event,) = world.sent
-    told = addressed(event, world.contract.downlink(event.type), 10**13)
+    told = world.addressed(event)
     assert (told.key, told.target.thing, told.target.group) == (UPLINK_KEY, None, None)
     assert PayloadCheck(world.contract).of_message()(event) is None
     assert world.wants("org.eventplane.climate.reading.v1")
@@ -133,27 +115,27 @@ def test_a_subscription_and_its_end_are_told(world: World) -> None:
 
 def test_a_published_contract_and_its_withdrawal_are_told(world: World) -> None:
     world.publish()
-    world.publish_contract(with_route(world.contract, NEWS))
+    world.cloud.publish(with_route(world.contract, "new", type=NEWS))
     assert world.publish()
     assert world.wants(NEWS)
-    world.cloud.dynamodb.delete_item(TableName=TABLE, Key=head_key(world.contract.version))
+    world.cloud.withdraw()
     assert world.publish()
     assert not world.wants(NEWS)
 
 
-def test_a_published_contract_that_cannot_be_used_changes_nothing(world: World) -> None:
-    world.name("0" * 16)
-    with pytest.raises(ContractError):
-        world.publish()
-    assert world.sent == []
+@pytest.mark.parametrize(("is_there", "problem"), [(False, "0000"), (True, r"nobody\.inbox has no queue")])
+def test_a_published_contract_that_no_router_takes_changes_nothing(
+    world: World, is_there: bool, problem: str
+) -> None:
+    def lose(document: dict[str, Any]) -> None:
+        document["participants"]["nobody"] = {"kind": "cloud_service", "description": "Has no queue."}
+        document["routes"]["lost"] = {"filter": {"exact": {"type": NEWS}}, "to": "nobody.inbox"}
 
-
-def test_a_published_contract_that_no_router_takes_changes_nothing(world: World) -> None:
-    document = json.loads(world.contract.canonical)
-    document["participants"]["nobody"] = {"kind": "cloud_service", "description": "Has no queue."}
-    document["routes"]["lost"] = {"filter": {"exact": {"type": NEWS}}, "to": "nobody.inbox"}
-    world.publish_contract(compile_contract(document, "lost"))
-    with pytest.raises(ContractError, match=r"nobody\.inbox has no queue"):
+    if is_there:
+        world.cloud.publish(changed(world.contract, lose))
+    else:
+        world.cloud.name("0" * 16)
+    with pytest.raises(ContractError, match=problem):
         world.publish()
     assert world.sent == []
 
@@ -171,13 +153,13 @@ def test_a_crash_before_it_is_remembered_tells_again_also_what_was_before(world:
     world.publish()
 
     def crash() -> None:
-        raise Crash
+        raise Crash  # the function ends here
 
     world.unsubscribe(NEWS)
     world.on_send = crash
     with pytest.raises(Crash):
         world.publish()
-    world.on_send = lambda: None
+    world.on_send = int
     assert not world.wants(NEWS)
     world.subscribe(NEWS)
     assert world.publish()
@@ -186,7 +168,7 @@ def test_a_crash_before_it_is_remembered_tells_again_also_what_was_before(world:
 
 def test_of_two_at_a_time_the_one_that_devices_go_by_is_remembered(world: World) -> None:
     def overtaken() -> None:
-        world.on_send = lambda: None
+        world.on_send = int
         world.subscribe(NEWS)
         world.publish()
 
@@ -202,7 +184,7 @@ def test_of_two_at_a_time_the_one_that_devices_go_by_is_remembered(world: World)
 
 def test_a_clock_that_goes_back_makes_no_older_version(world: World) -> None:
     world.publish()
-    world.now_ms -= 3_600_000
+    world.cloud.clock.advance(-3_600)
     world.subscribe(NEWS)
     world.publish()
     assert world.wants(NEWS)
@@ -217,7 +199,7 @@ def test_what_does_not_fit_lets_everything_up_and_stays_an_error(
         with pytest.raises(TooManyFiltersError):
             world.publish()
     _, withdrawal = world.sent
-    assert addressed(withdrawal, world.contract.downlink(withdrawal.type), 10**13).message.is_deleted
+    assert world.addressed(withdrawal).message.is_deleted
     monkeypatch.undo()
     assert world.publish()
     assert world.wants("org.eventplane.climate.reading.v1")
@@ -225,7 +207,7 @@ def test_what_does_not_fit_lets_everything_up_and_stays_an_error(
 
 def test_its_memory_is_no_devices_and_never_due(world: World) -> None:
     world.publish()
-    (item,) = world.cloud.dynamodb.scan(TableName=DESIRED)["Items"]
+    (item,) = world.cloud.dynamodb.items(DESIRED)
     assert not {desired.INDEX_KEY, desired.INDEX_SORT_KEY} & set(item)
     assert desired.key_of(ALL, PUBLISHED_SORT_KEY) == PUBLISHED_KEY
     assert DesiredTable(world.cloud.dynamodb, DESIRED).device_page("home-1", 10, None).keys == ()
@@ -234,20 +216,18 @@ def test_its_memory_is_no_devices_and_never_due(world: World) -> None:
 def test_the_schedule_calls_it_with_its_settings(
     world: World, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "contract.json").write_bytes(load_contract().canonical)
-    for name, value in {
-        "LAMBDA_TASK_ROOT": str(tmp_path),
-        "EVENTPLANE_CONTRACTS_TABLE": TABLE,
-        "EVENTPLANE_SUBSCRIPTIONS_TABLE": SUBSCRIPTIONS,
-        "EVENTPLANE_DESIRED_TABLE": DESIRED,
-        "EVENTPLANE_OUTBOX_QUEUE": world.cloud.source,
-    }.items():
-        monkeypatch.setenv(name, value)
+    settings = {
+        "CONTRACTS_TABLE": TABLE,
+        "SUBSCRIPTIONS_TABLE": SUBSCRIPTIONS,
+        "DESIRED_TABLE": DESIRED,
+        "OUTBOX_QUEUE": world.cloud.source,
+    }
+    deploy(monkeypatch, tmp_path, load_contract(), settings)
     handler.service.cache_clear()
     try:
         assert handler.handle({}, LambdaContext()) == {"published": True}
         assert handler.handle({}, LambdaContext()) == {"published": False}
     finally:
         handler.service.cache_clear()
-    (message,) = world.cloud.sqs.receive_message(QueueUrl=world.cloud.source)["Messages"]
-    assert parse_event(message["Body"]).attributes["statekey"] == UPLINK_KEY
+    (body,) = world.cloud.sqs.bodies(world.cloud.source)
+    assert parse_event(body).attributes["statekey"] == UPLINK_KEY

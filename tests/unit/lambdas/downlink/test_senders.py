@@ -1,14 +1,15 @@
-"""Nobody commands the fleet who may not, and no device answers for another (issue 17)."""
+"""Nobody commands the fleet who may not, and no device answers for another.
+
+The core decides who may (tests/unit/eventplane/downlink/test_rights.py); here, that the functions ask it.
+"""
 
 from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
-from eventplane.contract import Contract
 from eventplane.device_reports import (
     ACKNOWLEDGED,
     DEVICE_CONTRACT,
@@ -20,12 +21,10 @@ from eventplane.device_reports import (
 from eventplane.downlink.desired import State
 from eventplane.downlink.device import stored, to_data
 from eventplane.downlink.rights import CONTRACT_KEYS
-from eventplane.downlink.wire import key_of_sender
-from eventplane.envelope import parse_event, write_event
-from eventplane.names import REPLY_TYPE
-from tests.unit.lambdas.downlink.world import KEY_OF_PULSE, STATE, World, command, group, state
+from eventplane.envelope import write_event
+from tests.unit.lambdas.downlink.world import DESIRED, KEY_OF_PULSE, STATE, World, command, group, state
 
-BURNT = "9" * 18
+NOTE, SHARED = "org.eventplane.note.v1", "org.eventplane.home.message.v1"
 
 
 def by(text: str, **sender: str) -> str:
@@ -35,272 +34,180 @@ def by(text: str, **sender: str) -> str:
     return json.dumps(members | sender)
 
 
-def letters(world: World) -> list[tuple[str, str]]:
-    """Reasons and details of the dead letters since this was asked last."""
-    said = [parse_event(body).data() for body in world.taken("outbox")]
-    return [(each["reason"], each["detail"]) for each in said]
+def refused(world: World) -> str:
+    """The reason and the detail of the one dead letter; nothing was written or sent for it."""
+    (letter,) = world.letters()
+    return f"{letter['reason']}: {letter['detail']}"
 
 
-@pytest.fixture
-def strict(aws: None, contract: Contract) -> World:
-    """By the shipped contract: carers address one home at a time, operations every device."""
-    world = World(contract)
-    world.make("home-1", "home-2", groups=frozenset({"north"}))
-    world.line("home-1", "connected")
-    world.line("home-2", "disconnected")
-    return world
+@pytest.mark.parametrize("target", ["home-1", "*"])
+@pytest.mark.parametrize(
+    "sender", [{}, {"senderdevice": "home-2", "senderservice": "carers"}, {"senderservice": "family-app"}]
+)
+def test_who_may_not_send_it_down_gets_a_letter_and_nothing_is_written(
+    world: World, sender: dict[str, str], target: str
+) -> None:
+    assert world.desire(by(state(1, target), **sender)) == frozenset()
+    said = refused(world)
+    assert said.startswith("sender_not_allowed")
+    assert all(each in said for each in sender.values())
+    assert (world.sent, world.things()) == ([], [])
 
 
-class TestSenders:
-    @pytest.mark.parametrize(
-        "sender",
-        [
-            {},
-            {"senderdevice": "home-2"},
-            {"senderdevice": "home-2", "senderservice": "carers"},
-            {"senderdevice": "home-2", "senderservice": "device"},
-            {"senderservice": "voice-service"},
-            {"senderservice": "device"},
-            {"senderservice": "eventplane"},
-            {"senderservice": "nobody"},
-            {"senderservice": "family-app"},
-            {"senderservice": "operations"},
-        ],
-    )
-    @pytest.mark.parametrize("target", ["home-1", "*"])
-    def test_only_a_cloud_service_that_may_send_the_type_sends_down(
-        self, world: World, sender: dict[str, str], target: str
-    ) -> None:
-        assert world.desire(by(state(1, target), **sender)) == frozenset()
-        ((reason, detail),) = letters(world)
-        assert reason == "sender_not_allowed"
-        assert sender.get("senderservice", "") in detail
-        assert sender.get("senderdevice", "") in detail
-        assert (world.sent, world.count()) == ([], 0)
-
-    def test_a_contract_of_a_device_replaces_no_other_s(self, world: World) -> None:
-        """Security review, finding 1: a device published a contract without alarm routes to `*`."""
-        attack = {"type": DEVICE_CONTRACT, "statekey": f"{CONTRACT_KEYS}care-at-home", "todevice": "*"}
-        for sender in ({"senderdevice": "home-2"}, {"senderservice": "carers"}):
-            world.desire(by(state(1, **attack), **sender))
-        assert world.reasons() == ["sender_not_allowed"] * 2
-        assert (world.sent, world.count()) == ([], 0)
-
-    def test_the_rest_of_an_event_for_many_is_checked_like_its_beginning(self, world: World) -> None:
-        rest = {"accepted_at_ms": world.now_ms, "after": "a", "is_found": True}
-        forged = by(state(1, "*"), senderdevice="home-2")
-        world.desire(json.dumps({"downlink": {**rest, "event": forged}}))
-        assert world.reasons() == ["sender_not_allowed"]
-        assert (world.sent, world.count()) == ([], 0)
-
-    def test_no_event_is_taken_for_the_rest_of_another(self, world: World) -> None:
-        """What a router writes is an event, whatever members its sender gave it."""
-        for name in ("downlink", "Downlink"):
-            body = json.loads(state(1)) | {name: {"event": state(7, "home-2"), "after": "", "is_found": True}}
-            world.desire(json.dumps(body))
-        assert len(world.reasons()) == 2
-        assert (world.sent, world.count()) == ([], 0)
+def test_a_contract_of_a_device_replaces_no_other_s(world: World) -> None:
+    """Security review, finding 1: a device published a contract without alarm routes to `*`."""
+    attack = {"type": DEVICE_CONTRACT, "statekey": f"{CONTRACT_KEYS}care-at-home", "todevice": "*"}
+    for sender in ({"senderdevice": "home-2"}, {"senderservice": "carers"}):
+        world.desire(by(state(1, **attack), **sender))
+    assert world.reasons() == ["sender_not_allowed"] * 2
+    assert (world.sent, world.things()) == ([], [])
 
 
-class TestAddresses:
-    @pytest.mark.parametrize("text", [state(1, "*"), group(1, "north"), command(1, "*")])
-    def test_who_may_address_one_device_addresses_no_more(self, strict: World, text: str) -> None:
-        strict.desire(text)
-        ((reason, detail),) = letters(strict)
-        assert reason == "address_not_allowed"
-        assert "carers addressed" in detail
-        assert "all devices" in detail or "group north" in detail
-        assert strict.count() == 0
-        strict.desire(state(1))
-        assert strict.versions() == [1]
-
-    def test_who_may_address_everyone_does(self, strict: World) -> None:
-        event = state(1, "*", type=UPLINK_INTEREST_TYPE, statekey=UPLINK_KEY)
-        strict.desire(by(event, senderservice="operations"))
-        assert (strict.reasons(), strict.count()) == ([], 2)
-
-    @pytest.mark.parametrize(
-        ("text", "count"),
-        [
-            (state(1, "home-1"), 1),
-            (group(1, "north"), 2),
-            (state(1, "home-3"), 0),
-            (group(1, "south"), 0),
-            (state(1, "*"), 0),
-        ],
-    )
-    def test_who_may_address_groups_reaches_their_devices_only(
-        self, strict: World, text: str, count: int
-    ) -> None:
-        strict.make("home-3", groups=frozenset({"south"}))
-        participants = dict(strict.contract.participants)
-        participants["carers"] = replace(participants["carers"], may_address=("north", "west"))
-        strict.contract = replace(strict.contract, participants=participants)
-        strict.desire(text)
-        assert strict.count() == count
-        assert strict.reasons() == ([] if count else ["address_not_allowed"])
+def test_the_rest_of_an_event_for_many_is_checked_and_no_event_is_taken_for_one(world: World) -> None:
+    rest = {"accepted_at_ms": world.clock(), "after": "a", "is_found": True}
+    forged = {**rest, "event": by(state(1, "*"), senderdevice="home-2")}
+    world.desire(json.dumps({"downlink": forged}))
+    assert world.reasons() == ["sender_not_allowed"]
+    # What a router writes is an event, whatever members its sender gave it.
+    for name in ("downlink", "Downlink"):
+        world.desire(json.dumps(json.loads(state(1)) | {name: {**rest, "event": state(7, "home-2")}}))
+    assert len(world.reasons()) == 2
+    assert (world.sent, world.things()) == ([], [])
 
 
-class TestKeys:
-    @pytest.mark.parametrize("key", [f"{CONTRACT_KEYS}care-at-home", f"{CONTRACT_KEYS}x", UPLINK_KEY])
-    @pytest.mark.parametrize("deletes", [True, False])
-    def test_the_keys_that_steer_the_forwarder_are_for_their_types(
-        self, world: World, key: str, deletes: bool
-    ) -> None:
-        world.desire(state(1, statekey=key, **({"statedelete": True} if deletes else {})))
-        assert (world.reasons(), world.count()) == (["key_not_allowed"], 0)
-
-    def test_a_key_belongs_to_the_first_who_sent_it(self, two: World) -> None:
-        """A second sender could otherwise bury what the first one says beneath newer versions."""
-        two.desire(state(1))
-        two.desire(by(state(2, type=NOTE), senderservice="notes"))
-        ((reason, detail),) = letters(two)
-        assert (reason, "notes" in detail, "carers" in detail) == ("key_not_allowed", True, True)
-        assert two.item().owner == "carers"
-        two.desire(state(3))
-        assert two.item().message is not None
-        assert (two.reasons(), two.item().message.version) == ([], 3)  # type: ignore[union-attr]
-
-    def test_who_may_send_the_same_type_shares_the_key(self, two: World) -> None:
-        two.desire(state(1, type=SHARED))
-        two.desire(by(state(2, type=SHARED), senderservice="notes"))
-        two.desire(state(3))
-        assert two.reasons() == []
-        two.desire(by(state(4, type=NOTE), senderservice="notes"))
-        assert two.reasons() == ["key_not_allowed"]
-
-    def test_the_key_of_one_who_left_the_contract_is_free(self, two: World) -> None:
-        two.desire(by(state(1, type=NOTE), senderservice="notes"))
-        participants = dict(two.contract.participants)
-        del participants["notes"]
-        two.contract = replace(two.contract, participants=participants)
-        two.desire(state(2))
-        assert (two.reasons(), two.item().owner) == ([], "carers")
-
-    def test_the_key_of_another_s_commands_is_not_to_be_had(self, two: World) -> None:
-        """It was: a reply may be sent by everybody, and the first of a key was its owner."""
-        takes = {"statekey": key_of_sender("carers", "/carers"), "source": "/notes"}
-        two.desire(by(command(1, type=SHARED_COMMAND, **takes), senderservice="notes"))
-        assert two.reasons() == ["invalid_state_key"]
-        two.desire(by(command(2, type=REPLY_TYPE, **takes), senderservice="notes"))
-        two.desire(command(3))
-        assert two.reasons() == []
-        assert [incoming.id for _, incoming in two.sent] == ["c2", "c3"]
-        assert two.item(sk=f"c#{takes['statekey']}").owner == "carers"
-
-    def test_two_senders_of_one_command_are_both_heard(self, two: World) -> None:
-        """`source` and `id` are claims: who copied them must not make another's command a repetition."""
-        names = {"type": SHARED_COMMAND, "statekey": "command/home/say", "id": "same"}
-        two.desire(by(command(1, **names), senderservice="notes"), command(1, **names))
-        two.store("home-1")
-        two.store("home-1")
-        item = two.item(sk="c#command/home/say")
-        assert (item.state, len(item.recent), two.reasons()) == (State.IDLE, 2, [])
+@pytest.mark.parametrize("text", [state(1, "*"), group(1, "north"), command(1, "*")])
+def test_who_may_address_one_device_addresses_no_more(strict: World, text: str) -> None:
+    strict.desire(text)
+    said = refused(strict)
+    assert said.startswith("address_not_allowed: carers addressed")
+    assert "all devices" in said or "group north" in said
+    strict.desire(state(1))
+    assert (strict.versions(), strict.things()) == ([1], ["home-1"])
+    event = state(1, "*", type=UPLINK_INTEREST_TYPE, statekey=UPLINK_KEY)
+    strict.desire(by(event, senderservice="operations"))
+    assert (strict.reasons(), strict.things()) == ([], ["home-1", "home-1", "home-2"])
 
 
-NOTE = "org.eventplane.note.v1"
-SHARED = "org.eventplane.home.shared.v1"
-SHARED_COMMAND = "org.eventplane.home.message.v1"
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        (state(1, "home-1"), 1),
+        (group(1, "north"), 2),
+        (state(1, "home-3"), 0),
+        (group(1, "south"), 0),
+        (state(1, "*"), 0),
+    ],
+)
+def test_who_may_address_groups_reaches_their_devices_only(strict: World, text: str, count: int) -> None:
+    strict.make("home-3", groups=frozenset({"south"}))
+    participants = dict(strict.contract.participants)
+    participants["carers"] = replace(participants["carers"], may_address=("north", "west"))
+    strict.contract = replace(strict.contract, participants=participants)
+    strict.desire(text)
+    assert len(strict.things()) == count
+    assert strict.reasons() == ([] if count else ["address_not_allowed"])
 
 
 @pytest.fixture
 def two(world: World) -> World:
-    """Beside carers there is `notes`; both send `SHARED` and `SHARED_COMMAND`."""
-    participants = dict(world.contract.participants)
-    participants["notes"] = replace(
-        participants["carers"], name="notes", sends=(NOTE, SHARED, SHARED_COMMAND), asks=()
-    )
-    types = dict(world.contract.event_types)
-    types |= {name: replace(types[STATE], name=name) for name in (NOTE, SHARED)}
+    """Beside carers there is `notes`, which sends `NOTE` alone and `SHARED` as carers do."""
+    participants, types = dict(world.contract.participants), dict(world.contract.event_types)
+    participants["notes"] = replace(participants["carers"], name="notes", sends=(NOTE, SHARED), asks=())
+    types[NOTE] = replace(types[STATE], name=NOTE)
     world.contract = replace(world.contract, participants=participants, event_types=types)
     return world
 
 
-class TestVersions:
+def test_a_key_belongs_to_the_first_who_sent_it_until_he_leaves_the_contract(two: World) -> None:
+    """A second sender could otherwise bury what the first one says beneath newer versions."""
+    two.desire(by(state(1, type=NOTE), senderservice="notes"))
+    two.desire(state(2))
+    said = refused(two)
+    assert (said.startswith("key_not_allowed"), "notes" in said, "carers" in said) == (True, True, True)
+    assert two.item().owner == "notes"
+    participants = dict(two.contract.participants)
+    del participants["notes"]
+    two.contract = replace(two.contract, participants=participants)
+    two.desire(state(3))
+    assert (two.reasons(), two.item().owner) == ([], "carers")
+
+
+def test_the_keys_that_steer_the_forwarder_are_for_their_types(world: World) -> None:
+    for key in (f"{CONTRACT_KEYS}x", UPLINK_KEY):
+        world.desire(state(1, statekey=key))
+    assert (world.reasons(), world.things()) == (["key_not_allowed"] * 2, [])
+
+
+def test_two_senders_of_one_command_are_both_heard(two: World) -> None:
+    """`source` and `id` are claims: who copied them must not make another's command a repetition."""
+    names = {"type": SHARED, "statekey": "command/home/say", "id": "same"}
+    two.desire(by(command(1, **names), senderservice="notes"), command(1, **names))
+    for _ in range(2):
+        two.store("home-1")
+    item = two.item(sk="c#command/home/say")
+    assert (item.state, len(item.recent), two.reasons()) == (State.IDLE, 2, [])
+
+
+def test_a_version_that_nothing_can_follow_is_refused(world: World) -> None:
     """Security review, finding 1: `stateversion` 999999999999999999 burnt a key."""
-
-    def test_a_version_that_nothing_can_follow_is_refused(self, world: World) -> None:
-        world.desire(state(1))
-        world.desire(state(1, id="burn", stateversion=BURNT), state(1, "*", id="all", stateversion=BURNT))
-        said = letters(world)
-        # One letter for an event to all devices, not one for each.
-        assert [reason for reason, _ in said] == ["version_jump"] * 2
-        assert all("desired reset" in detail for _, detail in said)
-        world.desire(state(2))
-        assert world.item().message is not None
-        assert world.item().message.version == 2  # type: ignore[union-attr]
-
-    def test_a_counter_grows_by_steps(self, world: World) -> None:
-        world.desire(state(5), state(1, id="far", stateversion=str(5 + 1_000_001)))
-        ((reason, detail),) = letters(world)
-        assert (reason, f"reset {KEY_OF_PULSE} --device home-1" in detail) == ("version_jump", True)
-        world.desire(state(1, id="near", stateversion=str(5 + 1_000_000)))
-        assert world.reasons() == []
-        # A key of counters does not become one of times by mistake.
-        world.desire(state(1, id="time", stateversion=str(world.now_ms)))
-        assert world.reasons() == ["version_jump"]
-
-    def test_a_key_of_times_goes_on_by_times(self, world: World) -> None:
-        world.desire(state(1, stateversion=str(world.now_ms - 10**10)))
-        world.desire(state(2, stateversion=str(world.now_ms)))
-        assert world.reasons() == []
-
-
-class TestAnswers:
-    """Security review, finding 2: a forged acknowledgement removed a carer's pending command."""
-
-    def forged(self, world: World, **sender: str) -> str:
-        world.line("home-2", "connected")
-        world.desire(command(1, "home-2"))
-        ((_, incoming),) = world.sent
-        data = to_data([stored(incoming)], "life")
-        source = forwarder_source("home-2")
-        return write_event({"id": "1", "source": source, "type": ACKNOWLEDGED, **sender}, data).json
-
-    @pytest.mark.parametrize(
-        "sender",
-        [
-            {},
-            {"senderdevice": "home-1"},
-            {"senderdevice": "home-1", "senderservice": "device"},
-            {"senderdevice": "home-2", "senderservice": "voice-service"},
-            {"senderservice": "device"},
-            {"senderservice": "carers"},
-            {"senderservice": "eventplane"},
-        ],
+    burnt = "9" * 18
+    world.desire(
+        state(5), state(1, id="burn", stateversion=burnt), state(1, "*", id="all", stateversion=burnt)
     )
-    def test_a_device_s_answer_comes_from_that_device(self, world: World, sender: dict[str, str]) -> None:
-        text = self.forged(world, **sender)
-        assert world.tell(text) == frozenset()
-        assert world.reasons() == ["sender_not_allowed"]
-        (found,) = world.dynamodb.scan(TableName="desired")["Items"]
-        assert found["state"]["S"] == State.SENDING
+    # One letter for an event to all devices, not one for each.
+    letters = world.letters()
+    assert [each["reason"] for each in letters] == ["version_jump"] * 2
+    assert all("desired reset" in each["detail"] for each in letters)
+    # A counter grows by steps, and does not become a time by mistake.
+    for version in (5 + 1_000_001, world.clock()):
+        world.desire(state(1, id="far", stateversion=str(version)))
+        assert f"reset {KEY_OF_PULSE} --device home-1" in refused(world)
+    world.desire(state(1, id="near", stateversion=str(5 + 1_000_000)))
+    assert (world.reasons(), world.versions()) == ([], [5])
+    # A key of times goes on by times.
+    for at_ms in (world.clock() - 10**10, world.clock()):
+        world.desire(state(1, "home-2", id=f"{at_ms}", stateversion=str(at_ms)))
+    assert world.reasons() == []
 
-    @pytest.mark.parametrize("sender", [{"senderservice": "device"}, {}])
-    def test_a_device_answers_for_itself(self, world: World, sender: dict[str, str]) -> None:
-        world.tell(self.forged(world, senderdevice="home-2", **sender))
-        (found,) = world.dynamodb.scan(TableName="desired")["Items"]
-        assert (world.reasons(), found["state"]["S"]) == ([], State.IDLE)
 
-    def test_an_answer_of_one_home_never_touches_another_s(self, world: World) -> None:
-        self.forged(world)
-        ((_, incoming),) = world.sent
-        world.answer("home-1", stored(incoming))
-        (found,) = world.dynamodb.scan(TableName="desired")["Items"]
-        assert (found["thing"]["S"], found["state"]["S"]) == ("home-2", State.SENDING)
+@pytest.mark.parametrize(
+    ("sender", "is_taken"),
+    [
+        ({"senderdevice": "home-2", "senderservice": "device"}, True),
+        ({"senderdevice": "home-2"}, True),
+        ({}, False),
+        ({"senderdevice": "home-1"}, False),
+        ({"senderdevice": "home-1", "senderservice": "device"}, False),
+        ({"senderdevice": "home-2", "senderservice": "voice-service"}, False),
+        ({"senderservice": "device"}, False),
+        ({"senderservice": "eventplane"}, False),
+    ],
+)
+def test_a_device_s_answer_comes_from_that_device(
+    world: World, sender: dict[str, str], is_taken: bool
+) -> None:
+    """Security review, finding 2: a forged acknowledgement removed a carer's pending command."""
+    world.line("home-2", "connected")
+    world.desire(command(1, "home-2"))
+    ((_, incoming),) = world.sent
+    names = {"id": "1", "source": forwarder_source("home-2"), "type": ACKNOWLEDGED}
+    assert (
+        world.tell(write_event({**names, **sender}, to_data([stored(incoming)], "life")).json) == frozenset()
+    )
+    world.answer("home-1", stored(incoming))
+    (found,) = world.dynamodb.items(DESIRED)
+    assert (found["thing"]["S"], found["state"]["S"]) == ("home-2", State.IDLE if is_taken else State.SENDING)
+    assert world.reasons() == ([] if is_taken else ["sender_not_allowed"])
 
-    def test_nobody_says_that_another_home_began_anew(self, world: World) -> None:
-        world.desire(state(1))
-        world.store("home-1")
-        names: dict[str, Any] = {"id": "1", "source": forwarder_source("home-1"), "type": STARTED}
-        for sender in ({"senderdevice": "home-2"}, {}):
-            world.tell(write_event({**names, **sender}, {"epoch": "forged"}).json)
-        assert world.reasons() == ["sender_not_allowed"] * 2
-        assert world.taken("work")[1:] == []
 
-    @pytest.mark.parametrize("type", ["org.eventplane.home.message.v1", "org.eventplane.device.heartbeat.v1"])
-    def test_other_events_of_a_device_change_nothing(self, world: World, type: str) -> None:
-        world.desire(state(1))
-        before = world.item()
+def test_nobody_says_that_another_home_began_anew_and_other_events_change_nothing(world: World) -> None:
+    world.desire(state(1))
+    before = world.item()
+    world.taken("work")
+    names = {"id": "1", "source": forwarder_source("home-1"), "type": STARTED}
+    for sender in ({"senderdevice": "home-2"}, {}):
+        world.tell(write_event({**names, **sender}, {"epoch": "forged"}).json)
+    assert (world.reasons(), world.taken("work")) == (["sender_not_allowed"] * 2, [])
+    for type in (SHARED, "org.eventplane.device.heartbeat.v1"):
         assert world.say("home-1", type, {"epoch": "e", "acknowledged": []}) == frozenset()
-        assert world.item() == before
+    assert world.item() == before

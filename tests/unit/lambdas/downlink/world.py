@@ -1,128 +1,98 @@
-"""A small world for the downlink: a fleet, its presence, devices' inboxes, and the AWS that moto plays."""
+"""A small world for the downlink: a fleet, its presence, devices' inboxes, and the functions."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
-import boto3
+import pytest
 from botocore.exceptions import ClientError
 
 from eventplane.attributes import AttributeValue
-from eventplane.contract import Channel, Contract
+from eventplane.contract import Contract
 from eventplane.device_reports import ACKNOWLEDGED, STARTED, forwarder_source
 from eventplane.downlink import table as keys
 from eventplane.downlink.desired import Desired
 from eventplane.downlink.device import Acknowledgement, stored, to_data
 from eventplane.downlink.wire import Incoming, received
 from eventplane.envelope import parse_event, write_event
-from eventplane.fleet import FLEET_KEY, Device, FleetTable, decommissioned, grouped, made
+from eventplane.fleet import FLEET_KEY, FleetTable, decommissioned, grouped, made
+from eventplane.function_settings import DownlinkSettings
 from eventplane.topics import device_topic
-from lambdas.common.dead_letters import DeadLetterWriter
 from lambdas.common.queue import Invocation, QueueMessage
-from lambdas.common.sqs import SqsSender
+from lambdas.downlink import parts
 from lambdas.downlink.answers import Answers
 from lambdas.downlink.desired import DesiredStateWriter
-from lambdas.downlink.devices import Fleet, Presence
 from lambdas.downlink.due import DueWork
-from lambdas.downlink.items import DesiredTable, Items, WorkQueue
+from lambdas.downlink.items import DesiredTable
 from lambdas.downlink.parts import Parts
 from lambdas.downlink.reconciler import Reconciled, Reconciler
 from lambdas.presence.state import Line, Sighting
 from lambdas.presence.table import PresenceTable
 from tests.dynamodb import create_table
-from tests.unit.queues import create_queue
+from tests.fakes.aws import FakeAws
+from tests.fakes.clock import START_MS
 
-START = 1_767_225_600_000
+START = START_MS
 S = 1_000
 HOUR = 3_600 * S
 STATE = "org.eventplane.home.threshold.v1"
 COMMAND = "org.eventplane.home.message.v1"
 KEY_OF_PULSE = "threshold/home/pulse"
-TABLES = ("desired", "presence", "fleet")
+DESIRED, PRESENCE, FLEET = "desired", "presence", "fleet"
 QUEUES = ("inbox", "work", "outbox", "last-resort")
 
 
-@dataclass
+def create_desired_table(dynamodb: Any) -> None:
+    """As the stacks make it."""
+    create_table(
+        dynamodb,
+        DESIRED,
+        keys.PARTITION_KEY,
+        keys.SORT_KEY,
+        numbers=(keys.INDEX_KEY, keys.INDEX_SORT_KEY),
+        global_indexes={keys.INDEX: (keys.INDEX_KEY, keys.INDEX_SORT_KEY)},
+        local_indexes={keys.PENDING_INDEX: (keys.PARTITION_KEY, keys.INDEX_SORT_KEY)},
+    )
+
+
 class World:
-    """`now_ms` is everybody's clock; `sent` is what was published to devices."""
+    """The functions by their own wiring; `sent` is what was published to devices, `delays` those of work."""
 
-    contract: Contract
-    now_ms: int = START
-    sent: list[tuple[str, Incoming]] = field(default_factory=list)
-    is_iot_up: bool = True
-    dynamodb: Any = None
-    sqs: Any = None
-    queues: dict[str, str] = field(default_factory=dict)
-    delays: list[int] = field(default_factory=list)
-    _numbers: int = 0
-
-    def __post_init__(self) -> None:
-        self.dynamodb, self.sqs = boto3.client("dynamodb"), boto3.client("sqs")
-        self.queues = {name: create_queue(name) for name in QUEUES}
-        create_table(self.dynamodb, "presence", "device")
-        create_table(self.dynamodb, "fleet", FLEET_KEY)
-        key, sort, index, due = (
-            keys.PARTITION_KEY,
-            keys.SORT_KEY,
-            keys.INDEX_KEY,
-            keys.INDEX_SORT_KEY,
+    def __init__(self, aws: FakeAws, contract: Contract, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.contract = contract
+        self.clock, self.dynamodb, self.sqs = aws.clock, aws.dynamodb, aws.sqs
+        self.sent: list[tuple[str, Incoming]] = []
+        self.delays: list[int] = []
+        self.is_iot_up = True
+        self.queues = {name: aws.sqs.create_queue(QueueName=name)["QueueUrl"] for name in QUEUES}
+        create_table(aws.dynamodb, PRESENCE, "device")
+        create_table(aws.dynamodb, FLEET, FLEET_KEY)
+        create_desired_table(aws.dynamodb)
+        self.table = DesiredTable(aws.dynamodb, DESIRED)
+        self.fleet = FleetTable(aws.dynamodb, FLEET)
+        self._numbers = 0
+        aws.others["iot-data"] = self
+        settings = DownlinkSettings(
+            desired_table=DESIRED,
+            presence_table=PRESENCE,
+            fleet_table=FLEET,
+            work_queue=self.queues["work"],
+            outbox_queue=self.queues["outbox"],
+            dead_letter_queue=self.queues["last-resort"],
         )
-        self.dynamodb.create_table(
-            TableName="desired",
-            BillingMode="PAY_PER_REQUEST",
-            AttributeDefinitions=[
-                {"AttributeName": name, "AttributeType": kind}
-                for name, kind in ((key, "S"), (sort, "S"), (index, "N"), (due, "N"))
-            ],
-            KeySchema=_schema(key, sort),
-            GlobalSecondaryIndexes=[_index(keys.INDEX, index, due)],
-            LocalSecondaryIndexes=[_index(keys.PENDING_INDEX, key, due)],
-        )
-        self.table = DesiredTable(self.dynamodb, "desired")
-        self.work = WorkQueue(self._delayed(), self.queues["work"])
-        self.presence = Presence(self.dynamodb, "presence")
-        self.fleet = Fleet(self.dynamodb, "fleet")
-        self.items = Items(
-            table=self.table,
-            data=self,
-            work=self.work,
-            letters=self.letters(self.contract.device.inbox),
-            clock=self.clock,
-        )
+        for name, value in settings.variables().items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.setattr(parts, "bundled_contract", lambda: self.contract)
+        monkeypatch.setattr(parts, "system_clock", aws.clock)
+        monkeypatch.setattr(aws.sqs, "send_message", self._noting(aws.sqs.send_message))
 
     @property
     def parts(self) -> Parts:
         """The parts by the contract of the moment."""
-        return Parts(
-            contract=self.contract,
-            table=self.table,
-            items=self.items,
-            presence=self.presence,
-            fleet=self.fleet,
-            work=self.work,
-            letters=self.letters,
-            clock=self.clock,
-            sqs=self.sqs,
-        )
-
-    def letters(self, channel: Channel) -> DeadLetterWriter:
-        return DeadLetterWriter(
-            source="/eventplane/cloud/downlink",
-            contract=self.contract,
-            channel=channel,
-            sender=SqsSender(self.sqs),
-            outbox=self.queues["outbox"],
-            last_resort=self.queues["last-resort"],
-            clock=self.clock,
-        )
-
-    def clock(self) -> int:
-        return self.now_ms
-
-    # What boto3's clients do, as far as moto does not.
+        return parts.wired()
 
     def publish(self, *, topic: str, qos: int, payload: bytes) -> None:
         """IoT Core's data plane."""
@@ -132,29 +102,26 @@ class World:
         assert (topic, qos) == (device_topic(thing, "inbox"), 1)
         self.sent.append((thing, received(parse_event(payload))))
 
-    def _delayed(self) -> Any:
-        """An SQS client whose delays are noted, and over at once."""
-        world = self
+    def _noting(self, send: Callable[..., Any]) -> Callable[..., Any]:
+        """`send`, whose delays are noted."""
 
-        class Client:
-            def send_message(self, *, DelaySeconds: int, **arguments: Any) -> Any:  # noqa: N803 - boto3's word
-                world.delays.append(DelaySeconds)
-                return world.sqs.send_message(**arguments)
+        def send_message(**request: Any) -> Any:
+            if "DelaySeconds" in request:
+                self.delays.append(request["DelaySeconds"])
+            return send(**request)
 
-        return Client()
+        return send_message
 
     # The fleet.
 
     def make(self, *things: str, groups: frozenset[str] = frozenset(), is_gone: bool = False) -> None:
-        registry = FleetTable(self.dynamodb, "fleet")
         for thing in things:
-            device: Device = grouped(registry.read(thing) or made(thing, START), groups, START)
-            assert registry.write(decommissioned(device, "", START) if is_gone else device)
+            device = grouped(self.fleet.read(thing) or made(thing, START), groups, START)
+            assert self.fleet.write(decommissioned(device, "", START) if is_gone else device)
 
     def line(self, thing: str, line: str) -> None:
         """What the presence monitor took down last."""
-        # By the monitor's own hand: the downlink reads what that writes.
-        table = PresenceTable(self.dynamodb, "presence")
+        table = PresenceTable(self.dynamodb, PRESENCE)
         state = table.read([thing])[thing]
         assert table.write(replace(state, sighting=Sighting(Line(line), START, 1, "s")), None)
 
@@ -197,11 +164,21 @@ class World:
         return answers.process(self._messages(bodies), Invocation("i", lambda: 60_000))
 
     def subscribed(self, thing: str) -> None:
-        self.sqs.send_message(QueueUrl=self.queues["work"], MessageBody=json.dumps({"subscribed": thing}))
+        self.do_work({"subscribed": thing})
+
+    def check(self) -> None:
+        """Look at the pulse of home-1 now, and do all other work."""
+        self.parts.work.check("home-1", f"s#{KEY_OF_PULSE}", 0)
         self.do_work()
 
-    def do_work(self, remaining_ms: Callable[[], int] = lambda: 60_000) -> frozenset[str]:
-        """Work off the queue of work until it is empty; checks that are too early do nothing."""
+    def do_work(
+        self, *orders: dict[str, Any] | str, remaining_ms: Callable[[], int] = lambda: 60_000
+    ) -> frozenset[str]:
+        """Put `orders` into the queue of work and work it off, delayed messages too; checks that are too
+        early do nothing."""
+        for order in orders:
+            body = order if isinstance(order, str) else json.dumps(order)
+            self.sqs.send_message(QueueUrl=self.queues["work"], MessageBody=body)
         due = DueWork(self.parts)
         failed: frozenset[str] = frozenset()
         while bodies := self.taken("work"):
@@ -223,27 +200,25 @@ class World:
         """The versions published to a device, in order."""
         return [incoming.version for to, incoming in self.sent if to == thing]
 
-    def count(self) -> int:
-        """Items in the table."""
-        number: int = self.dynamodb.scan(TableName="desired")["Count"]
-        return number
+    def things(self, table: str = DESIRED) -> list[str]:
+        """The devices with items in the table, one for each item."""
+        return [each["thing"]["S"] for each in self.dynamodb.items(table)]
+
+    def letters(self) -> list[dict[str, Any]]:
+        """The data of the dead letters since this was asked last."""
+        return [parse_event(body).data() for body in self.taken("outbox")]
 
     def reasons(self) -> list[str]:
         """Why there are dead letters, since this was asked last."""
-        return [parse_event(body).data()["reason"] for body in self.taken("outbox")]
+        return [each["reason"] for each in self.letters()]
 
     def taken(self, queue: str) -> list[str]:
         """All messages of a queue, deleted."""
-        url, bodies = self.queues[queue], []
-        while messages := self.sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10).get("Messages"):
-            for message in messages:
-                bodies.append(message["Body"])
-                self.sqs.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
-        return bodies
+        return self.sqs.take(self.queues[queue])
 
-    def _messages(self, bodies: Any) -> list[QueueMessage]:
+    def _messages(self, bodies: Sequence[str]) -> list[QueueMessage]:
         return [
-            QueueMessage(id=f"m{at}", body=body, sent_at_ms=self.now_ms, attempt=1)
+            QueueMessage(id=f"m{at}", body=body, sent_at_ms=self.clock(), attempt=1)
             for at, body in enumerate(bodies)
         ]
 
@@ -277,14 +252,3 @@ def group(version: int, name: str) -> str:
     event = json.loads(state(version))
     del event["todevice"]
     return json.dumps(event | {"togroup": name})
-
-
-def _schema(*names: str) -> list[dict[str, str]]:
-    return [
-        {"AttributeName": name, "KeyType": kind} for name, kind in zip(names, ("HASH", "RANGE"), strict=False)
-    ]
-
-
-def _index(name: str, *attributes: str) -> dict[str, Any]:
-    projection = {"ProjectionType": "KEYS_ONLY"}
-    return {"IndexName": name, "KeySchema": _schema(*attributes), "Projection": projection}

@@ -1,4 +1,4 @@
-"""The HTTP connection against endpoints that behave, and that do not."""
+"""The HTTP connection against endpoints that behave, and that do not; asking one for its consent."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ import pytest
 from edge.provisioning.renewal import Identity
 from eventplane.webhooks import ANYWHERE, SinkReach, SinkScope
 from lambdas.common.clock import system_clock
+from lambdas.http_sink.__main__ import main
 from lambdas.http_sink.endpoint import (
     MAX_BODY_BYTES,
     MAX_IDLE_MS,
@@ -186,24 +187,6 @@ def test_a_body_without_an_end_is_read_in_part() -> None:
     assert sent >= MAX_BODY_BYTES
 
 
-def test_a_redirect_is_an_answer_like_any_other() -> None:
-    with talking(answer(307, location="http://127.0.0.1:1/")) as (server, endpoint):
-        assert post(endpoint).status == 307
-        assert len(server.received) == 1
-
-
-def test_nobody_there_is_said() -> None:
-    endpoint = anywhere(f"http://127.0.0.1:{free_port()}/")
-    with pytest.raises(UnreachableError, match="ConnectionRefusedError"):
-        post(endpoint)
-
-
-def test_a_name_without_an_address_is_said() -> None:
-    endpoint = anywhere("http://nowhere.invalid/")
-    with pytest.raises(UnreachableError, match="its host name has no address"):
-        post(endpoint)
-
-
 @pytest.fixture(scope="module")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
     return Authority(tmp_path_factory.mktemp("authority"))
@@ -229,29 +212,23 @@ def test_tls_with_a_believed_certificate_is_used_and_kept(authority: Authority) 
     assert server.received[0].body == BODY
 
 
-def refused_certificate(server: EndpointServer, tls: ssl.SSLContext | None, host: str = "127.0.0.1") -> str:
-    endpoint = anywhere(server.url(host), tls=tls)
-    with pytest.raises(UnreachableError) as caught:
-        post(endpoint)
-    assert not server.received
-    return caught.value.detail
-
-
-def test_a_stranger_s_certificate_is_refused_by_default(authority: Authority) -> None:
-    with EndpointServer(tls=server_side(authority.issue("stranger"))) as server:
-        assert "not believed: unable to get local issuer" in refused_certificate(server, None)
-
-
-def test_another_host_s_certificate_is_refused(authority: Authority) -> None:
-    with EndpointServer(tls=server_side(authority.issue("other"))) as server:
-        said = refused_certificate(server, believing(authority.ca), host="localhost")
-    assert "not believed: Hostname mismatch" in said
-
-
-def test_an_old_certificate_is_refused(authority: Authority) -> None:
-    identity = authority.issue("old", age=timedelta(days=90))
+@pytest.mark.parametrize(
+    ("name", "believes", "host", "said"),
+    [
+        ("stranger", False, "127.0.0.1", "not believed: unable to get local issuer"),
+        ("other", True, "localhost", "not believed: Hostname mismatch"),
+        ("old", True, "127.0.0.1", "certificate has expired"),
+    ],
+)
+def test_a_certificate_that_is_not_the_endpoint_s_is_refused(
+    authority: Authority, name: str, believes: bool, host: str, said: str
+) -> None:
+    identity = authority.issue(name, age=timedelta(days=90 if name == "old" else 0))
     with EndpointServer(tls=server_side(identity)) as server:
-        assert "certificate has expired" in refused_certificate(server, believing(authority.ca))
+        endpoint = anywhere(server.url(host), tls=believing(authority.ca) if believes else None)
+        with pytest.raises(UnreachableError, match=said):
+            post(endpoint)
+        assert not server.received
 
 
 def test_a_handshake_ends_in_time(authority: Authority) -> None:
@@ -259,14 +236,6 @@ def test_a_handshake_ends_in_time(authority: Authority) -> None:
         endpoint = anywhere(server.url().replace("http:", "https:"), SHORT_S)
         with pytest.raises(UnreachableError, match=r"no answer within 0\.3 s"):
             post(endpoint)
-
-
-def test_plain_http_where_tls_is_wanted_is_refused() -> None:
-    with EndpointServer() as server:
-        endpoint = anywhere(server.url().replace("http:", "https:"))
-        with pytest.raises(UnreachableError):
-            post(endpoint)
-    assert not server.received
 
 
 INTERNET = SinkReach(SinkScope.INTERNET, frozenset({443, 8443}))
@@ -365,3 +334,72 @@ def test_a_listening_endpoint_on_this_machine_gets_no_connection() -> None:
         ):
             post(endpoint)
         assert server.connections == 0
+
+
+ORIGIN = "eventplane-dev-alarm-centre"
+
+
+@pytest.mark.parametrize(
+    ("allowed", "rate", "status", "said"),
+    [
+        ({"webhook_allowed_origin": ORIGIN}, None, 0, "consent\n"),
+        ({"webhook_allowed_origin": "*", "webhook_allowed_rate": "*"}, 100, 0, "consent\n"),
+        ({"webhook_allowed_origin": "*", "webhook_allowed_rate": "120"}, 100, 0, "120 requests a minute"),
+        ({"webhook_allowed_origin": "*", "webhook_allowed_rate": "60"}, 100, 1, "`requests_per_minute: 60`"),
+        ({"webhook_allowed_origin": "*", "webhook_allowed_rate": "60"}, None, 1, "`requests_per_minute: 60`"),
+        # More than a limit says, and more than int() converts.
+        ({"webhook_allowed_origin": "*", "webhook_allowed_rate": "60001"}, 100, 0, "consent\n"),
+        ({"webhook_allowed_origin": "*", "webhook_allowed_rate": "9" * 4_301}, 100, 0, "consent\n"),
+        ({"webhook_allowed_origin": "*", "webhook_allowed_rate": "-60"}, 100, 0, "consent\n"),
+        ({"webhook_allowed_origin": "*", "webhook_allowed_rate": "\u00b2"}, 100, 0, "consent\n"),
+        ({"webhook_allowed_origin": "somebody.else"}, None, 1, "no consent: HTTP 200"),
+        ({"allow": "OPTIONS, POST"}, None, 1, "no consent: HTTP 200"),
+    ],
+)
+def test_only_the_header_is_a_consent(
+    allowed: dict[str, str], rate: int | None, status: int, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--rate", str(rate)] if rate else []
+    with EndpointServer(answer(200, **allowed)) as server:
+        assert main([server.url(), "--origin", ORIGIN, *words]) == status
+    assert said in capsys.readouterr().out
+    (request,) = server.received
+    assert (request.method, request.target) == ("OPTIONS", "/events?site=7")
+    assert request.headers["webhook-request-origin"] == ORIGIN
+    assert request.headers.get("webhook-request-rate") == (str(rate) if rate else None)
+
+
+@pytest.mark.parametrize(
+    ("url", "problem"),
+    [
+        ("http://events.example.com/v1", "is not https://"),
+        ("https://10.0.0.1/v1", "is not a public address"),
+        ("https://a:b@events.example.com/", "carries credentials"),
+        ("events", "is not a URL with a host"),
+    ],
+)
+def test_an_address_that_no_deployment_takes_is_refused(
+    url: str, problem: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([url, "--origin", ORIGIN])
+    assert ended.value.code == 2
+    assert problem in capsys.readouterr().err
+
+
+def test_a_host_that_does_not_exist_is_said_in_words(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unknown(*_: object, **__: object) -> None:
+        raise socket.gaierror(-2, "Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", unknown)
+    assert main(["https://nowhere.example.com/v1", "--origin", ORIGIN]) == 1
+    out = capsys.readouterr().out
+    assert "its host name has no address; see that the endpoint is up, and its address" in out
+    assert "gaierror" not in out
+
+
+def test_an_endpoint_that_is_down_gives_none(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([f"http://127.0.0.1:{free_port()}/", "--origin", ORIGIN]) == 1
+    assert "no consent: ConnectionRefusedError" in capsys.readouterr().out

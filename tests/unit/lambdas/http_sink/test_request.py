@@ -1,4 +1,4 @@
-"""An event as a signed HTTP request, read again by the official SDK and by the receiver's example."""
+"""An event as a signed HTTP request, read again by the official SDK and the receiver's example; its keys."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ from eventplane.contract import WebhookMode
 from eventplane.envelope import Envelope, parse_event, write_event
 from eventplane.errors import EnvelopeError
 from lambdas.http_sink.request import Request, to_request
-from lambdas.http_sink.signing import signature_headers
+from lambdas.http_sink.signing import KEEP_MS, SigningKeyError, SigningKeys, signature_headers
+from tests.fakes.clock import FakeClock
+from tests.fakes.faults import FailingClient
+from tests.fakes.secrets import FakeSecrets
 
 EXAMPLE = Path(__file__).parents[4] / "examples" / "verify_webhook.py"
 specification = importlib.util.spec_from_file_location("verify_webhook", EXAMPLE)
@@ -204,3 +207,74 @@ def test_a_signature_is_the_one_of_standard_webhooks() -> None:
     key = base64.b64decode("MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
     headers = signature_headers([key], "msg_p5jXN8AQM9LWM0D4loKWxJek", 1_614_265_330, b'{"test": 2432232314}')
     assert headers["webhook-signature"] == "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
+
+
+SECRET = "webhook"
+FIRST, SECOND, THIRD = ("1" * 64, "2" * 64, "whsec_" + "3" * 64)
+
+
+@pytest.fixture
+def secrets() -> FakeSecrets:
+    return FakeSecrets()
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+def raw(*keys: str) -> tuple[bytes, ...]:
+    return tuple(base64.b64decode(key.removeprefix("whsec_")) for key in keys)
+
+
+def test_a_rotation_is_seen_in_time_and_the_previous_key_signs_on(
+    secrets: FakeSecrets, clock: FakeClock
+) -> None:
+    secrets.create_secret(Name=SECRET, SecretString=FIRST)
+    keys = SigningKeys(secrets, SECRET, clock)
+    assert keys.get() == raw(FIRST)
+    secrets.put_secret_value(SecretId=SECRET, SecretString=SECOND)
+    clock.now_ms += KEEP_MS - 1
+    assert keys.get() == raw(FIRST)
+    clock.now_ms += 1
+    assert keys.get() == raw(SECOND, FIRST)
+    secrets.put_secret_value(SecretId=SECRET, SecretString=THIRD)
+    clock.now_ms += KEEP_MS
+    assert keys.get() == raw(THIRD, SECOND)
+
+
+def test_known_keys_stay_while_secrets_manager_is_away(secrets: FakeSecrets, clock: FakeClock) -> None:
+    secrets.create_secret(Name=SECRET, SecretString=FIRST)
+    client = FailingClient(secrets, targets=())
+    keys = SigningKeys(client, SECRET, clock)
+    keys.get()
+    client.targets = {""}
+    clock.now_ms += KEEP_MS
+    assert keys.get() == raw(FIRST)
+    # It is not asked for every event; when it is back, it is asked in its turn.
+    client.end()
+    secrets.put_secret_value(SecretId=SECRET, SecretString=SECOND)
+    assert keys.get() == raw(FIRST)
+    clock.now_ms += KEEP_MS
+    assert keys.get() == raw(SECOND, FIRST)
+
+
+def test_without_any_answer_there_is_no_key(secrets: FakeSecrets, clock: FakeClock) -> None:
+    keys = SigningKeys(FailingClient(secrets, code="AccessDenied"), SECRET, clock)
+    expected = r"secret webhook: it could not be read .* put a key of 24 bytes"
+    with pytest.raises(SigningKeyError, match=expected):
+        keys.get()
+
+
+@pytest.mark.parametrize("value", [None, "x", "short", "c2hvcnQ=", "not base64!" * 8])
+def test_what_is_no_key_is_not_signed_with(secrets: FakeSecrets, clock: FakeClock, value: str | None) -> None:
+    if value is not None:
+        secrets.create_secret(Name=SECRET, SecretString=value)
+    with pytest.raises(SigningKeyError, match="no version of it is a key"):
+        SigningKeys(secrets, SECRET, clock).get()
+
+
+def test_a_slip_in_a_rotation_leaves_the_previous_key_in_use(secrets: FakeSecrets, clock: FakeClock) -> None:
+    secrets.create_secret(Name=SECRET, SecretString=FIRST)
+    secrets.put_secret_value(SecretId=SECRET, SecretString="oops")
+    assert SigningKeys(secrets, SECRET, clock).get() == raw(FIRST)

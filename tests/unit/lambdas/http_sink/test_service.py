@@ -1,33 +1,30 @@
-"""What becomes of an inbox's messages: a real endpoint on this machine, AWS as moto plays it."""
+"""What becomes of an inbox's messages: a real endpoint on this machine, AWS in memory."""
 
 from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
 from typing import Any
 
-import boto3
 import pytest
-from moto import mock_aws
 
 from contract import load_contract
 from eventplane.contract import Contract, compile_contract
 from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.envelope import Envelope, parse_event
 from eventplane.sqs_binding import pack
-from eventplane.webhooks import ANYWHERE, SinkReach, SinkScope
-from lambdas.common.archive import Archive
-from lambdas.common.clock import system_clock
-from lambdas.common.dead_letters import DeadLetterWriter
 from lambdas.common.queue import QueueMessage
-from lambdas.common.sqs import SqsSender
-from lambdas.http_sink.delivery import RESERVE_MS, Delivery, Pace
+from lambdas.http_sink import parts
+from lambdas.http_sink import webhook as handler
+from lambdas.http_sink.delivery import RESERVE_MS, Delivery
 from lambdas.http_sink.endpoint import Endpoint
 from lambdas.http_sink.service import WebhookService
-from lambdas.http_sink.signing import SigningKeys
 from tests.endpoint import EndpointServer, Play, answer, says, silence
+from tests.fakes.faults import FailingClient
 from tests.unit.lambdas.http_sink.test_request import NOW_S, verify
 from tests.unit.lambdas.support import (
     ALARM,
@@ -35,7 +32,7 @@ from tests.unit.lambdas.support import (
     NOW_MS,
     READ,
     Cloud,
-    Unwilling,
+    deploy,
     event,
     invocation,
     message,
@@ -46,6 +43,7 @@ TIMEOUT_S = 5
 SOURCE = "alarm-centre.inbox"
 
 
+@cache
 def contract_with(expiry_s: int | None = None, **webhook: Any) -> Contract:
     document = json.loads(load_contract().canonical)
     settings = {"timeout_s": TIMEOUT_S, "give_up_after_s": 600, **webhook}
@@ -56,52 +54,25 @@ def contract_with(expiry_s: int | None = None, **webhook: Any) -> Contract:
 
 @dataclass
 class Hook:
-    """The function's service with everything around it."""
+    """The function's service by its own wiring; `others` of the cloud stand for AWS where it fails."""
 
     cloud: Cloud
-    secrets: Any
-    outbox: str
-    last_resort: str
-    now_ms: int = NOW_MS
+    patch: pytest.MonkeyPatch
     waits: dict[str, int] = field(default_factory=dict)
     slept: list[float] = field(default_factory=list)
-    clients: dict[str, Any] = field(default_factory=dict)
 
-    def service(self, url: str, reach: SinkReach = ANYWHERE, **webhook: Any) -> WebhookService:
-        contract = contract_with(**webhook)
-        channel = contract.channel(SOURCE)
-        assert channel.webhook is not None
-        clock: Callable[[], int] = lambda: self.now_ms  # noqa: E731
-        endpoint = self.endpoint = Endpoint(
-            url, timeout_s=channel.webhook.timeout_s, clock=system_clock, reach=reach
-        )
-        return WebhookService(
-            webhook=channel.webhook,
-            attempt=Delivery(
-                webhook=channel.webhook,
-                origin="plane.example",
-                endpoint=endpoint,
-                keys=SigningKeys(self.clients.get("secrets", self.secrets), "webhook", clock).get,
-                pace=Pace(channel.webhook.requests_per_minute, 2, clock),
-                clock=clock,
-                sleep=self._sleep,
-            ).attempt,
-            letters=DeadLetterWriter(
-                source=f"/eventplane/cloud/webhook/{channel.participant}",
-                contract=contract,
-                channel=channel,
-                sender=SqsSender(self.clients.get("sqs", self.cloud.sqs)),
-                outbox=self.outbox,
-                last_resort=self.last_resort,
-                clock=clock,
-            ),
-            archive=Archive(self.clients.get("s3", self.cloud.s3), BUCKET),
-            clock=clock,
-            uniform=lambda _low, high: high,
-        )
+    def service(self, url: str, sinks: str = "anywhere", **webhook: Any) -> WebhookService:
+        self.patch.setattr(handler, "bundled_contract", lambda: contract_with(**webhook))
+        for name, value in {"WEBHOOK_URL": url, "SINKS": sinks}.items():
+            self.patch.setenv(f"EVENTPLANE_{name}", value)
+        made: WebhookService = handler.service().process.__self__  # type: ignore[attr-defined]
+        delivery = made.attempt.__self__  # type: ignore[attr-defined]
+        self.endpoint: Endpoint = delivery.endpoint
+        attempt = replace(delivery, sleep=self._sleep).attempt
+        return replace(made, attempt=attempt, uniform=lambda _low, high: high)
 
     def letters(self) -> list[dict[str, Any]]:
-        return [parse_event(each["Body"]).data() for each in self.cloud.received("outbox")]
+        return [parse_event(body).data() for body in self.cloud.bodies("outbox")]
 
     def outcomes(self) -> list[tuple[str, str, str | None, int | None]]:
         lines = self.cloud.lines("handovers/")
@@ -109,20 +80,31 @@ class Hook:
 
     def _sleep(self, seconds: float) -> None:
         self.slept.append(seconds)
-        self.now_ms += round(seconds * 1_000)
+        self.cloud.clock.advance(seconds)
+
+
+def webhook_settings(cloud: Cloud) -> dict[str, Any]:
+    """What the stacks give a webhook's function, whose outbox and last resort are queues of `cloud`."""
+    cloud.aws.secrets.create_secret(Name="webhook", SecretString=KEY)
+    cloud.queues |= {name: cloud.queue(name) for name in ("outbox", "last-resort")}
+    return {
+        "SOURCE": SOURCE,
+        "SOURCE_QUEUE": cloud.source,
+        "SINKS": "anywhere",
+        "WEBHOOK_SECRET": "webhook",
+        "WEBHOOK_ORIGIN": "plane.example",
+        "CONCURRENCY": "2",
+        "ARCHIVE_BUCKET": BUCKET,
+        "OUTBOX_QUEUE": cloud.queues["outbox"],
+        "DEAD_LETTER_QUEUE": cloud.queues["last-resort"],
+    }
 
 
 @pytest.fixture
-def hook() -> Iterator[Hook]:
-    with mock_aws():
-        sqs, s3, secrets = (
-            boto3.client(each, region_name="us-east-1", aws_access_key_id="t", aws_secret_access_key="t")
-            for each in ("sqs", "s3", "secretsmanager")
-        )
-        s3.create_bucket(Bucket=BUCKET)
-        secrets.create_secret(Name="webhook", SecretString=KEY)
-        queues = {name: sqs.create_queue(QueueName=name)["QueueUrl"] for name in ("outbox", "last-resort")}
-        yield Hook(Cloud(sqs, s3, None, queues=queues), secrets, queues["outbox"], queues["last-resort"])
+def hook(cloud: Cloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Hook:
+    deploy(monkeypatch, tmp_path, None, webhook_settings(cloud))
+    monkeypatch.setattr(parts, "system_clock", cloud.clock)
+    return Hook(cloud, monkeypatch)
 
 
 def alarm(
@@ -147,10 +129,10 @@ def handed_over(
 
 
 @pytest.mark.parametrize("mode", ["structured", "binary"])
-def test_an_event_is_delivered_signed_and_recorded(hook: Hook, mode: str) -> None:
-    failed, server = handed_over(hook, alarm("1"), mode=mode)
-    assert not failed
-    (request,) = server.received
+def test_events_are_delivered_signed_over_one_connection_and_recorded(hook: Hook, mode: str) -> None:
+    failed, server = handed_over(hook, alarm("1"), alarm("2"), mode=mode)
+    assert (failed, len(server.received), server.connections) == (frozenset(), 2, 1)
+    request = server.received[0]
     assert request.method == "POST"
     assert request.headers["webhook-request-origin"] == "plane.example"
     if mode == "structured":
@@ -158,36 +140,22 @@ def test_an_event_is_delivered_signed_and_recorded(hook: Hook, mode: str) -> Non
     else:
         assert (request.headers["ce-id"], json.loads(request.body)) == ("1", READ)
     assert verify.is_genuine([KEY], request.headers, request.body, NOW_S)
-    assert hook.outcomes() == [("1", "delivered", None, 204)]
-    (line,) = hook.cloud.lines("handovers/")
+    assert hook.outcomes() == [(id, "delivered", None, 204) for id in "12"]
+    line = hook.cloud.lines("handovers/")[0]
     assert (line["channel"], line["type"], line["attempt"]) == (SOURCE, ALARM, 1)
     assert not hook.letters()
 
 
-def test_events_of_a_batch_share_a_connection(hook: Hook) -> None:
-    failed, server = handed_over(hook, *(alarm(str(number)) for number in range(10)))
-    assert not failed
-    assert (len(server.received), server.connections) == (10, 1)
-
-
 def test_a_refused_event_is_a_dead_letter_at_once_and_the_next_is_delivered(hook: Hook) -> None:
-    failed, server = handed_over(hook, alarm("1"), alarm("2"), plays=(answer(400, b"no such site"),))
-    assert not failed
-    assert len(server.received) == 2
+    for _ in range(2):
+        failed, _ = handed_over(hook, alarm("1"), alarm("2"), plays=(answer(400, b"no such site"),))
+        assert not failed
     assert hook.outcomes() == [("1", "dead_lettered", "endpoint_refused", 400), ("2", "delivered", None, 204)]
-    (letter,) = hook.letters()
-    assert (letter["reason"], letter["detail"]) == ("endpoint_refused", "HTTP 400 Words: no such site")
-    assert (letter["channel"], letter["attempt"]) == (SOURCE, 1)
-    assert not hook.waits
-
-
-def test_letters_are_events_of_the_webhook_with_an_id_that_repeats(hook: Hook) -> None:
-    handed_over(hook, alarm("1"), plays=(answer(410),))
-    handed_over(hook, alarm("1"), plays=(answer(410),))
-    first, second = (parse_event(each["Body"]) for each in hook.cloud.received("outbox"))
-    assert first.key == second.key
-    assert first.source == "/eventplane/cloud/webhook/alarm-centre"
-    assert (first.type, first.attributes["deadletterreason"]) == (DEAD_LETTER_TYPE, "endpoint_gone")
+    letter, again = map(parse_event, hook.cloud.bodies("outbox"))
+    assert letter.key == again.key, "an id that repeats"
+    assert (letter.source, letter.type) == ("/eventplane/cloud/webhook/alarm-centre", DEAD_LETTER_TYPE)
+    expected = {"detail": "HTTP 400 Words: no such site", "channel": SOURCE, "attempt": 1}
+    assert letter.data() == {**letter.data(), "reason": "endpoint_refused", **expected}
 
 
 def test_a_failure_is_tried_again_later_and_then_delivered(hook: Hook) -> None:
@@ -202,12 +170,6 @@ def test_a_failure_is_tried_again_later_and_then_delivered(hook: Hook) -> None:
     assert hook.outcomes() == [("1", "delivered", None, 200)]
     first, *others = (each.headers["webhook-id"] for each in server.received)
     assert others == [first, first]
-
-
-def test_one_event_s_failure_is_not_the_next_one_s(hook: Hook) -> None:
-    failed, server = handed_over(hook, alarm("1"), alarm("2"), plays=(answer(500),))
-    assert failed == {"m1"}
-    assert len(server.received) == 2
 
 
 @pytest.mark.parametrize(
@@ -246,48 +208,41 @@ def test_an_event_that_grew_too_old_is_a_dead_letter(hook: Hook) -> None:
 
 
 def test_the_last_reception_that_the_contract_allows_is_the_last_attempt(hook: Hook) -> None:
-    failed, _ = handed_over(
-        hook, alarm("1", attempt=49), alarm("2", attempt=50), plays=(answer(500), answer(500))
-    )
-    assert failed == {"m1"}
-    assert hook.outcomes() == [("2", "dead_lettered", "endpoint_failed", 500)]
+    late = alarm("3", attempt=50, age_s=9_999)
+    plays = (answer(500), answer(500), answer(204))
+    assert handed_over(hook, alarm("1", attempt=49), alarm("2", attempt=50), late, plays=plays)[0] == {"m1"}
+    assert hook.outcomes() == [("2", "dead_lettered", "endpoint_failed", 500), ("3", "delivered", None, 204)]
 
 
-def test_a_late_event_that_the_endpoint_takes_is_no_dead_letter(hook: Hook) -> None:
-    assert handed_over(hook, alarm("1", attempt=50, age_s=9_999))[0] == frozenset()
-    assert hook.outcomes() == [("1", "delivered", None, 204)]
-
-
-def test_an_expired_event_is_not_delivered_and_recorded(hook: Hook) -> None:
-    failed, server = handed_over(hook, alarm("1", expirytime="2025-12-31T23:59:59Z"))
-    assert not failed
-    assert not server.received
-    assert hook.outcomes() == [("1", "expired", "expirytime", None)]
-
-
-def test_what_waited_longer_than_the_inbox_allows_is_not_delivered(hook: Hook) -> None:
-    failed, server = handed_over(hook, alarm("1", age_s=59), alarm("2", age_s=60), expiry_s=60)
+def test_what_has_expired_is_not_delivered_and_recorded(hook: Hook) -> None:
+    over = alarm("3", expirytime="2025-12-31T23:59:59Z")
+    failed, server = handed_over(hook, alarm("1", age_s=59), alarm("2", age_s=60), over, expiry_s=60)
     assert not failed
     assert [parse_event(each.body).id for each in server.received] == ["1"]
-    assert hook.outcomes() == [("1", "delivered", None, 204), ("2", "expired", "channel_expiry", None)]
+    assert hook.outcomes() == [
+        ("1", "delivered", None, 204),
+        ("2", "expired", "channel_expiry", None),
+        ("3", "expired", "expirytime", None),
+    ]
 
 
-def test_what_is_no_event_is_a_dead_letter_with_its_bytes(hook: Hook) -> None:
-    failed, server = handed_over(hook, message("m1", '{"id": 1}'))
-    assert not failed
-    assert not server.received
+@pytest.mark.parametrize(
+    ("body", "id", "reason"),
+    [
+        ('{"id": 1}', "", "attribute_value"),
+        ("H4sI", "", "not_json"),
+        (event("1", ALARM, datacontenttype="text/plain").json, "1", "data_not_text"),
+    ],
+    ids=["no event", "no pack", "not in binary"],
+)
+def test_what_cannot_be_read_or_written_is_a_dead_letter_with_its_bytes(
+    hook: Hook, body: str, id: str, reason: str
+) -> None:
+    failed, server = handed_over(hook, message("m1", body), mode="binary")
+    assert (failed, server.received) == (frozenset(), [])
     (letter,) = hook.letters()
-    assert letter["reason"] == "attribute_value"
-    assert letter["original_bytes"] == len('{"id": 1}')
-    assert hook.outcomes() == [("", "dead_lettered", "attribute_value", None)]
-
-
-def test_an_event_that_cannot_be_written_in_binary_is_a_dead_letter(hook: Hook) -> None:
-    wrong = message("m1", event("1", ALARM, datacontenttype="text/plain").json)
-    failed, server = handed_over(hook, wrong, mode="binary")
-    assert not failed
-    assert not server.received
-    assert hook.outcomes() == [("1", "dead_lettered", "data_not_text", None)]
+    assert (letter["reason"], letter["original_bytes"]) == (reason, len(body))
+    assert hook.outcomes() == [(id, "dead_lettered", reason, None)]
 
 
 def test_a_dead_letter_that_is_refused_goes_to_the_queue_of_last_resort(hook: Hook) -> None:
@@ -295,12 +250,11 @@ def test_a_dead_letter_that_is_refused_goes_to_the_queue_of_last_resort(hook: Ho
     failed, _ = handed_over(hook, message("m1", letter.json), plays=(answer(400),))
     assert not failed
     assert not hook.letters()
-    (kept,) = hook.cloud.received("last-resort")
-    assert kept["Body"] == letter.json
+    assert hook.cloud.bodies("last-resort") == [letter.json]
 
 
 def test_a_dead_letter_that_no_queue_takes_keeps_the_event(hook: Hook) -> None:
-    hook.clients["sqs"] = Unwilling(hook.cloud.sqs, "send_message_batch")
+    hook.cloud.aws.others["sqs"] = FailingClient(hook.cloud.sqs, "send_message_batch")
     failed, _ = handed_over(hook, alarm("1"), alarm("2"), plays=(answer(400),))
     assert failed == {"m1"}
     assert hook.waits == {"m1": 2}
@@ -308,14 +262,14 @@ def test_a_dead_letter_that_no_queue_takes_keeps_the_event(hook: Hook) -> None:
 
 
 def test_a_record_that_cannot_be_written_brings_no_event_back(hook: Hook) -> None:
-    hook.clients["s3"] = Unwilling(hook.cloud.s3, "put_object")
+    hook.cloud.aws.others["s3"] = FailingClient(hook.cloud.s3, "put_object")
     failed, server = handed_over(hook, alarm("1"))
     assert not failed
     assert len(server.received) == 1
 
 
 def test_without_a_key_nothing_is_sent(hook: Hook) -> None:
-    hook.clients["secrets"] = Unwilling(hook.secrets, "get_secret_value", code="AccessDenied")
+    hook.cloud.aws.others["secretsmanager"] = FailingClient(hook.cloud.aws.secrets, code="AccessDenied")
     failed, server = handed_over(hook, alarm("1"), alarm("2"))
     assert failed == {"m1", "m2"}
     assert not server.received
@@ -361,11 +315,6 @@ def test_in_a_fifo_queue_nothing_overtakes_what_waits(hook: Hook) -> None:
     assert hook.waits == {"m1": 2, "m3": 2}
 
 
-def test_a_refused_event_of_a_fifo_queue_lets_the_next_ones_pass(hook: Hook) -> None:
-    failed, _ = handed_over(hook, alarm("1", group="a"), alarm("2", group="a"), plays=(answer(422),))
-    assert not failed
-
-
 def test_a_defect_met_by_one_message_leaves_the_others_alone(
     hook: Hook, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -388,9 +337,9 @@ def test_a_defect_met_by_one_message_leaves_the_others_alone(
 def test_a_name_that_leads_inside_is_tried_until_the_end_and_then_a_dead_letter_that_says_so(
     hook: Hook,
 ) -> None:
-    service = hook.service("https://127.0.0.1/", reach=SinkReach(SinkScope.INTERNET))
+    service = hook.service("https://127.0.0.1/", sinks="internet")
     assert service.process([alarm("1")], invocation(60_000, "i1")).keys() == {"m1"}
-    hook.now_ms += 601_000
+    hook.cloud.clock.advance(601)
     again = [replace(alarm("1"), attempt=2)]
     assert service.process(again, invocation(60_000, "i2")) == {}
     (letter,) = hook.letters()
@@ -401,13 +350,6 @@ def test_a_name_that_leads_inside_is_tried_until_the_end_and_then_a_dead_letter_
 def packed(*ids: str, attempt: int = 1) -> QueueMessage:
     (body,) = (each.body for each in pack([event(id, ALARM) for id in ids], {"route": "r"}, len(ids)))
     return replace(message("m", body, attempt), receipt="h")
-
-
-def test_each_event_of_a_packed_message_is_delivered_and_recorded(hook: Hook) -> None:
-    failed, server = handed_over(hook, packed("1", "2", "3"))
-    assert (failed, hook.waits) == (frozenset(), {})
-    assert [json.loads(each.body)["id"] for each in server.received] == ["1", "2", "3"]
-    assert hook.outcomes() == [(id, "delivered", None, 204) for id in ("1", "2", "3")]
 
 
 def test_a_packed_message_comes_again_for_the_event_that_failed_alone(hook: Hook) -> None:
@@ -448,9 +390,4 @@ def test_items_of_a_packed_message_that_are_no_events_are_dead_letters_of_their_
     body = f'[{{"id":1}},{event("1", ALARM).json},{{"id":2}}]'
     failed, _ = handed_over(hook, replace(message("m", body), receipt="h"))
     assert failed == frozenset()
-    assert len({parse_event(each["Body"]).id for each in hook.cloud.received("outbox")}) == 2
-
-
-def test_a_packed_message_that_cannot_be_read_is_a_dead_letter(hook: Hook) -> None:
-    failed, server = handed_over(hook, replace(message("m", "H4sI"), receipt="h"))
-    assert (failed, server.received, len(hook.letters())) == (frozenset(), [], 1)
+    assert len({parse_event(body).id for body in hook.cloud.bodies("outbox")}) == 2

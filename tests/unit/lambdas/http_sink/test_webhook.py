@@ -6,27 +6,29 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
-import boto3
 import pytest
-from moto import mock_aws
 
 from eventplane.settings import SettingsError
 from lambdas.common.clock import system_clock
-from lambdas.common.contracts import CONTRACT_FILE
 from lambdas.common.queue import QueueMessage, read_messages
 from lambdas.common.queue_function import queue_function
 from lambdas.http_sink import webhook as handler
 from tests.endpoint import EndpointServer, answer
-from tests.unit.lambdas.http_sink.test_service import KEY, SOURCE, alarm, contract_with
-from tests.unit.lambdas.support import ALARM, BUCKET, LambdaContext, figures, message, sqs_event
+from tests.unit.lambdas.http_sink.test_service import alarm, contract_with, webhook_settings
+from tests.unit.lambdas.support import (
+    ALARM,
+    Cloud,
+    LambdaContext,
+    deploy,
+    failures,
+    figures,
+    message,
+    sqs_event,
+)
 
 TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
-
-
-class Context(LambdaContext):
-    def get_remaining_time_in_millis(self) -> int:
-        return 60_000
 
 
 def now(id: str) -> QueueMessage:
@@ -40,45 +42,29 @@ def server() -> Iterator[EndpointServer]:
 
 
 @pytest.fixture
-def deployed(server: EndpointServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def deployed(
+    cloud: Cloud, server: EndpointServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[None]:
     """The environment that the stacks give the function."""
-    (tmp_path / CONTRACT_FILE).write_bytes(contract_with().canonical)
-    for name, value in {
-        "AWS_ACCESS_KEY_ID": "testing",
-        "AWS_SECRET_ACCESS_KEY": "testing",
-        "AWS_DEFAULT_REGION": "us-east-1",
-        "LAMBDA_TASK_ROOT": str(tmp_path),
-        "EVENTPLANE_SOURCE": SOURCE,
-        "EVENTPLANE_WEBHOOK_URL": server.url(),
-        "EVENTPLANE_SINKS": "anywhere",
-        "EVENTPLANE_WEBHOOK_SECRET": "webhook",
-        "EVENTPLANE_WEBHOOK_ORIGIN": "plane.example",
-        "EVENTPLANE_CONCURRENCY": "2",
-        "EVENTPLANE_ARCHIVE_BUCKET": BUCKET,
-    }.items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.delenv("AWS_ENDPOINT_URL", raising=False)
+    settings = webhook_settings(cloud)
+    deploy(monkeypatch, tmp_path, contract_with(), {**settings, "WEBHOOK_URL": server.url()})
     reader = cache(handler.service)
     monkeypatch.setattr(handler, "handle", queue_function(reader))
-    with mock_aws():
-        sqs = boto3.client("sqs")
-        for queue in ("SOURCE", "OUTBOX", "DEAD_LETTER"):
-            url = sqs.create_queue(QueueName=queue)["QueueUrl"]
-            monkeypatch.setenv(f"EVENTPLANE_{queue}_QUEUE", url)
-        boto3.client("s3").create_bucket(Bucket=BUCKET)
-        boto3.client("secretsmanager").create_secret(Name="webhook", SecretString=KEY)
-        yield
+    yield
     if reader.cache_info().currsize:
         reader().process.__self__.attempt.__self__.endpoint.close()
 
 
+def invoke(*messages: QueueMessage) -> Any:
+    return handler.handle(sqs_event(*messages), LambdaContext(remaining_ms=60_000))
+
+
 @pytest.mark.usefixtures("deployed")
 def test_what_is_delivered_is_acknowledged_and_what_is_not_comes_again(server: EndpointServer) -> None:
-    batch = sqs_event(now("1"), now("2"))
-    assert handler.handle(batch, Context()) == {"batchItemFailures": [{"itemIdentifier": "m2"}]}
+    assert invoke(now("1"), now("2")) == failures("m2")
     assert len(server.received) == 2
     # The next invocation has the same connection.
-    assert handler.handle(sqs_event(now("3")), Context()) == {"batchItemFailures": []}
+    assert invoke(now("3")) == failures()
     assert server.connections == 1
 
 
@@ -88,7 +74,7 @@ def test_the_figures_of_an_invocation_are_in_its_log_and_so_is_what_did_not_arri
 ) -> None:
     old = replace(alarm("3", expirytime="2026-01-01T00:00:00Z", traceparent=TRACE), route="urgent-alarms")
     failing = replace(alarm("2", traceparent=TRACE), sent_at_ms=system_clock(), route="urgent-alarms")
-    handler.handle(sqs_event(now("1"), failing, old, message("m4", "no event")), Context())
+    invoke(now("1"), failing, old, message("m4", "no event"))
     assert figures(capsys.readouterr().out) == {
         "Messages": 4,
         "Delivered": 1,
@@ -111,13 +97,7 @@ def test_the_figures_of_an_invocation_are_in_its_log_and_so_is_what_did_not_arri
 @pytest.mark.parametrize(
     ("variable", "value", "said"),
     [
-        ("EVENTPLANE_WEBHOOK_URL", "", "is not set"),
-        ("EVENTPLANE_CONCURRENCY", "many", "is malformed"),
         ("EVENTPLANE_CONCURRENCY", "0", "is 0, not 1 or more"),
-        ("EVENTPLANE_CONCURRENCY", "9" * 5_000, "is malformed"),
-        ("EVENTPLANE_SINKS", "", "is not set"),
-        ("EVENTPLANE_SINK_PORTS", "[443, 0]", "is malformed"),
-        ("EVENTPLANE_SINK_PORTS", "[" + "9" * 5_000 + "]", "is malformed"),
         ("EVENTPLANE_SOURCE", "family-app.inbox", "names family-app.inbox, which is no webhook"),
     ],
 )
@@ -126,7 +106,7 @@ def test_a_wrong_setting_is_named(
 ) -> None:
     monkeypatch.setenv(variable, value)
     with pytest.raises(SettingsError, match=f"{variable} {said}"):
-        handler.handle(sqs_event(alarm("1")), Context())
+        invoke(alarm("1"))
 
 
 def test_a_message_of_a_fifo_queue_knows_its_group() -> None:
@@ -142,7 +122,7 @@ def test_an_endpoint_that_is_not_on_the_internet_gets_nothing(
 ) -> None:
     monkeypatch.setenv("EVENTPLANE_SINKS", "internet")
     monkeypatch.setenv("EVENTPLANE_SINK_PORTS", f"[443, {server.port}]")
-    assert handler.handle(sqs_event(now("1")), Context()) == {"batchItemFailures": [{"itemIdentifier": "m1"}]}
+    assert invoke(now("1")) == failures("m1")
     assert server.connections == 0
     (said,) = (each for each in map(vars, caplog.records) if "reason" in each)
     assert said["reason"] == "endpoint_forbidden"

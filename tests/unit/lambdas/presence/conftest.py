@@ -1,15 +1,13 @@
-"""The world that moto plays."""
+"""The presence monitor in memory."""
 
 from __future__ import annotations
 
-import boto3
 import pytest
 
-from lambdas.common.metrics import metrics
+from tests.fakes.aws import FakeAws
 from tests.unit.lambdas.presence.world import World
 
 
 @pytest.fixture
-def world(aws: None) -> World:
-    metrics.clear_metrics()
-    return World(boto3.client("dynamodb"), boto3.client("sqs"))
+def world(fake_aws: FakeAws, monkeypatch: pytest.MonkeyPatch) -> World:
+    return World(fake_aws, monkeypatch)

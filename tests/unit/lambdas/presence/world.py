@@ -1,19 +1,21 @@
-"""A small world for the presence monitor: statements about devices, limits, and the AWS that moto plays."""
+"""A small world for the presence monitor: statements about devices, limits, and the functions."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import count
 from typing import Any
+
+import pytest
 
 from eventplane.device_reports import HEARTBEAT, forwarder_source
 from eventplane.envelope import write_event
-from eventplane.function_settings import PresenceLimits
+from eventplane.function_settings import PresenceJudgeSettings, PresenceLimits
 from eventplane.traffic import Quota, Traffic
 from lambdas.common.queue import Invocation, QueueMessage
 from lambdas.common.sqs import SqsSender
+from lambdas.presence import parts
 from lambdas.presence.judge import Judge
 from lambdas.presence.parts import Parts
 from lambdas.presence.reconciler import Reconciler
@@ -24,11 +26,16 @@ from lambdas.presence.table import INDEX, PresenceTable
 from lambdas.presence.timer_queue import TimerQueue
 from lambdas.presence.timers import TimerReader
 from lambdas.presence.watch import Watch
+from tests.dynamodb import create_table
+from tests.fakes.aws import FakeAws
+from tests.fakes.clock import START_MS
+from tests.fakes.sqs import FakeMessage
+from tests.unit.lambdas.support import deliver
 
 S = 1_000
 MINUTE = 60 * S
 HOUR = 60 * MINUTE
-START = 1_767_225_600_000
+START = START_MS
 
 LIMITS = PresenceLimits(
     disconnected_after_s=120,
@@ -121,143 +128,93 @@ def word(event: dict[str, Any]) -> str:
     return f"notice {event['data']['phase']}" if name == "carer" else name
 
 
-@dataclass
-class TimerSqs:
-    """A queue of delayed messages in the time of a test; `refuses` as long as it takes none."""
-
-    clock: Callable[[], int]
-    waiting: list[QueueMessage] = field(default_factory=list)
-    refuses: bool = False
-    _numbers: Iterator[int] = field(default_factory=count)
-
-    def send_message_batch(self, QueueUrl: str, Entries: list[dict[str, Any]]) -> dict[str, Any]:  # noqa: N803
-        """SQS's call; the queue's name has no part in it."""
-        assert len(Entries) <= 10, QueueUrl
-        assert all(0 <= each["DelaySeconds"] <= 900 for each in Entries)
-        if self.refuses:
-            return {"Failed": [{"Id": each["Id"], "Code": "InternalError"} for each in Entries]}
-        for each in Entries:
-            sent_ms = self.clock()
-            due_ms = sent_ms + S * each["DelaySeconds"]
-            name = f"t{next(self._numbers)}"
-            self.waiting.append(QueueMessage(name, each["MessageBody"], sent_ms, 1, received_at_ms=due_ms))
-        return {"Successful": [{"Id": each["Id"]} for each in Entries]}
-
-    def take(self, now_ms: int, number: int = 10) -> list[QueueMessage]:
-        """The messages whose delay is over."""
-        taken = [each for each in self.waiting if (each.received_at_ms or 0) <= now_ms][:number]
-        self.waiting = [each for each in self.waiting if each not in taken]
-        return taken
-
-    def redeliver(self, messages: Iterable[QueueMessage], at_ms: int) -> None:
-        """Deliver messages again at a moment."""
-        self.waiting += [replace(each, attempt=each.attempt + 1, received_at_ms=at_ms) for each in messages]
-
-    @property
-    def next_ms(self) -> int | None:
-        """When the next message comes."""
-        return min((each.received_at_ms or 0 for each in self.waiting), default=None)
-
-
 class World:
-    """The table and the outbox as moto plays them, and the functions around them at a moment, `now_ms`."""
+    """The functions by their own wiring, around a table and queues in memory."""
 
-    def __init__(self, dynamodb: Any, sqs: Any) -> None:
-        self.dynamodb = dynamodb
-        self.sqs = sqs
-        self.now_ms = START
-        self.timers = TimerSqs(self.clock)
-        self.outbox = sqs.create_queue(QueueName="outbox")["QueueUrl"]
-        dynamodb.create_table(
-            TableName=TABLE,
-            AttributeDefinitions=[
-                {"AttributeName": "device", "AttributeType": "S"},
-                {"AttributeName": "bucket", "AttributeType": "N"},
-                {"AttributeName": "due_ms", "AttributeType": "N"},
-            ],
-            KeySchema=[{"AttributeName": "device", "KeyType": "HASH"}],
-            BillingMode="PAY_PER_REQUEST",
-            GlobalSecondaryIndexes=[
-                {
-                    "IndexName": INDEX,
-                    "KeySchema": [
-                        {"AttributeName": "bucket", "KeyType": "HASH"},
-                        {"AttributeName": "due_ms", "KeyType": "RANGE"},
-                    ],
-                    "Projection": {"ProjectionType": "KEYS_ONLY"},
-                }
-            ],
+    def __init__(self, aws: FakeAws, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(parts, "system_clock", aws.clock)
+        self.clock, self.dynamodb, self.sqs = aws.clock, aws.dynamodb, aws.sqs
+        self.timer_sqs: Any = aws.sqs
+        self.outbox, self.timers = (
+            aws.sqs.create_queue(QueueName=each)["QueueUrl"] for each in ("outbox", "timers")
         )
-        self.table = PresenceTable(dynamodb, TABLE)
+        self.settings = PresenceJudgeSettings(
+            presence_table=TABLE,
+            presence_limits=LIMITS,
+            timer_queue=self.timers,
+            outbox_queue=self.outbox,
+        )
+        create_presence_table(aws.dynamodb)
+        self.table = PresenceTable(aws.dynamodb, TABLE)
+
+    def parts(self, dynamodb: Any = None, sqs: Any = None) -> Parts:
+        """The functions' parts; `dynamodb` and `sqs`, which sends reports, stand for AWS where it fails."""
+        wired = parts.wired(self.settings)
+        return replace(
+            wired,
+            table=PresenceTable(dynamodb, TABLE) if dynamodb else wired.table,
+            sender=SqsSender(sqs) if sqs else wired.sender,
+            timers=TimerQueue(SqsSender(self.timer_sqs), self.timers),
+        )
 
     def record(
         self,
         *bodies: str,
         heartbeats: bool = False,
         attempt: int = 1,
-        dynamodb: Any = None,
         remaining_ms: Callable[[], int] = lambda: 30_000,
+        **clients: Any,
     ) -> frozenset[str]:
-        """Take down messages, named m0, m1, ...; the names of those that failed."""
-        read = read_heartbeat if heartbeats else read_presence
+        """Record messages, named m0, m1, ...; the names of those that failed."""
         messages = [
-            QueueMessage(id=f"m{at}", body=body, sent_at_ms=self.now_ms, attempt=attempt)
+            QueueMessage(id=f"m{at}", body=body, sent_at_ms=self.clock(), attempt=attempt)
             for at, body in enumerate(bodies)
         ]
-        recorder = Recorder(read, self.parts(dynamodb))
+        recorder = Recorder(read_heartbeat if heartbeats else read_presence, self.parts(**clients))
         return recorder.process(messages, Invocation("i", remaining_ms))
 
-    def clock(self) -> int:
-        return self.now_ms
-
-    def parts(self, dynamodb: Any = None, sqs: Any = None) -> Parts:
-        return Parts(
-            table=PresenceTable(dynamodb or self.dynamodb, TABLE),
-            watch=WATCH,
-            timers=TimerQueue(SqsSender(self.timers), "timers"),
-            sender=SqsSender(sqs or self.sqs),
-            clock=self.clock,
-        )
-
-    def judge(self, *, dynamodb: Any = None, sqs: Any = None) -> Judge:
-        return Judge(self.parts(dynamodb, sqs), self.outbox)
-
-    def reader(self, *, dynamodb: Any = None, sqs: Any = None) -> TimerReader:
-        return TimerReader(self.parts(dynamodb), self.judge(dynamodb=dynamodb, sqs=sqs))
-
-    def reconciler(self, *, dynamodb: Any = None, sqs: Any = None) -> Reconciler:
-        return Reconciler(self.parts(dynamodb), self.judge(dynamodb=dynamodb, sqs=sqs))
+    def reconciler(self, **clients: Any) -> Reconciler:
+        made = self.parts(**clients)
+        return Reconciler(made, Judge(made, self.outbox))
 
     def reconcile(self, now_ms: int | None = None, buckets: Sequence[int] = range(16), **clients: Any) -> Any:
         """Reconcile at a moment, whatever is due by then."""
-        self.now_ms = self.now_ms if now_ms is None else now_ms
+        self.clock.now_ms = self.clock() if now_ms is None else now_ms
         return self.reconciler(**clients).reconcile(buckets, 0, lambda: 60_000)
 
-    def fire(self, until_ms: int | None = None, *, failed_after_ms: int = 2 * S, **clients: Any) -> int:
-        """Let time pass and timers fire, each at its moment; how many have fired.
-
-        A message that fails comes again `failed_after_ms` later.
-        """
-        end_ms, fired = self.now_ms if until_ms is None else until_ms, 0
-        while (next_ms := self.timers.next_ms) is not None and next_ms <= end_ms:
-            self.now_ms = max(self.now_ms, next_ms)
-            messages = self.timers.take(self.now_ms)
-            failed = self.reader(**clients).process(messages, Invocation("i", lambda: 30_000))
-            again = [each for each in messages if each.id in failed]
-            self.timers.redeliver(again, self.now_ms + failed_after_ms)
-            fired += len(messages)
-        self.now_ms = end_ms
+    def fire(self, until_ms: int | None = None, **clients: Any) -> int:
+        """Let time pass and timers fire, each at its moment; how many have fired."""
+        end_ms, fired = self.clock() if until_ms is None else until_ms, 0
+        while self.waiting and (next_ms := min(each.visible_ms for each in self.waiting)) <= end_ms:
+            self.clock.now_ms = max(self.clock(), next_ms)
+            made = self.parts(**clients)
+            reader = TimerReader(made, Judge(made, self.outbox))
+            fired += deliver(self.sqs, self.timers, reader.process)[0]
+        self.clock.now_ms = end_ms
         return fired
+
+    def arm(self, body: str) -> None:
+        """Put a timer into the queue, due now."""
+        self.sqs.send_message(QueueUrl=self.timers, MessageBody=body)
+
+    @property
+    def waiting(self) -> list[FakeMessage]:
+        """The timers in the queue."""
+        return self.sqs.queue(self.timers).messages
+
+    def state(self, device: str = "home-1") -> DeviceState:
+        return self.table.read([device])[device]
 
     def sent(self) -> list[dict[str, Any]]:
         """The events in the outbox that nobody took yet."""
-        events: list[dict[str, Any]] = []
-        while batch := self.sqs.receive_message(QueueUrl=self.outbox, MaxNumberOfMessages=10).get("Messages"):
-            for message in batch:
-                events.append(json.loads(message["Body"]))
-                self.sqs.delete_message(QueueUrl=self.outbox, ReceiptHandle=message["ReceiptHandle"])
-        return events
+        return [json.loads(body) for body in self.sqs.take(self.outbox)]
 
     def words(self) -> list[str]:
-        """What the events in the outbox say, each in one word, sorted: a standard queue has no order."""
+        """What the events in the outbox say, each in one word, sorted."""
         return sorted(word(each) for each in self.sent())
+
+
+def create_presence_table(dynamodb: Any) -> None:
+    """As the stacks make it."""
+    index = ("bucket", "due_ms")
+    create_table(dynamodb, TABLE, "device", numbers=index, global_indexes={INDEX: index})

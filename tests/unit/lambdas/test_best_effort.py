@@ -1,0 +1,175 @@
+"""Best effort in the cloud: tried once, after what is promised, and never a reason to come again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from eventplane.batch import pack
+from eventplane.contract import Contract
+from eventplane.guarantee import FAILED, NOT_REPEATED
+from lambdas.common.queue import QueueMessage, read_messages
+from lambdas.router.service import LIMITS
+from tests.fakes.faults import FailingClient
+from tests.unit.lambdas.support import (
+    ALARM,
+    READING,
+    Cloud,
+    changed,
+    event,
+    frame,
+    message,
+    sqs_event,
+    with_sends,
+)
+
+pytestmark = pytest.mark.source("P4", "C1")
+
+BEST_EFFORT = "best_effort"
+FAMILY, CENTRE, CARE = "family-app.inbox", "alarm-centre.inbox", "care-analytics.inbox"
+ROUTES = {FAMILY: "alarms-to-family", CENTRE: "alarms-to-alarm-centre"}
+SENT = message("m1", frame(event("1", ALARM)))
+
+
+def at_best_effort(contract: Contract, *path: str) -> Contract:
+    """The contract in which what is at `path` is at best effort."""
+
+    def change(document: dict[str, Any]) -> None:
+        for name in path:
+            document = document[name]
+        document["delivery_guarantee"] = BEST_EFFORT
+
+    return changed(contract, change)
+
+
+@pytest.fixture
+def plane(contract: Contract) -> Contract:
+    """The contract in which alarms reach the family's app at best effort."""
+    (route,) = (each.name for each in contract.routes if each.destination == FAMILY and "daily" in each.name)
+    return at_best_effort(contract, "routes", route)
+
+
+@pytest.fixture
+def route(cloud: Cloud, plane: Contract) -> Callable[..., frozenset[str]]:
+    """Routes a message at an attempt, while some inboxes refuse with `code`."""
+
+    def route(
+        sent: QueueMessage = SENT,
+        *refusing: str,
+        attempt: int = 1,
+        code: str = "Throttling",
+        plane: Contract = plane,
+    ) -> frozenset[str]:
+        urls = [cloud.queues[each] for each in refusing]
+        sqs = FailingClient(cloud.sqs, "send_message_batch", targets=urls, code=code)
+        return cloud.route(replace(sent, attempt=attempt), plane=plane, sqs=sqs, id=f"i{attempt}")
+
+    return route
+
+
+Route = Callable[..., frozenset[str]]
+
+
+def written(cloud: Cloud) -> list[tuple[Any, ...]]:
+    return cloud.ledger_rows("destination", "outcome", "reason", "attempt")
+
+
+def test_a_delivery_that_succeeds_is_like_any_other_and_tells_a_webhook_what_it_is(
+    cloud: Cloud, route: Route
+) -> None:
+    assert route() == frozenset()
+    assert written(cloud) == [(CENTRE, "delivered", None, 1), (FAMILY, "delivered", None, 1)]
+    told = {}
+    for address in (FAMILY, CENTRE):
+        (received,) = cloud.received(address)
+        (record,) = sqs_event(message("m1", received["Body"]))["Records"]
+        given = received["MessageAttributes"]
+        hints = {name: {"stringValue": each["StringValue"]} for name, each in given.items()}
+        (read,) = read_messages({"Records": [{**record, "messageAttributes": hints}]})
+        told[address] = read.is_best_effort
+    assert told == {FAMILY: True, CENTRE: False}
+
+
+@pytest.mark.parametrize("code", ["Throttling", "InvalidMessageContents"])
+def test_a_delivery_that_fails_is_dropped_and_its_message_is_done(
+    cloud: Cloud, route: Route, code: str
+) -> None:
+    assert route(SENT, FAMILY, code=code) == frozenset()
+    assert cloud.copies() == {CENTRE: 1}  # nor is it a dead letter
+    assert written(cloud) == [(CENTRE, "delivered", None, 1), (FAMILY, "dropped", FAILED, 1)]
+
+
+@pytest.mark.parametrize(
+    ("refusing", "first"), [([CENTRE], ("delivered", None)), ([CENTRE, FAMILY], ("dropped", FAILED))]
+)
+def test_when_a_message_comes_again_its_deliveries_are_not_repeated(
+    cloud: Cloud, route: Route, refusing: list[str], first: tuple[str, str | None]
+) -> None:
+    assert route(SENT, *refusing) == {"m1"}
+    assert route(SENT, CENTRE, attempt=2) == {"m1"}
+    assert route(SENT, attempt=3) == frozenset()
+    assert cloud.copies() == {CENTRE: 1} | ({FAMILY: 1} if FAMILY not in refusing else {})
+    assert written(cloud) == [
+        (CENTRE, "delivered", None, 3),
+        (FAMILY, *first, 1),
+        (FAMILY, "dropped", NOT_REPEATED, 3),
+    ]
+
+
+@pytest.mark.parametrize("is_fifo", [False, True])
+def test_what_is_promised_goes_first_whatever_is_more_urgent(
+    cloud: Cloud, contract: Contract, is_fifo: bool
+) -> None:
+    events = [event("1", ALARM), event("2", READING)]
+    plane = at_best_effort(contract, "event_types", ALARM)
+    sent, source = [message("m1", frame(pack(events)))], "device.outbox"
+    if is_fifo:
+        sent = [replace(message(each.id, each.json), group="a") for each in events]
+        source, plane = "family-app.outbox", with_sends(plane, "family-app", ALARM, READING)
+    left = iter([LIMITS.planning_ms] * len(sent) + [LIMITS.reserve_ms])
+    assert cloud.route(*sent, source=source, plane=plane, remaining_ms=lambda: next(left, 0)) == frozenset()
+    assert written(cloud) == [
+        (CENTRE, "dropped", FAILED, 1),
+        (CARE, "delivered", None, 1),
+        (FAMILY, "dropped", FAILED, 1),
+    ]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        (),
+        ("event_types", READING),
+        ("participants", "care-analytics", "inbox"),
+        ("participants", "device", "outbox"),
+    ],
+    ids=["event", "type", "inbox", "outbox"],
+)
+def test_each_who_may_ask_for_best_effort_gets_it(
+    cloud: Cloud, contract: Contract, route: Route, path: tuple[str, ...]
+) -> None:
+    asked = {} if path else {"deliveryguarantee": BEST_EFFORT}
+    plane = at_best_effort(contract, *path) if path else contract
+    assert route(message("m1", frame(event("1", **asked))), CARE, plane=plane) == frozenset()
+    assert written(cloud) == [(CARE, "dropped", FAILED, 1)]
+
+
+def test_a_dead_letter_is_promised_also_of_what_came_at_best_effort(
+    cloud: Cloud, contract: Contract, route: Route
+) -> None:
+    plane = at_best_effort(contract, "participants", "device", "outbox")
+    sent = message("m1", frame(b"no event"))
+    assert route(sent, "operations.inbox", plane=plane) == {"m1"}
+    assert route(sent, attempt=2, plane=plane) == frozenset()
+    assert len(cloud.letters()) == 1
+
+
+def test_an_event_that_asks_for_more_is_a_dead_letter_that_says_what_to_do(cloud: Cloud) -> None:
+    greedy = event("1").json.replace("{", '{"deliveryguarantee":"at_least_once",', 1)
+    assert cloud.route(message("m1", frame(greedy.encode()))) == frozenset()
+    (letter,) = cloud.letters()
+    assert letter["reason"] == "attribute_value"
+    assert "write `best_effort`, or leave it out" in letter["detail"]

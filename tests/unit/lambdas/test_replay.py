@@ -1,0 +1,326 @@
+"""The replay: what an audit misses, and what somebody new asks for, from the tap's files to the inboxes."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pytest
+
+from eventplane.contract import Contract
+from eventplane.dead_letter import letter_id
+from eventplane.envelope import Envelope, parse_event
+from eventplane.ledger import TapRecord, to_line
+from eventplane.replay import Order, Owed, OwedOrder, WindowOrder, order_text
+from lambdas.common.archive import Archive
+from lambdas.common.queue import Invocation
+from lambdas.common.sqs import SqsSender
+from lambdas.replay import handler as module
+from lambdas.replay import orders
+from lambdas.replay.handler import ReplayService
+from lambdas.replay.orders import Orders, Planners, TapFiles
+from lambdas.router.active_contract import Unseen
+from lambdas.router.dispatch import Dispatch
+from lambdas.router.engine import build_engine
+from tests.fakes.faults import FailingClient
+from tests.unit.lambdas.support import (
+    ALARM,
+    BUCKET,
+    NOW_MS,
+    READING,
+    Cloud,
+    changed,
+    event,
+    message,
+    stamped,
+    with_route,
+)
+
+FILE = "tap/date=2025-12-31/hour=23/a.json.gz"
+DAY_MS = 86_400_000
+ACCEPTED_MS = NOW_MS - DAY_MS
+CARE, INBOX = "readings-to-care-analytics", "care-analytics.inbox"
+MARK = "2026-01-01T00:00:00.000Z"
+
+Replay = Callable[..., frozenset[str]]
+
+
+@pytest.fixture
+def replay(cloud: Cloud) -> Replay:
+    """Carries out orders (or bodies), each as message `m1`, `m2` ..."""
+    Archive(cloud.s3, BUCKET).file_contract(cloud.contract.version, cloud.contract.canonical)
+
+    def replay(
+        *orders: Order | str,
+        plane: Contract | None = None,
+        sqs: Any = None,
+        ledger_sqs: Any = None,
+        s3: Any = None,
+        remaining_ms: Callable[[], int] = lambda: 900_000,
+        is_seen: bool = True,
+        attempt: int = 1,
+    ) -> frozenset[str]:
+        engine = build_engine(plane or cloud.contract, "device.outbox", cloud.queues)
+        s3 = s3 or cloud.s3
+        service = ReplayService(
+            engine=lambda: engine if is_seen else Unseen(engine),
+            orders=Orders(TapFiles(s3, BUCKET), Planners(s3, BUCKET, "device.outbox")),
+            dispatch=Dispatch(SqsSender(sqs or cloud.sqs), cloud.queues),
+            inboxes=cloud.queues,
+            ledger=cloud.ledger_of(sqs=ledger_sqs, s3=s3),
+            clock=cloud.clock,
+        )
+        bodies = [each if isinstance(each, str) else order_text(each) for each in orders]
+        messages = [message(f"m{number}", body, attempt) for number, body in enumerate(bodies, start=1)]
+        return service.process(messages, Invocation("invocation-1", remaining_ms))
+
+    return replay
+
+
+def tap_line(event: Envelope, index: int = 0, client: str = "home-1", at_ms: int = ACCEPTED_MS) -> str:
+    topic = f"devices/{client}/outbox"
+    return to_line(TapRecord(at_ms, at_ms, client, topic, f"m-{client}", index, event.json, None, None))
+
+
+def tapped(cloud: Cloud, *events: Envelope, accepted_at_ms: int = ACCEPTED_MS) -> None:
+    """The tap's file has `events`, and a line that is no record."""
+    lines = [tap_line(each, index, at_ms=accepted_at_ms) for index, each in enumerate(events)]
+    write(cloud, [*lines, "no record"])
+
+
+def write(cloud: Cloud, lines: Iterable[str]) -> None:
+    body = gzip.compress("".join(f"{line}\n" for line in lines).encode())
+    cloud.s3.put_object(Bucket=BUCKET, Key=FILE, Body=body)
+
+
+def owed(cloud: Cloud, *events: Envelope, at_ms: int = ACCEPTED_MS, **members: str) -> OwedOrder:
+    """An order for events of one route, and of one contract."""
+    named = {"route": CARE, "version": cloud.contract.version, **members}
+    return OwedOrder(FILE, tuple(Owed(*stamped(each).key, *named.values(), at_ms) for each in events))
+
+
+def reasons(cloud: Cloud) -> list[str]:
+    return [each["reason"] for each in cloud.letters()]
+
+
+def test_what_is_owed_arrives_marked_and_is_recorded_as_of_then(cloud: Cloud, replay: Replay) -> None:
+    lost, kept = event("1", ALARM), event("2")
+    tapped(cloud, kept, lost, lost)
+    order = owed(cloud, lost, route="daily-life-to-family")
+    # Until the contract in force is seen every order waits.
+    assert replay(order, "no order", is_seen=False) == {"m1", "m2"}
+    assert cloud.decisions() == []
+    assert replay(order) == frozenset()
+
+    (received,) = cloud.received("family-app.inbox")
+    assert received["Body"] == f'{{"replayedtime":"{MARK}",' + stamped(lost).json[1:]
+    hints = {name: each["StringValue"] for name, each in received["MessageAttributes"].items()}
+    assert (hints["ce_replayedtime"], hints["route"]) == (MARK, "daily-life-to-family")
+    assert cloud.copies() == {}
+    (line,) = cloud.decisions()
+    expected = {
+        "decided_at_ms": NOW_MS,
+        "entered_at_ms": ACCEPTED_MS,
+        "entered_by": "device.outbox",
+        "contract_version": cloud.contract.version,
+        "source": lost.source,
+        "id": "1",
+        "client_id": "home-1",
+        "priority": "urgent",
+        "route": "daily-life-to-family",
+        "destination": "family-app.inbox",
+        "outcome": "delivered",
+        "reason": "replay",
+    }
+    assert expected.items() <= line.items()
+
+
+def test_of_two_senders_of_one_name_the_one_that_is_owed_gets_through(cloud: Cloud, replay: Replay) -> None:
+    true, forged = event("1"), event("1", subject="forged")
+    senders = (("home-2", forged), ("home-1", true), ("home-2", forged))
+    write(cloud, (tap_line(each, client=client) for client, each in senders))
+    assert replay(owed(cloud, true)) == frozenset()
+
+    (body,) = cloud.bodies(INBOX)
+    replayed = parse_event(body)
+    assert (replayed.key, "subject" in replayed.attributes) == (stamped(true).key, False)
+    nobodys = Owed("home-3/", *true.claim, CARE, cloud.contract.version, ACCEPTED_MS)
+    assert replay(OwedOrder(FILE, (nobodys,))) == frozenset()
+    assert reasons(cloud) == ["not_in_tap"]
+
+
+@pytest.mark.source("P4", "C1")
+def test_what_is_at_best_effort_is_replayed_at_least_once(cloud: Cloud, replay: Replay) -> None:
+    lost = event("1", deliveryguarantee="best_effort")
+    tapped(cloud, lost)
+    assert replay(owed(cloud, lost), sqs=FailingClient(cloud.sqs, "send_message_batch")) == {"m1"}
+    assert cloud.decisions() == []
+    assert replay(owed(cloud, lost), attempt=2) == frozenset()
+    assert cloud.copies() == {INBOX: 1}
+    assert cloud.ledger_rows("outcome", "reason", "attempt") == [("delivered", "replay", 2)]
+
+
+@pytest.mark.parametrize(
+    ("late", "age_days", "reason"),
+    [
+        (event("1", expirytime="2025-12-31T12:00:00Z"), 1, "expirytime"),
+        (event("1"), 8, "channel_expiry"),  # counts from when it was accepted
+    ],
+)
+def test_what_has_expired_meanwhile_is_recorded_and_not_sent(
+    cloud: Cloud, replay: Replay, late: Envelope, age_days: int, reason: str
+) -> None:
+    accepted_ms = NOW_MS - age_days * DAY_MS
+    tapped(cloud, late, accepted_at_ms=accepted_ms)
+    assert replay(owed(cloud, late, at_ms=accepted_ms)) == frozenset()
+    assert cloud.ledger_rows("outcome", "reason", "entered_at_ms") == [("expired", reason, accepted_ms)]
+    assert cloud.copies() == {}
+
+
+@pytest.mark.parametrize("is_file_there", [True, False])
+def test_an_event_that_is_not_in_the_tap_is_a_dead_letter_and_no_loop(
+    cloud: Cloud, replay: Replay, is_file_there: bool
+) -> None:
+    if is_file_there:
+        tapped(cloud, event("2"))
+    assert replay(owed(cloud, event("1"))) == frozenset()
+    (letter,) = cloud.letters()
+    assert (letter["reason"], letter["channel"], FILE in letter["detail"]) == ("not_in_tap", "replay", True)
+    # The event itself has no record: of an event that the tap does not have, the audit would call it forged.
+    assert [line["type"] for line in cloud.decisions()] == ["org.eventplane.deadletter.v1"]
+
+
+def test_a_destination_that_is_gone_is_a_dead_letter_of_the_event(cloud: Cloud, replay: Replay) -> None:
+    lost = event("1")
+    tapped(cloud, lost)
+
+    def retire(document: dict[str, Any]) -> None:
+        document["participants"]["care-analytics"]["retired"] = True
+        del document["routes"][CARE]
+
+    del cloud.queues[INBOX]
+    assert replay(owed(cloud, lost), plane=changed(cloud.contract, retire)) == frozenset()
+    (body,) = cloud.bodies("operations.inbox")
+    letter = parse_event(body)
+    id = letter_id(*stamped(lost).key)
+    assert (letter.id, letter.attributes["deadletterreason"]) == (id, "destination_gone")
+    dead, told = sorted(cloud.decisions(), key=lambda line: line["outcome"])
+    assert (dead["outcome"], dead["reason"], dead["route"]) == ("dead_lettered", "destination_gone", CARE)
+    assert dead["contract_version"] == cloud.contract.version
+    assert (told["outcome"], told["id"]) == ("delivered", id)
+
+
+@pytest.mark.parametrize("wrong", [{"version": "0123456789abcdef"}, {"route": "no-route"}, None])
+def test_a_bad_order_is_a_dead_letter_and_the_others_go_on(
+    cloud: Cloud, replay: Replay, wrong: dict[str, str] | None
+) -> None:
+    lost = event("1")
+    tapped(cloud, lost)
+    bad = "by mistake" if wrong is None else owed(cloud, lost, **wrong)
+    assert replay(bad, owed(cloud, lost)) == frozenset()
+    assert reasons(cloud) == ["bad_order"]
+    assert cloud.copies() == {INBOX: 1}
+
+
+@pytest.mark.parametrize("named", [{"participant": "newcomer"}, {"route": "to-newcomer"}])
+def test_a_past_window_goes_to_who_is_new_and_to_nobody_else(
+    cloud: Cloud, replay: Replay, named: dict[str, str]
+) -> None:
+    def grow(document: dict[str, Any]) -> None:
+        for name in ("newcomer", "other"):
+            document["participants"][name] = {"kind": "cloud_service", "description": "Is new."}
+            document["routes"][f"to-{name}"] = {"filter": {"exact": {"type": READING}}, "to": f"{name}.inbox"}
+
+    plane = changed(cloud.contract, grow)
+    cloud.queues |= {f"{name}.inbox": cloud.queue(name) for name in ("newcomer", "other")}
+    tapped(cloud, event("1"), event("2", ALARM), event("3"), event("3"))
+    assert replay(WindowOrder(FILE, ACCEPTED_MS, ACCEPTED_MS + 1, **named), plane=plane) == frozenset()
+
+    received = [parse_event(body) for body in cloud.bodies("newcomer.inbox")]
+    assert sorted((each.id, each.attributes["replayedtime"]) for each in received) == [
+        ("1", MARK),
+        ("3", MARK),
+    ]
+    assert cloud.copies() == {}
+    rows = set(cloud.ledger_rows("route", "reason", "entered_at_ms"))
+    assert rows == {("to-newcomer", "replay", ACCEPTED_MS)}
+    # Filed first: whoever finds the record finds the contract.
+    assert f"contracts/{plane.version}.json" in cloud.keys("contracts/")
+
+
+@pytest.mark.parametrize(
+    ("from_ms", "to_ms", "named", "expected"),
+    [
+        (ACCEPTED_MS + 1, NOW_MS, {"participant": "care-analytics"}, []),
+        (0, ACCEPTED_MS, {"participant": "care-analytics"}, []),
+        (0, NOW_MS, {"participant": "nobody"}, ["destination_gone"]),
+        (0, NOW_MS, {"route": "no-route"}, ["destination_gone"]),
+    ],
+)
+def test_what_is_outside_of_the_window_is_not_sent_and_nobody_gets_a_window(
+    cloud: Cloud, replay: Replay, from_ms: int, to_ms: int, named: dict[str, str], expected: list[str]
+) -> None:
+    tapped(cloud, event("1"))
+    assert replay(WindowOrder(FILE, from_ms, to_ms, **named)) == frozenset()
+    assert (reasons(cloud), cloud.copies()) == (expected, {})
+
+
+def test_a_window_tells_nobody_again_of_events_that_were_refused(cloud: Cloud, replay: Replay) -> None:
+    plane = changed(cloud.contract, lambda each: each["event_types"][READING].update(schema_check="strict"))
+    tapped(cloud, event("1", dataschema="https://schemas.example.org/none"))
+    assert replay(WindowOrder(FILE, 0, NOW_MS, participant="care-analytics"), plane=plane) == frozenset()
+    assert (cloud.decisions(), cloud.copies()) == ([], {})
+
+
+def test_an_order_comes_again_when_a_queue_the_ledger_or_the_time_fails(cloud: Cloud, replay: Replay) -> None:
+    lost = event("1")
+    tapped(cloud, lost)
+    order = owed(cloud, lost)
+    refusing = FailingClient(cloud.sqs, "send_message_batch")
+    assert replay(order, sqs=refusing) == {"m1"}
+    assert cloud.decisions() == []
+    assert replay(order, ledger_sqs=refusing, s3=FailingClient(cloud.s3, "put_object")) == {"m1"}
+    assert cloud.copies() == {INBOX: 1}
+    assert replay(order, remaining_ms=lambda: 5_000) == {"m1"}
+    assert cloud.copies() == {}
+
+
+def test_a_damaged_file_comes_again_and_does_not_touch_other_orders(cloud: Cloud, replay: Replay) -> None:
+    tapped(cloud, event("1"))
+    cloud.s3.put_object(Bucket=BUCKET, Key=FILE, Body=cloud.read(FILE)[:-9])
+    assert replay(owed(cloud, event("1")), "by mistake") == {"m1"}
+    assert reasons(cloud) == ["bad_order"]
+
+
+def test_a_large_file_is_done_in_portions_each_with_its_part_of_the_ledger(
+    cloud: Cloud, replay: Replay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "PORTION", 3)
+    tapped(cloud, *(event(str(number)) for number in range(8)))
+    assert replay(WindowOrder(FILE, 0, NOW_MS, participant="care-analytics")) == frozenset()
+    assert len(cloud.sqs.bodies(cloud.ledger)) == 3
+    assert (len(cloud.decisions()), cloud.copies()) == (8, {INBOX: 8})
+
+
+def test_an_event_that_went_round_too_often_goes_no_further(cloud: Cloud, replay: Replay) -> None:
+    tired, young = event("1", routerhops=8), event("2", routerhops=1)
+    tapped(cloud, tired, young)
+    assert replay(owed(cloud, tired, young)) == frozenset()
+    (body,) = cloud.bodies(INBOX)
+    assert parse_event(body).attributes["routerhops"] == 2
+    assert reasons(cloud) == ["hop_limit"]
+
+
+def test_of_the_contracts_of_long_ago_only_the_last_ones_are_kept(
+    cloud: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(orders, "MAX_KEPT", 2)
+    contracts = [with_route(cloud.contract, name) for name in "abc"]
+    for each in contracts:
+        Archive(cloud.s3, BUCKET).file_contract(each.version, each.canonical)
+    s3 = FailingClient(cloud.s3, targets=())
+    made = Planners(s3, BUCKET, "device.outbox")
+    first, _, last = (made.of(each.version) for each in contracts)
+    assert (made.of(contracts[2].version) is last, len(s3.asked)) == (True, 3)
+    assert (made.of(contracts[0].version) is first, len(s3.asked)) == (False, 4)
