@@ -20,6 +20,7 @@ from local.process import Supervisor
 from tests.browser import Page
 from tests.endpoint import EndpointServer
 from tests.integration import downlink
+from tests.integration.archive import Archive
 from tests.integration.commands import output_of
 from tests.integration.grown import HOOKED, grown_contract
 from tests.integration.inboxes import Inboxes
@@ -89,6 +90,12 @@ def outputs(plane: Plane) -> Mapping[str, str]:
 def inboxes(plane: Plane) -> Inboxes:
     """Everything that came into the inboxes of cloud services, for whoever looks for an event of its own."""
     return Inboxes(plane)
+
+
+@pytest.fixture(scope="session")
+def archive(plane: Plane) -> Archive:
+    """The archive of the plane, with the rows of all tests."""
+    return Archive(plane)
 
 
 @pytest.fixture(scope="module")
