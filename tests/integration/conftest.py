@@ -17,8 +17,10 @@ from local.deploy import start_synthesis
 from local.emulator import start_emulator
 from local.mosquitto import Broker, start_mosquitto
 from local.process import Supervisor
+from tests.browser import Page
 from tests.endpoint import EndpointServer
 from tests.integration import downlink
+from tests.integration.archive import Archive
 from tests.integration.commands import output_of
 from tests.integration.grown import HOOKED, grown_contract
 from tests.integration.inboxes import Inboxes
@@ -90,6 +92,12 @@ def inboxes(plane: Plane) -> Inboxes:
     return Inboxes(plane)
 
 
+@pytest.fixture(scope="session")
+def archive(plane: Plane) -> Archive:
+    """The archive of the plane, with the rows of all tests."""
+    return Archive(plane)
+
+
 @pytest.fixture(scope="module")
 def cloud_home(plane: Plane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[downlink.Home]:
     """A registered home that is connected to the plane. A module has one: use keys of your own."""
@@ -99,6 +107,13 @@ def cloud_home(plane: Plane, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     seen = downlink.Plane(plane.cloud, plane.outputs)
     with Supervisor(folder / "run") as it, downlink.running_home(seen, it, folder / name, name) as home:
         yield home
+
+
+@pytest.fixture(scope="session")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+    """One browser for all pages: give it a width, and leave it on an empty page."""
+    with Page(tmp_path_factory.mktemp("browser")) as page:
+        yield page
 
 
 @pytest.fixture

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict
 from collections.abc import Callable
 
 from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.envelope import Envelope, parse_event
+from eventplane.ingest import IngestFrame, frame_text
 from eventplane.sqs_binding import split
 from local.demo.plane import Plane
 from tests.eventually import eventually
@@ -15,6 +17,15 @@ SECONDS = 60.0
 """How long an event may take on a busy machine; nothing here is about speed."""
 
 Wanted = Callable[[Envelope], bool]
+
+
+def enter(plane: Plane, sent: Envelope | bytes, *ways: str, device: str = "a", at_ms: int = 0) -> None:
+    """Put what `device` sent into the queues `ways`, by default the router's, as the ingest rule does it."""
+    payload = sent.json.encode() if isinstance(sent, Envelope) else sent
+    at_ms = at_ms or time.time_ns() // 1_000_000
+    text = frame_text(IngestFrame(payload, f"devices/{device}/outbox", device, "", at_ms))
+    for way in ways or ("IngestUrl",):
+        plane.cloud.client("sqs").send_message(QueueUrl=plane.outputs[way], MessageBody=text)
 
 
 class Inboxes:

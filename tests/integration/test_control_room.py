@@ -19,16 +19,11 @@ def plane() -> FakePlane:
     return FakePlane()
 
 
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
-    with Page(tmp_path_factory.mktemp("browser")) as page:
-        yield page
-
-
-@pytest.fixture(params=[390, 1280])
-def page(plane: FakePlane, browser: Page, request: pytest.FixtureRequest) -> Iterator[Page]:
+@pytest.fixture
+def page(plane: FakePlane, browser: Page) -> Iterator[Page]:
+    """The room on a phone; that it fits a screen too, test_pages.py shows."""
     with ControlRoom(plane) as room:
-        browser.resize(request.param)
+        browser.resize(390)
         browser.open(room.url)
         browser.wait_for("document.body.dataset.ready")
         yield browser

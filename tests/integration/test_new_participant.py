@@ -34,12 +34,12 @@ TESTS = (
 """Those that failed when this was the case, and those of the whole contract."""
 
 
-@pytest.fixture
-def checkout(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of all that is in version control, and of what is about to be."""
     listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     names = subprocess.run(listed, cwd=ROOT, check=True, capture_output=True, text=True).stdout
-    copy = tmp_path / "checkout"
+    copy = tmp_path_factory.mktemp("copy") / "checkout"
     for name in filter(None, names.split("\0")):
         source = ROOT / name
         if source.is_file() and not source.is_symlink():

@@ -50,12 +50,6 @@ UNREADABLE = """(() => {
 
 
 @pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
-    with Page(tmp_path_factory.mktemp("browser")) as page:
-        yield page
-
-
-@pytest.fixture(scope="module")
 def urls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     files = write_pages(tmp_path_factory.mktemp("pages"))
     plane = FakePlane()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 import time
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,6 @@ from typing import Any
 import pytest
 
 from eventplane.envelope import Envelope, write_event
-from eventplane.ingest import IngestFrame, frame_text
 from eventplane.names import VERDICT
 from eventplane.sender import Sender
 from eventplane.sending import stamp_sender
@@ -21,8 +19,9 @@ from local.audits import read_report
 from local.demo.archive import fetch
 from local.demo.plane import Plane
 from tests.eventually import eventually
+from tests.integration.archive import Archive
 from tests.integration.commands import output_of
-from tests.integration.inboxes import Inboxes, Wanted
+from tests.integration.inboxes import Inboxes, Wanted, enter
 
 SECONDS = 60
 READING = "org.eventplane.health.reading.v1"
@@ -32,11 +31,10 @@ ROUTE = "readings-to-care-analytics"
 class World:
     """What a test does with the deployed plane and its archive."""
 
-    def __init__(self, plane: Plane, inboxes: Inboxes, directory: Path) -> None:
+    def __init__(self, plane: Plane, inboxes: Inboxes, archive: Archive, directory: Path) -> None:
         self.plane = plane
+        self.archive = archive
         self._inboxes = inboxes
-        self.sqs, self.s3 = plane.cloud.client("sqs"), plane.cloud.client("s3")
-        self.bucket = plane.outputs["ArchiveBucket"]
         self.directory = directory
         self.accepted_ms = time.time_ns() // 1_000_000
         self.sent = write_event(
@@ -46,9 +44,7 @@ class World:
 
     def enter(self) -> None:
         """As the ingest rule does it: to the router and to the tap."""
-        frame = IngestFrame(self.sent.json.encode(), "devices/a/outbox", "a", "", self.accepted_ms)
-        for way in ("IngestUrl", "TapUrl"):
-            self.sqs.send_message(QueueUrl=self.plane.outputs[way], MessageBody=frame_text(frame))
+        enter(self.plane, self.sent, "IngestUrl", "TapUrl", at_ms=self.accepted_ms)
 
     def received(self, service: str, wanted: Wanted) -> Envelope:
         """The last event in an inbox that is `wanted`."""
@@ -63,26 +59,26 @@ class World:
         """Whether it is the event, sent again by a replay."""
         return self.is_ours(event) and "replayedtime" in event.attributes
 
-    def lines(self, folder: str) -> Iterator[tuple[str, dict[str, Any]]]:
-        """The archive's lines about the event, each with its object's key."""
-        pages = self.s3.get_paginator("list_objects_v2").paginate(Bucket=self.bucket, Prefix=f"{folder}/")
-        for key in [each["Key"] for page in pages for each in page.get("Contents", [])]:
-            body = self.s3.get_object(Bucket=self.bucket, Key=key)["Body"].read()
-            for line in gzip.decompress(body).splitlines():
-                if self.sent.id.encode() in line:
-                    yield key, json.loads(line)
+    def is_in(self, folder: str) -> bool:
+        """Whether the archive has a row about the event."""
+        return any(self.sent.id in json.dumps(row) for row in self.archive.rows(folder))
 
     def lose(self) -> None:
         """Nobody ever decided on the event, as far as the archive knows."""
-        for key in {key for key, _ in self.lines("ledger")}:
-            body = gzip.decompress(self.s3.get_object(Bucket=self.bucket, Key=key)["Body"].read())
-            others = [line for line in body.splitlines(keepends=True) if self.sent.id.encode() not in line]
-            self.s3.put_object(Bucket=self.bucket, Key=key, Body=gzip.compress(b"".join(others)))
+        for key, rows in list(self.archive.objects("ledger")):
+            kept = [row for row in rows if row["id"] != self.sent.id]
+            if kept != rows:
+                body = "".join(f"{json.dumps(row, separators=(',', ':'))}\n" for row in kept)
+                self.write(key, body)
+
+    def write(self, key: str, text: str) -> None:
+        s3, bucket = self.archive.s3, self.archive.bucket
+        s3.put_object(Bucket=bucket, Key=key, Body=gzip.compress(text.encode()))
 
     def audit(self, number: int) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
         """What the audit finds of the event, and what it lists to be sent again."""
         copy = self.directory / f"archive-{number}"
-        fetch(self.s3, self.bucket, copy, lambda _done, _of: None)
+        fetch(self.archive.s3, self.archive.bucket, copy, lambda _done, _of: None)
         output = self.directory / f"audit-{number}"
         options = ["--INPUT", str(copy), "--OUTPUT", str(output), "--DATE", "all", "--LATENESS_S", "0"]
         self.command("glue_jobs.delivery_audit", *options, "--OUTBOX", self.plane.outputs["AuditOutboxUrl"])
@@ -105,8 +101,8 @@ class World:
 
 
 @pytest.fixture
-def world(plane: Plane, inboxes: Inboxes, tmp_path: Path) -> World:
-    return World(plane, inboxes, tmp_path)
+def world(plane: Plane, inboxes: Inboxes, archive: Archive, tmp_path: Path) -> World:
+    return World(plane, inboxes, archive, tmp_path)
 
 
 def test_what_an_audit_misses_is_replayed_and_the_next_audit_has_it(world: World) -> None:
@@ -115,7 +111,7 @@ def test_what_an_audit_misses_is_replayed_and_the_next_audit_has_it(world: World
     world.enter()
     assert world.received("care-analytics", world.is_ours) == stamped
     for folder in ("tap", "ledger"):
-        assert eventually(lambda folder=folder: any(world.lines(folder)), SECONDS), folder
+        assert eventually(lambda folder=folder: world.is_in(folder), SECONDS), folder
     world.lose()
 
     findings, (owed,) = world.audit(1)
@@ -123,18 +119,14 @@ def test_what_an_audit_misses_is_replayed_and_the_next_audit_has_it(world: World
     told = world.received("operations", lambda each: each.type == VERDICT)
     assert told.data()["verdict"] == "broken"
 
-    world.s3.put_object(
-        Bucket=world.bucket,
-        Key=f"audit/replay/date={day}/rows.json.gz",
-        Body=gzip.compress(json.dumps(owed).encode()),
-    )
+    world.write(f"audit/replay/date={day}/rows.json.gz", json.dumps(owed))
     assert "would be sent" in world.replay("--date", day, "--dry-run")
     assert "1 deliveries of 1 events in 1 files: 1 orders sent" in world.replay("--date", day)
 
     copy = world.received("care-analytics", world.is_copy)
     assert copy.json == f'{{"replayedtime":"{copy.attributes["replayedtime"]}",{stamped.json[1:]}'
     assert copy.key == stamped.key, "who has seen the event would not know its copy"
-    assert eventually(lambda: any(world.lines("ledger")), SECONDS)
+    assert eventually(lambda: world.is_in("ledger"), SECONDS)
 
     assert world.audit(2) == ([], [])
     traced = json.loads(world.command("eventplane", "trace", sent.source, sent.id, "--json"))
@@ -147,7 +139,7 @@ def test_what_an_audit_misses_is_replayed_and_the_next_audit_has_it(world: World
 
 def test_a_past_window_is_replayed_to_one_participant(world: World) -> None:
     world.enter()
-    assert eventually(lambda: any(world.lines("tap")), SECONDS)
+    assert eventually(lambda: world.is_in("tap"), SECONDS)
     since, until = (
         datetime.fromtimestamp(at_ms / 1_000, UTC).isoformat(timespec="milliseconds")
         for at_ms in (world.accepted_ms, world.accepted_ms + 1)
@@ -158,6 +150,6 @@ def test_a_past_window_is_replayed_to_one_participant(world: World) -> None:
 
 def test_what_is_no_order_is_a_dead_letter(world: World, inboxes: Inboxes) -> None:
     url = world.plane.outputs["ReplayUrl"]
-    sent = world.sqs.send_message(QueueUrl=url, MessageBody="by mistake")
+    sent = world.plane.cloud.client("sqs").send_message(QueueUrl=url, MessageBody="by mistake")
     letter = inboxes.letter(lambda each: each.id == f"{sent['MessageId']}.bad_order")
     assert letter.attributes["deadletterreason"] == "bad_order"

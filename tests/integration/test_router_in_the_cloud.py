@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
@@ -18,7 +16,6 @@ import pytest
 from eventplane.contract import Contract, compile_contract
 from eventplane.contract.publication import Head, contract_item, head_item
 from eventplane.envelope import Envelope, write_event
-from eventplane.ingest import IngestFrame, frame_text
 from eventplane.sender import Sender
 from eventplane.sending import stamp_sender
 from eventplane.topics import basic_ingest_topic
@@ -27,7 +24,8 @@ from local.cloud import CloudEndpoint
 from local.demo.plane import Plane
 from local.things import provision
 from tests.eventually import eventually
-from tests.integration.inboxes import Inboxes
+from tests.integration.archive import Archive
+from tests.integration.inboxes import Inboxes, enter
 from tests.integration.mqtt import TestClient
 
 SECONDS = 60
@@ -39,12 +37,6 @@ NEW = "org.eventplane.activity.new.v1"
 
 def event(type: str) -> Envelope:
     return write_event({"id": f"router-{next(NUMBERS)}", "source": "/homes/a/test", "type": type})
-
-
-def enter(plane: Plane, sent: Envelope) -> None:
-    """As the ingest rule does it."""
-    frame = IngestFrame(sent.json.encode(), "devices/a/outbox", "a", "", time.time_ns() // 1_000_000)
-    plane.cloud.client("sqs").send_message(QueueUrl=plane.outputs["IngestUrl"], MessageBody=frame_text(frame))
 
 
 def delivered(sent: Envelope, device: str = "a") -> Envelope:
@@ -73,7 +65,7 @@ def publish(
 
 @pytest.mark.source("P1", "P-W8")
 def test_events_follow_a_published_route_and_nothing_that_is_broken_replaces_it(
-    plane: Plane, inboxes: Inboxes, tmp_path: Path
+    plane: Plane, inboxes: Inboxes, archive: Archive, tmp_path: Path
 ) -> None:
     new = with_route(plane.contract, NEW, "alarm-centre.inbox")
     done = publish(plane, tmp_path, new)
@@ -104,9 +96,7 @@ def test_events_follow_a_published_route_and_nothing_that_is_broken_replaces_it(
 
     def versions() -> set[str]:
         """Of the contracts in the archive, where the ledger writer files them."""
-        s3 = plane.cloud.client("s3")
-        filed = s3.list_objects_v2(Bucket=plane.outputs["ArchiveBucket"], Prefix="contracts/")
-        return {Path(each["Key"]).stem for each in filed.get("Contents", [])}
+        return {Path(each).stem for each in archive.keys("contracts")}
 
     assert eventually(lambda: new.version in versions(), SECONDS)
     assert broken.version not in versions()
@@ -144,34 +134,25 @@ def away(plane: Plane, url: str) -> Iterator[None]:
         sqs.create_queue(QueueName=url.rpartition("/")[2], Attributes=attributes)
 
 
-def recorded(plane: Plane, sent: Envelope) -> list[str]:
-    """The objects of the ledger that speak of the event."""
-    s3, bucket = plane.cloud.client("s3"), plane.outputs["ArchiveBucket"]
-    pages = s3.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix="ledger/")
-    keys = [each["Key"] for page in pages for each in page.get("Contents", [])]
-    bodies = {key: gzip.decompress(s3.get_object(Bucket=bucket, Key=key)["Body"].read()) for key in keys}
-    return [key for key, body in bodies.items() if f'"id":"{sent.id}"'.encode() in body]
+def is_recorded(archive: Archive, sent: Envelope) -> bool:
+    """Whether the ledger has a decision on the event."""
+    return any(row["id"] == sent.id for row in archive.rows("ledger"))
 
 
 @pytest.mark.source("P4")
 def test_an_urgent_event_is_recorded_by_the_ledger_s_queue_and_without_it_in_the_archive(
-    plane: Plane, inboxes: Inboxes
+    plane: Plane, inboxes: Inboxes, archive: Archive
 ) -> None:
-    def enter_urgent() -> Envelope:
-        sent = event("org.eventplane.alarm.keyword.v1")
-        frame = IngestFrame(sent.json.encode(), "devices/a/outbox", "a", "", time.time_ns() // 1_000_000)
-        sqs = plane.cloud.client("sqs")
-        sqs.send_message(QueueUrl=plane.outputs["UrgentIngestUrl"], MessageBody=frame_text(frame))
-        return sent
-
-    alarm = enter_urgent()
+    alarm = event("org.eventplane.alarm.keyword.v1")
+    enter(plane, alarm, "UrgentIngestUrl")
     assert inboxes.arrives("alarm-centre", delivered(alarm))
-    assert eventually(lambda: recorded(plane, alarm) != [], SECONDS)
+    assert eventually(lambda: is_recorded(archive, alarm), SECONDS)
+    alarm = event("org.eventplane.alarm.keyword.v1")
     with away(plane, plane.outputs["LedgerUrl"]):
-        alarm = enter_urgent()
+        enter(plane, alarm, "UrgentIngestUrl")
         assert inboxes.arrives("alarm-centre", delivered(alarm))
         # Nobody but the router can have written it.
-        assert eventually(lambda: recorded(plane, alarm) != [], SECONDS)
+        assert eventually(lambda: is_recorded(archive, alarm), SECONDS)
 
 
 def test_an_event_waits_for_an_inbox_that_is_away_and_comes_soon_after(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -25,7 +24,6 @@ from hypothesis import strategies as st
 from schemathesis import openapi
 
 from eventplane.envelope import parse_event, write_event
-from eventplane.ingest import IngestFrame, frame_text
 from eventplane_client import ClientSettings, Mode, connect
 from eventplane_client.errors import AlreadySubscribedError, NotSubscribedError
 from eventplane_client.signed_http import HttpAnswer, SignedHttp
@@ -34,6 +32,7 @@ from local.demo.plane import Plane
 from tests.endpoint import EndpointServer, answer, silence
 from tests.eventually import eventually
 from tests.integration.client.test_in_the_cloud import enter_as
+from tests.integration.inboxes import enter
 from tests.integration.test_webhook import verify
 
 SECONDS = 60
@@ -93,11 +92,8 @@ def test_only_who_signs_and_has_the_participants_policy_comes_in(plane: Plane, c
     assert SignedHttp(api_url(plane), liar).request("GET", "/participants/carers/subscriptions").status == 403
 
 
-def enter(plane: Plane) -> None:
-    """News, as the ingest rule hands them over."""
-    event = write_event({"id": f"s{next(_NUMBERS)}", "source": "/news", "type": NEWS})
-    frame = IngestFrame(event.json.encode(), "devices/a/outbox", "a", "", time.time_ns() // 1_000_000)
-    plane.cloud.client("sqs").send_message(QueueUrl=plane.outputs["IngestUrl"], MessageBody=frame_text(frame))
+def enter_news(plane: Plane) -> None:
+    enter(plane, write_event({"id": f"s{next(_NUMBERS)}", "source": "/news", "type": NEWS}))
 
 
 @pytest.mark.source("P18")
@@ -107,7 +103,7 @@ def test_events_come_while_it_lasts(plane: Plane, carers: Call) -> None:
     found: list[str] = []
 
     def arrives() -> bool:
-        enter(plane)
+        enter_news(plane)
         got = sqs.receive_message(QueueUrl=queue, WaitTimeSeconds=2, MaxNumberOfMessages=10)
         for each in got.get("Messages", []):
             sqs.delete_message(QueueUrl=queue, ReceiptHandle=each["ReceiptHandle"])
@@ -140,7 +136,7 @@ def test_an_endpoint_that_consents_gets_events_and_another_that_is_down_does_not
         assert carers("GET", "family-app/subscriptions/good/signing-key").status == 403
 
         def arrives() -> bool:
-            enter(plane)
+            enter_news(plane)
             return len(good.received) > 3
 
         assert eventually(arrives, SECONDS)

@@ -5,12 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import asdict
-from pathlib import Path
 
 import pytest
 
-from contract import load_contract
-from eventplane.contract import Contract
 from local.certificates import Authority
 from local.chaos.machine import ThisMachine
 from local.chaos.restarter import Restarter
@@ -25,43 +22,35 @@ from local.things import Thing
 from local.up.observer import ObservingProxy
 from local.up.plane import LocalPlane, NoRouterError, NothingToHealError
 from tests.eventually import eventually
+from tests.plane import shipped_contract
 
 SECONDS = 60.0
 
 
-@pytest.fixture
-def contract() -> Contract:
-    return load_contract()
-
-
-@pytest.fixture
-def cloud() -> CloudEndpoint:
-    """A cloud that nobody reaches."""
-    url = f"http://{LOOPBACK}:{free_port()}"
-    return CloudEndpoint(url, "us-east-1", "0" * 12, LOOPBACK, free_port(), "", "test", "test")
-
-
-@pytest.fixture
-def home(supervisor: Supervisor, cloud: CloudEndpoint, contract: Contract, tmp_path: Path) -> Iterator[Home]:
-    authority = Authority(tmp_path / "authority")
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Home]:
+    """A home at a cloud that nobody reaches; what is killed there starts again by itself."""
+    folder = tmp_path_factory.mktemp("home")
+    authority = Authority(folder / "authority")
     identity = authority.issue("home-1")
-    thing = Thing(
-        "home-1", identity.certificate, identity.key, authority.ca, cloud.mqtt_host, cloud.mqtt_port
-    )
-    folder = ThisMachine().folder(tmp_path, "home-1")
-    with Network() as network:
+    thing = Thing("home-1", identity.certificate, identity.key, authority.ca, LOOPBACK, free_port())
+    machine = ThisMachine()
+    with Supervisor(folder / "run") as supervisor, Network() as network:
         home = start_home(
-            supervisor, network, thing, contract, "rule", ThisMachine(), folder, ready=BROKER_CONNECTED
-        )
+            supervisor, network, thing, shipped_contract(), "rule", machine,
+            machine.folder(folder, "home-1"), ready=BROKER_CONNECTED,
+        )  # fmt: skip
         with Restarter(home.children, pause_s=0.1):
             yield home
 
 
-@pytest.fixture
-def plane(cloud: CloudEndpoint, home: Home, contract: Contract) -> Iterator[LocalPlane]:
+@pytest.fixture(scope="module")
+def plane(home: Home) -> Iterator[LocalPlane]:
+    url = f"http://{LOOPBACK}:{free_port()}"
+    cloud = CloudEndpoint(url, "us-east-1", "0" * 12, LOOPBACK, free_port(), "", "test", "test")
     with (
         ObservingProxy(cloud.url) as proxy,
-        LocalPlane(cloud, proxy, home, contract, {}, {"end it": "make down"}) as plane,
+        LocalPlane(cloud, proxy, home, shipped_contract(), {}, {"end it": "make down"}) as plane,
     ):
         yield plane
 

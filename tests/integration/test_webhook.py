@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gzip
 import importlib.util
-import json
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +17,7 @@ from local.deploy import ROOT
 from local.things import Thing, provision
 from tests.endpoint import EndpointServer, answer
 from tests.eventually import eventually
+from tests.integration.archive import Archive
 from tests.integration.grown import HOOKED, RESCUE
 from tests.integration.inboxes import SECONDS, Inboxes
 from tests.integration.mqtt import TestClient
@@ -55,15 +54,6 @@ class Home:
             ]
         )
 
-    def outcomes(self, *ids: str) -> list[tuple[str, str, int, int]]:
-        """What the archive says became of events: id, outcome, status, attempt."""
-        s3, bucket = self.plane.cloud.client("s3"), self.plane.outputs["ArchiveBucket"]
-        listed = s3.list_objects_v2(Bucket=bucket, Prefix="handovers/").get("Contents", [])
-        bodies = [s3.get_object(Bucket=bucket, Key=each["Key"])["Body"].read() for each in listed]
-        lines = [json.loads(line) for body in bodies for line in gzip.decompress(body).splitlines()]
-        found = [(each["id"], each["outcome"], each["status"], each["attempt"]) for each in lines]
-        return sorted(each for each in found if each[0] in ids)
-
 
 @pytest.fixture
 def home(plane: Plane, authority_of_rescuers: Authority, tmp_path: Path) -> Home:
@@ -80,7 +70,7 @@ def home(plane: Plane, authority_of_rescuers: Authority, tmp_path: Path) -> Home
 
 
 def test_an_event_arrives_exactly_and_signed_after_a_failure_and_a_refusal_is_told(
-    home: Home, rescuers: EndpointServer, inboxes: Inboxes
+    home: Home, rescuers: EndpointServer, inboxes: Inboxes, archive: Archive
 ) -> None:
     rescuers.play(answer(500), answer(202), answer(422, b"no such home"))
     event = home.sends("hooked-1")
@@ -96,7 +86,8 @@ def test_an_event_arrives_exactly_and_signed_after_a_failure_and_a_refusal_is_to
     letter = inboxes.letter(lambda each: each.data()["channel"] == f"{HOOKED}.inbox").data()
     assert (letter["reason"], letter["detail"]) == ("endpoint_refused", "HTTP 422 Words: no such home")
     assert len(rescuers.received) == 3
-    assert home.outcomes("hooked-1", "hooked-2") == [
+    mine = [each for each in archive.rows("handovers") if each["id"].startswith("hooked-")]
+    assert sorted((each["id"], each["outcome"], each["status"], each["attempt"]) for each in mine) == [
         ("hooked-1", "delivered", 202, 2),
         ("hooked-2", "dead_lettered", 422, 1),
     ]

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 import os
 import sqlite3
 import sys
-import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -20,7 +17,6 @@ import pytest
 from eventplane.batch import pack
 from eventplane.dead_letter import Refusal
 from eventplane.envelope import Envelope, write_event
-from eventplane.ingest import IngestFrame, frame_text
 from eventplane.reasons import Outcome
 from eventplane_client import ClientSettings, Mode, Sender, connect
 from eventplane_client.errors import NothingThereError, UnavailableError
@@ -30,6 +26,8 @@ from local.cloud import CloudEndpoint
 from local.demo.plane import Plane
 from local.process import Supervisor
 from tests.eventually import eventually
+from tests.integration.archive import Archive
+from tests.integration.inboxes import enter
 
 ROOT = Path(__file__).parents[3]
 EXAMPLE = ROOT / "examples" / "call_for_help.py"
@@ -60,15 +58,13 @@ def enter_as(program: CloudEndpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(boto3, "DEFAULT_SESSION", None)
 
 
+def news() -> Envelope:
+    return write_event({"id": f"n{next(_NUMBERS)}", "source": "/news", "type": NEWS["exact"]["type"]})
+
+
 def alarm() -> Envelope:
     attributes = {"id": f"alarm-{next(_NUMBERS)}", "source": "/homes/1/voice"}
     return write_event({**attributes, "type": "org.eventplane.alarm.keyword.v1"}, {"keyword": "help"})
-
-
-def enter(plane: Plane, event: Envelope) -> None:
-    """As the ingest rule does it."""
-    frame = IngestFrame(event.json.encode(), "devices/a/outbox", "a", "", time.time_ns() // 1_000_000)
-    plane.cloud.client("sqs").send_message(QueueUrl=plane.outputs["IngestUrl"], MessageBody=frame_text(frame))
 
 
 def answered(database: Path) -> list[str]:
@@ -106,13 +102,22 @@ def kill_while_it_works(
     assert Counter(each for each in answered(database) if each in ids) == Counter(ids)
 
 
+@pytest.fixture
+def soon_again(plane: Plane) -> Iterator[None]:
+    """What a killed reader of the alarm centre's inbox had in hand comes again after three seconds."""
+    sqs, url, name = plane.cloud.client("sqs"), plane.inboxes["alarm-centre"], "VisibilityTimeout"
+    before = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=[name])["Attributes"]
+    sqs.set_queue_attributes(QueueUrl=url, Attributes={name: "3"})
+    yield
+    sqs.set_queue_attributes(QueueUrl=url, Attributes=before)
+
+
 @pytest.mark.source("P14")
+@pytest.mark.usefixtures("soon_again")
 @pytest.mark.parametrize("state", ["", "dynamodb-log:eventplane-local-filter"])
 def test_the_example_answers_each_alarm_exactly_once_although_it_is_killed(
     plane: Plane, supervisor: Supervisor, tmp_path: Path, state: str
 ) -> None:
-    sqs = plane.cloud.client("sqs")
-    sqs.set_queue_attributes(QueueUrl=plane.inboxes["alarm-centre"], Attributes={"VisibilityTimeout": "3"})
     database = tmp_path / "calls.db"
     environment = {
         **program_of(plane, "alarm-centre").environment(),
@@ -126,7 +131,7 @@ def test_the_example_answers_each_alarm_exactly_once_although_it_is_killed(
 
 @pytest.mark.source("F1")
 def test_a_participant_subscribes_to_what_the_contract_does_not_lead_to_it(
-    plane: Plane, monkeypatch: pytest.MonkeyPatch
+    plane: Plane, archive: Archive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     enter_as(program_of(plane, "carers"), monkeypatch)
     with (
@@ -136,10 +141,7 @@ def test_a_participant_subscribes_to_what_the_contract_does_not_lead_to_it(
         found: list[str] = []
 
         def arrives() -> bool:
-            enter(
-                plane,
-                write_event({"id": f"n{next(_NUMBERS)}", "source": "/news", "type": NEWS["exact"]["type"]}),
-            )
+            enter(plane, news())
             try:
                 found.append(inbox.get(2).id)
             except NothingThereError:
@@ -151,10 +153,7 @@ def test_a_participant_subscribes_to_what_the_contract_does_not_lead_to_it(
         carers.unsubscribe("news")
 
         def has_ended() -> bool:
-            enter(
-                plane,
-                write_event({"id": f"n{next(_NUMBERS)}", "source": "/news", "type": NEWS["exact"]["type"]}),
-            )
+            enter(plane, news())
             try:
                 inbox.get(3)
             except NothingThereError:
@@ -162,16 +161,11 @@ def test_a_participant_subscribes_to_what_the_contract_does_not_lead_to_it(
             return False
 
         assert eventually(has_ended, SECONDS)
-    s3 = plane.cloud.client("s3")
-    filed = s3.list_objects_v2(Bucket=plane.outputs["ArchiveBucket"], Prefix="contracts/")["Contents"]
-    bodies = [
-        s3.get_object(Bucket=plane.outputs["ArchiveBucket"], Key=each["Key"])["Body"].read() for each in filed
-    ]
-    assert any(b'"carers-subscribes-news"' in each for each in bodies)
+    assert any(b'"carers-subscribes-news"' in archive.body(key) for key in archive.keys("contracts"))
 
 
 def test_what_a_participant_does_not_handle_does_not_come_and_the_ledger_says_so(
-    plane: Plane, monkeypatch: pytest.MonkeyPatch
+    plane: Plane, archive: Archive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     enter_as(program_of(plane, "family-app"), monkeypatch)
     doors, motion = (f"org.eventplane.activity.{kind}.v1" for kind in ("door", "motion"))
@@ -207,18 +201,11 @@ def test_what_a_participant_does_not_handle_does_not_come_and_the_ledger_says_so
         family.withdraw()
 
         assert eventually(come_both, SECONDS)
-    s3, bucket = plane.cloud.client("s3"), plane.outputs["ArchiveBucket"]
 
     def spared() -> set[tuple[str, str]]:
         """The types and routes of what the ledger says was not wanted."""
-        pages = s3.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix="ledger/")
-        names = [each["Key"] for page in pages for each in page.get("Contents", [])]
-        lines = [
-            json.loads(line)
-            for name in names
-            for line in gzip.decompress(s3.get_object(Bucket=bucket, Key=name)["Body"].read()).splitlines()
-        ]
-        return {(each["type"], each["route"]) for each in lines if each["outcome"] == Outcome.NO_INTEREST}
+        rows = archive.rows("ledger")
+        return {(each["type"], each["route"]) for each in rows if each["outcome"] == Outcome.NO_INTEREST}
 
     assert eventually(lambda: spared() == {(motion, "daily-life-to-family")}, SECONDS)
 
@@ -233,8 +220,7 @@ def test_events_of_a_packed_inbox_come_out_one_by_one(plane: Plane, monkeypatch:
     ]
     sqs, queue = plane.cloud.client("sqs"), plane.inboxes["care-analytics"]
     sqs.purge_queue(QueueUrl=queue)
-    frame = IngestFrame(pack(readings), "devices/a/outbox", "a", "", time.time_ns() // 1_000_000)
-    sqs.send_message(QueueUrl=plane.outputs["IngestUrl"], MessageBody=frame_text(frame))
+    enter(plane, pack(readings))
 
     def lengths() -> tuple[int, int]:
         names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]

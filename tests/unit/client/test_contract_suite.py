@@ -311,15 +311,6 @@ def test_a_forged_event_with_the_source_and_id_of_an_alarm_does_not_suppress_it(
         assert is_empty(inbox)
 
 
-def test_a_forged_number_changes_nothing_in_the_order_of_the_true_sender(world: World) -> None:
-    with reading(world, gap_timeout_s=SOON) as inbox:
-        world.deliver(numbered(1, world.reader, **OTHER_HOME))
-        assert str(inbox.get(SOON).sender) == "home-666/voice-service"
-        for number in (2, 1):
-            world.deliver(numbered(number, world.reader))
-        assert [inbox.get(SOON).id for _ in range(2)] == ["1", "2"]
-
-
 def test_what_crashes_its_reader_each_time_ends_as_a_dead_letter(world: World) -> None:
     put(world, event())
     for _ in range(MAX_RECEIVES):

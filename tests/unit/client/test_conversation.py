@@ -15,7 +15,7 @@ from typing import Any
 import boto3
 import pytest
 
-from eventplane.contract import Contract, compile_contract
+from eventplane.contract import compile_contract
 from eventplane.contract.publication import KEY, Head, contract_item, head_item
 from eventplane.contract.subscription import new_subscription
 from eventplane.contract.subscription_table import PARTITION, SORT, subscription_item
@@ -405,10 +405,6 @@ TABLES = {
 }
 
 
-def in_force_for(participant: str, deployed: Contract, dynamodb: Any) -> ContractInForce:
-    return ContractInForce(participant, deployed, dynamodb, **{name: name for name in TABLES})
-
-
 class TestContractInForce:
     """The deployed contract, what is published, subscribed and announced."""
 
@@ -420,64 +416,59 @@ class TestContractInForce:
             create_table(dynamodb, name, *keys)
         return dynamodb
 
+    def of(self, participant: str, dynamodb: Any) -> ContractInForce:
+        return ContractInForce(participant, plane(), dynamodb, **{name: name for name in TABLES})
+
     def names(self, in_force: ContractInForce) -> set[str]:
         return {str(each) for each in in_force.handlers(ask())}
 
-    def test_it_follows_the_tables(self, tables: Any) -> None:
-        deployed = plane()
-        in_force = in_force_for("desk", deployed, tables)
+    def publish(self, tables: Any, version: str) -> None:
+        head = head_item(Head(plane().version, version, None, NOW))
+        tables.put_item(TableName="contracts", Item=head)
+
+    def test_it_follows_the_tables_and_nothing_that_is_broken(self, tables: Any) -> None:
+        in_force = self.of("desk", tables)
+        self.publish(tables, "0123456789abcdef")
         assert self.names(in_force) == {"porter"}
-        published = self.without_porter()
-        tables.put_item(TableName="contracts", Item=contract_item(published))
-        head = Head(deployed.version, published.version, None, NOW)
-        tables.put_item(TableName="contracts", Item=head_item(head))
+        some = document()
+        del some["routes"]["to-porter"]
+        some["participants"]["porter"]["may_subscribe"] = {"exact": {"type": ASK}}
+        without_porter = compile_contract(some, "talk")
+        tables.put_item(TableName="contracts", Item=contract_item(without_porter))
+        self.publish(tables, without_porter.version)
         assert self.names(in_force) == set()
         subscription = new_subscription("porter", "mine", {"exact": {"type": ASK}}, NOW)
         tables.put_item(TableName="subscriptions", Item=subscription_item(subscription))
         tables.put_item(TableName="subscriptions", Item={PARTITION: {"S": "x"}, SORT: {"S": "broken"}})
         assert self.names(in_force) == {"porter"}
         with pytest.raises(NotAskingFromCore):
-            in_force_for("porter", deployed, tables).handlers(ask())
+            self.of("porter", tables).handlers(ask())
+
+    def announce(
+        self, tables: Any, type: str, until_s: float, announcer: str = "one", announced_ms: int = 0
+    ) -> None:
+        leased = interest_table.LeasedAnnouncement(
+            new_announcement("porter", [{"exact": {"type": type}}]), int(time.time() + until_s), announced_ms
+        )
+        tables.put_item(TableName="interest", Item=interest_table.interest_item(leased, announcer))
 
     def test_who_announced_something_else_is_not_expected_while_its_lease_lasts(self, tables: Any) -> None:
-        in_force = in_force_for("desk", plane(), tables)
-        other = new_announcement("porter", [{"exact": {"type": "org.example.other.v1"}}])
-        for until_s, expected in ((time.time() + SECONDS, set()), (time.time() - 1, {"porter"})):
-            item = interest_table.interest_item(interest_table.LeasedAnnouncement(other, int(until_s)), "one")
-            tables.put_item(TableName="interest", Item=item)
+        in_force = self.of("desk", tables)
+        for until_s, expected in ((SECONDS, set()), (-1, {"porter"})):
+            self.announce(tables, "org.example.other.v1", until_s)
             assert self.names(in_force) == expected
 
     @pytest.mark.source("C7")
     def test_a_new_announcement_is_known_by_its_time_and_a_renewal_is_none(self, tables: Any) -> None:
-        in_force = in_force_for("desk", plane(), tables)
-        everything = new_announcement("porter", [{"exact": {"type": ASK}}])
-
-        def last(announcer: str, until_s: float, announced_ms: int) -> dict[Replier, Any]:
-            leased = interest_table.LeasedAnnouncement(everything, int(time.time() + until_s), announced_ms)
-            tables.put_item(TableName="interest", Item=interest_table.interest_item(leased, announcer))
+        in_force = self.of("desk", tables)
+        for announcer, until_s, at_ms in (("one", 1, 7), ("one", 2, 7), ("another", 1, 8)):
+            self.announce(tables, ASK, until_s * SECONDS, announcer, at_ms)
             assert self.names(in_force) == {"porter"}
-            return dict(in_force.announced())
-
-        assert last("one", SECONDS, 7) == last("one", 2 * SECONDS, 7) == {PORTER: 7}
-        assert last("another", SECONDS, 8) == {PORTER: 8}
-
-    def test_what_is_published_and_broken_replaces_nothing(self, tables: Any) -> None:
-        deployed = plane()
-        tables.put_item(
-            TableName="contracts", Item=head_item(Head(deployed.version, "0123456789abcdef", None, NOW))
-        )
-        assert self.names(in_force_for("desk", deployed, tables)) == {"porter"}
+            assert in_force.announced() == {PORTER: at_ms}
 
     def test_tables_that_do_not_answer_are_named(self, aws: None) -> None:
-        in_force = in_force_for("desk", plane(), boto3.client("dynamodb"))
         with pytest.raises(UnavailableError, match="desk"):
-            in_force.handlers(ask())
-
-    def without_porter(self) -> Contract:
-        some = document()
-        del some["routes"]["to-porter"]
-        some["participants"]["porter"]["may_subscribe"] = {"exact": {"type": ASK}}
-        return compile_contract(some, "talk")
+            self.of("desk", boto3.client("dynamodb")).handlers(ask())
 
 
 class TestOverSqs:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import contextlib
-import json
 from collections import Counter
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -14,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eventplane.envelope import Envelope
-from eventplane_client import Mode
 from eventplane_client.errors import NothingThereError
 from tests.examples import examples, sampled
 from tests.unit.client.conftest import WORLDS, make_world
@@ -132,46 +128,4 @@ def test_any_number_of_crashes(kind: str, batch: int, crashes: list[tuple[int, b
         while not service.run(Steps()) or world.pending():
             pass
         check(service, sent, crashes=len(crashes))
-        world.close()
-
-
-@pytest.mark.source("F4")
-@given(
-    decisions=st.lists(st.sampled_from(["ack", "nack", "leave", "crash"]), max_size=12),
-    mode=st.sampled_from([Mode.EXACTLY_ONCE, Mode.AT_LEAST_ONCE]),
-)
-@settings(max_examples=examples(60), deadline=None)
-def test_with_own_hands_nothing_is_lost_before_it_is_acknowledged(decisions: list[str], mode: Mode) -> None:
-    with TemporaryDirectory() as directory:
-        world = make_world("memory", Path(directory))
-        sent = put_all(world)
-        done: Counter[str] = Counter()
-        inbox = world.client(READER, mode=mode).subscribe(on_doubt=lambda _: True)
-        for decision in decisions:
-            world.hurry()
-            try:
-                received = inbox.receive(0.0)
-            except NothingThereError:
-                continue
-            if decision == "ack":
-                received.ack()
-                done[received.event.id] += 1
-            elif decision == "nack":
-                received.nack("again")
-            elif decision == "crash":
-                world.crash()
-                inbox = world.client(READER, mode=mode).subscribe(on_doubt=lambda _: True)
-        world.crash()
-        inbox = world.client(READER, mode=mode).subscribe(on_doubt=lambda _: True)
-        while world.pending():
-            world.hurry()
-            with contextlib.suppress(NothingThereError):
-                received = inbox.receive(0.0)
-                received.ack()
-                done[received.event.id] += 1
-        lettered = {
-            json.loads(base64.b64decode(each.data()["original_base64"]))["id"] for each in world.letters()
-        }
-        assert {*done, *lettered} >= set(sent)
-        assert mode is not Mode.EXACTLY_ONCE or max(done.values(), default=0) <= 1
         world.close()
