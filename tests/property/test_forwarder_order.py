@@ -64,8 +64,7 @@ class Home:
         elif what == "idle":
             device.turn(after=301.0)  # until a ping is due
         elif what == "crash":
-            device.crash()
-            device.start()
+            device.restart(connected=False)
         else:
             link = device.cloud_link if what == "cloud" else device.local_link
             if not link.up:

@@ -81,8 +81,7 @@ def test_it_is_stored_told_and_stands_before_the_file_also_after_a_crash(
     assert device.contracts_came == 1
     assert [each.result for each in device.acknowledgements()] == [AckStatus.STORED]
     assert in_force(device, file) == other().version
-    device.crash()
-    device.start()
+    device.restart(connected=False)
     assert in_force(device, file) == other().version
 
 

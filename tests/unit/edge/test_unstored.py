@@ -90,8 +90,7 @@ def test_what_was_in_flight_when_a_connection_ended_goes_over_the_next(full: Dev
 def test_one_that_the_cloud_does_not_answer_is_sent_again(full: Device) -> None:
     full.offer(FIRE)
     full.turn(after=full.settings.cloud.puback_timeout_s)
-    full.turn(after=61.0)
-    full.connect(CLOUD)
+    full.redial(CLOUD)
     assert full.uplinked() == [["fire"]]
 
 
@@ -174,6 +173,5 @@ def test_an_alarm_waits_for_a_connection_and_goes_without_a_repetition(full: Dev
     full.turn(Disconnected(CLOUD, full.cloud_link.generation, "gone"))
     assert full.offer(FIRE) == [FULL]
     full.confirm()
-    full.turn(after=61.0)
-    full.connect(CLOUD)
+    full.redial(CLOUD)
     assert (full.ids_at("call"), full.uplinked()) == (["fire"], [["fire"]])

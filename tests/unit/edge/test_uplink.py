@@ -172,8 +172,7 @@ class TestRefusal:
             device.send(event("fire", ALARM))
             device.turn(device.puback(1, failure=failure))
             assert device.cloud.last.abandoned
-            device.turn(after=61.0)
-            device.connect(CLOUD)
+            device.redial(CLOUD)
         assert device.spool.backlog()["device.outbox"] == 1
 
     def test_the_quota_slows_it_down_and_the_publish_comes_again(self, device: Device) -> None:
@@ -265,8 +264,7 @@ class TestPoison:
         for _ in range(40):
             if is_silent:
                 device.turn(after=30.0)
-                device.turn(after=61.0)
-                device.connect(CLOUD)
+                device.redial(CLOUD)
             else:
                 device.reconnect(CLOUD)
         assert device.spool.backlog() == {"device.outbox": 7}

@@ -148,8 +148,7 @@ def test_what_was_stored_before_goes_out_when_the_disk_is_back(
     assert device.offer(event("r1")) == [None]  # it is known, though its disk cannot be read
     disk.mended = True
     device.turn(after=MOST_RETRY_S)
-    device.turn(after=61.0)
-    device.connect(CLOUD)
+    device.redial(CLOUD)
     device.turn(after=1.0)
     assert [each.id for each in device.sent_up(READING)] == ["r1", "r2"]
 
