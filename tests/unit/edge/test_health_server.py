@@ -142,6 +142,11 @@ def test_a_port_that_is_taken_costs_the_endpoint_and_nothing_else(
     assert "set health.port to a free port" in caplog.text
 
 
+def test_it_listens_at_an_ipv6_address_too() -> None:
+    with contextlib.closing(HealthServer("::1", 0, {})) as server:
+        socket.create_connection(("::1", server.port), timeout=30).close()
+
+
 def test_nobody_listens_after_the_end(server: HealthServer) -> None:
     server.close()
     with pytest.raises(OSError, match="refused"):

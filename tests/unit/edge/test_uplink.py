@@ -47,6 +47,12 @@ def test_a_batch_forms_while_another_is_unacknowledged(device: Device) -> None:
     assert device.uplinked() == [["a"]]
     device.turn(device.puback(1))
     assert device.uplinked() == [["a"], ["b", "c"]]
+    device.send(*(event(f"e{n}") for n in range(10)))
+    device.turn(device.puback(2), device.puback(3))
+    device.send(event("d"), after=1.0)
+    assert len(device.uplinked()) == 4
+    device.turn(device.puback(4), after=1.0)
+    assert device.uplinked()[4] == ["d"]
 
 
 def test_the_time_to_an_acknowledgement_is_summed(device: Device) -> None:
@@ -352,11 +358,13 @@ class TestProbe:
 
     @pytest.mark.source("P-W2")
     def test_the_loop_wakes_up_for_both(self, device: Device) -> None:
-        stuck = device.cloud.last
+        stuck, before = device.cloud.last, device.time.seconds
         for _ in range(2):
             device.turn(*device.forwarder._wait(device.forwarder._timeout_s()))
         assert stuck.published
         assert stuck.abandoned
+        cloud = device.settings.cloud
+        assert device.time.seconds - before <= cloud.probe_interval_s + cloud.puback_timeout_s
 
 
 class TestSingle:
