@@ -71,15 +71,6 @@ def test_urgent_overtakes_a_backlog_and_finds_room_in_the_window(device: Device)
     assert len(device.uplinked()) == 10
 
 
-def test_normal_goes_before_low_each_in_its_order(device: Device) -> None:
-    device.disconnect(CLOUD)
-    for n in range(3):
-        device.send(event(f"low{n}", CHORE), event(f"e{n}"))
-    device.connect(CLOUD)
-    device.acknowledge_all()
-    assert device.uplinked() == [["e0", "e1", "e2", "low0", "low1"], ["low2"]]
-
-
 def test_low_waits_also_for_normal_that_is_too_large_to_be_read_at_once(make: MakeDevice) -> None:
     device = make(connected=False, batch_events=50)
     device.send(*(event(f"e{n}", pad="x" * 95_000) for n in range(8)))
@@ -105,16 +96,6 @@ def test_a_late_puback_of_a_bygone_connection_confirms_nothing(device: Device) -
     assert device.uplinked() == [["fire"]]
     device.turn(Acknowledged(CLOUD, old, 1))
     assert device.spool.backlog()["device.outbox"] == 1
-
-
-@pytest.mark.source("C1", "C2")
-def test_what_was_in_flight_is_sent_again_in_order(device: Device) -> None:
-    device.send(*(event(f"e{n}") for n in range(12)))
-    device.turn(device.puback(1))
-    device.reconnect(CLOUD)
-    assert device.uplinked() == [["e5", "e6", "e7", "e8", "e9"]]
-    device.acknowledge_all()
-    assert device.spool.backlog() == {"device.outbox": 0}
 
 
 def test_what_is_left_of_a_backlog_waits_for_a_batch_like_anything_else(device: Device) -> None:
@@ -148,18 +129,6 @@ def test_a_missing_puback_forces_a_new_connection(device: Device) -> None:
     device.turn(Disconnected(CLOUD, device.cloud_link.generation, "late news"), after=61.0)
     device.connect(CLOUD)
     assert device.uplinked() == [["fire"]]
-
-
-@pytest.mark.source("P8", "N5")
-def test_a_backlog_found_at_start_is_drained(device: Device) -> None:
-    device.disconnect(CLOUD)
-    device.send(*(event(f"e{n}") for n in range(23)))
-    device.restart()
-    device.acknowledge_all()
-    *ids, manifest = [each.id for each in device.sent_up()]
-    assert ids == [f"e{n}" for n in range(23)]
-    assert manifest == f"{device.spool.epoch}-25"
-    assert device.spool.backlog() == {"device.outbox": 0}
 
 
 def test_urgent_goes_at_once_apart_and_on_a_topic_of_its_own(device: Device) -> None:
