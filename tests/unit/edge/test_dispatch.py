@@ -130,7 +130,7 @@ class TestSessions:
         (urgent,) = [each for each in rules if each.startswith(f"user {FORWARDER}{URGENT_CLIENT_SUFFIX}\n")]
         assert urgent.splitlines()[1:] == [f"topic read {OUTBOXES}"]
 
-    def test_each_dials_as_its_broker_and_its_rights_want(
+    def test_each_session_dials_with_its_own_client_id_login_and_subscriptions(
         self, device: Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         dialled: dict[LinkName, Endpoint] = {}

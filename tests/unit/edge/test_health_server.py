@@ -165,7 +165,7 @@ def test_both_pages_are_made_by_the_loop(health: Health, status: int) -> None:
     assert by_path["/metrics"]().status == 200
 
 
-def test_while_the_loop_hangs_both_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_both_pages_report_a_loop_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "PATIENCE_S", 0.01)
     answers = [page() for page in pages(Snapshots(lambda: None)).values()]
     assert [each.status for each in answers] == [503, 503]

@@ -57,7 +57,7 @@ def slow_connection(broker: ScriptedBroker, limit_bytes: int) -> Slow:
         (broker_packets.connack() + b"\x40\xff\xff\xff\x7f", "more than the limit"),
     ],
 )
-def test_whatever_answers_before_it_hangs_up_is_the_reason(
+def test_the_reason_says_how_far_the_broker_answered(
     broker: ScriptedBroker, answer: bytes, reason: str
 ) -> None:
     probe = Probe(broker.port)
@@ -85,7 +85,7 @@ def test_a_host_that_cannot_be_reached_is_named(host: str) -> None:
         ({"connect_timeout_s": 0.1}, "no answer to CONNECT within 0.1 s"),
     ],
 )
-def test_a_question_that_cannot_be_sent_or_is_not_answered_ends_it(
+def test_a_connect_that_cannot_be_sent_or_is_not_answered_ends_the_connection(
     black_hole: int, changes: dict[str, object], reason: str
 ) -> None:
     assert reason in Probe(black_hole, **changes).next(Disconnected).reason
@@ -235,7 +235,7 @@ STRANGERS, EXPIRED, EARLY = {"by": "strangers"}, {"age": timedelta(days=61)}, {"
         "an expired device",
     ],
 )
-def test_who_is_not_trusted_hears_what_to_do(
+def test_a_failed_handshake_names_its_remedy(
     authority: Authority,
     tmp_path: Path,
     most: ssl.TLSVersion,
