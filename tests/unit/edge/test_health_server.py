@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import socket
 import threading
 from collections.abc import Iterator
@@ -161,7 +162,9 @@ def test_both_pages_are_made_by_the_loop(health: Health, status: int) -> None:
     by_path = pages(snapshots)
     answer = by_path["/healthz"]()
     assert answer.status == status
-    assert '"late"' in answer.body
+    document = json.loads(answer.body)
+    assert (document["thing"], document["uptime_s"], document["pending"]) == ("home-1", 100, 0)
+    assert [each["name"] for each in document["problems"]] == ["late"]
     assert by_path["/metrics"]().status == 200
 
 
@@ -170,3 +173,4 @@ def test_both_pages_report_a_loop_that_hangs(monkeypatch: pytest.MonkeyPatch) ->
     answers = [page() for page in pages(Snapshots(lambda: None)).values()]
     assert [each.status for each in answers] == [503, 503]
     assert "loop_stalled" in answers[0].body
+    assert "did not turn" in answers[1].body

@@ -117,11 +117,12 @@ def test_a_drop_is_dated_when_it_is_seen_and_the_link_itself_did_not_change(devi
     share = device.links[LOCAL].share = Mailbox[Message]().share(LOCAL, 65_536)
     assert metrics.status(device.time.seconds).links[LOCAL].since_drop_s is None
     share.count_dropped(3)
+    share.pauses = 2
     assert not metrics.look(device.time.seconds)
     device.time.seconds += 5.0
     assert not metrics.look(device.time.seconds)
     state = metrics.status(device.time.seconds).links[LOCAL]
-    assert (state.dropped, state.since_drop_s) == (3, 5.0)
+    assert (state.dropped, state.since_drop_s, state.pauses) == (3, 5.0, 2)
 
 
 def test_an_urgent_event_that_waits_has_an_age_of_its_own(device: Device) -> None:
