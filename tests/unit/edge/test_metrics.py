@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
-from itertools import combinations
 from typing import Any
 
 import pytest
@@ -241,14 +240,3 @@ def test_each_query_is_about_the_chosen_devices_and_closes_what_it_opens() -> No
             re.findall(r"\b(?:eventplane|process)_\w+", query)
         )
         assert [query.count(each) for each in "({["] == [query.count(each) for each in ")}]"]
-
-
-def test_panels_have_ids_and_places_of_their_own() -> None:
-    assert len({each["id"] for each in DOCUMENT["panels"]}) == len(DOCUMENT["panels"])
-    places = [each["gridPos"] for each in DOCUMENT["panels"]]
-    assert all(each["x"] + each["w"] <= 24 for each in places)
-    for one, other in combinations(places, 2):
-        beside = one["x"] + one["w"] <= other["x"] or other["x"] + other["w"] <= one["x"]
-        below = one["y"] + one["h"] <= other["y"] or other["y"] + other["h"] <= one["y"]
-        assert beside or below
-    assert len(GRAPHS) == sum(len(each.panels) for each in ROWS)
