@@ -165,9 +165,7 @@ class DeviceMachine(RuleBasedStateMachine):
     @rule()
     def restart(self) -> None:
         self.read_what_came()
-        self.device.crash()
-        self.device.start()
-        self.device.connect()
+        self.device.restart()
 
     @rule()
     def home_is_away(self) -> None:

@@ -64,8 +64,7 @@ class Home:
         elif what == "idle":
             device.turn(after=301.0)  # until a ping is due
         elif what == "crash":
-            device.crash()
-            device.start()
+            device.restart(connected=False)
         else:
             link = device.cloud_link if what == "cloud" else device.local_link
             if not link.up:
@@ -106,15 +105,6 @@ class Home:
             self.device.turn()
         assert self.device.forwarder._timeout_s() != 0.0
         assert self.device.forwarder.uplink.unacknowledged <= WINDOW
-
-    def uplinked(self) -> list[Envelope]:
-        """Everything that was published to the cloud, over all connections."""
-        return [
-            each
-            for wire in self.device.cloud.all
-            for _, _, payload in wire.published
-            for each in self.device.unpacked(payload)
-        ]
 
     def called(self) -> list[Envelope]:
         topic = local_topic("call", "inbox")
@@ -165,8 +155,8 @@ def test_first_deliveries_of_a_source_and_priority_are_in_order_and_complete(
         home.drain()
         sent = {id for ids in home.sent.values() for id in ids}
         assert len(sent - home.taken) <= len(home.device.letters())
-        assert firsts(home.uplinked()) == dict(home.sent)
-        assert_numbered(home.uplinked())
+        assert firsts(home.device.published()) == dict(home.sent)
+        assert_numbered(home.device.published())
         alarms = {key: ids for key, ids in home.sent.items() if key[1] == ALARM}
         assert firsts(home.called()) == alarms
         home.device.crash()
@@ -182,6 +172,6 @@ def test_urgent_overtakes_everything_that_waits(waiting: int, urgent: int) -> No
         home.arrive([("b", ALARM)] * urgent)
         home.happen("cloud")
         home.drain()
-        kinds = [RANKS[each.type] for each in home.uplinked() if each.source in ("/a", "/b")]
+        kinds = [RANKS[each.type] for each in home.device.published() if each.source in ("/a", "/b")]
         assert kinds == sorted(kinds)
         home.device.crash()

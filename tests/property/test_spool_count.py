@@ -92,8 +92,7 @@ class CountedDevice:
                 receipts = [Receipt(digest(each)) for each in device.delivered("call")]
                 device.turn(device.receipt_of("call", write_receipts(receipts)))
             case "crash":
-                device.crash()
-                device.start()
+                device.restart(connected=False)
                 device.connect(LinkName.LOCAL)
 
     def check_bound(self) -> None:

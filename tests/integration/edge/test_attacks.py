@@ -75,7 +75,7 @@ def known_home(home: Home, cloud: CloudBroker) -> Home:
     return home
 
 
-def test_a_backlog_of_the_broker_is_stored_once_after_the_alarm_whoever_stops_meanwhile(
+def test_a_backlog_is_stored_once_and_an_alarm_before_its_end_though_both_sides_restart(
     known_home: Home, cloud: CloudBroker
 ) -> None:
     stop(known_home)

@@ -39,7 +39,7 @@ def bright(event: Envelope) -> dict[str, str]:
 
 
 @pytest.mark.source("C3")
-def test_everybody_who_handles_it_replies_also_to_many_at_once(home: Home) -> None:
+def test_all_handlers_reply_also_to_many_requests_at_once(home: Home) -> None:
     def broken(event: Envelope) -> None:
         raise ValueError(f"{event.id}: no sound")
 
@@ -81,7 +81,7 @@ def test_what_is_no_reply_or_of_another_version_is_ignored(home: Home) -> None:
     assert button.request(ask("after"), SECONDS)["lamp"].answer == {"lit_by": "after"}
 
 
-def test_the_cloud_replies_as_well_and_asks(home: Home, cloud: CloudBroker) -> None:
+def test_the_cloud_replies_to_a_home_and_asks_it(home: Home, cloud: CloudBroker) -> None:
     home.listen("lamp", bright)
     asking = in_background(lambda: home.connect("button").request(ask("far", far=True), SECONDS))
     wait_for(lambda: cloud.has({"far"}))

@@ -75,7 +75,7 @@ def test_an_alarm_rings_at_home_and_is_done_with_the_services_own_receipt(
 
 
 @pytest.mark.source("P5", "P8", "N5")
-def test_whatever_is_away_or_killed_mid_stream_nothing_is_lost_or_stored_twice(
+def test_nothing_is_lost_or_stored_twice_when_parts_are_killed_mid_stream(
     home: Home, cloud: CloudBroker
 ) -> None:
     cloud.stop()

@@ -9,7 +9,6 @@ from typing import Literal
 
 import pytest
 
-from eventplane_mqtt import TlsFiles
 from eventplane_mqtt.mailbox import Acknowledged, Connected, Disconnected, LinkName, Received
 from local.certificates import Authority
 from local.mosquitto import Broker
@@ -17,7 +16,7 @@ from local.ports import free_port
 from local.process import Supervisor
 from tests.integration.edge.conftest import SECONDS, start_tls_broker, wait_for
 from tests.integration.mqtt import TestClient
-from tests.unit.eventplane_mqtt.probe import Probe, Slow
+from tests.unit.eventplane_mqtt.probe import Probe, Slow, files
 
 Protocol = Literal["3.1.1", "5"]
 both_protocols = pytest.mark.parametrize("protocol", ["3.1.1", "5"])
@@ -99,8 +98,7 @@ def test_over_tls_as_well(
 ) -> None:
     limits = f"max_inflight_messages 20000\ntls_version {version}\n"
     broker = start_tls_broker(supervisor, tmp_path / "tls", authority, limits)
-    identity = authority.issue("c")
-    tls = TlsFiles(authority.ca, identity.certificate, identity.key)
+    tls = files(authority, authority.issue("c"))
     payloads = [*MANY, *(bytes([n]) * 250_000 for n in range(40))]
     exchange(Probe(broker.port, tls=tls, subscriptions=(topic,)), topic, payloads)
 

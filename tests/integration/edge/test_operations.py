@@ -136,7 +136,7 @@ def test_it_feeds_the_watchdog_while_its_loop_turns_and_only_then(
     wait_for(lambda: home.health().get("status") == "ok")
 
 
-def test_a_cloud_that_swallows_everything_starves_no_watchdog_and_delays_no_stop(
+def test_a_silent_cloud_neither_starves_the_watchdog_nor_delays_the_stop(
     home: Home, cloud: CloudBroker, manager: Manager
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as black_hole:
@@ -155,7 +155,7 @@ def test_a_cloud_that_swallows_everything_starves_no_watchdog_and_delays_no_stop
 
 
 @pytest.mark.source("P-W8")
-def test_a_new_contract_is_taken_at_sighup_and_a_broken_one_refused_there_and_at_a_start(
+def test_sighup_loads_a_new_contract_and_a_broken_one_is_refused_then_and_at_the_start(
     home: Home, cloud: CloudBroker, manager: Manager, tmp_path: Path
 ) -> None:
     restart(home, manager)

@@ -30,7 +30,7 @@ FAILURES = [each for each in Answer if each is not Answer.TAKE]
 QUICK = {
     # The pace keeps a distance from the quota: what is spread here may arrive closer together there.
     "publishes_per_s": 50, "bytes_per_s": 256 * 1024, "batch_events": 10, "probe_interval_s": 0.5,
-    "puback_timeout_s": 1.0, "connect_timeout_s": 1.0, "reconnect_min_s": 0.3, "reconnect_max_s": 0.3,
+    "puback_timeout_s": 1.0, "connect_timeout_s": 1.0, "reconnect_min_s": 0.5, "reconnect_max_s": 0.5,
 }  # fmt: skip
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from random import Random
+from typing import Any
 
 from edge.components import Clock
 from edge.delivery_queues import DeliveryCursor
@@ -270,11 +271,12 @@ class Device:
         """Nothing is left but the file."""
         self.spool.close()
 
-    def restart(self) -> None:
+    def restart(self, *, connected: bool = True) -> None:
         """Crash, start again and connect."""
         self.crash()
         self.start()
-        self.connect()
+        if connected:
+            self.connect()
 
     def _settle(self) -> None:
         with self.open() as spool:
@@ -314,6 +316,11 @@ class Device:
         link = self.links[name]
         self.turn(Disconnected(name, link.generation, "gone"))
         self.turn(after=61.0)
+
+    def redial(self, *names: LinkName) -> None:
+        """After the longest backoff the brokers accept the next dial."""
+        self.turn(after=61.0)
+        self.connect(*names)
 
     def reconnect(self, name: LinkName) -> None:
         """A broker is gone, and accepts the next dial."""
@@ -403,6 +410,12 @@ class Device:
     def letters(self) -> list[Envelope]:
         """The dead letters among all that was published to the cloud."""
         return list({each.id: each for each in self.published(DEAD_LETTER)}.values())
+
+    @staticmethod
+    def statement(manifest: Envelope, destination: str = "device.outbox") -> dict[str, Any]:
+        """What a manifest states of a destination."""
+        (stated,) = (each for each in manifest.data()["statements"] if each["destination"] == destination)
+        return dict(stated)
 
     def not_stored(self) -> Counter[tuple[str, str]]:
         """What never got a number, by channel and reason: reported and not yet acknowledged, or to report."""

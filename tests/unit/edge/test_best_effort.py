@@ -93,8 +93,7 @@ def test_offline_it_is_dropped_and_counted(device: Device) -> None:
     # The health endpoint and the heartbeat tell it, too.
     assert device.forwarder.counts.discards == {(Outcome.DROPPED, OFFLINE): 2}
     assert len(device.delivered("call")) == 1
-    device.turn(after=61.0)
-    device.connect(CLOUD)
+    device.redial(CLOUD)
     device.turn(after=1.0)
     assert "e" not in [each.id for each in device.sent_up()]
 
@@ -107,8 +106,7 @@ def test_of_one_channel_only_the_event_that_asks_for_less_is_gone_after_an_outag
     device.send(less, event("kept"))
     assert device.forwarder.counts.not_stored == {NotStored("device.outbox", READING, OFFLINE): 1}
     assert [each.refused for each in device.receipts()] == [None, None]
-    device.turn(after=61.0)
-    device.connect(CLOUD)
+    device.redial(CLOUD)
     device.turn(after=1.0)
     sent = [each.id for each in device.sent_up()]
     assert "kept" in sent

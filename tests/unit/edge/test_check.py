@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -22,7 +23,6 @@ from edge.errors import SettingProblem
 from edge.settings import CloudSettings, HealthSettings, LocalSettings, ProvisioningSettings, Settings
 from eventplane.contract import Contract
 from eventplane_mqtt import Login
-from eventplane_mqtt.endpoint import MAX_PASSWORD_BYTES, PasswordFileError, is_private
 from local.certificates import Authority
 from tests.unit.edge.fakes import contract
 
@@ -71,8 +71,54 @@ def found(
     return [(each.setting, each.problem.replace(folder, "")) for each in problems]
 
 
-def test_files_that_fit_have_no_problem(cloud: CloudSettings) -> None:
-    assert found(cloud) == []
+def of_another(file: Path) -> None:
+    file.write_bytes(Authority(file.parent / "others").issue("home-2").key.read_bytes())
+
+
+def encrypted(file: Path) -> None:
+    key = load_pem_private_key(file.read_bytes(), None)
+    passphrase = BestAvailableEncryption(b"secret")
+    file.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, passphrase))
+
+
+def for_all(file: Path) -> None:
+    file.chmod(0o644)
+
+
+CA, CERTIFICATE, KEY = "cloud.ca", "cloud.certificate", "cloud.key"
+CLAIM, CLAIM_KEY = "provisioning.claim_certificate", "provisioning.claim_key"
+OWN, CLAIMED = [CA, CERTIFICATE, KEY], [CLAIM, CLAIM_KEY]
+
+
+@pytest.mark.parametrize(
+    ("damaged", "damage", "problems"),
+    [
+        ([], Path.unlink, {}),
+        ([KEY], for_all, {KEY: "home-1.key: others may use it"}),
+        ([KEY], of_another, {KEY: "home-1.key does not belong to home-1.crt"}),
+        ([KEY], encrypted, {KEY: "home-1.key has a passphrase"}),
+        (OWN, Path.unlink, dict.fromkeys(OWN, "No such file or directory")),
+        (OWN, lambda file: file.write_text("something else"), dict.fromkeys(OWN, "")),
+        (CLAIMED, Path.unlink, dict.fromkeys(CLAIMED, "No such file or directory")),
+        ([CLAIM_KEY], for_all, {CLAIM_KEY: "claim.key: others may use it"}),
+        ([CLAIM_KEY], of_another, {CLAIM_KEY: "claim.key does not belong to claim.crt"}),
+    ],
+)
+def test_all_files_that_do_not_fit_are_named_at_once(
+    cloud: CloudSettings,
+    provisioning: ProvisioningSettings,
+    damaged: list[str],
+    damage: Callable[[Path], object],
+    problems: dict[str, str],
+) -> None:
+    tables = {"cloud": cloud, "provisioning": provisioning}
+    for name in damaged:
+        table, _, setting = name.partition(".")
+        damage(getattr(tables[table], setting))
+    # With provisioning a missing certificate is only awaited.
+    named = found(cloud, provisioning=None if damaged == OWN else provisioning)
+    assert [setting for setting, _ in named] == list(problems)
+    assert all(problems[setting] in problem for setting, problem in named)
 
 
 def test_an_expired_certificate_and_one_of_tomorrow(cloud: CloudSettings) -> None:
@@ -88,41 +134,6 @@ def test_it_warns_before_a_certificate_expires(cloud: CloudSettings) -> None:
     assert warning is not None
     assert "expires in 19 days" in warning
     assert expires_soon(cloud, NOW) is None
-
-
-def test_a_key_that_others_may_read(cloud: CloudSettings) -> None:
-    cloud.key.chmod(0o644)
-    assert found(cloud) == [("cloud.key", "home-1.key: others may use it")]
-
-
-def test_a_key_of_another_certificate(cloud: CloudSettings, tmp_path: Path) -> None:
-    other = Authority(tmp_path / "others").issue("home-2")
-    cloud.key.write_bytes(other.key.read_bytes())
-    assert found(cloud) == [("cloud.key", "home-1.key does not belong to home-1.crt")]
-
-
-def test_a_key_with_a_passphrase_is_refused_and_nobody_is_asked_for_it(cloud: CloudSettings) -> None:
-    key = load_pem_private_key(cloud.key.read_bytes(), None)
-    encrypted = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"secret"))
-    cloud.key.write_bytes(encrypted)
-    assert found(cloud) == [("cloud.key", "home-1.key has a passphrase")]
-
-
-def test_all_missing_files_are_said_at_once(cloud: CloudSettings) -> None:
-    for file in (cloud.ca, cloud.certificate, cloud.key):
-        file.unlink()
-    assert found(cloud) == [
-        ("cloud.ca", "ca.pem: No such file or directory"),
-        ("cloud.certificate", "home-1.crt: No such file or directory"),
-        ("cloud.key", "home-1.key: No such file or directory"),
-    ]
-
-
-def test_files_with_something_else_in_them(cloud: CloudSettings) -> None:
-    for file in (cloud.ca, cloud.certificate, cloud.key):
-        file.write_text("something else")
-    settings = [setting for setting, _ in found(cloud)]
-    assert settings == ["cloud.ca", "cloud.certificate", "cloud.key"]
 
 
 def test_a_contract_that_cannot_be_used_is_said_with_its_file(tmp_path: Path) -> None:
@@ -185,19 +196,12 @@ def test_a_certificate_that_provisioning_will_bring_is_not_missed(
     first_day = awaiting(cloud)
     assert awaits_provisioning(settings(first_day, provisioning))
     assert found(first_day, provisioning=provisioning) == []
+    # Whom to trust is asked on the first day too.
+    untrusting = replace(first_day, ca=cloud.ca.with_name("no"))
+    assert [setting for setting, _ in found(untrusting, provisioning=provisioning)] == [CA]
     # Without the table nobody brings it.
     assert not awaits_provisioning(settings(first_day))
     assert [setting for setting, _ in found(first_day)] == ["cloud.certificate", "cloud.key"]
-
-
-def test_whom_to_trust_is_asked_on_the_first_day_too(
-    cloud: CloudSettings, provisioning: ProvisioningSettings
-) -> None:
-    assert cloud.ca is not None
-    cloud.ca.unlink()
-    assert found(awaiting(cloud), provisioning=provisioning) == [
-        ("cloud.ca", "ca.pem: No such file or directory")
-    ]
 
 
 def test_one_that_is_there_is_looked_at_though_provisioning_could_bring_another(
@@ -216,29 +220,6 @@ def test_one_that_cannot_be_seen_is_not_awaited(
     (tmp_path / "file").touch()
     hidden = tmp_path / "file" / "identity.pem"
     assert not awaits_provisioning(settings(replace(cloud, certificate=hidden, key=hidden), provisioning))
-
-
-def test_a_claim_that_is_missing_or_that_others_may_use(
-    cloud: CloudSettings, provisioning: ProvisioningSettings
-) -> None:
-    provisioning.claim_key.chmod(0o644)
-    assert found(cloud, provisioning=provisioning) == [
-        ("provisioning.claim_key", "claim.key: others may use it")
-    ]
-    provisioning.claim_key.unlink()
-    provisioning.claim_certificate.unlink()
-    assert found(awaiting(cloud), provisioning=provisioning) == [
-        ("provisioning.claim_certificate", "claim.crt: No such file or directory"),
-        ("provisioning.claim_key", "claim.key: No such file or directory"),
-    ]
-
-
-def test_a_claim_with_anothers_key(cloud: CloudSettings, provisioning: ProvisioningSettings) -> None:
-    assert cloud.key is not None
-    provisioning.claim_key.write_bytes(cloud.key.read_bytes())
-    assert found(cloud, provisioning=provisioning) == [
-        ("provisioning.claim_key", "claim.key does not belong to claim.crt")
-    ]
 
 
 def test_a_claim_that_is_roots_alone_is_for_systemd_to_hand_over(
@@ -288,66 +269,3 @@ def test_a_profile_that_leads_nowhere_is_told(cloud: CloudSettings, tmp_path: Pa
     assert problem.remedy
     profile.write_text("listener 1884\n")
     assert file_problems(asked, NOW) == []
-
-
-def stat_of(mode: int, owner: int) -> os.stat_result:
-    """What stat says of a regular file."""
-    return os.stat_result((0o100000 | mode, 1, 1, 1, owner, 1, 1, 1, 1, 1))
-
-
-@pytest.mark.parametrize(
-    ("mode", "owner", "private"),
-    [
-        (0o600, 1000, True),
-        (0o400, 1000, True),
-        (0o600, 0, True),
-        # What systemd makes of LoadCredential= for a service with a user of its own.
-        (0o440, 0, True),
-        (0o640, 0, True),
-        (0o440, 1000, False),
-        (0o640, 1000, False),
-        (0o660, 0, False),
-        (0o650, 0, False),
-        (0o644, 0, False),
-        (0o604, 0, False),
-        (0o601, 1000, False),
-    ],
-)
-def test_nobody_but_the_owner_and_a_group_that_root_chose(mode: int, owner: int, private: bool) -> None:
-    assert is_private(stat_of(mode, owner)) is private
-
-
-def login(folder: Path, content: bytes, mode: int = 0o600) -> Login:
-    file = folder / "password"
-    file.write_bytes(content)
-    file.chmod(mode)
-    return Login("me", file)
-
-
-@pytest.mark.parametrize("content", [b"secret", b"secret\n", b"secret\r\n"])
-def test_a_password_is_a_line(tmp_path: Path, content: bytes) -> None:
-    assert login(tmp_path, content).password() == b"secret"
-
-
-def test_a_password_may_be_any_bytes_up_to_a_limit(tmp_path: Path) -> None:
-    longest = b"\xff" * MAX_PASSWORD_BYTES
-    assert login(tmp_path, longest + b"\n").password() == longest
-
-
-@pytest.mark.parametrize("content", [b"", b"\n", b"secret\nsecond\n", b"secret" * MAX_PASSWORD_BYTES])
-def test_what_is_no_password_is_refused_without_being_told(tmp_path: Path, content: bytes) -> None:
-    with pytest.raises(PasswordFileError, match="one line") as error:
-        login(tmp_path, content).password()
-    assert "secret" not in str(error.value)
-
-
-def test_one_that_others_may_read_is_refused(tmp_path: Path) -> None:
-    it = login(tmp_path, b"secret", 0o604)
-    with pytest.raises(PasswordFileError) as error:
-        it.password()
-    assert (error.value.path, error.value.remedy) == (it.password_file, f"chmod 600 {it.password_file}")
-
-
-def test_one_that_is_missing_is_named(tmp_path: Path) -> None:
-    with pytest.raises(PasswordFileError, match="No such file"):
-        Login("me", tmp_path / "absent").password()

@@ -11,6 +11,7 @@ import pytest
 
 from edge import parts
 from edge.command_line import EX_WRONG_COMMAND_LINE, PROGRAM, USAGE, main
+from edge.daemon import _warn_of_limits
 from edge.errors import SettingsError, SpoolError
 from edge.parts import PARTS, NoAnswers, PartMissingError, has_part, require_part
 from edge.settings import Settings, load_settings
@@ -153,6 +154,17 @@ def test_what_it_cannot_do_it_says(
 ) -> None:
     assert main(arguments) == os.EX_CONFIG
     assert said in capsys.readouterr().err
+
+
+def test_a_start_warns_of_limits_in_the_profile_that_do_not_agree(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings = load_settings(folder / "profile.toml", {})
+    _warn_of_limits(settings)
+    assert "mosquitto.conf: messages that come while the forwarder restarts are dropped" in caplog.text
+    (folder / "mosquitto.conf").unlink()
+    _warn_of_limits(settings)
+    assert "No such file" in caplog.text
 
 
 def test_a_missing_library_is_named(

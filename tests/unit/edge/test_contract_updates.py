@@ -81,8 +81,7 @@ def test_it_is_stored_told_and_stands_before_the_file_also_after_a_crash(
     assert device.contracts_came == 1
     assert [each.result for each in device.acknowledgements()] == [AckStatus.STORED]
     assert in_force(device, file) == other().version
-    device.crash()
-    device.start()
+    device.restart(connected=False)
     assert in_force(device, file) == other().version
 
 
@@ -166,7 +165,7 @@ def test_it_is_measured_by_the_image_and_not_by_what_came_down_before(device: De
     device.send_down(update(1, more))
     assert in_force(device, file) == more.version
     # The route is no part of the image's contract, so that it may go again.
-    device.turn(Reload(more, contract()), device.from_cloud(update(2, other())))
+    device.turn(Reload(more), device.from_cloud(update(2, other())))
     assert in_force(device, file) == other().version
     device.send_down(update(3, silent()))
     assert in_force(device, file) == other().version

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from contract.acl import FORWARDER, acl
-from edge.components import first_session_has_it
+from edge.components import first_session_has_it, make_links
 from edge.counts import NotStored
 from edge.decision import NO_ATTRIBUTES
 from edge.dispatch import MOST_UNKNOWN, UNKNOWN_EVERY_S, UrgentHint, subscriptions
 from eventplane.reasons import Reason
 from eventplane.topics import OUTBOXES, URGENT_CLIENT_SUFFIX, local_topic
-from eventplane_mqtt.mailbox import LinkName, Received
+from eventplane_mqtt import Endpoint, Login
+from eventplane_mqtt.mailbox import LinkName, Mailbox, Received
 from tests.plane import shipped_contract
-from tests.unit.edge.fakes import ALARM, DEAD_LETTER, READING, Device, MakeDevice, contract, event
+from tests.unit.edge.fakes import ALARM, DEAD_LETTER, READING, Device, FakeWire, MakeDevice, contract, event
 
 LOCAL, URGENT, CLOUD = LinkName.LOCAL, LinkName.URGENT, LinkName.CLOUD
 STRANGE = "eventplane/sensr/outbox"
@@ -127,6 +129,34 @@ class TestSessions:
         rules = acl(shipped_contract()).split("\n\n")
         (urgent,) = [each for each in rules if each.startswith(f"user {FORWARDER}{URGENT_CLIENT_SUFFIX}\n")]
         assert urgent.splitlines()[1:] == [f"topic read {OUTBOXES}"]
+
+    def test_each_session_dials_with_its_own_client_id_login_and_subscriptions(
+        self, device: Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        dialled: dict[LinkName, Endpoint] = {}
+
+        def dial(endpoint: Endpoint, link: LinkName, generation: int, *_: object) -> FakeWire:
+            dialled[link] = endpoint
+            return FakeWire(generation)
+
+        monkeypatch.setattr("edge.components.Connection", dial)
+        local = replace(device.settings.local, username="me", password_file=tmp_path / "password")
+        settings, plane = replace(device.settings, local=local), contract()
+        for link in make_links(settings, lambda: plane, Mailbox()).values():
+            link.tick(0.0)
+        for session, suffix in ((LOCAL, ""), (URGENT, URGENT_CLIENT_SUFFIX)):
+            found = dialled[session]
+            assert (found.host, found.port, found.clean_session) == ("127.0.0.1", 1883, False)
+            assert (found.client_id, found.login) == (
+                local.client_id + suffix,
+                Login("me" + suffix, tmp_path / "password"),
+            )
+            assert found.subscriptions == subscriptions(plane, session)
+            assert found.needs_subscriptions
+        cloud = dialled[CLOUD]
+        assert (cloud.host, cloud.client_id, cloud.clean_session) == ("cloud", "thing", True)
+        # Alarms go up even if the cloud's policy lacks the downlink's topic.
+        assert (cloud.subscriptions, cloud.needs_subscriptions) == (("devices/thing/inbox",), False)
 
     @pytest.mark.parametrize("sessions", [(URGENT, LOCAL), (LOCAL, URGENT)])
     def test_what_comes_over_both_is_stored_once_and_acknowledged_twice(

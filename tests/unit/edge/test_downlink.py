@@ -7,7 +7,6 @@ import pytest
 from edge.contract_updates import contract_key
 from edge.errors import SpoolError
 from edge.forwarder import Reload
-from edge.spool import MOST_KEYS
 from edge.spool.recovery import marker_of
 from eventplane.contract import Contract, compile_contract, contract_document
 from eventplane.device_reports import DEVICE_CONTRACT, UPLINK_KEY
@@ -167,9 +166,11 @@ def test_what_names_no_key_becomes_a_dead_letter(device: Device, payload: bytes,
 
 
 class TestBounds:
-    def test_there_are_not_too_many_keys(self, device: Device) -> None:
-        for first in range(0, MOST_KEYS, 512):
-            device.send_down(*(state(1, f"a/b/{n}") for n in range(first, first + 512)))
+    def test_there_are_not_too_many_keys(self, device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+        for module in ("edge.downlink", "edge.spool.tables"):
+            monkeypatch.setattr(f"{module}.MOST_KEYS", 8)
+        for first in (0, 4):
+            device.send_down(*(state(1, f"a/b/{n}") for n in range(first, first + 4)))
         device.send_down(state(1, "one/too/many"), state(2, "a/b/0"))
         assert results(device)[-2:] == [
             ("v1", AckStatus.REJECTED, Reason.TOO_MANY_KEYS),
@@ -179,7 +180,7 @@ class TestBounds:
         device.send_down(state(3, "a/b/1", deleted=True))
         device.send_down(state(2, "one/too/many"))
         assert results(device)[-1] == ("v2", AckStatus.STORED, "")
-        assert device.spool.state_count() == MOST_KEYS
+        assert device.spool.state_count() == 8
 
     def test_states_take_a_quarter_of_the_room_at_most(self, make: MakeDevice) -> None:
         device = make(capacity_bytes=1024 * 1024)

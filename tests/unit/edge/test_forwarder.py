@@ -226,8 +226,7 @@ def test_somebody_hears_of_events_that_no_route_takes_on(
     device: Device, caplog: pytest.LogCaptureFixture
 ) -> None:
     device.spool.commit([StoredEvent(2, 1, "{}", {"retired.inbox": None}, bytes(16))], uptime_ms=0)
-    device.crash()
-    device.start()
+    device.restart(connected=False)
     assert "1 event(s) wait for retired.inbox" in caplog.text
 
 
@@ -272,7 +271,7 @@ def test_a_stop_states_all_that_was_stored_and_sends_it(device: Device) -> None:
     *events, manifest = device.sent_up()
     assert [each.id for each in events] == ["e0", "e1", "e2"]
     assert (manifest.type, manifest.data()["final"]) == (MANIFEST, True)
-    (stated,) = (each for each in manifest.data()["statements"] if each["destination"] == "device.outbox")
+    stated = device.statement(manifest)
     assert (stated["first"], stated["last"], stated["count"]) == (2, 4, 3)
     assert int(str(manifest.attributes["devicesequence"])) == device.spool.next_sequence - 1
 
@@ -286,7 +285,7 @@ def test_losses_are_reported_before_the_last_manifest_so_that_it_states_them(dev
     *_, report, manifest = device.sent_up()
     assert (report.type, manifest.type) == (DISCARDED, MANIFEST)
     number = int(str(report.attributes["devicesequence"]))
-    (stated,) = (each for each in manifest.data()["statements"] if each["destination"] == "device.outbox")
+    stated = device.statement(manifest)
     assert stated["last"] == number == int(str(manifest.attributes["devicesequence"])) - 1
 
 
@@ -294,8 +293,7 @@ def test_a_restart_loop_stores_no_manifests_of_nothing(device: Device) -> None:
     before = device.spool.next_sequence
     for _ in range(3):
         stop(device)
-        device.crash()
-        device.start()
+        device.restart(connected=False)
     assert device.spool.next_sequence == before
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import socket
 import threading
 from collections.abc import Iterator
@@ -142,6 +143,11 @@ def test_a_port_that_is_taken_costs_the_endpoint_and_nothing_else(
     assert "set health.port to a free port" in caplog.text
 
 
+def test_it_listens_at_an_ipv6_address_too() -> None:
+    with contextlib.closing(HealthServer("::1", 0, {})) as server:
+        socket.create_connection(("::1", server.port), timeout=30).close()
+
+
 def test_nobody_listens_after_the_end(server: HealthServer) -> None:
     server.close()
     with pytest.raises(OSError, match="refused"):
@@ -156,12 +162,15 @@ def test_both_pages_are_made_by_the_loop(health: Health, status: int) -> None:
     by_path = pages(snapshots)
     answer = by_path["/healthz"]()
     assert answer.status == status
-    assert '"late"' in answer.body
+    document = json.loads(answer.body)
+    assert (document["thing"], document["uptime_s"], document["pending"]) == ("home-1", 100, 0)
+    assert [each["name"] for each in document["problems"]] == ["late"]
     assert by_path["/metrics"]().status == 200
 
 
-def test_while_the_loop_hangs_both_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_both_pages_report_a_loop_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "PATIENCE_S", 0.01)
     answers = [page() for page in pages(Snapshots(lambda: None)).values()]
     assert [each.status for each in answers] == [503, 503]
     assert "loop_stalled" in answers[0].body
+    assert "did not turn" in answers[1].body

@@ -196,8 +196,7 @@ def test_without_the_contract_s_word_everything_goes_up(make: MakeDevice) -> Non
     device.send(event("1"))
     assert "1" in [each.id for each in up(device)]
     device.turn(Reload(contract(forward="wanted", batching_delay_ms=0)))
-    device.turn(after=61.0)
-    device.connect(CLOUD)
+    device.redial(CLOUD)
     device.send(event("2"))
     assert "2" not in [each.id for each in up(device)]
 

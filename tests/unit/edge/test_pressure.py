@@ -110,13 +110,6 @@ def test_a_smaller_number_than_what_waits_drops_nothing_by_itself(make: MakeDevi
     assert device.spool.loss_reports() == []
 
 
-def test_a_refused_event_is_taken_when_it_comes_again_later(make: MakeDevice) -> None:
-    device = full_device(make, 0.9)
-    assert answers(device, READING) == [FULL]
-    device.resize(10 * CAPACITY)
-    assert answers(device, READING) == [None]
-
-
 @pytest.mark.source("C6")
 def test_within_one_turn_no_more_comes_in_than_there_is_room(make: MakeDevice) -> None:
     device = full_device(make, 0.5)

@@ -45,8 +45,7 @@ class TestReload:
         assert device.forwarder.counts.published_events == 1  # since the process began
         assert device.cloud.last.abandoned
         device.turn(device.puback(1))  # late, of the old connection
-        device.turn(after=61.0)
-        device.connect(CLOUD)
+        device.redial(CLOUD)
         assert device.uplinked() == [["fire"]]
 
     def test_new_outboxes_are_subscribed_to(self, device: Device) -> None:
@@ -54,8 +53,7 @@ class TestReload:
         device.turn(Reload(contract(display={"inbox": {"receipts": True}})))
         assert device.local.last.abandoned
         assert not device.local_link.up
-        device.turn(after=61.0)
-        device.connect(LOCAL)
+        device.redial(LOCAL)
         device.send(event("e", subject="show"))
         assert len(device.delivered("display")) == 1
 
@@ -112,8 +110,7 @@ class TestDamage:
         assert [each.refused for each in device.receipts()] == [None, None]
         device.turn()
         assert parse_event(device.delivered("call")[0]).id == "fire"
-        device.turn(after=61.0)
-        device.connect(CLOUD)
+        device.redial(CLOUD)
         device.acknowledge_all()
         assert {"first", "fire"} <= {id for batch in device.uplinked() for id in batch}
         assert device.spool.backlog()["device.outbox"] == 0
@@ -125,8 +122,7 @@ class TestDamage:
         device.turn(device.from_service(event("e")), Reload(wanting))
         assert device.spool is not damaged
         assert device.local.last.abandoned  # the new subscriptions need a new connection
-        device.turn(after=61.0)
-        device.connect()
+        device.redial()
         device.send(event("shown", subject="show"))
         assert device.ids_at("display") == ["shown"]
         device.turn(after=1.0)

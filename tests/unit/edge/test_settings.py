@@ -143,11 +143,6 @@ def test_the_environment_overrides_the_file(tmp_path: Path) -> None:
     assert settings.spool == tmp_path / "elsewhere.db"
 
 
-def test_the_environment_is_checked_as_well(tmp_path: Path) -> None:
-    (it,) = problems(tmp_path, COMPLETE, {"EVENTPLANE_LOCAL_PORT": "70000"})
-    assert (it.setting, it.remedy) == ("local.port", "give TCP port from 1 to 65535")
-
-
 def test_a_broker_on_this_device_needs_no_tls_and_a_topic_of_ones_own_no_rule(tmp_path: Path) -> None:
     values = {name: COMPLETE[name] for name in ("thing", "contract", "spool")}
     plain = {"cloud.host": "127.0.0.1", "cloud.tls": False, "cloud.topic": "devices/{thing}/events"}
@@ -161,33 +156,34 @@ def test_a_device_without_a_downlink_subscribes_to_nothing(tmp_path: Path) -> No
     assert not load(tmp_path, {**COMPLETE, "cloud.inbox_topic": "none"}).cloud.subscribes
 
 
-@pytest.mark.parametrize("host", ["iot.example.com", "127.0.0.1.example.com", "10.0.0.1"])
-def test_without_tls_nothing_leaves_the_device(tmp_path: Path, host: str) -> None:
-    (it,) = problems(tmp_path, {**COMPLETE, "cloud.host": host}, {"EVENTPLANE_CLOUD_TLS": "false"})
-    assert (it.setting, it.problem) == ("cloud.tls", f"{host} is not on this device")
+PEM = "-----BEGIN PRIVATE KEY-----\nMIGHAgEA\n-----END PRIVATE KEY-----\n"
+ELSEWHERE = ("iot.example.com", "127.0.0.1.example.com", "10.0.0.1")
 
 
+@pytest.mark.source("C5")
 @pytest.mark.parametrize(
-    ("name", "meant"),
-    [("tihng", "thing"), ("cloud.keep_alive", "cloud.keepalive_s"), ("health.prot", "health.port")],
+    ("values", "environment", "setting", "problem"),
+    [
+        ({}, {"LOCAL_PORT": "70000"}, "local.port", "; give TCP port from 1 to 65535"),
+        ({}, {"CLOUD_KEY": PEM}, "cloud.key", "; give a path; needed for TLS"),
+        ({"tihng": "x"}, {}, "tihng", "it is unknown; remove it, or did you mean thing?"),
+        ({"cloud.keep_alive": 1}, {}, "cloud.keep_alive", "did you mean cloud.keepalive_s?"),
+        ({}, {"CLOUD_HOTS": "x"}, "EVENTPLANE_CLOUD_HOTS", "did you mean EVENTPLANE_CLOUD_HOST?"),
+        ({"health.zzz": 1}, {}, "health.zzz", "or use one of: host, normal_age_s, port, urgent_age_s"),
+        *(
+            ({"cloud.host": host, "cloud.tls": False}, {}, "cloud.tls", f"{host} is not on this device")
+            for host in ELSEWHERE
+        ),
+    ],
 )
-def test_a_misspelt_one_is_not_ignored(tmp_path: Path, name: str, meant: str) -> None:
-    (it,) = problems(tmp_path, {**COMPLETE, name: "x"})
-    assert (it.setting, it.problem) == (name, "it is unknown")
-    assert it.remedy == f"remove it, or did you mean {meant}?"
-
-
-def test_one_that_is_like_no_other_gets_all_names(tmp_path: Path) -> None:
-    (it,) = problems(tmp_path, {**COMPLETE, "health.zzz": "x"})
-    assert it.remedy == "remove it, or use one of: host, normal_age_s, port, urgent_age_s"
-
-
-def test_a_misspelt_variable_is_not_ignored(tmp_path: Path) -> None:
-    (it,) = problems(tmp_path, COMPLETE, {"EVENTPLANE_CLOUD_HOTS": "x"})
-    assert (it.setting, it.remedy) == (
-        "EVENTPLANE_CLOUD_HOTS",
-        "remove it, or did you mean EVENTPLANE_CLOUD_HOST?",
-    )
+def test_what_is_wrong_is_named_with_the_remedy_and_without_secrets(
+    tmp_path: Path, values: dict[str, Any], environment: dict[str, str], setting: str, problem: str
+) -> None:
+    variables = {f"EVENTPLANE_{name}": value for name, value in environment.items()}
+    (it,) = problems(tmp_path, {**COMPLETE, **values}, variables)
+    assert it.setting == setting
+    assert problem in f"{it.problem}; {it.remedy}"
+    assert "MIGHAgEA" not in str(it)
 
 
 def test_a_table_must_be_a_table(tmp_path: Path) -> None:
@@ -213,13 +209,6 @@ def test_a_name_and_its_password_go_together(tmp_path: Path, given: str, missing
     settings = load(tmp_path, {**COMPLETE, "local.username": "me", "local.password_file": "p"})
     assert settings.local.login == Login("me", tmp_path / "p")
     assert load(tmp_path, COMPLETE).local.login is None
-
-
-def test_a_key_in_the_place_of_its_files_name_is_refused_without_being_told(tmp_path: Path) -> None:
-    pem = "-----BEGIN PRIVATE KEY-----\nMIGHAgEA\n-----END PRIVATE KEY-----\n"
-    (it,) = problems(tmp_path, COMPLETE, {"EVENTPLANE_CLOUD_KEY": pem})
-    assert (it.setting, it.remedy) == ("cloud.key", "give a path; needed for TLS")
-    assert "MIGHAgEA" not in str(it)
 
 
 def bounds() -> list[tuple[str, float]]:

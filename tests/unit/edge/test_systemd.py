@@ -74,16 +74,13 @@ def test_a_manager_that_does_not_listen_holds_nobody_up(tmp_path: Path) -> None:
         ({"WATCHDOG_USEC": "0"}, None),
         ({"WATCHDOG_USEC": "soon"}, None),
         ({"WATCHDOG_USEC": "-1"}, None),
+        ({"WATCHDOG_USEC": "30000000", "NOTIFY_SOCKET": ""}, None),
     ],
 )
 def test_the_watchdog_is_ours_only_if_it_names_us(
     environment: dict[str, str], expected: float | None
 ) -> None:
     assert ServiceManager({"NOTIFY_SOCKET": "/x", **environment}, 7).watchdog_s == expected
-
-
-def test_without_a_manager_there_is_no_watchdog() -> None:
-    assert ServiceManager({"WATCHDOG_USEC": "30000000"}, 7).watchdog_s is None
 
 
 def test_the_journal_is_known_by_the_stream_it_names() -> None:

@@ -65,15 +65,6 @@ def test_it_goes_before_all_that_is_stored(make: MakeDevice) -> None:
     assert device.ids_at("call")[3:] == ["fire", "a3", "a4"]
 
 
-def test_where_there_was_no_line_the_next_repetition_goes(full: Device) -> None:
-    full.turn(Disconnected(CLOUD, full.cloud_link.generation, "gone"))
-    assert full.offer(FIRE) == [FULL]
-    full.turn(after=5.0)
-    full.connect(CLOUD)
-    assert full.offer(FIRE) == [FULL]
-    assert (full.ids_at("call"), full.uplinked()) == (["fire"], [["fire"]])
-
-
 def test_what_was_in_flight_when_a_connection_ended_goes_over_the_next(full: Device) -> None:
     full.offer(FIRE)
     full.reconnect(LOCAL)
@@ -90,8 +81,7 @@ def test_what_was_in_flight_when_a_connection_ended_goes_over_the_next(full: Dev
 def test_one_that_the_cloud_does_not_answer_is_sent_again(full: Device) -> None:
     full.offer(FIRE)
     full.turn(after=full.settings.cloud.puback_timeout_s)
-    full.turn(after=61.0)
-    full.connect(CLOUD)
+    full.redial(CLOUD)
     assert full.uplinked() == [["fire"]]
 
 
@@ -174,6 +164,7 @@ def test_an_alarm_waits_for_a_connection_and_goes_without_a_repetition(full: Dev
     full.turn(Disconnected(CLOUD, full.cloud_link.generation, "gone"))
     assert full.offer(FIRE) == [FULL]
     full.confirm()
-    full.turn(after=61.0)
-    full.connect(CLOUD)
+    full.redial(CLOUD)
+    assert (full.ids_at("call"), full.uplinked()) == (["fire"], [["fire"]])
+    assert full.offer(FIRE) == [FULL]
     assert (full.ids_at("call"), full.uplinked()) == (["fire"], [["fire"]])

@@ -47,6 +47,12 @@ def test_a_batch_forms_while_another_is_unacknowledged(device: Device) -> None:
     assert device.uplinked() == [["a"]]
     device.turn(device.puback(1))
     assert device.uplinked() == [["a"], ["b", "c"]]
+    device.send(*(event(f"e{n}") for n in range(10)))
+    device.turn(device.puback(2), device.puback(3))
+    device.send(event("d"), after=1.0)
+    assert len(device.uplinked()) == 4
+    device.turn(device.puback(4), after=1.0)
+    assert device.uplinked()[4] == ["d"]
 
 
 def test_the_time_to_an_acknowledgement_is_summed(device: Device) -> None:
@@ -63,15 +69,6 @@ def test_urgent_overtakes_a_backlog_and_finds_room_in_the_window(device: Device)
     assert device.uplinked()[9] == ["fire"]
     device.send(event("flood", ALARM))
     assert len(device.uplinked()) == 10
-
-
-def test_normal_goes_before_low_each_in_its_order(device: Device) -> None:
-    device.disconnect(CLOUD)
-    for n in range(3):
-        device.send(event(f"low{n}", CHORE), event(f"e{n}"))
-    device.connect(CLOUD)
-    device.acknowledge_all()
-    assert device.uplinked() == [["e0", "e1", "e2", "low0", "low1"], ["low2"]]
 
 
 def test_low_waits_also_for_normal_that_is_too_large_to_be_read_at_once(make: MakeDevice) -> None:
@@ -99,16 +96,6 @@ def test_a_late_puback_of_a_bygone_connection_confirms_nothing(device: Device) -
     assert device.uplinked() == [["fire"]]
     device.turn(Acknowledged(CLOUD, old, 1))
     assert device.spool.backlog()["device.outbox"] == 1
-
-
-@pytest.mark.source("C1", "C2")
-def test_what_was_in_flight_is_sent_again_in_order(device: Device) -> None:
-    device.send(*(event(f"e{n}") for n in range(12)))
-    device.turn(device.puback(1))
-    device.reconnect(CLOUD)
-    assert device.uplinked() == [["e5", "e6", "e7", "e8", "e9"]]
-    device.acknowledge_all()
-    assert device.spool.backlog() == {"device.outbox": 0}
 
 
 def test_what_is_left_of_a_backlog_waits_for_a_batch_like_anything_else(device: Device) -> None:
@@ -144,18 +131,6 @@ def test_a_missing_puback_forces_a_new_connection(device: Device) -> None:
     assert device.uplinked() == [["fire"]]
 
 
-@pytest.mark.source("P8", "N5")
-def test_a_backlog_found_at_start_is_drained(device: Device) -> None:
-    device.disconnect(CLOUD)
-    device.send(*(event(f"e{n}") for n in range(23)))
-    device.restart()
-    device.acknowledge_all()
-    *ids, manifest = [each.id for each in device.sent_up()]
-    assert ids == [f"e{n}" for n in range(23)]
-    assert manifest == f"{device.spool.epoch}-25"
-    assert device.spool.backlog() == {"device.outbox": 0}
-
-
 def test_urgent_goes_at_once_apart_and_on_a_topic_of_its_own(device: Device) -> None:
     device.send(event("a"), event("fire", ALARM))
     assert device.uplinked() == [["fire"]]
@@ -172,8 +147,7 @@ class TestRefusal:
             device.send(event("fire", ALARM))
             device.turn(device.puback(1, failure=failure))
             assert device.cloud.last.abandoned
-            device.turn(after=61.0)
-            device.connect(CLOUD)
+            device.redial(CLOUD)
         assert device.spool.backlog()["device.outbox"] == 1
 
     def test_the_quota_slows_it_down_and_the_publish_comes_again(self, device: Device) -> None:
@@ -265,8 +239,7 @@ class TestPoison:
         for _ in range(40):
             if is_silent:
                 device.turn(after=30.0)
-                device.turn(after=61.0)
-                device.connect(CLOUD)
+                device.redial(CLOUD)
             else:
                 device.reconnect(CLOUD)
         assert device.spool.backlog() == {"device.outbox": 7}
@@ -354,11 +327,13 @@ class TestProbe:
 
     @pytest.mark.source("P-W2")
     def test_the_loop_wakes_up_for_both(self, device: Device) -> None:
-        stuck = device.cloud.last
+        stuck, before = device.cloud.last, device.time.seconds
         for _ in range(2):
             device.turn(*device.forwarder._wait(device.forwarder._timeout_s()))
         assert stuck.published
         assert stuck.abandoned
+        cloud = device.settings.cloud
+        assert device.time.seconds - before <= cloud.probe_interval_s + cloud.puback_timeout_s
 
 
 class TestSingle:

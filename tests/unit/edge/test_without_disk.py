@@ -11,7 +11,7 @@ import pytest
 
 from edge.errors import SpoolCorruptError, SpoolError, SpoolUnavailableError
 from edge.spool import Spool
-from edge.without_disk import FIRST_RETRY_S, MOST_RETRY_S
+from edge.without_disk import FIRST_RETRY_S, MOST_RETRY_S, DiskWatch
 from eventplane.attributes import priority_of
 from eventplane.device_reports import DISK_FAILED, HEARTBEAT
 from eventplane_mqtt.mailbox import LinkName
@@ -80,6 +80,7 @@ def test_the_cloud_is_told_at_once_until_it_acknowledges_that_and_as_often_as_a_
         "for_s": 0,
     }
     assert priority_of(int(report.attributes["severitynumber"])) == "urgent"
+    assert report.attributes["time"] == "2024-05-01T12:16:40.000Z"
     assert device.cloud.last.published[0][1].startswith("$aws/rules/rule_urgent/")
     assert len(device.sent_up(HEARTBEAT)) <= 1
     device.turn(after=5.0)
@@ -148,8 +149,7 @@ def test_what_was_stored_before_goes_out_when_the_disk_is_back(
     assert device.offer(event("r1")) == [None]  # it is known, though its disk cannot be read
     disk.mended = True
     device.turn(after=MOST_RETRY_S)
-    device.turn(after=61.0)
-    device.connect(CLOUD)
+    device.redial(CLOUD)
     device.turn(after=1.0)
     assert [each.id for each in device.sent_up(READING)] == ["r1", "r2"]
 
@@ -171,14 +171,15 @@ def test_nothing_that_fails_on_the_disk_ends_the_forwarder(
 def test_a_start_without_the_disk_forwards_alarms(make: MakeDevice, monkeypatch: pytest.MonkeyPatch) -> None:
     device = make(connected=False)
     device.crash()
-    disk = Disk(monkeypatch)
-    forwarder_spool = Spool(device.path, now_uptime=device.time.uptime, on_disk=False)
-    monkeypatch.setattr(device, "open", lambda: forwarder_spool)
+    Disk(monkeypatch)
+    watch = DiskWatch(device.settings)
+    monkeypatch.setattr(device, "open", lambda: watch.open(device.time.seconds))
     device.start()
     device.connect()
     assert device.offer(FIRE) == [FULL]
     assert device.ids_at("call") == ["fire"]
-    assert not disk.mended
+    assert not device.spool.is_on_disk
+    assert watch.failure is not None
 
 
 def test_a_spool_that_stays_damaged_is_done_without(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:

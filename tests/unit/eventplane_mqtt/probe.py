@@ -7,7 +7,7 @@ from dataclasses import replace
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
-from eventplane_mqtt import Connection, Endpoint
+from eventplane_mqtt import Connection, Endpoint, TlsFiles
 from eventplane_mqtt.mailbox import (
     Acknowledged,
     Connected,
@@ -17,6 +17,7 @@ from eventplane_mqtt.mailbox import (
     Message,
     Received,
 )
+from local.certificates import Authority, Identity
 
 SECONDS = 60.0
 """How long anything may take on a busy machine; nothing here is about speed."""
@@ -24,6 +25,11 @@ SECONDS = 60.0
 ENDPOINT = Endpoint("127.0.0.1", 1, "c", False, 30, 10.0, ("t",))
 
 Kind = TypeVar("Kind", Connected, Disconnected, Received, Acknowledged)
+
+
+def files(authority: Authority, identity: Identity) -> TlsFiles:
+    """What proves `identity` to a server, and the server's to us."""
+    return TlsFiles(authority.ca, identity.certificate, identity.key)
 
 
 class Probe:

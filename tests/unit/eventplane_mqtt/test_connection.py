@@ -8,20 +8,18 @@ import ssl
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from eventplane_mqtt import Connection, TlsFiles
-from eventplane_mqtt.endpoint import TlsFileError
+from eventplane_mqtt import Connection
 from eventplane_mqtt.mailbox import Connected, Disconnected, Message, Received
 from local.certificates import Authority, Identity
 from tests.eventually import eventually
 from tests.unit.eventplane_mqtt import broker_packets
-from tests.unit.eventplane_mqtt.probe import SECONDS, Probe, Slow
+from tests.unit.eventplane_mqtt.probe import SECONDS, Probe, Slow, files
 from tests.unit.eventplane_mqtt.scripted_broker import ScriptedBroker
 
 CONNECT_BYTES = 15
@@ -59,7 +57,7 @@ def slow_connection(broker: ScriptedBroker, limit_bytes: int) -> Slow:
         (broker_packets.connack() + b"\x40\xff\xff\xff\x7f", "more than the limit"),
     ],
 )
-def test_whatever_answers_before_it_hangs_up_is_the_reason(
+def test_the_reason_says_how_far_the_broker_answered(
     broker: ScriptedBroker, answer: bytes, reason: str
 ) -> None:
     probe = Probe(broker.port)
@@ -87,7 +85,7 @@ def test_a_host_that_cannot_be_reached_is_named(host: str) -> None:
         ({"connect_timeout_s": 0.1}, "no answer to CONNECT within 0.1 s"),
     ],
 )
-def test_a_question_that_cannot_be_sent_or_is_not_answered_ends_it(
+def test_a_connect_that_cannot_be_sent_or_is_not_answered_ends_the_connection(
     black_hole: int, changes: dict[str, object], reason: str
 ) -> None:
     assert reason in Probe(black_hole, **changes).next(Disconnected).reason
@@ -183,15 +181,6 @@ def test_while_it_gathers_it_sends_at_once_and_may_be_abandoned(broker: Scripted
     assert isinstance(slow.mailbox.wait(SECONDS)[0], Disconnected)
 
 
-@pytest.fixture
-def authority(tmp_path: Path) -> Authority:
-    return Authority(tmp_path / "ours")
-
-
-def files(authority: Authority, identity: Identity) -> TlsFiles:
-    return TlsFiles(authority.ca, identity.certificate, identity.key)
-
-
 class TlsServer:
     """Asks for a certificate of the authority `trusted`, shakes hands once, and hangs up."""
 
@@ -246,7 +235,7 @@ STRANGERS, EXPIRED, EARLY = {"by": "strangers"}, {"age": timedelta(days=61)}, {"
         "an expired device",
     ],
 )
-def test_who_is_not_trusted_hears_what_to_do(
+def test_a_failed_handshake_names_its_remedy(
     authority: Authority,
     tmp_path: Path,
     most: ssl.TLSVersion,
@@ -284,39 +273,3 @@ def test_a_port_without_tls_is_named(authority: Authority, broker: ScriptedBroke
 def test_a_handshake_that_nobody_answers_is_given_up(authority: Authority, black_hole: int) -> None:
     probe = Probe(black_hole, connect_timeout_s=0.1, tls=files(authority, authority.issue("c")))
     assert "no answer in time" in probe.next(Disconnected).reason
-
-
-@pytest.mark.parametrize("mode", [0o604, 0o660])
-def test_a_key_that_others_may_read_is_refused(authority: Authority, mode: int) -> None:
-    identity = authority.issue("c")
-    identity.key.chmod(mode)
-    with pytest.raises(TlsFileError) as error:
-        files(authority, identity).context()
-    assert (error.value.path, error.value.remedy) == (identity.key, f"chmod 600 {identity.key}")
-    probe = Probe(1, tls=files(authority, identity))
-    assert f"chmod 600 {identity.key}" in probe.next(Disconnected).reason
-
-
-def test_each_file_that_cannot_be_used_is_named(authority: Authority, tmp_path: Path) -> None:
-    good = files(authority, authority.issue("c"))
-    missing, garbage = tmp_path / "missing.pem", tmp_path / "garbage.pem"
-    garbage.touch(0o600)
-    garbage.write_text("-----BEGIN GARBAGE-----\n")
-    other = authority.issue("other").key
-    cases: list[tuple[dict[str, Path], Path]] = [
-        *(({name: bad}, bad) for name in ("ca", "certificate", "key") for bad in (missing, garbage)),
-        ({"key": other}, other),
-    ]
-    for change, named in cases:
-        with pytest.raises(TlsFileError) as error:
-            replace(good, **change).context()
-        assert str(named) in str(error.value)
-        assert error.value.remedy
-
-
-def test_only_the_given_authority_is_trusted(authority: Authority) -> None:
-    context = files(authority, authority.issue("c")).context()
-    assert context.cert_store_stats() == {"x509": 1, "crl": 0, "x509_ca": 1}
-    assert context.verify_mode is ssl.CERT_REQUIRED
-    assert context.check_hostname
-    assert context.minimum_version is ssl.TLSVersion.TLSv1_2

@@ -140,10 +140,6 @@ def test_a_thing_may_have_a_longer_name_than_a_certificate() -> None:
     assert request.subject.rfc4514_string() == f"CN={name[:64]}"
 
 
-def test_every_key_is_another() -> None:
-    assert make_signing_request("a").private_key != make_signing_request("a").private_key
-
-
 def test_a_device_without_openssl_is_told_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(KeyMakingError, match=r"install openssl, or set provisioning\.keys to 'cloud'"):
