@@ -42,10 +42,10 @@ class NoNetwork:
     """Hands requests to the function as API Gateway does."""
 
     def request(self, method: str, path: str, document: object = None, **headers: str) -> HttpAnswer:
-        answer = send(method, path, None if document is None else json.dumps(document), headers)
-        return HttpAnswer(
-            answer.status, {name.lower(): value for name, value in answer.headers.items()}, answer.body
-        )
+        body = None if document is None else json.dumps(document)
+        answer = send(handler.handle, method, path, body=body, **headers)
+        found = {name.lower(): value for name, value in answer.headers.items()}
+        return HttpAnswer(answer.status, found, json.loads(answer.text) if answer.text else None)
 
 
 @pytest.fixture

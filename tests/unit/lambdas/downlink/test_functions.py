@@ -102,6 +102,15 @@ def test_a_second_page_does_not_send_again_what_the_first_one_sent(world: World,
     assert world.delays.count(PACE_S) == 2
 
 
+@pytest.mark.source("K-B4")
+def test_a_slow_key_holds_up_no_other_and_commands_of_one_key_follow_one_another(world: World) -> None:
+    world.desire(command(1), command(2), command(3, statekey="command/home/door"))
+    assert [incoming.id for _, incoming in world.sent] == ["c1", "c3"]
+    first, _ = world.sent
+    world.answer("home-1", stored(first[1]))
+    assert [incoming.id for _, incoming in world.sent] == ["c1", "c3", "c2"]
+
+
 def test_an_event_rejected_by_two_devices_is_a_letter_of_each_once(world: World) -> None:
     world.line("home-2", "connected")
     world.desire(state(1, "*"))
