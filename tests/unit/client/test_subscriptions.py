@@ -43,6 +43,8 @@ class NoNetwork:
 
     def request(self, method: str, path: str, document: object = None, **headers: str) -> HttpAnswer:
         body = None if document is None else json.dumps(document)
+        if body is not None:
+            headers = {"content_type": "application/json", **headers}
         answer = send(handler.handle, method, path, body=body, **headers)
         found = {name.lower(): value for name, value in answer.headers.items()}
         return HttpAnswer(answer.status, found, json.loads(answer.text) if answer.text else None)
