@@ -7,6 +7,10 @@ code's answers, and a mutant behind a cache would survive.
 from __future__ import annotations
 
 import sys
+from functools import cache
+from typing import Final
+
+CACHED: Final = type(cache(lambda: None))
 
 
 def pytest_sessionstart() -> None:
@@ -14,6 +18,6 @@ def pytest_sessionstart() -> None:
     packages = ("edge", "eventplane", "eventplane_client", "eventplane_mqtt", "glue_jobs", "lambdas")
     for name, module in list(sys.modules.items()):
         if name.partition(".")[0] in packages:
-            for each in vars(module).values():
-                if clear := getattr(each, "cache_clear", None):
-                    clear()
+            for each in list(vars(module).values()):
+                if isinstance(each, CACHED):
+                    each.cache_clear()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from benchmarks.fresh_caches import pytest_sessionstart
 from benchmarks.mutation import MODULES, ROOT, sample, score
+from eventplane.cesql.operations import matcher
 
 NAMES = [f"module.x_function__mutmut_{number}" for number in range(500)]
 
@@ -25,3 +27,10 @@ def test_each_module_has_its_sources_and_tests() -> None:
     for module in MODULES.values():
         for pattern in (*module.sources, *module.tests):
             assert list(ROOT.glob(pattern)), pattern
+
+
+def test_caches_of_our_functions_are_cleared_before_a_mutant_is_tested() -> None:
+    matcher("a%")
+    assert matcher.cache_info().currsize
+    pytest_sessionstart()
+    assert not matcher.cache_info().currsize

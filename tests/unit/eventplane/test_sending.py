@@ -51,10 +51,8 @@ def contract(**sends: list[str] | None) -> Contract:
     return compile_contract(document, "test")
 
 
-RIGHTS = SendingRights(
-    contract(
-        voice=[ALARM], device=["org.eventplane.device.*"], carers=[MESSAGE, DEVICE_CONTRACT], sensor=[READING]
-    )
+CONTRACT = contract(
+    voice=[ALARM], device=["org.eventplane.device.*"], carers=[MESSAGE, DEVICE_CONTRACT], sensor=[READING]
 )
 
 
@@ -62,7 +60,8 @@ def event(type: str, source: str = "/s", data: Any = None) -> Envelope:
     return write_event({"id": "1", "source": source, "type": type}, data)
 
 
-def refused(sender: Sender, sent: Envelope, rights: SendingRights = RIGHTS) -> bool:
+def refused(sender: Sender, sent: Envelope, rights: SendingRights | None = None) -> bool:
+    rights = rights or SendingRights(CONTRACT)
     refusal = rights.refusal(sent.stamped(**sender.attributes))
     assert refusal is None or (refusal.reason == Reason.SENDER_NOT_ALLOWED and str(sender) in refusal.detail)
     return refusal is not None
