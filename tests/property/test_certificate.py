@@ -26,34 +26,22 @@ def pem(der: bytes) -> str:
     return f"some text\n-----BEGIN CERTIFICATE-----\n{body}-----END CERTIFICATE-----\n"
 
 
+def signed(start: datetime, end: datetime, name: str) -> x509.Certificate:
+    """A certificate that signs itself."""
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    builder = x509.CertificateBuilder(subject, subject, KEY.public_key(), 1, start, end)
+    return builder.sign(KEY, hashes.SHA256())
+
+
 @given(moments, st.timedeltas(timedelta(seconds=1), timedelta(days=36_500)), st.text(min_size=1, max_size=16))
 def test_it_is_what_another_implementation_wrote(start: datetime, span: timedelta, name: str) -> None:
-    end = (start + span).replace(microsecond=0)
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(subject)
-        .public_key(KEY.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(start)
-        .not_valid_after(max(end, start))
-        .sign(KEY, hashes.SHA256())
-    )
-    text = certificate.public_bytes(serialization.Encoding.PEM).decode()
-    assert read_validity(text) == (start, max(end, start))
+    end = max((start + span).replace(microsecond=0), start)
+    text = signed(start, end, name).public_bytes(serialization.Encoding.PEM).decode()
+    assert read_validity(text) == (start, end)
 
 
-VALID = (
-    x509.CertificateBuilder()
-    .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "d")]))
-    .issuer_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "d")]))
-    .public_key(KEY.public_key())
-    .serial_number(1)
-    .not_valid_before(datetime(2024, 1, 1, tzinfo=UTC))
-    .not_valid_after(datetime(2034, 1, 1, tzinfo=UTC))
-    .sign(KEY, hashes.SHA256())
-    .public_bytes(serialization.Encoding.DER)
+VALID = signed(datetime(2024, 1, 1, tzinfo=UTC), datetime(2034, 1, 1, tzinfo=UTC), "d").public_bytes(
+    serialization.Encoding.DER
 )
 
 

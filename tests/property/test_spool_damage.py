@@ -104,7 +104,7 @@ def test_the_forwarder_goes_on_with_what_is_left(
     for start in range(0, len(sent), 6):
         stored.send(*sent[start : start + 6], after=1.0)
     assert sum(stored.spool.backlog().values()) >= len(sent)
-    files = read_files(stored.path)
+    files, epoch = read_files(stored.path), stored.spool.epoch
     stored.crash()
     for n in range(examples(20)):
         damaged = {name: bytearray(content) for name, content in files.items()}
@@ -119,6 +119,7 @@ def test_the_forwarder_goes_on_with_what_is_left(
         assert all(delivered[each.id].data() == each.data() for each in sent if each.id in delivered)
         reports = [each.data()["lost"] for each in delivered.values() if each.type == STARTED]
         assert None in reports or len(missing) <= sum(reports)
+        assert not missing or device.spool.epoch != epoch
         device.crash()
 
 

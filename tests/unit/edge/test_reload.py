@@ -10,7 +10,7 @@ import pytest
 from edge.errors import SpoolCorruptError
 from edge.forwarder import Reload
 from eventplane.contract import Contract
-from eventplane.device_reports import STARTED, UPLINK_INTEREST_TYPE, UPLINK_KEY
+from eventplane.device_reports import UPLINK_INTEREST_TYPE, UPLINK_KEY
 from eventplane.envelope import parse_event
 from eventplane.reasons import Reason
 from eventplane_mqtt.mailbox import LinkName
@@ -146,26 +146,3 @@ class TestDamage:
         assert len(device.cloud.all[0].acknowledged) == 1
         device.send(event("reading"))
         assert device.not_stored() == {("device.outbox", Reason.NO_INTEREST): 1}
-
-    def test_a_file_that_is_really_damaged_is_recovered_and_reported(self, make: MakeDevice) -> None:
-        device = make(connected=False)
-        device.connect(LOCAL)
-        for batch in range(20):
-            device.send(*(event(f"e{batch}-{n}", pad="x" * 500) for n in range(50)))
-        epoch = device.spool.epoch
-        device.crash()
-        raw = bytearray(device.path.read_bytes())
-        middle = len(raw) // 2
-        raw[middle : middle + 40_000] = b"\xa5" * 40_000
-        device.path.write_bytes(raw)
-        device.start()
-        device.connect()
-        device.send(event("fire", ALARM))
-        device.acknowledge_all()
-        for _ in range(3):
-            device.turn(after=61.0)
-        assert device.spool.epoch != epoch
-        assert parse_event(device.delivered("call")[-1]).id == "fire"
-        started, *_ = [*device.published(STARTED), *device.waiting(type=STARTED)]
-        assert started.data()["birth"] == "recovered"
-        assert started.data()["lost_epoch"] == epoch

@@ -32,11 +32,8 @@ KEY = ec.generate_private_key(ec.SECP256R1())
 def certificate(not_before: datetime, not_after: datetime, name: str = "home-1") -> str:
     """A certificate that signs itself, in PEM."""
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-    builder = (
-        x509.CertificateBuilder().subject_name(subject).issuer_name(subject).public_key(KEY.public_key())
-    )
-    builder = builder.serial_number(x509.random_serial_number())
-    builder = builder.not_valid_before(not_before).not_valid_after(not_after)
+    number = x509.random_serial_number()
+    builder = x509.CertificateBuilder(subject, subject, KEY.public_key(), number, not_before, not_after)
     return builder.sign(KEY, hashes.SHA256()).public_bytes(serialization.Encoding.PEM).decode()
 
 
