@@ -32,6 +32,7 @@ from eventplane.sender import PLANE, Sender, sender_in_frame
 DAY = "2026-03-01"
 NOON_MS = 1_772_366_400_000
 """12:00 on `DAY`, UTC."""
+HOUR_MS = 3_600_000
 CLOUD_MS = 40
 """How long a router takes from acceptance to delivery, milliseconds."""
 DEVICE_MS = 1_000
@@ -40,19 +41,34 @@ DEVICE_MS = 1_000
 ALARM, READING, DIARY = "org.example.alarm.v1", "org.example.reading.v1", "org.example.diary.v1"
 
 
-def small_contract(schema_check: str = "none", **routes: dict[str, Any]) -> Contract:
+WEBHOOK: dict[str, Any] = {"webhook": {"timeout_s": 5, "give_up_after_s": 600}}
+"""An inbox whose endpoint is tried for ten minutes."""
+
+
+def small_contract(
+    schema_check: str = "none", inboxes: dict[str, dict[str, Any]] | None = None, **routes: dict[str, Any]
+) -> Contract:
     """One device, two cloud services, two routes: alarms and readings; `routes` adds or replaces.
 
-    Readings have a schema, which is used as `schema_check` says.
+    Readings have a schema, which is used as `schema_check` says. `inboxes` are those of `help` and `care`.
     """
+    of = inboxes or {}
     return compile_contract(
         {
-            "format": 2,
+            "format": 3,
             "name": "small",
             "participants": {
                 "device": {"kind": "device", "description": "A device."},
-                "help": {"kind": "cloud_service", "description": "Answers alarms."},
-                "care": {"kind": "cloud_service", "description": "Reads readings."},
+                "help": {
+                    "kind": "cloud_service",
+                    "description": "Answers alarms.",
+                    "inbox": of.get("help", {}),
+                },
+                "care": {
+                    "kind": "cloud_service",
+                    "description": "Reads readings.",
+                    "inbox": of.get("care", {}),
+                },
             },
             "event_types": {
                 ALARM: {"description": "An alarm.", "priority": "urgent"},
@@ -86,6 +102,11 @@ class SmallArchive:
         self.bad_lines: list[tuple[str, str]] = []
         self._sequences: dict[str, int] = {}
         self._messages = 0
+
+    def use(self, contract: Contract, *before: Contract) -> None:
+        """Decide by `contract` from now on; the archive has those `before` it as well."""
+        self.contract = contract
+        self.contracts = [*before, contract]
 
     def event(
         self,
@@ -194,6 +215,40 @@ class SmallArchive:
         self.accept(event, home, at_ms)
         self.route(event, home, at_ms)
         return event
+
+    def alter(self, **members: Any) -> LedgerRecord:
+        """The last decision has other members."""
+        self.ledger[-1] = replace(self.ledger[-1], **members)
+        return self.ledger[-1]
+
+    def move(self, event: Envelope, decided_at_ms: int) -> None:
+        """The router decided on `event` at another time."""
+        times = {"received_at_ms": decided_at_ms, "decided_at_ms": decided_at_ms}
+        self.ledger = [replace(row, **times) if row.id == event.id else row for row in self.ledger]
+
+    def hand_over(
+        self, event: Envelope | None = None, outcome: Outcome = Outcome.DELIVERED, **more: Any
+    ) -> HandoverRecord:
+        """What the webhook of `help` writes of `event` (None: the last one of the ledger)."""
+        last = self.ledger[-1]
+        about = event or Envelope({"source": last.source, "id": last.id, "type": last.type}, "")
+        row = HandoverRecord(
+            decided_at_ms=NOON_MS + 900,
+            entered_at_ms=NOON_MS + 100,
+            channel="help.inbox",
+            contract_version=self.contract.version,
+            source=about.source,
+            id=about.id,
+            type=about.type,
+            outcome=outcome,
+            reason=None if outcome is Outcome.DELIVERED else "rejected",
+            status=204,
+            attempt=1,
+            message_id="m",
+            sender=last.sender,
+        )
+        self.handovers.append(replace(row, **more))
+        return self.handovers[-1]
 
     def write(self) -> None:
         """Put the rows where the archive writer and the routers put them, an hour a file."""

@@ -6,11 +6,13 @@ from collections import defaultdict
 from typing import Any, NamedTuple
 
 from edge import reports
+from edge.counts import NotStored
 from edge.reports import Heading
 from edge.spool import LossReport, Manifest, SpoolOrigin
 from eventplane.device_reports import MANIFEST, key_digest
 from eventplane.envelope import Envelope
 from eventplane.reasons import Outcome
+from eventplane.receipts import SPOOL_FULL
 from glue_jobs.delivery_audit.completeness import Scope
 from glue_jobs.delivery_audit.device import DeviceJudgement, DeviceRows, HourRow, judge_device
 from glue_jobs.delivery_audit.event_group import HOUR_MS, NotInTap
@@ -105,29 +107,23 @@ class Home:
         older: bool = False,
         acknowledged_to: int | None = None,
         epoch: str | None = None,
+        thing: str | None = None,
         **changed: Any,
-    ) -> dict[str, Any]:
-        """State what was stored since the last one, and return what it says; `changed` members lie."""
+    ) -> None:
+        """State what was stored since the last one; `epoch`, `thing` and `changed` members lie."""
         numbers = [number for number, _ in self._stored]
         first, last = (numbers[0], numbers[-1]) if numbers else (self.number + 1, self.number)
         digest = sum(int.from_bytes(key, "big") for _, key in self._stored) % DIGESTS
         stated = {"first": first, "last": last, "count": len(numbers), "digest": digest, **changed}
         self._stored.clear()
         heading = self._heading()
+        heading = Heading(thing or heading.thing, epoch or heading.epoch, heading.number, heading.time)
         to = {UPLINK: acknowledged_to} if acknowledged_to is not None else {}
         report = reports.manifest(heading, [Manifest(UPLINK, **stated)], to, 3_600, is_final=final)
-        if epoch is not None:
-            report = reports.manifest(
-                Heading(heading.thing, epoch, heading.number, heading.time),
-                [Manifest(UPLINK, **stated)],
-                to,
-                3_600,
-            )
         if older:
             named = ("epoch", "statements")
             report = heading.write(MANIFEST, {name: report.data()[name] for name in named})
         self._report(report, tap=tap, ledger=ledger)
-        return stated
 
     def started(self, birth: str = "created", lost_epoch: str = "") -> None:
         kind: Any = birth
@@ -136,6 +132,11 @@ class Home:
     def discarded(self, outcome: Outcome, *ranges: tuple[int, int]) -> None:
         tally = LossReport(UPLINK, outcome, "because", 1, ranges)
         self._report(reports.discarded(self._heading(), [tally], {}))
+
+    def refused(self, channel: str, count: int) -> None:
+        """Report events that the full store did not take."""
+        entry = {NotStored(channel, "org.example.alarm.v1", SPOOL_FULL): count}
+        self._report(reports.discarded(self._heading(), [], entry))
 
     def simple(self, count: int = 1) -> None:
         """Send events without numbers."""

@@ -288,6 +288,16 @@ def tap_row(record: TapRecord, contracts: Iterable[Contract]) -> TapRow:
     )
 
 
+def nothing_is_accused(report: Judged) -> bool:
+    """Whether no hop is said to have failed, and nothing is to be sent again."""
+    return not any(each.kind in BROKEN_KINDS for each in report.findings) and not report.judgement.replay
+
+
+def at_noon(folder: str) -> dict[str, frozenset[Hour]]:
+    """Say that the records of the hour from noon may be missing in a folder."""
+    return {folder: frozenset({hour("2026-03-01T12")})}
+
+
 def hour(text: str) -> Hour:
     """The hour that begins at a time like `2026-03-01T12`."""
     return Hour(datetime.fromisoformat(text).replace(tzinfo=UTC))

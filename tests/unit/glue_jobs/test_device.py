@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
 from eventplane.fleet import LifecycleState
 from eventplane.reasons import Outcome
-from glue_jobs.delivery_audit.device import DeviceJudgement, judge_device
+from glue_jobs.delivery_audit.device import DeviceJudgement, judge_device, usual_ms
 from glue_jobs.delivery_audit.event_group import HOUR_MS
 from tests.unit.glue_jobs.home import DAY_END_MS, NOON_MS, SCOPE, Home
 
@@ -54,27 +55,40 @@ def test_a_device_whose_manifests_state_everything_is_attested() -> None:
     assert figures(judged, "events", "lost") == {"events": 49, "lost": 0}
 
 
-def test_events_without_manifests_rest_on_the_device_s_numbering() -> None:
-    """The review: a device sends no manifests, 118 of its events are gone, and the audit calls it proven."""
-    home = Home()
+def without_manifests(home: Home) -> None:
+    """The review: 118 events of such a device were gone, and the audit called it proven."""
     home.started()
     home.send(3)
     home.send(4, tap=False)
     home.send(2)
-    judged = home.judged()
-    assert judged.standing == "partly"
-    assert rests(judged) == {"manifest": 0, "numbering": 6, "tap": 0, "nothing": 4, "awaiting": 0}
 
 
-def test_manifests_that_stop_leave_what_follows_unattested() -> None:
-    """The review: manifests stop at noon, 294 events gone, proven."""
-    home = day(Home())
+def manifests_stop(home: Home) -> None:
+    """The review: manifests stopped at noon, 294 events were gone, and it was proven."""
+    day(home)
     home.send(5)
     home.send(3, tap=False)
     home.send(1)
+
+
+def without_numbers(home: Home) -> None:
+    home.simple(4)
+
+
+@pytest.mark.parametrize(
+    ("story", "manifest", "numbering", "tap", "nothing"),
+    [(without_manifests, 0, 6, 0, 4), (manifests_stop, 12, 6, 0, 3), (without_numbers, 0, 0, 4, 0)],
+    ids=lambda each: getattr(each, "__name__", ""),
+)
+def test_what_no_manifest_states_rests_on_less(
+    story: Callable[[Home], None], manifest: int, numbering: int, tap: int, nothing: int
+) -> None:
+    home = Home()
+    story(home)
     judged = home.judged()
     assert judged.standing == "partly"
-    assert rests(judged) == {"manifest": 12, "numbering": 6, "tap": 0, "nothing": 3, "awaiting": 0}
+    expected = {"manifest": manifest, "numbering": numbering, "tap": tap, "nothing": nothing}
+    assert rests(judged) == {**expected, "awaiting": 0}
 
 
 def test_events_younger_than_a_manifest_interval_await_it() -> None:
@@ -96,16 +110,10 @@ def test_a_device_that_stopped_cleanly_owes_no_further_manifest() -> None:
     assert home.judged().standing == "partly"
 
 
-def test_events_without_numbers_rest_on_the_tap_alone() -> None:
-    home = Home()
-    home.simple(4)
-    judged = home.judged()
-    assert (judged.standing, rests(judged)["tap"]) == ("partly", 4)
-
-
 def test_an_expected_device_that_sends_nothing_is_silent() -> None:
     judged = Home().judged(state=LifecycleState.PROVISIONED)
     assert (judged.standing, judged.expected, len(judged.epochs)) == ("silent", True, 1)
+    assert Home().judged(state=LifecycleState.PROVISIONED, since_ms=DAY_END_MS - 1).standing == "silent"
     assert Home().judged(state=LifecycleState.PROVISIONED, since_ms=DAY_END_MS).standing is None
     assert Home().judged(state=LifecycleState.QUARANTINED).standing is None
 
@@ -274,7 +282,11 @@ def test_a_new_epoch_is_a_change_and_the_old_one_s_tail_is_unattested() -> None:
     until_midnight(home)
     judged = home.judged()
     assert found(judged) == [("epoch_change", "device_cloud", "home-1", 1)]
+    assert (judged.findings[0].epoch, judged.findings[0].detail) == ("e2", "recovered; epoch before: e1")
     assert (judged.standing, rests(judged)["numbering"]) == ("partly", 2)
+
+
+GONE = replace(SCOPE, gone=frozenset({HOUR + 5}))
 
 
 class TestHoles:
@@ -315,50 +327,40 @@ class TestHoles:
         judged = home.judged(replace(SCOPE, watermark_ms=home.at_ms - 1))
         assert (judged.findings, judged.holes) == ([], {})
 
+    @staticmethod
+    def twelve_hours(*, in_ledger: bool, older: bool = False, forged: bool = False) -> Home:
+        """Three events and a manifest an hour, of which the tap has none in the sixth hour."""
+        home = Home()
+        home.started()
+        for number in range(12):
+            here = number != 5
+            if forged and number == 4:
+                home.in_ledger(("voice", "//home-1", "forged"))
+            home.send(3, tap=here, ledger=in_ledger and not here)
+            home.manifest(tap=here, ledger=in_ledger and not here, older=older)
+            home.wait(1)
+        return home
+
     @pytest.mark.parametrize("older", [False, True])
     def test_an_hour_of_the_tap_that_is_gone_is_no_loss(self, older: bool) -> None:
         """The review: a tap hour deleted, 250 forged, 5 lost, though the ledger proves that they arrived."""
-        home = Home()
-        home.started()
-        for hour in range(12):
-            here = hour != 5
-            home.send(3, tap=here, ledger=not here)
-            home.manifest(tap=here, ledger=not here, older=older)
-            home.wait(1)
-        judged = home.judged(replace(SCOPE, gone=frozenset({HOUR + 5})))
-        assert judged.findings == []
-        assert judged.holes == {HOUR + 5: 4}
-        assert judged.standing == "partly"
+        judged = self.twelve_hours(in_ledger=True, older=older).judged(GONE)
+        assert (judged.findings, judged.holes, judged.standing) == ([], {HOUR + 5: 4}, "partly")
 
     def test_a_forged_event_beside_a_hole_takes_nobody_s_place_in_it(self) -> None:
-        home = Home()
-        home.started()
-        for hour in range(12):
-            here = hour != 5
-            if hour == 4:
-                home.in_ledger(("voice", "//home-1", "forged"))
-            home.send(3, tap=here, ledger=not here)
-            home.manifest(tap=here, ledger=not here)
-            home.wait(1)
-        judged = home.judged()
+        judged = self.twelve_hours(in_ledger=True, forged=True).judged()
         assert [(each.kind, each.id) for each in judged.findings] == [("forged", "forged")]
         assert judged.holes == {HOUR + 5: 4}
 
     def test_an_hour_that_is_gone_everywhere_is_no_loss(self) -> None:
         """The review: tap, ledger and handovers of an hour gone: 5 of 250 are called lost."""
-        home = Home()
-        home.started()
-        for hour in range(12):
-            home.send(3, tap=hour != 5)
-            home.manifest(tap=hour != 5)
-            home.wait(1)
+        home = self.twelve_hours(in_ledger=False)
         assert found(home.judged())[0][0] == "lost"
         first = judge_device(home.gathered(), SCOPE, [HOUR + 5, HOUR + 30])
         assert first.silences == [(HOUR + 5, True)]
-        judged = home.judged(replace(SCOPE, gone=frozenset({HOUR + 5})))
-        assert judged.findings == []
-        assert judged.holes == {HOUR + 5: 4}
-        assert (judged.standing, rests(judged)["nothing"]) == ("partly", 3)
+        judged = home.judged(GONE)
+        assert (judged.findings, judged.holes, judged.standing) == ([], {HOUR + 5: 4}, "partly")
+        assert rests(judged)["nothing"] == 3
 
     def test_a_real_loss_in_another_hour_stays_lost(self) -> None:
         home = Home()
@@ -368,7 +370,7 @@ class TestHoles:
             home.send(1)
             home.manifest()
             home.wait(1)
-        judged = home.judged(replace(SCOPE, gone=frozenset({HOUR + 5})))
+        judged = home.judged(GONE)
         assert [each[:2] for each in found(judged)] == [("lost", "device_cloud")]
         assert judged.holes == {HOUR + 5: 1}
 
@@ -390,12 +392,76 @@ def test_a_device_that_nobody_knows_but_the_ledger_is_forged() -> None:
     assert judged.standing is None
 
 
-def test_counts_of_the_router_s_hop_join_the_hours() -> None:
-    home = day(Home())
-    rows = home.gathered()._replace(counts=[("late", HOUR, 2), ("tap_copies", HOUR, 1)])
-    judged = judge_device(rows, SCOPE)
+def test_counts_of_the_router_s_hop_join_the_hours_and_copies_the_largest_epoch() -> None:
+    home = day(Home(), 1)
+    home.begin("e2")
+    home.started("recovered", lost_epoch="e1")
+    home.at_ms = NOON_MS
+    counts = [("late", HOUR, 2), ("tap_copies", HOUR, 1)]
+    judged = judge_device(home.gathered()._replace(counts=counts), SCOPE)
     assert [*judged.hours[0].values()][1:] == [NOON_MS, NOON_MS + HOUR_MS, 4, 0, 2, 0, 0]
-    assert figures(judged, "tap_copies") == {"tap_copies": 1}
+    assert {each["epoch"]: each["tap_copies"] for each in judged.epochs} == {"e1": 1, "e2": 0}
+
+
+def test_losses_and_what_is_pending_count_in_the_hour_of_the_manifest() -> None:
+    home = Home()
+    home.send(2)
+    home.send(1, tap=False)
+    home.wait(1)
+    home.manifest()
+    assert [(each["events"], each["lost"]) for each in home.judged().hours] == [(2, 0), (1, 1)]
+    young = home.judged(replace(SCOPE, watermark_ms=NOON_MS))
+    assert [(each["events"], each["pending"]) for each in young.hours] == [(2, 0), (1, 1)]
+
+
+def test_what_a_full_store_refused_is_dropped_on_the_device() -> None:
+    home = Home()
+    home.refused("voice.outbox", 7)
+    judged = home.judged()
+    (finding,) = judged.findings
+    assert (finding.kind, finding.sequence, finding.type) == ("dropped", None, "org.example.alarm.v1")
+    assert finding.detail == "7 not stored: spool_full, from voice.outbox"
+    assert figures(judged, "not_stored") == {"not_stored": 7}
+
+
+def test_a_report_in_another_device_s_name_is_forged_and_not_believed() -> None:
+    home = Home()
+    home.send(1)
+    home.send(1, tap=False)
+    home.manifest(thing="home-2")
+    judged = home.judged()
+    assert found(judged) == [("forged", "device_cloud", "home-1", 3)]
+    assert figures(judged, "stated", "lost") == {"stated": 0, "lost": 0}
+
+
+@pytest.mark.parametrize(
+    ("travel_ms", "samples", "said"),
+    [
+        (-9_000, 1, None),
+        (-9_001, 1, "10001 ms ahead, by 1 events"),
+        (11_000, 20, None),
+        (11_001, 20, "10001 ms behind, by 20 events"),
+        (11_001, 19, None),  # a few late events look the same
+    ],
+)
+def test_a_clock_is_measured_by_the_quickest_event_against_the_fleet_s(
+    travel_ms: int, samples: int, said: str | None
+) -> None:
+    home = Home()
+    home.started()
+    rows = home.gathered()
+    hour = rows.hours[0]._replace(quickest=(travel_ms, NOON_MS, "tap/2"), samples=samples)
+    judged = judge_device(rows._replace(hours=[hour]), replace(SCOPE, usual_ms=1_000))
+    assert [each.detail for each in judged.findings] == ([said] if said else [])
+    assert [(each.kind, each.archive_file) for each in judged.findings] == [("clock_skew", "tap/2")] * bool(
+        said
+    )
+    assert judged.epochs[0]["skew_ms"] == 1_000 - travel_ms
+
+
+@pytest.mark.parametrize(("median_ms", "usual"), [(None, 0), (-5.0, 0), (700.5, 700), (60_000.0, 10_000)])
+def test_the_usual_way_up_is_the_fleet_s_within_reason(median_ms: float | None, usual: int) -> None:
+    assert usual_ms(median_ms) == usual
 
 
 def test_only_the_window_s_events_count() -> None:

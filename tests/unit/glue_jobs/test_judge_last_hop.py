@@ -1,89 +1,70 @@
-"""Router and last hop: copies, latecomers, handovers to webhooks, and what to send again."""
+"""The last hop: what webhooks recorded of the events in their inboxes, and what that proves of the router."""
 
 from __future__ import annotations
 
-import json
 from collections import Counter
-from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from eventplane.contract import Contract, compile_contract
-from eventplane.envelope import Envelope
-from eventplane.ledger import HandoverRecord, LedgerRecord
+from eventplane.ledger import HandoverRecord
 from eventplane.reasons import Outcome
-from glue_jobs.delivery_audit.event_group import (
-    InboxCount,
-    LatencyKey,
-    ReplayRow,
+from glue_jobs.delivery_audit.event_group import HoleCount, InboxCount, LatencyKey
+from tests.spark.small_archive import (
+    ALARM,
+    DAY,
+    DIARY,
+    HOUR_MS,
+    NOON_MS,
+    READING,
+    WEBHOOK,
+    SmallArchive,
+    small_contract,
 )
-from tests.spark.small_archive import ALARM, DAY, DIARY, NOON_MS, READING, SmallArchive, small_contract
-from tests.unit.glue_jobs.judging import judged
+from tests.unit.glue_jobs.judging import at_noon, judged, nothing_is_accused
 
-HOUR_MS = 3_600_000
-
-
-def last_hops() -> Contract:
-    """Alarms go to a webhook, readings to a queue that keeps the order of a source."""
-    document = json.loads(small_contract().canonical)
-    help_inbox = document["participants"]["help"]["inbox"]
-    help_inbox |= {"webhook": {"mode": "structured", "timeout_s": 5, "give_up_after_s": 600}}
-    document["participants"]["care"]["inbox"] |= {"transport": "sqs_fifo", "ordering": "source"}
-    return compile_contract(document, "test")
-
-
-def handover(event: Envelope, outcome: Outcome = Outcome.DELIVERED, status: int = 204) -> HandoverRecord:
-    return HandoverRecord(
-        decided_at_ms=NOON_MS + 900,
-        entered_at_ms=NOON_MS + 100,
-        channel="help.inbox",
-        contract_version="any",
-        source=event.source,
-        id=event.id,
-        type=event.type,
-        outcome=outcome,
-        reason=None if outcome is Outcome.DELIVERED else "rejected",
-        status=status,
-        attempt=1,
-        message_id="m",
-        sender="home-1/",
-    )
+NOON = NOON_MS // HOUR_MS
+FIFO = {"transport": "sqs_fifo", "ordering": "source"}
 
 
 @pytest.fixture
 def archive(archive: SmallArchive) -> SmallArchive:
-    archive.contract = last_hops()
-    archive.contracts = [archive.contract]
+    """Alarms go to a webhook that tries for ten minutes."""
+    archive.use(small_contract(inboxes={"help": WEBHOOK, "care": FIFO}))
     return archive
+
+
+def handed_over_at(archive: SmallArchive, at_ms: int, **more: Any) -> HandoverRecord:
+    return archive.hand_over(decided_at_ms=at_ms + 900, entered_at_ms=at_ms + 100, **more)
 
 
 def test_each_fault_is_found_at_its_hop(archive: SmallArchive) -> None:
     taken, twice, refused, vanished = (archive.send(ALARM) for _ in range(4))
     expired = archive.send(ALARM, expirytime="2026-03-01T12:00:00.800Z")
     claimed = archive.send(ALARM, expirytime="2026-03-01T13:00:00Z")
-    archive.handovers = [
-        *map(handover, (taken, twice, twice)),
-        handover(refused, Outcome.DEAD_LETTERED, 410),
-        *(handover(each, Outcome.EXPIRED, 503) for each in (expired, claimed)),
-        handover(archive.event(ALARM)),  # never in the inbox
-    ]
+    for event in (taken, twice, twice):
+        archive.hand_over(event)
+    archive.hand_over(refused, Outcome.DEAD_LETTERED, status=410)
+    for event in (expired, claimed):
+        archive.hand_over(event, Outcome.EXPIRED, status=503)
+    forged = archive.hand_over(archive.event(ALARM))  # never in the inbox
     copied = archive.send(READING)
     slow = archive.send(READING, home="home-2")
-    move(archive, slow, decided_at_ms=NOON_MS + 2 * HOUR_MS)
+    archive.move(slow, decided_at_ms=NOON_MS + 2 * HOUR_MS)
     stray = archive.send(DIARY)
-    wrong = archive.record(stray, route="alarms", destination="care.inbox", outcome=Outcome.DELIVERED)
-    archive.ledger.append(wrong)
+    archive.ledger.append(
+        archive.record(stray, route="alarms", destination="care.inbox", outcome=Outcome.DELIVERED)
+    )
     archive.accept(copied)  # a copy, which the router knew
 
     report = judged(archive)
-    found = {(each.kind, each.hop, each.id) for each in report.findings}
-    assert found == {
+    assert report.found() == {
         ("duplicate", "inbox_consumer", twice.id),
         ("dead_lettered", "inbox_consumer", refused.id),
         ("lost", "inbox_consumer", vanished.id),
         ("expired", "inbox_consumer", expired.id),
         ("lost", "inbox_consumer", claimed.id),  # it had an hour left
-        ("forged", "inbox_consumer", archive.handovers[-1].id),
+        ("forged", "inbox_consumer", forged.id),
         ("late", "router", slow.id),
         ("unrouted_delivered", "router", stray.id),
         ("duplicate", "device_cloud", copied.id),
@@ -108,88 +89,114 @@ def test_each_fault_is_found_at_its_hop(archive: SmallArchive) -> None:
 
 @pytest.mark.source("P4", "C1")
 def test_a_webhook_may_drop_what_came_at_best_effort_and_nothing_else(archive: SmallArchive) -> None:
-    lively, sure = archive.send(ALARM, deliveryguarantee="best_effort"), archive.send(ALARM)
-    archive.handovers = [handover(each, Outcome.DROPPED, 503) for each in (lively, sure)]
+    for more in ({"deliveryguarantee": "best_effort"}, {}):
+        archive.hand_over(archive.send(ALARM, **more), Outcome.DROPPED, status=503)
     report = judged(archive)
-    found = {(each.kind, each.hop, each.id, each.detail) for each in report.findings}
-    assert found == {
-        ("dropped", "inbox_consumer", lively.id, "rejected, HTTP status 503"),
-        ("lost", "inbox_consumer", sure.id, "recorded as dropped, rejected; nothing bears it out"),
+    assert {(each.kind, each.id, each.detail) for each in report.findings} == {
+        ("dropped", "home-1-e1-1", "rejected, HTTP status 503"),
+        ("lost", "home-1-e1-2", "recorded as dropped, rejected; nothing bears it out"),
     }
     assert report.consumed() == {("help.inbox", "dropped"): 1, ("help.inbox", "lost"): 1}
 
 
 def test_each_webhook_has_its_own_patience(archive: SmallArchive) -> None:
-    document = json.loads(archive.contract.canonical)
-    document["participants"]["care"]["inbox"] = {"webhook": {"timeout_s": 5, "give_up_after_s": 86_400}}
-    archive.contract = compile_contract(document, "test")
-    archive.contracts = [archive.contract]
-    impatient, _ = archive.send(ALARM), archive.send(READING)
+    patient = {"webhook": {"timeout_s": 5, "give_up_after_s": 86_400}}
+    archive.use(small_contract(inboxes={"help": WEBHOOK, "care": patient}))
+    archive.send(ALARM)
+    archive.send(READING)
     # Three hours after noon, an hour of them for the records: ten minutes are over, a day is not.
     report = judged(archive, as_of="2026-03-01T15:00:00Z")
-    assert [(each.kind, each.id) for each in report.findings] == [("lost", impatient.id)]
     assert report.consumed() == {("help.inbox", "lost"): 1, ("care.inbox", "pending"): 1}
 
 
+@pytest.mark.parametrize(
+    ("waited_ms", "reason", "kind"),
+    [(60_000, "channel_expiry", "expired"), (59_999, "channel_expiry", "lost"), (60_000, "because", "lost")],
+)
 def test_what_waited_too_long_for_its_endpoint_is_believed_by_the_inbox_s_expiry(
+    archive: SmallArchive, waited_ms: int, reason: str, kind: str
+) -> None:
+    archive.use(small_contract(inboxes={"help": {**WEBHOOK, "expiry_s": 60}}))
+    archive.send(ALARM)
+    at_ms = NOON_MS + 100 + waited_ms
+    archive.hand_over(outcome=Outcome.EXPIRED, reason=reason, status=None, decided_at_ms=at_ms)
+    assert [each.kind for each in judged(archive).findings] == [kind]
+
+
+def test_a_handover_proves_that_the_ledger_lacks_a_record(archive: SmallArchive) -> None:
+    archive.send(ALARM)
+    archive.hand_over()
+    archive.ledger.clear()
+    report = judged(archive)
+    assert report.faults() == {"unrecorded": 1}
+    assert report.findings == []
+    assert report.consumed() == {("help.inbox", "delivered"): 1}
+    assert report.judgement.counts[HoleCount("ledger", NOON)] == 1
+
+
+def test_one_handover_does_not_prove_two_deliveries(archive: SmallArchive) -> None:
+    copies = {"filter": {"exact": {"type": ALARM}}, "to": "help.inbox"}
+    archive.use(small_contract(inboxes={"help": WEBHOOK}, copies=copies))
+    archive.send(ALARM)
+    archive.hand_over()
+    archive.ledger = [row for row in archive.ledger if row.route == "alarms"]
+    report = judged(archive)
+    assert report.faults() == {"lost": 1}
+    assert (report.route("alarms")["delivered"], report.route("copies")["lost"]) == (1, 1)
+
+
+def test_a_handover_where_the_record_has_another_end_is_forged(archive: SmallArchive) -> None:
+    archive.send(ALARM, expirytime="2026-03-01T12:00:00Z")
+    archive.hand_over()
+    archive.alter(outcome=Outcome.EXPIRED)
+    report = judged(archive)
+    assert report.faults() == {"expired": 1}
+    assert report.consumed() == {}
+    assert {each[:2] for each in report.found()} == {("expired", "router"), ("forged", "inbox_consumer")}
+
+
+def test_a_handover_of_an_unknown_event_is_forged_unless_the_ledger_has_a_hole(
     archive: SmallArchive,
 ) -> None:
-    document = json.loads(archive.contract.canonical)
-    document["participants"]["help"]["inbox"]["expiry_s"] = 60
-    archive.contract = compile_contract(document, "test")
-    archive.contracts = [archive.contract]
-    old, young = (archive.send(ALARM) for _ in range(2))
-    archive.handovers = [
-        replace(
-            handover(event, Outcome.EXPIRED),
-            reason="channel_expiry",
-            status=None,
-            decided_at_ms=NOON_MS + 100 + waited_ms,
-        )
-        for event, waited_ms in ((old, 60_000), (young, 59_999))
-    ]
-    found = {(each.kind, each.id) for each in judged(archive).findings}
-    assert found == {("expired", old.id), ("lost", young.id)}
+    archive.send(ALARM)
+    archive.hand_over()
+    archive.hand_over(id="unknown", sender="help")
+    assert [each.kind for each in judged(archive).findings] == ["forged"]
+    report = judged(archive, damaged=at_noon("ledger"))
+    assert report.findings == []
+    assert report.judgement.counts[HoleCount("ledger", NOON)] == 1
 
 
-def test_what_the_cloud_lost_is_sent_again_and_then_not_lost(archive: SmallArchive) -> None:
-    lost = archive.event(READING)
-    archive.accept(lost)
-    young = archive.event(READING, at_ms=NOON_MS + HOUR_MS)
-    archive.accept(young, at_ms=NOON_MS + HOUR_MS)
-    archive.send(READING)
-    # Half an hour after the younger one: it has time left.
-    report = judged(archive, as_of="2026-03-01T13:30:00Z")
-    assert (report.totals["lost"], report.totals["pending"], report.totals["to_replay"]) == (1, 1, 1)
-    assert report.judgement.replay == [
-        ReplayRow(
-            date=DAY,
-            sender="home-1/",
-            source=lost.source,
-            id=lost.id,
-            type=READING,
-            device="home-1",
-            route="readings",
-            destination="care.inbox",
-            contract_version=archive.contract.version,
-            entered_at_ms=NOON_MS,
-            archive_file=f"tap/date={DAY}/hour=12/rows.json.gz",
-        )
-    ]
-    archive.route(young, at_ms=NOON_MS + HOUR_MS)
-    (sent,) = archive.route(lost)
-    archive.ledger[-1] = replace(sent, reason="replay", decided_at_ms=NOON_MS + 30 * HOUR_MS)
+def test_a_delivery_whose_handover_lies_in_a_hole_is_unrecorded_at_its_end(archive: SmallArchive) -> None:
+    archive.send(ALARM)
+    archive.send(ALARM, at_ms=NOON_MS - 600_000)  # tried until the hole
+    lost = archive.send(ALARM, at_ms=NOON_MS - 2 * HOUR_MS)
+    report = judged(archive, damaged=at_noon("handovers"))
+    assert report.consumed() == {("help.inbox", "unrecorded"): 2, ("help.inbox", "lost"): 1}
+    assert [(each.kind, each.id) for each in report.findings] == [("lost", lost.id)]
+    assert report.judgement.counts[HoleCount("handovers", NOON)] == 2
+
+
+def test_a_handover_that_is_not_understood_accuses_nobody(archive: SmallArchive) -> None:
+    archive.send(ALARM)
+    archive.hand_over(outcome="postponed")  # type: ignore[arg-type]
     report = judged(archive)
-    assert [report.totals[name] for name in ("lost", "pending", "replayed", "to_replay")] == [0, 0, 1, 0]
-    assert report.judgement.replay == []
-    assert [each.kind for each in report.findings] == ["late"]  # what a replay cannot help
+    assert report.consumed() == {("help.inbox", "not_understood"): 1}
+    assert nothing_is_accused(report)
+    assert [(each.kind, each.hop) for each in report.findings] == [("not_understood", "inbox_consumer")]
 
 
-def move(archive: SmallArchive, event: Envelope, *, decided_at_ms: int) -> None:
-    """The router decided later on `event` than it did."""
+def test_a_handover_before_its_event_was_in_the_inbox_is_found(archive: SmallArchive) -> None:
+    archive.send(ALARM)
+    handed_over_at(archive, NOON_MS - 6_000)
+    (finding,) = judged(archive).findings
+    assert (finding.kind, finding.hop) == ("causality", "inbox_consumer")
+    assert finding.detail == "handed over 5140 ms before it was put into the inbox"
 
-    def moved(row: LedgerRecord) -> LedgerRecord:
-        times = {"received_at_ms": decided_at_ms, "decided_at_ms": decided_at_ms}
-        return replace(row, **times) if row.id == event.id else row
 
-    archive.ledger = [moved(row) for row in archive.ledger]
+def test_rows_that_lie_in_two_objects_count_once(archive: SmallArchive) -> None:
+    archive.send(ALARM)
+    archive.hand_over()
+    archive.send(READING)
+    archive.refuse(b"garbage")
+    assert judged(archive, twice=True).judgement == judged(archive).judgement
