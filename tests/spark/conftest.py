@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from itertools import count
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
 from glue_jobs.common.session import local_session
-from glue_jobs.delivery_audit.main import main
 from tests.spark.small_archive import SmallArchive
 
 
@@ -38,22 +35,3 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 @pytest.fixture
 def archive(tmp_path: Path) -> SmallArchive:
     return SmallArchive(tmp_path / "archive")
-
-
-@pytest.fixture
-def audit(spark: SparkSession, archive: SmallArchive, tmp_path: Path) -> Callable[..., dict[str, Any]]:
-    """Writes the archive and runs the whole job over it.
-
-    The output is the folder `audit` the first time, and then another one each time, or `output`: in the same
-    one an archive that a test has written anew is an altered one.
-    """
-    outputs = (f"audit-{number}" if number else "audit" for number in count())
-
-    def run(
-        date: str = "all", as_of: str = "2026-04-01T00:00:00Z", output: str | None = None
-    ) -> dict[str, Any]:
-        archive.write()
-        words = ["--INPUT", str(archive.folder), "--OUTPUT", str(tmp_path / (output or next(outputs)))]
-        return main([*words, "--DATE", date, "--AS_OF", as_of])
-
-    return run

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 import shutil
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -17,10 +16,8 @@ from eventplane.archive_layout import HANDOVERS_FOLDER, LEDGER_FOLDER, TAP_FOLDE
 from eventplane.device_reports import MANIFEST
 from glue_jobs.common.archive import Archive, Part, records
 from glue_jobs.common.hours import Days, Hour
-from glue_jobs.common.listing import ObjectFault
 from glue_jobs.common.objects import FolderObjects
 from glue_jobs.compaction.main import main as compact
-from glue_jobs.delivery_audit.main import main as audit
 from tests.spark.small_archive import DAY, NOON_MS, SmallArchive
 
 NOON = datetime.fromtimestamp(NOON_MS / 1000, UTC)
@@ -54,9 +51,6 @@ class Reading:
 
         rows, part = self.reader.isolating(work)
         return sorted(rows, key=lambda row: (row["file"], json.dumps(row))), part
-
-    def faults(self, folder: Folder = TAP_FOLDER) -> dict[str, ObjectFault]:
-        return {each.name: each for each in self.read(folder)[1].faults}
 
     def path(self, name: str = ROWS, folder: str = "tap", hour: Hour = HOUR) -> Path:
         return self.archive.folder / hour.raw(folder) / name
@@ -104,10 +98,9 @@ def test_lines_become_typed_rows(reading: Reading) -> None:
     assert (part.faults, len(part.objects)) == ((), 2)
 
 
-@pytest.mark.parametrize("age", [(), (without_raw,), (without_envelope,), (without_envelope, without_raw)])
 @pytest.mark.parametrize("folder", [TAP_FOLDER, LEDGER_FOLDER], ids=lambda each: each.name)
-def test_compacted_hours_have_the_same_rows(
-    folder: Folder, age: tuple[Callable[[SmallArchive], None], ...], reading: Reading
+def test_compacted_hours_have_the_same_rows_also_without_raw_objects_and_made_by_an_older_version(
+    folder: Folder, reading: Reading
 ) -> None:
     reading.archive.bad_lines = [
         (folder.name, line)
@@ -123,73 +116,27 @@ def test_compacted_hours_have_the_same_rows(
     assert {row["unknown_members"] for row in raw} == {True, False}
     assert sum(row["line"] is not None for row in raw) == 3
     compacted(reading.archive)
-    for make_older in age:
+    for make_older in (lambda _: None, without_envelope, without_raw):
         make_older(reading.archive)
-    rows, part = reading.read(folder)
-    assert rows == raw
-    assert part.faults == ()
-    assert all(each.name.endswith(".parquet") for each in part.objects)
-    assert len(part.receipts) == len(part.hours)
+        rows, part = reading.read(folder)
+        assert rows == raw
+        assert part.faults == ()
+        assert all(each.name.endswith(".parquet") for each in part.objects)
+        assert len(part.receipts) == len(part.hours)
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "is_unknown"),
-    [
-        ('"reason":null', '"reason":"\\\\\\":x"', False),
-        ('"reason":null,', "", False),
-        ('"reason":null', '"reason" : null', False),
-        ('"reason":null', '"reazon":null', True),
-        ('"reason":null,', '"later":1,', True),
-        ('"reason":null', '"attempt":2', True),
-        ('"reason":null', '"reason":null,"later":{"a":1}', True),
-    ],
-)
-def test_members_that_no_column_holds_are_noticed(
-    old: str, new: str, is_unknown: bool, reading: Reading
-) -> None:
-    lines = gzip.decompress(reading.path(folder="ledger").read_bytes()).decode()
-    reading.path(folder="ledger").write_bytes(gzip.compress(lines.replace(old, new, 1).encode()))
-    rows, _ = reading.read(LEDGER_FOLDER)
-    assert [row["unknown_members"] for row in rows].count(True) == int(is_unknown)
-
-
-def test_an_object_that_came_after_the_compaction_is_read_besides(reading: Reading) -> None:
-    compacted(reading.archive)
-    late = reading.path("late.json.gz")
-    late.write_bytes(gzip.compress(b'{"message_id":"late","index":0}\n'))
-    rows, part = reading.read()
-    assert len(rows) == 4
-    assert part.faults == ()
-    assert f"{HOUR.raw('tap')}/late.json.gz" in {each.name for each in part.objects}
-
-
-@pytest.mark.parametrize("lacks", ["published", "compactions"])
-def test_an_hour_whose_compaction_was_cut_is_read_once(lacks: str, reading: Reading) -> None:
-    raw, _ = reading.read()
-    compacted(reading.archive)
-    shutil.rmtree(reading.archive.folder / lacks)
-    rows, part = reading.read()
-    assert (rows, part.faults) == (raw, ())
-
-
-def test_without_receipt_and_some_raw_objects_each_row_is_read_once(reading: Reading) -> None:
+def test_rows_that_are_in_files_and_in_raw_objects_or_in_late_ones_are_read_once(reading: Reading) -> None:
     reading.path("other.json.gz").write_bytes(gzip.compress(b'{"message_id":"other","index":0}\n'))
     raw, _ = reading.read()
     compacted(reading.archive)
+    late = reading.path("late.json.gz")
+    late.write_bytes(gzip.compress(b'{"message_id":"late","index":0}\n'))
+    assert sum(row["message_id"] == "late" for row in reading.read()[0]) == 1
+    late.unlink()
+    # What the compaction would have written last, and an object that is gone since.
     shutil.rmtree(reading.archive.folder / "compactions")
     reading.path().unlink()
-    rows, _ = reading.read()
-    assert rows == raw
-
-
-def test_a_receipt_that_cannot_be_read_is_a_fault_and_the_rows_are_there(reading: Reading) -> None:
-    raw, _ = reading.read()
-    compacted(reading.archive)
-    name = HOUR.receipt("tap")
-    (reading.archive.folder / name).write_text("{")
-    rows, part = reading.read()
-    assert rows == raw
-    assert [(each.kind, each.name, each.hour) for each in part.faults] == [("unreadable", name, HOUR)]
+    assert reading.read()[0] == raw
 
 
 LINE = '{{"message_id":"m{}","index":0,"topic":"{}"}}\n'
@@ -197,49 +144,34 @@ NOTHING = gzip.compress(b"", mtime=0)
 MANY = "".join(LINE.format(n, f"{n * 7919:x}" * 20) for n in range(2_000)).encode()
 
 
-@pytest.mark.parametrize(
-    ("content", "least", "most"),
-    [
-        (gzip.compress(MANY)[:-1_000], 1, 1_999),
-        (b"\x00" * 100, 0, 0),
-        (NOTHING, 0, 0),
-        (b"", 0, 0),
-        (gzip.compress(MANY)[:-8] + b"12345678", 0, 0),
-    ],
-    ids=["cut", "zeros", "no-line", "empty", "altered"],
-)
-def test_a_damaged_object_is_one_fault_and_its_readable_lines_count(
-    content: bytes, least: int, most: int, reading: Reading
-) -> None:
+DAMAGED = {
+    "cut": (gzip.compress(MANY)[:-1_000], 1, 1_999),
+    "zeros": (b"\x00" * 100, 0, 0),
+    "empty": (b"", 0, 0),
+    "altered": (gzip.compress(MANY)[:-8] + b"12345678", 0, 0),
+}
+"""Objects, and how many of their lines are read at least and at most."""
+
+
+def test_each_damaged_object_is_one_fault_and_its_readable_lines_count(reading: Reading) -> None:
     whole, _ = reading.read()
-    name = f"{HOUR.raw('tap')}/damaged.json.gz"
-    reading.path("damaged.json.gz").write_bytes(content)
+    for name, (content, _, _) in DAMAGED.items():
+        reading.path(f"{name}.json.gz").write_bytes(content)
+    reading.path("no-line.json.gz").write_bytes(NOTHING)
+    reading.path("cut.json.gz", "ledger").write_bytes(bytes(100))
     rows, part = reading.read()
-    more = [row for row in rows if row["file"] == name]
-    assert [row for row in rows if row["file"] != name] == whole
-    assert least <= len(more) <= most
-    if content == NOTHING:
-        assert part.faults == ()
-    else:
-        (fault,) = part.faults
-        assert (fault.kind, fault.name, fault.hour, fault.folder) == ("unreadable", name, HOUR, "tap")
-        assert fault.rows == len(more)
-    assert name in {each.name for each in part.objects}
-
-
-def test_damage_in_folders_that_are_read_one_after_the_other(reading: Reading) -> None:
-    for folder in ("tap", "ledger"):
-        reading.path("damaged.json.gz", folder).write_bytes(bytes(100))
-
-    def work() -> list[ObjectFault]:
-        faults: list[ObjectFault] = []
-        for folder in (TAP_FOLDER, LEDGER_FOLDER):
-            part = reading.reader.read(folder, ALL)
-            part.rows.collect()
-            faults += part.faults
-        return faults
-
-    assert [each.folder for each in reading.reader.isolating(work)] == ["tap", "ledger"]
+    files = {name: f"{HOUR.raw('tap')}/{name}.json.gz" for name in DAMAGED}
+    assert [row for row in rows if row["file"] not in files.values()] == whole
+    faults = {each.name: each for each in part.faults}
+    assert faults.keys() == {*files.values()}
+    for name, (_, least, most) in DAMAGED.items():
+        fault = faults[files[name]]
+        read = sum(row["file"] == files[name] for row in rows)
+        assert least <= read <= most
+        assert (fault.kind, fault.hour, fault.folder, fault.rows) == ("unreadable", HOUR, "tap", read)
+    assert {*files.values()} < {each.name for each in part.objects}
+    # Folders that are read one after the other have each their own.
+    assert [each.folder for each in reading.read(LEDGER_FOLDER)[1].faults] == ["ledger"]
 
 
 def test_a_damaged_compacted_file_is_replaced_by_the_raw_objects(reading: Reading) -> None:
@@ -258,74 +190,22 @@ def test_a_damaged_compacted_file_is_replaced_by_the_raw_objects(reading: Readin
     assert [(each.kind, each.hour) for each in part.faults] == [("unreadable", HOUR)]
 
 
-def test_a_compacted_file_that_is_gone_is_a_fault(reading: Reading) -> None:
-    raw, _ = reading.read()
-    compacted(reading.archive)
-    (file,) = (reading.archive.folder / HOUR.compacted("tap")).rglob("*.parquet")
-    file.unlink()
-    rows, part = reading.read()
-    assert rows == raw
-    assert [(each.kind, each.hour, each.rows) for each in part.faults] == [("unreadable", HOUR, 0)]
-
-
-def test_an_object_of_equal_bytes_is_read_once(reading: Reading) -> None:
+def test_lines_of_objects_with_any_name_are_read(reading: Reading) -> None:
     whole, _ = reading.read()
-    later = reading.path("zz.json.gz", hour=Hour(NOON + timedelta(hours=5)))
-    later.parent.mkdir(parents=True)
-    shutil.copy(reading.path(), later)
-    rows, part = reading.read()
-    assert rows == whole
-    (fault,) = part.faults
-    assert (fault.kind, fault.name) == ("duplicate", str(later.relative_to(reading.archive.folder)))
-    assert str(reading.path().relative_to(reading.archive.folder)) in fault.detail
-
-
-@pytest.mark.parametrize(
-    ("name", "rows"),
-    [
-        (f"tap/date={DAY}/loose.json.gz", 1),
-        (f"tap/date={DAY}/hour=12/a+b%20[c].json.gz", 1),
-        (f"tap/date={DAY}/hour=12/upload.tmp", 0),
-    ],
-)
-def test_a_stray_object_is_named_and_its_lines_are_read(name: str, rows: int, reading: Reading) -> None:
-    whole, _ = reading.read()
-    path = reading.archive.folder / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(gzip.compress(b'{"message_id":"stray","index":0}\n'))
+    names = [f"tap/date={DAY}/loose.json.gz", f"tap/date={DAY}/hour=12/a+b%20[c].json.gz"]
+    for name in names:
+        path = reading.archive.folder / name
+        path.write_bytes(gzip.compress(json.dumps({"message_id": name, "index": 0}).encode()))
+    (reading.archive.folder / f"tap/date={DAY}/hour=12/upload.tmp").write_bytes(b"half")
     found, part = reading.read()
-    assert [row["file"] for row in found if row["message_id"] == "stray"] == [name] * rows
-    assert len(found) == len(whole) + rows
-    is_whole_name = "[c]" in name
-    assert [(each.kind, each.name) for each in part.faults] == (
-        [] if is_whole_name else [("misplaced", name)]
-    )
+    assert [row["file"] for row in found if row["message_id"] in names] == sorted(names)
+    assert len(found) == len(whole) + len(names)
+    assert [each.kind for each in part.faults] == ["misplaced"] * 2
 
 
 def test_an_archive_without_a_folder_has_no_rows(reading: Reading) -> None:
     rows, part = reading.read(HANDOVERS_FOLDER)
     assert (rows, part.hours, part.objects) == ([], frozenset(), ())
-
-
-@pytest.mark.parametrize("older", [False, True])
-def test_an_audit_of_compacted_hours_alone_says_the_same(
-    older: bool, reading: Reading, tmp_path: Path
-) -> None:
-    reading.archive.accept(reading.archive.event(home="home-1", room=8))  # lost on its route
-    reading.archive.write()
-
-    def audited(name: str) -> dict[str, Any]:
-        places = ["--INPUT", str(reading.archive.folder), "--OUTPUT", str(tmp_path / name)]
-        document = audit([*places, "--DATE", DAY, "--AS_OF", "2026-04-01T00:00:00Z"])
-        return {each: document[each] for each in document if each not in ("archive", "chain")}
-
-    raw = audited("raw")
-    compacted(reading.archive)
-    without_raw(reading.archive)
-    if older:
-        without_envelope(reading.archive)
-    assert audited("compacted") == raw
-    assert raw["totals"]["lost"] == 1
 
 
 def test_what_fails_for_another_reason_fails(reading: Reading) -> None:

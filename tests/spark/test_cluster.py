@@ -24,6 +24,8 @@ from stacks.bundling import copy_packages
 
 AS_OF = ("--DATE", "all", "--AS_OF", "2026-04-01T00:00:00Z")
 
+PLAN = Plan(600, hours=6, events_an_hour=20, fault_every=12)
+
 SCRIPT = """
 import sys
 from glue_jobs.delivery_audit import audit
@@ -96,7 +98,7 @@ def report(output: Path) -> dict[str, Any]:
 
 
 def test_two_executors_find_what_one_process_finds(spark: SparkSession, tmp_path: Path) -> None:
-    generate(tmp_path, Plan(3_000, fault_every=60), audited_contracts())
+    generate(tmp_path, PLAN, audited_contracts())
     archive = str(tmp_path / "archive")
     alone, together = tmp_path / "alone", tmp_path / "together"
     main(["--INPUT", archive, "--OUTPUT", str(alone), *AS_OF])

@@ -18,12 +18,11 @@ from glue_jobs.common.listing import Receipt, published
 from glue_jobs.common.objects import FolderObjects
 from glue_jobs.compaction import compact, files
 from glue_jobs.compaction.main import CompactionError, main
-from tests.spark.small_archive import NOON_MS, SmallArchive
+from tests.spark.small_archive import HOUR_MS, NOON_MS, SmallArchive
 
 NOON = datetime.fromtimestamp(NOON_MS / 1000, UTC)
 HOUR = Hour(NOON)
 LATER = NOON + timedelta(hours=3)
-HOUR_MS = 3_600_000
 
 
 def compacted(archive: SmallArchive, now: datetime = LATER) -> dict[str, Receipt]:
@@ -46,28 +45,11 @@ def raw_text(archive: SmallArchive, hour: Hour = HOUR) -> str:
     return gzip.decompress((archive.folder / hour.raw("tap") / "rows.json.gz").read_bytes()).decode()
 
 
-def test_every_row_is_there_sorted_and_as_it_was(spark: SparkSession, archive: SmallArchive) -> None:
+def test_every_row_is_there_sorted_and_as_it_was_and_what_no_column_holds_as_text(
+    spark: SparkSession, archive: SmallArchive
+) -> None:
     for home in ("home-2", "home-1", "home-3"):
         archive.send(home=home)
-    archive.write()
-    done = compacted(archive)
-    assert {name: each.rows for name, each in done.items()} == {
-        f"tap/{HOUR.partition}": 3,
-        f"ledger/{HOUR.partition}": 3,
-    }
-    rows = table(spark, archive, TAP_FOLDER).collect()
-    assert [row["source"] for row in rows] == [f"//home-{n}/service" for n in (1, 2, 3)]
-    assert {row["event"] for row in rows} == {each.event for each in archive.tap}
-    assert {row["archive_file"] for row in rows} == {f"{HOUR.raw('tap')}/rows.json.gz"}
-    assert not any(row["is_copy"] or row["line_text"] for row in rows)
-    ledger = table(spark, archive, LEDGER_FOLDER).collect()
-    assert [(row["source"], row["route"], row["attempt"]) for row in ledger] == [
-        (f"//home-{n}/service", "readings", 1) for n in (1, 2, 3)
-    ]
-
-
-def test_what_no_column_holds_stays_as_text(spark: SparkSession, archive: SmallArchive) -> None:
-    archive.send()
     odd = [
         '{"accepted_at_ms":"noon"',
         '["no record"]',
@@ -76,10 +58,22 @@ def test_what_no_column_holds_stays_as_text(spark: SparkSession, archive: SmallA
     ]
     archive.bad_lines = [("tap", line) for line in odd]
     archive.write()
-    compacted(archive)
+    done = compacted(archive)
+    assert {name: each.rows for name, each in done.items()} == {
+        f"tap/{HOUR.partition}": 3 + len(odd),
+        f"ledger/{HOUR.partition}": 3,
+    }
     rows = table(spark, archive, TAP_FOLDER).collect()
-    assert len(rows) == 5
+    assert {row["archive_file"] for row in rows} == {f"{HOUR.raw('tap')}/rows.json.gz"}
     assert sorted(row["line_text"] for row in rows if row["line_text"]) == sorted(odd)
+    whole = [row for row in rows if not row["line_text"]]
+    assert [row["source"] for row in whole] == [f"//home-{n}/service" for n in (1, 2, 3)]
+    assert {row["event"] for row in whole} == {each.event for each in archive.tap}
+    assert not any(row["is_copy"] for row in whole)
+    ledger = table(spark, archive, LEDGER_FOLDER).collect()
+    assert [(row["source"], row["route"], row["attempt"]) for row in ledger] == [
+        (f"//home-{n}/service", "readings", 1) for n in (1, 2, 3)
+    ]
 
 
 def test_copies_are_marked_within_the_hour_and_across_hours(
@@ -103,28 +97,22 @@ def test_copies_are_marked_within_the_hour_and_across_hours(
     assert (again["id"], again["is_copy"]) == ("home-1-e1-2", True)
 
 
-def test_an_hour_that_is_still_written_to_is_left_alone(archive: SmallArchive) -> None:
+def test_an_hour_is_compacted_when_it_is_closed_and_once(archive: SmallArchive) -> None:
     archive.send()
     archive.write()
     assert compacted(archive, NOON + timedelta(minutes=89)) == {}
     assert len(compacted(archive, NOON + timedelta(minutes=90))) == 2
-
-
-def test_repeating_it_does_nothing(archive: SmallArchive) -> None:
-    archive.send()
-    archive.write()
-    assert compacted(archive)
     before = {each: each.read_bytes() for each in archive.folder.rglob("*") if each.is_file()}
     assert compacted(archive) == {}
     assert {each: each.read_bytes() for each in archive.folder.rglob("*") if each.is_file()} == before
 
 
-@pytest.mark.parametrize("step", ["write_files", "_verify", "publish", "_sweep", "write_receipt"])
-def test_an_interrupted_run_is_done_again_to_the_same_end(
-    step: str, spark: SparkSession, archive: SmallArchive, monkeypatch: pytest.MonkeyPatch
+def test_interrupted_runs_are_done_again_to_the_same_end(
+    spark: SparkSession, archive: SmallArchive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     archive.send()
     archive.write()
+    objects = FolderObjects(archive.folder)
 
     class PowerCutError(Exception):
         pass
@@ -132,31 +120,37 @@ def test_an_interrupted_run_is_done_again_to_the_same_end(
     def cut(*_: Any, **__: Any) -> None:
         raise PowerCutError
 
-    with monkeypatch.context() as broken:
-        broken.setattr(compact, step, cut)
-        with pytest.raises(PowerCutError):
-            compacted(archive)
-    objects = FolderObjects(archive.folder)
-    is_published = step in ("_sweep", "write_receipt")
-    assert bool(published(objects, TAP_FOLDER, HOUR)) is is_published
+    for step in ("write_files", "_verify", "publish", "_sweep", "write_receipt"):
+        with monkeypatch.context() as broken:
+            broken.setattr(compact, step, cut)
+            with pytest.raises(PowerCutError):
+                compacted(archive)
+        assert bool(published(objects, TAP_FOLDER, HOUR)) is (step in ("_sweep", "write_receipt"))
     assert len(compacted(archive)) == 2
     assert table(spark, archive, TAP_FOLDER).count() == 1
     parquet = {each.name for each in objects.beneath(HOUR.compacted("tap")) if each.name.endswith(".parquet")}
     assert parquet == set(published(objects, TAP_FOLDER, HOUR))
 
 
-def test_a_damaged_object_holds_up_its_own_hour_only(spark: SparkSession, archive: SmallArchive) -> None:
+def test_a_damaged_object_holds_up_its_own_hour_only_and_old_raw_objects_of_others_leave(
+    spark: SparkSession, archive: SmallArchive
+) -> None:
     archive.send()
     archive.send(at_ms=NOON_MS + HOUR_MS)
     archive.write()
-    damaged = archive.folder / HOUR.raw("tap") / "rows.json.gz"
+    later = Hour(NOON + timedelta(hours=1))
+    damaged = archive.folder / later.raw("tap") / "rows.json.gz"
     damaged.write_bytes(damaged.read_bytes()[:-20])
-    with pytest.raises(CompactionError) as refused:
-        compacted(archive)
-    assert set(refused.value.failures) == {f"tap/{HOUR.partition}"}
+    for _ in range(2):
+        with pytest.raises(CompactionError) as refused:
+            main(["--INPUT", str(archive.folder), "--RAW_DAYS", "21"], NOON + timedelta(days=30))
+        assert set(refused.value.failures) == {f"tap/{later.partition}"}
     objects = FolderObjects(archive.folder)
-    assert published(objects, TAP_FOLDER, HOUR) == []
-    assert table(spark, archive, TAP_FOLDER, Hour(NOON + timedelta(hours=1))).count() == 1
+    assert published(objects, TAP_FOLDER, later) == []
+    assert [each.name for each in objects.beneath("tap")] == [damaged.relative_to(archive.folder).as_posix()]
+    assert objects.beneath("ledger") == []
+    assert table(spark, archive, TAP_FOLDER).count() == 1
+    assert table(spark, archive, LEDGER_FOLDER, later).count() == 1
 
 
 def test_an_object_that_comes_late_is_taken_in(spark: SparkSession, archive: SmallArchive) -> None:
@@ -167,27 +161,6 @@ def test_an_object_that_comes_late_is_taken_in(spark: SparkSession, archive: Sma
     add_object(archive, "late", late)
     assert set(compacted(archive)) == {f"tap/{HOUR.partition}"}
     assert table(spark, archive, TAP_FOLDER).count() == 2
-
-
-def test_raw_objects_leave_when_they_are_old_however_long_the_job_was_down(
-    spark: SparkSession, archive: SmallArchive
-) -> None:
-    archive.send()
-    archive.send(at_ms=NOON_MS + HOUR_MS)
-    archive.write()
-    damaged = archive.folder / Hour(NOON + timedelta(hours=1)).raw("tap") / "rows.json.gz"
-    damaged.write_bytes(damaged.read_bytes()[:-20])
-    month_later = ["--INPUT", str(archive.folder), "--RAW_DAYS", "21"], NOON + timedelta(days=30)
-    with pytest.raises(CompactionError):
-        main(*month_later)
-    objects = FolderObjects(archive.folder)
-    assert [each.name for each in objects.beneath("tap")] == [damaged.relative_to(archive.folder).as_posix()]
-    assert objects.beneath("ledger") == []
-    assert table(spark, archive, TAP_FOLDER).count() == 1
-    assert table(spark, archive, LEDGER_FOLDER).count() == 1
-    with pytest.raises(CompactionError):
-        main(*month_later)
-    assert damaged.exists()
 
 
 def test_sources_that_left_are_not_lost(spark: SparkSession, archive: SmallArchive) -> None:

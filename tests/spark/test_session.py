@@ -5,10 +5,12 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
-from pyspark.sql.types import BooleanType, LongType, StringType, StructField, StructType
+from pyspark.sql.types import BooleanType, LongType, StringType, StructType
 
 from glue_jobs.common.session import ClassArchive, local_rows
 from glue_jobs.delivery_audit.findings import Kind
@@ -19,28 +21,50 @@ sys.prefix = sys.argv[1]
 from pathlib import Path
 from glue_jobs.common.session import local_run
 with local_run(is_short=True) as spark:
-    assert spark.range(3).count() == 3
     java = spark.sparkContext._jvm.ProcessHandle.current().pid()
     print("mapped:", ".jsa" in Path(f"/proc/{java}/maps").read_text().replace("/classes.jsa", ""))
-    if len(sys.argv) > 2:
-        raise SystemExit(sys.argv[2])
-print("done")
 """
 
 
-def run(folder: Path, *words: str) -> str:
-    command = [sys.executable, "-c", RUN, str(folder), *words]
-    return subprocess.run(command, capture_output=True, text=True, check=False).stdout
+def test_the_first_run_leaves_its_classes_for_the_next(tmp_path: Path) -> None:
+    for expected in ("mapped: False\n", "mapped: True\n"):
+        command = [sys.executable, "-c", RUN, str(tmp_path)]
+        assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == expected
+        (made,) = tmp_path.iterdir()
+        assert made.stat().st_size > 0
 
 
-def test_the_first_run_that_ends_well_leaves_it_for_the_next(tmp_path: Path) -> None:
-    assert run(tmp_path, "it failed") == "mapped: False\n"
-    assert list(tmp_path.iterdir()) == []
-    tmp_path.joinpath("spark-classes-0123456789abcdef.jsa").touch()  # of another Java
-    assert run(tmp_path) == "mapped: False\ndone\n"
-    (made,) = tmp_path.iterdir()
-    assert made.stat().st_size > 0
-    assert run(tmp_path) == "mapped: True\ndone\n"
+class FakeJava:
+    """Java as PySpark holds it; it ends with `status`, and has archived its classes as `unfinished`."""
+
+    def __init__(self, unfinished: Path, status: int) -> None:
+        self.was_killed = False
+        unfinished.touch()
+        self.proc = SimpleNamespace(
+            stdin=SimpleNamespace(close=lambda: None), kill=self._kill, wait=lambda _: status
+        )
+
+    def shutdown(self) -> None:
+        pass
+
+    def _kill(self) -> None:
+        self.was_killed = True
+
+
+@pytest.mark.parametrize(("is_good", "status"), [(True, 0), (True, 1), (False, -9)])
+def test_only_a_run_that_ends_well_leaves_its_classes_and_no_older_ones(
+    is_good: bool, status: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    older, new = (tmp_path / f"spark-classes-{name}.jsa" for name in ("0123456789abcdef", "f" * 16))
+    older.touch()
+    archive = ClassArchive(new)
+    java = FakeJava(Path(archive.making.partition("AtExit=")[2].partition('"')[0]), status)
+    monkeypatch.setattr(SparkContext, "_gateway", java)
+    monkeypatch.setattr(SparkContext, "_jvm", None)
+    archive.take(is_good=is_good)
+    assert java.was_killed is not is_good
+    assert list(tmp_path.iterdir()) == [new if status == 0 else older]
+    assert archive.is_made is (status == 0)
 
 
 def test_another_java_and_other_jars_have_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -70,13 +94,7 @@ def test_there_is_none_without_java_or_a_virtual_environment(
 
 
 def test_rows_of_this_process_become_a_table(spark: SparkSession) -> None:
-    schema = StructType(
-        [
-            StructField("text", StringType()),
-            StructField("number", LongType()),
-            StructField("truth", BooleanType()),
-        ]
-    )
+    schema = StructType().add("text", StringType()).add("number", LongType()).add("truth", BooleanType())
     rows = [(Kind.LOST, 2**53 + 1, True), ("\u00e9\n\U0001f600", -1, False), (None, None, None)] * 1_000
     assert [tuple(each) for each in local_rows(spark, rows, schema).collect()] == rows
     assert local_rows(spark, [], schema).collect() == []

@@ -56,6 +56,11 @@ class Event(NamedTuple):
         )
 
 
+def _value(text: str) -> Any:
+    words = {"True": True, "False": False}
+    return words[text] if text in words else int(text) if text.isdigit() else text
+
+
 class Home:
     """The device `client_id`: it numbers what it stores; `tap` is whether the tap has it."""
 
@@ -68,6 +73,29 @@ class Home:
         self.not_in_tap: list[NotInTap] = []
         self._stored: list[tuple[int, bytes]] = []
         self._manifests = 0
+
+    def live(self, story: str) -> Home:
+        """Do one thing after the other: `send 3, lose 1, keep 2, manifest count=4, wait 1`.
+
+        What it loses never comes to the tap, what it keeps has no route to the cloud.
+        """
+        for step in story.split(", "):
+            word, *rest = step.split(" ")
+            number = int(rest.pop(0)) if rest and "=" not in rest[0] and word != "wait" else 1
+            more = {name: _value(text) for name, _, text in (each.partition("=") for each in rest)}
+            if word == "wait":
+                self.wait(float(rest[0]))
+            elif word == "expire":
+                self.discarded(Outcome.EXPIRED, (number, number))
+            elif word == "manifest":
+                self.manifest(**more)
+            elif word == "simple":
+                self.simple(number)
+            elif word == "start":
+                self.started()
+            else:
+                self.send(number, **{"tap": word == "send", "uplink": word != "keep", **more})
+        return self
 
     def send(
         self,

@@ -6,7 +6,7 @@ import hashlib
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import astuple, dataclass, fields
+from dataclasses import astuple, fields
 from datetime import UTC, datetime
 from typing import Any
 
@@ -23,19 +23,17 @@ from eventplane.router import Router
 from eventplane.sender import PLANE, PLANE_CLIENT, SENDER_DEVICE, SENDER_SERVICE
 from eventplane.values import timestamp_ms
 from glue_jobs.common.hours import Hour
+from glue_jobs.delivery_audit import judging
 from glue_jobs.delivery_audit.contracts import ContractHistory, Use, stale_uses
 from glue_jobs.delivery_audit.event_group import (
     NO_ROUTE,
     UNWANTED,
     BadRow,
-    DeadLetterCount,
     EventGroup,
     HandoverRow,
-    InboxCount,
     Judgement,
     LedgerRow,
     RefusedItem,
-    RouteCount,
     RowCount,
     TapRow,
     Verdict,
@@ -43,84 +41,74 @@ from glue_jobs.delivery_audit.event_group import (
 from glue_jobs.delivery_audit.findings import BROKEN_KINDS, Finding
 from glue_jobs.delivery_audit.judge import judge
 from glue_jobs.delivery_audit.judging import usages
+from glue_jobs.delivery_audit.report import Figures
 from glue_jobs.delivery_audit.rules import LAST_MS, LATENESS_S, Rules, Watermark, Window
 from tests.spark.small_archive import SmallArchive
 
 FILES = {name: f"{name}/date=2026-03-01/hour=12/rows.json.gz" for name in ("tap", "ledger", "handovers")}
 _FAULTS = (
-    "lost",
-    "misrouted",
-    "unexplained",
-    "expired",
-    "dropped",
-    "unrecorded",
-    "not_understood",
-    "pending",
+    *("lost", "misrouted", "unexplained", "expired", "dropped", "unrecorded", "not_understood", "pending"),
     "duplicated",
 )
 AS_OF = "2026-04-01T00:00:00Z"
 
 
-@dataclass
 class Judged:
-    """What a judgement comes to, as the report has it."""
+    """What a judgement comes to, by the figures of the report."""
 
-    judgement: Judgement
+    def __init__(self, judgement: Judgement) -> None:
+        self.judgement = judgement
+        self._figures = Figures(judging.Judged(judgement))
 
-    def route(self, name: str) -> dict[str, int]:
-        """The counts of one route by verdict, with `expected`."""
-        counted = self._sums(RouteCount, lambda key: key.measure if key.route == name else None)
-        return {each: counted.get(each, 0) for each in ("expected", *map(str, Verdict))}
+    def route(self, name: str) -> Counter[str]:
+        """The counts of one route."""
+        return _total(row for row in self._figures.routes if row["route"] == name)
 
     @property
     def totals(self) -> Counter[str]:
         """The sums of all that is counted by route."""
-        return Counter(self._sums(RouteCount, lambda key: key.measure))
+        return _total(self._figures.routes) + Counter(to_replay=self._figures.to_replay)
 
     @property
     def routes(self) -> set[str]:
         """The routes on which something was judged."""
-        return {key.route for key in self.judgement.counts if isinstance(key, RouteCount) and key.route}
+        return {row["route"] for row in self._figures.routes}
 
     def consumed(self) -> dict[tuple[str, str], int]:
         """The counts of the last hop by inbox and verdict."""
-        verdicts = set(Verdict)
-        return self._sums(
-            InboxCount, lambda key: (key.destination, key.measure) if key.measure in verdicts else None
-        )
+        verdicts = set(map(str, Verdict))
+        return {
+            (row["channel"], name): row[name]
+            for row in self._figures.consumers
+            for name in verdicts & row.keys()
+            if row[name]
+        }
 
     def letters(self) -> dict[tuple[str, str | None], tuple[int, int]]:
         """Dead letters by place and reason: how many there are, and how many are missing."""
-        counts = self.judgement.counts
-        keys = {(key.place, key.reason) for key in counts if isinstance(key, DeadLetterCount)}
         return {
-            key: (counts[DeadLetterCount("count", *key)], counts[DeadLetterCount("missing", *key)])
-            for key in keys
+            (row["place"], row["reason"]): (row["count"], row["missing"])
+            for row in self._figures.dead_letters
         }
 
     def inboxes(self) -> dict[str, tuple[int, ...]]:
         """Events, messages, and events that may expire, by inbox."""
-        counts = self._sums(InboxCount, lambda key: (key.destination, key.measure))
-        names = "delivered_unique", "delivered_total", "may_expire"
-        return {
-            inbox: tuple(counts.get((inbox, name), 0) for name in names)
-            for inbox, measure in counts
-            if measure == "delivered_total"
-        }
+        return {name: tuple(counts.values()) for name, counts in self._figures.by_destination.items()}
 
     def rows(self) -> dict[tuple[str, str | None], int]:
         """Rows by archive, and why they are in quarantine."""
-        return self._sums(RowCount, tuple)
+        counts = self.judgement.counts.items()
+        return {(key.archive, key.reason): count for key, count in counts if isinstance(key, RowCount)}
 
     def faults(self) -> dict[str, int]:
         """The figures that should be zero, where they are not."""
-        letters, last = (
-            Counter(self._sums(kind, lambda key: key.measure)) for kind in (DeadLetterCount, InboxCount)
-        )
-        found = Counter({name: self.totals[name] for name in _FAULTS})
-        found["lost"] += last["lost"] + letters["missing"] - letters["pending"] - letters["unrecorded"]
-        found["dead_lettered"] = letters["count"] + last["dead_lettered"]
-        found["quarantined"] = sum(count for (_, reason), count in self.rows().items() if reason is not None)
+        last, letters = _total(self._figures.consumers), _total(self._figures.dead_letters)
+        totals = self.totals
+        found = {name: totals[name] for name in _FAULTS} | {
+            "lost": totals["lost"] + last["lost"] + self._figures.items["lost"],
+            "dead_lettered": letters["count"] + last["dead_lettered"],
+            "quarantined": _total(self._figures.quarantine)["rows"],
+        }
         return {name: count for name, count in found.items() if count}
 
     @property
@@ -130,21 +118,20 @@ class Judged:
 
     def kinds(self) -> list[tuple[str, str | None, str | None]]:
         """What was found: kind, device and route."""
-        return sorted(
-            ((each.kind, each.device, each.route) for each in self.judgement.findings),
-            key=lambda each: tuple(member or "" for member in each),
-        )
+        found = ((each.kind, each.device, each.route) for each in self.judgement.findings)
+        return sorted(found, key=lambda each: tuple(member or "" for member in each))
 
     def found(self) -> set[tuple[str, str, str | None]]:
         """What was found: kind, hop and id."""
         return {(each.kind, each.hop, each.id) for each in self.judgement.findings}
 
-    def _sums(self, kind: type, name_of: Any) -> dict[Any, int]:
-        found: Counter[Any] = Counter()
-        for key, count in self.judgement.counts.items():
-            if isinstance(key, kind) and (name := name_of(key)) is not None:
-                found[name] += count
-        return dict(found)
+
+def _total(rows: Iterable[Mapping[str, Any]]) -> Counter[str]:
+    """The sums of all counts of some rows."""
+    found: Counter[str] = Counter()
+    for row in rows:
+        found.update({name: value for name, value in row.items() if isinstance(value, int)})
+    return found
 
 
 def judged(archive: SmallArchive, *, twice: bool = False, **others: Any) -> Judged:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
 from eventplane.fleet import LifecycleState
-from eventplane.reasons import Outcome
 from glue_jobs.delivery_audit.device import DeviceJudgement, judge_device, usual_ms
 from glue_jobs.delivery_audit.event_group import HOUR_MS
 from tests.unit.glue_jobs.home import DAY_END_MS, NOON_MS, SCOPE, Home
@@ -29,63 +27,42 @@ def rests(judged: DeviceJudgement) -> dict[str, int]:
     return figures(judged, "manifest", "numbering", "tap", "nothing", "awaiting")
 
 
-def day(home: Home, hours: int = 3) -> Home:
-    """Three events and a manifest an hour, until the end of the day."""
-    for _ in range(hours):
-        home.send(3)
-        home.manifest()
-        home.wait(1)
-    return home
+def day(home: Home) -> Home:
+    """Three hours with three events and a manifest each."""
+    return home.live(THREE_HOURS)
+
+
+THREE_HOURS = "send 3, manifest, wait 1, send 3, manifest, wait 1, send 3, manifest, wait 1"
 
 
 def until_midnight(home: Home) -> Home:
     """Go on until no manifest is overdue."""
     while home.at_ms < DAY_END_MS:
-        day(home, 1)
+        home.live("send 3, manifest, wait 1")
     return home
 
 
 def test_a_device_whose_manifests_state_everything_is_attested() -> None:
-    home = Home()
-    home.started()
-    until_midnight(home)
-    judged = home.judged(state=LifecycleState.PROVISIONED)
+    judged = until_midnight(Home().live("start")).judged(state=LifecycleState.PROVISIONED)
     assert (judged.standing, judged.expected, judged.findings) == ("attested", True, [])
     assert rests(judged) == {"manifest": 49, "numbering": 0, "tap": 0, "nothing": 0, "awaiting": 0}
     assert figures(judged, "events", "lost") == {"events": 49, "lost": 0}
 
 
-def without_manifests(home: Home) -> None:
-    """The review: 118 events of such a device were gone, and the audit called it proven."""
-    home.started()
-    home.send(3)
-    home.send(4, tap=False)
-    home.send(2)
-
-
-def manifests_stop(home: Home) -> None:
-    """The review: manifests stopped at noon, 294 events were gone, and it was proven."""
-    day(home)
-    home.send(5)
-    home.send(3, tap=False)
-    home.send(1)
-
-
-def without_numbers(home: Home) -> None:
-    home.simple(4)
-
-
 @pytest.mark.parametrize(
     ("story", "manifest", "numbering", "tap", "nothing"),
-    [(without_manifests, 0, 6, 0, 4), (manifests_stop, 12, 6, 0, 3), (without_numbers, 0, 0, 4, 0)],
-    ids=lambda each: getattr(each, "__name__", ""),
+    [
+        # The reviews: 118 events of such a device were gone, 294 of the other, and it was proven.
+        ("start, send 3, lose 4, send 2", 0, 6, 0, 4),
+        (f"{THREE_HOURS}, send 5, lose 3, send 1", 12, 6, 0, 3),
+        ("simple 4", 0, 0, 4, 0),
+    ],
+    ids=["without manifests", "manifests stop", "without numbers"],
 )
 def test_what_no_manifest_states_rests_on_less(
-    story: Callable[[Home], None], manifest: int, numbering: int, tap: int, nothing: int
+    story: str, manifest: int, numbering: int, tap: int, nothing: int
 ) -> None:
-    home = Home()
-    story(home)
-    judged = home.judged()
+    judged = Home().live(story).judged()
     assert judged.standing == "partly"
     expected = {"manifest": manifest, "numbering": numbering, "tap": tap, "nothing": nothing}
     assert rests(judged) == {**expected, "awaiting": 0}
@@ -101,9 +78,7 @@ def test_events_younger_than_a_manifest_interval_await_it() -> None:
 
 
 def test_a_device_that_stopped_cleanly_owes_no_further_manifest() -> None:
-    home = day(Home())
-    home.send(2)
-    home.manifest(final=True)
+    home = day(Home()).live("send 2, manifest final=True")
     assert home.judged().standing == "attested"
     assert rests(home.judged())["numbering"] == 0
     home.send(1)  # it started again
@@ -126,142 +101,95 @@ def test_a_device_that_the_registry_does_not_know_is_unregistered() -> None:
     )
 
 
-def test_a_stated_number_that_never_came_is_lost() -> None:
-    home = Home()
-    home.started()
-    home.send(2)
-    home.send(1, tap=False)
-    home.send(2, uplink=False, tap=False)
-    home.send(1)
-    home.manifest(acknowledged_to=0)
-    judged = home.judged()
-    # One of three, and nobody can tell which.
-    assert found(judged) == [("lost", "device_cloud", "home-1", None)]
-    home = Home()
-    home.send(1)
-    home.send(2, tap=False)
-    home.manifest(acknowledged_to=2)
-    assert found(home.judged()) == [
-        ("lost", "iot_rule", "home-1", 2),
-        ("lost", "device_cloud", "home-1", 3),
-    ]
-    early = home.judged(replace(SCOPE, watermark_ms=NOON_MS - 1))
+@pytest.mark.parametrize(
+    ("story", "expected"),
+    [
+        # One of three, and nobody can tell which.
+        (
+            "start, send 2, lose 1, keep 2, send 1, manifest acknowledged_to=0",
+            [("lost", "device_cloud", None, "1 events; stated by manifest")],
+        ),
+        (
+            "send 1, lose 2, manifest acknowledged_to=2",
+            [("lost", "iot_rule", 2, "acknowledged by IoT Core"), ("lost", "device_cloud", 3, "stated by")],
+        ),
+        # A later manifest, here number 6, settles what was acknowledged, and none knows of itself.
+        (
+            f"start, lose 2, manifest acknowledged_to=0, lose 1, manifest acknowledged_to={10**9}",
+            [("lost", "iot_rule", number, "acknowledged") for number in (2, 3, 5)],
+        ),
+        # Two of three were lost, of which two were acknowledged: one of these at least.
+        (
+            "send 1, lose 3, send 1, manifest count=4 acknowledged_to=3",
+            [("lost", "iot_rule", None, "1 events"), ("lost", "device_cloud", None, "1 events")],
+        ),
+        (
+            "send 1, lose 2, expire 2, manifest",
+            [
+                ("lost", "device_cloud", 3, "stated by"),
+                ("expired", "device_cloud", 2, "because, reported by"),
+            ],
+        ),
+        (
+            f"{THREE_HOURS}, send 3, manifest tap=False, {THREE_HOURS}",
+            [
+                ("lost", "device_cloud", 16, "stated by manifest"),
+                ("missing_manifest", "device_cloud", None, "no manifest states the numbers 12 to 15"),
+            ],
+        ),
+        # The review: bodies of two devices swapped, 2,400 events lost on device_cloud.
+        (
+            f"{THREE_HOURS}, send 3, manifest epoch=e2 last=1000 count=1000, {THREE_HOURS}",
+            [("manifest_mismatch", "device_cloud", 16, "it states the epoch e2, and came in the epoch e1")],
+        ),
+        # The second states what the third should, and the third what the second should.
+        (
+            f"{THREE_HOURS}, send 3, manifest first=16 last=19 count=4, "
+            f"send 3, manifest first=12 last=15 count=4, {THREE_HOURS}",
+            [
+                ("manifest_mismatch", "device_cloud", 16, "it states number 19, which is not before its own"),
+                (
+                    "manifest_mismatch",
+                    "device_cloud",
+                    20,
+                    "the numbers up to 15, and not the report 16 before",
+                ),
+            ],
+        ),
+        ("send 3, manifest digest=7", [("manifest_mismatch", "device_cloud", 4, "its digest is not")]),
+        ("send 3, manifest digest=7 older=True", []),
+        ("send 3, manifest count=2", [("manifest_mismatch", "device_cloud", 4, "2 events, and 3 came")]),
+        # It does not fill the disk.
+        (
+            f"send 1, manifest last={10**15} count={10**15}",
+            [("manifest_mismatch", "device_cloud", 2, "it states")],
+        ),
+    ],
+)
+def test_what_a_device_states_and_the_tap_lacks_or_contradicts_is_found(
+    story: str, expected: list[tuple[str, str, int | None, str]]
+) -> None:
+    judged = Home().live(story).judged()
+    assert [each[:2] + each[3:] for each in found(judged)] == [each[:3] for each in expected]
+    for finding, (*_, detail) in zip(judged.findings, expected, strict=True):
+        assert detail in str(finding.detail)
+    assert figures(judged, "lost")["lost"] == sum(kind == "lost" for kind, *_ in expected)
+    assert judged.standing == "partly"
+
+
+def test_what_is_young_is_pending_and_not_lost() -> None:
+    early = Home().live("send 1, lose 2, manifest").judged(replace(SCOPE, watermark_ms=NOON_MS - 1))
     assert found(early) == []
-    assert figures(early, "lost", "pending") == {"lost": 0, "pending": 2}
-
-
-def test_a_later_manifest_settles_what_was_acknowledged_and_none_knows_of_itself() -> None:
-    home = Home()
-    home.started()
-    home.send(2, tap=False)
-    home.manifest(acknowledged_to=0)
-    home.send(1, tap=False)
-    home.manifest(acknowledged_to=10**9)
-    # The second manifest is number 6.
-    assert [each[:2] + each[3:] for each in found(home.judged())] == [
-        ("lost", "iot_rule", 2),
-        ("lost", "iot_rule", 3),
-        ("lost", "iot_rule", 5),
-    ]
-    home = Home()
-    home.send(1)
-    home.send(3, tap=False)
-    home.send(1)
-    home.manifest(count=4, acknowledged_to=3)
-    # Two of three were lost, of which two were acknowledged: one of these at least.
-    judged = home.judged()
-    assert [(hop, number) for _, hop, _, number in found(judged)] == [
-        ("iot_rule", None),
-        ("device_cloud", None),
-    ]
-    assert figures(judged, "lost", "acknowledged_lost") == {"lost": 2, "acknowledged_lost": 1}
-
-
-def test_what_the_device_gave_up_is_explained() -> None:
-    home = Home()
-    home.send(1)
-    home.send(2, tap=False)
-    home.discarded(Outcome.EXPIRED, (2, 2))
-    home.manifest()
-    assert found(home.judged()) == [
-        ("lost", "device_cloud", "home-1", 3),
-        ("expired", "device_cloud", "home-1", 2),
-    ]
-
-
-def test_a_missing_manifest_is_found() -> None:
-    home = day(Home())
-    home.send(3)
-    home.manifest(tap=False)
-    day(home)
-    judged = home.judged()
-    assert found(judged) == [
-        ("lost", "device_cloud", "home-1", 16),
-        ("missing_manifest", "device_cloud", "home-1", None),
-    ]
-    assert judged.findings[1].detail == "no manifest states the numbers 12 to 15"
-    assert rests(judged)["numbering"] == 3
-
-
-def test_manifests_of_two_devices_that_are_swapped_accuse_nobody_of_losses() -> None:
-    """The review: bodies of two devices swapped, 2,400 events lost on device_cloud."""
-    home = day(Home())
-    home.send(3)
-    home.manifest(epoch="e2", last=1_000, count=1_000)
-    day(home)
-    judged = home.judged()
-    assert found(judged) == [("manifest_mismatch", "device_cloud", "home-1", 16)]
-    assert judged.findings[0].detail == "it states the epoch e2, and came in the epoch e1"
-    assert figures(judged, "lost")["lost"] == 0
-    assert judged.standing == "partly"
-
-
-def test_manifests_of_one_device_that_are_swapped_contradict_themselves() -> None:
-    home = day(Home())
-    # The second states what the third should, and the third what the second should.
-    home.send(3)
-    own = home.number
-    home.manifest(first=own + 1, last=own + 4, count=4)
-    home.send(3)
-    home.manifest(first=12, last=own, count=own - 11)
-    day(home)
-    details = [each.detail for each in home.judged().findings]
-    assert details == [
-        "it states number 19, which is not before its own",
-        "it states the numbers up to 15, and not the report 16 before it",
-    ]
-
-
-@pytest.mark.parametrize("older", [False, True])
-def test_a_digest_that_is_not_that_of_the_events_is_a_contradiction(older: bool) -> None:
-    home = Home()
-    home.send(3)
-    home.manifest(digest=7, older=older)
-    judged = home.judged()
-    assert found(judged) == ([] if older else [("manifest_mismatch", "device_cloud", "home-1", 4)])
-    assert judged.standing == "partly"
-
-
-def test_a_manifest_that_states_fewer_events_than_came_is_a_contradiction() -> None:
-    home = Home()
-    home.send(3)
-    home.manifest(count=2)
-    assert [each.detail for each in home.judged().findings] == ["it states 2 events, and 3 came"]
-
-
-def test_a_forged_range_does_not_fill_the_disk() -> None:
-    home = Home()
-    home.send(1)
-    home.manifest(last=10**15, count=10**15)
-    assert found(home.judged()) == [("manifest_mismatch", "device_cloud", "home-1", 2)]
+    assert figures(early, "lost", "pending", "acknowledged_lost") == {
+        "lost": 0,
+        "pending": 2,
+        "acknowledged_lost": 0,
+    }
 
 
 def test_an_event_under_another_client_is_seen_and_named() -> None:
     """The review: one event under another client id is lost and an epoch_change, though the tap has it."""
-    home = day(Home())
-    home.send(1)
-    home.send(1, under="home-2")
-    day(home)
+    home = Home().live(f"{THREE_HOURS}, send 1, send 1 under=home-2, {THREE_HOURS}")
     judged = home.judged(replace(SCOPE, owners={"e1": ("home-1",)}))
     assert found(judged) == [("foreign_epoch", "device_cloud", "home-2", 14)]
     assert judged.findings[0].detail == "1 events in the epoch of home-1"
@@ -275,12 +203,10 @@ def test_two_devices_with_the_same_store_are_named() -> None:
 
 
 def test_a_new_epoch_is_a_change_and_the_old_one_s_tail_is_unattested() -> None:
-    home = day(Home())
-    home.send(2)
+    home = day(Home()).live("send 2")
     home.begin("e2")
     home.started("recovered", lost_epoch="e1")
-    until_midnight(home)
-    judged = home.judged()
+    judged = until_midnight(home).judged()
     assert found(judged) == [("epoch_change", "device_cloud", "home-1", 1)]
     assert (judged.findings[0].epoch, judged.findings[0].detail) == ("e2", "recovered; epoch before: e1")
     assert (judged.standing, rests(judged)["numbering"]) == ("partly", 2)
@@ -293,19 +219,15 @@ class TestHoles:
     """What the ledger has of a device and the tap has not."""
 
     def test_a_digest_proves_that_the_ledger_s_event_is_the_missing_one(self) -> None:
-        home = day(Home())
-        home.send(2)
-        home.send(1, tap=False, ledger=True)
-        until_midnight(home)
-        judged = home.judged()
+        home = day(Home()).live("send 2, lose 1 ledger=True")
+        judged = until_midnight(home).judged()
         assert judged.findings == []
         assert judged.holes == {HOUR + 3: 1}
         assert judged.recovered == {("2026-03-01", "doors", "doors.inbox"): 1}
         assert figures(judged, "lost", "unrecorded") == {"lost": 0, "unrecorded": 1}
 
     def test_a_digest_proves_that_the_ledger_s_event_is_another_one(self) -> None:
-        home = day(Home())
-        home.send(1, tap=False)
+        home = day(Home()).live("lose 1")
         home.in_ledger(("voice", "//home-1", "forged"))
         until_midnight(home)
         assert found(home.judged()) == [
@@ -330,14 +252,13 @@ class TestHoles:
     @staticmethod
     def twelve_hours(*, in_ledger: bool, older: bool = False, forged: bool = False) -> Home:
         """Three events and a manifest an hour, of which the tap has none in the sixth hour."""
-        home = Home()
-        home.started()
+        home = Home().live("start")
         for number in range(12):
-            here = number != 5
+            where = {"tap": number != 5, "ledger": in_ledger and number == 5}
             if forged and number == 4:
                 home.in_ledger(("voice", "//home-1", "forged"))
-            home.send(3, tap=here, ledger=in_ledger and not here)
-            home.manifest(tap=here, ledger=in_ledger and not here, older=older)
+            home.send(3, **where)
+            home.manifest(**where, older=older)
             home.wait(1)
         return home
 
@@ -363,8 +284,7 @@ class TestHoles:
         assert rests(judged)["nothing"] == 3
 
     def test_a_real_loss_in_another_hour_stays_lost(self) -> None:
-        home = Home()
-        home.started()
+        home = Home().live("start")
         for hour in range(12):
             home.send(1, tap=hour not in (3, 5), ledger=hour == 5)
             home.send(1)
@@ -376,11 +296,9 @@ class TestHoles:
 
     def test_what_follows_the_last_manifest_may_be_in_a_hole(self) -> None:
         """The last object of the tap is gone: nothing that came later would show a gap."""
-        home = day(Home())
-        home.wait(-1)
+        home = day(Home()).live("wait -1")
         home.at_ms += 60_000
-        home.send(1, tap=False, ledger=True)
-        judged = home.judged()
+        judged = home.live("lose 1 ledger=True").judged()
         assert (judged.findings, judged.holes) == ([], {HOUR + 2: 1})
 
 
@@ -393,22 +311,18 @@ def test_a_device_that_nobody_knows_but_the_ledger_is_forged() -> None:
 
 
 def test_counts_of_the_router_s_hop_join_the_hours_and_copies_the_largest_epoch() -> None:
-    home = day(Home(), 1)
+    home = Home().live("send 3, manifest")
     home.begin("e2")
     home.started("recovered", lost_epoch="e1")
     home.at_ms = NOON_MS
     counts = [("late", HOUR, 2), ("tap_copies", HOUR, 1)]
     judged = judge_device(home.gathered()._replace(counts=counts), SCOPE)
-    assert [*judged.hours[0].values()][1:] == [NOON_MS, NOON_MS + HOUR_MS, 4, 0, 2, 0, 0]
+    assert [*judged.hours[0].values()][1:] == [NOON_MS, NOON_MS + HOUR_MS, 5, 0, 2, 0, 0]
     assert {each["epoch"]: each["tap_copies"] for each in judged.epochs} == {"e1": 1, "e2": 0}
 
 
 def test_losses_and_what_is_pending_count_in_the_hour_of_the_manifest() -> None:
-    home = Home()
-    home.send(2)
-    home.send(1, tap=False)
-    home.wait(1)
-    home.manifest()
+    home = Home().live("send 2, lose 1, wait 1, manifest")
     assert [(each["events"], each["lost"]) for each in home.judged().hours] == [(2, 0), (1, 1)]
     young = home.judged(replace(SCOPE, watermark_ms=NOON_MS))
     assert [(each["events"], each["pending"]) for each in young.hours] == [(2, 0), (1, 1)]
@@ -425,11 +339,7 @@ def test_what_a_full_store_refused_is_dropped_on_the_device() -> None:
 
 
 def test_a_report_in_another_device_s_name_is_forged_and_not_believed() -> None:
-    home = Home()
-    home.send(1)
-    home.send(1, tap=False)
-    home.manifest(thing="home-2")
-    judged = home.judged()
+    judged = Home().live("send 1, lose 1, manifest thing=home-2").judged()
     assert found(judged) == [("forged", "device_cloud", "home-1", 3)]
     assert figures(judged, "stated", "lost") == {"stated": 0, "lost": 0}
 
@@ -447,9 +357,7 @@ def test_a_report_in_another_device_s_name_is_forged_and_not_believed() -> None:
 def test_a_clock_is_measured_by_the_quickest_event_against_the_fleet_s(
     travel_ms: int, samples: int, said: str | None
 ) -> None:
-    home = Home()
-    home.started()
-    rows = home.gathered()
+    rows = Home().live("start").gathered()
     hour = rows.hours[0]._replace(quickest=(travel_ms, NOON_MS, "tap/2"), samples=samples)
     judged = judge_device(rows._replace(hours=[hour]), replace(SCOPE, usual_ms=1_000))
     assert [each.detail for each in judged.findings] == ([said] if said else [])
@@ -465,12 +373,6 @@ def test_the_usual_way_up_is_the_fleet_s_within_reason(median_ms: float | None, 
 
 
 def test_only_the_window_s_events_count() -> None:
-    home = Home()
-    home.wait(11.5)
-    home.send(2)
-    home.wait(1)
-    home.send(2)
-    home.manifest()
-    judged = home.judged(day_only=True)
+    judged = Home().live("wait 11.5, send 2, wait 1, send 2, manifest").judged(day_only=True)
     assert rests(judged)["manifest"] == 2
     assert judged.standing == "attested"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from glue_jobs.common.objects import FolderObjects, OldVersions, Stored
-from glue_jobs.erasure.person import Person
+from glue_jobs.erasure.person import Person, TooWideError
 from glue_jobs.erasure.portions import Progress
 
 PERSON = Person("//home-1/", "home-1")
@@ -76,3 +76,9 @@ def test_what_was_noted_outlives_an_interruption_and_is_counted_once(tmp_path: P
 )
 def test_a_text_names_the_person_or_somebody_else(text: str, is_named: bool) -> None:
     assert PERSON.is_named_in(text) is is_named
+
+
+@pytest.mark.parametrize("source", ["", "/", "//", "//a", "urn"])
+def test_a_prefix_of_everybody_is_refused(source: str) -> None:
+    with pytest.raises(TooWideError):
+        Person(source)

@@ -1,15 +1,33 @@
-"""Many groups together: what the driver keeps of them is bounded."""
+"""Many groups together: what the driver keeps of them is bounded, and the order of their deliveries."""
 
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eventplane import replay
+from eventplane.ledger import SENT_BEFORE
+from glue_jobs.delivery_audit import event_group
 from glue_jobs.delivery_audit.contracts import ContractHistory, Use
 from glue_jobs.delivery_audit.event_group import LedgerRow, NotInTap, ReplayRow, TapRow
 from glue_jobs.delivery_audit.findings import Finding
-from glue_jobs.delivery_audit.judging import MAX_FINDINGS, Judged, Task, judge_rows
+from glue_jobs.delivery_audit.judging import (
+    MAX_FINDINGS,
+    Judged,
+    OrderedDelivery,
+    Task,
+    judge_rows,
+    ordered_deliveries,
+    ordered_inboxes,
+    overtaken,
+)
 from glue_jobs.delivery_audit.rules import Rules, Watermark, Window
 from local.archive_generator.contracts import MOTION, audited_contracts
+from tests.spark.small_archive import HOUR_MS, SmallArchive, small_contract
+from tests.unit.glue_jobs.judging import groups_of, history_of
 
 AS_OF_MS = 1_775_001_600_000
 NOON_MS = 1_772_366_400_000
@@ -65,3 +83,66 @@ def test_what_the_tap_does_not_have_is_returned_and_not_kept() -> None:
     assert isinstance(judged, Judged)
     assert sum(isinstance(each, NotInTap) for each in found) == LOST
     assert not judged.judgement.not_in_tap
+
+
+def test_the_replay_and_the_audit_mean_the_same_records() -> None:
+    assert replay.REPLAY == event_group.REPLAY
+
+
+def reordered(archive: SmallArchive) -> set[tuple[str | None, str | None]]:
+    history = history_of(archive)
+    groups, inboxes = groups_of(archive, history.contracts), ordered_inboxes(history)
+    found = overtaken(each for group in groups for each in ordered_deliveries(group, inboxes))
+    return {(each.id, each.detail) for each in found}
+
+
+def test_what_was_overtaken_in_an_inbox_with_order_is_reordered(archive: SmallArchive) -> None:
+    archive.use(small_contract(inboxes={"care": {"transport": "sqs_fifo", "ordering": "source"}}))
+    first, second = archive.send(), archive.send()
+    assert reordered(archive) == set()
+    archive.move(first, decided_at_ms=NOON_MS + 5_000)
+    late = (first.id, "4960 ms behind one that was sent later")
+    assert reordered(archive) == {late}
+    # The first of several copies counts, by when it was put there; and not what was there before.
+    again = [replace(row, decided_at_ms=NOON_MS + 9_000) for row in archive.ledger if row.id == first.id]
+    archive.ledger += again
+    assert reordered(archive) == {late}
+    archive.ledger += [replace(row, decided_at_ms=NOON_MS, reason=SENT_BEFORE) for row in again]
+    assert reordered(archive) == {late}
+    # A forged copy overtakes nobody: of that `two_senders` is found.
+    forged = archive.event(home="home-2", id=second.id, source=second.source)
+    archive.route(forged, "home-2")
+    assert reordered(archive) == set()
+
+
+def test_without_a_number_the_time_of_entry_orders_and_other_partitions_are_other_streams(
+    archive: SmallArchive,
+) -> None:
+    archive.use(small_contract(inboxes={"care": {"transport": "sqs_fifo", "ordering": "source"}}))
+    events = [archive.event(partitionkey=key).without(("devicesequence",)) for key in ("a", "b", "a")]
+    for number, event in enumerate(events):
+        archive.accept(event, at_ms=NOON_MS + number * 60_000)
+        archive.route(event, at_ms=NOON_MS + number * 60_000)
+    archive.move(events[0], decided_at_ms=NOON_MS + HOUR_MS)
+    assert {id for id, _ in reordered(archive)} == {events[0].id}
+    archive.move(events[0], decided_at_ms=NOON_MS + 90_000)  # behind b's only
+    assert reordered(archive) == set()
+
+
+SENT = st.lists(st.tuples(st.sampled_from(["x", "y"]), st.integers(0, 5), st.integers(0, 5)), max_size=9)
+
+
+@given(SENT)
+def test_exactly_what_came_after_one_sent_later_is_overtaken(
+    sent: list[tuple[str, int, int]],
+) -> None:
+    deliveries = [
+        OrderedDelivery((stream,), number, at_ms, Finding("2026-03-01", "reordered", "router", id=str(place)))
+        for place, (stream, number, at_ms) in enumerate(sent)
+    ]
+    expected = {
+        str(place)
+        for place, (stream, number, at_ms) in enumerate(sent)
+        if any(other == stream and later > number and at < at_ms for other, later, at in sent)
+    }
+    assert {each.id for each in overtaken(deliveries)} == expected

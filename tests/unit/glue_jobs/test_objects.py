@@ -65,24 +65,18 @@ def test_what_is_written_is_read_and_listed(objects: Objects) -> None:
     assert objects.folders("none") == []
 
 
-def test_a_mark_changes_with_the_content(objects: Objects) -> None:
+def test_a_mark_changes_with_the_content_moving_replaces_and_deleting_twice_is_no_error(
+    objects: Objects,
+) -> None:
     objects.write("a/b", b"1")
     (first,) = objects.beneath("a")
     assert objects.beneath("a") == [first]
     objects.write("a/b", b"2")
     assert objects.beneath("a") != [first]
-
-
-def test_moving_replaces(objects: Objects) -> None:
     objects.write("a/new", b"new")
-    objects.write("a/old", b"old")
-    objects.move("a/new", "a/old")
-    assert [each.name for each in objects.beneath("a")] == ["a/old"]
-    assert objects.read("a/old") == b"new"
-
-
-def test_deleting_twice_is_no_error(objects: Objects) -> None:
-    objects.write("a/b", b"1")
+    objects.move("a/new", "a/b")
+    assert [each.name for each in objects.beneath("a")] == ["a/b"]
+    assert objects.read("a/b") == b"new"
     objects.delete(["a/b"])
     objects.delete(["a/b", "a/c"])
     assert objects.beneath("a") == []

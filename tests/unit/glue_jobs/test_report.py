@@ -28,7 +28,7 @@ from glue_jobs.delivery_audit.event_group import (
 )
 from glue_jobs.delivery_audit.findings import Finding
 from glue_jobs.delivery_audit.judging import Judged
-from glue_jobs.delivery_audit.report import Figures, report
+from glue_jobs.delivery_audit.report import Figures, latency, report
 from glue_jobs.delivery_audit.rules import Watermark, Window
 from tests.spark.small_archive import small_contract
 
@@ -188,3 +188,27 @@ def test_days_and_trend_end_with_the_window(document: dict[str, Any]) -> None:
         "first_accepted_ms": SEVEN_MS,
         "last_accepted_ms": SEVEN_MS + 1,
     }
+
+
+def test_quantiles_by_hop_and_priority_are_interpolated_over_all_routes_and_each() -> None:
+    samples = {
+        LatencyKey("device_to_inbox", "normal", "readings", -5): 1,
+        LatencyKey("cloud_to_inbox", "normal", "readings", 40): 2,
+        LatencyKey("cloud_to_inbox", "normal", "diaries", 5_000): 1,
+    }
+    whole, diaries, readings, *device = latency(samples)
+    assert whole == {
+        "hop": "cloud_to_inbox",
+        "priority": "normal",
+        "route": None,
+        "samples": 3,
+        "p50_ms": 40,
+        "p95_ms": pytest.approx(4_504),
+        "p99_ms": pytest.approx(4_900.8),
+        "max_ms": 5_000,
+    }
+    assert [(each["route"], each["samples"], each["max_ms"]) for each in (diaries, readings)] == [
+        ("diaries", 1, 5_000),
+        ("readings", 2, 40),
+    ]
+    assert [(each["route"], each["p50_ms"]) for each in device] == [(None, -5), ("readings", -5)]

@@ -1,8 +1,9 @@
-"""CESQL by Spark passes the events that it passes in the routers, and no others."""
+"""Filters and CESQL by Spark pass the events that they pass in the routers, and no others."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from itertools import product
 from typing import Any
 from unicodedata import category
@@ -12,7 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
+from pyspark.sql.types import BooleanType, IntegerType, StringType, StructField, StructType
 
+from eventplane import filters
 from eventplane.cesql import BUILTINS, CesqlGenericError, Expression, Function, parse, write
 from eventplane.cesql.operations import Type
 from eventplane.cesql.parser import quote
@@ -32,11 +35,47 @@ from eventplane.cesql.tree import (
 )
 from eventplane.envelope import parse_event
 from eventplane.filters import Filter, Sql
-from eventplane.filters import Not as NotFilter
-from eventplane.limits import MAX_INTEGER_TEXT
+from eventplane.limits import MAX_DEPTH, MAX_INTEGER_TEXT, MAX_NUMBER_CHARACTERS
+from glue_jobs.delivery_audit.cesql import AttributeColumns
 from glue_jobs.delivery_audit.cesql_operations import lower, upper
 from glue_jobs.delivery_audit.errors import UnsupportedExpressionError
-from tests.spark.matching import by_spark
+from glue_jobs.delivery_audit.expect import attributes_of, to_column
+
+
+def by_spark(spark: SparkSession, tried: Sequence[Filter], texts: Sequence[str]) -> list[list[bool]]:
+    """For each event of `texts`, whether it matches each of the filters."""
+    rows = spark.createDataFrame(list(enumerate(texts)), "at int, event string")
+    names, typed = attributes_of(tried)
+    schemas = {
+        "texts": (names, StringType()),
+        "integers": (typed, IntegerType()),
+        "booleans": (typed, BooleanType()),
+    }
+    parsed = rows.withColumns(
+        {
+            kind: sf.from_json(
+                "event",
+                StructType([StructField(name, type) for name in sorted({"type", *held})]),
+                {"mode": "PERMISSIVE"},
+            )
+            for kind, (held, type) in schemas.items()
+        }
+    )
+    attributes = AttributeColumns.read(names, typed)
+    columns = [to_column(each, attributes).alias(f"f{at}") for at, each in enumerate(tried)]
+    return [list(row)[1:] for row in parsed.select("at", *columns).orderBy("at").collect()]
+
+
+def assert_same_matches(spark: SparkSession, tried: Sequence[Filter], texts: Sequence[str]) -> None:
+    held = [parse_event(text).attributes for text in texts]
+    wrong = [
+        (str(each), have, spark_says)
+        for have, row in zip(held, by_spark(spark, tried, texts), strict=True)
+        for each, spark_says in zip(tried, row, strict=True)
+        if spark_says is not each.matches(have)
+    ]
+    assert wrong == []
+
 
 REQUIRED = {"specversion": "1.0", "id": "5", "source": "/a", "type": "true"}
 # Values that are each other in another type, and what Spark, Java and Python have each their own mind about.
@@ -151,22 +190,13 @@ def text_of(**attributes: Any) -> str:
 
 
 def assert_agreement(spark: SparkSession, expressions: list[Expression], texts: list[str]) -> None:
-    filters: list[Filter] = [Sql(each) for each in expressions]
-    filters += [NotFilter(each) for each in filters]
-    held = [parse_event(text).attributes for text in texts]
-    found = by_spark(spark, filters, texts)
-    wrong = [
-        (str(each), have, spark_says)
-        for have, row in zip(held, found, strict=True)
-        for each, spark_says in zip(filters, row, strict=True)
-        if spark_says is not each.matches(have)
-    ]
-    assert wrong == []
+    positive: list[Filter] = [Sql(each) for each in expressions]
+    assert_same_matches(spark, [*positive, *map(filters.Not, positive)], texts)
 
 
 @settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(EXPRESSIONS, min_size=15, max_size=25), st.lists(EVENTS, min_size=15, max_size=30))
-def test_spark_and_python_agree(
+def test_spark_and_python_agree_about_expressions(
     spark: SparkSession, expressions: list[Expression], events: list[dict[str, Any]]
 ) -> None:
     assert_agreement(spark, expressions, [text_of(**event) for event in events])
@@ -204,9 +234,9 @@ def test_upper_and_lower_case_are_python_s_for_every_character(spark: SparkSessi
 
 
 def test_a_chain_as_long_as_may_be_is_evaluated(spark: SparkSession) -> None:
-    chains = [f" {joint} ".join(["a"] * 99) for joint in ("AND", "OR", "XOR", "+")]
-    texts = [text_of(a=a) for a in (True, False, "x", 7)]
-    assert_agreement(spark, [parse(f"({each}) = TRUE") for each in chains], texts)
+    chains = [f" {joint} ".join(["a"] * 99) for joint in ("AND", "XOR", "+")]
+    tried = [Sql(parse(f"({each}) = TRUE")) for each in chains]
+    assert_same_matches(spark, tried, [text_of(a=a) for a in (True, False, "x", 7)])
 
 
 def test_deep_and_wide_expressions_are_evaluated(spark: SparkSession) -> None:
@@ -225,3 +255,71 @@ def test_what_spark_cannot_evaluate_alike_is_refused(spark: SparkSession) -> Non
         by_spark(spark, [Sql(parse("ABS(" * 13 + "a" + ")" * 13 + " = 1"))], [text_of()])
     with pytest.raises(UnsupportedExpressionError, match="surrogate"):
         by_spark(spark, [Sql(parse("a = '\ud800'"))], [text_of()])
+
+
+FILTERED = ("type", "subject", "floor", "data")
+# Few letters, so that filters often match; and those that mean something to SQL, JSON, patterns.
+TEXTS = st.text(alphabet="ab%_\\.'\"*$é水😀", min_size=1, max_size=4)
+FEW_TEXTS = TEXTS | st.sampled_from(["true", "false", "1", "-1", "0", "10"])
+FILTERED_EVENTS = st.fixed_dictionaries(
+    {"type": FEW_TEXTS},
+    optional={
+        "subject": FEW_TEXTS | st.none(),
+        "floor": st.integers(-11, 11) | st.booleans() | FEW_TEXTS | st.none(),
+        "data": FEW_TEXTS | st.integers(),
+    },
+)
+COMPARISONS = st.builds(
+    lambda kind, name, value: kind(name, value),
+    st.sampled_from([filters.Exact, filters.Prefix, filters.Suffix]),
+    st.sampled_from(FILTERED),
+    FEW_TEXTS,
+)
+FILTERS = st.recursive(
+    COMPARISONS,
+    lambda inner: (
+        st.builds(filters.Not, inner)
+        | st.lists(inner, max_size=3).map(lambda parts: filters.All(tuple(parts)))
+        | st.lists(inner, max_size=3).map(lambda parts: filters.Any(tuple(parts)))
+    ),
+    max_leaves=5,
+)
+
+
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    tried=st.lists(FILTERS, min_size=6, max_size=12),
+    events=st.lists(FILTERED_EVENTS, min_size=20, max_size=40),
+)
+def test_spark_and_python_agree_about_filters(
+    spark: SparkSession, tried: list[filters.Filter], events: list[dict[str, Any]]
+) -> None:
+    texts = [json.dumps({**REQUIRED, **event}, ensure_ascii=at % 2 == 0) for at, event in enumerate(events)]
+    assert_same_matches(spark, tried, texts)
+
+
+def test_no_data_that_the_routers_accept_hides_the_attributes_from_spark(spark: SparkSession) -> None:
+    longest = MAX_NUMBER_CHARACTERS
+    awkward = [
+        *(
+            "9" * longest,
+            f"-{'9' * (longest - 1)}",
+            f"0.{'1' * (longest - 2)}",
+            "1e308",
+            "1e-99999999999",
+            "-0",
+        ),
+        *(
+            "[" * (MAX_DEPTH - 1) + "]" * (MAX_DEPTH - 1),
+            '{"":1,"type":"x"}',
+            "{" + f'"{"k" * 60_000}":1' + "}",
+        ),
+        *('"\\u0000"', '"\x7f\u2028\ufffe\U0001ffff"', '"\\ud83d\\ude00"', f'"{"y" * 90_000}"', "null"),
+    ]
+    texts = [
+        f'{{"data":{data},"t\\u0079pe":"t","id":"1","source":"s","specversion":"1.0","severitynumber":17,"floor":-0}}'
+        for data in awkward
+    ]
+    tried = [filters.Exact("type", "t"), Sql(parse("severitynumber >= 17")), filters.Exact("floor", "0")]
+    assert_same_matches(spark, tried, texts)
+    assert by_spark(spark, tried, texts) == [[True] * len(tried)] * len(awkward)

@@ -1,0 +1,388 @@
+"""The job as Glue runs it: what Spark reads is judged as what the core reads, and filed; what it refuses.
+
+The rules themselves are tested without Spark (tests/unit/glue_jobs), and their whole by planted faults
+(test_audit_proof.py, test_audit_damage.py).
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from pyspark.sql import SparkSession
+
+from contract import load_contract
+from eventplane.contract import compile_contract
+from eventplane.dead_letter import DEAD_LETTER_TYPE
+from eventplane.device_reports import MANIFEST, forwarder_source, router_source
+from eventplane.envelope import Envelope, parse_event
+from eventplane.guarantee import FAILED
+from eventplane.interest.announcement import new_announcement, with_interest
+from eventplane.ledger import Basis, to_line
+from eventplane.limits import MAX_HOPS, MAX_SENT_EVENT_BYTES
+from eventplane.names import VERDICT
+from eventplane.reasons import Outcome, Reason
+from glue_jobs.common.objects import FolderObjects
+from glue_jobs.delivery_audit import publication
+from glue_jobs.delivery_audit.chain import History
+from glue_jobs.delivery_audit.errors import EmptyWindowError, NoArchiveError, OutboxError
+from glue_jobs.delivery_audit.main import main
+from local.audits import read_report
+from tests.spark.small_archive import (
+    ALARM,
+    DAY,
+    DIARY,
+    HOUR_MS,
+    NOON_MS,
+    READING,
+    SmallArchive,
+)
+from tests.unit.glue_jobs.judging import FILES, history_of, judged
+
+Audit = Callable[..., dict[str, Any]]
+MIDNIGHT_MS = NOON_MS + 12 * HOUR_MS
+ROUTES = {
+    "alarms": {"filter": {"exact": {"type": ALARM}}, "to": "help.inbox"},
+    "readings": {"filter": {"suffix": {"type": ".reading.v1"}}, "to": "care.inbox"},
+    "severe": {
+        "filter": {"sql": "severity >= 17 OR UPPER(room) IN ('CELLAR', 'ATTIC')"},
+        "to": "care.inbox",
+    },
+    "chosen": {
+        "filter": {"all": [{"exact": {"senderdevice": "home-1"}}, {"exact": {"senderservice": "siren"}}]},
+        "to": "help.inbox",
+    },
+    "letters": {"filter": {"exact": {"type": DEAD_LETTER_TYPE}}, "to": "help.inbox"},
+}
+
+
+@pytest.fixture
+def audit(spark: SparkSession, archive: SmallArchive, tmp_path: Path) -> Audit:
+    """Writes the archive and runs the whole job over it, into a folder of its own or into `output`."""
+    outputs = (f"audit-{number}" for number in count())
+
+    def run(
+        date: str = "all", as_of: str = "2026-04-01T00:00:00Z", output: str | None = None, *more: str
+    ) -> dict[str, Any]:
+        archive.write()
+        words = ["--INPUT", str(archive.folder), "--OUTPUT", str(tmp_path / (output or next(outputs)))]
+        return main([*words, "--DATE", date, "--AS_OF", as_of, *more])
+
+    return run
+
+
+def contract_of_everything() -> Any:
+    """Routes by content, sender and expression, `sends`, a webhook, order, announced interest."""
+    kinds = {"device": "device", "voice": "device_service", "siren": "device_service"}
+    kinds |= dict.fromkeys(("help", "care"), "cloud_service")
+    participants: dict[str, Any] = {name: {"kind": kind, "description": name} for name, kind in kinds.items()}
+    participants["siren"]["sends"] = [DIARY]
+    participants["help"]["inbox"] = {"webhook": {"timeout_s": 5, "give_up_after_s": 600}, "expiry_s": 60}
+    participants["care"]["inbox"] = {"transport": "sqs_fifo", "ordering": "source"}
+    document = {"format": 5, "name": "everything", "participants": participants, "routes": ROUTES}
+    announced = [new_announcement("care", [{"exact": {"room": "kitchen"}}])]
+    contract, refused = with_interest(compile_contract(document, "test"), announced)
+    assert refused == {}
+    return contract
+
+
+def plant_refusals(archive: SmallArchive) -> None:
+    """Refusals that hold, and the same where they do not."""
+    for event, reason in (
+        (archive.event(routerhops=MAX_HOPS), Reason.HOP_LIMIT),
+        (archive.event(routerhops=MAX_HOPS - 1), Reason.HOP_LIMIT),
+        (archive.event(senderdevice="home-2"), Reason.RESERVED_ATTRIBUTE),
+        (archive.event(), Reason.RESERVED_ATTRIBUTE),
+        (archive.event(data="x" * (MAX_SENT_EVENT_BYTES - 100)), Reason.TOO_LARGE),
+        (archive.event(data="x"), Reason.TOO_LARGE),
+        (archive.event(ALARM, senderservice="siren"), Reason.SENDER_NOT_ALLOWED),
+        (archive.event(ALARM, senderservice="voice"), Reason.SENDER_NOT_ALLOWED),
+    ):
+        archive.refuse_event(event, reason)
+    archive.refuse(b"garbage")
+    archive.refuse(b"more garbage", "home-2")
+    del archive.ledger[-2:]
+
+
+def plant_ends(archive: SmallArchive) -> None:
+    """Ends by expiry, guarantee and interest that hold, and the same where they do not."""
+    for outcome, reason, attributes in (
+        (Outcome.EXPIRED, None, {"expirytime": "2026-03-01T12:00:00.040Z"}),
+        (Outcome.EXPIRED, None, {"expirytime": "2026-03-01T12:00:00.041Z"}),
+        (Outcome.EXPIRED, None, {"expirytime": "2026-02-28t23:59:60z"}),
+        (Outcome.DROPPED, FAILED, {"deliveryguarantee": "best_effort"}),
+        (Outcome.DROPPED, FAILED, {}),
+        (Outcome.NO_INTEREST, Reason.NO_INTEREST, {"room": "bath"}),
+        (Outcome.NO_INTEREST, Reason.NO_INTEREST, {}),
+        (Outcome.NO_INTEREST, Reason.NO_INTEREST, {"room": "bath", "severitynumber": 17}),
+    ):
+        archive.send(READING, **{"room": "kitchen", **attributes})
+        archive.alter(outcome=outcome, reason=reason)
+
+
+def plant_contradictions(archive: SmallArchive) -> None:
+    """Copies, records that contradict each other, and rows that nobody understands."""
+    copied = archive.send(READING, room="kitchen")
+    archive.accept(copied)
+    reused = archive.event(id=copied.id, data="another", room="kitchen")
+    archive.accept(reused)
+    archive.route(reused)
+    archive.accept(archive.event(ALARM, home="home-2", id=copied.id), "home-2")
+    for members in (
+        {"type": ALARM},
+        {"client_id": "home-9"},
+        {"outcome": "postponed"},
+        {"decided_at_ms": NOON_MS - HOUR_MS},
+        {"basis": Basis.BUNDLED},
+    ):
+        archive.send(READING, room="kitchen")
+        archive.alter(**members)
+    for change in (lambda line: line[:-30], lambda line: line.replace('"attempt":1', '"attempt":"1"')):
+        archive.send(READING, room="kitchen")
+        archive.bad_lines.append(("ledger", change(to_line(archive.ledger.pop()))))
+    archive.tap.append(replace(archive.tap[0], archived_at_ms=NOON_MS + 3 * HOUR_MS, message_id="late"))
+    archive.accept(archive.event(READING, room="kitchen"))
+    unnumbered = archive.event(DIARY)
+    archive.accept(replace(unnumbered, json=unnumbered.json.replace('"deviceepoch":"e1",', "")))
+
+
+def plant_handovers(archive: SmallArchive) -> None:
+    """Handovers right, too often, refused, forged, absent, and without the ledger's record."""
+    archive.send(ALARM, severity=21)
+    archive.hand_over()
+    archive.send(ALARM, severity="3", room="attic")
+    archive.hand_over()
+    archive.hand_over()
+    for more in ({"outcome": Outcome.DEAD_LETTERED}, {"id": "forged"}, {"outcome": "postponed"}):
+        archive.send(ALARM)
+        archive.hand_over(**more)
+    archive.send(ALARM)
+    archive.hand_over()
+    archive.ledger.pop()
+
+
+def seen(findings: Any) -> set[tuple[str | None, ...]]:
+    names = "kind", "hop", "device", "source", "id", "type", "route", "destination", "detail"
+    return {
+        tuple(each[name] if isinstance(each, dict) else getattr(each, name) for name in names)
+        for each in findings
+    }
+
+
+def test_what_spark_reads_is_judged_as_what_the_core_reads(archive: SmallArchive, audit: Audit) -> None:
+    archive.send(DIARY, at_ms=NOON_MS - 1)  # by the contract before, rightly unrouted
+    archive.use(contract_of_everything(), archive.contract)
+    archive.begin_epoch("home-2", "e2")
+    archive.send(DIARY, senderservice="siren")
+    archive.send(DIARY, home="home-2", senderservice="siren")
+    archive.send(DIARY, room="Cellar")
+    archive.send(
+        DEAD_LETTER_TYPE, source=router_source("home-1"), deadletterreason="not_utf8", partitionkey="p"
+    )
+    plant_refusals(archive)
+    plant_ends(archive)
+    plant_contradictions(archive)
+    plant_handovers(archive)
+    report, expected = audit(), judged(archive)
+    assert [each["version"] for each in report["contract_versions"]] == [
+        use.contract.version for use in history_of(archive).uses
+    ]
+    # What the devices and the order add is not of one event.
+    others = {"reordered", "epoch_change", "missing_manifest", "missing_records"}
+    found = [each for each in report["findings"] if each["kind"] not in others]
+    found = [each for each in found if (each["kind"], each["hop"]) != ("clock_skew", "device_cloud")]
+    assert seen(found) == seen(expected.findings)
+    assert {each["route"]: each["expected"] for each in report["routes"]} == {
+        name: expected.route(name)["expected"] for name in expected.routes
+    }
+    for row in report["routes"]:
+        counted = expected.route(row["route"])
+        assert {name: row[name] for name in counted.keys() & row} == {
+            name: counted[name] for name in counted.keys() & row
+        }
+    assert {each["reason"]: each["rows"] for each in report["quarantine"]} == {
+        reason: rows for (_, reason), rows in expected.rows().items() if reason
+    }
+    assert {
+        (each["place"], each["reason"]): (each["count"], each["missing"]) for each in report["dead_letters"]
+    } == expected.letters()
+    assert {
+        name: tuple(each.values()) for name, each in report["by_destination"].items()
+    } == expected.inboxes()
+    assert report["totals"]["to_replay"] == len(expected.judgement.replay)
+
+
+def test_bad_rows_are_quarantined_with_a_reason(
+    archive: SmallArchive, audit: Audit, spark: SparkSession, tmp_path: Path
+) -> None:
+    archive.send()
+    good_tap, good_ledger = archive.tap[0], archive.ledger[0]
+    archive.tap += [
+        replace(good_tap, event="{half an event"),
+        replace(good_tap, event=None),
+        replace(good_tap, event=None, refusal="not_json"),
+        replace(good_tap, accepted_at_ms=10**18),
+    ]
+    archive.ledger.append(replace(good_ledger, destination=None))
+    archive.bad_lines = [
+        ("tap", '{"accepted_at_ms": 12'),
+        ("ledger", '{"decided_at_ms": "noon"}'),
+        ("ledger", "{}"),
+        ("ledger", json.dumps({"source": "s", "outcome": "eaten"})),
+    ]
+    report = audit(output="audit")
+    assert report["totals"]["quarantined"] == 9
+    assert {(row["archive"], row["reason"]): row["rows"] for row in report["quarantine"]} == {
+        ("tap", "unreadable_line"): 1,
+        ("tap", "event_without_identity"): 1,
+        ("tap", "neither_event_nor_refusal"): 1,
+        ("tap", "refusal_without_bytes"): 1,
+        ("tap", "impossible_time"): 1,
+        ("ledger", "unreadable_line"): 1,
+        ("ledger", "delivered_nowhere"): 1,
+        ("ledger", "missing_member"): 2,
+    }
+    # In = good + quarantined.
+    assert (report["window"]["tap_rows"], report["window"]["ledger_rows"]) == (1 + 5, 1 + 4)
+    kept = spark.read.parquet(str(tmp_path / "audit" / "quarantine"))
+    (text,) = kept.where("archive = 'tap' and reason = 'unreadable_line'").collect()
+    assert text["text"] == '{"accepted_at_ms": 12'
+
+
+def test_a_right_archive_is_filed_and_a_verdict_that_could_not_be_sent_goes_with_the_next_one(
+    archive: SmallArchive, audit: Audit, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive.send(ALARM)
+    archive.send(READING)
+    archive.send(READING, "home-2")
+    sent: list[Envelope] = []
+
+    def fail(url: str, event: Envelope) -> None:
+        raise OutboxError(url, "no")
+
+    output = tmp_path / "audit"
+    arguments = "all", "2026-04-01T00:00:00Z", "audit", "--OUTBOX", "https://queue"
+    monkeypatch.setattr(publication, "send_verdict", fail)
+    with pytest.raises(OutboxError, match="the report is filed"):
+        audit(*arguments)
+    monkeypatch.setattr(publication, "send_verdict", lambda _, event: sent.append(event))
+    report = audit(*arguments)
+    assert report["findings"] == []
+    assert [report["totals"][name] for name in ("events_archived", "expected", "delivered", "lost")] == [
+        3,
+        3,
+        3,
+        0,
+    ]
+    assert report["by_destination"] == {
+        "care.inbox": {"delivered_unique": 2, "delivered_total": 2, "may_expire": 0},
+        "help.inbox": {"delivered_unique": 1, "delivered_total": 1, "may_expire": 0},
+    }
+    assert report["window"]["first_accepted_ms"] == NOON_MS
+    # What main returned is what stands in the file, and the tables say the same.
+    assert read_report(output) == report
+    routes = spark.read.parquet(str(output / "routes")).orderBy("route").collect()
+    assert [(str(row["date"]), row["route"], row["expected"]) for row in routes] == [
+        (DAY, "alarms", 1),
+        (DAY, "readings", 2),
+    ]
+    assert [each.data()["revision"]["number"] for each in sent] == [0, 1]
+    assert parse_event((output / "verdicts" / "all.json").read_text().strip()) == sent[-1]
+    (schema,) = load_contract().event_types[VERDICT].schemas.values()
+    jsonschema.validate(sent[-1].data(), dict(schema))
+
+
+def test_a_day_s_audit_sees_what_was_accepted_on_it_and_what_was_stated_may_have_come_before(
+    archive: SmallArchive, audit: Audit
+) -> None:
+    archive.send()
+    archive.send(at_ms=MIDNIGHT_MS - 1)  # archived and decided after midnight
+    archive.send(at_ms=MIDNIGHT_MS)
+    archive.event()  # it never comes to the tap
+    stated = {"destination": "device.outbox", "first": 1, "last": 4, "count": 4, "digest": "0" * 32}
+    manifest = {"epoch": archive.epoch_of("home-1"), "statements": [stated]}
+    archive.send(MANIFEST, at_ms=MIDNIGHT_MS, source=forwarder_source("home-1"), data=manifest)
+    report = audit(DAY)
+    assert (report["findings"], report["totals"]["delivered"]) == ([], 2)
+    report = audit("2026-03-02")
+    (finding,) = report["findings"]
+    assert (finding["kind"], finding["sequence"], finding["date"]) == ("lost", 4, "2026-03-02")
+    assert finding["archive_file"].startswith("tap/date=2026-03-02/")
+    assert (report["totals"]["events_archived"], report["totals"]["lost"]) == (2, 1)
+
+
+def test_repeating_a_day_replaces_its_tables_and_keeps_its_reports(
+    archive: SmallArchive, audit: Audit, spark: SparkSession, tmp_path: Path
+) -> None:
+    archive.send()  # an hour without any decision would be a hole of the archive
+    accepted_ms = NOON_MS + 30 * 60_000
+    late = archive.event(at_ms=accepted_ms)
+    archive.accept(late, at_ms=accepted_ms)
+    # The hour that the record will be written in is not over.
+    assert audit(DAY, "2026-03-01T13:40:00Z", "audit")["totals"]["findings"] == 1
+    output = tmp_path / "audit"
+    (owed,) = replay_manifest(output)
+    assert owed == {
+        "sender": "home-1/",
+        "source": late.source,
+        "id": late.id,
+        "type": READING,
+        "device": "home-1",
+        "route": "readings",
+        "destination": "care.inbox",
+        "contract_version": archive.contract.version,
+        "entered_at_ms": accepted_ms,
+        "archive_file": FILES["tap"],
+    }
+    # The record comes in the next hour, into another object.
+    archive.route(late, at_ms=accepted_ms)
+    archive.move(late, decided_at_ms=accepted_ms + 50 * 60_000)
+    again = audit(DAY, output="audit")
+    assert (again["totals"]["findings"], again["findings"], replay_manifest(output)) == (0, [], [])
+    assert (again["revision"]["number"], again["revision"]["changed"]["lost"]) == (1, [1, 0])
+    assert not (output / "findings" / f"date={DAY}").exists()
+    assert spark.read.parquet(str(output / "routes")).count() == 1
+    assert read_report(output, DAY) == again
+    first = json.loads((output / "reports" / DAY / "0.json").read_text("utf-8"))
+    assert first["totals"]["lost"] == 1
+
+
+def replay_manifest(output: Path) -> list[dict[str, object]]:
+    files = sorted((output / "replay").rglob("*.json.gz"))
+    return [json.loads(line) for file in files for line in gzip.decompress(file.read_bytes()).splitlines()]
+
+
+def test_two_audits_of_a_window_at_once_are_two_revisions(
+    spark: SparkSession, archive: SmallArchive, tmp_path: Path
+) -> None:
+    archive.send()
+    archive.write()
+    output = tmp_path / "audit"
+    words = ["--INPUT", str(archive.folder), "--OUTPUT", str(output), "--DATE", DAY]
+    with ThreadPoolExecutor(2) as together:
+        reports = list(together.map(main, [words, words]))
+    assert sorted(each["revision"]["number"] for each in reports) == [0, 1]
+    assert reports[0]["totals"] == reports[1]["totals"]
+    assert read_report(output, DAY)["revision"]["number"] == 1
+    assert spark.read.parquet(str(output / "devices")).count() == 1
+    last = History(FolderObjects(output), DAY).last()
+    assert last is not None
+    assert last.data()["revision"]["number"] == 1
+
+
+def test_an_input_without_an_archive_or_without_a_row_of_the_window_is_refused(
+    archive: SmallArchive, audit: Audit, tmp_path: Path
+) -> None:
+    with pytest.raises(NoArchiveError, match="--INPUT"):
+        main(["--INPUT", str(tmp_path), "--OUTPUT", str(tmp_path / "audit")])
+    archive.send()
+    with pytest.raises(EmptyWindowError, match="2020-01-01"):
+        audit("2020-01-01")
