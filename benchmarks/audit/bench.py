@@ -125,30 +125,10 @@ def _environment(log: Path | None = None) -> dict[str, str]:
     return environment
 
 
-def _made(plan: Plan, home: Path) -> int:
-    """Return how many events the raw archive in `home` has, which is generated unless it is there."""
-    marker = home / "written.json"
-    if not marker.exists():
-        home.mkdir(parents=True, exist_ok=True)
-        marker.write_text(json.dumps(generate(home, plan, audited_contracts())))
-    return int(json.loads(marker.read_text())["events"])
-
-
-def _compacted(home: Path, date: str = "all") -> Measured:
-    """Compact a copy of the raw archive in `home`, beside it, and return what that took."""
-    target = home / Form.COMPACTED
-    marker = target / "measured.json"
-    if not marker.exists():
-        shutil.rmtree(target, ignore_errors=True)
-        shutil.copytree(home / "archive", target / "archive", copy_function=os.link)
-        run = _python(_COMPACTION, "--INPUT", target / "archive", "--DATE", date)
-        took = measured(run, _environment())
-        marker.write_text(json.dumps([took.seconds, took.cpu_s, took.peak_mib]))
-    return Measured(*json.loads(marker.read_text()))
-
-
-def _archive(home: Path, form: Form) -> Path:
-    return home / form / "archive" if form is Form.COMPACTED else home / "archive"
+def _compacted(raw: Path, target: Path, date: str = "all") -> Measured:
+    """Compact a copy of the `raw` archive, and return what that took."""
+    shutil.copytree(raw, target, copy_function=os.link)
+    return measured(_python(_COMPACTION, "--INPUT", target, "--DATE", date), _environment())
 
 
 def _mib(archive: Path, form: Form) -> float:
@@ -171,55 +151,54 @@ def task_seconds(log: Path) -> dict[str, float]:
     return {name: took_ns / 1e9 for name, took_ns in spent.most_common()}
 
 
-def run(plan: Plan, form: Form, archives: Path, folder: Path, duckdb_python: str) -> Run:
-    """Measure one size and form in `folder`, which must be empty, by the archive in `archives`.
+def run(plan: Plan, folder: Path) -> Iterator[Run]:
+    """Generate an archive in `folder`, which must be empty, and measure each form of it.
 
     The first small audit of a machine, which leaves Spark's classes for the others, is not the one measured.
 
     Raises `DisagreementError` when the audit and DuckDB count differently.
     """
-    home = archives / str(plan.events)
-    events = _made(plan, home)
-    compaction = _compacted(home) if form is Form.COMPACTED else None
-    archive, log = _archive(home, form), folder / "log"
-    if (classes := ClassArchive.here()) and not classes.is_made:
-        measured(_audit(archive, folder / "first"), _environment())
-    by_spark = measured(_audit(archive, folder / "audit"), _environment(log))
-    answers = folder / "duckdb"
-    questions = [duckdb_python, "-m", "benchmarks.audit.duckdb_run", str(archive), str(answers), form]
-    by_duckdb = measured(questions, _environment())
-    check(answers, read_report(folder / "audit"))
-    return Run(
-        events=events,
-        form=form,
-        archive_mib=_mib(archive, form),
-        audit=by_spark,
-        stages=task_seconds(log),
-        duckdb=by_duckdb,
-        duckdb_steps=json.loads((answers / STEPS).read_text()),
-        compaction=compaction,
-    )
+    events = int(str(generate(folder, plan, audited_contracts())["events"]))
+    archives = {Form.RAW: folder / "archive", Form.COMPACTED: folder / "compacted"}
+    for form, archive in archives.items():
+        compaction = _compacted(archives[Form.RAW], archive) if form is Form.COMPACTED else None
+        output, log, answers = (folder / f"{form}-{name}" for name in ("audit", "log", "duckdb"))
+        if (classes := ClassArchive.here()) and not classes.is_made:
+            measured(_audit(archive, folder / "first"), _environment())
+        by_spark = measured(_audit(archive, output), _environment(log))
+        questions = _python("benchmarks.audit.duckdb_run", archive, answers, form)
+        by_duckdb = measured(questions, _environment())
+        check(answers, read_report(output))
+        yield Run(
+            events=events,
+            form=form,
+            archive_mib=_mib(archive, form),
+            audit=by_spark,
+            stages=task_seconds(log),
+            duckdb=by_duckdb,
+            duckdb_steps=json.loads((answers / STEPS).read_text()),
+            compaction=compaction,
+        )
 
 
-def one_day(form: Form, archives: Path, folder: Path) -> OneDay:
-    """Audit one day of the archive of many, and count what is touched for it.
+def one_day(folder: Path) -> Iterator[OneDay]:
+    """Audit one day of an archive of many, and count what is touched for it.
 
     Of its compacted form that day is compacted, the others are raw.
     """
-    home = archives / "days"
-    _made(DAYS_PLAN, home)
-    if form is Form.COMPACTED:
-        _compacted(home, DAY)
-    archive = _archive(home, form)
-    with watched(archive) as accesses:
-        measured(_audit(archive, folder / "audit", DAY), _environment())
-    return OneDay(
-        form=form,
-        objects=sum(each.is_file() for each in archive.rglob("*")),
-        objects_listed=accesses.objects_listed(),
-        objects_opened=len(accesses.opened),
-        folders_listed=len(accesses.listed),
-    )
+    generate(folder, DAYS_PLAN, audited_contracts())
+    raw, compacted = folder / "archive", folder / "compacted"
+    _compacted(raw, compacted, DAY)
+    for form, archive in ((Form.RAW, raw), (Form.COMPACTED, compacted)):
+        with watched(archive) as accesses:
+            measured(_audit(archive, folder / f"{form}-audit", DAY), _environment())
+        yield OneDay(
+            form=form,
+            objects=sum(each.is_file() for each in archive.rglob("*")),
+            objects_listed=accesses.objects_listed(),
+            objects_opened=len(accesses.opened),
+            folders_listed=len(accesses.listed),
+        )
 
 
 def _of_run(each: Run) -> Iterator[Figure]:
@@ -302,31 +281,16 @@ def main() -> None:
     """Measure, write, print."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.audit.bench", description=__doc__)
     parser.add_argument("--events", type=int, nargs="+", default=list(SIZES))
-    parser.add_argument("--forms", type=Form, nargs="+", choices=list(Form), default=list(Form))
     parser.add_argument("--days", action=argparse.BooleanOptionalAction, default=True, help="one day of many")
-    parser.add_argument(
-        "--archives", type=Path, help="where archives are kept from run to run (default: nowhere)"
-    )
-    parser.add_argument("--duckdb-python", default=sys.executable, help="a Python that has duckdb")
     arguments = parser.parse_args()
-    load, runs, days = machine_load(), [], []
-    with tempfile.TemporaryDirectory(prefix="audit-bench-") as made:
-        archives = (arguments.archives or Path(made)).resolve()
-        for form in arguments.forms:
-            for events in sorted(arguments.events):
-                with tempfile.TemporaryDirectory(prefix="audit-bench-") as folder:
-                    runs.append(
-                        run(
-                            Plan(events, without=WITHOUT),
-                            form,
-                            archives,
-                            Path(folder),
-                            arguments.duckdb_python,
-                        )
-                    )
-            if arguments.days:
-                with tempfile.TemporaryDirectory(prefix="audit-bench-") as folder:
-                    days.append(one_day(form, archives, Path(folder)))
+    load, runs, days = machine_load(), list[Run](), list[OneDay]()
+    for events in sorted(arguments.events):
+        with tempfile.TemporaryDirectory(prefix="audit-bench-") as folder:
+            runs += run(Plan(events, without=WITHOUT), Path(folder))
+    runs.sort(key=lambda each: list(Form).index(each.form))
+    if arguments.days:
+        with tempfile.TemporaryDirectory(prefix="audit-bench-") as folder:
+            days += one_day(Path(folder))
     command = f"python -m benchmarks.audit.bench --events {' '.join(map(str, arguments.events))}"
     clock = "one run; CPU-seconds of all its processes together, wall clock where it says so"
     write("audit", [load, *figures(runs, days)], command, clock)

@@ -13,7 +13,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from local.archive_generator.truth import Hop, Kind
+from glue_jobs.delivery_audit.findings import Hop, Kind
+from local.archive_generator.truth import COVERAGE, QUARANTINED
 
 Row = Mapping[str, Any]
 Key = tuple[object, ...]
@@ -90,11 +91,11 @@ def compare(truth: Iterable[Row], findings: Iterable[Row]) -> dict[str, Score]:
 def key(row: Row) -> Key:
     """What tells one finding from another; begins with kind and hop."""
     kind, hop = row["kind"], row.get("hop")
-    if kind == Kind.QUARANTINED:
+    if kind == QUARANTINED:
         text = str(row.get("detail"))
         mark = _MARK.search(text) or _ID.search(text)
         return str(kind), None, row.get("archive_file"), mark[mark.lastindex or 0] if mark else text
-    if kind == Kind.COVERAGE:
+    if kind == COVERAGE:
         return str(kind), None, row["device"], row["detail"]
     place: Key = (str(kind), None if hop is None else str(hop))
     if hop == Hop.ARCHIVE and not row.get("id"):
@@ -113,7 +114,7 @@ def key(row: Row) -> Key:
 
 def quarantined(row: Row) -> Row:
     """A row of the audit's table `quarantine` as a finding."""
-    return {"kind": Kind.QUARANTINED, "archive_file": row["archive_file"], "detail": row["text"]}
+    return {"kind": QUARANTINED, "archive_file": row["archive_file"], "detail": row["text"]}
 
 
 def coverage(devices: Iterable[Row]) -> Iterator[Row]:
@@ -121,7 +122,7 @@ def coverage(devices: Iterable[Row]) -> Iterator[Row]:
     by_name = {row["client_id"]: row["coverage"] for row in devices}
     for name, word in by_name.items():
         if word != "attested":
-            yield {"kind": Kind.COVERAGE, "device": name, "detail": word}
+            yield {"kind": COVERAGE, "device": name, "detail": word}
 
 
 def each_device_once(truth: Iterable[Row]) -> Iterator[Row]:
@@ -130,13 +131,13 @@ def each_device_once(truth: Iterable[Row]) -> Iterator[Row]:
     foreign: set[Key] = set()
     words: defaultdict[str, set[str]] = defaultdict(set)
     for row in truth:
-        if row["kind"] == Kind.COVERAGE:
+        if row["kind"] == COVERAGE:
             words[row["device"]].add(row["detail"])
         elif row["kind"] != Kind.FOREIGN_EPOCH or key(row) not in foreign:
             foreign |= {key(row)} if row["kind"] == Kind.FOREIGN_EPOCH else set()
             yield row
     for name, found in words.items():
-        yield {"kind": Kind.COVERAGE, "device": name, "detail": min(found, key=_STANDINGS.index)}
+        yield {"kind": COVERAGE, "device": name, "detail": min(found, key=_STANDINGS.index)}
 
 
 def _route(name: str | None) -> str | None:

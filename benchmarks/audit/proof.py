@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from pyspark.sql import SparkSession
 
@@ -25,28 +25,10 @@ from glue_jobs.delivery_audit.main import main as audit
 from local.archive_generator.contracts import audited_contracts
 from local.archive_generator.generator import Plan, generate
 from local.archive_generator.holes import tamper
-from local.archive_generator.truth import TRUTH, read_truth
+from local.archive_generator.truth import PLANTED, TRUTH, read_truth
 
 AS_OF = ("--AS_OF", "2026-04-01T00:00:00Z")
 """When the archive is looked at: long after its last record, so that nothing is pending."""
-
-PLANTED: Final = frozenset(
-    f"{kind} {hop}"
-    for hop, kinds in {
-        "device_cloud": "lost duplicate expired dropped late forged two_senders missing_manifest "
-        "epoch_change clock_skew dead_lettered manifest_mismatch foreign_epoch reused_id",
-        "iot_rule": "lost",
-        "router": "lost misrouted unrouted_delivered duplicate reordered expired dead_lettered late forged "
-        "not_allowed unconfirmed stale_contract clock_skew causality type_mismatch sender_mismatch "
-        "not_understood",
-        "inbox_consumer": "lost duplicate dead_lettered not_understood",
-        "archive": "not_understood unreadable_object duplicate_object misplaced_object missing_records "
-        "altered_object",
-        "-": "quarantined coverage",
-    }.items()
-    for kind in kinds.split()
-)
-"""Every kind and hop that the generator plants, as docs/explanation/audit-proof.md has them."""
 
 
 @dataclass(frozen=True, slots=True)

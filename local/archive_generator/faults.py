@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from edge import reports
 from edge.numbering import stamp
@@ -18,16 +18,20 @@ from eventplane.reasons import Outcome, Reason
 from eventplane.sender import SENDER_SERVICE, Sender
 from eventplane.sending import stamp_sender
 from eventplane.values import timestamp_of_ms
+from glue_jobs.delivery_audit.findings import Hop, Kind
 from local.archive_generator.device import HOUR_MS
 from local.archive_generator.records import (
     ROUTER_LETTERS,
     WEBHOOK_LETTERS,
     Case,
+    Passage,
     decided,
     letters,
     right_case,
 )
-from local.archive_generator.truth import Hop, Kind, Truth
+from local.archive_generator.truth import COVERAGE, QUARANTINED, Truth
+
+_Plant = TypeVar("_Plant", bound="Callable[[Case], list[Truth]]")
 
 LATE_MS: Final = 30 * 3_600_000
 """How late what is late comes, milliseconds: longer than any window's grace should be."""
@@ -44,439 +48,32 @@ AGAIN_MS: Final = 2_000
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """`fits` says whether it can happen to a case, `plant` makes it happen; a trap has no truth."""
+    """`fits` says whether it can happen to a case; `plant` makes it happen and returns what it did.
+
+    What is nothing to find has no truth.
+    """
 
     name: str
     fits: Callable[[Case], bool]
     plant: Callable[[Case], list[Truth]]
 
 
-def fact(case: Case, kind: Kind, hop: Hop | None, **more: Any) -> Truth:
-    """What happened to the event of `case`, with all that the archive knows of it."""
-    event = case.event
-    known = {
-        "device": case.passage.client_id,
-        "epoch": event.attributes[EPOCH],
-        "sequence": int(str(event.attributes[SEQUENCE])),
-        "source": event.source,
-        "id": event.id,
-        "type": event.type,
-        "contract_version": case.routing.contract.version,
-        "at_ms": case.passage.accepted_at_ms,
-    }
-    return Truth(kind=kind, hop=hop, **{**known, **more})
-
-
-def _of_row(case: Case, kind: Kind, hop: Hop | None, row: Any) -> Truth:
-    return fact(case, kind, hop, route=row.route, destination=row.destination)
-
-
-def lost_before_the_tap(case: Case) -> list[Truth]:
-    """Lose the event of `case` on its way up; behind IoT Core where the device states the acknowledgement."""
-    case.tap, case.ledger, case.handovers = [], [], []
-    unknown = dict.fromkeys(("source", "id", "type", "contract_version", "at_ms"))
-    hop = Hop.IOT_RULE if case.passage.states_acknowledged else Hop.DEVICE_CLOUD
-    return [fact(case, Kind.LOST, hop, **unknown)]
-
-
-def _lost_on_a_route(case: Case) -> list[Truth]:
-    row = case.ledger.pop()
-    case.handovers = [each for each in case.handovers if each.channel != row.destination]
-    return [_of_row(case, Kind.LOST, Hop.ROUTER, row)]
-
-
-def _lost_without_a_word(case: Case) -> list[Truth]:
-    rows, case.ledger, case.handovers = case.ledger, [], []
-    return [_of_row(case, Kind.LOST, Hop.ROUTER, row) for row in rows]
-
-
-def _lost_as_expired(case: Case) -> list[Truth]:
-    """The router says that it had expired, which it had not."""
-    row = case.ledger[-1]
-    case.ledger[-1] = replace(row, outcome=Outcome.EXPIRED, reason=BY_EVENT)
-    case.handovers = [each for each in case.handovers if each.channel != row.destination]
-    return [_of_row(case, Kind.LOST, Hop.ROUTER, row)]
-
-
-def _lost_as_dead_lettered(case: Case) -> list[Truth]:
-    """The router says that it made a dead letter, and there is none."""
-    row = case.ledger[-1]
-    case.ledger[-1] = replace(row, outcome=Outcome.DEAD_LETTERED, reason="not_taken")
-    case.handovers = [each for each in case.handovers if each.channel != row.destination]
-    return [_of_row(case, Kind.LOST, Hop.ROUTER, row)]
-
-
-def _lost_for_no_interest(case: Case) -> list[Truth]:
-    """The router says that nobody handles it, and nobody has said so."""
-    row = case.ledger[-1]
-    case.ledger[-1] = replace(row, outcome=Outcome.NO_INTEREST, reason=Reason.NO_INTEREST)
-    case.handovers = [each for each in case.handovers if each.channel != row.destination]
-    return [_of_row(case, Kind.LOST, Hop.ROUTER, row)]
-
-
-def _lost_behind_the_inbox(case: Case) -> list[Truth]:
-    row = case.handovers.pop()
-    return [_handed(case, Kind.LOST, row.channel)]
-
-
-def _handed(case: Case, kind: Kind, inbox: str) -> Truth:
-    (route,) = (each for each in case.routes if each.destination == inbox)
-    return fact(case, kind, Hop.INBOX_CONSUMER, route=route.name, destination=inbox)
-
-
-def _misrouted_as_well(case: Case) -> list[Truth]:
-    row = decided(case, _elsewhere(case))
-    case.ledger.append(row)
-    return [_of_row(case, Kind.MISROUTED, Hop.ROUTER, row)]
-
-
-def _misrouted_instead(case: Case) -> list[Truth]:
-    owed = case.ledger[-1]
-    case.handovers = [each for each in case.handovers if each.channel != owed.destination]
-    row = case.ledger[-1] = decided(case, _elsewhere(case))
-    return [_of_row(case, Kind.MISROUTED, Hop.ROUTER, row), _of_row(case, Kind.LOST, Hop.ROUTER, owed)]
-
-
-def _delivered_without_a_route(case: Case) -> list[Truth]:
-    row = case.ledger[0] = decided(case, _elsewhere(case))
-    return [_of_row(case, Kind.UNROUTED_DELIVERED, Hop.ROUTER, row)]
-
-
-def _elsewhere(case: Case) -> Any:
-    """A route that the event does not take, to an inbox where nothing else is known of it."""
-    return next(
-        each
-        for each in case.routing.others(case.routes)
-        if not case.routing.is_webhook(each) and not case.routing.is_ordered(each)
-    )
-
-
-def _sent_again(case: Case) -> list[Truth]:
-    """The device did not hear that it had arrived; the router, rightly, delivers both copies."""
-    first = case.passage
-    again = replace(
-        first,
-        accepted_at_ms=first.accepted_at_ms + AGAIN_MS,
-        archived_at_ms=first.archived_at_ms + AGAIN_MS,
-        decided_at_ms=first.decided_at_ms + AGAIN_MS,
-        handed_over_at_ms=first.handed_over_at_ms + AGAIN_MS,
-        tap_message=f"{first.tap_message}-again",
-        router_message=f"{first.router_message}-again",
-    )
-    copy = right_case(case.event, again, case.routing)
-    case.tap += copy.tap
-    case.ledger += copy.ledger
-    case.handovers += copy.handovers
-    return [fact(case, Kind.DUPLICATE, Hop.DEVICE_CLOUD)]
-
-
-def _routed_again(case: Case) -> list[Truth]:
-    row = case.ledger[-1]
-    case.ledger.append(replace(row, decided_at_ms=row.decided_at_ms + AGAIN_MS, attempt=2))
-    return [_of_row(case, Kind.DUPLICATE, Hop.ROUTER, row)]
-
-
-def _handed_over_again(case: Case) -> list[Truth]:
-    row = case.handovers[-1]
-    case.handovers.append(replace(row, decided_at_ms=row.decided_at_ms + AGAIN_MS, attempt=2))
-    return [_handed(case, Kind.DUPLICATE, row.channel)]
-
-
-def _archived_again(case: Case) -> list[Truth]:
-    """The tap's queue gave its message twice: the same place in the same message is the same row."""
-    row = case.tap[0]
-    case.tap.append(replace(row, archived_at_ms=row.archived_at_ms + AGAIN_MS))
-    return []
-
-
-def _reordered(case: Case) -> list[Truth]:
-    assert case.overtaken_at_ms is not None  # noqa: S101 - `_can_be_overtaken`
-    facts = []
-    for place, route in enumerate(case.routes):
-        if case.routing.is_ordered(route):
-            case.ledger[place] = _decided_at(case.ledger[place], case.overtaken_at_ms)
-            facts.append(_of_row(case, Kind.REORDERED, Hop.ROUTER, case.ledger[place]))
-    return facts
-
-
-def _expired(case: Case) -> list[Truth]:
-    """The event's own `expirytime` had passed when the router saw it."""
-    mortal = _changed(case.event, expirytime=str(case.event.attributes["recordedtime"]))
-    _become(case, right_case(mortal, case.passage, case.routing))
-    case.ledger = [replace(row, outcome=Outcome.EXPIRED, reason=BY_EVENT) for row in case.ledger]
-    case.handovers = []
-    return [_of_row(case, Kind.EXPIRED, Hop.ROUTER, row) for row in case.ledger]
-
-
-def _dead_lettered(case: Case) -> list[Truth]:
-    """The router refuses the payload; the letter is in somebody's inbox."""
-    return _refused(case, Reason.PAYLOAD_INVALID)
-
-
-def _refused(case: Case, reason: str) -> list[Truth]:
-    """It ends so on each route that it would have taken."""
-    owed = [row.route for row in case.ledger] or [None]
-    _refuse(case, reason)
-    return [fact(case, Kind.DEAD_LETTERED, Hop.ROUTER, route=route, detail=reason) for route in owed]
-
-
-def _refuse(case: Case, reason: str) -> None:
-    dead = replace(decided(case), outcome=Outcome.DEAD_LETTERED, reason=reason, route=None, destination=None)
-    case.ledger = [dead, *letters(case, ROUTER_LETTERS)]
-    case.handovers = []
-
-
-def _dead_behind_the_inbox(case: Case) -> list[Truth]:
-    row = case.handovers[-1]
-    reason = "endpoint_refused"
-    case.handovers[-1] = replace(row, outcome=Outcome.DEAD_LETTERED, reason=reason, status=400)
-    case.ledger += letters(case, f"{WEBHOOK_LETTERS}{row.channel.removesuffix('.inbox')}")
-    return [replace(_handed(case, Kind.DEAD_LETTERED, row.channel), detail=reason)]
-
-
-def _offline(case: Case) -> list[Truth]:
-    """The device had no connection for long: it takes its time, and nothing is wrong."""
-    _become(case, right_case(case.event, _later(case, LATE_MS), case.routing))
-    return []
-
-
-def _archived_late(case: Case) -> list[Truth]:
-    """It was accepted in time, and waited in the tap's queue for long."""
-    case.tap = [replace(row, archived_at_ms=row.archived_at_ms + LATE_MS) for row in case.tap]
-    return [fact(case, Kind.LATE, Hop.DEVICE_CLOUD)]
-
-
-def _late_at_the_router(case: Case) -> list[Truth]:
-    """It waited in the ingest queue for long."""
-    case.ledger = [_decided_at(row, row.decided_at_ms + LATE_MS) for row in case.ledger]
-    case.handovers = [
-        replace(row, decided_at_ms=row.decided_at_ms + LATE_MS, entered_at_ms=row.entered_at_ms + LATE_MS)
-        for row in case.handovers
-    ]
-    return [_of_row(case, Kind.LATE, Hop.ROUTER, row) for row in case.ledger]
-
-
-def _decided_at(row: LedgerRecord, milliseconds: int) -> LedgerRecord:
-    return replace(row, received_at_ms=milliseconds, decided_at_ms=milliseconds)
-
-
-def _later(case: Case, by_ms: int) -> Any:
-    times = ("accepted_at_ms", "archived_at_ms", "decided_at_ms", "handed_over_at_ms")
-    return replace(case.passage, **{name: getattr(case.passage, name) + by_ms for name in times})
-
-
-def _forged_decision(case: Case) -> list[Truth]:
-    """The ledger speaks of an event from the device that the tap has never seen."""
-    row = case.ledger[-1]
-    forged = replace(row, id=f"forged-{row.id}", message_id=f"{row.message_id}-forged")
-    case.ledger.append(forged)
-    claimed = _of_row(case, Kind.FORGED, Hop.ROUTER, forged)
-    return [replace(claimed, id=forged.id, epoch=None, sequence=None)]
-
-
-def _forged_report(case: Case) -> list[Truth]:
-    """Another client states in this device's name that less was stored: nothing may be believed of it."""
-    first = case.passage
-    heading = reports.Heading(first.client_id, str(case.event.attributes[EPOCH]), 0, "2026-03-01T00:00:00Z")
-    uplink = case.routing.uplink.address
-    stated = reports.manifest(heading, [Manifest(uplink, 1, 10**6, 1, 0)], {uplink: 10**6}, 3_600)
-    bare = stamp_sender(stated, Sender(service=case.routing.contract.device.name))
-    report = stamp(bare, f"{first.client_id}-intruder", 1)
-    passage = replace(
-        first,
-        client_id=f"{first.client_id}-intruder",
-        tap_message=f"{first.tap_message}-forged",
-        router_message=f"{first.router_message}-forged",
-    )
-    forged = right_case(_changed(report, id=f"forged-{case.event.id}"), passage, case.routing)
-    _refuse(forged, Reason.SENDER_NOT_ALLOWED)
-    case.tap += forged.tap
-    case.ledger += forged.ledger
-    refused = fact(forged, Kind.DEAD_LETTERED, Hop.ROUTER, detail=Reason.SENDER_NOT_ALLOWED)
-    return [fact(forged, Kind.FORGED, Hop.DEVICE_CLOUD), refused, _unregistered(passage.client_id)]
-
-
-def _forged_copy(case: Case) -> list[Truth]:
-    """An event is lost, and another device delivers one with the same `source` and `id`."""
-    first = case.passage
-    bare = case.event.without((EPOCH, SEQUENCE))
-    passage = replace(
-        first,
-        client_id=f"{first.client_id}-forger",
-        tap_message=f"{first.tap_message}-copy",
-        router_message=f"{first.router_message}-copy",
-    )
-    forged = right_case(stamp(bare, f"{first.client_id}-forger", 1), passage, case.routing)
-    lost = _lost_without_a_word(case)
-    case.tap += forged.tap
-    case.ledger += forged.ledger
-    two = (fact(each, Kind.TWO_SENDERS, Hop.DEVICE_CLOUD) for each in (case, forged))
-    return [*lost, *two, _unregistered(passage.client_id)]
-
-
-def _unregistered(client: str) -> Truth:
-    """A client that no fleet knows."""
-    return Truth(Kind.COVERAGE, None, client, detail="unregistered")
-
-
-def _delivered_though_not_allowed(case: Case) -> list[Truth]:
-    """A service that may send nothing sends it, and the router delivers it."""
-    _become(case, right_case(_of_the_silent(case), case.passage, case.routing))
-    return [_of_row(case, Kind.NOT_ALLOWED, Hop.ROUTER, row) for row in case.ledger]
-
-
-def _refused_for_its_sender(case: Case) -> list[Truth]:
-    """The same, and the router refuses it as it should."""
-    _become(case, right_case(_of_the_silent(case), case.passage, case.routing))
-    return _refused(case, Reason.SENDER_NOT_ALLOWED)
-
-
-def _lost_as_not_allowed(case: Case) -> list[Truth]:
-    """The router refuses it for its sender, who may send it."""
-    owed = case.ledger
-    _refuse(case, Reason.SENDER_NOT_ALLOWED)
-    return [_of_row(case, Kind.LOST, Hop.ROUTER, row) for row in owed]
-
-
-def _of_the_silent(case: Case) -> Envelope:
-    silent = next(
-        each.name
-        for each in case.routing.contract.of_kind(ParticipantKind.DEVICE_SERVICE)
-        if each.sends == ()
-    )
-    return _changed(case.event, **{SENDER_SERVICE: silent})
-
-
-def _decided_unseen(case: Case) -> list[Truth]:
-    """The router has not seen the contract in force, and nobody decides again."""
-    case.ledger = [replace(row, basis=Basis.BUNDLED) for row in case.ledger]
-    return [fact(case, Kind.UNCONFIRMED, Hop.ROUTER)]
-
-
-def _decided_again(case: Case) -> list[Truth]:
-    """The router has not seen the contract in force, and decides again when it has: that makes a copy."""
-    again = [replace(row, decided_at_ms=row.decided_at_ms + AGAIN_MS, attempt=2) for row in case.ledger]
-    case.ledger = [*(replace(row, basis=Basis.BUNDLED) for row in case.ledger), *again]
-    return [_of_row(case, Kind.DUPLICATE, Hop.ROUTER, row) for row in again]
-
-
-def _decided_by_the_predecessor(case: Case) -> list[Truth]:
-    """One router goes on by the contract before, long after its successor was in force."""
-    assert case.predecessor is not None  # noqa: S101 - `_can_be_stale`
-    _become(case, right_case(case.event, case.passage, case.predecessor))
-    case.routing = case.predecessor
-    return [_of_row(case, Kind.STALE_CONTRACT, Hop.ROUTER, row) for row in case.ledger]
-
-
-def _expired_by_a_fast_clock(case: Case) -> list[Truth]:
-    """The router's clock is ahead, and expires what had time left."""
-    passage = case.passage
-    expiry = timestamp_of_ms(passage.accepted_at_ms + FAST_MS // 2)
-    _become(case, right_case(_changed(case.event, expirytime=expiry), passage, case.routing))
-    case.ledger = [
-        replace(row, decided_at_ms=row.decided_at_ms + FAST_MS, outcome=Outcome.EXPIRED, reason=BY_EVENT)
-        for row in case.ledger
-    ]
-    case.handovers = []
-    return [
-        _of_row(case, kind, Hop.ROUTER, row) for row in case.ledger for kind in (Kind.LOST, Kind.CLOCK_SKEW)
-    ]
-
-
-def _under_another_id(case: Case) -> list[Truth]:
-    """A service gives an event the id of an earlier one: its readers drop it as a duplicate."""
-    assert case.earlier_id is not None  # noqa: S101 - `_can_share_an_id`
-    _become(case, right_case(_changed(case.event, id=case.earlier_id), case.passage, case.routing))
-    return [fact(case, Kind.REUSED_ID, Hop.DEVICE_CLOUD)]
-
-
-def _by_another_client(case: Case) -> list[Truth]:
-    """One device's event comes over the connection of another."""
-    assert case.neighbour is not None  # noqa: S101 - `_has_a_neighbour`
-    passage = replace(
-        case.passage,
-        client_id=case.neighbour,
-        tap_message=f"{case.passage.tap_message}-foreign",
-        router_message=f"{case.passage.router_message}-foreign",
-    )
-    _become(case, right_case(case.event, passage, case.routing))
-    return [fact(case, Kind.FOREIGN_EPOCH, Hop.DEVICE_CLOUD, device=case.neighbour)]
-
-
-def _decided_early(case: Case) -> list[Truth]:
-    case.ledger = [_decided_at(row, row.decided_at_ms - EARLY_MS) for row in case.ledger]
-    return [_of_row(case, Kind.CAUSALITY, Hop.ROUTER, row) for row in case.ledger]
-
-
-def _of_another_type(case: Case) -> list[Truth]:
-    """The ledger calls the event by another type that its sender may send."""
-    other = _other_type(case)
-    assert other is not None  # noqa: S101 - `_has_another_type`
-    case.ledger = [replace(row, type=other) for row in case.ledger]
-    return [fact(case, Kind.TYPE_MISMATCH, Hop.ROUTER)]
-
-
-def _of_another_sender(case: Case) -> list[Truth]:
-    """The ledger's sender is not the client that it names."""
-    sender = case.sender.replace(case.passage.client_id, str(case.neighbour))
-    case.ledger = [replace(row, sender=sender) for row in case.ledger]
-    return [fact(case, Kind.SENDER_MISMATCH, Hop.ROUTER)]
-
-
-def _unknown_outcome(case: Case) -> list[Truth]:
-    return _newer(case, outcome="held_for_review")
-
-
-def _unknown_contract(case: Case) -> list[Truth]:
-    return _newer(case, contract_version="0123456789abcdef")
-
-
-def _attempt_as_text(case: Case) -> list[Truth]:
-    return _newer(case, attempt="1")
-
-
-def _with_new_members(case: Case) -> list[Truth]:
-    case.is_newer = True
-    return _newer(case)
-
-
-def _newer(case: Case, **members: Any) -> list[Truth]:
-    """A newer router writes what this version does not know: nobody can tell what became of the event."""
-    case.ledger = [replace(row, **members) for row in case.ledger]
-    return [
-        _of_row(case, kind, hop, row)
-        for row in case.ledger
-        for kind, hop in ((Kind.NOT_UNDERSTOOD, Hop.ROUTER), (Kind.QUARANTINED, None))
-    ]
-
-
-def _unknown_end(case: Case) -> list[Truth]:
-    """A newer webhook writes an outcome that this version does not know."""
-    row = case.handovers[-1] = replace(case.handovers[-1], outcome="parked")  # type: ignore[arg-type]
-    known = _handed(case, Kind.NOT_UNDERSTOOD, row.channel)
-    return [known, replace(known, kind=Kind.QUARANTINED, hop=None, route=None)]
-
-
-def _other_type(case: Case) -> str | None:
-    contract = case.routing.contract
-    sends = contract.participants[str(case.event.attributes[SENDER_SERVICE])].sends or ()
-    return next((each for each in contract.event_types if each in sends and each != case.event.type), None)
-
-
-def _changed(event: Envelope, **more: str) -> Envelope:
-    """The event as its service would have written it with other attributes, numbered as it was."""
-    kept = {name: value for name, value in event.attributes.items() if name not in (EPOCH, SEQUENCE)}
-    epoch, sequence = str(event.attributes[EPOCH]), int(str(event.attributes[SEQUENCE]))
-    return stamp(write_event({**kept, **more}, event.data()), epoch, sequence)
-
-
-def _become(case: Case, other: Case) -> None:
-    case.event, case.passage = other.event, other.passage
-    case.tap, case.ledger, case.handovers = other.tap, other.ledger, other.handovers
+FAULTS: Final[list[Fault]] = []
+"""All of them, in the order in which they are planted."""
 
 
 def _always(_: Case) -> bool:
     return True
+
+
+def _fault(fits: Callable[[Case], bool] = _always) -> Callable[[_Plant], _Plant]:
+    """Add a function to `FAULTS` by its name."""
+
+    def add(plant: _Plant) -> _Plant:
+        FAULTS.append(Fault(plant.__name__, fits, plant))
+        return plant
+
+    return add
 
 
 def _is_acknowledged(case: Case) -> bool:
@@ -539,51 +136,458 @@ def _is_checked(case: Case) -> bool:
     return case.routing.is_checked(case.event.type)
 
 
-FAULTS: Final = (
-    Fault("lost_on_the_way_up", lambda case: not _is_acknowledged(case), lost_before_the_tap),
-    Fault("lost_behind_iot_core", _is_acknowledged, lost_before_the_tap),
-    Fault("lost_on_a_route", _is_routed, _lost_on_a_route),
-    Fault("lost_without_a_word", _always, _lost_without_a_word),
-    Fault("lost_as_expired", _is_routed, _lost_as_expired),
-    Fault("lost_as_dead_lettered", _is_routed, _lost_as_dead_lettered),
-    Fault("lost_for_no_interest", _is_routed, _lost_for_no_interest),
-    Fault("lost_behind_the_inbox", _is_handed_over, _lost_behind_the_inbox),
-    Fault("misrouted_as_well", _is_routed, _misrouted_as_well),
-    Fault("misrouted_instead", _is_routed, _misrouted_instead),
-    Fault("delivered_without_a_route", _is_unrouted, _delivered_without_a_route),
-    Fault("sent_again", _keeps_no_order, _sent_again),
-    Fault("routed_again", _keeps_no_order, _routed_again),
-    Fault("handed_over_again", _is_handed_over, _handed_over_again),
-    Fault("archived_again", _is_routed, _archived_again),
-    Fault("reordered", _can_be_overtaken, _reordered),
-    Fault("expired", _is_routed, _expired),
-    Fault("dead_lettered", _is_checked, _dead_lettered),
-    Fault("dead_behind_the_inbox", _is_handed_over, _dead_behind_the_inbox),
-    Fault("offline", _keeps_no_order, _offline),
-    Fault("archived_late", _always, _archived_late),
-    Fault("late_at_the_router", _keeps_no_order, _late_at_the_router),
-    Fault("forged_decision", _is_kept_in_a_queue, _forged_decision),
-    Fault("forged_report", _always, _forged_report),
-    Fault("forged_copy", _is_kept_in_a_queue, _forged_copy),
-    Fault("delivered_though_not_allowed", _is_routed, _delivered_though_not_allowed),
-    Fault("refused_for_its_sender", _is_routed, _refused_for_its_sender),
-    Fault("lost_as_not_allowed", _is_routed, _lost_as_not_allowed),
-    Fault("decided_unseen", _is_routed, _decided_unseen),
-    Fault("decided_again", _keeps_no_order, _decided_again),
-    Fault("decided_by_the_predecessor", _can_be_stale, _decided_by_the_predecessor),
-    Fault(
-        "expired_by_a_fast_clock",
-        lambda case: _is_routed(case) and _ends_in_its_hour(case),
-        _expired_by_a_fast_clock,
-    ),
-    Fault("under_another_id", _can_share_an_id, _under_another_id),
-    Fault("by_another_client", _has_a_neighbour, _by_another_client),
-    Fault("decided_early", _can_be_early, _decided_early),
-    Fault("of_another_type", _has_another_type, _of_another_type),
-    Fault("of_another_sender", _has_a_neighbour, _of_another_sender),
-    Fault("unknown_outcome", _is_kept_in_a_queue, _unknown_outcome),
-    Fault("unknown_contract", _is_kept_in_a_queue, _unknown_contract),
-    Fault("attempt_as_text", _is_kept_in_a_queue, _attempt_as_text),
-    Fault("with_new_members", _is_kept_in_a_queue, _with_new_members),
-    Fault("unknown_end", _is_handed_over, _unknown_end),
-)
+def fact(case: Case, kind: str, hop: Hop | None, **more: Any) -> Truth:
+    """What happened to the event of `case`, with all that the archive knows of it."""
+    event = case.event
+    known = {
+        "device": case.passage.client_id,
+        "epoch": event.attributes[EPOCH],
+        "sequence": int(str(event.attributes[SEQUENCE])),
+        "source": event.source,
+        "id": event.id,
+        "type": event.type,
+        "contract_version": case.routing.contract.version,
+        "at_ms": case.passage.accepted_at_ms,
+    }
+    return Truth(kind=kind, hop=hop, **{**known, **more})
+
+
+def _of_row(case: Case, kind: str, hop: Hop | None, row: Any) -> Truth:
+    return fact(case, kind, hop, route=row.route, destination=row.destination)
+
+
+def _handed(case: Case, kind: str, inbox: str) -> Truth:
+    (route,) = (each for each in case.routes if each.destination == inbox)
+    return fact(case, kind, Hop.INBOX_CONSUMER, route=route.name, destination=inbox)
+
+
+def _lose_last(case: Case, outcome: Outcome, reason: str) -> list[Truth]:
+    """The router says that its last delivery ended so, which nothing bears out."""
+    row = case.ledger[-1]
+    case.ledger[-1] = replace(row, outcome=outcome, reason=reason)
+    _take_back(case, row)
+    return [_of_row(case, Kind.LOST, Hop.ROUTER, row)]
+
+
+def _take_back(case: Case, row: LedgerRecord) -> None:
+    """Nobody has handed over what was never put into the inbox."""
+    case.handovers = [each for each in case.handovers if each.channel != row.destination]
+
+
+@_fault(lambda case: not _is_acknowledged(case))
+def lost_on_the_way_up(case: Case) -> list[Truth]:
+    """Before the tap: behind IoT Core where the device states that this has acknowledged it."""
+    case.tap, case.ledger, case.handovers = [], [], []
+    unknown = dict.fromkeys(("source", "id", "type", "contract_version", "at_ms"))
+    hop = Hop.IOT_RULE if case.passage.states_acknowledged else Hop.DEVICE_CLOUD
+    return [fact(case, Kind.LOST, hop, **unknown)]
+
+
+@_fault(_is_acknowledged)
+def lost_behind_iot_core(case: Case) -> list[Truth]:
+    return lost_on_the_way_up(case)
+
+
+@_fault(_is_routed)
+def lost_on_a_route(case: Case) -> list[Truth]:
+    row = case.ledger.pop()
+    _take_back(case, row)
+    return [_of_row(case, Kind.LOST, Hop.ROUTER, row)]
+
+
+@_fault()
+def lost_without_a_word(case: Case) -> list[Truth]:
+    rows, case.ledger, case.handovers = case.ledger, [], []
+    return [_of_row(case, Kind.LOST, Hop.ROUTER, row) for row in rows]
+
+
+@_fault(_is_routed)
+def lost_as_expired(case: Case) -> list[Truth]:
+    return _lose_last(case, Outcome.EXPIRED, BY_EVENT)
+
+
+@_fault(_is_routed)
+def lost_as_dead_lettered(case: Case) -> list[Truth]:
+    return _lose_last(case, Outcome.DEAD_LETTERED, "not_taken")
+
+
+@_fault(_is_routed)
+def lost_for_no_interest(case: Case) -> list[Truth]:
+    return _lose_last(case, Outcome.NO_INTEREST, Reason.NO_INTEREST)
+
+
+@_fault(_is_handed_over)
+def lost_behind_the_inbox(case: Case) -> list[Truth]:
+    row = case.handovers.pop()
+    return [_handed(case, Kind.LOST, row.channel)]
+
+
+def _elsewhere(case: Case) -> Any:
+    """A route that the event does not take, to an inbox where nothing else is known of it."""
+    return next(
+        each
+        for each in case.routing.others(case.routes)
+        if not case.routing.is_webhook(each) and not case.routing.is_ordered(each)
+    )
+
+
+@_fault(_is_routed)
+def misrouted_as_well(case: Case) -> list[Truth]:
+    row = decided(case, _elsewhere(case))
+    case.ledger.append(row)
+    return [_of_row(case, Kind.MISROUTED, Hop.ROUTER, row)]
+
+
+@_fault(_is_routed)
+def misrouted_instead(case: Case) -> list[Truth]:
+    owed = case.ledger[-1]
+    _take_back(case, owed)
+    row = case.ledger[-1] = decided(case, _elsewhere(case))
+    return [_of_row(case, Kind.MISROUTED, Hop.ROUTER, row), _of_row(case, Kind.LOST, Hop.ROUTER, owed)]
+
+
+@_fault(_is_unrouted)
+def delivered_without_a_route(case: Case) -> list[Truth]:
+    row = case.ledger[0] = decided(case, _elsewhere(case))
+    return [_of_row(case, Kind.UNROUTED_DELIVERED, Hop.ROUTER, row)]
+
+
+def _later(passage: Passage, by_ms: int) -> Passage:
+    times = ("accepted_at_ms", "archived_at_ms", "decided_at_ms", "handed_over_at_ms")
+    return replace(passage, **{name: getattr(passage, name) + by_ms for name in times})
+
+
+def _brought(passage: Passage, word: str, client: str | None = None) -> Passage:
+    """The same way in messages of its own, brought by `client` (None: the same one)."""
+    return replace(
+        passage,
+        client_id=client or passage.client_id,
+        tap_message=f"{passage.tap_message}-{word}",
+        router_message=f"{passage.router_message}-{word}",
+    )
+
+
+def _add(case: Case, other: Case) -> None:
+    """Add the rows of another event, or of another copy."""
+    case.tap += other.tap
+    case.ledger += other.ledger
+    case.handovers += other.handovers
+
+
+@_fault(_keeps_no_order)
+def sent_again(case: Case) -> list[Truth]:
+    """The device did not hear that it had arrived; the router, rightly, delivers both copies."""
+    _add(case, right_case(case.event, _brought(_later(case.passage, AGAIN_MS), "again"), case.routing))
+    return [fact(case, Kind.DUPLICATE, Hop.DEVICE_CLOUD)]
+
+
+@_fault(_keeps_no_order)
+def routed_again(case: Case) -> list[Truth]:
+    row = case.ledger[-1]
+    case.ledger.append(replace(row, decided_at_ms=row.decided_at_ms + AGAIN_MS, attempt=2))
+    return [_of_row(case, Kind.DUPLICATE, Hop.ROUTER, row)]
+
+
+@_fault(_is_handed_over)
+def handed_over_again(case: Case) -> list[Truth]:
+    row = case.handovers[-1]
+    case.handovers.append(replace(row, decided_at_ms=row.decided_at_ms + AGAIN_MS, attempt=2))
+    return [_handed(case, Kind.DUPLICATE, row.channel)]
+
+
+@_fault(_is_routed)
+def archived_again(case: Case) -> list[Truth]:
+    """The tap's queue gave its message twice: the same place in the same message is the same row."""
+    row = case.tap[0]
+    case.tap.append(replace(row, archived_at_ms=row.archived_at_ms + AGAIN_MS))
+    return []
+
+
+def _decided_at(row: LedgerRecord, milliseconds: int) -> LedgerRecord:
+    return replace(row, received_at_ms=milliseconds, decided_at_ms=milliseconds)
+
+
+@_fault(_can_be_overtaken)
+def reordered(case: Case) -> list[Truth]:
+    assert case.overtaken_at_ms is not None  # noqa: S101 - `_can_be_overtaken`
+    facts = []
+    for place, route in enumerate(case.routes):
+        if case.routing.is_ordered(route):
+            case.ledger[place] = _decided_at(case.ledger[place], case.overtaken_at_ms)
+            facts.append(_of_row(case, Kind.REORDERED, Hop.ROUTER, case.ledger[place]))
+    return facts
+
+
+def _changed(event: Envelope, **more: str) -> Envelope:
+    """The event as its service would have written it with other attributes, numbered as it was."""
+    kept = {name: value for name, value in event.attributes.items() if name not in (EPOCH, SEQUENCE)}
+    epoch, sequence = str(event.attributes[EPOCH]), int(str(event.attributes[SEQUENCE]))
+    return stamp(write_event({**kept, **more}, event.data()), epoch, sequence)
+
+
+def _become(case: Case, other: Case) -> None:
+    case.event, case.passage = other.event, other.passage
+    case.tap, case.ledger, case.handovers = other.tap, other.ledger, other.handovers
+
+
+@_fault(_is_routed)
+def expired(case: Case) -> list[Truth]:
+    """The event's own `expirytime` had passed when the router saw it."""
+    mortal = _changed(case.event, expirytime=str(case.event.attributes["recordedtime"]))
+    _become(case, right_case(mortal, case.passage, case.routing))
+    case.ledger = [replace(row, outcome=Outcome.EXPIRED, reason=BY_EVENT) for row in case.ledger]
+    case.handovers = []
+    return [_of_row(case, Kind.EXPIRED, Hop.ROUTER, row) for row in case.ledger]
+
+
+def _refused(case: Case, reason: str) -> list[Truth]:
+    """It ends so on each route that it would have taken."""
+    owed = [row.route for row in case.ledger] or [None]
+    _refuse(case, reason)
+    return [fact(case, Kind.DEAD_LETTERED, Hop.ROUTER, route=route, detail=reason) for route in owed]
+
+
+def _refuse(case: Case, reason: str) -> None:
+    dead = replace(decided(case), outcome=Outcome.DEAD_LETTERED, reason=reason, route=None, destination=None)
+    case.ledger = [dead, *letters(case, ROUTER_LETTERS)]
+    case.handovers = []
+
+
+@_fault(_is_checked)
+def dead_lettered(case: Case) -> list[Truth]:
+    """The router refuses the payload; the letter is in somebody's inbox."""
+    return _refused(case, Reason.PAYLOAD_INVALID)
+
+
+@_fault(_is_handed_over)
+def dead_behind_the_inbox(case: Case) -> list[Truth]:
+    row = case.handovers[-1]
+    reason = "endpoint_refused"
+    case.handovers[-1] = replace(row, outcome=Outcome.DEAD_LETTERED, reason=reason, status=400)
+    case.ledger += letters(case, f"{WEBHOOK_LETTERS}{row.channel.removesuffix('.inbox')}")
+    return [replace(_handed(case, Kind.DEAD_LETTERED, row.channel), detail=reason)]
+
+
+@_fault(_keeps_no_order)
+def offline(case: Case) -> list[Truth]:
+    """The device had no connection for long: it takes its time, and nothing is wrong."""
+    _become(case, right_case(case.event, _later(case.passage, LATE_MS), case.routing))
+    return []
+
+
+@_fault()
+def archived_late(case: Case) -> list[Truth]:
+    """It was accepted in time, and waited in the tap's queue for long."""
+    case.tap = [replace(row, archived_at_ms=row.archived_at_ms + LATE_MS) for row in case.tap]
+    return [fact(case, Kind.LATE, Hop.DEVICE_CLOUD)]
+
+
+@_fault(_keeps_no_order)
+def late_at_the_router(case: Case) -> list[Truth]:
+    """It waited in the ingest queue for long."""
+    case.ledger = [_decided_at(row, row.decided_at_ms + LATE_MS) for row in case.ledger]
+    case.handovers = [
+        replace(row, decided_at_ms=row.decided_at_ms + LATE_MS, entered_at_ms=row.entered_at_ms + LATE_MS)
+        for row in case.handovers
+    ]
+    return [_of_row(case, Kind.LATE, Hop.ROUTER, row) for row in case.ledger]
+
+
+@_fault(_is_kept_in_a_queue)
+def forged_decision(case: Case) -> list[Truth]:
+    """The ledger speaks of an event from the device that the tap has never seen."""
+    row = case.ledger[-1]
+    forged = replace(row, id=f"forged-{row.id}", message_id=f"{row.message_id}-forged")
+    case.ledger.append(forged)
+    claimed = _of_row(case, Kind.FORGED, Hop.ROUTER, forged)
+    return [replace(claimed, id=forged.id, epoch=None, sequence=None)]
+
+
+def _unregistered(client: str) -> Truth:
+    """A client that no fleet knows."""
+    return Truth(COVERAGE, None, client, detail="unregistered")
+
+
+@_fault()
+def forged_report(case: Case) -> list[Truth]:
+    """Another client states in this device's name that less was stored: nothing may be believed of it."""
+    intruder = f"{case.passage.client_id}-intruder"
+    heading = reports.Heading(
+        case.passage.client_id, str(case.event.attributes[EPOCH]), 0, "2026-03-01T00:00:00Z"
+    )
+    uplink = case.routing.uplink.address
+    stated = reports.manifest(heading, [Manifest(uplink, 1, 10**6, 1, 0)], {uplink: 10**6}, 3_600)
+    report = stamp(stamp_sender(stated, Sender(service=case.routing.contract.device.name)), intruder, 1)
+    report = _changed(report, id=f"forged-{case.event.id}")
+    forged = right_case(report, _brought(case.passage, "forged", client=intruder), case.routing)
+    _refuse(forged, Reason.SENDER_NOT_ALLOWED)
+    _add(case, forged)
+    refused = fact(forged, Kind.DEAD_LETTERED, Hop.ROUTER, detail=Reason.SENDER_NOT_ALLOWED)
+    return [fact(forged, Kind.FORGED, Hop.DEVICE_CLOUD), refused, _unregistered(intruder)]
+
+
+@_fault(_is_kept_in_a_queue)
+def forged_copy(case: Case) -> list[Truth]:
+    """An event is lost, and another device delivers one with the same `source` and `id`."""
+    forger = f"{case.passage.client_id}-forger"
+    event = stamp(case.event.without((EPOCH, SEQUENCE)), forger, 1)
+    forged = right_case(event, _brought(case.passage, "copy", client=forger), case.routing)
+    lost = lost_without_a_word(case)
+    _add(case, forged)
+    two = (fact(each, Kind.TWO_SENDERS, Hop.DEVICE_CLOUD) for each in (case, forged))
+    return [*lost, *two, _unregistered(forger)]
+
+
+def _of_the_silent(case: Case) -> Envelope:
+    silent = next(
+        each.name
+        for each in case.routing.contract.of_kind(ParticipantKind.DEVICE_SERVICE)
+        if each.sends == ()
+    )
+    return _changed(case.event, **{SENDER_SERVICE: silent})
+
+
+@_fault(_is_routed)
+def delivered_though_not_allowed(case: Case) -> list[Truth]:
+    """A service that may send nothing sends it, and the router delivers it."""
+    _become(case, right_case(_of_the_silent(case), case.passage, case.routing))
+    return [_of_row(case, Kind.NOT_ALLOWED, Hop.ROUTER, row) for row in case.ledger]
+
+
+@_fault(_is_routed)
+def refused_for_its_sender(case: Case) -> list[Truth]:
+    """The same, and the router refuses it as it should."""
+    _become(case, right_case(_of_the_silent(case), case.passage, case.routing))
+    return _refused(case, Reason.SENDER_NOT_ALLOWED)
+
+
+@_fault(_is_routed)
+def lost_as_not_allowed(case: Case) -> list[Truth]:
+    """The router refuses it for its sender, who may send it."""
+    owed = case.ledger
+    _refuse(case, Reason.SENDER_NOT_ALLOWED)
+    return [_of_row(case, Kind.LOST, Hop.ROUTER, row) for row in owed]
+
+
+@_fault(_is_routed)
+def decided_unseen(case: Case) -> list[Truth]:
+    """The router has not seen the contract in force, and nobody decides again."""
+    case.ledger = [replace(row, basis=Basis.BUNDLED) for row in case.ledger]
+    return [fact(case, Kind.UNCONFIRMED, Hop.ROUTER)]
+
+
+@_fault(_keeps_no_order)
+def decided_again(case: Case) -> list[Truth]:
+    """The router has not seen the contract in force, and decides again when it has: that makes a copy."""
+    again = [replace(row, decided_at_ms=row.decided_at_ms + AGAIN_MS, attempt=2) for row in case.ledger]
+    case.ledger = [*(replace(row, basis=Basis.BUNDLED) for row in case.ledger), *again]
+    return [_of_row(case, Kind.DUPLICATE, Hop.ROUTER, row) for row in again]
+
+
+@_fault(_can_be_stale)
+def decided_by_the_predecessor(case: Case) -> list[Truth]:
+    """One router goes on by the contract before, long after its successor was in force."""
+    assert case.predecessor is not None  # noqa: S101 - `_can_be_stale`
+    _become(case, right_case(case.event, case.passage, case.predecessor))
+    case.routing = case.predecessor
+    return [_of_row(case, Kind.STALE_CONTRACT, Hop.ROUTER, row) for row in case.ledger]
+
+
+@_fault(lambda case: _is_routed(case) and _ends_in_its_hour(case))
+def expired_by_a_fast_clock(case: Case) -> list[Truth]:
+    """The router's clock is ahead, and expires what had time left."""
+    passage = case.passage
+    expiry = timestamp_of_ms(passage.accepted_at_ms + FAST_MS // 2)
+    _become(case, right_case(_changed(case.event, expirytime=expiry), passage, case.routing))
+    case.ledger = [
+        replace(row, decided_at_ms=row.decided_at_ms + FAST_MS, outcome=Outcome.EXPIRED, reason=BY_EVENT)
+        for row in case.ledger
+    ]
+    case.handovers = []
+    return [
+        _of_row(case, kind, Hop.ROUTER, row) for row in case.ledger for kind in (Kind.LOST, Kind.CLOCK_SKEW)
+    ]
+
+
+@_fault(_can_share_an_id)
+def under_another_id(case: Case) -> list[Truth]:
+    """A service gives an event the id of an earlier one: its readers drop it as a duplicate."""
+    assert case.earlier_id is not None  # noqa: S101 - `_can_share_an_id`
+    _become(case, right_case(_changed(case.event, id=case.earlier_id), case.passage, case.routing))
+    return [fact(case, Kind.REUSED_ID, Hop.DEVICE_CLOUD)]
+
+
+@_fault(_has_a_neighbour)
+def by_another_client(case: Case) -> list[Truth]:
+    """One device's event comes over the connection of another."""
+    passage = _brought(case.passage, "foreign", client=case.neighbour)
+    _become(case, right_case(case.event, passage, case.routing))
+    return [fact(case, Kind.FOREIGN_EPOCH, Hop.DEVICE_CLOUD, device=case.neighbour)]
+
+
+@_fault(_can_be_early)
+def decided_early(case: Case) -> list[Truth]:
+    case.ledger = [_decided_at(row, row.decided_at_ms - EARLY_MS) for row in case.ledger]
+    return [_of_row(case, Kind.CAUSALITY, Hop.ROUTER, row) for row in case.ledger]
+
+
+def _other_type(case: Case) -> str | None:
+    contract = case.routing.contract
+    sends = contract.participants[str(case.event.attributes[SENDER_SERVICE])].sends or ()
+    return next((each for each in contract.event_types if each in sends and each != case.event.type), None)
+
+
+@_fault(_has_another_type)
+def of_another_type(case: Case) -> list[Truth]:
+    """The ledger calls the event by another type that its sender may send."""
+    other = _other_type(case)
+    assert other is not None  # noqa: S101 - `_has_another_type`
+    case.ledger = [replace(row, type=other) for row in case.ledger]
+    return [fact(case, Kind.TYPE_MISMATCH, Hop.ROUTER)]
+
+
+@_fault(_has_a_neighbour)
+def of_another_sender(case: Case) -> list[Truth]:
+    """The ledger's sender is not the client that it names."""
+    sender = case.sender.replace(case.passage.client_id, str(case.neighbour))
+    case.ledger = [replace(row, sender=sender) for row in case.ledger]
+    return [fact(case, Kind.SENDER_MISMATCH, Hop.ROUTER)]
+
+
+def _newer(case: Case, **members: Any) -> list[Truth]:
+    """A newer router writes what this version does not know: nobody can tell what became of the event."""
+    case.ledger = [replace(row, **members) for row in case.ledger]
+    return [
+        _of_row(case, kind, hop, row)
+        for row in case.ledger
+        for kind, hop in ((Kind.NOT_UNDERSTOOD, Hop.ROUTER), (QUARANTINED, None))
+    ]
+
+
+@_fault(_is_kept_in_a_queue)
+def unknown_outcome(case: Case) -> list[Truth]:
+    return _newer(case, outcome="held_for_review")
+
+
+@_fault(_is_kept_in_a_queue)
+def unknown_contract(case: Case) -> list[Truth]:
+    return _newer(case, contract_version="0123456789abcdef")
+
+
+@_fault(_is_kept_in_a_queue)
+def attempt_as_text(case: Case) -> list[Truth]:
+    return _newer(case, attempt="1")
+
+
+@_fault(_is_kept_in_a_queue)
+def with_new_members(case: Case) -> list[Truth]:
+    case.is_newer = True
+    return _newer(case)
+
+
+@_fault(_is_handed_over)
+def unknown_end(case: Case) -> list[Truth]:
+    """A newer webhook writes an outcome that this version does not know."""
+    row = case.handovers[-1] = replace(case.handovers[-1], outcome="parked")  # type: ignore[arg-type]
+    known = _handed(case, Kind.NOT_UNDERSTOOD, row.channel)
+    return [known, replace(known, kind=QUARANTINED, hop=None, route=None)]

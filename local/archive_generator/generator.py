@@ -4,29 +4,29 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
+from enum import IntEnum
 from itertools import cycle, islice
 from pathlib import Path
 from random import Random
 from typing import Final
 
-from edge.numbering import stamp
 from eventplane.contract import Contract, Priority
 from eventplane.envelope import Envelope
 from eventplane.ledger import HANDOVERS, LEDGER, TAP, to_line
-from eventplane.names import SEQUENCE_DIGITS
 from eventplane.reasons import Outcome
+from glue_jobs.delivery_audit.findings import Hop, Kind
 from local.archive_generator.device import FRAME, HOUR_MS, NEWS_MS, REPORTS_MS, Device
-from local.archive_generator.faults import FAULTS, fact, lost_before_the_tap
+from local.archive_generator.faults import FAULTS, fact, lost_on_the_way_up
 from local.archive_generator.flows import Flow, Routing, flows
 from local.archive_generator.holes import QUIET, make_holes
-from local.archive_generator.lines import Lines, event_of, source_of
+from local.archive_generator.lines import Lines, Sent, event_of, source_of
 from local.archive_generator.malformed import WAYS, malformed, refused_item
 from local.archive_generator.objects import Objects
 from local.archive_generator.records import Case, Passage, right_case
-from local.archive_generator.truth import TRUTH, Hop, Kind, Truth, TruthTable
+from local.archive_generator.truth import COVERAGE, QUARANTINED, TRUTH, Truth, TruthTable
 
 START_MS: Final = 1_772_323_200_000
 """2026-03-01, UTC midnight."""
@@ -39,27 +39,41 @@ FLEET: Final = "fleet"
 STALE_MS: Final = 2_700_000
 """How long a contract is in force until a decision by the one before is stale beyond doubt, and how much of
 an hour has enough behind it to show that it was not withdrawn, milliseconds."""
-SKEWS_MS: Final = {1: 2 * HOUR_MS, 2: -3 * HOUR_MS}
-"""How far wrong clocks are, by what is wrong with the device (`Generator._trouble`)."""
-NEW_EPOCH, LOST_MANIFEST, DISCARDS, WRONG_DIGEST = 3, 4, 5, 6
-NO_MANIFESTS, MANIFESTS_STOP, SILENT, UNREGISTERED = 7, 8, 9, 10
-_LAST: Final = UNREGISTERED
+
+
+class Trouble(IntEnum):
+    """What is wrong with a device."""
+
+    NOTHING = 0
+    CLOCK_AHEAD = 1
+    CLOCK_BEHIND = 2
+    NEW_EPOCH = 3
+    LOST_MANIFEST = 4
+    DISCARDS = 5
+    WRONG_DIGEST = 6
+    NO_MANIFESTS = 7
+    MANIFESTS_STOP = 8
+    SILENT = 9
+    UNREGISTERED = 10
+
+
+SKEWS_MS: Final = {Trouble.CLOCK_AHEAD: 2 * HOUR_MS, Trouble.CLOCK_BEHIND: -3 * HOUR_MS}
+"""How far wrong clocks are."""
+_PARTLY: Final = (Trouble.LOST_MANIFEST, Trouble.WRONG_DIGEST, Trouble.NO_MANIFESTS, Trouble.MANIFESTS_STOP)
 _STANDING: Final = {
-    LOST_MANIFEST: "partly",
-    WRONG_DIGEST: "partly",
-    NO_MANIFESTS: "partly",
-    MANIFESTS_STOP: "partly",
-    SILENT: "silent",
-    UNREGISTERED: "unregistered",
+    **dict.fromkeys(_PARTLY, "partly"),
+    Trouble.SILENT: "silent",
+    Trouble.UNREGISTERED: "unregistered",
 }
 """What coverage says of devices that do not attest all that they sent, or are not where they should be."""
+_TROUBLES: Final = frozenset(Trouble)
 _VANISHES: Final = 2
 """Which of five events of a device without manifests comes to nobody; never the last of an hour."""
 _SURE_MS: Final = 54 * 60_000
 """When in an hour the last fault is planted, milliseconds: a later record could lie in the next hour,
 which may have a hole."""
 _ENDED: Final = {3: Outcome.EXPIRED, 7: Outcome.DROPPED, 9: Outcome.DEAD_LETTERED}
-"""What a device of `DISCARDS` ends itself, by its place in the hour."""
+"""What a device that discards ends itself, by its place in the hour."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +103,25 @@ class Plan:
         return QUIET if self.holes else frozenset()
 
 
+@dataclass(frozen=True, slots=True)
+class _News:
+    """What a device sends in one hour, by the flows that were `chosen`.
+
+    Faults can be planted if the device `is_sound`. It `discards` some events itself, of some that `vanishes`
+    nobody hears. `neighbour` is another device that could bring one of its events.
+    """
+
+    device: Device
+    hour_ms: int
+    routing: Routing
+    lines: dict[Flow, Lines]
+    chosen: list[Flow]
+    is_sound: bool
+    discards: bool
+    vanishes: bool
+    neighbour: str | None
+
+
 class Generator:
     """Writes the archive of `plan`, by the first of `contracts` until half time and then by the second."""
 
@@ -107,7 +140,6 @@ class Generator:
         self._faults = deque(each for each in FAULTS if each.name not in plan.without)
         self._extras = cycle([*WAYS, *WAYS, "refused", "vanished"])
         self._extra_is_due = False
-        self._standing: dict[str, str] = {}
         self.unseen = 0
         self._since_fault = self._numbers = self._frames = self.events = 0
         uplink, self._reporter = contracts[0].device.outbox.address, contracts[0].device.name
@@ -120,7 +152,7 @@ class Generator:
             self._objects.file_contract(routing.contract)
         devices = [self._device(number) for number in range(self._plan.devices)]
         for number, device in enumerate(devices):
-            if self._trouble(number) != UNREGISTERED:
+            if self._trouble(number) is not Trouble.UNREGISTERED:
                 since_ms = START_MS - _IN_SERVICE_MS
                 entry = {"thing": device.client, "state": "provisioned", "since_ms": since_ms}
                 self._objects.add(FLEET, START_MS, json.dumps(entry, separators=(",", ":")))
@@ -128,13 +160,12 @@ class Generator:
             hour_ms = START_MS + hour * HOUR_MS
             self._objects.close_before(hour_ms - HOUR_MS)
             for number, device in enumerate(devices):
-                if self._trouble(number) != SILENT:
+                if self._trouble(number) is not Trouble.SILENT:
                     self._hour(device, number, hour, hour_ms)
 
-    def _trouble(self, number: int) -> int:
-        """What is wrong with a device, 0 for nothing."""
+    def _trouble(self, number: int) -> Trouble:
         every = self._plan.trouble_every
-        return number % every if every and number % every <= _LAST else 0
+        return Trouble(number % every) if every and number % every in _TROUBLES else Trouble.NOTHING
 
     def _device(self, number: int) -> Device:
         client, skew_ms = _client(number), SKEWS_MS.get(self._trouble(number), 0)
@@ -143,43 +174,46 @@ class Generator:
         if skew_ms:
             self._truth.add(Truth(Kind.CLOCK_SKEW, Hop.DEVICE_CLOUD, client, detail=str(skew_ms)))
         if standing := _STANDING.get(self._trouble(number)):
-            self._truth.add(Truth(Kind.COVERAGE, None, client, detail=standing))
+            self._truth.add(Truth(COVERAGE, None, client, detail=standing))
         return device
 
     def _hour(self, device: Device, number: int, hour: int, hour_ms: int) -> None:
         trouble = self._trouble(number)
-        later = 2 * hour >= self._plan.hours
+        is_later = 2 * hour >= self._plan.hours
         is_middle = hour == self._plan.hours // 2
-        routing, lines = self._routings[later], self._lines[later]
+        routing = self._routings[is_later]
         if hour == 0:
             self._report(device.started(hour_ms), device, hour_ms, routing)
-        elif trouble == NEW_EPOCH and is_middle:
-            report = device.started(hour_ms, device.epoch)
-            change = self._report(report, device, hour_ms, routing)
-            self._truth.add(_of_store(change, Kind.EPOCH_CHANGE))
-        chosen = self._random.choices(self._flows, self._weights, k=max(1, self._plan.events_an_hour - 1))
-        states_nothing = trouble == NO_MANIFESTS or (trouble == MANIFESTS_STOP and later)
-        # What nobody states cannot be missed, and a digest says nothing of numbers that were not seen.
-        is_unstated = states_nothing or (is_middle and trouble in (LOST_MANIFEST, WRONG_DIGEST))
-        discards = trouble == DISCARDS and hour == (6 if self._plan.holes else 1)
+        elif trouble is Trouble.NEW_EPOCH and is_middle:
+            change = self._report(device.started(hour_ms, device.epoch), device, hour_ms, routing)
+            self._truth.add(fact(change, Kind.EPOCH_CHANGE, Hop.DEVICE_CLOUD))
+        states_nothing = trouble is Trouble.NO_MANIFESTS or (trouble is Trouble.MANIFESTS_STOP and is_later)
+        loses = trouble is Trouble.LOST_MANIFEST and is_middle
+        is_wrong = trouble is Trouble.WRONG_DIGEST and is_middle
+        discards = trouble is Trouble.DISCARDS and hour == (6 if self._plan.holes else 1)
         is_quiet = hour in self._plan.quiet
-        is_sound = not (device.skew_ms or discards or is_unstated or is_quiet)
-        vanish = states_nothing and not is_quiet
-        luck = _Luck(is_sound, discards, vanish, self._neighbour(number))
-        ended = self._news(device, hour_ms, routing, lines, chosen, luck)
-        if ended:
+        news = _News(
+            device,
+            hour_ms,
+            routing,
+            self._lines[is_later],
+            chosen=self._random.choices(self._flows, self._weights, k=max(1, self._plan.events_an_hour - 1)),
+            # What nobody states cannot be missed, and a digest says nothing of numbers that were not seen.
+            is_sound=not (device.skew_ms or discards or states_nothing or loses or is_wrong or is_quiet),
+            discards=discards,
+            vanishes=states_nothing and not is_quiet,
+            neighbour=self._neighbour(number),
+        )
+        if ended := self._send(news):
             self._report(device.discarded(hour_ms + NEWS_MS, ended), device, hour_ms + NEWS_MS, routing)
         if states_nothing:
             return
-        is_wrong = trouble == WRONG_DIGEST and is_middle
         is_final = hour + 1 == self._plan.hours
         manifest = device.manifest(hour_ms + REPORTS_MS, is_wrong=is_wrong, is_final=is_final)
-        lost = trouble == LOST_MANIFEST and is_middle and hour + 1 < self._plan.hours
-        case = self._report(manifest, device, hour_ms + REPORTS_MS, routing, written=not lost)
-        if lost:
-            missing = _of_store(case, Kind.MISSING_MANIFEST)
-            self._truth.add(missing)
-            self._lose(case)
+        loses &= not is_final
+        case = self._report(manifest, device, hour_ms + REPORTS_MS, routing, written=not loses)
+        if loses:
+            self._truth.add(fact(case, Kind.MISSING_MANIFEST, Hop.DEVICE_CLOUD), *lost_on_the_way_up(case))
         if is_wrong:
             self._truth.add(fact(case, Kind.MANIFEST_MISMATCH, Hop.DEVICE_CLOUD))
 
@@ -188,23 +222,18 @@ class Generator:
         other = number ^ 1
         return None if other >= self._plan.devices or self._trouble(other) else _client(other)
 
-    def _news(
-        self,
-        device: Device,
-        hour_ms: int,
-        routing: Routing,
-        lines: dict[Flow, Lines],
-        chosen: list[Flow],
-        luck: _Luck,
-    ) -> dict[Outcome, list[int]]:
-        """An hour's events; returns the numbers of those that the device ended itself."""
+    def _send(self, news: _News) -> dict[Outcome, list[int]]:
+        """Write an hour's events; returns the numbers of those that the device ended itself."""
+        device, hour_ms, routing, lines = news.device, news.hour_ms, news.routing, news.lines
         ended: dict[Outcome, list[int]] = {}
         kept: set[int] = set()
         earlier: dict[str, str] = {}
         frame_of = self._frames
         prefix = datetime.fromtimestamp((hour_ms + device.skew_ms) / 1_000, UTC).strftime("%Y-%m-%dT%H:")
-        for place, (recorded_ms, accepted_ms, frame) in enumerate(device.moments(hour_ms, len(chosen))):
-            flow = chosen[place]
+        moments = device.moments(hour_ms, len(news.chosen))
+        for place, (flow, (recorded_ms, accepted_ms, frame)) in enumerate(
+            zip(news.chosen, moments, strict=True)
+        ):
             past = recorded_ms - hour_ms
             recorded = f"{prefix}{past // 60_000:02d}:{past // 1_000 % 60:02d}.{past % 1_000:03d}Z"
             id = f"{self._random.getrandbits(128):032x}"
@@ -212,35 +241,27 @@ class Generator:
             number = device.next_number(key, lines[flow].on_device)
             self.events += 1
             self._since_fault += 1
-            values = {
-                "client": device.client,
-                "id": id,
-                "epoch": device.epoch,
-                "sequence": f"{number:0{SEQUENCE_DIGITS}d}",
-                "recorded": recorded,
-                "value": number * 7 % 997,
-                "accepted": accepted_ms,
-                "archived": accepted_ms + 60,
-                "decided": accepted_ms + 40,
-                "handed": accepted_ms + 160,
-                "tap": f"t-{frame_of + frame:012x}",
-                "index": place % FRAME,
-                "router": f"r-{frame_of + frame:012x}",
-                "states_acknowledged": not device.is_older,
-            }
-            if luck.discards and place in _ENDED:
+            sent = Sent(id, device.epoch, number, recorded, number * 7 % 997)
+            passage = Passage.in_frame(
+                device.client,
+                accepted_ms,
+                frame_of + frame,
+                place % FRAME,
+                states_acknowledged=not device.is_older,
+            )
+            if news.discards and place in _ENDED:
                 outcome = _ENDED[place]
                 ended.setdefault(outcome, []).append(number)
                 self._truth.add(Truth(Kind(outcome), Hop.DEVICE_CLOUD, device.client, device.epoch, number))
                 continue
-            if luck.vanishes and place % 5 == _VANISHES:
+            if news.vanishes and place % 5 == _VANISHES:
                 self.unseen += 1
                 continue
-            is_sound = luck.is_sound and accepted_ms - hour_ms < _SURE_MS
+            is_sound = news.is_sound and accepted_ms - hour_ms < _SURE_MS
             if is_sound and place not in kept and self._is_due():
-                overtaker = _overtaker(place, chosen, lines)
-                case = self._case(flow, values, routing, hour_ms + OVERTAKEN_MS if overtaker else None)
-                case.earlier_id, case.neighbour = earlier.get(flow.type), luck.neighbour
+                overtaker = _overtaker(place, news)
+                case = self._case(flow, sent, passage, routing, hour_ms + OVERTAKEN_MS if overtaker else None)
+                case.earlier_id, case.neighbour = earlier.get(flow.type), news.neighbour
                 if self._plant(case):
                     device.rename(key, case.event.key, lines[flow].on_device)
                     if overtaker:
@@ -248,11 +269,11 @@ class Generator:
                     continue
             elif is_sound and self._extra_is_due:
                 self._extra_is_due = False
-                self._extra(self._case(flow, values, routing, None))
+                self._extra(self._case(flow, sent, passage, routing, None))
             earlier[flow.type] = id
-            for row in lines[flow].fill(values):
+            for row in lines[flow].fill(sent, passage):
                 self._objects.add(*row)
-        self._frames += -(-len(chosen) // FRAME)
+        self._frames += -(-len(news.chosen) // FRAME)
         return ended
 
     def _is_due(self) -> bool:
@@ -281,7 +302,7 @@ class Generator:
             self._numbers += 1
             folder, at_ms, line, mark = malformed(case, what, self._numbers)
             file = self._objects.add(folder, at_ms, line)
-            self._truth.add(Truth(Kind.QUARANTINED, None, archive_file=file, detail=mark))
+            self._truth.add(Truth(QUARANTINED, None, archive_file=file, detail=mark))
             # A line that can be read, or names its event before it is cut, may be a newer release's.
             if what == "text_for_number" or (what == "cut" and folder == LEDGER):
                 hop = Hop.ARCHIVE if folder == TAP else Hop.ROUTER
@@ -295,18 +316,10 @@ class Generator:
         self._truth.add(truth)
 
     def _case(
-        self, flow: Flow, values: dict[str, object], routing: Routing, overtaken_at_ms: int | None
+        self, flow: Flow, sent: Sent, passage: Passage, routing: Routing, overtaken_at_ms: int | None
     ) -> Case:
-        event = event_of(
-            flow, str(values["client"]), str(values["id"]), str(values["recorded"]), int(str(values["value"]))
-        )
-        names = (
-            *("client", "accepted", "archived", "decided", "handed"),
-            *("tap", "index", "router", "states_acknowledged"),
-        )
-        passage = Passage(*(values[name] for name in names))  # type: ignore[arg-type]
-        stamped = stamp(event, str(values["epoch"]), int(str(values["sequence"])))
-        return right_case(stamped, passage, routing, overtaken_at_ms, self._predecessor(passage))
+        event = event_of(flow, passage.client_id, sent)
+        return right_case(event, passage, routing, overtaken_at_ms, self._predecessor(passage))
 
     def _predecessor(self, passage: Passage) -> Routing | None:
         """What routers decided by before, where its successor has long been in force and goes on to be."""
@@ -322,33 +335,17 @@ class Generator:
         """A report's way, in a frame of its own; without rows if it is not `written`."""
         self.events += 1
         self._frames += 1
-        at = at_ms + 500
-        frame = f"{self._frames - 1:012x}"
-        passage = Passage(
-            device.client, at, at + 60, at + 40, at + 160, f"t-{frame}", 0, f"r-{frame}", not device.is_older
+        passage = Passage.in_frame(
+            device.client, at_ms + 500, self._frames - 1, 0, states_acknowledged=not device.is_older
         )
         case = right_case(report, passage, routing)
         if written:
             self._write(case)
         return case
 
-    def _lose(self, case: Case) -> None:
-        self._truth.add(*lost_before_the_tap(case))
-
     def _write(self, case: Case) -> list[tuple[str, str]]:
         """Write the rows of an event; returns the folder and the key of the object of each."""
         return [(row[0], self._objects.add(*row)) for row in case.rows()]
-
-
-@dataclass(frozen=True, slots=True)
-class _Luck:
-    """How a device fares in one hour: whether faults can be planted, whether it gives up events itself,
-    whether some of its events come to nobody, and which other device could bring one of its events."""
-
-    is_sound: bool
-    discards: bool
-    vanishes: bool
-    neighbour: str | None
 
 
 def _client(number: int) -> str:
@@ -357,25 +354,20 @@ def _client(number: int) -> str:
 
 def _in_file(truth: Truth, files: dict[str, str]) -> Truth:
     """A row that goes to the quarantine, with the object that it is in."""
-    if truth.kind is not Kind.QUARANTINED:
+    if truth.kind is not QUARANTINED:
         return truth
     folder = HANDOVERS if truth.route is None and truth.destination else LEDGER
     return replace(truth, archive_file=files[folder], detail=truth.id)
 
 
-def _of_store(case: Case, kind: Kind) -> Truth:
-    return fact(case, kind, Hop.DEVICE_CLOUD)
-
-
-def _overtaker(place: int, chosen: list[Flow], lines: dict[Flow, Lines]) -> int | None:
+def _overtaker(place: int, news: _News) -> int | None:
     """The place of a later event of the same source, in a later frame, that is delivered in order as well."""
-    if not lines[chosen[place]].is_ordered:
+    flow, ordered = news.chosen[place], {each for each in news.chosen if news.lines[each].is_ordered}
+    if flow not in ordered:
         return None
-    rest: Iterator[int] = iter(range((place // FRAME + 1) * FRAME, len(chosen)))
-    service = chosen[place].service
-    return next(
-        (each for each in rest if chosen[each].service == service and lines[chosen[each]].is_ordered), None
-    )
+    rest = range((place // FRAME + 1) * FRAME, len(news.chosen))
+    same = (each for each in rest if news.chosen[each].service == flow.service)
+    return next((each for each in same if news.chosen[each] in ordered), None)
 
 
 def generate(root: Path, plan: Plan, contracts: Sequence[Contract]) -> dict[str, object]:

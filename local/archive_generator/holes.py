@@ -13,7 +13,8 @@ from typing import Any, Final
 
 from eventplane.device_reports import MANIFEST
 from eventplane.ledger import HANDOVERS, LEDGER, TAP
-from local.archive_generator.truth import Hop, Kind, Truth
+from glue_jobs.delivery_audit.findings import Hop, Kind
+from local.archive_generator.truth import COVERAGE, Truth
 
 _DAY, _DAY_BEFORE = "2026-03-01", "2026-02-28"
 
@@ -27,7 +28,7 @@ class Hole:
     happens: Callable[[Path, Hole], list[Truth]]
 
 
-def _fact(root: Path, kind: Kind, path: Path) -> Truth:
+def _fact(root: Path, kind: str, path: Path) -> Truth:
     return Truth(kind, Hop.ARCHIVE, archive_file=path.relative_to(root).as_posix())
 
 
@@ -112,7 +113,7 @@ def _unattested(path: Path) -> Iterator[Truth]:
     """The devices whose manifest lies in an object, which is one of the tap."""
     for row in _rows(path):
         if MANIFEST in row.get("event", ""):
-            yield Truth(Kind.COVERAGE, None, row["client_id"], detail="partly")
+            yield Truth(COVERAGE, None, row["client_id"], detail="partly")
 
 
 HOLES: Final = (

@@ -5,11 +5,12 @@ Writing a record from scratch costs ten times as much. Nothing may be filled in 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final
+from dataclasses import dataclass
+from typing import Any, Final
 
 from edge.numbering import stamp
 from eventplane.envelope import Envelope, write_event
+from eventplane.names import SEQUENCE_DIGITS
 from eventplane.sender import Sender
 from eventplane.sending import stamp_sender
 from local.archive_generator.flows import Flow, Routing
@@ -24,22 +25,16 @@ _NUMBERS: Final = {
 }
 _TIMES: Final = {"tap": "archived", "ledger": "decided", "handovers": "handed"}
 
-Line = tuple[str, str, str]
-"""The archive's folder, which of the values is the time of writing, and the pattern of the line."""
 
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """What a service sent and its device numbered; `recorded` is a timestamp by the device's clock."""
 
-def event_of(flow: Flow, client: str, id: str, recorded: str, value: int, **more: str) -> Envelope:
-    """An event with its sender, before the device numbers it."""
-    attributes = {
-        "id": id,
-        "source": source_of(flow, client),
-        "type": flow.type,
-        "subject": flow.subject,
-        "time": recorded,
-        "recordedtime": recorded,
-        **more,
-    }
-    return stamp_sender(write_event(attributes, {"value": value, "unit": "1"}), Sender(service=flow.service))
+    id: str
+    epoch: str
+    sequence: int
+    recorded: str
+    value: int
 
 
 def source_of(flow: Flow, client: str) -> str:
@@ -47,12 +42,28 @@ def source_of(flow: Flow, client: str) -> str:
     return f"//{client}.example.org/{flow.service}"
 
 
+def event_of(flow: Flow, client: str, sent: Sent) -> Envelope:
+    """The event as its device sends it."""
+    attributes = {
+        "id": sent.id,
+        "source": source_of(flow, client),
+        "type": flow.type,
+        "subject": flow.subject,
+        "time": sent.recorded,
+        "recordedtime": sent.recorded,
+    }
+    event = stamp_sender(
+        write_event(attributes, {"value": sent.value, "unit": "1"}), Sender(service=flow.service)
+    )
+    return stamp(event, sent.epoch, sent.sequence)
+
+
 class Lines:
     """The lines of the events of one `flow` by the contract of `routing`."""
 
     def __init__(self, flow: Flow, routing: Routing) -> None:
-        event = event_of(flow, _WORDS["client"], _WORDS["id"], _RECORDED, _NUMBERS["value"])
-        stamped = stamp(event, _WORDS["epoch"], _SEQUENCE)
+        sent = Sent(_WORDS["id"], _WORDS["epoch"], _SEQUENCE, _RECORDED, _NUMBERS["value"])
+        event = event_of(flow, _WORDS["client"], sent)
         passage = Passage(
             _WORDS["client"],
             _NUMBERS["accepted"],
@@ -63,14 +74,29 @@ class Lines:
             _NUMBERS["index"],
             _WORDS["router"],
         )
-        case = right_case(stamped, passage, routing)
+        case = right_case(event, passage, routing)
         self.is_ordered = any(map(routing.is_ordered, case.routes))
         self.on_device = routing.on_device(event)
         self._lines = [(folder, _TIMES[folder], _pattern(text)) for folder, _, text in case.rows()]
 
-    def fill(self, values: Mapping[str, object]) -> list[tuple[str, int, str]]:
+    def fill(self, sent: Sent, passage: Passage) -> list[tuple[str, int, str]]:
         """The event's rows as `Case.rows` would give them."""
-        return [(folder, int(str(values[time])), pattern % values) for folder, time, pattern in self._lines]
+        values: dict[str, Any] = {
+            "client": passage.client_id,
+            "id": sent.id,
+            "epoch": sent.epoch,
+            "sequence": f"{sent.sequence:0{SEQUENCE_DIGITS}d}",
+            "recorded": sent.recorded,
+            "value": sent.value,
+            "accepted": passage.accepted_at_ms,
+            "archived": passage.archived_at_ms,
+            "decided": passage.decided_at_ms,
+            "handed": passage.handed_over_at_ms,
+            "tap": passage.tap_message,
+            "index": passage.index,
+            "router": passage.router_message,
+        }
+        return [(folder, values[time], pattern % values) for folder, time, pattern in self._lines]
 
 
 def _pattern(line: str) -> str:
@@ -78,7 +104,7 @@ def _pattern(line: str) -> str:
     marks = {
         **_WORDS,
         "recorded": _RECORDED,
-        "sequence": f"{_SEQUENCE:012d}",
+        "sequence": f"{_SEQUENCE:0{SEQUENCE_DIGITS}d}",
         **{name: str(number) for name, number in _NUMBERS.items()},
     }
     for name, mark in marks.items():

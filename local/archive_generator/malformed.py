@@ -10,8 +10,9 @@ from eventplane.ingest import IngestFrame
 from eventplane.ledger import LEDGER, TAP, LedgerRecord, TapRecord, tap_records, to_line
 from eventplane.reasons import Outcome
 from eventplane.sender import Sender
+from glue_jobs.delivery_audit.findings import Hop, Kind
 from local.archive_generator.records import ROUTER_LETTERS, Case, decided, letters
-from local.archive_generator.truth import Hop, Kind, Truth
+from local.archive_generator.truth import Truth
 
 WAYS: Final = ("cut", "text_for_number", "missing_member", "impossible_time", "no_identity")
 """How a row is malformed."""

@@ -37,6 +37,23 @@ class Passage:
     router_message: str
     states_acknowledged: bool = False
 
+    @classmethod
+    def in_frame(
+        cls, client_id: str, accepted_at_ms: int, frame: int, index: int, *, states_acknowledged: bool
+    ) -> Passage:
+        """Return the way of an event that nothing holds up, by the number of its frame."""
+        return cls(
+            client_id,
+            accepted_at_ms,
+            archived_at_ms=accepted_at_ms + 60,
+            decided_at_ms=accepted_at_ms + 40,
+            handed_over_at_ms=accepted_at_ms + 160,
+            tap_message=f"t-{frame:012x}",
+            index=index,
+            router_message=f"r-{frame:012x}",
+            states_acknowledged=states_acknowledged,
+        )
+
 
 @dataclass(slots=True)
 class Case:

@@ -7,61 +7,39 @@ import json
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, fields
-from enum import StrEnum
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
+
+from glue_jobs.delivery_audit.findings import Hop
 
 TRUTH = "truth.jsonl.gz"
 """The table's file, beside the archive and not in it."""
 
 
-class Kind(StrEnum):
-    """What an audit finds."""
-
-    LOST = "lost"
-    MISROUTED = "misrouted"
-    UNROUTED_DELIVERED = "unrouted_delivered"
-    DUPLICATE = "duplicate"
-    REORDERED = "reordered"
-    EXPIRED = "expired"
-    DROPPED = "dropped"
-    DEAD_LETTERED = "dead_lettered"
-    MISSING_MANIFEST = "missing_manifest"
-    EPOCH_CHANGE = "epoch_change"
-    CLOCK_SKEW = "clock_skew"
-    FORGED = "forged"
-    NOT_ALLOWED = "not_allowed"
-    STALE_CONTRACT = "stale_contract"
-    UNCONFIRMED = "unconfirmed"
-    TWO_SENDERS = "two_senders"
-    CAUSALITY = "causality"
-    TYPE_MISMATCH = "type_mismatch"
-    SENDER_MISMATCH = "sender_mismatch"
-    REUSED_ID = "reused_id"
-    MANIFEST_MISMATCH = "manifest_mismatch"
-    FOREIGN_EPOCH = "foreign_epoch"
-    NOT_UNDERSTOOD = "not_understood"
-    UNREADABLE_OBJECT = "unreadable_object"
-    DUPLICATE_OBJECT = "duplicate_object"
-    MISPLACED_OBJECT = "misplaced_object"
-    MISSING_RECORDS = "missing_records"
-    ALTERED_OBJECT = "altered_object"
-    LATE = "late"
-    QUARANTINED = "quarantined"
-    """A row of the quarantine's table, not of the findings'."""
-    COVERAGE = "coverage"
-    """A device that is not attested, by the devices' table; `detail` has the standing."""
+QUARANTINED: Final = "quarantined"
+"""The kind of a row of the quarantine's table, not of the findings'."""
+COVERAGE: Final = "coverage"
+"""The kind of a device that is not attested, by the devices' table; `detail` has the standing."""
 
 
-class Hop(StrEnum):
-    """Where it happened."""
-
-    DEVICE_CLOUD = "device_cloud"
-    IOT_RULE = "iot_rule"
-    ROUTER = "router"
-    INBOX_CONSUMER = "inbox_consumer"
-    ARCHIVE = "archive"
+PLANTED: Final = frozenset(
+    f"{kind} {hop}"
+    for hop, kinds in {
+        "device_cloud": "lost duplicate expired dropped late forged two_senders missing_manifest "
+        "epoch_change clock_skew dead_lettered manifest_mismatch foreign_epoch reused_id",
+        "iot_rule": "lost",
+        "router": "lost misrouted unrouted_delivered duplicate reordered expired dead_lettered late forged "
+        "not_allowed unconfirmed stale_contract clock_skew causality type_mismatch sender_mismatch "
+        "not_understood",
+        "inbox_consumer": "lost duplicate dead_lettered not_understood",
+        "archive": "not_understood unreadable_object duplicate_object misplaced_object missing_records "
+        "altered_object",
+        "-": "quarantined coverage",
+    }.items()
+    for kind in kinds.split()
+)
+"""Each kind at each hop that is planted (docs/explanation/audit-proof.md); `holes.tamper` alters objects."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +49,7 @@ class Truth:
     `detail` of a quarantined row is a text that stands in the row, and in no other.
     """
 
-    kind: Kind
+    kind: str
     hop: Hop | None
     device: str | None = None
     epoch: str | None = None
