@@ -28,7 +28,7 @@ _BORDERS: Final = "/#?:"
 
 _SOURCE: Final = "source"
 _TEXTS: Final = (
-    *("id", "sender", "client_id", "device", "topic", "event", "original_base64"),
+    *("id", "sender", "client_id", "device", "thing", "topic", "event", "original_base64"),
     *("line_text", "text", "body", "detail"),
 )
 """The columns in which a row can name a person."""
