@@ -11,7 +11,8 @@ import argparse
 import json
 from pathlib import Path
 
-from tests.spark.damage.kinds import KINDS, MEANINGS, damage
+from tests.spark.damage.expected import KINDS
+from tests.spark.damage.kinds import MEANINGS, damage
 
 
 class _List(argparse.Action):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
 from typing import Final
 
 from tests.spark.damage.archive import (
@@ -19,21 +18,24 @@ from tests.spark.damage.archive import (
     is_report,
     with_event,
 )
-from tests.spark.damage.expected import BROKEN, INCOMPLETE, NOTHING_LOST, PROVEN, Expected, Fact
+from tests.spark.damage.expected import BROKEN, INCOMPLETE, NOTHING_LOST, PROVEN, Expected, Fact, kind
 
 NOON: Final = hour_ms(12)
 
 
+@kind
 def clean(archive: Archive) -> Expected:
     """Change nothing: everything is proven."""
     return Expected((PROVEN,), unseen=0)
 
 
+@kind
 def lateness_0(archive: Archive) -> Expected:
     """Change nothing, and audit without any lateness: nothing is late."""
     return Expected((PROVEN,), unseen=0, arguments=("--LATENESS_S", "0"))
 
 
+@kind
 def no_manifests(archive: Archive) -> Expected:
     """A device sends no manifests, and 118 of its other events are gone without a trace."""
     device = archive.devices()[0]
@@ -44,6 +46,7 @@ def no_manifests(archive: Archive) -> Expected:
     return Expected((INCOMPLETE,), unseen=_unseen(archive, device), devices={device: ("partly", "silent")})
 
 
+@kind
 def manifests_stop(archive: Archive) -> Expected:
     """A device's manifests stop at noon, and half of what it sent afterwards is gone without a trace."""
     device = archive.devices()[1]
@@ -56,6 +59,7 @@ def manifests_stop(archive: Archive) -> Expected:
     return Expected((INCOMPLETE,), unseen=_unseen(archive, device), devices={device: ("partly",)})
 
 
+@kind
 def silent_device(archive: Archive) -> Expected:
     """Nothing came from a device of the fleet."""
     device = archive.devices()[2]
@@ -63,6 +67,7 @@ def silent_device(archive: Archive) -> Expected:
     return Expected((INCOMPLETE,), devices={device: ("silent",)})
 
 
+@kind
 def unregistered_device(archive: Archive) -> Expected:
     """A device that sends and states everything is not in the fleet's registry."""
     device = archive.devices()[3]
@@ -70,6 +75,7 @@ def unregistered_device(archive: Archive) -> Expected:
     return Expected((PROVEN, INCOMPLETE), devices={device: ("unregistered",)})
 
 
+@kind
 def no_fleet(archive: Archive) -> Expected:
     """The list of the fleet's devices is gone, so the expected devices are unknown."""
     every = dict.fromkeys(archive.devices(), ("attested", "unregistered"))
@@ -77,6 +83,7 @@ def no_fleet(archive: Archive) -> Expected:
     return Expected((INCOMPLETE,), devices=every)
 
 
+@kind
 def only_manifests(archive: Archive) -> Expected:
     """Of an hour of a device only its manifest came: what that states is lost behind the device."""
     device = archive.devices()[1]
@@ -90,6 +97,7 @@ def only_manifests(archive: Archive) -> Expected:
     return Expected((BROKEN,), facts, totals={**NOTHING_LOST, "lost": len(lost)}, unseen=0)
 
 
+@kind
 def acknowledged_lost(archive: Archive) -> Expected:
     """The same of one event that IoT Core acknowledged, by the device's word: the rule lost it."""
     device = archive.devices()[4]
@@ -100,6 +108,7 @@ def acknowledged_lost(archive: Archive) -> Expected:
     return Expected((BROKEN,), (fact,), totals={**NOTHING_LOST, "lost": 1}, unseen=0)
 
 
+@kind
 def missing_manifest(archive: Archive) -> Expected:
     """One manifest of a device is gone behind IoT Core: its numbers are not stated."""
     device = archive.devices()[2]
@@ -113,6 +122,7 @@ def missing_manifest(archive: Archive) -> Expected:
     return Expected((BROKEN,), facts, totals={**NOTHING_LOST, "lost": 1}, devices=devices)
 
 
+@kind
 def empty(archive: Archive) -> Expected:
     """The archive has contracts and a fleet, and not one event."""
     devices = archive.devices()
@@ -121,6 +131,7 @@ def empty(archive: Archive) -> Expected:
     return Expected((INCOMPLETE,), devices=dict.fromkeys(devices, ("silent",)))
 
 
+@kind
 def one_event(archive: Archive) -> Expected:
     """The archive has one event, of a fleet of one device."""
     device = archive.devices()[0]
@@ -131,6 +142,7 @@ def one_event(archive: Archive) -> Expected:
     return Expected((INCOMPLETE,), devices={device: ("partly", "silent")})
 
 
+@kind
 def clock_ahead(archive: Archive) -> Expected:
     """A device's clock is two days ahead."""
     device = archive.devices()[3]
@@ -148,6 +160,7 @@ def clock_ahead(archive: Archive) -> Expected:
     return Expected((PROVEN,), (Fact("clock_skew", ("device_cloud",), {"device": device}),), unseen=0)
 
 
+@kind
 def manifests_swapped(archive: Archive) -> Expected:
     """Two devices' manifests have each other's bodies."""
     one, other = archive.devices()[:2]
@@ -172,6 +185,7 @@ def manifests_swapped(archive: Archive) -> Expected:
     return Expected((BROKEN,), facts, devices=devices)
 
 
+@kind
 def manifest_rows_swapped(archive: Archive) -> Expected:
     """A manifest of one device came over the connection of another: it is forged."""
     one, other = archive.devices()[:2]
@@ -196,6 +210,7 @@ def manifest_rows_swapped(archive: Archive) -> Expected:
     return Expected((BROKEN,), facts, may, devices={one: ("partly",), other: ("attested", "partly")})
 
 
+@kind
 def manifest_digest(archive: Archive) -> Expected:
     """A manifest's digest is not that of the events which it states."""
     device = archive.devices()[2]
@@ -215,6 +230,7 @@ def manifest_digest(archive: Archive) -> Expected:
     return Expected((BROKEN,), facts, devices={device: ("attested", "partly")})
 
 
+@kind
 def id_altered(archive: Archive) -> Expected:
     """Tap, ledger and handovers agree on another id than the device stored."""
     device = archive.devices()[2]
@@ -228,6 +244,7 @@ def id_altered(archive: Archive) -> Expected:
     return Expected((BROKEN,), facts, devices={device: ("attested", "partly")})
 
 
+@kind
 def reused_id(archive: Archive) -> Expected:
     """A service gives two events one id; its device stores and states both."""
     device = archive.devices()[3]
@@ -258,6 +275,7 @@ def reused_id(archive: Archive) -> Expected:
     return Expected((BROKEN,), facts, unseen=0)
 
 
+@kind
 def foreign_client(archive: Archive) -> Expected:
     """One event of a device came under another client id."""
     one, other = archive.devices()[3:]
@@ -332,29 +350,3 @@ def _sum(stated: Row) -> int:
 
 def _digest(total: int) -> str:
     return f"{total % (1 << 128):032x}"
-
-
-KINDS: Final[dict[str, Callable[[Archive], Expected]]] = {
-    change.__name__: change
-    for change in (
-        clean,
-        lateness_0,
-        no_manifests,
-        manifests_stop,
-        silent_device,
-        unregistered_device,
-        no_fleet,
-        only_manifests,
-        acknowledged_lost,
-        missing_manifest,
-        empty,
-        one_event,
-        clock_ahead,
-        manifests_swapped,
-        manifest_rows_swapped,
-        manifest_digest,
-        id_altered,
-        reused_id,
-        foreign_client,
-    )
-}

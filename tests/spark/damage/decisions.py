@@ -19,7 +19,7 @@ from tests.spark.damage.archive import (
     hour_ms,
     with_event,
 )
-from tests.spark.damage.expected import BROKEN, INCOMPLETE, NOTHING_LOST, PROVEN, Expected, Fact
+from tests.spark.damage.expected import BROKEN, INCOMPLETE, NOTHING_LOST, PROVEN, Expected, Fact, kind
 
 ROUTER: Final = ("router",)
 READING: Final = "org.example.reading.v1"
@@ -28,6 +28,7 @@ DIARY: Final = "org.example.diary.v1"
 ALARM: Final = "org.example.alarm.v1"
 
 
+@kind
 def lost_on_a_route(archive: Archive) -> Expected:
     """A router recorded nothing of an event."""
     row = _decision(archive, 1)
@@ -36,6 +37,7 @@ def lost_on_a_route(archive: Archive) -> Expected:
     return Expected((BROKEN,), (lost,), totals={**NOTHING_LOST, "lost": 1, "to_replay": 1}, unseen=0)
 
 
+@kind
 def lost_behind_the_inbox(archive: Archive) -> Expected:
     """A webhook recorded nothing of an event in its inbox."""
     row = next(iter(archive.rows(HANDOVERS, 2)))
@@ -49,6 +51,7 @@ def _copied(row: Row, id_: str) -> Callable[[str], str]:
     return lambda line: line + "\n" + line.replace(row["id"], id_)
 
 
+@kind
 def forged_decision(archive: Archive) -> Expected:
     """The ledger has a decision about an event that its device, which states all it stored, never sent."""
     row = _decision(archive, 3)
@@ -57,6 +60,7 @@ def forged_decision(archive: Archive) -> Expected:
     return Expected((BROKEN,), (forged,), totals={**NOTHING_LOST, "unexplained": 1}, unseen=0)
 
 
+@kind
 def forged_handover(archive: Archive) -> Expected:
     """A webhook has a receipt for an event that no router put into its inbox."""
     row = next(iter(archive.rows(HANDOVERS, 4)))
@@ -66,11 +70,13 @@ def forged_handover(archive: Archive) -> Expected:
     return Expected((BROKEN,), (forged,), unseen=0, arguments=("--DATE", "all"))
 
 
+@kind
 def ghost_queue(archive: Archive) -> Expected:
     """A delivery went to an inbox that no contract has."""
     return _misrouted(archive, 5, destination="ghost.inbox")
 
 
+@kind
 def ghost_route(archive: Archive) -> Expected:
     """A delivery went over a route that no contract has."""
     return _misrouted(archive, 6, route="ghost")
@@ -84,6 +90,7 @@ def _misrouted(archive: Archive, hour: int, **changed: str) -> Expected:
     return Expected((BROKEN,), facts, totals=totals, unseen=0)
 
 
+@kind
 def early_decision(archive: Archive) -> Expected:
     """An event was decided an hour before IoT Core accepted it."""
     row = _decision(archive, 7)
@@ -93,6 +100,7 @@ def early_decision(archive: Archive) -> Expected:
     return Expected((INCOMPLETE,), (fact,), (Fact("clock_skew", ROUTER, {"id": row["id"]}),), unseen=0)
 
 
+@kind
 def early_handover(archive: Archive) -> Expected:
     """A webhook's endpoint answered an hour before the event was in its inbox."""
     row = next(iter(archive.rows(HANDOVERS, 8)))
@@ -102,6 +110,7 @@ def early_handover(archive: Archive) -> Expected:
     return Expected((INCOMPLETE,), (fact,), unseen=0)
 
 
+@kind
 def other_type(archive: Archive) -> Expected:
     """The ledger calls an event by another type, with the same routes, than the tap."""
     row = _decision(archive, 9)
@@ -111,6 +120,7 @@ def other_type(archive: Archive) -> Expected:
     return Expected((BROKEN,), (Fact("type_mismatch", ROUTER, {"id": row["id"]}),), may, unseen=0)
 
 
+@kind
 def other_sender(archive: Archive) -> Expected:
     """The ledger names another sender than the connection that brought the event."""
     row = _decision(archive, 10)
@@ -123,6 +133,7 @@ def other_sender(archive: Archive) -> Expected:
     return Expected((BROKEN,), (fact,), may, totals={"misrouted": 0, "pending": 0}, unseen=0)
 
 
+@kind
 def unknown_type(archive: Archive) -> Expected:
     """An event that no route takes is of a type that no contract knows."""
     row = next(row for row in archive.rows(LEDGER, 11) if row["type"] == DIARY)
@@ -138,6 +149,7 @@ def unknown_type(archive: Archive) -> Expected:
     return Expected((PROVEN,), unseen=0)
 
 
+@kind
 def cold_router(archive: Archive) -> Expected:
     """For an hour a router decides by a contract that was used for five minutes of a rollout, long ago."""
     versions = archive.contracts()
@@ -166,26 +178,31 @@ def cold_router(archive: Archive) -> Expected:
     return Expected((BROKEN,), facts, unseen=0)
 
 
+@kind
 def unknown_contract(archive: Archive) -> Expected:
     """A router decided by a contract that is not in the archive yet."""
     return _newer(archive, LEDGER, 12, lambda line, row: line.replace(row["contract_version"], "0" * 16))
 
 
+@kind
 def unknown_outcome(archive: Archive) -> Expected:
     """A newer router records an outcome that the audit does not know."""
     return _newer(archive, LEDGER, 13, lambda line, _: line.replace('"delivered"', '"held_for_review"'))
 
 
+@kind
 def attempt_as_text(archive: Archive) -> Expected:
     """A newer router writes a number as text."""
     return _newer(archive, LEDGER, 14, lambda line, _: line.replace('"attempt":1', '"attempt":"1"'))
 
 
+@kind
 def attempt_as_fraction(archive: Archive) -> Expected:
     """A newer router writes a whole number with a fraction."""
     return _newer(archive, LEDGER, 16, lambda line, _: line.replace('"attempt":1', '"attempt":1.0'))
 
 
+@kind
 def time_as_text(archive: Archive) -> Expected:
     """A newer router writes times as text."""
 
@@ -197,16 +214,19 @@ def time_as_text(archive: Archive) -> Expected:
     return _newer(archive, LEDGER, 17, change)
 
 
+@kind
 def cut_line(archive: Archive) -> Expected:
     """A line of the ledger ends in its middle, behind the event's identity."""
     return _newer(archive, LEDGER, 18, lambda line, _: line[: line.index('"priority"') + 6])
 
 
+@kind
 def unknown_handover(archive: Archive) -> Expected:
     """A newer webhook records an outcome that the audit does not know."""
     return _newer(archive, HANDOVERS, 19, lambda line, _: line.replace('"delivered"', '"parked"'))
 
 
+@kind
 def new_member(archive: Archive) -> Expected:
     """Newer functions write members that the audit does not know, in all folders."""
     added = {"region": "eu-central-1", "shards": [1, 2], "cost": {"units": 3}}
@@ -218,6 +238,7 @@ def new_member(archive: Archive) -> Expected:
     return Expected((PROVEN, INCOMPLETE), (), may, devices=devices, quarantined=tuple(range(1_000)))
 
 
+@kind
 def rolling_upgrade(archive: Archive) -> Expected:
     """For half an hour a third of all decisions is written by a newer release, in several ways at once."""
     first = hour_ms(21)
@@ -248,31 +269,3 @@ def _newer(archive: Archive, folder: str, hour: int, change: Callable[[str, Row]
 def _decision(archive: Archive, hour: int) -> Row:
     """Return a delivered reading of the hour."""
     return next(row for row in archive.rows(LEDGER, hour) if row["type"] == READING)
-
-
-KINDS: Final[dict[str, Callable[[Archive], Expected]]] = {
-    change.__name__: change
-    for change in (
-        lost_on_a_route,
-        lost_behind_the_inbox,
-        forged_decision,
-        forged_handover,
-        ghost_queue,
-        ghost_route,
-        early_decision,
-        early_handover,
-        other_type,
-        other_sender,
-        unknown_type,
-        cold_router,
-        unknown_contract,
-        unknown_outcome,
-        attempt_as_text,
-        attempt_as_fraction,
-        time_as_text,
-        cut_line,
-        unknown_handover,
-        new_member,
-        rolling_upgrade,
-    )
-}

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from functools import reduce
+from functools import partial, reduce
 from typing import Any, Final
+
+from tests.spark.damage.archive import Archive
 
 PROVEN, OPEN, INCOMPLETE, BROKEN = "proven", "open", "incomplete", "broken"
 _WORST_FIRST: Final = (BROKEN, INCOMPLETE, OPEN, PROVEN)
@@ -96,6 +98,27 @@ class Expected:
 def all_of(expectations: Iterable[Expected]) -> Expected:
     """Return what holds of several damages in one archive."""
     return reduce(Expected.and_, expectations, Expected((PROVEN,), totals={}, unseen=0))
+
+
+KINDS: Final[dict[str, Callable[[Archive], Expected]]] = {}
+"""The kinds of damage by name, as the modules add them (`kinds` has them all)."""
+
+
+def kind(change: Callable[[Archive], Expected]) -> Callable[[Archive], Expected]:
+    """Add a kind of damage by the name of its function, whose docstring says what it does."""
+    KINDS[change.__name__] = change
+    return change
+
+
+def in_each(hours: dict[str, int]) -> Callable[[Callable[..., Expected]], Callable[..., Expected]]:
+    """Add a kind of damage for each folder, to an object of an hour of its own."""
+
+    def add(change: Callable[..., Expected]) -> Callable[..., Expected]:
+        for folder, hour in hours.items():
+            KINDS[f"{change.__name__}_{folder}"] = partial(change, folder=folder, hour=hour)
+        return change
+
+    return add
 
 
 def problems(expected: Expected, report: Mapping[str, Any]) -> list[str]:

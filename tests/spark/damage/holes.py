@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -17,24 +16,34 @@ from tests.spark.damage.archive import (
     Archive,
     is_report,
 )
-from tests.spark.damage.expected import BROKEN, INCOMPLETE, NOTHING_LOST, PROVEN, Expected, Fact
-
-Kinds = dict[str, Callable[[Archive], Expected]]
+from tests.spark.damage.expected import (
+    BROKEN,
+    INCOMPLETE,
+    NOTHING_LOST,
+    PROVEN,
+    Expected,
+    Fact,
+    in_each,
+    kind,
+)
 
 ARCHIVE: Final = ("archive",)
 _ANY: Final = ("attested", "partly")
 
 
+@in_each({TAP: 1, LEDGER: 2, HANDOVERS: 3})
 def truncated(archive: Archive, folder: str, hour: int) -> Expected:
     """Half of an object's bytes are gone."""
     return _unreadable(archive, folder, hour, lambda path: path.write_bytes(path.read_bytes()[: _half(path)]))
 
 
+@in_each({TAP: 4, LEDGER: 5, HANDOVERS: 6})
 def not_gzip(archive: Archive, folder: str, hour: int) -> Expected:
     """An object holds plain text."""
     return _unreadable(archive, folder, hour, lambda path: path.write_bytes(b"<Error>SlowDown</Error>\n"))
 
 
+@in_each({TAP: 7, LEDGER: 8})
 def zeroed(archive: Archive, folder: str, hour: int) -> Expected:
     """Bytes in an object's middle are zero: its checksum does not fit."""
 
@@ -46,6 +55,7 @@ def zeroed(archive: Archive, folder: str, hour: int) -> Expected:
     return _unreadable(archive, folder, hour, zero)
 
 
+@in_each({TAP: 9, LEDGER: 10, HANDOVERS: 11})
 def without_bytes(archive: Archive, folder: str, hour: int) -> Expected:
     """An object has no bytes."""
     return _unreadable(archive, folder, hour, lambda path: path.write_bytes(b""))
@@ -63,6 +73,7 @@ def _unreadable(archive: Archive, folder: str, hour: int, damage: Callable[[Path
     return Expected((INCOMPLETE,), (fact,), devices=_devices(archive, folder), quarantined=(0, 1))
 
 
+@in_each({TAP: 14, LEDGER: 15, HANDOVERS: 16})
 def hour_gone(archive: Archive, folder: str, hour: int) -> Expected:
     """All objects of an hour are gone from one folder; the other folders have their rows."""
     archive.delete(archive.objects(folder, hour))
@@ -70,6 +81,7 @@ def hour_gone(archive: Archive, folder: str, hour: int) -> Expected:
     return Expected((INCOMPLETE,), (fact,), devices=_devices(archive, folder))
 
 
+@kind
 def fleet_unreadable(archive: Archive) -> Expected:
     """The list of the fleet's devices is cut short, so the expected devices are unknown."""
     path = archive.objects(FLEET)[0]
@@ -79,6 +91,7 @@ def fleet_unreadable(archive: Archive) -> Expected:
     return Expected((INCOMPLETE,), (fact,), devices=every)
 
 
+@kind
 def hour_gone_everywhere(archive: Archive) -> Expected:
     """All objects of an hour are gone from tap, ledger and handovers.
 
@@ -106,6 +119,7 @@ def hour_gone_everywhere(archive: Archive) -> Expected:
     )
 
 
+@kind
 def tap_rows_gone(archive: Archive) -> Expected:
     """An hour's rows of one device are gone from the tap; the ledger has them."""
     device, hour = archive.devices()[0], 18
@@ -116,6 +130,7 @@ def tap_rows_gone(archive: Archive) -> Expected:
     return Expected((INCOMPLETE,), (fact,), devices={device: _ANY})
 
 
+@in_each({TAP: 19, LEDGER: 20, HANDOVERS: 21})
 def object_twice(archive: Archive, folder: str, hour: int) -> Expected:
     """An object is there a second time under another name: each of its rows counts once."""
     path = archive.objects(folder, hour)[0]
@@ -125,6 +140,7 @@ def object_twice(archive: Archive, folder: str, hour: int) -> Expected:
     return Expected((PROVEN,), (fact,), unseen=0)
 
 
+@kind
 def rows_twice(archive: Archive) -> Expected:
     """A part of the ledger's rows lies in a second object as well, as after a redelivered batch."""
     path = archive.objects(LEDGER, 19)[0]
@@ -132,6 +148,7 @@ def rows_twice(archive: Archive) -> Expected:
     return Expected((PROVEN,), unseen=0)
 
 
+@kind
 def hour_moved(archive: Archive) -> Expected:
     """The ledger's objects of an hour lie in the folder of the next one: a writer's clock was ahead."""
     for path in archive.objects(LEDGER, 20):
@@ -139,6 +156,7 @@ def hour_moved(archive: Archive) -> Expected:
     return Expected((PROVEN,), may=(Fact("misplaced_object", ARCHIVE),), unseen=0)
 
 
+@kind
 def midnight_skew(archive: Archive) -> Expected:
     """The first five rows of the ledger lie in the folder of the day before."""
     path = archive.objects(LEDGER, 0)[0]
@@ -149,6 +167,7 @@ def midnight_skew(archive: Archive) -> Expected:
     return Expected((PROVEN,), may=(Fact("misplaced_object", ARCHIVE),), unseen=0)
 
 
+@kind
 def stray_files(archive: Archive) -> Expected:
     """Files that no function writes lie among the objects: they count for nothing and stop nothing."""
     hour = archive.root / archive.hour_name(LEDGER, 22)
@@ -160,12 +179,14 @@ def stray_files(archive: Archive) -> Expected:
     return Expected((PROVEN,), may=(Fact("misplaced_object", ARCHIVE),), unseen=0)
 
 
+@kind
 def stray_contract(archive: Archive) -> Expected:
     """A contract that no row names is cut short."""
     (archive.root / CONTRACTS / "0123456789abcdef.json").write_text('{"event_types": {')
     return Expected((PROVEN,), may=(Fact("unreadable_object", ARCHIVE),), unseen=0)
 
 
+@kind
 def wrong_folder(archive: Archive) -> Expected:
     """An object of the tap lies in the ledger's folder: the tap has a hole."""
     hour = 23
@@ -185,6 +206,7 @@ def _devices(archive: Archive, folder: str) -> dict[str, tuple[str, ...]]:
     return dict.fromkeys(archive.devices(), _ANY) if folder == TAP else {}
 
 
+@kind
 def contract_gone(archive: Archive) -> Expected:
     """A contract that half of the ledger names is not in the archive: those rows are not understood."""
     versions = [row["contract_version"] for row in archive.rows(LEDGER)]
@@ -197,34 +219,3 @@ def contract_gone(archive: Archive) -> Expected:
         Fact("missing_records", ARCHIVE),
     )
     return Expected((INCOMPLETE,), (fact,), may, quarantined=tuple(range(len(versions))))
-
-
-def _each(change: Callable[..., Expected], hours: dict[str, int]) -> Kinds:
-    """Return the change for each folder, by name."""
-    name = change.__name__
-    return {f"{name}_{folder}": partial(change, folder=folder, hour=hour) for folder, hour in hours.items()}
-
-
-KINDS: Final[Kinds] = {
-    **_each(truncated, {TAP: 1, LEDGER: 2, HANDOVERS: 3}),
-    **_each(not_gzip, {TAP: 4, LEDGER: 5, HANDOVERS: 6}),
-    **_each(zeroed, {TAP: 7, LEDGER: 8}),
-    **_each(without_bytes, {TAP: 9, LEDGER: 10, HANDOVERS: 11}),
-    **_each(hour_gone, {TAP: 14, LEDGER: 15, HANDOVERS: 16}),
-    **_each(object_twice, {TAP: 19, LEDGER: 20, HANDOVERS: 21}),
-    **{
-        change.__name__: change
-        for change in (
-            fleet_unreadable,
-            hour_gone_everywhere,
-            tap_rows_gone,
-            rows_twice,
-            hour_moved,
-            midnight_skew,
-            stray_files,
-            stray_contract,
-            wrong_folder,
-            contract_gone,
-        )
-    },
-}

@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
 from tests.spark.damage import coverage, decisions, holes, tampering
 from tests.spark.damage.archive import Archive
-from tests.spark.damage.expected import Expected, all_of
+from tests.spark.damage.expected import KINDS, Expected, all_of
 
-KINDS: Final[dict[str, Callable[[Archive], Expected]]] = {
-    **coverage.KINDS,
-    **holes.KINDS,
-    **decisions.KINDS,
-    **tampering.KINDS,
+_BY_MODULE: Final = {
+    module: {
+        name: getattr(change, "func", change)
+        for name, change in KINDS.items()
+        if getattr(change, "func", change).__module__ == module.__name__
+    }
+    for module in (coverage, holes, decisions, tampering)
 }
 
 MEANINGS: Final = {
-    name: (getattr(change, "func", change).__doc__ or "").splitlines()[0] for name, change in KINDS.items()
+    name: (change.__doc__ or "").splitlines()[0]
+    for changes in _BY_MODULE.values()
+    for name, change in changes.items()
 }
 """What each kind does, in one sentence."""
 
-TAMPERING: Final = frozenset(tampering.KINDS)
+TAMPERING: Final = frozenset(_BY_MODULE[tampering])
 """Damage that an audit sees only if an audit before it has seen the archive undamaged."""
 
 

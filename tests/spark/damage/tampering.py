@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
 from typing import Final
 
 from tests.spark.damage.archive import HANDOVERS, LEDGER, TAP, Archive
-from tests.spark.damage.expected import BROKEN, NOTHING_LOST, Expected, Fact
+from tests.spark.damage.expected import BROKEN, NOTHING_LOST, Expected, Fact, in_each
 
 ARCHIVE: Final = ("archive",)
 
 
+@in_each({TAP: 1, LEDGER: 2, HANDOVERS: 3})
 def altered(archive: Archive, folder: str, hour: int) -> Expected:
     """One row of an object is another, and everything else agrees with it."""
     path = archive.objects(folder, hour)[0]
@@ -22,6 +21,7 @@ def altered(archive: Archive, folder: str, hour: int) -> Expected:
     return _second(Fact("altered_object", ARCHIVE, files=(archive.name(path),), said="altered"))
 
 
+@in_each({TAP: 4, LEDGER: 5})
 def added(archive: Archive, folder: str, hour: int) -> Expected:
     """An object came into an hour that was long closed; its rows are there already."""
     path = archive.objects(folder, hour)[0]
@@ -30,6 +30,7 @@ def added(archive: Archive, folder: str, hour: int) -> Expected:
     return _second(Fact("altered_object", ARCHIVE, files=(archive.name(new),), said="added"))
 
 
+@in_each({TAP: 7, LEDGER: 8, HANDOVERS: 9})
 def removed(archive: Archive, folder: str, hour: int) -> Expected:
     """An object is gone: what it held is not lost, for the audit before has seen the object."""
     path = archive.objects(folder, hour)[0]
@@ -43,14 +44,3 @@ def removed(archive: Archive, folder: str, hour: int) -> Expected:
 
 def _second(fact: Fact, *may: Fact, devices: dict[str, tuple[str, ...]] | None = None) -> Expected:
     return Expected((BROKEN,), (fact,), may, dict(NOTHING_LOST), devices=devices or {})
-
-
-KINDS: Final[dict[str, Callable[[Archive], Expected]]] = {
-    f"{change.__name__}_{folder}": partial(change, folder=folder, hour=hour)
-    for change, hours in (
-        (altered, {TAP: 1, LEDGER: 2, HANDOVERS: 3}),
-        (added, {TAP: 4, LEDGER: 5}),
-        (removed, {TAP: 7, LEDGER: 8, HANDOVERS: 9}),
-    )
-    for folder, hour in hours.items()
-}
