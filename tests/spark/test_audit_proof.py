@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,7 +17,10 @@ from local.archive_generator.contracts import audited_contracts
 from local.archive_generator.generator import Plan, generate
 from local.archive_generator.truth import PLANTED
 
-PLAN = Plan(events=7_200, hours=24, events_an_hour=25, fault_every=6, trouble_every=12, rows=600, holes=True)
+PLAN = Plan(
+    events=15_600, hours=24, events_an_hour=50, fault_every=18, trouble_every=12, rows=1_000, holes=True
+)
+PLAIN = Plan(events=1_800, hours=6, events_an_hour=25, fault_every=6, trouble_every=12, without=WITHOUT)
 
 
 def test_the_audit_finds_what_was_planted_and_nothing_else(spark: SparkSession, tmp_path: Path) -> None:
@@ -29,8 +31,7 @@ def test_the_audit_finds_what_was_planted_and_nothing_else(spark: SparkSession, 
 
 def test_plain_questions_have_the_same_answers(spark: SparkSession, tmp_path: Path) -> None:
     # Plain questions know nothing of damaged objects.
-    plan = replace(PLAN, events=1_800, hours=6, holes=False, without=WITHOUT)
-    generate(tmp_path, plan, audited_contracts())
+    generate(tmp_path, PLAIN, audited_contracts())
     archive, answers = str(tmp_path / "archive"), tmp_path / "answers"
     report = main(["--INPUT", archive, "--OUTPUT", str(tmp_path / "audit"), "--DATE", "all", *AS_OF])
     duckdb_run.main(archive, str(answers), Form.RAW)
