@@ -209,6 +209,17 @@ def test_the_letter_of_an_old_event_is_not_old_itself(cloud: Cloud) -> None:
     assert len(cloud.letters()) == 1
 
 
+@pytest.mark.source("P15")
+def test_what_a_device_sends_to_devices_is_a_dead_letter(cloud: Cloud) -> None:
+    type = "org.eventplane.home.light.v1"
+    plane = with_sends(cloud.contract, "activity-service", type)
+    sent = event("1", type, todevice="home-2", statekey="light/home", stateversion="1")
+    assert cloud.route(message("m1", frame(sent)), plane=plane) == frozenset()
+    (letter,) = cloud.letters()
+    assert (letter["reason"], letter["route"]) == ("sender_not_allowed", "down-to-devices")
+    assert cloud.copies() == {}
+
+
 @pytest.mark.source("P-W3")
 def test_an_unrouted_event_is_recorded(cloud: Cloud) -> None:
     plane = with_sends(cloud.contract, "activity-service", "com.example.unknown")
