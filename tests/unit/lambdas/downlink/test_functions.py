@@ -7,6 +7,7 @@ from dataclasses import replace
 from unittest.mock import Mock
 
 import pytest
+from botocore.exceptions import ClientError
 
 from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.device_reports import STARTED
@@ -249,12 +250,21 @@ def test_a_transmission_that_iot_core_refuses_is_counted_and_repeated(
     world.clock.now_ms += 5 * S
     world.check()
     assert world.versions() == [1]
+    # What a device that is there never acknowledges is counted as well.
+    while world.item().state is State.SENDING:
+        world.clock.now_ms += 80 * S
+        world.check()
+    assert (world.item().state, counted.count(Metric.PARKED)) == (State.PARKED, 1)
 
 
 @pytest.mark.source("K6")
-def test_a_check_that_is_lost_is_made_by_the_reconciler(world: World) -> None:
-    world.desire(state(1))
-    world.taken("work")
+def test_a_check_that_is_lost_is_made_by_the_reconciler(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused = ClientError({"Error": {"Code": "Throttling"}}, "SendMessage")
+    with monkeypatch.context() as patch:
+        patch.setattr(world.sqs, "send_message", Mock(side_effect=refused))
+        assert world.desire(state(1)) == frozenset()
     world.clock.now_ms += 5 * S
     assert world.reconcile().items == 1
     assert world.versions() == [1, 1]
