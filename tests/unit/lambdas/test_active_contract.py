@@ -317,6 +317,14 @@ class TestSubscriptions:
         found = {each for each in routes(seen(cloud.in_force())) if "-subscribes-" in each}
         assert found == {NEWS_ROUTE}
 
+    def test_what_no_engine_can_be_made_of_leaves_the_contract_s_own_routes(
+        self, cloud: Cloud, counted: list[str]
+    ) -> None:
+        in_force = cloud.in_force()
+        cloud.subscribe("news", NEWS)
+        in_force._build = broken
+        assert (seen(in_force), counted) == (cloud.contract, ["SubscriptionRefused"])
+
     def test_it_is_unseen_until_an_engine_is_made_of_what_was_read(
         self, cloud: Cloud, monkeypatch: pytest.MonkeyPatch
     ) -> None:

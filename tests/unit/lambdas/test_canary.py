@@ -242,8 +242,6 @@ def inbox(cloud: Cloud) -> Inbox:
 
 
 class TestAlarm:
-    DELAYS = "CanaryDelay"
-
     def test_one_that_arrives_is_measured_and_leaves_the_inbox(self, inbox: Inbox) -> None:
         report = inbox.send(inbox.deliver, 60_000)
         assert (report.problem, report.delay_ms, report.late) == (None, 1_000, 0)

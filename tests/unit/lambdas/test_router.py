@@ -153,7 +153,8 @@ def test_a_malformed_item_becomes_a_dead_letter_and_takes_no_other_with_it(
         2,
         {"device": "home-1", "service": ""},
     )
-    assert item.encode().startswith(base64.b64decode(data["original_base64"])[:30])
+    assert data["original_bytes"] == len(item)
+    assert item.encode().startswith(base64.b64decode(data["original_base64"]))
     assert cloud.outcomes() == [
         ("", None, "dead_lettered"),
         ("2", CARE, "delivered"),
@@ -207,6 +208,17 @@ def test_the_letter_of_an_old_event_is_not_old_itself(cloud: Cloud) -> None:
     )
     cloud.route(message("m1", "bad"), source="operations.outbox", plane=plane)
     assert len(cloud.letters()) == 1
+
+
+@pytest.mark.source("P15")
+def test_what_a_device_sends_to_devices_is_a_dead_letter(cloud: Cloud) -> None:
+    type = "org.eventplane.home.light.v1"
+    plane = with_sends(cloud.contract, "activity-service", type)
+    sent = event("1", type, todevice="home-2", statekey="light/home", stateversion="1")
+    assert cloud.route(message("m1", frame(sent)), plane=plane) == frozenset()
+    (letter,) = cloud.letters()
+    assert (letter["reason"], letter["route"]) == ("sender_not_allowed", "down-to-devices")
+    assert cloud.copies() == {}
 
 
 @pytest.mark.source("P-W3")

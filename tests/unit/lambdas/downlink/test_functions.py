@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from unittest.mock import Mock
 
 import pytest
+from botocore.exceptions import ClientError
 
 from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.device_reports import ACKNOWLEDGED, STARTED
@@ -16,13 +18,16 @@ from eventplane.downlink.transitions import AWAY_MS, KEPT_MS, Step
 from eventplane.downlink.wire import key_of_sender
 from eventplane.envelope import parse_event, write_event
 from lambdas.common.metrics import Metric
-from lambdas.downlink import items
+from lambdas.common.queue_function import queue_function
+from lambdas.downlink import answers, desired, due, items, reconciler
 from lambdas.downlink.items import PACE_S, DesiredTable, NotChangedError
+from tests.fakes.sqs import FakeSqs
 from tests.rule_failure import rule_failure
 from tests.unit.lambdas.downlink.world import (
     DESIRED,
     HOUR,
     KEY_OF_PULSE,
+    PRESENCE,
     START,
     S,
     World,
@@ -30,6 +35,7 @@ from tests.unit.lambdas.downlink.world import (
     group,
     state,
 )
+from tests.unit.lambdas.support import LambdaContext, failures, message, sqs_event
 
 COMMANDS = f"c#{key_of_sender('carers', '/carers')}"
 
@@ -253,12 +259,21 @@ def test_a_transmission_that_iot_core_refuses_is_counted_and_repeated(
     world.clock.now_ms += 5 * S
     world.check()
     assert world.versions() == [1]
+    # What a device that is there never acknowledges is counted as well.
+    while world.item().state is State.SENDING:
+        world.clock.now_ms += 80 * S
+        world.check()
+    assert (world.item().state, counted.count(Metric.PARKED)) == (State.PARKED, 1)
 
 
 @pytest.mark.source("K6")
-def test_a_check_that_is_lost_is_made_by_the_reconciler(world: World) -> None:
-    world.desire(state(1))
-    world.taken("work")
+def test_a_check_that_is_lost_is_made_by_the_reconciler(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused = ClientError({"Error": {"Code": "Throttling"}}, "SendMessage")
+    with monkeypatch.context() as patch:
+        patch.setattr(world.sqs, "send_message", Mock(side_effect=refused))
+        assert world.desire(state(1)) == frozenset()
     world.clock.now_ms += 5 * S
     assert world.reconcile().items == 1
     assert world.versions() == [1, 1]
@@ -399,3 +414,39 @@ def test_a_reset_frees_the_key_for_another_sender(world: World) -> None:
 def test_a_reset_of_what_is_no_key_is_none(world: World, work: dict[str, object]) -> None:
     assert world.do_work(work) == {"m0"}
     assert len(world.things()) == 0
+
+
+def test_an_answer_that_cannot_be_written_and_one_without_its_letter_come_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.desire(state(1))
+    ((_, incoming),) = world.sent
+    for owner, method, nothing in ((DesiredTable, "write", None), (FakeSqs, "send_message_batch", {})):
+        with monkeypatch.context() as patch:
+            patch.setattr(owner, method, Mock(return_value=nothing))
+            assert world.answer("home-1", rejected(incoming, "contract_refused", "")) == {"m0"}
+        assert world.item().state is State.SENDING
+
+
+def test_what_is_damaged_keeps_the_reconciler_from_nothing_else(world: World) -> None:
+    world.desire(state(1), state(1, "home-2"))
+    damaged, _ = world.dynamodb.items(DESIRED)
+    world.dynamodb.put_item(TableName=DESIRED, Item={**damaged, "state": {"S": "none"}})
+    presence = {"device": {"S": "home-2"}, "known": {"S": '{"sighting": "torn"}'}}
+    world.dynamodb.put_item(TableName=PRESENCE, Item=presence)
+    world.clock.now_ms += AWAY_MS
+    assert world.reconcile().items == 2
+    assert world.item("home-2").state is State.PENDING
+
+
+def test_the_functions_are_wired_by_their_environment(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EVENTPLANE_SOURCE_QUEUE", world.queues["inbox"])
+    for module, body in ((desired, state(1)), (answers, "?"), (due, '{"subscribed": "claim-home-1"}')):
+        batch = sqs_event(message("m1", body))
+        assert queue_function(module.service)(batch, LambdaContext()) == failures()
+    assert (world.versions(), world.reasons()) == ([1], ["bad_acknowledgement"])
+    world.clock.now_ms += HOUR
+    reconciler.service.cache_clear()
+    answer = reconciler.handle({"buckets": list(range(16))}, LambdaContext())
+    reconciler.service.cache_clear()
+    assert (answer, world.versions()) == ({"items": 1, "is_complete": True}, [1, 1])

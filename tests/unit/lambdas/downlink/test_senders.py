@@ -118,7 +118,7 @@ def two(world: World) -> World:
     return world
 
 
-def test_a_key_belongs_to_the_first_who_sent_it_until_he_leaves_the_contract(two: World) -> None:
+def test_a_key_belongs_to_the_first_who_sent_it_until_it_leaves_the_contract(two: World) -> None:
     """A second sender could otherwise bury what the first one says beneath newer versions."""
     two.desire(by(state(1, type=NOTE), senderservice="notes"))
     two.desire(state(2))

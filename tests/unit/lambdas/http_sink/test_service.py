@@ -214,6 +214,12 @@ def test_the_last_reception_that_the_contract_allows_is_the_last_attempt(hook: H
     assert hook.outcomes() == [("2", "dead_lettered", "endpoint_failed", 500), ("3", "delivered", None, 204)]
 
 
+def test_an_event_at_best_effort_is_tried_once_and_dropped(hook: Hook) -> None:
+    once = replace(alarm("1"), is_best_effort=True)
+    assert handed_over(hook, once, plays=(answer(500),))[0] == frozenset()
+    assert (hook.outcomes(), hook.letters()) == ([("1", "dropped", "endpoint_failed", 500)], [])
+
+
 def test_what_has_expired_is_not_delivered_and_recorded(hook: Hook) -> None:
     over = alarm("3", expirytime="2025-12-31T23:59:59Z")
     failed, server = handed_over(hook, alarm("1", age_s=59), alarm("2", age_s=60), over, expiry_s=60)
