@@ -1,4 +1,4 @@
-"""Where a dead letter's original goes back to, and why some stay: decided by who wrote it and who sent it."""
+"""Decide where the original of a dead letter goes back to, by its author and its sender."""
 
 from __future__ import annotations
 

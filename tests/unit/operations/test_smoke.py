@@ -1,4 +1,4 @@
-"""The smoke test without a plane: what fails a run, what it says of that, and that it always removes."""
+"""The smoke test without a plane: which results fail a run, and that every run removes its resources."""
 
 from __future__ import annotations
 
