@@ -148,7 +148,9 @@ class Publisher:
         gone = {address.partition(".")[0] for address in queues} - set(contract.participants)
         if gone:
             raise SourceMissingError(sorted(gone))
-        of_a_kind = {address for address, url in queues.items() if _carries(url, contract.channel(address))}
+        # A participant that asks no more leaves its queue for replies behind.
+        deployed = [each for each in contract.channels if each.address in queues]
+        of_a_kind = {each.address for each in deployed if _carries(queues[each.address], each)}
         # Also where no route leads: participants add routes of their own.
         missing = {each.address for each in cloud_destinations(contract)} - of_a_kind
         routes = unserved(contract, of_a_kind)

@@ -1,4 +1,4 @@
-"""What a deployment becomes when participants come, retire and leave."""
+"""The effect on a deployment of participants that come, retire and leave."""
 
 from __future__ import annotations
 

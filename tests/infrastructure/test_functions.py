@@ -1,4 +1,4 @@
-"""What calls functions besides queues, and what they are told: schedules, downlink, provisioning."""
+"""Schedules and other callers of functions, and the settings that functions get."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an environment or a contract may ask for besides: webhooks, protocols, keys, locks, costs."""
+"""Options of an environment or a contract: webhooks, protocols, keys, locks, costs."""
 
 from __future__ import annotations
 

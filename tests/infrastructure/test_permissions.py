@@ -1,4 +1,4 @@
-"""What may do what: functions, rules, jobs, devices, participants."""
+"""The permissions of functions, jobs, rules, devices and participants."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ READ = {
     *("sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:ChangeMessageVisibility"),
     *("sqs:GetQueueAttributes", "sqs:GetQueueUrl"),
 }
-"""What every function may that a queue feeds."""
+"""The permissions of every function that a queue feeds."""
 
 CONSUME = " ".join(sorted(READ))
 
@@ -105,7 +105,7 @@ FUNCTIONS = {
         ("sqs:ReceiveMessage sqs:DeleteMessage", "canary-inbox"),
     ],
 }
-"""All that each function may do, and to what; `routing` has routers and the replay."""
+"""Every permission of each function, by actions and targets; `routing` has routers and the replay."""
 
 _JOB = [
     ("s3:GetObject s3:PutObject s3:DeleteObject", "/event-logs/{name}/*"),
@@ -133,7 +133,7 @@ JOBS = {
         ("s3:GetObject s3:PutObject s3:DeleteObject s3:DeleteObjectVersion", f"{_PERSONAL} /erasures/*"),
     ],
 }
-"""All that each job may do in archive and work bucket; a job that replaces its output deletes it first."""
+"""Every permission of each job; one that replaces its output deletes the old one."""
 
 OPTIONAL = {
     # Only where devices send up what the cloud wants.
@@ -154,7 +154,7 @@ OPTIONAL = {
 
 
 def routing(contract: Contract, source: str) -> list[tuple[str, str]]:
-    """What a router of `source` may do, and the replay besides: nothing else writes inboxes."""
+    """Return the permissions of a router of `source`. Nothing but routers and the replay writes inboxes."""
     channels = [*cloud_inboxes(contract), contract.channel("carers.replies")]
     written = [resource_names.channel_queue(each) for each in channels]
     return [
@@ -182,7 +182,7 @@ def permissions(rows: list[tuple[str, str]], **named: str) -> dict[str, set[str]
 
 
 def allowed(templates: Templates, user: Resource) -> dict[str, set[str]]:
-    """What a function or job may do, without its log, its own files and Hadoop's markers of folders."""
+    """Return the permissions of a function or job, without its log, its code and Hadoop's folder markers."""
     may = templates.may(user)
     # The emulated cloud asks for actions that AWS does not know.
     for batch in [each for each in may if re.fullmatch(r"sqs:\w+Batch", each)]:

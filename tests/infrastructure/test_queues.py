@@ -1,4 +1,4 @@
-"""What holds for every queue and everything that reads one."""
+"""Rules for every queue and for every reader of one."""
 
 from __future__ import annotations
 

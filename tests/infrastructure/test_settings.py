@@ -1,4 +1,4 @@
-"""Settings of environments: what cannot be deployed is refused by name, before anything is synthesized."""
+"""Settings of environments: a value that cannot be deployed is refused by name, before any synthesis."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What holds for whole stacks: names that stay, data that stays, logs that go, outputs to rely on."""
+"""Rules for whole stacks: stable names, kept data, logs that end, outputs for operators."""
 
 from __future__ import annotations
 

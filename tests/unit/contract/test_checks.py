@@ -1,4 +1,4 @@
-"""Warnings: what is allowed and was hardly meant; and who receives what, given who sends it."""
+"""Warnings about contracts that are valid and probably not meant; and the ways of events."""
 
 from __future__ import annotations
 

@@ -29,7 +29,8 @@ from tests.plane import shipped_contract
 from tests.unit.contract.small import document, small
 
 TABLE = "contracts"
-DEPLOYED = small()
+ASKS = {"participants/desk/asks": ["org.example.*"]}
+DEPLOYED = small(ASKS)
 QUEUES = {each.address: f"https://queue/{each.participant}" for each in cloud_destinations(DEPLOYED)}
 
 
@@ -49,7 +50,7 @@ def changed(name: str, to: str = "desk.inbox", **participants: Any) -> Contract:
     """The deployed contract with a route called `name`, and other settings of participants."""
     route = {"filter": {"exact": {"type": name}}, "to": to}
     changes = {f"participants/{each.replace('_', '-')}": settings for each, settings in participants.items()}
-    return small({**changes, f"routes/{name}": route})
+    return small({**ASKS, **changes, f"routes/{name}": route})
 
 
 def head_of(publisher: Publisher) -> Head:
@@ -102,6 +103,12 @@ def test_a_destination_that_is_not_deployed_is_refused(
         publisher.publish(new)
     assert (caught.value.inboxes, sorted(each.name for each in caught.value.routes)) == (inboxes, routes)
     assert publisher.in_force() is None
+
+
+def test_a_participant_may_ask_no_more(publisher: Publisher) -> None:
+    silent = small()
+    publisher.publish(silent)
+    assert head_of(publisher).version == silent.version
 
 
 def test_a_participant_cannot_leave_this_way(publisher: Publisher) -> None:

@@ -1,4 +1,4 @@
-"""Each optional setting of a contract: what it becomes, in which format, and how people read it."""
+"""Each optional setting of a contract: its effect, its format, its words for people."""
 
 from __future__ import annotations
 

@@ -161,9 +161,13 @@ def test_a_fifo_queue_gets_its_messages_in_order_and_stops_at_the_first_refusal(
     for number in numbers:
         fifo = {"MessageGroupId": "g", "MessageDeduplicationId": number}
         plane.send("ordered-inbox-dlq", event(number), **fifo)
-    if is_refused:
-        refusal = {"Failed": [{"Id": "0", "Code": "Throttled"}]}
-        plane.client.faults = {"send_message_batch": lambda **_: refusal}
+    refusal = {"Failed": [{"Id": "0", "Code": "Throttled"}]}
+
+    def one_at_a_time(QueueUrl: str, Entries: list[Any]) -> Any:  # noqa: N803 - as botocore has it
+        assert len(Entries) == 1
+        return refusal if is_refused else plane.sqs.send_message_batch(QueueUrl=QueueUrl, Entries=Entries)
+
+    plane.client.faults = {"send_message_batch": one_at_a_time}
     status, *_ = run("dead-letters", "redrive", "--all", "--queue", "ordered-inbox.fifo")
     assert status == is_refused
     full, empty = ("-dlq", "") if is_refused else ("", "-dlq")

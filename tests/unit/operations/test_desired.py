@@ -1,4 +1,4 @@
-"""What the operator sees of a device's desired state, and what is left of it when the device goes."""
+"""Desired state of devices, as the operator sees, resets and removes it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Telling devices what the cloud wants of them."""
+"""`interest`: publish and withdraw the interest of the cloud."""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
-"""Where a dead letter's original goes back to, and why some stay: decided by who wrote it and who sent it."""
+"""Decide where the original of a dead letter goes back to, by its author and its sender."""
 
 from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -12,10 +13,12 @@ import pytest
 from eventplane.batch import pack
 from eventplane.envelope import Envelope
 from eventplane.ingest import IngestFrame, frame_text, parse_frame
+from eventplane.limits import MAX_SQS_ATTRIBUTES
 from eventplane.sender import Sender
+from eventplane.sqs_binding import to_message
 from operations.dead_letters_text import letter_document, letter_text
 from operations.letters import Letter, read_letter
-from operations.outgoing import Outgoing, Skipped, again, original
+from operations.outgoing import MARK, Outgoing, Skipped, again, original
 from operations.queues import PlaneQueues
 from tests.plane import plane_contract
 from tests.rule_failure import rule_failure
@@ -66,7 +69,7 @@ def test_a_devices_original_goes_back_to_the_uplinks_queue_as_a_frame(lost: Enve
     assert outgoing.url == "https://ingest"
     frame = parse_frame(outgoing.entry["MessageBody"])
     (item,) = frame.items()
-    assert (frame.client_id, item.original) == (device, JSON)
+    assert (frame.client_id, frame.topic, item.original) == (device, f"devices/{device}/outbox", JSON)
 
 
 STAMPED = LOST.stamped(**HOME.attributes)
@@ -129,6 +132,35 @@ def test_a_letter_that_cannot_go_back_stays_with_the_reason(lost: Envelope, why:
     skipped = sent(lost)
     assert isinstance(skipped, Skipped)
     assert why in skipped.reason
+
+
+def test_a_message_goes_back_with_its_trace_and_with_a_mark_where_there_is_room() -> None:
+    def entry(attributes: int) -> Mapping[str, Any]:
+        hints = {f"a{at}": {"DataType": "String", "StringValue": "x"} for at in range(attributes)}
+        system = {"AWSTraceHeader": "Root=1"}
+        message = {"MessageId": "1", "Body": "b", "Attributes": system, "MessageAttributes": hints}
+        return again(message, "https://queue", "run").entry
+
+    trace = {"AWSTraceHeader": {"DataType": "String", "StringValue": "Root=1"}}
+    assert entry(MAX_SQS_ATTRIBUTES)["MessageSystemAttributes"] == trace
+    for attributes, is_marked in ((MAX_SQS_ATTRIBUTES - 1, True), (MAX_SQS_ATTRIBUTES, False)):
+        assert (MARK in entry(attributes)["MessageAttributes"]) is is_marked
+
+
+def test_an_original_in_a_fifo_queue_has_its_events_group_and_a_deduplication_id() -> None:
+    urls = {"family-app.outbox": "https://ordered.fifo"}
+    queues = cast(PlaneQueues, SimpleNamespace(channel_urls=urls, ingest_url=None))
+    lost = letter(JSON, "refused", "family-app.outbox", sender=FAMILY)
+    outgoing = original(read(lost), queues, CONTRACT, "run-1", 0)
+    assert isinstance(outgoing, Outgoing)
+    assert outgoing.entry["MessageGroupId"] == to_message(LOST).group
+    assert outgoing.entry["MessageDeduplicationId"]
+
+
+def test_a_letter_has_the_route_and_the_contract_of_its_message() -> None:
+    hints = {name: {"DataType": "String", "StringValue": f"a-{name}"} for name in ("route", "contract")}
+    found = read_letter({**queue_message(LOST), "MessageAttributes": hints}, "a-queue", "device.outbox")
+    assert (found.route, found.contract_version) == ("a-route", "a-contract")
 
 
 def test_a_fifo_queue_takes_a_message_again_and_a_second_try_at_it_as_a_duplicate() -> None:

@@ -1,4 +1,4 @@
-"""The smoke test without a plane: what fails a run, what it says of that, and that it always removes."""
+"""The smoke test without a plane: which results fail a run, and that every run removes its resources."""
 
 from __future__ import annotations
 
@@ -90,6 +90,14 @@ def passed(name: str = "event") -> StepResult:
 
 
 REPORT = Report(NAME, "dev", "123456789012", "eu-central-1", [passed()], [Removal("queue", None)], ["rows"])
+
+
+def test_a_report_shows_each_step_and_what_stays() -> None:
+    text, document = REPORT.text(), REPORT.document()
+    assert "event  passed  0.25 s   m-1" in text
+    assert text.endswith("removed: queue\nstays: rows\npassed")
+    (step,) = document["steps"]
+    assert (step["latency_s"], step["requests"], document["passed"]) == (0.25, {"s3:Get": "r-1"}, True)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""`trace SOURCE ID`: what the archive and the queues know of one event."""
+"""`trace SOURCE ID`: the steps of one event, from the archive and the queues."""
 
 from __future__ import annotations
 

@@ -136,6 +136,7 @@ def test_an_endpoint_has_the_settings_of_its_channel() -> None:
     ("path", "error"),
     [
         ("/nothing", ApiNotFoundError),
+        ("/endpoints/device.outbox/nothing", ApiNotFoundError),
         (f"{MESSAGES}/{KEYWORD}/nothing", ApiNotFoundError),
         (f"{MESSAGES}/{KEYWORD}/versions/1/more", ApiNotFoundError),
         (f"{SCHEMA}/meta$details", ApiNotFoundError),
