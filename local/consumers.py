@@ -21,8 +21,7 @@ from eventplane.device_reports import REPORT_PREFIX, STARTED
 from eventplane.errors import EnvelopeError
 from eventplane.names import NOTICE
 from eventplane.sqs_binding import split
-from local.oracle import Arrived
-from local.sent import Key
+from local.oracle import Arrived, Key
 
 _BATCH: Final = 10
 """Most messages of one ReceiveMessage or DeleteMessageBatch call (Amazon SQS quotas)."""

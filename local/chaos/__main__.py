@@ -9,14 +9,13 @@ import sys
 
 from benchmarks.results import write
 from eventplane.errors import EventPlaneError
-from local.alone import alone
 from local.chaos.run import run
-from local.chaos.scenario import Scenario
-from local.chaos.scenarios import SCENARIOS
+from local.chaos.scenarios import SCENARIOS, Scenario
 from local.chaos.schedule import ScheduleError
 from local.chaos.verdict import figures, summary
 from local.deploy import ROOT
 from local.errors import LocalError
+from local.process import alone
 
 OUTPUT = ROOT / "build" / "chaos"
 CLOCK = "wall clock, everything on one machine"

@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from local.consumers import UNREADABLE, comes_in_its_own_time, key_of, texts_of
-from local.oracle import Arrived
-from local.sent import Key
+from local.oracle import Arrived, Key
 
 _LINE_END: Final = b"\n"
 

@@ -129,7 +129,7 @@ def read_in_order(service: str, url: str, writer: ArrivalWriter) -> None:
 
 
 def main() -> None:
-    """Readers for each service. What else ends one, ends all: `local.chaos.restarter` starts it again."""
+    """Readers for each service. What else ends one, ends all: `local.process` starts it again."""
     folder = Path(sys.argv[1])
     for argument in sys.argv[2:]:
         service, _, url = argument.partition("=")

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from local.chaos.alarms import Alarm, Metrics, UnreadAlarmError, Watched
 from local.chaos.counters import Times, quantile
-from local.chaos.injector import Struck
-from local.sent import Key
+from local.chaos.faults import Struck
+from local.oracle import Key
 
 MOST_COPIES: Final = 9
 """Of one event in one inbox. Ours: an outage may repeat events, but not multiply them."""

@@ -1,56 +1,92 @@
-"""The scenarios by name."""
+"""The scenarios: how many homes, what they send, what breaks when, in which cloud."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Final
 
 from eventplane.contract import Contract
-from local.chaos.cloud_faults import KINDS
-from local.chaos.cloud_faults import plan as cloud_faults_plan
-from local.chaos.emulated import Emulated
-from local.chaos.faulty import Faulty
-from local.chaos.kinds import changed, with_order
-from local.chaos.load import Load
-from local.chaos.machine import ArmUserland
-from local.chaos.scenario import Plan, Scenario
-from local.chaos.schedule import Mode, Pace, Strike, every, schedule
-from local.chaos.stand_in import StandIn
-from local.chaos.verdict import ALARMS, FAMILY, READINGS
+from local.chaos.clouds import Cloud, Emulated, Faulty, StandIn
+from local.chaos.faults import changed, with_order
+from local.chaos.load import ALARMS, FAMILY, READINGS, Load
+from local.chaos.schedule import KINDS, Mode, Pace, Strike, cloud_faults_plan, every, schedule
+from local.machine import ArmUserland, ThisMachine
+from local.process import Supervisor
+
+Plan = Callable[[int, Sequence[str], int, float], Sequence[Strike]]
+"""Plan the strikes for a seed, kinds of faults, a number of homes and of seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """A run: its faults go on for `seconds`, or end with the last sending if it `ends_with_load`.
+
+    `kinds` are those of the faults, or empty for all that are possible. It `loses` if losses are what is
+    measured. If it `tells`, carers send messages to the homes meanwhile. `contract` may change the contract.
+    """
+
+    name: str
+    homes: int
+    load: Load
+    plan: Plan
+    cloud: Callable[[Supervisor, Contract], Cloud]
+    seconds: float
+    kinds: Sequence[str] = ()
+    ends_with_load: bool = False
+    loses: bool = False
+    tells: bool = False
+    contract: Callable[[Contract], Contract] = lambda contract: contract
+    disk_mib: int = 64
+    machine: ThisMachine = field(default_factory=ThisMachine)
+
+    def within(self, seconds: float | None, events: int | None) -> Scenario:
+        """Return a run that fits `seconds`, with `events` of each home; None leaves either as it is.
+
+        With both, the events are spread evenly over the seconds.
+        """
+        load, faults_s = self.load, self.seconds
+        if seconds and self.ends_with_load:  # the sending decides how long it lasts, at the cloud's pace
+            load = replace(load, events=round(seconds * load.per_s))
+        elif seconds:
+            load, faults_s = replace(load, events=round(load.events * seconds / faults_s)), seconds
+        if events:
+            per_s = events / seconds if seconds and not self.ends_with_load else load.per_s
+            load = replace(load, events=events, per_s=per_s)
+        return replace(self, load=load, seconds=faults_s)
+
 
 _HOUR_S: Final = 3_600.0
 _KILLS: Final = ("forwarder-kill", "router-kill")
-_CALM: Final = Pace(1.0, 3.0, 15.0)
-_BRISK: Final = Pace(0.5, 1.0, 0.5)
 _STEADY: Final = Pace(1.0, 4.0, 3.0)
 
 
-def _seeded(mode: Mode, pace: Pace) -> Plan:
-    def plan(seed: int, kinds: Sequence[str], homes: int, seconds: float) -> Sequence[Strike]:
-        return schedule(seed, kinds, homes, seconds, mode, pace)
-
-    return plan
+_BRISK_PAIRS: Final = partial(schedule, mode=Mode.PAIRS, pace=Pace(0.5, 1.0, 0.5))
+_PAIRS: Final = partial(schedule, mode=Mode.PAIRS, pace=_STEADY)
+_SINGLY: Final = partial(schedule, mode=Mode.SINGLY, pace=_STEADY)
+_TOGETHER: Final = partial(schedule, mode=Mode.TOGETHER, pace=_STEADY)
+_CALMLY: Final = partial(schedule, mode=Mode.SINGLY, pace=Pace(1.0, 3.0, 15.0))
 
 
 def short() -> Scenario:
     """Part of `make test`: every kind once or so, in pairs, in half a minute with its audit."""
-    return Scenario("short", 2, Load(1_500, 75, 25), _seeded(Mode.PAIRS, _BRISK), StandIn, seconds=20)
+    return Scenario("short", 2, Load(1_500, 75, 25), _BRISK_PAIRS, StandIn, seconds=20)
 
 
 def singly() -> Scenario:
     """Every kind by itself, with time to recover: the recovery figures."""
-    return Scenario("singly", 2, Load(14_000, 100, 50), _seeded(Mode.SINGLY, _STEADY), StandIn, seconds=140)
+    return Scenario("singly", 2, Load(14_000, 100, 50), _SINGLY, StandIn, seconds=140)
 
 
 def pairs() -> Scenario:
     """Every pair of kinds."""
-    return Scenario("pairs", 3, Load(30_000, 50, 50), _seeded(Mode.PAIRS, _STEADY), StandIn, seconds=600)
+    return Scenario("pairs", 3, Load(30_000, 50, 50), _PAIRS, StandIn, seconds=600)
 
 
 def together() -> Scenario:
     """All at once, again and again."""
-    return Scenario("together", 2, Load(6_000, 100, 50), _seeded(Mode.TOGETHER, _STEADY), StandIn, seconds=60)
+    return Scenario("together", 2, Load(6_000, 100, 50), _TOGETHER, StandIn, seconds=60)
 
 
 def paper() -> Scenario:
@@ -70,12 +106,12 @@ def paper() -> Scenario:
 
 
 def paper_best_effort() -> Scenario:
-    """The same events and kills over a channel that promises nothing, from services that wait for nothing."""
+    """The same events and kills at best effort, over the channel and from the services."""
     at_least_once = paper()
     return replace(
         at_least_once,
         name="paper-best-effort",
-        load=replace(at_least_once.load, is_careless=True),
+        load=replace(at_least_once.load, best_effort=True),
         loses=True,
         contract=_best_effort,
     )
@@ -99,7 +135,7 @@ def million() -> Scenario:
         "million",
         2,
         Load(500_000, 1_500, 500),
-        _seeded(Mode.PAIRS, _STEADY),
+        _PAIRS,
         StandIn,
         seconds=330,
         disk_mib=512,
@@ -107,8 +143,8 @@ def million() -> Scenario:
 
 
 def cloud() -> Scenario:
-    """Singly, in the deployed plane: functions and consumers die as well."""
-    return Scenario("cloud", 2, Load(7_000, 50, 50), _seeded(Mode.SINGLY, _STEADY), Emulated, seconds=140)
+    """Singly, in the deployed plane: functions and consumers are killed as well."""
+    return Scenario("cloud", 2, Load(7_000, 50, 50), _SINGLY, Emulated, seconds=140)
 
 
 def cloud_faults() -> Scenario:
@@ -127,12 +163,12 @@ def cloud_faults() -> Scenario:
 
 
 def device() -> Scenario:
-    """The forwarder as the device has it, on its processor, emulated."""
+    """The device's forwarder on its processor, emulated."""
     return Scenario(
         "device",
         1,
         Load(1_200, 10, 50),
-        _seeded(Mode.SINGLY, _STEADY),
+        _SINGLY,
         StandIn,
         seconds=120,
         machine=ArmUserland(),
@@ -140,8 +176,8 @@ def device() -> Scenario:
 
 
 def soak() -> Scenario:
-    """Single faults for as long as is said (--seconds): what grows?"""
-    return Scenario("soak", 1, Load(60_000, 100, 100), _seeded(Mode.SINGLY, _CALM), StandIn, seconds=600)
+    """Single faults, for a long time with --seconds, to measure growth of memory and disk."""
+    return Scenario("soak", 1, Load(60_000, 100, 100), _CALMLY, StandIn, seconds=600)
 
 
 SCENARIOS: Final[dict[str, Callable[[], Scenario]]] = {

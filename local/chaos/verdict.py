@@ -4,25 +4,19 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from statistics import median
 from typing import Any, Final
 
 from benchmarks.results import Figure
-from local.chaos.counters import delays, delays_during, out_of_order, quantile, recoveries
-from local.chaos.given_up import missing, unexcused
-from local.chaos.load import GREETING, KEYWORD, MOTION
+from local.chaos.counters import delays, delays_during, missing, out_of_order, quantile, recoveries, unexcused
+from local.chaos.faults import Struck
+from local.chaos.load import ALARMS, GREETING, KEYWORD, MOTION, READINGS, SERVICES
 from local.chaos.outages import MOST_COPIES, NOTES, RECOVERY_S, Outages, judge_outages
-from local.chaos.probe import per_hour
-from local.chaos.restarter import by_themselves
-from local.chaos.run import Outcome
-from local.demo.carers import CARERS_SOURCE
+from local.chaos.run import Outcome, per_hour
 from local.demo.summary import numbers_missing, summarise
-from local.sent import Key
-
-ALARMS: Final = "alarm-centre"
-READINGS: Final = "care-analytics"
-FAMILY: Final = "family-app"
+from local.oracle import Key
+from local.process import End
 
 _COUNTED: Final = ("reordered",)
 """Faults reorder (docs/explanation/chaos.md, "Out of order"): counted, and nobody is failed for it."""
@@ -49,12 +43,7 @@ def summary(outcome: Outcome, run: dict[str, Any], *, loses: bool = False) -> di
     return {
         **summarise(
             run={**run, "cloud": outcome.cloud, "contract_version": outcome.contract_version},
-            sent={
-                "events_sent": outcome.sent.events_sent,
-                "urgent_sent": outcome.sent.urgent_sent,
-                "malformed_sent": outcome.sent.malformed_sent,
-                "told": sum(each.source == CARERS_SOURCE for each in outcome.sent.events),
-            },
+            sent=outcome.sent.counts(),
             verdicts=outcome.verdicts,
             faults=[
                 {"kind": each.kind, "home": each.home, "seconds": round(each.ended - each.began, 2)}
@@ -238,13 +227,30 @@ def _grown(outcome: Outcome) -> Iterator[Figure]:
 
 
 def _sent(outcome: Outcome, type: str) -> dict[Key, float]:
-    service = {KEYWORD: "voice-service", MOTION: "activity-service"}[type]
     return {
         key: at
         for key, at in outcome.sent.at.items()
-        if key[0].endswith(f"/{service}") and key[1] != str(GREETING)
+        if key[0].endswith(f"/{SERVICES[type]}") and key[1] != str(GREETING)
     }
 
 
 def _less(name: str, value: float, unit: str, aim: float | None, note: str) -> Figure:
     return Figure(name, value, unit, aim, higher_is_better=False, note=note)
+
+
+_FORESEEN: Final = {"disk-full": os.EX_IOERR}
+"""The status with which a forwarder may end that starts during such a fault: it cannot open its spool."""
+
+
+def by_themselves(ends: Iterable[End], struck: Sequence[Struck]) -> list[End]:
+    """Return the ends that no fault of `struck` explains."""
+    return [end for end in ends if not any(_explains(fault, end) for fault in struck)]
+
+
+def _explains(fault: Struck, end: End) -> bool:
+    return (
+        _FORESEEN.get(fault.kind) == end.status
+        and end.name == f"forwarder-{fault.home}"
+        and fault.began <= end.at
+        and end.started <= fault.ended
+    )

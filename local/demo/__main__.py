@@ -10,11 +10,11 @@ from pathlib import Path
 from rich.console import Console
 
 from eventplane.errors import EventPlaneError
-from local.alone import alone
 from local.demo.run import Options, run
 from local.deploy import ROOT
 from local.errors import LocalError
 from local.input import DEFAULT_EVENTS, DEFAULT_HOMES, InputBoundError, InputError, open_input, read_bound
+from local.process import alone
 
 OUTPUT = ROOT / "build" / "demo"
 

@@ -16,8 +16,8 @@ from rich.console import Console
 from contract import CONTRACT_FILE
 from eventplane.errors import EventPlaneError
 from eventplane.webhooks import url_problem
-from local.alone import RunningError
 from local.errors import LocalError
+from local.process import RunningError
 from local.up.folder import FOLDER, Folder, NotUpError, stop
 from local.up.run import publish, tell, up
 

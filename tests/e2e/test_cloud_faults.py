@@ -11,8 +11,7 @@ import pytest
 
 from local.chaos.outages import HELD, MOST_COPIES, UNSEEN
 from local.chaos.run import run
-from local.chaos.scenario import Scenario
-from local.chaos.scenarios import cloud_faults
+from local.chaos.scenarios import Scenario, cloud_faults
 from local.chaos.verdict import figures, summary
 
 SEED = 1

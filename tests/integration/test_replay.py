@@ -20,8 +20,7 @@ from eventplane.names import VERDICT
 from eventplane.sender import Sender
 from eventplane.sending import stamp_sender
 from eventplane.sqs_binding import split
-from local.audits import read_report
-from local.demo.archive import fetch
+from local.audits import fetch, read_report
 from local.demo.plane import Plane
 from tests.eventually import eventually
 

@@ -12,14 +12,13 @@ import pytest
 from contract import load_contract
 from eventplane.contract import Contract
 from local.certificates import Authority
-from local.chaos.machine import ThisMachine
-from local.chaos.restarter import Restarter
 from local.cloud import CloudEndpoint
 from local.control_room.plane import Fault, Stage
 from local.home import BROKER_CONNECTED, Home, start_home
+from local.machine import ThisMachine
 from local.network import Network
 from local.ports import LOOPBACK, free_port
-from local.process import Supervisor
+from local.process import Restarter, Supervisor
 from local.services import CALL_SERVICE
 from local.things import Thing
 from local.up.observer import ObservingProxy
@@ -50,9 +49,7 @@ def home(supervisor: Supervisor, cloud: CloudEndpoint, contract: Contract, tmp_p
     )
     folder = ThisMachine().folder(tmp_path, "home-1")
     with Network() as network:
-        home = start_home(
-            supervisor, network, thing, contract, "rule", ThisMachine(), folder, ready=BROKER_CONNECTED
-        )
+        home = start_home(supervisor, network, thing, contract, "rule", folder, ready=BROKER_CONNECTED)
         with Restarter(home.children, pause_s=0.1):
             yield home
 

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from local.chaos.cloud_faults import KINDS, LONG, plan
-from local.chaos.faulty import SERVICES
-from local.chaos.injector import Struck
+from local.chaos.faults import Struck
 from local.chaos.outages import episodes
 from local.chaos.scenarios import cloud_faults
+from local.chaos.schedule import KINDS, LONG, SERVICES, cloud_faults_plan
 
 
 def names(seed: int, kinds: tuple[str, ...], seconds: float) -> list[tuple[str, ...]]:
-    strikes = plan(seed, kinds, 2, seconds)
+    strikes = cloud_faults_plan(seed, kinds, 2, seconds)
     return [
         each.kinds
         for each in episodes(Struck(each.kind, "home-1", each.at_s, each.until_s) for each in strikes)

@@ -7,9 +7,9 @@ from typing import NoReturn
 import pytest
 
 import local.chaos.__main__ as command
-from local.alone import alone
 from local.chaos.schedule import ScheduleError
 from local.errors import LocalError
+from local.process import alone
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ from local.chaos.counters import (
     out_of_order,
     recoveries,
 )
-from local.chaos.injector import Struck
-from local.sent import Key, SentEvent
+from local.chaos.faults import Struck
+from local.oracle import Key, SentEvent
 
 A: Key = ("/homes/a/voice", "1")
 B: Key = ("/homes/a/voice", "2")

@@ -12,25 +12,24 @@ from typing import Any
 
 import pytest
 
-from eventplane.contract import load_compiled
+from eventplane.contract import Contract, load_compiled
 from local.chaos.faults import (
     NARROW_LINE,
-    BadWeather,
-    ContractChange,
-    Cut,
-    Freeze,
-    Kill,
-    Malformed,
-    ReconnectStorm,
+    Fault,
+    changed,
+    contract_change,
+    freeze,
+    impaired,
+    kill,
+    malformed,
+    reconnect_storm,
 )
-from local.chaos.kinds import changed
 from local.chaos.load import MOTION, WINDOW, Load, Sender, TimedLog
-from local.chaos.restarter import Restarter
 from local.home import Home
 from local.mosquitto import Broker
+from local.network import UNIMPAIRED, Impairment
 from local.ports import free_port
-from local.process import Child, Supervisor
-from local.weather import FAIR, Weather
+from local.process import Child, Restarter, Supervisor
 from tests.eventually import eventually
 from tests.plane import shipped_contract
 
@@ -51,7 +50,7 @@ while True:
 class FakeLine:
     def __init__(self) -> None:
         self.is_cut = False
-        self.weather = FAIR
+        self.impairment = UNIMPAIRED
 
     def cut(self) -> None:
         self.is_cut = True
@@ -62,8 +61,8 @@ class FakeLine:
     def drop(self) -> None:
         """All that a storm does."""
 
-    def set_weather(self, weather: Weather) -> None:
-        self.weather = weather
+    def impair(self, impairment: Impairment) -> None:
+        self.impairment = impairment
 
 
 @pytest.fixture(scope="module")
@@ -87,56 +86,65 @@ def home(supervisor: Supervisor) -> Iterator[Home]:
 
 
 def test_a_forwarder_that_comes_back_to_a_broken_contract_runs_in_the_end(home: Home) -> None:
-    kill, change = Kill(home.forwarder), ContractChange(home, lambda _: None, [CONTRACT])
+    killed, change = kill(home.forwarder), change_contract(home, [CONTRACT])
     with Restarter(home.children, pause_s=0.0) as restarter:
-        kill.start()
+        killed.start()
         change.start()
-        kill.heal()
+        heal(killed)
         assert eventually(lambda: bool(home.forwarder.ends))
-        change.heal()
+        heal(change)
         assert eventually(lambda: serves(home))
         assert {(end.name, end.status) for end in restarter.ends} == {("forwarder-home-1", os.EX_CONFIG)}
 
 
 def test_a_reload_before_the_forwarder_listens_does_not_end_it(home: Home) -> None:
-    kill, change = Kill(home.forwarder), ContractChange(home, lambda _: None, [CONTRACT])
+    killed, change = kill(home.forwarder), change_contract(home, [CONTRACT])
     for _ in range(5):
-        kill.start()
-        kill.heal()
-        change.heal()
+        killed.start()
+        heal(killed)
+        heal(change)
     assert eventually(lambda: serves(home))
     assert not home.forwarder.ends
 
 
 def test_after_any_two_faults_all_is_whole(home: Home) -> None:
     faults = {
-        "forwarder-kill": Kill(home.forwarder),
-        "forwarder-stop": Freeze(home.forwarder),
-        "mosquitto-kill": Kill(home.broker.child),
-        "mosquitto-stop": Freeze(home.broker.child),
-        "line-cut": Cut(home.link),
-        "narrow-line": BadWeather(home.link, NARROW_LINE),
-        "reconnect-storm": ReconnectStorm(home.link),
-        "contract-change": ContractChange(home, lambda _: None, [CONTRACT, OTHER]),
+        "forwarder-kill": kill(home.forwarder),
+        "forwarder-stop": freeze(home.forwarder),
+        "mosquitto-kill": kill(home.broker.child),
+        "mosquitto-stop": freeze(home.broker.child),
+        "line-cut": Fault(home.link.cut, home.link.heal),
+        "narrow-line": impaired(home.link, NARROW_LINE),
+        "reconnect-storm": reconnect_storm(home.link),
+        "contract-change": change_contract(home, [CONTRACT, OTHER]),
     }
     with Restarter(home.children, pause_s=0.0):
         for one, two in permutations(faults, 2):
             for first, second in ((one, two), (two, one)):
                 faults[one].start()
                 faults[two].start()
-                faults[first].heal()
-                faults[second].heal()
+                heal(faults[first])
+                heal(faults[second])
                 assert eventually(lambda: all(goes_on(child) for child in home.children)), (one, two, first)
                 assert not home.link.is_cut, (one, two, first)
-                assert home.link.weather == FAIR, (one, two, first)  # type: ignore[attr-defined]
+                assert home.link.impairment == UNIMPAIRED, (one, two, first)  # type: ignore[attr-defined]
                 load_compiled(home.contract.read_bytes(), f"{one}, {two}, {first}")
         assert eventually(lambda: serves(home))
+
+
+def heal(fault: Fault) -> None:
+    assert fault.heal
+    fault.heal()
+
+
+def change_contract(home: Home, versions: list[Contract]) -> Fault:
+    return contract_change(home, versions, lambda _: None)
 
 
 def serves(home: Home) -> bool:
     """Whether the forwarder is past where it refuses its contract: it takes a reload."""
     told = home.forwarder.log.read_text().count("told to reload")
-    ContractChange(home, lambda _: None, [CONTRACT]).heal()
+    heal(change_contract(home, [CONTRACT]))
     return eventually(lambda: home.forwarder.log.read_text().count("told to reload") > told, 0.2)
 
 
@@ -150,8 +158,8 @@ def test_malformed_messages_wait_for_no_room() -> None:
     sent = TimedLog(CONTRACT)
     with Sender("home-1", free_port(), CONTRACT, sent, Load(0, 1.0)) as sender:
         for number in range(WINDOW):
-            sender.send(MOTION, number)
-        strike = threading.Thread(target=Malformed(sender).start, daemon=True)
+            sender.send_number(MOTION, number)
+        strike = threading.Thread(target=malformed(sender).start, daemon=True)
         strike.start()
         strike.join(10)
         assert not strike.is_alive()

@@ -9,7 +9,7 @@ import pytest
 from eventplane.device_reports import DISCARDED, STARTED
 from eventplane.envelope import write_event
 from eventplane.ledger import TapRecord, to_line
-from local.chaos.given_up import given_up, missing, not_stored, sent_again, unexcused
+from local.chaos.counters import given_up, missing, not_stored, sent_again, unexcused
 from local.oracle import Verdict
 
 

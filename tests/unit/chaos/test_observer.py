@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from local.chaos.alarms import AGE
-from local.chaos.observer import Observer
+from local.chaos.alarms import AGE, Observer
 from local.cloud import CloudEndpoint
 from local.emulator import QueuedMessage
 

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from local.chaos.alarms import AGE, Alarm, Metrics, Term, Watched
-from local.chaos.injector import Struck
+from local.chaos.faults import Struck
 from local.chaos.outages import (
     COPIES,
     HELD,
@@ -18,7 +18,7 @@ from local.chaos.outages import (
     episodes,
     judge_outages,
 )
-from local.sent import Key
+from local.oracle import Key
 
 RETRIED = ("EventPlane", "Retried", frozenset({("service", "router")}))
 OLDEST = ("AWS/SQS", AGE, frozenset({("QueueName", "ingest")}))

@@ -3,9 +3,9 @@
 import os
 from pathlib import Path
 
-from local.chaos.injector import Struck
-from local.chaos.restarter import Restarter, by_themselves
-from local.process import End, Supervisor
+from local.chaos.faults import Struck
+from local.chaos.verdict import by_themselves
+from local.process import End, Restarter, Supervisor
 from tests.eventually import eventually
 
 FULL = Struck("disk-full", "home-1", began=100.0, ended=103.0)

@@ -10,14 +10,13 @@ import pytest
 
 from eventplane.contract import Contract
 from local.chaos.arrivals import Arrivals
-from local.chaos.injector import Struck
-from local.chaos.load import GREETING, TimedLog
+from local.chaos.faults import Struck
+from local.chaos.load import ALARMS, GREETING, READINGS, TimedLog
 from local.chaos.run import Outcome
-from local.chaos.verdict import ALARMS, READINGS, figures, summary
+from local.chaos.verdict import figures, summary
 from local.demo.summary import IRREGULAR
-from local.oracle import Verdict
+from local.oracle import Key, Verdict
 from local.process import End
-from local.sent import Key
 from tests.plane import shipped_contract
 
 EXPECTED = 100

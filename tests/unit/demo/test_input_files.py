@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from local.input import InputFileError, InputMissingError, InputRowError, open_input
-from local.input.opensmarthome import opensmarthome_homes
-from local.input.tihm import ALARM_TYPE, READING_TYPE, tihm_homes
+from local.input.datasets import ALARM_TYPE, READING_TYPE, opensmarthome_homes, tihm_homes
 
 PHYSIOLOGY = """patient_id,date,device_type,value,unit
 aaaaa,2019-04-02 08:00:00,Heart rate,70,beats/min

@@ -10,9 +10,8 @@ from eventplane.contract import Contract, Place
 from eventplane.device_reports import STARTED
 from eventplane.envelope import Envelope, write_event
 from local.input import open_input
-from local.oracle import Arrived, dead_lettered, expected_by_service, judge
+from local.oracle import Arrived, Key, SentLog, dead_lettered, expected_by_service, judge
 from local.poison import Poison
-from local.sent import Key, SentLog
 
 
 def event(type_: str, *, id_: str = "1", subject: str = "/kitchen") -> Envelope:

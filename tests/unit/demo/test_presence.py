@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from rich.progress import Progress
 
@@ -9,7 +11,7 @@ from eventplane.contract import Contract
 from eventplane.names import CONNECTED, NOTICE
 from local.consumers import Kept
 from local.demo.presence import LOCAL, PHASES, cut_off, missing, notices, told
-from local.demo.waiting import Waits
+from local.waiting import Waits
 
 pytestmark = pytest.mark.source("P9")
 
@@ -44,15 +46,16 @@ def test_each_service_has_to_be_told_of_begin_and_end() -> None:
 def test_a_home_comes_back_when_everybody_was_told() -> None:
     said = [Kept("operations", CONNECTED, "home-1", {}, LOST_MS)]
 
-    class Home:
-        def cut_network(self) -> None:
+    class Link:
+        def cut(self) -> None:
             said.extend([kept("carers"), kept("family-app")])
 
-        def heal_network(self) -> None:
+        def heal(self) -> None:
             assert len(said) == 3
             said.extend([kept("carers", "over"), kept("family-app", "over")])
 
     with Progress() as progress:
         waits = Waits(progress, 1.0)
-        found = cut_off("home-1", Home(), ["carers", "family-app"], lambda: said, waits)
+        link: Any = Link()
+        found = cut_off("home-1", link, ["carers", "family-app"], lambda: said, waits)
     assert (missing(found, ["carers", "family-app"]), waits.gave_up) == (0, [])

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from eventplane.contract import Contract, Place
 from eventplane.envelope import write_event
+from local.oracle import SentLog
 from local.poison import cloud_payloads
-from local.sent import SentLog
 
 ALARM = write_event({"id": "1", "source": "/s", "type": "org.eventplane.alarm.clinical.v1"})
 READING = write_event(

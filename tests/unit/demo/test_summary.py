@@ -9,10 +9,9 @@ import pytest
 from rich.console import Console
 
 from local.consumers import Kept
-from local.demo.alarms import Alarm, alarms
 from local.demo.faults import Fault
 from local.demo.presence import Notice
-from local.demo.report import headline, print_table, write_page
+from local.demo.report import Alarm, alarms, headline, print_table, write_page
 from local.demo.summary import FOUND, IRREGULAR, summarise
 from local.oracle import Verdict
 

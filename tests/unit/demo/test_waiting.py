@@ -2,7 +2,7 @@
 
 from rich.progress import Progress
 
-from local.demo.waiting import Waits
+from local.waiting import Waits
 
 
 def test_a_wait_in_which_nothing_moves_is_given_up_and_named() -> None:

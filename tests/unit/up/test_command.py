@@ -19,10 +19,10 @@ from rich.console import Console
 from contract.publish import ConflictError, DestinationsNotDeployedError
 from contract.scaffold import copy_contract, new_participant
 from eventplane.contract import Contract, ParticipantKind, compile_contract
-from local.alone import RunningError, alone
 from local.cloud import CloudEndpoint
 from local.demo.plane import Plane
 from local.deploy import COMMANDS, TOOLS
+from local.process import RunningError, alone
 from local.up import __main__ as command
 from local.up import run as module
 from local.up.folder import Folder, NotUpError, Running

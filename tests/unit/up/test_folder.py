@@ -11,16 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from local.alone import RunningError, alone
 from local.cloud import CloudEndpoint
 from local.deploy import ROOT
+from local.process import RunningError, alone
 from local.up.folder import MARK, Folder, NotUpError, Running, StillUpError, end_leftovers, stop
 from tests.eventually import eventually
 
 HOLD = """
 import sys, time
 from pathlib import Path
-from local.alone import alone
+from local.process import alone
 with alone(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(600)
