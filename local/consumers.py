@@ -224,7 +224,7 @@ def _kept(service: str, event: BaseCloudEvent, arrived_ms: int) -> Kept:
         data,
         arrived_ms,
         device=event.get_extension("senderdevice") or "",
-        sent_ms=sent and round(sent.timestamp() * 1000),
+        sent_ms=round(sent.timestamp() * 1000) if sent else None,
     )
 
 

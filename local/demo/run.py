@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
@@ -57,9 +57,6 @@ _AHEAD: Final = 4_000
 """Most events that the homes may be ahead of the readers: a call on a queue of the emulated cloud takes the
 longer the more messages it holds."""
 
-Tamper = Callable[[Any, Mapping[str, str]], None]
-"""Gets an SQS client and the inbox URLs by service, after everything was sent and before anyone reads."""
-
 
 @dataclass(frozen=True, slots=True)
 class Options:
@@ -71,7 +68,7 @@ class Options:
     output: Path
 
 
-def run(options: Options, console: Console, tamper: Tamper | None = None) -> dict[str, Any]:
+def run(options: Options, console: Console) -> dict[str, Any]:
     """Play the input, write the summary and the page to `output`, and return the summary."""
     began = monotonic()
     run_dir = options.output / "run"
@@ -80,7 +77,7 @@ def run(options: Options, console: Console, tamper: Tamper | None = None) -> dic
         waits = Waits(progress, _PATIENCE_SECONDS)
         plane = _start_plane(supervisor, progress)
         sent = SentLog(plane.contract)
-        played = _play(options.input, supervisor, plane, sent, waits, tamper)
+        played = _play(options.input, supervisor, plane, sent, waits)
         snapshot_fleet(plane)
         archive = _fetch_archive(plane, run_dir, progress)
         with _step(progress, "Spark audits, with one object deleted too"):
@@ -156,7 +153,6 @@ def _play(
     plane: Plane,
     sent: SentLog,
     waits: Waits,
-    tamper: Tamper | None,
 ) -> Played:
     progress = waits.progress
     with ExitStack() as stack:
@@ -168,15 +164,13 @@ def _play(
             homes, services = stack.enter_context(starting)
             warming.result()
         stack.enter_context(DownlinkSchedule(plane.cloud))
-        consumers = Consumers(plane.cloud.client("sqs"), plane.inboxes, _is_shown)
-        if tamper is None:
-            stack.enter_context(consumers)
+        consumers = stack.enter_context(Consumers(plane.cloud.client("sqs"), plane.inboxes, _is_shown))
         with _step(progress, "carers tell each home, one of which is cut off"):
             send_as_carers(plane, sent, homes)
         with _step(progress, "a device without forwarder sends"):
             send_without_forwarder(supervisor, plane, sent)
         with Faults(homes, source.total) as faults:
-            _send(source, services, faults, progress, consumers if tamper is None else None)
+            _send(source, services, faults, progress, consumers)
         injected = faults.injected()
 
         def unsent() -> int:
@@ -187,10 +181,6 @@ def _play(
             waits.until_none_remain("queues empty", lambda: plane.count_messages(outputs))
 
         waits.until_none_remain("homes drain", unsent)
-        if tamper is not None:
-            wait_for_queues("IngestUrl", "UrgentIngestUrl")
-            tamper(plane.cloud.client("sqs"), plane.inboxes)
-            stack.enter_context(consumers)
         # Spark's start takes a processor for seconds, during which the next steps wait for timers.
         spark = AuditProcess(supervisor)
         notices = _lose_home(plane, homes, consumers, waits)
@@ -244,7 +234,7 @@ def _send(
     services: Mapping[str, HomeServices],
     faults: Faults,
     progress: Progress,
-    consumers: Consumers | None,
+    consumers: Consumers,
 ) -> None:
     task = progress.add_task("homes send", total=source.total)
     sender = ""
@@ -258,7 +248,7 @@ def _send(
     def dealt(events: int) -> None:
         progress.update(task, completed=events)
         faults.passed(events, sender)
-        if consumers and events - consumers.received_total > _AHEAD:
+        if events - consumers.received_total > _AHEAD:
             consumers.wait_until(lambda: events - consumers.received_total <= _AHEAD // 2, _PATIENCE_SECONDS)
 
     players = Players(services)
