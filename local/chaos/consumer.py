@@ -1,8 +1,8 @@
-"""`python -m local.chaos.consumer FOLDER SERVICE=URL[#ordered]...`: cloud services in a process that can die.
+"""`python -m local.chaos.consumer FOLDER SERVICE=URL[#ordered]...`: cloud services in a process to be killed.
 
-Each service reads its inbox queue, writes down what came, and only then deletes it: what a killed reader had
-in its hands comes again when the queue's visibility timeout is over. One whose inbox is `#ordered` reads by
-the client library, which puts events into their order.
+Each service reads its inbox queue, records the events, and only then deletes them: what a killed reader had
+in flight is redelivered after the visibility timeout. One whose inbox is `#ordered` reads with the client
+library, which restores the order of events.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from eventplane_client.memory_filter import MemoryFilter
 from eventplane_client.ports import Message
 from eventplane_client.sqs import SqsTransport
 from local.chaos.arrivals import ArrivalWriter
+from local.consumers import read_batch
 
 _log = logging.getLogger(__name__)
 
@@ -34,7 +35,7 @@ _LONG_POLL_S = 1
 _PAUSE_S = 1
 
 ORDERED: Final = "#ordered"
-"""What follows the URL of an inbox that keeps an order."""
+"""Follows the URL of an inbox that keeps an order."""
 
 _MANY: Final = 100_000
 """Events that are held for their order: all that a killed router may delay (SQS: 120,000 in flight)."""
@@ -43,29 +44,18 @@ _GAP_S: Final = 3_600.0
 """How long an event waits for those before it: longer than a slow machine takes for what comes again."""
 
 _READERS = 4
-"""Of each service. An emulated queue answers the slower the more it holds, so a single reader that has once
-fallen behind the routers never catches up."""
+"""Readers of each service. An emulated queue is the slower the more it holds, so a single one could not catch
+up with the routers."""
 
 
 def read(sqs: Any, url: str, writer: ArrivalWriter) -> None:
-    """Read one queue for ever, also past calls that fail: a cloud that is slow is no end of a service."""
+    """Read one queue for ever, also after calls that fail."""
     while True:
         try:
-            _read_batch(sqs, url, writer)
+            read_batch(sqs, url, lambda texts: texts and writer.write(texts))
         except (BotoCoreError, ClientError) as error:
             _log.warning("%s: %s", url, error)
             sleep(_PAUSE_S)
-
-
-def _read_batch(sqs: Any, url: str, writer: ArrivalWriter) -> None:
-    answer = sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=_BATCH, WaitTimeSeconds=_LONG_POLL_S)
-    if messages := answer.get("Messages", []):
-        writer.write(message["Body"] for message in messages)
-        entries = [
-            {"Id": str(number), "ReceiptHandle": message["ReceiptHandle"]}
-            for number, message in enumerate(messages)
-        ]
-        sqs.delete_message_batch(QueueUrl=url, Entries=entries)
 
 
 class _Prefetched(SqsTransport):

@@ -12,7 +12,6 @@ from pathlib import Path
 from time import monotonic
 from typing import Any, Final
 
-from cloudevents.core.base import BaseCloudEvent
 from rich.console import Console
 from rich.progress import (
     BarColumn,
@@ -123,11 +122,10 @@ class Played:
     spark: AuditProcess
 
 
-def _is_shown(service: str, event: BaseCloudEvent) -> bool:
+def _is_shown(service: str, event: Mapping[str, Any]) -> bool:
     """Whether the report shows an event: alarms, connections and notices, dead letters of wrong payloads."""
-    data: Any = event.get_data()
-    is_letter = event.get_type() == DEAD_LETTER_TYPE and data["reason"] == Reason.PAYLOAD_INVALID
-    return service == ALARM_CENTRE or event.get_type() in (CONNECTED, NOTICE) or is_letter
+    is_letter = event["type"] == DEAD_LETTER_TYPE and event["data"]["reason"] == Reason.PAYLOAD_INVALID
+    return service == ALARM_CENTRE or event["type"] in (CONNECTED, NOTICE) or is_letter
 
 
 def _payload_letters(kept: list[Kept]) -> list[dict[str, str]]:

@@ -32,7 +32,7 @@ class Queue:
 
 def test_a_reader_goes_on_past_calls_that_fail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(consumer, "_PAUSE_S", 0)
-    body = '{"id": "1", "source": "/homes/a/s", "type": "t"}'
+    body = '{"specversion": "1.0", "id": "1", "source": "/homes/a/s", "type": "t"}'
     queue = Queue(
         EndpointConnectionError(endpoint_url="http://127.0.0.1:1"),
         ClientError({"Error": {"Code": "Throttling"}}, "ReceiveMessage"),
@@ -49,7 +49,7 @@ def test_a_reader_goes_on_past_calls_that_fail(tmp_path: Path, monkeypatch: pyte
 
 def test_the_events_of_a_packed_message_count_one_by_one(tmp_path: Path) -> None:
     bodies = [
-        '[{"id": "1", "source": "/a", "type": "t"}, {"id": "2", "source": "/a", "type": "t"}]',
+        '[{"specversion": "1.0", "id": "1", "source": "/a", "type": "t"}, {"specversion": "1.0", "id": "2", "source": "/a", "type": "t"}]',
         "H4sI no batch",
     ]
     queue = Queue({"Messages": [{"Body": body, "ReceiptHandle": "r"} for body in bodies]}, OverError())
