@@ -24,7 +24,7 @@ CLOCK = "wall clock, everything on one machine"
 def main() -> int:
     """Run one scenario, print its figures and write them."""
     arguments = _arguments()
-    scenario = SCENARIOS[arguments.scenario]().within(arguments.seconds, arguments.events)
+    scenario = SCENARIOS[arguments.scenario].within(arguments.seconds, arguments.events)
     try:
         with alone(OUTPUT / f"{scenario.name}.lock"):
             return _play(scenario, arguments)

@@ -57,8 +57,6 @@ class Scenario:
         return replace(self, load=load, seconds=faults_s)
 
 
-_HOUR_S: Final = 3_600.0
-_KILLS: Final = ("forwarder-kill", "router-kill")
 _STEADY: Final = Pace(1.0, 4.0, 3.0)
 
 
@@ -68,131 +66,81 @@ _SINGLY: Final = partial(schedule, mode=Mode.SINGLY, pace=_STEADY)
 _TOGETHER: Final = partial(schedule, mode=Mode.TOGETHER, pace=_STEADY)
 _CALMLY: Final = partial(schedule, mode=Mode.SINGLY, pace=Pace(1.0, 3.0, 15.0))
 
+SHORT: Final = Scenario("short", 2, Load(1_500, 75, 25), _BRISK_PAIRS, StandIn, seconds=20)
+"""Part of `make test`: every kind once or so, in pairs, in half a minute with its audit."""
 
-def short() -> Scenario:
-    """Part of `make test`: every kind once or so, in pairs, in half a minute with its audit."""
-    return Scenario("short", 2, Load(1_500, 75, 25), _BRISK_PAIRS, StandIn, seconds=20)
+SINGLY: Final = Scenario("singly", 2, Load(14_000, 100, 50), _SINGLY, StandIn, seconds=140)
+"""Every kind by itself, with time to recover: the recovery figures."""
 
+PAIRS: Final = Scenario("pairs", 3, Load(30_000, 50, 50), _PAIRS, StandIn, seconds=600)
+"""Every pair of kinds."""
 
-def singly() -> Scenario:
-    """Every kind by itself, with time to recover: the recovery figures."""
-    return Scenario("singly", 2, Load(14_000, 100, 50), _SINGLY, StandIn, seconds=140)
+TOGETHER: Final = Scenario("together", 2, Load(6_000, 100, 50), _TOGETHER, StandIn, seconds=60)
+"""All at once, again and again."""
 
+PAPER: Final = Scenario(
+    "paper",
+    1,
+    Load(100_000, 1_000, 0),
+    lambda _seed, kinds, _homes, seconds: every(seconds, kinds, 10.0, 0.5),
+    Emulated,
+    seconds=3_600,
+    kinds=("forwarder-kill", "router-kill"),
+    ends_with_load=True,
+    contract=lambda contract: with_order(contract, (ALARMS, READINGS, FAMILY)),
+    disk_mib=512,
+)
+"""The source paper's test: an event a millisecond, forwarder and router killed every 10 s."""
 
-def pairs() -> Scenario:
-    """Every pair of kinds."""
-    return Scenario("pairs", 3, Load(30_000, 50, 50), _PAIRS, StandIn, seconds=600)
+PAPER_BEST_EFFORT: Final = replace(
+    PAPER,
+    name="paper-best-effort",
+    load=replace(PAPER.load, best_effort=True),
+    loses=True,
+    contract=lambda contract: changed(contract, "delivery_guarantee", "best_effort"),
+)
+"""The same events and kills at best effort, over the channel and from the services."""
 
+MILLION: Final = Scenario("million", 2, Load(500_000, 1_500, 500), _PAIRS, StandIn, seconds=330, disk_mib=512)
+"""A million events under pairs of faults."""
 
-def together() -> Scenario:
-    """All at once, again and again."""
-    return Scenario("together", 2, Load(6_000, 100, 50), _TOGETHER, StandIn, seconds=60)
+CLOUD: Final = Scenario("cloud", 2, Load(7_000, 50, 50), _SINGLY, Emulated, seconds=140)
+"""Singly, in the deployed plane: functions and consumers are killed as well."""
 
+CLOUD_FAULTS: Final = Scenario(
+    "cloud-faults",
+    2,
+    Load(25_000, 14, 7),
+    cloud_faults_plan,
+    Faulty,
+    seconds=1_785,
+    kinds=KINDS,
+    tells=True,
+    disk_mib=256,
+)
+"""The services of AWS fail beneath the deployed plane, each in every way, in pairs, and for minutes."""
 
-def paper() -> Scenario:
-    """The source paper's test: an event a millisecond, forwarder and router killed every 10 s."""
-    return Scenario(
-        "paper",
-        1,
-        Load(100_000, 1_000, 0),
-        _every_ten_seconds,
-        Emulated,
-        seconds=_HOUR_S,
-        kinds=_KILLS,
-        ends_with_load=True,
-        contract=_ordered,
-        disk_mib=512,
-    )
+DEVICE: Final = Scenario(
+    "device", 1, Load(1_200, 10, 50), _SINGLY, StandIn, seconds=120, machine=ArmUserland()
+)
+"""The device's forwarder on its processor, emulated."""
 
+SOAK: Final = Scenario("soak", 1, Load(60_000, 100, 100), _CALMLY, StandIn, seconds=600)
+"""Single faults, for a long time with --seconds, to measure growth of memory and disk."""
 
-def paper_best_effort() -> Scenario:
-    """The same events and kills at best effort, over the channel and from the services."""
-    at_least_once = paper()
-    return replace(
-        at_least_once,
-        name="paper-best-effort",
-        load=replace(at_least_once.load, best_effort=True),
-        loses=True,
-        contract=_best_effort,
-    )
-
-
-def _every_ten_seconds(_seed: int, kinds: Sequence[str], _homes: int, seconds: float) -> Sequence[Strike]:
-    return every(seconds, kinds, 10.0, 0.5)
-
-
-def _best_effort(contract: Contract) -> Contract:
-    return changed(contract, "delivery_guarantee", "best_effort")
-
-
-def _ordered(contract: Contract) -> Contract:
-    return with_order(contract, (ALARMS, READINGS, FAMILY))
-
-
-def million() -> Scenario:
-    """A million events under pairs of faults."""
-    return Scenario(
-        "million",
-        2,
-        Load(500_000, 1_500, 500),
-        _PAIRS,
-        StandIn,
-        seconds=330,
-        disk_mib=512,
-    )
-
-
-def cloud() -> Scenario:
-    """Singly, in the deployed plane: functions and consumers are killed as well."""
-    return Scenario("cloud", 2, Load(7_000, 50, 50), _SINGLY, Emulated, seconds=140)
-
-
-def cloud_faults() -> Scenario:
-    """The services of AWS fail beneath the deployed plane, each in every way, in pairs, and for minutes."""
-    return Scenario(
-        "cloud-faults",
-        2,
-        Load(25_000, 14, 7),
-        cloud_faults_plan,
-        Faulty,
-        seconds=1_785,
-        kinds=KINDS,
-        tells=True,
-        disk_mib=256,
-    )
-
-
-def device() -> Scenario:
-    """The device's forwarder on its processor, emulated."""
-    return Scenario(
-        "device",
-        1,
-        Load(1_200, 10, 50),
-        _SINGLY,
-        StandIn,
-        seconds=120,
-        machine=ArmUserland(),
-    )
-
-
-def soak() -> Scenario:
-    """Single faults, for a long time with --seconds, to measure growth of memory and disk."""
-    return Scenario("soak", 1, Load(60_000, 100, 100), _CALMLY, StandIn, seconds=600)
-
-
-SCENARIOS: Final[dict[str, Callable[[], Scenario]]] = {
-    each.__name__.replace("_", "-"): each
+SCENARIOS: Final = {
+    each.name: each
     for each in (
-        short,
-        singly,
-        pairs,
-        together,
-        cloud,
-        paper,
-        paper_best_effort,
-        million,
-        cloud_faults,
-        device,
-        soak,
+        SHORT,
+        SINGLY,
+        PAIRS,
+        TOGETHER,
+        CLOUD,
+        PAPER,
+        PAPER_BEST_EFFORT,
+        MILLION,
+        CLOUD_FAULTS,
+        DEVICE,
+        SOAK,
     )
 }

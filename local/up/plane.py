@@ -237,33 +237,22 @@ class LocalPlane:
         return {fault for fault, holds in is_active.items() if holds}
 
     def _stages(self, backlog: Backlog, active: set[Fault]) -> dict[Stage, Standing]:
+        def standing(
+            fault: Fault, note: str, passed: int | None = None, waiting: int | None = None
+        ) -> Standing:
+            is_broken = fault in active
+            return Standing(not is_broken, passed, waiting, note if is_broken else "")
+
         published = self._observer.published.total()
-        forwarder_note = "killed" if Fault.FORWARDER in active else ""
-        # A killed router is no fault of the plane's: the next message starts another process.
-        router_note = "killed" if Fault.ROUTER in active else ""
+        archive = standing(Fault.S3, "S3 answers 503", passed=self._proxy.put_objects)
         return {
             Stage.HOME: Standing(passed=published),
-            Stage.BROKER: Standing(
-                is_up=Fault.MOSQUITTO not in active,
-                passed=published,
-                note="killed" if Fault.MOSQUITTO in active else "",
-            ),
-            Stage.FORWARDER: Standing(
-                is_up=Fault.FORWARDER not in active, waiting=backlog.spool, note=forwarder_note
-            ),
-            Stage.RULE: Standing(
-                is_up=Fault.NETWORK not in active,
-                note="the network is cut" if Fault.NETWORK in active else "",
-            ),
-            Stage.ROUTERS: Standing(
-                is_up=Fault.ROUTER not in active, waiting=backlog.on_the_way, note=router_note
-            ),
+            Stage.BROKER: standing(Fault.MOSQUITTO, "killed", passed=published),
+            Stage.FORWARDER: standing(Fault.FORWARDER, "killed", waiting=backlog.spool),
+            Stage.RULE: standing(Fault.NETWORK, "the network is cut"),
+            Stage.ROUTERS: standing(Fault.ROUTER, "killed", waiting=backlog.on_the_way),
             Stage.INBOXES: Standing(passed=self._proxy.routed, waiting=backlog.inboxes),
-            Stage.ARCHIVE: Standing(
-                is_up=Fault.S3 not in active,
-                passed=self._proxy.put_objects,
-                note="objects written" if Fault.S3 not in active else "S3 answers 503",
-            ),
+            Stage.ARCHIVE: replace(archive, note=archive.note or "objects written"),
         }
 
 

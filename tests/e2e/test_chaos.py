@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from local.chaos.run import Outcome, run
-from local.chaos.scenarios import short
+from local.chaos.scenarios import SHORT
 from local.chaos.verdict import figures, summary
 
 SEED = 9
@@ -15,7 +15,7 @@ SEED = 9
 
 @pytest.fixture(scope="module")
 def outcome(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
-    return run(short(), SEED, tmp_path_factory.mktemp("chaos") / "run")
+    return run(SHORT, SEED, tmp_path_factory.mktemp("chaos") / "run")
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ import pytest
 
 from local.chaos.faults import Struck
 from local.chaos.outages import episodes
-from local.chaos.scenarios import cloud_faults
+from local.chaos.scenarios import CLOUD_FAULTS
 from local.chaos.schedule import KINDS, LONG, SERVICES, cloud_faults_plan
 
 
@@ -31,7 +31,7 @@ def test_every_kind_strikes_alone_and_every_two_services_together() -> None:
 
 
 def test_the_long_ones_last_for_minutes() -> None:
-    scenario = cloud_faults()
+    scenario = CLOUD_FAULTS
     strikes = scenario.plan(1, scenario.kinds, 2, scenario.seconds)
     longest = {each.kind for each in strikes if each.until_s - each.at_s > 100}
     assert longest == set(LONG)

@@ -1,5 +1,6 @@
 """A call that fails ends no reader, and loses nothing."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +50,7 @@ def test_a_reader_goes_on_past_calls_that_fail(tmp_path: Path, monkeypatch: pyte
 
 def test_the_events_of_a_packed_message_count_one_by_one(tmp_path: Path) -> None:
     bodies = [
-        '[{"specversion": "1.0", "id": "1", "source": "/a", "type": "t"}, {"specversion": "1.0", "id": "2", "source": "/a", "type": "t"}]',
+        json.dumps([{"specversion": "1.0", "id": id, "source": "/a", "type": "t"} for id in "12"]),
         "H4sI no batch",
     ]
     queue = Queue({"Messages": [{"Body": body, "ReceiptHandle": "r"} for body in bodies]}, OverError())
