@@ -13,7 +13,7 @@ from local.chaos.arrivals import Arrivals
 from local.chaos.faults import Struck
 from local.chaos.load import ALARMS, GREETING, READINGS, TimedLog
 from local.chaos.run import Outcome
-from local.chaos.verdict import figures, summary
+from local.chaos.verdict import by_themselves, figures, summary
 from local.demo.summary import IRREGULAR
 from local.oracle import Key, Verdict
 from local.process import End
@@ -139,3 +139,17 @@ def test_a_process_that_ended_by_itself_fails_the_run_unless_a_fault_explains_it
     assert not wrong(excused)
     found = {each.name: each.value for each in figures(excused, summary(excused, {"homes": 1}), loses=False)}
     assert (found["ended_by_themselves"], found["ended_by_faults"]) == (0, 1)
+
+
+FULL = Struck("disk-full", "home-1", began=100.0, ended=103.0)
+
+
+def test_a_full_disk_excuses_the_forwarder_that_started_on_it() -> None:
+    refused = End("forwarder-home-1", os.EX_IOERR, started=102.9, at=103.5)
+    others = [
+        End("forwarder-home-1", os.EX_IOERR, started=103.1, at=103.5),
+        End("forwarder-home-1", 1, started=102.9, at=103.5),
+        End("forwarder-home-2", os.EX_IOERR, started=102.9, at=103.5),
+        End("cloud-worker", os.EX_IOERR, started=102.9, at=103.5),
+    ]
+    assert by_themselves([refused, *others], [FULL]) == others
