@@ -1,4 +1,4 @@
-"""Plays the input through the services of the homes, as fast as they accept it, with malformed messages in it."""
+"""Plays the input through the services of the homes, as fast as they accept it, some of it malformed."""
 
 from __future__ import annotations
 
