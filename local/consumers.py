@@ -76,7 +76,7 @@ def texts_of(body: str) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class ReceivedEvent:
     """An event that the report shows: what `service` received, and when (Unix milliseconds).
 
     An event from the cloud's own participants has no `device`, one that was sent without a time no `sent_ms`.
@@ -118,7 +118,7 @@ class Consumers:
         self._tick = threading.Condition()
         self._stopping = threading.Event()
         self._received = {service: _Received() for service in queue_urls}
-        self._kept: list[Kept] = []
+        self._kept: list[ReceivedEvent] = []
         self._failure: Exception | None = None
         self._threads = [
             threading.Thread(target=self._run, args=each, name=f"consumer {each[0]}", daemon=True)
@@ -147,7 +147,7 @@ class Consumers:
             }
 
     @property
-    def kept(self) -> list[Kept]:
+    def kept(self) -> list[ReceivedEvent]:
         """The kept events of all services, in the order of their arrival."""
         with self._tick:
             return sorted(self._kept, key=lambda each: each.arrived_ms)
@@ -203,10 +203,10 @@ class Consumers:
             self._tick.notify_all()
 
 
-def _kept(service: str, event: Mapping[str, Any]) -> Kept:
+def _kept(service: str, event: Mapping[str, Any]) -> ReceivedEvent:
     # The `time` of a replayed reading is years old, so the time of sending goes first.
     sent = event.get("recordedtime") or event.get("time")
-    return Kept(
+    return ReceivedEvent(
         service,
         event["type"],
         event.get("subject", ""),

@@ -380,7 +380,7 @@ class RunningError(LocalError):
 
 
 @contextlib.contextmanager
-def alone(path: Path) -> Iterator[None]:
+def run_lock(path: Path) -> Iterator[None]:
     """Hold the lock at `path`, so that a second run cannot overwrite the files of the first.
 
     Makes the folder. Raises `RunningError`.

@@ -15,7 +15,7 @@ from local.chaos.schedule import ScheduleError
 from local.chaos.verdict import figures, summary
 from local.deploy import ROOT
 from local.errors import LocalError
-from local.process import alone
+from local.process import run_lock
 
 OUTPUT = ROOT / "build" / "chaos"
 CLOCK = "wall clock, everything on one machine"
@@ -26,7 +26,7 @@ def main() -> int:
     arguments = _arguments()
     scenario = SCENARIOS[arguments.scenario].within(arguments.seconds, arguments.events)
     try:
-        with alone(OUTPUT / f"{scenario.name}.lock"):
+        with run_lock(OUTPUT / f"{scenario.name}.lock"):
             return _play(scenario, arguments)
     except (LocalError, EventPlaneError) as error:
         print(error, file=sys.stderr)

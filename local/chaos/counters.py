@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from eventplane.device_reports import DISCARDED, STARTED
 from eventplane.ledger import TAP
-from local.chaos.faults import Struck
+from local.chaos.faults import InjectedFault
 from local.oracle import Key, SentEvent, Verdict
 
 Times = Mapping[Key, float]
@@ -46,7 +46,7 @@ def out_of_order(sent: Sequence[SentEvent], arrived: Iterable[Key]) -> int:
     return late
 
 
-def recoveries(struck: Iterable[Struck], sent: Times, arrived: Times) -> list[Recovery]:
+def recoveries(struck: Iterable[InjectedFault], sent: Times, arrived: Times) -> list[Recovery]:
     """Return one for each fault at whose end its home had no other fault; 0 s where no event waited then.
 
     `sent` and `arrived` are those of the events that one inbox must get.
@@ -72,7 +72,7 @@ def delays(sent: Times, arrived: Times) -> list[float]:
     return [arrived[key] - at for key, at in sent.items() if key in arrived]
 
 
-def delays_during(struck: Iterable[Struck], sent: Times, arrived: Times) -> list[float]:
+def delays_during(struck: Iterable[InjectedFault], sent: Times, arrived: Times) -> list[float]:
     """Return the `delays` of the events that were sent during a fault at their home."""
     spans: dict[str, list[tuple[float, float]]] = defaultdict(list)
     for fault in struck:

@@ -22,7 +22,7 @@ from eventplane.contract import Contract, Ordering, compile_contract, load_compi
 from eventplane.contract.canonical import canonical_bytes
 from local.background import Background
 from local.chaos.load import Sender
-from local.chaos.schedule import Strike
+from local.chaos.schedule import PlannedFault
 from local.errors import LocalError
 from local.home import Home
 from local.network import UNIMPAIRED, Impairment, Link
@@ -194,7 +194,7 @@ class InjectionError(LocalError):
 
 
 @dataclass(frozen=True, slots=True)
-class Struck:
+class InjectedFault:
     """Fault `kind` was at `home` from `began` to `ended` (Unix seconds; equal without a repair)."""
 
     kind: str
@@ -210,10 +210,10 @@ class Injector(Background):
     """
 
     def __init__(
-        self, strikes: Sequence[Strike], homes: Sequence[str], faults: Mapping[tuple[str, int], Fault]
+        self, strikes: Sequence[PlannedFault], homes: Sequence[str], faults: Mapping[tuple[str, int], Fault]
     ) -> None:
         super().__init__("faults")
-        self.struck: list[Struck] = []
+        self.struck: list[InjectedFault] = []
         self.failure: InjectionError | None = None
         self._homes = homes
         self._faults = faults
@@ -222,7 +222,7 @@ class Injector(Background):
             + [(strike.until_s, True, strike) for strike in strikes],
             key=lambda step: step[0],
         )
-        self._began: dict[Strike, float] = {}
+        self._began: dict[PlannedFault, float] = {}
 
     def check(self) -> None:
         """Raise `InjectionError` if a fault could not start or heal."""
@@ -249,18 +249,18 @@ class Injector(Background):
                 home = self._homes[strike.home]
                 self.failure = self.failure or InjectionError(strike.kind, home, error)
 
-    def _start(self, strike: Strike) -> None:
+    def _start(self, strike: PlannedFault) -> None:
         fault, began = self._faults[strike.kind, strike.home], time()
         if fault.heal:
             self._began[strike] = began  # one that fails half way is healed, too
         with contextlib.suppress(NothingStruckError):
             fault.start()
             if not fault.heal:
-                self.struck.append(Struck(strike.kind, self._homes[strike.home], began, began))
+                self.struck.append(InjectedFault(strike.kind, self._homes[strike.home], began, began))
 
-    def _heal(self, strike: Strike) -> None:
+    def _heal(self, strike: PlannedFault) -> None:
         began = self._began.pop(strike)
         heal = self._faults[strike.kind, strike.home].heal
         if heal:
             heal()
-        self.struck.append(Struck(strike.kind, self._homes[strike.home], began, time()))
+        self.struck.append(InjectedFault(strike.kind, self._homes[strike.home], began, time()))

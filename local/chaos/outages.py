@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from local.chaos.alarms import Alarm, Metrics, UnreadAlarmError, Watched
 from local.chaos.counters import Times, quantile
-from local.chaos.faults import Struck
+from local.chaos.faults import InjectedFault
 from local.oracle import Key
 
 MOST_COPIES: Final = 9
@@ -84,7 +84,7 @@ class Urgent:
     latest_s: float
 
 
-def episodes(struck: Iterable[Struck]) -> list[Episode]:
+def episodes(struck: Iterable[InjectedFault]) -> list[Episode]:
     """Return the episodes in the order of time."""
     found: list[Episode] = []
     for each in sorted(struck, key=lambda fault: fault.began):
@@ -190,7 +190,7 @@ class Outages:
 
 
 def judge_outages(
-    struck: Iterable[Struck],
+    struck: Iterable[InjectedFault],
     watched: Watched,
     sent: Times,
     arrived: Times,

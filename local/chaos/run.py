@@ -24,7 +24,7 @@ from local.chaos.alarms import Watched
 from local.chaos.arrivals import Arrivals
 from local.chaos.clouds import Cloud
 from local.chaos.counters import Times, given_up, not_stored, sent_again
-from local.chaos.faults import Injector, Struck, changed, faults_of
+from local.chaos.faults import InjectedFault, Injector, changed, faults_of
 from local.chaos.load import CarerMessages, Sender, TimedLog
 from local.chaos.scenarios import Scenario
 from local.chaos.schedule import ScheduleError, chosen
@@ -49,7 +49,7 @@ class Sample(NamedTuple):
     spool_mib: float
 
 
-class Probe(Background):
+class ResourceSampler(Background):
     """Samples `homes` once a second while its `with` block runs."""
 
     def __init__(self, homes: Sequence[Home]) -> None:
@@ -110,7 +110,7 @@ class Outcome:
     sent: TimedLog
     arrivals: Mapping[str, Arrivals]
     called: Times
-    struck: Sequence[Struck]
+    struck: Sequence[InjectedFault]
     samples: Sequence[Sample]
     send_s: float
     drain_s: float
@@ -168,7 +168,7 @@ def run(scenario: Scenario, seed: int, output: Path, kinds: Sequence[str] = ()) 
             # Then no function on the way starts cold in a fault.
             greetings = _Owed(cloud, expected())
             wait_until_none_remain(greetings.by_cloud, cloud.patience_s)
-        with Probe(homes) as probe, Injector(strikes, names, faults) as injector:
+        with ResourceSampler(homes) as probe, Injector(strikes, names, faults) as injector:
             began = monotonic()
             carers = CarerMessages(contract, names, cloud.send_from_carers, sent)
             with carers if scenario.tells else nullcontext():

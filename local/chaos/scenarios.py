@@ -11,11 +11,11 @@ from eventplane.contract import Contract
 from local.chaos.clouds import Cloud, Emulated, Faulty, StandIn
 from local.chaos.faults import changed, with_order
 from local.chaos.load import ALARMS, FAMILY, READINGS, Load
-from local.chaos.schedule import KINDS, Mode, Pace, Strike, cloud_faults_plan, every, schedule
+from local.chaos.schedule import KINDS, Mode, Pace, PlannedFault, cloud_faults_plan, every, schedule
 from local.machine import ArmUserland, ThisMachine
 from local.process import Supervisor
 
-Plan = Callable[[int, Sequence[str], int, float], Sequence[Strike]]
+Plan = Callable[[int, Sequence[str], int, float], Sequence[PlannedFault]]
 """Plan the strikes for a seed, kinds of faults, a number of homes and of seconds."""
 
 

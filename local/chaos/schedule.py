@@ -36,7 +36,7 @@ class UnknownKindError(ScheduleError):
 
 
 @dataclass(frozen=True, slots=True)
-class Strike:
+class PlannedFault:
     """Fault `kind` strikes home number `home` at `at_s`, and is over at `until_s`: seconds of the run."""
 
     at_s: float
@@ -63,7 +63,7 @@ def chosen(kinds: Sequence[str], possible: Collection[str]) -> Sequence[str]:
 
 def schedule(
     seed: int, kinds: Sequence[str], homes: int, seconds: float, mode: Mode, pace: Pace
-) -> tuple[Strike, ...]:
+) -> tuple[PlannedFault, ...]:
     """Return the strikes of a run of `seconds`, by their time; the last one is over before the run is.
 
     Every group of kinds (one, two, or all, by `mode`) strikes once in an order given by the seed, then all
@@ -75,7 +75,7 @@ def schedule(
     """
     random = Random(seed)
     groups = _groups(kinds, mode)
-    strikes: list[Strike] = []
+    strikes: list[PlannedFault] = []
     clock = pace.calm_s
     while True:
         for group in random.sample(groups, len(groups)):
@@ -89,14 +89,14 @@ def schedule(
             clock = over + pace.calm_s
 
 
-def every(seconds: float, kinds: Sequence[str], period_s: float, outage_s: float) -> tuple[Strike, ...]:
+def every(seconds: float, kinds: Sequence[str], period_s: float, outage_s: float) -> tuple[PlannedFault, ...]:
     """Return strikes of all `kinds` at home 0 in each `period_s`, evenly spaced, for `outage_s` each.
 
     Raises `ScheduleError`: not even one fits into `seconds`.
     """
     offset = period_s / len(kinds)
     strikes = tuple(
-        Strike(at, at + outage_s, kind, 0)
+        PlannedFault(at, at + outage_s, kind, 0)
         for number in range(int(seconds / period_s * len(kinds)))
         for at, kind in [((number + 1) * offset, kinds[number % len(kinds)])]
     )
@@ -115,10 +115,12 @@ def _groups(kinds: Sequence[str], mode: Mode) -> list[tuple[str, ...]]:
     return groups
 
 
-def _group(random: Random, group: tuple[str, ...], home: int, clock: float, pace: Pace) -> Iterator[Strike]:
+def _group(
+    random: Random, group: tuple[str, ...], home: int, clock: float, pace: Pace
+) -> Iterator[PlannedFault]:
     for kind in group:
         at = round(clock + random.uniform(0, pace.shortest_s / 2), 3)
-        yield Strike(at, round(at + random.uniform(pace.shortest_s, pace.longest_s), 3), kind, home)
+        yield PlannedFault(at, round(at + random.uniform(pace.shortest_s, pace.longest_s), 3), kind, home)
 
 
 SERVICES: Final = ("s3", "dynamodb", "sqs", "inbox", "iot")
@@ -142,7 +144,7 @@ _OUTAGE: Final = 0.55
 """Share of a slot that the outage takes; what it delayed arrives in the rest."""
 
 
-def cloud_faults_plan(seed: int, kinds: Sequence[str], _homes: int, seconds: float) -> Sequence[Strike]:
+def cloud_faults_plan(seed: int, kinds: Sequence[str], _homes: int, seconds: float) -> Sequence[PlannedFault]:
     """Return the strikes of a run: `kinds` one by one, one pair of every two services, then the long ones.
 
     All take the same time but for the long ones. A seed decides the order, and which kinds make a pair.
@@ -158,13 +160,14 @@ def cloud_faults_plan(seed: int, kinds: Sequence[str], _homes: int, seconds: flo
         raise ScheduleError("no kinds of faults; name some")
     slot = seconds / sum(size for _, size in groups)
     rest = slot * (1 - _OUTAGE)
-    strikes: list[Strike] = []
+    strikes: list[PlannedFault] = []
     clock = 0.0
     for group, size in groups:
         began, ended = clock + rest, clock + size * slot
         # A kill is over at once: it strikes when the other one has begun.
         strikes += [
-            Strike(began + (slot / 20 if kind == KILL else 0.0), ended, kind, 0) for kind in sorted(group)
+            PlannedFault(began + (slot / 20 if kind == KILL else 0.0), ended, kind, 0)
+            for kind in sorted(group)
         ]
         clock = ended
     return tuple(sorted(strikes, key=lambda strike: strike.at_s))

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from benchmarks.results import Figure
 from local.chaos.counters import delays, delays_during, missing, out_of_order, quantile, recoveries, unexcused
-from local.chaos.faults import Struck
+from local.chaos.faults import InjectedFault
 from local.chaos.load import ALARMS, GREETING, KEYWORD, MOTION, READINGS, SERVICES
 from local.chaos.outages import MOST_COPIES, NOTES, RECOVERY_S, Outages, judge_outages
 from local.chaos.run import Outcome, per_hour
@@ -242,12 +242,12 @@ _FORESEEN: Final = {"disk-full": os.EX_IOERR}
 """The status with which a forwarder may end that starts during such a fault: it cannot open its spool."""
 
 
-def by_themselves(ends: Iterable[End], struck: Sequence[Struck]) -> list[End]:
+def by_themselves(ends: Iterable[End], struck: Sequence[InjectedFault]) -> list[End]:
     """Return the ends that no fault of `struck` explains."""
     return [end for end in ends if not any(_explains(fault, end) for fault in struck)]
 
 
-def _explains(fault: Struck, end: End) -> bool:
+def _explains(fault: InjectedFault, end: End) -> bool:
     return (
         _FORESEEN.get(fault.kind) == end.status
         and end.name == f"forwarder-{fault.home}"

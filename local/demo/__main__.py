@@ -14,7 +14,7 @@ from local.demo.run import Options, run
 from local.deploy import ROOT
 from local.errors import LocalError
 from local.input import DEFAULT_EVENTS, DEFAULT_HOMES, InputBoundError, InputError, open_input, read_bound
-from local.process import alone
+from local.process import run_lock
 
 OUTPUT = ROOT / "build" / "demo"
 
@@ -31,7 +31,7 @@ def main() -> int:
     arguments = parser.parse_args()
     console = Console()
     try:
-        with alone(OUTPUT / "lock"):
+        with run_lock(OUTPUT / "lock"):
             # The homes' services tell of every fault they notice: a tale for a file.
             logging.basicConfig(filename=OUTPUT / "demo.log", filemode="w", level=logging.INFO)
             source = open_input(

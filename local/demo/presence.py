@@ -12,7 +12,7 @@ from eventplane.contract import Contract
 from eventplane.names import CONNECTED, NOTICE
 from eventplane.resource_names import resource_name
 from local.cloud import CloudEndpoint
-from local.consumers import Kept
+from local.consumers import ReceivedEvent
 from local.network import Link
 from local.waiting import Waits
 from stacks.config import environment
@@ -52,7 +52,7 @@ def judging(cloud: CloudEndpoint) -> Iterator[None]:
 
 
 def cut_off(
-    name: str, link: Link, services: Sequence[str], kept: Callable[[], Sequence[Kept]], waits: Waits
+    name: str, link: Link, services: Sequence[str], kept: Callable[[], Sequence[ReceivedEvent]], waits: Waits
 ) -> list[Notice]:
     """Cut the `link` of home `name` until `services` got a notice, and heal it until they got the second one.
 
@@ -83,7 +83,7 @@ def told(contract: Contract) -> list[str]:
     return sorted(contract.channel(each).participant for each in inboxes)
 
 
-def notices(kept: Sequence[Kept], device: str) -> list[Notice]:
+def notices(kept: Sequence[ReceivedEvent], device: str) -> list[Notice]:
     """Return the notices about `device` among the events in `kept`, in the order of their arrival."""
     mine = (each for each in kept if each.type == NOTICE and each.subject == device)
     return [
@@ -92,7 +92,7 @@ def notices(kept: Sequence[Kept], device: str) -> list[Notice]:
     ]
 
 
-def _late_s(notice: Kept) -> float | None:
+def _late_s(notice: ReceivedEvent) -> float | None:
     if notice.data["phase"] != OPENED:
         return None
     lost_s = datetime.fromisoformat(notice.data["since"]).timestamp()

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from contract import pages
-from local.consumers import Kept
+from local.consumers import ReceivedEvent
 from local.demo.faults import Fault
 
 # Figures of a service, and short heads that leave the table within 80 columns.
@@ -193,7 +193,7 @@ class Alarm:
     fault: str | None
 
 
-def alarms(kept: Iterable[Kept], faults: Iterable[Fault]) -> list[Alarm]:
+def alarms(kept: Iterable[ReceivedEvent], faults: Iterable[Fault]) -> list[Alarm]:
     """Return the alarms of homes without a fault first, the quickest first."""
     struck = {fault.home: fault.kind for fault in faults}
     found = [

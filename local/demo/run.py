@@ -27,7 +27,7 @@ from eventplane.names import CONNECTED, MONITOR, NOTICE
 from eventplane.reasons import Reason
 from eventplane.sender import Sender
 from local.audits import AuditProcess
-from local.consumers import Consumers, Kept
+from local.consumers import Consumers, ReceivedEvent
 from local.demo.deletion import audit_twice
 from local.demo.faults import Fault, Faults
 from local.demo.homes import running_homes
@@ -118,7 +118,7 @@ class Played:
     faults: list[Fault]
     dead_lettered: int
     notices: list[Notice]
-    kept: list[Kept]
+    kept: list[ReceivedEvent]
     spark: AuditProcess
 
 
@@ -128,7 +128,7 @@ def _is_shown(service: str, event: Mapping[str, Any]) -> bool:
     return service == ALARM_CENTRE or event["type"] in (CONNECTED, NOTICE) or is_letter
 
 
-def _payload_letters(kept: list[Kept]) -> list[dict[str, str]]:
+def _payload_letters(kept: list[ReceivedEvent]) -> list[dict[str, str]]:
     """Return sender, reason and detail of the dead letters of wrong payloads."""
     letters = [each.data for each in kept if each.type == DEAD_LETTER_TYPE]
     return [

@@ -18,7 +18,7 @@ from local.cloud import CloudEndpoint
 from local.deploy import COMMANDS, ROOT, TOOLS
 from local.errors import LocalError
 from local.ports import LOOPBACK
-from local.process import RunningError, alone, kill_by_environment, wait_for_end
+from local.process import RunningError, kill_by_environment, run_lock, wait_for_end
 
 FOLDER: Final = ROOT / "build" / "up"
 
@@ -138,7 +138,7 @@ def stop(folder: Folder) -> int:
             if not wait_for_end(process, _STOP_S):
                 raise StillUpError(pid, _STOP_S, folder.run)
     try:
-        with alone(folder.lock):
+        with run_lock(folder.lock):
             left = end_leftovers(folder)
             folder.clear()
     except RunningError:

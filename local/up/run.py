@@ -32,7 +32,7 @@ from local.errors import LocalError
 from local.home import Home
 from local.network import Network
 from local.ports import LOOPBACK, free_port
-from local.process import Restarter, Supervisor, alone
+from local.process import Restarter, Supervisor, run_lock
 from local.up.folder import MARK, Folder, Running, end_leftovers
 from local.up.observer import ObservingProxy
 from local.up.plane import ALARM, VOICE_SERVICE, LocalPlane, queue_names
@@ -90,7 +90,7 @@ def up(
     `WebhookUrlMissingError`, `CloudEndedError`, and what keeps a part from starting.
     """
     contract_file, webhooks = contract_file.resolve(), dict(webhooks or {})
-    with alone(folder.lock), ExitStack() as stack:
+    with run_lock(folder.lock), ExitStack() as stack:
         began = time.monotonic()
         contract = load_contract(contract_file)
         _check_webhooks(contract, webhooks)
@@ -139,7 +139,7 @@ def publish(folder: Folder, console: Console, webhooks: Mapping[str, str] | None
     `webhooks` are added to those of the plane. Raises `NotUpError`, `RunningError` during another `publish`,
     `WebhookUrlMissingError`, `NotTakenError`, what `load_contract` and `local.deploy.deploy` raise.
     """
-    with alone(folder.path / "publish.lock"):
+    with run_lock(folder.path / "publish.lock"):
         running = folder.read()
         contract_file, cloud = Path(running.contract_file), running.cloud
         contract = load_contract(contract_file)

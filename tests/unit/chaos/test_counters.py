@@ -22,7 +22,7 @@ from local.chaos.counters import (
     sent_again,
     unexcused,
 )
-from local.chaos.faults import Struck
+from local.chaos.faults import InjectedFault
 from local.oracle import Key, SentEvent, Verdict
 
 A: Key = ("/homes/a/voice", "1")
@@ -45,11 +45,15 @@ def test_an_event_that_came_after_a_later_one_of_its_source_is_out_of_order() ->
 def test_recovery_lasts_until_the_oldest_event_that_waited_at_its_end_has_come() -> None:
     times = {A: 1.0, B: 2.0, C: 9.0, OTHER: 1.0}
     arrived = {A: 1.5, C: 9.5, B: 7.0, OTHER: 30.0}
-    assert recoveries([Struck("cut", "a", 2.0, 5.0)], times, arrived) == [Recovery("cut", "a", 2.0)]
+    assert recoveries([InjectedFault("cut", "a", 2.0, 5.0)], times, arrived) == [Recovery("cut", "a", 2.0)]
 
 
 def test_of_faults_together_the_last_to_end_counts() -> None:
-    struck = [Struck("cut", "a", 2.0, 5.0), Struck("kill", "a", 3.0, 6.0), Struck("kill", "b", 1.0, 9.0)]
+    struck = [
+        InjectedFault("cut", "a", 2.0, 5.0),
+        InjectedFault("kill", "a", 3.0, 6.0),
+        InjectedFault("kill", "b", 1.0, 9.0),
+    ]
     assert [each.kind for each in recoveries(struck, {A: 1.0}, {A: 8.0})] == ["kill", "kill"]
 
 
@@ -57,7 +61,7 @@ def test_delays_are_of_what_arrived_and_those_of_faults_of_their_home() -> None:
     times = {A: 1.0, B: 3.0, C: 4.0, OTHER: 3.0}
     arrived = {A: 2.0, B: 3.5, OTHER: 9.0}
     assert delays(times, arrived) == [1.0, 0.5, 6.0]
-    assert delays_during([Struck("cut", "a", 2.0, 4.0)], times, arrived) == [0.5]
+    assert delays_during([InjectedFault("cut", "a", 2.0, 4.0)], times, arrived) == [0.5]
 
 
 def row(id: str, type: str, deliveries: list[dict[str, object]]) -> str:

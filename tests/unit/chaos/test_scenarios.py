@@ -11,12 +11,12 @@ import pytest
 
 import local.chaos.__main__ as command
 from contract import load_contract
-from local.chaos.faults import Struck
+from local.chaos.faults import InjectedFault
 from local.chaos.outages import episodes
 from local.chaos.scenarios import CLOUD_FAULTS, PAPER, PAPER_BEST_EFFORT, SCENARIOS
 from local.chaos.schedule import KINDS, LONG, SERVICES, ScheduleError, cloud_faults_plan
 from local.errors import LocalError
-from local.process import alone
+from local.process import run_lock
 
 
 @pytest.mark.source("P16")
@@ -37,7 +37,7 @@ def names(seed: int, kinds: tuple[str, ...], seconds: float) -> list[tuple[str, 
     strikes = cloud_faults_plan(seed, kinds, 2, seconds)
     return [
         each.kinds
-        for each in episodes(Struck(each.kind, "home-1", each.at_s, each.until_s) for each in strikes)
+        for each in episodes(InjectedFault(each.kind, "home-1", each.at_s, each.until_s) for each in strikes)
     ]
 
 
@@ -92,7 +92,7 @@ def test_a_run_that_comes_to_nothing_leaves_no_figures_of_another(
 def test_a_second_run_of_a_scenario_leaves_the_first_in_peace(
     figures: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with alone(figures.parent / "short.lock"):
+    with run_lock(figures.parent / "short.lock"):
         assert command.main() == 1
     assert "wait for it" in capsys.readouterr().err
     assert figures.exists()

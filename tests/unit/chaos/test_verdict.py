@@ -10,7 +10,7 @@ import pytest
 
 from eventplane.contract import Contract
 from local.chaos.arrivals import Arrivals
-from local.chaos.faults import Struck
+from local.chaos.faults import InjectedFault
 from local.chaos.load import ALARMS, GREETING, READINGS, TimedLog
 from local.chaos.run import Outcome
 from local.chaos.verdict import by_themselves, figures, summary
@@ -58,7 +58,7 @@ def outcome(
         sent=TimedLog(contract),
         arrivals={name: Arrivals(folder / name) for name in (ALARMS, READINGS)},
         called={},
-        struck=[Struck("line-cut", "home-1", 1.0, 2.0)],
+        struck=[InjectedFault("line-cut", "home-1", 1.0, 2.0)],
         samples=[],
         send_s=1.0,
         drain_s=1.0,
@@ -134,14 +134,14 @@ def test_a_process_that_ended_by_itself_fails_the_run_unless_a_fault_explains_it
     whole = outcome(contract, tmp_path)
     crashed = replace(whole, ended=[End("forwarder-home-1", 1, started=0.0, at=1.5)])
     assert wrong(crashed) == {"ended by themselves"}
-    full = Struck("disk-full", "home-1", 1.0, 2.0)
+    full = InjectedFault("disk-full", "home-1", 1.0, 2.0)
     excused = replace(whole, struck=[full], ended=[End("forwarder-home-1", os.EX_IOERR, started=1.2, at=1.5)])
     assert not wrong(excused)
     found = {each.name: each.value for each in figures(excused, summary(excused, {"homes": 1}), loses=False)}
     assert (found["ended_by_themselves"], found["ended_by_faults"]) == (0, 1)
 
 
-FULL = Struck("disk-full", "home-1", began=100.0, ended=103.0)
+FULL = InjectedFault("disk-full", "home-1", began=100.0, ended=103.0)
 
 
 def test_a_full_disk_excuses_the_forwarder_that_started_on_it() -> None:

@@ -9,7 +9,7 @@ from rich.progress import Progress
 
 from eventplane.contract import Contract
 from eventplane.names import CONNECTED, NOTICE
-from local.consumers import Kept
+from local.consumers import ReceivedEvent
 from local.demo.presence import LOCAL, PHASES, cut_off, missing, notices, told
 from local.waiting import Waits
 
@@ -18,9 +18,9 @@ pytestmark = pytest.mark.source("P9")
 LOST_MS = 1_767_225_600_000
 
 
-def kept(service: str, phase: str = "opened", device: str = "home-1", after_ms: int = 0) -> Kept:
+def kept(service: str, phase: str = "opened", device: str = "home-1", after_ms: int = 0) -> ReceivedEvent:
     data = {"phase": phase, "title": "t", "check": ["c"], "since": "2026-01-01T00:00:00.000Z"}
-    return Kept(service, NOTICE, device, data, LOST_MS + after_ms)
+    return ReceivedEvent(service, NOTICE, device, data, LOST_MS + after_ms)
 
 
 def test_the_shipped_contract_tells_carers_and_relatives(contract: Contract) -> None:
@@ -44,7 +44,7 @@ def test_each_service_has_to_be_told_of_begin_and_end() -> None:
 
 
 def test_a_home_comes_back_when_everybody_was_told() -> None:
-    said = [Kept("operations", CONNECTED, "home-1", {}, LOST_MS)]
+    said = [ReceivedEvent("operations", CONNECTED, "home-1", {}, LOST_MS)]
 
     class Link:
         def cut(self) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from local.consumers import Kept
+from local.consumers import ReceivedEvent
 from local.demo.faults import Fault
 from local.demo.presence import Notice
 from local.demo.report import Alarm, alarms, headline, print_table, write_page
@@ -194,9 +194,9 @@ def test_the_page_and_the_table_show_the_verdict(tmp_path: Path) -> None:
 
 def test_alarms_are_timed_from_their_sending_and_those_of_a_struck_home_are_marked() -> None:
     kept = [
-        Kept("alarm-centre", "fall", "", {}, arrived_ms=5_000, device="home-1", sent_ms=1_000),
-        Kept("alarm-centre", "fall", "", {}, arrived_ms=1_250, device="home-2", sent_ms=1_000),
-        Kept("carers", "notice", "", {}, arrived_ms=2_000, device="home-2", sent_ms=1_000),
+        ReceivedEvent("alarm-centre", "fall", "", {}, arrived_ms=5_000, device="home-1", sent_ms=1_000),
+        ReceivedEvent("alarm-centre", "fall", "", {}, arrived_ms=1_250, device="home-2", sent_ms=1_000),
+        ReceivedEvent("carers", "notice", "", {}, arrived_ms=2_000, device="home-2", sent_ms=1_000),
     ]
     assert alarms(kept, [Fault("network cut", "home-1", 500, 3.0)]) == [
         Alarm("home-2", "fall", 0.25, None),
