@@ -52,7 +52,7 @@ def read(sqs: Any, url: str, writer: ArrivalWriter) -> None:
     """Read one queue for ever, also after calls that fail."""
     while True:
         try:
-            read_batch(sqs, url, lambda texts: texts and writer.write(texts))
+            read_batch(sqs, url, writer.write)
         except (BotoCoreError, ClientError) as error:
             _log.warning("%s: %s", url, error)
             sleep(_PAUSE_S)
