@@ -22,7 +22,7 @@ from local.process import Supervisor
 
 
 class AuditFailedError(LoggedError):
-    """The audit job ended with an error; its log tells why."""
+    """The audit job ended with an error; its log has the reason."""
 
     def __init__(self, returncode: int, log: Path) -> None:
         self.returncode = returncode

@@ -36,7 +36,7 @@ _FAILED: Final = re.compile(r"(\d{4}-\S+ \S+) .*ESM: Lambda (\S+) failed process
 
 
 class MqttListenerError(LocalError):
-    """The emulator runs without its MQTT listener. `state` is what it says about it."""
+    """The emulator runs without its MQTT listener. `state` is what it reports of it."""
 
     def __init__(self, state: str, port: int) -> None:
         self.state, self.port = state, port

@@ -84,7 +84,7 @@ class Child:
 
     @property
     def running(self) -> bool:
-        """Whether the program runs. False as soon as it has ended, whoever ended it."""
+        """Whether the program runs. False as soon as it has ended for any reason."""
         with self._lock:
             return self._process is not None and not self._ended(0)
 
@@ -271,8 +271,8 @@ class Supervisor:
             argv: the program and its arguments.
             env: its whole environment; ours if None.
             cwd: where it runs; our own directory if None.
-            ready: asked every 20 ms until it says True; or a text that the program logs at each start when it
-                is ready; None means ready at once.
+            ready: called every 20 ms until it returns True; or a text that the program logs at each start
+                when it is ready; None means ready at once.
             ready_seconds: how long that may take.
 
         Raises:
@@ -285,7 +285,7 @@ class Supervisor:
             raise NameTakenError(name)
         if former is not None:
             former.kill()  # collects what ended by itself
-            del self._children[name]  # the newest stands last in the order of starting
+            del self._children[name]  # the newest is last in the order of starting
         child = Child(
             name,
             argv,

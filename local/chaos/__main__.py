@@ -37,10 +37,10 @@ def main() -> int:
 
 
 def _play(scenario: Scenario, arguments: argparse.Namespace) -> int:
-    # Figures that lie there would be taken for this run's, should it come to none.
+    # The figures of an earlier run must not be taken for this run's if it fails.
     (OUTPUT / f"{scenario.name}.json").unlink(missing_ok=True)
     folder = OUTPUT / scenario.name
-    # The homes' services tell of every fault they notice: a tale for a file.
+    # The clients report each fault that they notice, which would bury the figures.
     logging.basicConfig(filename=OUTPUT / f"{scenario.name}.log", filemode="w", level=logging.INFO)
     outcome = run(scenario, arguments.seed, folder, arguments.faults)
     played = {"scenario": scenario.name, "homes": scenario.homes, "seed": arguments.seed}

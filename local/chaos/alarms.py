@@ -27,7 +27,7 @@ AGE: Final = "ApproximateAgeOfOldestMessage"
 
 
 class UnreadAlarmError(LocalError):
-    """An alarm is written in a way that this module does not evaluate. `alarm` and `part` say where."""
+    """This module cannot evaluate the `part` of `alarm`."""
 
     def __init__(self, alarm: str, part: str) -> None:
         self.alarm, self.part = alarm, part

@@ -41,7 +41,7 @@ _MANY: Final = 100_000
 """Events that are held for their order: all that a killed router may delay (SQS: 120,000 in flight)."""
 
 _GAP_S: Final = 3_600.0
-"""How long an event waits for those before it: longer than a slow machine takes for what comes again."""
+"""How long an event waits for those before it: longer than a redelivery takes on a slow machine."""
 
 _READERS = 4
 """Readers of each service. An emulated queue is the slower the more it holds, so a single one could not catch
@@ -61,8 +61,8 @@ def read(sqs: Any, url: str, writer: ArrivalWriter) -> None:
 class _Prefetched(SqsTransport):
     """Receives and deletes in several threads at once, for one reader.
 
-    What is held for its order is not extended: the queue hides it for long enough. What a killed reader had
-    not deleted yet comes again, as if it had been killed before it was done.
+    Events held for their order need no extension: the queue hides them for long enough. What a killed reader
+    had not deleted yet is redelivered.
     """
 
     def __init__(self, service: str, url: str) -> None:

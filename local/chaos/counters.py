@@ -93,9 +93,9 @@ def given_up(archive: Path, destination: str) -> Counter[str]:
     """Return how many deliveries to `destination` each device has reported as discarded, by its name."""
     counts: Counter[str] = Counter()
     for event in _reports(archive):
-        told = event["data"]["deliveries"]
+        deliveries = event["data"]["deliveries"]
         counts[event["source"].split("/")[2]] += sum(
-            each["count"] for each in told if each["destination"] == destination
+            each["count"] for each in deliveries if each["destination"] == destination
         )
     return +counts
 

@@ -19,21 +19,21 @@ from local.oracle import Key
 from local.process import End
 
 _COUNTED: Final = ("reordered",)
-"""Faults reorder (docs/explanation/chaos.md, "Out of order"): counted, and nobody is failed for it."""
+"""Faults reorder (docs/explanation/chaos.md, "Out of order"): it is counted, and does not fail the run."""
 
 _LEAST_ALARMS: Final = 20
-"""Whose times are published. Ours: of fewer a median is chance, and the slowest of a hundred nobody's."""
+"""Fewest alarms whose delays are published. Ours: of fewer, median and percentile are chance."""
 
 _LOSSES: Final = ("lost", "numbers missing")
 
 _LEAST_RECEIVED: Final = 0.1
-"""Of a run that may lose. Ours: less than a tenth tells of a broken set-up, and of no channel."""
+"""Share that a run which may lose must receive. Ours: less than a tenth means a broken set-up."""
 
 
 def summary(outcome: Outcome, run: dict[str, Any], *, loses: bool = False) -> dict[str, Any]:
-    """The run's document: the demo's, with what was given up, and what came out of order.
+    """Return the run's document: the demo's, with deliveries that were given up and that came out of order.
 
-    `loses`: losses are what the run is to measure.
+    `loses`: the run measures losses.
     """
     late = {
         service: out_of_order(outcome.sent.events, arrivals.first)
@@ -82,10 +82,10 @@ def _outages(outcome: Outcome) -> Outages | None:
 
 
 def _may_lose(outcome: Outcome, *, loses: bool) -> bool:
-    """Whether what is missing is what the run measures, or what devices gave up, home by home.
+    """Whether the losses are what the run measures, or no more than what devices gave up, home by home.
 
-    A device gives up reports of its own too, which nobody expects: so its numbers are compared, and of the
-    events that no more are missing than it gave up. What else is lost, the audit calls lost.
+    A device gives up reports of its own too, which are not expected, so its numbers are compared as well. The
+    audit reports other losses.
     """
     if loses:
         expected = sum(verdict.expected for verdict in outcome.verdicts)
@@ -97,7 +97,7 @@ def _may_lose(outcome: Outcome, *, loses: bool) -> bool:
 
 
 def figures(outcome: Outcome, document: dict[str, Any], *, loses: bool) -> list[Figure]:
-    """What is published of a run; of one that `loses` on purpose the losses have no aim."""
+    """Return the figures of a run; if it `loses` on purpose, losses have no aim."""
     zero = None if loses else 0.0
     lost = unexcused(missing(outcome.verdicts), outcome.given_up)
     numbers = document["audit_irregular"]["numbers missing"] - document["given_up"]
@@ -156,13 +156,13 @@ def figures(outcome: Outcome, document: dict[str, Any], *, loses: bool) -> list[
 
 
 def _not_stored(outcome: Outcome) -> Iterator[Figure]:
-    """What devices gave up on the way to the cloud, of events that are only in memory."""
+    """Yield what devices gave up on the way to the cloud, of events only in memory."""
     for reason, count in sorted(outcome.not_stored.items()):
         yield _less(f"given_up_{reason}", count, "events", None, "of those only in memory, and reported")
 
 
 def _order_declared(outcome: Outcome, document: dict[str, Any]) -> Iterator[Figure]:
-    """What came out of order where the contract declares order."""
+    """Yield what came out of order although the contract declares order."""
     if outcome.ordered:
         late = sum(document["out_of_order"][each] for each in outcome.ordered)
         note = f"first arrivals, in the inboxes of {', '.join(sorted(outcome.ordered))}"
@@ -170,7 +170,7 @@ def _order_declared(outcome: Outcome, document: dict[str, Any]) -> Iterator[Figu
 
 
 def _urgent(outcome: Outcome) -> Iterator[Figure]:
-    """What carers would have noticed."""
+    """Yield the delays of alarms."""
     sent = _sent(outcome, KEYWORD)
     ways = {"cloud": outcome.arrivals[ALARMS].first, "home": outcome.called}
     for way, arrived in ways.items():

@@ -139,7 +139,7 @@ class Functions:
         )
 
     def handle(self, messages: Sequence[QueueMessage]) -> None:
-        """All of them, for good; what fails ends the process, and comes again to the next."""
+        """Archive and route messages; if one fails the process ends, and all are redelivered to the next."""
         invocation = _invocation()
         failed = self._writer.process(messages, invocation) | self._router.process(messages, invocation)
         if failed:
@@ -151,14 +151,14 @@ def _invocation() -> Invocation:
 
 
 def queue_message(topic: str, payload: bytes) -> QueueMessage:
-    """What the ingest rule would make of a publish. The same publish has the same id when it comes again."""
+    """Return the queue message that the ingest rule makes of a publish; a redelivered one has the same id."""
     frame = IngestFrame(payload, topic, topic.split("/")[-2], "", system_clock())
     id = hashlib.sha256(topic.encode() + b"\n" + payload).hexdigest()[:32]
     return QueueMessage(id, frame_text(frame), frame.accepted_at_ms, 1)
 
 
 def main() -> None:
-    """Serve until told to stop."""
+    """Serve until SIGTERM, and drain."""
     folder, port, rule = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
     functions = Functions(folder)
     arrived: Queue[mqtt.MQTTMessage] = Queue()

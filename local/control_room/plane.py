@@ -41,7 +41,7 @@ class Fault(StrEnum):
 class Standing:
     """How a stage is doing: `passed` events since the start, `waiting` messages in it now (None: unknown).
 
-    `is_up` is False while its process is down or its calls fail; `note` says what is special, in a few words.
+    `is_up` is False while its process is down or its calls fail; `note` describes its state in a few words.
     """
 
     is_up: bool = True

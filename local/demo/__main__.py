@@ -20,7 +20,7 @@ OUTPUT = ROOT / "build" / "demo"
 
 
 def main() -> int:
-    """Run the demo as the command line says."""
+    """Run the demo."""
     parser = argparse.ArgumentParser(
         prog="python -m local.demo", description="The whole plane on one machine."
     )
@@ -32,7 +32,7 @@ def main() -> int:
     console = Console()
     try:
         with run_lock(OUTPUT / "lock"):
-            # The homes' services tell of every fault they notice: a tale for a file.
+            # The clients report each fault that they notice, which would bury the progress bars.
             logging.basicConfig(filename=OUTPUT / "demo.log", filemode="w", level=logging.INFO)
             source = open_input(
                 arguments.data,

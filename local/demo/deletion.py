@@ -39,7 +39,7 @@ class Deletion:
     events: frozenset[Key]
 
     def seen_by(self, report: Mapping[str, Any]) -> dict[str, Any]:
-        """What the audit of the archive without the object says of it.
+        """Return the result of the audit of the archive without the object.
 
         It has `noticed` when it calls the archive broken, and loses events of the object and no other.
         """

@@ -45,7 +45,7 @@ def headline(summary: Mapping[str, Any]) -> str:
 
 
 def deletion_told(summary: Mapping[str, Any]) -> str:
-    """What the audit says of an archive that lacks an object."""
+    """Return the audit's result on the archive that lacks an object."""
     told = summary["object_deleted"]
     return (
         f"with one archive object deleted the audit says: {told['verdict']}, {told['lost']:,} lost; "

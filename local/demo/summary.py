@@ -1,4 +1,4 @@
-"""The verdict of a run: what was sent, what arrived, what the audit says, and whether the three agree."""
+"""The verdict of a run: what was sent, what arrived, what the audit found, and whether the three agree."""
 
 from __future__ import annotations
 

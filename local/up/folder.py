@@ -101,7 +101,7 @@ class Folder:
         self.environment.unlink(missing_ok=True)
 
     def holder(self) -> int | None:
-        """Return the process that holds the lock, None where nobody does."""
+        """Return the process that holds the lock, or None."""
         try:
             with self.lock.open() as lock:
                 fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
