@@ -90,10 +90,18 @@ class Service:
         handle = self.client.subscribe().handle
         threading.Thread(target=handle, args=(handler,), daemon=True).start()
 
+    def send_bytes(self, payload: bytes, timeout_s: float) -> None:
+        """Send any payload, malformed ones too, and return once the client has it."""
+        self.transport.send(payload, timeout_s)
+
     @property
     def waiting(self) -> int:
         """The number of messages that are not stored yet."""
         return self.transport.waiting
+
+    def close(self) -> None:
+        """Close the connection at once."""
+        self.client.close()
 
 
 class CallService:
@@ -115,7 +123,7 @@ class CallService:
 
     def close(self) -> None:
         self._closing.set()
-        self._service.client.close()
+        self._service.close()
 
     def _place_call(self, alarm: Envelope) -> None:
         call = self.calls.setdefault(alarm.claim, self._call(alarm))
@@ -204,7 +212,7 @@ class HomeServices:
     def send_poison(self, service: str, message: Poison) -> None:
         """Send a malformed message. Raises `WindowFullError` as `send` does."""
         self._sent.poison(message)
-        self._services[service].transport.send(message.payload, self._send_seconds)
+        self._services[service].send_bytes(message.payload, self._send_seconds)
 
     def send_poison_later(self, service: str, message: Poison) -> None:
         """Send a malformed message before the next event, without waiting for room in the window."""
@@ -225,7 +233,7 @@ class HomeServices:
     def close(self) -> None:
         """End the connections at once, and with them a call that waits for room."""
         for service in self._services.values():
-            service.client.close()
+            service.close()
         self.call_service.close()
 
     def __enter__(self) -> Self:
@@ -248,7 +256,7 @@ class HomeServices:
     def _send_again(self) -> None:
         while self._again and self._again[0][0] <= monotonic():
             _, service, payload = self._again.popleft()
-            self._services[service].transport.send(payload, self._send_seconds)
+            self._services[service].send_bytes(payload, self._send_seconds)
 
 
 def arrived_on_device(homes: Sequence[HomeServices]) -> dict[str, Arrived]:

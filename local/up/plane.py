@@ -138,7 +138,7 @@ class LocalPlane:
             port = self._home.broker.port
             # Another client id than the default, which is for a voice-service of one's own.
             self._voice = Service(VOICE_SERVICE, port, client_id="control-room")
-            stack.callback(self._voice.client.close)
+            stack.callback(self._voice.close)
             if CALL_SERVICE in self._contract.participants:
                 log = _TallyLog(self._contract, self.tally)
                 stack.callback(CallService(self._home.name, port, self._contract, log).close)
