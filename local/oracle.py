@@ -149,7 +149,7 @@ class Arrived:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class ServiceResult:
     """The result of one `service`: `lost` are the expected events that did not arrive."""
 
     service: str
@@ -204,14 +204,14 @@ def dead_lettered(malformed: Iterable[SentPoison], arrived: Mapping[str, Arrived
     return len({each.key for each in malformed} & received)
 
 
-def judge(expected: Mapping[str, Set[Key]], arrived: Mapping[str, Arrived]) -> list[Verdict]:
+def judge(expected: Mapping[str, Set[Key]], arrived: Mapping[str, Arrived]) -> list[ServiceResult]:
     """Return a verdict for each service of `expected`; one that is not in `arrived` received nothing."""
     nothing = Arrived(frozenset(), 0)
     return [_verdict(service, keys, arrived.get(service, nothing)) for service, keys in expected.items()]
 
 
-def _verdict(service: str, expected: Set[Key], arrived: Arrived) -> Verdict:
-    return Verdict(
+def _verdict(service: str, expected: Set[Key], arrived: Arrived) -> ServiceResult:
+    return ServiceResult(
         service=service,
         expected=len(expected),
         delivered=len(expected & arrived.received),

@@ -14,7 +14,7 @@ from typing import Any, Final
 from eventplane.device_reports import DISCARDED, STARTED
 from eventplane.ledger import TAP
 from local.chaos.faults import InjectedFault
-from local.oracle import Key, SentEvent, Verdict
+from local.oracle import Key, SentEvent, ServiceResult
 
 Times = Mapping[Key, float]
 """When each event was first sent, or first arrived: seconds of the Unix clock, in that order."""
@@ -137,7 +137,7 @@ def _lines(archive: Path) -> Iterator[str]:
         yield from gzip.decompress(file.read_bytes()).decode().splitlines()
 
 
-def missing(verdicts: Iterable[Verdict]) -> set[Key]:
+def missing(verdicts: Iterable[ServiceResult]) -> set[Key]:
     """Return the different events that are missing somewhere."""
     return {key for each in verdicts for key in each.lost}
 

@@ -31,7 +31,7 @@ from local.chaos.schedule import ScheduleError, chosen
 from local.home import BROKER_CONNECTED, Home, start_home
 from local.machine import DISK, small_disk
 from local.network import Network
-from local.oracle import Key, Verdict, dead_lettered, expected_by_service, judge
+from local.oracle import Key, ServiceResult, dead_lettered, expected_by_service, judge
 from local.process import End, Restarter, Supervisor
 from local.services import LISTENERS, ON_DEVICE, arrived_on_device
 from local.waiting import wait_until_none_remain
@@ -92,7 +92,7 @@ def _spool_mib(home: Home) -> float:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class RunResult:
     """The results of a run.
 
     `given_up` counts by home the deliveries that its device reports as discarded, `not_stored` by reason what
@@ -103,7 +103,7 @@ class Outcome:
     it may have done with work left (`gave_up_waiting_for`).
     """
 
-    verdicts: Sequence[Verdict]
+    verdicts: Sequence[ServiceResult]
     dead_letters: int
     audit: Mapping[str, Any]
     given_up: Counter[str]
@@ -124,7 +124,7 @@ class Outcome:
     not_stored: Counter[str] = field(default_factory=Counter)
 
 
-def run(scenario: Scenario, seed: int, output: Path, kinds: Sequence[str] = ()) -> Outcome:
+def run(scenario: Scenario, seed: int, output: Path, kinds: Sequence[str] = ()) -> RunResult:
     """Play `scenario` with faults by `seed`: of `kinds`, or of all that are possible.
 
     Raises what keeps a part from starting, `ScheduleError`, `InjectionError`, `AuditFailedError`.
@@ -198,7 +198,7 @@ def run(scenario: Scenario, seed: int, output: Path, kinds: Sequence[str] = ()) 
         watched = cloud.watched()
         archive = cloud.fetch_archive()
         uplink = contract.device.outbox.address
-        return Outcome(
+        return RunResult(
             verdicts=judge(expected(), arrived),
             dead_letters=dead_lettered(sent.malformed, arrived),
             audit=run_audits(supervisor, {archive: output / "audit"})[0],

@@ -13,7 +13,7 @@ from local.chaos.counters import delays, delays_during, missing, out_of_order, q
 from local.chaos.faults import InjectedFault
 from local.chaos.load import ALARMS, GREETING, KEYWORD, MOTION, READINGS, SERVICES
 from local.chaos.outages import MOST_COPIES, NOTES, RECOVERY_S, Outages, judge_outages
-from local.chaos.run import Outcome, per_hour
+from local.chaos.run import RunResult, per_hour
 from local.demo.summary import numbers_missing, summarise
 from local.oracle import Key
 from local.process import End
@@ -30,7 +30,7 @@ _LEAST_RECEIVED: Final = 0.1
 """Share that a run which may lose must receive. Ours: less than a tenth means a broken set-up."""
 
 
-def summary(outcome: Outcome, run: dict[str, Any], *, loses: bool = False) -> dict[str, Any]:
+def summary(outcome: RunResult, run: dict[str, Any], *, loses: bool = False) -> dict[str, Any]:
     """Return the run's document: the demo's, with deliveries that were given up and that came out of order.
 
     `loses`: the run measures losses.
@@ -69,7 +69,7 @@ def summary(outcome: Outcome, run: dict[str, Any], *, loses: bool = False) -> di
     }
 
 
-def _outages(outcome: Outcome) -> Outages | None:
+def _outages(outcome: RunResult) -> Outages | None:
     if outcome.watched is None:
         return None
     return judge_outages(
@@ -81,7 +81,7 @@ def _outages(outcome: Outcome) -> Outages | None:
     )
 
 
-def _may_lose(outcome: Outcome, *, loses: bool) -> bool:
+def _may_lose(outcome: RunResult, *, loses: bool) -> bool:
     """Whether the losses are what the run measures, or no more than what devices gave up, home by home.
 
     A device gives up reports of its own too, which are not expected, so its numbers are compared as well. The
@@ -96,7 +96,7 @@ def _may_lose(outcome: Outcome, *, loses: bool) -> bool:
     )
 
 
-def figures(outcome: Outcome, document: dict[str, Any], *, loses: bool) -> list[Figure]:
+def figures(outcome: RunResult, document: dict[str, Any], *, loses: bool) -> list[Figure]:
     """Return the figures of a run; if it `loses` on purpose, losses have no aim."""
     zero = None if loses else 0.0
     lost = unexcused(missing(outcome.verdicts), outcome.given_up)
@@ -155,13 +155,13 @@ def figures(outcome: Outcome, document: dict[str, Any], *, loses: bool) -> list[
     ]
 
 
-def _not_stored(outcome: Outcome) -> Iterator[Figure]:
+def _not_stored(outcome: RunResult) -> Iterator[Figure]:
     """Yield what devices gave up on the way to the cloud, of events only in memory."""
     for reason, count in sorted(outcome.not_stored.items()):
         yield _less(f"given_up_{reason}", count, "events", None, "of those only in memory, and reported")
 
 
-def _order_declared(outcome: Outcome, document: dict[str, Any]) -> Iterator[Figure]:
+def _order_declared(outcome: RunResult, document: dict[str, Any]) -> Iterator[Figure]:
     """Yield what came out of order although the contract declares order."""
     if outcome.ordered:
         late = sum(document["out_of_order"][each] for each in outcome.ordered)
@@ -169,7 +169,7 @@ def _order_declared(outcome: Outcome, document: dict[str, Any]) -> Iterator[Figu
         yield _less("out_of_order_where_declared", late, "deliveries", 0.0, note)
 
 
-def _urgent(outcome: Outcome) -> Iterator[Figure]:
+def _urgent(outcome: RunResult) -> Iterator[Figure]:
     """Yield the delays of alarms."""
     sent = _sent(outcome, KEYWORD)
     ways = {"cloud": outcome.arrivals[ALARMS].first, "home": outcome.called}
@@ -188,7 +188,7 @@ def _urgent(outcome: Outcome) -> Iterator[Figure]:
                 yield _less(f"urgent_{way}_{when}_max", 1_000 * max(values), "ms", None, note)
 
 
-def _of_outages(outcome: Outcome) -> Iterator[Figure]:
+def _of_outages(outcome: RunResult) -> Iterator[Figure]:
     outages = _outages(outcome)
     if outages is None:
         return
@@ -207,7 +207,7 @@ def _of_outages(outcome: Outcome) -> Iterator[Figure]:
         yield _less(name.replace(" ", "_"), value, "", 0.0, NOTES[name])
 
 
-def _recovered(outcome: Outcome) -> Iterator[Figure]:
+def _recovered(outcome: RunResult) -> Iterator[Figure]:
     found: dict[str, list[float]] = defaultdict(list)
     every = recoveries(outcome.struck, _sent(outcome, MOTION), outcome.arrivals[READINGS].first)
     for each in every:
@@ -217,7 +217,7 @@ def _recovered(outcome: Outcome) -> Iterator[Figure]:
         yield _less(f"recovery_{kind}", max(seconds), "s", None, note)
 
 
-def _grown(outcome: Outcome) -> Iterator[Figure]:
+def _grown(outcome: RunResult) -> Iterator[Figure]:
     if outcome.samples:
         note = f"{len(outcome.samples)} samples, one a second; the second half's line"
         yield _less("rss_max", max(each.rss_mib for each in outcome.samples), "MiB", None, "of a forwarder")
@@ -226,7 +226,7 @@ def _grown(outcome: Outcome) -> Iterator[Figure]:
         yield _less("spool_slope", per_hour(outcome.samples, 2), "MiB/h", None, note)
 
 
-def _sent(outcome: Outcome, type: str) -> dict[Key, float]:
+def _sent(outcome: RunResult, type: str) -> dict[Key, float]:
     return {
         key: at
         for key, at in outcome.sent.at.items()

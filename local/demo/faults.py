@@ -17,7 +17,7 @@ CUT_SECONDS: Final = 3.0
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class RepairedFault:
     """One fault that was injected: `kind` at `home` after `after_events` events, repaired after `seconds`."""
 
     kind: str
@@ -61,7 +61,7 @@ class Faults:
         self._total = total_events
         self._planned = list(_PLAN)
         self._struck: set[str] = set()
-        self._repairs: list[Future[Fault]] = []
+        self._repairs: list[Future[RepairedFault]] = []
         self._workers = ThreadPoolExecutor(max_workers=len(_PLAN), thread_name_prefix="repair")
         self._ending = threading.Event()
 
@@ -82,7 +82,7 @@ class Faults:
                 return
             self._strike(self._planned.pop(0), home, events)
 
-    def injected(self) -> list[Fault]:
+    def injected(self) -> list[RepairedFault]:
         """Return all faults, once they are repaired. Raises the error of a failed repair."""
         return [repair.result() for repair in self._repairs]
 
@@ -92,7 +92,7 @@ class Faults:
         planned.strike(self._homes[home])
         self._repairs.append(self._workers.submit(self._repair, planned, home, events, began))
 
-    def _repair(self, planned: _Planned, home: str, events: int, began: float) -> Fault:
+    def _repair(self, planned: _Planned, home: str, events: int, began: float) -> RepairedFault:
         self._ending.wait(planned.outage_seconds)  # the outage itself, not a wait for something
         planned.repair(self._homes[home])
-        return Fault(planned.kind, home, events, round(monotonic() - began, 2))
+        return RepairedFault(planned.kind, home, events, round(monotonic() - began, 2))

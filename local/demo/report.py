@@ -13,7 +13,7 @@ from rich.table import Table
 
 from contract import pages
 from local.consumers import ReceivedEvent
-from local.demo.faults import Fault
+from local.demo.faults import RepairedFault
 
 # Figures of a service, and short heads that leave the table within 80 columns.
 _INBOX_COLUMNS = {
@@ -193,7 +193,7 @@ class Alarm:
     fault: str | None
 
 
-def alarms(kept: Iterable[ReceivedEvent], faults: Iterable[Fault]) -> list[Alarm]:
+def alarms(kept: Iterable[ReceivedEvent], faults: Iterable[RepairedFault]) -> list[Alarm]:
     """Return the alarms of homes without a fault first, the quickest first."""
     struck = {fault.home: fault.kind for fault in faults}
     found = [

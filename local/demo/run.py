@@ -29,7 +29,7 @@ from eventplane.sender import Sender
 from local.audits import AuditProcess
 from local.consumers import Consumers, ReceivedEvent
 from local.demo.deletion import audit_twice
-from local.demo.faults import Fault, Faults
+from local.demo.faults import Faults, RepairedFault
 from local.demo.homes import running_homes
 from local.demo.plane import SOURCE_QUEUES, DownlinkSchedule, Plane, deploy_plane, snapshot_fleet, warm_up
 from local.demo.presence import Notice, cut_off, judging, missing, told
@@ -41,7 +41,7 @@ from local.emulator import ACCOUNT, REGION, start_emulator
 from local.home import Home
 from local.input import Input, InputEvent
 from local.network import Network
-from local.oracle import SentLog, Verdict, dead_lettered, expected_by_service, judge
+from local.oracle import SentLog, ServiceResult, dead_lettered, expected_by_service, judge
 from local.players import Players
 from local.process import Supervisor
 from local.services import LISTENERS, ON_DEVICE, HomeServices, arrived_on_device
@@ -114,8 +114,8 @@ def run(options: Options, console: Console) -> dict[str, Any]:
 class Played:
     """The results of a run, and the process that audits it; `kept` are the events that the report shows."""
 
-    verdicts: list[Verdict]
-    faults: list[Fault]
+    verdicts: list[ServiceResult]
+    faults: list[RepairedFault]
     dead_lettered: int
     notices: list[Notice]
     kept: list[ReceivedEvent]

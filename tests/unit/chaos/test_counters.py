@@ -23,7 +23,7 @@ from local.chaos.counters import (
     unexcused,
 )
 from local.chaos.faults import InjectedFault
-from local.oracle import Key, SentEvent, Verdict
+from local.oracle import Key, SentEvent, ServiceResult
 
 A: Key = ("/homes/a/voice", "1")
 B: Key = ("/homes/a/voice", "2")
@@ -124,7 +124,7 @@ LETTER = ("not_json", "ab" * 32)
 
 def test_an_event_that_misses_two_inboxes_is_one() -> None:
     lost = (("/homes/home-1/s", "1"), ("/homes/home-2/s", "1"))
-    verdicts = [Verdict("a", 2, 0, lost, (), 0), Verdict("b", 2, 1, lost[:1], (), 0)]
+    verdicts = [ServiceResult("a", 2, 0, lost, (), 0), ServiceResult("b", 2, 1, lost[:1], (), 0)]
     assert missing(verdicts) == set(lost)
 
 

@@ -12,10 +12,10 @@ from eventplane.contract import Contract
 from local.chaos.arrivals import Arrivals
 from local.chaos.faults import InjectedFault
 from local.chaos.load import ALARMS, GREETING, READINGS, TimedLog
-from local.chaos.run import Outcome
+from local.chaos.run import RunResult
 from local.chaos.verdict import by_themselves, figures, summary
 from local.demo.summary import IRREGULAR
-from local.oracle import Key, Verdict
+from local.oracle import Key, ServiceResult
 from local.process import End
 from tests.plane import shipped_contract
 
@@ -39,7 +39,7 @@ def outcome(
     given_up: int = 0,
     kind: str | None = None,
     **totals: int,
-) -> Outcome:
+) -> RunResult:
     delivered = EXPECTED - len(lost)
     audit: dict[str, Any] = {
         "totals": {**dict.fromkeys(("lost", *IRREGULAR), 0), **totals},
@@ -50,8 +50,8 @@ def outcome(
         "devices": [{"client_id": "home-1", "gaps": gaps}],
         "latency": [],
     }
-    return Outcome(
-        verdicts=[Verdict(READINGS, EXPECTED, delivered, lost, (), 0)],
+    return RunResult(
+        verdicts=[ServiceResult(READINGS, EXPECTED, delivered, lost, (), 0)],
         dead_letters=0,
         audit=audit,
         given_up=+Counter({"home-1": given_up}),
@@ -68,7 +68,7 @@ def outcome(
     )
 
 
-def wrong(outcome: Outcome, *, loses: bool = False) -> set[str]:
+def wrong(outcome: RunResult, *, loses: bool = False) -> set[str]:
     document = summary(outcome, {"homes": 1}, loses=loses)
     assert (document["verdict"] == "passed") is not bool(document["wrong"])
     return set(document["wrong"])
