@@ -9,7 +9,7 @@ import json
 import lzma
 import re
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from math import isfinite
@@ -33,7 +33,7 @@ Row = tuple[int, list[str]]
 def read_rows(
     path: Path, columns: int, *, delimiter: str = ",", header: list[str] | None = None
 ) -> Iterator[Row]:
-    """The rows of a CSV file, each of `columns` fields; the first must be the `header`, if there is one.
+    """Yield the rows of a CSV file, each of `columns` fields; the first must be the `header`, if given.
 
     Raises `InputMissingError`, `InputFileError` and `InputRowError`.
     """
@@ -47,7 +47,7 @@ def read_rows(
 
 
 def number(path: Path, line: int, text: str) -> int | float:
-    """A finite number. Raises `InputRowError`."""
+    """Return a finite number. Raises `InputRowError`."""
     try:
         value = json.loads(text)
     except ValueError:
@@ -58,9 +58,9 @@ def number(path: Path, line: int, text: str) -> int | float:
 
 
 def utc_time(path: Path, line: int, text: str) -> datetime:
-    """A time as `2019-04-01 07:58:18`. Raises `InputRowError`.
+    """Return a time such as `2019-04-01 07:58:18`. Raises `InputRowError`.
 
-    The data set does not say its time zone. UTC is assumed: it keeps the order and repeats no hour.
+    The data set has no time zone. UTC is assumed: it keeps the order and repeats no hour.
     """
     try:
         return datetime.strptime(text, "%Y-%m-%d %H:%M:%S").replace(tzinfo=UTC)
@@ -69,7 +69,7 @@ def utc_time(path: Path, line: int, text: str) -> datetime:
 
 
 def unix_time(path: Path, line: int, text: str) -> datetime:
-    """A time in Unix seconds. Raises `InputRowError`."""
+    """Return a time in Unix seconds. Raises `InputRowError`."""
     try:
         return datetime.fromtimestamp(int(text), UTC)
     except (ValueError, OverflowError, OSError) as error:
@@ -87,6 +87,37 @@ def _read_text(path: Path) -> str:
         return (lzma.decompress(raw) if path.suffix == ".xz" else raw).decode("utf-8")
     except (lzma.LZMAError, UnicodeDecodeError) as error:
         raise InputFileError(path, f"cannot be decoded: {error}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """One reading or alert, not yet an event: tens of thousands of these are small."""
+
+    at: datetime
+    id: str
+    type: str
+    subject: str
+    data: dict[str, Any]
+
+
+def _home(
+    name: str, service: str, entries: Callable[[], Iterable[_Entry]], size: int, urgent: int = 0
+) -> HomeInput:
+    """Return the home whose `service` sends an event for each of its entries, which are in time order."""
+
+    def events() -> Iterator[InputEvent]:
+        for each in entries():
+            yield input_event(
+                name,
+                service,
+                id=each.id,
+                type=each.type,
+                subject=each.subject,
+                at=each.at,
+                data=each.data,
+            )
+
+    return HomeInput(name, (service,), size, urgent, events)
 
 
 OPENSMARTHOME = "opensmarthome-flat"
@@ -115,18 +146,15 @@ class _Series:
     unit: str
     readings: list[tuple[datetime, int, int | float]]
 
-    def events(self, home: str) -> Iterator[InputEvent]:
+    def entries(self) -> Iterator[_Entry]:
         prefix = self.subject[1:].replace("/", "-")
         for at, line, value in self.readings:
             data = {"quantity": self.quantity, "value": value, "unit": self.unit}
-            id_ = f"{prefix}-{line}"
-            yield input_event(
-                home, _CLIMATE_SERVICE, id=id_, type=_CLIMATE_READING, subject=self.subject, at=at, data=data
-            )
+            yield _Entry(at, f"{prefix}-{line}", _CLIMATE_READING, self.subject, data)
 
 
 def opensmarthome_homes(folder: Path) -> list[HomeInput]:
-    """The rooms as homes, by name. Raises `InputError`."""
+    """Return the rooms of one flat, each as a home with a climate-service, by name. Raises `InputError`."""
     rooms: dict[str, list[_Series]] = defaultdict(list)
     for path in sorted(folder.glob("*.csv*")):
         series = _read_series(path)
@@ -153,12 +181,10 @@ def _read_series(path: Path) -> _Series:
 
 
 def _room(room: str, series: list[_Series]) -> HomeInput:
-    name = f"flat-{room}"
+    def entries() -> Iterable[_Entry]:
+        return heapq.merge(*(each.entries() for each in series), key=attrgetter("at"))
 
-    def events() -> Iterator[InputEvent]:
-        return heapq.merge(*(each.events(name) for each in series), key=attrgetter("at"))
-
-    return HomeInput(name, (_CLIMATE_SERVICE,), sum(len(each.readings) for each in series), 0, events)
+    return _home(f"flat-{room}", _CLIMATE_SERVICE, entries, sum(len(each.readings) for each in series))
 
 
 TIHM = "tihm-physiology"
@@ -179,21 +205,10 @@ _SUBJECTS = {
 """What each device type measures; "O/E" is the clinical abbreviation of "on examination"."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Entry:
-    """One row of either file, not yet an event: 18,000 of these are small."""
-
-    at: datetime
-    id: str
-    type: str
-    subject: str
-    data: dict[str, Any]
-
-
 def tihm_homes(folder: Path) -> list[HomeInput]:
-    """The patients' homes, those with most alerts first, so that a small choice has urgent events as well.
+    """Return the homes of people with dementia, those with most alerts first; each has a health-service.
 
-    A patient who appears among the alerts only is a home too. Raises `InputError`.
+    So a small choice has urgent events. A patient with alerts only is a home as well. Raises `InputError`.
     """
     patients: dict[str, list[_Entry]] = defaultdict(list)
     for patient, entry in _readings(folder / "Physiology.csv.xz"):
@@ -223,22 +238,7 @@ def _alerts(path: Path) -> Iterator[tuple[str, _Entry]]:
 
 
 def _patient(patient: str, entries: list[_Entry]) -> HomeInput:
-    name = f"tihm-{patient}"
     # The file has rows that are earlier than the row before them.
-    entries.sort(key=lambda entry: entry.at)
-
-    def events() -> Iterator[InputEvent]:
-        for each in entries:
-            yield input_event(
-                name,
-                _HEALTH_SERVICE,
-                id=each.id,
-                type=each.type,
-                subject=each.subject,
-                at=each.at,
-                data=each.data,
-            )
-
-    return HomeInput(
-        name, (_HEALTH_SERVICE,), len(entries), sum(each.type == ALARM_TYPE for each in entries), events
-    )
+    entries.sort(key=attrgetter("at"))
+    alarms = sum(each.type == ALARM_TYPE for each in entries)
+    return _home(f"tihm-{patient}", _HEALTH_SERVICE, lambda: entries, len(entries), alarms)
