@@ -158,7 +158,7 @@ def goes_on(child: Child) -> bool:
 
 
 def test_malformed_messages_wait_for_no_room() -> None:
-    """The thread that sends them has to mend what keeps the window full."""
+    """The thread that sends them has to heal what keeps the window full."""
     sent = TimedLog(CONTRACT)
     with Sender("home-1", free_port(), CONTRACT, sent, Load(0, 1.0)) as sender:
         for number in range(WINDOW):
@@ -194,7 +194,7 @@ def test_every_step_is_done_in_its_turn() -> None:
     assert all(each.began < each.ended for each in injector.struck)
 
 
-def test_an_early_end_mends_what_is_broken_and_breaks_nothing_more() -> None:
+def test_an_early_end_heals_what_is_broken_and_breaks_nothing_more() -> None:
     log: list[str] = []
     broken = PlannedFault(0.0, 600.0, "a", 0)
     has_begun = threading.Event()

@@ -1,4 +1,4 @@
-"""What an outage did is told by what was sent and arrived, by copies, and by the plane's alarms."""
+"""The effect of an outage follows from what was sent and arrived, from copies, and from the alarms."""
 
 from __future__ import annotations
 

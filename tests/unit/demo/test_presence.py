@@ -1,4 +1,4 @@
-"""A lost home: who has to be told, and what counts as told."""
+"""A lost home: which services have to get notices, and what counts as a notice."""
 
 from __future__ import annotations
 

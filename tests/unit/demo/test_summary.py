@@ -136,7 +136,7 @@ def test_a_run_fails_for_each_reason_alone(
     assert summary["audit_agrees"] is agrees
 
 
-def test_what_a_run_allows_is_told_and_fails_nobody() -> None:
+def test_what_a_run_allows_is_reported_and_does_not_fail_it() -> None:
     document = summary_of([verdict("desk")], audit(irregular="reordered", desk=10), allowed=["reordered"])
     assert document["verdict"] == "passed"
     assert document["audit_irregular"]["reordered"] == 1

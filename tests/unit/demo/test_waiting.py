@@ -1,4 +1,4 @@
-"""A wait that was given up is told from one that ended."""
+"""A wait that gave up is distinguished from one that ended."""
 
 from rich.progress import Progress
 

@@ -143,7 +143,7 @@ def test_a_silent_line_takes_everything_and_passes_it_when_it_speaks_again(link:
 @pytest.mark.parametrize(
     "impairment", [Impairment(delay_s=0.01, loss=0.5), Impairment(bytes_per_s=1_000_000)]
 )
-def test_weather_holds_up_and_changes_nothing(link: Link, impairment: Impairment) -> None:
+def test_an_impaired_link_delays_and_changes_nothing(link: Link, impairment: Impairment) -> None:
     data = bytes(range(256)) * 10
     link.impair(impairment)
     with dial(link) as home:
@@ -153,7 +153,7 @@ def test_weather_holds_up_and_changes_nothing(link: Link, impairment: Impairment
 def test_a_narrow_line_is_narrow_for_what_was_under_way_and_wide_when_healed(link: Link) -> None:
     data = b"x" * 65_536
     with dial(link) as home:
-        assert exchange(home, b"fair") == b"fair"  # the line waits for more, in fair impairment
+        assert exchange(home, b"fair") == b"fair"  # the link waits for more, unimpaired
         link.impair(Impairment(bytes_per_s=10))
         home.sendall(data)
         early = home.recv(65_536)

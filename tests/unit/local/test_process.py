@@ -104,7 +104,7 @@ def test_a_line_of_an_earlier_start_makes_no_child_ready(supervisor: Supervisor,
     assert caught.value.returncode == 3
 
 
-def test_an_end_that_nobody_asked_for_is_told(supervisor: Supervisor, tmp_path: Path) -> None:
+def test_an_end_that_nobody_asked_for_is_reported(supervisor: Supervisor, tmp_path: Path) -> None:
     first_fails = f"[ -e {tmp_path}/once ] && exec sleep 60; touch {tmp_path}/once; exit 5"
     child = supervisor.start("first-fails", ["sh", "-c", first_fails])
     assert eventually(lambda: child.has_ended)
