@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from hashlib import md5
@@ -94,41 +93,27 @@ class FaultProxy(Proxy):
         if outage is None or (outage.failure is Failure.SWALLOWED and not _sends_events(call)):
             return self.forward(call)
         outage.met.set()
-        return _FAILURES[outage.failure](self, call, outage)
-
-    def _unavailable(self, call: Call, _: _Outage) -> Answer:
-        return _refusal(call, *_UNAVAILABLE[call.service])
-
-    def _throttled(self, call: Call, _: _Outage) -> Answer:
-        return _refusal(call, *_THROTTLED[call.service])
-
-    def _stalled(self, _: Call, outage: _Outage) -> None:
-        outage.over.wait(_STALL_S)
-
-    def _late(self, call: Call, outage: _Outage) -> Answer:
-        answer = self.forward(call)
-        outage.over.wait(LATE_S)
-        return answer
-
-    def _unanswered(self, call: Call, _: _Outage) -> None:
-        self.forward(call)
-
-    def _swallowed(self, call: Call, _: _Outage) -> Answer:
-        return _stored(call.body)
+        match outage.failure:
+            case Failure.UNAVAILABLE:
+                return _refusal(call, *_UNAVAILABLE[call.service])
+            case Failure.THROTTLED:
+                return _refusal(call, *_THROTTLED[call.service])
+            case Failure.STALLED:
+                outage.over.wait(_STALL_S)
+                return None
+            case Failure.LATE:
+                answer = self.forward(call)
+                outage.over.wait(LATE_S)
+                return answer
+            case Failure.UNANSWERED:
+                self.forward(call)
+                return None
+            case Failure.SWALLOWED:
+                return _stored(call.body)
 
 
 def _sends_events(call: Call) -> bool:
     return call.action == _SEND and _LEDGER not in call.body
-
-
-_FAILURES: Final[dict[Failure, Callable[[FaultProxy, Call, _Outage], Answer | None]]] = {
-    Failure.UNAVAILABLE: FaultProxy._unavailable,  # noqa: SLF001 - its own
-    Failure.THROTTLED: FaultProxy._throttled,  # noqa: SLF001
-    Failure.STALLED: FaultProxy._stalled,  # noqa: SLF001
-    Failure.LATE: FaultProxy._late,  # noqa: SLF001
-    Failure.UNANSWERED: FaultProxy._unanswered,  # noqa: SLF001
-    Failure.SWALLOWED: FaultProxy._swallowed,  # noqa: SLF001
-}
 
 
 # Codes and statuses of the API references and of botocore's service models.
