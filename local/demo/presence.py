@@ -76,7 +76,7 @@ def missing(found: Sequence[Notice], services: Sequence[str], phases: Sequence[s
     return len(wanted - {(each.service, each.phase) for each in found})
 
 
-def told(contract: Contract) -> list[str]:
+def notified_services(contract: Contract) -> list[str]:
     """Return the services to which the contract routes notices."""
     takers = (route for route in contract.routes if route.filter.matches({"type": NOTICE}))
     inboxes = {route.destination for route in takers} - {contract.device.outbox.address}

@@ -32,7 +32,7 @@ from local.demo.deletion import audit_twice
 from local.demo.faults import Faults, RepairedFault
 from local.demo.homes import running_homes
 from local.demo.plane import SOURCE_QUEUES, DownlinkSchedule, Plane, deploy_plane, snapshot_fleet, warm_up
-from local.demo.presence import Notice, cut_off, judging, missing, told
+from local.demo.presence import Notice, cut_off, judging, missing, notified_services
 from local.demo.report import ALARM_CENTRE, alarms, print_table, write_page
 from local.demo.senders import send_as_carers, send_without_forwarder
 from local.demo.summary import summarise
@@ -97,7 +97,7 @@ def run(options: Options, console: Console) -> dict[str, Any]:
         deletion=audits.noticed,
         wall_seconds=monotonic() - began,
         gave_up_waiting_for=waits.gave_up,
-        otherwise_wrong={"notices missing": missing(played.notices, told(plane.contract))},
+        otherwise_wrong={"notices missing": missing(played.notices, notified_services(plane.contract))},
     )
     summary["alarms"] = [asdict(alarm) for alarm in alarms(played.kept, played.faults)]
     summary["notices"] = [asdict(notice) for notice in played.notices]
@@ -224,7 +224,7 @@ def _lose_home(plane: Plane, homes: Mapping[str, Home], consumers: Consumers, wa
     """Cut off a home, other than the one that was cut off while carers sent, and bring it back."""
     name, home = list(homes.items())[-1]
     with judging(plane.cloud):
-        return cut_off(name, home.link, told(plane.contract), lambda: consumers.kept, waits)
+        return cut_off(name, home.link, notified_services(plane.contract), lambda: consumers.kept, waits)
 
 
 def _send(

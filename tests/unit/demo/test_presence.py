@@ -10,7 +10,7 @@ from rich.progress import Progress
 from eventplane.contract import Contract
 from eventplane.names import CONNECTED, NOTICE
 from local.consumers import ReceivedEvent
-from local.demo.presence import LOCAL, PHASES, cut_off, missing, notices, told
+from local.demo.presence import LOCAL, PHASES, cut_off, missing, notices, notified_services
 from local.waiting import Waits
 
 pytestmark = pytest.mark.source("P9")
@@ -24,7 +24,7 @@ def kept(service: str, phase: str = "opened", device: str = "home-1", after_ms: 
 
 
 def test_the_shipped_contract_tells_carers_and_relatives(contract: Contract) -> None:
-    assert told(contract) == ["carers", "family-app"]
+    assert notified_services(contract) == ["carers", "family-app"]
 
 
 def test_a_notice_is_late_by_what_it_took_beyond_the_time_that_the_environment_gives() -> None:
