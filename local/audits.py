@@ -1,13 +1,19 @@
-"""The delivery audit over archives of complete runs, as Glue runs it."""
+"""The delivery audit over archives of complete runs, as Glue runs it.
+
+`python -m local.audits ORDERS` starts Spark, and then does the audits that a line of JSON in the pipe ORDERS
+names: archives and outputs by turns.
+"""
 
 from __future__ import annotations
 
 import json
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from eventplane.archive_layout import VERDICTS, last_report
 from local.deploy import ROOT
@@ -16,7 +22,7 @@ from local.process import Supervisor
 
 
 class AuditFailedError(LoggedError):
-    """The audit job ended with an error; its log tells why."""
+    """The audit job ended with an error; its log has the reason."""
 
     def __init__(self, returncode: int, log: Path) -> None:
         self.returncode = returncode
@@ -35,17 +41,17 @@ class NoReportError(LocalError):
 
 
 class AuditProcess:
-    """Spark, which starts in a process of its own while the caller goes on, for several audits."""
+    """A Spark process for several audits, which starts while the caller goes on."""
 
     def __init__(self, supervisor: Supervisor) -> None:
         orders = supervisor.run_dir / "audit-orders"
         orders.unlink(missing_ok=True)
         os.mkfifo(orders)
-        # Open at both ends, so that neither this nor the writing waits for a process that may have ended.
+        # Open at both ends: neither opening nor writing waits for a process that may have ended.
         self._orders = os.open(orders, os.O_RDWR)
         self._job = supervisor.start(
             "audit",
-            [sys.executable, "-m", "local.spark_process", str(orders)],
+            [sys.executable, "-m", "local.audits", str(orders)],
             env={**os.environ, "PYTHONPATH": str(ROOT)},
         )
 
@@ -90,3 +96,48 @@ def last_window(output: Path) -> str:
 
 def _read(path: Path) -> bytes | None:
     return path.read_bytes() if path.is_file() else None
+
+
+_PARALLEL: Final = 8
+
+
+def fetch(
+    s3: Any, bucket: str, directory: Path, progress: Callable[[int, int], None] = lambda *_: None
+) -> int:
+    """Copy every object of `bucket` to `directory`, and return how many; `progress` gets (done, of all)."""
+    pages = s3.get_paginator("list_objects_v2").paginate(Bucket=bucket)
+    keys = [item["Key"] for page in pages for item in page.get("Contents", [])]
+
+    def copy(key: str) -> None:
+        target = directory / key
+        target.parent.mkdir(parents=True, exist_ok=True)
+        s3.download_file(bucket, key, str(target))
+
+    with ThreadPoolExecutor(_PARALLEL) as workers:
+        for done, _ in enumerate(workers.map(copy, keys), start=1):
+            progress(done, len(keys))
+    return len(keys)
+
+
+def _serve(orders: Path) -> None:
+    """Start Spark, wait for the orders, and audit each archive into the output that follows it."""
+    # Only here: pyspark takes long to load.
+    from glue_jobs.common.session import local_session
+    from glue_jobs.delivery_audit.main import main
+    from glue_jobs.delivery_audit.rules import LATENESS_S
+
+    spark = local_session()
+    try:
+        with orders.open() as pipe:
+            words: list[str] = json.loads(pipe.readline())
+        # Everything arrived before the archive was fetched, so a record that is missing now is lost: the
+        # audit need not wait for late records.
+        as_of = (datetime.now(UTC) + timedelta(seconds=LATENESS_S)).isoformat()
+        for archive, output in zip(words[::2], words[1::2], strict=True):
+            main(["--INPUT", archive, "--OUTPUT", output, "--AS_OF", as_of])
+    finally:
+        spark.stop()
+
+
+if __name__ == "__main__":
+    _serve(Path(sys.argv[1]))

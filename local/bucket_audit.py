@@ -14,7 +14,7 @@ import boto3
 
 from glue_jobs.common.session import local_session
 from glue_jobs.delivery_audit.main import main, read_arguments
-from local.demo.archive import fetch
+from local.audits import fetch
 
 
 def run(words: list[str]) -> None:
@@ -22,7 +22,7 @@ def run(words: list[str]) -> None:
     arguments = read_arguments(words)
     bucket = arguments.archive.removeprefix("s3://").rstrip("/")
     with tempfile.TemporaryDirectory(prefix="audit-") as folder:
-        fetch(boto3.client("s3"), bucket, Path(folder), lambda *_: None)
+        fetch(boto3.client("s3"), bucket, Path(folder))
         spark = local_session(is_short=True)
         try:
             main(["--INPUT", folder, "--OUTPUT", arguments.output, "--DATE", str(arguments.window)])

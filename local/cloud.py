@@ -27,9 +27,9 @@ class CloudEndpoint:
     secret_access_key: str
 
     def environment(self) -> dict[str, str]:
-        """Our environment for a child process whose AWS calls shall go to this cloud, and nowhere else.
+        """Return our environment for a child process whose AWS calls go to this cloud only.
 
-        Whatever else says where AWS is (profiles, files, instance metadata) is taken out.
+        Profiles, files and instance metadata are disabled.
         """
         return {
             **environment_without_credentials(self.account, self.region),

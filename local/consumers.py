@@ -1,44 +1,85 @@
-"""The cloud services of the demo: each reads its inbox as an application would, and counts for itself."""
+"""Cloud services that read their inbox queues, and how what they receive is identified."""
 
 from __future__ import annotations
 
+import json
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 from hashlib import sha256
 from time import monotonic
 from types import TracebackType
 from typing import Any, Final, Self
 
-from cloudevents.core.base import BaseCloudEvent
-from cloudevents.core.exceptions import BaseCloudEventException
-from cloudevents.core.formats.json import JSONFormat
-
 from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.device_reports import REPORT_PREFIX, STARTED
 from eventplane.errors import EnvelopeError
 from eventplane.names import NOTICE
 from eventplane.sqs_binding import split
-from local.oracle import Arrived
-from local.sent import Key
+from local.oracle import Arrived, Key
 
 _BATCH: Final = 10
 """Most messages of one ReceiveMessage or DeleteMessageBatch call (Amazon SQS quotas)."""
 
-_LONG_POLL_SECONDS: Final = 1
+_LONG_POLL_S: Final = 1
 """How long a read waits for the first message. Short, because stopping waits for it as well."""
 
 UNREADABLE: Final = "unreadable"
 
 
-@dataclass(frozen=True, slots=True)
-class Kept:
-    """An event that is shown to people: what `service` received from `device`, and when.
+def read_batch(sqs: Any, queue_url: str, handle: Callable[[list[str]], object]) -> None:
+    """Receive messages, `handle` the texts of their events, and delete them, or return if none come.
 
-    Times are Unix milliseconds; an event that was sent without a time has none. What the cloud's own
-    participants send has no device.
+    A body that cannot be split counts as one text. A message that cannot be deleted is redelivered.
+    """
+    answer = sqs.receive_message(QueueUrl=queue_url, MaxNumberOfMessages=_BATCH, WaitTimeSeconds=_LONG_POLL_S)
+    messages = answer.get("Messages", [])
+    handle([text for message in messages for text in texts_of(message["Body"])])
+    if messages:
+        entries = [
+            {"Id": str(number), "ReceiptHandle": message["ReceiptHandle"]}
+            for number, message in enumerate(messages)
+        ]
+        sqs.delete_message_batch(QueueUrl=queue_url, Entries=entries)
+
+
+def identify(text: str) -> tuple[Key, bool]:
+    """Return the key of the event in `text`, and whether it is a report whose number cannot be known.
+
+    The key of what is no CloudEvent is `UNREADABLE` and its SHA-256, which the oracle never expects.
+    """
+    try:
+        return _identify(json.loads(text))
+    except (ValueError, LookupError, TypeError, AttributeError):
+        return (UNREADABLE, sha256(text.encode()).hexdigest()), False
+
+
+def _identify(event: Mapping[str, Any]) -> tuple[Key, bool]:
+    type, source, id = event["type"], event["source"], event["id"]
+    if event["specversion"] != "1.0":
+        raise ValueError("no version of CloudEvents that the plane sends")
+    if type == STARTED:
+        return (STARTED, source), False
+    if type == DEAD_LETTER_TYPE:
+        return (event["data"]["reason"], event["data"]["original_sha256"]), False
+    return (source, id), type.startswith(REPORT_PREFIX) or type == NOTICE
+
+
+def texts_of(body: str) -> list[str]:
+    """Return the texts of the events in a message; a body that cannot be split is one text."""
+    try:
+        return split(body) or [body]
+    except EnvelopeError:
+        return [body]
+
+
+@dataclass(frozen=True, slots=True)
+class ReceivedEvent:
+    """An event that the report shows: what `service` received, and when (Unix milliseconds).
+
+    An event from the cloud's own participants has no `device`, one that was sent without a time no `sent_ms`.
     """
 
     service: str
@@ -50,156 +91,81 @@ class Kept:
     sent_ms: int | None = None
 
 
-Keep = Callable[[str, BaseCloudEvent], bool]
-"""Whether an event that a service received is kept."""
+Keep = Callable[[str, Mapping[str, Any]], bool]
+"""Whether an event, by the members of its JSON, is kept that a service received."""
 
 
-class Consumer:
-    """A service that reads the inbox queue at `queue_url`, in a thread of its own, and deletes what it read.
+@dataclass
+class _Received:
+    """What a service received: each key once in the order of first reception, and the duplicates."""
 
-    `received` has every event's key once, in the order of first reception; a dead letter's key is its reason
-    and its original's SHA-256. `duplicates` counts repetitions. A body that is no CloudEvent has `UNREADABLE`
-    and its SHA-256 as its key, which the oracle never expects. `reports` has the keys of what is reported of
-    devices in its own time; that one started is in `received`. `kept` are the events that `keep` asks for.
-    """
-
-    def __init__(self, service: str, sqs: Any, queue_url: str, tick: threading.Condition, keep: Keep) -> None:
-        self.service = service
-        self.kept: list[Kept] = []
-        self._keep = keep
-        self.received: dict[Key, None] = {}
-        self.reports: dict[Key, None] = {}
-        self.duplicates = 0
-        self.failure: Exception | None = None
-        self._sqs = sqs
-        self._queue_url = queue_url
-        self._tick = tick
-        self._stopping = threading.Event()
-        self._format = JSONFormat()
-        self._thread = threading.Thread(target=self._run, name=f"consumer {service}", daemon=True)
-
-    @property
-    def arrived(self) -> Arrived:
-        """What the oracle compares, as of now."""
-        with self._tick:
-            return Arrived(frozenset(self.received), self.duplicates, frozenset(self.reports))
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Ask it to end after the read under way."""
-        self._stopping.set()
-
-    def join(self) -> None:
-        """Wait for its end."""
-        self._thread.join()
-
-    def _run(self) -> None:
-        try:
-            while not self._stopping.is_set():
-                self._read_once()
-        except Exception as error:  # noqa: BLE001 - whatever ended this thread is raised where it is waited for
-            self.failure = error
-        with self._tick:
-            self._tick.notify_all()
-
-    def _read_once(self) -> None:
-        answer = self._sqs.receive_message(
-            QueueUrl=self._queue_url, MaxNumberOfMessages=_BATCH, WaitTimeSeconds=_LONG_POLL_SECONDS
-        )
-        messages = answer.get("Messages", [])
-        with self._tick:
-            for message in messages:
-                for text in texts_of(message["Body"]):
-                    self._count(text)
-            self._tick.notify_all()
-        if messages:
-            # What cannot be deleted comes again, and is then counted as the duplicate that it is.
-            self._sqs.delete_message_batch(
-                QueueUrl=self._queue_url,
-                Entries=[
-                    {"Id": str(index), "ReceiptHandle": message["ReceiptHandle"]}
-                    for index, message in enumerate(messages)
-                ],
-            )
-
-    def _count(self, body: str) -> None:
-        counted = self.received
-        try:
-            event = self._format.read(None, body)
-            key = _key(event)
-            if comes_in_its_own_time(event.get_type()):
-                counted = self.reports
-        except (BaseCloudEventException, ValueError, TypeError, AttributeError, KeyError):
-            # The SDK raises all of these for a text that is no event.
-            key = (UNREADABLE, sha256(body.encode()).hexdigest())
-        if key in counted:
-            self.duplicates += 1
-            return
-        counted[key] = None
-        if key[0] != UNREADABLE and self._keep(self.service, event):
-            self.kept.append(_kept(self.service, event, time.time_ns() // 1_000_000))
+    events: dict[Key, None] = field(default_factory=dict)
+    reports: dict[Key, None] = field(default_factory=dict)
+    duplicates: int = 0
 
 
 class Consumers:
-    """All consumers of a run, one for each service in `queue_urls`. Use it in a `with` block.
+    """A service for each queue of `queue_urls`, which it reads and empties in a thread of its own.
 
-    They keep the events that `keep` asks for, as they arrived.
+    They keep the events that `keep` asks for, as they arrived. Use it in a `with` block.
     """
 
     def __init__(
         self, sqs: Any, queue_urls: Mapping[str, str], keep: Keep = lambda _service, _event: False
     ) -> None:
+        self._sqs = sqs
+        self._keep = keep
         self._tick = threading.Condition()
-        self._consumers = {
-            service: Consumer(service, sqs, url, self._tick, keep) for service, url in queue_urls.items()
-        }
+        self._stopping = threading.Event()
+        self._received = {service: _Received() for service in queue_urls}
+        self._kept: list[ReceivedEvent] = []
+        self._failure: Exception | None = None
+        self._threads = [
+            threading.Thread(target=self._run, args=each, name=f"consumer {each[0]}", daemon=True)
+            for each in queue_urls.items()
+        ]
 
     def __enter__(self) -> Self:
-        for consumer in self.all:
-            consumer.start()
+        for thread in self._threads:
+            thread.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for consumer in self.all:
-            consumer.stop()
-        for consumer in self.all:
-            consumer.join()
-
-    @property
-    def all(self) -> Sequence[Consumer]:
-        """The consumers, in the order of `queue_urls`."""
-        return list(self._consumers.values())
+        self._stopping.set()
+        for thread in self._threads:
+            thread.join()
 
     @property
     def arrived(self) -> dict[str, Arrived]:
         """What each service received so far."""
-        return {service: consumer.arrived for service, consumer in self._consumers.items()}
+        with self._tick:
+            return {
+                service: Arrived(frozenset(each.events), each.duplicates, frozenset(each.reports))
+                for service, each in self._received.items()
+            }
 
     @property
-    def kept(self) -> list[Kept]:
+    def kept(self) -> list[ReceivedEvent]:
         """The kept events of all services, in the order of their arrival."""
         with self._tick:
-            return sorted((each for one in self.all for each in one.kept), key=lambda each: each.arrived_ms)
+            return sorted(self._kept, key=lambda each: each.arrived_ms)
 
     @property
     def received_total(self) -> int:
-        """Events received by all services together, repetitions not counted: what a progress bar shows."""
-        return sum(len(consumer.received) for consumer in self.all)
+        """Events received by all services together, without duplicates."""
+        return sum(len(each.events) for each in self._received.values())
 
     def raise_failure(self) -> None:
-        """Raise what a consumer ended with, if one has."""
-        for consumer in self.all:
-            if consumer.failure is not None:
-                raise consumer.failure
+        """Raise the error that ended a service, if one did."""
+        if self._failure:
+            raise self._failure
 
     def wait_until(self, condition: Callable[[], bool], timeout_seconds: float) -> bool:
         """Wait until `condition()` holds; False when `timeout_seconds` passed first.
 
-        It is asked after every read, so it must be quick. Raises what a consumer ended with.
+        It is evaluated after every read, so it must be quick. Raises the error that ended a service.
         """
         deadline = monotonic() + timeout_seconds
         while not condition():
@@ -208,50 +174,44 @@ class Consumers:
             if left <= 0:
                 return False
             with self._tick:
-                # Every consumer's read, empty or not, is a tick: at least one a long poll.
-                self._tick.wait(min(left, _LONG_POLL_SECONDS))
+                # Every read, empty or not, is a tick.
+                self._tick.wait(min(left, _LONG_POLL_S))
         return True
 
+    def _run(self, service: str, queue_url: str) -> None:
+        try:
+            while not self._stopping.is_set():
+                read_batch(self._sqs, queue_url, lambda texts: self._count(service, texts))
+        except Exception as error:  # noqa: BLE001 - raised where it is waited for
+            self._failure = error
+        with self._tick:
+            self._tick.notify_all()
 
-def _kept(service: str, event: BaseCloudEvent, arrived_ms: int) -> Kept:
-    data: Any = event.get_data()
-    # The time of a replayed reading is years old: what the sender records of the sending goes first.
-    recorded = event.get_extension("recordedtime")
-    sent = datetime.fromisoformat(recorded) if recorded else event.get_time()
-    return Kept(
+    def _count(self, service: str, texts: Iterable[str]) -> None:
+        received = self._received[service]
+        with self._tick:
+            for text in texts:
+                key, is_report = identify(text)
+                counted = received.reports if is_report else received.events
+                if key in counted:
+                    received.duplicates += 1
+                    continue
+                counted[key] = None
+                event = {} if key[0] == UNREADABLE else json.loads(text)
+                if event and self._keep(service, event):
+                    self._kept.append(_kept(service, event))
+            self._tick.notify_all()
+
+
+def _kept(service: str, event: Mapping[str, Any]) -> ReceivedEvent:
+    # The `time` of a replayed reading is years old, so the time of sending goes first.
+    sent = event.get("recordedtime") or event.get("time")
+    return ReceivedEvent(
         service,
-        event.get_type(),
-        event.get_subject() or "",
-        data,
-        arrived_ms,
-        device=event.get_extension("senderdevice") or "",
-        sent_ms=round(sent.timestamp() * 1000) if sent else None,
+        event["type"],
+        event.get("subject", ""),
+        event.get("data") or {},
+        arrived_ms=time.time_ns() // 1_000_000,
+        device=event.get("senderdevice", ""),
+        sent_ms=round(datetime.fromisoformat(sent).timestamp() * 1000) if sent else None,
     )
-
-
-def comes_in_its_own_time(type: str) -> bool:
-    """Whether nobody can say how many events of `type` there must be: what is reported of devices."""
-    return (type.startswith(REPORT_PREFIX) and type != STARTED) or type == NOTICE
-
-
-def key_of(type: str, source: str, id: str, data: Any) -> Key:
-    """What an event that arrived is known by. Raises TypeError and KeyError for a letter that is none."""
-    if type == STARTED:
-        return STARTED, source
-    if type != DEAD_LETTER_TYPE:
-        return source, id
-    if not isinstance(data, dict):
-        raise TypeError("a dead letter has a JSON object as its data")
-    return data["reason"], data["original_sha256"]
-
-
-def texts_of(body: str) -> list[str]:
-    """Return the texts of the events in a message's `body`; what cannot be split is one as it came."""
-    try:
-        return split(body) or [body]
-    except EnvelopeError:
-        return [body]
-
-
-def _key(event: BaseCloudEvent) -> Key:
-    return key_of(event.get_type(), event.get_source(), event.get_id(), event.get_data())

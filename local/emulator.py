@@ -13,10 +13,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final
 
+from eventplane.resource_names import resource_name
 from local.cloud import CloudEndpoint
 from local.errors import LocalError, ToolMissingError
 from local.ports import LOOPBACK, free_port
-from local.process import Supervisor
+from local.process import Supervisor, kill_by_environment
 
 EMULATOR: Final = "emulator"
 """The name of its process, and of its log."""
@@ -35,7 +36,7 @@ _FAILED: Final = re.compile(r"(\d{4}-\S+ \S+) .*ESM: Lambda (\S+) failed process
 
 
 class MqttListenerError(LocalError):
-    """The emulator runs without its MQTT listener. `state` is what it says about it."""
+    """The emulator runs without its MQTT listener. `state` is what it reports of it."""
 
     def __init__(self, state: str, port: int) -> None:
         self.state, self.port = state, port
@@ -57,20 +58,18 @@ class QueuedMessage:
 def start_emulator(
     supervisor: Supervisor,
     *,
-    retransmit_seconds: int = 5,
     port: int | None = None,
     functions_call: str | None = None,
     functions_idle_s: int | None = None,
 ) -> CloudEndpoint:
-    """Start a cloud with IAM and IoT policies enforced, on free ports, that forgets everything at its end.
+    """Start a cloud on free ports, with IAM and IoT policies enforced, which keeps nothing when it ends.
 
     Args:
         supervisor: owns the process; its files go beneath the supervisor's run directory.
-        retransmit_seconds: after how long the cloud sends an unacknowledged QoS 1 message again.
         port: of the AWS API; None takes a free one.
-        functions_call: where the functions send their AWS calls, if not to the cloud itself.
-        functions_idle_s: after how many seconds without work all processes of a function end but one (None:
-            some minutes); events at the same time wait then until another has started.
+        functions_call: where the functions send their AWS calls, by default the cloud itself.
+        functions_idle_s: idle seconds after which one process of a function is kept (None: some minutes);
+            concurrent events then wait for the start of another.
 
     Raises:
         ToolMissingError: the emulator is not installed.
@@ -86,7 +85,7 @@ def start_emulator(
     supervisor.start(
         EMULATOR,
         [str(PROGRAM)],
-        env=_environment(port, mqtt_port, home, retransmit_seconds)
+        env=_environment(port, mqtt_port, home)
         | ({"AWS_ENDPOINT_URL": functions_call} if functions_call else {})
         | ({"LAMBDA_WARM_TTL_SECONDS": str(functions_idle_s)} if functions_idle_s else {}),
         cwd=home,
@@ -110,7 +109,7 @@ def start_emulator(
 
 
 def queued_messages(cloud: CloudEndpoint) -> dict[str, list[QueuedMessage]]:
-    """Return what lies in the queues of `cloud`, by queue name, and receive nothing; {} without an answer."""
+    """Return the messages in the queues of `cloud` by queue name, without receiving them; {} on no answer."""
     text = _get(f"{cloud.url}/_ministack/sqs/messages?account={cloud.account}") or b"{}"
     by_region = json.loads(text).get("messages", {}).get(cloud.account, {})
     return {
@@ -132,7 +131,7 @@ def failed_invocations(log: Path) -> Iterator[tuple[float, str]]:
                 yield at.timestamp(), found[2]
 
 
-def _environment(port: int, mqtt_port: int, home: Path, retransmit_seconds: int) -> dict[str, str]:
+def _environment(port: int, mqtt_port: int, home: Path) -> dict[str, str]:
     ours = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "PYTHON"))}
     return {
         **ours,
@@ -140,7 +139,7 @@ def _environment(port: int, mqtt_port: int, home: Path, retransmit_seconds: int)
         "BIND_HOST": LOOPBACK,  # its MQTT listener binds every interface all the same
         "GATEWAY_PORT": str(port),
         "IOT_MTLS_PORT": str(mqtt_port),
-        "IOT_RETRANSMIT_SECONDS": str(retransmit_seconds),
+        "IOT_RETRANSMIT_SECONDS": "5",
         "MINISTACK_REGION": REGION,
         "MINISTACK_ACCOUNT_ID": ACCOUNT,
         "PERSIST_STATE": "0",
@@ -166,3 +165,18 @@ def _get(url: str) -> bytes | None:
             return body
     except (urllib.error.URLError, ConnectionError, TimeoutError):
         return None
+
+
+def kill_functions(cloud: CloudEndpoint, *names: str) -> int:
+    """Kill every process of the functions `names` (SIGKILL) and return how many.
+
+    It returns when they have ended: an event sent to a process that is about to end would be redelivered
+    only after the visibility timeout of its queue.
+    """
+    functions = {resource_name("local", name) for name in names}
+    return kill_by_environment(
+        lambda variables: (
+            variables.get("AWS_LAMBDA_FUNCTION_NAME") in functions
+            and variables.get("AWS_ENDPOINT_URL") == cloud.url
+        )
+    )

@@ -1,4 +1,4 @@
-"""The errors of this package: each carries data, and its message says what to look at or do."""
+"""The errors of this package: each carries data, and a message with the remedy."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class LocalError(Exception):
 
 
 class LoggedError(LocalError):
-    """A failure whose cause stands in a log; the log's end is part of the message."""
+    """A failure whose cause is in a log; the end of the log is part of the message."""
 
     def __init__(self, what: str, log: Path) -> None:
         self.log = log

@@ -1,4 +1,4 @@
-"""A home on this machine: broker, forwarder and network link, each of which can fail."""
+"""One home on this machine: Mosquitto, forwarder and network link, each of which can fail."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import os
 import shutil
 import signal
 import sqlite3
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -16,10 +16,8 @@ from typing import Final
 from edge.errors import SpoolError
 from edge.spool import read_backlog
 from eventplane.contract import Contract
-from local.chaos.clock import FakeClock
-from local.chaos.disk import SmallDisk
-from local.chaos.machine import Machine
 from local.deploy import ROOT
+from local.machine import FakeClock, SmallDisk, ThisMachine
 from local.mosquitto import Broker, start_mosquitto
 from local.network import Link, Network
 from local.ports import LOOPBACK
@@ -42,7 +40,7 @@ _STOP_S: Final = 20.0
 
 @dataclass(frozen=True)
 class Home:
-    """One home. `disk` is None where its spool is on this machine's, `clock` where its wall clock is."""
+    """One home: `disk` and `clock` are None where it uses those of this machine."""
 
     name: str
     broker: Broker
@@ -53,83 +51,51 @@ class Home:
     disk: SmallDisk | None = None
     clock: FakeClock | None = None
 
-    def kill_forwarder(self) -> None:
-        """Kill the forwarder (SIGKILL)."""
-        self.forwarder.kill()
-
-    def start_forwarder(self) -> None:
-        """Start the forwarder, and return when it is connected."""
-        self.forwarder.start()
-
-    def terminate_forwarder(self) -> None:
-        """Ask the forwarder to end, without waiting; it sends a last manifest first."""
-        self.forwarder.terminate()
-
-    def stop_forwarder(self) -> None:
-        """Stop the forwarder, and return when it has ended."""
-        self.forwarder.stop(_STOP_S)
-
-    def kill_broker(self) -> None:
-        """Kill Mosquitto (SIGKILL)."""
-        self.broker.child.kill()
-
-    def start_broker(self) -> None:
-        """Start Mosquitto, and return when it listens."""
-        self.broker.child.start()
-
-    def cut_network(self) -> None:
-        """Cut the connection to the cloud."""
-        self.link.cut()
-
-    def heal_network(self) -> None:
-        """Let the home connect to the cloud again."""
-        self.link.heal()
-
-    @property
-    def backlog(self) -> int:
-        """Deliveries that wait in the spool; 1 while it cannot be read."""
-        return self._waiting(lambda: sum(read_backlog(self.spool).values()))
-
-    @property
-    def untold(self) -> int:
-        """Ranges of deliveries that were discarded and not reported yet: it takes the forwarder a minute.
-
-        1 while the spool cannot be read.
-        """
-        return self._waiting(self._discarded)
-
     @property
     def children(self) -> Sequence[Child]:
         """Its processes."""
         return self.forwarder, self.broker.child
+
+    def stop_forwarder(self) -> None:
+        """Stop the forwarder, and return when it has ended; it sends a last manifest first."""
+        self.forwarder.stop(_STOP_S)
+
+    @property
+    def backlog(self) -> int:
+        """The number of pending deliveries in the spool; 1 while it cannot be read."""
+        return self._read_spool(lambda: sum(read_backlog(self.spool).values()))
+
+    @property
+    def unreported(self) -> int:
+        """Ranges of deliveries that were discarded and not reported yet: it takes the forwarder a minute.
+
+        1 while the spool cannot be read.
+        """
+        return self._read_spool(self._discarded)
 
     def _discarded(self) -> int:
         address = f"{self.spool.resolve().as_uri()}?mode=ro"
         with contextlib.closing(sqlite3.connect(address, uri=True)) as spool:
             return int(spool.execute("SELECT count(*) FROM discard").fetchone()[0])
 
-    def _waiting(self, count: Callable[[], int]) -> int:
+    def _read_spool(self, count: Callable[[], int]) -> int:
         try:
             return count()
         except (SpoolError, sqlite3.Error) as error:
             if not self.spool.exists():
                 return 0
-            # A spool that nobody can read may hold anything: not to be taken for an empty one.
+            # An unreadable spool may hold deliveries, so it does not count as empty.
             _log.warning("%s: the spool cannot be read: %s", self.name, error)
             return 1
 
-    def put_contract(self, text: bytes) -> None:
-        """Put a contract's text in the place of the present one, whole."""
+    def reload_contract(self, text: bytes) -> None:
+        """Replace the contract's file as a whole, and have the forwarder read it (SIGHUP)."""
         unfinished = self.contract.with_suffix(".unfinished")
         unfinished.write_bytes(text)
         unfinished.replace(self.contract)
-
-    def reload_contract(self, text: bytes) -> None:
-        """Put a contract's text in the place of the present one, and have the forwarder read it (SIGHUP)."""
-        self.put_contract(text)
         pid = self.forwarder.pid
-        # A forwarder that does not listen yet would die of the signal, and reads the file when it does.
-        if pid is not None and _heeds(pid, signal.SIGHUP):
+        # The signal would end a forwarder that has no handler yet; it reads the file once it has.
+        if pid is not None and _handles(pid, signal.SIGHUP):
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(pid, signal.SIGHUP)
 
@@ -140,9 +106,9 @@ def start_home(
     thing: Thing,
     contract: Contract,
     rule: str,
-    machine: Machine,
     directory: Path,
     *,
+    machine: ThisMachine | None = None,
     disk: SmallDisk | None = None,
     has_own_clock: bool = False,
     ready: str = CLOUD_CONNECTED,
@@ -152,6 +118,7 @@ def start_home(
     The spool is on `disk`, which is mounted beneath that directory, or beside the other files. With
     `has_own_clock` the forwarder's wall clock can be set, where `machine` and libfaketime allow it.
     """
+    machine = machine or ThisMachine()
     link = network.link(thing.host, thing.port)
     broker = start_mosquitto(supervisor, f"mosquitto-{thing.name}", directory / "mosquitto")
     compiled = directory / CONTRACT
@@ -165,19 +132,15 @@ def start_home(
     clock = FakeClock.found(directory / "clock") if has_own_clock and machine.has_clock else None
     forwarder = supervisor.start(
         f"forwarder-{thing.name}",
-        # A SIGHUP before it listens shall not end it (systemd's reload waits until the service is ready).
-        # Beneath an emulated processor nobody can see from outside whether it listens.
+        # A SIGHUP before it has a handler must not end it: systemd's reload waits until the service is ready.
+        # On an emulated processor it cannot be seen from outside whether it has one.
         ["env", "--ignore-signal=HUP", *machine.command(settings)],
-        env={**os.environ, "PYTHONPATH": str(ROOT), **_clock_variables(clock)},
-        # Before its first subscription the broker has nobody to keep a message for.
+        env={**os.environ, "PYTHONPATH": str(ROOT), **(clock.environment if clock else {})},
+        # Before the first subscription the broker keeps no message.
         ready=ready,
         ready_seconds=_START_S,
     )
     return Home(thing.name, broker, forwarder, link, spool, compiled, disk, clock)
-
-
-def _clock_variables(clock: FakeClock | None) -> Mapping[str, str]:
-    return clock.environment if clock else {}
 
 
 def _settings(thing: Thing, spool: str, broker: int, link: int, rule: str) -> str:
@@ -204,7 +167,7 @@ port = 0
 """
 
 
-def _heeds(pid: int, number: signal.Signals) -> bool:
+def _handles(pid: int, number: signal.Signals) -> bool:
     """Whether the process catches or ignores signal `number`."""
     try:
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()

@@ -1,4 +1,4 @@
-"""A home's own broker: a real Mosquitto with the profile that the device ships."""
+"""Real Mosquitto brokers: a home's own with the device's profile, and one in IoT Core's place."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from local.certificates import Authority
 from local.errors import ProfileError, ToolMissingError
 from local.ports import LOOPBACK, free_port, is_listening
 from local.process import Child, Supervisor
@@ -44,29 +45,61 @@ def start_mosquitto(
         supervisor: owns the process.
         name: names the child and its log.
         directory: for its configuration and database; created if needed.
-        access: keeps the services apart; by default everybody on the machine may do everything.
+        access: restricts the services; by default every client may do everything.
 
     Raises:
         ToolMissingError: Mosquitto is not installed.
         ProfileError: the device's profile lost a line that a local run replaces.
         ProcessDiedError, ProcessLateError: it did not come up.
     """
+    directory.mkdir(parents=True, exist_ok=True)
+    port = free_port()
+    return Broker(
+        port, _start(supervisor, name, directory, _local_profile(port, directory.resolve(), access), port)
+    )
+
+
+@dataclass(frozen=True)
+class CloudBroker:
+    """A Mosquitto in IoT Core's place: devices use `port` with mutual TLS, the cloud `plain_port` without."""
+
+    port: int
+    plain_port: int
+    child: Child
+
+
+def start_cloud_broker(
+    supervisor: Supervisor, directory: Path, authority: Authority, name: str = "cloud-broker"
+) -> CloudBroker:
+    """Start a broker that demands client certificates of `authority` and keeps every queued message.
+
+    What it acknowledged it has saved when it is stopped. Raises what `start_mosquitto` raises.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    server = authority.issue("cloud")
+    port, plain_port = free_port(), free_port()
+    text = (
+        f"user {getpass.getuser()}\nallow_anonymous true\nper_listener_settings false\n"
+        f"max_queued_messages 0\npersistence true\npersistence_location {directory.resolve()}/\n"
+        f"listener {plain_port} {LOOPBACK}\nlistener {port} {LOOPBACK}\n"
+        f"cafile {authority.ca}\ncertfile {server.certificate}\nkeyfile {server.key}\n"
+        "require_certificate true\n"
+    )
+    return CloudBroker(port, plain_port, _start(supervisor, name, directory, text, port))
+
+
+def _start(supervisor: Supervisor, name: str, directory: Path, configuration: str, port: int) -> Child:
     # Debian installs it where only root's PATH looks.
     program = shutil.which("mosquitto", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
     if program is None:
         raise ToolMissingError("mosquitto")
-    directory.mkdir(parents=True, exist_ok=True)
-    port = free_port()
-    configuration = directory / "mosquitto.conf"
-    configuration.write_text(_local_profile(port, directory.resolve(), access))
-    child = supervisor.start(
-        name, [program, "-c", str(configuration.resolve())], ready=lambda: is_listening(port)
-    )
-    return Broker(port, child)
+    file = directory.resolve() / "mosquitto.conf"
+    file.write_text(configuration)
+    return supervisor.start(name, [program, "-c", str(file)], ready=lambda: is_listening(port))
 
 
 def _local_profile(port: int, directory: Path, access: Access | None) -> str:
-    """The device's profile, with only the address and the places of files changed."""
+    """Return the device's profile with its own address and file locations."""
     text, settings = PROFILE.read_text(), {"listener": f"{port} {LOOPBACK}"}
     if access is not None:
         text = text.replace("allow_anonymous true\n", ACCESS.read_text())

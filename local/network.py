@@ -1,23 +1,63 @@
-"""The line between a home and the cloud, which can be cut, healed, and have weather.
+"""The network between a home and the cloud: links that can be cut, healed, and impaired.
 
-It passes bytes, whatever they are: mutual TLS goes through untouched.
+A link passes bytes unchanged, so mutual TLS works through it. It can do what is possible between two TCP
+connections: a lost segment becomes the stall that its retransmission costs. It cannot shrink a window,
+reorder segments or lose a TCP acknowledgement.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
 from random import Random
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from local.ports import LOOPBACK, free_port
-from local.weather import Sky, Weather, carry
+
+SEGMENT_BYTES: Final = 1_460
+"""Payload of one TCP segment on Ethernet: what is lost at a time."""
+
+RETRANSMISSION_S: Final = 0.2
+"""Least time after which Linux sends a segment again; a round trip comes on top."""
+
+_CHUNK_BYTES: Final = 65_536
+_MAX_CHUNKS: Final = 16
+"""Most chunks in flight; then the sender has to wait, as for a full window."""
+
+
+@dataclass(frozen=True, slots=True)
+class Impairment:
+    """`delay_s` of one direction, the `loss` of segments as a share of 1, most `bytes_per_s` (None: any).
+
+    A `silent` link accepts bytes and passes nothing while it is silent.
+    """
+
+    delay_s: float = 0.0
+    loss: float = 0.0
+    bytes_per_s: int | None = None
+    silent: bool = False
+
+    def hold_s(self, size: int, random: Random) -> float:
+        """Return how long so many bytes take: the delay, and a stall for each lost segment."""
+        segments = -(-size // SEGMENT_BYTES) if self.loss else 0
+        lost = sum(random.random() < self.loss for _ in range(segments))
+        return self.delay_s + lost * (RETRANSMISSION_S + 2 * self.delay_s)
+
+    @property
+    def chunk_bytes(self) -> int:
+        """How much passes at a time: on a narrow link what it passes in a tenth of a second."""
+        return max(1, self.bytes_per_s // 10) if self.bytes_per_s else _CHUNK_BYTES
+
+
+UNIMPAIRED: Final = Impairment()
 
 
 class Link:
-    """One home's line: what connects to 127.0.0.1:`port` reaches the target. Made by `Network.link`.
+    """One home's link: a connection to 127.0.0.1:`port` reaches the target. Made by `Network.link`.
 
     `bytes_up` and `bytes_down` count what went to the target and what came back, TLS included.
     """
@@ -30,32 +70,35 @@ class Link:
         self._target = (host, port)
         self._server: asyncio.Server | None = None
         self._connections: set[asyncio.Task[None]] = set()
-        self._sky = Sky()
+        self._impairment = UNIMPAIRED
+        self._changed = asyncio.Event()
         self._random = Random(self.port)
 
     @property
     def is_cut(self) -> bool:
-        """Whether the line is interrupted."""
+        """Whether it refuses connections."""
         return self._server is None
 
     def cut(self) -> None:
-        """Close every connection and refuse new ones, until `heal`. Nothing if it is cut already."""
+        """Close every connection and refuse new ones, until `heal` (idempotent)."""
         self._network.run(self._cut())
 
     def heal(self) -> None:
-        """Accept connections again, on the same port. Nothing if the line is whole."""
+        """Accept connections again, on the same port (idempotent)."""
         self._network.run(self._heal())
 
     def drop(self) -> None:
         """Close every connection, and accept new ones at once."""
         self._network.run(self._drop())
 
-    def set_weather(self, weather: Weather) -> None:
-        """From now on, for the connections that stand and for those that come."""
-        self._network.run(self._set_weather(weather))
+    def impair(self, impairment: Impairment) -> None:
+        """Apply `impairment` to present and new connections, in place of the one before."""
+        self._network.run(self._impair(impairment))
 
-    async def _set_weather(self, weather: Weather) -> None:
-        self._sky.change(weather)
+    async def _impair(self, impairment: Impairment) -> None:
+        self._impairment = impairment
+        self._changed.set()
+        self._changed = asyncio.Event()
 
     async def _heal(self) -> None:
         if self._server is None:
@@ -90,30 +133,74 @@ class Link:
             cloud, to_cloud = await asyncio.open_connection(*self._target)
         except OSError:
             return  # the home sees its own connection close
+
+        def count_up(size: int) -> None:
+            self.bytes_up += size
+
+        def count_down(size: int) -> None:
+            self.bytes_down += size
+
         try:
             async with asyncio.TaskGroup() as both:
-                both.create_task(self._up(home, to_cloud))
-                both.create_task(self._down(cloud, to_home))
+                both.create_task(self._carry(home, to_cloud, count_up))
+                both.create_task(self._carry(cloud, to_home, count_down))
         except* OSError:
             pass  # either side hung up
         finally:
             to_cloud.transport.abort()
 
-    async def _up(self, home: asyncio.StreamReader, to_cloud: asyncio.StreamWriter) -> None:
-        def count(size: int) -> None:
-            self.bytes_up += size
+    async def _carry(
+        self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, count: Callable[[int], None]
+    ) -> None:
+        """Pass everything from `source` to `sink` in order, and `count` the bytes as they are passed.
 
-        await carry(home, to_cloud, self._sky, count, self._random)
+        A chunk keeps the delay that was in force when it was read; the present impairment decides how much
+        passes at a time, and whether anything does.
+        """
+        in_flight: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(_MAX_CHUNKS)
+        clock = asyncio.get_running_loop().time
 
-    async def _down(self, cloud: asyncio.StreamReader, to_home: asyncio.StreamWriter) -> None:
-        def count(size: int) -> None:
-            self.bytes_down += size
+        async def read() -> None:
+            while chunk := await source.read(self._impairment.chunk_bytes):
+                await in_flight.put((clock() + self._impairment.hold_s(len(chunk), self._random), chunk))
+            await in_flight.put((clock(), b""))
 
-        await carry(cloud, to_home, self._sky, count, self._random)
+        async def write() -> None:
+            while True:
+                due, chunk = await in_flight.get()
+                if (wait_s := due - clock()) > 0:
+                    await asyncio.sleep(wait_s)
+                await self._while_silent()
+                if not chunk:
+                    sink.write_eof()
+                    return
+                while chunk:
+                    await self._while_silent()
+                    size = self._impairment.chunk_bytes
+                    part, chunk = chunk[:size], chunk[size:]
+                    count(len(part))
+                    sink.write(part)
+                    await sink.drain()
+                    await self._pace(len(part))
+
+        async with asyncio.TaskGroup() as both:
+            both.create_task(read())
+            both.create_task(write())
+
+    async def _while_silent(self) -> None:
+        while self._impairment.silent:
+            await self._changed.wait()
+
+    async def _pace(self, size: int) -> None:
+        """Wait for as long as `size` bytes take, or until the impairment changes."""
+        if self._impairment.bytes_per_s:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(size / self._impairment.bytes_per_s):
+                    await self._changed.wait()
 
 
 class Network:
-    """All lines of a run, served by one thread of its own. Use it in a `with` block, which ends them all."""
+    """All links of a run, served by one thread of its own. Use it in a `with` block, which ends them all."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
@@ -129,18 +216,14 @@ class Network:
     ) -> None:
         for link in self._links:
             link.cut()
-        # One turn more, in which the aborted transports close their sockets.
+        # The aborted transports close their sockets in one more turn of the loop.
         self.run(asyncio.sleep(0))
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
 
     def link(self, host: str, port: int) -> Link:
-        """A whole line to `host`:`port`.
-
-        Raises:
-            OSError: the line's own port was taken meanwhile.
-        """
+        """Return a new link to `host`:`port`. Raises `OSError` if its own port was taken meanwhile."""
         link = Link(self, host, port)
         link.heal()
         self._links.append(link)

@@ -1,27 +1,146 @@
-"""The demo's own verdict: what should have arrived, computed from what was sent, against what did arrive.
+"""The oracle: what should have arrived, computed from what was sent, compared with what did arrive.
 
-Pure functions over the players' record and the contract. The routes are evaluated by a plain loop, so that a
-mistake in a router, its queues or its ledger cannot hide itself.
+It evaluates the routes by a plain loop over the senders' own record, so that an error in a router, its queues
+or its ledger cannot hide itself.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
+from hashlib import sha256
+from typing import Final
 
 from eventplane.attributes import AttributeValue
-from eventplane.contract import Contract, Place
+from eventplane.contract import Channel, Contract, Place, Priority
 from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.device_reports import STARTED, forwarder_source
+from eventplane.envelope import Envelope
 from eventplane.names import OWN_SERVICES
-from local.sent import Key, SentEvent, SentPoison
+from local.poison import CloudPayload, Poison
+
+Key = tuple[str, str]
+"""Identifies an event by `source` and `id`, a dead letter by its reason and the SHA-256 of its original, and
+the report that a device started by `type` and `source`, because one device starts but once."""
+
+CARERS: Final = "carers"
+CARERS_SOURCE: Final = f"/{CARERS}"
+"""The participant that sends to homes: each of its events is for one home."""
+
+
+@dataclass(frozen=True, slots=True)
+class SentEvent:
+    """One event that was sent, with the attributes that routes may filter by; `entered`: at which router."""
+
+    source: str
+    id: str
+    type: str
+    subject: str | None
+    urgent: bool
+    entered: Place
+
+    @property
+    def key(self) -> Key:
+        return self.source, self.id
+
+    @property
+    def attributes(self) -> dict[str, AttributeValue]:
+        """The recorded context attributes."""
+        attributes: dict[str, AttributeValue] = {"source": self.source, "id": self.id, "type": self.type}
+        if self.subject is not None:
+            attributes["subject"] = self.subject
+        return attributes
+
+
+@dataclass(frozen=True, slots=True)
+class SentPoison:
+    """One malformed message that was sent: its `kind`, and the `reason` and `digest` of its dead letter."""
+
+    kind: str
+    reason: str
+    digest: str
+
+    @property
+    def key(self) -> Key:
+        return self.reason, self.digest
+
+
+class SentLog:
+    """The senders' record of what was sent. Repetitions of an event count once. Safe for threads."""
+
+    def __init__(self, contract: Contract) -> None:
+        self._contract = contract
+        self._lock = threading.Lock()
+        self._events: dict[Key, SentEvent] = {}
+        self._poison: list[SentPoison] = []
+
+    def event(self, event: Envelope, channel: Channel, entered: Place = Place.DEVICE) -> None:
+        """Record that `event` was sent through `channel`, to the home's router or straight to the cloud's."""
+        subject = event.attributes.get("subject")
+        sent = SentEvent(
+            source=event.source,
+            id=event.id,
+            type=event.type,
+            subject=None if subject is None else str(subject),
+            urgent=self._contract.priority(event, channel) is Priority.URGENT,
+            entered=entered,
+        )
+        with self._lock:
+            self._events.setdefault(sent.key, sent)
+
+    def poison(self, message: Poison) -> None:
+        """Record that a malformed message was sent."""
+        sent = SentPoison(message.kind, message.reason, sha256(message.payload).hexdigest())
+        with self._lock:
+            self._poison.append(sent)
+
+    def cloud_payload(self, payload: CloudPayload) -> None:
+        """Record that a device published `payload` straight to the cloud."""
+        for event in payload.good:
+            self.event(event, self._contract.device.outbox, Place.CLOUD)
+        for message in payload.poison:
+            self.poison(message)
+
+    @property
+    def events(self) -> list[SentEvent]:
+        """The events, in the order of sending."""
+        with self._lock:
+            return list(self._events.values())
+
+    @property
+    def malformed(self) -> list[SentPoison]:
+        """The malformed messages, in the order of sending."""
+        with self._lock:
+            return list(self._poison)
+
+    def counts(self) -> dict[str, int]:
+        """Return the numbers of events, urgent ones and malformed messages, and of events for one home."""
+        return {
+            "events_sent": self.events_sent,
+            "urgent_sent": self.urgent_sent,
+            "malformed_sent": self.malformed_sent,
+            "told": sum(each.source == CARERS_SOURCE for each in self.events),
+        }
+
+    @property
+    def events_sent(self) -> int:
+        return len(self._events)
+
+    @property
+    def urgent_sent(self) -> int:
+        return sum(each.urgent for each in self.events)
+
+    @property
+    def malformed_sent(self) -> int:
+        return len(self._poison)
 
 
 @dataclass(frozen=True)
 class Arrived:
-    """What a service received: every key once, and how often one came again.
+    """What a service received: every key once, and the number of duplicates.
 
-    `reports` are what devices report of themselves in their own time: nobody can say how many there must be.
+    `reports` are periodic reports of devices, whose number cannot be known beforehand.
     """
 
     received: Set[Key]
@@ -30,11 +149,8 @@ class Arrived:
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """What became of the events of one `service`.
-
-    `lost` were expected and did not arrive, `unexpected` arrived and should not have; both name every event.
-    """
+class ServiceResult:
+    """The result of one `service`: `lost` are the expected events that did not arrive."""
 
     service: str
     expected: int
@@ -46,7 +162,7 @@ class Verdict:
 
     @property
     def good(self) -> bool:
-        """Whether exactly the expected events arrived. Repetitions may: the plane is at-least-once."""
+        """Whether exactly the expected events arrived; duplicates are allowed at least once."""
         return not self.lost and not self.unexpected
 
 
@@ -56,10 +172,10 @@ def expected_by_service(
     malformed: Iterable[SentPoison] = (),
     devices: Iterable[str] = (),
 ) -> dict[str, set[Key]]:
-    """The keys that each inbox of the contract's routes must get, by participant.
+    """Return the keys that each inbox of the contract's routes must receive, by participant.
 
-    A malformed message is expected as a dead letter, by its reason and digest (see `local.sent.Key`), and of
-    each of `devices`, things with a forwarder, the report that it started.
+    A malformed message is expected as a dead letter, and each of `devices`, things with a forwarder, is
+    expected to report that it started.
     """
     uplink = contract.device.outbox.address
     expected: dict[str, set[Key]] = {
@@ -70,31 +186,32 @@ def expected_by_service(
     for event in events:
         for destination in _destinations(contract, event, uplink):
             expected[contract.channel(destination).participant].add(event.key)
-    dead_letters = {each.key for each in malformed}
-    for destination in _matching(contract, Place.CLOUD, {"type": DEAD_LETTER_TYPE}):
-        expected[contract.channel(destination).participant] |= dead_letters
-    started = {(STARTED, forwarder_source(device)) for device in devices}
-    for destination in _matching(contract, Place.CLOUD, {"type": STARTED}):
-        expected[contract.channel(destination).participant] |= started
+    reports = {
+        DEAD_LETTER_TYPE: {each.key for each in malformed},
+        STARTED: {(STARTED, forwarder_source(device)) for device in devices},
+    }
+    for type, keys in reports.items():
+        for destination in _matching(contract, Place.CLOUD, {"type": type}):
+            expected[contract.channel(destination).participant] |= keys
     # Functions of the plane read the others.
     own = {*OWN_SERVICES, contract.device.name}
     return {service: keys for service, keys in expected.items() if service not in own}
 
 
 def dead_lettered(malformed: Iterable[SentPoison], arrived: Mapping[str, Arrived]) -> int:
-    """How many of the `malformed` messages arrived somewhere as dead letters."""
+    """Return how many of the `malformed` messages arrived somewhere as dead letters."""
     received = frozenset[Key]().union(*(each.received for each in arrived.values()))
     return len({each.key for each in malformed} & received)
 
 
-def judge(expected: Mapping[str, Set[Key]], arrived: Mapping[str, Arrived]) -> list[Verdict]:
-    """One verdict a service, in the order of `expected`. Who is not among `arrived` received nothing."""
+def judge(expected: Mapping[str, Set[Key]], arrived: Mapping[str, Arrived]) -> list[ServiceResult]:
+    """Return a verdict for each service of `expected`; one that is not in `arrived` received nothing."""
     nothing = Arrived(frozenset(), 0)
     return [_verdict(service, keys, arrived.get(service, nothing)) for service, keys in expected.items()]
 
 
-def _verdict(service: str, expected: Set[Key], arrived: Arrived) -> Verdict:
-    return Verdict(
+def _verdict(service: str, expected: Set[Key], arrived: Arrived) -> ServiceResult:
+    return ServiceResult(
         service=service,
         expected=len(expected),
         delivered=len(expected & arrived.received),

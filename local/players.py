@@ -1,12 +1,11 @@
-"""Plays the input through the homes' services, as fast as they take it, with malformed messages mixed in."""
+"""Plays the input through the services of the homes, as fast as they accept it, some of it malformed."""
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from queue import Empty, Queue
+from threading import BoundedSemaphore
 from typing import Final
 
 from local.errors import LocalError
@@ -16,14 +15,14 @@ from local.services import HomeServices
 
 EVENTS_PER_POISON: Final = 500
 LEAST_POISON: Final = 5
-"""One malformed message is mixed in after so many events, and in a short run at least so many in all."""
+"""One malformed message follows so many events; a short run has at least so many in all."""
 
 _QUEUED: Final = 200
-"""How many messages may wait for one home: so far can a home that stands still fall behind the others."""
+"""Messages that may be queued for one home: a home that stands still can fall so far behind the others."""
 
 
 class PlayerError(LocalError):
-    """A home could not send its messages. `home` says which; the cause says why."""
+    """The home `home` could not send its messages because of `cause`."""
 
     def __init__(self, home: str, cause: BaseException) -> None:
         self.home, self.cause = home, cause
@@ -32,51 +31,56 @@ class PlayerError(LocalError):
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What one service of a home shall send."""
+    """What one service of a home sends."""
 
     service: str
     content: InputEvent | Poison
 
 
 class Players:
-    """One player for each home: a thread that puts the home's messages into its services, in order.
+    """Sends the messages of each home in order, from a thread of its own, with a queue between.
 
-    The caller's thread deals the messages out in the order of the input, so the homes go through time
-    together: none is further behind than its queue and its service's window are long. A thread a home,
-    because a service waits when its window is full, and a home that stands still must not stop the others.
+    The caller's thread deals the messages out in the order of the input, so that the homes go through time
+    together. A service waits when its window is full, and a home that stands still must not stop the others.
     """
 
     def __init__(self, homes: Mapping[str, HomeServices]) -> None:
         self._homes = homes
-        self._queues: dict[str, Queue[Message | None]] = {home: Queue(_QUEUED) for home in homes}
-        self._failures: dict[str, BaseException] = {}
+        self._failure: PlayerError | None = None
 
     def play(
         self, events: Iterable[InputEvent], total: int, progress: Callable[[int], None] = lambda _: None
     ) -> None:
-        """Send all `events`, of which there are `total`; returns when each stands in its service's window.
+        """Send all `events`, of which there are `total`; they may be without a receipt when this returns.
 
-        `progress` is told how many events have been dealt out, after each. What remains is `flush`. Raises
-        `PlayerError`.
+        `progress` gets the number of events dealt out, after each. Raises `PlayerError`.
         """
-        threads = [
-            threading.Thread(target=self._play_home, args=[home], name=f"player {home}", daemon=True)
-            for home in self._homes
-        ]
-        for thread in threads:
-            thread.start()
+        senders = {home: ThreadPoolExecutor(1, f"player {home}") for home in self._homes}
+        room = {home: BoundedSemaphore(_QUEUED) for home in self._homes}
+
+        def send(home: str, message: Message) -> None:
+            try:
+                _send(self._homes[home], message)
+            except Exception as error:  # noqa: BLE001 - raised by the dealer, with the home's name
+                self._failure = self._failure or PlayerError(home, error)
+            finally:
+                room[home].release()
+
+        done = 0
         try:
-            self._deal(events, total, progress)
+            for home, message in mixed(events, total):
+                room[home].acquire()
+                self._raise_failure()
+                senders[home].submit(send, home, message)
+                if isinstance(message.content, InputEvent):
+                    done += 1
+                    progress(done)
         except BaseException:
-            # Nobody waits for the players then: each ends after the message in its hands.
-            for queue in self._queues.values():
-                _clear(queue)
+            for sender in senders.values():
+                sender.shutdown(wait=False, cancel_futures=True)
             raise
-        finally:
-            for queue in self._queues.values():
-                queue.put(None)
-        for thread in threads:
-            thread.join()
+        for sender in senders.values():
+            sender.shutdown()
         self._raise_failure()
 
     def flush(self, timeout_seconds: float) -> None:
@@ -84,32 +88,13 @@ class Players:
         for home in self._homes.values():
             home.flush(timeout_seconds)
 
-    def _deal(self, events: Iterable[InputEvent], total: int, progress: Callable[[int], None]) -> None:
-        done = 0
-        for home, message in mixed(events, total):
-            self._queues[home].put(message)
-            self._raise_failure()
-            if isinstance(message.content, InputEvent):
-                done += 1
-                progress(done)
-
-    def _play_home(self, home: str) -> None:
-        queue, services = self._queues[home], self._homes[home]
-        while (message := queue.get()) is not None:
-            # After a failure the queue is still emptied, or the dealer would wait for ever.
-            if home not in self._failures:
-                try:
-                    _send(services, message)
-                except Exception as error:  # noqa: BLE001 - raised by the dealer, with the home's name
-                    self._failures[home] = error
-
     def _raise_failure(self) -> None:
-        for home, failure in self._failures.items():
-            raise PlayerError(home, failure) from failure
+        if self._failure:
+            raise self._failure from self._failure.cause
 
 
 def mixed(events: Iterable[InputEvent], total: int) -> Iterator[tuple[str, Message]]:
-    """The `total` events with malformed messages among them, each with the home that sends it.
+    """Yield the `total` events with malformed messages among them, each with the home that sends it.
 
     A malformed message comes from the home and service of the event before it.
     """
@@ -118,12 +103,6 @@ def mixed(events: Iterable[InputEvent], total: int) -> Iterator[tuple[str, Messa
         yield event.home, Message(event.service, event)
         if number % every == 0:
             yield event.home, Message(event.service, poison(number // every - 1, event.event.source))
-
-
-def _clear(queue: Queue[Message | None]) -> None:
-    with suppress(Empty):
-        while True:
-            queue.get_nowait()
 
 
 def _send(services: HomeServices, message: Message) -> None:

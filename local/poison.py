@@ -1,8 +1,7 @@
 """Messages that can never be delivered, each kind with the reason that its dead letter must give.
 
-All but one are no events; that one is of a type which no route asks for.
-
-Every message has a number in it, so that no two are alike and each can be found again by its digest.
+All but one are malformed; that one is of a type that its sender does not declare. Every message has a number,
+so that each can be found by its digest.
 """
 
 from __future__ import annotations
@@ -66,7 +65,7 @@ def cloud_payloads(source: str) -> list[CloudPayload]:
     ).json.encode()
     no_json = Poison("not_json", "not_json", f"not JSON either, from {source}".encode())
     truncated = Poison("truncated_batch", "not_zlib", pack(good)[:-7])
-    no_id = Poison("missing_id", "missing_attribute", _missing_id(_members(source, "poison-in-batch")))
+    no_id = Poison("missing_id", "missing_attribute", _without_id(_members(source, "poison-in-batch")))
     batch = b"[" + b",".join([good[0].json.encode(), no_id.payload, good[1].json.encode()]) + b"]"
     return [
         CloudPayload("not_json", no_json.payload, poison=(no_json,)),
@@ -100,65 +99,33 @@ def _written(members: Members) -> bytes:
     return json.dumps(members, separators=(",", ":")).encode("utf-8")
 
 
-def _not_json(members: Members) -> bytes:
-    return f"{members['source']} {members['id']}: certainly not JSON".encode()
-
-
-def _missing_id(members: Members) -> bytes:
-    number = members.pop("id")
-    return _written({**members, "data": {"number": number}})
-
-
-def _bad_time(members: Members) -> bytes:
-    return _written({**members, "time": "yesterday"})
-
-
-def _duplicate_key(members: Members) -> bytes:
-    return _written(members).replace(b"{", b'{"id":"another",', 1)
-
-
-def _invalid_utf8(members: Members) -> bytes:
-    return _written(members).replace(b"heart-rate", b"heart\xff\xferate")
-
-
-def _lone_surrogate(members: Members) -> bytes:
-    return _written({**members, "data": "half a character: \ud83d"})
-
-
-def _reserved_attribute(members: Members) -> bytes:
-    return _written({**members, EPOCH: "mine"})
-
-
-def _too_deep(members: Members) -> bytes:
+def _too_deep() -> object:
     data: object = "deep"
     for _ in range(MAX_DEPTH):
         data = [data]
-    return _written({**members, "data": data})
+    return data
 
 
-def _undeclared_type(members: Members) -> bytes:
-    return _written({**members, "type": "com.example.nobody-asked.v1"})
-
-
-def _too_large(members: Members) -> bytes:
-    return _written({**members, "data": "x" * MAX_EVENT_BYTES})
-
-
-def _nested_attribute(members: Members) -> bytes:
-    return _written({**members, "nested": {"attributes": "are scalars"}})
+def _without_id(members: Members) -> bytes:
+    rest = {name: value for name, value in members.items() if name != "id"}
+    return _written({**rest, "data": {"number": members["id"]}})
 
 
 _KINDS: tuple[tuple[str, str, Callable[[Members], bytes]], ...] = (
-    ("not_json", "not_json", _not_json),
-    ("missing_id", "missing_attribute", _missing_id),
-    ("bad_time", "attribute_value", _bad_time),
-    ("duplicate_key", "duplicate_key", _duplicate_key),
-    ("invalid_utf8", "not_utf8", _invalid_utf8),
-    ("lone_surrogate", "lone_surrogate", _lone_surrogate),
-    ("reserved_attribute", "reserved_attribute", _reserved_attribute),
-    ("too_deep", "too_deep", _too_deep),
-    ("nested_attribute", "attribute_value", _nested_attribute),
-    ("undeclared_type", Reason.SENDER_NOT_ALLOWED, _undeclared_type),
-    ("too_large", "too_large", _too_large),
+    ("not_json", "not_json", lambda m: f"{m['source']} {m['id']}: certainly not JSON".encode()),
+    ("missing_id", "missing_attribute", _without_id),
+    ("bad_time", "attribute_value", lambda m: _written({**m, "time": "yesterday"})),
+    ("duplicate_key", "duplicate_key", lambda m: _written(m).replace(b"{", b'{"id":"another",', 1)),
+    ("invalid_utf8", "not_utf8", lambda m: _written(m).replace(b"heart-rate", b"heart\xff\xferate")),
+    ("lone_surrogate", "lone_surrogate", lambda m: _written({**m, "data": "half a character: \ud83d"})),
+    ("reserved_attribute", "reserved_attribute", lambda m: _written({**m, EPOCH: "mine"})),
+    ("too_deep", "too_deep", lambda m: _written({**m, "data": _too_deep()})),
+    ("nested_attribute", "attribute_value", lambda m: _written({**m, "nested": {"is": "no scalar"}})),
+    (
+        "undeclared_type",
+        Reason.SENDER_NOT_ALLOWED,
+        lambda m: _written({**m, "type": "org.example.none.v1"}),
+    ),
+    ("too_large", "too_large", lambda m: _written({**m, "data": "x" * MAX_EVENT_BYTES})),
 )
 """Kind, reason and maker of each."""

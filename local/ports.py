@@ -26,7 +26,7 @@ class NoFreePortError(OSError):
 
 
 def free_port() -> int:
-    """A TCP port on 127.0.0.1 that nobody listens on, never the same twice in one process.
+    """Return a free TCP port on 127.0.0.1, never the same twice in one process.
 
     It lies below the kernel's ephemeral range. A port inside that range can be taken by any outgoing
     connection while its server restarts, and a client that dials it meanwhile can even connect to itself.
@@ -59,7 +59,7 @@ def _first_ephemeral() -> int:
 
 
 def _can_bind(port: int) -> bool:
-    # Every interface: some servers cannot be told to bind the loopback only.
+    # Every interface: some servers cannot bind the loopback only.
     with socket.socket() as probe:
         try:
             probe.bind(("0.0.0.0", port))  # noqa: S104 - a probe, closed at once

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import select
 import signal
@@ -14,8 +15,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType, TracebackType
-from typing import Self
+from typing import Final, Self
 
+from local.background import Background
 from local.errors import LocalError, ProcessDiedError, ProcessLateError
 
 READY_SECONDS = 30.0
@@ -33,7 +35,7 @@ class NameTakenError(LocalError):
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """Child `name`, started at `started`, ended though nobody asked it to; noticed at `at` (Unix seconds).
+    """The unrequested end of child `name`, started at `started` and found ended at `at` (Unix seconds).
 
     `status` is its exit status, or minus the number of the signal that ended it.
     """
@@ -77,24 +79,24 @@ class Child:
         self._log_began = 0
         self._was_asked = False
         self._ends: list[End] = []
-        # Whoever breaks it and whoever starts it again need not be one thread.
+        # One thread may kill it while another restarts it.
         self._lock = threading.RLock()
 
     @property
     def running(self) -> bool:
-        """Whether the program runs. False as soon as it has ended, whoever ended it."""
+        """Whether the program runs. False as soon as it has ended for any reason."""
         with self._lock:
             return self._process is not None and not self._ended(0)
 
     @property
     def has_ended(self) -> bool:
-        """Whether it was started and does not run any more, though nobody asked it to end."""
+        """Whether it has ended by itself."""
         with self._lock:
             return self._process is not None and not self._was_asked and self._ended(0)
 
     @property
     def ends(self) -> Sequence[End]:
-        """Every time that it ended though nobody had asked it to."""
+        """Each time that it ended by itself."""
         with self._lock:
             return [*self._ends, self._end()] if self.has_ended else list(self._ends)
 
@@ -130,7 +132,7 @@ class Child:
             return True
 
     def revive(self) -> None:
-        """Launch it again if it has ended though nobody asked it to."""
+        """Launch it again if it has ended by itself."""
         with self._lock:
             if self.has_ended:
                 self._signal(signal.SIGKILL)  # what it left in its group
@@ -193,13 +195,8 @@ class Child:
             return self._ready.encode() in log.read()
 
     def _ended(self, seconds: float | None) -> bool:
-        """Wait up to `seconds` (None: as long as it takes) for the end of the program, without reaping it.
-
-        Until it is reaped its process id, and with it the group's, cannot be given to a stranger.
-        """
-        poller = select.poll()  # unlike select(), not limited to 1,024 open files
-        poller.register(self._pidfd, select.POLLIN)
-        return bool(poller.poll(None if seconds is None else seconds * 1_000))
+        # Not reaped yet, so its process id, and that of its group, cannot be reused.
+        return wait_for_end(self._pidfd, seconds)
 
     def _signal(self, number: signal.Signals) -> None:
         with self._lock:
@@ -209,7 +206,7 @@ class Child:
                     os.killpg(self._process.pid, number)
 
     def _end(self) -> End:
-        """The end that nobody asked for. The program is not reaped."""
+        """Return its unrequested end, without reaping it."""
         how = os.waitid(os.P_PIDFD, self._pidfd, os.WEXITED | os.WNOWAIT)
         assert how is not None  # noqa: S101 - without WNOHANG it waits
         status = how.si_status if how.si_code == os.CLD_EXITED else -how.si_status
@@ -274,8 +271,8 @@ class Supervisor:
             argv: the program and its arguments.
             env: its whole environment; ours if None.
             cwd: where it runs; our own directory if None.
-            ready: asked every 20 ms until it says True; or a text that the program logs at each start when it
-                is ready; None means ready at once.
+            ready: called every 20 ms until it returns True; or a text that the program logs at each start
+                when it is ready; None means ready at once.
             ready_seconds: how long that may take.
 
         Raises:
@@ -288,7 +285,7 @@ class Supervisor:
             raise NameTakenError(name)
         if former is not None:
             former.kill()  # collects what ended by itself
-            del self._children[name]  # the newest stands last in the order of starting
+            del self._children[name]  # the newest is last in the order of starting
         child = Child(
             name,
             argv,
@@ -330,7 +327,7 @@ def _exit_on_signal(number: int, _frame: FrameType | None) -> None:
 
 @contextlib.contextmanager
 def _deaf_to_signals() -> Iterator[None]:
-    """Let no second Ctrl-C, or closed terminal, interrupt the clean-up, which is bounded in time."""
+    """Ignore a second Ctrl-C or a closed terminal during the clean-up, which is bounded in time."""
     if not _in_main_thread():
         yield
         return
@@ -341,3 +338,98 @@ def _deaf_to_signals() -> Iterator[None]:
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
+
+
+RESTART_S: Final = 5.0
+"""`RestartSec` of the forwarder's unit."""
+
+_RESTART_POLL_S: Final = 0.1
+
+
+class Restarter(Background):
+    """Restart those of `children` that end by themselves while its `with` block runs, `pause_s` later."""
+
+    def __init__(self, children: Sequence[Child], pause_s: float = RESTART_S) -> None:
+        super().__init__("restarter")
+        self._children = children
+        self._pause_s = pause_s
+
+    @property
+    def ends(self) -> Sequence[End]:
+        """The unrequested ends of all children."""
+        return [end for child in self._children for end in child.ends]
+
+    def _run(self) -> None:
+        due: dict[Child, float] = {}
+        while not self._ending.wait(_RESTART_POLL_S):
+            for child in self._children:
+                if not child.has_ended:
+                    due.pop(child, None)
+                elif time.monotonic() >= due.setdefault(child, time.monotonic() + self._pause_s):
+                    child.revive()
+
+
+class RunningError(LocalError):
+    """Another run, the process `pid`, holds the lock at `path`."""
+
+    def __init__(self, path: Path, pid: str) -> None:
+        self.path, self.pid = path, pid
+        super().__init__(
+            f"the same runs in this checkout already (process {pid}): wait for it, or stop it first"
+        )
+
+
+@contextlib.contextmanager
+def run_lock(path: Path) -> Iterator[None]:
+    """Hold the lock at `path`, so that a second run cannot overwrite the files of the first.
+
+    Makes the folder. Raises `RunningError`.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a+") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            lock.seek(0)
+            raise RunningError(path, lock.read().strip()) from None
+        lock.truncate(0)
+        lock.write(str(os.getpid()))
+        lock.flush()
+        yield
+
+
+_KILLED_S: Final = 10.0
+"""How long to wait for the end of a killed process."""
+
+
+def kill_by_environment(is_meant: Callable[[Mapping[str, str]], bool]) -> int:
+    """Kill every other process whose environment variables are meant, and return how many have ended."""
+    ending = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        pid = int(folder.name)
+        if pid == os.getpid() or not is_meant(_environment(folder)):
+            continue
+        with contextlib.suppress(ProcessLookupError):
+            process = os.pidfd_open(pid)
+            ending.append(process)
+            if is_meant(_environment(folder)):  # not a new process that got the number since
+                signal.pidfd_send_signal(process, signal.SIGKILL)
+    for process in ending:
+        wait_for_end(process, _KILLED_S)
+        os.close(process)
+    return len(ending)
+
+
+def wait_for_end(pidfd: int, seconds: float | None) -> bool:
+    """Wait up to `seconds` (None: without limit) for the end of a process, which is not reaped."""
+    poller = select.poll()  # unlike select(), not limited to 1,024 open files
+    poller.register(pidfd, select.POLLIN)
+    return bool(poller.poll(None if seconds is None else seconds * 1_000))
+
+
+def _environment(process: Path) -> dict[str, str]:
+    try:
+        text = (process / "environ").read_bytes().decode(errors="replace")
+    except OSError:
+        return {}  # it has ended, or belongs to another user
+    return dict(each.partition("=")[::2] for each in text.split("\0"))

@@ -1,51 +1,52 @@
-"""The services on one home's device: what plays its events, and the one that answers its alarms."""
+"""The services of one home: they send its events, place its calls, and receive what carers send it."""
 
 from __future__ import annotations
 
 import threading
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from hashlib import sha256
+from time import monotonic
 from types import TracebackType
-from typing import Final, Protocol, Self
+from typing import Final, Self
 
 from eventplane.contract import Contract
 from eventplane.envelope import Envelope, write_event
+from eventplane.receipts import SPOOL_FULL
 from eventplane.values import timestamp
 from eventplane_client import Client, ClientSettings, Mode
 from eventplane_client.connection import client_over
 from eventplane_client.errors import NoRoomError
 from eventplane_client.mqtt import MqttTransport, RefusalHandler
 from eventplane_client.notices import log_notice
-from local.oracle import Arrived
+from local.oracle import Arrived, Key, SentLog
 from local.poison import Poison
 from local.ports import LOOPBACK
-from local.sent import Key, SentLog
 
 CALL_SERVICE: Final = "call-service"
 LISTENERS: Final = ("voice-service", "health-service")
-"""Services that take in what carers tell a home."""
+"""Services that receive what carers send to a home."""
 
 ON_DEVICE: Final = (CALL_SERVICE, *LISTENERS)
-"""Whose events never see the cloud, nor its archive."""
+"""Services whose received events never pass the cloud, nor its archive."""
 
 CALL_TYPE: Final = "org.eventplane.call.placed.v1"
 
 SEND_SECONDS: Final = 120.0
-"""How long a service waits for room in its window: longer than any fault that the demo injects."""
+"""How long a service waits for room in its window: longer than any fault of the demo."""
 
 _CALL_SECONDS: Final = 600.0
 """How long the call-service waits until its call is stored: longer than any fault lasts."""
 
-_AGAIN_SECONDS: Final = 0.5
-"""After which a call that the device had no room for is put again."""
+_RESEND_S: Final = 0.5
+"""Delay before a message that the spool had no room for is sent again."""
 
 _ID_DIGITS: Final = 32
 
-_ALWAYS: Final = 1_000
-"""Deliveries before a dead letter: more than any fault lasts."""
+_MAX_RECEIVES: Final = 1_000
+"""Deliveries before an event becomes a dead letter: more than any fault causes."""
 
 
 def utc_now() -> datetime:
@@ -56,7 +57,7 @@ class Service:
     """The on-device service `name` at the broker on 127.0.0.1:`port`, with its `client` and `transport`.
 
     `handler` gets each event of the inbox at least once, in a thread of its own. `on_refused` gets the
-    payload and the reason of what was sent and then refused. `window`: most messages without a receipt. Two
+    payload and the reason of each refused message. `window` limits the messages without a receipt. Two
     programs of one service need different client ids.
     """
 
@@ -75,22 +76,22 @@ class Service:
             name,
             LOOPBACK,
             port,
-            max_receives=_ALWAYS,
+            max_receives=_MAX_RECEIVES,
             on_refused=on_refused,
             window=window,
             client_id=client_id,
         )
         self.client: Client = client_over(settings, log_notice, self.transport)
         if handler is not None:
-            handle = self.client.subscribe().handle
-            threading.Thread(target=handle, args=(handler,), name=f"{name}-inbox", daemon=True).start()
+            self.listen(handler)
 
-    def send(self, event: Envelope, timeout_s: float) -> None:
-        """Return once the client has the event, and sends it until the forwarder has stored it."""
-        self.client.send(event, timeout_s)
+    def listen(self, handler: Callable[[Envelope], object]) -> None:
+        """Start to pass the events of the inbox to `handler`."""
+        handle = self.client.subscribe().handle
+        threading.Thread(target=handle, args=(handler,), daemon=True).start()
 
     def send_bytes(self, payload: bytes, timeout_s: float) -> None:
-        """Do what `send` does with anything, also with what is no event."""
+        """Send any payload, malformed ones too, and return once the client has it."""
         self.transport.send(payload, timeout_s)
 
     @property
@@ -106,55 +107,41 @@ class Service:
 class CallService:
     """Places a call for every alarm in its inbox, over the broker at 127.0.0.1:`port`.
 
-    `alarms` has the key of every alarm once, in the order of arrival; `duplicates` counts repetitions. An
-    alarm that comes again repeats the same call event.
+    `calls` has the call event by the key of its alarm, in the order of arrival, `received` how often each
+    alarm arrived. A redelivered alarm repeats the same call event.
     """
 
-    def __init__(
-        self, home: str, port: int, contract: Contract, sent: SentLog, now: Callable[[], datetime] = utc_now
-    ) -> None:
-        self.alarms: dict[Key, Envelope] = {}
-        self.duplicates = 0
+    def __init__(self, home: str, port: int, contract: Contract, sent: SentLog) -> None:
+        self.calls: dict[Key, Envelope] = {}
+        self.received: Counter[Key] = Counter()
         self._home = home
         self._outbox = contract.participants[CALL_SERVICE].outbox
         self._sent = sent
-        self._now = now
-        self._connected = threading.Event()
         self._closing = threading.Event()
-        self._service = Service(CALL_SERVICE, port, self._place_call)
-        self._connected.set()
-
-    @property
-    def arrived(self) -> Arrived:
-        """What the oracle compares, as of now."""
-        return Arrived(frozenset(list(self.alarms)), self.duplicates)
+        self._service = Service(CALL_SERVICE, port)
+        self._service.listen(self._place_call)
 
     def close(self) -> None:
         self._closing.set()
         self._service.close()
 
     def _place_call(self, alarm: Envelope) -> None:
-        # The first alarm can come while the client is still being made.
-        self._connected.wait()
-        if alarm.claim in self.alarms:
-            self.duplicates += 1
-        else:
-            self.alarms[alarm.claim] = self._call(alarm)
-        call = self.alarms[alarm.claim]
+        call = self.calls.setdefault(alarm.claim, self._call(alarm))
+        self.received[alarm.claim] += 1
         self._sent.event(call, self._outbox)
-        # The alarm's receipt goes out when this returns: by then its call must be as safe as the alarm was.
+        # The alarm is acknowledged when this returns: by then its call must be stored as well.
         while not self._closing.is_set():
             try:
                 self._service.client.put(call, _CALL_SECONDS)
             except NoRoomError:
-                self._closing.wait(_AGAIN_SECONDS)
+                self._closing.wait(_RESEND_S)
             else:
                 return
 
     def _call(self, alarm: Envelope) -> Envelope:
-        now = timestamp(self._now())
+        now = timestamp(utc_now())
         attributes = {
-            # From the alarm alone, so that whoever gets the alarm again places the same call.
+            # From the alarm alone, so that a redelivered alarm leads to the same call.
             "id": "call-" + sha256("\n".join(alarm.claim).encode()).hexdigest()[:_ID_DIGITS],
             "source": f"/homes/{self._home}/{CALL_SERVICE}",
             "type": CALL_TYPE,
@@ -165,47 +152,12 @@ class CallService:
         return write_event(attributes, {"alarm_source": alarm.source, "alarm_id": alarm.id})
 
 
-class AnswersAlarms(Protocol):
-    """A home with its call-service."""
-
-    @property
-    def home(self) -> str: ...
-
-    @property
-    def call_service(self) -> CallService: ...
-
-
-def arrived_at_call_services(homes: Iterable[AnswersAlarms]) -> Arrived:
-    """What the call-services of all `homes` received, as of now.
-
-    An alarm arrives in its own home: one of another home is named with the place where it was answered, so
-    that nobody expects it.
-    """
-    received: set[Key] = set()
-    duplicates = 0
-    for home in homes:
-        arrived = home.call_service.arrived
-        duplicates += arrived.duplicates
-        for source, id in arrived.received:
-            is_own = source.startswith(f"/homes/{home.home}/")
-            received.add((source if is_own else f"{source} at {home.home}", id))
-    return Arrived(received, duplicates)
-
-
-def arrived_in_homes(told: Iterable[Mapping[Key, int]]) -> Arrived:
-    """Return what a service was `told` in each home, and how often; each event is for one home only."""
-    homes = [dict(each) for each in told]  # they are still added to
-    keys = frozenset[Key]().union(*homes)
-    return Arrived(keys, sum(count for each in homes for count in each.values()) - len(keys))
-
-
 class HomeServices:
     """The sending `services` of `home` and its call-service, connected to its broker at 127.0.0.1:`port`.
 
-    `told` has what those heard that listen (`LISTENERS`), and how often.
-
-    Whatever they send is noted in `sent` first. `refused` has the reason for every message of theirs that
-    the forwarder refused. Use it in a `with` block, which ends the connections.
+    Each message is recorded in `sent` before it is sent. `received` counts the events that each service on
+    the device received, `refused` has the reason of every message that the forwarder refused. A message that
+    the spool had no room for is sent again instead. Use it in a `with` block, which ends the connections.
     """
 
     def __init__(
@@ -215,44 +167,63 @@ class HomeServices:
         port: int,
         contract: Contract,
         sent: SentLog,
-        now: Callable[[], datetime] = utc_now,
+        *,
+        window: int = 200,
+        send_seconds: float = SEND_SECONDS,
     ) -> None:
         self.home = home
-        self.call_service = CallService(home, port, contract, sent, now)
+        self.call_service = CallService(home, port, contract, sent)
         self.refused: list[str] = []
-        self.told: dict[str, Counter[Key]] = {service: Counter() for service in LISTENERS}
+        self.received = {CALL_SERVICE: self.call_service.received} | {name: Counter() for name in LISTENERS}
         self._contract = contract
         self._sent = sent
-        self._now = now
+        self._send_seconds = send_seconds
+        self._again: deque[tuple[float, str, bytes]] = deque()
         self._services = {
             service: Service(
                 service,
                 port,
-                partial(self._listen, service) if service in LISTENERS else None,
-                on_refused=self._note_refusal,
+                partial(self._receive, service) if service in LISTENERS else None,
+                on_refused=partial(self._refuse, service),
+                window=window,
             )
             for service in dict.fromkeys((*services, *LISTENERS))
         }
 
     def send(self, service: str, event: Envelope) -> None:
-        """Put `event` into the service's outbox with the time of doing so as its `recordedtime`.
+        """Send `event` with the present time as its `recordedtime`, and do not wait for its receipt.
 
         The `time` of a replayed event is years old: latency is measured from `recordedtime`. Raises
-        `WindowFullError` when nothing moved for `SEND_SECONDS`.
+        `WindowFullError` when the window had no room for so long.
         """
-        event = event.stamped(recordedtime=timestamp(self._now()))
+        self._send_again()
+        self._services[service].client.send(self.record(service, event), self._send_seconds)
+
+    def put(self, service: str, event: Envelope) -> None:
+        """Send `event` and return once the forwarder has stored it."""
+        self._services[service].client.put(self.record(service, event), self._send_seconds)
+
+    def record(self, service: str, event: Envelope) -> Envelope:
+        """Return `event` with its `recordedtime`, recorded as sent."""
+        event = event.stamped(recordedtime=timestamp(utc_now()))
         self._sent.event(event, self._contract.participants[service].outbox)
-        self._services[service].send(event, SEND_SECONDS)
+        return event
 
     def send_poison(self, service: str, message: Poison) -> None:
-        """Put a malformed message into the service's outbox. Raises `WindowFullError` as `send` does."""
+        """Send a malformed message. Raises `WindowFullError` as `send` does."""
         self._sent.poison(message)
-        self._services[service].send_bytes(message.payload, SEND_SECONDS)
+        self._services[service].send_bytes(message.payload, self._send_seconds)
+
+    def send_poison_later(self, service: str, message: Poison) -> None:
+        """Send a malformed message before the next event, without waiting for room in the window."""
+        self._sent.poison(message)
+        self._again.append((monotonic(), service, message.payload))
 
     @property
     def waiting(self) -> int:
-        """How many messages have no receipt yet."""
-        return sum(service.waiting for service in self._services.values())
+        """The number of messages without a receipt. Reading it sends again what is due."""
+        self._send_again()
+        return len(self._again) + sum(service.waiting for service in self._services.values())
 
     def flush(self, timeout_seconds: float) -> None:
         """Wait until the forwarder has confirmed every message. Raises `FlushTimeoutError`."""
@@ -260,7 +231,7 @@ class HomeServices:
             service.client.flush(timeout_seconds)
 
     def close(self) -> None:
-        """End the connections at once."""
+        """End the connections at once, and with them a call that waits for room."""
         for service in self._services.values():
             service.close()
         self.call_service.close()
@@ -273,8 +244,33 @@ class HomeServices:
     ) -> None:
         self.close()
 
-    def _listen(self, service: str, event: Envelope) -> None:
-        self.told[service][event.claim] += 1
+    def _receive(self, service: str, event: Envelope) -> None:
+        self.received[service][event.claim] += 1
 
-    def _note_refusal(self, _: bytes, reason: str) -> None:
-        self.refused.append(reason)
+    def _refuse(self, service: str, payload: bytes, reason: str) -> None:
+        if reason == SPOOL_FULL:
+            self._again.append((monotonic() + _RESEND_S, service, payload))
+        else:
+            self.refused.append(reason)
+
+    def _send_again(self) -> None:
+        while self._again and self._again[0][0] <= monotonic():
+            _, service, payload = self._again.popleft()
+            self._services[service].send_bytes(payload, self._send_seconds)
+
+
+def arrived_on_device(homes: Sequence[HomeServices]) -> dict[str, Arrived]:
+    """Return what the services of all `homes` received so far, by the service's name.
+
+    Each event is for one home only: a second home that receives it counts as a duplicate, and an alarm of
+    another home is named with the place where it was answered, so that it is unexpected.
+    """
+    found = {}
+    for service in ON_DEVICE:
+        counts: Counter[Key] = Counter()
+        for home in homes:
+            for (source, id), count in list(home.received[service].items()):
+                is_foreign = source.startswith("/homes/") and not source.startswith(f"/homes/{home.home}/")
+                counts[f"{source} at {home.home}" if is_foreign else source, id] += count
+        found[service] = Arrived(counts.keys(), counts.total() - len(counts))
+    return found

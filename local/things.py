@@ -58,7 +58,7 @@ def provision(cloud: CloudEndpoint, name: str, *, policy: str, directory: Path) 
 
 
 def _write_secret(path: Path, text: str) -> None:
-    """Write a file that nobody else could read at any moment."""
+    """Write a file that is never readable by others."""
     path.unlink(missing_ok=True)
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
         file.write(text)

@@ -9,14 +9,13 @@ import sys
 
 from benchmarks.results import write
 from eventplane.errors import EventPlaneError
-from local.alone import alone
 from local.chaos.run import run
-from local.chaos.scenario import Scenario
-from local.chaos.scenarios import SCENARIOS
+from local.chaos.scenarios import SCENARIOS, Scenario
 from local.chaos.schedule import ScheduleError
 from local.chaos.verdict import figures, summary
 from local.deploy import ROOT
 from local.errors import LocalError
+from local.process import run_lock
 
 OUTPUT = ROOT / "build" / "chaos"
 CLOCK = "wall clock, everything on one machine"
@@ -25,9 +24,9 @@ CLOCK = "wall clock, everything on one machine"
 def main() -> int:
     """Run one scenario, print its figures and write them."""
     arguments = _arguments()
-    scenario = SCENARIOS[arguments.scenario]().within(arguments.seconds, arguments.events)
+    scenario = SCENARIOS[arguments.scenario].within(arguments.seconds, arguments.events)
     try:
-        with alone(OUTPUT / f"{scenario.name}.lock"):
+        with run_lock(OUTPUT / f"{scenario.name}.lock"):
             return _play(scenario, arguments)
     except (LocalError, EventPlaneError) as error:
         print(error, file=sys.stderr)
@@ -38,10 +37,10 @@ def main() -> int:
 
 
 def _play(scenario: Scenario, arguments: argparse.Namespace) -> int:
-    # Figures that lie there would be taken for this run's, should it come to none.
+    # The figures of an earlier run must not be taken for this run's if it fails.
     (OUTPUT / f"{scenario.name}.json").unlink(missing_ok=True)
     folder = OUTPUT / scenario.name
-    # The homes' services tell of every fault they notice: a tale for a file.
+    # The clients report each fault that they notice, which would bury the figures.
     logging.basicConfig(filename=OUTPUT / f"{scenario.name}.log", filemode="w", level=logging.INFO)
     outcome = run(scenario, arguments.seed, folder, arguments.faults)
     played = {"scenario": scenario.name, "homes": scenario.homes, "seed": arguments.seed}

@@ -1,4 +1,4 @@
-"""The alarms of synthesized templates, evaluated on metrics that a run recorded."""
+"""The alarms of synthesized templates, evaluated on metrics that are recorded during a run."""
 
 from __future__ import annotations
 
@@ -7,12 +7,17 @@ import json
 import operator
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
+from time import time
 from typing import Any, Final
 
+from local.background import Background
 from local.chaos.counters import quantile
+from local.cloud import CloudEndpoint
+from local.emulator import QueuedMessage, failed_invocations, queued_messages
 from local.errors import LocalError
 
 MetricKey = tuple[str, str, frozenset[tuple[str, str]]]
@@ -22,7 +27,7 @@ AGE: Final = "ApproximateAgeOfOldestMessage"
 
 
 class UnreadAlarmError(LocalError):
-    """An alarm is written in a way that this module does not evaluate. `alarm` and `part` say where."""
+    """This module cannot evaluate the `part` of `alarm`."""
 
     def __init__(self, alarm: str, part: str) -> None:
         self.alarm, self.part = alarm, part
@@ -42,7 +47,7 @@ class Metrics:
         self._is_sorted = False
 
     def add_embedded(self, line: str) -> None:
-        """Record what a log line has in CloudWatch's embedded metric format; other lines have nothing."""
+        """Record the metrics of a log line in CloudWatch's embedded metric format, if it is one."""
         start = line.find("{")
         if '"_aws"' not in line or start < 0:
             return
@@ -56,14 +61,9 @@ class Metrics:
                 found = {name: str(document[name]) for name in dimensions}
                 for metric in directive["Metrics"]:
                     values = document[metric["Name"]]
+                    at, namespace = about["Timestamp"] / 1_000, directive["Namespace"]
                     for value in values if isinstance(values, list) else [values]:
-                        self.add(
-                            directive["Namespace"],
-                            metric["Name"],
-                            found,
-                            about["Timestamp"] / 1_000,
-                            float(value),
-                        )
+                        self.add(namespace, metric["Name"], found, at, float(value))
 
     def within(self, key: MetricKey, began: float, ended: float) -> list[float]:
         """Return the values of a metric from `began` to just before `ended`."""
@@ -105,9 +105,9 @@ class Alarm:
         return self._value(self.returned, metrics, began, ended)
 
     def is_breached(self, metrics: Metrics, began: float, ended: float) -> bool:
-        """Whether that value breaches the threshold. Raises `UnreadAlarmError`.
+        """Whether that value breaches the threshold; missing data may only after a whole period.
 
-        Missing data is judged as the alarm says, and only over a whole period.
+        Raises `UnreadAlarmError`.
         """
         value = self.value(metrics, began, ended)
         if value is None:
@@ -115,7 +115,7 @@ class Alarm:
         return _COMPARISONS[self.comparison](value, self.threshold)
 
     def rises(self, metrics: Metrics, began: float, ended: float) -> bool:
-        """Whether it watches ages alone, and these grew for most of that time."""
+        """Whether it watches only ages, which grew for most of that time."""
         keys = [each.key for each in self.terms.values() if each.key]
         if not keys or not all(key[1] == AGE for key in keys):
             return False
@@ -168,9 +168,10 @@ class _Expression:
             case ast.UnaryOp(op=ast.USub(), operand=operand):
                 number = self._number(operand)
                 return None if number is None else -number
-            case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
-                return self._both(_OPERATORS[type(op)], left, right)
-            case ast.Compare(left=left, ops=[op], comparators=[right]) if type(op) in _OPERATORS:
+            case (
+                ast.BinOp(left=left, op=op, right=right)
+                | ast.Compare(left=left, ops=[op], comparators=[right])
+            ) if type(op) in _OPERATORS:
                 return self._both(_OPERATORS[type(op)], left, right)
             case ast.Call(func=ast.Name(id=name), args=arguments):
                 return self._call(node, name, arguments)
@@ -217,7 +218,7 @@ _REDUCTIONS: Final[dict[str, Callable[[list[float]], float]]] = {
     "SUM": sum,
     "MAX": max,
     "MIN": min,
-    "AVG": lambda values: sum(values) / len(values),
+    "AVG": fmean,
 }
 _COMPARISONS: Final[dict[str, Callable[[float, float], bool]]] = {
     "GreaterThanThreshold": operator.gt,
@@ -229,7 +230,7 @@ _STATISTICS: Final[dict[str, Callable[[list[float]], float]]] = {
     "Sum": sum,
     "Maximum": max,
     "Minimum": min,
-    "Average": lambda values: sum(values) / len(values),
+    "Average": fmean,
     "SampleCount": len,
 }
 
@@ -257,6 +258,7 @@ def _alarm(id: str, properties: Mapping[str, Any]) -> Alarm:
     terms = {each.id: each for each in _terms(properties)}
     queries = properties.get("Metrics", [])
     returned = next((each["Id"] for each in queries if each.get("ReturnData", True)), "metric")
+    periods = [each.get("Period") or each.get("MetricStat", {}).get("Period", 0) for each in queries]
     if properties["ComparisonOperator"] not in _COMPARISONS:
         raise UnreadAlarmError(name, f"the comparison {properties['ComparisonOperator']}")
     return Alarm(
@@ -266,13 +268,14 @@ def _alarm(id: str, properties: Mapping[str, Any]) -> Alarm:
         comparison=properties["ComparisonOperator"],
         threshold=float(properties["Threshold"]),
         missing=properties.get("TreatMissingData", "missing"),
-        period_s=float(max([properties.get("Period", 0), *_periods(queries)])),
+        period_s=float(max([properties.get("Period", 0), *periods])),
     )
 
 
 def _terms(properties: Mapping[str, Any]) -> Iterator[Term]:
     if "Metrics" not in properties:
-        yield Term("metric", _key(properties), _statistic_name(properties))
+        statistic = properties.get("Statistic") or properties.get("ExtendedStatistic")
+        yield Term("metric", _key(properties), str(statistic))
     for query in properties.get("Metrics", []):
         if "Expression" in query:
             yield Term(query["Id"], expression=query["Expression"])
@@ -285,10 +288,58 @@ def _key(metric: Mapping[str, Any]) -> MetricKey:
     return metric["Namespace"], metric["MetricName"], frozenset(dimensions.items())
 
 
-def _statistic_name(properties: Mapping[str, Any]) -> str:
-    return str(properties.get("Statistic") or properties.get("ExtendedStatistic"))
+_SAMPLE_S: Final = 1.0
+
+_POISON_RECEIVES: Final = 3
+"""Receives from which the age of the oldest message leaves a message out (Amazon SQS guide)."""
+
+_PREFIX: Final = "/aws/lambda/"
 
 
-def _periods(queries: Iterable[Mapping[str, Any]]) -> Iterator[float]:
-    for query in queries:
-        yield query.get("Period") or query.get("MetricStat", {}).get("Period", 0)
+class Observer(Background):
+    """Records the metrics of `queues` by sampling, of functions by their logs and the `log` of `cloud`."""
+
+    def __init__(self, cloud: CloudEndpoint, queues: Collection[str], log: Path) -> None:
+        super().__init__("observer")
+        self.metrics = Metrics()
+        self._cloud = cloud
+        self._queues = queues
+        self._log = log
+        self._known: defaultdict[str, set[str]] = defaultdict(set)
+
+    def read_logs(self) -> None:
+        """Add the metrics that the functions logged, their invocations and their failed batches."""
+        logs = self._cloud.client("logs")
+        for group in logs.describe_log_groups(logGroupNamePrefix=_PREFIX)["logGroups"]:
+            name = group["logGroupName"]
+            for page in logs.get_paginator("filter_log_events").paginate(logGroupName=name):
+                for event in page["events"]:
+                    self.metrics.add_embedded(event["message"])
+                    if event["message"].startswith("REPORT "):
+                        self._function(name.removeprefix(_PREFIX), "Invocations", event["timestamp"] / 1_000)
+        for at, function in failed_invocations(self._log):
+            self._function(function, "Errors", at)
+
+    def _function(self, name: str, metric: str, at: float) -> None:
+        """Record 1 for the function, and for the account."""
+        for dimensions in ({"FunctionName": name}, {}):
+            self.metrics.add("AWS/Lambda", metric, dimensions, at, 1.0)
+
+    def _run(self) -> None:
+        while not self._ending.wait(_SAMPLE_S):
+            now, found = time(), queued_messages(self._cloud)
+            for queue in self._queues if found else ():
+                self._sample(queue, found.get(queue, []), now)
+
+    def _sample(self, queue: str, messages: list[QueuedMessage], now: float) -> None:
+        visible = sum(each.is_visible for each in messages)
+        fresh = {each.id for each in messages} - self._known[queue]
+        self._known[queue] |= fresh
+        ages = [now - each.sent_at for each in messages if each.receives < _POISON_RECEIVES]
+        for metric, value in {
+            "ApproximateNumberOfMessagesVisible": visible,
+            "ApproximateNumberOfMessagesNotVisible": len(messages) - visible,
+            "NumberOfMessagesSent": len(fresh),
+            AGE: max([0.0, *ages]),
+        }.items():
+            self.metrics.add("AWS/SQS", metric, {"QueueName": queue}, now, value)

@@ -1,7 +1,7 @@
-"""What arrived, written down by whoever received it and read by whoever judges: one file a service.
+"""Files of arrivals, one for each service: its process appends to it, and the run reads it.
 
-Appended in one write each, so that a reader that is killed leaves at most a torn last line, of what it had
-not confirmed to anybody yet.
+Each batch is appended in one write, so that a killed process leaves at most a torn last line, of what
+it had not acknowledged.
 """
 
 from __future__ import annotations
@@ -11,40 +11,34 @@ import os
 import time
 from collections import Counter
 from collections.abc import Iterable
-from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
-from local.consumers import UNREADABLE, comes_in_its_own_time, key_of, texts_of
-from local.oracle import Arrived
-from local.sent import Key
+from local.consumers import identify
+from local.oracle import Arrived, Key
 
 _LINE_END: Final = b"\n"
 
 
 class ArrivalWriter:
-    """Appends to the file of one service for as long as its process lives.
-
-    What a killed predecessor left torn is cut off.
-    """
+    """Appends to the file of one service. A torn line of a killed predecessor is cut off."""
 
     def __init__(self, path: Path) -> None:
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
         _cut_torn(self._file)
 
-    def write(self, bodies: Iterable[str]) -> None:
-        """Note the events of messages that arrived now."""
+    def write(self, texts: Iterable[str]) -> None:
+        """Record events that arrived now."""
         now = time.time()
-        texts = (text for body in bodies for text in texts_of(body))
-        lines = [json.dumps([now, *_known_by(text)], ensure_ascii=False).encode() for text in texts]
+        lines = [json.dumps([now, *identify(text)], ensure_ascii=False).encode() for text in texts]
         os.write(self._file, b"".join(line + _LINE_END for line in lines))
 
 
 class Arrivals:
-    """The file of one service, read as far as it goes.
+    """The arrivals of one service, as far as its file was read.
 
-    `first` has when each event came first (seconds of the Unix clock), in the order of that; `again` counts
-    the repetitions of each; `reports` are what devices say of themselves in their own time.
+    `first` has when each event first arrived (Unix seconds), in that order; `again` counts the duplicates of
+    each; `reports` are those whose number cannot be known.
     """
 
     def __init__(self, path: Path) -> None:
@@ -55,7 +49,7 @@ class Arrivals:
         self._read = 0
 
     def refresh(self) -> None:
-        """Read what was added since."""
+        """Read what was appended since."""
         if not self._path.exists():
             return
         with self._path.open("rb") as file:
@@ -68,31 +62,22 @@ class Arrivals:
 
     @property
     def duplicates(self) -> int:
-        """How many deliveries were repetitions."""
+        """The number of duplicate deliveries."""
         return self.again.total()
 
     @property
     def arrived(self) -> Arrived:
-        """What the oracle compares."""
+        """What arrived, for the oracle."""
         return Arrived(self.first.keys(), self.duplicates, self.reports.keys())
 
     def _count(self, line: bytes) -> None:
-        at, first, second, is_report = json.loads(line)
+        at, (first, second), is_report = json.loads(line)
         counted = self.reports if is_report else self.first
         key = first, second
         if key in counted:
             self.again[key] += 1
         else:
             counted[key] = at
-
-
-def _known_by(body: str) -> tuple[str, str, bool]:
-    try:
-        event = json.loads(body)
-        key = key_of(event["type"], event["source"], event["id"], event.get("data"))
-        return *key, comes_in_its_own_time(event["type"])
-    except (ValueError, LookupError, TypeError, AttributeError):
-        return UNREADABLE, sha256(body.encode()).hexdigest(), False
 
 
 def _cut_torn(file: int) -> None:

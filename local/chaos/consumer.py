@@ -1,8 +1,8 @@
-"""`python -m local.chaos.consumer FOLDER SERVICE=URL[#ordered]...`: cloud services in a process that can die.
+"""`python -m local.chaos.consumer FOLDER SERVICE=URL[#ordered]...`: cloud services in a process to be killed.
 
-Each service reads its inbox queue, writes down what came, and only then deletes it: what a killed reader had
-in its hands comes again when the queue's visibility timeout is over. One whose inbox is `#ordered` reads by
-the client library, which puts events into their order.
+Each service reads its inbox queue, records the events, and only then deletes them: what a killed reader had
+in flight is redelivered after the visibility timeout. One whose inbox is `#ordered` reads with the client
+library, which restores the order of events.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from eventplane_client.memory_filter import MemoryFilter
 from eventplane_client.ports import Message
 from eventplane_client.sqs import SqsTransport
 from local.chaos.arrivals import ArrivalWriter
+from local.consumers import read_batch
 
 _log = logging.getLogger(__name__)
 
@@ -34,45 +35,34 @@ _LONG_POLL_S = 1
 _PAUSE_S = 1
 
 ORDERED: Final = "#ordered"
-"""What follows the URL of an inbox that keeps an order."""
+"""Follows the URL of an inbox that keeps an order."""
 
 _MANY: Final = 100_000
 """Events that are held for their order: all that a killed router may delay (SQS: 120,000 in flight)."""
 
 _GAP_S: Final = 3_600.0
-"""How long an event waits for those before it: longer than a slow machine takes for what comes again."""
+"""How long an event waits for those before it: longer than a redelivery takes on a slow machine."""
 
 _READERS = 4
-"""Of each service. An emulated queue answers the slower the more it holds, so a single reader that has once
-fallen behind the routers never catches up."""
+"""Readers of each service. An emulated queue is the slower the more it holds, so a single one could not catch
+up with the routers."""
 
 
 def read(sqs: Any, url: str, writer: ArrivalWriter) -> None:
-    """Read one queue for ever, also past calls that fail: a cloud that is slow is no end of a service."""
+    """Read one queue for ever, also after calls that fail."""
     while True:
         try:
-            _read_batch(sqs, url, writer)
+            read_batch(sqs, url, writer.write)
         except (BotoCoreError, ClientError) as error:
             _log.warning("%s: %s", url, error)
             sleep(_PAUSE_S)
 
 
-def _read_batch(sqs: Any, url: str, writer: ArrivalWriter) -> None:
-    answer = sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=_BATCH, WaitTimeSeconds=_LONG_POLL_S)
-    if messages := answer.get("Messages", []):
-        writer.write(message["Body"] for message in messages)
-        entries = [
-            {"Id": str(number), "ReceiptHandle": message["ReceiptHandle"]}
-            for number, message in enumerate(messages)
-        ]
-        sqs.delete_message_batch(QueueUrl=url, Entries=entries)
-
-
 class _Prefetched(SqsTransport):
     """Receives and deletes in several threads at once, for one reader.
 
-    What is held for its order is not extended: the queue hides it for long enough. What a killed reader had
-    not deleted yet comes again, as if it had been killed before it was done.
+    Events held for their order need no extension: the queue hides them for long enough. What a killed reader
+    had not deleted yet is redelivered.
     """
 
     def __init__(self, service: str, url: str) -> None:
@@ -129,7 +119,7 @@ def read_in_order(service: str, url: str, writer: ArrivalWriter) -> None:
 
 
 def main() -> None:
-    """Readers for each service. What else ends one, ends all: `local.chaos.restarter` starts it again."""
+    """Readers for each service. What else ends one, ends all: `local.process` starts it again."""
     folder = Path(sys.argv[1])
     for argument in sys.argv[2:]:
         service, _, url = argument.partition("=")

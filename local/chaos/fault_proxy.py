@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from hashlib import md5
 from typing import Final
 
-from local.chaos.faults import Fault
 from local.proxy import Answer, Call, Proxy
 
 LATE_S: Final = 3.0
@@ -20,15 +18,15 @@ _STALL_S: Final = 60.0
 """How long a stalled call is held at most: longer than the timeout of any client."""
 
 _LONGEST_S: Final = 120.0
-"""How long an outage waits at most for a call that meets it, on a machine that is busy with other things."""
+"""How long an outage waits at most for a call that meets it, on a busy machine."""
 
 _SEND: Final = "AmazonSQS.SendMessageBatch"
 
 _LEDGER: Final = b"-ledger"
-"""In the URL of the ledger's queue: swallowed events are still recorded there as delivered."""
+"""In the URL of the ledger's queue, which still records swallowed events as delivered."""
 
 
-class Trouble(StrEnum):
+class Failure(StrEnum):
     """How a service fails."""
 
     UNAVAILABLE = "unavailable"
@@ -42,8 +40,7 @@ class Trouble(StrEnum):
     UNANSWERED = "unanswered"
     """It does what it is asked to do, and the connection ends before the answer."""
     SWALLOWED = "swallowed"
-    """It reports that it stored messages and has not stored them. No service does that: it shows that a run
-    can fail."""
+    """It confirms messages that it has not stored. No service does that: it shows that a run can fail."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,27 +60,26 @@ class Target:
 @dataclass(frozen=True, slots=True)
 class _Outage:
     target: Target
-    trouble: Trouble
+    failure: Failure
     met: threading.Event = field(default_factory=threading.Event)
     over: threading.Event = field(default_factory=threading.Event)
 
 
 class FaultProxy(Proxy):
-    """Passes calls on to `upstream`, but for those of a service in trouble."""
+    """Passes calls on to `upstream`, except those of a service that fails."""
 
     def __init__(self, upstream: str) -> None:
         super().__init__(upstream)
         self._outages: dict[Target, _Outage] = {}
 
-    def begin(self, target: Target, trouble: Trouble) -> None:
-        """Let the calls to `target` meet `trouble` from now on."""
-        self._outages = {**self._outages, target: _Outage(target, trouble)}
+    def begin(self, target: Target, failure: Failure) -> None:
+        """Let the calls to `target` fail from now on."""
+        self._outages = {**self._outages, target: _Outage(target, failure)}
 
     def end(self, target: Target, *, unmet: bool = False) -> None:
-        """Let the calls to `target` pass again; those that are held end without an answer.
+        """Let the calls to `target` pass again; those that stall end without an answer.
 
-        Unless it may end `unmet`, an outage that no call has met yet goes on until one has, `_LONGEST_S` at
-        most.
+        Unless it may end `unmet`, the outage goes on until a call has met it, for `_LONGEST_S` at most.
         """
         if not unmet:
             self._outages[target].met.wait(_LONGEST_S)
@@ -92,61 +88,32 @@ class FaultProxy(Proxy):
         self._outages = outages
 
     def answer(self, call: Call) -> Answer | None:
-        """As the outage of the called service has it."""
+        """Answer by the outage of the called service, if there is one."""
         outage = next((each for each in self._outages.values() if each.target.has(call)), None)
-        if outage is None or (outage.trouble is Trouble.SWALLOWED and not _sends_events(call)):
+        if outage is None or (outage.failure is Failure.SWALLOWED and not _sends_events(call)):
             return self.forward(call)
         outage.met.set()
-        return _TROUBLES[outage.trouble](self, call, outage)
-
-    def _unavailable(self, call: Call, _: _Outage) -> Answer:
-        return _refusal(call, *_UNAVAILABLE[call.service])
-
-    def _throttled(self, call: Call, _: _Outage) -> Answer:
-        return _refusal(call, *_THROTTLED[call.service])
-
-    def _stalled(self, _: Call, outage: _Outage) -> None:
-        outage.over.wait(_STALL_S)
-
-    def _late(self, call: Call, outage: _Outage) -> Answer:
-        answer = self.forward(call)
-        outage.over.wait(LATE_S)
-        return answer
-
-    def _unanswered(self, call: Call, _: _Outage) -> None:
-        self.forward(call)
-
-    def _swallowed(self, call: Call, _: _Outage) -> Answer:
-        return _stored(call.body)
+        match outage.failure:
+            case Failure.UNAVAILABLE:
+                return _refusal(call, *_UNAVAILABLE[call.service])
+            case Failure.THROTTLED:
+                return _refusal(call, *_THROTTLED[call.service])
+            case Failure.STALLED:
+                outage.over.wait(_STALL_S)
+                return None
+            case Failure.LATE:
+                answer = self.forward(call)
+                outage.over.wait(LATE_S)
+                return answer
+            case Failure.UNANSWERED:
+                self.forward(call)
+                return None
+            case Failure.SWALLOWED:
+                return _stored(call.body)
 
 
 def _sends_events(call: Call) -> bool:
     return call.action == _SEND and _LEDGER not in call.body
-
-
-_TROUBLES: Final[dict[Trouble, Callable[[FaultProxy, Call, _Outage], Answer | None]]] = {
-    Trouble.UNAVAILABLE: FaultProxy._unavailable,  # noqa: SLF001 - its own
-    Trouble.THROTTLED: FaultProxy._throttled,  # noqa: SLF001
-    Trouble.STALLED: FaultProxy._stalled,  # noqa: SLF001
-    Trouble.LATE: FaultProxy._late,  # noqa: SLF001
-    Trouble.UNANSWERED: FaultProxy._unanswered,  # noqa: SLF001
-    Trouble.SWALLOWED: FaultProxy._swallowed,  # noqa: SLF001
-}
-
-
-@dataclass(frozen=True)
-class Outage(Fault):
-    """`target` is in `trouble`, for everyone who calls it through `proxy`."""
-
-    proxy: FaultProxy
-    target: Target
-    trouble: Trouble
-
-    def start(self) -> None:
-        self.proxy.begin(self.target, self.trouble)
-
-    def heal(self) -> None:
-        self.proxy.end(self.target)
 
 
 # Codes and statuses of the API references and of botocore's service models.

@@ -1,216 +1,266 @@
-"""What can go wrong, each kind as one small class with a beginning and an end.
+"""The faults of a run by their kinds, and the thread that injects them by a schedule.
 
-`start` breaks one thing, `heal` makes it whole again; both may be called whatever else is broken, and wait
-for nothing that another fault holds up. What ends on the way is `local.chaos.restarter`'s to start again.
+A fault may start and heal whatever else is broken, and waits for nothing that another fault delays.
+`local.process.Restarter` restarts processes that end meanwhile.
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import threading
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import count
-from typing import ClassVar, Final
+from functools import partial
+from itertools import count, cycle
+from time import monotonic, time
+from typing import Final
 
-from eventplane.contract import Contract
-from local.chaos.disk import SmallDisk
+from eventplane.contract import Contract, Ordering, compile_contract, load_compiled
+from eventplane.contract.canonical import canonical_bytes
+from local.background import Background
 from local.chaos.load import Sender
+from local.chaos.schedule import PlannedFault
 from local.errors import LocalError
 from local.home import Home
-from local.network import Link
+from local.network import UNIMPAIRED, Impairment, Link
 from local.poison import poison
 from local.process import Child
-from local.weather import FAIR, Weather
 
-SLOW_LINE: Final = Weather(delay_s=0.6, loss=0.02)
+SLOW_LINE: Final = Impairment(delay_s=0.6, loss=0.02)
 """A bad mobile connection: 600 ms each way, 2 % of the segments lost."""
 
-NARROW_LINE: Final = Weather(bytes_per_s=4_096)
-"""What a quota leaves of a line, far below what the homes send."""
+NARROW_LINE: Final = Impairment(bytes_per_s=4_096)
+"""What a quota leaves of a connection, far below what the homes send."""
 
 CLOCK_JUMP_S: Final = 20 * 86_400.0
 _STORM_S: Final = 0.2
-_POISON: Final = 22
+_MALFORMED: Final = 22
+"""Malformed messages at a time: two of each kind."""
 
 
 class NothingStruckError(LocalError):
-    """What was to be struck was not there in this moment."""
-
-
-class Fault(ABC):
-    """One thing that breaks and is mended. What is not lasting is over as soon as it began."""
-
-    is_lasting: ClassVar[bool] = True
-
-    @abstractmethod
-    def start(self) -> None:
-        """Break it. Raises `NothingStruckError`."""
-
-    def heal(self) -> None:  # noqa: B027 - what is not lasting has nothing to mend
-        """Make it whole again."""
+    """The target of a fault does not exist at the moment."""
 
 
 @dataclass(frozen=True)
-class Kill(Fault):
-    """`kill -9`; whoever supervises the process starts it again at the end."""
+class Fault:
+    """`start` breaks one thing and `heal` repairs it; one without `heal` is over as soon as it began.
 
-    child: Child
+    `start` may raise `NothingStruckError`.
+    """
 
-    def start(self) -> None:
-        self.child.kill()
-
-    def heal(self) -> None:
-        self.child.launch()  # not waited for: it may be another fault's end that makes it ready
+    start: Callable[[], object]
+    heal: Callable[[], object] | None = None
 
 
-@dataclass(frozen=True)
-class Freeze(Fault):
-    """SIGSTOP: the process stands still with all its connections, and goes on at the end."""
+def kill(child: Child) -> Fault:
+    """Kill a process (SIGKILL) and launch it again; another fault may keep it from becoming ready."""
+    return Fault(child.kill, child.launch)
 
-    child: Child
 
-    def start(self) -> None:
-        self._signal(signal.SIGSTOP)
+def freeze(child: Child) -> Fault:
+    """Stop a process with all its connections (SIGSTOP), and let it go on."""
 
-    def heal(self) -> None:
-        self._signal(signal.SIGCONT)
-
-    def _signal(self, number: signal.Signals) -> None:
-        pid = self.child.pid
-        if pid is not None:
+    def send(number: signal.Signals) -> None:
+        if child.pid is not None:
             with contextlib.suppress(ProcessLookupError):
-                os.killpg(pid, number)
+                os.killpg(child.pid, number)
+
+    return Fault(partial(send, signal.SIGSTOP), partial(send, signal.SIGCONT))
 
 
-@dataclass(frozen=True)
-class Cut(Fault):
-    """Every connection of the line is reset, new ones are refused."""
-
-    link: Link
-
-    def start(self) -> None:
-        self.link.cut()
-
-    def heal(self) -> None:
-        self.link.heal()
+def impaired(link: Link, impairment: Impairment) -> Fault:
+    return Fault(partial(link.impair, impairment), partial(link.impair, UNIMPAIRED))
 
 
-@dataclass(frozen=True)
-class BadWeather(Fault):
-    """The line has `weather`; a silent one is a black hole."""
+def reconnect_storm(link: Link) -> Fault:
+    """Reset every connection five times a second."""
+    over = threading.Event()
+    threads: list[threading.Thread] = []
 
-    link: Link
-    weather: Weather
+    def drop() -> None:
+        while not over.wait(_STORM_S):
+            link.drop()
 
-    def start(self) -> None:
-        self.link.set_weather(self.weather)
+    def start() -> None:
+        over.clear()
+        threads.append(threading.Thread(target=drop, daemon=True))
+        threads[-1].start()
 
-    def heal(self) -> None:
-        self.link.set_weather(FAIR)
+    def heal() -> None:
+        over.set()
+        while threads:
+            threads.pop().join()
 
-
-class ReconnectStorm(Fault):
-    """Every connection is reset as soon as it is made, five times a second."""
-
-    def __init__(self, link: Link) -> None:
-        self._link = link
-        self._over = threading.Event()
-        self._thread: threading.Thread | None = None
-
-    def start(self) -> None:
-        self._over.clear()
-        self._thread = threading.Thread(target=self._rage, daemon=True)
-        self._thread.start()
-
-    def heal(self) -> None:
-        self._over.set()
-        if self._thread:
-            self._thread.join()
-
-    def _rage(self) -> None:
-        while not self._over.wait(_STORM_S):
-            self._link.drop()
+    return Fault(start, heal)
 
 
-@dataclass(frozen=True)
-class FullDisk(Fault):
-    """Somebody else has filled the disk that the spool is on."""
-
-    disk: SmallDisk
-
-    def start(self) -> None:
-        self.disk.fill()
-
-    def heal(self) -> None:
-        self.disk.empty()
+def clock_jump(jump: Callable[[float], None]) -> Fault:
+    """Set the device's wall clock weeks ahead, and the next time weeks behind."""
+    jumps = cycle((CLOCK_JUMP_S, -CLOCK_JUMP_S))
+    return Fault(lambda: jump(next(jumps)), lambda: jump(0))
 
 
-class ClockJump(Fault):
-    """The device's wall clock is weeks ahead, the next time weeks behind."""
+def malformed(sender: Sender) -> Fault:
+    """Send every kind of malformed message, oversized ones too, among the events of a service."""
+    numbers = count()
 
-    def __init__(self, jump: Callable[[float], None]) -> None:
-        self._jump = jump
-        self._ahead = True
+    def start() -> None:
+        for _ in range(_MALFORMED):
+            sender.send_malformed(poison(next(numbers), f"/homes/{sender.home}/activity-service"))
 
-    def start(self) -> None:
-        self._jump(CLOCK_JUMP_S if self._ahead else -CLOCK_JUMP_S)
-        self._ahead = not self._ahead
-
-    def heal(self) -> None:
-        self._jump(0)
+    return Fault(start)
 
 
-class Malformed(Fault):
-    """A service sends every kind of malformed message, and oversized ones, among its events."""
+def contract_change(
+    home: Home, versions: Sequence[Contract], put_in_cloud: Callable[[Contract], object]
+) -> Fault:
+    """Put the next of `versions` in force in the cloud and on the device, which gets a broken file first."""
+    turn = 0
 
-    is_lasting = False
+    def start() -> None:
+        nonlocal turn
+        turn += 1
+        contract = versions[turn % len(versions)]
+        put_in_cloud(contract)
+        home.reload_contract(contract.canonical[:-100])
 
-    def __init__(self, sender: Sender) -> None:
-        self._sender = sender
-        self._numbers = count()
-
-    def start(self) -> None:
-        for _ in range(_POISON):
-            self._sender.send_poison(
-                poison(next(self._numbers), f"/homes/{self._sender.home}/activity-service")
-            )
+    return Fault(start, lambda: home.reload_contract(versions[turn % len(versions)].canonical))
 
 
-class ContractChange(Fault):
-    """The contracts of `versions` come into force in turn, in the cloud and on the device.
+def at_once(strike: Callable[[], int]) -> Fault:
+    """A fault that needs no repair; `strike` returns how many it struck."""
 
-    The device gets a broken file first. It is told by SIGHUP, as `systemctl reload` does.
+    def start() -> None:
+        if not strike():
+            raise NothingStruckError("nothing of that kind runs")
+
+    return Fault(start)
+
+
+def faults_of(
+    home: Home, sender: Sender, versions: Sequence[Contract], put_in_cloud: Callable[[Contract], object]
+) -> dict[str, Fault]:
+    """Return every fault that is possible at `home`, by kind."""
+    faults = {
+        "forwarder-kill": kill(home.forwarder),
+        "forwarder-stop": freeze(home.forwarder),
+        "mosquitto-kill": kill(home.broker.child),
+        "mosquitto-stop": freeze(home.broker.child),
+        "line-cut": Fault(home.link.cut, home.link.heal),
+        "black-hole": impaired(home.link, Impairment(silent=True)),
+        "slow-line": impaired(home.link, SLOW_LINE),
+        "narrow-line": impaired(home.link, NARROW_LINE),
+        "reconnect-storm": reconnect_storm(home.link),
+        "malformed": malformed(sender),
+        "contract-change": contract_change(home, versions, put_in_cloud),
+    }
+    if home.disk:
+        faults["disk-full"] = Fault(home.disk.fill, home.disk.empty)
+    if home.clock:
+        faults["clock-jump"] = clock_jump(home.clock.jump)
+    return faults
+
+
+def changed(contract: Contract, setting: str, value: str | int) -> Contract:
+    """Return the contract with another `setting` of the uplink, and the same routes."""
+    document = json.loads(contract.canonical)
+    document["participants"]["device"]["outbox"][setting] = value
+    return load_compiled(canonical_bytes(document), f"with another {setting}")
+
+
+def with_order(contract: Contract, services: Sequence[str]) -> Contract:
+    """Return the contract with the order of each sender kept in the inboxes of cloud `services`.
+
+    Ordered inboxes are not packed.
+    """
+    document = json.loads(contract.canonical)
+    for each in services:
+        inbox = document["participants"][each]["inbox"]
+        inbox["ordering"] = Ordering.SOURCE
+        inbox.pop("events_per_message", None)
+    return compile_contract(document, "with order")
+
+
+class InjectionError(LocalError):
+    """Fault `kind` at `home` could not start or heal because of `cause`."""
+
+    def __init__(self, kind: str, home: str, cause: BaseException) -> None:
+        self.kind, self.home = kind, home
+        super().__init__(f"{kind} at {home}: {cause}")
+
+
+@dataclass(frozen=True, slots=True)
+class InjectedFault:
+    """Fault `kind` was at `home` from `began` to `ended` (Unix seconds; equal without a repair)."""
+
+    kind: str
+    home: str
+    began: float
+    ended: float
+
+
+class Injector(Background):
+    """Injects `faults`, by kind and home number, as `strikes` say, from the start of its `with` block on.
+
+    If the block ends early, what is broken is healed first. `struck` has the faults that are over.
     """
 
     def __init__(
-        self, home: Home, put_in_cloud: Callable[[Contract], None], versions: Sequence[Contract]
+        self, strikes: Sequence[PlannedFault], homes: Sequence[str], faults: Mapping[tuple[str, int], Fault]
     ) -> None:
-        self._home = home
-        self._put_in_cloud = put_in_cloud
-        self._versions = versions
-        self._turn = 0
+        super().__init__("faults")
+        self.struck: list[InjectedFault] = []
+        self.failure: InjectionError | None = None
+        self._homes = homes
+        self._faults = faults
+        self._steps = sorted(
+            [(strike.at_s, False, strike) for strike in strikes]
+            + [(strike.until_s, True, strike) for strike in strikes],
+            key=lambda step: step[0],
+        )
+        self._began: dict[PlannedFault, float] = {}
 
-    def start(self) -> None:
-        self._turn += 1
-        contract = self._versions[self._turn % len(self._versions)]
-        self._put_in_cloud(contract)
-        self._home.reload_contract(contract.canonical[:-100])
+    def check(self) -> None:
+        """Raise `InjectionError` if a fault could not start or heal."""
+        if self.failure:
+            raise self.failure
 
-    def heal(self) -> None:
-        self._home.reload_contract(self._versions[self._turn % len(self._versions)].canonical)
+    def join(self, *, early: bool = False) -> None:
+        """Wait for the end of the last fault; `early`: no other is started. Raises `InjectionError`."""
+        if early:
+            self._ending.set()
+        self._thread.join()
+        self.check()
 
+    def _run(self) -> None:
+        start = monotonic()
+        for at, is_end, strike in self._steps:
+            stopped = self._ending.wait(max(0.0, start + at - monotonic()))
+            try:
+                if is_end and strike in self._began:
+                    self._heal(strike)
+                elif not is_end and not stopped:
+                    self._start(strike)
+            except Exception as error:  # noqa: BLE001 - raised where the run waits, with the fault's name
+                home = self._homes[strike.home]
+                self.failure = self.failure or InjectionError(strike.kind, home, error)
 
-@dataclass(frozen=True)
-class Moment(Fault):
-    """Something done at once, which mends itself. `now` says how many it struck."""
+    def _start(self, strike: PlannedFault) -> None:
+        fault, began = self._faults[strike.kind, strike.home], time()
+        if fault.heal:
+            self._began[strike] = began  # one that fails half way is healed, too
+        with contextlib.suppress(NothingStruckError):
+            fault.start()
+            if not fault.heal:
+                self.struck.append(InjectedFault(strike.kind, self._homes[strike.home], began, began))
 
-    is_lasting = False
-    now: Callable[[], int]
-
-    def start(self) -> None:
-        if not self.now():
-            raise NothingStruckError("nothing of that kind runs")
+    def _heal(self, strike: PlannedFault) -> None:
+        began = self._began.pop(strike)
+        heal = self._faults[strike.kind, strike.home].heal
+        if heal:
+            heal()
+        self.struck.append(InjectedFault(strike.kind, self._homes[strike.home], began, time()))

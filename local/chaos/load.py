@@ -1,101 +1,86 @@
-"""What the homes send: events at a steady pace, noted before they are sent, and again until they are kept."""
+"""What homes and carers send during a run: events at a steady rate, recorded before they are sent."""
 
 from __future__ import annotations
 
 import threading
-from collections import Counter, deque
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from functools import partial
+from itertools import count, cycle
 from time import monotonic, time
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
+
+import paho.mqtt.client as mqtt
+from paho.mqtt.enums import CallbackAPIVersion
 
 from eventplane.contract import Channel, Contract, Place
 from eventplane.envelope import Envelope, write_event
-from eventplane.receipts import SPOOL_FULL
+from eventplane.topics import local_topic
 from eventplane.values import timestamp
-from local.chaos.careless import CarelessClient
+from local.background import Background
+from local.demo.senders import MESSAGE, event_for
+from local.oracle import CARERS, Key, SentLog
 from local.poison import Poison
-from local.sent import Key, SentLog
-from local.services import LISTENERS, CallService, Service
+from local.ports import LOOPBACK
+from local.services import HomeServices, utc_now
 
 MOTION: Final = "org.eventplane.activity.motion.v1"
 KEYWORD: Final = "org.eventplane.alarm.keyword.v1"
 GREETING: Final = -1
-"""The number of what is sent before the load."""
+"""The number of the events that are sent before the load."""
 
-_SERVICES: Final = {MOTION: "activity-service", KEYWORD: "voice-service"}
+ALARMS: Final = "alarm-centre"
+READINGS: Final = "care-analytics"
+FAMILY: Final = "family-app"
+"""The cloud services that receive alarms, motions, and both."""
 
-_ROOM_S: Final = 600.0
+SERVICES: Final = {MOTION: "activity-service", KEYWORD: "voice-service"}
+"""The service that sends events of each type."""
+
+_SEND_S: Final = 600.0
 """How long a service waits for room in its window: longer than any fault lasts."""
 
 WINDOW: Final = 1_000
-"""Messages of one service without a receipt."""
-
-_AGAIN_S: Final = 0.5
-"""How long a service keeps what the device had no room for, before it comes again."""
+"""Most messages of one service without a receipt."""
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
     """`events` of each home at `per_s`, each `urgent_every`-th an alarm (0: none).
 
-    With `is_careless` the services publish at QoS 0 and wait for no receipt.
+    With `best_effort` the services publish at QoS 0 and wait for no receipt.
     """
 
     events: int
     per_s: float
     urgent_every: int = 100
-    is_careless: bool = False
+    best_effort: bool = False
 
 
 class TimedLog(SentLog):
-    """A record of what was sent that knows when: `at` has the Unix time of each event's first sending."""
+    """A `SentLog` whose `at` has the Unix time of each event's first sending."""
 
     def __init__(self, contract: Contract) -> None:
         super().__init__(contract)
         self.at: dict[Key, float] = {}
 
     def event(self, event: Envelope, channel: Channel, entered: Place = Place.DEVICE) -> None:
-        """As `SentLog.event`."""
+        """Do what `SentLog.event` does, and record when."""
         self.at.setdefault(event.claim, time())
         super().event(event, channel, entered)
 
 
-class Sender:
-    """The services of one home at its broker on 127.0.0.1:`port`, the call-service among them.
-
-    They send `load`. What the device has no room for comes again. `told` has what those heard that listen,
-    and how often. Use it in a `with` block, which ends the connections.
-    """
+class Sender(HomeServices):
+    """The services of one home at its broker on 127.0.0.1:`port`, which send `load`."""
 
     def __init__(self, home: str, port: int, contract: Contract, sent: TimedLog, load: Load) -> None:
-        self.home = home
+        super().__init__(home, SERVICES.values(), port, contract, sent, window=WINDOW, send_seconds=_SEND_S)
         self._load = load
-        self._careless = CarelessClient(home, port) if load.is_careless else None
-        self.call_service = CallService(home, port, contract, sent)
-        self._contract = contract
-        self._sent = sent
-        self._again: deque[tuple[float, str, bytes]] = deque()
-        self.told: dict[str, Counter[Key]] = {service: Counter() for service in LISTENERS}
-        self._services = {service: self._service(service, port) for service in _SERVICES.values()}
-
-    def _service(self, service: str, port: int) -> Service:
-        def refused(payload: bytes, reason: str) -> None:
-            if reason == SPOOL_FULL:
-                self._again.append((monotonic() + _AGAIN_S, service, payload))
-
-        listen = partial(self._listen, service) if service in LISTENERS else None
-        return Service(service, port, listen, on_refused=refused, window=WINDOW)
-
-    def _listen(self, service: str, event: Envelope) -> None:
-        self.told[service][event.claim] += 1
+        self._best_effort = BestEffortClient(home, port) if load.best_effort else None
 
     def greet(self) -> None:
-        """Return once the home stands: before its forwarder's first subscription nobody keeps a message."""
-        for type, service in _SERVICES.items():
-            self._services[service].client.put(self._noted(type, service, GREETING), _ROOM_S)
+        """Return once the forwarder has stored an event; the broker keeps none before it has subscribed."""
+        for type, service in SERVICES.items():
+            self.put(service, self._event(type, GREETING))
 
     def play(self, ending: threading.Event) -> None:
         """Send the whole load, each event at its time or as soon after as there is room."""
@@ -104,67 +89,80 @@ class Sender:
         for number in range(load.events):
             if ending.wait(max(0.0, began + number / load.per_s - monotonic())):
                 return
-            self._send_again()
-            type = KEYWORD if load.urgent_every and number % load.urgent_every == 0 else MOTION
-            self.send(type, number)
+            is_urgent = load.urgent_every and number % load.urgent_every == 0
+            self.send_number(KEYWORD if is_urgent else MOTION, number)
 
-    def send(self, type: str, number: int) -> None:
-        """One event."""
-        service = _SERVICES[type]
-        event = self._noted(type, service, number)
-        if self._careless:
-            self._careless.send(service, event)
+    def send_number(self, type: str, number: int) -> None:
+        """Send the event `number` of a type."""
+        service, event = SERVICES[type], self._event(type, number)
+        if self._best_effort:
+            self._best_effort.send(service, self.record(service, event))
         else:
-            self._services[service].send(event, _ROOM_S)
+            self.send(service, event)
 
-    def send_poison(self, message: Poison) -> None:
-        """Something that can never be delivered. It goes out among the events, when there is room."""
-        self._sent.poison(message)
-        self._again.append((monotonic(), "activity-service", message.payload))
-
-    @property
-    def waiting(self) -> int:
-        """Messages that nobody has confirmed; asking sends again what is due."""
-        self._send_again()
-        return len(self._again) + sum(service.waiting for service in self._services.values())
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
+    def send_malformed(self, message: Poison) -> None:
+        """Send a malformed message among the events, without waiting for room."""
+        self.send_poison_later(SERVICES[MOTION], message)
 
     def close(self) -> None:
         """End the connections at once, and with them a sending that waits for room."""
-        for service in self._services.values():
-            service.close()
-        self.call_service.close()
-        if self._careless:
-            self._careless.close()
+        super().close()
+        if self._best_effort:
+            self._best_effort.close()
 
-    def _noted(self, type: str, service: str, number: int) -> Envelope:
-        event = self._event(type, service, number)
-        self._sent.event(event, self._contract.participants[service].outbox)
-        return event
-
-    def _send_again(self) -> None:
-        while self._again and self._again[0][0] <= monotonic():
-            _, service, payload = self._again.popleft()
-            self._services[service].send_bytes(payload, _ROOM_S)
-
-    def _event(self, type: str, service: str, number: int) -> Envelope:
-        now = timestamp(datetime.now(UTC))
+    def _event(self, type: str, number: int) -> Envelope:
         return write_event(
             {
                 "id": f"{number}",
-                "source": f"/homes/{self.home}/{service}",
+                "source": f"/homes/{self.home}/{SERVICES[type]}",
                 "type": type,
-                # What happens in the bedroom goes to one inbox only: a number sent is a number received.
+                # Events of the bedroom go to one inbox only: a number sent is a number received.
                 "subject": "/bedroom",
-                "time": now,
-                "recordedtime": now,
+                "time": timestamp(utc_now()),
             },
             {"keyword": "help"} if type == KEYWORD else {"state": "moved"},
         )
+
+
+class BestEffortClient:
+    """Publishes for the services of `home` at QoS 0: no receipt, nothing sent again."""
+
+    def __init__(self, home: str, port: int) -> None:
+        self._client = mqtt.Client(CallbackAPIVersion.VERSION2, client_id=f"best-effort-{home}")
+        self._client.connect(LOOPBACK, port)
+        self._client.loop_start()
+
+    def send(self, service: str, event: Envelope) -> None:
+        """Publish into the outbox of `service`."""
+        self._client.publish(local_topic(service, "outbox"), event.json.encode(), qos=0)
+
+    def close(self) -> None:
+        """Send what is queued, and end."""
+        self._client.disconnect()
+        self._client.loop_stop()
+
+
+class CarerMessages(Background):
+    """Sends a message to each of `homes` in turn while its `with` block runs.
+
+    `send` puts an event into the outbox of the carers; each is recorded in `sent` first.
+    """
+
+    _EVERY_S: Final = 5.0
+
+    def __init__(
+        self, contract: Contract, homes: Sequence[str], send: Callable[[str], object], sent: SentLog
+    ) -> None:
+        super().__init__("messages")
+        self._outbox = contract.participants[CARERS].outbox
+        self._homes = homes
+        self._send = send
+        self._sent = sent
+
+    def _run(self) -> None:
+        for number, home in zip(count(), cycle(self._homes), strict=False):
+            if self._ending.wait(self._EVERY_S):
+                return
+            event = event_for(home, f"message-{number}", MESSAGE, {"text": f"Message {number}"})
+            self._sent.event(event, self._outbox, Place.CLOUD)
+            self._send(event.json)

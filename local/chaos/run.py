@@ -1,73 +1,116 @@
-"""One run: homes under load while things break, then the counts of both ends and the audit."""
+"""One run: homes under load while faults strike, then the counts of both ends and the audit."""
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import threading
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
+from statistics import linear_regression
 from time import monotonic
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 from contract import load_contract
-from eventplane.contract import Contract
 from eventplane.ordering import is_numbered
 from local.audits import run_audits
+from local.background import Background
 from local.chaos.alarms import Watched
 from local.chaos.arrivals import Arrivals
-from local.chaos.cloud import Cloud
-from local.chaos.counters import Times
-from local.chaos.disk import DISK, small_disk
-from local.chaos.drain import in_homes, missing, wait_until_nothing_waits
-from local.chaos.given_up import given_up, not_stored, sent_again
-from local.chaos.injector import Injector, Struck
-from local.chaos.kinds import faults_of
-from local.chaos.load import Sender, TimedLog
-from local.chaos.messages import Messages
-from local.chaos.probe import Probe, Sample
-from local.chaos.restarter import Restarter
-from local.chaos.scenario import Scenario
+from local.chaos.clouds import Cloud
+from local.chaos.counters import Times, given_up, not_stored, sent_again
+from local.chaos.faults import InjectedFault, Injector, changed, faults_of
+from local.chaos.load import CarerMessages, Sender, TimedLog
+from local.chaos.scenarios import Scenario
 from local.chaos.schedule import ScheduleError, chosen
 from local.home import BROKER_CONNECTED, Home, start_home
+from local.machine import DISK, small_disk
 from local.network import Network
-from local.oracle import Verdict, dead_lettered, expected_by_service, judge
-from local.process import End, Supervisor
-from local.sent import Key
-from local.services import (
-    CALL_SERVICE,
-    LISTENERS,
-    ON_DEVICE,
-    arrived_at_call_services,
-    arrived_in_homes,
-)
+from local.oracle import Key, ServiceResult, dead_lettered, expected_by_service, judge
+from local.process import End, Restarter, Supervisor
+from local.services import LISTENERS, ON_DEVICE, arrived_on_device
+from local.waiting import wait_until_none_remain
+
+_EVERY_S: Final = 1.0
+_MIB: Final = 1 << 20
+_HOUR_S: Final = 3_600.0
+
+
+class Sample(NamedTuple):
+    """At `at_s` of the run: resident memory and spool files of the largest home, MiB."""
+
+    at_s: float
+    rss_mib: float
+    spool_mib: float
+
+
+class ResourceSampler(Background):
+    """Samples `homes` once a second while its `with` block runs."""
+
+    def __init__(self, homes: Sequence[Home]) -> None:
+        super().__init__("probe")
+        self.samples: list[Sample] = []
+        self._homes = homes
+
+    def _run(self) -> None:
+        began = monotonic()
+        while not self._ending.wait(_EVERY_S):
+            memory = max(map(_rss_mib, self._homes))
+            if memory:  # 0 while no forwarder runs
+                self.samples.append(Sample(monotonic() - began, memory, max(map(_spool_mib, self._homes))))
+
+
+def per_hour(samples: Sequence[Sample], part: int) -> float:
+    """Return the hourly growth of field number `part`, by the line that fits the second half of `samples`.
+
+    In the first half the processes warm up.
+    """
+    late = samples[len(samples) // 2 :]
+    if len(late) < 2:
+        return 0.0
+    return linear_regression([each.at_s for each in late], [each[part] for each in late]).slope * _HOUR_S
+
+
+def _rss_mib(home: Home) -> float:
+    with contextlib.suppress(OSError, StopIteration):
+        lines = Path(f"/proc/{home.forwarder.pid}/status").read_text().splitlines()
+        return int(next(line for line in lines if line.startswith("VmRSS:")).split()[1]) / 1024
+    return 0.0
+
+
+def _spool_mib(home: Home) -> float:
+    sizes = []
+    for path in home.spool.parent.glob(f"{home.spool.name}*"):
+        with contextlib.suppress(OSError):
+            sizes.append(path.stat().st_size)
+    return sum(sizes) / _MIB
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """Everything that a run found.
+class RunResult:
+    """The results of a run.
 
-    `given_up` counts by home what the device says it discarded, `not_stored` by reason what it gave up from
-    memory on its way to the cloud, `sent_again` what the cloud accepted more than once. `arrivals` by cloud
-    service; `called` has
-    when the home's call-service placed the call for each alarm. `ended` has the processes that nobody had
-    killed. `ordered` are the services whose inboxes keep an order. `watched` are the plane's own alarms.
-    `send_s` and `drain_s`: how long the homes sent, and how long then until everything stood still, which
-    some of it may have done with work left (`gave_up_waiting_for`).
+    `given_up` counts by home the deliveries that its device reports as discarded, `not_stored` by reason what
+    it gave up from memory, `sent_again` the events that the cloud accepted more than once. `arrivals` is
+    by cloud service; `called` has when a call was placed for each alarm, `ended` the processes that ended by
+    themselves, `ordered` the services whose inboxes keep an order, `watched` the plane's own alarms. `send_s`
+    and `drain_s` are how long the homes sent, and how long everything took then to stand still, which some of
+    it may have done with work left (`gave_up_waiting_for`).
     """
 
-    verdicts: Sequence[Verdict]
+    verdicts: Sequence[ServiceResult]
     dead_letters: int
     audit: Mapping[str, Any]
     given_up: Counter[str]
     sent: TimedLog
     arrivals: Mapping[str, Arrivals]
     called: Times
-    struck: Sequence[Struck]
+    struck: Sequence[InjectedFault]
     samples: Sequence[Sample]
     send_s: float
     drain_s: float
@@ -81,8 +124,8 @@ class Outcome:
     not_stored: Counter[str] = field(default_factory=Counter)
 
 
-def run(scenario: Scenario, seed: int, output: Path, kinds: Sequence[str] = ()) -> Outcome:
-    """Play `scenario` with faults as `seed` says: of `kinds`, or of all that can be made here.
+def run(scenario: Scenario, seed: int, output: Path, kinds: Sequence[str] = ()) -> RunResult:
+    """Play `scenario` with faults by `seed`: of `kinds`, or of all that are possible.
 
     Raises what keeps a part from starting, `ScheduleError`, `InjectionError`, `AuditFailedError`.
     """
@@ -95,47 +138,78 @@ def run(scenario: Scenario, seed: int, output: Path, kinds: Sequence[str] = ()) 
         cloud = scenario.cloud(supervisor, contract)
         stack.callback(cloud.close)
         homes = [
-            _home(stack, supervisor, network, cloud, contract, scenario, f"home-{number + 1}")
+            _start_home(stack, supervisor, network, cloud, scenario, f"home-{number + 1}")
             for number in range(scenario.homes)
         ]
         children = [*cloud.children, *(child for home in homes for child in home.children)]
         restarter = stack.enter_context(Restarter(children))
-        senders = {
-            home.name: stack.enter_context(Sender(home.name, home.broker.port, contract, sent, scenario.load))
+        senders = [
+            stack.enter_context(Sender(home.name, home.broker.port, contract, sent, scenario.load))
             for home in homes
+        ]
+        names = [home.name for home in homes]
+        versions = [contract, changed(contract, "batching_delay_ms", 100)]
+        in_cloud = cloud.faults()
+        faults = {
+            (kind, number): fault
+            for number, (home, sender) in enumerate(zip(homes, senders, strict=True))
+            for kind, fault in (faults_of(home, sender, versions, cloud.put_contract) | in_cloud).items()
         }
-        faults = faults_of(cloud, homes, senders)
         kinds = chosen(kinds or scenario.kinds, {kind for kind, _ in faults})
         strikes = scenario.plan(seed, kinds, scenario.homes, scenario.seconds)
-        for sender in senders.values():
+
+        def expected() -> dict[str, set[Key]]:
+            return expected_by_service(contract, sent.events, sent.malformed, names)
+
+        for sender in senders:
             sender.greet()
         if scenario.tells:
-            cloud.wait_for(list(senders))
-            _wait_for_greetings(cloud, sent, homes)
-        with Probe(homes) as probe, Injector(strikes, list(senders), faults) as injector:
+            cloud.wait_for(names)
+            # Then no function on the way starts cold in a fault.
+            greetings = _Owed(cloud, expected())
+            wait_until_none_remain(greetings.by_cloud, cloud.patience_s)
+        with ResourceSampler(homes) as probe, Injector(strikes, names, faults) as injector:
             began = monotonic()
-            with Messages(contract, list(senders), cloud.tell, sent) if scenario.tells else nullcontext():
-                _play(senders.values(), injector, ends_with_load=scenario.ends_with_load)
+            carers = CarerMessages(contract, names, cloud.send_from_carers, sent)
+            with carers if scenario.tells else nullcontext():
+                _play(senders, injector, ends_with_load=scenario.ends_with_load)
             if not injector.struck:
                 raise ScheduleError("no fault struck before the sending was over: send more events")
             sent_at = monotonic()
-            drained = {"homes": wait_until_nothing_waits(lambda: in_homes(homes, senders.values()))}
-        arrivals = _arrivals(cloud, sent, homes, list(senders.values()), drained)
+            drained = {"homes": wait_until_none_remain(lambda: _unsent(homes, senders))}
+        owed = _Owed(cloud, expected())
+
+        def coming() -> int:
+            missing = owed.by_cloud()
+            return 0 if missing and cloud.is_idle() else missing
+
+        drained["arrivals"] = wait_until_none_remain(coming, cloud.patience_s)
+        drained["told"] = wait_until_none_remain(lambda: owed.by_homes(senders), cloud.patience_s)
+        # Homes acknowledge what they received by events of their own.
+        drained["answers"] = wait_until_none_remain(lambda: _unsent(homes, senders))
+        for home in homes:
+            home.forwarder.stop()
+        drained["queues"] = cloud.settle()
+        arrivals = owed.arrivals
+        for each in arrivals.values():
+            each.refresh()
         drained_at = monotonic()
-        arrived = {name: each.arrived for name, each in arrivals.items()}
-        arrived[CALL_SERVICE] = arrived_at_call_services(senders.values())
-        for name in LISTENERS:
-            arrived[name] = arrived_in_homes(each.told[name] for each in senders.values())
+        arrived = {name: each.arrived for name, each in arrivals.items()} | arrived_on_device(senders)
         watched = cloud.watched()
         archive = cloud.fetch_archive()
-        return Outcome(
-            verdicts=judge(_expected(contract, sent, homes), arrived),
+        uplink = contract.device.outbox.address
+        return RunResult(
+            verdicts=judge(expected(), arrived),
             dead_letters=dead_lettered(sent.malformed, arrived),
             audit=run_audits(supervisor, {archive: output / "audit"})[0],
-            given_up=given_up(archive, contract.device.outbox.address),
+            given_up=given_up(archive, uplink),
             sent=sent,
             arrivals=arrivals,
-            called=_called(senders.values()),
+            called={
+                key: datetime.fromisoformat(str(call.attributes["time"])).timestamp()
+                for sender in senders
+                for key, call in sender.call_service.calls.items()
+            },
             struck=injector.struck,
             ended=restarter.ends,
             ordered=[name for name in arrivals if is_numbered(contract, f"{name}.inbox")],
@@ -147,40 +221,32 @@ def run(scenario: Scenario, seed: int, output: Path, kinds: Sequence[str] = ()) 
             cloud=cloud.description,
             watched=watched,
             sent_again=sent_again(archive),
-            not_stored=not_stored(archive, contract.device.outbox.address),
+            not_stored=not_stored(archive, uplink),
         )
 
 
-def _home(
-    stack: ExitStack,
-    supervisor: Supervisor,
-    network: Network,
-    cloud: Cloud,
-    contract: Contract,
-    scenario: Scenario,
-    name: str,
+def _start_home(
+    stack: ExitStack, supervisor: Supervisor, network: Network, cloud: Cloud, scenario: Scenario, name: str
 ) -> Home:
     directory = scenario.machine.folder(supervisor.run_dir, name)
-    disk = stack.enter_context(small_disk(directory / DISK, scenario.disk_mib))
-    thing = cloud.thing(name, directory)
     home = start_home(
         supervisor,
         network,
-        thing,
-        contract,
+        cloud.thing(name, directory),
+        cloud.contract,
         cloud.rule,
-        scenario.machine,
         directory,
-        disk=disk,
+        machine=scenario.machine,
+        disk=stack.enter_context(small_disk(directory / DISK, scenario.disk_mib)),
         has_own_clock=True,
         ready=BROKER_CONNECTED,
     )
-    stack.callback(home.forwarder.stop)  # before its disk goes
+    stack.callback(home.forwarder.stop)  # before its disk is unmounted
     return home
 
 
 def _play(senders: Collection[Sender], injector: Injector, *, ends_with_load: bool) -> None:
-    """Send the whole load, and wait for the last fault's end."""
+    """Send the whole load, and wait for the end of the last fault."""
     ending = threading.Event()
     with ThreadPoolExecutor(len(senders), thread_name_prefix="load") as workers:
         try:
@@ -193,60 +259,31 @@ def _play(senders: Collection[Sender], injector: Injector, *, ends_with_load: bo
             injector.join(early=ends_with_load)
         except BaseException:
             for sender in senders:
-                sender.close()  # one that waits for room would keep us waiting as well
+                sender.close()  # ends a wait for room
             raise
         finally:
             ending.set()
 
 
-def _wait_for_greetings(cloud: Cloud, sent: TimedLog, homes: Sequence[Home]) -> None:
-    """Return when what was sent so far has arrived: no function of the way begins cold in a fault then."""
-    expected = {name: len(keys) for name, keys in _expected(cloud.contract, sent, homes).items()}
-    arrivals = {name: cloud.arrivals(name) for name in expected if name not in ON_DEVICE}
-    wait_until_nothing_waits(lambda: missing(arrivals, expected), cloud.patience_s)
+def _unsent(homes: Iterable[Home], senders: Iterable[Sender]) -> int:
+    """Return the numbers of messages without a receipt, of pending deliveries and of unreported losses."""
+    return sum(each.waiting for each in senders) + sum(each.backlog + each.unreported for each in homes)
 
 
-def _arrivals(
-    cloud: Cloud,
-    sent: TimedLog,
-    homes: Sequence[Home],
-    senders: Sequence[Sender],
-    drained: dict[str, bool],
-) -> dict[str, Arrivals]:
-    """What every cloud service got, once all that is expected is there and nothing more can come.
+class _Owed:
+    """How many of the `expected` events have not arrived yet; `arrivals` is by cloud service."""
 
-    Notes in `drained` what was waited for, and whether it came.
-    """
-    expected = {name: len(keys) for name, keys in _expected(cloud.contract, sent, homes).items()}
-    services = [name for name in expected if name not in ON_DEVICE]
-    down = sum(expected.get(name, 0) for name in LISTENERS)
-    arrivals = {name: cloud.arrivals(name) for name in services}
+    def __init__(self, cloud: Cloud, expected: Mapping[str, Collection[Key]]) -> None:
+        self._expected = {name: len(keys) for name, keys in expected.items()}
+        self.arrivals = {name: cloud.arrivals(name) for name in expected if name not in ON_DEVICE}
 
-    def owed() -> int:
-        number = missing(arrivals, expected)
-        return 0 if number and cloud.is_idle() else number
+    def by_homes(self, senders: Iterable[Sender]) -> int:
+        """Return how many events the homes still have to receive."""
+        received = sum(len(each.received[name]) for each in senders for name in LISTENERS)
+        return sum(self._expected.get(name, 0) for name in LISTENERS) - received
 
-    drained["arrivals"] = wait_until_nothing_waits(owed, cloud.patience_s)
-    drained["told"] = wait_until_nothing_waits(
-        lambda: down - sum(len(told) for each in senders for told in each.told.values()), cloud.patience_s
-    )
-    # Homes acknowledge what came down by events of their own.
-    drained["answers"] = wait_until_nothing_waits(lambda: in_homes(homes, senders))
-    for home in homes:
-        home.forwarder.stop()
-    drained["queues"] = cloud.settle()
-    for each in arrivals.values():
-        each.refresh()
-    return arrivals
-
-
-def _expected(contract: Contract, sent: TimedLog, homes: Sequence[Home]) -> dict[str, set[Key]]:
-    return expected_by_service(contract, sent.events, sent.malformed, [home.name for home in homes])
-
-
-def _called(senders: Collection[Sender]) -> dict[Key, float]:
-    return {
-        key: datetime.fromisoformat(str(call.attributes["time"])).timestamp()
-        for sender in senders
-        for key, call in sender.call_service.alarms.items()
-    }
+    def by_cloud(self) -> int:
+        """Return how many events the cloud's services still have to receive, by number."""
+        for each in self.arrivals.values():
+            each.refresh()
+        return sum(max(0, self._expected[name] - len(each.first)) for name, each in self.arrivals.items())

@@ -1,162 +1,146 @@
-"""The scenarios by name."""
+"""The scenarios: how many homes, what they send, what breaks when, in which cloud."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Final
 
 from eventplane.contract import Contract
-from local.chaos.cloud_faults import KINDS
-from local.chaos.cloud_faults import plan as cloud_faults_plan
-from local.chaos.emulated import Emulated
-from local.chaos.faulty import Faulty
-from local.chaos.kinds import changed, with_order
-from local.chaos.load import Load
-from local.chaos.machine import ArmUserland
-from local.chaos.scenario import Plan, Scenario
-from local.chaos.schedule import Mode, Pace, Strike, every, schedule
-from local.chaos.stand_in import StandIn
-from local.chaos.verdict import ALARMS, FAMILY, READINGS
+from local.chaos.clouds import Cloud, Emulated, Faulty, StandIn
+from local.chaos.faults import changed, with_order
+from local.chaos.load import ALARMS, FAMILY, READINGS, Load
+from local.chaos.schedule import KINDS, Mode, Pace, PlannedFault, cloud_faults_plan, every, schedule
+from local.machine import ArmUserland, ThisMachine
+from local.process import Supervisor
 
-_HOUR_S: Final = 3_600.0
-_KILLS: Final = ("forwarder-kill", "router-kill")
-_CALM: Final = Pace(1.0, 3.0, 15.0)
-_BRISK: Final = Pace(0.5, 1.0, 0.5)
+Plan = Callable[[int, Sequence[str], int, float], Sequence[PlannedFault]]
+"""Plan the strikes for a seed, kinds of faults, a number of homes and of seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """A run: its faults go on for `seconds`, or end with the last sending if it `ends_with_load`.
+
+    `kinds` are those of the faults, or empty for all that are possible. It `loses` if losses are what is
+    measured. If it `tells`, carers send messages to the homes meanwhile. `contract` may change the contract.
+    """
+
+    name: str
+    homes: int
+    load: Load
+    plan: Plan
+    cloud: Callable[[Supervisor, Contract], Cloud]
+    seconds: float
+    kinds: Sequence[str] = ()
+    ends_with_load: bool = False
+    loses: bool = False
+    tells: bool = False
+    contract: Callable[[Contract], Contract] = lambda contract: contract
+    disk_mib: int = 64
+    machine: ThisMachine = field(default_factory=ThisMachine)
+
+    def within(self, seconds: float | None, events: int | None) -> Scenario:
+        """Return a run that fits `seconds`, with `events` of each home; None leaves either as it is.
+
+        With both, the events are spread evenly over the seconds.
+        """
+        load, faults_s = self.load, self.seconds
+        if seconds and self.ends_with_load:  # the sending decides how long it lasts, at the cloud's pace
+            load = replace(load, events=round(seconds * load.per_s))
+        elif seconds:
+            load, faults_s = replace(load, events=round(load.events * seconds / faults_s)), seconds
+        if events:
+            per_s = events / seconds if seconds and not self.ends_with_load else load.per_s
+            load = replace(load, events=events, per_s=per_s)
+        return replace(self, load=load, seconds=faults_s)
+
+
 _STEADY: Final = Pace(1.0, 4.0, 3.0)
 
 
-def _seeded(mode: Mode, pace: Pace) -> Plan:
-    def plan(seed: int, kinds: Sequence[str], homes: int, seconds: float) -> Sequence[Strike]:
-        return schedule(seed, kinds, homes, seconds, mode, pace)
+_BRISK_PAIRS: Final = partial(schedule, mode=Mode.PAIRS, pace=Pace(0.5, 1.0, 0.5))
+_PAIRS: Final = partial(schedule, mode=Mode.PAIRS, pace=_STEADY)
+_SINGLY: Final = partial(schedule, mode=Mode.SINGLY, pace=_STEADY)
+_TOGETHER: Final = partial(schedule, mode=Mode.TOGETHER, pace=_STEADY)
+_CALMLY: Final = partial(schedule, mode=Mode.SINGLY, pace=Pace(1.0, 3.0, 15.0))
 
-    return plan
+SHORT: Final = Scenario("short", 2, Load(1_500, 75, 25), _BRISK_PAIRS, StandIn, seconds=20)
+"""Part of `make test`: every kind once or so, in pairs, in half a minute with its audit."""
 
+SINGLY: Final = Scenario("singly", 2, Load(14_000, 100, 50), _SINGLY, StandIn, seconds=140)
+"""Every kind by itself, with time to recover: the recovery figures."""
 
-def short() -> Scenario:
-    """Part of `make test`: every kind once or so, in pairs, in half a minute with its audit."""
-    return Scenario("short", 2, Load(1_500, 75, 25), _seeded(Mode.PAIRS, _BRISK), StandIn, seconds=20)
+PAIRS: Final = Scenario("pairs", 3, Load(30_000, 50, 50), _PAIRS, StandIn, seconds=600)
+"""Every pair of kinds."""
 
+TOGETHER: Final = Scenario("together", 2, Load(6_000, 100, 50), _TOGETHER, StandIn, seconds=60)
+"""All at once, again and again."""
 
-def singly() -> Scenario:
-    """Every kind by itself, with time to recover: the recovery figures."""
-    return Scenario("singly", 2, Load(14_000, 100, 50), _seeded(Mode.SINGLY, _STEADY), StandIn, seconds=140)
+PAPER: Final = Scenario(
+    "paper",
+    1,
+    Load(100_000, 1_000, 0),
+    lambda _seed, kinds, _homes, seconds: every(seconds, kinds, 10.0, 0.5),
+    Emulated,
+    seconds=3_600,
+    kinds=("forwarder-kill", "router-kill"),
+    ends_with_load=True,
+    contract=lambda contract: with_order(contract, (ALARMS, READINGS, FAMILY)),
+    disk_mib=512,
+)
+"""The source paper's test: an event a millisecond, forwarder and router killed every 10 s."""
 
+PAPER_BEST_EFFORT: Final = replace(
+    PAPER,
+    name="paper-best-effort",
+    load=replace(PAPER.load, best_effort=True),
+    loses=True,
+    contract=lambda contract: changed(contract, "delivery_guarantee", "best_effort"),
+)
+"""The same events and kills at best effort, over the channel and from the services."""
 
-def pairs() -> Scenario:
-    """Every pair of kinds."""
-    return Scenario("pairs", 3, Load(30_000, 50, 50), _seeded(Mode.PAIRS, _STEADY), StandIn, seconds=600)
+MILLION: Final = Scenario("million", 2, Load(500_000, 1_500, 500), _PAIRS, StandIn, seconds=330, disk_mib=512)
+"""A million events under pairs of faults."""
 
+CLOUD: Final = Scenario("cloud", 2, Load(7_000, 50, 50), _SINGLY, Emulated, seconds=140)
+"""Singly, in the deployed plane: functions and consumers are killed as well."""
 
-def together() -> Scenario:
-    """All at once, again and again."""
-    return Scenario("together", 2, Load(6_000, 100, 50), _seeded(Mode.TOGETHER, _STEADY), StandIn, seconds=60)
+CLOUD_FAULTS: Final = Scenario(
+    "cloud-faults",
+    2,
+    Load(25_000, 14, 7),
+    cloud_faults_plan,
+    Faulty,
+    seconds=1_785,
+    kinds=KINDS,
+    tells=True,
+    disk_mib=256,
+)
+"""The services of AWS fail beneath the deployed plane, each in every way, in pairs, and for minutes."""
 
+DEVICE: Final = Scenario(
+    "device", 1, Load(1_200, 10, 50), _SINGLY, StandIn, seconds=120, machine=ArmUserland()
+)
+"""The device's forwarder on its processor, emulated."""
 
-def paper() -> Scenario:
-    """The source paper's test: an event a millisecond, forwarder and router killed every 10 s."""
-    return Scenario(
-        "paper",
-        1,
-        Load(100_000, 1_000, 0),
-        _every_ten_seconds,
-        Emulated,
-        seconds=_HOUR_S,
-        kinds=_KILLS,
-        ends_with_load=True,
-        contract=_ordered,
-        disk_mib=512,
-    )
+SOAK: Final = Scenario("soak", 1, Load(60_000, 100, 100), _CALMLY, StandIn, seconds=600)
+"""Single faults, for a long time with --seconds, to measure growth of memory and disk."""
 
-
-def paper_best_effort() -> Scenario:
-    """The same events and kills over a channel that promises nothing, from services that wait for nothing."""
-    at_least_once = paper()
-    return replace(
-        at_least_once,
-        name="paper-best-effort",
-        load=replace(at_least_once.load, is_careless=True),
-        loses=True,
-        contract=_best_effort,
-    )
-
-
-def _every_ten_seconds(_seed: int, kinds: Sequence[str], _homes: int, seconds: float) -> Sequence[Strike]:
-    return every(seconds, kinds, 10.0, 0.5)
-
-
-def _best_effort(contract: Contract) -> Contract:
-    return changed(contract, "delivery_guarantee", "best_effort")
-
-
-def _ordered(contract: Contract) -> Contract:
-    return with_order(contract, (ALARMS, READINGS, FAMILY))
-
-
-def million() -> Scenario:
-    """A million events under pairs of faults."""
-    return Scenario(
-        "million",
-        2,
-        Load(500_000, 1_500, 500),
-        _seeded(Mode.PAIRS, _STEADY),
-        StandIn,
-        seconds=330,
-        disk_mib=512,
-    )
-
-
-def cloud() -> Scenario:
-    """Singly, in the deployed plane: functions and consumers die as well."""
-    return Scenario("cloud", 2, Load(7_000, 50, 50), _seeded(Mode.SINGLY, _STEADY), Emulated, seconds=140)
-
-
-def cloud_faults() -> Scenario:
-    """The services of AWS fail beneath the deployed plane, each in every way, in pairs, and for minutes."""
-    return Scenario(
-        "cloud-faults",
-        2,
-        Load(25_000, 14, 7),
-        cloud_faults_plan,
-        Faulty,
-        seconds=1_785,
-        kinds=KINDS,
-        tells=True,
-        disk_mib=256,
-    )
-
-
-def device() -> Scenario:
-    """The forwarder as the device has it, on its processor, emulated."""
-    return Scenario(
-        "device",
-        1,
-        Load(1_200, 10, 50),
-        _seeded(Mode.SINGLY, _STEADY),
-        StandIn,
-        seconds=120,
-        machine=ArmUserland(),
-    )
-
-
-def soak() -> Scenario:
-    """Single faults for as long as is said (--seconds): what grows?"""
-    return Scenario("soak", 1, Load(60_000, 100, 100), _seeded(Mode.SINGLY, _CALM), StandIn, seconds=600)
-
-
-SCENARIOS: Final[dict[str, Callable[[], Scenario]]] = {
-    each.__name__.replace("_", "-"): each
+SCENARIOS: Final = {
+    each.name: each
     for each in (
-        short,
-        singly,
-        pairs,
-        together,
-        cloud,
-        paper,
-        paper_best_effort,
-        million,
-        cloud_faults,
-        device,
-        soak,
+        SHORT,
+        SINGLY,
+        PAIRS,
+        TOGETHER,
+        CLOUD,
+        PAPER,
+        PAPER_BEST_EFFORT,
+        MILLION,
+        CLOUD_FAULTS,
+        DEVICE,
+        SOAK,
     )
 }

@@ -4,42 +4,36 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from statistics import median
 from typing import Any, Final
 
 from benchmarks.results import Figure
-from local.chaos.counters import delays, delays_during, out_of_order, quantile, recoveries
-from local.chaos.given_up import missing, unexcused
-from local.chaos.load import GREETING, KEYWORD, MOTION
+from local.chaos.counters import delays, delays_during, missing, out_of_order, quantile, recoveries, unexcused
+from local.chaos.faults import InjectedFault
+from local.chaos.load import ALARMS, GREETING, KEYWORD, MOTION, READINGS, SERVICES
 from local.chaos.outages import MOST_COPIES, NOTES, RECOVERY_S, Outages, judge_outages
-from local.chaos.probe import per_hour
-from local.chaos.restarter import by_themselves
-from local.chaos.run import Outcome
-from local.demo.carers import CARERS_SOURCE
+from local.chaos.run import RunResult, per_hour
 from local.demo.summary import numbers_missing, summarise
-from local.sent import Key
-
-ALARMS: Final = "alarm-centre"
-READINGS: Final = "care-analytics"
-FAMILY: Final = "family-app"
+from local.oracle import Key
+from local.process import End
 
 _COUNTED: Final = ("reordered",)
-"""Faults reorder (docs/explanation/chaos.md, "Out of order"): counted, and nobody is failed for it."""
+"""Faults reorder (docs/explanation/chaos.md, "Out of order"): it is counted, and does not fail the run."""
 
 _LEAST_ALARMS: Final = 20
-"""Whose times are published. Ours: of fewer a median is chance, and the slowest of a hundred nobody's."""
+"""Fewest alarms whose delays are published. Ours: of fewer, median and percentile are chance."""
 
 _LOSSES: Final = ("lost", "numbers missing")
 
 _LEAST_RECEIVED: Final = 0.1
-"""Of a run that may lose. Ours: less than a tenth tells of a broken set-up, and of no channel."""
+"""Share that a run which may lose must receive. Ours: less than a tenth means a broken set-up."""
 
 
-def summary(outcome: Outcome, run: dict[str, Any], *, loses: bool = False) -> dict[str, Any]:
-    """The run's document: the demo's, with what was given up, and what came out of order.
+def summary(outcome: RunResult, run: dict[str, Any], *, loses: bool = False) -> dict[str, Any]:
+    """Return the run's document: the demo's, with deliveries that were given up and that came out of order.
 
-    `loses`: losses are what the run is to measure.
+    `loses`: the run measures losses.
     """
     late = {
         service: out_of_order(outcome.sent.events, arrivals.first)
@@ -49,12 +43,7 @@ def summary(outcome: Outcome, run: dict[str, Any], *, loses: bool = False) -> di
     return {
         **summarise(
             run={**run, "cloud": outcome.cloud, "contract_version": outcome.contract_version},
-            sent={
-                "events_sent": outcome.sent.events_sent,
-                "urgent_sent": outcome.sent.urgent_sent,
-                "malformed_sent": outcome.sent.malformed_sent,
-                "told": sum(each.source == CARERS_SOURCE for each in outcome.sent.events),
-            },
+            sent=outcome.sent.counts(),
             verdicts=outcome.verdicts,
             faults=[
                 {"kind": each.kind, "home": each.home, "seconds": round(each.ended - each.began, 2)}
@@ -80,7 +69,7 @@ def summary(outcome: Outcome, run: dict[str, Any], *, loses: bool = False) -> di
     }
 
 
-def _outages(outcome: Outcome) -> Outages | None:
+def _outages(outcome: RunResult) -> Outages | None:
     if outcome.watched is None:
         return None
     return judge_outages(
@@ -92,11 +81,11 @@ def _outages(outcome: Outcome) -> Outages | None:
     )
 
 
-def _may_lose(outcome: Outcome, *, loses: bool) -> bool:
-    """Whether what is missing is what the run measures, or what devices gave up, home by home.
+def _may_lose(outcome: RunResult, *, loses: bool) -> bool:
+    """Whether the losses are what the run measures, or no more than what devices gave up, home by home.
 
-    A device gives up reports of its own too, which nobody expects: so its numbers are compared, and of the
-    events that no more are missing than it gave up. What else is lost, the audit calls lost.
+    A device gives up reports of its own too, which are not expected, so its numbers are compared as well. The
+    audit reports other losses.
     """
     if loses:
         expected = sum(verdict.expected for verdict in outcome.verdicts)
@@ -107,8 +96,8 @@ def _may_lose(outcome: Outcome, *, loses: bool) -> bool:
     )
 
 
-def figures(outcome: Outcome, document: dict[str, Any], *, loses: bool) -> list[Figure]:
-    """What is published of a run; of one that `loses` on purpose the losses have no aim."""
+def figures(outcome: RunResult, document: dict[str, Any], *, loses: bool) -> list[Figure]:
+    """Return the figures of a run; if it `loses` on purpose, losses have no aim."""
     zero = None if loses else 0.0
     lost = unexcused(missing(outcome.verdicts), outcome.given_up)
     numbers = document["audit_irregular"]["numbers missing"] - document["given_up"]
@@ -166,22 +155,22 @@ def figures(outcome: Outcome, document: dict[str, Any], *, loses: bool) -> list[
     ]
 
 
-def _not_stored(outcome: Outcome) -> Iterator[Figure]:
-    """What devices gave up on the way to the cloud, of events that are only in memory."""
+def _not_stored(outcome: RunResult) -> Iterator[Figure]:
+    """Yield what devices gave up on the way to the cloud, of events only in memory."""
     for reason, count in sorted(outcome.not_stored.items()):
         yield _less(f"given_up_{reason}", count, "events", None, "of those only in memory, and reported")
 
 
-def _order_declared(outcome: Outcome, document: dict[str, Any]) -> Iterator[Figure]:
-    """What came out of order where the contract declares order."""
+def _order_declared(outcome: RunResult, document: dict[str, Any]) -> Iterator[Figure]:
+    """Yield what came out of order although the contract declares order."""
     if outcome.ordered:
         late = sum(document["out_of_order"][each] for each in outcome.ordered)
         note = f"first arrivals, in the inboxes of {', '.join(sorted(outcome.ordered))}"
         yield _less("out_of_order_where_declared", late, "deliveries", 0.0, note)
 
 
-def _urgent(outcome: Outcome) -> Iterator[Figure]:
-    """What carers would have noticed."""
+def _urgent(outcome: RunResult) -> Iterator[Figure]:
+    """Yield the delays of alarms."""
     sent = _sent(outcome, KEYWORD)
     ways = {"cloud": outcome.arrivals[ALARMS].first, "home": outcome.called}
     for way, arrived in ways.items():
@@ -199,7 +188,7 @@ def _urgent(outcome: Outcome) -> Iterator[Figure]:
                 yield _less(f"urgent_{way}_{when}_max", 1_000 * max(values), "ms", None, note)
 
 
-def _of_outages(outcome: Outcome) -> Iterator[Figure]:
+def _of_outages(outcome: RunResult) -> Iterator[Figure]:
     outages = _outages(outcome)
     if outages is None:
         return
@@ -218,7 +207,7 @@ def _of_outages(outcome: Outcome) -> Iterator[Figure]:
         yield _less(name.replace(" ", "_"), value, "", 0.0, NOTES[name])
 
 
-def _recovered(outcome: Outcome) -> Iterator[Figure]:
+def _recovered(outcome: RunResult) -> Iterator[Figure]:
     found: dict[str, list[float]] = defaultdict(list)
     every = recoveries(outcome.struck, _sent(outcome, MOTION), outcome.arrivals[READINGS].first)
     for each in every:
@@ -228,7 +217,7 @@ def _recovered(outcome: Outcome) -> Iterator[Figure]:
         yield _less(f"recovery_{kind}", max(seconds), "s", None, note)
 
 
-def _grown(outcome: Outcome) -> Iterator[Figure]:
+def _grown(outcome: RunResult) -> Iterator[Figure]:
     if outcome.samples:
         note = f"{len(outcome.samples)} samples, one a second; the second half's line"
         yield _less("rss_max", max(each.rss_mib for each in outcome.samples), "MiB", None, "of a forwarder")
@@ -237,14 +226,31 @@ def _grown(outcome: Outcome) -> Iterator[Figure]:
         yield _less("spool_slope", per_hour(outcome.samples, 2), "MiB/h", None, note)
 
 
-def _sent(outcome: Outcome, type: str) -> dict[Key, float]:
-    service = {KEYWORD: "voice-service", MOTION: "activity-service"}[type]
+def _sent(outcome: RunResult, type: str) -> dict[Key, float]:
     return {
         key: at
         for key, at in outcome.sent.at.items()
-        if key[0].endswith(f"/{service}") and key[1] != str(GREETING)
+        if key[0].endswith(f"/{SERVICES[type]}") and key[1] != str(GREETING)
     }
 
 
 def _less(name: str, value: float, unit: str, aim: float | None, note: str) -> Figure:
     return Figure(name, value, unit, aim, higher_is_better=False, note=note)
+
+
+_FORESEEN: Final = {"disk-full": os.EX_IOERR}
+"""The status with which a forwarder may end that starts during such a fault: it cannot open its spool."""
+
+
+def by_themselves(ends: Iterable[End], struck: Sequence[InjectedFault]) -> list[End]:
+    """Return the ends that no fault of `struck` explains."""
+    return [end for end in ends if not any(_explains(fault, end) for fault in struck)]
+
+
+def _explains(fault: InjectedFault, end: End) -> bool:
+    return (
+        _FORESEEN.get(fault.kind) == end.status
+        and end.name == f"forwarder-{fault.home}"
+        and fault.began <= end.at
+        and end.started <= fault.ended
+    )

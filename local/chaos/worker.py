@@ -1,8 +1,8 @@
 """`python -m local.chaos.worker FOLDER PORT RULE`: the cloud behind the stand-in's broker, in one process.
 
-It subscribes to the ingest rules with a lasting session and gives what comes to the functions' own code:
-first the archive writer's, then the router's, over files in FOLDER. Only then it acknowledges, so that what
-a killed worker had in its hands comes again. On SIGTERM it works off what there is, and ends.
+It subscribes to the ingest rules with a persistent session and passes each publish to the functions' own
+code, over files in FOLDER: first the archive writer, then the router. It acknowledges after both, so what a
+killed worker had not finished is redelivered. On SIGTERM it drains what is queued, and ends.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from queue import Empty, Queue
-from typing import Final
+from typing import Any, Final
 from uuid import uuid4
 
 import paho.mqtt.client as mqtt
@@ -36,7 +36,8 @@ from lambdas.common.sqs import SqsSender
 from lambdas.router.dispatch import Dispatch
 from lambdas.router.engine import Engine, build_engine
 from lambdas.router.service import RouterService
-from local.chaos.file_clients import FileS3, FileSqs
+from local.chaos.arrivals import ArrivalWriter
+from local.consumers import texts_of
 from local.ports import LOOPBACK
 
 CONTRACT: Final = "contract.json"
@@ -51,6 +52,38 @@ _BATCH: Final = 10
 
 _QUIET_S: Final = 1.0
 _INVOCATION_MS: Final = 30_000
+
+
+class FileS3:
+    """Every bucket is a folder of `root`. An object is there whole or not at all."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    def put_object(self, *, Bucket: str, Key: str, Body: bytes, **_: Any) -> None:  # noqa: N803 - boto3's names
+        """Write one object; one that is there is replaced."""
+        path = self._root / Bucket / Key
+        path.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = path.with_name(f".{path.name}.unfinished")
+        unfinished.write_bytes(Body)
+        unfinished.replace(path)
+
+
+class FileSqs:
+    """Every queue is the file of a service's arrivals, which its URL names."""
+
+    def __init__(self, queues: Mapping[str, Path]) -> None:
+        self._writers = {url: ArrivalWriter(path) for url, path in queues.items()}
+
+    def send_message_batch(
+        self,
+        *,
+        QueueUrl: str,  # noqa: N803 - boto3's names
+        Entries: Sequence[Mapping[str, Any]],  # noqa: N803
+    ) -> dict[str, Any]:
+        """Note all entries as arrived."""
+        self._writers[QueueUrl].write(text for entry in Entries for text in texts_of(entry["MessageBody"]))
+        return {"Successful": [{"Id": entry["Id"]} for entry in Entries]}
 
 
 class ContractFile:
@@ -106,7 +139,7 @@ class Functions:
         )
 
     def handle(self, messages: Sequence[QueueMessage]) -> None:
-        """All of them, for good; what fails ends the process, and comes again to the next."""
+        """Archive and route messages; if one fails the process ends, and all are redelivered to the next."""
         invocation = _invocation()
         failed = self._writer.process(messages, invocation) | self._router.process(messages, invocation)
         if failed:
@@ -118,14 +151,14 @@ def _invocation() -> Invocation:
 
 
 def queue_message(topic: str, payload: bytes) -> QueueMessage:
-    """What the ingest rule would make of a publish. The same publish has the same id when it comes again."""
+    """Return the queue message that the ingest rule makes of a publish; a redelivered one has the same id."""
     frame = IngestFrame(payload, topic, topic.split("/")[-2], "", system_clock())
     id = hashlib.sha256(topic.encode() + b"\n" + payload).hexdigest()[:32]
     return QueueMessage(id, frame_text(frame), frame.accepted_at_ms, 1)
 
 
 def main() -> None:
-    """Serve until told to stop."""
+    """Serve until SIGTERM, and drain."""
     folder, port, rule = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
     functions = Functions(folder)
     arrived: Queue[mqtt.MQTTMessage] = Queue()

@@ -1,4 +1,4 @@
-"""What the control room needs of a plane: its state, and what can be done to it."""
+"""The control room's interface to a plane: its state, alarms to send and faults to inject."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from local.control_room.tally import Counters, Followed, Latency
 
 
 class Stage(StrEnum):
-    """A box of the flow, in the order of an event's way."""
+    """A stage of an event's way, in order."""
 
     HOME = "home"
     BROKER = "broker"
@@ -23,7 +23,7 @@ class Stage(StrEnum):
 
 
 class Fault(StrEnum):
-    """What the page can break."""
+    """The faults that the page can inject."""
 
     NETWORK = "network"
     FORWARDER = "forwarder"
@@ -41,7 +41,7 @@ class Fault(StrEnum):
 class Standing:
     """How a stage is doing: `passed` events since the start, `waiting` messages in it now (None: unknown).
 
-    `is_up` is False while its process is down or its calls fail; `note` says what is special, in a few words.
+    `is_up` is False while its process is down or its calls fail; `note` describes its state in a few words.
     """
 
     is_up: bool = True
@@ -80,7 +80,7 @@ class Plane(Protocol):
         """Publish an alarm at the home's broker, once that is up, and return the event's id."""
 
     def strike(self, fault: Fault) -> None:
-        """Break something. Nothing happens where it is broken already."""
+        """Start a fault (idempotent)."""
 
     def heal(self, fault: Fault) -> None:
-        """End a lasting fault. Nothing happens where it is whole."""
+        """End a lasting fault (idempotent)."""

@@ -76,7 +76,7 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True)
 class Followed:
-    """One event and where it goes; `nobody` says why it goes nowhere. `sent_ms` is Unix time."""
+    """One event and where it goes; `nobody` is the reason if it goes nowhere. `sent_ms` is Unix time."""
 
     source: str
     id: str
@@ -103,7 +103,7 @@ class _Sent:
 class Tally:
     """Compare what was sent with what arrived, by the contract. Safe for threads.
 
-    An arrival may be noted before its sending is: two observers need not agree on an order.
+    An arrival may be recorded before its sending, by another observer.
     """
 
     def __init__(self, contract: Contract) -> None:
@@ -204,7 +204,7 @@ class Tally:
 def due_inboxes(contract: Contract, event: Envelope, sender: str) -> tuple[dict[str, Routes], str]:
     """Return the participants that the contract sends `event` to, each with its routes, and why nobody is.
 
-    Inboxes that the plane's own functions read are left out: nobody sees what arrives there.
+    Inboxes that the plane's own functions read are left out: arrivals there cannot be seen.
     """
     found: Sequence[Outcome] = outcomes(contract, event, sender)
     due = {

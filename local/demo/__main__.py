@@ -10,17 +10,17 @@ from pathlib import Path
 from rich.console import Console
 
 from eventplane.errors import EventPlaneError
-from local.alone import alone
 from local.demo.run import Options, run
 from local.deploy import ROOT
 from local.errors import LocalError
 from local.input import DEFAULT_EVENTS, DEFAULT_HOMES, InputBoundError, InputError, open_input, read_bound
+from local.process import run_lock
 
 OUTPUT = ROOT / "build" / "demo"
 
 
 def main() -> int:
-    """Run the demo as the command line says."""
+    """Run the demo."""
     parser = argparse.ArgumentParser(
         prog="python -m local.demo", description="The whole plane on one machine."
     )
@@ -31,8 +31,8 @@ def main() -> int:
     arguments = parser.parse_args()
     console = Console()
     try:
-        with alone(OUTPUT / "lock"):
-            # The homes' services tell of every fault they notice: a tale for a file.
+        with run_lock(OUTPUT / "lock"):
+            # The clients report each fault that they notice, which would bury the progress bars.
             logging.basicConfig(filename=OUTPUT / "demo.log", filemode="w", level=logging.INFO)
             source = open_input(
                 arguments.data,

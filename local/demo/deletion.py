@@ -1,4 +1,7 @@
-"""Deliveries deleted by hand from a copy of the archive: an audit that does not notice proves nothing."""
+"""The audits of a run: of its archive, and of a copy from which deliveries were deleted.
+
+An audit that does not notice the deletion proves nothing.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +17,10 @@ from typing import Any
 from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.ledger import LEDGER
 from eventplane.reasons import Outcome
+from local.audit_page.page import PAGE, write_page
+from local.audits import AuditProcess
 from local.errors import LocalError
-from local.sent import Key
+from local.oracle import Key
 
 
 class NothingToDeleteError(LocalError):
@@ -34,7 +39,7 @@ class Deletion:
     events: frozenset[Key]
 
     def seen_by(self, report: Mapping[str, Any]) -> dict[str, Any]:
-        """What the audit of the archive without the object says of it.
+        """Return the result of the audit of the archive without the object.
 
         It has `noticed` when it calls the archive broken, and loses events of the object and no other.
         """
@@ -73,3 +78,26 @@ def copy_without_one(archive: Path, copy: Path) -> Deletion:
 def _is_delivery(row: Mapping[str, Any]) -> bool:
     is_letter = row["type"] == DEAD_LETTER_TYPE
     return row["outcome"] == Outcome.DELIVERED and row["client_id"] is not None and not is_letter
+
+
+@dataclass(frozen=True, slots=True)
+class Audits:
+    """The `report` on the archive, its `page`, and what the second audit `noticed` (`Deletion.seen_by`)."""
+
+    report: dict[str, Any]
+    noticed: dict[str, Any]
+    page: Path
+
+
+def audit_twice(spark: AuditProcess, archive: Path, output: Path) -> Audits:
+    """Audit `archive` into `output`, and then a copy of it that lacks an object.
+
+    Raises `AuditFailedError`, `NothingToDeleteError`.
+    """
+    copy = archive.with_name(f"{archive.name}-without-one")
+    deletion = copy_without_one(archive, copy)
+    outputs = {archive: output, copy: output.with_name(f"{output.name}-without-one")}
+    whole, broken = spark.audit(outputs)
+    for report, (audited, beneath) in zip((whole, broken), outputs.items(), strict=True):
+        write_page(report, beneath / PAGE, str(audited))
+    return Audits(whole, deletion.seen_by(broken), output / PAGE)

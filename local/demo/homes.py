@@ -5,22 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
 from typing import Final
 
-from eventplane.contract import Contract
-from local.chaos.machine import ThisMachine
-from local.cloud import CloudEndpoint
+from local.demo.plane import Plane
 from local.errors import LocalError
-from local.home import Home, start_home
+from local.home import Home
 from local.input import HomeInput
 from local.network import Network
+from local.oracle import SentLog
 from local.process import Supervisor
-from local.sent import SentLog
 from local.services import HomeServices
-from local.things import provision
 
-_STARTING: Final = 8
+_PARALLEL: Final = 8
 """Homes that are started at a time: their start is mostly waiting."""
 
 MAX_HOMES: Final = 70
@@ -36,42 +32,24 @@ class TooManyHomesError(LocalError):
         super().__init__(f"{homes} homes are more than one run can hold; give HOMES up to {MAX_HOMES}")
 
 
-@dataclass(frozen=True)
-class RunningHome(Home):
-    """A home whose forwarder and broker run, and whose `services` are connected."""
-
-    services: HomeServices = field(kw_only=True)
-
-
 @contextmanager
 def running_homes(
-    supervisor: Supervisor,
-    cloud: CloudEndpoint,
-    network: Network,
-    contract: Contract,
-    sent: SentLog,
-    homes: tuple[HomeInput, ...],
-    *,
-    rule: str,
-    policy: str,
-) -> Iterator[dict[str, RunningHome]]:
-    """Provision and start all `homes`; they run while the `with` block does.
+    supervisor: Supervisor, network: Network, plane: Plane, sent: SentLog, homes: tuple[HomeInput, ...]
+) -> Iterator[tuple[dict[str, Home], dict[str, HomeServices]]]:
+    """Provision and start all `homes`, and connect their services, while the `with` block runs.
 
     Raises `TooManyHomesError`, and what keeps a part from starting.
     """
     if len(homes) > MAX_HOMES:
         raise TooManyHomesError(len(homes))
 
-    def start(home: HomeInput) -> RunningHome:
-        directory = ThisMachine().folder(supervisor.run_dir, home.name)
-        thing = provision(cloud, home.name, policy=policy, directory=directory)
-        started = start_home(supervisor, network, thing, contract, rule, ThisMachine(), directory)
-        services = HomeServices(home.name, home.services, started.broker.port, contract, sent)
-        return RunningHome(**vars(started), services=services)
+    def start(home: HomeInput) -> tuple[Home, HomeServices]:
+        started = plane.start_home(supervisor, network, home.name)
+        return started, HomeServices(home.name, home.services, started.broker.port, plane.contract, sent)
 
-    with ExitStack() as stack, ThreadPoolExecutor(_STARTING) as workers:
-        started = {}
-        for home, running in zip(homes, workers.map(start, homes), strict=True):
-            stack.enter_context(running.services)
-            started[home.name] = running
-        yield started
+    with ExitStack() as stack, ThreadPoolExecutor(_PARALLEL) as workers:
+        running, connected = {}, {}
+        for home, services in workers.map(start, homes):
+            running[home.name] = home
+            connected[home.name] = stack.enter_context(services)
+        yield running, connected

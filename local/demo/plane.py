@@ -1,37 +1,57 @@
-"""The deployed plane, as the demo knows it."""
+"""The plane that is deployed in the emulated cloud: its outputs, devices, queues and functions."""
 
 from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Final
 
 from botocore.exceptions import BotoCoreError, ClientError
 
 from contract import load_contract
 from eventplane.contract import Contract, ParticipantKind
-from eventplane.fleet import BUCKETS
+from eventplane.fleet import BUCKETS, FleetTable, LifecycleState, change, made
 from eventplane.names import OWN_SERVICES
 from eventplane.resource_names import resource_name
+from local.audits import fetch
 from local.background import Background
 from local.cloud import CloudEndpoint
 from local.deploy import deploy
 from local.errors import LocalError
+from local.home import Home, start_home
+from local.machine import ThisMachine
+from local.network import Network
+from local.oracle import CARERS
 from local.process import Child, Supervisor
-from stacks.names import inbox_url_output
+from local.things import Thing, provision
+from stacks.names import inbox_url_output, outbox_url_output
 
 ROUTERS: Final = ("router-device", "router-device-urgent")
 """The functions, without their prefix, that route what devices send."""
 
 _log = logging.getLogger(__name__)
 
+VISIBILITY_S: Final = 35
+"""Visibility timeout of the source queues in a run that kills functions; deployed it is six times the timeout
+of the function, 180 s. Below one timeout, the messages of a slow function would be redelivered."""
+
+HIDING_QUEUES: Final = ("IngestUrl", "TapUrl", "LedgerUrl")
+"""The source queues that hide messages for minutes as deployed."""
+
+SOURCE_QUEUES: Final = (*HIDING_QUEUES, "UrgentIngestUrl")
+
+_LEADING_NOWHERE: Final = ("-dlq", "presence", "connections", "downlink-work", "replies", "ledger")
+"""In the names of queues of dead letters, timers, observations and records."""
+
 _LOCAL: Final = "local"
 """The environment that is deployed."""
 
-_LOOK_S: Final = 10.0
+_RECONCILE_S: Final = 10.0
 """How often the downlink is reconciled; deployed it is once a minute."""
 
 _STARTING: Final = 4
@@ -48,7 +68,7 @@ class FunctionFailedError(LocalError):
 
 @dataclass(frozen=True, slots=True)
 class Plane:
-    """The plane in `cloud`, with what its stacks hand out by output name."""
+    """The plane in `cloud`, with the `outputs` of its stacks by name."""
 
     cloud: CloudEndpoint
     outputs: Mapping[str, str]
@@ -64,6 +84,54 @@ class Plane:
     def inboxes(self) -> dict[str, str]:
         """The inbox queue's URL, by cloud service."""
         return {service: self.outputs[output] for service, output in self.inbox_outputs.items()}
+
+    def provision(self, name: str, directory: Path) -> Thing:
+        """Provision the device `name` with a certificate, whose files go to `directory`."""
+        return provision(self.cloud, name, policy=self.outputs["DevicePolicy"], directory=directory)
+
+    def start_home(self, supervisor: Supervisor, network: Network, name: str) -> Home:
+        """Provision the device `name`, and start its home on this machine."""
+        directory = ThisMachine().folder(supervisor.run_dir, name)
+        thing, rule = self.provision(name, directory), self.outputs["IngestRule"]
+        return start_home(supervisor, network, thing, self.contract, rule, directory)
+
+    def register(self, name: str) -> None:
+        """Register the device `name` as in service, so that events may be sent to it (idempotent)."""
+        registry = FleetTable(self.cloud.client("dynamodb"), self.outputs["FleetTable"])
+        device = replace(made(name, int(time.time() * 1_000)), state=LifecycleState.PROVISIONED)
+        change(registry, name, lambda found: found or device)
+
+    def send_from_carers(self, text: str) -> None:
+        """Put the event `text` into the outbox of the carers, which is a queue."""
+        url = self.outputs[outbox_url_output(CARERS)]
+        self.cloud.client("sqs").send_message(QueueUrl=url, MessageBody=text)
+
+    def count_messages(self, outputs: Iterable[str], *, in_flight_only: bool = False) -> int:
+        """Return how many messages are in the queues whose URLs are in `outputs`, or in flight."""
+        sqs = self.cloud.client("sqs")
+        names = ["ApproximateNumberOfMessagesNotVisible"]
+        names += [] if in_flight_only else ["ApproximateNumberOfMessages"]
+        answers = (
+            sqs.get_queue_attributes(QueueUrl=self.outputs[output], AttributeNames=names)["Attributes"]
+            for output in outputs
+        )
+        return sum(int(attributes[name]) for attributes in answers for name in names)
+
+    def shorten_visibility(self) -> None:
+        """Let the source queues redeliver after `VISIBILITY_S` what a killed function had in flight."""
+        for output in HIDING_QUEUES:
+            self.set_visibility(self.outputs[output], VISIBILITY_S)
+
+    def set_visibility(self, queue_url: str, seconds: int) -> None:
+        """Set the visibility timeout of a queue."""
+        attributes = {"VisibilityTimeout": str(seconds)}
+        self.cloud.client("sqs").set_queue_attributes(QueueUrl=queue_url, Attributes=attributes)
+
+    def fetch_archive(
+        self, directory: Path, progress: Callable[[int, int], None] = lambda _done, _total: None
+    ) -> None:
+        """Copy the archive to `directory`; `progress` gets the number of copied objects and of all."""
+        fetch(self.cloud.client("s3"), self.outputs["ArchiveBucket"], directory, progress)
 
 
 def deploy_plane(
@@ -81,31 +149,31 @@ def deploy_plane(
     return Plane(cloud, outputs, contract or load_contract())
 
 
-def warm_up(cloud: CloudEndpoint) -> None:
-    """Start every function that reads a queue, by an empty batch; of routers both processes.
+def leads_to_inbox(queue: str) -> bool:
+    """Whether a message in the queue of that name may become an event of a service."""
+    return not any(part in queue for part in _LEADING_NOWHERE)
 
-    How long the emulated cloud takes to start one is no latency of the plane; it starts another for each
-    batch that comes while one is handled, up to the maximum concurrency, and the batch waits for it. Raises
-    `FunctionFailedError`.
+
+def warm_up(cloud: CloudEndpoint) -> None:
+    """Start every function that reads a queue with an empty batch; of each router both processes.
+
+    The start of a function in the emulated cloud is no latency of the plane. A batch that comes while another
+    one is handled waits for the start of a second process. Raises `FunctionFailedError`.
     """
     pages = cloud.client("lambda").get_paginator("list_event_source_mappings").paginate()
     mappings = [each for page in pages for each in page["EventSourceMappings"]]
     names = {each["FunctionArn"] for each in mappings if ":sqs:" in each["EventSourceArn"]}
     routers = [name for name in sorted(names) if any(f"-{router}:" in f"{name}:" for router in ROUTERS)]
-    # Twice at the same time, so that neither call gets the process of the other.
-    twice = [name for name in routers for _ in range(2)]
+    # Two calls at the same time need two processes.
+    calls = sorted(routers * 2) + sorted(names.difference(routers))
     with ThreadPoolExecutor(_STARTING) as workers:
-        list(
-            workers.map(
-                lambda name: _invoke(cloud, name, {"Records": []}), [*twice, *sorted(names - {*routers})]
-            )
-        )
+        list(workers.map(lambda name: _invoke(cloud, name, {"Records": []}), calls))
 
 
 class DownlinkSchedule(Background):
-    """Look for what devices were not sent while the `with` block runs: no schedule does in the local cloud.
+    """Reconciles the downlink while its `with` block runs: the local cloud runs no schedules.
 
-    An event for a device that connects in the same moment waits for this look, as it does when deployed.
+    As when deployed, an event for a device that is just connecting waits for the next run.
     """
 
     def __init__(self, cloud: CloudEndpoint) -> None:
@@ -114,7 +182,7 @@ class DownlinkSchedule(Background):
 
     def _run(self) -> None:
         name = resource_name(_LOCAL, "downlink-reconciler")
-        while not self._ending.wait(_LOOK_S):
+        while not self._ending.wait(_RECONCILE_S):
             try:
                 _invoke(self._cloud, name, {"buckets": list(range(BUCKETS))})
             except (BotoCoreError, ClientError, FunctionFailedError):
@@ -122,7 +190,7 @@ class DownlinkSchedule(Background):
 
 
 def snapshot_fleet(plane: Plane) -> None:
-    """Write the registry's devices in service into the archive, as the plane does every six hours.
+    """Write the devices in service to the archive, as the plane does every six hours.
 
     Raises `FunctionFailedError`.
     """

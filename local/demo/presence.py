@@ -1,4 +1,4 @@
-"""A home loses its connection: carers and relatives get a notice at once, and one when it is back."""
+"""A home loses its connection: carers and relatives get a notice, and a second one when it is back."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final, Protocol
+from typing import Final
 
 from eventplane.contract import Contract
 from eventplane.names import CONNECTED, NOTICE
 from eventplane.resource_names import resource_name
 from local.cloud import CloudEndpoint
-from local.consumers import Kept
-from local.demo.waiting import Waits
+from local.consumers import ReceivedEvent
+from local.network import Link
+from local.waiting import Waits
 from stacks.config import environment
 from stacks.names import TIMERS
 
@@ -24,19 +25,12 @@ PHASES: Final = (OPENED, "over")
 """The notices of one incident: when it begins, and when it ends."""
 
 
-class Home(Protocol):
-    """The part of a home that matters here."""
-
-    def cut_network(self) -> None: ...
-    def heal_network(self) -> None: ...
-
-
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """What `service` was told.
+    """A notice that `service` received.
 
-    `late_s` is how long after its time (`disconnected_after_s` after the loss of the connection) it arrived,
-    seconds; None of an end, which waits for the device as well.
+    `late_s` is its delay beyond `disconnected_after_s` after the loss of the connection, in seconds; None at
+    the end of an incident, which depends on the device as well.
     """
 
     service: str
@@ -58,18 +52,18 @@ def judging(cloud: CloudEndpoint) -> Iterator[None]:
 
 
 def cut_off(
-    name: str, home: Home, services: Sequence[str], kept: Callable[[], Sequence[Kept]], waits: Waits
+    name: str, link: Link, services: Sequence[str], kept: Callable[[], Sequence[ReceivedEvent]], waits: Waits
 ) -> list[Notice]:
-    """Cut the home called `name` off until `services` were told, and heal it until they were told of that.
+    """Cut the `link` of home `name` until `services` got a notice, and heal it until they got the second one.
 
-    The plane has to know it as connected first; by then no function has to start any more.
+    Waits first until the plane knows the home as connected; by then all functions have started.
     """
 
     def is_unknown() -> int:
         return int(not any(each.type == CONNECTED and each.subject == name for each in kept()))
 
     waits.until_none_remain("notices: a home is known to be there", is_unknown)
-    for phase, act in zip(PHASES, (home.cut_network, home.heal_network), strict=True):
+    for phase, act in zip(PHASES, (link.cut, link.heal), strict=True):
         act()
         title = f"notices: a home is {'cut off' if phase == OPENED else 'back'}"
         waits.until_none_remain(title, lambda phase=phase: missing(notices(kept(), name), services, [phase]))  # type: ignore[misc]
@@ -77,20 +71,20 @@ def cut_off(
 
 
 def missing(found: Sequence[Notice], services: Sequence[str], phases: Sequence[str] = PHASES) -> int:
-    """How many of the notices that each of `services` must get are not among those `found`."""
+    """Return how many of the notices that each of `services` must get are not in `found`."""
     wanted = {(service, phase) for service in services for phase in phases}
     return len(wanted - {(each.service, each.phase) for each in found})
 
 
-def told(contract: Contract) -> list[str]:
-    """The services that the contract's routes lead notices to."""
+def notified_services(contract: Contract) -> list[str]:
+    """Return the services to which the contract routes notices."""
     takers = (route for route in contract.routes if route.filter.matches({"type": NOTICE}))
     inboxes = {route.destination for route in takers} - {contract.device.outbox.address}
     return sorted(contract.channel(each).participant for each in inboxes)
 
 
-def notices(kept: Sequence[Kept], device: str) -> list[Notice]:
-    """The notices about `device` among the events that services kept, in the order of their arrival."""
+def notices(kept: Sequence[ReceivedEvent], device: str) -> list[Notice]:
+    """Return the notices about `device` among the events in `kept`, in the order of their arrival."""
     mine = (each for each in kept if each.type == NOTICE and each.subject == device)
     return [
         Notice(each.service, each.data["phase"], each.data["title"], each.data["check"], _late_s(each))
@@ -98,7 +92,7 @@ def notices(kept: Sequence[Kept], device: str) -> list[Notice]:
     ]
 
 
-def _late_s(notice: Kept) -> float | None:
+def _late_s(notice: ReceivedEvent) -> float | None:
     if notice.data["phase"] != OPENED:
         return None
     lost_s = datetime.fromisoformat(notice.data["since"]).timestamp()

@@ -1,16 +1,19 @@
-"""A run's result for people: a table in the terminal and a page for the browser."""
+"""A run's result for people: a table in the terminal and an HTML page."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, Final
 
 from rich.console import Console
 from rich.table import Table
 
 from contract import pages
+from local.consumers import ReceivedEvent
+from local.demo.faults import RepairedFault
 
 # Figures of a service, and short heads that leave the table within 80 columns.
 _INBOX_COLUMNS = {
@@ -42,7 +45,7 @@ def headline(summary: Mapping[str, Any]) -> str:
 
 
 def deletion_told(summary: Mapping[str, Any]) -> str:
-    """What the audit says of an archive that lacks an object."""
+    """Return the audit's result on the archive that lacks an object."""
     told = summary["object_deleted"]
     return (
         f"with one archive object deleted the audit says: {told['verdict']}, {told['lost']:,} lost; "
@@ -175,3 +178,27 @@ def _tiles(summary: Mapping[str, Any]) -> list[tuple[str, str, bool]]:
         ("faults", f"{summary['faults_injected']}", False),
         ("seconds", f"{summary['wall_seconds']}", False),
     ]
+
+
+ALARM_CENTRE: Final = "alarm-centre"
+
+
+@dataclass(frozen=True, slots=True)
+class Alarm:
+    """An event at the alarm centre, `seconds` after its sending; `fault`: what struck its home."""
+
+    home: str
+    type: str
+    seconds: float
+    fault: str | None
+
+
+def alarms(kept: Iterable[ReceivedEvent], faults: Iterable[RepairedFault]) -> list[Alarm]:
+    """Return the alarms of homes without a fault first, the quickest first."""
+    struck = {fault.home: fault.kind for fault in faults}
+    found = [
+        Alarm(each.device, each.type, (each.arrived_ms - each.sent_ms) / 1000, struck.get(each.device))
+        for each in kept
+        if each.service == ALARM_CENTRE and each.sent_ms is not None
+    ]
+    return sorted(found, key=lambda alarm: (alarm.fault is not None, alarm.seconds))

@@ -1,10 +1,10 @@
-"""One run from an empty machine to the verdict. Every step is somebody else's; this says in which order."""
+"""One run from an empty machine to the verdict: the steps in their order."""
 
 from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
@@ -12,7 +12,6 @@ from pathlib import Path
 from time import monotonic
 from typing import Any, Final
 
-from cloudevents.core.base import BaseCloudEvent
 from rich.console import Console
 from rich.progress import (
     BarColumn,
@@ -24,56 +23,43 @@ from rich.progress import (
 )
 
 from eventplane.dead_letter import DEAD_LETTER_TYPE
-from eventplane.fleet import FleetTable
 from eventplane.names import CONNECTED, MONITOR, NOTICE
 from eventplane.reasons import Reason
 from eventplane.sender import Sender
 from local.audits import AuditProcess
-from local.consumers import Consumers, Kept
-from local.demo.alarms import ALARM_CENTRE, Alarm, alarms
-from local.demo.archive import fetch
-from local.demo.auditing import audit_twice
-from local.demo.carers import CARERS, CARERS_SOURCE, Carers
-from local.demo.faults import Fault, Faults
-from local.demo.homes import RunningHome, running_homes
-from local.demo.plane import DownlinkSchedule, Plane, deploy_plane, snapshot_fleet, warm_up
-from local.demo.presence import Notice, cut_off, judging, missing, told
-from local.demo.report import print_table, write_page
-from local.demo.simple_client import publish_all
+from local.consumers import Consumers, ReceivedEvent
+from local.demo.deletion import audit_twice
+from local.demo.faults import Faults, RepairedFault
+from local.demo.homes import running_homes
+from local.demo.plane import SOURCE_QUEUES, DownlinkSchedule, Plane, deploy_plane, snapshot_fleet, warm_up
+from local.demo.presence import Notice, cut_off, judging, missing, notified_services
+from local.demo.report import ALARM_CENTRE, alarms, print_table, write_page
+from local.demo.senders import send_as_carers, send_without_forwarder
 from local.demo.summary import summarise
-from local.demo.waiting import Waits
 from local.deploy import start_synthesis
 from local.emulator import ACCOUNT, REGION, start_emulator
+from local.home import Home
 from local.input import Input, InputEvent
 from local.network import Network
-from local.oracle import Arrived, Verdict, dead_lettered, expected_by_service, judge
+from local.oracle import SentLog, ServiceResult, dead_lettered, expected_by_service, judge
 from local.players import Players
-from local.poison import cloud_payloads
 from local.process import Supervisor
-from local.sent import SentLog
-from local.services import (
-    CALL_SERVICE,
-    LISTENERS,
-    ON_DEVICE,
-    arrived_at_call_services,
-    arrived_in_homes,
-)
-from local.things import provision
+from local.services import LISTENERS, ON_DEVICE, HomeServices, arrived_on_device
+from local.waiting import Waits
 from stacks.names import outbox_url_output
 
-SIMPLE_CLIENT: Final = "simple-client"
 _FLUSH_SECONDS: Final = 300.0
 _PATIENCE_SECONDS: Final = 90.0
-"""How long nothing may move before a wait is given up and the verdict is drawn from what is there."""
+"""How long a backlog may stand still before a wait gives up; then the verdict says what is missing."""
 
 _AHEAD: Final = 4_000
-"""Events that the homes may be ahead of the readers. Each call on a queue of the emulated cloud takes longer
-the more messages it holds, so a run of all data would otherwise spend its time on that."""
+"""Most events that the homes may be ahead of the readers: a call on a queue of the emulated cloud takes the
+longer the more messages it holds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What a run plays and where its results go; `label` and `seed` are told in the summary."""
+    """What a run plays and where its results go; `label` and `seed` are shown in the summary."""
 
     input: Input
     label: str
@@ -82,7 +68,7 @@ class Options:
 
 
 def run(options: Options, console: Console) -> dict[str, Any]:
-    """Play the whole story and return its summary, which is also written, as is the page, to `output`."""
+    """Play the input, write the summary and the page to `output`, and return the summary."""
     began = monotonic()
     run_dir = options.output / "run"
     shutil.rmtree(run_dir, ignore_errors=True)
@@ -103,12 +89,7 @@ def run(options: Options, console: Console) -> dict[str, Any]:
             "seed": options.seed,
             "contract_version": plane.contract.version,
         },
-        sent={
-            "events_sent": sent.events_sent,
-            "urgent_sent": sent.urgent_sent,
-            "malformed_sent": sent.malformed_sent,
-            "told": sum(each.source == CARERS_SOURCE for each in sent.events),
-        },
+        sent=sent.counts(),
         dead_lettered=played.dead_lettered,
         verdicts=played.verdicts,
         faults=[asdict(fault) for fault in played.faults],
@@ -116,11 +97,11 @@ def run(options: Options, console: Console) -> dict[str, Any]:
         deletion=audits.noticed,
         wall_seconds=monotonic() - began,
         gave_up_waiting_for=waits.gave_up,
-        otherwise_wrong={"notices missing": missing(played.notices, told(plane.contract))},
+        otherwise_wrong={"notices missing": missing(played.notices, notified_services(plane.contract))},
     )
-    summary["alarms"] = [asdict(alarm) for alarm in played.alarms]
+    summary["alarms"] = [asdict(alarm) for alarm in alarms(played.kept, played.faults)]
     summary["notices"] = [asdict(notice) for notice in played.notices]
-    summary["payload_letters"] = played.payload_letters
+    summary["payload_letters"] = _payload_letters(played.kept)
     summary["steps"] = steps
     (options.output / "summary.json").write_text(json.dumps(summary, indent=2, ensure_ascii=False) + "\n")
     page = audits.page.relative_to(options.output)
@@ -131,26 +112,24 @@ def run(options: Options, console: Console) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """What came of a run, and the process that audits it."""
+    """The results of a run, and the process that audits it; `kept` are the events that the report shows."""
 
-    verdicts: list[Verdict]
-    faults: list[Fault]
+    verdicts: list[ServiceResult]
+    faults: list[RepairedFault]
     dead_lettered: int
     notices: list[Notice]
-    alarms: list[Alarm]
-    payload_letters: list[dict[str, str]]
+    kept: list[ReceivedEvent]
     spark: AuditProcess
 
 
-def _is_shown(service: str, event: BaseCloudEvent) -> bool:
-    """Whether an event is looked at as it arrived: alarms, notices, what they begin with, wrong payloads."""
-    data: Any = event.get_data()
-    is_letter = event.get_type() == DEAD_LETTER_TYPE and data["reason"] == Reason.PAYLOAD_INVALID
-    return service == ALARM_CENTRE or event.get_type() in (CONNECTED, NOTICE) or is_letter
+def _is_shown(service: str, event: Mapping[str, Any]) -> bool:
+    """Whether the report shows an event: alarms, connections and notices, dead letters of wrong payloads."""
+    is_letter = event["type"] == DEAD_LETTER_TYPE and event["data"]["reason"] == Reason.PAYLOAD_INVALID
+    return service == ALARM_CENTRE or event["type"] in (CONNECTED, NOTICE) or is_letter
 
 
-def _payload_letters(kept: list[Kept]) -> list[dict[str, str]]:
-    """What the dead letters of wrong payloads say."""
+def _payload_letters(kept: list[ReceivedEvent]) -> list[dict[str, str]]:
+    """Return sender, reason and detail of the dead letters of wrong payloads."""
     letters = [each.data for each in kept if each.type == DEAD_LETTER_TYPE]
     return [
         {"sender": str(Sender(**each["sender"])), "reason": each["reason"], "detail": each["detail"]}
@@ -174,87 +153,83 @@ def _play(
     waits: Waits,
 ) -> Played:
     progress = waits.progress
-    rule, policy = plane.outputs["IngestRule"], plane.outputs["DevicePolicy"]
-    sqs = plane.cloud.client("sqs")
     with ExitStack() as stack:
         network = stack.enter_context(Network())
         title = f"functions, {len(source.homes)} homes with Mosquitto and forwarder"
         with _step(progress, title), ThreadPoolExecutor(1) as worker:
             warming = worker.submit(warm_up, plane.cloud)
-            homes = stack.enter_context(
-                running_homes(
-                    supervisor,
-                    plane.cloud,
-                    network,
-                    plane.contract,
-                    sent,
-                    source.homes,
-                    rule=rule,
-                    policy=policy,
-                )
-            )
+            starting = running_homes(supervisor, network, plane, sent, source.homes)
+            homes, services = stack.enter_context(starting)
             warming.result()
         stack.enter_context(DownlinkSchedule(plane.cloud))
-        consumers = stack.enter_context(Consumers(sqs, plane.inboxes, _is_shown))
+        consumers = stack.enter_context(Consumers(plane.cloud.client("sqs"), plane.inboxes, _is_shown))
         with _step(progress, "carers tell each home, one of which is cut off"):
-            _tell(plane, sent, homes)
+            send_as_carers(plane, sent, homes)
         with _step(progress, "a device without forwarder sends"):
-            _send_simple(supervisor, plane, sent)
+            send_without_forwarder(supervisor, plane, sent)
         with Faults(homes, source.total) as faults:
-            _send(source, homes, faults, progress, consumers)
+            _send(source, services, faults, progress, consumers)
         injected = faults.injected()
-        waits.until_none_remain("homes drain", lambda: _backlog(homes))
-        # Its start takes a processor for seconds, in which the next steps wait for timers.
+
+        def unsent() -> int:
+            waiting = sum(each.waiting for each in services.values())
+            return waiting + sum(home.backlog for home in homes.values())
+
+        def wait_for_queues(*outputs: str) -> None:
+            waits.until_none_remain("queues empty", lambda: plane.count_messages(outputs))
+
+        waits.until_none_remain("homes drain", unsent)
+        # Spark's start takes a processor for seconds, during which the next steps wait for timers.
         spark = AuditProcess(supervisor)
         notices = _lose_home(plane, homes, consumers, waits)
+        # The notices that are due are sent, and read, before anything is counted.
+        timers = ["PresenceTimersUrl"]
+        waits.until_none_remain("queues empty", lambda: plane.count_messages(timers, in_flight_only=True))
+        wait_for_queues(outbox_url_output(MONITOR))
         expected = expected_by_service(plane.contract, sent.events, sent.malformed, devices=homes)
-        to_cloud = sum(len(keys) for service, keys in expected.items() if service not in ON_DEVICE)
+        for_cloud = sum(len(keys) for service, keys in expected.items() if service not in ON_DEVICE)
+        for_homes = sum(len(expected[service]) for service in LISTENERS)
 
         def unread() -> int:
             consumers.raise_failure()
-            return max(0, to_cloud - consumers.received_total)
+            return max(0, for_cloud - consumers.received_total)
+
+        def unheard() -> int:
+            return for_homes - sum(
+                len(each.received[name]) for each in services.values() for name in LISTENERS
+            )
 
         waits.until_none_remain("services read", unread)
-        services = [home.services for home in homes.values()]
-
-        def untold() -> int:
-            heard = sum(len(keys) for home in services for keys in home.told.values())
-            return sum(len(expected[service]) for service in LISTENERS) - heard
-
-        waits.until_none_remain("homes hear the carers", untold)
-        waits.until_none_remain("homes drain", lambda: _backlog(homes))
-        ways = ["IngestUrl", "UrgentIngestUrl", "TapUrl", *plane.inbox_outputs.values(), "LedgerUrl"]
-        _wait_for_queues(plane, waits, ways)
+        waits.until_none_remain("homes hear the carers", unheard)
+        waits.until_none_remain("homes drain", unsent)
+        wait_for_queues(*SOURCE_QUEUES, *plane.inbox_outputs.values())
         with _step(progress, "homes stop, each with a last manifest"):
-            _stop(homes)
-        _wait_for_queues(plane, waits, ways)
-        arrived: dict[str, Arrived] = {
-            **consumers.arrived,
-            CALL_SERVICE: arrived_at_call_services(services),
-            **{service: arrived_in_homes(home.told[service] for home in services) for service in LISTENERS},
-        }
-    letters = dead_lettered(sent.malformed, arrived)
-    verdicts = judge(expected, arrived)
-    kept = consumers.kept
-    return Played(verdicts, injected, letters, notices, alarms(kept, injected), _payload_letters(kept), spark)
+            for home in homes.values():
+                home.forwarder.terminate()
+            for home in homes.values():
+                home.stop_forwarder()
+        wait_for_queues(*SOURCE_QUEUES, *plane.inbox_outputs.values())
+        arrived = {**consumers.arrived, **arrived_on_device(list(services.values()))}
+    return Played(
+        verdicts=judge(expected, arrived),
+        faults=injected,
+        dead_lettered=dead_lettered(sent.malformed, arrived),
+        notices=notices,
+        kept=consumers.kept,
+        spark=spark,
+    )
 
 
-def _lose_home(
-    plane: Plane, homes: Mapping[str, RunningHome], consumers: Consumers, waits: Waits
-) -> list[Notice]:
-    """Cut off a home, other than the one that was while carers told it something, and bring it back."""
+def _lose_home(plane: Plane, homes: Mapping[str, Home], consumers: Consumers, waits: Waits) -> list[Notice]:
+    """Cut off a home, other than the one that was cut off while carers sent, and bring it back."""
     name, home = list(homes.items())[-1]
     with judging(plane.cloud):
-        notices = cut_off(name, home, told(plane.contract), lambda: consumers.kept, waits)
-    # What is judged already is said, and read, before anything is counted.
-    _wait_for_queues(plane, waits, ["PresenceTimersUrl"], ["ApproximateNumberOfMessagesNotVisible"])
-    _wait_for_queues(plane, waits, [outbox_url_output(MONITOR)])
-    return notices
+        return cut_off(name, home.link, notified_services(plane.contract), lambda: consumers.kept, waits)
 
 
 def _send(
     source: Input,
-    homes: Mapping[str, RunningHome],
+    services: Mapping[str, HomeServices],
     faults: Faults,
     progress: Progress,
     consumers: Consumers,
@@ -274,70 +249,15 @@ def _send(
         if events - consumers.received_total > _AHEAD:
             consumers.wait_until(lambda: events - consumers.received_total <= _AHEAD // 2, _PATIENCE_SECONDS)
 
-    players = Players({name: home.services for name, home in homes.items()})
+    players = Players(services)
     players.play(watched(), source.total, dealt)
     players.flush(_FLUSH_SECONDS)
-
-
-def _send_simple(supervisor: Supervisor, plane: Plane, sent: SentLog) -> None:
-    """What a device without a forwarder sends, past every spool and router of a home."""
-    directory = supervisor.run_dir / SIMPLE_CLIENT
-    thing = provision(plane.cloud, SIMPLE_CLIENT, policy=plane.outputs["DevicePolicy"], directory=directory)
-    payloads = cloud_payloads(f"/homes/{SIMPLE_CLIENT}/health-service")
-    for payload in payloads:
-        sent.cloud_payload(payload)
-    publish_all(thing, plane.outputs["IngestRule"], [each.payload for each in payloads])
-
-
-def _tell(plane: Plane, sent: SentLog, homes: Mapping[str, RunningHome]) -> None:
-    """What carers say to each home."""
-    registry = FleetTable(plane.cloud.client("dynamodb"), plane.outputs["FleetTable"])
-    sqs, outbox = plane.cloud.client("sqs"), plane.outputs[outbox_url_output(CARERS)]
-    carers = Carers(
-        plane.contract, registry, lambda text: sqs.send_message(QueueUrl=outbox, MessageBody=text), sent
-    )
-    carers.tell(homes)
-
-
-def _stop(homes: Mapping[str, RunningHome]) -> None:
-    """End the forwarders as a device that is switched off does: what they sent is attested to the end."""
-    for home in homes.values():
-        home.terminate_forwarder()
-    for home in homes.values():
-        home.stop_forwarder()
-
-
-def _backlog(homes: Mapping[str, RunningHome]) -> int:
-    return sum(home.services.waiting + home.backlog for home in homes.values())
-
-
-_IN_QUEUE: Final = ("ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible")
-
-
-def _wait_for_queues(
-    plane: Plane, waits: Waits, outputs: list[str], counts: Sequence[str] = _IN_QUEUE
-) -> None:
-    sqs = plane.cloud.client("sqs")
-
-    def messages() -> int:
-        answers = (
-            sqs.get_queue_attributes(QueueUrl=plane.outputs[name], AttributeNames=list(counts))
-            for name in outputs
-        )
-        return sum(int(answer["Attributes"][count]) for answer in answers for count in counts)
-
-    waits.until_none_remain("queues empty", messages)
 
 
 def _fetch_archive(plane: Plane, run_dir: Path, progress: Progress) -> Path:
     archive = run_dir / "archive"
     task = progress.add_task("archive fetched", total=None)
-    fetch(
-        plane.cloud.client("s3"),
-        plane.outputs["ArchiveBucket"],
-        archive,
-        lambda done, total: progress.update(task, completed=done, total=total),
-    )
+    plane.fetch_archive(archive, lambda done, total: progress.update(task, completed=done, total=total))
     return archive
 
 
@@ -361,7 +281,7 @@ def _bars(console: Console) -> Progress:
 
 @contextmanager
 def _step(progress: Progress, title: str) -> Iterator[None]:
-    """A step that cannot say how far it is."""
+    """Show a step without a known length."""
     task = progress.add_task(title, total=None)
     yield
     progress.update(task, total=1, completed=1)

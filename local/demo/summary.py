@@ -1,4 +1,4 @@
-"""The verdict of a run: what was sent, what arrived, what the audit says, and whether the three agree."""
+"""The verdict of a run: what was sent, what arrived, what the audit found, and whether the three agree."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
 from glue_jobs.delivery_audit.findings import BROKEN_KINDS
-from local.oracle import Verdict
+from local.oracle import ServiceResult
 from local.services import ON_DEVICE
 
 IRREGULAR: Final = ("misrouted", "unexplained", "unrecorded", "not_understood", "quarantined")
@@ -23,7 +23,7 @@ def summarise(
     *,
     run: Mapping[str, Any],
     sent: Mapping[str, int],
-    verdicts: Sequence[Verdict],
+    verdicts: Sequence[ServiceResult],
     faults: Sequence[Mapping[str, Any]],
     dead_lettered: int,
     audit: Mapping[str, Any],
@@ -108,7 +108,7 @@ def audited_by_service(audit: Mapping[str, Any]) -> dict[str, int]:
     }
 
 
-def _service(verdict: Verdict) -> dict[str, Any]:
+def _service(verdict: ServiceResult) -> dict[str, Any]:
     return {
         "service": verdict.service,
         "expected": verdict.expected,

@@ -3,8 +3,15 @@
 `open_input` is the one entry; what it returns is iterated for `InputEvent`s.
 """
 
-from local.input.errors import InputBoundError, InputError, InputFileError, InputMissingError, InputRowError
-from local.input.model import HomeInput, InputEvent
+from local.input.model import (
+    HomeInput,
+    InputBoundError,
+    InputError,
+    InputEvent,
+    InputFileError,
+    InputMissingError,
+    InputRowError,
+)
 from local.input.selection import DEFAULT_EVENTS, DEFAULT_HOMES, Input, open_input, read_bound
 
 __all__ = [

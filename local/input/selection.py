@@ -9,9 +9,8 @@ from itertools import chain, islice, zip_longest
 from operator import attrgetter
 from pathlib import Path
 
-from local.input import opensmarthome, tihm
-from local.input.errors import InputBoundError, InputMissingError
-from local.input.model import HomeInput, InputEvent
+from local.input.datasets import OPENSMARTHOME, TIHM, opensmarthome_homes, tihm_homes
+from local.input.model import HomeInput, InputBoundError, InputEvent, InputMissingError
 from local.input.simulator import simulated_homes
 
 DEFAULT_HOMES = 5
@@ -90,8 +89,8 @@ def fair_quotas(sizes: Sequence[int | None], total: int | None) -> list[int]:
 
 
 def _sources(data: Path) -> list[list[HomeInput]]:
-    readers = {tihm.FOLDER: tihm.tihm_homes, opensmarthome.FOLDER: opensmarthome.opensmarthome_homes}
+    readers = {TIHM: tihm_homes, OPENSMARTHOME: opensmarthome_homes}
     sources = [read(data / folder) for folder, read in readers.items() if (data / folder).is_dir()]
     if not sources:
-        raise InputMissingError(data / tihm.FOLDER, f"DATA must name the folder of {' or '.join(readers)}")
+        raise InputMissingError(data / TIHM, f"DATA must name the folder of {' or '.join(readers)}")
     return sources

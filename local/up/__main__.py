@@ -16,14 +16,14 @@ from rich.console import Console
 from contract import CONTRACT_FILE
 from eventplane.errors import EventPlaneError
 from eventplane.webhooks import url_problem
-from local.alone import RunningError
 from local.errors import LocalError
+from local.process import RunningError
 from local.up.folder import FOLDER, Folder, NotUpError, stop
 from local.up.run import publish, tell, up
 
 
 def main() -> int:
-    """Do what the command line says."""
+    """Run the command."""
     parser = argparse.ArgumentParser(
         prog="python -m local.up", description="A plane that stays on this machine."
     )
@@ -97,7 +97,7 @@ def _webhook(text: str) -> tuple[str, str]:
 
 
 def _start(folder: Folder, console: Console, contract_file: Path, webhooks: Mapping[str, str]) -> int:
-    """Bring the plane up; where one is up already, say where it is."""
+    """Bring the plane up; if one is up already, print where it is."""
     try:
         up(folder, console, contract_file, webhooks)
     except SystemExit:

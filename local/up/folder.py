@@ -5,7 +5,6 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import select
 import shlex
 import signal
 from collections.abc import Iterator, Mapping
@@ -15,19 +14,16 @@ from pathlib import Path
 from typing import Any, Final
 
 from contract import CONTRACT_FILE
-from local.alone import RunningError, alone
 from local.cloud import CloudEndpoint
 from local.deploy import COMMANDS, ROOT, TOOLS
 from local.errors import LocalError
 from local.ports import LOOPBACK
+from local.process import RunningError, kill_by_environment, run_lock, wait_for_end
 
 FOLDER: Final = ROOT / "build" / "up"
 
 MARK: Final = "EVENTPLANE_UP"
 """Environment variable of each process that was started for a plane: the plane's folder."""
-
-_KILLED_S: Final = 10.0
-"""How long a process may take to end after SIGKILL."""
 
 _STOP_S: Final = 60.0
 """How long a plane may take to end after SIGTERM: each child has a grace period."""
@@ -105,7 +101,7 @@ class Folder:
         self.environment.unlink(missing_ok=True)
 
     def holder(self) -> int | None:
-        """Return the process that holds the lock, None where nobody does."""
+        """Return the process that holds the lock, or None."""
         try:
             with self.lock.open() as lock:
                 fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -139,10 +135,10 @@ def stop(folder: Folder) -> int:
     if pid is not None:
         with suppress(NotUpError), folder.process(pid) as process:
             signal.pidfd_send_signal(process, signal.SIGTERM)
-            if not _has_ended(process, _STOP_S):
+            if not wait_for_end(process, _STOP_S):
                 raise StillUpError(pid, _STOP_S, folder.run)
     try:
-        with alone(folder.lock):
+        with run_lock(folder.lock):
             left = end_leftovers(folder)
             folder.clear()
     except RunningError:
@@ -159,38 +155,7 @@ def end_leftovers(folder: Folder) -> int:
 
     The kernel ends our own children with us, but not theirs: the emulated cloud's functions.
     """
-    ending = []
-    for pid in _marked(folder.path):
-        with suppress(ProcessLookupError):
-            process = os.pidfd_open(pid)
-            ending.append(process)
-            if _is_marked(pid, folder.path):  # still the one that was found
-                signal.pidfd_send_signal(process, signal.SIGKILL)
-    for process in ending:
-        _has_ended(process, _KILLED_S)
-        os.close(process)
-    return len(ending)
-
-
-def _has_ended(process: int, seconds: float) -> bool:
-    poller = select.poll()
-    poller.register(process, select.POLLIN)
-    return bool(poller.poll(seconds * 1_000))
-
-
-def _marked(folder: Path) -> Iterator[int]:
-    for each in Path("/proc").glob("[0-9]*"):
-        pid = int(each.name)
-        if pid != os.getpid() and _is_marked(pid, folder):
-            yield pid
-
-
-def _is_marked(pid: int, folder: Path) -> bool:
-    try:
-        variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-    except OSError:
-        return False  # it has ended, or it is somebody else's
-    return f"{MARK}={folder}".encode() in variables
+    return kill_by_environment(lambda variables: variables.get(MARK) == str(folder.path))
 
 
 def _exports(running: Running) -> str:

@@ -1,4 +1,4 @@
-"""What arrives where, seen without reading an inbox: its own reader gets everything."""
+"""Observers of a running plane that take no event from an inbox."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from types import TracebackType
-from typing import Any, Final, Protocol, Self
+from typing import Any, Final, Self
 
 import paho.mqtt.client as mqtt
 from paho.mqtt.enums import CallbackAPIVersion
@@ -19,6 +19,7 @@ from eventplane.errors import EnvelopeError
 from eventplane.sqs_binding import split
 from eventplane.topics import LOCAL_PREFIX
 from local.chaos.fault_proxy import FaultProxy
+from local.control_room.tally import Tally
 from local.ports import LOOPBACK
 from local.proxy import Answer, Call
 
@@ -28,15 +29,8 @@ _OK: Final = 200
 _BOXES: Final = ("outbox", "inbox")
 
 
-class Noted(Protocol):
-    """Takes down what was sent and what arrived, from any thread (`local.control_room.tally`)."""
-
-    def sent(self, event: Envelope, sender: str, now_ms: float) -> None: ...
-    def received(self, inbox: str, key: tuple[str, str], now_ms: float) -> None: ...
-
-
 class ObservingProxy(FaultProxy):
-    """Passes the functions' calls on, and notes each event that they put into an inbox.
+    """Passes the functions' calls on, and records each event that they put into an inbox.
 
     `inboxes` has the participant by the name of its queue; `put_objects` counts the objects written to S3,
     `routed` the events put into inboxes.
@@ -47,11 +41,11 @@ class ObservingProxy(FaultProxy):
         self.inboxes: Mapping[str, str] = {}
         self.put_objects = 0
         self.routed = 0
-        self._noted: Noted | None = None
+        self._tally: Tally | None = None
 
-    def observe(self, inboxes: Mapping[str, str], noted: Noted) -> None:
-        """Note in `noted` what comes into `inboxes` from now on."""
-        self.inboxes, self._noted = inboxes, noted
+    def observe(self, inboxes: Mapping[str, str], tally: Tally) -> None:
+        """Record in `tally` what arrives in `inboxes` from now on."""
+        self.inboxes, self._tally = inboxes, tally
 
     def answer(self, call: Call) -> Answer | None:
         """Return what `FaultProxy.answer` returns."""
@@ -60,11 +54,11 @@ class ObservingProxy(FaultProxy):
             return answer
         if call.service == "s3" and call.method == "PUT":
             self.put_objects += 1
-        elif call.service == "sqs" and call.action in _SENDS and self._noted:
-            self._note_messages(json.loads(call.body), json.loads(answer.body), self._noted)
+        elif call.service == "sqs" and call.action in _SENDS and self._tally:
+            self._note_messages(json.loads(call.body), json.loads(answer.body), self._tally)
         return answer
 
-    def _note_messages(self, request: dict[str, Any], answer: dict[str, Any], noted: Noted) -> None:
+    def _note_messages(self, request: dict[str, Any], answer: dict[str, Any], tally: Tally) -> None:
         participant = self.inboxes.get(request["QueueUrl"].rpartition("/")[2])
         if participant is None:
             return
@@ -72,9 +66,9 @@ class ObservingProxy(FaultProxy):
         for body in bodies:
             for event in _events(body):
                 now_ms = time.time() * 1_000
-                # Also what nobody has seen being sent: what came straight into the cloud.
-                noted.sent(event, event.sender.service, _recorded_ms(event, now_ms))
-                noted.received(participant, event.claim, now_ms)
+                # The sending, too: an event may have entered in the cloud.
+                tally.sent(event, event.sender.service, _recorded_ms(event, now_ms))
+                tally.received(participant, event.claim, now_ms)
                 self.routed += 1
 
 
@@ -101,19 +95,17 @@ def _events(body: str) -> Iterator[Envelope]:
 
 
 class HomeObserver:
-    """Note what services publish at the home's broker on 127.0.0.1:`port`, and what they are sent there.
+    """Records the messages of outboxes and inboxes at the home's broker on 127.0.0.1:`port`.
 
-    It connects again by itself; after a broker's crash it may miss what comes before it is there again. So
-    it leaves out `own`, a service that notes what it gets itself.
-
-    `published` counts the messages of outboxes by service, malformed ones too.
-    Use it in a `with` block.
+    It reconnects by itself, and may miss messages after a crash of the broker. It leaves out the inbox of
+    `own`, a service that records what it receives itself. `published` counts the messages of outboxes by
+    service, malformed ones included. Use it in a `with` block.
     """
 
-    def __init__(self, port: int, noted: Noted, own: str) -> None:
+    def __init__(self, port: int, tally: Tally, own: str) -> None:
         self.published: Counter[str] = Counter()
         self._port = port
-        self._noted = noted
+        self._tally = tally
         self._own = own
         self._subscribed = threading.Event()
         # A session that outlasts a connection: the broker keeps what comes in between.
@@ -153,7 +145,7 @@ class HomeObserver:
             return  # the forwarder makes it a dead letter, which arrives in an inbox
         now_ms = time.time() * 1_000
         if box == "outbox":
-            self._noted.sent(event, service, now_ms)
+            self._tally.sent(event, service, now_ms)
         elif service != self._own:
-            self._noted.sent(event, event.sender.service, now_ms)
-            self._noted.received(service, event.claim, now_ms)
+            self._tally.sent(event, event.sender.service, now_ms)
+            self._tally.received(service, event.claim, now_ms)

@@ -19,31 +19,27 @@ from eventplane.envelope import Envelope, write_event
 from eventplane.names import OWN_SERVICES
 from eventplane.values import timestamp
 from local.background import Background
-from local.chaos.fault_proxy import Target, Trouble
-from local.chaos.functions import kill_functions
+from local.chaos.fault_proxy import Failure, Target
 from local.cloud import CloudEndpoint
 from local.control_room.plane import Fault, Stage, Standing, State
 from local.control_room.tally import Tally
-from local.demo.plane import ROUTERS
-from local.emulator import queued_messages
+from local.demo.plane import ROUTERS, leads_to_inbox
+from local.emulator import kill_functions, queued_messages
 from local.errors import LocalError
 from local.home import Home
+from local.oracle import SentLog
 from local.process import Child
-from local.sent import SentLog
 from local.services import CALL_SERVICE, CallService, Service
 from local.up.observer import HomeObserver, ObservingProxy
 
 ALARM: Final = "org.eventplane.alarm.keyword.v1"
 VOICE_SERVICE: Final = "voice-service"
 
-_ROOM_S: Final = 1.0
-"""How long an alarm waits for room among those without a receipt; there is room for 200."""
+_SEND_S: Final = 1.0
+"""How long an alarm waits for room in the window of 200 alarms without a receipt."""
 
 _S3: Final = Target("s3")
 _REFRESH_S: Final = 0.5
-
-_NOT_ON_THE_WAY: Final = ("-dlq", "presence", "connections", "downlink-work", "replies", "ledger")
-"""In the names of queues whose messages lead to no event of a service."""
 
 
 class NoRouterError(LocalError):
@@ -63,7 +59,7 @@ class NothingToHealError(LocalError):
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """What waits: deliveries in the spool, messages on their way through the cloud, messages in inboxes."""
+    """Pending deliveries in the spool, messages on their way through the cloud, and messages in inboxes."""
 
     spool: int = 0
     on_the_way: int = 0
@@ -85,23 +81,20 @@ class BacklogWatch(Background):
             found = {name: len(each) for name, each in queued_messages(self._cloud).items()}
             self.now = Backlog(
                 self._home.backlog,
-                sum(count for name, count in found.items() if self._is_on_the_way(name)),
-                sum(count for name, count in found.items() if name in self.inboxes),
+                sum(found[name] for name in found if leads_to_inbox(name) and name not in self.inboxes),
+                sum(found[name] for name in found if name in self.inboxes),
             )
-
-    def _is_on_the_way(self, queue: str) -> bool:
-        return queue not in self.inboxes and not any(part in queue for part in _NOT_ON_THE_WAY)
 
 
 class _TallyLog(SentLog):
-    """Notes in `tally` what the call-service sends, and keeps nothing: a plane may stay for days."""
+    """Records what the call-service sends in `tally` only: a plane may stay up for days."""
 
     def __init__(self, contract: Contract, tally: Tally) -> None:
         super().__init__(contract)
         self._tally = tally
 
     def event(self, event: Envelope, channel: Channel, entered: Place = Place.DEVICE) -> None:
-        """Note that the call `event` was sent through `channel`, so that its alarm has arrived."""
+        """Record the call `event`, which shows that its alarm has arrived."""
         del entered
         now_ms, alarm = time.time() * 1_000, event.data()
         self._tally.received(channel.participant, (alarm["alarm_source"], alarm["alarm_id"]), now_ms)
@@ -158,7 +151,7 @@ class LocalPlane:
         self._stack.close()
 
     def take_contract(self, contract: Contract, inboxes: Mapping[str, str]) -> None:
-        """Judge, route and show by `contract` from now on, whose queues are `inboxes`."""
+        """Use `contract`, whose queues are `inboxes`, from now on."""
         self._home.reload_contract(contract.canonical)
         self.tally.take_contract(contract)
         self._contract = contract
@@ -197,16 +190,16 @@ class LocalPlane:
             },
             {"keyword": "help"},
         )
-        self._voice.send(event, _ROOM_S)
+        self._voice.client.send(event, _SEND_S)
         self.tally.sent(event, VOICE_SERVICE, time.time() * 1_000)
         return event.id
 
     def strike(self, fault: Fault) -> None:
-        """Break something; nothing happens where it is broken already. Raises `NoRouterError`."""
+        """Start a fault (idempotent). Raises `NoRouterError`."""
         with self._lock:
             match fault:
                 case Fault.NETWORK:
-                    self._home.cut_network()
+                    self._home.link.cut()
                 case Fault.FORWARDER:
                     _kill(self._home.forwarder)
                 case Fault.MOSQUITTO:
@@ -217,15 +210,15 @@ class LocalPlane:
                     self._routed_at_kill = self._proxy.routed
                 case Fault.S3:
                     if self._has_s3:
-                        self._proxy.begin(_S3, Trouble.UNAVAILABLE)
+                        self._proxy.begin(_S3, Failure.UNAVAILABLE)
                     self._has_s3 = False
 
     def heal(self, fault: Fault) -> None:
-        """End a lasting fault; nothing happens where it is whole. Raises `NothingToHealError`."""
+        """End a lasting fault (idempotent). Raises `NothingToHealError`."""
         with self._lock:
             match fault:
                 case Fault.NETWORK:
-                    self._home.heal_network()
+                    self._home.link.heal()
                 case Fault.S3:
                     if not self._has_s3:
                         self._proxy.end(_S3, unmet=True)
@@ -244,43 +237,32 @@ class LocalPlane:
         return {fault for fault, holds in is_active.items() if holds}
 
     def _stages(self, backlog: Backlog, active: set[Fault]) -> dict[Stage, Standing]:
+        def standing(
+            fault: Fault, note: str, passed: int | None = None, waiting: int | None = None
+        ) -> Standing:
+            is_broken = fault in active
+            return Standing(not is_broken, passed, waiting, note if is_broken else "")
+
         published = self._observer.published.total()
-        forwarder_note = "killed" if Fault.FORWARDER in active else ""
-        # A killed router is no fault of the plane's: the next message starts another process.
-        router_note = "killed" if Fault.ROUTER in active else ""
+        archive = standing(Fault.S3, "S3 answers 503", passed=self._proxy.put_objects)
         return {
             Stage.HOME: Standing(passed=published),
-            Stage.BROKER: Standing(
-                is_up=Fault.MOSQUITTO not in active,
-                passed=published,
-                note="killed" if Fault.MOSQUITTO in active else "",
-            ),
-            Stage.FORWARDER: Standing(
-                is_up=Fault.FORWARDER not in active, waiting=backlog.spool, note=forwarder_note
-            ),
-            Stage.RULE: Standing(
-                is_up=Fault.NETWORK not in active,
-                note="the network is cut" if Fault.NETWORK in active else "",
-            ),
-            Stage.ROUTERS: Standing(
-                is_up=Fault.ROUTER not in active, waiting=backlog.on_the_way, note=router_note
-            ),
+            Stage.BROKER: standing(Fault.MOSQUITTO, "killed", passed=published),
+            Stage.FORWARDER: standing(Fault.FORWARDER, "killed", waiting=backlog.spool),
+            Stage.RULE: standing(Fault.NETWORK, "the network is cut"),
+            Stage.ROUTERS: standing(Fault.ROUTER, "killed", waiting=backlog.on_the_way),
             Stage.INBOXES: Standing(passed=self._proxy.routed, waiting=backlog.inboxes),
-            Stage.ARCHIVE: Standing(
-                is_up=Fault.S3 not in active,
-                passed=self._proxy.put_objects,
-                note="objects written" if Fault.S3 not in active else "S3 answers 503",
-            ),
+            Stage.ARCHIVE: replace(archive, note=archive.note or "objects written"),
         }
 
 
 def queue_names(inboxes: Mapping[str, str]) -> dict[str, str]:
-    """Return the participant by its queue's name, of the queues' URLs by participant."""
+    """Return the participant by its queue's name, from the queues' URLs by participant."""
     return {url.rpartition("/")[2]: name for name, url in inboxes.items() if name not in OWN_SERVICES}
 
 
 def _kill(child: Child) -> None:
-    """Kill a process (SIGKILL) as somebody else would: whoever supervises it starts it again."""
+    """Kill a process (SIGKILL) without its supervisor, which restarts it."""
     pid = child.pid
     if pid is not None and child.running:
         with suppress(ProcessLookupError):

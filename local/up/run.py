@@ -23,22 +23,16 @@ from rich.console import Console
 from contract import CONTRACT_FILE, load_contract
 from contract.publish import DestinationsNotDeployedError, Publisher, SourceMissingError, find_deployment
 from eventplane.contract import Contract, load_compiled
-from eventplane.fleet import FleetTable, LifecycleState, change, made
 from eventplane.topics import local_topic
-from local.alone import alone
-from local.chaos.emulated import HIDING_QUEUES, VISIBILITY_S
-from local.chaos.machine import ThisMachine
-from local.chaos.restarter import Restarter
 from local.control_room.server import ControlRoom
 from local.demo.plane import DownlinkSchedule, Plane, deploy_plane, warm_up
 from local.deploy import start_synthesis
 from local.emulator import ACCOUNT, EMULATOR, REGION, start_emulator
 from local.errors import LocalError
-from local.home import Home, start_home
+from local.home import Home
 from local.network import Network
 from local.ports import LOOPBACK, free_port
-from local.process import Supervisor
-from local.things import provision
+from local.process import Restarter, Supervisor, run_lock
 from local.up.folder import MARK, Folder, Running, end_leftovers
 from local.up.observer import ObservingProxy
 from local.up.plane import ALARM, VOICE_SERVICE, LocalPlane, queue_names
@@ -90,13 +84,13 @@ def up(
     contract_file: Path = CONTRACT_FILE,
     webhooks: Mapping[str, str] | None = None,
 ) -> None:
-    """Bring the plane up with the contract of a file, and return never but by a signal.
+    """Bring the plane up with the contract of a file, and keep it until a signal ends the process.
 
-    `webhooks` has the URL by participant whose inbox is a webhook. Raises `RunningError` where one is up,
+    `webhooks` has the URL of each participant whose inbox is a webhook. Raises `RunningError` if one is up,
     `WebhookUrlMissingError`, `CloudEndedError`, and what keeps a part from starting.
     """
     contract_file, webhooks = contract_file.resolve(), dict(webhooks or {})
-    with alone(folder.lock), ExitStack() as stack:
+    with run_lock(folder.lock), ExitStack() as stack:
         began = time.monotonic()
         contract = load_contract(contract_file)
         _check_webhooks(contract, webhooks)
@@ -145,7 +139,7 @@ def publish(folder: Folder, console: Console, webhooks: Mapping[str, str] | None
     `webhooks` are added to those of the plane. Raises `NotUpError`, `RunningError` during another `publish`,
     `WebhookUrlMissingError`, `NotTakenError`, what `load_contract` and `local.deploy.deploy` raise.
     """
-    with alone(folder.path / "publish.lock"):
+    with run_lock(folder.path / "publish.lock"):
         running = folder.read()
         contract_file, cloud = Path(running.contract_file), running.cloud
         contract = load_contract(contract_file)
@@ -180,7 +174,7 @@ def publish(folder: Folder, console: Console, webhooks: Mapping[str, str] | None
 
 
 def commands_for(folder: Folder, broker_port: int) -> dict[str, str]:
-    """Return what one can type against the plane, by what it does."""
+    """Return commands for the plane, by what they do."""
     env, alarm = _relative(folder.environment), _relative(folder.path / _ALARM_FILE)
     topic = local_topic(VOICE_SERVICE, "outbox")
     return {
@@ -198,7 +192,7 @@ def commands_for(folder: Folder, broker_port: int) -> dict[str, str]:
 
 
 def tell(running: Running, folder: Folder, console: Console, seconds: float | None = None) -> None:
-    """Print where the plane is and what one can type."""
+    """Print where the plane is, and commands for it."""
     took = "" if seconds is None else f" after {seconds:.0f} s"
     lines = [
         f"the plane is up{took}: one home ({running.home}), contract {running.contract_version}",
@@ -227,7 +221,7 @@ def _check_webhooks(contract: Contract, webhooks: Mapping[str, str]) -> None:
 
 
 def _context(contract_file: Path, webhooks: Mapping[str, str]) -> dict[str, str]:
-    """Return what the CDK app is to be told of the contract and the endpoints."""
+    """Return the contract and the endpoints as context of the CDK app."""
     return {"contract": str(contract_file), "webhooks": json.dumps(webhooks)}
 
 
@@ -241,44 +235,27 @@ def _start_cloud(
         cloud = start_emulator(supervisor, port=port, functions_call=proxy.url, functions_idle_s=_FOREVER_S)
     with _step(console, "cdk deploy"):
         plane = deploy_plane(supervisor, cloud, synthesis, contract)
-    sqs = cloud.client("sqs")
-    for name in HIDING_QUEUES:
-        # What a killed router had in its hands comes again after this; deployed it is three minutes.
-        attributes = {"VisibilityTimeout": str(VISIBILITY_S)}
-        sqs.set_queue_attributes(QueueUrl=plane.outputs[name], Attributes=attributes)
+    plane.shorten_visibility()
     return plane, proxy
 
 
 def _start_home(stack: ExitStack, supervisor: Supervisor, plane: Plane, console: Console) -> Home:
     """Start the home while the functions start."""
-    with (
-        _step(console, "functions, Mosquitto, forwarder"),
-        ThreadPoolExecutor(1) as worker,
-    ):
+    with _step(console, "functions, Mosquitto, forwarder"), ThreadPoolExecutor(1) as worker:
         warming = worker.submit(warm_up, plane.cloud)
         network = stack.enter_context(Network())
-        _register(plane, HOME)
-        directory = ThisMachine().folder(supervisor.run_dir, HOME)
-        thing = provision(plane.cloud, HOME, policy=plane.outputs["DevicePolicy"], directory=directory)
-        rule = plane.outputs["IngestRule"]
-        home = start_home(supervisor, network, thing, plane.contract, rule, ThisMachine(), directory)
+        plane.register(HOME)
+        home = plane.start_home(supervisor, network, HOME)
         stack.enter_context(Restarter(home.children))
         warming.result()
     return home
 
 
-def _register(plane: Plane, name: str) -> None:
-    """Register the home as a device in service, so that events may go down to it."""
-    registry = FleetTable(plane.cloud.client("dynamodb"), plane.outputs["FleetTable"])
-    device = replace(made(name, int(time.time() * 1_000)), state=LifecycleState.PROVISIONED)
-    change(registry, name, lambda found: found or device)
-
-
 def _stay(
     folder: Folder, plane: LocalPlane, published: queue.SimpleQueue[int], supervisor: Supervisor
 ) -> None:
-    """Stay until a signal ends the process, and take each contract that is published."""
-    # A port would not say it: a cloud that is busy with a deployment may not take a connection for seconds.
+    """Take each published contract, until a signal ends the process. Raises `CloudEndedError`."""
+    # Not checked by its port: a cloud busy with a deployment may accept no connection for seconds.
     while supervisor.is_running(EMULATOR):
         try:
             published.get(timeout=_WATCH_S)
@@ -302,7 +279,7 @@ def _wait_until_taken(folder: Folder, contract: Contract) -> None:
 
 
 def _write_alarm(folder: Folder) -> None:
-    """Write an alarm to publish, whose id is to be filled in."""
+    """Write an alarm with a placeholder for its id."""
     (folder.path / _ALARM_FILE).write_text(
         f'{{"specversion": "1.0", "id": "ALARM-ID", "source": "/homes/{HOME}/{VOICE_SERVICE}", '
         f'"type": "{ALARM}", "subject": "/living-room", "datacontenttype": "application/json", '
@@ -319,6 +296,6 @@ def _step(console: Console, title: str) -> Iterator[None]:
 
 
 def _relative(path: Path) -> str:
-    """Return `path` as one types it in the present folder."""
+    """Return `path` relative to the present folder, quoted for a shell."""
     here = Path.cwd()
     return shlex.quote(str(path.relative_to(here) if path.is_relative_to(here) else path))

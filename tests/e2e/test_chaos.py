@@ -6,20 +6,20 @@ from typing import Any
 
 import pytest
 
-from local.chaos.run import Outcome, run
-from local.chaos.scenarios import short
+from local.chaos.run import RunResult, run
+from local.chaos.scenarios import SHORT
 from local.chaos.verdict import figures, summary
 
 SEED = 9
 
 
 @pytest.fixture(scope="module")
-def outcome(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
-    return run(short(), SEED, tmp_path_factory.mktemp("chaos") / "run")
+def outcome(tmp_path_factory: pytest.TempPathFactory) -> RunResult:
+    return run(SHORT, SEED, tmp_path_factory.mktemp("chaos") / "run")
 
 
 @pytest.fixture(scope="module")
-def document(outcome: Outcome) -> dict[str, Any]:
+def document(outcome: RunResult) -> dict[str, Any]:
     return summary(outcome, {"scenario": "short", "homes": 2, "seed": SEED})
 
 
@@ -30,7 +30,7 @@ def test_everything_arrives_and_the_audit_agrees(document: dict[str, Any]) -> No
     assert document["events_sent"] > 3_000
 
 
-def test_the_figures_say_so(outcome: Outcome, document: dict[str, Any]) -> None:
+def test_the_figures_say_so(outcome: RunResult, document: dict[str, Any]) -> None:
     found = {each.name: each for each in figures(outcome, document, loses=False)}
     assert found["sent"].value == document["events_sent"]
     # On a full disk alarms take the place of other events; the devices have said of which.
@@ -42,7 +42,7 @@ def test_the_figures_say_so(outcome: Outcome, document: dict[str, Any]) -> None:
 
 
 @pytest.mark.source("P16")
-def test_a_stolen_arrival_fails_the_run(outcome: Outcome) -> None:
+def test_a_stolen_arrival_fails_the_run(outcome: RunResult) -> None:
     verdicts = list(outcome.verdicts)
     (care,) = [each for each in verdicts if each.service == "care-analytics"]
     verdicts[verdicts.index(care)] = replace(care, delivered=care.delivered - 1, lost=(("/homes/a/s", "1"),))

@@ -11,8 +11,7 @@ import pytest
 
 from local.chaos.outages import HELD, MOST_COPIES, UNSEEN
 from local.chaos.run import run
-from local.chaos.scenario import Scenario
-from local.chaos.scenarios import cloud_faults
+from local.chaos.scenarios import CLOUD_FAULTS, Scenario
 from local.chaos.verdict import figures, summary
 
 SEED = 1
@@ -29,7 +28,7 @@ def played(
 @pytest.mark.source("P16")
 def test_nothing_is_lost_when_services_of_aws_fail(tmp_path: Path) -> None:
     kinds = ("dynamodb-unavailable", "inbox-stalled")
-    outcome, document = played(cloud_faults(), tmp_path / "run", kinds, seconds=60, events=420)
+    outcome, document = played(CLOUD_FAULTS, tmp_path / "run", kinds, seconds=60, events=420)
     # How long an alarm was held up, and what its queue's age did, depend on the machine: the whole scenario
     # judges them.
     assert set(document["wrong"]) <= {HELD, UNSEEN}, json.dumps(document, indent=2)
@@ -46,7 +45,7 @@ def test_nothing_is_lost_when_services_of_aws_fail(tmp_path: Path) -> None:
 @pytest.mark.source("P16")
 def test_a_queue_that_swallows_events_fails_the_run(tmp_path: Path) -> None:
     # Carers would wait for the answers of homes that never get their messages.
-    quiet = replace(cloud_faults(), tells=False)
+    quiet = replace(CLOUD_FAULTS, tells=False)
     _, document = played(quiet, tmp_path / "run", ("sqs-swallowed",), seconds=30, events=300)
     assert document["verdict"] == "failed"
     # The receivers miss them; the ledger has them as delivered, so that the audit and the receivers disagree.

@@ -18,8 +18,7 @@ from eventplane.envelope import Envelope, write_event
 from eventplane.names import VERDICT
 from eventplane.sender import Sender
 from eventplane.sending import stamp_sender
-from local.audits import read_report
-from local.demo.archive import fetch
+from local.audits import fetch, read_report
 from local.demo.plane import Plane
 from tests.eventually import eventually
 from tests.integration.archive import Archive

@@ -19,9 +19,9 @@ from eventplane.envelope import Envelope, write_event
 from eventplane.sender import Sender
 from eventplane.sending import stamp_sender
 from eventplane.topics import basic_ingest_topic
-from local.chaos.functions import kill_functions
 from local.cloud import CloudEndpoint
 from local.demo.plane import Plane
+from local.emulator import kill_functions
 from local.things import provision
 from tests.eventually import eventually
 from tests.integration.archive import Archive

@@ -9,14 +9,13 @@ from dataclasses import asdict
 import pytest
 
 from local.certificates import Authority
-from local.chaos.machine import ThisMachine
-from local.chaos.restarter import Restarter
 from local.cloud import CloudEndpoint
 from local.control_room.plane import Fault, Stage
 from local.home import BROKER_CONNECTED, Home, start_home
+from local.machine import ThisMachine
 from local.network import Network
 from local.ports import LOOPBACK, free_port
-from local.process import Supervisor
+from local.process import Restarter, Supervisor
 from local.services import CALL_SERVICE
 from local.things import Thing
 from local.up.observer import ObservingProxy
@@ -34,12 +33,11 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Home]:
     authority = Authority(folder / "authority")
     identity = authority.issue("home-1")
     thing = Thing("home-1", identity.certificate, identity.key, authority.ca, LOOPBACK, free_port())
-    machine = ThisMachine()
+    directory = ThisMachine().folder(folder, "home-1")
     with Supervisor(folder / "run") as supervisor, Network() as network:
         home = start_home(
-            supervisor, network, thing, shipped_contract(), "rule", machine,
-            machine.folder(folder, "home-1"), ready=BROKER_CONNECTED,
-        )  # fmt: skip
+            supervisor, network, thing, shipped_contract(), "rule", directory, ready=BROKER_CONNECTED
+        )
         with Restarter(home.children, pause_s=0.1):
             yield home
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from local.chaos.schedule import (
     Mode,
     Pace,
+    PlannedFault,
     ScheduleError,
-    Strike,
     UnknownKindError,
     chosen,
     every,
@@ -70,12 +70,12 @@ def test_every_pair_has_its_turn_before_one_comes_again(seed: int, kinds: list[s
 @pytest.mark.source("P16")
 def test_a_steady_kill_strikes_once_a_period() -> None:
     assert every(30, ["a", "b"], 10, 1) == (
-        Strike(5, 6, "a", 0),
-        Strike(10, 11, "b", 0),
-        Strike(15, 16, "a", 0),
-        Strike(20, 21, "b", 0),
-        Strike(25, 26, "a", 0),
-        Strike(30, 31, "b", 0),
+        PlannedFault(5, 6, "a", 0),
+        PlannedFault(10, 11, "b", 0),
+        PlannedFault(15, 16, "a", 0),
+        PlannedFault(20, 21, "b", 0),
+        PlannedFault(25, 26, "a", 0),
+        PlannedFault(30, 31, "b", 0),
     )
 
 

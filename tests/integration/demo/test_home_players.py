@@ -14,11 +14,10 @@ from contract import load_contract
 from eventplane.contract import Contract
 from local.input import Input, open_input
 from local.mosquitto import Broker
-from local.oracle import Arrived, expected_by_service, judge
+from local.oracle import Arrived, SentLog, expected_by_service, judge
 from local.players import Players
 from local.process import Child, Supervisor
-from local.sent import SentLog
-from local.services import CALL_SERVICE, HomeServices, arrived_at_call_services
+from local.services import CALL_SERVICE, HomeServices, arrived_on_device
 from tests.eventually import eventually
 
 SECONDS = 60.0
@@ -80,7 +79,7 @@ class Homes:
 
     def arrived(self) -> Arrived:
         """What the call-services received, all together."""
-        return arrived_at_call_services(self.services.values())
+        return arrived_on_device(list(self.services.values()))[CALL_SERVICE]
 
     def refused(self) -> Counter[str]:
         """How many messages the forwarders refused, by reason."""

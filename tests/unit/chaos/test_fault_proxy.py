@@ -1,4 +1,4 @@
-"""A service in trouble fails as botocore knows it from AWS, and only that service."""
+"""A service in failure fails as botocore knows it from AWS, and only that service."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from botocore.exceptions import ClientError, ConnectionClosedError, ReadTimeoutE
 
 from local.background import BackgroundServer
 from local.chaos import fault_proxy
-from local.chaos.fault_proxy import FaultProxy, Outage, Target, Trouble
+from local.chaos.fault_proxy import Failure, FaultProxy, Target
 from local.ports import LOOPBACK
 
 ANSWERS = {
@@ -102,23 +102,23 @@ CALLS: dict[str, Callable[[FaultProxy], Any]] = {
 
 
 @pytest.mark.parametrize(
-    ("service", "trouble", "code", "status"),
+    ("service", "failure", "code", "status"),
     [
-        ("s3", Trouble.UNAVAILABLE, "ServiceUnavailable", 503),
-        ("s3", Trouble.THROTTLED, "SlowDown", 503),
-        ("dynamodb", Trouble.UNAVAILABLE, "ServiceUnavailable", 503),
-        ("dynamodb", Trouble.THROTTLED, "ThrottlingException", 400),
-        ("sqs", Trouble.UNAVAILABLE, "ServiceUnavailable", 503),
-        ("sqs", Trouble.THROTTLED, "RequestThrottled", 400),
-        ("iotdata", Trouble.UNAVAILABLE, "ServiceUnavailableException", 503),
-        ("iotdata", Trouble.THROTTLED, "ThrottlingException", 429),
+        ("s3", Failure.UNAVAILABLE, "ServiceUnavailable", 503),
+        ("s3", Failure.THROTTLED, "SlowDown", 503),
+        ("dynamodb", Failure.UNAVAILABLE, "ServiceUnavailable", 503),
+        ("dynamodb", Failure.THROTTLED, "ThrottlingException", 400),
+        ("sqs", Failure.UNAVAILABLE, "ServiceUnavailable", 503),
+        ("sqs", Failure.THROTTLED, "RequestThrottled", 400),
+        ("iotdata", Failure.UNAVAILABLE, "ServiceUnavailableException", 503),
+        ("iotdata", Failure.THROTTLED, "ThrottlingException", 429),
     ],
 )
 def test_a_service_refuses_by_its_own_errors(
-    cloud: Cloud, proxy: FaultProxy, service: str, trouble: Trouble, code: str, status: int
+    cloud: Cloud, proxy: FaultProxy, service: str, failure: Failure, code: str, status: int
 ) -> None:
-    outage = Outage(proxy, Target(service), trouble)
-    outage.start()
+    target = Target(service)
+    proxy.begin(target, failure)
     with pytest.raises(ClientError) as refused:
         CALLS[service](proxy)
     assert refused.value.response["Error"]["Code"] == code
@@ -126,13 +126,13 @@ def test_a_service_refuses_by_its_own_errors(
     for other in CALLS.keys() - {service}:
         CALLS[other](proxy)
     assert service not in cloud.calls
-    outage.heal()
+    proxy.end(target)
     CALLS[service](proxy)
     assert sorted(cloud.calls) == sorted(CALLS)
 
 
 def test_one_queue_fails_and_the_others_do_not(cloud: Cloud, proxy: FaultProxy) -> None:
-    Outage(proxy, Target("sqs", "family-app-inbox"), Trouble.UNAVAILABLE).start()
+    proxy.begin(Target("sqs", "family-app-inbox"), Failure.UNAVAILABLE)
     with pytest.raises(ClientError):
         send(proxy)
     send(proxy, "alarm-centre-inbox")
@@ -140,8 +140,8 @@ def test_one_queue_fails_and_the_others_do_not(cloud: Cloud, proxy: FaultProxy) 
 
 
 def test_a_stalled_call_does_nothing_and_ends_without_an_answer(cloud: Cloud, proxy: FaultProxy) -> None:
-    outage = Outage(proxy, Target("sqs"), Trouble.STALLED)
-    outage.start()
+    target = Target("sqs")
+    proxy.begin(target, Failure.STALLED)
     with pytest.raises(ReadTimeoutError):
         send(proxy, read_s=0.1)
     assert not cloud.calls
@@ -156,16 +156,16 @@ def test_a_stalled_call_does_nothing_and_ends_without_an_answer(cloud: Cloud, pr
     waiting.start()
     waiting.join(0.2)
     assert waiting.is_alive()
-    outage.heal()
+    proxy.end(target)
     waiting.join(10)
     assert ended
     assert not cloud.calls
 
 
 def test_an_outage_goes_on_until_a_call_has_met_it(proxy: FaultProxy) -> None:
-    outage = Outage(proxy, Target("sqs"), Trouble.UNAVAILABLE)
-    outage.start()
-    healing = threading.Thread(target=outage.heal, daemon=True)
+    target = Target("sqs")
+    proxy.begin(target, Failure.UNAVAILABLE)
+    healing = threading.Thread(target=proxy.end, args=(target,), daemon=True)
     healing.start()
     publish(proxy)  # of another service
     with pytest.raises(ClientError):
@@ -176,15 +176,15 @@ def test_an_outage_goes_on_until_a_call_has_met_it(proxy: FaultProxy) -> None:
 
 
 def test_an_unanswered_call_is_done(cloud: Cloud, proxy: FaultProxy) -> None:
-    Outage(proxy, Target("sqs"), Trouble.UNANSWERED).start()
+    proxy.begin(Target("sqs"), Failure.UNANSWERED)
     with pytest.raises(ConnectionClosedError):
         send(proxy)
     assert cloud.calls == ["sqs"]
 
 
 def test_a_late_answer_comes_when_the_caller_has_given_up(cloud: Cloud, proxy: FaultProxy) -> None:
-    outage = Outage(proxy, Target("sqs"), Trouble.LATE)
-    outage.start()
+    target = Target("sqs")
+    proxy.begin(target, Failure.LATE)
     with pytest.raises(ReadTimeoutError):
         send(proxy, read_s=0.1)
     assert cloud.calls == ["sqs"]
@@ -197,7 +197,7 @@ def test_an_answer_is_later_than_functions_wait() -> None:
 
 
 def test_a_swallowed_message_is_reported_as_stored(cloud: Cloud, proxy: FaultProxy) -> None:
-    Outage(proxy, Target("sqs"), Trouble.SWALLOWED).start()
+    proxy.begin(Target("sqs"), Failure.SWALLOWED)
     assert [each["Id"] for each in send(proxy)["Successful"]] == ["0"]
     assert not cloud.calls
     send(proxy, "eventplane-local-ledger")

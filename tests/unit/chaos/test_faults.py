@@ -1,4 +1,4 @@
-"""Whatever overlaps: when the last fault is over, everything runs, passes and is whole."""
+"""Faults that overlap leave everything whole, and strike and heal in the order of the schedule."""
 
 from __future__ import annotations
 
@@ -12,25 +12,28 @@ from typing import Any
 
 import pytest
 
-from eventplane.contract import load_compiled
+from eventplane.contract import Contract, load_compiled
 from local.chaos.faults import (
     NARROW_LINE,
-    BadWeather,
-    ContractChange,
-    Cut,
-    Freeze,
-    Kill,
-    Malformed,
-    ReconnectStorm,
+    Fault,
+    InjectionError,
+    Injector,
+    at_once,
+    changed,
+    contract_change,
+    freeze,
+    impaired,
+    kill,
+    malformed,
+    reconnect_storm,
 )
-from local.chaos.kinds import changed
 from local.chaos.load import MOTION, WINDOW, Load, Sender, TimedLog
-from local.chaos.restarter import Restarter
+from local.chaos.schedule import PlannedFault
 from local.home import Home
 from local.mosquitto import Broker
+from local.network import UNIMPAIRED, Impairment
 from local.ports import free_port
-from local.process import Child, Supervisor
-from local.weather import FAIR, Weather
+from local.process import Child, Restarter, Supervisor
 from tests.eventually import eventually
 from tests.plane import shipped_contract
 
@@ -51,7 +54,7 @@ while True:
 class FakeLine:
     def __init__(self) -> None:
         self.is_cut = False
-        self.weather = FAIR
+        self.impairment = UNIMPAIRED
 
     def cut(self) -> None:
         self.is_cut = True
@@ -62,8 +65,8 @@ class FakeLine:
     def drop(self) -> None:
         """All that a storm does."""
 
-    def set_weather(self, weather: Weather) -> None:
-        self.weather = weather
+    def impair(self, impairment: Impairment) -> None:
+        self.impairment = impairment
 
 
 @pytest.fixture(scope="module")
@@ -87,56 +90,65 @@ def home(supervisor: Supervisor) -> Iterator[Home]:
 
 
 def test_a_forwarder_that_comes_back_to_a_broken_contract_runs_in_the_end(home: Home) -> None:
-    kill, change = Kill(home.forwarder), ContractChange(home, lambda _: None, [CONTRACT])
+    killed, change = kill(home.forwarder), change_contract(home, [CONTRACT])
     with Restarter(home.children, pause_s=0.0) as restarter:
-        kill.start()
+        killed.start()
         change.start()
-        kill.heal()
+        heal(killed)
         assert eventually(lambda: bool(home.forwarder.ends))
-        change.heal()
+        heal(change)
         assert eventually(lambda: serves(home))
         assert {(end.name, end.status) for end in restarter.ends} == {("forwarder-home-1", os.EX_CONFIG)}
 
 
 def test_a_reload_before_the_forwarder_listens_does_not_end_it(home: Home) -> None:
-    kill, change = Kill(home.forwarder), ContractChange(home, lambda _: None, [CONTRACT])
+    killed, change = kill(home.forwarder), change_contract(home, [CONTRACT])
     for _ in range(5):
-        kill.start()
-        kill.heal()
-        change.heal()
+        killed.start()
+        heal(killed)
+        heal(change)
     assert eventually(lambda: serves(home))
     assert not home.forwarder.ends
 
 
 def test_after_any_two_faults_all_is_whole(home: Home) -> None:
     faults = {
-        "forwarder-kill": Kill(home.forwarder),
-        "forwarder-stop": Freeze(home.forwarder),
-        "mosquitto-kill": Kill(home.broker.child),
-        "mosquitto-stop": Freeze(home.broker.child),
-        "line-cut": Cut(home.link),
-        "narrow-line": BadWeather(home.link, NARROW_LINE),
-        "reconnect-storm": ReconnectStorm(home.link),
-        "contract-change": ContractChange(home, lambda _: None, [CONTRACT, OTHER]),
+        "forwarder-kill": kill(home.forwarder),
+        "forwarder-stop": freeze(home.forwarder),
+        "mosquitto-kill": kill(home.broker.child),
+        "mosquitto-stop": freeze(home.broker.child),
+        "line-cut": Fault(home.link.cut, home.link.heal),
+        "narrow-line": impaired(home.link, NARROW_LINE),
+        "reconnect-storm": reconnect_storm(home.link),
+        "contract-change": change_contract(home, [CONTRACT, OTHER]),
     }
     with Restarter(home.children, pause_s=0.0):
         for one, two in permutations(faults, 2):
             for first, second in ((one, two), (two, one)):
                 faults[one].start()
                 faults[two].start()
-                faults[first].heal()
-                faults[second].heal()
+                heal(faults[first])
+                heal(faults[second])
                 assert eventually(lambda: all(goes_on(child) for child in home.children)), (one, two, first)
                 assert not home.link.is_cut, (one, two, first)
-                assert home.link.weather == FAIR, (one, two, first)  # type: ignore[attr-defined]
+                assert home.link.impairment == UNIMPAIRED, (one, two, first)  # type: ignore[attr-defined]
                 load_compiled(home.contract.read_bytes(), f"{one}, {two}, {first}")
         assert eventually(lambda: serves(home))
+
+
+def heal(fault: Fault) -> None:
+    assert fault.heal
+    fault.heal()
+
+
+def change_contract(home: Home, versions: list[Contract]) -> Fault:
+    return contract_change(home, versions, lambda _: None)
 
 
 def serves(home: Home) -> bool:
     """Whether the forwarder is past where it refuses its contract: it takes a reload."""
     told = home.forwarder.log.read_text().count("told to reload")
-    ContractChange(home, lambda _: None, [CONTRACT]).heal()
+    heal(change_contract(home, [CONTRACT]))
     return eventually(lambda: home.forwarder.log.read_text().count("told to reload") > told, 0.2)
 
 
@@ -146,13 +158,62 @@ def goes_on(child: Child) -> bool:
 
 
 def test_malformed_messages_wait_for_no_room() -> None:
-    """The thread that sends them has to mend what keeps the window full."""
+    """The thread that sends them has to heal what keeps the window full."""
     sent = TimedLog(CONTRACT)
     with Sender("home-1", free_port(), CONTRACT, sent, Load(0, 1.0)) as sender:
         for number in range(WINDOW):
-            sender.send(MOTION, number)
-        strike = threading.Thread(target=Malformed(sender).start, daemon=True)
+            sender.send_number(MOTION, number)
+        strike = threading.Thread(target=malformed(sender).start, daemon=True)
         strike.start()
         strike.join(10)
         assert not strike.is_alive()
         assert sent.malformed_sent > 0
+
+
+def noted(name: str, log: list[str], has_begun: threading.Event | None = None) -> Fault:
+    def start() -> None:
+        log.append(f"{name} began")
+        if has_begun:
+            has_begun.set()
+
+    return Fault(start, lambda: log.append(f"{name} ended"))
+
+
+def fail() -> None:
+    raise OSError("no such thing")
+
+
+def test_every_step_is_done_in_its_turn() -> None:
+    log: list[str] = []
+    strikes = [PlannedFault(0.0, 0.04, "a", 0), PlannedFault(0.02, 0.06, "b", 1)]
+    faults = {("a", 0): noted("a", log), ("b", 1): noted("b", log)}
+    with Injector(strikes, ["one", "two"], faults) as injector:
+        injector.join()
+    assert log == ["a began", "b began", "a ended", "b ended"]
+    assert [(each.kind, each.home) for each in injector.struck] == [("a", "one"), ("b", "two")]
+    assert all(each.began < each.ended for each in injector.struck)
+
+
+def test_an_early_end_heals_what_is_broken_and_breaks_nothing_more() -> None:
+    log: list[str] = []
+    broken = PlannedFault(0.0, 600.0, "a", 0)
+    has_begun = threading.Event()
+    fault = noted("a", log, has_begun)
+    with Injector([broken, PlannedFault(500.0, 600.0, "b", 0)], ["one"], {("a", 0): fault}):
+        assert has_begun.wait(10)
+    assert log == ["a began", "a ended"]
+
+
+def test_a_fault_that_cannot_be_made_fails_the_run_by_name() -> None:
+    injector = Injector(
+        [PlannedFault(0.0, 0.0, "stuck", 0)], ["one"], {("stuck", 0): Fault(fail, lambda: None)}
+    )
+    with pytest.raises(InjectionError, match="stuck at one: no such thing"), injector:
+        injector.join()
+
+
+def test_what_found_nothing_to_strike_has_not_struck() -> None:
+    fault = at_once(lambda: 0)
+    with Injector([PlannedFault(0.0, 0.01, "kill", 0)], ["one"], {("kill", 0): fault}) as injector:
+        injector.join()
+    assert not injector.struck

@@ -1,4 +1,4 @@
-"""What an outage did is told by what was sent and arrived, by copies, and by the plane's alarms."""
+"""The effect of an outage follows from what was sent and arrived, from copies, and from the alarms."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from local.chaos.alarms import AGE, Alarm, Metrics, Term, Watched
-from local.chaos.injector import Struck
+from local.chaos.faults import InjectedFault
 from local.chaos.outages import (
     COPIES,
     HELD,
@@ -18,7 +18,7 @@ from local.chaos.outages import (
     episodes,
     judge_outages,
 )
-from local.sent import Key
+from local.oracle import Key
 
 RETRIED = ("EventPlane", "Retried", frozenset({("service", "router")}))
 OLDEST = ("AWS/SQS", AGE, frozenset({("QueueName", "ingest")}))
@@ -29,8 +29,8 @@ def alarm(name: str, key: tuple[str, str, frozenset[tuple[str, str]]], threshold
     return Alarm(name, terms, "metric", "GreaterThanThreshold", threshold, "missing", 60.0)
 
 
-def struck(kind: str, began: float, ended: float) -> Struck:
-    return Struck(kind, "home-1", began, ended)
+def struck(kind: str, began: float, ended: float) -> InjectedFault:
+    return InjectedFault(kind, "home-1", began, ended)
 
 
 def key(number: int) -> Key:
@@ -38,7 +38,7 @@ def key(number: int) -> Key:
 
 
 def judged(
-    *faults: Struck,
+    *faults: InjectedFault,
     sent: dict[Key, float] | None = None,
     arrived: dict[Key, float] | None = None,
     again: Counter[Key] | None = None,

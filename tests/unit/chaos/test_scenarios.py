@@ -1,16 +1,27 @@
-"""A part of a scenario is as long as was said."""
+"""The scenarios, the schedule of outages, and the command that plays one."""
 
+from __future__ import annotations
+
+import sys
 from collections import Counter
+from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
+import local.chaos.__main__ as command
 from contract import load_contract
-from local.chaos.scenarios import SCENARIOS, paper, paper_best_effort
+from local.chaos.faults import InjectedFault
+from local.chaos.outages import episodes
+from local.chaos.scenarios import CLOUD_FAULTS, PAPER, PAPER_BEST_EFFORT, SCENARIOS
+from local.chaos.schedule import KINDS, LONG, SERVICES, ScheduleError, cloud_faults_plan
+from local.errors import LocalError
+from local.process import run_lock
 
 
 @pytest.mark.source("P16")
 def test_the_papers_test_is_repeated_with_its_numbers() -> None:
-    for each in (paper(), paper_best_effort()):
+    for each in (PAPER, PAPER_BEST_EFFORT):
         assert (each.load.events, each.load.per_s) == (100_000, 1_000)
         strikes = each.plan(0, each.kinds, 1, 100)
         assert Counter(strike.kind for strike in strikes) == {"forwarder-kill": 10, "router-kill": 10}
@@ -19,4 +30,69 @@ def test_the_papers_test_is_repeated_with_its_numbers() -> None:
 
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_the_contract_of_a_scenario_compiles(name: str) -> None:
-    assert SCENARIOS[name]().contract(load_contract()).version
+    assert SCENARIOS[name].contract(load_contract()).version
+
+
+def names(seed: int, kinds: tuple[str, ...], seconds: float) -> list[tuple[str, ...]]:
+    strikes = cloud_faults_plan(seed, kinds, 2, seconds)
+    return [
+        each.kinds
+        for each in episodes(InjectedFault(each.kind, "home-1", each.at_s, each.until_s) for each in strikes)
+    ]
+
+
+def test_every_kind_strikes_alone_and_every_two_services_together() -> None:
+    found = names(1, KINDS, 1_785)
+    alone = [kinds[0] for kinds in found if len(kinds) == 1]
+    assert set(alone) == set(KINDS)
+    assert {kind for kind in alone if alone.count(kind) == 2} == set(LONG)
+    together = {frozenset(kind.partition("-")[0] for kind in kinds) for kinds in found if len(kinds) == 2}
+    services = [*SERVICES, "router"]
+    assert len(together) == len(services) * (len(services) - 1) // 2 - 1  # one queue and all of SQS
+    assert names(1, KINDS, 1_785) == found
+    assert names(2, KINDS, 1_785) != found
+
+
+def test_the_long_ones_last_for_minutes() -> None:
+    scenario = CLOUD_FAULTS
+    strikes = scenario.plan(1, scenario.kinds, 2, scenario.seconds)
+    longest = {each.kind for each in strikes if each.until_s - each.at_s > 100}
+    assert longest == set(LONG)
+    assert max(each.until_s for each in strikes) == pytest.approx(scenario.seconds)
+    # The load goes on until the end.
+    assert scenario.load.events / scenario.load.per_s >= scenario.seconds
+    assert scenario.homes * scenario.load.events == 50_000
+
+
+@pytest.fixture
+def figures(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """The figures of an earlier run."""
+    monkeypatch.setattr(command, "OUTPUT", tmp_path)
+    monkeypatch.setattr(sys, "argv", ["chaos", "short"])
+    path = tmp_path / "short.json"
+    path.write_text("{}")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("end", "status"),
+    [(LocalError("no tool"), 1), (ScheduleError("no room"), 2), (KeyboardInterrupt(), 130)],
+)
+def test_a_run_that_comes_to_nothing_leaves_no_figures_of_another(
+    monkeypatch: pytest.MonkeyPatch, figures: Path, end: BaseException, status: int
+) -> None:
+    def ends(*_: object) -> NoReturn:
+        raise end
+
+    monkeypatch.setattr(command, "run", ends)
+    assert command.main() == status
+    assert not figures.exists()
+
+
+def test_a_second_run_of_a_scenario_leaves_the_first_in_peace(
+    figures: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with run_lock(figures.parent / "short.lock"):
+        assert command.main() == 1
+    assert "wait for it" in capsys.readouterr().err
+    assert figures.exists()

@@ -10,14 +10,13 @@ import pytest
 
 from eventplane.contract import Contract
 from local.chaos.arrivals import Arrivals
-from local.chaos.injector import Struck
-from local.chaos.load import GREETING, TimedLog
-from local.chaos.run import Outcome
-from local.chaos.verdict import ALARMS, READINGS, figures, summary
+from local.chaos.faults import InjectedFault
+from local.chaos.load import ALARMS, GREETING, READINGS, TimedLog
+from local.chaos.run import RunResult
+from local.chaos.verdict import by_themselves, figures, summary
 from local.demo.summary import IRREGULAR
-from local.oracle import Verdict
+from local.oracle import Key, ServiceResult
 from local.process import End
-from local.sent import Key
 from tests.plane import shipped_contract
 
 EXPECTED = 100
@@ -40,7 +39,7 @@ def outcome(
     given_up: int = 0,
     kind: str | None = None,
     **totals: int,
-) -> Outcome:
+) -> RunResult:
     delivered = EXPECTED - len(lost)
     audit: dict[str, Any] = {
         "totals": {**dict.fromkeys(("lost", *IRREGULAR), 0), **totals},
@@ -51,15 +50,15 @@ def outcome(
         "devices": [{"client_id": "home-1", "gaps": gaps}],
         "latency": [],
     }
-    return Outcome(
-        verdicts=[Verdict(READINGS, EXPECTED, delivered, lost, (), 0)],
+    return RunResult(
+        verdicts=[ServiceResult(READINGS, EXPECTED, delivered, lost, (), 0)],
         dead_letters=0,
         audit=audit,
         given_up=+Counter({"home-1": given_up}),
         sent=TimedLog(contract),
         arrivals={name: Arrivals(folder / name) for name in (ALARMS, READINGS)},
         called={},
-        struck=[Struck("line-cut", "home-1", 1.0, 2.0)],
+        struck=[InjectedFault("line-cut", "home-1", 1.0, 2.0)],
         samples=[],
         send_s=1.0,
         drain_s=1.0,
@@ -69,7 +68,7 @@ def outcome(
     )
 
 
-def wrong(outcome: Outcome, *, loses: bool = False) -> set[str]:
+def wrong(outcome: RunResult, *, loses: bool = False) -> set[str]:
     document = summary(outcome, {"homes": 1}, loses=loses)
     assert (document["verdict"] == "passed") is not bool(document["wrong"])
     return set(document["wrong"])
@@ -135,8 +134,22 @@ def test_a_process_that_ended_by_itself_fails_the_run_unless_a_fault_explains_it
     whole = outcome(contract, tmp_path)
     crashed = replace(whole, ended=[End("forwarder-home-1", 1, started=0.0, at=1.5)])
     assert wrong(crashed) == {"ended by themselves"}
-    full = Struck("disk-full", "home-1", 1.0, 2.0)
+    full = InjectedFault("disk-full", "home-1", 1.0, 2.0)
     excused = replace(whole, struck=[full], ended=[End("forwarder-home-1", os.EX_IOERR, started=1.2, at=1.5)])
     assert not wrong(excused)
     found = {each.name: each.value for each in figures(excused, summary(excused, {"homes": 1}), loses=False)}
     assert (found["ended_by_themselves"], found["ended_by_faults"]) == (0, 1)
+
+
+FULL = InjectedFault("disk-full", "home-1", began=100.0, ended=103.0)
+
+
+def test_a_full_disk_excuses_the_forwarder_that_started_on_it() -> None:
+    refused = End("forwarder-home-1", os.EX_IOERR, started=102.9, at=103.5)
+    others = [
+        End("forwarder-home-1", os.EX_IOERR, started=103.1, at=103.5),
+        End("forwarder-home-1", 1, started=102.9, at=103.5),
+        End("forwarder-home-2", os.EX_IOERR, started=102.9, at=103.5),
+        End("cloud-worker", os.EX_IOERR, started=102.9, at=103.5),
+    ]
+    assert by_themselves([refused, *others], [FULL]) == others

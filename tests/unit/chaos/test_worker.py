@@ -14,7 +14,7 @@ from eventplane.contract.publication import cloud_destinations
 from eventplane.envelope import write_event
 from eventplane.topics import basic_ingest_topic
 from local.chaos.arrivals import Arrivals
-from local.chaos.kinds import changed
+from local.chaos.faults import changed
 from local.chaos.worker import ARCHIVE, ARRIVALS, CONTRACT, ContractFile, Functions, queue_message
 
 MOTION_TYPE = "org.eventplane.activity.motion.v1"

@@ -1,6 +1,8 @@
 """Faults strike the home that is sending, once each, and are repaired."""
 
 from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -8,33 +10,24 @@ from local.demo import faults as module
 from local.demo.faults import Faults
 
 
-class RecordingHome:
-    """A home that only notes what is done to it."""
+def recording_home(name: str, story: list[str], error: Exception | None = None) -> Any:
+    """A home that only records what is done to it; `error` is raised when its forwarder starts."""
 
-    def __init__(self, name: str, story: list[str]) -> None:
-        self._name = name
-        self._story = story
+    def record(what: str) -> Callable[[], None]:
+        return lambda: story.append(f"{name} {what}")
 
-    def _note(self, what: str) -> None:
-        self._story.append(f"{self._name} {what}")
+    def start_forwarder() -> None:
+        if error:
+            raise error
+        record("start_forwarder")()
 
-    def kill_forwarder(self) -> None:
-        self._note("kill_forwarder")
-
-    def start_forwarder(self) -> None:
-        self._note("start_forwarder")
-
-    def kill_broker(self) -> None:
-        self._note("kill_broker")
-
-    def start_broker(self) -> None:
-        self._note("start_broker")
-
-    def cut_network(self) -> None:
-        self._note("cut_network")
-
-    def heal_network(self) -> None:
-        self._note("heal_network")
+    return SimpleNamespace(
+        forwarder=SimpleNamespace(kill=record("kill_forwarder"), start=start_forwarder),
+        broker=SimpleNamespace(
+            child=SimpleNamespace(kill=record("kill_broker"), start=record("start_broker"))
+        ),
+        link=SimpleNamespace(cut=record("cut_network"), heal=record("heal_network")),
+    )
 
 
 @pytest.fixture(autouse=True)
@@ -48,7 +41,7 @@ def _short_cut(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def strike_all(names: list[str], sender: Callable[[int], str]) -> tuple[list[str], Faults]:
     story: list[str] = []
-    homes = {name: RecordingHome(name, story) for name in names}
+    homes = {name: recording_home(name, story) for name in names}
     with Faults(homes, 100) as faults:
         for events in range(1, 101):
             faults.passed(events, sender(events))
@@ -93,11 +86,8 @@ def test_a_single_home_takes_them_all() -> None:
 
 
 def test_what_goes_wrong_in_a_repair_is_raised() -> None:
-    class Broken(RecordingHome):
-        def start_forwarder(self) -> None:
-            raise OSError("it does not start")
-
-    with Faults({"a": Broken("a", [])}, 4) as faults:
+    broken = recording_home("a", [], OSError("it does not start"))
+    with Faults({"a": broken}, 4) as faults:
         for events in range(1, 5):
             faults.passed(events, "a")
     with pytest.raises(OSError, match="does not start"):

@@ -1,4 +1,4 @@
-"""The demo's own verdict, above all that it can be a bad one."""
+"""The record of what was sent, and what the oracle expects of it."""
 
 from __future__ import annotations
 
@@ -10,9 +10,42 @@ from eventplane.contract import Contract, Place
 from eventplane.device_reports import STARTED
 from eventplane.envelope import Envelope, write_event
 from local.input import open_input
-from local.oracle import Arrived, dead_lettered, expected_by_service, judge
-from local.poison import Poison
-from local.sent import Key, SentLog
+from local.oracle import Arrived, Key, SentLog, dead_lettered, expected_by_service, judge
+from local.poison import Poison, cloud_payloads
+
+ALARM = write_event({"id": "1", "source": "/s", "type": "org.eventplane.alarm.clinical.v1"})
+READING = write_event(
+    {"id": "2", "source": "/s", "type": "org.eventplane.health.reading.v1", "subject": "/a"}
+)
+
+
+def test_a_repeated_event_counts_once(contract: Contract) -> None:
+    log = SentLog(contract)
+    for event in (ALARM, READING, ALARM):
+        log.event(event, contract.channel("health-service.outbox"))
+
+    assert log.events_sent == len(log.events) == 2
+    assert log.urgent_sent == 1
+    assert [each.key for each in log.events] == [ALARM.claim, READING.claim]
+
+
+def test_how_urgent_an_event_is_follows_from_type_and_channel(contract: Contract) -> None:
+    log = SentLog(contract)
+    log.event(READING, contract.channel("voice-service.outbox"))
+
+    # A reading has no priority of its own; whatever comes from the voice service is urgent.
+    assert log.urgent_sent == 1
+
+
+def test_a_payload_for_the_cloud_counts_with_its_good_events_and_its_bad_items(contract: Contract) -> None:
+    log = SentLog(contract)
+    for payload in cloud_payloads("/homes/h/health-service"):
+        log.cloud_payload(payload)
+
+    assert log.events_sent == 4
+    assert {each.entered for each in log.events} == {Place.CLOUD}
+    kinds = ["missing_id", "not_json", "truncated_batch", "wrong_payload"]
+    assert sorted(each.kind for each in log.malformed) == kinds
 
 
 def event(type_: str, *, id_: str = "1", subject: str = "/kitchen") -> Envelope:

@@ -103,7 +103,7 @@ def test_an_interruption_does_not_wait_for_a_home_that_stands_still() -> None:
     services["home-01"].gate.set()
 
     # It ends after the message in its hands.
-    player = next((each for each in threading.enumerate() if each.name == "player home-01"), None)
+    player = next((each for each in threading.enumerate() if each.name.startswith("player home-01")), None)
     if player:
         player.join()
     assert len(services["home-01"].events) <= 1

@@ -1,28 +1,30 @@
-"""A lost home: who has to be told, and what counts as told."""
+"""A lost home: which services have to get notices, and what counts as a notice."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import pytest
 from rich.progress import Progress
 
 from eventplane.contract import Contract
 from eventplane.names import CONNECTED, NOTICE
-from local.consumers import Kept
-from local.demo.presence import LOCAL, PHASES, cut_off, missing, notices, told
-from local.demo.waiting import Waits
+from local.consumers import ReceivedEvent
+from local.demo.presence import LOCAL, PHASES, cut_off, missing, notices, notified_services
+from local.waiting import Waits
 
 pytestmark = pytest.mark.source("P9")
 
 LOST_MS = 1_767_225_600_000
 
 
-def kept(service: str, phase: str = "opened", device: str = "home-1", after_ms: int = 0) -> Kept:
+def kept(service: str, phase: str = "opened", device: str = "home-1", after_ms: int = 0) -> ReceivedEvent:
     data = {"phase": phase, "title": "t", "check": ["c"], "since": "2026-01-01T00:00:00.000Z"}
-    return Kept(service, NOTICE, device, data, LOST_MS + after_ms)
+    return ReceivedEvent(service, NOTICE, device, data, LOST_MS + after_ms)
 
 
 def test_the_shipped_contract_tells_carers_and_relatives(contract: Contract) -> None:
-    assert told(contract) == ["carers", "family-app"]
+    assert notified_services(contract) == ["carers", "family-app"]
 
 
 def test_a_notice_is_late_by_what_it_took_beyond_the_time_that_the_environment_gives() -> None:
@@ -42,17 +44,18 @@ def test_each_service_has_to_be_told_of_begin_and_end() -> None:
 
 
 def test_a_home_comes_back_when_everybody_was_told() -> None:
-    said = [Kept("operations", CONNECTED, "home-1", {}, LOST_MS)]
+    said = [ReceivedEvent("operations", CONNECTED, "home-1", {}, LOST_MS)]
 
-    class Home:
-        def cut_network(self) -> None:
+    class Link:
+        def cut(self) -> None:
             said.extend([kept("carers"), kept("family-app")])
 
-        def heal_network(self) -> None:
+        def heal(self) -> None:
             assert len(said) == 3
             said.extend([kept("carers", "over"), kept("family-app", "over")])
 
     with Progress() as progress:
         waits = Waits(progress, 1.0)
-        found = cut_off("home-1", Home(), ["carers", "family-app"], lambda: said, waits)
+        link: Any = Link()
+        found = cut_off("home-1", link, ["carers", "family-app"], lambda: said, waits)
     assert (missing(found, ["carers", "family-app"]), waits.gave_up) == (0, [])

@@ -1,47 +1,61 @@
-"""What arrived within the homes: an alarm in its own, what all are told in each."""
+"""What arrived within the homes: an alarm in its own, what carers send in the home that it is for."""
 
-from dataclasses import dataclass
+from __future__ import annotations
 
-from local.oracle import Arrived, judge
-from local.sent import Key
-from local.services import arrived_at_call_services, arrived_in_homes
+from collections import Counter
+from typing import Any
+
+from eventplane.contract import Contract
+from eventplane.receipts import SPOOL_FULL
+from local.oracle import Arrived, Key, SentLog, judge
+from local.ports import free_port
+from local.services import CALL_SERVICE, LISTENERS, HomeServices, arrived_on_device
+from tests.eventually import eventually
 
 A: Key = ("/homes/a/voice-service", "1")
 B: Key = ("/homes/b/voice-service", "1")
-TOLD: Key = ("/carers", "1")
-FOREIGN: Key = ("/homes/a/health-service", "1")
+MESSAGE: Key = ("/carers", "1")
+FOREIGN: Key = ("/carers", "3")
+VOICE = "voice-service"
 
 
-@dataclass
-class Answering:
-    """Stands for a call-service."""
-
-    arrived: Arrived
-
-
-@dataclass
 class Home:
-    home: str
-    call_service: Answering
+    """The services of a home, with what they received."""
+
+    def __init__(self, home: str, **received: dict[Key, int]) -> None:
+        self.home = home
+        self.received = {name: Counter(received.get(name)) for name in (CALL_SERVICE, *LISTENERS)}
+
+
+def arrived(service: str, *homes: dict[Key, int]) -> Arrived:
+    made: list[Any] = [Home(name, **{service: each}) for name, each in zip("ab", homes, strict=False)]
+    return arrived_on_device(made)[service]
 
 
 def test_an_alarm_that_another_home_answered_has_not_arrived_and_is_unexpected() -> None:
-    homes = [Home("a", Answering(Arrived({B}, 1))), Home("b", Answering(Arrived({B}, 2)))]
-    arrived = arrived_at_call_services(homes)
-    [verdict] = judge({"call-service": {A, B}}, {"call-service": arrived})
+    [verdict] = judge({CALL_SERVICE: {A, B}}, {CALL_SERVICE: arrived(CALL_SERVICE, {B: 2}, {B: 3})})
     assert verdict.lost == (A,)
     assert verdict.unexpected == (("/homes/b/voice-service at a", "1"),)
     assert verdict.duplicates == 3
 
 
-def test_what_no_home_heard_is_lost_and_what_nobody_told_it_unexpected() -> None:
-    arrived = arrived_in_homes([{TOLD: 1, FOREIGN: 2}, {}])
-    [verdict] = judge({"voice-service": {TOLD, ("/carers", "2")}}, {"voice-service": arrived})
+def test_what_no_home_received_is_lost_and_what_nobody_sent_it_unexpected() -> None:
+    received = arrived(VOICE, {MESSAGE: 1, FOREIGN: 2}, {})
+    [verdict] = judge({VOICE: {MESSAGE, ("/carers", "2")}}, {VOICE: received})
     assert verdict.lost == (("/carers", "2"),)
     assert verdict.unexpected == (FOREIGN,)
     assert verdict.duplicates == 1
 
 
-def test_what_another_home_hears_as_well_is_a_repetition() -> None:
-    assert arrived_in_homes([{TOLD: 1}, {TOLD: 1}]) == Arrived({TOLD}, 1)
-    assert arrived_in_homes([]) == Arrived(frozenset(), 0)
+def test_what_another_home_receives_as_well_is_a_duplicate() -> None:
+    assert arrived(VOICE, {MESSAGE: 1}, {MESSAGE: 1}) == Arrived({MESSAGE}, 1)
+    assert arrived_on_device([])[VOICE] == Arrived(frozenset(), 0)
+
+
+def test_a_message_without_room_in_the_spool_waits_and_other_refusals_are_final(contract: Contract) -> None:
+    with HomeServices("a", ["activity-service"], free_port(), contract, SentLog(contract)) as services:
+        services._refuse("activity-service", b"{}", SPOOL_FULL)
+        services._refuse("activity-service", b"garbage", "not_json")
+        assert services.waiting == 1
+        assert eventually(lambda: services.waiting == 1 and not services._again)  # sent again, no receipt
+        assert services.refused == ["not_json"]

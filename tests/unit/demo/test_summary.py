@@ -8,18 +8,17 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from local.consumers import Kept
-from local.demo.alarms import Alarm, alarms
-from local.demo.faults import Fault
+from local.consumers import ReceivedEvent
+from local.demo.faults import RepairedFault
 from local.demo.presence import Notice
-from local.demo.report import headline, print_table, write_page
+from local.demo.report import Alarm, alarms, headline, print_table, write_page
 from local.demo.summary import FOUND, IRREGULAR, summarise
-from local.oracle import Verdict
+from local.oracle import ServiceResult
 
 
-def verdict(service: str, delivered: int = 10, **changes: Any) -> Verdict:
+def verdict(service: str, delivered: int = 10, **changes: Any) -> ServiceResult:
     known: dict[str, Any] = {"expected": delivered, "lost": (), "unexpected": (), "duplicates": 0}
-    return Verdict(service=service, delivered=delivered, **{**known, **changes})
+    return ServiceResult(service=service, delivered=delivered, **{**known, **changes})
 
 
 def audit(lost: int = 0, irregular: str = "", gaps: int = 0, **delivered: int) -> dict[str, Any]:
@@ -72,7 +71,7 @@ NOTICED = {
 
 
 def summary_of(
-    verdicts: list[Verdict],
+    verdicts: list[ServiceResult],
     report: dict[str, Any],
     deletion: dict[str, Any] = NOTICED,
     *,
@@ -130,14 +129,14 @@ def test_a_run_passes_when_nothing_is_lost_and_the_audit_agrees() -> None:
     ],
 )
 def test_a_run_fails_for_each_reason_alone(
-    verdicts: list[Verdict], report: dict[str, Any], agrees: bool
+    verdicts: list[ServiceResult], report: dict[str, Any], agrees: bool
 ) -> None:
     summary = summary_of(verdicts, report)
     assert summary["verdict"] == "failed"
     assert summary["audit_agrees"] is agrees
 
 
-def test_what_a_run_allows_is_told_and_fails_nobody() -> None:
+def test_what_a_run_allows_is_reported_and_does_not_fail_it() -> None:
     document = summary_of([verdict("desk")], audit(irregular="reordered", desk=10), allowed=["reordered"])
     assert document["verdict"] == "passed"
     assert document["audit_irregular"]["reordered"] == 1
@@ -195,11 +194,11 @@ def test_the_page_and_the_table_show_the_verdict(tmp_path: Path) -> None:
 
 def test_alarms_are_timed_from_their_sending_and_those_of_a_struck_home_are_marked() -> None:
     kept = [
-        Kept("alarm-centre", "fall", "", {}, arrived_ms=5_000, device="home-1", sent_ms=1_000),
-        Kept("alarm-centre", "fall", "", {}, arrived_ms=1_250, device="home-2", sent_ms=1_000),
-        Kept("carers", "notice", "", {}, arrived_ms=2_000, device="home-2", sent_ms=1_000),
+        ReceivedEvent("alarm-centre", "fall", "", {}, arrived_ms=5_000, device="home-1", sent_ms=1_000),
+        ReceivedEvent("alarm-centre", "fall", "", {}, arrived_ms=1_250, device="home-2", sent_ms=1_000),
+        ReceivedEvent("carers", "notice", "", {}, arrived_ms=2_000, device="home-2", sent_ms=1_000),
     ]
-    assert alarms(kept, [Fault("network cut", "home-1", 500, 3.0)]) == [
+    assert alarms(kept, [RepairedFault("network cut", "home-1", 500, 3.0)]) == [
         Alarm("home-2", "fall", 0.25, None),
         Alarm("home-1", "fall", 4.0, "network cut"),
     ]

@@ -1,8 +1,8 @@
-"""A wait that was given up is told from one that ended."""
+"""A wait that gave up is distinguished from one that ended."""
 
 from rich.progress import Progress
 
-from local.demo.waiting import Waits
+from local.waiting import Waits
 
 
 def test_a_wait_in_which_nothing_moves_is_given_up_and_named() -> None:

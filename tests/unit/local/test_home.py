@@ -15,10 +15,10 @@ def home(tmp_path: Path) -> Home:
 
 
 def test_a_spool_that_is_not_made_yet_has_nothing(home: Home) -> None:
-    assert (home.backlog, home.untold) == (0, 0)
+    assert (home.backlog, home.unreported) == (0, 0)
 
 
 def test_a_spool_that_cannot_be_read_is_not_taken_for_an_empty_one(home: Home) -> None:
     home.spool.write_bytes(b"no database at all" * 1_000)
     assert home.backlog > 0
-    assert home.untold > 0
+    assert home.unreported > 0

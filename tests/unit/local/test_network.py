@@ -7,9 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from local.network import Link, Network
+from local.network import UNIMPAIRED, Impairment, Link, Network
 from local.ports import LOOPBACK
-from local.weather import FAIR, Weather
 
 
 class Echo(socketserver.BaseRequestHandler):
@@ -130,21 +129,23 @@ def test_a_dropped_connection_can_be_made_again_at_once(link: Link) -> None:
 
 
 def test_a_silent_line_takes_everything_and_passes_it_when_it_speaks_again(link: Link) -> None:
-    link.set_weather(Weather(silent=True))
+    link.impair(Impairment(silent=True))
     with dial(link) as home:
         home.sendall(b"held")
         home.settimeout(0.05)
         with pytest.raises(TimeoutError):
             home.recv(4)
         home.settimeout(5)
-        link.set_weather(FAIR)
+        link.impair(UNIMPAIRED)
         assert home.recv(4) == b"held"
 
 
-@pytest.mark.parametrize("weather", [Weather(delay_s=0.01, loss=0.5), Weather(bytes_per_s=1_000_000)])
-def test_weather_holds_up_and_changes_nothing(link: Link, weather: Weather) -> None:
+@pytest.mark.parametrize(
+    "impairment", [Impairment(delay_s=0.01, loss=0.5), Impairment(bytes_per_s=1_000_000)]
+)
+def test_an_impaired_link_delays_and_changes_nothing(link: Link, impairment: Impairment) -> None:
     data = bytes(range(256)) * 10
-    link.set_weather(weather)
+    link.impair(impairment)
     with dial(link) as home:
         assert exchange(home, data) == data
 
@@ -152,17 +153,17 @@ def test_weather_holds_up_and_changes_nothing(link: Link, weather: Weather) -> N
 def test_a_narrow_line_is_narrow_for_what_was_under_way_and_wide_when_healed(link: Link) -> None:
     data = b"x" * 65_536
     with dial(link) as home:
-        assert exchange(home, b"fair") == b"fair"  # the line waits for more, in fair weather
-        link.set_weather(Weather(bytes_per_s=10))
+        assert exchange(home, b"fair") == b"fair"  # the link waits for more, unimpaired
+        link.impair(Impairment(bytes_per_s=10))
         home.sendall(data)
         early = home.recv(65_536)
         assert 0 < len(early) < 100
-        link.set_weather(FAIR)
+        link.impair(UNIMPAIRED)
         assert len(early) + len(receive(home, len(data) - len(early))) == len(data)
 
 
 def test_a_slow_line_holds_up_each_way(link: Link) -> None:
-    link.set_weather(Weather(delay_s=0.15))
+    link.impair(Impairment(delay_s=0.15))
     with dial(link) as home:
         home.sendall(b"late")
         home.settimeout(0.25)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from local.errors import ProcessDiedError, ProcessLateError
-from local.process import NameTakenError, Supervisor
+from local.process import NameTakenError, Restarter, Supervisor
 from tests.eventually import eventually
 
 SLEEPER = ["sleep", "60"]
@@ -104,7 +104,7 @@ def test_a_line_of_an_earlier_start_makes_no_child_ready(supervisor: Supervisor,
     assert caught.value.returncode == 3
 
 
-def test_an_end_that_nobody_asked_for_is_told(supervisor: Supervisor, tmp_path: Path) -> None:
+def test_an_end_that_nobody_asked_for_is_reported(supervisor: Supervisor, tmp_path: Path) -> None:
     first_fails = f"[ -e {tmp_path}/once ] && exec sleep 60; touch {tmp_path}/once; exit 5"
     child = supervisor.start("first-fails", ["sh", "-c", first_fails])
     assert eventually(lambda: child.has_ended)
@@ -229,3 +229,15 @@ def test_children_end_with_a_signalled_supervisor(tmp_path: Path, number: signal
             parent.kill()
 
     assert eventually(lambda: not alive(pid))
+
+
+def test_what_ended_by_itself_runs_again(tmp_path: Path) -> None:
+    first_fails = f"[ -e {tmp_path}/once ] && exec sleep 60; touch {tmp_path}/once; exit 5"
+    with Supervisor(tmp_path) as supervisor:
+        child = supervisor.start("first-fails", ["sh", "-c", first_fails])
+        killed = supervisor.start("killed", ["sleep", "60"])
+        with Restarter([child, killed], pause_s=0.0) as restarter:
+            killed.kill()
+            assert eventually(lambda: child.running and bool(child.ends))
+            assert [(end.name, end.status) for end in restarter.ends] == [("first-fails", 5)]
+            assert not killed.running

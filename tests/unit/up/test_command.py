@@ -19,10 +19,10 @@ from rich.console import Console
 from contract.publish import ConflictError, DestinationsNotDeployedError
 from contract.scaffold import copy_contract, new_participant
 from eventplane.contract import Contract, ParticipantKind, compile_contract
-from local.alone import RunningError, alone
 from local.cloud import CloudEndpoint
 from local.demo.plane import Plane
 from local.deploy import COMMANDS, TOOLS
+from local.process import RunningError, run_lock
 from local.up import __main__ as command
 from local.up import run as module
 from local.up.folder import Folder, NotUpError, Running
@@ -40,7 +40,7 @@ def folder(tmp_path: Path) -> Folder:
 @pytest.fixture
 def running(folder: Folder) -> Iterator[Running]:
     """A plane that is up, with another contract than the checkout's."""
-    with alone(folder.lock):
+    with run_lock(folder.lock):
         running = Running(os.getpid(), CLOUD, {"old": "1"}, "before", "home-1", 1884, "http://127.0.0.1:3/")
         folder.write(running)
         yield running
@@ -201,7 +201,7 @@ def test_another_plane_that_came_up_during_a_publish_is_left_alone(
 
 
 def test_of_two_publishes_one_is_refused(folder: Folder, running: Running, world: World) -> None:
-    with alone(folder.path / "publish.lock"), pytest.raises(RunningError):
+    with run_lock(folder.path / "publish.lock"), pytest.raises(RunningError):
         publish(folder, console()[0])
     assert world.story == []
 
@@ -267,7 +267,7 @@ def test_without_a_plane_the_commands_say_how_to_start_one(
 def test_a_plane_that_is_starting_is_said_to_be(
     folder: Folder, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
-    with alone(folder.lock):
+    with run_lock(folder.lock):
         status, text = say(monkeypatch, folder, capsys)
     assert status == 1
     assert "is starting already" in text

@@ -11,17 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from local.alone import RunningError, alone
 from local.cloud import CloudEndpoint
 from local.deploy import ROOT
+from local.process import RunningError, run_lock
 from local.up.folder import MARK, Folder, NotUpError, Running, StillUpError, end_leftovers, stop
 from tests.eventually import eventually
 
 HOLD = """
 import sys, time
 from pathlib import Path
-from local.alone import alone
-with alone(Path(sys.argv[1])):
+from local.process import run_lock
+with run_lock(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(600)
 """
@@ -88,7 +88,7 @@ def test_nothing_is_known_of_a_plane_that_is_starting(start: Start, folder: Fold
 
 def test_a_second_plane_is_refused(start: Start, folder: Folder) -> None:
     holder = hold(start, folder)
-    with pytest.raises(RunningError, match=str(holder.pid)), alone(folder.lock):
+    with pytest.raises(RunningError, match=str(holder.pid)), run_lock(folder.lock):
         pass
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from eventplane.envelope import Envelope, write_event
 from eventplane.sqs_binding import pack
-from local.chaos.fault_proxy import Target, Trouble
+from local.chaos.fault_proxy import Failure, Target
 from local.proxy import Answer, Call
 from local.up.observer import ObservingProxy
 
@@ -103,14 +103,14 @@ def test_other_queues_and_bodies_that_are_no_event_are_not_noted(proxy: Proxy, n
 def test_objects_are_counted_while_s3_works(proxy: Proxy) -> None:
     put = call("s3", "", {}, "PUT")
     proxy.answer(put)
-    proxy.begin(Target("s3"), Trouble.UNAVAILABLE)
+    proxy.begin(Target("s3"), Failure.UNAVAILABLE)
     answer = proxy.answer(put)
     assert answer
     assert (answer.status, proxy.put_objects) == (503, 1)
 
 
 def test_an_outage_that_nobody_has_met_can_be_ended_at_once(proxy: Proxy) -> None:
-    proxy.begin(Target("s3"), Trouble.UNAVAILABLE)
+    proxy.begin(Target("s3"), Failure.UNAVAILABLE)
     proxy.end(Target("s3"), unmet=True)
     answer = proxy.answer(call("s3", "", {}, "PUT"))
     assert answer

@@ -1,15 +1,113 @@
-"""The readers of the real data sets, on tiny files of our own."""
+"""The input: homes and quotas, the simulator, and the real data sets on tiny files of our own."""
 
 from __future__ import annotations
 
 import lzma
+from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
-from local.input import InputFileError, InputMissingError, InputRowError, open_input
-from local.input.opensmarthome import opensmarthome_homes
-from local.input.tihm import ALARM_TYPE, READING_TYPE, tihm_homes
+from eventplane.contract import Contract
+from lambdas.router.payload import PayloadCheck
+from local.input import (
+    InputBoundError,
+    InputFileError,
+    InputMissingError,
+    InputRowError,
+    open_input,
+    read_bound,
+)
+from local.input.datasets import ALARM_TYPE, READING_TYPE, opensmarthome_homes, tihm_homes
+from local.input.model import HomeInput
+from local.input.selection import choose_homes, fair_quotas
+
+
+def home(name: str) -> HomeInput:
+    return HomeInput(name, (), 0, 0, lambda: iter(()))
+
+
+def test_homes_are_taken_from_every_source_in_turn() -> None:
+    patients, rooms = [home(name) for name in "abcd"], [home(name) for name in "xy"]
+
+    assert [each.name for each in choose_homes([patients, rooms], 5)] == ["a", "x", "b", "y", "c"]
+    assert len(choose_homes([patients, rooms], None)) == 6
+
+
+@pytest.mark.parametrize(
+    ("sizes", "total", "quotas"),
+    [
+        ([10, 10], 10, [5, 5]),
+        ([2, 10, 10], 12, [2, 5, 5]),
+        ([10, 1, 4], 9, [4, 1, 4]),
+        ([3, 3], 100, [3, 3]),
+        ([10, 10, 10], 10, [3, 3, 4]),
+        ([None, None], 7, [3, 4]),
+        ([3, 8], None, [3, 8]),
+        ([10, 10, 10], 2, [0, 1, 1]),
+    ],
+)
+def test_every_home_gets_its_share_and_small_homes_leave_theirs_to_the_rest(
+    sizes: list[int | None], total: int | None, quotas: list[int]
+) -> None:
+    assert fair_quotas(sizes, total) == quotas
+
+
+@pytest.mark.parametrize("text", ["", "0", "-1", "1.5", "many", "٣"])
+def test_another_bound_is_refused_with_its_name(text: str) -> None:
+    with pytest.raises(InputBoundError, match=r"EVENTS=.*give a number from 1, or all"):
+        read_bound("EVENTS", text)
+
+
+@pytest.mark.parametrize(("homes", "events", "name"), [(None, 10, "HOMES"), (3, None, "EVENTS")])
+def test_the_simulator_cannot_play_all(homes: int | None, events: int | None, name: str) -> None:
+    with pytest.raises(InputBoundError, match=f"{name}=all: the simulator never ends"):
+        open_input(None, homes, events)
+
+
+def texts(*, seed: int, homes: int = 3, events: int = 600) -> list[str]:
+    return [each.event.json for each in open_input(homes=homes, events=events, seed=seed)]
+
+
+def test_the_same_seed_gives_the_same_events() -> None:
+    assert texts(seed=7) == texts(seed=7)
+
+
+def test_by_default_five_homes_play_2000_events_in_time_order() -> None:
+    chosen = open_input()
+    events = list(chosen)
+
+    assert len(events) == chosen.total == 2_000
+    assert len({each.home for each in events}) == len(chosen.homes) == 5
+    assert all(before.at <= after.at for before, after in pairwise(events))
+    assert len({each.event.key for each in events}) == 2_000
+
+
+def test_every_service_and_every_simulated_type_has_its_part(contract: Contract) -> None:
+    events = list(open_input())
+    types = Counter(each.event.type for each in events)
+
+    assert {each.service for each in events} == {
+        "activity-service", "climate-service", "health-service", "voice-service"
+    }  # fmt: skip
+    assert types.keys() < contract.event_types.keys()
+    assert types["org.eventplane.alarm.keyword.v1"] == 2
+    assert len(types) == 6
+
+
+@pytest.mark.source("P11")
+def test_two_versions_of_readings_are_in_use_and_all_payloads_are_right(contract: Contract) -> None:
+    check = PayloadCheck(contract).of_message()
+    versions: dict[str, set[str]] = {}
+    for each in open_input(homes=2, events=1_000):
+        assert check(each.event) is None
+        if each.event.type == "org.eventplane.health.reading.v1":
+            versions.setdefault(each.home, set()).add(str(each.event.attributes.get("dataschema", "")))
+    first, newest = contract.event_types["org.eventplane.health.reading.v1"].schemas
+    assert first.endswith("reading.v1.json")
+    assert versions == {"home-01": {""}, "home-02": {newest}}
+
 
 PHYSIOLOGY = """patient_id,date,device_type,value,unit
 aaaaa,2019-04-02 08:00:00,Heart rate,70,beats/min

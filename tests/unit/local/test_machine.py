@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from local.chaos.disk import small_disk
+from local.machine import small_disk
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount")
