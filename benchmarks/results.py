@@ -1,4 +1,4 @@
-"""How every benchmark says what it found: figures in one JSON file under build/bench."""
+"""Figures: how they are timed, and the JSON file under build/bench that a benchmark writes them to."""
 
 from __future__ import annotations
 
@@ -21,7 +21,11 @@ RUNS = 7
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One measured `value`, the `aim` it has, and what a `peer` reached in the same run."""
+    """One measured `value`, the `aim` it has, and what a `peer` reached in the same run.
+
+    `higher_is_better` decides what meets the aim and what beats the peer; without both it says nothing.
+    `required`: the benchmark fails if the aim is missed.
+    """
 
     name: str
     value: float
@@ -31,6 +35,7 @@ class Figure:
     peer: str | None = None
     peer_value: float | None = None
     note: str = ""
+    required: bool = False
 
     @property
     def met(self) -> bool | None:
@@ -50,7 +55,7 @@ class Figure:
     def document(self) -> dict[str, object]:
         """The figure as it stands in the file."""
         fields = asdict(self)
-        del fields["higher_is_better"]
+        del fields["higher_is_better"], fields["required"]
         fields = {name: _rounded(each) for name, each in fields.items()}
         return {**fields, "met": self.met, "ratio": self.ratio}
 
@@ -85,9 +90,7 @@ def _timed(action: Callable[[], object], number: int) -> float:
 
 def machine_load() -> Figure:
     """How much else runs on the machine: call it before the benchmark begins."""
-    return Figure(
-        "machine_load", os.getloadavg()[0], "processes", higher_is_better=False, note="before it began"
-    )
+    return Figure("machine_load", os.getloadavg()[0], "processes", note="before it began")
 
 
 def write(

@@ -9,8 +9,7 @@ from typing import Final
 from benchmarks.cost import peers
 from benchmarks.cost.prices import dollars
 from benchmarks.scale import model
-from benchmarks.scale.model import FLEETS, MEMORIES, OUTAGES, Measured
-from benchmarks.scale.parameters import QUOTAS, REGION
+from benchmarks.scale.model import FLEETS, MEMORIES, OUTAGES, QUOTAS, REGION, Measured
 
 REGIMES: Final = {
     "bulk": "bulk: 250 events a publish",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from benchmarks.cost.deployment import Deployment
-from benchmarks.scale.parameters import LOCAL, PRODUCTION
+from benchmarks.scale.model import LOCAL, PRODUCTION
 from stacks.config import ENVIRONMENTS
 
 
