@@ -7,11 +7,11 @@ import os
 import platform
 import sys
 import timeit
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from statistics import median
+from statistics import median, quantiles
 from time import process_time
 
 FOLDER = Path(__file__).parents[1] / "build" / "bench"
@@ -86,6 +86,29 @@ def _repetitions(action: Callable[[], object], for_s: float) -> int:
 def _timed(action: Callable[[], object], number: int) -> float:
     # CPU time: what else runs on the machine is not the code's fault.
     return timeit.timeit(action, number=number, timer=process_time)
+
+
+def percentiles(
+    name: str,
+    times: Sequence[float],
+    unit: str,
+    note: str = "",
+    peer: str | None = None,
+    peer_times: Sequence[float] = (),
+) -> Iterator[Figure]:
+    """The median and the 99th percentile of `times`; `name` has {} where "p50" or "p99" belongs."""
+    cuts = quantiles(times, n=100, method="inclusive")
+    theirs = quantiles(peer_times, n=100, method="inclusive") if peer_times else None
+    for at in (50, 99):
+        yield Figure(
+            name.format(f"p{at}"),
+            cuts[at - 1],
+            unit,
+            higher_is_better=False,
+            peer=peer,
+            peer_value=theirs[at - 1] if theirs else None,
+            note=note,
+        )
 
 
 def machine_load() -> Figure:

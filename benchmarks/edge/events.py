@@ -7,8 +7,11 @@ from collections.abc import Iterable, Sequence
 EARLIEST_NS = 10**9
 """An id beyond it is the nanosecond of sending, of the machine's monotonic clock."""
 
-
+ALARM = "org.eventplane.alarm.keyword.v1"
 READING = "org.eventplane.health.reading.v1"
+
+REALISTIC = 349
+"""Bytes of an average reading as a CloudEvent, of the fleet's real data."""
 
 
 def event(number: int, size: int, type: str = READING) -> bytes:

@@ -1,58 +1,55 @@
-"""The cloud's broker of a run: accepts the forwarder and the bridge alike, acknowledges, counts.
-
-`python -m benchmarks.edge.sink` is a process of its own, so that it does not share a core's time with the run
-that starts it. It prints one JSON object once `expect` different events have arrived, or on SIGTERM.
-
-With `--quota` it acknowledges no faster than IoT Core's limits allow. IoT Core itself never acknowledges what
-exceeds them, which would leave the bridge stuck.
-"""
+"""The other processes of a run: the cloud's broker, which counts what arrives, and a flood of messages."""
 
 from __future__ import annotations
 
-import argparse
-import json
 import re
-import signal
 import socket
 import ssl
 import sys
+import threading
 import time
 import zlib
-from pathlib import Path
+from collections.abc import Callable
 
 from benchmarks.edge import wire
-from benchmarks.edge.events import EARLIEST_NS
+from benchmarks.edge.events import EARLIEST_NS, READING, event
+from benchmarks.processes import Channel, until_stopped
+from eventplane_mqtt.endpoint import TlsFiles
+from local.ports import LOOPBACK
 
 PUBLISHES_PER_S = 100
 BYTES_PER_S = 512 * 1024
 _CHUNK = 256 * 1024
 _ZLIB_FIRST = 0x78
+_BURSTS_PER_S = 100
 
 _NUMBER = re.compile(rb'"id":"(\d+)"')
 """The benchmark's events have decimal ids, which their data does not repeat."""
 
+LISTENING, CONNECTED = b"listening", b"connected"
+
 
 class Sink:
-    """Serves one connection after the other until `expect` different events arrived, or `stop`.
+    """Serves one connection after the other until `expect` different events arrived, or it is stopped.
 
-    With `sent_after` (nanoseconds) only events whose id is a later time of sending are expected.
+    With `sent_after` (nanoseconds) only events whose id is a later time of sending are expected. With `quota`
+    it acknowledges no faster than IoT Core's limits allow. IoT Core itself never acknowledges what exceeds
+    them, which would leave the bridge stuck.
     """
 
-    def __init__(self, expect: int, quota: bool, sent_after: int = 0) -> None:
+    def __init__(self, expect: int, quota: bool = False, sent_after: int = 0) -> None:
         self._expect = expect
         self._sent_after = sent_after
         self._quota = quota
-        self._stopped = False
+        self.stopped = threading.Event()
+        self.on_connect: Callable[[], None] = lambda: None
         self._numbers: set[bytes] = set()
         self._arrivals: list[tuple[int, list[int]]] = []
         self._first = self._last = 0
         self._publishes = self._bytes = self._events = self._connections = 0
         self._free_at = 0.0
 
-    def stop(self) -> None:
-        self._stopped = True
-
-    def serve(self, server: socket.socket, context: ssl.SSLContext) -> None:
+    def accept(self, server: socket.socket, context: ssl.SSLContext) -> None:
         """Accept connections and count their events."""
         while not self.is_done():
             try:
@@ -97,7 +94,7 @@ class Sink:
     def _answer(self, first: int, body: bytes) -> bytes:
         match wire.kind(first):
             case wire.CONNECT:
-                _print_line("connected")
+                self.on_connect()
                 return wire.CONNACK_OK
             case wire.SUBSCRIBE:
                 return wire.suback(body)
@@ -131,35 +128,51 @@ class Sink:
 
     def is_done(self) -> bool:
         """Whether everything expected has arrived, or the run is stopped."""
-        return self._stopped or len(self._numbers) >= self._expect
+        return self.stopped.is_set() or len(self._numbers) >= self._expect
 
 
-def main() -> None:
-    """Listen, print so, and print the counts at the end."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--port", type=int, required=True)
-    parser.add_argument("--expect", type=int, required=True)
-    parser.add_argument("--quota", action="store_true")
-    parser.add_argument("--sent-after", type=int, default=0, help="expect only events sent later, ns")
-    for name in ("ca", "certificate", "key"):
-        parser.add_argument(f"--{name}", type=Path, required=True)
-    arguments = parser.parse_args()
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=arguments.ca)
+def serve(channel: Channel, port: int, tls: TlsFiles, sink: tuple[int, bool, int]) -> None:
+    """Be a `Sink` until it is done or SIGTERM; send LISTENING, CONNECTED at each CONNECT, and its report."""
+    served = Sink(*sink)
+    served.stopped = until_stopped()
+    served.on_connect = lambda: channel.send(CONNECTED)
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=tls.ca)
     context.verify_mode = ssl.CERT_REQUIRED
-    context.load_cert_chain(arguments.certificate, arguments.key)
-    sink = Sink(arguments.expect, arguments.quota, arguments.sent_after)
-    signal.signal(signal.SIGTERM, lambda *_: sink.stop())
-    with socket.create_server(("127.0.0.1", arguments.port)) as server:
+    context.load_cert_chain(tls.certificate, tls.key)
+    with socket.create_server((LOOPBACK, port)) as server:
         server.settimeout(0.2)
-        _print_line("listening")
-        sink.serve(server, context)
-    _print_line(json.dumps(sink.report()))
+        channel.send(LISTENING)
+        served.accept(server, context)
+    channel.send(served.report())
 
 
-def _print_line(line: str) -> None:
-    sys.stdout.write(line + "\n")
-    sys.stdout.flush()
+def flood(
+    channel: Channel,
+    port: int,
+    rate: int,
+    size: int,
+    topic: str,
+    type: str = READING,
+    count: int = sys.maxsize,
+) -> None:
+    """Publish `rate` events a second of `size` bytes at QoS 0 until `count` or SIGTERM.
 
+    A `size` of 0 publishes an empty object. `topic` has {number} where the message's number belongs. Sends
+    CONNECTED, and at the end how many messages were `sent` in how many `seconds`.
+    """
+    stopped = until_stopped()
 
-if __name__ == "__main__":
-    main()
+    def packet(number: int) -> bytes:
+        payload = event(number, size, type) if size else b"{}"
+        return wire.publish(topic.format(number=number), payload)
+
+    sent, began = 0, time.monotonic()
+    with socket.create_connection((LOOPBACK, port)) as connection:
+        connection.sendall(wire.connect("load"))
+        channel.send(CONNECTED)
+        while not stopped.is_set() and sent < count:
+            burst = min(max(1, rate // _BURSTS_PER_S), count - sent)
+            connection.sendall(b"".join(packet(sent + each) for each in range(burst)))
+            sent += burst
+            time.sleep(max(0.0, began + sent / rate - time.monotonic()))
+    channel.send({"sent": sent, "seconds": time.monotonic() - began})

@@ -13,8 +13,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from benchmarks.power.disk import KEPT, Disk
-from benchmarks.power.recording import Call, Say, record
+from benchmarks.power.disk import KEPT, Call, Disk, Say, record
 from benchmarks.power.workload import state
 from edge.errors import SpoolError
 from edge.spool import Spool
@@ -36,7 +35,7 @@ class Findings:
 
 def record_run(directory: Path, seed: int, commits: int) -> list[Call]:
     """What the workload does in the new `directory`."""
-    return record(directory, "benchmarks.power.workload", str(directory / NAME), str(seed), str(commits))
+    return record(directory, "commit", str(directory / NAME), str(seed), str(commits))
 
 
 def cut_everywhere(calls: Sequence[Call], cuts: int, seed: int) -> Findings:

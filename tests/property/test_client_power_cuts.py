@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from benchmarks.power.client_state import key
 from benchmarks.power.cuts import NAME, leftovers
-from benchmarks.power.recording import Call, Say, Sync, record
+from benchmarks.power.disk import Call, Say, Sync, record
+from benchmarks.power.programs import key
 from eventplane_client.notices import Notice, StateHealed, StateLost
 from eventplane_client.ports import Verdict
 from eventplane_client.sqlite_filter import SqliteFilter
@@ -21,7 +21,7 @@ CUTS = 300
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Sequence[Call]:
     directory = tmp_path_factory.mktemp("power") / "device"
-    return record(directory, "benchmarks.power.client_state", str(directory / NAME), "7", str(STEPS))
+    return record(directory, "claim", str(directory / NAME), "7", str(STEPS))
 
 
 def findings(calls: Sequence[Call], cuts: int) -> list[str]:

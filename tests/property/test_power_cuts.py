@@ -13,9 +13,8 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from benchmarks.power.cuts import MEMORY, NAME, cut_everywhere, leftovers, record_run
-from benchmarks.power.damaged import recovered
-from benchmarks.power.disk import KEPT, Disk
-from benchmarks.power.recording import Call, Say, Sync, Write, record
+from benchmarks.power.disk import KEPT, Call, Disk, Say, Sync, Write, record
+from benchmarks.power.programs import recovered
 from benchmarks.power.workload import state
 from edge.spool import Spool
 from edge.spool.log import log_of, note_of
@@ -55,7 +54,7 @@ def test_a_disk_that_never_syncs_is_found_out(run: Sequence[Call]) -> None:
 @pytest.mark.source("F-W2")
 def test_a_recovery_can_be_cut_off_anywhere(tmp_path_factory: pytest.TempPathFactory) -> None:
     directory = tmp_path_factory.mktemp("recovery") / "device"
-    calls = record(directory, "benchmarks.power.damaged", str(directory / NAME))
+    calls = record(directory, "recover", str(directory / NAME))
     damaged, end = (place for place, each in enumerate(calls) if isinstance(each, Say))
     expected = json.loads(calls[end].line)
     assert 10 < len(expected) < 20
@@ -139,7 +138,7 @@ def test_what_a_start_after_a_kill_has_read_survives_a_power_cut(run: Sequence[C
         (directory,) = {Path(name).parent for name in disk.files()}
         rmtree(directory)
         path = left(disk, directory, random, "all")
-        *calls, said = record(directory, "benchmarks.power.restarted", str(path), files=disk.files())
+        *calls, said = record(directory, "restart", str(path), files=disk.files())
         assert isinstance(said, Say)
         for call in calls:
             disk.apply(call)
