@@ -42,7 +42,6 @@ def evaluation(name: str) -> Figure:
         compiled,
         "us",
         AIMS_US.get(name),
-        higher_is_better=False,
         peer="tree walk",
         peer_value=walked,
         note=f"{1e6 / compiled:,.0f} evaluations/s; {text}",

@@ -12,18 +12,22 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median, quantiles
-from time import process_time
+from time import monotonic, process_time, sleep
 
 FOLDER = Path(__file__).parents[1] / "build" / "bench"
 RUNS = 7
 """How often each thing is measured; the median counts, so that one disturbed run does not."""
+
+_TIMES = {"us", "ms", "s", "min", "ms/1000", "CPU-s", "CPU-s/M"}
+LOWER_IS_BETTER = {*_TIMES, "KiB", "MiB", "B/B", "B/event", "USD/M", "USD/month"}
+"""Units of time, memory and money. Of rates, shares and counts more is better."""
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
     """One measured `value`, the `aim` it has, and what a `peer` reached in the same run.
 
-    `higher_is_better` decides what meets the aim and what beats the peer; without both it says nothing.
+    `higher_is_better` decides what meets the aim and what beats the peer; None: the unit does.
     `required`: the benchmark fails if the aim is missed.
     """
 
@@ -31,7 +35,7 @@ class Figure:
     value: float
     unit: str
     aim: float | None = None
-    higher_is_better: bool = True
+    higher_is_better: bool | None = None
     peer: str | None = None
     peer_value: float | None = None
     note: str = ""
@@ -42,15 +46,19 @@ class Figure:
         """Whether the aim is reached; None without one."""
         if self.aim is None:
             return None
-        return self.value >= self.aim if self.higher_is_better else self.value <= self.aim
+        return self.value >= self.aim if self._is_higher_better else self.value <= self.aim
 
     @property
     def ratio(self) -> float | None:
         """How many times better than the peer; None without one, and for nothing at all."""
         if self.peer_value is None:
             return None
-        better, worse = (self.value, self.peer_value)[:: 1 if self.higher_is_better else -1]
+        better, worse = (self.value, self.peer_value)[:: 1 if self._is_higher_better else -1]
         return round(better / worse, 2) if worse else None
+
+    @property
+    def _is_higher_better(self) -> bool:
+        return self.unit not in LOWER_IS_BETTER if self.higher_is_better is None else self.higher_is_better
 
     def document(self) -> dict[str, object]:
         """The figure as it stands in the file."""
@@ -88,6 +96,15 @@ def _timed(action: Callable[[], object], number: int) -> float:
     return timeit.timeit(action, number=number, timer=process_time)
 
 
+def paced(per_s: float, number: int) -> Iterator[int]:
+    """Yield 0 to `number` at an even pace; what comes late is made up for."""
+    due = monotonic()
+    for each in range(number):
+        sleep(max(0.0, due - monotonic()))
+        yield each
+        due += 1 / per_s
+
+
 def percentiles(
     name: str,
     times: Sequence[float],
@@ -104,7 +121,6 @@ def percentiles(
             name.format(f"p{at}"),
             cuts[at - 1],
             unit,
-            higher_is_better=False,
             peer=peer,
             peer_value=theirs[at - 1] if theirs else None,
             note=note,

@@ -99,7 +99,7 @@ def memory(_: Namespace) -> Iterator[Figure]:
     tracemalloc.stop()
     note = f"the most while {DISTINCT:,} events with different subjects are routed"
     bound = MAX_REMEMBERED_BYTES / 2**20
-    yield Figure("remembered_bytes", most / 2**20, "MiB", bound, higher_is_better=False, note=note)
+    yield Figure("remembered_bytes", most / 2**20, "MiB", bound, note=note)
     for routes in ROUTES:
         peak = _fresh(_PEAK.format(routes=routes))
         yield Figure(f"peak_memory_{routes}", peak, "MiB", note="of the whole process")
@@ -110,11 +110,11 @@ def start(_: Namespace) -> Iterator[Figure]:
     document = workload.contract_document(AIM_ROUTES)
     took = seconds(lambda: Router(workload.compile_contract(document, "benchmark"), Place.CLOUD))
     note = "contract and index; an expression's function is made at its first candidate"
-    yield Figure("compile_1000_routes", took, "s", AIM_COMPILE_S, higher_is_better=False, note=note)
+    yield Figure("compile_1000_routes", took, "s", AIM_COMPILE_S, note=note)
     _fresh(_IMPORT)  # writes the bytecode
     imports = [_fresh(_IMPORT) for _ in range(2 * RUNS)]
     note = f"fastest {min(imports):.0f} ms; most of it loads dataclasses and makes the frozen ones"
-    yield Figure("import_core", median(imports), "ms", AIM_IMPORT_MS, higher_is_better=False, note=note)
+    yield Figure("import_core", median(imports), "ms", AIM_IMPORT_MS, note=note)
 
 
 def _strict(contract: Contract) -> _Route:

@@ -52,7 +52,7 @@ def written(_: Namespace) -> Iterator[Figure]:
             spool.close()
             amplification = (_written_bytes() - before) / (events * _EVENT_BYTES)
         note = f"{cpu_us:.1f} us of CPU an event"
-        yield Figure(f"written: {name}", amplification, "B/B", aim, higher_is_better=False, note=note)
+        yield Figure(f"written: {name}", amplification, "B/B", aim, note=note)
 
 
 def opening(_: Namespace) -> Iterator[Figure]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import count, islice
 from pathlib import Path
 from statistics import median
-from time import monotonic_ns, sleep
+from time import monotonic_ns
 from typing import Final
 
 from benchmarks.cloud.plane import (
@@ -28,7 +28,7 @@ from benchmarks.cloud.plane import (
     peak_memory_mib,
 )
 from benchmarks.cloud.router import functions, router
-from benchmarks.results import Figure, percentiles
+from benchmarks.results import Figure, paced, percentiles
 from benchmarks.runner import Benchmark
 from eventplane.batch import pack_texts
 from local.demo.plane import Plane, deploy_plane
@@ -121,12 +121,11 @@ def latency(plane: Plane, device: Device, other: Device, load: float, seconds: f
         ending = threading.Event()
         thread = threading.Thread(target=_load, args=(other, load, ending), daemon=True)
         thread.start()
-        for _ in range(probes):
+        for _ in paced(PROBES_PER_S, probes):
             for type, times in sent.items():
                 id = f"probe{next(_NUMBERS)}"
                 times[id] = monotonic_ns()
                 device.publish(event(id, type).encode(), urgent=type == ALARM)
-            sleep(1 / PROBES_PER_S)
         ending.set()
         thread.join()
         inboxes = {ALARM: ALARM_INBOXES[0], DOOR: DOOR_INBOXES[0]}

@@ -55,7 +55,7 @@ def router(_: Namespace) -> Iterator[Figure]:
             start_ms = 1e3 * median(each.init_s + each.first_s for each in starts)
             name, cores = f"router_{memory}", f"{share:.2f} vCPU"
             note = f"{cores} from the first event on, one before; without the start of Lambda's sandbox"
-            yield Figure(f"{name}_cold_start", start_ms, "ms", COLD_START_MS, False, note=note)
+            yield Figure(f"{name}_cold_start", start_ms, "ms", COLD_START_MS, note=note)
             events = found.batches * MESSAGES * BATCH
             note = f"{cores}, {MESSAGES} messages of {BATCH} events, two deliveries an event"
             yield Figure(f"{name}_events", events / found.took_s, "events/s", aim, note=note)
@@ -73,7 +73,7 @@ def functions(_: Namespace) -> Iterator[Figure]:
             runs = [run(function, variables) for _ in range(_REPEATS + 1)][1:]
         aim = CPU_MS if function == "router" else None
         cpu_ms = median(each.cpu_ms for each in runs)
-        yield Figure(f"{function}_all", cpu_ms, "ms", aim, higher_is_better=False, note=note)
+        yield Figure(f"{function}_all", cpu_ms, "ms", aim, note=note)
         yield Figure(f"{function}_memory", median(each.peak_mib for each in runs), "MiB")
 
 

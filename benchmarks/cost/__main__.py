@@ -138,7 +138,7 @@ def _idle(found: Counted, deployments: Mapping[str, Deployment]) -> Iterator[Fig
         parts = idle(deployment, found.calls, alarm)
         total = sum(parts.values(), Counter())
         note = "without jobs on the archive"
-        yield Figure(f"idle_{name}", dollars(total), "USD/month", AIMS[name], False, note=note)
+        yield Figure(f"idle_{name}", dollars(total), "USD/month", AIMS[name], note=note)
         note = "what an account with nothing else is billed: without the units that are always free"
         yield Figure(f"idle_{name}_billed", dollars(billed(total)), "USD/month", note=note)
         for part, units in {**parts, "jobs": jobs(deployment)}.items():

@@ -28,7 +28,7 @@ from benchmarks.edge.parts import (
     start_forwarder,
 )
 from benchmarks.processes import cpu_s, peak_rss_mib, rss_mib, written_bytes
-from benchmarks.results import Figure, percentiles
+from benchmarks.results import Figure, paced, percentiles
 from benchmarks.runner import Benchmark
 from local.process import Supervisor
 
@@ -72,7 +72,6 @@ def drain(site: Site) -> list[Figure]:
             "drain_cpu",
             median(cpu),
             "ms/1000",
-            higher_is_better=False,
             peer=BRIDGE,
             peer_value=median(bridge_cpu),
             note="CPU milliseconds per 1,000 events while a backlog drains",
@@ -102,7 +101,6 @@ def quota(site: Site) -> list[Figure]:
             (found["last_ns"] - found["first_ns"]) / 1e9,
             "s",
             12.0,
-            higher_is_better=False,
             peer=BRIDGE,
             peer_value=EVENTS / rate,
             note=f"{EVENTS} readings of {REALISTIC} B in {found['publishes']} publishes, {found['bytes']} B; "
@@ -165,7 +163,6 @@ def home(site: Site) -> list[Figure]:
             median(ours),
             "ms/1000",
             400.0,
-            higher_is_better=False,
             peer=BRIDGE,
             peer_value=median(theirs),
             note=f"CPU milliseconds per 1,000 events of {REALISTIC} B, one at a time; "
@@ -209,13 +206,12 @@ def memory(site: Site) -> list[Figure]:
         peak = peak_rss_mib(loaded.pid)
     loaded.child.stop()
     return [
-        Figure("rss_idle", resting, "MiB", 26.0, higher_is_better=False, note="over TLS, after traffic"),
+        Figure("rss_idle", resting, "MiB", 26.0, note="over TLS, after traffic"),
         Figure(
             "rss_backlog",
             peak,
             "MiB",
             48.0,
-            higher_is_better=False,
             note=f"the most while {million} x {SIZE} B wait and the first {million // 10} leave",
         ),
         Figure("start_with_backlog", started, "s", note="process start to connection"),
@@ -251,11 +247,8 @@ def _cpu_at_a_rate(site: Site, contender: Contender) -> tuple[float, float]:
     with SinkProcess(site, HOME_EVENTS) as sink, Publisher(contender.port) as publisher:
         sink.until_connected()
         before = [cpu_s(each) for each in pids]
-        due = time.monotonic()
-        for number in range(HOME_EVENTS):
-            time.sleep(max(0.0, due - time.monotonic()))
+        for number in paced(HOME_PER_S, HOME_EVENTS):
             publisher.send(event(number, REALISTIC))
-            due += 1 / HOME_PER_S
         sink.report()
         used = [
             (cpu_s(each) - earlier) * 1e6 / HOME_EVENTS for each, earlier in zip(pids, before, strict=True)
@@ -286,7 +279,7 @@ def _at_a_site(part: Callable[[Site], list[Figure]], _: Namespace) -> list[Figur
 
 PARTS = (
     *(drain, quota, flow, latency, urgent, memory, home),
-    *(attacks.flood, attacks.queued, attacks.waiting, attacks.topics),
+    *(attacks.flood, attacks.queued),
 )
 BENCHMARK = Benchmark(
     "edge",

@@ -6,7 +6,6 @@ service than the flood, 10 a second; an alarm's latency is from its publish to i
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -49,12 +48,6 @@ NEIGHBOUR = "eventplane/activity-service/outbox"
 MIXED = "eventplane/health-service/outbox"
 
 QUEUED = 60_000
-LARGE = 90 * 1024
-WAITING = 690
-"""Messages of LARGE bytes: 62 MB, what the profile of the home's broker lets wait for one client."""
-
-TOPICS = 1_000_000
-TOPICS_PER_S = 20_000
 
 _PROBE_S = 0.2
 
@@ -73,37 +66,6 @@ def queued(site: Site) -> list[Figure]:
         *_queued(site, "queued", NEIGHBOUR, MOVEMENT),
         *_queued(site, "queued_mixed", MIXED, READING),
     ]
-
-
-def waiting(site: Site) -> list[Figure]:
-    """62 MB of large events that wait in the home's broker when the forwarder comes back."""
-    with ControlGroup.memory(LIMIT_MIB) as limit, _forwarder(site, "waiting", limit) as contender:
-        _queue(contender, range(WAITING), LARGE, MIXED, READING)
-        with SinkProcess(site, WAITING) as sink:
-            began = time.monotonic()
-            contender.child.launch()
-            with Watch(contender) as watch:
-                found = sink.report(4 * PATIENCE_S)
-                took = time.monotonic() - began
-        return [
-            _rss_figure("waiting", watch, limit, f"{WAITING} x {LARGE} B, {found['different']} arrived"),
-            Figure("waiting_drain", took, "s", note="within IoT Core's quotas"),
-        ]
-
-
-def topics(site: Site) -> list[Figure]:
-    """Messages to a million outboxes that the contract does not have."""
-    with ControlGroup.memory(LIMIT_MIB) as limit, _forwarder(site, "topics", limit) as contender:
-        contender.child.start()
-        with SinkProcess(site, sys.maxsize) as sink, Watch(contender) as watch:
-            nobody = "eventplane/nobody-{number}/outbox"
-            with Worker(send_flood, contender.port, TOPICS_PER_S, 0, nobody, READING, TOPICS) as load:
-                sent = load.receive(dict)
-            found = sink.so_far()
-        took = _stop(contender)
-        note = f"{sent['sent']} topics, one message each at {sent['sent'] / sent['seconds']:,.0f}/s; "
-        note += f"{found['publishes']} publishes with reports and dead letters reached the cloud meanwhile"
-        return [_rss_figure("topics", watch, limit, note), _stop_figure("topics", took)]
 
 
 class Watch(Background):
@@ -140,7 +102,7 @@ def _flood(site: Site, name: str, topic: str, type: str) -> list[Figure]:
         contender.child.start()
         with SinkProcess(site, ALARMS, sent_after=time.monotonic_ns()) as sink, Watch(contender) as watch:
             sink.until_connected()
-            with Worker(send_flood, contender.port, FLOOD_PER_S, REALISTIC, topic, type) as load:
+            with Worker(send_flood, contender.port, FLOOD_PER_S, topic, type) as load:
                 load.receive(bytes)  # it has begun
                 _send_alarms(contender)
                 found = sink.report(PATIENCE_S)
@@ -156,14 +118,14 @@ def _flood(site: Site, name: str, topic: str, type: str) -> list[Figure]:
 
 def _queued(site: Site, name: str, topic: str, type: str) -> list[Figure]:
     with ControlGroup.memory(LIMIT_MIB) as limit, _forwarder(site, name, limit) as contender:
-        _queue(contender, range(QUEUED), REALISTIC, topic, type)
+        _queue(contender, range(QUEUED), topic, type)
         with SinkProcess(site, ALARMS, sent_after=time.monotonic_ns()) as sink:
             contender.child.launch()
             with Watch(contender) as watch:
                 _send_alarms(contender)
                 found = sink.report(PATIENCE_S)
         contender.child.stop()
-        _queue(contender, range(QUEUED, 2 * QUEUED), REALISTIC, topic, type)
+        _queue(contender, range(QUEUED, 2 * QUEUED), topic, type)
         contender.child.start()
         took = _stop(contender)
         return [
@@ -188,9 +150,9 @@ def _forwarder(site: Site, name: str, limit: ControlGroup) -> Iterator[Contender
         contender.child.stop()
 
 
-def _queue(contender: Contender, numbers: range, size: int, topic: str, type: str) -> None:
+def _queue(contender: Contender, numbers: range, topic: str, type: str) -> None:
     with Publisher(contender.port) as publisher:
-        publisher.send_all(events(numbers, size, type), topic)
+        publisher.send_all(events(numbers, REALISTIC, type), topic)
 
 
 def _send_alarms(contender: Contender) -> None:
@@ -218,7 +180,6 @@ def alarm_figure(name: str, found: dict[str, Any], note: str) -> Figure:
         cuts[98],
         "s",
         AIM_ALARM_S,
-        higher_is_better=False,
         note=f"{ALARMS} alarms at {ALARMS_PER_S}/s {note}; median {cuts[49]:.3g} s; "
         f"{missing} had not arrived {PATIENCE_S:g} s after the last one",
     )
@@ -226,13 +187,12 @@ def alarm_figure(name: str, found: dict[str, Any], note: str) -> Figure:
 
 def _stop_figure(name: str, seconds: float) -> Figure:
     note = "SIGTERM to the end of the process"
-    return Figure(f"{name}_stop", seconds, "s", AIM_STOP_S, higher_is_better=False, note=note)
+    return Figure(f"{name}_stop", seconds, "s", AIM_STOP_S, note=note)
 
 
-def _rss_figure(name: str, watch: Watch, limit: ControlGroup, note: str = "") -> Figure:
+def _rss_figure(name: str, watch: Watch, limit: ControlGroup) -> Figure:
     group = "without a memory limit, which this machine does not allow"
     if limit.applies:
         group = f"in a memory cgroup of {LIMIT_MIB} MiB, killed {limit.kills} times"
-    notes = group, note, f"its broker's peak {watch.broker_peak_mib:.3g} MiB"
-    text = "; ".join(filter(None, notes))
-    return Figure(f"{name}_rss_peak", watch.peak_mib, "MiB", AIM_RSS_MIB, higher_is_better=False, note=text)
+    note = f"{group}; its broker's peak {watch.broker_peak_mib:.3g} MiB"
+    return Figure(f"{name}_rss_peak", watch.peak_mib, "MiB", AIM_RSS_MIB, note=note)

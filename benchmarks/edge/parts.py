@@ -18,6 +18,7 @@ from benchmarks.edge import wire
 from benchmarks.edge.events import REALISTIC, event
 from benchmarks.edge.sink import serve
 from benchmarks.processes import ControlGroup, Worker
+from benchmarks.results import paced
 from contract.loader import load_contract
 from edge.numbering import stamp
 from edge.spool import Spool, StoredEvent
@@ -246,8 +247,5 @@ def _arrival(spool: Spool, sequence: int, number: int, size: int, uplink: str) -
 
 def send_paced(publisher: Publisher, rate: float, count: int, type: str, topic: str) -> None:
     """Publish `count` events at `rate` a second; their id is the time of sending."""
-    due = time.monotonic()
-    for _ in range(count):
-        time.sleep(max(0.0, due - time.monotonic()))
+    for _ in paced(rate, count):
         publisher.send(event(time.monotonic_ns(), REALISTIC, type), topic)
-        due += 1 / rate

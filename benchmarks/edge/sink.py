@@ -12,8 +12,9 @@ import zlib
 from collections.abc import Callable
 
 from benchmarks.edge import wire
-from benchmarks.edge.events import EARLIEST_NS, READING, event
+from benchmarks.edge.events import EARLIEST_NS, REALISTIC, events
 from benchmarks.processes import Channel, until_stopped
+from benchmarks.results import paced
 from eventplane_mqtt.endpoint import TlsFiles
 from local.ports import LOOPBACK
 
@@ -146,33 +147,22 @@ def serve(channel: Channel, port: int, tls: TlsFiles, sink: tuple[int, bool, int
     channel.send(served.report())
 
 
-def flood(
-    channel: Channel,
-    port: int,
-    rate: int,
-    size: int,
-    topic: str,
-    type: str = READING,
-    count: int = sys.maxsize,
-) -> None:
-    """Publish `rate` events a second of `size` bytes at QoS 0 until `count` or SIGTERM.
+def flood(channel: Channel, port: int, rate: int, topic: str, type: str) -> None:
+    """Publish `rate` events a second at QoS 0 until SIGTERM.
 
-    A `size` of 0 publishes an empty object. `topic` has {number} where the message's number belongs. Sends
-    CONNECTED, and at the end how many messages were `sent` in how many `seconds`.
+    Sends CONNECTED, and at the end how many messages were `sent` in how many `seconds`.
     """
     stopped = until_stopped()
-
-    def packet(number: int) -> bytes:
-        payload = event(number, size, type) if size else b"{}"
-        return wire.publish(topic.format(number=number), payload)
-
-    sent, began = 0, time.monotonic()
     with socket.create_connection((LOOPBACK, port)) as connection:
         connection.sendall(wire.connect("load"))
         channel.send(CONNECTED)
-        while not stopped.is_set() and sent < count:
-            burst = min(max(1, rate // _BURSTS_PER_S), count - sent)
-            connection.sendall(b"".join(packet(sent + each) for each in range(burst)))
+        began = time.monotonic()
+        sent, burst = 0, max(1, rate // _BURSTS_PER_S)
+        for _ in paced(rate / burst, sys.maxsize):
+            if stopped.is_set():
+                break
+            numbers = range(sent, sent + burst)
+            packets = (wire.publish(topic, each) for each in events(numbers, REALISTIC, type))
+            connection.sendall(b"".join(packets))
             sent += burst
-            time.sleep(max(0.0, began + sent / rate - time.monotonic()))
     channel.send({"sent": sent, "seconds": time.monotonic() - began})
