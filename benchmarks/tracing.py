@@ -18,9 +18,9 @@ from urllib.parse import urlsplit
 
 from opentelemetry.sdk.trace import TracerProvider
 
-from benchmarks.functions import deployed, run
 from benchmarks.processes import Channel, Worker
 from benchmarks.results import Figure, together
+from benchmarks.router_process import deployed, run
 from benchmarks.runner import Benchmark
 from contract import load_contract
 from eventplane.batch import pack
@@ -150,8 +150,8 @@ def _rates(url: str) -> Iterator[Figure]:
 def _cold_start(url: str) -> Figure:
     """The CPU time of a new process, with and without in turn."""
     on = {"EVENTPLANE_OTLP_ENDPOINT": url, "EVENTPLANE_TRACE_SHARE": "1"}
-    with tempfile.TemporaryDirectory() as folder, deployed("router", Path(folder)) as variables:
-        pairs = [(run("router", variables | on), run("router", variables)) for _ in range(REPEATS)]
+    with tempfile.TemporaryDirectory() as folder, deployed(Path(folder)) as variables:
+        pairs = [(run(variables | on), run(variables)) for _ in range(REPEATS)]
     ours, without = (median(each.cpu_ms for each in runs) for runs in zip(*pairs, strict=True))
     note = "to the answer to the first event, exported; CPU time"
     return Figure("cold_start", ours, "ms", None, False, "without", without, note)

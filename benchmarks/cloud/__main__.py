@@ -25,9 +25,8 @@ from benchmarks.cloud.plane import (
     Readers,
     event,
     invocations,
-    peak_memory_mib,
 )
-from benchmarks.cloud.router import functions, router
+from benchmarks.cloud.router import router
 from benchmarks.results import Figure, paced, percentiles
 from benchmarks.runner import Benchmark
 from eventplane.batch import pack_texts
@@ -66,7 +65,7 @@ class Throughput:
 
 
 def plane(options: Namespace) -> Iterator[Figure]:
-    """Throughput first, as the load of the others follows from it; memory at the end."""
+    """Throughput first, as the load of the others follows from it."""
     with tempfile.TemporaryDirectory() as name, Supervisor(Path(name) / "run") as supervisor:
         deployed = deploy_plane(supervisor, start_emulator(supervisor))
         with (
@@ -83,8 +82,6 @@ def plane(options: Namespace) -> Iterator[Figure]:
         yield single.figure("events_single", "each a publish of its own")
         yield from router_time(batched, single)
         yield from delays
-        for name, mib in sorted(peak_memory_mib(deployed.cloud).items()):
-            yield Figure(f"{name}_warm_memory", mib, "MiB", note="peak after all runs")
 
 
 def throughput(plane: Plane, device: Device, events: int, batch: int, runs: int) -> Throughput:
@@ -161,7 +158,7 @@ def _payload(texts: Sequence[str]) -> bytes:
 
 BENCHMARK = Benchmark(
     "cloud",
-    {"plane": plane, "router": router, "functions": functions},
+    {"plane": plane, "router": router},
     clock="wall clock unless a note says CPU time",
     options={
         "--events": {"type": int, "default": 20_000, "help": "of a batched run; a tenth of it single"},

@@ -13,7 +13,6 @@ from time import monotonic_ns
 from types import TracebackType
 from typing import Any, Final, Self
 
-from benchmarks.processes import peak_rss_mib
 from eventplane.sqs_binding import split
 from eventplane.topics import basic_ingest_topic, urgent_rule
 from eventplane_mqtt.connection import Connection
@@ -232,22 +231,3 @@ def invocations(cloud: CloudEndpoint) -> dict[str, Invocations]:
         times = [float(line[1]) for line in lines if line]
         found[name.rpartition(PREFIX)[2]] = Invocations(len(times), sum(times))
     return found
-
-
-def peak_memory_mib(cloud: CloudEndpoint) -> dict[str, float]:
-    """The most resident memory of any process of each function that runs in this `cloud`."""
-    peaks: dict[str, float] = {}
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            variables = dict(each.partition("=")[::2] for each in _environment(process))
-            function = variables.get("AWS_LAMBDA_FUNCTION_NAME", "")
-            if function.startswith(PREFIX) and variables.get("AWS_ENDPOINT_URL") == cloud.url:
-                name = function.removeprefix(PREFIX)
-                peaks[name] = max(peaks.get(name, 0.0), peak_rss_mib(int(process.name)))
-        except (OSError, StopIteration):
-            continue  # it has ended meanwhile
-    return peaks
-
-
-def _environment(process: Path) -> list[str]:
-    return (process / "environ").read_bytes().decode(errors="replace").split("\0")

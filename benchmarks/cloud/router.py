@@ -1,6 +1,6 @@
-"""One router at its share of a core, and the start of each kind of function.
+"""One router: what its start computes, and how fast it is at its share of a core.
 
-The router runs as a deployment bundles it, against an AWS of this machine that answers after 10 ms. Lambda
+It runs as a deployment bundles it, against an AWS of this machine that answers after 10 ms. Lambda
 gives the init phase a whole vCPU whatever the memory, so the share begins with the first event. On Lambda one
 has to add the start of the runtime and the network.
 """
@@ -16,9 +16,9 @@ from statistics import median
 from typing import Final
 
 from benchmarks.cloud.plane import event
-from benchmarks.functions import FUNCTIONS, Run, deployed, frame, record, run
 from benchmarks.processes import ControlGroup
 from benchmarks.results import Figure
+from benchmarks.router_process import Run, deployed, messages, run
 from eventplane.batch import pack_texts
 
 VCPU_MIB: Final = 1_769
@@ -46,8 +46,12 @@ def share_of(memory_mib: int) -> float:
 
 
 def router(_: Namespace) -> Iterator[Figure]:
-    """Cold starts and rates at each memory."""
-    with tempfile.TemporaryDirectory() as folder, deployed("router", Path(folder), ANSWER_S) as variables:
+    """The start, then cold starts and rates at each memory."""
+    with tempfile.TemporaryDirectory() as folder, deployed(Path(folder), ANSWER_S) as variables:
+        fresh = [run(variables) for _ in range(_REPEATS + 1)][1:]
+        note = "CPU time of a fresh process to the answer to its first event, median"
+        yield Figure("router_all", median(each.cpu_ms for each in fresh), "ms", CPU_MS, note=note)
+        yield Figure("router_memory", median(each.peak_mib for each in fresh), "MiB")
         for memory, aim in AIMS.items():
             share = share_of(memory)
             starts = [_throttled(variables, share) for _ in range(_STARTS)]
@@ -65,24 +69,11 @@ def router(_: Namespace) -> Iterator[Figure]:
             yield Figure(f"{name}_cpu_event", cpu_ms, "ms", note="CPU time of an event")
 
 
-def functions(_: Namespace) -> Iterator[Figure]:
-    """CPU time from a fresh process to the answer to its first event, and the memory until then."""
-    note = "CPU time of a fresh process after the interpreter's start, median"
-    for function in FUNCTIONS:
-        with tempfile.TemporaryDirectory() as folder, deployed(function, Path(folder)) as variables:
-            runs = [run(function, variables) for _ in range(_REPEATS + 1)][1:]
-        aim = CPU_MS if function == "router" else None
-        cpu_ms = median(each.cpu_ms for each in runs)
-        yield Figure(f"{function}_all", cpu_ms, "ms", aim, note=note)
-        yield Figure(f"{function}_memory", median(each.peak_mib for each in runs), "MiB")
-
-
 def _throttled(variables: dict[str, str], share: float, seconds: float = 0.0) -> Run:
     """A process at its share of a core from the first event on, which goes on with full batches if asked."""
     with ControlGroup.cpu(share) as group:
         bound = {"BENCH_GROUP": str(group.members)} if group.applies else {}
-        first = _records([event("first").encode()])
-        found = run("router", variables | bound, first, _full() if seconds else None, seconds)
+        found = run(variables | bound, rest=_full() if seconds else None, seconds=seconds)
     if group.applies:
         return found
     # It ran unthrottled: its CPU time is divided by the share.
@@ -92,10 +83,7 @@ def _throttled(variables: dict[str, str], share: float, seconds: float = 0.0) ->
 
 
 def _full() -> dict[str, object]:
-    return _records(
-        [pack_texts(event(f"{message}-{number}") for number in range(BATCH)) for message in range(MESSAGES)]
+    packs = (
+        pack_texts(event(f"{message}-{number}") for number in range(BATCH)) for message in range(MESSAGES)
     )
-
-
-def _records(payloads: list[bytes]) -> dict[str, object]:
-    return {"Records": [record(frame(each)) for each in payloads]}
+    return messages(list(packs))

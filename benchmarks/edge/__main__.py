@@ -15,7 +15,6 @@ from pathlib import Path
 from statistics import median
 
 from benchmarks.edge import attacks
-from benchmarks.edge.events import ALARM, REALISTIC, event, events
 from benchmarks.edge.parts import (
     ALARM_TOPIC,
     Contender,
@@ -27,6 +26,7 @@ from benchmarks.edge.parts import (
     start_bridge,
     start_forwarder,
 )
+from benchmarks.edge.sink import ALARM, REALISTIC, event, events
 from benchmarks.processes import cpu_s, peak_rss_mib, rss_mib, written_bytes
 from benchmarks.results import Figure, paced, percentiles
 from benchmarks.runner import Benchmark

@@ -13,7 +13,6 @@ from statistics import quantiles
 from types import TracebackType
 from typing import Any
 
-from benchmarks.edge.events import ALARM, READING, REALISTIC, events
 from benchmarks.edge.parts import (
     ALARM_TOPIC,
     Contender,
@@ -23,6 +22,7 @@ from benchmarks.edge.parts import (
     send_paced,
     start_forwarder,
 )
+from benchmarks.edge.sink import ALARM, READING, REALISTIC, events
 from benchmarks.edge.sink import flood as send_flood
 from benchmarks.processes import ControlGroup, Worker, peak_rss_mib
 from benchmarks.results import Figure

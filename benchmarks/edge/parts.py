@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.edge import wire
-from benchmarks.edge.events import REALISTIC, event
-from benchmarks.edge.sink import serve
+from benchmarks.edge.sink import REALISTIC, event, serve
 from benchmarks.processes import ControlGroup, Worker
 from benchmarks.results import paced
 from contract.loader import load_contract

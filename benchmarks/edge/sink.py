@@ -9,14 +9,22 @@ import sys
 import threading
 import time
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 
 from benchmarks.edge import wire
-from benchmarks.edge.events import EARLIEST_NS, REALISTIC, events
 from benchmarks.processes import Channel, until_stopped
 from benchmarks.results import paced
 from eventplane_mqtt.endpoint import TlsFiles
 from local.ports import LOOPBACK
+
+EARLIEST_NS = 10**9
+"""An id beyond it is the nanosecond of sending, of the machine's monotonic clock."""
+
+ALARM = "org.eventplane.alarm.keyword.v1"
+READING = "org.eventplane.health.reading.v1"
+
+REALISTIC = 349
+"""Bytes of an average reading as a CloudEvent, of the fleet's real data."""
 
 PUBLISHES_PER_S = 100
 BYTES_PER_S = 512 * 1024
@@ -28,6 +36,24 @@ _NUMBER = re.compile(rb'"id":"(\d+)"')
 """The benchmark's events have decimal ids, which their data does not repeat."""
 
 LISTENING, CONNECTED = b"listening", b"connected"
+
+
+def event(number: int, size: int, type: str = READING) -> bytes:
+    """Return an event of `size` bytes whose id is `number`. Its payload does not compress to nothing."""
+    head = (
+        f'{{"specversion":"1.0","id":"{number}","source":"/homes/1/health-service","type":"{type}",'
+        '"subject":"/homes/1/persons/1","time":"2026-01-01T00:00:00.000Z",'
+        '"datacontenttype":"application/json","data":{"property":"heart_rate",'
+        f'"value":{number % 97 + 40}.{number % 1_000:03},"unit":"bpm","text":"'
+    )
+    fill = size - len(head) - 3
+    digits = f"{number * 2_654_435_761 % 2**64:020d}" * (fill // 20 + 1)
+    return f'{head}{digits[: max(0, fill)]}"}}}}'.encode()
+
+
+def events(numbers: Sequence[int], size: int, type: str = READING) -> Iterable[bytes]:
+    """Return an event for each of `numbers`, made when it is asked for."""
+    return (event(number, size, type) for number in numbers)
 
 
 class Sink:

@@ -1,4 +1,4 @@
-"""A function as a deployment bundles it, in a fresh process, with AWS played by a server of this machine."""
+"""A router as a deployment bundles it, in a fresh process, with AWS played by a server of this machine."""
 
 from __future__ import annotations
 
@@ -16,24 +16,15 @@ from time import sleep
 from typing import Any, Final
 
 from contract import load_contract
-from eventplane.contract import Contract, compile_contract
 from eventplane.contract.publication import cloud_destinations
 from eventplane.envelope import write_event
 from eventplane.ingest import IngestFrame, frame_text
 from local.background import BackgroundServer
 
-FUNCTIONS: Final = {
-    "router": "router.handler",
-    "archive": "archive.tap",
-    "ingest_errors": "archive.ingest_errors",
-    "webhook": "http_sink.webhook",
-}
-"""Their modules below `lambdas`."""
-
 _CHILD: Final = """
 import time; began, began_cpu = time.monotonic(), time.process_time()
 import importlib, json, os, re, sys
-handler = importlib.import_module(f"lambdas.{sys.argv[1]}")
+handler = importlib.import_module("lambdas.router.handler")
 initialized, initialized_cpu = time.monotonic(), time.process_time()
 if members := os.environ.get("BENCH_GROUP"):
     with open(members, "w") as group: group.write(str(os.getpid()))
@@ -94,45 +85,27 @@ class Run:
         return 1e3 * (self.init_cpu_s + self.first_cpu_s)
 
 
-def run(
-    function: str,
-    variables: dict[str, str],
-    first: object = None,
-    rest: object = None,
-    seconds: float = 0.0,
-) -> Run:
-    """Start `function`, let it handle its first event, then `rest` again and again for so many seconds."""
-    command = [sys.executable, "-S", "-c", _CHILD, FUNCTIONS[function]]
-    given = json.dumps([first or _first(function), rest, seconds])
+def run(variables: dict[str, str], *, rest: object = None, seconds: float = 0.0) -> Run:
+    """Start a router, let it handle an event, then the batch `rest` again and again for so many seconds."""
+    event = {"id": "1", "source": "/homes/a", "type": "org.eventplane.alarm.keyword.v1"}
+    first = messages([write_event(event, {"room": "bath"}).json.encode()])
+    command = [sys.executable, "-S", "-c", _CHILD]
+    given = json.dumps([first, rest, seconds])
     done = subprocess.run(command, env=variables, input=given, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise SystemExit(f"{function} failed: {done.stderr[-2_000:]}")
+        raise SystemExit(f"the router failed: {done.stderr[-2_000:]}")
     return Run(**json.loads(done.stderr.splitlines()[-1]))
 
 
-def record(body: str) -> dict[str, object]:
-    """A message of a queue, as a function gets it."""
+def messages(payloads: list[bytes]) -> dict[str, object]:
+    """Publishes of a device, as the ingest rule writes them and the router gets them."""
     attributes = {"SentTimestamp": "4000000000000", "ApproximateReceiveCount": "1"}
     attributes["ApproximateFirstReceiveTimestamp"] = "4000000000000"
-    return {"messageId": "m", "receiptHandle": "r", "body": body, "attributes": attributes}
-
-
-def frame(payload: bytes) -> str:
-    """A device's publish as the ingest rule writes it."""
-    return frame_text(IngestFrame(payload, "devices/a/outbox", "a", "", 4_000_000_000_000))
-
-
-def _first(function: str) -> dict[str, object]:
-    event = write_event(
-        {"id": "1", "source": "/homes/a", "type": "org.eventplane.alarm.keyword.v1"}, {"room": "bath"}
+    bodies = (
+        frame_text(IngestFrame(each, "devices/a/outbox", "a", "", 4_000_000_000_000)) for each in payloads
     )
-    body = frame(event.json.encode())
-    if function == "webhook":
-        body = event.json
-    if function == "ingest_errors":
-        names = {"ruleName": "r", "topic": "t", "clientId": "a", "base64OriginalPayload": "e30="}
-        body = json.dumps({**names, "failures": []})
-    return {"Records": [record(body)]}
+    rest = {"messageId": "m", "receiptHandle": "r", "attributes": attributes}
+    return {"Records": [{**rest, "body": each} for each in bodies]}
 
 
 class _Aws(BaseHTTPRequestHandler):
@@ -145,60 +118,40 @@ class _Aws(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])) or "{}")
         taken = [{"Id": each["Id"]} for each in body.get("Entries", [])]
-        found: dict[str, Any] = {"SecretString": "a" * 64} if "SecretId" in body else {}
+        found: dict[str, Any] = {}
         if self.headers.get("X-Amz-Target", "").endswith(".Scan"):
             found = {"Items": [], "Count": 0, "ScannedCount": 0}
-        self._answer(json.dumps({"Successful": taken} if taken else found).encode())
-
-    def do_PUT(self) -> None:
-        self.rfile.read(int(self.headers["Content-Length"]))
-        self._answer(b"")
-
-    def _answer(self, body: bytes) -> None:
+        answer = json.dumps({"Successful": taken} if taken else found).encode()
         sleep(self.answer_s)
         self.send_response(200)
-        self.send_header("Content-Length", str(len(body)))
+        self.send_header("Content-Length", str(len(answer)))
         self.end_headers()
-        self.wfile.write(body)
+        self.wfile.write(answer)
 
     def log_message(self, *_: Any) -> None:
         """Nothing is logged: it would be measured."""
 
 
 @contextmanager
-def deployed(function: str, folder: Path, answer_s: float = 0.0) -> Iterator[dict[str, str]]:
-    """Bundle `function` in `folder`; yield the environment of its process.
+def deployed(folder: Path, answer_s: float = 0.0) -> Iterator[dict[str, str]]:
+    """Bundle a router in `folder`; yield the environment of its process.
 
     It finds an AWS that takes everything after `answer_s` seconds.
     """
     from stacks.bundling import compile_bytecode, copy_packages, installed  # starts a process of Node.js
     from stacks.constructs.function_assets import CONTRACT_FILE, LOCK
 
-    contract = _contract()
-    code = folder / function
-    code.mkdir()
-    package = FUNCTIONS[function].partition(".")[0]
-    copy_packages(code, "eventplane", "lambdas/common", f"lambdas/{package}")
-    (code / CONTRACT_FILE).write_bytes(contract.canonical)
-    compile_bytecode(code, str(code))
+    copy_packages(folder, "eventplane", "lambdas/common", "lambdas/router")
+    (folder / CONTRACT_FILE).write_bytes(load_contract().canonical)
+    compile_bytecode(folder, str(folder))
     packages = installed(LOCK, "x86_64" if platform.machine() == "x86_64" else "arm64")
-    source = "alarm-centre.inbox" if function == "webhook" else contract.device.outbox.address
     handler = type("Aws", (_Aws,), {"answer_s": answer_s})
     with BackgroundServer("aws", ThreadingHTTPServer(("127.0.0.1", 0), handler)) as server:
-        yield {
-            "PYTHONPATH": f"{code}{os.pathsep}{packages}",
-            **_environment(code, contract, server.url, source),
-        }
+        yield {"PYTHONPATH": f"{folder}{os.pathsep}{packages}", **_environment(folder, server.url)}
 
 
-def _contract() -> Contract:
-    """Ours, with one inbox as a webhook."""
-    document = json.loads(load_contract().canonical)
-    document["participants"]["alarm-centre"]["inbox"]["webhook"] = {}
-    return compile_contract(document, "benchmark")
-
-
-def _environment(code: Path, contract: Contract, url: str, source: str) -> dict[str, str]:
+def _environment(code: Path, url: str) -> dict[str, str]:
+    contract = load_contract()
     inboxes = [each.address for each in cloud_destinations(contract)]
     queue = f"{url}/0/queue"
     return {
@@ -213,7 +166,7 @@ def _environment(code: Path, contract: Contract, url: str, source: str) -> dict[
         "AWS_SECRET_ACCESS_KEY": "x",
         "AWS_EC2_METADATA_DISABLED": "true",
         "POWERTOOLS_SERVICE_NAME": "bench",
-        "EVENTPLANE_SOURCE": source,
+        "EVENTPLANE_SOURCE": contract.device.outbox.address,
         "EVENTPLANE_SOURCE_QUEUE": queue,
         "EVENTPLANE_QUEUES": json.dumps(dict.fromkeys(inboxes, queue)),
         "EVENTPLANE_PRIORITY": "urgent",
@@ -224,13 +177,4 @@ def _environment(code: Path, contract: Contract, url: str, source: str) -> dict[
         "EVENTPLANE_INTEREST_TABLE": "interest",
         "EVENTPLANE_CONTRACT_REFRESH_S": "30",
         "EVENTPLANE_CONTRACT": contract.version,
-        "EVENTPLANE_WEBHOOK_URL": f"{url}/hook",
-        "EVENTPLANE_WEBHOOK_SECRET": "secret",
-        "EVENTPLANE_WEBHOOK_ORIGIN": "bench",
-        "EVENTPLANE_SINKS": "anywhere",
-        "EVENTPLANE_OUTBOX_QUEUE": queue,
-        "EVENTPLANE_DEAD_LETTER_QUEUE": queue,
-        "EVENTPLANE_CONCURRENCY": "1",
-        "EVENTPLANE_WAYS_IN": json.dumps([queue]),
-        "EVENTPLANE_LETTERS_TO": json.dumps([queue]),
     }
