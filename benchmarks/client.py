@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 import sys
-import tempfile
 import threading
 from argparse import Namespace
 from collections import Counter
@@ -24,7 +23,7 @@ from typing import Any
 
 from benchmarks.cloud.plane import ALARM, SIZE, event
 from benchmarks.cost.prices import dollars
-from benchmarks.edge.parts import Site, start_forwarder
+from benchmarks.edge.parts import Site, site, start_forwarder
 from benchmarks.results import Figure, percentiles
 from benchmarks.runner import Benchmark
 from eventplane_client.client import Client
@@ -42,7 +41,6 @@ from eventplane_client.sqs import SqsTransport
 from eventplane_client.subscription import NoSubscriptions
 from local.emulator import start_emulator
 from local.ports import LOOPBACK
-from local.process import Supervisor
 
 READER, SENDER = "call-service", "voice-service"
 RUNS = 3
@@ -71,7 +69,7 @@ class Backend:
 
 
 @contextmanager
-def memory(_: Supervisor, directory: Path) -> Iterator[Backend]:
+def memory(home: Site) -> Iterator[Backend]:
     """The plane in this process; what is measured is the client and its filter."""
     plane = MemoryPlane()
     plane.subscribe(READER, "all", None)
@@ -79,28 +77,28 @@ def memory(_: Supervisor, directory: Path) -> Iterator[Backend]:
         "memory",
         2_000,
         lambda participant: MemoryTransport(plane, participant),
-        {"memory": MemoryFilter, "sqlite": lambda: _on_disk(directory)},
+        {"memory": MemoryFilter, "sqlite": lambda: _on_disk(home.directory)},
         "one process",
     )
 
 
 @contextmanager
-def mqtt(supervisor: Supervisor, directory: Path) -> Iterator[Backend]:
+def mqtt(home: Site) -> Iterator[Backend]:
     """A home's Mosquitto and forwarder; no cloud is reached."""
-    home = start_forwarder(Site.create(supervisor, directory / "home"), "home")
+    forwarder = start_forwarder(home, "home")
     yield Backend(
         "mqtt",
         500,
-        lambda participant: MqttTransport(participant, LOOPBACK, home.port, max_receives=5),
-        {"sqlite": lambda: _on_disk(directory)},
+        lambda participant: MqttTransport(participant, LOOPBACK, forwarder.port, max_receives=5),
+        {"sqlite": lambda: _on_disk(home.directory)},
         "Mosquitto and forwarder with its spool between them",
     )
 
 
 @contextmanager
-def sqs(supervisor: Supervisor, _: Path) -> Iterator[Backend]:
+def sqs(home: Site) -> Iterator[Backend]:
     """Queue and table of the emulator; the sender's outbox is the reader's inbox."""
-    cloud = start_emulator(supervisor)
+    cloud = start_emulator(home.supervisor)
     queues, table = cloud.client("sqs"), cloud.client("dynamodb")
     attributes = {"VisibilityTimeout": str(_VISIBILITY_S)}
     url = queues.create_queue(QueueName="client", Attributes=attributes)["QueueUrl"]
@@ -258,15 +256,8 @@ def _events(number: int) -> list[str]:
     return [event(f"c{next(_numbers)}", ALARM) for _ in range(number)]
 
 
-def _part(
-    make: Callable[[Supervisor, Path], AbstractContextManager[Backend]], _: Namespace
-) -> Iterator[Figure]:
-    # On a disk, not in memory: what a sync costs is part of it.
-    with (
-        tempfile.TemporaryDirectory(dir=Path.cwd()) as directory,
-        Supervisor(Path(directory) / "run") as supervisor,
-        make(supervisor, Path(directory)) as backend,
-    ):
+def _part(make: Callable[[Site], AbstractContextManager[Backend]], _: Namespace) -> Iterator[Figure]:
+    with site() as here, make(here) as backend:
         yield from figures(backend)
 
 

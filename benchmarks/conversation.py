@@ -10,7 +10,6 @@ import itertools
 import os
 import subprocess
 import sys
-import tempfile
 import threading
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Sequence
@@ -18,7 +17,8 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from time import perf_counter
 
-from benchmarks.edge.parts import Site, start_forwarder
+from benchmarks.cloud.plane import deployed_plane
+from benchmarks.edge.parts import site, start_forwarder
 from benchmarks.results import Figure, percentiles
 from benchmarks.runner import Benchmark
 from contract import load_contract
@@ -27,9 +27,6 @@ from eventplane.conversation.messages import Status
 from eventplane.conversation.open_requests import Replies
 from eventplane.envelope import Envelope, write_event
 from eventplane_client import Client, ClientSettings, Mode, connect
-from local.demo.plane import deploy_plane
-from local.emulator import start_emulator
-from local.process import Supervisor
 from local.services import Service
 from tests.integration import downlink
 from tests.integration.downlink import MESSAGE, Home
@@ -43,8 +40,8 @@ _numbers = itertools.count(1)
 
 def device(options: Namespace) -> list[Figure]:
     """Voice service to call service, over Mosquitto and the forwarder's spool; no cloud is reached."""
-    with _folder() as directory, Supervisor(directory / "run") as supervisor:
-        home = start_forwarder(Site.create(supervisor, directory / "site"), "home", contract=_at_home())
+    with site() as here:
+        home = start_forwarder(here, "home", contract=_at_home())
         with (
             closing(Service("call-service", home.port, lambda event: event.id)),
             closing(Service("voice-service", home.port)) as voice,
@@ -57,26 +54,19 @@ def device(options: Namespace) -> list[Figure]:
 
 def across(options: Namespace) -> list[Figure]:
     """Carers to a home, and a home to its call service and two services in the cloud."""
-    with _folder() as directory, Supervisor(directory / "run") as supervisor:
-        plane = deploy_plane(supervisor, start_emulator(supervisor))
-        os.environ.update(plane.cloud.environment())
-        contract = directory / "contract.json"
+    with deployed_plane() as run:
+        cloud = run.plane.cloud
+        os.environ.update(cloud.environment())
+        contract = run.directory / "contract.json"
         contract.write_bytes(load_contract().canonical)
         register = [sys.executable, "-m", "eventplane", "fleet", "register", HOME, "--env", "local"]
         subprocess.run(register, check=True, capture_output=True)
-        seen = downlink.Plane(plane.cloud, plane.outputs)
-        with downlink.running_home(seen, supervisor, directory / HOME, HOME) as home:
+        seen = downlink.Plane(cloud, run.plane.outputs)
+        with downlink.running_home(seen, run.supervisor, run.directory / HOME, HOME) as home:
             return [
                 *from_the_cloud(home, contract, options.across),
                 *from_a_home(home, options.across),
             ]
-
-
-@contextmanager
-def _folder() -> Iterator[Path]:
-    # On a disk, not in memory: what a sync costs is part of it.
-    with tempfile.TemporaryDirectory(dir=Path.cwd()) as name:
-        yield Path(name)
 
 
 def from_the_cloud(home: Home, contract: Path, requests: int) -> list[Figure]:

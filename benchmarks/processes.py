@@ -7,18 +7,34 @@ import multiprocessing
 import os
 import re
 import signal
+import tempfile
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from pathlib import Path
 from time import monotonic
 from types import TracebackType
 from typing import Any, Final, Self
 
+from local.process import Supervisor
+
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
 _GROUPS: Final = Path("/sys/fs/cgroup")
 _PERIOD_US: Final = 20_000
 _SPAWN: Final = multiprocessing.get_context("spawn")
+
+
+@contextmanager
+def scratch() -> Iterator[tuple[Path, Supervisor]]:
+    """Yield a directory on a disk, and a supervisor of processes that ends them with the block.
+
+    /tmp may be memory, where written bytes count as none and a sync is free.
+    """
+    build = Path(__file__).parents[1] / "build"
+    build.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=build) as name, Supervisor(Path(name) / "run") as supervisor:
+        yield Path(name), supervisor
 
 
 def cpu_s(pid: int) -> float:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import sys
-import tempfile
 import threading
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count, islice
-from pathlib import Path
 from statistics import median
 from time import monotonic_ns
 from typing import Final
@@ -23,6 +21,7 @@ from benchmarks.cloud.plane import (
     Device,
     Invocations,
     Readers,
+    deployed_plane,
     event,
     invocations,
 )
@@ -30,9 +29,7 @@ from benchmarks.cloud.router import router
 from benchmarks.results import Figure, paced, percentiles
 from benchmarks.runner import Benchmark
 from eventplane.batch import pack_texts
-from local.demo.plane import Plane, deploy_plane
-from local.emulator import start_emulator
-from local.process import Supervisor
+from local.demo.plane import Plane
 
 BATCH: Final = 250
 """Events of one publish: what the forwarder packs at most by default."""
@@ -66,11 +63,11 @@ class Throughput:
 
 def plane(options: Namespace) -> Iterator[Figure]:
     """Throughput first, as the load of the others follows from it."""
-    with tempfile.TemporaryDirectory() as name, Supervisor(Path(name) / "run") as supervisor:
-        deployed = deploy_plane(supervisor, start_emulator(supervisor))
+    with deployed_plane() as run:
+        deployed = run.plane
         with (
-            Device(deployed, "bench-home", Path(name)) as device,
-            Device(deployed, "bench-other", Path(name)) as other,
+            Device(deployed, "bench-home", run.directory) as device,
+            Device(deployed, "bench-other", run.directory) as other,
         ):
             # Once before it counts, for the cold starts.
             throughput(deployed, device, BATCH, BATCH, 1)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import re
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -13,13 +14,16 @@ from time import monotonic_ns
 from types import TracebackType
 from typing import Any, Final, Self
 
+from benchmarks.processes import scratch
 from eventplane.sqs_binding import split
 from eventplane.topics import basic_ingest_topic, urgent_rule
 from eventplane_mqtt.connection import Connection
 from eventplane_mqtt.endpoint import Endpoint, TlsFiles
 from eventplane_mqtt.mailbox import Acknowledged, Connected, Disconnected, LinkName, Message
 from local.cloud import CloudEndpoint
-from local.demo.plane import Plane
+from local.demo.plane import Plane, deploy_plane
+from local.emulator import start_emulator
+from local.process import Supervisor
 from local.things import provision
 
 SIZE: Final = 512
@@ -40,6 +44,27 @@ _PATIENCE_S: Final = 120.0
 
 PREFIX: Final = "eventplane-local-"
 _REPORT: Final = re.compile(r"REPORT .*?\tDuration: ([\d.]+) ms")
+
+
+@dataclass(frozen=True, slots=True)
+class Deployed:
+    """The plane in a local cloud; other files and processes of a run are in `directory` and `supervisor`."""
+
+    plane: Plane
+    directory: Path
+    supervisor: Supervisor
+
+    @property
+    def log(self) -> Path:
+        """What the emulator logs."""
+        return self.supervisor.run_dir / "emulator.log"
+
+
+@contextmanager
+def deployed_plane() -> Iterator[Deployed]:
+    """Deploy the plane in a local cloud, which ends with the block."""
+    with scratch() as (directory, supervisor):
+        yield Deployed(deploy_plane(supervisor, start_emulator(supervisor)), directory, supervisor)
 
 
 def event(id: str, type: str = DOOR) -> str:

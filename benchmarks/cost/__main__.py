@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import tempfile
 from argparse import Namespace
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -13,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.audit.accesses import Accesses, watched
-from benchmarks.cloud.plane import Device
+from benchmarks.cloud.plane import Deployed, Device, deployed_plane
 from benchmarks.cost.deployment import MONTH_S, Deployment
 from benchmarks.cost.meter import Meter
 from benchmarks.cost.months import Key, Reads, Usage, idle, jobs, requests, storage
@@ -27,9 +26,6 @@ from eventplane.archive_layout import COMPACTED, compacted_folders
 from glue_jobs.common.session import local_session
 from glue_jobs.compaction.main import main as compact
 from glue_jobs.delivery_audit.main import main as audit
-from local.demo.plane import deploy_plane
-from local.emulator import start_emulator
-from local.process import Supervisor
 
 MILLION: Final = 1e6
 AIMS: Final = {"dev": 10.0, "prod": 60.0}
@@ -57,31 +53,27 @@ class Counted:
 def costs(options: Namespace) -> Iterator[Figure]:
     """Count, and price what was counted."""
     deployments = {name: Deployment(name) for name in AIMS}
-    with tempfile.TemporaryDirectory() as name, Supervisor(Path(name) / "run") as supervisor:
-        found = _count(supervisor, Path(name), deployments, options.scale)
+    with deployed_plane() as run:
+        found = _count(run, deployments, options.scale)
     yield from _regimes(found, deployments["prod"])
     yield from _idle(found, deployments)
     yield from _overhead(found)
 
 
-def _count(
-    supervisor: Supervisor, directory: Path, deployments: Mapping[str, Deployment], scale: float
-) -> Counted:
-    cloud = start_emulator(supervisor)
-    plane = deploy_plane(supervisor, cloud)
-    log = supervisor.run_dir / "emulator.log"
+def _count(run: Deployed, deployments: Mapping[str, Deployment], scale: float) -> Counted:
+    url = run.plane.cloud.url
     with (
-        Meter(cloud.url) as functions,
-        Meter(cloud.url) as consumers,
-        Device(plane, "bench-home", directory) as device,
+        Meter(url) as functions,
+        Meter(url) as consumers,
+        Device(run.plane, "bench-home", run.directory) as device,
     ):
-        site = Site(plane, deployments["prod"], functions, consumers, log)
+        site = Site(run.plane, deployments["prod"], functions, consumers, run.log)
         site.connect()
         for each in regimes(0.05):
             site.run(each, device)  # for the cold starts, which are not what an average event costs
         seen = {each.name: (each, site.run(each, device)) for each in regimes(scale)}
         calls = site.scheduled(deployments.values())
-    archive = directory / "archive"
+    archive = run.directory / "archive"
     for key, content in site.archive():
         (archive / key).parent.mkdir(parents=True, exist_ok=True)
         (archive / key).write_bytes(content)

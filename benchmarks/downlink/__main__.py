@@ -6,23 +6,19 @@ With real forwarders: updates a second, latency, requests and price, and coalesc
 from __future__ import annotations
 
 import sys
-import tempfile
 from argparse import Namespace
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from itertools import count
-from pathlib import Path
 from time import monotonic_ns, sleep
 from typing import Final
 
+from benchmarks.cloud.plane import deployed_plane
 from benchmarks.cost.deployment import Deployment
 from benchmarks.cost.prices import dollars
 from benchmarks.downlink.site import DownlinkMeter, Site, Update, Used
 from benchmarks.results import Figure, percentiles
 from benchmarks.runner import Benchmark
-from local.demo.plane import deploy_plane
-from local.emulator import start_emulator
-from local.process import Supervisor
 from tests.integration.downlink import Home, Plane, running_home
 
 HOW = (
@@ -47,16 +43,15 @@ def updates(options: Namespace) -> Iterator[Figure]:
     """Measure all with `options.homes` forwarders below one plane."""
     production = Deployment("prod")
     with ExitStack() as stack:
-        directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        supervisor = stack.enter_context(Supervisor(directory / "run"))
-        cloud = start_emulator(supervisor)
-        plane = deploy_plane(supervisor, cloud)
+        run = stack.enter_context(deployed_plane())
+        cloud = run.plane.cloud
         meter = stack.enter_context(DownlinkMeter(cloud.url))
-        site = Site(plane, production, meter, supervisor.run_dir / "emulator.log")
+        site = Site(run.plane, production, meter, run.log)
         homes: list[Home] = []
         for name in (f"bench-{number}" for number in range(options.homes)):
             site.register(name)
-            running = running_home(Plane(cloud, plane.outputs), supervisor, directory / name, name)
+            below = Plane(cloud, run.plane.outputs)
+            running = running_home(below, run.supervisor, run.directory / name, name)
             homes.append(stack.enter_context(running))
             site.until(name, is_present=True)
         burst(site, homes, 20)  # for the cold starts, which are not what an average update meets

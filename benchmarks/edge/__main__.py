@@ -6,12 +6,10 @@ Each part has a site of its own; the forwarder and the bridge take turns.
 from __future__ import annotations
 
 import sys
-import tempfile
 import time
 from argparse import Namespace
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from statistics import median
 
 from benchmarks.edge import attacks
@@ -23,6 +21,7 @@ from benchmarks.edge.parts import (
     Site,
     fill,
     send_paced,
+    site,
     start_bridge,
     start_forwarder,
 )
@@ -30,7 +29,6 @@ from benchmarks.edge.sink import ALARM, REALISTIC, event, events
 from benchmarks.processes import cpu_s, peak_rss_mib, rss_mib, written_bytes
 from benchmarks.results import Figure, paced, percentiles
 from benchmarks.runner import Benchmark
-from local.process import Supervisor
 
 EVENTS = 100_000
 SIZE = 512
@@ -267,20 +265,11 @@ def _latencies(site: Site, contender: Contender, rate: int, count: int, type: st
 
 
 def _at_a_site(part: Callable[[Site], list[Figure]], _: Namespace) -> list[Figure]:
-    # Beside the results: /tmp may be memory, and bytes written there would count as none.
-    scratch = Path(__file__).parents[2] / "build"
-    scratch.mkdir(exist_ok=True)
-    with (
-        tempfile.TemporaryDirectory(dir=scratch) as directory,
-        Supervisor(Path(directory) / "run") as supervisor,
-    ):
-        return part(Site.create(supervisor, Path(directory) / "site"))
+    with site() as here:
+        return part(here)
 
 
-PARTS = (
-    *(drain, quota, flow, latency, urgent, memory, home),
-    *(attacks.flood, attacks.queued),
-)
+PARTS = (drain, quota, flow, latency, urgent, memory, home, attacks.flood, attacks.queued)
 BENCHMARK = Benchmark(
     "edge",
     {each.__name__: partial(_at_a_site, each) for each in PARTS},

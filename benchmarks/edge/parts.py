@@ -8,7 +8,8 @@ import subprocess
 import sys
 import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import MAGIC_NUMBER
 from pathlib import Path
@@ -16,7 +17,7 @@ from typing import Any
 
 from benchmarks.edge import wire
 from benchmarks.edge.sink import REALISTIC, event, serve
-from benchmarks.processes import ControlGroup, Worker
+from benchmarks.processes import ControlGroup, Worker, scratch
 from benchmarks.results import paced
 from contract.loader import load_contract
 from edge.numbering import stamp
@@ -59,6 +60,13 @@ class Site:
         directory.mkdir(parents=True)
         authority = Authority(directory / "certificates")
         return cls(supervisor, directory, authority, free_port(), _device_program(directory))
+
+
+@contextmanager
+def site() -> Iterator[Site]:
+    """Yield a site of its own."""
+    with scratch() as (directory, supervisor):
+        yield Site.create(supervisor, directory / "site")
 
 
 class SinkProcess(Worker):
