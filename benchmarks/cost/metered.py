@@ -65,8 +65,8 @@ class MeteredPlane:
         self.log = log
         self._lambda: Any = plane.cloud.client("lambda")
 
-    def lead(self, function: str) -> None:
-        """Lead the calls of `function` through the meter; let it refresh the contract as in production."""
+    def meter_calls(self, function: str) -> None:
+        """Route the calls of `function` through the meter; let it refresh the contract as in production."""
         name = PREFIX + function
         variables = self._lambda.get_function_configuration(FunctionName=name)["Environment"]["Variables"]
         variables |= {"AWS_ENDPOINT_URL": self.meter.url}

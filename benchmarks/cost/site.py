@@ -73,12 +73,12 @@ class Site(MeteredPlane):
         self._played: dict[str, EventSource] = {}
 
     def connect(self) -> None:
-        """Lead the functions' calls through their meter; take over the mappings with a batching window."""
+        """Route the functions' calls through their meter; take over the mappings with a batching window."""
         for queue in dict.fromkeys((*INGEST, *INGEST_URGENT, LEDGER)):
             source = self._by_queue.get(queue)
             if source is None:
                 continue
-            self.lead(source.function)
+            self.meter_calls(source.function)
             if source.window_s:
                 mappings = self._lambda.list_event_source_mappings(FunctionName=PREFIX + source.function)
                 for mapping in mappings["EventSourceMappings"]:
@@ -124,7 +124,7 @@ class Site(MeteredPlane):
                 yield each["Key"], body.read()
 
     def _call(self, function: str, payload: str) -> Usage:
-        self.lead(function)
+        self.meter_calls(function)
         self.invoke(function, payload)
         log = log_bytes(self.plane.cloud)
         mark = self.mark()

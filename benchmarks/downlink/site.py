@@ -124,7 +124,7 @@ class Site(MeteredPlane):
         self._outbox = plane.outputs["CarersOutboxUrl"]
         self._sent = 0
         for each in METERED:
-            self.lead(each)
+            self.meter_calls(each)
 
     def register(self, thing: str) -> None:
         """Put a device on the fleet's list."""

@@ -74,13 +74,13 @@ class Sync:
 
 
 @dataclass(frozen=True, slots=True)
-class Say:
-    """The process told `line`, which others may have acted upon."""
+class Print:
+    """The process printed `line`, which others may have acted upon."""
 
     line: str
 
 
-Call = Create | Rename | Unlink | Write | Truncate | Sync | Say
+Call = Create | Rename | Unlink | Write | Truncate | Sync | Print
 
 
 def record(
@@ -152,7 +152,7 @@ class _Reader:
         fields = arguments.split(", ")
         descriptor = int(fields[0])
         if name == "write" and descriptor == _STDOUT:
-            yield Say(texts[0].decode())
+            yield Print(texts[0].decode())
         if descriptor not in self._open:
             return
         file = self._open[descriptor]
@@ -203,7 +203,7 @@ class Disk:
                 for change in self._since[file]:
                     _change(self._synced[file], change)
                 self._since[file].clear()
-            case Say():
+            case Print():
                 pass
 
     def files(self) -> dict[str, int]:

@@ -29,13 +29,13 @@ def commit(path: Path, seed: str, commits: str) -> None:
     """Run the workload, with a small log, so that checkpoints come often."""
     edge.spool.database.WAL_BYTES = LOG_BYTES
     workload = Workload(path, Random(int(seed)))
-    workload.run(int(commits), lambda: _say({"begin": True}), lambda spool: _say({"state": state(spool)}))
+    workload.run(int(commits), lambda: _print({"begin": True}), lambda spool: _print({"state": state(spool)}))
 
 
 def restart(path: Path) -> None:
     """Start after a kill, open the spool and be killed as well."""
     spool = Spool(path)
-    _say({"state": state(spool)})
+    _print({"state": state(spool)})
     os._exit(0)
 
 
@@ -51,8 +51,8 @@ def recover(path: Path) -> None:
     os.close(file)
     path.with_name(path.name + ".damaged").touch()
     durable.sync(path.parent)
-    _say("damaged")
-    _say(recovered(path))
+    _print("damaged")
+    _print(recovered(path))
 
 
 def recovered(path: Path) -> list[str]:
@@ -71,7 +71,7 @@ def claim(path: Path, seed: str, steps: str) -> None:
         done = [each for each in in_flight if random.random() < 0.7]
         filter.claim([key(number)], [key(each) for each in done])
         in_flight = [each for each in in_flight if each not in done] + [number]
-        _say({"claimed": number, "done": done})
+        _print({"claimed": number, "done": done})
         if random.random() < _REOPEN:
             filter.close()
             filter = SqliteFilter(path, on_notice=_ignore)
@@ -83,7 +83,7 @@ def key(number: int) -> bytes:
     return number.to_bytes(16, "big")
 
 
-def _say(line: object) -> None:
+def _print(line: object) -> None:
     os.write(1, json.dumps(line).encode() + b"\n")
 
 

@@ -12,6 +12,7 @@ from eventplane.device_reports import KEY_BYTES
 from eventplane.downlink.device import StateVersion
 from eventplane.reasons import Outcome
 
+NAME = "spool.db"
 DESTINATIONS = ("device.outbox", "call.inbox", "display.inbox")
 RANKS = (0, 1, 2)
 LOG_BYTES = 96 * 1024
