@@ -18,7 +18,7 @@ from benchmarks import cesql, workload
 from benchmarks.results import FOLDER, RUNS, Figure, seconds, together
 from benchmarks.runner import Benchmark
 from eventplane import fast_reader
-from eventplane.contract import Contract, Place, Route
+from eventplane.contract import Contract, Place, Route, compile_contract
 from eventplane.envelope import parse_event, parse_strictly
 from eventplane.limits import MAX_REMEMBERED_BYTES
 from eventplane.route_index import RouteIndex
@@ -55,7 +55,7 @@ _Route = Callable[[bytes], tuple[Route, ...]]
 """Parses and routes one event."""
 
 
-def routing(_: Namespace) -> Iterator[Figure]:
+def routing(_options: Namespace) -> Iterator[Figure]:
     """What parse and route cost with each reader, all in one run."""
     raw = [workload.event(number) for number in range(workload.EVENTS)]
     actions: dict[str, Callable[[], None]] = {
@@ -77,10 +77,10 @@ def routing(_: Namespace) -> Iterator[Figure]:
     times = {name: each / len(raw) for name, each in zip(actions, measured, strict=True)}
     for name, cost in times.items():
         yield Figure(name, 1 / cost, "events/s", note=f"{cost * 1e6:.2f} us an event")
-        reader, _name, routes_ = name.rpartition("_")
+        reader, _, number = name.rpartition("_")
         if reader in AIM_FASTER:
-            faster = times[f"parse_and_route_strict_{routes_}"] / cost
-            aim = AIM_FASTER[reader] if int(routes_) == AIM_ROUTES else None
+            faster = times[f"parse_and_route_strict_{number}"] / cost
+            aim = AIM_FASTER[reader] if int(number) == AIM_ROUTES else None
             yield Figure(f"{name}_to_strict", faster, "ratio", aim)
     ratio = times["parse_and_route_10000"] / times["parse_and_route_10"]
     yield Figure("cost_10000_to_10", ratio, "ratio", AIM_COST_RATIO, higher_is_better=False)
@@ -108,7 +108,7 @@ def memory(_: Namespace) -> Iterator[Figure]:
 def start(_: Namespace) -> Iterator[Figure]:
     """The time to compile a contract, and to import the core in a new process."""
     document = workload.contract_document(AIM_ROUTES)
-    took = seconds(lambda: Router(workload.compile_contract(document, "benchmark"), Place.CLOUD))
+    took = seconds(lambda: Router(compile_contract(document, "benchmark"), Place.CLOUD))
     note = "contract and index; an expression's function is made at its first candidate"
     yield Figure("compile_1000_routes", took, "s", AIM_COMPILE_S, note=note)
     _fresh(_IMPORT)  # writes the bytecode
