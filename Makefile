@@ -175,7 +175,7 @@ mutation: ## Change the code in small ways and count what the tests notice: MODU
 bench-spool: setup ## Measure what the spool writes; writes build/bench/spool.json
 	@python -m benchmarks.spool
 
-bench-router: setup ## Measure the router; writes build/bench/router.json (two minutes)
+bench-router: setup ## Measure the router; writes build/bench/router.json (a minute)
 	@python -m benchmarks.router
 
 bench-edge: setup ## Measure the forwarder beside Mosquitto's bridge; writes build/bench/edge.json (some minutes)

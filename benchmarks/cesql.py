@@ -1,13 +1,15 @@
-"""How fast CESQL is: `python -m benchmarks.cesql` writes build/bench/cesql.json. The call is part of it."""
+"""How fast CESQL is, calls included: `python -m benchmarks.cesql` writes build/bench/cesql.json."""
 
 from __future__ import annotations
 
+import sys
+from argparse import Namespace
+from collections.abc import Iterator
 from functools import partial
 
-from benchmarks.results import Figure, seconds, together, write
+from benchmarks.results import Figure, together
+from benchmarks.runner import Benchmark
 from eventplane.cesql import parse
-from eventplane.cesql.compilation import compile_filter
-from eventplane.cesql.parser import parse_tree
 
 FILTERS = {
     "three_terms": "type = 'org.example.alarm.v1' AND severitynumber >= 17 AND subject LIKE '/kitchen/%'",
@@ -33,38 +35,22 @@ def evaluation(name: str) -> Figure:
     expression = parse(text)
     if not expression.matches(EVENT):
         raise SystemExit(f"{name} must match the event, or less than all of it is measured")
-    compiled, walked = (
-        each * 1e6
-        for each in together([partial(expression.matches, EVENT), partial(expression.evaluate, EVENT)])
-    )
+    actions = [partial(expression.matches, EVENT), partial(expression.evaluate, EVENT)]
+    compiled, walked = (each * 1e6 for each in together(actions))
     return Figure(
         f"cesql_{name}",
         compiled,
         "us",
         AIMS_US.get(name),
-        higher_is_better=False,
         peer="tree walk",
         peer_value=walked,
         note=f"{1e6 / compiled:,.0f} evaluations/s; {text}",
     )
 
 
-def preparation(name: str) -> list[Figure]:
-    """The time to parse FILTERS[`name`], and to compile it."""
-    text = FILTERS[name]
-    expression = parse(text)
-    compiling = partial(compile_filter, expression.tree, expression.functions)
-    return [
-        Figure(f"cesql_{name}_parse", seconds(partial(parse_tree, text)) * 1e6, "us", higher_is_better=False),
-        Figure(f"cesql_{name}_compile", seconds(compiling) * 1e6, "us", higher_is_better=False),
-    ]
-
-
-def main() -> None:
-    """Measure, write, print."""
-    figures = [each for name in FILTERS for each in (evaluation(name), *preparation(name))]
-    write("cesql", figures, "python -m benchmarks.cesql")
+def _evaluations(_: Namespace) -> Iterator[Figure]:
+    return map(evaluation, FILTERS)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(Benchmark("cesql", {"evaluations": _evaluations}).main())

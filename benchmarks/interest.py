@@ -7,19 +7,20 @@ them, and a plane whose analytics charts a part of them: medical readings, tempe
 from __future__ import annotations
 
 import os
+import sys
+from argparse import Namespace
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
-from benchmarks.results import Figure, write
+from benchmarks.results import Figure
+from benchmarks.runner import Benchmark
 from contract.loader import load_contract
 from edge.publishing import wire_size
 from eventplane.batch import pack
 from eventplane.contract import Contract, Place, Priority, compile_contract, contract_document
-from eventplane.contract.model import Route
 from eventplane.envelope import Envelope
-from eventplane.filters import Filter
 from eventplane.interest import is_wanted
 from eventplane.interest.announcement import new_announcement, with_interest
 from eventplane.interest.uplink import uplink_filters
@@ -43,7 +44,7 @@ _RULE = "eventplane_prod_ingest"
 
 @dataclass(slots=True)
 class Sent:
-    """What one device published: `wire` bytes with topic, MQTT and TLS; `alarms` among the `events`."""
+    """What devices published: `wire` bytes with topic, MQTT and TLS; `alarms` among the `events`."""
 
     events: int = 0
     alarms: int = 0
@@ -51,53 +52,65 @@ class Sent:
     wire: int = 0
 
     def publish(self, thing: str, events: list[Envelope], *, urgent: bool) -> None:
-        """One batch of events that came within the batching delay."""
-        topic = basic_ingest_topic(urgent_rule(_RULE) if urgent else _RULE, thing)
-        self.events += len(events)
-        self.alarms += len(events) if urgent else 0
-        self.publishes += 1
-        self.wire += wire_size(topic, pack(events))
-
-
-@dataclass(slots=True)
-class Inbox:
-    """What the cloud's router put into the reader's queue, or would have: events and bytes of their text."""
-
-    events: int = 0
-    bytes: int = 0
-
-    def put(self, event: Envelope) -> None:
-        self.events += 1
-        self.bytes += len(event.json.encode())
-
-
-@dataclass(slots=True)
-class Totals:
-    """Without interest and with it."""
-
-    plain: Sent = field(default_factory=Sent)
-    wanted: Sent = field(default_factory=Sent)
-    inbox: Inbox = field(default_factory=Inbox)
-    spared: Inbox = field(default_factory=Inbox)
+        """Add one batch of events that came within the batching delay; an empty one is not sent."""
+        if events:
+            topic = basic_ingest_topic(urgent_rule(_RULE) if urgent else _RULE, thing)
+            self.events += len(events)
+            self.alarms += len(events) if urgent else 0
+            self.publishes += 1
+            self.wire += wire_size(topic, pack(events))
 
 
 def figures(data: Path, homes: int | None = None, events: int | None = None) -> list[Figure]:
     """Of so many homes and events (None: all) of the data sets in the folder `data`. Raises `InputError`."""
-    contract = load_contract()
-    # Routes by which the cloud takes no more than the analytics charts: so the devices are told.
-    narrow = _narrow(contract)
-    up = new_announcement("device", uplink_filters(narrow)).interest
-    announced, _ = with_interest(contract, [new_announcement(_READER, CHARTED)])
-    totals = Totals()
     by_home: defaultdict[str, list[Envelope]] = defaultdict(list)
     for each in open_input(data, homes=homes, events=events):
         by_home[each.home].append(each.event)
+    return [*_uplink(by_home), _inbox(by_home)]
+
+
+def _uplink(by_home: dict[str, list[Envelope]]) -> list[Figure]:
+    """What devices send, without interest and with it."""
+    contract = load_contract()
+    # Routes by which the cloud takes no more than the analytics charts; devices learn that.
+    interest = new_announcement("device", uplink_filters(_narrow(contract))).interest
+    plain, wanted = Sent(), Sent()
     for home, sent in by_home.items():
-        _uplink(contract, home, sent, up, totals)
-        _inbox(announced, sent, totals)
-    if totals.plain.alarms != totals.wanted.alarms:
-        raise AssertionError(f"{totals.plain.alarms - totals.wanted.alarms} alarms were not sent")
-    return _figures(totals)
+        # The batching delay is shorter than the second that the data's times have.
+        for _, company in groupby(sent, key=lambda each: each.attributes["time"]):
+            together = list(company)
+            for urgent in (True, False):
+                chosen = [
+                    each for each in together if (_priority(contract, each) is Priority.URGENT) is urgent
+                ]
+                plain.publish(home, chosen, urgent=urgent)
+                chosen = [each for each in chosen if is_wanted(interest, each, _priority(contract, each))]
+                wanted.publish(home, chosen, urgent=urgent)
+    saved, publishes = plain.wire - wanted.wire, plain.publishes - wanted.publishes
+    note = f"{plain.events} events, {plain.publishes} publishes"
+    fewer = f"{plain.events - wanted.events} events, {publishes} publishes"
+    return [
+        Figure("uplink_bytes_all", plain.wire, "B", note=note),
+        Figure("uplink_bytes_not_sent", saved, "B", note=fewer),
+        Figure("uplink_bytes_not_sent_share", 100 * saved / plain.wire, "%"),
+        Figure("alarms_sent", wanted.alarms, "events", plain.alarms, note="of as many", required=True),
+    ]
+
+
+def _inbox(by_home: dict[str, list[Envelope]]) -> Figure:
+    """What the cloud's router does not forward to the reader that announced what it charts."""
+    announced, _ = with_interest(load_contract(), [new_announcement(_READER, CHARTED)])
+    router = Router(announced, Place.CLOUD)
+    number = spared = spared_bytes = 0
+    for event in (each for events in by_home.values() for each in events):
+        for route in router.route(event):
+            if route.interest is not None:
+                number += 1
+                if not is_wanted(route.interest, event, _priority(announced, event)):
+                    spared += 1
+                    spared_bytes += len(event.json.encode())
+    note = f"{spared} of {number} events to {_READER}, {spared_bytes} B of text"
+    return Figure("inbox_events_not_forwarded_share", 100 * spared / number, "%", note=note)
 
 
 def _narrow(contract: Contract) -> Contract:
@@ -108,65 +121,15 @@ def _narrow(contract: Contract) -> Contract:
     return compile_contract(document, "a plane that takes what is charted")
 
 
-def _uplink(contract: Contract, home: str, events: list[Envelope], interest: Filter, totals: Totals) -> None:
-    # The batching delay is shorter than the second that the data's times have.
-    for _, company in groupby(events, key=lambda each: each.attributes["time"]):
-        together = list(company)
-        for urgent in (True, False):
-            chosen = [each for each in together if (_priority(contract, each) is Priority.URGENT) is urgent]
-            wanted = [each for each in chosen if is_wanted(interest, each, _priority(contract, each))]
-            for sent, batch in ((totals.plain, chosen), (totals.wanted, wanted)):
-                if batch:
-                    sent.publish(home, batch, urgent=urgent)
-
-
-def _inbox(announced: Contract, events: list[Envelope], totals: Totals) -> None:
-    router = Router(announced, Place.CLOUD)
-    for event in events:
-        for route in router.route(event):
-            if route.interest is not None:
-                totals.inbox.put(event)
-                if not _wants(announced, route, event):
-                    totals.spared.put(event)
-
-
-def _wants(contract: Contract, route: Route, event: Envelope) -> bool:
-    return is_wanted(route.interest, event, _priority(contract, event))
-
-
 def _priority(contract: Contract, event: Envelope) -> Priority:
     return contract.priority(event, contract.device.outbox)
 
 
-def _figures(totals: Totals) -> list[Figure]:
-    plain, wanted = totals.plain, totals.wanted
-    spared = totals.spared
-    return [
-        Figure(
-            "uplink_bytes_all", plain.wire, "B", note=f"{plain.events} events, {plain.publishes} publishes"
-        ),
-        Figure(
-            "uplink_bytes_not_sent",
-            plain.wire - wanted.wire,
-            "B",
-            note=f"{plain.events - wanted.events} events, {plain.publishes - wanted.publishes} publishes",
-        ),
-        Figure("uplink_bytes_not_sent_share", 100 * (1 - wanted.wire / plain.wire), "%"),
-        Figure("alarms_sent", wanted.alarms, "events", aim=plain.alarms, note="of as many"),
-        Figure(
-            "inbox_events_not_forwarded_share",
-            100 * spared.events / totals.inbox.events,
-            "%",
-            note=f"{spared.events} of {totals.inbox.events} events to {_READER}, {spared.bytes} B of text",
-        ),
-    ]
+def _all(_: Namespace) -> list[Figure]:
+    return figures(DATA)
 
 
-def main() -> None:
-    """Count, print and write."""
-    how = "counted, not timed: batches as a forwarder forms them, by the times in the data"
-    write("interest", figures(DATA), "python -m benchmarks.interest", how)
-
+CLOCK = "counted, not timed: batches as a forwarder forms them, by the times in the data"
 
 if __name__ == "__main__":
-    main()
+    sys.exit(Benchmark("interest", {"data": _all}, CLOCK).main())

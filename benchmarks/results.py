@@ -1,4 +1,4 @@
-"""How every benchmark says what it found: figures in one JSON file under build/bench."""
+"""Figures: how they are timed, and the JSON file under build/bench that a benchmark writes them to."""
 
 from __future__ import annotations
 
@@ -7,50 +7,63 @@ import os
 import platform
 import sys
 import timeit
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from statistics import median
-from time import process_time
+from statistics import median, quantiles
+from time import monotonic, process_time, sleep
 
 FOLDER = Path(__file__).parents[1] / "build" / "bench"
 RUNS = 7
 """How often each thing is measured; the median counts, so that one disturbed run does not."""
 
+_TIMES = {"us", "ms", "s", "min", "ms/1000", "CPU-s", "CPU-s/M"}
+LOWER_IS_BETTER = {*_TIMES, "KiB", "MiB", "B/B", "B/event", "USD/M", "USD/month"}
+"""Units of time, memory and money. Of rates, shares and counts more is better."""
+
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One measured `value`, the `aim` it has, and what a `peer` reached in the same run."""
+    """One measured `value`, the `aim` it has, and what a `peer` reached in the same run.
+
+    `higher_is_better` decides what meets the aim and what beats the peer; None: the unit does.
+    `required`: the benchmark fails if the aim is missed.
+    """
 
     name: str
     value: float
     unit: str
     aim: float | None = None
-    higher_is_better: bool = True
+    higher_is_better: bool | None = None
     peer: str | None = None
     peer_value: float | None = None
     note: str = ""
+    required: bool = False
 
     @property
     def met(self) -> bool | None:
         """Whether the aim is reached; None without one."""
         if self.aim is None:
             return None
-        return self.value >= self.aim if self.higher_is_better else self.value <= self.aim
+        return self.value >= self.aim if self._is_higher_better else self.value <= self.aim
 
     @property
     def ratio(self) -> float | None:
         """How many times better than the peer; None without one, and for nothing at all."""
         if self.peer_value is None:
             return None
-        better, worse = (self.value, self.peer_value)[:: 1 if self.higher_is_better else -1]
+        better, worse = (self.value, self.peer_value)[:: 1 if self._is_higher_better else -1]
         return round(better / worse, 2) if worse else None
+
+    @property
+    def _is_higher_better(self) -> bool:
+        return self.unit not in LOWER_IS_BETTER if self.higher_is_better is None else self.higher_is_better
 
     def document(self) -> dict[str, object]:
         """The figure as it stands in the file."""
         fields = asdict(self)
-        del fields["higher_is_better"]
+        del fields["higher_is_better"], fields["required"]
         fields = {name: _rounded(each) for name, each in fields.items()}
         return {**fields, "met": self.met, "ratio": self.ratio}
 
@@ -83,11 +96,40 @@ def _timed(action: Callable[[], object], number: int) -> float:
     return timeit.timeit(action, number=number, timer=process_time)
 
 
+def paced(per_s: float, number: int) -> Iterator[int]:
+    """Yield 0 to `number` at an even pace; what comes late is made up for."""
+    due = monotonic()
+    for each in range(number):
+        sleep(max(0.0, due - monotonic()))
+        yield each
+        due += 1 / per_s
+
+
+def percentiles(
+    name: str,
+    times: Sequence[float],
+    unit: str,
+    note: str = "",
+    peer: str | None = None,
+    peer_times: Sequence[float] = (),
+) -> Iterator[Figure]:
+    """The median and the 99th percentile of `times`; `name` has {} where "p50" or "p99" belongs."""
+    cuts = quantiles(times, n=100, method="inclusive")
+    theirs = quantiles(peer_times, n=100, method="inclusive") if peer_times else None
+    for at in (50, 99):
+        yield Figure(
+            name.format(f"p{at}"),
+            cuts[at - 1],
+            unit,
+            peer=peer,
+            peer_value=theirs[at - 1] if theirs else None,
+            note=note,
+        )
+
+
 def machine_load() -> Figure:
     """How much else runs on the machine: call it before the benchmark begins."""
-    return Figure(
-        "machine_load", os.getloadavg()[0], "processes", higher_is_better=False, note="before it began"
-    )
+    return Figure("machine_load", os.getloadavg()[0], "processes", note="before it began")
 
 
 def write(

@@ -1,4 +1,4 @@
-"""How fast the router is: `make bench-router` writes build/bench/router.json. One core, two minutes."""
+"""How fast the router is: `make bench-router` writes build/bench/router.json. One core, a minute."""
 
 from __future__ import annotations
 
@@ -7,43 +7,38 @@ import os
 import subprocess
 import sys
 import tracemalloc
-from collections.abc import Callable
+from argparse import Namespace
+from collections.abc import Callable, Iterator
 from functools import partial
 from statistics import median
 
 import orjson
 
 from benchmarks import cesql, workload
-from benchmarks.results import FOLDER, RUNS, Figure, seconds, together, write
+from benchmarks.results import FOLDER, RUNS, Figure, seconds, together
+from benchmarks.runner import Benchmark
 from eventplane import fast_reader
-from eventplane.contract import Contract, Place, Route
-from eventplane.envelope import Envelope, parse_event, parse_strictly
+from eventplane.contract import Contract, Place, Route, compile_contract
+from eventplane.envelope import parse_event, parse_strictly
 from eventplane.limits import MAX_REMEMBERED_BYTES
 from eventplane.route_index import RouteIndex
 from eventplane.router import Router
-from eventplane.sender import sender_in_frame
-from eventplane.sending import SendingRights, stamp_sender
 
 ROUTES = (10, 1_000, 10_000)
 AIM_ROUTES = 1_000
 AIM_FASTER = {"parse_and_route": 2.5, "parse_and_route_orjson": 4.0}
 """How many times the events per second of the strict reader with the index alone, in the same run."""
 AIM_COST_RATIO = 1.2
-AIM_DISTINCT_RATIO = 1.0
-AIM_CHECKS_RATIO = 1.05
 AIM_COMPILE_S = 0.5
 AIM_IMPORT_MS = 40.0
 DISTINCT = 8_000
-"""Events whose subjects all differ: more than the router remembers, so that none finds its routes there."""
-TOLERANCE = 1.03
-"""A ratio that two runs of the same code do not exceed."""
+"""Events whose subjects all differ: more than the router remembers."""
 MATCHES = 5
 """Routes that each event of the workload takes."""
 
 _IMPORT = (
     "import time; t = time.process_time(); import eventplane.router; print((time.process_time() - t) * 1e3)"
 )
-_STANDARD = "base64, bisect, collections, dataclasses, datetime, enum, hashlib, json, re, typing"
 _PEAK = """
 from eventplane.contract import Place
 from eventplane.envelope import parse_event
@@ -56,38 +51,23 @@ with open("/proc/self/status") as status:  # getrusage would count the parent's 
     print(next(int(line.split()[1]) / 1024 for line in status if line.startswith("VmHWM")))
 """
 
-
-def main() -> None:
-    """Measure on one core, write, print."""
-    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-    figures = [
-        *_routing(),
-        *_distinct(),
-        _remembered_bytes(),
-        _checks(),
-        cesql.evaluation("three_terms"),
-        _compilation(),
-        *(_peak_memory(routes) for routes in ROUTES),
-        _import_time(),
-    ]
-    write("router", figures, "make bench-router")
+_Route = Callable[[bytes], tuple[Route, ...]]
+"""Parses and routes one event."""
 
 
-def _routing() -> list[Figure]:
-    """Return what parse and route cost with each reader, all in one run."""
+def routing(_options: Namespace) -> Iterator[Figure]:
+    """What parse and route cost with each reader, all in one run."""
     raw = [workload.event(number) for number in range(workload.EVENTS)]
-    contracts = {routes: workload.contract(routes) for routes in ROUTES}
-    for contract in contracts.values():
-        _check_matches(raw[0], contract)
-    actions = {
+    actions: dict[str, Callable[[], None]] = {
         "json_loads": partial(_all, raw, json.loads),
         "orjson_loads": partial(_all, raw, orjson.loads),
-        "orjson_dumps": partial(_all, list(map(orjson.loads, raw)), orjson.dumps),
         "parse_strict": partial(_all, raw, parse_strictly),
         "parse": partial(_all, raw, parse_event),
         "parse_orjson": partial(_with_orjson, raw, parse_event),
     }
-    for routes, contract in contracts.items():
+    for routes in ROUTES:
+        contract = workload.contract(routes)
+        _check_matches(raw[0], contract)
         actions |= {
             f"parse_and_route_strict_{routes}": partial(_all, raw, _strict(contract)),
             f"parse_and_route_{routes}": partial(_all, raw, _fast(contract)),
@@ -95,63 +75,20 @@ def _routing() -> list[Figure]:
         }
     measured = together(list(actions.values()))
     times = {name: each / len(raw) for name, each in zip(actions, measured, strict=True)}
-    plain = seconds(partial(_loop(contracts[AIM_ROUTES]), raw[0]), for_s=0.1)
-    figures = [Figure("plain_loop_1000", 1 / plain, "events/s", note="every filter in turn, no index")]
     for name, cost in times.items():
-        aim, _, routes = name.rpartition("_")
-        faster = AIM_FASTER.get(aim) if routes.isdecimal() else None
-        strict = times.get(f"parse_and_route_strict_{routes}", 0.0)
-        figures.append(Figure(name, 1 / cost, "events/s", note=f"{cost * 1e6:.2f} us an event"))
-        if faster is not None:
-            aim_here = faster if int(routes) == AIM_ROUTES else None
-            figures.append(
-                Figure(f"{name}_to_strict", strict / cost, "ratio", aim_here, note=_stages(times, name))
-            )
+        yield Figure(name, 1 / cost, "events/s", note=f"{cost * 1e6:.2f} us an event")
+        reader, _, number = name.rpartition("_")
+        if reader in AIM_FASTER:
+            faster = times[f"parse_and_route_strict_{number}"] / cost
+            aim = AIM_FASTER[reader] if int(number) == AIM_ROUTES else None
+            yield Figure(f"{name}_to_strict", faster, "ratio", aim)
     ratio = times["parse_and_route_10000"] / times["parse_and_route_10"]
-    return [*figures, Figure("cost_10000_to_10", ratio, "ratio", AIM_COST_RATIO, higher_is_better=False)]
+    yield Figure("cost_10000_to_10", ratio, "ratio", AIM_COST_RATIO, higher_is_better=False)
+    yield cesql.evaluation("three_terms")
 
 
-def _stages(times: dict[str, float], name: str) -> str:
-    """Return where the time of the parse and route `name` goes."""
-    reader = "orjson" if "orjson" in name else "json"
-    proof = times["orjson_dumps"] if reader == "orjson" else 0.0
-    parse = times["parse_orjson" if reader == "orjson" else "parse"]
-    stages = {
-        f"{reader}.loads": times[f"{reader}_loads"],
-        "the proof by orjson.dumps": proof,
-        "checks and envelope": parse - times[f"{reader}_loads"] - proof,
-        "route": times[name] - parse,
-    }
-    return "of it " + ", ".join(f"{stage} {cost * 1e6:.1f} us" for stage, cost in stages.items() if cost)
-
-
-def _distinct() -> list[Figure]:
-    """Return what the router's memory costs where no event finds its routes in it."""
-    raw = [workload.event_of_its_own(number) for number in range(DISTINCT)]
-    contract = workload.contract(AIM_ROUTES)
-    router = _IndexOnly(contract)
-    remembering, forgetting = together(
-        [
-            partial(_all, raw, _fast(contract)),
-            partial(_all, raw, lambda text: router.route(parse_event(text))),
-        ],
-        for_s=0.5,
-    )
-    return [
-        Figure(
-            "distinct_with_memory_to_without",
-            remembering / forgetting,
-            "ratio",
-            AIM_DISTINCT_RATIO * TOLERANCE,
-            higher_is_better=False,
-            note=f"{DISTINCT:,} events of different subjects in turn, {AIM_ROUTES:,} routes; "
-            f"{remembering / len(raw) * 1e6:.2f} us to {forgetting / len(raw) * 1e6:.2f} us an event",
-        )
-    ]
-
-
-def _remembered_bytes() -> Figure:
-    """Return the memory that a full router holds, of events whose texts nobody else keeps."""
+def memory(_: Namespace) -> Iterator[Figure]:
+    """What a full router remembers, of events whose texts nobody else keeps, and what a process takes."""
     router = Router(workload.contract(AIM_ROUTES), Place.CLOUD)
     tracemalloc.start()
     most = 0
@@ -160,82 +97,41 @@ def _remembered_bytes() -> Figure:
         router.route(parse_strictly(workload.event_of_its_own(number)))
         most = max(most, tracemalloc.get_traced_memory()[0] - before)
     tracemalloc.stop()
-    return Figure(
-        "remembered_bytes",
-        most / 2**20,
-        "MiB",
-        MAX_REMEMBERED_BYTES / 2**20,
-        higher_is_better=False,
-        note=f"the most while {DISTINCT:,} events with different subjects are routed",
-    )
+    note = f"the most while {DISTINCT:,} events with different subjects are routed"
+    bound = MAX_REMEMBERED_BYTES / 2**20
+    yield Figure("remembered_bytes", most / 2**20, "MiB", bound, note=note)
+    for routes in ROUTES:
+        peak = _fresh(_PEAK.format(routes=routes))
+        yield Figure(f"peak_memory_{routes}", peak, "MiB", note="of the whole process")
 
 
-def _checks() -> Figure:
-    """What it costs to stamp the sender, and to check that it may send this."""
-    raw = [workload.event(number) for number in range(workload.EVENTS)]
-    contract = workload.contract(AIM_ROUTES)
-    router, rights = Router(contract, Place.CLOUD), SendingRights(contract)
-
-    def checked(text: bytes) -> tuple[Route, ...]:
-        event = parse_event(text)
-        stamped = stamp_sender(event, sender_in_frame("home-1", event.attributes))
-        if rights.refusal(stamped):
-            raise SystemExit("the workload's device must be allowed to send its events")
-        return router.route(stamped)
-
-    def unchecked(text: bytes) -> tuple[Route, ...]:
-        return router.route(parse_event(text))
-
-    with_checks, without = together([partial(_all, raw, checked), partial(_all, raw, unchecked)])
-    return Figure(
-        "sender_checks",
-        with_checks / without,
-        "ratio",
-        AIM_CHECKS_RATIO,
-        higher_is_better=False,
-        note=f"parse + stamp + rights + route of {AIM_ROUTES:,} routes; "
-        f"{(with_checks - without) / len(raw) * 1e6:.1f} us an event more than parse + route. "
-        "The rights are one look-up; the stamp copies attributes and text, "
-        "which only a parse that stamps at once could save",
-    )
+def start(_: Namespace) -> Iterator[Figure]:
+    """The time to compile a contract, and to import the core in a new process."""
+    document = workload.contract_document(AIM_ROUTES)
+    took = seconds(lambda: Router(compile_contract(document, "benchmark"), Place.CLOUD))
+    note = "contract and index; an expression's function is made at its first candidate"
+    yield Figure("compile_1000_routes", took, "s", AIM_COMPILE_S, note=note)
+    _fresh(_IMPORT)  # writes the bytecode
+    imports = [_fresh(_IMPORT) for _ in range(2 * RUNS)]
+    note = f"fastest {min(imports):.0f} ms; most of it loads dataclasses and makes the frozen ones"
+    yield Figure("import_core", median(imports), "ms", AIM_IMPORT_MS, note=note)
 
 
-class _IndexOnly:
-    """A router that remembers nothing."""
-
-    def __init__(self, contract: Contract) -> None:
-        self._index = RouteIndex(contract.routes_at(Place.CLOUD))
-
-    def route(self, event: Envelope) -> tuple[Route, ...]:
-        return self._index.matching(event.attributes)
-
-
-def _strict(contract: Contract) -> Callable[[bytes], tuple[Route, ...]]:
+def _strict(contract: Contract) -> _Route:
     """Return what parses and routes an event by the strict reader and the index alone."""
-    router = _IndexOnly(contract)
-    return lambda text: router.route(parse_strictly(text))
+    index = RouteIndex(contract.routes_at(Place.CLOUD))
+    return lambda text: index.matching(parse_strictly(text).attributes)
 
 
-def _fast(contract: Contract) -> Callable[[bytes], tuple[Route, ...]]:
+def _fast(contract: Contract) -> _Route:
     """Return what parses and routes an event as functions and devices do."""
     router = Router(contract, Place.CLOUD)
     return lambda text: router.route(parse_event(text))
 
 
-def _loop(contract: Contract) -> Callable[[bytes], tuple[Route, ...]]:
-    """Return what parses an event and asks every route."""
-    declared = contract.routes_at(Place.CLOUD)
-
-    def plain(text: bytes) -> tuple[Route, ...]:
-        attributes = parse_event(text).attributes
-        return tuple(route for route in declared if route.filter.matches(attributes))
-
-    return plain
-
-
 def _check_matches(raw: bytes, contract: Contract) -> None:
     expected = contract.routes_at(Place.CLOUD)[:MATCHES]
-    for route in (_strict(contract), _fast(contract), _loop(contract)):
+    for route in (_strict(contract), _fast(contract)):
         if route(raw) != expected:
             raise SystemExit("the router must take the first five routes, or less than all of it is measured")
 
@@ -253,43 +149,6 @@ def _all(raw: list[bytes], action: Callable[[bytes], object]) -> None:
         action(each)
 
 
-def _compilation() -> Figure:
-    document = workload.contract_document(1_000)
-
-    def compile_all() -> Router:
-        return Router(workload.compile_contract(document, "benchmark"), Place.CLOUD)
-
-    return Figure(
-        "compile_1000_routes",
-        seconds(compile_all),
-        "s",
-        AIM_COMPILE_S,
-        higher_is_better=False,
-        note="contract and index; an expression's function is made at its first candidate",
-    )
-
-
-def _peak_memory(routes: int) -> Figure:
-    peak = _fresh(_PEAK.format(routes=routes))
-    return Figure(f"peak_memory_{routes}", peak, "MiB", higher_is_better=False, note="of the whole process")
-
-
-def _import_time() -> Figure:
-    _fresh(_IMPORT)  # writes the bytecode
-    standard = _IMPORT.replace("eventplane.router", _STANDARD)
-    runs = [(_fresh(_IMPORT), _fresh(standard)) for _ in range(2 * RUNS)]
-    core, library = (sorted(each) for each in zip(*runs, strict=True))
-    return Figure(
-        "import_core",
-        median(core),
-        "ms",
-        AIM_IMPORT_MS,
-        higher_is_better=False,
-        note=f"fastest {core[0]:.0f} ms; {median(library):.0f} ms are the standard library's own "
-        "(dataclasses alone load inspect), most of the rest makes the frozen dataclasses",
-    )
-
-
 def _fresh(code: str) -> float:
     """What `code` prints in a new interpreter that keeps bytecode, as an installed one does."""
     environment = {**os.environ, "PYTHONPYCACHEPREFIX": str(FOLDER / "bytecode")}
@@ -300,4 +159,5 @@ def _fresh(code: str) -> float:
 
 
 if __name__ == "__main__":
-    main()
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    sys.exit(Benchmark("router", {"routing": routing, "memory": memory, "start": start}).main())

@@ -1,4 +1,4 @@
-"""What tracing costs: `make bench-tracing` writes build/bench/tracing.json. A minute; the peer is: without.
+"""What tracing costs: `make bench-tracing` writes build/bench/tracing.json. A minute; the peer is `without`.
 
 The router runs whole, from queue messages to ledger, with an AWS that says yes at once: so what spans cost is
 as large a part of it as it can be. The collector is a process of its own.
@@ -6,21 +6,22 @@ as large a part of it as it can be. The collector is a process of its own.
 
 from __future__ import annotations
 
-import os
-import statistics
-import subprocess
 import sys
 import tempfile
+from argparse import Namespace
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from statistics import median
 from typing import Any, Final
 from urllib.parse import urlsplit
 
 from opentelemetry.sdk.trace import TracerProvider
 
-from benchmarks.cold_start import aws, environment, installed_here, run, unpack
-from benchmarks.results import Figure, together, write
+from benchmarks.processes import Channel, Worker
+from benchmarks.results import Figure, together
+from benchmarks.router_process import deployed, run
+from benchmarks.runner import Benchmark
 from contract import load_contract
 from eventplane.batch import pack
 from eventplane.contract.publication import cloud_destinations
@@ -46,51 +47,29 @@ from lambdas.router.span_recorder import SpanRecorder
 
 EVENTS: Final = 100
 FIRST: Final = 200
-"""Where the ids begin, so that of the events just the share is drawn."""
+"""Where the ids begin, so that just the share of the events is sampled."""
 REPEATS: Final = 9
 NOW_MS: Final = 1_767_225_600_000
-_COLLECTOR: Final = """
-import sys
-from http.server import BaseHTTPRequestHandler, HTTPServer
-class Collector(BaseHTTPRequestHandler):
-    def do_POST(self):
+
+
+class _Collector(BaseHTTPRequestHandler):
+    """Takes everything."""
+
+    def do_POST(self) -> None:
         self.rfile.read(int(self.headers["Content-Length"]))
-        self.send_response(200); self.send_header("Content-Length", "0"); self.end_headers()
-    def log_message(self, *_): pass
-server = HTTPServer(("127.0.0.1", 0), Collector)
-print(server.server_port, flush=True)
-server.serve_forever()
-"""
+        self.send_response(200)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
 
-# What a function would load and set up with OpenTelemetry's own SDK, behind the boto3 that it has anyway.
-_SDK: Final = """
-import boto3, json, time; began = time.process_time()
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-provider = TracerProvider()
-provider.add_span_processor(SimpleSpanProcessor(OTLPSpanExporter(ENDPOINT + "/v1/traces")))
-provider.get_tracer("x").start_span("x").end()
-print(1000 * (time.process_time() - began))
-"""
+    def log_message(self, *_: Any) -> None:
+        """Nothing is logged: it would be measured."""
 
 
-def main() -> None:
-    """Measure, write, print."""
-    with collector() as url:
-        figures = [*_router(url), *_cold_start(url)]
-    write("tracing", [*figures, *_bytes(), *_client()], "make bench-tracing")
-
-
-@contextmanager
-def collector() -> Iterator[str]:
-    """The base URL of a collector that takes everything."""
-    with subprocess.Popen([sys.executable, "-c", _COLLECTOR], stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None  # noqa: S101 - it was asked for
-        try:
-            yield f"http://127.0.0.1:{int(process.stdout.readline())}"
-        finally:
-            process.kill()
+def collect(channel: Channel) -> None:
+    """Be a collector, and send its base URL."""
+    server = HTTPServer(("127.0.0.1", 0), _Collector)
+    channel.send(f"http://127.0.0.1:{server.server_port}")
+    server.serve_forever()
 
 
 def readings(*, traced: bool) -> list[Envelope]:
@@ -122,7 +101,7 @@ class _Yes:
         return [TAKEN] * len(batch)
 
 
-def _route(events: list[Envelope], drawing: SpanRecorder | None) -> Callable[[], object]:
+def _route(events: list[Envelope], spans: SpanRecorder | None) -> Callable[[], object]:
     """Routes a message with `events`."""
     contract, yes = load_contract(), _Yes()
     queues = {each.address: each.address for each in cloud_destinations(contract)}
@@ -132,7 +111,7 @@ def _route(events: list[Envelope], drawing: SpanRecorder | None) -> Callable[[],
         dispatch=Dispatch(yes, queues),
         ledger=Ledger(sender=yes, queue_url="ledger", archive=Archive(None, "")),
         clock=lambda: NOW_MS,
-        spans=drawing,
+        spans=spans,
     )
     body = frame_text(IngestFrame(pack(events), "devices/a/outbox", "a", "", NOW_MS - 1_000))
     message = QueueMessage("m", body, NOW_MS - 500, 1)
@@ -144,67 +123,38 @@ def _route(events: list[Envelope], drawing: SpanRecorder | None) -> Callable[[],
     return route
 
 
-def _router(url: str) -> list[Figure]:
-    def drawing(share: float) -> SpanRecorder:
+def router(_: Namespace) -> Iterator[Figure]:
+    """Events a second with spans, and the cold start, beside the router without."""
+    with Worker(collect) as collector:
+        url = collector.receive(str)
+        yield from _rates(url)
+        yield _cold_start(url)
+
+
+def _rates(url: str) -> Iterator[Figure]:
+    def recorder(share: float) -> SpanRecorder:
         return SpanRecorder(SpanExport(urlsplit(url)), "bench", share)
 
     plain, traced = readings(traced=False), readings(traced=True)
-    drawn = sum(context_of(each, DEFAULT_SHARE).is_sampled for each in plain)
-    if drawn != round(EVENTS * DEFAULT_SHARE):
-        raise SystemExit(f"{drawn} events of {EVENTS} are drawn; choose another FIRST")
-    routes = [_route(plain, None), _route(plain, drawing(DEFAULT_SHARE)), _route(traced, drawing(0.0))]
+    sampled = sum(context_of(each, DEFAULT_SHARE).is_sampled for each in plain)
+    if sampled != round(EVENTS * DEFAULT_SHARE):
+        raise SystemExit(f"{sampled} events of {EVENTS} are sampled; choose another FIRST")
+    routes = [_route(plain, None), _route(plain, recorder(DEFAULT_SHARE)), _route(traced, recorder(0.0))]
     without, by_share, all_of_them = (EVENTS / each for each in together(routes))
+    note = f"{DEFAULT_SHARE:.0%} of the events sampled and exported, {EVENTS} in a message"
     peer: dict[str, Any] = {"peer": "without", "peer_value": without}
-    return [
-        Figure(
-            "router_default_share",
-            by_share,
-            "events/s",
-            note=f"{DEFAULT_SHARE:.0%} of the events drawn and exported, {EVENTS} in a message",
-            **peer,
-        ),
-        Figure("router_all_drawn", all_of_them, "events/s", note="each with 4 spans", **peer),
-    ]
+    yield Figure("router_default_share", by_share, "events/s", note=note, **peer)
+    yield Figure("router_all_drawn", all_of_them, "events/s", note="each with 4 spans", **peer)
 
 
-def _cold_start(url: str) -> list[Figure]:
-    """Of the router, in turn; the SDK in the place of ours is its import on top of the router without."""
-    found: dict[str, list[float]] = {"without": [], "with": [], "sdk": []}
+def _cold_start(url: str) -> Figure:
+    """The CPU time of a new process, with and without in turn."""
     on = {"EVENTPLANE_OTLP_ENDPOINT": url, "EVENTPLANE_TRACE_SHARE": "1"}
-    with tempfile.TemporaryDirectory() as directory, aws() as cloud:
-        code = unpack("router", Path(directory))
-        variables = environment(code, installed_here(), cloud)
-        for _ in range(REPEATS):
-            found["without"].append(run("router", variables)[-2])
-            found["with"].append(run("router", {**variables, **on})[-2])
-            found["sdk"].append(_sdk_ms(url))
-    without, ours, sdk = (statistics.median(each) for each in found.values())
-    return [
-        Figure(
-            "cold_start",
-            ours,
-            "ms",
-            higher_is_better=False,
-            peer="without",
-            peer_value=without,
-            note="to the answer to the first event, exported; CPU time",
-        ),
-        Figure(
-            "sdk_start",
-            sdk,
-            "ms",
-            higher_is_better=False,
-            note="what OpenTelemetry's SDK would add behind boto3, to the first span exported",
-        ),
-    ]
-
-
-def _sdk_ms(url: str) -> float:
-    code = _SDK.replace("ENDPOINT", repr(url))
-    done = subprocess.run(
-        [sys.executable, "-c", code], env=dict(os.environ), check=True, capture_output=True, text=True
-    )
-    return float(done.stdout)
+    with tempfile.TemporaryDirectory() as folder, deployed(Path(folder)) as variables:
+        pairs = [(run(variables | on), run(variables)) for _ in range(REPEATS)]
+    ours, without = (median(each.cpu_ms for each in runs) for runs in zip(*pairs, strict=True))
+    note = "to the answer to the first event, exported; CPU time"
+    return Figure("cold_start", ours, "ms", None, False, "without", without, note)
 
 
 class _Count:
@@ -217,25 +167,24 @@ class _Count:
         self.bytes += len(SpanExport.body(spans))
 
 
-def _bytes() -> list[Figure]:
+def sizes(_: Namespace) -> Iterator[Figure]:
+    """Bytes on the uplink and to the collector."""
     plain, traced = readings(traced=False), readings(traced=True)
     count = _Count()
     _route(traced, SpanRecorder(count, "bench", 0.0))()
-    return [
-        Figure(
-            "uplink_bytes",
-            len(pack(plain)) / EVENTS,
-            "B/event",
-            higher_is_better=False,
-            peer="a traceparent in each event",
-            peer_value=len(pack(traced)) / EVENTS,
-            note=f"compressed, {EVENTS} in a batch; computed ids add nothing",
-        ),
-        Figure("span_bytes", count.bytes / EVENTS, "B/event", note="to the collector, of each event drawn"),
-    ]
+    ours, theirs = (len(pack(each)) / EVENTS for each in (plain, traced))
+    note = f"compressed, {EVENTS} in a batch; computed ids add nothing"
+    yield Figure(
+        "uplink_bytes", ours, "B/event", None, False, "a traceparent in each event", theirs, note=note
+    )
+    yield Figure(
+        "span_bytes", count.bytes / EVENTS, "B/event", note="to the collector, of each event sampled"
+    )
 
 
-def _client() -> list[Figure]:
+def client(_: Namespace) -> Iterator[Figure]:
+    """Events that the client library handles a second."""
+
     def handle(telemetry: Telemetry) -> Callable[[], object]:
         plane = MemoryPlane()
         MemorySubscriptions(plane, "reader").subscribe("inbox", {"suffix": {"type": ".v1"}})
@@ -255,19 +204,11 @@ def _client() -> list[Figure]:
 
         return all_of_them
 
-    told = OpenTelemetry(1.0, tracers=TracerProvider())
-    without, traced = (EVENTS / each for each in together([handle(NoTelemetry()), handle(told)]))
-    return [
-        Figure(
-            "client_handled",
-            traced,
-            "events/s",
-            peer="without",
-            peer_value=without,
-            note="in memory, every event drawn by the SDK, not exported",
-        )
-    ]
+    spans = OpenTelemetry(1.0, tracers=TracerProvider())
+    without, traced = (EVENTS / each for each in together([handle(NoTelemetry()), handle(spans)]))
+    note = "in memory, every event sampled by the SDK, not exported"
+    yield Figure("client_handled", traced, "events/s", peer="without", peer_value=without, note=note)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(Benchmark("tracing", {"router": router, "sizes": sizes, "client": client}).main())

@@ -6,6 +6,7 @@ import ctypes
 import os
 import select
 import struct
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -29,16 +30,24 @@ class LostEventsError(Exception):
 
 
 class Accesses:
-    """The folders that were `listed` and the files that were `opened`, each once, from the watched root."""
+    """The folders that were `listed` and how often each file was opened (`opens`), from the watched root.
+
+    The kernel may report openings of one file as one if nothing else is opened between them.
+    """
 
     def __init__(self, root: Path) -> None:
         self.listed: set[Path] = set()
-        self.opened: set[Path] = set()
+        self.opens: Counter[Path] = Counter()
         self._root = root
         self._is_complete = True
         self._fd = _libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
         folders = [root, *(each for each in root.rglob("*") if each.is_dir())]
         self._folders = {self._watch(each): each.relative_to(root) for each in folders}
+
+    @property
+    def opened(self) -> set[Path]:
+        """The files that were opened."""
+        return set(self.opens)
 
     def objects_listed(self) -> int:
         """Return how many files lie in the folders that were listed."""
@@ -59,7 +68,7 @@ class Accesses:
                 continue
             name = events[place - length : place].rstrip(b"\0").decode()
             if not mask & _IS_FOLDER:
-                self.opened.add(self._folders[watch] / name)
+                self.opens[self._folders[watch] / name] += 1
             elif not name:
                 self.listed.add(self._folders[watch])
         return True

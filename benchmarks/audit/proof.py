@@ -6,11 +6,11 @@ not found, or something was found that was not planted, or one kind was not plan
 
 from __future__ import annotations
 
-import argparse
 import json
 import shutil
 import sys
 import tempfile
+from argparse import Namespace
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -19,7 +19,8 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from benchmarks.audit.comparison import Row, Score, compare, coverage, each_device_once, quarantined
-from benchmarks.results import Figure, write
+from benchmarks.results import Figure
+from benchmarks.runner import Benchmark
 from glue_jobs.common.session import local_session
 from glue_jobs.delivery_audit.main import main as audit
 from local.archive_generator.contracts import audited_contracts
@@ -78,7 +79,10 @@ def _rows(spark: SparkSession, table: Path) -> Iterator[Any]:
 
 
 def _figures(proof: Proof) -> list[Figure]:
-    figures = [Figure("events", float(proof.written["events"]), "events")]
+    figures = [
+        Figure("events", float(proof.written["events"]), "events"),
+        Figure("not_proven", len(proof.wrong), "kinds", 0, higher_is_better=False, required=True),
+    ]
     for name, score in proof.scores.items():
         label = name.replace(" ", "_")
         note = f"{score.planted} planted, {score.found} found"
@@ -89,29 +93,33 @@ def _figures(proof: Proof) -> list[Figure]:
     return figures
 
 
-def main() -> int:
-    """Prove, write, print; the archive is kept where `--keep` says."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.audit.proof", description=__doc__)
-    parser.add_argument("--events", type=int, default=1_000_000)
-    parser.add_argument("--fault-every", type=int, default=200)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--keep", type=Path, help="a folder for archive, truth and audit")
-    arguments = parser.parse_args()
-    plan = Plan(arguments.events, fault_every=arguments.fault_every, seed=arguments.seed, holes=True)
-    folder = arguments.keep or Path(tempfile.mkdtemp(prefix="audit-proof-"))
+def faults(options: Namespace) -> list[Figure]:
+    """Prove, in a folder that is kept where `--keep` says."""
+    plan = Plan(options.events, fault_every=options.fault_every, seed=options.seed, holes=True)
+    folder = options.keep or Path(tempfile.mkdtemp(prefix="audit-proof-"))
     spark = local_session()
     try:
         proof = prove(spark, plan, folder)
     finally:
         spark.stop()
-        if not arguments.keep:
+        if not options.keep:
             shutil.rmtree(folder)
-    command = f"python -m benchmarks.audit.proof --events {arguments.events} --seed {arguments.seed}"
-    write("audit_proof", _figures(proof), command, "shares, not times")
     if proof.wrong:
         print(json.dumps(proof.wrong, indent=2, ensure_ascii=False), file=sys.stderr)
-    return int(bool(proof.wrong))
+    return _figures(proof)
 
+
+BENCHMARK = Benchmark(
+    "audit_proof",
+    {"faults": faults},
+    "shares, not times",
+    {
+        "--events": {"type": int, "default": 1_000_000},
+        "--fault-every": {"type": int, "default": 200},
+        "--seed": {"type": int, "default": 1},
+        "--keep": {"type": Path, "help": "a folder for archive, truth and audit"},
+    },
+)
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(BENCHMARK.main())

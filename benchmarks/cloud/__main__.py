@@ -1,65 +1,169 @@
-"""`python -m benchmarks.cloud`: the plane in the local cloud; writes build/bench/cloud.json."""
+"""`python -m benchmarks.cloud [PART ...]`: the plane in the local cloud; writes build/bench/cloud.json."""
 
 from __future__ import annotations
 
-import argparse
-import tempfile
-from pathlib import Path
+import sys
+import threading
+from argparse import Namespace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import count, islice
 from statistics import median
+from time import monotonic_ns
+from typing import Final
 
-from benchmarks import cold_start
-from benchmarks.cloud import router_share, runs
-from benchmarks.cloud.device import Device
-from benchmarks.cloud.functions import peak_memory_mib
-from benchmarks.results import Figure, machine_load, write
-from local.demo.plane import deploy_plane
-from local.emulator import start_emulator
-from local.process import Supervisor
+from benchmarks.cloud.plane import (
+    ALARM,
+    ALARM_INBOXES,
+    DOOR,
+    DOOR_INBOXES,
+    SIZE,
+    Device,
+    Invocations,
+    Readers,
+    deployed_plane,
+    event,
+    invocations,
+)
+from benchmarks.cloud.router import router
+from benchmarks.results import Figure, paced, percentiles
+from benchmarks.runner import Benchmark
+from eventplane.batch import pack_texts
+from local.demo.plane import Plane
+
+BATCH: Final = 250
+"""Events of one publish: what the forwarder packs at most by default."""
+
+AHEAD: Final = 4_000
+"""Events that the device may be ahead of the readers: the emulator's queues get slower the more they hold."""
+
+PROBES_PER_S: Final = 10
+NOTE: Final = (
+    f"events of {SIZE} B from one device over TLS; emulator, functions and readers share the machine"
+)
+
+ROUTER: Final = "router-device"
+
+_NUMBERS = count()
 
 
-def main() -> None:
-    """Measure, print and write."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.cloud")
-    parser.add_argument(
-        "--events", type=int, default=20_000, help="of each batched run; a tenth of it single"
-    )
-    parser.add_argument("--runs", type=int, default=3)
-    parser.add_argument("--seconds", type=float, default=30, help="of the latency run")
-    options = parser.parse_args()
-    load = machine_load()
-    figures = [*router_share.figures(), *cold_start.figures(cold_start.REPEATS), load]
-    with tempfile.TemporaryDirectory() as name:
-        directory = Path(name)
-        with Supervisor(directory / "run") as supervisor:
-            figures = _live(supervisor, directory, options) + figures
-    command = f"python -m benchmarks.cloud --events {options.events} --runs {options.runs}"
-    command += f" --seconds {options.seconds:g}"
-    clock = f"wall clock; cold starts: {cold_start.CLOCK}"
-    write("cloud", figures, command, clock)
+@dataclass(frozen=True, slots=True)
+class Throughput:
+    """`rates` in events/s by run; what the router ran for all `events` of them."""
+
+    events: int
+    rates: tuple[float, ...]
+    router: Invocations
+
+    def figure(self, name: str, note: str) -> Figure:
+        """The median."""
+        runs = f"{self.events // len(self.rates)} {NOTE}; {note}; median of {len(self.rates)} runs"
+        return Figure(name, median(self.rates), "events/s", note=runs)
 
 
-def _live(supervisor: Supervisor, directory: Path, options: argparse.Namespace) -> list[Figure]:
-    plane = deploy_plane(supervisor, start_emulator(supervisor))
-    with Device(plane, "bench-home", directory) as device, Device(plane, "bench-other", directory) as other:
-        # Once before it counts, for the cold starts.
-        runs.throughput(plane, device, runs.BATCH, runs.BATCH, 1)
-        runs.latency(plane, device, other, runs.BATCH, 1)
-        batched = runs.throughput(plane, device, options.events, runs.BATCH, options.runs)
-        single = runs.throughput(plane, device, options.events // 10, 1, options.runs)
-        load = median(batched.rates) / 2
-        delays = runs.latency(plane, device, other, load, options.seconds)
-    memory = [
-        Figure(f"{name}_warm_memory", mib, "MiB", higher_is_better=False, note="peak after all runs")
-        for name, mib in sorted(peak_memory_mib(plane.cloud).items())
-    ]
+def plane(options: Namespace) -> Iterator[Figure]:
+    """Throughput first, as the load of the others follows from it."""
+    with deployed_plane() as run:
+        deployed = run.plane
+        with (
+            Device(deployed, "bench-home", run.directory) as device,
+            Device(deployed, "bench-other", run.directory) as other,
+        ):
+            # Once before it counts, for the cold starts.
+            throughput(deployed, device, BATCH, BATCH, 1)
+            latency(deployed, device, other, BATCH, 1)
+            batched = throughput(deployed, device, options.events, BATCH, options.runs)
+            single = throughput(deployed, device, options.events // 10, 1, options.runs)
+            delays = latency(deployed, device, other, median(batched.rates) / 2, options.seconds)
+        yield batched.figure("events_batched", f"{BATCH} a publish, zlib")
+        yield single.figure("events_single", "each a publish of its own")
+        yield from router_time(batched, single)
+        yield from delays
+
+
+def throughput(plane: Plane, device: Device, events: int, batch: int, runs: int) -> Throughput:
+    """Events a second from the first publish until the last was read from the second inbox."""
+    rates = []
+    before = invocations(plane.cloud)[ROUTER]
+    for _ in range(runs):
+        with Readers(plane, DOOR_INBOXES) as readers:
+            began = monotonic_ns()
+            for sent, texts in _batches(events, batch):
+                readers.wait_for(max(0, sent - AHEAD))
+                device.publish(_payload(texts))
+            rates.append(events / ((readers.wait_for(events) - began) / 1e9))
+    return Throughput(events * runs, tuple(rates), invocations(plane.cloud)[ROUTER].since(before))
+
+
+def router_time(batched: Throughput, single: Throughput) -> list[Figure]:
+    """How long the router runs: so much an invocation, and so much more an event; two runs, two unknowns."""
+    (n, t), (m, u) = ((each.router.number, each.router.total_ms) for each in (batched, single))
+    event = (t * m - u * n) / (batched.events * m - single.events * n)
+    invocation = (u - event * single.events) / m
+    note = "of wall clock in the emulator, whose queues answer more slowly than AWS"
     return [
-        batched.figure("events_batched", f"{runs.BATCH} a publish, zlib"),
-        single.figure("events_single", "each a publish of its own"),
-        *runs.router_time(batched, single),
-        *delays,
-        *memory,
+        Figure("router_time_invocation", invocation, "ms", note=note),
+        Figure("router_time_event", event, "ms", note=note),
     ]
 
+
+def latency(plane: Plane, device: Device, other: Device, load: float, seconds: float) -> list[Figure]:
+    """From publish to reception, of alarms and of telemetry, while `other` sends `load` events/s."""
+    probes = round(seconds * PROBES_PER_S)
+    sent: dict[str, dict[str, int]] = {ALARM: {}, DOOR: {}}
+    with Readers(plane, {*DOOR_INBOXES, *ALARM_INBOXES}) as readers:
+        ending = threading.Event()
+        thread = threading.Thread(target=_load, args=(other, load, ending), daemon=True)
+        thread.start()
+        for _ in paced(PROBES_PER_S, probes):
+            for type, times in sent.items():
+                id = f"probe{next(_NUMBERS)}"
+                times[id] = monotonic_ns()
+                device.publish(event(id, type).encode(), urgent=type == ALARM)
+        ending.set()
+        thread.join()
+        inboxes = {ALARM: ALARM_INBOXES[0], DOOR: DOOR_INBOXES[0]}
+        delays = {type: readers.delays(inboxes[type], times) for type, times in sent.items()}
+    note = f"{probes} probes, {PROBES_PER_S}/s, beside {load:,.0f} events/s of another device; warm functions"
+    return [
+        Figure("latency_load", load, "events/s", note="half of what was measured batched"),
+        *percentiles("latency_urgent_{}", [each / 1e6 for each in delays[ALARM]], "ms", note),
+        *percentiles("latency_normal_{}", [each / 1e6 for each in delays[DOOR]], "ms", note),
+    ]
+
+
+def _load(device: Device, rate: float, ending: threading.Event) -> None:
+    """Batches at an even pace."""
+    while not ending.is_set():
+        began = monotonic_ns()
+        _, texts = next(_batches(BATCH, BATCH))
+        device.publish(_payload(texts))
+        ending.wait(max(0.0, BATCH / rate - (monotonic_ns() - began) / 1e9))
+
+
+def _batches(events: int, batch: int) -> Iterator[tuple[int, list[str]]]:
+    """Batches of new events, each with how many there are with it."""
+    for sent in range(0, events, batch):
+        ids = islice(_NUMBERS, min(batch, events - sent))
+        texts = [event(f"e{each}") for each in ids]
+        yield sent + len(texts), texts
+
+
+def _payload(texts: Sequence[str]) -> bytes:
+    return pack_texts(texts) if len(texts) > 1 else texts[0].encode()
+
+
+BENCHMARK = Benchmark(
+    "cloud",
+    {"plane": plane, "router": router},
+    clock="wall clock unless a note says CPU time",
+    options={
+        "--events": {"type": int, "default": 20_000, "help": "of a batched run; a tenth of it single"},
+        "--runs": {"type": int, "default": 3},
+        "--seconds": {"type": float, "default": 30, "help": "of the latency run"},
+    },
+    notes_load=True,
+)
 
 if __name__ == "__main__":
-    main()
+    sys.exit(BENCHMARK.main())

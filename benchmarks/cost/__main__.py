@@ -3,28 +3,29 @@
 from __future__ import annotations
 
 import sys
-import tempfile
+from argparse import Namespace
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
-from benchmarks.cloud.device import Device
-from benchmarks.cost import archive_reads, peers
+from benchmarks.audit.accesses import Accesses, watched
+from benchmarks.cloud.plane import Deployed, Device, deployed_plane
 from benchmarks.cost.deployment import MONTH_S, Deployment
-from benchmarks.cost.idle import Key, Usage, idle, jobs
-from benchmarks.cost.life import Reads
 from benchmarks.cost.meter import Meter
-from benchmarks.cost.prices import Units, billed, dollars
-from benchmarks.cost.receipts import receipts
+from benchmarks.cost.months import Key, Reads, Usage, idle, jobs, requests, storage
+from benchmarks.cost.prices import Units, billed, dollars, eventbridge
 from benchmarks.cost.regimes import Regime, regimes
-from benchmarks.cost.site import Observed, Site, life_of
-from benchmarks.results import Figure, machine_load, write
+from benchmarks.cost.site import Observed, Site
+from benchmarks.results import Figure
+from benchmarks.runner import Benchmark
 from edge.settings import Settings
-from local.demo.plane import deploy_plane
-from local.emulator import start_emulator
-from local.process import Supervisor
+from eventplane.archive_layout import COMPACTED, compacted_folders
+from glue_jobs.common.session import local_session
+from glue_jobs.compaction.main import main as compact
+from glue_jobs.delivery_audit.main import main as audit
 
 MILLION: Final = 1e6
 AIMS: Final = {"dev": 10.0, "prod": 60.0}
@@ -49,63 +50,77 @@ class Counted:
     lost: int
 
 
-def main(scale: float) -> None:
-    """Count, price, print and write."""
-    load = machine_load()
+def costs(options: Namespace) -> Iterator[Figure]:
+    """Count, and price what was counted."""
     deployments = {name: Deployment(name) for name in AIMS}
-    with tempfile.TemporaryDirectory() as name:
-        directory = Path(name)
-        with Supervisor(directory / "run") as supervisor:
-            found = _count(supervisor, directory, deployments, scale)
-    figures = [*_regimes(found, deployments["prod"]), *_idle(found, deployments), *_overhead(found)]
-    figures += _receipts(deployments["prod"])
-    write("cost", [*figures, load], f"python -m benchmarks.cost {scale:g}", HOW)
+    with deployed_plane() as run:
+        found = _count(run, deployments, options.scale)
+    yield from _regimes(found, deployments["prod"])
+    yield from _idle(found, deployments)
+    yield from _overhead(found)
 
 
-def _count(
-    supervisor: Supervisor, directory: Path, deployments: Mapping[str, Deployment], scale: float
-) -> Counted:
-    cloud = start_emulator(supervisor)
-    plane = deploy_plane(supervisor, cloud)
-    log = supervisor.run_dir / "emulator.log"
+def _count(run: Deployed, deployments: Mapping[str, Deployment], scale: float) -> Counted:
+    url = run.plane.cloud.url
     with (
-        Meter(cloud.url) as functions,
-        Meter(cloud.url) as consumers,
-        Device(plane, "bench-home", directory) as device,
+        Meter(url) as functions,
+        Meter(url) as consumers,
+        Device(run.plane, "bench-home", run.directory) as device,
     ):
-        site = Site(plane, deployments["prod"], functions, consumers, log)
+        site = Site(run.plane, deployments["prod"], functions, consumers, run.log)
         site.connect()
         for each in regimes(0.05):
             site.run(each, device)  # for the cold starts, which are not what an average event costs
         seen = {each.name: (each, site.run(each, device)) for each in regimes(scale)}
-        calls = site.calls(deployments.values())
-    reads, report = archive_reads.measured(*site.archive(), directory / "archive")
-    return Counted(seen, calls, reads, report["totals"]["lost"])
+        calls = site.scheduled(deployments.values())
+    archive = run.directory / "archive"
+    for key, content in site.archive():
+        (archive / key).parent.mkdir(parents=True, exist_ok=True)
+        (archive / key).write_bytes(content)
+    return Counted(seen, calls, *_read(archive))
+
+
+def _read(archive: Path) -> tuple[Reads, int]:
+    """Let the jobs read the `archive`; how often they opened its objects, and what the audit calls lost."""
+    raw = [each for name, _ in compacted_folders() for each in (archive / name.name).rglob("*.json.gz")]
+    raw_bytes = sum(each.stat().st_size for each in raw)
+
+    def opens(accesses: Accesses) -> float:
+        return sum(accesses.opens[each.relative_to(archive)] for each in raw) / len(raw)
+
+    spark = local_session(is_short=True)
+    try:
+        with watched(archive) as compacting:
+            compact(["--INPUT", str(archive), "--DATE", "all"], datetime.now(UTC) + timedelta(hours=3))
+        with watched(archive) as auditing:
+            report = audit(["--INPUT", str(archive), "--OUTPUT", str(archive.with_name("audit"))])
+    finally:
+        spark.stop()
+    compacted = sum(each.stat().st_size for each in (archive / COMPACTED).rglob("*.parquet"))
+    return Reads(opens(compacting), opens(auditing), compacted / raw_bytes), report["totals"]["lost"]
 
 
 def _regimes(found: Counted, production: Deployment) -> Iterator[Figure]:
-    gb_s = found.regimes["bulk"][1].units["plane"]["lambda_gb_s"]
     for name, (regime, seen) in found.regimes.items():
-        parts = {**seen.units, **life_of(seen, found.reads, production)}
-        total = sum(parts.values(), Counter())
-        bridge = dollars(peers.eventbridge() + parts["consumers"])
-        unbatched = dollars(peers.unbatched(gb_s) + parts["consumers"])
-        yield _a_million(f"{name}_total", total, regime.note, regime.aim, "EventBridge", bridge)
-        yield _a_million(f"{name}_total_unbatched", total, "", None, "unbatched IoT, SQS, Lambda", unbatched)
+        parts = {
+            **seen.units,
+            "reading": requests(seen.written, found.reads, production),
+            "storage": storage(seen.written, found.reads, production),
+        }
+        total = MILLION * dollars(sum(parts.values(), Counter()))
+        bridge = MILLION * dollars(eventbridge() + parts["consumers"])
+        yield Figure(
+            f"{name}_total", total, "USD/M", regime.aim, False, "EventBridge", bridge, note=regime.note
+        )
         for part, units in parts.items():
-            yield _a_million(f"{name}_{part}", units, f"{regime.note}; units an event: {_listed(units)}")
+            note = f"{regime.note}; units an event: {_listed(units)}"
+            yield Figure(f"{name}_{part}", MILLION * dollars(units), "USD/M", note=note)
         yield Figure(f"{name}_fill", seen.fill, "messages", note="of an invocation of the router")
         objects = MILLION * sum(seen.written.objects.values())
-        yield Figure(f"{name}_objects", objects, "objects/M", higher_is_better=False, note="in the archive")
-    yield Figure(
-        "compaction_opens", found.reads.compaction, "opens", note="of a raw object", higher_is_better=False
-    )
-    yield Figure(
-        "audit_opens", found.reads.audit, "opens", note="of a raw object, a run", higher_is_better=False
-    )
-    yield Figure(
-        "compacted_size", found.reads.compacted_bytes, "of raw", note="bytes", higher_is_better=False
-    )
+        yield Figure(f"{name}_objects", objects, "objects/M", note="in the archive")
+    yield Figure("compaction_opens", found.reads.compaction, "opens", note="of a raw object")
+    yield Figure("audit_opens", found.reads.audit, "opens", note="of a raw object, a run")
+    yield Figure("compacted_size", found.reads.compacted_bytes, "of raw", note="bytes")
     yield Figure("lost", found.lost, "events", 0, higher_is_better=False, note="by the audit of all of it")
 
 
@@ -115,53 +130,26 @@ def _idle(found: Counted, deployments: Mapping[str, Deployment]) -> Iterator[Fig
         parts = idle(deployment, found.calls, alarm)
         total = sum(parts.values(), Counter())
         note = "without jobs on the archive"
-        yield Figure(f"idle_{name}", dollars(total), "USD/month", AIMS[name], False, note=note)
+        yield Figure(f"idle_{name}", dollars(total), "USD/month", AIMS[name], note=note)
         note = "what an account with nothing else is billed: without the units that are always free"
-        yield Figure(f"idle_{name}_billed", dollars(billed(total)), "USD/month", None, False, note=note)
-        for part, units in parts.items():
-            yield Figure(f"idle_{name}_{part}", dollars(units), "USD/month", None, False, note=_listed(units))
-        work = jobs(deployment)
-        yield Figure(f"idle_{name}_jobs", dollars(work), "USD/month", None, False, note=_listed(work))
+        yield Figure(f"idle_{name}_billed", dollars(billed(total)), "USD/month", note=note)
+        for part, units in {**parts, "jobs": jobs(deployment)}.items():
+            yield Figure(f"idle_{name}_{part}", dollars(units), "USD/month", note=_listed(units))
 
 
-def _overhead(found: Counted) -> list[Figure]:
+def _overhead(found: Counted) -> Iterator[Figure]:
     """What a device costs a month beside its events: modelled, as nobody waits that long."""
     default = {each.name: each.default for each in fields(Settings)}
     reports = MONTH_S / default["heartbeat_s"] + MONTH_S / default["manifest_interval_s"]
     units = found.regimes["trickle"][1].units
     # To operations only: half the deliveries; the plane's part is the same but for one write.
     usd = reports * (dollars(units["plane"]) + dollars(units["consumers"]) / 2)
-    connected = dollars({"iot_minute": MONTH_S / 60})
     note = (
         f"{reports:,.0f} heartbeats and manifests by the default settings, each as one event of the trickle"
     )
-    return [
-        Figure("reports_of_a_device", usd, "USD/month", higher_is_better=False, note=note),
-        Figure("connection_of_a_device", connected, "USD/month", higher_is_better=False, note="30 days"),
-    ]
-
-
-def _receipts(production: Deployment) -> Iterator[Figure]:
-    """What receipts of the tap would add to a device of the trickle, which the plane does without."""
-    for each in regimes(1.0):
-        if each.name in ("trickle", "trickle_five"):
-            frames = MONTH_S / 60 / each.batch
-            for name, hourly in (("receipts", False), ("hourly_receipts", True)):
-                units = receipts(production, frames, hourly=hourly)
-                note = f"not built (ADR 29); {_listed(units)}"
-                yield Figure(f"{each.name}_{name}", dollars(units), "USD/month", None, False, note=note)
-
-
-def _a_million(
-    name: str,
-    units: Units,
-    note: str,
-    aim: float | None = None,
-    peer: str | None = None,
-    each: float | None = None,
-) -> Figure:
-    theirs = None if each is None else MILLION * each
-    return Figure(name, MILLION * dollars(units), "USD/M", aim, False, peer, theirs, note)
+    yield Figure("reports_of_a_device", usd, "USD/month", note=note)
+    connected = dollars({"iot_minute": MONTH_S / 60})
+    yield Figure("connection_of_a_device", connected, "USD/month", note="30 days")
 
 
 def _listed(units: Units) -> str:
@@ -169,4 +157,5 @@ def _listed(units: Units) -> str:
 
 
 if __name__ == "__main__":
-    main(float(sys.argv[1]) if len(sys.argv) > 1 else 1.0)
+    scale = {"type": float, "nargs": "?", "default": 1.0, "help": "of the number of events"}
+    sys.exit(Benchmark("cost", {"costs": costs}, HOW, {"scale": scale}, notes_load=True).main())

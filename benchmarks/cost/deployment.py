@@ -4,25 +4,31 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from contract import load_contract
 
 if TYPE_CHECKING:
     from stacks.environment import Environment
-
-CONTEXT: Final = {
-    **json.loads(Path(__file__).parents[2].joinpath("cdk.json").read_text())["context"],
-    "aws:cdk:bundling-stacks": [],
-}
+    from tests.infrastructure.templates import Resource
 
 DAY_H: Final = 24
 MONTH_H: Final = 30 * DAY_H
 MONTH_MIN: Final = 60 * MONTH_H
 MONTH_S: Final = 60 * MONTH_MIN
+
+_NAMED: Final = {
+    "AWS::Lambda::Function": "FunctionName",
+    "AWS::Lambda::Alias": "FunctionName",
+    "AWS::Lambda::Version": "FunctionName",
+    "AWS::SQS::Queue": "QueueName",
+    "AWS::Logs::LogGroup": "LogGroupName",
+    "AWS::Glue::Job": "Name",
+}
+"""Resources that others refer to, and the property that has or leads to their name."""
 
 _RATE: Final = re.compile(r"rate\((\d+) (minute|hour|day)s?\)")
 _MINUTES: Final = {"minute": 1, "hour": 60, "day": 60 * DAY_H}
@@ -77,135 +83,91 @@ class Deployment:
 
     def __init__(self, of: str | Environment) -> None:
         # The constructs start a process of Node.js when they are imported: only a synthesis needs it.
-        import aws_cdk as cdk
-
-        from stacks.application import build
         from stacks.config import environment
         from stacks.environment import PROJECT
+        from tests.infrastructure.templates import Templates
 
-        chosen = environment(of) if isinstance(of, str) else of
-        app = cdk.App(context=CONTEXT)
-        build(app, chosen.with_placeholders() if chosen.keeps_data else chosen, load_contract())
-        self.environment = chosen
-        self._prefix = f"{PROJECT}-{chosen.name}-"
-        self._templates: list[dict[str, Any]] = [each.template for each in app.synth().stacks]
+        self.environment = environment(of) if isinstance(of, str) else of
+        self._name_of = re.compile(rf"{PROJECT}-{self.environment.name}-([\w-]+)")
+        self._templates = Templates(self.environment, load_contract())
         self.functions = {each.name: each for each in self._functions()}
         self.mappings = tuple(self._mappings())
         self.schedules = tuple(self._schedules())
         self.jobs = tuple(self._jobs())
 
-    def of(self, *types: str) -> list[dict[str, Any]]:
-        """The properties of all resources of these types."""
-        return [properties for _, kind, properties in self._resources() if kind in types]
+    def of(self, *types: str) -> list[Resource]:
+        """All resources of these types."""
+        return self._templates.of(*types)
 
     @property
     def alarm_metrics(self) -> int:
         """What CloudWatch bills alarms by: each metric that one reads, a query as one."""
-        return sum(_metrics(each) for each in self.of("AWS::CloudWatch::Alarm"))
+        return sum(_metrics(each.properties) for each in self.of("AWS::CloudWatch::Alarm"))
 
     @property
     def provisioned_gb(self) -> float:
         """Memory that waits for calls, GB."""
         found = 0.0
-        for template, kind, properties in self._resources():
-            waiting = properties.get("ProvisionedConcurrencyConfig")
-            if kind in ("AWS::Lambda::Alias", "AWS::Lambda::Version") and waiting:
-                memory = self.functions[self._function(template, properties["FunctionName"])].memory_mib
-                found += waiting["ProvisionedConcurrentExecutions"] * memory / 1024
+        for each in self.of("AWS::Lambda::Alias", "AWS::Lambda::Version"):
+            number = each.find("ProvisionedConcurrencyConfig", "ProvisionedConcurrentExecutions") or 0
+            found += number * self.functions[self._name(each, "FunctionName")].memory_mib / 1024
         return found
 
     @property
     def filtered_metrics(self) -> float:
         """Metrics made of logs of jobs, each by the share of a month's hours in which it gets a value."""
         runs = {each.name: each.runs for each in self.jobs}
-        found = 0.0
-        for template, kind, properties in self._resources():
-            if kind == "AWS::Logs::MetricFilter":
-                group = self._resource(template, properties["LogGroupName"])["Properties"]["LogGroupName"]
-                job = next((name for name in runs if f"/{self._prefix}{name}/" in str(group)), None)
-                found += min(1.0, runs[job] / MONTH_H) if job else 1.0
-        return found
-
-    def _resources(self) -> Iterator[tuple[dict[str, Any], str, dict[str, Any]]]:
-        for template in self._templates:
-            for resource in template.get("Resources", {}).values():
-                yield template, resource["Type"], resource.get("Properties", {})
+        names = (self._name(each, "LogGroupName") for each in self.of("AWS::Logs::MetricFilter"))
+        return sum(min(1.0, runs[name] / MONTH_H) if name in runs else 1.0 for name in names)
 
     def _functions(self) -> Iterator[Function]:
         for each in self.of("AWS::Lambda::Function"):
-            traced = each.get("TracingConfig", {}).get("Mode") == "Active"
-            yield Function(self._short(each["FunctionName"]), each.get("MemorySize", 128), traced)
+            traced = each.find("TracingConfig", "Mode") == "Active"
+            yield Function(self._name(each, "FunctionName"), each.find("MemorySize") or 128, traced)
 
     def _mappings(self) -> Iterator[EventSource]:
-        for template, kind, each in self._resources():
-            if kind == "AWS::Lambda::EventSourceMapping" and each.get("Enabled", True):
+        for each in self.of("AWS::Lambda::EventSourceMapping"):
+            if each.find("Enabled") is not False:
                 yield EventSource(
-                    self._function(template, each["FunctionName"]),
-                    self._queue(template, each["EventSourceArn"]),
-                    each.get("BatchSize", 10),
-                    each.get("MaximumBatchingWindowInSeconds", 0),
-                    each.get("ScalingConfig", {}).get("MaximumConcurrency", 1_000),
+                    self._name(each, "FunctionName"),
+                    self._name(each, "EventSourceArn"),
+                    each.find("BatchSize") or 10,
+                    each.find("MaximumBatchingWindowInSeconds") or 0,
+                    each.find("ScalingConfig", "MaximumConcurrency") or 1_000,
                 )
 
     def _schedules(self) -> Iterator[Schedule]:
-        for template, kind, each in self._resources():
-            if kind == "AWS::Scheduler::Schedule" and each.get("State", "ENABLED") == "ENABLED":
-                target = each["Target"]
-                function = self._function(template, target["Arn"])
-                yield Schedule(function, target.get("Input", "{}"), runs(each["ScheduleExpression"]))
-            elif kind == "AWS::Events::Rule" and each.get("State", "ENABLED") == "ENABLED":
-                for target in each["Targets"] if "ScheduleExpression" in each else ():
-                    function = self._function(template, target["Arn"])
-                    yield Schedule(function, target.get("Input", "{}"), runs(each["ScheduleExpression"]))
+        for each in self.of("AWS::Scheduler::Schedule", "AWS::Events::Rule"):
+            expression = each.find("ScheduleExpression")
+            if expression and each.find("State") in (None, "ENABLED"):
+                for target in each.find("Targets") or [each.find("Target")]:
+                    function = self._behind(each.stack, target["Arn"])
+                    yield Schedule(function, target.get("Input", "{}"), runs(expression))
 
     def _jobs(self) -> Iterator[Job]:
-        starts: dict[str, float] = {}
+        starts: Counter[str] = Counter()
         for each in self.of("AWS::Glue::Trigger"):
-            for action in each["Actions"]:
-                name = self._short(action["JobName"])
-                starts[name] = starts.get(name, 0.0) + runs(each["Schedule"])
+            for action in each.find("Actions"):
+                starts[self._behind(each.stack, action["JobName"])] += runs(each.find("Schedule"))
         for each in self.of("AWS::Glue::Job"):
-            name = self._short(each["Name"])
+            name = self._name(each, "Name")
             # A G.1X worker is one DPU, a G.2X two.
-            size = {"G.1X": 1, "G.2X": 2}[each["WorkerType"]]
-            flexible = each.get("ExecutionClass") == "FLEX"
-            yield Job(name, starts.get(name, 0.0), size * each["NumberOfWorkers"], flexible)
+            size = {"G.1X": 1, "G.2X": 2}[each.find("WorkerType")]
+            is_flexible = each.find("ExecutionClass") == "FLEX"
+            yield Job(name, starts[name], size * each.find("NumberOfWorkers"), is_flexible)
 
-    def _function(self, template: Mapping[str, Any], reference: Any) -> str:
-        """The function that a reference leads to, by its name or through aliases, versions and ARNs."""
-        inner = next(_resources_in(reference), None)
-        if inner is not None:
-            return self._function(template, template["Resources"][inner]["Properties"]["FunctionName"])
-        name = str(reference).partition(f":function:{self._prefix}")[2] or str(reference)
-        return self._short(name.partition(":")[0])
+    def _name(self, resource: Resource, by: str) -> str:
+        return self._behind(resource.stack, resource.find(by))
 
-    def _queue(self, template: Mapping[str, Any], reference: Any) -> str:
-        if isinstance(reference, dict) and "Fn::Join" in reference:
-            return self._short(str(reference["Fn::Join"][1][-1]).rpartition(":")[2])
-        return self._short(self._resource(template, reference)["Properties"]["QueueName"])
-
-    def _resource(self, template: Mapping[str, Any], reference: Mapping[str, Any]) -> dict[str, Any]:
-        name = reference["Ref"] if "Ref" in reference else reference["Fn::GetAtt"][0]
-        found: dict[str, Any] = template["Resources"][name]
-        return found
-
-    def _short(self, name: str) -> str:
-        return name.removeprefix(self._prefix)
-
-
-def _resources_in(reference: Any) -> Iterator[str]:
-    """The resources of its template that a reference names."""
-    if isinstance(reference, dict):
-        if "Fn::GetAtt" in reference:
-            yield reference["Fn::GetAtt"][0]
-        elif not str(reference.get("Ref", "AWS::")).startswith("AWS::"):
-            yield reference["Ref"]
-        else:
-            for each in reference.values():
-                yield from _resources_in(each)
-    elif isinstance(reference, list):
-        for each in reference:
-            yield from _resources_in(each)
+    def _behind(self, stack: str, reference: Any) -> str:
+        """The name that a reference leads to: through resources of its `stack`, or by an ARN."""
+        text = json.dumps(reference)
+        for each in self.of(*_NAMED):
+            if each.stack == stack and f'"{each.id}"' in text:
+                return self._name(each, _NAMED[each.type])
+        name = self._name_of.search(text)
+        assert name is not None, f"{text} has no name of ours"  # noqa: S101 - a mistake in this file
+        return name[1]
 
 
 def runs(schedule: str) -> float:

@@ -11,8 +11,7 @@ from typing import Final
 Units = Counter[str]
 """How many of each billable unit, by its name in prices.toml. Fractions are allowed."""
 
-FILE: Final = Path(__file__).with_name("prices.toml")
-_ROWS: Final = tomllib.loads(FILE.read_text())
+_ROWS: Final = tomllib.loads(Path(__file__).with_name("prices.toml").read_text())
 PRICES: Final = {name: each["usd"] / each["per"] for name, each in _ROWS.items()}
 """US dollars of one unit."""
 
@@ -43,4 +42,13 @@ def chunks(size: int, of: int) -> int:
 
 def scaled(units: Mapping[str, float], factor: float) -> Units:
     """Each number times `factor`."""
-    return Counter({name: number * factor for name, number in units.items()})  # type: ignore[arg-type]
+    return Counter({name: number * factor for name, number in units.items()})
+
+
+DELIVERIES: Final = 2
+"""Inboxes that an event of the benchmarks goes to."""
+
+
+def eventbridge() -> Units:
+    """One event through an EventBridge bus to its queues; how it gets there from a device is free here."""
+    return Counter({"eventbridge_event": 1, "sqs_request": DELIVERIES})

@@ -8,8 +8,7 @@ from itertools import count
 from time import sleep
 from typing import Final
 
-from benchmarks.cloud.device import Device
-from benchmarks.cloud.events import ALARM, ALARM_INBOXES, DOOR, DOOR_INBOXES, event
+from benchmarks.cloud.plane import ALARM, ALARM_INBOXES, DOOR, DOOR_INBOXES, Device, event
 from eventplane.batch import pack_texts
 
 BATCH: Final = 250

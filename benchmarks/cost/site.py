@@ -1,23 +1,35 @@
-"""The deployed plane with meters in every call that its functions and its consumers make."""
+"""What a run through the deployed plane uses, with meters in the calls of functions and consumers.
+
+Event source mappings that have a batching window in production are played: the emulator has none, and hands
+out ten messages at most.
+"""
 
 from __future__ import annotations
 
+import json
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from math import ceil
 from pathlib import Path
-from time import monotonic, sleep
 from typing import Any, Final
 
-from benchmarks.cloud.device import Device
-from benchmarks.cloud.functions import PREFIX, Invocations, invocations
-from benchmarks.cloud.readers import Readers
-from benchmarks.cost import idle, life, observed
+from benchmarks.cloud.plane import PREFIX, Device, Invocations, Readers
 from benchmarks.cost.deployment import Deployment, EventSource
-from benchmarks.cost.idle import Key, Usage
-from benchmarks.cost.life import Written
 from benchmarks.cost.meter import Meter
-from benchmarks.cost.poller import Batch, Poller, polled
+from benchmarks.cost.metered import (
+    RECEIVED,
+    Batch,
+    Mark,
+    MeteredPlane,
+    compute,
+    frame_bytes,
+    log_bytes,
+    polled,
+    series,
+    way_in,
+)
+from benchmarks.cost.months import Key, Usage, Written, traces
 from benchmarks.cost.prices import Units, scaled
 from benchmarks.cost.regimes import Regime
 from eventplane.archive_layout import compacted_folders
@@ -29,7 +41,10 @@ INGEST_URGENT: Final = ("ingest-urgent", "tap")
 LEDGER: Final = "ledger"
 """The queue that routers write the ledger to."""
 
-_SECONDS: Final = 120.0
+_PAYLOAD_BYTES: Final = 5 * 1024 * 1024
+"""Bytes of messages in one invocation: AWS Lambda takes 6 MB of JSON, which has more than the bodies."""
+
+Messages = list[dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,119 +58,159 @@ class Observed:
     usage: Usage
 
 
-class Site:
-    """`functions` and `consumers` are the meters, `log` is the emulator's, `production` has the sizes."""
+class Site(MeteredPlane):
+    """The plane of a run; `meter` is in the functions' calls, `consumers` in those of who reads."""
 
     def __init__(
-        self, plane: Plane, production: Deployment, functions: Meter, consumers: Meter, log: Path
+        self, plane: Plane, production: Deployment, meter: Meter, consumers: Meter, log: Path
     ) -> None:
-        self._plane = plane
-        self._production = production
-        self._functions = functions
+        super().__init__(plane, production, meter, log)
         self._consumers = consumers
-        self._log = log
-        self._lambda = plane.cloud.client("lambda")
         self._s3 = plane.cloud.client("s3")
+        self._sqs = plane.cloud.client("sqs")
         self._bucket = plane.outputs["ArchiveBucket"]
         self._by_queue = {each.queue: each for each in production.mappings}
-        self._pollers: dict[str, Poller] = {}
+        self._played: dict[str, EventSource] = {}
 
     def connect(self) -> None:
-        """Lead the functions' calls through their meter, let them refresh as in production, and take over the
-        mappings that have a batching window there."""
+        """Route the functions' calls through their meter; take over the mappings with a batching window."""
         for queue in dict.fromkeys((*INGEST, *INGEST_URGENT, LEDGER)):
             source = self._by_queue.get(queue)
             if source is None:
                 continue
-            self._lead(source.function)
+            self.meter_calls(source.function)
             if source.window_s:
-                self._stop(source)
-                self._pollers[queue] = Poller(self._plane.cloud, source)
+                mappings = self._lambda.list_event_source_mappings(FunctionName=PREFIX + source.function)
+                for mapping in mappings["EventSourceMappings"]:
+                    self._lambda.update_event_source_mapping(UUID=mapping["UUID"], Enabled=False)
+                self._played[queue] = source
 
     def run(self, regime: Regime, device: Device) -> Observed:
         """Play `regime`, and count what the plane, its consumers and what watches it use."""
-        before, seen, log, objects = self._marks()
-        self._functions.take()
+        cloud = self.plane.cloud
+        log, objects = log_bytes(cloud), self._objects()
         self._consumers.take()
-        way_in, tap = INGEST_URGENT if regime.is_urgent else INGEST
-        router = self._by_queue[way_in]
-        with Readers(self._plane, regime.inboxes, client=self._client) as readers:
-            payloads = regime.play(device, at_once=way_in in self._pollers)
-            batches = self._drained(way_in, len(payloads), regime.per_s)
-            batches = batches or self._settled(router, seen, payloads)
+        mark = self.mark()
+        queue, tap = INGEST_URGENT if regime.is_urgent else INGEST
+        with Readers(self.plane, regime.inboxes, client=self._client) as readers:
+            payloads = regime.play(device, at_once=queue in self._played)
+            batches = self._drained(queue, len(payloads), regime.per_s)
+            batches = batches or self._settled(self._by_queue[queue], mark, payloads)
             readers.wait_for(regime.events)
         routed = len(batches)
         batches += self._drained(tap, len(payloads), regime.per_s)
         batches += self._drained(LEDGER, None, routed / regime.seconds)
-        used = observed.used_since(self._plane.cloud, before)
-        plane = observed.way_in(payloads) + polled(batches) + observed.compute(used, self._production)
-        plane += self._functions.take()
-        watching: Units = Counter()
-        watching["log_gb"] = (observed.log_bytes(self._plane.cloud) - log) / 1e9  # type: ignore[assignment]
-        watching["xray_trace"] = self._traces(used, regime.seconds)  # type: ignore[assignment]
+        used = self.invoked(mark)
+        plane = way_in(payloads) + polled(batches) + compute(used, self.production.functions)
+        plane += self.meter.take()
+        watching = Units()
+        watching["log_gb"] = (log_bytes(cloud) - log) / 1e9
+        watching["xray_trace"] = self._traces(used, regime.seconds)
         groups = {"plane": plane, "consumers": self._consumers.take(), "watching": watching}
         each = {name: scaled(units, 1 / regime.events) for name, units in groups.items()}
-        series = observed.series(self._plane.cloud, used)
-        return Observed(
-            each,
-            self._written(objects, regime.events),
-            len(payloads) / routed,
-            Usage(each["plane"] + each["watching"], series),
-        )
+        usage = Usage(each["plane"] + each["watching"], series(cloud, used))
+        return Observed(each, self._written(objects, regime.events), len(payloads) / routed, usage)
 
-    def call(self, function: str, payload: str) -> Usage:
-        """Call a scheduled `function`, warm, as its schedule does."""
-        self._lead(function)
-        self._invoke(function, payload)
-        before, _, log, _ = self._marks()
-        self._functions.take()
-        self._invoke(function, payload)
-        used = {function: observed.used_since(self._plane.cloud, before)[function]}
-        units = self._functions.take() + observed.compute(used, self._production)
-        units["log_gb"] = (observed.log_bytes(self._plane.cloud) - log) / 1e9  # type: ignore[assignment]
-        return Usage(units, observed.series(self._plane.cloud, used))
-
-    def calls(self, deployments: Iterable[Deployment]) -> dict[Key, Usage]:
-        """What the scheduled functions of `deployments` use."""
+    def scheduled(self, deployments: Iterable[Deployment]) -> dict[Key, Usage]:
+        """What the scheduled functions of `deployments` use, each called warm, as its schedule does."""
         keys = {each.key for of in deployments for each in of.schedules}
-        return {key: self.call(*key) for key in sorted(keys)}
+        return {key: self._call(*key) for key in sorted(keys)}
 
-    def archive(self) -> tuple[Any, str]:
-        """A client of S3, and the archive's bucket."""
-        return self._s3, self._bucket
+    def archive(self) -> Iterator[tuple[str, bytes]]:
+        """Key and content of each object of the archive."""
+        for page in self._s3.get_paginator("list_objects_v2").paginate(Bucket=self._bucket):
+            for each in page.get("Contents", []):
+                body = self._s3.get_object(Bucket=self._bucket, Key=each["Key"])["Body"]
+                yield each["Key"], body.read()
+
+    def _call(self, function: str, payload: str) -> Usage:
+        self.meter_calls(function)
+        self.invoke(function, payload)
+        log = log_bytes(self.plane.cloud)
+        mark = self.mark()
+        self.invoke(function, payload)
+        used = {function: self.invoked(mark)[function]}
+        units = self.meter.take() + compute(used, self.production.functions)
+        units["log_gb"] = (log_bytes(self.plane.cloud) - log) / 1e9
+        return Usage(units, series(self.plane.cloud, used))
 
     def _drained(self, queue: str, messages: int | None, per_s: float) -> list[Batch]:
         """What production makes of the messages of `queue`, if its mapping is ours; waits for so many."""
-        poller = self._pollers.get(queue)
-        if poller is None:
+        source = self._played.get(queue)
+        if source is None:
             return []
-        found = poller.drain(per_s)
-        deadline = monotonic() + _SECONDS
-        while messages is not None and sum(each.taken for each in found) < messages:
-            if monotonic() > deadline:
-                raise SystemExit(
-                    f"{queue} has not got {messages} messages in {_SECONDS:.0f} s; see {self._log}"
-                )
-            found += poller.drain(per_s)
+        found = self._drain(source, per_s)
+
+        def is_done() -> bool:
+            if messages is None or sum(each.taken for each in found) >= messages:
+                return True
+            found.extend(self._drain(source, per_s))
+            return False
+
+        self.wait(is_done, f"{messages} messages of {queue}")
         return found
 
-    def _settled(self, source: EventSource, before: int, payloads: list[bytes]) -> list[Batch]:
-        """The batches since `before` of the emulator's own mapping, once it has worked on every publish."""
-        frame = sum(map(observed.frame_bytes, payloads)) // len(payloads)
-        deadline = monotonic() + _SECONDS
-        while monotonic() < deadline:
-            seen = observed.batches(self._log)[before:]
-            mine = [number for function, number in seen if function == source.function]
-            if sum(mine) >= len(payloads):
-                return [Batch(source.function, number, number * frame, number) for number in mine]
-            sleep(0.1)
-        raise SystemExit(f"{source.function} is not done after {_SECONDS:.0f} s; see {self._log}")
+    def _settled(self, source: EventSource, mark: Mark, payloads: list[bytes]) -> list[Batch]:
+        """The batches since `mark` of the emulator's own mapping, once it has worked on every publish."""
+        frame = sum(map(frame_bytes, payloads)) // len(payloads)
+
+        def batches() -> list[Batch]:
+            return [each for each in self.batches(mark, frame) if each.function == source.function]
+
+        self.wait(lambda: sum(each.taken for each in batches()) >= len(payloads), source.function)
+        return batches()
+
+    def _drain(self, source: EventSource, messages_per_s: float) -> list[Batch]:
+        """Invoke the function with all messages, in batches as if so many came a second.
+
+        Messages that the function gives back come again at once.
+        """
+        url = self._sqs.get_queue_url(QueueName=PREFIX + source.queue)["QueueUrl"]
+        most = max(1, min(source.batch_size, ceil(messages_per_s * source.window_s)))
+        found = []
+        for batch in self._received(url, most):
+            event = {"Records": [_record(each, source.queue) for each in batch]}
+            result = self.invoke(source.function, json.dumps(event))
+            failed = {each["itemIdentifier"] for each in result.get("batchItemFailures", ())}
+            done = [each for each in batch if each["MessageId"] not in failed]
+            self._settle(url, done, [each for each in batch if each["MessageId"] in failed])
+            size = sum(len(each["Body"]) for each in batch)
+            found.append(Batch(source.function, len(batch), size, len(done)))
+        return found
+
+    def _received(self, url: str, most: int) -> Iterator[Messages]:
+        batch: Messages = []
+        while True:
+            received = self._sqs.receive_message(
+                QueueUrl=url,
+                MaxNumberOfMessages=min(RECEIVED, most - len(batch)),
+                VisibilityTimeout=600,
+                MessageSystemAttributeNames=["All"],
+                MessageAttributeNames=["All"],
+            ).get("Messages", [])
+            if not received:
+                break
+            batch += received
+            if len(batch) == most or sum(len(each["Body"]) for each in batch) >= _PAYLOAD_BYTES:
+                yield batch
+                batch = []
+        if batch:
+            yield batch
+
+    def _settle(self, url: str, done: Messages, failed: Messages) -> None:
+        for start in range(0, len(done), RECEIVED):
+            entries = [
+                {"Id": str(at), "ReceiptHandle": each["ReceiptHandle"]}
+                for at, each in enumerate(done[start : start + RECEIVED])
+            ]
+            self._sqs.delete_message_batch(QueueUrl=url, Entries=entries)
+        for each in failed:
+            handle = each["ReceiptHandle"]
+            self._sqs.change_message_visibility(QueueUrl=url, ReceiptHandle=handle, VisibilityTimeout=0)
 
     def _traces(self, used: dict[str, Invocations], seconds: float) -> float:
-        functions = self._production.functions
-        return sum(
-            idle.traces(each.number, seconds) for name, each in used.items() if functions[name].is_traced
-        )
+        functions = self.production.functions
+        return sum(traces(each.number, seconds) for name, each in used.items() if functions[name].is_traced)
 
     def _written(self, before: dict[str, int], events: int) -> Written:
         objects: Counter[str] = Counter()
@@ -177,37 +232,23 @@ class Site:
             for each in page.get("Contents", [])
         }
 
-    def _marks(self) -> tuple[dict[str, Invocations], int, int, dict[str, int]]:
-        cloud = self._plane.cloud
-        log = observed.log_bytes(cloud)
-        return invocations(cloud), len(observed.batches(self._log)), log, self._objects()
-
     def _client(self) -> Any:
-        return replace(self._plane.cloud, url=self._consumers.url).client("sqs")
-
-    def _invoke(self, function: str, payload: str) -> None:
-        answer = self._lambda.invoke(FunctionName=PREFIX + function, Payload=payload.encode())
-        if answer.get("FunctionError"):
-            raise SystemExit(f"{function} failed: {answer['Payload'].read()[:500]!r}")
-
-    def _lead(self, function: str) -> None:
-        name = PREFIX + function
-        variables = self._lambda.get_function_configuration(FunctionName=name)["Environment"]["Variables"]
-        variables |= {"AWS_ENDPOINT_URL": self._functions.url}
-        if "EVENTPLANE_CONTRACT_REFRESH_S" in variables:
-            refresh_s = self._production.environment.contract_refresh_s
-            variables["EVENTPLANE_CONTRACT_REFRESH_S"] = str(refresh_s)
-        self._lambda.update_function_configuration(FunctionName=name, Environment={"Variables": variables})
-
-    def _stop(self, source: EventSource) -> None:
-        mappings = self._lambda.list_event_source_mappings(FunctionName=PREFIX + source.function)
-        for mapping in mappings["EventSourceMappings"]:
-            self._lambda.update_event_source_mapping(UUID=mapping["UUID"], Enabled=False)
+        return replace(self.plane.cloud, url=self._consumers.url).client("sqs")
 
 
-def life_of(seen: Observed, reads: life.Reads, deployment: Deployment) -> dict[str, Units]:
-    """What an event's share of objects costs after they were written, by what it is for."""
+def _record(message: dict[str, Any], queue: str) -> dict[str, Any]:
+    attributes = {
+        name: {"stringValue": value.get("StringValue"), "dataType": value["DataType"]}
+        for name, value in message.get("MessageAttributes", {}).items()
+    }
     return {
-        "reading": life.requests(seen.written, reads, deployment),
-        "storage": life.storage(seen.written, reads, deployment),
+        "messageId": message["MessageId"],
+        "receiptHandle": message["ReceiptHandle"],
+        "body": message["Body"],
+        "attributes": message["Attributes"],
+        "messageAttributes": attributes,
+        "md5OfBody": message["MD5OfBody"],
+        "eventSource": "aws:sqs",
+        "eventSourceARN": f"arn:aws:sqs:us-east-1:000000000000:{PREFIX}{queue}",
+        "awsRegion": "us-east-1",
     }

@@ -1,19 +1,24 @@
-"""`python -m benchmarks.downlink`: the way down in the local cloud; writes build/bench/downlink.json."""
+"""`python -m benchmarks.downlink`: the way down in the local cloud; writes build/bench/downlink.json.
+
+With real forwarders: updates a second, latency, requests and price, and coalescing.
+"""
 
 from __future__ import annotations
 
-import argparse
-import tempfile
+import sys
+from argparse import Namespace
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from pathlib import Path
+from itertools import count
+from time import monotonic_ns, sleep
+from typing import Final
 
-from benchmarks.downlink import idle, runs
-from benchmarks.downlink.meter import DownlinkMeter
-from benchmarks.downlink.site import Site
-from benchmarks.results import Figure, machine_load, write
-from local.demo.plane import deploy_plane
-from local.emulator import start_emulator
-from local.process import Supervisor
+from benchmarks.cloud.plane import deployed_plane
+from benchmarks.cost.deployment import Deployment
+from benchmarks.cost.prices import dollars
+from benchmarks.downlink.site import DownlinkMeter, Site, Update, Used
+from benchmarks.results import Figure, percentiles
+from benchmarks.runner import Benchmark
 from tests.integration.downlink import Home, Plane, running_home
 
 HOW = (
@@ -21,45 +26,142 @@ HOW = (
     "and in the emulator's log, functions priced for as long as they ran here; without the archive's writer"
 )
 
+MILLION: Final = 1e6
+PROBES_PER_S: Final = 2
+ONE_KEY_PER_S: Final = 10
+"""Updates a second to one key."""
 
-def main() -> None:
-    """Measure, print and write."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.downlink")
-    parser.add_argument("--homes", type=int, default=2, help="devices, a forwarder process each")
-    parser.add_argument("--updates", type=int, default=200, help="of the throughput run")
-    parser.add_argument("--probes", type=int, default=60, help="of the latency run")
-    parser.add_argument("--seconds", type=float, default=20, help="of each coalescing run")
-    options = parser.parse_args()
-    load = machine_load()
-    with tempfile.TemporaryDirectory() as name, Supervisor(Path(name) / "run") as supervisor:
-        figures = _figures(supervisor, Path(name), options)
-    figures.append(load)
-    arguments = (f"--{name} {value:g}" for name, value in vars(options).items())
-    write("downlink", figures, f"python -m benchmarks.downlink {' '.join(arguments)}", HOW)
+STORED: Final = "from before the sender's request until the device's acknowledgement is recorded in the table"
+
+UNIT: Final = "sent/update"
+
+_KEYS = count()
+_VERSIONS = count(1)
 
 
-def _figures(supervisor: Supervisor, directory: Path, options: argparse.Namespace) -> list[Figure]:
-    cloud = start_emulator(supervisor)
-    plane = deploy_plane(supervisor, cloud)
-    with DownlinkMeter(cloud.url) as meter:
-        site = Site(plane, meter, supervisor.run_dir / "emulator.log")
-        site.connect()
-        with ExitStack() as stack:
-            homes: list[Home] = []
-            for name in (f"bench-{number}" for number in range(options.homes)):
-                site.register(name)
-                running = running_home(Plane(cloud, plane.outputs), supervisor, directory / name, name)
-                homes.append(stack.enter_context(running))
-                site.until(name, is_present=True)
-            runs.burst(site, homes, 20)  # for the cold starts, which are not what an average update meets
-            figures = [
-                *runs.burst(site, homes, options.updates),
-                *runs.single(site, homes, options.probes),
-                *runs.coalescing(site, homes[0], options.seconds),
-            ]
-        # With no device there, whose reports would be counted.
-        return [*figures, *idle.figures(site)]
+def updates(options: Namespace) -> Iterator[Figure]:
+    """Measure all with `options.homes` forwarders below one plane."""
+    production = Deployment("prod")
+    with ExitStack() as stack:
+        run = stack.enter_context(deployed_plane())
+        cloud = run.plane.cloud
+        meter = stack.enter_context(DownlinkMeter(cloud.url))
+        site = Site(run.plane, production, meter, run.log)
+        homes: list[Home] = []
+        for name in (f"bench-{number}" for number in range(options.homes)):
+            site.register(name)
+            below = Plane(cloud, run.plane.outputs)
+            running = running_home(below, run.supervisor, run.directory / name, name)
+            homes.append(stack.enter_context(running))
+            site.until(name, is_present=True)
+        burst(site, homes, 20)  # for the cold starts, which are not what an average update meets
+        yield from burst(site, homes, options.updates)
+        yield from single(site, homes, options.probes)
+        yield from coalescing(site, homes[0], options.seconds)
 
+
+def burst(site: Site, homes: Sequence[Home], updates: int) -> list[Figure]:
+    """As fast as it goes, each update to a key of its own: nothing can be coalesced."""
+    mark = site.mark()
+    wanted = _new_keys(homes, updates)
+    began = site.send_all(wanted)
+    stored = site.wait_stored(wanted)
+    seconds = (max(stored.values()) - min(began.values())) / 1e9
+    note = f"{updates} updates to as many keys of {len(homes)} devices that are there, sent ten a request"
+    rate = Figure("updates", updates / seconds, "updates/s", note=f"{note}; until the last is stored")
+    return [rate, *_bill("burst", site.used(mark), updates, note)]
+
+
+def single(site: Site, homes: Sequence[Home], probes: int) -> list[Figure]:
+    """One update after the other, at a pace that leaves no queue."""
+    mark = site.mark()
+    wanted = _new_keys(homes, probes)
+    began = {}
+    for each in wanted:
+        began[each] = site.send([each])
+        sleep(1 / PROBES_PER_S)
+    stored = site.wait_stored(wanted)
+    times = [(stored[each] - began[each]) / 1e6 for each in wanted]
+    note = f"{probes} updates, {PROBES_PER_S}/s, to as many keys of {len(homes)} devices that are there"
+    return [
+        *percentiles("latency_{}", times, "ms", f"{note}; {STORED}"),
+        *_bill("single", site.used(mark), probes, note),
+    ]
+
+
+def coalescing(site: Site, home: Home, seconds: float) -> list[Figure]:
+    """Many updates to one key, while its device is there and while it is away."""
+    mark = site.mark()
+    wanted = list(_paced(site, home, seconds))
+    site.wait_stored(wanted[-1:])
+    present, updates = site.transmissions(mark), len(wanted)
+    note = f"{updates} updates, {ONE_KEY_PER_S}/s, to one key"
+    bill = _bill("one_key", site.used(mark), updates, f"{note} of a device that is there")
+    home.forwarder.stop()
+    site.until(home.name, is_present=False)
+    mark = site.mark()
+    wanted = list(_paced(site, home, seconds))
+    site.wait_desired(wanted[-1])
+    away = site.transmissions(mark)
+    home.forwarder.start()
+    site.wait_stored(wanted[-1:])
+    returned = site.transmissions(mark)
+    site.settle(mark)
+    note += "; would be 1 without coalescing"
+    return [
+        Figure("coalesced_present", present / updates, UNIT, note=f"{note}; the device is there"),
+        Figure("coalesced_away", away / updates, UNIT, note=f"{note}; the device is away"),
+        Figure("coalesced_returned", returned / updates, UNIT, note=f"as away, then back: {returned} in all"),
+        *bill,
+    ]
+
+
+def _paced(site: Site, home: Home, seconds: float) -> Iterator[Update]:
+    """One key's updates, sent at their pace."""
+    key = f"threshold/bench/{next(_KEYS)}"
+    for _ in range(round(seconds * ONE_KEY_PER_S)):
+        update = Update(home.name, key, next(_VERSIONS))
+        began = site.send([update])
+        yield update
+        sleep(max(0.0, 1 / ONE_KEY_PER_S - (monotonic_ns() - began) / 1e9))
+
+
+def _new_keys(homes: Sequence[Home], number: int) -> list[Update]:
+    """Updates to keys of their own, the devices in turn."""
+    return [
+        Update(homes[at % len(homes)].name, f"threshold/bench/{next(_KEYS)}", next(_VERSIONS))
+        for at in range(number)
+    ]
+
+
+def _bill(name: str, used: Used, updates: int, note: str) -> list[Figure]:
+    """Requests and US dollars of what was `used` for `updates`."""
+    requests = sum(used.requests.values()) / updates
+    cost = MILLION * dollars(used.units) / updates
+    note = f"an update: {_listed(used.requests, updates)}; {note}"
+    priced = f"list prices; units an update: {_listed(used.units, updates)}"
+    return [
+        Figure(f"{name}_requests", requests, "requests", note=note),
+        Figure(f"{name}_cost", cost, "USD/M", note=priced),
+    ]
+
+
+def _listed(numbers: Mapping[str, float], updates: int) -> str:
+    return ", ".join(f"{name} {number / updates:.3g}" for name, number in sorted(numbers.items()))
+
+
+BENCHMARK = Benchmark(
+    "downlink",
+    {"updates": updates},
+    HOW,
+    {
+        "--homes": {"type": int, "default": 2, "help": "devices, a forwarder process each"},
+        "--updates": {"type": int, "default": 200, "help": "of the throughput run"},
+        "--probes": {"type": int, "default": 60, "help": "of the latency run"},
+        "--seconds": {"type": float, "default": 20, "help": "of each coalescing run"},
+    },
+    notes_load=True,
+)
 
 if __name__ == "__main__":
-    main()
+    sys.exit(BENCHMARK.main())

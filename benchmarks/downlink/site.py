@@ -1,75 +1,141 @@
-"""The deployed plane with a meter in its functions' calls, and homes below it with a real forwarder each."""
+"""The deployed plane with a meter in the calls of the way down, and what an update uses."""
 
 from __future__ import annotations
 
 import json
+import threading
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from time import monotonic, monotonic_ns, sleep, time
+from time import monotonic_ns, time
 from typing import Any, Final
 
-from benchmarks.cloud.functions import PREFIX, Invocations, invocations
-from benchmarks.cost import observed
-from benchmarks.downlink.meter import DownlinkMeter
-from benchmarks.downlink.updates import Update
-from benchmarks.downlink.usage import DUE, METERED, PRODUCTION, PUBLISH, RECONCILER, Used, messages, used
-from eventplane.downlink.table import from_item, read_request
+from benchmarks.cost.deployment import Deployment
+from benchmarks.cost.meter import DYNAMODB, PUBLISH, Meter
+from benchmarks.cost.metered import Batch, Mark, MeteredPlane, compute, polled, way_in
+from benchmarks.cost.prices import Units
+from eventplane.contract import Downlink
+from eventplane.downlink.table import from_item, read_request, sort_key
+from eventplane.envelope import write_event
 from eventplane.fleet import FleetTable, change, made
 from lambdas.downlink.devices import Presence
 from local.demo.plane import Plane
+from tests.integration.downlink import THRESHOLD
+
+SENDER: Final = "carers"
+DEVICE_ROUTERS: Final = ("router-device", "router-device-urgent")
+DUE: Final = "downlink-due"
+METERED: Final = (
+    f"router-{SENDER}",
+    *DEVICE_ROUTERS,
+    "downlink-desired",
+    "downlink-answers",
+    DUE,
+    "downlink-reconciler",
+)
+"""All that an update meets on its way down and its acknowledgement on its way up, without the archive."""
 
 _BATCH: Final = 10
-_SECONDS: Final = 180.0
+_MESSAGE_BYTES: Final = 1_024
+_PATIENCE_S: Final = 180.0
 _WAITING: Final = tuple(f"ApproximateNumberOfMessages{each}" for each in ("", "Delayed", "NotVisible"))
+_NAMES: Final = {PUBLISH: "Publish", "PUT": "PutObject"}
+
+Stored = tuple[str, str, int]
+"""Thing, sort key and version of a state that its device has stored."""
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
-    """A moment: calls, batches and invocations until then."""
+class Update:
+    """A new threshold for a device; its sort key is `sk`."""
 
-    calls: Counter[str]
-    batches: int
-    invoked: dict[str, Invocations]
+    thing: str
+    key: str
+    version: int
+
+    @property
+    def sk(self) -> str:
+        return sort_key(Downlink.STATE, self.key)
+
+    @property
+    def stored(self) -> Stored:
+        """As the meter notes it."""
+        return self.thing, self.sk, self.version
+
+    def text(self) -> str:
+        """The event, as a carers' service writes it."""
+        attributes = {
+            "id": f"{self.thing}-{self.key}-{self.version}",
+            "source": f"/{SENDER}",
+            "type": THRESHOLD,
+            "todevice": self.thing,
+            "statekey": self.key,
+            "stateversion": str(self.version),
+        }
+        return write_event(attributes, {"reading": "pulse", "high": self.version}).json
 
 
-class Site:
-    """`meter` stands before `plane`'s cloud, whose log is `log`."""
+class DownlinkMeter(Meter):
+    """`stored` has when each acknowledgement was written (`monotonic_ns`)."""
 
-    def __init__(self, plane: Plane, meter: DownlinkMeter, log: Path) -> None:
-        self.plane = plane
-        self.meter = meter
-        self._log = log
+    def __init__(self, upstream: str) -> None:
+        # One message from the cloud to the broker, one from there to the device.
+        super().__init__(upstream, publish=Units({"iot_message": 2}))
+        self.stored: dict[Stored, int] = {}
+        self._tick = threading.Condition(self._lock)
+
+    def wait_for(self, is_done: Callable[[], bool]) -> None:
+        """Wait until `is_done`, which looks at `stored`; nothing written for three minutes ends the run."""
+        with self._tick:
+            while not is_done():
+                if not self._tick.wait(_PATIENCE_S):
+                    raise SystemExit("devices do not answer any more; see the run's logs")
+
+    def count(self, action: str, request: bytes, answer: bytes) -> None:
+        """Add a call, and note what it records."""
+        now = monotonic_ns()
+        super().count(action, request, answer)
+        if action == f"{DYNAMODB}PutItem" and b"__type" not in answer:
+            item: dict[str, Any] = json.loads(request)["Item"]
+            version = item.get("acknowledged_version")
+            if version is not None:
+                self.stored.setdefault((item["thing"]["S"], item["sk"]["S"], int(version["N"])), now)
+        self._tick.notify_all()
+
+
+@dataclass(frozen=True, slots=True)
+class Used:
+    """Billable `units`; `requests` to APIs, by what they ask."""
+
+    units: Units
+    requests: Counter[str]
+
+
+class Site(MeteredPlane):
+    """The plane of a run, and homes below it with a real forwarder each."""
+
+    meter: DownlinkMeter
+
+    def __init__(self, plane: Plane, production: Deployment, meter: DownlinkMeter, log: Path) -> None:
+        super().__init__(plane, production, meter, log)
         self._sqs = plane.cloud.client("sqs")
+        self._dynamodb: Any = plane.cloud.client("dynamodb")
         self._outbox = plane.outputs["CarersOutboxUrl"]
         self._sent = 0
-
-    def connect(self) -> None:
-        """Lead the functions' calls through the meter, with production's look at the contract."""
-        functions = self.plane.cloud.client("lambda")
         for each in METERED:
-            name = PREFIX + each
-            variables = functions.get_function_configuration(FunctionName=name)["Environment"]["Variables"]
-            variables |= {"AWS_ENDPOINT_URL": self.meter.url}
-            if "EVENTPLANE_CONTRACT_REFRESH_S" in variables:
-                variables["EVENTPLANE_CONTRACT_REFRESH_S"] = str(PRODUCTION.contract_refresh_s)
-            functions.update_function_configuration(FunctionName=name, Environment={"Variables": variables})
+            self.meter_calls(each)
 
     def register(self, thing: str) -> None:
         """Put a device on the fleet's list."""
-        registry = FleetTable(self.plane.cloud.client("dynamodb"), self.plane.outputs["FleetTable"])
+        registry = FleetTable(self._dynamodb, self.plane.outputs["FleetTable"])
         new = made(thing, int(time() * 1_000))
         change(registry, thing, lambda found: found or new)
 
-    def is_present(self, thing: str) -> bool:
-        """Whether the cloud takes the device for connected."""
-        dynamodb = self.plane.cloud.client("dynamodb")
-        return bool(Presence(dynamodb, self.plane.outputs["PresenceTable"]).present([thing]))
-
-    def until(self, thing: str, is_present: bool) -> None:
-        """Wait until the cloud has noticed."""
-        self._until(lambda: self.is_present(thing) is is_present, f"presence of {thing}")
+    def until(self, thing: str, *, is_present: bool) -> None:
+        """Wait until the cloud has noticed that the device is there, or that it is not."""
+        presence = Presence(self._dynamodb, self.plane.outputs["PresenceTable"])
+        self.wait(lambda: bool(presence.present([thing])) is is_present, f"presence of {thing}")
 
     def send(self, updates: Sequence[Update]) -> int:
         """Put up to ten into the sender's outbox with one request; when it was begun (`monotonic_ns`)."""
@@ -94,43 +160,46 @@ class Site:
 
     def wait_desired(self, update: Update) -> None:
         """Wait until `update` is what the table has of its key."""
-        dynamodb = self.plane.cloud.client("dynamodb")
         request = read_request(self.plane.outputs["DesiredTable"], update.thing, update.sk)
 
         def is_there() -> bool:
-            item = dynamodb.get_item(**request).get("Item")
+            item = self._dynamodb.get_item(**request).get("Item")
             message = from_item(item).message if item else None
             return message is not None and message.version == update.version
 
-        self._until(is_there, update.sk)
+        self.wait(is_there, update.sk)
 
     def mark(self) -> Mark:
         """Now; what is used counts from here."""
-        self.meter.take()
         self._sent = 0
-        batches = len(observed.batches(self._log))
-        return Mark(Counter(self.meter.calls), batches, invocations(self.plane.cloud))
+        return super().mark()
+
+    def transmissions(self, mark: Mark) -> int:
+        """Publishes to devices since `mark`."""
+        return self.calls(mark)[PUBLISH]
 
     def used(self, mark: Mark) -> Used:
         """What was used since `mark`, with the checks of all transmissions since."""
         self.settle(mark)
-        invoked = observed.used_since(self.plane.cloud, mark.invoked)
-        ours = {name: each for name, each in invoked.items() if name in METERED}
-        return used(self.meter.take(), self._calls(mark), self._sent, self._seen(mark), ours)
+        batches = self._metered(mark)
+        invoked = {name: each for name, each in self.invoked(mark).items() if name in METERED}
+        published = _messages(batches, DEVICE_ROUTERS)
+        polling = polled(batches)
+        way_up = way_in([b""] * published)  # each is below 5 KB
+        units = self.meter.take() + way_up + polling + compute(invoked, self.production.functions)
+        units["sqs_request"] += self._sent
+        calls = {_NAMES.get(name, name.rpartition(".")[2]): n for name, n in self.calls(mark).items() if n}
+        others = {"by the sender": self._sent, "by the rule": 2 * published}
+        return Used(units, Counter({**calls, **others, "by pollers": polling["sqs_request"]}))
 
     def settle(self, mark: Mark) -> None:
         """Wait for the checks of all transmissions since `mark`: they come some seconds later."""
-        transmitted = self._calls(mark)[PUBLISH]
-        self._until(lambda: messages(self._seen(mark), (DUE,)) >= transmitted and self._is_idle(), "checks")
 
-    def reconcile(self) -> None:
-        """Run the reconciler once over all shares, as the schedule does."""
-        functions: Any = self.plane.cloud.client("lambda")
-        for share in PRODUCTION.downlink.shares:
-            payload = json.dumps({"buckets": share}).encode()
-            answer = functions.invoke(FunctionName=PREFIX + RECONCILER, Payload=payload)
-            if "FunctionError" in answer:
-                raise SystemExit(f"the reconciler failed: {answer['Payload'].read()!r}")
+        def is_settled() -> bool:
+            checked = _messages(self._metered(mark), (DUE,))
+            return checked >= self.transmissions(mark) and self._is_idle()
+
+        self.wait(is_settled, "checks")
 
     def _is_idle(self) -> bool:
         """Whether no work is left for later, as of devices that have just subscribed."""
@@ -138,17 +207,10 @@ class Site:
         found = self._sqs.get_queue_attributes(QueueUrl=url, AttributeNames=list(_WAITING))["Attributes"]
         return not any(int(found[each]) for each in _WAITING)
 
-    def _calls(self, mark: Mark) -> Counter[str]:
-        calls = Counter(self.meter.calls)
-        calls.subtract(mark.calls)
-        return calls
+    def _metered(self, mark: Mark) -> list[Batch]:
+        return [each for each in self.batches(mark, _MESSAGE_BYTES) if each.function in METERED]
 
-    def _seen(self, mark: Mark) -> list[tuple[str, int]]:
-        return [each for each in observed.batches(self._log)[mark.batches :] if each[0] in METERED]
 
-    def _until(self, is_true: Any, what: str) -> None:
-        deadline = monotonic() + _SECONDS
-        while not is_true():
-            if monotonic() > deadline:
-                raise SystemExit(f"{what}: waited {_SECONDS:.0f} s in vain; see {self._log}")
-            sleep(0.1)
+def _messages(batches: Sequence[Batch], functions: Sequence[str]) -> int:
+    """How many of them `functions` had."""
+    return sum(each.messages for each in batches if each.function in functions)

@@ -6,22 +6,25 @@ service than the flood, 10 a second; an alarm's latency is from its publish to i
 
 from __future__ import annotations
 
-import json
-import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from statistics import quantiles
 from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
-from benchmarks.edge.events import READING, events
-from benchmarks.edge.memory_limit import MemoryLimit
-from benchmarks.edge.parts import Contender, Publisher, SinkProcess, Site, start_forwarder
-from benchmarks.edge.processes import peak_rss_mib
-from benchmarks.edge.runs import ALARM, ALARM_TOPIC, REALISTIC, send_paced
+from benchmarks.edge.parts import (
+    ALARM_TOPIC,
+    Contender,
+    Publisher,
+    SinkProcess,
+    Site,
+    send_paced,
+    start_forwarder,
+)
+from benchmarks.edge.sink import ALARM, READING, REALISTIC, events
+from benchmarks.edge.sink import flood as send_flood
+from benchmarks.processes import ControlGroup, Worker, peak_rss_mib
 from benchmarks.results import Figure
 from local.background import Background
 
@@ -45,12 +48,6 @@ NEIGHBOUR = "eventplane/activity-service/outbox"
 MIXED = "eventplane/health-service/outbox"
 
 QUEUED = 60_000
-LARGE = 90 * 1024
-WAITING = 690
-"""Messages of LARGE bytes: 62 MB, what the profile of the home's broker lets wait for one client."""
-
-TOPICS = 1_000_000
-TOPICS_PER_S = 20_000
 
 _PROBE_S = 0.2
 
@@ -69,85 +66,6 @@ def queued(site: Site) -> list[Figure]:
         *_queued(site, "queued", NEIGHBOUR, MOVEMENT),
         *_queued(site, "queued_mixed", MIXED, READING),
     ]
-
-
-def waiting(site: Site) -> list[Figure]:
-    """62 MB of large events that wait in the home's broker when the forwarder comes back."""
-    with MemoryLimit("waiting", LIMIT_MIB) as limit, _forwarder(site, "waiting", limit) as contender:
-        _queue(contender, range(WAITING), LARGE, MIXED, READING)
-        with SinkProcess(site, WAITING) as sink:
-            began = time.monotonic()
-            contender.child.launch()
-            with Watch(contender) as watch:
-                found = sink.report(4 * PATIENCE_S)
-                took = time.monotonic() - began
-        return [
-            _rss_figure("waiting", watch, limit, f"{WAITING} x {LARGE} B, {found['different']} arrived"),
-            Figure("waiting_drain", took, "s", higher_is_better=False, note="within IoT Core's quotas"),
-        ]
-
-
-def topics(site: Site) -> list[Figure]:
-    """Messages to a million outboxes that the contract does not have."""
-    with MemoryLimit("topics", LIMIT_MIB) as limit, _forwarder(site, "topics", limit) as contender:
-        contender.child.start()
-        with SinkProcess(site, sys.maxsize) as sink, Watch(contender) as watch:
-            load = Load(contender, TOPICS_PER_S, 0, "eventplane/nobody-{number}/outbox", count=TOPICS)
-            sent = load.wait()
-            found = sink.stop()
-        took = _stop(contender)
-        note = f"{sent['sent']} topics, one message each at {sent['sent'] / sent['seconds']:,.0f}/s; "
-        note += f"{found['publishes']} publishes with reports and dead letters reached the cloud meanwhile"
-        return [_rss_figure("topics", watch, limit, note), _stop_figure("topics", took)]
-
-
-class Load:
-    """The flood: `rate` messages a second of `size` bytes at QoS 0 to `topic`, until `stop` or `count`."""
-
-    def __init__(
-        self,
-        contender: Contender,
-        rate: int,
-        size: int,
-        topic: str,
-        type: str = READING,
-        count: int = sys.maxsize,
-    ) -> None:
-        options = {
-            "port": contender.port,
-            "rate": rate,
-            "size": size,
-            "topic": topic,
-            "count": count,
-            "type": type,
-        }
-        self._process = subprocess.Popen(
-            [
-                *(sys.executable, "-m", "benchmarks.edge.load"),
-                *(part for name, value in options.items() for part in (f"--{name}", str(value))),
-            ],
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._process.kill()
-        self._process.__exit__(kind, error, trace)
-
-    def wait(self) -> dict[str, Any]:
-        """Return what was sent, once all of it was."""
-        assert self._process.stdout is not None  # noqa: S101 - it is a pipe
-        return dict(json.loads(self._process.stdout.read()))
-
-    def stop(self) -> dict[str, Any]:
-        """End the flood; return what was sent."""
-        self._process.send_signal(signal.SIGTERM)
-        return self.wait()
 
 
 class Watch(Background):
@@ -180,15 +98,16 @@ class Watch(Background):
 
 
 def _flood(site: Site, name: str, topic: str, type: str) -> list[Figure]:
-    with MemoryLimit(name, LIMIT_MIB) as limit, _forwarder(site, name, limit) as contender:
+    with ControlGroup.memory(LIMIT_MIB) as limit, _forwarder(site, name, limit) as contender:
         contender.child.start()
         with SinkProcess(site, ALARMS, sent_after=time.monotonic_ns()) as sink, Watch(contender) as watch:
             sink.until_connected()
-            with Load(contender, FLOOD_PER_S, REALISTIC, topic, type) as load:
+            with Worker(send_flood, contender.port, FLOOD_PER_S, topic, type) as load:
+                load.receive(bytes)  # it has begun
                 _send_alarms(contender)
                 found = sink.report(PATIENCE_S)
                 took = _stop(contender)
-                sent = load.stop()
+                sent = load.stop(dict)
         per_s = sent["sent"] / sent["seconds"]
         return [
             alarm_figure(name, found, f"during {per_s:,.0f} messages of {REALISTIC} B a second at QoS 0"),
@@ -198,15 +117,15 @@ def _flood(site: Site, name: str, topic: str, type: str) -> list[Figure]:
 
 
 def _queued(site: Site, name: str, topic: str, type: str) -> list[Figure]:
-    with MemoryLimit(name, LIMIT_MIB) as limit, _forwarder(site, name, limit) as contender:
-        _queue(contender, range(QUEUED), REALISTIC, topic, type)
+    with ControlGroup.memory(LIMIT_MIB) as limit, _forwarder(site, name, limit) as contender:
+        _queue(contender, range(QUEUED), topic, type)
         with SinkProcess(site, ALARMS, sent_after=time.monotonic_ns()) as sink:
             contender.child.launch()
             with Watch(contender) as watch:
                 _send_alarms(contender)
                 found = sink.report(PATIENCE_S)
         contender.child.stop()
-        _queue(contender, range(QUEUED, 2 * QUEUED), REALISTIC, topic, type)
+        _queue(contender, range(QUEUED, 2 * QUEUED), topic, type)
         contender.child.start()
         took = _stop(contender)
         return [
@@ -217,11 +136,11 @@ def _queued(site: Site, name: str, topic: str, type: str) -> list[Figure]:
 
 
 @contextmanager
-def _forwarder(site: Site, name: str, limit: MemoryLimit) -> Iterator[Contender]:
+def _forwarder(site: Site, name: str, limit: ControlGroup) -> Iterator[Contender]:
     """Return a stopped forwarder whose sessions the home's broker knows: an alarm has gone through both."""
     contender = start_forwarder(site, name, limit=limit)
     with SinkProcess(site, 1, sent_after=time.monotonic_ns()) as sink, Publisher(contender.port) as publisher:
-        while not sink.is_complete():
+        while not sink.has_ended:
             send_paced(publisher, 1 / _PROBE_S, 1, ALARM, ALARM_TOPIC)
             time.sleep(_PROBE_S)
     contender.child.stop()
@@ -231,9 +150,9 @@ def _forwarder(site: Site, name: str, limit: MemoryLimit) -> Iterator[Contender]
         contender.child.stop()
 
 
-def _queue(contender: Contender, numbers: range, size: int, topic: str, type: str) -> None:
+def _queue(contender: Contender, numbers: range, topic: str, type: str) -> None:
     with Publisher(contender.port) as publisher:
-        publisher.send_all(events(numbers, size, type), topic)
+        publisher.send_all(events(numbers, REALISTIC, type), topic)
 
 
 def _send_alarms(contender: Contender) -> None:
@@ -261,7 +180,6 @@ def alarm_figure(name: str, found: dict[str, Any], note: str) -> Figure:
         cuts[98],
         "s",
         AIM_ALARM_S,
-        higher_is_better=False,
         note=f"{ALARMS} alarms at {ALARMS_PER_S}/s {note}; median {cuts[49]:.3g} s; "
         f"{missing} had not arrived {PATIENCE_S:g} s after the last one",
     )
@@ -269,17 +187,12 @@ def alarm_figure(name: str, found: dict[str, Any], note: str) -> Figure:
 
 def _stop_figure(name: str, seconds: float) -> Figure:
     note = "SIGTERM to the end of the process"
-    return Figure(f"{name}_stop", seconds, "s", AIM_STOP_S, higher_is_better=False, note=note)
+    return Figure(f"{name}_stop", seconds, "s", AIM_STOP_S, note=note)
 
 
-def _rss_figure(name: str, watch: Watch, limit: MemoryLimit, note: str = "") -> Figure:
-    return Figure(
-        f"{name}_rss_peak",
-        watch.peak_mib,
-        "MiB",
-        AIM_RSS_MIB,
-        higher_is_better=False,
-        note="; ".join(
-            filter(None, (limit.note, note, f"its broker's peak {watch.broker_peak_mib:.3g} MiB"))
-        ),
-    )
+def _rss_figure(name: str, watch: Watch, limit: ControlGroup) -> Figure:
+    group = "without a memory limit, which this machine does not allow"
+    if limit.applies:
+        group = f"in a memory cgroup of {LIMIT_MIB} MiB, killed {limit.kills} times"
+    note = f"{group}; its broker's peak {watch.broker_peak_mib:.3g} MiB"
+    return Figure(f"{name}_rss_peak", watch.peak_mib, "MiB", AIM_RSS_MIB, note=note)

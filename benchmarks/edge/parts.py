@@ -2,32 +2,38 @@
 
 from __future__ import annotations
 
-import json
-import os
 import shutil
-import signal
 import socket
 import subprocess
 import sys
-import threading
+import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import MAGIC_NUMBER
 from pathlib import Path
 from typing import Any
 
 from benchmarks.edge import wire
-from benchmarks.edge.memory_limit import MemoryLimit
+from benchmarks.edge.sink import REALISTIC, event, serve
+from benchmarks.processes import ControlGroup, Worker, scratch
+from benchmarks.results import paced
 from contract.loader import load_contract
+from edge.numbering import stamp
+from edge.spool import Spool, StoredEvent
+from eventplane.contract import Contract, Priority
+from eventplane.device_reports import key_digest
+from eventplane.envelope import Envelope
+from eventplane_mqtt.endpoint import TlsFiles
 from local.certificates import Authority
 from local.mosquitto import start_mosquitto
 from local.ports import LOOPBACK, free_port, is_listening
 from local.process import Child, Supervisor
 from tools import device_image
 
-ROOT = Path(__file__).parents[2]
 TOPIC = "eventplane/health-service/outbox"
+ALARM_TOPIC = "eventplane/voice-service/outbox"
 CAPACITY = 2**32
 """Bytes that a spool may take: no run fills it."""
 
@@ -35,7 +41,8 @@ _SYSTEM_PYTHON = "/usr/bin/python3"
 _DEVICE_ENVIRONMENT = {"MALLOC_ARENA_MAX": "1", "LC_ALL": "C"}
 
 _WINDOW = 1_000
-_REPORT_S = 120.0
+_A_COMMIT = 1_000
+_PATIENCE_S = 120.0
 
 
 @dataclass(frozen=True)
@@ -54,74 +61,41 @@ class Site:
         authority = Authority(directory / "certificates")
         return cls(supervisor, directory, authority, free_port(), _device_program(directory))
 
-    def environment(self) -> dict[str, str]:
-        return {**os.environ, "PYTHONPATH": str(ROOT)}
+
+@contextmanager
+def site() -> Iterator[Site]:
+    """Yield a site of its own."""
+    with scratch() as (directory, supervisor):
+        yield Site.create(supervisor, directory / "site")
 
 
-class SinkProcess:
-    """The cloud's broker, until `report`. Use it in a `with` block."""
+class SinkProcess(Worker):
+    """The cloud's broker, in a process of its own, until `report`. Use it in a `with` block."""
 
     def __init__(self, site: Site, expect: int, *, quota: bool = False, sent_after: int = 0) -> None:
         server = site.authority.issue("cloud")
-        files = {"ca": site.authority.ca, "certificate": server.certificate, "key": server.key}
-        options = [part for name, file in files.items() for part in (f"--{name}", str(file))]
-        self._process = subprocess.Popen(
-            [
-                *(sys.executable, "-m", "benchmarks.edge.sink", *options),
-                *("--port", str(site.port), "--expect", str(expect), "--sent-after", str(sent_after)),
-                *(["--quota"] if quota else []),
-            ],
-            stdout=subprocess.PIPE,
-            text=True,
-            env=site.environment(),
-        )
-        assert self._process.stdout is not None  # noqa: S101 - it is a pipe
-        self._output = self._process.stdout
-        self._read_until("listening")
-
-    def __enter__(self) -> SinkProcess:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._process.kill()
-        self._process.wait()
-        self._output.close()
+        tls = TlsFiles(site.authority.ca, server.certificate, server.key)
+        super().__init__(serve, site.port, tls, (expect, quota, sent_after))
+        self.receive(bytes)  # it listens
 
     def report(self, within_s: float | None = None) -> dict[str, Any]:
         """Return what arrived, once all of it did or after `within_s` seconds (None: no limit)."""
-        timer = threading.Timer(within_s or threading.TIMEOUT_MAX, self._process.terminate)
-        timer.daemon = True
-        timer.start()
-        try:
-            return dict(json.loads(self._read_until("{")))
-        finally:
-            timer.cancel()
+        return dict(self.receive(dict, within_s))
 
-    def is_complete(self) -> bool:
-        """Whether everything expected has arrived."""
-        return self._process.poll() is not None
+    def so_far(self) -> dict[str, Any]:
+        """Stop it; return what has arrived."""
+        return dict(self.stop(dict))
 
     def until_connected(self) -> None:
         """Wait for the next CONNECT."""
-        self._read_until("connected")
-
-    def _read_until(self, start: str) -> str:
-        for line in self._output:
-            if line.startswith(start):
-                return line
-        raise SystemExit(f"the sink ended before it said {start!r}")
-
-    def stop(self) -> dict[str, Any]:
-        """Return what has arrived so far."""
-        self._process.send_signal(signal.SIGTERM)
-        return self.report()
+        self.receive(bytes)
 
 
 class Publisher:
     """A service on the device that publishes as fast as the broker takes it, `_WINDOW` in flight."""
 
     def __init__(self, port: int, client_id: str = "benchmark") -> None:
-        self._socket = socket.create_connection((LOOPBACK, port), timeout=_REPORT_S)
+        self._socket = socket.create_connection((LOOPBACK, port), timeout=_PATIENCE_S)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._packets = wire.Packets()
         self._mid = 0
@@ -189,23 +163,22 @@ def start_forwarder(
     *,
     spool: Path | None = None,
     settings: str = "",
-    by_profile: bool = False,
-    limit: MemoryLimit | None = None,
+    limit: ControlGroup | None = None,
+    contract: Contract | None = None,
 ) -> Contender:
     """Start a home's Mosquitto with the device's profile, and our forwarder behind it, within `limit`.
 
-    `by_profile`: it finds the broker by that profile.
+    Its contract is the shipped one unless another is given.
     """
     directory = site.directory / name
     broker = start_mosquitto(site.supervisor, f"{name}-mosquitto", directory / "mosquitto")
-    (directory / "contract.json").write_bytes(load_contract().canonical)
+    (directory / "contract.json").write_bytes((contract or load_contract()).canonical)
     identity = site.authority.issue(name)
     file = directory / "edge.toml"
     spool = spool or directory / "spool.db"
-    profile = f'profile = "{directory / "mosquitto" / "mosquitto.conf"}"\n' if by_profile else ""
     file.write_text(
         f'thing = "{name}"\ncontract = "contract.json"\nspool = "{spool}"\n'
-        f"spool_capacity_bytes = {CAPACITY}\n[health]\nport = 0\n[local]\nport = {broker.port}\n{profile}"
+        f"spool_capacity_bytes = {CAPACITY}\n[health]\nport = 0\n[local]\nport = {broker.port}\n"
         f'[cloud]\nhost = "{LOOPBACK}"\nport = {site.port}\n'
         f'rule = "ingest"\nca = "{site.authority.ca}"\ncertificate = "{identity.certificate}"\n'
         f'key = "{identity.key}"\nreconnect_max_s = 1.0\nlongest_delay_ms = 250\n{settings}'
@@ -256,3 +229,30 @@ def start_bridge(site: Site, name: str) -> Contender:
 def mosquitto() -> str:
     """Return the broker's program; Debian installs it where only root's PATH looks."""
     return shutil.which("mosquitto", path="/usr/sbin:/usr/local/sbin:/usr/bin") or "mosquitto"
+
+
+def fill(path: Path, count: int, size: int, first: int = 0) -> Path:
+    """Store `count` events of `size` bytes in `path`, ids from `first` on, pending for the cloud."""
+    uplink = load_contract().device.outbox.address
+    with Spool(path, capacity_bytes=CAPACITY) as spool:
+        for begin in range(first, first + count, _A_COMMIT):
+            arrivals = [
+                _arrival(spool, spool.next_sequence + offset, number, size, uplink)
+                for offset, number in enumerate(range(begin, min(begin + _A_COMMIT, first + count)))
+            ]
+            spool.commit(arrivals, uptime_ms=spool.clock())
+    return path
+
+
+def _arrival(spool: Spool, sequence: int, number: int, size: int, uplink: str) -> StoredEvent:
+    text = event(number, size).decode()
+    # The envelope is not checked: for a million events that would take longer than everything else.
+    stamped = stamp(Envelope({}, text), spool.epoch, sequence)
+    key = key_digest(("health-service", "/homes/1/health-service", str(number)))
+    return StoredEvent(sequence, Priority.NORMAL.rank, stamped.json, {uplink: None}, key)
+
+
+def send_paced(publisher: Publisher, rate: float, count: int, type: str, topic: str) -> None:
+    """Publish `count` events at `rate` a second; their id is the time of sending."""
+    for _ in paced(rate, count):
+        publisher.send(event(time.monotonic_ns(), REALISTIC, type), topic)

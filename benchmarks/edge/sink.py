@@ -1,58 +1,82 @@
-"""The cloud's broker of a run: accepts the forwarder and the bridge alike, acknowledges, counts.
-
-`python -m benchmarks.edge.sink` is a process of its own, so that it does not share a core's time with the run
-that starts it. It prints one JSON object once `expect` different events have arrived, or on SIGTERM.
-
-With `--quota` it acknowledges no faster than IoT Core's limits allow. IoT Core itself never acknowledges what
-exceeds them, which would leave the bridge stuck.
-"""
+"""The other processes of a run: the cloud's broker, which counts what arrives, and a flood of messages."""
 
 from __future__ import annotations
 
-import argparse
-import json
 import re
-import signal
 import socket
 import ssl
 import sys
+import threading
 import time
 import zlib
-from pathlib import Path
+from collections.abc import Callable, Iterable, Sequence
 
 from benchmarks.edge import wire
-from benchmarks.edge.events import EARLIEST_NS
+from benchmarks.processes import Channel, until_stopped
+from benchmarks.results import paced
+from eventplane_mqtt.endpoint import TlsFiles
+from local.ports import LOOPBACK
+
+EARLIEST_NS = 10**9
+"""An id beyond it is the nanosecond of sending, of the machine's monotonic clock."""
+
+ALARM = "org.eventplane.alarm.keyword.v1"
+READING = "org.eventplane.health.reading.v1"
+
+REALISTIC = 349
+"""Bytes of an average reading as a CloudEvent, of the fleet's real data."""
 
 PUBLISHES_PER_S = 100
 BYTES_PER_S = 512 * 1024
 _CHUNK = 256 * 1024
 _ZLIB_FIRST = 0x78
+_BURSTS_PER_S = 100
 
 _NUMBER = re.compile(rb'"id":"(\d+)"')
 """The benchmark's events have decimal ids, which their data does not repeat."""
 
+LISTENING, CONNECTED = b"listening", b"connected"
+
+
+def event(number: int, size: int, type: str = READING) -> bytes:
+    """Return an event of `size` bytes whose id is `number`. Its payload does not compress to nothing."""
+    head = (
+        f'{{"specversion":"1.0","id":"{number}","source":"/homes/1/health-service","type":"{type}",'
+        '"subject":"/homes/1/persons/1","time":"2026-01-01T00:00:00.000Z",'
+        '"datacontenttype":"application/json","data":{"property":"heart_rate",'
+        f'"value":{number % 97 + 40}.{number % 1_000:03},"unit":"bpm","text":"'
+    )
+    fill = size - len(head) - 3
+    digits = f"{number * 2_654_435_761 % 2**64:020d}" * (fill // 20 + 1)
+    return f'{head}{digits[: max(0, fill)]}"}}}}'.encode()
+
+
+def events(numbers: Sequence[int], size: int, type: str = READING) -> Iterable[bytes]:
+    """Return an event for each of `numbers`, made when it is asked for."""
+    return (event(number, size, type) for number in numbers)
+
 
 class Sink:
-    """Serves one connection after the other until `expect` different events arrived, or `stop`.
+    """Serves one connection after the other until `expect` different events arrived, or it is stopped.
 
-    With `sent_after` (nanoseconds) only events whose id is a later time of sending are expected.
+    With `sent_after` (nanoseconds) only events whose id is a later time of sending are expected. With `quota`
+    it acknowledges no faster than IoT Core's limits allow. IoT Core itself never acknowledges what exceeds
+    them, which would leave the bridge stuck.
     """
 
-    def __init__(self, expect: int, quota: bool, sent_after: int = 0) -> None:
+    def __init__(self, expect: int, quota: bool = False, sent_after: int = 0) -> None:
         self._expect = expect
         self._sent_after = sent_after
         self._quota = quota
-        self._stopped = False
+        self.stopped = threading.Event()
+        self.on_connect: Callable[[], None] = lambda: None
         self._numbers: set[bytes] = set()
         self._arrivals: list[tuple[int, list[int]]] = []
         self._first = self._last = 0
         self._publishes = self._bytes = self._events = self._connections = 0
         self._free_at = 0.0
 
-    def stop(self) -> None:
-        self._stopped = True
-
-    def serve(self, server: socket.socket, context: ssl.SSLContext) -> None:
+    def accept(self, server: socket.socket, context: ssl.SSLContext) -> None:
         """Accept connections and count their events."""
         while not self.is_done():
             try:
@@ -97,7 +121,7 @@ class Sink:
     def _answer(self, first: int, body: bytes) -> bytes:
         match wire.kind(first):
             case wire.CONNECT:
-                _print_line("connected")
+                self.on_connect()
                 return wire.CONNACK_OK
             case wire.SUBSCRIBE:
                 return wire.suback(body)
@@ -131,35 +155,40 @@ class Sink:
 
     def is_done(self) -> bool:
         """Whether everything expected has arrived, or the run is stopped."""
-        return self._stopped or len(self._numbers) >= self._expect
+        return self.stopped.is_set() or len(self._numbers) >= self._expect
 
 
-def main() -> None:
-    """Listen, print so, and print the counts at the end."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--port", type=int, required=True)
-    parser.add_argument("--expect", type=int, required=True)
-    parser.add_argument("--quota", action="store_true")
-    parser.add_argument("--sent-after", type=int, default=0, help="expect only events sent later, ns")
-    for name in ("ca", "certificate", "key"):
-        parser.add_argument(f"--{name}", type=Path, required=True)
-    arguments = parser.parse_args()
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=arguments.ca)
+def serve(channel: Channel, port: int, tls: TlsFiles, sink: tuple[int, bool, int]) -> None:
+    """Be a `Sink` until it is done or SIGTERM; send LISTENING, CONNECTED at each CONNECT, and its report."""
+    served = Sink(*sink)
+    served.stopped = until_stopped()
+    served.on_connect = lambda: channel.send(CONNECTED)
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=tls.ca)
     context.verify_mode = ssl.CERT_REQUIRED
-    context.load_cert_chain(arguments.certificate, arguments.key)
-    sink = Sink(arguments.expect, arguments.quota, arguments.sent_after)
-    signal.signal(signal.SIGTERM, lambda *_: sink.stop())
-    with socket.create_server(("127.0.0.1", arguments.port)) as server:
+    context.load_cert_chain(tls.certificate, tls.key)
+    with socket.create_server((LOOPBACK, port)) as server:
         server.settimeout(0.2)
-        _print_line("listening")
-        sink.serve(server, context)
-    _print_line(json.dumps(sink.report()))
+        channel.send(LISTENING)
+        served.accept(server, context)
+    channel.send(served.report())
 
 
-def _print_line(line: str) -> None:
-    sys.stdout.write(line + "\n")
-    sys.stdout.flush()
+def flood(channel: Channel, port: int, rate: int, topic: str, type: str) -> None:
+    """Publish `rate` events a second at QoS 0 until SIGTERM.
 
-
-if __name__ == "__main__":
-    main()
+    Sends CONNECTED, and at the end how many messages were `sent` in how many `seconds`.
+    """
+    stopped = until_stopped()
+    with socket.create_connection((LOOPBACK, port)) as connection:
+        connection.sendall(wire.connect("load"))
+        channel.send(CONNECTED)
+        began = time.monotonic()
+        sent, burst = 0, max(1, rate // _BURSTS_PER_S)
+        for _ in paced(rate / burst, sys.maxsize):
+            if stopped.is_set():
+                break
+            numbers = range(sent, sent + burst)
+            packets = (wire.publish(topic, each) for each in events(numbers, REALISTIC, type))
+            connection.sendall(b"".join(packets))
+            sent += burst
+    channel.send({"sent": sent, "seconds": time.monotonic() - began})

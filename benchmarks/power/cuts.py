@@ -13,13 +13,11 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from benchmarks.power.disk import KEPT, Disk
-from benchmarks.power.recording import Call, Say, record
-from benchmarks.power.workload import state
+from benchmarks.power.disk import KEPT, Call, Disk, Print, record
+from benchmarks.power.workload import NAME, state
 from edge.errors import SpoolError
 from edge.spool import Spool
 
-NAME = "spool.db"
 MEMORY = Path("/dev/shm")  # noqa: S108 (what is written there is synced at no cost)
 _JUNK_BYTES = 32 * 1024
 
@@ -36,19 +34,19 @@ class Findings:
 
 def record_run(directory: Path, seed: int, commits: int) -> list[Call]:
     """What the workload does in the new `directory`."""
-    return record(directory, "benchmarks.power.workload", str(directory / NAME), str(seed), str(commits))
+    return record(directory, "commit", str(directory / NAME), str(seed), str(commits))
 
 
 def cut_everywhere(calls: Sequence[Call], cuts: int, seed: int) -> Findings:
-    """Spread `cuts` over the run, and compare what is left with what the process has told."""
+    """Spread `cuts` over the run, and compare what is left with what the process has printed."""
     findings = Findings()
-    told, after = _Told(calls), 0
+    expected, after = _Expected(calls), 0
     for place, kept, path in leftovers(calls, cuts, seed):
         for call in calls[after:place]:
-            told.apply(call)
+            expected.apply(call)
         after = place
         findings.cuts += 1
-        problem = _problem(path, told)
+        problem = _problem(path, expected)
         if problem:
             kind, text = problem
             findings.lost += kind == "lost"
@@ -61,8 +59,7 @@ def leftovers(calls: Sequence[Call], cuts: int, seed: int) -> Iterator[tuple[int
     """For each cut how many calls were made, what was kept, and the spool in a directory as it is left."""
     random = Random(seed)
     disk, after = Disk(), 0
-    scratch = Path(tempfile.mkdtemp(dir=MEMORY if MEMORY.is_dir() else None))
-    try:
+    with in_memory() as scratch:
         for place in sorted(random.choices(range(len(calls) + 1), k=cuts)):
             for call in calls[after:place]:
                 disk.apply(call)
@@ -76,49 +73,54 @@ def leftovers(calls: Sequence[Call], cuts: int, seed: int) -> Iterator[tuple[int
                 (directory / name).write_bytes(random.randbytes(_JUNK_BYTES) if junk else contents)
             yield place, kept, directory / NAME
             shutil.rmtree(directory)
-    finally:
-        shutil.rmtree(scratch)
 
 
-class _Told:
-    """What the process has told so far about the spool: which states may be found."""
+@contextlib.contextmanager
+def in_memory() -> Iterator[Path]:
+    """Yield a directory that is synced at no cost, if this machine has one."""
+    with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as name:
+        yield Path(name)
+
+
+class _Expected:
+    """The states in which the spool may be found, by what the process has printed so far."""
 
     def __init__(self, calls: Sequence[Call]) -> None:
-        lines = (json.loads(call.line) for call in calls if isinstance(call, Say))
+        lines = (json.loads(call.line) for call in calls if isinstance(call, Print))
         self._states = [line["state"] for line in lines if "state" in line]
         self._committed = 0
         self._committing = False
 
     def apply(self, call: Call) -> None:
-        if isinstance(call, Say):
+        if isinstance(call, Print):
             self._committing = "state" not in json.loads(call.line)
             self._committed += not self._committing
 
     def problem(self, found: dict[str, Any]) -> str | None:
-        """A commit that was under way is there wholly or not at all."""
+        """Return how `found` differs; a commit in flight is there wholly or not at all."""
         if not self._committed:
             return None  # nothing was acknowledged, and an epoch that nobody saw may be another
         allowed = self._states[self._committed - 1 : self._committed + self._committing]
         if found in allowed:
             return None
-        expected = allowed[0]
+        wanted = allowed[0]
         return "; ".join(
-            f"{key}: {found[key]} is not {expected[key]}" for key in found if found[key] != expected[key]
+            f"{key}: {found[key]} is not {wanted[key]}" for key in found if found[key] != wanted[key]
         )
 
 
-def _problem(path: Path, told: _Told) -> tuple[str, str] | None:
+def _problem(path: Path, expected: _Expected) -> tuple[str, str] | None:
     try:
-        return _check(path, told)
+        return _check(path, expected)
     except (SpoolError, AssertionError) as error:
         return "failed", str(error)
 
 
-def _check(path: Path, told: _Told) -> tuple[str, str] | None:
+def _check(path: Path, expected: _Expected) -> tuple[str, str] | None:
     with Spool(path) as spool:
         if spool.origin.kind == "recovered":
             return "failed", spool.origin.damage
-        problem = told.problem(state(spool))
+        problem = expected.problem(state(spool))
     if problem:
         return "lost", problem
     with contextlib.closing(sqlite3.connect(path)) as db:

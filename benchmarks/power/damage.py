@@ -10,23 +10,15 @@ import contextlib
 import json
 import re
 import shutil
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
-from benchmarks.power.cuts import MEMORY
-from benchmarks.power.snapshots import (
-    BLOCK_BYTES,
-    NAME,
-    Snapshot,
-    Stored,
-    now_uptime,
-    snapshots,
-)
-from benchmarks.power.workload import DESTINATIONS, KEYS, KINDS, RANKS, state
+from benchmarks.power.cuts import in_memory
+from benchmarks.power.snapshots import BLOCK_BYTES, Snapshot, Stored, now_uptime, snapshots
+from benchmarks.power.workload import DESTINATIONS, KEYS, KINDS, NAME, RANKS, state
 from edge.errors import SpoolCorruptError
 from edge.spool import BEFORE_EVERYTHING, MOST_KEYS, Delivery, DeviceState, Spool, SpoolOrigin, StoredEvent
 from edge.spool.database import PAGE_BYTES
@@ -48,9 +40,9 @@ _Files = dict[str, bytearray]
 
 @dataclass(slots=True)
 class Outcome:
-    """What became of one damage: how many events are `lost`, and were `reported` at most (None: unknown).
+    """The outcome of one damage: how many events are `lost`, and were `reported` at most (None: unknown).
 
-    `fault`: what must not be, with its kind before it.
+    `fault`: what must not happen, with its kind before it.
     """
 
     fault: tuple[str, str] | None = None
@@ -103,8 +95,7 @@ def damage_at_random(seeds: Sequence[int]) -> DamageFindings:
     """Damage a spool for each of `seeds`, which alone determine where, how, and of which workload."""
     findings = DamageFindings()
     spool, taken = -1, list[Snapshot]()
-    scratch = Path(tempfile.mkdtemp(dir=MEMORY if MEMORY.is_dir() else None))
-    try:
+    with in_memory() as scratch:
         for seed in seeds:
             if seed // A_SPOOL != spool:
                 spool = seed // A_SPOOL
@@ -117,8 +108,6 @@ def damage_at_random(seeds: Sequence[int]) -> DamageFindings:
             directory = scratch / "damaged"
             findings.count(kind, seed, what, serve_damaged(snapshot, files, directory, random))
             shutil.rmtree(directory)
-    finally:
-        shutil.rmtree(scratch)
     return findings
 
 

@@ -14,14 +14,13 @@ from typing import Any
 from unittest.mock import patch
 
 import edge.spool.database
-from benchmarks.power.workload import DESTINATIONS, KEYS, KINDS, LOG_BYTES, RANKS, Workload, state
+from benchmarks.power.workload import DESTINATIONS, KEYS, KINDS, LOG_BYTES, NAME, RANKS, Workload, state
 from edge.spool import BEFORE_EVERYTHING, Delivery, DeviceState, PendingDelivery, Spool, SpoolOrigin
 from edge.spool.recovery import marker_of
 from edge.spool.salvage import SHIFT
 from edge.spool.space import reserve_of
 from edge.uptime_clock import Uptime
 
-NAME = "spool.db"
 BLOCK_BYTES = 4096
 _COMMITS = (3, 25, 120)
 _KEPT, _OLDER = 0.15, 12

@@ -1,25 +1,18 @@
-"""The process that is recorded: `python -m benchmarks.power.workload SPOOL SEED COMMITS`.
-
-Before and after each commit it writes a line to its standard output: what the spool holds if the commit is
-there. Reopening, housekeeping, reports and a small log, so that checkpoints come often, are part of it.
-`benchmarks.power.snapshots` runs it in its own process.
-"""
+"""Random commits to a spool, with reopening, housekeeping and reports, and what the spool then has."""
 
 from __future__ import annotations
 
 import json
-import os
-import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
-import edge.spool.database
 from edge.spool import BEFORE_EVERYTHING, Delivery, DeviceState, Discard, Spool, StoredEvent
 from eventplane.device_reports import KEY_BYTES
 from eventplane.downlink.device import StateVersion
 from eventplane.reasons import Outcome
 
+NAME = "spool.db"
 DESTINATIONS = ("device.outbox", "call.inbox", "display.inbox")
 RANKS = (0, 1, 2)
 LOG_BYTES = 96 * 1024
@@ -136,18 +129,3 @@ class Workload:
             for destination, rank in self._random.sample(ways, 4)
             for each in self._spool.read(destination, rank, BEFORE_EVERYTHING, self._random.randrange(12))
         ]
-
-
-def _say(line: Mapping[str, object]) -> None:
-    os.write(1, json.dumps(line).encode() + b"\n")
-
-
-def main(path: Path, seed: int, commits: int) -> None:
-    """Say before and after each commit what the spool holds."""
-    edge.spool.database.WAL_BYTES = LOG_BYTES
-    workload = Workload(path, Random(seed))
-    workload.run(commits, lambda: _say({"begin": True}), lambda spool: _say({"state": state(spool)}))
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
+from argparse import Namespace
 from functools import partial
 
-from benchmarks.results import write
-from benchmarks.scale.model import figures
-from benchmarks.scale.parameters import REGION, newest
+from benchmarks.results import Figure
+from benchmarks.runner import Benchmark
+from benchmarks.scale.model import REGION, figures, newest
 from benchmarks.scale.tables import TABLES, quotas
 
 HOW = (
@@ -16,16 +17,17 @@ HOW = (
 )
 
 
-def main(region: str) -> None:
-    """Print the tables of docs/explanation/scale.md with the quotas of `region`, and write the figures."""
+def fleets(options: Namespace) -> list[Figure]:
+    """Print the tables of docs/explanation/scale.md with the quotas of the region; return the figures."""
     measured = newest()
-    for table in {**TABLES, "quotas": partial(quotas, region=region)}.values():
+    for table in {**TABLES, "quotas": partial(quotas, region=options.region)}.values():
         head, rows = table(measured)
         for line in [head, *rows]:
             print(" | ".join(line))
         print()
-    write("scale", figures(measured), "python -m benchmarks.scale", HOW)
+    return figures(measured)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1] if len(sys.argv) > 1 else REGION)
+    region = {"nargs": "?", "default": REGION, "help": "whose default quotas are printed (%(default)s)"}
+    sys.exit(Benchmark("scale", {"fleets": fleets}, HOW, {"region": region}).main())

@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import heapq
+import json
+import random
+import tomllib
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from pathlib import Path
+from statistics import quantiles
+from typing import Any, Final
 
 from benchmarks.cost.prices import dollars
-from benchmarks.results import Figure
-from benchmarks.scale.parameters import (
-    EVENTS_PER_S,
-    GATHERED,
-    LOCAL,
-    PRODUCTION,
-    QUOTAS,
-    REGION,
-    REPORTS_PER_S,
-    limit,
-)
-from benchmarks.scale.queue import Found, Router, simulate
+from benchmarks.results import FOLDER, Figure
+
+_DOCUMENT: Final[dict[str, Any]] = tomllib.loads(Path(__file__).with_name("parameters.toml").read_text())
+_PUBLISHED: Final = Path(__file__).parents[2] / "docs" / "figures.json"
+_RUNS: Final = ("audit", "cloud", "cost")
+
+EVENTS_PER_S: Final[float] = _DOCUMENT["device"]["events_per_s"]
+GATHERED: Final[int] = _DOCUMENT["device"]["gathered"]
+REPORTS_PER_S: Final[float] = _DOCUMENT["device"]["reports_per_s"]
+PRODUCTION: Final[dict[str, int]] = _DOCUMENT["production"]
+LOCAL: Final[dict[str, int]] = _DOCUMENT["local"]
+QUOTAS: Final[dict[str, dict[str, Any]]] = _DOCUMENT["quota"]
+
+REGION: Final = "us-east-1"
+"""Whose quotas docs/explanation/scale.md shows."""
 
 FLEETS: Final = (1_000, 10_000, 100_000, 1_000_000)
 """Devices."""
@@ -43,21 +52,95 @@ _DPU_CORES: Final = 4
 _AUDITS_A_DAY: Final = 1 + 23 / 2
 """Of production, in days of data: the nightly one, and 23 of the day so far."""
 
-_LISTED: Final = 1_000
-"""Objects of one LIST."""
+SEED: Final = 1
 
 Measured = Mapping[str, float]
 
 
+def published() -> dict[str, float]:
+    """The published figures, so that the docs do not depend on what was run last."""
+    results = json.loads(_PUBLISHED.read_text())
+    return _values(results[f"bench/{name}"] for name in _RUNS)
+
+
+def newest() -> dict[str, float]:
+    """The published figures, with those of the last runs on this machine in their place."""
+    files = [file for name in _RUNS if (file := FOLDER / f"{name}.json").exists()]
+    return published() | _values(json.loads(file.read_text()) for file in files)
+
+
+def _values(results: Iterable[Mapping[str, Any]]) -> dict[str, float]:
+    return {each["name"]: each["value"] for result in results for each in result["figures"]}
+
+
+def limit(quota: str, region: str) -> float | None:
+    """The default of a quota in a `region`; None where it is unknown to us."""
+    found: dict[str, float] = QUOTAS[quota]["limit"]
+    return found.get("everywhere", found.get(region))
+
+
+@dataclass(frozen=True, slots=True)
+class Router:
+    """`servers` run at a time and take up to `batch` messages each.
+
+    A batch takes `invocation_s`, and `event_s` more for each of its events. It starts when a server and a
+    message are there; with `window_s` it waits so long for more, or until it is full.
+    """
+
+    servers: int
+    batch: int
+    invocation_s: float
+    event_s: float
+    window_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Simulated:
+    """`fill` messages a batch; `busy` servers on average; delays from arrival to the end of the batch."""
+
+    fill: float
+    busy: float
+    p50_s: float
+    p99_s: float
+
+
+def simulate(
+    router: Router, messages_per_s: float, *, events: float = 1, messages: int = 50_000
+) -> Simulated:
+    """Simulate so many `messages` of so many `events` each, which arrive at random."""
+    dice = random.Random(SEED)
+    now = 0.0
+    arrivals = [now := now + dice.expovariate(messages_per_s) for _ in range(messages)]
+    free = [0.0] * router.servers
+    delays: list[float] = []
+    first = batches = 0
+    worked = 0.0
+    while first < messages:
+        start = max(heapq.heappop(free), arrivals[first])
+        if router.window_s:
+            full = arrivals[min(first + router.batch, messages) - 1]
+            start = max(start, min(arrivals[first] + router.window_s, full))
+        last = first
+        while last < messages and last - first < router.batch and arrivals[last] <= start:
+            last += 1
+        time = router.invocation_s + router.event_s * events * (last - first)
+        delays += [start + time - arrivals[each] for each in range(first, last)]
+        heapq.heappush(free, start + time)
+        worked += time
+        batches += 1
+        first = last
+    cuts = quantiles(delays, n=100)
+    return Simulated(messages / batches, worked / max(free), cuts[49], cuts[98])
+
+
 @dataclass(frozen=True, slots=True)
 class Archive:
-    """What a fleet makes of the archive: objects a day, LISTs of an audit of a day, hours of a job's workers.
+    """What a fleet makes of the archive: objects a day, and the time of its jobs.
 
     `compaction_s` and `audit_s` are the seconds that production's workers take for an hour, and for a day.
     """
 
     objects: float
-    lists: float
     compaction_s: float
     audit_s: float
     usd: float
@@ -68,7 +151,7 @@ class Fleet:
     """So many devices in the trickle: an event a minute each, and its own reports. `usd` is a month's."""
 
     publishes_per_s: float
-    routers: Found
+    routers: Simulated
     archive: Archive
     usd: float
 
@@ -95,7 +178,6 @@ def _archive(measured: Measured, events_per_s: float, publishes_per_s: float) ->
     dpu = _AUDITS_A_DAY * day * months, 24 * compacted * months
     return Archive(
         objects=objects,
-        lists=objects / _LISTED,
         compaction_s=compacted / PRODUCTION["compaction_dpu"],
         audit_s=day / PRODUCTION["audit_dpu"],
         usd=dollars({"glue_dpu_h": dpu[0], "glue_flex_dpu_h": dpu[1]}) + measured["idle_prod_jobs"],

@@ -6,11 +6,9 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
-from benchmarks.cost import peers
-from benchmarks.cost.prices import dollars
+from benchmarks.cost.prices import DELIVERIES, dollars, eventbridge
 from benchmarks.scale import model
-from benchmarks.scale.model import FLEETS, MEMORIES, OUTAGES, Measured
-from benchmarks.scale.parameters import QUOTAS, REGION
+from benchmarks.scale.model import FLEETS, MEMORIES, OUTAGES, QUOTAS, REGION, Measured
 
 REGIMES: Final = {
     "bulk": "bulk: 250 events a publish",
@@ -26,8 +24,8 @@ Rows = list[list[str]]
 
 def regimes(measured: Measured) -> tuple[list[str], Rows]:
     """What a million events cost over their whole life, by who causes it."""
-    consumers = Counter({"sqs_request": 2 * peers.DELIVERIES / 10})
-    bridge = 1e6 * dollars(peers.eventbridge() + consumers)  # type: ignore[operator]
+    consumers = Counter({"sqs_request": 2 * DELIVERIES / 10})
+    bridge = 1e6 * dollars(eventbridge() + consumers)
     aims = {"bulk": "0.10", "trickle": "0.60", "trickle_five": "0.60", "alarm": "6.00"}
     rows = []
     for name, told in REGIMES.items():

@@ -3,35 +3,31 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 
-from benchmarks.cost import life
-from benchmarks.cost.archive_reads import opens
+from benchmarks.cloud.plane import Invocations
 from benchmarks.cost.deployment import MONTH_MIN, Deployment, runs
-from benchmarks.cost.idle import CANARY, Usage, idle, jobs, traces
-from benchmarks.cost.life import Reads, Written
 from benchmarks.cost.meter import Meter
-from benchmarks.cost.poller import Batch, polled
-from benchmarks.cost.prices import Units, billed, dollars
-from benchmarks.cost.receipts import receipts
+from benchmarks.cost.metered import Batch, compute, polled, way_in
+from benchmarks.cost.months import CANARY, Reads, Usage, Written, idle, jobs, requests, storage, traces
+from benchmarks.cost.prices import Units, billed
 
 
 @pytest.mark.source("B8")
 def test_every_call_that_routers_make_has_its_unit() -> None:
     with Meter("http://127.0.0.1:1") as meter:
         read = json.dumps({"TableName": "subscriptions", "ConsistentRead": True}).encode()
-        meter._count("DynamoDB_20120810.Scan", read, b'{"Items": []}')
-        meter._count("DynamoDB_20120810.GetItem", read, b"{}")
-        meter._count("AmazonSQS.SendMessageBatch", b"x" * 65_537, b"{}")
-        meter._count("AmazonSQS.ReceiveMessage", b"{}", b"{}")  # found nothing
-        meter._count("PUT", b"x", b"")
-        meter._count("GET", b"", b"x")
-        meter._count("POST", b"x", b"")  # a publish to an ingest rule
+        meter.count("DynamoDB_20120810.Scan", read, b'{"Items": []}')
+        meter.count("DynamoDB_20120810.GetItem", read, b"{}")
+        meter.count("AmazonSQS.SendMessageBatch", b"x" * 65_537, b"{}")
+        meter.count("AmazonSQS.ReceiveMessage", b"{}", b"{}")  # found nothing
+        meter.count("PUT", b"x", b"")
+        meter.count("GET", b"", b"x")
+        meter.count("POST", b"x", b"")  # a publish to an ingest rule
         assert meter.take() == {"dynamodb_read": 2, "sqs_request": 2, "s3_put": 1, "s3_get": 1}
         with pytest.raises(ValueError, match="DELETE has no price here"):
-            meter._count("DELETE", b"", b"")
+            meter.count("DELETE", b"", b"")
 
 
 @pytest.fixture(scope="module")
@@ -91,14 +87,14 @@ def test_what_is_always_free_is_not_billed() -> None:
 def test_an_object_is_paid_for_until_it_is_deleted(production: Deployment) -> None:
     written = Written({"tap": 1.0, "ledger": 1.0}, {"tap": 1e9, "ledger": 0.0})
     reads = Reads(compaction=2, audit=1, compacted_bytes=0.5)
-    found = life.requests(written, reads, production)
+    found = requests(written, reads, production)
     # The tap is read by the audits of two days.
-    tap = life.requests(Written({"tap": 1.0}, {}), reads, production)
+    tap = requests(Written({"tap": 1.0}, {}), reads, production)
     assert tap["s3_get"] > found["s3_get"] / 2
     assert found["s3_get"] > 2 * 2 * 2
     kept = production.environment.retention
     days = kept.raw_days + kept.replaced_days + kept.compacted_days / 2
-    assert life.storage(written, reads, production)["s3_gb_month"] == pytest.approx(days / 30)
+    assert storage(written, reads, production)["s3_gb_month"] == pytest.approx(days / 30)
 
 
 def test_ten_messages_are_taken_and_deleted_by_one_request_each() -> None:
@@ -107,26 +103,10 @@ def test_ten_messages_are_taken_and_deleted_by_one_request_each() -> None:
     assert polled([Batch("router", 10, 200_000, 10)]) == {"sqs_request": 5}
 
 
-def test_each_opening_of_a_file_is_counted(tmp_path: Path) -> None:
-    files = [tmp_path / "a" / "1.json.gz", tmp_path / "b" / "2.json.gz"]
-    for each in files:
-        each.parent.mkdir()
-        each.touch()
-    (tmp_path / "a" / "other").touch()
-    with opens(files) as found:
-        for each in (files[0], files[1], files[0], tmp_path / "a" / "other"):
-            each.read_bytes()
-    assert found == {"1.json.gz": 2, "2.json.gz": 1}
-
-
-def test_receipts_of_the_tap_would_about_double_the_price_of_a_trickle(production: Deployment) -> None:
-    """ADR 29 weighs this: three events a frame, one event a minute, 0.60 USD a million."""
-    events = MONTH_MIN
-    each = receipts(production, events / 3)
-    assert each["iot_message"] == 2 * events / 3
-    assert 0.8 < dollars(each) / (events * 0.60e-6) < 1.5
-    hourly = receipts(production, events / 3, hourly=True)
-    assert hourly["iot_message"] == 2 * 720
-    assert hourly["dynamodb_write"] == events / 3
-    # A device that sends ten frames a second gets a receipt a batch of the writer, not a frame.
-    assert receipts(production, 10 * 60 * MONTH_MIN)["iot_message"] == 2 * MONTH_MIN
+def test_a_publish_costs_its_rule_and_two_actions_and_a_run_its_memory(production: Deployment) -> None:
+    assert way_in([b"x"]) == {"iot_rule": 1, "iot_action": 2, "sqs_request": 2}
+    large = way_in([b"x" * 6_000])
+    assert (large["iot_rule"], large["iot_action"]) == (2, 4)
+    gb = production.functions["router-device"].memory_mib / 1024
+    used = compute({"router-device": Invocations(3, 2_000)}, production.functions)
+    assert used == {"lambda_request": 3, "lambda_gb_s": 2 * gb}

@@ -7,7 +7,7 @@ import platform
 
 import pytest
 
-from benchmarks.scale.parameters import LOCAL, PRODUCTION
+from benchmarks.scale.model import LOCAL, PRODUCTION
 from eventplane.contract import Contract, ParticipantKind
 from eventplane.contract.publication import cloud_destinations
 from eventplane.downlink.table import PENDING_INDEX

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from benchmarks.power.client_state import key
-from benchmarks.power.cuts import NAME, leftovers
-from benchmarks.power.recording import Call, Say, Sync, record
+from benchmarks.power.cuts import leftovers
+from benchmarks.power.disk import Call, Print, Sync, record
+from benchmarks.power.programs import key
+from benchmarks.power.workload import NAME
 from eventplane_client.notices import Notice, StateHealed, StateLost
 from eventplane_client.ports import Verdict
 from eventplane_client.sqlite_filter import SqliteFilter
@@ -21,13 +22,13 @@ CUTS = 300
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Sequence[Call]:
     directory = tmp_path_factory.mktemp("power") / "device"
-    return record(directory, "benchmarks.power.client_state", str(directory / NAME), "7", str(STEPS))
+    return record(directory, "claim", str(directory / NAME), "7", str(STEPS))
 
 
 def findings(calls: Sequence[Call], cuts: int) -> list[str]:
     wrong = []
     for place, kept, path in leftovers(calls, cuts, 1):
-        told = [json.loads(each.line) for each in calls[:place] if isinstance(each, Say)]
+        told = [json.loads(each.line) for each in calls[:place] if isinstance(each, Print)]
         notices: list[Notice] = []
         filter = SqliteFilter(path, on_notice=notices.append)
         claimed = [each["claimed"] for each in told]
@@ -47,7 +48,7 @@ def findings(calls: Sequence[Call], cuts: int) -> list[str]:
 
 @pytest.mark.source("F6", "F-W2")
 def test_no_cut_forgets_what_was_handed_out_or_calls_for_healing(run: Sequence[Call]) -> None:
-    assert sum(isinstance(each, Say) for each in run) == STEPS
+    assert sum(isinstance(each, Print) for each in run) == STEPS
     assert findings(run, CUTS) == []
 
 

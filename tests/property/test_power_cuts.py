@@ -8,15 +8,13 @@ from itertools import pairwise
 from pathlib import Path
 from random import Random
 from shutil import rmtree
-from tempfile import TemporaryDirectory
 
 import pytest
 
-from benchmarks.power.cuts import MEMORY, NAME, cut_everywhere, leftovers, record_run
-from benchmarks.power.damaged import recovered
-from benchmarks.power.disk import KEPT, Disk
-from benchmarks.power.recording import Call, Say, Sync, Write, record
-from benchmarks.power.workload import state
+from benchmarks.power.cuts import cut_everywhere, in_memory, leftovers, record_run
+from benchmarks.power.disk import KEPT, Call, Disk, Print, Sync, Write, record
+from benchmarks.power.programs import recovered
+from benchmarks.power.workload import NAME, state
 from edge.spool import Spool
 from edge.spool.log import log_of, note_of
 from tests.examples import examples, sampled
@@ -29,8 +27,8 @@ KILLS = 12
 @pytest.fixture
 def scratch() -> Iterator[Path]:
     """A directory that is synced at no cost."""
-    with TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as directory:
-        yield Path(directory)
+    with in_memory() as directory:
+        yield directory
 
 
 @pytest.fixture(scope="module")
@@ -55,8 +53,8 @@ def test_a_disk_that_never_syncs_is_found_out(run: Sequence[Call]) -> None:
 @pytest.mark.source("F-W2")
 def test_a_recovery_can_be_cut_off_anywhere(tmp_path_factory: pytest.TempPathFactory) -> None:
     directory = tmp_path_factory.mktemp("recovery") / "device"
-    calls = record(directory, "benchmarks.power.damaged", str(directory / NAME))
-    damaged, end = (place for place, each in enumerate(calls) if isinstance(each, Say))
+    calls = record(directory, "recover", str(directory / NAME))
+    damaged, end = (place for place, each in enumerate(calls) if isinstance(each, Print))
     expected = json.loads(calls[end].line)
     assert 10 < len(expected) < 20
     opened = 0
@@ -77,7 +75,7 @@ def left(disk: Disk, directory: Path, random: Random, kept: str) -> Path:
 
 @pytest.mark.source("F-W2")
 def test_the_first_start_can_be_cut_off_anywhere(run: Sequence[Call], scratch: Path) -> None:
-    first = next(place for place, each in enumerate(run) if isinstance(each, Say))
+    first = next(place for place, each in enumerate(run) if isinstance(each, Print))
     assert first > 20
     random, disk = Random(1), Disk()
     for place, call in enumerate(run[:first]):
@@ -110,7 +108,7 @@ def test_a_note_and_a_log_that_are_both_lost_are_found_out_after_every_step(
     tried = set(sampled(range(600)))
     for place, call in enumerate(run[:600]):
         disk.apply(call)
-        if isinstance(call, Say):
+        if isinstance(call, Print):
             saved = json.loads(call.line).get("state", saved)
         if saved is None or place not in tried:
             continue
@@ -139,8 +137,8 @@ def test_what_a_start_after_a_kill_has_read_survives_a_power_cut(run: Sequence[C
         (directory,) = {Path(name).parent for name in disk.files()}
         rmtree(directory)
         path = left(disk, directory, random, "all")
-        *calls, said = record(directory, "benchmarks.power.restarted", str(path), files=disk.files())
-        assert isinstance(said, Say)
+        *calls, said = record(directory, "restart", str(path), files=disk.files())
+        assert isinstance(said, Print)
         for call in calls:
             disk.apply(call)
         for kept in KEPT:

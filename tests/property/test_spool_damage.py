@@ -12,7 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from benchmarks.power.damage import DAMAGES, damage_at_random, kind_of, serve_damaged
-from benchmarks.power.snapshots import NAME, Snapshot, read_files, snapshots
+from benchmarks.power.snapshots import Snapshot, read_files, snapshots
+from benchmarks.power.workload import NAME
 from edge.errors import SpoolCorruptError
 from edge.spool import store
 from edge.spool.log import CommitNote

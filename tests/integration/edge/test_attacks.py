@@ -11,7 +11,7 @@ from collections.abc import Iterable
 import pytest
 
 from benchmarks.edge.parts import Publisher
-from benchmarks.edge.processes import peak_rss_mib, rss_mib
+from benchmarks.processes import peak_rss_mib, rss_mib
 from eventplane.envelope import write_event
 from eventplane.names import SEQUENCE
 from eventplane.topics import local_topic

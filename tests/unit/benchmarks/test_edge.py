@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from benchmarks.edge import attacks
-from benchmarks.edge.events import EARLIEST_NS, event
-from benchmarks.edge.sink import Sink
+from benchmarks.edge.sink import EARLIEST_NS, Sink, event
 
 
 def test_a_sink_for_alarms_counts_nothing_else_as_expected() -> None:

@@ -6,9 +6,7 @@ import json
 
 import pytest
 
-from benchmarks.scale.model import figures, fleet, recovery
-from benchmarks.scale.parameters import limit, published
-from benchmarks.scale.queue import Router, simulate
+from benchmarks.scale.model import Router, figures, fleet, limit, published, recovery, simulate
 from benchmarks.scale.tables import quotas
 from tools.figures import KEPT
 

@@ -1,50 +1,72 @@
-"""How long a request takes until its replies are there."""
+"""`python -m benchmarks.conversation [PART ...]`: request and reply; writes build/bench/conversation.json.
+
+On the device, from the cloud into a home, and from a home into the cloud: how long a request takes until its
+replies are there.
+"""
 
 from __future__ import annotations
 
 import itertools
+import os
+import subprocess
+import sys
 import threading
+from argparse import Namespace
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
-from statistics import quantiles
 from time import perf_counter
 
-from benchmarks.conversation.by_hand import peer
-from benchmarks.results import Figure
+from benchmarks.cloud.plane import deployed_plane
+from benchmarks.edge.parts import site, start_forwarder
+from benchmarks.results import Figure, percentiles
+from benchmarks.runner import Benchmark
 from contract import load_contract
 from eventplane.contract import Contract, compile_contract, contract_document
 from eventplane.conversation.messages import Status
 from eventplane.conversation.open_requests import Replies
 from eventplane.envelope import Envelope, write_event
 from eventplane_client import Client, ClientSettings, Mode, connect
-from local.certificates import Authority
-from local.mosquitto import start_mosquitto
-from local.process import Supervisor
 from local.services import Service
+from tests.integration import downlink
 from tests.integration.downlink import MESSAGE, Home
-from tests.integration.edge.conftest import start_home
 
+HOME = "conversation"
 ALARM = "org.eventplane.alarm.keyword.v1"
 WARM_UP = 5
 _SECONDS = 120.0
 _numbers = itertools.count(1)
 
 
-def on_the_device(supervisor: Supervisor, directory: Path, requests: int) -> list[Figure]:
+def device(options: Namespace) -> list[Figure]:
     """Voice service to call service, over Mosquitto and the forwarder's spool; no cloud is reached."""
-    broker = start_mosquitto(supervisor, "home", directory / "mosquitto")
-    home = start_home(supervisor, broker, directory, 1, Authority(directory / "tls"), contract=_at_home())
-    home.listen("call-service", lambda event: event.id)
-    with peer(broker.port) as by_hand:
-        voice = home.connect("voice-service")
-        ours = _times(lambda: _expect(voice.request(_alarm(), _SECONDS), {"call-service"}), requests)
-        payload = _alarm().json.encode()
-        theirs = _times(lambda: by_hand.request(payload), requests)
-    home.close()
-    return _figures(
-        "device", ours, "two events kept in the spool, in order of priority", "MQTT 5 by hand", theirs
-    )
+    with site() as here:
+        home = start_forwarder(here, "home", contract=_at_home())
+        with (
+            closing(Service("call-service", home.port, lambda event: event.id)),
+            closing(Service("voice-service", home.port)) as voice,
+        ):
+            times = _times(
+                lambda: _expect(voice.client.request(_alarm(), _SECONDS), {"call-service"}), options.requests
+            )
+        return _figures("device", times, "two events kept in the spool, in order of priority")
+
+
+def across(options: Namespace) -> list[Figure]:
+    """Carers to a home, and a home to its call service and two services in the cloud."""
+    with deployed_plane() as run:
+        cloud = run.plane.cloud
+        os.environ.update(cloud.environment())
+        contract = run.directory / "contract.json"
+        contract.write_bytes(load_contract().canonical)
+        register = [sys.executable, "-m", "eventplane", "fleet", "register", HOME, "--env", "local"]
+        subprocess.run(register, check=True, capture_output=True)
+        seen = downlink.Plane(cloud, run.plane.outputs)
+        with downlink.running_home(seen, run.supervisor, run.directory / HOME, HOME) as home:
+            return [
+                *from_the_cloud(home, contract, options.across),
+                *from_a_home(home, options.across),
+            ]
 
 
 def from_the_cloud(home: Home, contract: Path, requests: int) -> list[Figure]:
@@ -121,20 +143,20 @@ def _times(request: Callable[[], None], number: int) -> list[float]:
     return times
 
 
-def _figures(
-    name: str, times: Sequence[float], note: str, peer: str | None = None, theirs: Sequence[float] = ()
-) -> list[Figure]:
-    found = []
-    for at, percent in ((49, "p50"), (98, "p99")):
-        found.append(
-            Figure(
-                f"{name}_{percent}",
-                quantiles(times, n=100, method="inclusive")[at],
-                "ms",
-                higher_is_better=False,
-                peer=peer,
-                peer_value=quantiles(theirs, n=100, method="inclusive")[at] if theirs else None,
-                note=f"request to last reply, {len(times)} one by one; {note}",
-            )
-        )
-    return found
+def _figures(name: str, times: Sequence[float], note: str) -> list[Figure]:
+    note = f"request to last reply, {len(times)} one by one; {note}"
+    return list(percentiles(f"{name}_{{}}", times, "ms", note))
+
+
+BENCHMARK = Benchmark(
+    "conversation",
+    {"device": device, "across": across},
+    "wall clock",
+    {
+        "--requests": {"type": int, "default": 300, "help": "on the device"},
+        "--across": {"type": int, "default": 50, "help": "of each kind through the local cloud"},
+    },
+)
+
+if __name__ == "__main__":
+    sys.exit(BENCHMARK.main())

@@ -1,4 +1,4 @@
-"""What an environment costs in a month without events, by its templates and by calls measured."""
+"""What is billed by the month: an environment without events, and what events leave in the archive."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Final
 
 from benchmarks.cost.deployment import MONTH_H, MONTH_MIN, MONTH_S, Deployment
 from benchmarks.cost.prices import Units, scaled
+from eventplane.ledger import TAP
 
 _POLLERS: Final = 5
 _LONG_POLL_S: Final = 20
@@ -19,6 +20,22 @@ _JOB_H: Final = 2.5 / 60
 
 CANARY: Final = ("canary", '{"do": "alarm"}')
 """The function that sends a synthetic urgent event, and the input by which it does."""
+
+_GETS: Final = 2
+"""Opening an object is a HEAD and a GET (Hadoop's S3A reads the length first)."""
+
+_LISTED: Final = 1_000
+"""Objects of one LIST."""
+
+_LISTINGS: Final = 5
+"""Of an hour's objects by the compaction: before, twice by Spark, after, and when they are deleted."""
+
+_GB: Final = 1e9
+_DAYS: Final = 30
+"""Of a month."""
+
+_AUDIT: Final = "delivery-audit"
+_AUDIT_TODAY: Final = "audit-today"
 
 Key = tuple[str, str]
 """A function, and what it is called with."""
@@ -63,18 +80,18 @@ def idle(deployment: Deployment, calls: Mapping[Key, Usage], alarm: Usage) -> di
 
 def jobs(deployment: Deployment) -> Units:
     """What the jobs on the archive cost a month in which they find next to nothing."""
-    units: Units = Counter()
+    units = Units()
     for each in deployment.jobs:
         name = "glue_flex_dpu_h" if each.is_flexible else "glue_dpu_h"
-        units[name] += each.runs * each.dpu * _JOB_H  # type: ignore[assignment]
+        units[name] += each.runs * each.dpu * _JOB_H
     return units
 
 
 def _scheduled(deployment: Deployment, calls: Mapping[Key, Usage]) -> Units:
-    units: Units = Counter()
+    units = Units()
     by_function: Counter[str] = Counter()
     for each in deployment.schedules:
-        by_function[each.function] += each.calls  # type: ignore[assignment]
+        by_function[each.function] += each.calls
         units += _units(scheduler_call=each.calls) + scaled(calls[each.key].units, each.calls)
     for function, number in by_function.items():
         if deployment.functions[function].is_traced:
@@ -92,4 +109,50 @@ def traces(invocations: float, seconds: float) -> float:
 
 
 def _units(**numbers: float) -> Units:
-    return Counter({name: number for name, number in numbers.items() if number})  # type: ignore[arg-type]
+    return Counter({name: number for name, number in numbers.items() if number})
+
+
+@dataclass(frozen=True, slots=True)
+class Reads:
+    """How often jobs open an average raw object, by run, and how many bytes compaction makes of one."""
+
+    compaction: float
+    audit: float
+    compacted_bytes: float
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """Objects and their bytes, by folder of the archive."""
+
+    objects: Mapping[str, float]
+    bytes: Mapping[str, float]
+
+
+def requests(written: Written, reads: Reads, deployment: Deployment) -> Units:
+    """Requests to S3 that jobs make for what was `written`, until it is deleted."""
+    units = Units()
+    for folder, number in written.objects.items():
+        audits = _audits(deployment, folder)
+        units["s3_get"] += number * _GETS * (reads.compaction + audits * reads.audit)
+        units["s3_list"] += number * (_LISTINGS + audits) / _LISTED
+    return units
+
+
+def storage(written: Written, reads: Reads, deployment: Deployment) -> Units:
+    """GB and months that what was `written` lies in the archive, raw, as old version and compacted."""
+    kept = deployment.environment.retention
+    months = kept.raw_days + kept.replaced_days + reads.compacted_bytes * kept.compacted_days
+    return Counter({"s3_gb_month": sum(written.bytes.values()) / _GB * months / _DAYS})
+
+
+def _audits(deployment: Deployment, folder: str) -> float:
+    """How many runs of audits read an object, which is written at any hour of a day.
+
+    The nightly audit of a day reads what was written on it and what has come since midnight; the audit of the
+    day so far reads half of that day, on average. Both read the tap of the day before as well.
+    """
+    a_day = {each.name: each.runs / _DAYS for each in deployment.jobs}
+    night, today = a_day.get(_AUDIT, 0.0), a_day.get(_AUDIT_TODAY, 0.0)
+    own = 1.1 * night + 0.5 * today
+    return own + night + today if folder == TAP else own

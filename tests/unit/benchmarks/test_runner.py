@@ -1,0 +1,60 @@
+"""The runner of benchmarks: which parts it measures, what it writes, and when it fails."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from benchmarks.results import Figure, percentiles
+from benchmarks.runner import Benchmark
+
+BENCHMARK = Benchmark(
+    "spools",
+    {
+        "cuts": lambda options: [Figure("cuts", options.cuts, "cuts")],
+        "losses": lambda options: [
+            Figure("lost", options.cuts - 5, "events", 0, higher_is_better=False, required=True)
+        ],
+    },
+    options={"--cuts": {"type": int, "default": 5}},
+)
+
+
+def names(folder: Path) -> list[str]:
+    return [each["name"] for each in json.loads((folder / "spools.json").read_text())["figures"]]
+
+
+def test_all_parts_are_measured_unless_some_are_named(tmp_path: Path) -> None:
+    assert BENCHMARK.main([], tmp_path) == 0
+    assert names(tmp_path) == ["cuts", "lost"]
+    assert BENCHMARK.main(["cuts"], tmp_path) == 0
+    assert names(tmp_path) == ["cuts"]
+
+
+def test_a_missed_aim_that_is_required_fails_after_its_figures_are_written(tmp_path: Path) -> None:
+    assert BENCHMARK.main(["--cuts", "6"], tmp_path) == 1
+    document = json.loads((tmp_path / "spools.json").read_text())
+    assert document["figures"][1]["met"] is False
+    assert document["command"].endswith(" --cuts 6")
+
+
+def test_an_unknown_part_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        BENCHMARK.main(["floods"], tmp_path)
+    assert "unknown part floods; name some of cuts, losses" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("unit", "value", "met", "ratio"), [("events/s", 4.0, True, 2.0), ("ms", 4.0, False, 0.5)]
+)
+def test_of_rates_more_is_better_and_of_times_less(unit: str, value: float, met: bool, ratio: float) -> None:
+    figure = Figure("x", value, unit, aim=3.0, peer="other", peer_value=2.0)
+    assert (figure.met, figure.ratio) == (met, ratio)
+
+
+def test_percentiles_stand_beside_those_of_a_peer() -> None:
+    half, most = percentiles("wait_{}", [1.0, 2.0, 3.0], "ms", peer="other", peer_times=[4.0, 4.0])
+    assert (half.name, half.value, half.peer_value, half.ratio) == ("wait_p50", 2.0, 4.0, 2.0)
+    assert (most.name, most.value) == ("wait_p99", pytest.approx(2.98))
