@@ -174,12 +174,19 @@ def test_it_publishes_again_until_the_receipt_comes_and_after_a_restart_of_the_b
         forwarder.publish(receipt_topic(sensor, "outbox"), write_receipts([Receipt(digest(b"once more"))]))
         client.flush(SECONDS)
         assert client.waiting == 0
+
+    def lasting() -> TestClient:
+        # Its session outlives the restart: what the client repeats at once must find a subscriber.
+        return TestClient("lasting", "127.0.0.1", shared_broker.port, persistent=True)
+
+    with lasting() as listener:
+        listener.subscribe(outbox)
     with closing(MqttTransport(sensor, port=shared_broker.port, receipt_timeout_s=600)) as client:
         client.send(b"hello")
-        wait_for(lambda: (outbox, b"hello") in forwarder.messages)
+        with lasting() as listener:
+            wait_for(lambda: (outbox, b"hello") in listener.messages)
         shared_broker.child.restart()
-        with TestClient("forwarder again", "127.0.0.1", shared_broker.port) as listener:
-            listener.subscribe(outbox)
+        with lasting() as listener:
             wait_for(lambda: (outbox, b"hello") in listener.messages)
 
 
