@@ -13,6 +13,9 @@ from time import monotonic
 from types import TracebackType
 from typing import Any, Final, Self
 
+from cloudevents.core.exceptions import BaseCloudEventException
+from cloudevents.core.formats.json import JSONFormat
+
 from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.device_reports import REPORT_PREFIX, STARTED
 from eventplane.errors import EnvelopeError
@@ -27,6 +30,8 @@ _LONG_POLL_S: Final = 1
 """How long a read waits for the first message. Short, because stopping waits for it as well."""
 
 UNREADABLE: Final = "unreadable"
+
+_SDK: Final = JSONFormat()
 
 
 def read_batch(sqs: Any, queue_url: str, handle: Callable[[list[str]], object]) -> None:
@@ -53,7 +58,21 @@ def identify(text: str) -> tuple[Key, bool]:
     try:
         return _identify(json.loads(text))
     except (ValueError, LookupError, TypeError, AttributeError):
-        return (UNREADABLE, sha256(text.encode()).hexdigest()), False
+        return _unreadable(text), False
+
+
+def _unreadable(text: str) -> Key:
+    return UNREADABLE, sha256(text.encode()).hexdigest()
+
+
+def is_cloud_event(text: str) -> bool:
+    """Whether the CloudEvents SDK reads `text`, as applications do: it knows nothing of our own checks."""
+    try:
+        _SDK.read(None, text)
+    except (BaseCloudEventException, ValueError, LookupError, TypeError, AttributeError):
+        # The SDK raises all of these for a text that is no event.
+        return False
+    return True
 
 
 def _identify(event: Mapping[str, Any]) -> tuple[Key, bool]:
@@ -191,7 +210,7 @@ class Consumers:
         received = self._received[service]
         with self._tick:
             for text in texts:
-                key, is_report = identify(text)
+                key, is_report = identify(text) if is_cloud_event(text) else (_unreadable(text), False)
                 counted = received.reports if is_report else received.events
                 if key in counted:
                     received.duplicates += 1

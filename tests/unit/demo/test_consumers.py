@@ -87,7 +87,16 @@ def test_what_a_device_reports_in_its_own_time_is_counted_apart(sqs: Any) -> Non
 
 def test_bodies_that_are_no_events_are_unexpected_and_do_not_stop_the_rest(sqs: Any) -> None:
     letter_without_data = event("2", "org.eventplane.deadletter.v1").json.replace('"value"', '"nothing"')
-    bad = ["no JSON", "[]", "null", '{"specversion":"1.0"}', '{"specversion":"2.0"}', letter_without_data]
+    no_time = '{"specversion":"1.0","id":"1","source":"/s","type":"t","time":"never"}'
+    bad = [
+        no_time,
+        "no JSON",
+        "[]",
+        "null",
+        '{"specversion":"1.0"}',
+        '{"specversion":"2.0"}',
+        letter_without_data,
+    ]
     url = queue(sqs, "care", *bad, event("1").json)
 
     with Consumers(sqs, {"care-analytics": url}) as consumers:
