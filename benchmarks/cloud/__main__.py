@@ -29,7 +29,7 @@ from benchmarks.cloud.router import router
 from benchmarks.results import Figure, paced, percentiles
 from benchmarks.runner import Benchmark
 from eventplane.batch import pack_texts
-from local.demo.plane import Plane
+from local.plane import Plane
 
 BATCH: Final = 250
 """Events of one publish: what the forwarder packs at most by default."""

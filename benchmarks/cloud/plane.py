@@ -21,8 +21,8 @@ from eventplane_mqtt.connection import Connection
 from eventplane_mqtt.endpoint import Endpoint, TlsFiles
 from eventplane_mqtt.mailbox import Acknowledged, Connected, Disconnected, LinkName, Message
 from local.cloud import CloudEndpoint
-from local.demo.plane import Plane, deploy_plane
 from local.emulator import start_emulator
+from local.plane import Plane, deploy_plane
 from local.process import Supervisor
 from local.things import provision
 

@@ -18,7 +18,7 @@ from benchmarks.cost.months import Series
 from benchmarks.cost.prices import IOT_BYTES, SQS_BYTES, Units, chunks
 from eventplane.ingest import IngestFrame, frame_text
 from local.cloud import CloudEndpoint
-from local.demo.plane import Plane
+from local.plane import Plane
 
 RECEIVED: Final = 10
 """Messages that Lambda's pollers take and delete with one request."""

@@ -33,7 +33,7 @@ from benchmarks.cost.months import Key, Usage, Written, traces
 from benchmarks.cost.prices import Units, scaled
 from benchmarks.cost.regimes import Regime
 from eventplane.archive_layout import compacted_folders
-from local.demo.plane import Plane
+from local.plane import Plane
 
 INGEST: Final = ("ingest", "tap")
 """The queues that the rule writes to, of what is not urgent."""

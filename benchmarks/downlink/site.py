@@ -20,7 +20,7 @@ from eventplane.downlink.table import from_item, read_request, sort_key
 from eventplane.envelope import write_event
 from eventplane.fleet import FleetTable, change, made
 from lambdas.downlink.devices import Presence
-from local.demo.plane import Plane
+from local.plane import Plane
 from tests.integration.downlink import THRESHOLD
 
 SENDER: Final = "carers"

@@ -27,10 +27,10 @@ from local.chaos.faults import Fault, at_once, freeze, kill
 from local.chaos.schedule import SERVICES
 from local.chaos.worker import ARCHIVE, ARRIVALS, CONTRACT, READY
 from local.cloud import CloudEndpoint
-from local.demo.plane import ROUTERS, SOURCE_QUEUES, VISIBILITY_S, deploy_plane, leads_to_inbox
 from local.deploy import ROOT
 from local.emulator import kill_functions, queued_messages, start_emulator
 from local.mosquitto import start_cloud_broker
+from local.plane import ROUTERS, SOURCE_QUEUES, VISIBILITY_S, deploy_plane, leads_to_inbox
 from local.ports import LOOPBACK, free_port
 from local.process import Child, Supervisor
 from local.things import Thing

@@ -7,12 +7,12 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from typing import Final
 
-from local.demo.plane import Plane
 from local.errors import LocalError
 from local.home import Home
 from local.input import HomeInput
 from local.network import Network
 from local.oracle import SentLog
+from local.plane import Plane
 from local.process import Supervisor
 from local.services import HomeServices
 

@@ -31,7 +31,6 @@ from local.consumers import Consumers, ReceivedEvent
 from local.demo.deletion import audit_twice
 from local.demo.faults import Faults, RepairedFault
 from local.demo.homes import running_homes
-from local.demo.plane import SOURCE_QUEUES, DownlinkSchedule, Plane, deploy_plane, snapshot_fleet, warm_up
 from local.demo.presence import Notice, cut_off, judging, missing, notified_services
 from local.demo.report import ALARM_CENTRE, alarms, print_table, write_page
 from local.demo.senders import send_as_carers, send_without_forwarder
@@ -42,6 +41,7 @@ from local.home import Home
 from local.input import Input, InputEvent
 from local.network import Network
 from local.oracle import SentLog, ServiceResult, dead_lettered, expected_by_service, judge
+from local.plane import SOURCE_QUEUES, DownlinkSchedule, Plane, deploy_plane, snapshot_fleet, warm_up
 from local.players import Players
 from local.process import Supervisor
 from local.services import LISTENERS, ON_DEVICE, HomeServices, arrived_on_device

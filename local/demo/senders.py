@@ -15,10 +15,10 @@ from eventplane.contract import Place
 from eventplane.envelope import Envelope, write_event
 from eventplane.topics import basic_ingest_topic
 from eventplane.values import timestamp
-from local.demo.plane import Plane
 from local.errors import LocalError
 from local.home import Home
 from local.oracle import CARERS, CARERS_SOURCE, SentLog
+from local.plane import Plane
 from local.poison import cloud_payloads
 from local.process import Supervisor
 from local.services import utc_now

@@ -23,11 +23,11 @@ from local.chaos.fault_proxy import Failure, Target
 from local.cloud import CloudEndpoint
 from local.control_room.plane import Fault, Stage, Standing, State
 from local.control_room.tally import Tally
-from local.demo.plane import ROUTERS, leads_to_inbox
 from local.emulator import kill_functions, queued_messages
 from local.errors import LocalError
 from local.home import Home
 from local.oracle import SentLog
+from local.plane import ROUTERS, leads_to_inbox
 from local.process import Child
 from local.services import CALL_SERVICE, CallService, Service
 from local.up.observer import HomeObserver, ObservingProxy

@@ -25,12 +25,12 @@ from contract.publish import DestinationsNotDeployedError, Publisher, SourceMiss
 from eventplane.contract import Contract, load_compiled
 from eventplane.topics import local_topic
 from local.control_room.server import ControlRoom
-from local.demo.plane import DownlinkSchedule, Plane, deploy_plane, warm_up
 from local.deploy import start_synthesis
 from local.emulator import ACCOUNT, EMULATOR, REGION, start_emulator
 from local.errors import LocalError
 from local.home import Home
 from local.network import Network
+from local.plane import DownlinkSchedule, Plane, deploy_plane, warm_up
 from local.ports import LOOPBACK, free_port
 from local.process import Restarter, Supervisor, run_lock
 from local.up.folder import MARK, Folder, Running, end_leftovers

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from benchmarks.results import Figure, write
-from local.demo.plane import Plane as Deployed
-from local.demo.plane import deploy_plane
 from local.emulator import start_emulator
+from local.plane import Plane as Deployed
+from local.plane import deploy_plane
 from local.process import Supervisor
 from local.things import Thing, provision
 from tests.adversary.world import (

@@ -32,7 +32,7 @@ from eventplane_client import Client, ClientSettings, Inbox, connect
 from eventplane_client.errors import NothingThereError, RefusedError
 from eventplane_client.mqtt import MqttTransport
 from local.cloud import CloudEndpoint
-from local.demo.plane import Plane as Deployed
+from local.plane import Plane as Deployed
 from local.things import Thing
 from tests.eventually import eventually
 from tests.integration.access import Guarded

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from local.demo.plane import Plane
+from local.plane import Plane
 
 Row = dict[str, Any]
 

@@ -12,10 +12,10 @@ import pytest
 
 from local.certificates import Authority
 from local.cloud import CloudEndpoint
-from local.demo.plane import Plane, deploy_plane
 from local.deploy import start_synthesis
 from local.emulator import start_emulator
 from local.mosquitto import Broker, start_mosquitto
+from local.plane import Plane, deploy_plane
 from local.process import Supervisor
 from tests.browser import Page
 from tests.endpoint import EndpointServer

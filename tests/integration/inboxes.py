@@ -10,7 +10,7 @@ from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.envelope import Envelope, parse_event
 from eventplane.ingest import IngestFrame, frame_text
 from eventplane.sqs_binding import split
-from local.demo.plane import Plane
+from local.plane import Plane
 from tests.eventually import eventually
 
 SECONDS = 60.0

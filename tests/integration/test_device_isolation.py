@@ -16,7 +16,7 @@ from eventplane.sending import stamp_sender
 from eventplane.topics import basic_ingest_topic, device_topic, urgent_rule
 from local.certificates import Authority
 from local.cloud import CloudEndpoint
-from local.demo.plane import Plane
+from local.plane import Plane
 from local.things import Thing, provision
 from tests.integration.inboxes import Inboxes
 from tests.integration.mqtt import TestClient

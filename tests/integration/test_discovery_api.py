@@ -18,7 +18,7 @@ from botocore.credentials import Credentials
 from eventplane.contract.subscription import new_subscription
 from eventplane.contract.subscription_table import subscription_item, subscription_key
 from local.cloud import CloudEndpoint
-from local.demo.plane import Plane
+from local.plane import Plane
 from local.ports import LOOPBACK
 from tests.eventually import eventually
 

@@ -10,7 +10,7 @@ from itertools import count
 import pytest
 
 from eventplane.device_reports import UPLINK_INTEREST_TYPE, UPLINK_KEY
-from local.demo import plane as demo
+from local.plane import Plane as DeployedPlane
 from tests.integration.commands import output_of
 from tests.integration.downlink import MESSAGE, Home, Plane, wait_for
 from tests.integration.mqtt import TestClient
@@ -20,7 +20,7 @@ NUMBERS = count(1)
 
 
 @pytest.fixture(scope="module")
-def plane(plane: demo.Plane) -> Plane:
+def plane(plane: DeployedPlane) -> Plane:
     return Plane(plane.cloud, plane.outputs)
 
 

@@ -15,7 +15,7 @@ import pytest
 from eventplane.envelope import Envelope, write_event
 from eventplane.topics import basic_ingest_topic
 from local.cloud import CloudEndpoint
-from local.demo.plane import Plane
+from local.plane import Plane
 from local.things import Thing, provision
 from tests.eventually import eventually
 from tests.integration import commands

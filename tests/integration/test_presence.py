@@ -19,9 +19,9 @@ from eventplane.names import CONNECTED, DISCONNECTED, FLOODING, MONITOR, NOTICE,
 from eventplane.sender import Sender
 from eventplane.topics import basic_ingest_topic
 from local.cloud import CloudEndpoint
-from local.demo.plane import Plane
 from local.demo.presence import judging
 from local.network import Network
+from local.plane import Plane
 from local.things import Thing, provision
 from stacks.config import environment
 from tests.eventually import eventually

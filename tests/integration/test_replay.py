@@ -19,7 +19,7 @@ from eventplane.names import VERDICT
 from eventplane.sender import Sender
 from eventplane.sending import stamp_sender
 from local.audits import fetch, read_report
-from local.demo.plane import Plane
+from local.plane import Plane
 from tests.eventually import eventually
 from tests.integration.archive import Archive
 from tests.integration.commands import output_of

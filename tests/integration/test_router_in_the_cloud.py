@@ -20,8 +20,8 @@ from eventplane.sender import Sender
 from eventplane.sending import stamp_sender
 from eventplane.topics import basic_ingest_topic
 from local.cloud import CloudEndpoint
-from local.demo.plane import Plane
 from local.emulator import kill_functions
+from local.plane import Plane
 from local.things import provision
 from tests.eventually import eventually
 from tests.integration.archive import Archive

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from local.cloud import CloudEndpoint
-from local.demo.plane import Plane
+from local.plane import Plane
 
 ROOT = Path(__file__).parents[2]
 AUDIT = f"{sys.executable} -m local.bucket_audit"

@@ -28,7 +28,7 @@ from eventplane_client import ClientSettings, Mode, connect
 from eventplane_client.errors import AlreadySubscribedError, NotSubscribedError
 from eventplane_client.signed_http import HttpAnswer, SignedHttp
 from local.cloud import CloudEndpoint
-from local.demo.plane import Plane
+from local.plane import Plane
 from tests.endpoint import EndpointServer, answer, silence
 from tests.eventually import eventually
 from tests.integration.client.test_in_the_cloud import enter_as

@@ -22,7 +22,7 @@ from eventplane.tracing.context import context_of
 from eventplane_client import ClientSettings, connect
 from eventplane_client.otel import OpenTelemetry
 from lambdas.common.span_export import REST_S
-from local.demo.plane import Plane
+from local.plane import Plane
 from local.process import Supervisor
 from tests.integration import downlink
 from tests.integration.client.test_in_the_cloud import enter_as, program_of

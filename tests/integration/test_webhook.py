@@ -12,8 +12,8 @@ from eventplane.envelope import Envelope, write_event
 from eventplane.sender import SENDER_DEVICE
 from eventplane.topics import basic_ingest_topic
 from local.certificates import Authority
-from local.demo.plane import Plane
 from local.deploy import ROOT
+from local.plane import Plane
 from local.things import Thing, provision
 from tests.endpoint import EndpointServer, answer
 from tests.eventually import eventually

@@ -17,7 +17,7 @@ from eventplane.envelope import Envelope, write_event
 from eventplane_client import Client, ClientSettings, Inbox, connect, contract_in_force
 from eventplane_client.errors import RequestTimeoutError
 from eventplane_client.functions import handles_events
-from local.demo import plane as demo
+from local.plane import Plane as DeployedPlane
 from local.services import Service
 from tests.eventually import eventually
 from tests.integration.client.test_in_the_cloud import enter_as, program_of
@@ -33,7 +33,9 @@ def home(cloud_home: Home) -> Home:
     return cloud_home
 
 
-def enter(plane: demo.Plane, participant: str, monkeypatch: pytest.MonkeyPatch, contract: str = "") -> Client:
+def enter(
+    plane: DeployedPlane, participant: str, monkeypatch: pytest.MonkeyPatch, contract: str = ""
+) -> Client:
     """The client of a cloud service, with its rights and no others."""
     enter_as(program_of(plane, participant), monkeypatch)
     return connect(ClientSettings(participant, "sqs:local", contract=contract))
@@ -48,7 +50,7 @@ def message(home: Home) -> Envelope:
 
 @pytest.mark.source("N2")
 def test_the_cloud_asks_a_home_and_who_subscribed_in_the_cloud(
-    plane: demo.Plane, home: Home, monkeypatch: pytest.MonkeyPatch, contract_file: Path
+    plane: DeployedPlane, home: Home, monkeypatch: pytest.MonkeyPatch, contract_file: Path
 ) -> None:
     analytics = enter(plane, "care-analytics", monkeypatch)
     with enter(plane, "carers", monkeypatch, str(contract_file)) as carers, analytics:
@@ -95,7 +97,7 @@ def _answer(came: set[str], event: Envelope) -> list[str]:
     return [event.id]
 
 
-def test_a_home_asks_the_cloud(plane: demo.Plane, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_home_asks_the_cloud(plane: DeployedPlane, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     alarm = write_event(
         {"id": f"a{next(_NUMBERS)}", "source": f"/homes/{home.name}/voice-service", "type": ALARM},
         {"keyword": "help"},
@@ -137,7 +139,7 @@ def answering(inbox: Inbox, handler: Callable[[Envelope], object]) -> AbstractCo
     return repeated(lambda: inbox.handle(handler, idle_s=1))
 
 
-def invoked(plane: demo.Plane, client: Client) -> AbstractContextManager[None]:
+def invoked(plane: DeployedPlane, client: Client) -> AbstractContextManager[None]:
     """A decorated function gets what comes into the inbox of the family's app, as Lambda does it."""
     transport: Any = client._transport
     sqs, url, filter = plane.cloud.client("sqs"), plane.outputs["FamilyAppInboxUrl"], client._open_filter()

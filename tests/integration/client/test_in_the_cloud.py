@@ -23,7 +23,7 @@ from eventplane_client.errors import NothingThereError, UnavailableError
 from eventplane_client.letters import letter as dead_letter
 from eventplane_client.ports import Message
 from local.cloud import CloudEndpoint
-from local.demo.plane import Plane
+from local.plane import Plane
 from local.process import Supervisor
 from tests.eventually import eventually
 from tests.integration.archive import Archive

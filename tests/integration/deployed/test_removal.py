@@ -10,7 +10,7 @@ import aws_cdk as cdk
 import pytest
 
 from local.cloud import CloudEndpoint
-from local.demo.plane import Plane
+from local.plane import Plane
 from stacks.application import build
 from stacks.config import environment
 from stacks.deployment import Deployment, planned_stacks

@@ -20,8 +20,8 @@ from contract.publish import ConflictError, DestinationsNotDeployedError
 from contract.scaffold import copy_contract, new_participant
 from eventplane.contract import Contract, ParticipantKind, compile_contract
 from local.cloud import CloudEndpoint
-from local.demo.plane import Plane
 from local.deploy import COMMANDS, TOOLS
+from local.plane import Plane
 from local.process import RunningError, run_lock
 from local.up import __main__ as command
 from local.up import run as module
