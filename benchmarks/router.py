@@ -23,12 +23,17 @@ from eventplane.envelope import parse_event, parse_strictly
 from eventplane.limits import MAX_REMEMBERED_BYTES
 from eventplane.route_index import RouteIndex
 from eventplane.router import Router
+from eventplane.sender import sender_in_frame
+from eventplane.sending import SendingRights, stamp_sender
 
 ROUTES = (10, 1_000, 10_000)
 AIM_ROUTES = 1_000
 AIM_FASTER = {"parse_and_route": 2.5, "parse_and_route_orjson": 4.0}
 """How many times the events per second of the strict reader with the index alone, in the same run."""
 AIM_COST_RATIO = 1.2
+AIM_CHECKS_RATIO = 1.05
+AIM_MEMORY_RATIO = 1.03
+"""What the router's memory may cost where no event finds its routes in it; 0.03 of it is noise."""
 AIM_COMPILE_S = 0.5
 AIM_IMPORT_MS = 40.0
 DISTINCT = 8_000
@@ -43,6 +48,8 @@ _PEAK = """
 from eventplane.contract import Place
 from eventplane.envelope import parse_event
 from eventplane.router import Router
+from eventplane.sender import sender_in_frame
+from eventplane.sending import SendingRights, stamp_sender
 from benchmarks import workload
 router = Router(workload.contract({routes}), Place.CLOUD)
 for number in range(workload.EVENTS):
@@ -87,6 +94,42 @@ def routing(_options: Namespace) -> Iterator[Figure]:
     yield cesql.evaluation("three_terms")
 
 
+def distinct(_: Namespace) -> Iterator[Figure]:
+    """What the router's memory costs where no event finds its routes in it."""
+    raw = [workload.event_of_its_own(number) for number in range(DISTINCT)]
+    contract = workload.contract(AIM_ROUTES)
+    actions = [partial(_all, raw, _fast(contract)), partial(_all, raw, _forgetting(contract))]
+    with_memory, without = together(actions, for_s=0.5)
+    note = f"{DISTINCT:,} events of different subjects in turn, {AIM_ROUTES:,} routes; "
+    note += f"{with_memory / len(raw) * 1e6:.2f} us to {without / len(raw) * 1e6:.2f} us an event"
+    ratio = with_memory / without
+    yield Figure(
+        "distinct_with_memory_to_without", ratio, "ratio", AIM_MEMORY_RATIO, higher_is_better=False, note=note
+    )
+
+
+def checks(_: Namespace) -> Iterator[Figure]:
+    """What it costs to stamp the sender, and to check that it may send this."""
+    raw = [workload.event(number) for number in range(workload.EVENTS)]
+    contract = workload.contract(AIM_ROUTES)
+    router, rights = Router(contract, Place.CLOUD), SendingRights(contract)
+
+    def checked(text: bytes) -> tuple[Route, ...]:
+        event = parse_event(text)
+        stamped = stamp_sender(event, sender_in_frame("home-1", event.attributes))
+        if rights.refusal(stamped):
+            raise SystemExit("the workload's device must be allowed to send its events")
+        return router.route(stamped)
+
+    with_checks, without = together([partial(_all, raw, checked), partial(_all, raw, _fast(contract))])
+    note = f"parse + stamp + rights + route of {AIM_ROUTES:,} routes; "
+    note += f"{(with_checks - without) / len(raw) * 1e6:.1f} us an event more than parse + route. "
+    note += "The rights are one look-up; the stamp copies attributes and text, "
+    note += "which only a parse that stamps at once could save"
+    ratio = with_checks / without
+    yield Figure("sender_checks", ratio, "ratio", AIM_CHECKS_RATIO, higher_is_better=False, note=note)
+
+
 def memory(_: Namespace) -> Iterator[Figure]:
     """What a full router remembers, of events whose texts nobody else keeps, and what a process takes."""
     router = Router(workload.contract(AIM_ROUTES), Place.CLOUD)
@@ -121,6 +164,12 @@ def _strict(contract: Contract) -> _Route:
     """Return what parses and routes an event by the strict reader and the index alone."""
     index = RouteIndex(contract.routes_at(Place.CLOUD))
     return lambda text: index.matching(parse_strictly(text).attributes)
+
+
+def _forgetting(contract: Contract) -> _Route:
+    """Return what parses an event as functions and devices do, and routes it by the index alone."""
+    index = RouteIndex(contract.routes_at(Place.CLOUD))
+    return lambda text: index.matching(parse_event(text).attributes)
 
 
 def _fast(contract: Contract) -> _Route:
@@ -158,6 +207,8 @@ def _fresh(code: str) -> float:
     return float(done.stdout)
 
 
+_PARTS = {"routing": routing, "distinct": distinct, "checks": checks, "memory": memory, "start": start}
+
 if __name__ == "__main__":
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-    sys.exit(Benchmark("router", {"routing": routing, "memory": memory, "start": start}).main())
+    sys.exit(Benchmark("router", _PARTS).main())
