@@ -67,17 +67,19 @@ WORKERS = --numprocesses=$(shell nproc) --dist=worksteal -p no:schemathesis
 
 # The tests of the whole system wait as much as they compute, so three parts run side by side, the longest first. A room is
 # one process: one cloud, one deployed plane, one Spark session serve all of its tests.
-ROOMS := integration e2e spark edge adversary device infrastructure
+ROOMS := integration e2e device spark cloud-faults edge adversary infrastructure
 room_integration := tests/integration --ignore=tests/integration/edge
+room_e2e := tests/e2e --ignore=tests/e2e/test_cloud_faults.py
+room_cloud-faults := tests/e2e/test_cloud_faults.py
 room_edge := tests/integration/edge
+PARTS := --no-print-directory --jobs=3 --output-sync=target --keep-going
 
 test: setup ## Run every check and test
-	@$(MAKE) --no-print-directory --jobs=3 --output-sync=target --keep-going \
-	  room-integration room-e2e room-spark unit $(addprefix room-,$(filter-out integration e2e spark,$(ROOMS))) types lint docs
+	@$(MAKE) $(PARTS) $(addprefix room-,$(ROOMS)) unit types lint docs
 
 .PHONY: system-tests $(addprefix room-,$(ROOMS))
 system-tests: setup ## Run the tests of several parts together, without the unit tests
-	@$(MAKE) --no-print-directory --jobs=3 --output-sync=target --keep-going $(addprefix room-,$(ROOMS))
+	@$(MAKE) $(PARTS) $(addprefix room-,$(ROOMS))
 
 $(addprefix room-,$(ROOMS)): room-%: setup
 	pytest $(or $(room_$*),tests/$*)
