@@ -170,9 +170,10 @@ figures: setup ## Write docs/reference/figures.md and its plots from every resul
 fuzz: setup ## Fuzz everything that reads bytes from outside: TARGETS="spool mqtt" SECONDS=60; writes build/bench/fuzz.json
 	@python -m tests.fuzz $(TARGETS) $(if $(SECONDS),--seconds "$(SECONDS)")
 
-mutation: ## Change the code in small ways and count what the tests notice: MODULE="spool router" MUTANTS=300 SECONDS=900; writes build/bench/mutation.json
+mutation: ## Change the code in small ways and count what the tests notice: MODULE="spool router" MUTANTS=300 SECONDS=900 BEFORE=FILE; writes build/bench/mutation.json
 	@tools/setup.sh mutation
-	@python -m benchmarks.mutation $(MODULE) $(if $(MUTANTS),--mutants "$(MUTANTS)") $(if $(SECONDS),--seconds "$(SECONDS)")
+	@python -m benchmarks.mutation $(MODULE) $(if $(MUTANTS),--mutants "$(MUTANTS)") $(if $(SECONDS),--seconds "$(SECONDS)") \
+	  $(if $(BEFORE),--before "$(BEFORE)")
 
 bench-spool: setup ## Measure what the spool writes; writes build/bench/spool.json
 	@python -m benchmarks.spool

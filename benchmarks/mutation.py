@@ -17,7 +17,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from time import monotonic
 from typing import Final
@@ -320,7 +320,11 @@ def main() -> int:
     parser.add_argument(
         "--seconds", type=float, default=SECONDS, help="for each module (default: %(default)s)"
     )
+    parser.add_argument(
+        "--before", type=Path, metavar="FILE", help="an earlier mutation.json, whose scores are shown beside"
+    )
     arguments = parser.parse_args()
+    before = scores(arguments.before) if arguments.before else {}
     if unknown := set(arguments.modules) - set(MODULES):
         parser.error(f"unknown module {', '.join(sorted(unknown))}; name some of {', '.join(MODULES)}")
     WORK.mkdir(parents=True, exist_ok=True)
@@ -334,7 +338,7 @@ def main() -> int:
             workspace, until = Workspace(name, MODULES[name]), monotonic() + arguments.seconds
             workspace.prepare(until)
             workspace.test(sample(workspace.outcomes(), arguments.mutants), until)
-            _report(arguments.mutants)
+            _report(arguments.mutants, before)
     return 0
 
 
@@ -359,14 +363,24 @@ def score(name: str, outcomes: Mapping[str, str | None], number: int) -> results
     )
 
 
-def _report(number: int) -> None:
+def scores(file: Path) -> dict[str, float]:
+    """Read the scores of an earlier run, by the figures' names."""
+    try:
+        return {each["name"]: each["value"] for each in json.loads(file.read_text())["figures"]}
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        raise SystemExit(f"--before {file}: {error}; name the result file of an earlier run") from None
+
+
+def _report(number: int, before: Mapping[str, float]) -> None:
     figures, survivors = [], {}
     for name, module in MODULES.items():
         workspace = Workspace(name, module)
         outcomes = workspace.outcomes()
         chosen = sample(outcomes, number)
         if any(outcomes[mutant] for mutant in chosen):
-            figures.append(score(name, outcomes, number))
+            figure = score(name, outcomes, number)
+            peer = "before" if figure.name in before else None
+            figures.append(replace(figure, peer=peer, peer_value=before.get(figure.name)))
             survivors[name] = [mutant for mutant in chosen if outcomes[mutant] in (_SURVIVED, _NO_TEST)]
             workspace.show(survivors[name])
     results.write(

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
+
 from benchmarks.fresh_caches import pytest_sessionstart
-from benchmarks.mutation import MODULES, ROOT, sample, score
+from benchmarks.mutation import MODULES, ROOT, sample, score, scores
 from eventplane.cesql.operations import matcher
 
 NAMES = [f"module.x_function__mutmut_{number}" for number in range(500)]
@@ -34,3 +38,12 @@ def test_caches_of_our_functions_are_cleared_before_a_mutant_is_tested() -> None
     assert matcher.cache_info().currsize
     pytest_sessionstart()
     assert not matcher.cache_info().currsize
+
+
+def test_scores_of_an_earlier_run_are_read_and_another_file_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "mutation.json"
+    file.write_text('{"figures": [{"name": "mutation_spool", "value": 81.3}]}')
+    assert scores(file) == {"mutation_spool": 81.3}
+    file.write_text("[]")
+    with pytest.raises(SystemExit, match="name the result file of an earlier run"):
+        scores(file)
