@@ -67,7 +67,9 @@ WORKERS = --numprocesses=$(shell nproc) --dist=worksteal -p no:schemathesis
 
 # The tests of the whole system wait as much as they compute, so three parts run side by side, the longest first. A room is
 # one process: one cloud, one deployed plane, one Spark session serve all of its tests.
-ROOMS := integration e2e device spark cloud-faults edge adversary infrastructure
+LONG_ROOMS := integration device e2e spark cloud-faults
+SHORT_ROOMS := edge adversary infrastructure
+ROOMS := $(LONG_ROOMS) $(SHORT_ROOMS)
 room_integration := tests/integration --ignore=tests/integration/edge
 room_e2e := tests/e2e --ignore=tests/e2e/test_cloud_faults.py
 room_cloud-faults := tests/e2e/test_cloud_faults.py
@@ -75,7 +77,7 @@ room_edge := tests/integration/edge
 PARTS := --no-print-directory --jobs=3 --output-sync=target --keep-going
 
 test: setup ## Run every check and test
-	@$(MAKE) $(PARTS) $(addprefix room-,$(ROOMS)) unit types lint docs
+	@$(MAKE) $(PARTS) $(addprefix room-,$(LONG_ROOMS)) unit $(addprefix room-,$(SHORT_ROOMS)) types lint docs
 
 .PHONY: system-tests $(addprefix room-,$(ROOMS))
 system-tests: setup ## Run the tests of several parts together, without the unit tests
