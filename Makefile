@@ -61,9 +61,9 @@ UNIT_TESTS := $(if $(AREA),$(addprefix tests/unit/,$(or $(unit_$(AREA)),$(AREA))
 PROPERTY_TESTS = $(if $(AREA),$(shell grep -lE '^(from|import) $(PACKAGE)\b' tests/property/*.py),tests/property)
 LINTED = $(if $(AREA),$(PACKAGE) $(UNIT_TESTS) $(PROPERTY_TESTS),.)
 
-# Idle workers take over what others have left. Each has to collect all tests, and something else runs beside them.
-# Only tests/integration needs schemathesis.
-WORKERS = --numprocesses=$(shell nproc) --dist=worksteal -p no:schemathesis
+# Idle workers take over what others have left. Each has to collect all tests. Some tests wait, so `make check` has one
+# worker more than processors; in `make test` rooms run beside them. Only tests/integration needs schemathesis.
+WORKERS = --numprocesses=$(shell echo $$(( $$(nproc) + $(if $(FAST),1,0) ))) --dist=worksteal -p no:schemathesis
 
 # The tests of the whole system wait as much as they compute, so three parts run side by side, the longest first. A room is
 # one process: one cloud, one deployed plane, one Spark session serve all of its tests.
