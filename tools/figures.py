@@ -194,7 +194,8 @@ def _peers(results: Results) -> str:
         )
         for name, result in sorted(results.items())
         for each in result["figures"]
-        if each.get("ratio") is not None
+        # Earlier scores of the same tests are no peer.
+        if each.get("ratio") is not None and each["peer"] != "before"
     ]
     return (
         chart("How many times better than the peer (1 is equal, logarithmic)", bars, logarithmic=True)
