@@ -151,7 +151,7 @@ class Way:
 
     @property
     def name(self) -> str:
-        """As it stands in a figure's name."""
+        """Return the word for it in a figure's name."""
         parts = [self.mode.value, *([self.filter] if self.filter else [])]
         return "_".join([*parts, *([f"batch{self.batch}"] if self.batch > 1 else [])])
 

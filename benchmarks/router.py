@@ -131,7 +131,7 @@ def checks(_: Namespace) -> Iterator[Figure]:
 
 
 def memory(_: Namespace) -> Iterator[Figure]:
-    """What a full router remembers, of events whose texts nobody else keeps, and what a process takes."""
+    """The memory of a full router, with events that only it keeps, and of a whole process."""
     router = Router(workload.contract(AIM_ROUTES), Place.CLOUD)
     tracemalloc.start()
     most = 0

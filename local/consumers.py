@@ -216,8 +216,7 @@ class Consumers:
                     received.duplicates += 1
                     continue
                 counted[key] = None
-                event = {} if key[0] == UNREADABLE else json.loads(text)
-                if event and self._keep(service, event):
+                if key[0] != UNREADABLE and self._keep(service, event := json.loads(text)):
                     self._kept.append(_kept(service, event))
             self._tick.notify_all()
 

@@ -85,7 +85,7 @@ def _is_routed(case: Case) -> bool:
 
 
 def _is_kept_in_a_queue(case: Case) -> bool:
-    # Nobody hands over what was never there: that would be missing as well.
+    # An event that was never in the inbox is not handed over: that would be missing as well.
     return bool(case.routes) and not case.handovers
 
 
@@ -170,7 +170,7 @@ def _lose_last(case: Case, outcome: Outcome, reason: str) -> list[Truth]:
 
 
 def _take_back(case: Case, row: LedgerRecord) -> None:
-    """Nobody has handed over what was never put into the inbox."""
+    """Remove the hand-overs of events that were never put into the inbox."""
     case.handovers = [each for each in case.handovers if each.channel != row.destination]
 
 

@@ -198,7 +198,7 @@ class Generator:
             routing,
             self._lines[is_later],
             chosen=self._random.choices(self._flows, self._weights, k=max(1, self._plan.events_an_hour - 1)),
-            # What nobody states cannot be missed, and a digest says nothing of numbers that were not seen.
+            # An event that no manifest states cannot be missed; a digest does not cover unseen numbers.
             is_sound=not (device.skew_ms or discards or states_nothing or loses or is_wrong or is_quiet),
             discards=discards,
             vanishes=states_nothing and not is_quiet,

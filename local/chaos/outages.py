@@ -154,7 +154,7 @@ def _seen(
 ) -> dict[str, list[str]]:
     """Return the alarms that `breached` because of an episode, or watch an age that was `rising` in it.
 
-    The episode, and what follows `until` the next one for `AFTER_S` at most, is taken for one period of every
+    The episode, and what follows `until` the next one for `AFTER_S` at most, counts as one period of every
     alarm. One that breaches, or rises, also before it and after the end of the `earlier` one does not count.
     """
     began, ended = episode.began, episode.ended
