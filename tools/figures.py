@@ -42,7 +42,7 @@ under `build/` adds its own, and which also keeps what this page leaves out: the
 stages, DuckDB's queries). Each section says where its figures come from:
 
 - **deployed**: the stacks as they are deployed, in an emulated cloud on the same machine. Nothing ran on AWS.
-- **stand-in**: the real forwarder and Mosquitto; in the cloud's place one process that runs the routers' code
+- **stand-in**: the real forwarder and Mosquitto; in the cloud's place two processes run the routers' code
   ([what that leaves out](../explanation/chaos.md)). Its times say nothing of AWS.
 - **alone**: one part of the plane, without the others.
 - **computed**: from other figures and list prices.
@@ -65,9 +65,8 @@ PAPER_HEAD = ("paper sent", "paper events/s", "paper lost")
 ALARMS = """\
 From the service that sends an alarm to its consumer, in every scenario that breaks something, the slowest
 first: median, 99th percentile and maximum in seconds. An alarm that is sent while its path is broken waits
-until the path is whole again. `million` sends 3,000 events a second, more than the stand-in's one process
-carries: its alarms wait in the backlog of that process. The deployed plane has a queue and a router for
-alarms alone.
+until the path is whole again. `million` sends 3,000 events a second, more than the machine carries: its
+alarms pass the backlog of other events, by a rule and a router of their own.
 """
 ALARMS_HEAD = [
     "scenario",

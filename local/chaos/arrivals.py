@@ -1,4 +1,4 @@
-"""Files of arrivals, one for each service: its process appends to it, and the run reads it.
+"""Files of arrivals of a service: the process that delivers to it appends to a file, and the run reads it.
 
 Each batch is appended in one write, so that a killed process leaves at most a torn last line, of what
 it had not acknowledged.
@@ -35,30 +35,23 @@ class ArrivalWriter:
 
 
 class Arrivals:
-    """The arrivals of one service, as far as its file was read.
+    """The arrivals of one service, as far as its files were read.
 
     `first` has when each event first arrived (Unix seconds), in that order; `again` counts the duplicates of
     each; `reports` are those whose number cannot be known.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, *paths: Path) -> None:
         self.first: dict[Key, float] = {}
         self.reports: dict[Key, float] = {}
         self.again: Counter[Key] = Counter()
-        self._path = path
-        self._read = 0
+        self._read = dict.fromkeys(paths, 0)
 
     def refresh(self) -> None:
         """Read what was appended since."""
-        if not self._path.exists():
-            return
-        with self._path.open("rb") as file:
-            file.seek(self._read)
-            for line in file:
-                if not line.endswith(_LINE_END):
-                    return  # torn, or still being written
-                self._read += len(line)
-                self._count(line)
+        for path in self._read:
+            if path.exists():
+                self._refresh(path)
 
     @property
     def duplicates(self) -> int:
@@ -69,6 +62,15 @@ class Arrivals:
     def arrived(self) -> Arrived:
         """What arrived, for the oracle."""
         return Arrived(self.first.keys(), self.duplicates, self.reports.keys())
+
+    def _refresh(self, path: Path) -> None:
+        with path.open("rb") as file:
+            file.seek(self._read[path])
+            for line in file:
+                if not line.endswith(_LINE_END):
+                    return  # torn, or still being written
+                self._read[path] += len(line)
+                self._count(line)
 
     def _count(self, line: bytes) -> None:
         at, (first, second), is_report = json.loads(line)

@@ -16,6 +16,7 @@ from typing import Final
 from contract.publish import Publisher, find_deployment
 from eventplane.contract import Contract
 from eventplane.ordering import is_numbered
+from eventplane.topics import urgent_rule
 from eventplane_client.sqs import MAX_VISIBILITY_S
 from lambdas.downlink.devices import Presence
 from local.certificates import Authority
@@ -25,7 +26,7 @@ from local.chaos.consumer import ORDERED
 from local.chaos.fault_proxy import Failure, FaultProxy, Target
 from local.chaos.faults import Fault, at_once, freeze, kill
 from local.chaos.schedule import SERVICES
-from local.chaos.worker import ARCHIVE, ARRIVALS, CONTRACT, READY
+from local.chaos.worker import ARCHIVE, ARRIVALS, CONTRACT, READY, arrivals_file
 from local.cloud import CloudEndpoint
 from local.deploy import ROOT
 from local.emulator import kill_functions, queued_messages, start_emulator
@@ -103,16 +104,19 @@ class Cloud(ABC):
 class StandIn(Cloud):
     """Mosquitto in IoT Core's place, and the functions' own code over files (`local.chaos.worker`).
 
-    Real are mutual TLS, the broker's acknowledgements, the router, the archive writer and their records. It
-    has no queues, buckets, event source mappings and IAM.
+    Real are mutual TLS, the broker's acknowledgements, the router, the archive writer and their records. As
+    deployed, the urgent ingest rule has functions of its own: alarms do not wait behind other events. It has
+    no queues, buckets, event source mappings and IAM.
     """
 
     description = "Mosquitto in IoT Core's place, the functions' own code over files"
     rule = "ingest"
     patience_s = 30.0
 
+    _rules: Final = (rule, urgent_rule(rule))
+
     _DRAIN_S: Final = 600.0
-    """How long the worker may take to drain."""
+    """How long a worker may take to drain."""
 
     def __init__(self, supervisor: Supervisor, contract: Contract) -> None:
         self._folder = supervisor.run_dir / "cloud"
@@ -120,10 +124,13 @@ class StandIn(Cloud):
         self.put_contract(contract)
         self._authority = Authority(self._folder / "certificates")
         self._broker = start_cloud_broker(supervisor, self._folder, self._authority)
+        self._workers = [self._start_worker(supervisor, each) for each in self._rules]
+
+    def _start_worker(self, supervisor: Supervisor, rule: str) -> Child:
         port = str(self._broker.plain_port)
-        self._router = supervisor.start(
-            "cloud-worker",
-            [sys.executable, "-m", "local.chaos.worker", str(self._folder), port, self.rule],
+        return supervisor.start(
+            f"worker-{rule}",
+            [sys.executable, "-m", "local.chaos.worker", str(self._folder), port, rule],
             env={
                 **os.environ,
                 "PYTHONPATH": str(ROOT),
@@ -142,14 +149,14 @@ class StandIn(Cloud):
 
     def faults(self) -> dict[str, Fault]:
         return {
-            "router-kill": kill(self._router),
-            "router-stop": freeze(self._router),
+            "router-kill": kill(*self._workers),
+            "router-stop": freeze(*self._workers),
             "cloud-stop": freeze(self._broker.child),
         }
 
     @property
     def children(self) -> Sequence[Child]:
-        return self._broker.child, self._router
+        return self._broker.child, *self._workers
 
     def put_contract(self, contract: Contract) -> None:
         unfinished = self._folder / f"{CONTRACT}.unfinished"
@@ -157,10 +164,14 @@ class StandIn(Cloud):
         unfinished.replace(self._folder / CONTRACT)
 
     def settle(self) -> bool:
-        """Let the worker drain, and end it."""
-        self._router.start()
-        self._router.stop(self._DRAIN_S)
+        """Let the workers drain, and end them."""
+        for each in self._workers:
+            each.start()
+            each.stop(self._DRAIN_S)
         return True
+
+    def arrivals(self, service: str) -> Arrivals:
+        return Arrivals(*(arrivals_file(self._arrivals, rule, service) for rule in self._rules))
 
     def fetch_archive(self) -> Path:
         return self._folder / ARCHIVE

@@ -56,18 +56,28 @@ class Fault:
     heal: Callable[[], object] | None = None
 
 
-def kill(child: Child) -> Fault:
-    """Kill a process (SIGKILL) and launch it again; another fault may keep it from becoming ready."""
-    return Fault(child.kill, child.launch)
+def kill(*children: Child) -> Fault:
+    """Kill processes (SIGKILL) and launch them again; another fault may keep one from becoming ready."""
+
+    def start() -> None:
+        for each in children:
+            each.kill()
+
+    def heal() -> None:
+        for each in children:
+            each.launch()
+
+    return Fault(start, heal)
 
 
-def freeze(child: Child) -> Fault:
-    """Stop a process with all its connections (SIGSTOP), and let it go on."""
+def freeze(*children: Child) -> Fault:
+    """Stop processes with all their connections (SIGSTOP), and let them go on."""
 
     def send(number: signal.Signals) -> None:
-        if child.pid is not None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(child.pid, number)
+        for pid in (each.pid for each in children):
+            if pid is not None:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(pid, number)
 
     return Fault(partial(send, signal.SIGSTOP), partial(send, signal.SIGCONT))
 

@@ -1,13 +1,14 @@
-"""`python -m local.chaos.worker FOLDER PORT RULE`: the cloud behind the stand-in's broker, in one process.
+"""`python -m local.chaos.worker FOLDER PORT RULE`: the functions behind one ingest rule of the stand-in.
 
-It subscribes to the ingest rules with a persistent session and passes each publish to the functions' own
-code, over files in FOLDER: first the archive writer, then the router. It acknowledges after both, so what a
-killed worker had not finished is redelivered. On SIGTERM it drains what is queued, and ends.
+A persistent session at the broker takes the place of the rule's queue. Each publish goes to the functions'
+own code, over files in FOLDER: first the archive writer, then the router. It is acknowledged after both, so
+what a killed worker had not finished is redelivered. On SIGTERM it drains what is queued, and ends.
 """
 
 from __future__ import annotations
 
 import hashlib
+import os
 import signal
 import sys
 import threading
@@ -24,7 +25,6 @@ from paho.mqtt.enums import CallbackAPIVersion
 from eventplane.contract import ContractError, load_compiled
 from eventplane.contract.publication import cloud_destinations
 from eventplane.ingest import IngestFrame, frame_text
-from eventplane.topics import urgent_rule
 from lambdas.archive.ledger import LedgerWriter
 from lambdas.archive.tap import TapWriter
 from lambdas.common.archive import Archive
@@ -43,7 +43,7 @@ from local.ports import LOOPBACK
 CONTRACT: Final = "contract.json"
 ARCHIVE: Final = "archive"
 ARRIVALS: Final = "arrivals"
-READY: Final = "subscribed to the ingest rules"
+READY: Final = "subscribed to the ingest rule"
 """What it logs at each start."""
 
 _SOURCE: Final = "device.outbox"
@@ -64,7 +64,7 @@ class FileS3:
         """Write one object; one that is there is replaced."""
         path = self._root / Bucket / Key
         path.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = path.with_name(f".{path.name}.unfinished")
+        unfinished = path.with_name(f".{path.name}.{os.getpid()}.unfinished")  # each worker writes contracts
         unfinished.write_bytes(Body)
         unfinished.replace(path)
 
@@ -122,13 +122,20 @@ class LedgerQueue:
         return [again if each.id in failed else TAKEN for each in messages]
 
 
-class Functions:
-    """The archive writer and the router over the files of `folder`."""
+def arrivals_file(arrivals: Path, rule: str, service: str) -> Path:
+    """Return the file of what the worker of `rule` delivers to `service`, in the folder `arrivals`."""
+    return arrivals / rule / f"{service}.jsonl"
 
-    def __init__(self, folder: Path) -> None:
+
+class Functions:
+    """The archive writer and the router behind `rule`, over the files of `folder`."""
+
+    def __init__(self, folder: Path, rule: str) -> None:
         contract = load_compiled((folder / CONTRACT).read_bytes(), CONTRACT)
         inboxes = cloud_destinations(contract)
-        queues = {each.address: folder / ARRIVALS / f"{each.participant}.jsonl" for each in inboxes}
+        arrivals = folder / ARRIVALS
+        (arrivals / rule).mkdir(exist_ok=True)
+        queues = {each.address: arrivals_file(arrivals, rule, each.participant) for each in inboxes}
         archive = Archive(FileS3(folder), ARCHIVE)
         self._writer = TapWriter(archive=archive, clock=system_clock)
         self._router = RouterService(
@@ -160,19 +167,21 @@ def queue_message(topic: str, payload: bytes) -> QueueMessage:
 def main() -> None:
     """Serve until SIGTERM, and drain."""
     folder, port, rule = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
-    functions = Functions(folder)
+    functions = Functions(folder, rule)
     arrived: Queue[mqtt.MQTTMessage] = Queue()
     stopping = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stopping.set())
-    client = mqtt.Client(CallbackAPIVersion.VERSION2, client_id="cloud", clean_session=False, manual_ack=True)
+    client = mqtt.Client(
+        CallbackAPIVersion.VERSION2, client_id=f"cloud-{rule}", clean_session=False, manual_ack=True
+    )
     client.on_message = lambda _client, _data, message: arrived.put(message)
     client.on_subscribe = _say_ready
     client.connect(LOOPBACK, port)
     client.loop_start()
-    client.subscribe([(f"$aws/rules/{each}/#", 1) for each in (rule, urgent_rule(rule))])
+    client.subscribe(f"$aws/rules/{rule}/#", 1)
     quiet_since = time.monotonic()
     while not (stopping.is_set() and time.monotonic() - quiet_since > _QUIET_S):
-        if batch := _batch(arrived, rule):
+        if batch := _batch(arrived):
             functions.handle([queue_message(each.topic, bytes(each.payload)) for each in batch])
             for message in batch:
                 client.ack(message.mid, message.qos)
@@ -185,8 +194,8 @@ def _say_ready(*_: object) -> None:
     sys.stderr.write(f"{READY}\n")
 
 
-def _batch(arrived: Queue[mqtt.MQTTMessage], rule: str) -> list[mqtt.MQTTMessage]:
-    """What waits, at most `_BATCH`; urgent publishes, which have a rule of their own, first."""
+def _batch(arrived: Queue[mqtt.MQTTMessage]) -> list[mqtt.MQTTMessage]:
+    """Return what waits, at most `_BATCH`."""
     batch: list[mqtt.MQTTMessage] = []
     try:
         batch.append(arrived.get(timeout=0.1))
@@ -194,7 +203,7 @@ def _batch(arrived: Queue[mqtt.MQTTMessage], rule: str) -> list[mqtt.MQTTMessage
             batch.append(arrived.get_nowait())
     except Empty:
         pass
-    return sorted(batch, key=lambda message: not message.topic.startswith(f"$aws/rules/{urgent_rule(rule)}/"))
+    return batch
 
 
 if __name__ == "__main__":

@@ -2,15 +2,27 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
+from paho.mqtt import publish
 
+from contract import load_contract
+from eventplane.batch import pack
+from eventplane.envelope import Envelope, write_event
+from eventplane.topics import basic_ingest_topic, urgent_rule
+from local.chaos.clouds import StandIn
+from local.chaos.load import ALARMS, KEYWORD, MOTION, READINGS, SERVICES
 from local.chaos.run import RunResult, run
 from local.chaos.scenarios import SHORT
 from local.chaos.verdict import figures, summary
+from local.ports import LOOPBACK
+from local.process import Supervisor
 
 SEED = 9
+BACKLOG = 500
+"""Events that are published before an alarm."""
 
 
 @pytest.fixture(scope="module")
@@ -49,3 +61,33 @@ def test_a_stolen_arrival_fails_the_run(outcome: RunResult) -> None:
     document = summary(replace(outcome, verdicts=verdicts), {"homes": 2})
     assert document["verdict"] == "failed"
     assert not document["audit_agrees"]
+
+
+def test_an_alarm_does_not_wait_behind_the_backlog_of_other_events(tmp_path: Path) -> None:
+    with Supervisor(tmp_path / "run") as supervisor:
+        cloud = StandIn(supervisor, load_contract())
+        worker = cloud.faults()["router-stop"]
+        worker.start()
+        motions = [(basic_ingest_topic(cloud.rule, "home-1"), MOTION, number) for number in range(BACKLOG)]
+        alarm = (basic_ingest_topic(urgent_rule(cloud.rule), "home-1"), KEYWORD, BACKLOG)
+        messages = [
+            {"topic": topic, "payload": pack([event(type, number)]), "qos": 1}
+            for topic, type, number in [*motions, alarm]
+        ]
+        publish.multiple(messages, LOOPBACK, cloud._broker.plain_port)
+        assert worker.heal
+        worker.heal()
+        assert cloud.settle()
+        readings, alarms = cloud.arrivals(READINGS), cloud.arrivals(ALARMS)
+        for each in (readings, alarms):
+            each.refresh()
+    (alarm_at,) = alarms.first.values()
+    before = sum(at < alarm_at for at in readings.first.values())
+    assert len(readings.first) == BACKLOG
+    assert before < BACKLOG / 2
+
+
+def event(type: str, number: int) -> Envelope:
+    source = f"/homes/home-1/{SERVICES[type]}"
+    data = {"keyword": "help"} if type == KEYWORD else {"state": "moved"}
+    return write_event({"id": str(number), "source": source, "type": type, "subject": "/bedroom"}, data)

@@ -15,7 +15,15 @@ from eventplane.envelope import write_event
 from eventplane.topics import basic_ingest_topic
 from local.chaos.arrivals import Arrivals
 from local.chaos.faults import changed
-from local.chaos.worker import ARCHIVE, ARRIVALS, CONTRACT, ContractFile, Functions, queue_message
+from local.chaos.worker import (
+    ARCHIVE,
+    ARRIVALS,
+    CONTRACT,
+    ContractFile,
+    Functions,
+    arrivals_file,
+    queue_message,
+)
 
 MOTION_TYPE = "org.eventplane.activity.motion.v1"
 MOTION = write_event(
@@ -27,7 +35,8 @@ MOTION = write_event(
     },
     {"state": "moved"},
 )
-TOPIC = basic_ingest_topic("ingest", "a")
+RULE = "ingest"
+TOPIC = basic_ingest_topic(RULE, "a")
 
 
 @pytest.fixture
@@ -44,10 +53,10 @@ def rows(folder: Path, name: str) -> list[dict[str, object]]:
 
 def test_a_publish_is_archived_routed_and_written_down(folder: Path) -> None:
     message = queue_message(TOPIC, pack([MOTION]))
-    functions = Functions(folder)
+    functions = Functions(folder, RULE)
     functions.handle([message])
     functions.handle([message])  # a worker that was killed before it acknowledged
-    care = Arrivals(folder / ARRIVALS / "care-analytics.jsonl")
+    care = Arrivals(arrivals_file(folder / ARRIVALS, RULE, "care-analytics"))
     care.refresh()
     assert list(care.first) == [MOTION.claim]
     assert care.duplicates == 1
