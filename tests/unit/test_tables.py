@@ -2,48 +2,13 @@
 
 from __future__ import annotations
 
-import ast
-from dataclasses import dataclass
-
 from eventplane import function_settings
 from eventplane.attributes import KNOWN
 from eventplane.downlink import wire
 from eventplane.names import ATTRIBUTES, EPOCH, ORDER, ORDER_EPOCH, SEQUENCE
 from eventplane.sender import SENDER_ATTRIBUTES
 from eventplane.webhooks import SinkReach, SinkScope
-from tools.settings_file import documented, meanings
-from tools.tables import attributes_table, environment_table, function_settings_table, limits_table
-
-
-def test_a_constant_is_documented_by_the_text_below_it_however_it_is_declared() -> None:
-    source = 'MAX_A = 2 * 1024\n"""Of A."""\nMAX_B: Final = 3\n"""Of\nB."""\n_HIDDEN = 4\n'
-    assert documented(ast.parse(source).body) == {"MAX_A": "Of A.", "MAX_B": "Of B."}
-
-
-@dataclass
-class Base:
-    a: int
-    """Of a."""
-
-
-@dataclass
-class Derived(Base):
-    b: int
-    """Of b."""
-
-
-def test_a_setting_is_documented_by_the_class_that_declares_it() -> None:
-    assert meanings(Derived) == {"a": "Of a.", "b": "Of b."}
-
-
-def test_limits_of_every_event_come_first_and_those_of_other_files_follow() -> None:
-    rows = limits_table().splitlines()[2:]
-    assert rows[0].startswith("| `MAX_EVENT_BYTES` | 98,304 | Largest event in JSON format, bytes.")
-    files = [row.rsplit("`", 2)[1] for row in rows]
-    assert files[: files.count("eventplane.limits")] == ["eventplane.limits"] * files.count(
-        "eventplane.limits"
-    )
-    assert "eventplane.fleet" in files
+from tools.tables import attributes_table, environment_table, function_settings_table
 
 
 def test_every_attribute_that_the_code_knows_is_in_the_reference() -> None:

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.bars import Bar, chart
-from tools.figures import KEPT, Results, chosen, collect, number, page, plots
+from tools.figures import KEPT, Results, chosen, collect, page, plots
 from tools.places import UNKNOWN, place
 
 FIGURE = {"name": "lost", "value": 0.0, "unit": "events", "aim": 0.0, "met": True, "note": "a|b"}
@@ -48,20 +47,6 @@ def test_the_paper_stands_beside_ours() -> None:
     ]  # fmt: skip
     text = page({"chaos/paper-best-effort": {**RESULT, "figures": counts}})
     assert "| best effort | 10,003 | 96 | 20 | 6,500 | 3 | 1 | 100,000 | 1,000 | about 7,000 |" in text
-
-
-def test_recoveries_and_alarms_are_drawn() -> None:
-    found = [figure("recovery_line-cut", 1.5), figure("urgent_cloud_all_p50", 80.0)]
-    drawn = plots({"chaos/singly": {**RESULT, "figures": found}})
-    assert set(drawn) == {"recovery", "urgent"}
-    assert "line-cut" in drawn["recovery"]
-    assert "1.5 s" in drawn["recovery"]
-
-
-@pytest.mark.parametrize("logarithmic", [False, True])
-def test_a_chart_of_nothing_and_of_zeros_can_be_drawn(logarithmic: bool) -> None:
-    assert chart("none", [], logarithmic=logarithmic).startswith("<svg")
-    assert "a &lt; b" in chart("t", [Bar("a < b", 0.0, "0")], logarithmic=logarithmic)
 
 
 def test_the_readme_tells_the_few_figures_that_there_are() -> None:
@@ -138,28 +123,5 @@ def test_the_published_runs_lost_nothing(published: Results) -> None:
     assert value(published, "bench/audit_proof", "lost_router_recall") == 1
 
 
-@pytest.mark.parametrize(
-    ("value", "told"),
-    [
-        (0, "0"),
-        (30_003, "30,003"),
-        (127_712.4, "128,000"),
-        (26.8164, "26.8"),
-        (0.0054, "0.00540"),
-        (999.6, "1,000"),
-        (-162.34, "-162"),
-    ],
-)
-def test_a_count_is_told_in_full_and_anything_else_in_three_digits(value: float, told: str) -> None:
-    assert number(value) == told
-
-
 def test_each_published_result_says_where_it_ran() -> None:
     assert [name for name in json.loads(KEPT.read_text()) if place(name) == UNKNOWN] == []
-
-
-def test_the_parts_of_a_run_stay_out_of_the_page_and_names_are_words() -> None:
-    measured = [figure("audit_9_raw_stages_0_save", 1.5), figure("urgent_home_all_p99", 1.5)]
-    text = page({"bench/audit": {**RESULT, "figures": measured}}).partition("## bench/audit")[2]
-    assert "stages" not in text
-    assert "| urgent home all 99th percentile | 1.50 events |" in text

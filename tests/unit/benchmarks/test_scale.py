@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from benchmarks.scale.model import Router, figures, fleet, limit, published, recovery, simulate
+from benchmarks.scale.model import Router, figures, limit, published, simulate
 from benchmarks.scale.tables import quotas
 from tools.figures import KEPT
 
@@ -44,20 +44,6 @@ def test_a_quota_that_is_unknown_in_a_region_is_said_to_be() -> None:
     assert "by default in eu-central-1" in head
     assert len(unknown) == 3
     assert all(row[2] and not row[3] for row in unknown)
-
-
-def test_a_slower_router_takes_longer_for_a_backlog() -> None:
-    measured = {**published(), "router_512_events": 500.0, "router_1769_events": 2_000.0}
-    small, large = (recovery(measured, 24, memory) for memory in (512, 1_769))
-    assert small.routed_s == pytest.approx(4 * large.routed_s)
-    assert small.routed_s == pytest.approx(1e6 * small.events / 50_000)
-
-
-def test_audit_and_compaction_grow_with_the_fleet() -> None:
-    few, many = (fleet(published(), devices).archive for devices in (10_000, 1_000_000))
-    assert many.audit_s == pytest.approx(100 * few.audit_s)
-    assert many.compaction_s == pytest.approx(100 * few.compaction_s)
-    assert many.usd > few.usd
 
 
 @pytest.mark.source("B8")

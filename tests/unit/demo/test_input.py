@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import lzma
-from collections import Counter
+import sys
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
+import local.demo.__main__ as command
 from eventplane.contract import Contract
 from lambdas.router.payload import PayloadCheck
 from local.input import (
@@ -84,18 +85,6 @@ def test_by_default_five_homes_play_2000_events_in_time_order() -> None:
     assert len({each.event.key for each in events}) == 2_000
 
 
-def test_every_service_and_every_simulated_type_has_its_part(contract: Contract) -> None:
-    events = list(open_input())
-    types = Counter(each.event.type for each in events)
-
-    assert {each.service for each in events} == {
-        "activity-service", "climate-service", "health-service", "voice-service"
-    }  # fmt: skip
-    assert types.keys() < contract.event_types.keys()
-    assert types["org.eventplane.alarm.keyword.v1"] == 2
-    assert len(types) == 6
-
-
 @pytest.mark.source("P11")
 def test_two_versions_of_readings_are_in_use_and_all_payloads_are_right(contract: Contract) -> None:
     check = PayloadCheck(contract).of_message()
@@ -135,33 +124,24 @@ def flat(folder: Path, **files: str) -> Path:
     return folder
 
 
-def test_every_patient_is_a_home_even_one_with_alerts_only(tmp_path: Path) -> None:
+def test_every_patient_is_a_home_whose_rows_are_played_in_order_with_alerts_among_readings(
+    tmp_path: Path,
+) -> None:
     homes = tihm_homes(tihm(tmp_path))
-
     assert [(each.name, each.size, each.urgent) for each in homes] == [
         ("tihm-aaaaa", 3, 1),
-        ("tihm-ccccc", 1, 1),
+        ("tihm-ccccc", 1, 1),  # with an alert only
         ("tihm-bbbbb", 1, 0),
     ]
-
-
-def test_rows_out_of_order_are_played_in_order_with_alerts_among_readings(tmp_path: Path) -> None:
-    events = list(tihm_homes(tihm(tmp_path))[0].events())
-
-    assert [each.event.attributes["time"] for each in events] == [
-        "2019-04-01T08:00:00Z",
-        "2019-04-01T12:00:00Z",
-        "2019-04-02T08:00:00Z",
+    assert [(each.event.attributes["time"], each.event.type) for each in homes[0].events()] == [
+        ("2019-04-01T08:00:00Z", READING_TYPE),
+        ("2019-04-01T12:00:00Z", ALARM_TYPE),
+        ("2019-04-02T08:00:00Z", READING_TYPE),
     ]
-    assert [each.event.type for each in events] == [READING_TYPE, ALARM_TYPE, READING_TYPE]
-
-
-def test_a_reading_keeps_its_value_unit_and_row(tmp_path: Path) -> None:
-    [event] = tihm_homes(tihm(tmp_path))[2].events()
-
-    assert event.event.claim == ("/homes/tihm-bbbbb/health-service", "physiology-3")
-    assert event.event.attributes["subject"] == "/body/temperature"
-    assert event.event.data() == {"quantity": "body-temperature", "value": 36.072, "unit": "Cel"}
+    (reading,) = homes[2].events()
+    assert reading.event.claim == ("/homes/tihm-bbbbb/health-service", "physiology-3")
+    assert reading.event.attributes["subject"] == "/body/temperature"
+    assert reading.event.data() == {"quantity": "body-temperature", "value": 36.072, "unit": "Cel"}
 
 
 def test_every_room_is_a_home_whose_files_are_merged_in_time_order(tmp_path: Path) -> None:
@@ -217,44 +197,57 @@ def test_a_wrong_row_is_named_by_file_and_line(tmp_path: Path, row: str, problem
     assert problem in str(raised.value)
 
 
-def test_a_wrong_unix_time_is_named_by_file_and_line(tmp_path: Path) -> None:
-    folder = flat(tmp_path, Kitchen_Humidity="1489023159\t47\nnoon\t46\n")
+@pytest.mark.parametrize(
+    ("files", "error", "problem"),
+    [
+        ({}, InputMissingError, "is missing"),
+        ({"Kitchen_Humidity": b"not xz"}, InputFileError, "cannot be decoded"),
+        ({"Kitchen_Smell": lzma.compress(b"1489023159\t47\n")}, InputFileError, "Kitchen_Smell"),
+        (
+            {"Kitchen_Humidity": lzma.compress(b"1489023159\t47\nnoon\t46\n")},
+            InputRowError,
+            r"Kitchen_Humidity\.csv\.xz, line 2: 'noon' is not a time",
+        ),
+    ],
+    ids=["no file", "damaged", "unknown quantity", "wrong time"],
+)
+def test_a_flat_that_cannot_be_played_is_refused_by_file(
+    tmp_path: Path, files: dict[str, bytes], error: type[Exception], problem: str
+) -> None:
+    for name, content in files.items():
+        (tmp_path / f"{name}.csv.xz").write_bytes(content)
+    with pytest.raises(error, match=problem):
+        opensmarthome_homes(tmp_path)
 
-    with pytest.raises(InputRowError, match=r"Kitchen_Humidity\.csv\.xz, line 2: 'noon' is not a time"):
-        opensmarthome_homes(folder)
 
-
-def test_another_header_is_refused(tmp_path: Path) -> None:
+def test_data_sets_that_are_incomplete_are_refused_by_file(tmp_path: Path) -> None:
+    with pytest.raises(InputMissingError, match="DATA must name the folder of tihm-physiology or"):
+        open_input(tmp_path)
     folder = tihm(tmp_path, labels="who,when,what\n")
-
     with pytest.raises(InputRowError, match=r"Labels\.csv, line 1: the header is not 'patient_id,date,type'"):
+        tihm_homes(folder)
+    (folder / "Labels.csv").unlink()
+    with pytest.raises(InputMissingError, match=r"Labels\.csv is missing"):
         tihm_homes(folder)
 
 
-def test_a_missing_folder_says_what_data_must_name(tmp_path: Path) -> None:
-    with pytest.raises(InputMissingError, match="DATA must name the folder of tihm-physiology or"):
-        open_input(tmp_path)
-
-
-def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    (tihm(tmp_path) / "Labels.csv").unlink()
-
-    with pytest.raises(InputMissingError, match=r"Labels\.csv is missing"):
-        tihm_homes(tmp_path)
-
-
-def test_an_empty_flat_is_missing(tmp_path: Path) -> None:
-    with pytest.raises(InputMissingError, match="is missing"):
-        opensmarthome_homes(tmp_path)
-
-
-def test_a_damaged_file_is_named(tmp_path: Path) -> None:
-    (tmp_path / "Kitchen_Humidity.csv.xz").write_bytes(b"not xz")
-
-    with pytest.raises(InputFileError, match="cannot be decoded"):
-        opensmarthome_homes(tmp_path)
-
-
-def test_a_file_of_an_unknown_quantity_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputFileError, match="Kitchen_Smell"):
-        opensmarthome_homes(flat(tmp_path, Kitchen_Smell="1489023159\t47\n"))
+@pytest.mark.parametrize(
+    ("words", "status", "complaint"),
+    [
+        (["--homes", "0"], 2, "HOMES=0"),
+        (["--events", "abc"], 2, "EVENTS=abc"),
+        (["--data", "[/nowhere]"], 1, "[/nowhere]"),
+    ],
+)
+def test_wrong_words_are_explained(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    words: list[str],
+    status: int,
+    complaint: str,
+) -> None:
+    monkeypatch.setattr(command, "OUTPUT", tmp_path)
+    monkeypatch.setattr(sys, "argv", ["demo", *words])
+    assert command.main() == status
+    assert complaint in capsys.readouterr().out

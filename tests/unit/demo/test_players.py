@@ -22,7 +22,6 @@ class Services:
         self.failure = failure
         self.events: list[tuple[str, Envelope]] = []
         self.poison: list[Poison] = []
-        self.flushed_with: list[float] = []
 
     def send(self, service: str, event: Envelope) -> None:
         self.gate.wait()
@@ -32,9 +31,6 @@ class Services:
 
     def send_poison(self, service: str, message: Poison) -> None:
         self.poison.append(message)
-
-    def flush(self, timeout_seconds: float) -> None:
-        self.flushed_with.append(timeout_seconds)
 
 
 def homes(*names: str) -> dict[str, Any]:
@@ -107,11 +103,3 @@ def test_an_interruption_does_not_wait_for_a_home_that_stands_still() -> None:
     if player:
         player.join()
     assert len(services["home-01"].events) <= 1
-
-
-def test_flush_asks_every_home() -> None:
-    services = homes("home-01", "home-02")
-
-    Players(services).flush(7)
-
-    assert [each.flushed_with for each in services.values()] == [[7], [7]]

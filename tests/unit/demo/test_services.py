@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+from rich.progress import Progress
+
 from eventplane.contract import Contract
 from eventplane.receipts import SPOOL_FULL
 from local.oracle import Arrived, Key, SentLog, judge
 from local.ports import free_port
 from local.services import CALL_SERVICE, LISTENERS, HomeServices, arrived_on_device
+from local.waiting import Waits
 from tests.eventually import eventually
 
 A: Key = ("/homes/a/voice-service", "1")
@@ -59,3 +62,12 @@ def test_a_message_without_room_in_the_spool_waits_and_other_refusals_are_final(
         assert services.waiting == 1
         assert eventually(lambda: services.waiting == 1 and not services._again)  # sent again, no receipt
         assert services.refused == ["not_json"]
+
+
+def test_a_wait_in_which_nothing_moves_is_given_up_and_named() -> None:
+    waits = Waits(Progress(disable=True), 0.0)
+    left = iter([2, 1, 0])
+    waits.until_none_remain("drains", lambda: next(left))
+    assert waits.gave_up == []
+    waits.until_none_remain("stands still", lambda: 1)
+    assert waits.gave_up == ["stands still"]

@@ -11,7 +11,7 @@ import pytest
 
 from local.audit_page import __main__ as command
 from local.audit_page import words
-from local.audit_page.drawings import BANDS, HOUR_MS, MOST_DEVICES, by_device, flow, heat_map, latencies
+from local.audit_page.drawings import BANDS, HOUR_MS, MOST_DEVICES, flow, heat_map, latencies
 from local.audit_page.evidence import objects_at, trace_command
 from local.audit_page.page import write_page
 from tests.audit_report import finding, hour, report
@@ -43,16 +43,6 @@ def test_the_heat_map_tells_lost_unrecorded_pending_and_complete_from_no_event()
     assert cell.text == "2026-03-01 01:00: 91 events, 9 lost"
 
 
-def test_labels_name_the_beginning_of_their_column() -> None:
-    drawn = heat_map([hour("home-1", "2026-03-01T07", lost=1), hour("home-1", "2026-03-01T09")])
-    assert drawn is not None
-    assert (drawn.columns, drawn.step_ms) == (3, HOUR_MS)
-    assert drawn.ticks == [(0, "07:00"), (1, "08:00"), (2, "09:00")]
-    day = heat_map([hour("home-1", "2026-03-01T00"), hour("home-1", "2026-03-01T23")])
-    assert day is not None
-    assert day.ticks[:3] == [(0, "00:00"), (3, "03:00"), (6, "06:00")]
-
-
 def test_a_window_of_weeks_is_drawn_by_day_and_a_fleet_by_its_worst() -> None:
     days = [hour("home-1", f"2026-03-{day:02}T05", lost=1) for day in (1, 1, 31)]
     drawn = heat_map([*days, *(hour(f"other-{n}", "2026-03-02T00") for n in range(50))])
@@ -63,26 +53,6 @@ def test_a_window_of_weeks_is_drawn_by_day_and_a_fleet_by_its_worst() -> None:
     assert cells[0] is not None
     assert cells[0].text == "2026-03-01 00:00: 20 events, 2 lost"
     assert heat_map([]) is None
-
-
-def test_devices_are_summed_over_their_hours_the_worst_first() -> None:
-    rows = by_device(
-        [
-            hour("b", "2026-03-01T00", pending=1),
-            hour("c", "2026-03-01T00", lost=1),
-            hour("c", "2026-03-01T01", lost=2, late=1),
-            hour("a", "2026-03-01T00"),
-        ]
-    )
-    assert [row["client_id"] for row in rows] == ["c", "b", "a"]
-    assert rows[0] == {
-        "client_id": "c",
-        "events": 20,
-        "lost": 3,
-        "late": 1,
-        "pending": 0,
-        "unrecorded": 0,
-    }
 
 
 def route(name: str, inbox: str | None, **counts: int) -> dict[str, Any]:
@@ -131,19 +101,6 @@ def row(priority: str | None, p50: float, most: float, samples: int = 4) -> dict
     return {"hop": "cloud_to_inbox", "priority": priority, "samples": samples, **quantiles}
 
 
-def test_a_curve_goes_from_0_to_100_percent_also_with_times_of_wrong_clocks() -> None:
-    (drawn,) = latencies([row("urgent", -3, 10), row(None, 0, 1_000), row("low", 1, 1, samples=0)])
-    assert drawn.ticks == [(0, "1 ms"), (pytest.approx(100 / 3), "10 ms"), (pytest.approx(200 / 3), "100 ms"),
-                           (100, "1 s")]  # fmt: skip
-    urgent, none = drawn.curves
-    assert (urgent.priority, none.priority) == ("urgent", "none")
-    assert urgent.points[0] == (0, 50, "50 % within -3 ms")
-    assert urgent.points[-1] == (pytest.approx(100 / 3), 0, "100 % within 10 ms")
-    assert urgent.path == "M0.0 100H0.0V50.0H0.0V5.0H33.3V1.0H33.3V0.0H100"
-    assert latencies([]) == []
-    assert latencies([row("low", 1, 1, samples=0)]) == []
-
-
 @pytest.mark.parametrize("most", [-5.0, 0.0, 1.0, 10.0, 10.5, 99_999.0, 1e12])
 def test_no_curve_leaves_its_box(most: float) -> None:
     (drawn,) = latencies([row("urgent", -1e9, most)])
@@ -179,14 +136,6 @@ def test_the_coverage_is_a_sentence_also_without_a_list_of_devices() -> None:
     )
 
 
-def test_a_reason_names_kinds_and_hops_in_words() -> None:
-    said = words.reason("1 finding of kind `missing_manifest` on the hop `device_cloud`.")
-    assert said == "1 finding of kind missing manifest on the hop device to cloud."
-    assert words.reason("5 events lost on the way: device_cloud, router.") == (
-        "5 events lost on the way: device to cloud, router."
-    )
-
-
 def test_objects_are_linked_in_a_folder_and_in_a_bucket(tmp_path: Path) -> None:
     page = tmp_path / "audit" / "audit.html"
     assert objects_at(str(tmp_path / "my archive"), page) == "../my%20archive/"
@@ -204,10 +153,6 @@ def test_the_command_follows_the_event_and_no_name_becomes_an_option_or_a_comman
         *("--archive", "build/archive", "--contract", "build/archive/contracts/abc.json"),
         *("--", "--live", "a'; rm -rf /"),
     ]
-
-
-def test_what_has_no_name_has_no_command() -> None:
-    assert trace_command(finding(source=None, id=None), None) is None
 
 
 @pytest.mark.parametrize(
@@ -241,14 +186,6 @@ def test_a_missing_hour_is_one_line_and_a_silent_device_is_in_the_table(tmp_path
     line = "1970-01-01 07:00 to 08:00: missing records, no object; 250 events have no record"
     assert text.count(line) == 1
     assert re.search(r'home-9</button></th><td class="words">silent', text)
-
-
-def test_copies_are_summed_by_channel_over_the_days(tmp_path: Path) -> None:
-    document = report()
-    document["consumers"] = [{"channel": "c.inbox", "duplicated": each} for each in (4, 5)]
-    write_page(document, tmp_path / "page.html")
-    text = (tmp_path / "page.html").read_text()
-    assert re.findall(r"handed over, c.inbox</button>\s*<span class=\"bar\"><i[^>]*></i>(\d+)", text) == ["9"]
 
 
 def test_the_page_of_the_largest_report_stays_small(tmp_path: Path) -> None:

@@ -44,22 +44,6 @@ def supervisor(tmp_path: Path) -> Iterator[Supervisor]:
         yield it
 
 
-def test_ready_child_runs_and_stops(supervisor: Supervisor) -> None:
-    child = supervisor.start("sleeper", SLEEPER)
-
-    assert child.running
-    child.stop()
-    assert not child.running
-    assert child.pid is None
-
-
-def test_output_goes_to_a_log_of_that_name(supervisor: Supervisor) -> None:
-    child = supervisor.start("speaker", ["sh", "-c", "echo out; echo err >&2; exit 3"])
-
-    assert child.wait() == 3
-    assert (supervisor.run_dir / "speaker.log").read_text() == "out\nerr\n"
-
-
 def test_death_before_ready_shows_the_end_of_the_log(supervisor: Supervisor) -> None:
     with pytest.raises(ProcessDiedError, match="port is taken") as caught:
         supervisor.start("broken", ["sh", "-c", "echo port is taken; exit 7"], ready=lambda: False)
@@ -79,18 +63,6 @@ def test_late_child_is_ended(supervisor: Supervisor, tmp_path: Path) -> None:
 
     assert caught.value.seconds == 0.2
     assert not alive(int(pid_file.read_text()))
-
-
-def test_killed_child_starts_again(supervisor: Supervisor) -> None:
-    child = supervisor.start("sleeper", SLEEPER)
-    first = child.pid
-    child.kill()
-    assert not child.running
-
-    child.start()
-
-    assert child.running
-    assert child.pid != first
 
 
 def test_a_line_of_an_earlier_start_makes_no_child_ready(supervisor: Supervisor, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from local.background import BackgroundServer
 from local.ports import LOOPBACK
-from local.proxy import Answer, Call, Proxy
+from local.proxy import Proxy
 
 SIGNED = (
     "AWS4-HMAC-SHA256 Credential=AKID/20260101/eu-central-1/dynamodb/aws4_request, SignedHeaders=host, "
@@ -64,18 +64,3 @@ def test_a_call_and_its_answer_pass_unchanged(upstream: str) -> None:
 def test_a_cloud_that_is_gone_closes_the_connection() -> None:
     with Proxy(f"http://{LOOPBACK}:1") as proxy, pytest.raises(http.client.RemoteDisconnected):
         request(proxy.url, "POST")
-
-
-def test_a_call_names_its_service_by_its_signature(upstream: str) -> None:
-    seen: list[Call] = []
-
-    class Recorder(Proxy):
-        def answer(self, call: Call) -> Answer:
-            seen.append(call)
-            return self.forward(call)
-
-    with Recorder(upstream) as proxy:
-        request(proxy.url, "POST", b"x")
-    (call,) = seen
-    assert (call.service, call.action, call.path, call.body) == ("dynamodb", "POST", "/queue?a=1", b"x")
-    assert Call("GET", "/", {}, b"").service == ""

@@ -122,10 +122,3 @@ def test_units_find_the_artifact_where_the_recipe_installs_it() -> None:
     assert installed in RECIPE.read_text()
     for unit in PACKAGING.glob("*.service"):
         assert installed.replace("${nonarch_libdir}", "/usr/lib") in unit.read_text()
-
-
-def test_the_layer_is_declared() -> None:
-    text = (LAYER / "conf" / "layer.conf").read_text()
-    assert 'BBFILE_COLLECTIONS += "eventplane"' in text
-    assert "LAYERSERIES_COMPAT_eventplane" in text
-    assert list(LAYER.glob("recipes-*/*/*.bb")) == [RECIPE]

@@ -27,11 +27,6 @@ def typed(start: str) -> list[str]:
     return [line for line in TYPED if line.startswith(start)]
 
 
-def test_its_steps_are_numbered_in_order() -> None:
-    numbers = [int(each) for each in re.findall(r"^## (\d+)\.", PAGE, re.MULTILINE)]
-    assert numbers == list(range(1, len(numbers) + 1))
-
-
 @pytest.mark.source("P7")
 def test_its_lines_complete_the_settings_of_the_package(tmp_path: Path) -> None:
     block = re.search(r"^```toml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)

@@ -16,7 +16,7 @@ import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError
 from rich.console import Console
 
-from contract.publish import ConflictError, DestinationsNotDeployedError
+from contract.publish import DestinationsNotDeployedError
 from contract.scaffold import copy_contract, new_participant
 from eventplane.contract import Contract, ParticipantKind, compile_contract
 from local.cloud import CloudEndpoint
@@ -156,14 +156,6 @@ def test_an_endpoint_that_is_none_is_refused(
         command.main()
     assert ended.value.code == 2
     assert problem in capsys.readouterr().err
-
-
-def test_a_contract_that_is_refused_changes_nothing(folder: Folder, running: Running, world: World) -> None:
-    world.problem = ConflictError()
-    with pytest.raises(ConflictError):
-        publish(folder, console()[0])
-    assert world.story == ["publish"]
-    assert folder.read() == running
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import pytest
 
 from local.cloud import CloudEndpoint
 from local.deploy import ROOT
-from local.process import RunningError, run_lock
+from local.process import RunningError
 from local.up.folder import MARK, Folder, NotUpError, Running, StillUpError, end_leftovers, stop
 from tests.eventually import eventually
 
@@ -78,18 +78,6 @@ def test_nothing_is_known_of_a_plane_that_was_killed(start: Start, folder: Folde
     holder.wait()
     with pytest.raises(NotUpError, match="make up"):
         folder.read()
-
-
-def test_nothing_is_known_of_a_plane_that_is_starting(start: Start, folder: Folder) -> None:
-    hold(start, folder)
-    with pytest.raises(NotUpError):
-        folder.read()
-
-
-def test_a_second_plane_is_refused(start: Start, folder: Folder) -> None:
-    holder = hold(start, folder)
-    with pytest.raises(RunningError, match=str(holder.pid)), run_lock(folder.lock):
-        pass
 
 
 def test_a_plane_ends_when_it_is_asked_to(start: Start, folder: Folder) -> None:
