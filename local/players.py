@@ -9,7 +9,7 @@ from threading import BoundedSemaphore
 from typing import Final
 
 from local.errors import LocalError
-from local.input import InputEvent
+from local.input.model import InputEvent
 from local.poison import Poison, poison
 from local.services import HomeServices
 

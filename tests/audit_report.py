@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from local.audit_page.evidence import COLUMNS
+from local.audit_page.page import COLUMNS
 
 HOUR_MS = 3_600_000
 FILE = "ledger/date=1970-01-01/hour=01/a.json.gz"

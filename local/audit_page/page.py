@@ -2,18 +2,42 @@
 
 from __future__ import annotations
 
+import os
+import re
+import shlex
 from collections import Counter
 from collections.abc import Mapping
+from datetime import date, timedelta
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import quote
 
 from contract import pages
-from local.audit_page import drawings, evidence, words
+from local.audit_page import drawings, words
 
 PAGE: Final = "audit.html"
 """The page's name beside the report that it shows."""
 
 _HERE: Final = Path(__file__).parent
+
+COLUMNS: Final = (
+    "kind",
+    "hop",
+    "detail",
+    "device",
+    "epoch",
+    "sequence",
+    "source",
+    "id",
+    "type",
+    "route",
+    "destination",
+    "contract_version",
+    "archive_file",
+)
+"""What the page shows of a finding, in its words; then come its time and the command."""
+
+_DAY: Final = re.compile(r"date=(\d{4}-\d{2}-\d{2})")
 
 
 def write_page(report: Mapping[str, Any], path: Path, archive: str | None = None) -> None:
@@ -28,9 +52,9 @@ def write_page(report: Mapping[str, Any], path: Path, archive: str | None = None
     }
     weights = {each["kind"]: each["weight"] for each in report["kinds"]}
     data = {
-        "columns": evidence.COLUMNS,
-        "findings": evidence.rows(report, archive),
-        "objects": evidence.objects_at(archive, path),
+        "columns": COLUMNS,
+        "findings": rows(report, archive),
+        "objects": objects_at(archive, path),
         "broken": [kind for kind, weight in weights.items() if weight == "broken"],
         "hops": words.HOPS,
     }
@@ -89,3 +113,41 @@ def _copies(report: Mapping[str, Any]) -> list[tuple[str, int, dict[str, str]]]:
     ]
     named = ((name, copies, {"kind": "duplicate", **where}) for name, copies, where in found if copies)
     return sorted(named, key=lambda each: -each[1])
+
+
+def rows(report: Mapping[str, Any], archive: str | None) -> list[list[Any]]:
+    """Return the report's findings: `COLUMNS`, the time (UTC), and the command or None."""
+    return [
+        [*(each.get(name) for name in COLUMNS), words.moment(each.get("at_ms")), trace_command(each, archive)]
+        for each in report["findings"]
+    ]
+
+
+def objects_at(archive: str | None, page: Path) -> str | None:
+    """Return what stands before an object's name in a link from `page`; None where no link can be made."""
+    if archive is None:
+        return None
+    if archive.startswith("s3://"):
+        bucket, _, prefix = archive.removeprefix("s3://").strip("/").partition("/")
+        return f"https://s3.console.aws.amazon.com/s3/buckets/{bucket}?prefix={prefix and f'{prefix}/'}"
+    return quote(os.path.relpath(archive, page.parent)) + "/"
+
+
+def trace_command(finding: Mapping[str, Any], archive: str | None) -> str | None:
+    """Return what follows the finding's event through the `archive` (None: that of the environment).
+
+    None where the archive does not know the event's name: it never came, or was no event.
+    """
+    if not finding.get("source") or not finding.get("id"):
+        return None
+    command = ["eventplane", "trace"]
+    days = sorted({*_DAY.findall(finding.get("archive_file") or ""), finding.get("date") or ""} - {""})
+    if days:
+        # What happened shortly before midnight may lie in the next day's folder.
+        command += ["--from", days[0], "--to", str(date.fromisoformat(days[-1]) + timedelta(days=1))]
+    if archive:
+        command += ["--archive", archive]
+        if finding.get("contract_version") and not archive.startswith("s3://"):
+            command += ["--contract", f"{archive.rstrip('/')}/contracts/{finding['contract_version']}.json"]
+    # A device chooses the names of its events; they must not become options.
+    return shlex.join([*command, "--", finding["source"], finding["id"]])

@@ -13,7 +13,8 @@ from eventplane.errors import EventPlaneError
 from local.demo.run import Options, run
 from local.deploy import ROOT
 from local.errors import LocalError
-from local.input import DEFAULT_EVENTS, DEFAULT_HOMES, InputBoundError, InputError, open_input, read_bound
+from local.input import DEFAULT_EVENTS, DEFAULT_HOMES, open_input, read_bound
+from local.input.model import InputBoundError, InputError
 from local.process import run_lock
 
 OUTPUT = ROOT / "build" / "demo"

@@ -30,15 +30,16 @@ from local.audits import AuditProcess
 from local.consumers import Consumers, ReceivedEvent
 from local.demo.deletion import audit_twice
 from local.demo.faults import Faults, RepairedFault
-from local.demo.homes import running_homes
 from local.demo.presence import Notice, cut_off, judging, missing, notified_services
 from local.demo.report import ALARM_CENTRE, alarms, print_table, write_page
 from local.demo.senders import send_as_carers, send_without_forwarder
 from local.demo.summary import summarise
 from local.deploy import start_synthesis
 from local.emulator import ACCOUNT, REGION, start_emulator
+from local.errors import LocalError
 from local.home import Home
-from local.input import Input, InputEvent
+from local.input import Input
+from local.input.model import HomeInput, InputEvent
 from local.network import Network
 from local.oracle import SentLog, ServiceResult, dead_lettered, expected_by_service, judge
 from local.plane import SOURCE_QUEUES, DownlinkSchedule, Plane, deploy_plane, snapshot_fleet, warm_up
@@ -55,6 +56,13 @@ _PATIENCE_SECONDS: Final = 90.0
 _AHEAD: Final = 4_000
 """Most events that the homes may be ahead of the readers: a call on a queue of the emulated cloud takes the
 longer the more messages it holds."""
+
+_PARALLEL: Final = 8
+"""Homes that are started at a time: their start is mostly waiting."""
+
+MAX_HOMES: Final = 70
+"""Homes of one run. Their services live in one process, at about 13 file descriptors a home, and the MQTT
+library's select() takes descriptors below 1,024 only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,6 +233,37 @@ def _lose_home(plane: Plane, homes: Mapping[str, Home], consumers: Consumers, wa
     name, home = list(homes.items())[-1]
     with judging(plane.cloud):
         return cut_off(name, home.link, notified_services(plane.contract), lambda: consumers.kept, waits)
+
+
+class TooManyHomesError(LocalError):
+    """One process cannot hold the connections of so many homes."""
+
+    def __init__(self, homes: int) -> None:
+        self.homes = homes
+        super().__init__(f"{homes} homes are more than one run can hold; give HOMES up to {MAX_HOMES}")
+
+
+@contextmanager
+def running_homes(
+    supervisor: Supervisor, network: Network, plane: Plane, sent: SentLog, homes: tuple[HomeInput, ...]
+) -> Iterator[tuple[dict[str, Home], dict[str, HomeServices]]]:
+    """Provision and start all `homes`, and connect their services, while the `with` block runs.
+
+    Raises `TooManyHomesError`, and what keeps a part from starting.
+    """
+    if len(homes) > MAX_HOMES:
+        raise TooManyHomesError(len(homes))
+
+    def start(home: HomeInput) -> tuple[Home, HomeServices]:
+        started = plane.start_home(supervisor, network, home.name)
+        return started, HomeServices(home.name, home.services, started.broker.port, plane.contract, sent)
+
+    with ExitStack() as stack, ThreadPoolExecutor(_PARALLEL) as workers:
+        running, connected = {}, {}
+        for home, services in workers.map(start, homes):
+            running[home.name] = home
+            connected[home.name] = stack.enter_context(services)
+        yield running, connected
 
 
 def _send(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -107,14 +106,12 @@ class HomeObserver:
         self._port = port
         self._tally = tally
         self._own = own
-        self._subscribed = threading.Event()
         # A session that outlasts a connection: the broker keeps what comes in between.
         self._client = mqtt.Client(
             CallbackAPIVersion.VERSION2, client_id="control-room-observer", clean_session=False
         )
         self._client.reconnect_delay_set(1, 1)
         self._client.on_connect = self._subscribe
-        self._client.on_subscribe = lambda *_: self._subscribed.set()
         self._client.on_message = self._note
 
     def __enter__(self) -> Self:
@@ -127,10 +124,6 @@ class HomeObserver:
     ) -> None:
         self._client.disconnect()
         self._client.loop_stop()
-
-    def wait_until_subscribed(self, seconds: float) -> bool:
-        """Return whether the broker has confirmed the subscriptions, after `seconds` at most."""
-        return self._subscribed.wait(seconds)
 
     def _subscribe(self, client: mqtt.Client, *_: object) -> None:
         client.subscribe([(f"{LOCAL_PREFIX}/+/{box}", 1) for box in _BOXES])

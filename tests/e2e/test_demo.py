@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from local.audit_page.evidence import trace_command
+from local.audit_page.page import trace_command
 from local.audits import read_report
 from local.demo.run import Options, run
 from local.demo.summary import MAX_EVIDENCE

@@ -12,17 +12,9 @@ import pytest
 import local.demo.__main__ as command
 from eventplane.contract import Contract
 from lambdas.router.payload import PayloadCheck
-from local.input import (
-    InputBoundError,
-    InputFileError,
-    InputMissingError,
-    InputRowError,
-    open_input,
-    read_bound,
-)
+from local.input import choose_homes, fair_quotas, open_input, read_bound
 from local.input.datasets import ALARM_TYPE, READING_TYPE, opensmarthome_homes, tihm_homes
-from local.input.model import HomeInput
-from local.input.selection import choose_homes, fair_quotas
+from local.input.model import HomeInput, InputBoundError, InputFileError, InputMissingError, InputRowError
 
 
 def home(name: str) -> HomeInput:

@@ -12,8 +12,7 @@ import pytest
 from local.audit_page import __main__ as command
 from local.audit_page import words
 from local.audit_page.drawings import BANDS, HOUR_MS, MOST_DEVICES, flow, heat_map, latencies
-from local.audit_page.evidence import objects_at, trace_command
-from local.audit_page.page import write_page
+from local.audit_page.page import objects_at, trace_command, write_page
 from tests.audit_report import finding, hour, report
 
 MOST_BYTES = 1_500_000
