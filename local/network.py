@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from dataclasses import dataclass
 from random import Random
 from types import TracebackType
@@ -57,15 +57,10 @@ UNIMPAIRED: Final = Impairment()
 
 
 class Link:
-    """One home's link: a connection to 127.0.0.1:`port` reaches the target. Made by `Network.link`.
-
-    `bytes_up` and `bytes_down` count what went to the target and what came back, TLS included.
-    """
+    """One home's link: a connection to 127.0.0.1:`port` reaches the target. Made by `Network.link`."""
 
     def __init__(self, network: Network, host: str, port: int) -> None:
         self.port = free_port()
-        self.bytes_up = 0
-        self.bytes_down = 0
         self._network = network
         self._target = (host, port)
         self._server: asyncio.Server | None = None
@@ -133,26 +128,17 @@ class Link:
             cloud, to_cloud = await asyncio.open_connection(*self._target)
         except OSError:
             return  # the home sees its own connection close
-
-        def count_up(size: int) -> None:
-            self.bytes_up += size
-
-        def count_down(size: int) -> None:
-            self.bytes_down += size
-
         try:
             async with asyncio.TaskGroup() as both:
-                both.create_task(self._carry(home, to_cloud, count_up))
-                both.create_task(self._carry(cloud, to_home, count_down))
+                both.create_task(self._carry(home, to_cloud))
+                both.create_task(self._carry(cloud, to_home))
         except* OSError:
             pass  # either side hung up
         finally:
             to_cloud.transport.abort()
 
-    async def _carry(
-        self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, count: Callable[[int], None]
-    ) -> None:
-        """Pass everything from `source` to `sink` in order, and `count` the bytes as they are passed.
+    async def _carry(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+        """Pass everything from `source` to `sink` in order.
 
         A chunk keeps the delay that was in force when it was read; the present impairment decides how much
         passes at a time, and whether anything does.
@@ -178,7 +164,6 @@ class Link:
                     await self._while_silent()
                     size = self._impairment.chunk_bytes
                     part, chunk = chunk[:size], chunk[size:]
-                    count(len(part))
                     sink.write(part)
                     await sink.drain()
                     await self._pace(len(part))

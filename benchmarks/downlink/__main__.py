@@ -49,7 +49,7 @@ def updates(options: Namespace) -> Iterator[Figure]:
         site = Site(run.plane, production, meter, run.log)
         homes: list[Home] = []
         for name in (f"bench-{number}" for number in range(options.homes)):
-            site.register(name)
+            run.plane.register(name)
             below = Plane(cloud, run.plane.outputs)
             running = running_home(below, run.supervisor, run.directory / name, name)
             homes.append(stack.enter_context(running))

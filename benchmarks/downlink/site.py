@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from time import monotonic_ns, time
+from time import monotonic_ns
 from typing import Any, Final
 
 from benchmarks.cost.deployment import Deployment
@@ -18,7 +18,6 @@ from benchmarks.cost.prices import Units
 from eventplane.contract import Downlink
 from eventplane.downlink.table import from_item, read_request, sort_key
 from eventplane.envelope import write_event
-from eventplane.fleet import FleetTable, change, made
 from lambdas.downlink.devices import Presence
 from local.plane import Plane
 from tests.integration.downlink import THRESHOLD
@@ -125,12 +124,6 @@ class Site(MeteredPlane):
         self._sent = 0
         for each in METERED:
             self.meter_calls(each)
-
-    def register(self, thing: str) -> None:
-        """Put a device on the fleet's list."""
-        registry = FleetTable(self._dynamodb, self.plane.outputs["FleetTable"])
-        new = made(thing, int(time() * 1_000))
-        change(registry, thing, lambda found: found or new)
 
     def until(self, thing: str, *, is_present: bool) -> None:
         """Wait until the cloud has noticed that the device is there, or that it is not."""

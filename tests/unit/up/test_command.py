@@ -216,17 +216,18 @@ def test_an_unchanged_contract_is_not_published(folder: Folder, running: Running
     assert "nothing has changed" in text.getvalue()
 
 
-def test_a_shell_with_the_plane_s_variables_finds_the_checkout_s_command(
+def test_a_shell_with_the_plane_s_variables_finds_the_plane_and_the_checkout_s_command(
     folder: Folder, running: Running
 ) -> None:
     file = folder.environment
-    line = f". {file} && . {file} && command -v eventplane && echo $EVENTPLANE_BROKER $PATH"
+    names = "$AWS_ENDPOINT_URL $EVENTPLANE_ENV $EVENTPLANE_BROKER $PATH"
+    line = f". {file} && . {file} && command -v eventplane && echo {names}"
     shell = subprocess.run(
         ["bash", "-c", line], env={"PATH": os.defpath}, capture_output=True, text=True, check=True
     )
     found, rest = shell.stdout.splitlines()
     assert found == str(COMMANDS / "eventplane")
-    assert rest == f"mqtt://127.0.0.1:1884 {COMMANDS}:{TOOLS}:{os.defpath}"
+    assert rest == f"{CLOUD.url} local mqtt://127.0.0.1:1884 {COMMANDS}:{TOOLS}:{os.defpath}"
 
 
 def test_a_plane_that_does_not_take_a_contract_is_reported(

@@ -124,11 +124,3 @@ def test_processes_of_a_killed_plane_are_ended_and_no_others(start: Start, folde
     assert end_leftovers(folder) == 1
     assert left.wait(10) == -signal.SIGKILL
     assert [each.poll() for each in others] == [None, None]
-
-
-def test_the_shell_s_variables_lead_to_the_plane(folder: Folder) -> None:
-    folder.path.mkdir()
-    folder.write(running(1))
-    command = f". {folder.environment} && echo $AWS_ENDPOINT_URL $EVENTPLANE_ENV $EVENTPLANE_BROKER"
-    shell = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=True)
-    assert shell.stdout.split() == ["http://127.0.0.1:1", "local", "mqtt://127.0.0.1:1883"]

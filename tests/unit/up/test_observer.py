@@ -75,23 +75,16 @@ def send(url: str, *bodies: str) -> Call:
     return call("sqs", "AmazonSQS.SendMessageBatch", {"QueueUrl": url, "Entries": entries})
 
 
-def test_each_event_of_a_packed_message_is_noted(proxy: Proxy, notes: Notes) -> None:
+def test_each_event_that_a_queue_stored_is_noted_with_when_it_was_recorded(
+    proxy: Proxy, notes: Notes
+) -> None:
     (message,) = pack([event("1"), event("2")], {}, 10)
-    proxy.answer(send(INBOX, message.body))
+    proxy.refused = frozenset(["1"])
+    proxy.answer(send(INBOX, message.body, event("3").json))
     assert notes.arrivals == [("alarm-centre", "1"), ("alarm-centre", "2")]
     assert notes.sends == [("voice-service", "1"), ("voice-service", "2")]
+    assert notes.times == [1_767_225_600_000.0] * 2
     assert proxy.routed == 2
-
-
-def test_an_event_counts_as_sent_when_it_was_recorded(proxy: Proxy, notes: Notes) -> None:
-    proxy.answer(send(INBOX, event("1").json))
-    assert notes.times == [1_767_225_600_000.0]
-
-
-def test_what_the_queue_refused_is_not_noted(proxy: Proxy, notes: Notes) -> None:
-    proxy.refused = frozenset(["0"])
-    proxy.answer(send(INBOX, event("1").json, event("2").json))
-    assert notes.arrivals == [("alarm-centre", "2")]
 
 
 def test_other_queues_and_bodies_that_are_no_event_are_not_noted(proxy: Proxy, notes: Notes) -> None:
