@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import threading
 from collections.abc import Coroutine
 from dataclasses import dataclass
 from random import Random
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
+from local.background import Background
 from local.ports import LOOPBACK, free_port
 
 SEGMENT_BYTES: Final = 1_460
@@ -184,17 +184,16 @@ class Link:
                     await self._changed.wait()
 
 
-class Network:
+class Network(Background):
     """All links of a run, served by one thread of its own. Use it in a `with` block, which ends them all."""
 
     def __init__(self) -> None:
+        super().__init__("network")
         self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="network", daemon=True)
         self._links: list[Link] = []
 
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
+    def _run(self) -> None:
+        self._loop.run_forever()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -204,7 +203,7 @@ class Network:
         # The aborted transports close their sockets in one more turn of the loop.
         self.run(asyncio.sleep(0))
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
+        super().__exit__(kind, error, trace)
         self._loop.close()
 
     def link(self, host: str, port: int) -> Link:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
@@ -15,12 +15,12 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from benchmarks.processes import scratch
-from eventplane.sqs_binding import split
 from eventplane.topics import basic_ingest_topic, urgent_rule
 from eventplane_mqtt.connection import Connection
 from eventplane_mqtt.endpoint import Endpoint, TlsFiles
 from eventplane_mqtt.mailbox import Acknowledged, Connected, Disconnected, LinkName, Message
 from local.cloud import CloudEndpoint
+from local.consumers import read_batch
 from local.emulator import start_emulator
 from local.plane import Plane, deploy_plane
 from local.process import Supervisor
@@ -39,7 +39,6 @@ ALARM_INBOXES: Final = ("alarm-centre", "family-app")
 _DATA: Final = {DOOR: {"state": "opened"}, ALARM: {"keyword": "help", "room": "bath"}}
 
 _UNACKNOWLEDGED: Final = 100
-_BATCH: Final = 10
 _PATIENCE_S: Final = 120.0
 
 PREFIX: Final = "eventplane-local-"
@@ -132,13 +131,6 @@ class Device:
             self._unacknowledged += 1
         self._connection.publish(self._topics[urgent], payload)
 
-    def publish_all(self, payloads: Iterable[bytes], *, urgent: bool = False) -> None:
-        """All of them, acknowledged before it returns."""
-        for payload in payloads:
-            self.publish(payload, urgent=urgent)
-        with self._tick:
-            self._wait(lambda: not self._unacknowledged)
-
     def _wait(self, condition: Callable[[], bool]) -> None:
         done = self._tick.wait_for(lambda: condition() or self._failure, _PATIENCE_S)
         if self._failure or not done:
@@ -163,13 +155,10 @@ class Readers:
     client; another one may count what it is asked.
     """
 
-    def __init__(
-        self, plane: Plane, inboxes: Iterable[str], client: Callable[[], Any] | None = None, wait_s: int = 1
-    ) -> None:
+    def __init__(self, plane: Plane, inboxes: Iterable[str], client: Callable[[], Any] | None = None) -> None:
         self.came: dict[str, dict[str, int]] = {inbox: {} for inbox in inboxes}
         self._plane = plane
         self._client = client or (lambda: plane.cloud.client("sqs"))
-        self._wait_s = wait_s
         self._tick = threading.Condition()
         self._stopping = threading.Event()
         self._threads = [threading.Thread(target=self._run, args=(each,), daemon=True) for each in self.came]
@@ -215,22 +204,14 @@ class Readers:
     def _run(self, inbox: str) -> None:
         sqs, url = self._client(), self._plane.inboxes[inbox]
         while not self._stopping.is_set():
-            answer = sqs.receive_message(
-                QueueUrl=url, MaxNumberOfMessages=_BATCH, WaitTimeSeconds=self._wait_s
-            )
-            now = monotonic_ns()
-            messages = answer.get("Messages", [])
-            if not messages:
-                continue
-            with self._tick:
-                for message in messages:
-                    for text in split(message["Body"]):
-                        self.came[inbox].setdefault(json.loads(text)["id"], now)
-                self._tick.notify_all()
-            entries = [
-                {"Id": str(at), "ReceiptHandle": each["ReceiptHandle"]} for at, each in enumerate(messages)
-            ]
-            sqs.delete_message_batch(QueueUrl=url, Entries=entries)
+            read_batch(sqs, url, lambda texts: self._note(inbox, texts))
+
+    def _note(self, inbox: str, texts: Sequence[str]) -> None:
+        now = monotonic_ns()
+        with self._tick:
+            for text in texts:
+                self.came[inbox].setdefault(json.loads(text)["id"], now)
+            self._tick.notify_all()
 
 
 @dataclass(frozen=True, slots=True)

@@ -150,6 +150,6 @@ def test_a_full_disk_excuses_the_forwarder_that_started_on_it() -> None:
         End("forwarder-home-1", os.EX_IOERR, started=103.1, at=103.5),
         End("forwarder-home-1", 1, started=102.9, at=103.5),
         End("forwarder-home-2", os.EX_IOERR, started=102.9, at=103.5),
-        End("cloud-worker", os.EX_IOERR, started=102.9, at=103.5),
+        End("worker-ingest", os.EX_IOERR, started=102.9, at=103.5),
     ]
     assert by_themselves([refused, *others], [FULL]) == others
