@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError
 
-from eventplane.dead_letter import Refusal, dead_letter
-from eventplane.device_reports import MANIFEST, STARTED
+from eventplane.device_reports import MANIFEST
 from eventplane.envelope import write_event
 from local.chaos import consumer
 from local.chaos.arrivals import Arrivals, ArrivalWriter
@@ -31,27 +30,11 @@ def test_each_event_counts_once_and_its_repetition_as_one(path: Path) -> None:
     assert not arrivals.first
     writer.write([event("1"), event("2")])
     arrivals.refresh()
-    writer.write([event("1")])
+    writer.write([event("1"), event("m", MANIFEST)])
     arrivals.refresh()
     assert list(arrivals.first) == [("/homes/a/s", "1"), ("/homes/a/s", "2")]
     assert arrivals.duplicates == 1
     assert arrivals.again == {("/homes/a/s", "1"): 1}
-
-
-def test_letters_reports_and_rubbish_are_told_apart(path: Path) -> None:
-    letter = dead_letter(
-        id="1",
-        source="/r",
-        time="2025-01-01T00:00:00Z",
-        refusal=Refusal("not_json", "no"),
-        channel="device.outbox",
-        original=b"no",
-        contract_version="v",
-    )
-    ArrivalWriter(path).write([letter.json, event("m", MANIFEST), event("s", STARTED), "rubbish"])
-    arrivals = Arrivals(path)
-    arrivals.refresh()
-    assert [first for first, _ in arrivals.first] == ["not_json", STARTED, UNREADABLE]
     assert list(arrivals.arrived.reports) == [("/homes/a/s", "m")]
 
 
