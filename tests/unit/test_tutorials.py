@@ -36,7 +36,7 @@ def test_what_goes_otherwise_than_the_page_says_is_noticed(tmp_path: Path, block
     page = tmp_path / "page.md"
     page.write_text(f"```console\n{block}\n```\n")
     with (
-        Reader(tmp_path, tmp_path / "terminals", clean_environment(), seconds=1.0) as reader,
+        Reader(tmp_path, tmp_path / "terminals", clean_environment(), seconds=0.2) as reader,
         pytest.raises(AssertionError),
     ):
         reader.follow(page)

@@ -15,7 +15,7 @@ import sys, time
 if sys.argv[1]:
     with open(sys.argv[1], "w") as procs: procs.write(str(__import__("os").getpid()))
 began, cpu = time.monotonic(), time.process_time()
-while time.process_time() - cpu < 0.2: pass
+while time.process_time() - cpu < 0.05: pass
 print(time.monotonic() - began)
 """
 
@@ -29,7 +29,7 @@ def test_a_process_gets_no_more_than_its_share() -> None:
             [sys.executable, "-c", _WORK, str(group.members)], capture_output=True, text=True, check=True
         )
     # A bound from below: however busy the machine is, the group holds it back.
-    assert float(done.stdout) > 0.2 / 0.2 * 0.8
+    assert float(done.stdout) > 0.05 / 0.2 * 0.6
     assert not group.members.exists()
 
 
