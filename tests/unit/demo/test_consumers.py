@@ -103,6 +103,11 @@ def test_bodies_that_are_no_events_are_unexpected_and_do_not_stop_the_rest(sqs: 
     assert set(verdict.unexpected) == {(UNREADABLE, sha256(each.encode()).hexdigest()) for each in bad}
 
 
+def test_waiting_ends_when_the_condition_never_comes_true(sqs: FakeSqs) -> None:
+    with Consumers(sqs, {"care-analytics": queue(sqs, "care")}) as consumers:
+        assert not consumers.wait_until(lambda: False, 0.1)
+
+
 def test_what_ended_a_consumer_is_raised_where_it_is_waited_for(sqs: FakeSqs) -> None:
     url = queue(sqs, "care")
     sqs.queues.clear()

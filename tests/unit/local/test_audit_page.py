@@ -152,6 +152,7 @@ def test_the_command_follows_the_event_and_no_name_becomes_an_option_or_a_comman
         *("--archive", "build/archive", "--contract", "build/archive/contracts/abc.json"),
         *("--", "--live", "a'; rm -rf /"),
     ]
+    assert trace_command(finding(source=None, id=None), None) is None
 
 
 @pytest.mark.parametrize(
