@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from math import floor, log10
 from pathlib import Path
 from typing import Any
@@ -18,8 +18,8 @@ ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
 from tools import chosen_figures  # noqa: E402 - after the path it needs
-from tools.bars import Bar, chart  # noqa: E402
 from tools.places import place  # noqa: E402
+from tools.plots import Row, plot  # noqa: E402
 
 Result = Mapping[str, Any]
 Results = dict[str, Result]
@@ -32,6 +32,10 @@ README = ROOT / "README.md"
 FOLDERS = ("bench", "chaos")
 
 _PART = re.compile(r"_(stages_\d|duckdb_)")
+_SIZE = re.compile(r"\d{5,}")
+_SHORTEST_S = 0.001
+"""Where the axis of times begins."""
+
 _CHOSEN = re.compile(r"(<!-- figures -->\n).*?(<!-- end -->)", re.DOTALL)
 
 HEAD = """\
@@ -74,6 +78,9 @@ ALARMS_HEAD = [
     "where",
     *(f"{end}: {time}" for end in ("alarm centre", "in the home") for time in ("median", "99 %", "most")),
 ]
+
+PRODUCTS = ("DuckDB", "EventBridge", "Mosquitto's bridge")
+"""The peers that are products; the others are the plane itself in another form."""
 
 WORDS = {
     "cpu": "CPU",
@@ -160,48 +167,64 @@ def _recovery(results: Results) -> str:
             kind = each["name"].removeprefix("recovery_")
             if kind != each["name"]:
                 worst.setdefault(kind, (each["value"], run))
-    bars = [
-        Bar(kind, value, f"{value:.3g} s", int(run == "chaos/cloud"))
-        for kind, (value, run) in sorted(worst.items(), key=lambda item: item[1])
-    ]
-    legend = ["stand-in cloud", "emulated cloud"]
-    return (
-        chart("Worst time from a fault's end to the oldest waiting event's arrival", bars, legend)
-        if bars
-        else ""
-    )
+    rows = []
+    for kind, (value, run) in sorted(worst.items(), key=lambda item: item[1], reverse=True):
+        told, series = f"{number(value)} s", int(place(run) == "deployed")
+        rows.append(Row(words(kind), _SHORTEST_S, max(value, _SHORTEST_S), told, series))
+    title = "From a fault's end to the arrival of the oldest waiting event, worst of a run"
+    return plot(title, rows, ["stand-in", "deployed"], _seconds) if rows else ""
 
 
 def _urgent(results: Results) -> str:
-    bars = []
-    for name, result in sorted(results.items()):
-        values = {each["name"]: each["value"] for each in result["figures"]}
-        for way in ("cloud", "home"):
-            for series, when in enumerate(("all", "faults")):
-                if (value := values.get(f"urgent_{way}_{when}_p50")) is not None:
-                    label = f"{name.partition('/')[2]}, {'alarm centre' if way == 'cloud' else 'in the home'}"
-                    bars.append(Bar(label, value, f"{value:,.0f} ms", series))
-    legend = ["the whole run", "sent during a fault"]
-    return chart("Median time of an alarm (logarithmic)", bars, legend, logarithmic=True) if bars else ""
+    rows = []
+    for heading, way in (("at the alarm centre", "cloud"), ("in the home", "home")):
+        seen = sorted(_alarm_times(results, way), key=lambda each: each[1][-1], reverse=True)
+        rows += [Row(heading)] if seen else []
+        for run, times in seen:
+            median, rare, most = (max(time, _SHORTEST_S) for time in times)
+            told = ", ".join(number(time) for time in times) + " s"
+            series = int(place(run) == "deployed")
+            rows.append(Row(run.partition("/")[2], median, most, told, series, (median, rare, most)))
+    title = "An alarm's time by scenario: median, 99th percentile and maximum"
+    return plot(title, rows, ["stand-in", "deployed"], _seconds) if rows else ""
 
 
 def _peers(results: Results) -> str:
-    bars = [
-        Bar(
-            f"{name.partition('/')[2]}: {words(each['name'])}"[:40],
-            each["ratio"],
-            f"{number(each['ratio'])} x {each['peer']}"[:18],
-        )
-        for name, result in sorted(results.items())
-        for each in result["figures"]
-        # Earlier scores of the same tests are no peer.
-        if each.get("ratio") is not None and each["peer"] != "before"
-    ]
-    return (
-        chart("How many times better than the peer (1 is equal, logarithmic)", bars, logarithmic=True)
-        if bars
-        else ""
-    )
+    rows = []
+    for peer in PRODUCTS:
+        compared = [
+            each
+            for result in results.values()
+            for each in result["figures"]
+            if each.get("peer") == peer and each.get("ratio")
+        ]
+        largest = max((_size(each["name"]) for each in compared), default=0)
+        rows += [Row(f"against {peer}")] if compared else []
+        for each in compared:
+            if _size(each["name"]) == largest:
+                told, series = f"{number(each['ratio'])} times", int(each["ratio"] < 1)
+                rows.append(Row(words(each["name"]), 1.0, each["ratio"], told, series))
+    title = "How many times better than a product in the same run"
+    return plot(title, rows, ["better", "worse"], lambda times: f"{times:g}") if rows else ""
+
+
+def _size(name: str) -> int:
+    """Return the number of events in the name of a figure, 0 without one."""
+    found = _SIZE.search(name)
+    return int(found[0]) if found else 0
+
+
+def _alarm_times(results: Results, *ways: str) -> Iterator[tuple[str, list[float]]]:
+    """Yield each run that has alarms, with median, 99th percentile and maximum of each way, in seconds."""
+    names = [f"urgent_{way}_all_{part}" for way in ways for part in ("p50", "p99", "max")]
+    for run, result in results.items():
+        values = {each["name"]: each["value"] for each in result["figures"]}
+        if values.keys() >= set(names):
+            yield run, [values[name] / 1000 for name in names]
+
+
+def _seconds(seconds: float) -> str:
+    return f"{seconds:g} s" if seconds >= 1 else f"{1000 * seconds:g} ms"
 
 
 def _paper_rows(results: Results) -> list[list[str]]:
@@ -221,13 +244,7 @@ def _paper_rows(results: Results) -> list[list[str]]:
 
 
 def _alarm_rows(results: Results) -> list[list[str]]:
-    names = [f"urgent_{way}_all_{part}" for way in ("cloud", "home") for part in ("p50", "p99", "max")]
-    seen = []
-    for run, result in results.items():
-        values = {each["name"]: each["value"] for each in result["figures"]}
-        if values.keys() >= set(names):
-            seen.append((run, [values[name] / 1000 for name in names]))
-    seen.sort(key=lambda each: each[1], reverse=True)
+    seen = sorted(_alarm_times(results, "cloud", "home"), key=lambda each: each[1], reverse=True)
     return [[run.partition("/")[2], place(run), *map(number, seconds)] for run, seconds in seen]
 
 
@@ -238,7 +255,8 @@ def _origin(name: str, result: Result) -> str:
 
 def words(name: str) -> str:
     """The name of a figure as a reader says it."""
-    return " ".join(WORDS.get(part, part) for part in name.replace("_", " ").split())
+    parts = name.replace("_", " ").replace("-", " ").split()
+    return " ".join(f"{int(part):,}" if part.isdecimal() else WORDS.get(part, part) for part in parts)
 
 
 def number(value: float) -> str:

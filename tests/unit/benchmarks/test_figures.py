@@ -7,6 +7,7 @@ import pytest
 
 from tools.figures import KEPT, Results, chosen, collect, page, plots
 from tools.places import UNKNOWN, place
+from tools.plots import Row, plot
 
 FIGURE = {"name": "lost", "value": 0.0, "unit": "events", "aim": 0.0, "met": True, "note": "a|b"}
 RESULT = {"figures": [FIGURE], "machine": "m", "date": "2026-01-02T00:00:00+00:00", "command": "make chaos"}
@@ -30,10 +31,10 @@ def test_every_figure_has_its_row_with_its_origin() -> None:
 
 
 def test_a_missed_aim_and_a_peer_are_told() -> None:
-    missed = figure("x", 3.0, aim=0.0, met=False, peer="bridge", peer_value=6.0, ratio=2.0)
+    missed = figure("x", 3.0, aim=0.0, met=False, peer="DuckDB", peer_value=6.0, ratio=2.0)
     text = page({"bench/edge": {**RESULT, "figures": [missed]}})
-    assert "| x | 3 events | 0 **missed** | bridge: 6 | 2 | a\\|b |" in text
-    assert "peers" in plots({"bench/edge": {**RESULT, "figures": [missed]}})
+    assert "| x | 3 events | 0 **missed** | DuckDB: 6 | 2 | a\\|b |" in text
+    assert "2 times" in plots({"bench/edge": {**RESULT, "figures": [missed]}})["peers"]
 
 
 @pytest.mark.source("P16")
@@ -59,6 +60,26 @@ def test_the_readme_tells_the_few_figures_that_there_are() -> None:
     assert "two faults" not in text
     assert text.startswith("a\n<!-- figures -->\n| test | result | where | command |")
     assert text.endswith("<!-- end -->\nb")
+
+
+def test_plots_show_recoveries_and_the_alarms_of_each_scenario_worst_first() -> None:
+    def alarms(p50: float, p99: float, most: float) -> dict[str, object]:
+        times = zip(("p50", "p99", "max"), (p50, p99, most), strict=True)
+        return {**RESULT, "figures": [figure(f"urgent_cloud_all_{name}", value) for name, value in times]}
+
+    recovery = {**RESULT, "figures": [figure("recovery_line-cut", 1.5)]}
+    drawn = plots(
+        {"chaos/singly": recovery, "chaos/soak": alarms(8, 20, 90), "chaos/million": alarms(9, 2000, 3000)}
+    )
+    assert set(drawn) == {"recovery", "urgent"}
+    assert "line cut" in drawn["recovery"]
+    assert "1.50 s" in drawn["recovery"]
+    assert drawn["urgent"].index("0.00900, 2, 3 s") < drawn["urgent"].index("0.00800, 0.0200, 0.0900 s")
+
+
+def test_a_plot_without_rows_and_one_of_a_single_value_can_be_drawn() -> None:
+    assert plot("none", [], [], str).startswith("<svg")
+    assert "a &lt; b" in plot("t", [Row("a < b", told="1")], ["one"], str)
 
 
 @pytest.fixture(scope="module")
