@@ -347,6 +347,7 @@ class _Run:
                 self._request.watermark.ms,
                 end_ms=window.span_ms[1] + 1 if window.day else None,
                 gone=gone_hours(damaged, self._parts[TAP]),
+                damaged=frozenset(each.number for each in damaged.get(TAP, ())),
             ),
             not_in_tap=self._found[NotInTap],
             counts={key: n for key, n in judgement.counts.items() if isinstance(key, HourCount)},

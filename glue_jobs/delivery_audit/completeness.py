@@ -100,15 +100,16 @@ class Scope:
 
     `end_ms` is the window's end, None for an audit of all days, which ends with `last_ms`, the last
     acceptance of the fleet. `gone` are hours counted from 1970 of which the tap has nothing though devices
-    sent. `owners` are the devices that state an epoch by reports of their own, the first first, for epochs
-    that came under several client ids. The fleet's quickest way up takes `usual_ms`. `has_fleet` is whether
-    there is a list of the devices that are expected.
+    sent, `damaged` those in which it may lack records. `owners` are the devices that state an epoch by
+    reports of their own, the first first, for epochs that came under several client ids. The fleet's
+    quickest way up takes `usual_ms`. `has_fleet` is whether there is a list of the devices that are expected.
     """
 
     uplinks: frozenset[str]
     watermark_ms: int
     end_ms: int | None = None
     gone: frozenset[int] = frozenset()
+    damaged: frozenset[int] = frozenset()
     owners: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     usual_ms: int = 0
     has_fleet: bool = False

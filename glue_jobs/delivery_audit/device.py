@@ -291,8 +291,14 @@ class _Device:
     # What the ledger has and the tap has not.
 
     def _is_beyond_view(self, arrival: Arrival) -> bool:
-        """Return whether the tap may have had the event: its hour is gone, or nothing came later."""
+        """Return whether the tap may have had the event though the device misses no number.
+
+        Its hour is gone, or damaged and the device's first, so that no number precedes the gap, or nothing
+        came later.
+        """
         if arrival.hour in self._scope.gone:
+            return True
+        if arrival.hour in self._scope.damaged and all(arrival.hour <= each.hour for each in self._hours):
             return True
         newest = self._attestation.newest
         attested_ms = newest.report.accepted_at_ms if newest else 0

@@ -294,6 +294,18 @@ class TestHoles:
         assert [each[:2] for each in found(judged)] == [("lost", "device_cloud")]
         assert judged.holes == {HOUR + 5: 1}
 
+    @pytest.mark.parametrize(
+        ("damaged", "kinds"), [({HOUR}, set()), ({HOUR + 1}, {"forged"}), (set(), {"forged"})]
+    )
+    def test_a_damaged_first_hour_may_have_had_what_the_ledger_has(
+        self, damaged: set[int], kinds: set[str]
+    ) -> None:
+        home = Home()
+        home.send(3, tap=False, ledger=True)
+        home.manifest(tap=False, ledger=True)
+        judged = until_midnight(day(home.live("wait 1"))).judged(replace(SCOPE, damaged=frozenset(damaged)))
+        assert {each.kind for each in judged.findings} == kinds
+
     def test_what_follows_the_last_manifest_may_be_in_a_hole(self) -> None:
         """The last object of the tap is gone: nothing that came later would show a gap."""
         home = day(Home()).live("wait -1")
