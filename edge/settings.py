@@ -122,7 +122,7 @@ class CloudSettings:
     reconnect_min_s: float = number(1.0, 0.01, 60.0, "seconds")
     """Shortest pause between two attempts."""
     reconnect_max_s: float = number(60.0, 0.01, 3_600.0, "seconds")
-    """Longest pause between two attempts."""
+    """Longest pause between two attempts; while an urgent event waits, at most five times the shortest."""
     # IoT Core's own limit is 100.
     max_unacknowledged: int = whole(100, 2, 100, "publishes")
     """Publishes in flight without an acknowledgement."""

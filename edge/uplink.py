@@ -129,9 +129,14 @@ class Uplink:
         return self._failed(publish, failure, now)
 
     def tick(self, now: float) -> None:
-        """Reconnect when a PUBACK is overdue: a throttled publish silently gets none."""
+        """Reconnect when a PUBACK is overdue: a throttled publish silently gets none.
+
+        While the link is down, an urgent event shortens the wait for the next attempt.
+        """
         if not self._link.is_dialling:
             self._queue.clear_volatile()
+            if self._queue.urgent(1):
+                self._link.hurry()
         oldest = self._publisher.oldest
         if oldest is None or now < oldest.sent_at + self._settings.puback_timeout_s:
             return

@@ -80,6 +80,21 @@ def test_low_waits_also_for_normal_that_is_too_large_to_be_read_at_once(make: Ma
     assert device.uplinked() == [[f"e{n}" for n in range(6)], ["e6", "e7", "low"]]
 
 
+@pytest.mark.parametrize(("waiting", "soon"), [(ALARM, True), (READING, False)])
+def test_an_alarm_does_not_wait_for_the_backoff_of_a_long_outage(
+    make: MakeDevice, waiting: str, soon: bool
+) -> None:
+    device = make()
+    while (device.cloud_link.deadline() or 0) < device.time.seconds + 30:
+        device.turn(Disconnected(CLOUD, device.cloud_link.generation, "gone"), after=61)
+    before = device.cloud_link.deadline()
+    device.send(event("waits", waiting))
+    due = device.cloud_link.deadline()
+    assert due is not None
+    assert (due == before) is not soon
+    assert (due <= device.time.seconds + 5) is soon
+
+
 @pytest.mark.source("P4", "P-W5")
 def test_only_a_puback_ends_a_delivery(device: Device) -> None:
     device.send(event("fire", ALARM))

@@ -70,6 +70,23 @@ def test_a_line_that_connects_and_drops_at_once_backs_off_like_one_that_does_not
     assert link.connects == 12
 
 
+def test_an_urgent_event_waits_at_most_five_times_the_shortest_delay(link: Link, wires: Wires) -> None:
+    now, waits = 0.0, []
+    for _ in range(30):
+        link.tick(now)
+        ended = now
+        link.disconnected(wires.last.generation, "gone", ended)
+        link.hurry()
+        now = link.deadline() or 0.0
+        waits.append(now - ended)
+    assert min(waits) >= 1.0
+    assert max(waits) <= 5.0
+    link.tick(now)
+    due = link.deadline()
+    link.hurry()
+    assert link.deadline() == due, "an attempt that is under way is not given up sooner"
+
+
 def test_a_line_that_stood_as_long_as_the_longest_wait_starts_again_with_the_shortest(
     link: Link, wires: Wires
 ) -> None:
