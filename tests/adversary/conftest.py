@@ -30,7 +30,7 @@ from tests.adversary.world import (
     World,
 )
 from tests.integration.access import start_guarded
-from tests.integration.client.test_in_the_cloud import program_of
+from tests.integration.cloud import program_of
 from tests.integration.downlink import Plane, running_home
 from tests.integration.mqtt import TestClient
 

@@ -40,16 +40,11 @@ def test_nobody_speaks_for_another(
     world: World, launched: Launched, attempt: Attempt, forgery: Forgery
 ) -> None:
     event = launched.events[forgery]
-    found = [""]
-
-    def is_reported() -> bool:
-        found[0] = world.problem_of_trace(event, forgery.by, forgery.reason)
-        return not found[0]
-
-    attempt.reported(world.comes(is_reported, launched.at), found[0])
+    problem = world.problem_of_trace(event, forgery.by, forgery.reason, launched.at)
+    attempt.reported(not problem, problem)
     got = world.who_got(event)
-    # Without a decision it may still be under way.
-    attempt.refused(not found[0] and not got, f"it came to {got}, or is still under way")
+    # Without a decision it may still be in flight.
+    attempt.refused(not problem and not got, f"it came to {got}, or is still in flight")
 
 
 def test_after_all_of_them_the_victim_is_heard(world: World, launched: Launched) -> None:

@@ -40,6 +40,17 @@ def delete(api: SignedHttp, name: str) -> None:
     assert api.request("DELETE", f"/participants/{BY}/subscriptions/{name}").status == 200
 
 
+@contextmanager
+def subscribed(api: SignedHttp, name: str, endpoint: EndpointServer) -> Iterator[None]:
+    """The family's app has subscribed `endpoint` to everything, until the end of the block."""
+    given = put(api, name, endpoint.url(), filters=[{"sql": "TRUE"}])
+    assert given.status == 201, given.document
+    try:
+        yield
+    finally:
+        delete(api, name)
+
+
 def ids(endpoint: EndpointServer) -> set[str]:
     """The ids of the events that were posted to an endpoint."""
     return {json.loads(each.body)["id"] for each in endpoint.received if each.method == "POST"}
@@ -47,31 +58,21 @@ def ids(endpoint: EndpointServer) -> set[str]:
 
 def test_everything_to_an_endpoint_outside(world: World, attempt: Attempt, family: SignedHttp) -> None:
     """family-app: subscribe an endpoint on the internet to everything"""
-    home = world.home.services
-    with EndpointServer(CONSENTS) as endpoint:
-        given = put(family, "everything", endpoint.url(), filters=[{"sql": "TRUE"}])
-        assert given.status == 201, given.document
-        try:
-            secret = write_event(
-                {"id": new_id(), "source": f"/homes/{VICTIM}/health", "type": READING}, PULSE
-            )
-            alarms = []
+    secret = write_event({"id": new_id(), "source": f"/homes/{VICTIM}/health", "type": READING}, PULSE)
+    alarms = []
+    with EndpointServer(CONSENTS) as endpoint, subscribed(family, "everything", endpoint):
 
-            def is_in_force() -> bool:
-                alarms.append(world.calls_for_help())
-                return bool({each.id for each in alarms} & ids(endpoint))
+        def is_in_force() -> bool:
+            alarms.append(world.calls_for_help())
+            return bool({each.id for each in alarms} & ids(endpoint))
 
-            assert world.comes(is_in_force)
-            home["health-service"].put(secret)
-            alarm = world.calls_for_help()
-            assert world.comes(
-                lambda: alarm.id in ids(endpoint) and "care-analytics" in world.who_got(secret)
-            )
-            attempt.refused(secret.id not in ids(endpoint), "it got the heart rate of a home")
-            listed = world.operator("subscriptions", "list", BY, "--url", api_url(world.deployed)).stdout
-            attempt.reported(endpoint.url() in listed, listed)
-        finally:
-            delete(family, "everything")
+        assert world.comes(is_in_force)
+        world.home.services["health-service"].put(secret)
+        alarm = world.calls_for_help()
+        assert world.comes(lambda: alarm.id in ids(endpoint) and "care-analytics" in world.who_got(secret))
+        attempt.refused(secret.id not in ids(endpoint), "it got the heart rate of a home")
+        listed = world.operator("subscriptions", "list", BY, "--url", api_url(world.deployed)).stdout
+        attempt.reported(endpoint.url() in listed, listed)
 
 
 BOMBS = {
@@ -143,33 +144,24 @@ def test_an_allowed_rate_of_4300_digits(world: World, attempt: Attempt, family: 
 def test_an_endpoint_that_never_answers(world: World, attempt: Attempt, family: SignedHttp) -> None:
     """a hostile endpoint: consent, and then hold every request open"""
     with EndpointServer(CONSENTS, *[silence] * 1_000) as endpoint:
-        given = put(family, "silent", endpoint.url(), filters=[{"sql": "TRUE"}])
-        assert given.status == 201, given.document
-        try:
+        with subscribed(family, "silent", endpoint):
             assert world.comes(lambda: bool(world.calls_for_help()) and len(endpoint.received) > 1)
             attempt.refused(world.is_heard(world.calls_for_help()), "an alarm was not heard")
-        finally:
-            delete(family, "silent")
-        attempt.reported(
-            world.comes(lambda: world.logged("family-app-subscribes-silent", "no answer")), "not logged"
-        )
+        is_logged = world.comes(lambda: world.logged("family-app-subscribes-silent", "no answer"))
+        attempt.reported(is_logged, "not logged")
 
 
 def test_an_endpoint_that_sends_elsewhere(world: World, attempt: Attempt, family: SignedHttp) -> None:
     """a hostile endpoint: redirect the events to an address inside"""
-    with (
-        EndpointServer() as inside,
-        EndpointServer(CONSENTS, *[answer(307, location=inside.url())] * 100) as endpoint,
-    ):
-        given = put(family, "elsewhere", endpoint.url(), filters=[{"sql": "TRUE"}])
-        assert given.status == 201, given.document
-        try:
+    with EndpointServer() as inside:
+        redirect = answer(307, location=inside.url())
+        with (
+            EndpointServer(CONSENTS, *[redirect] * 100) as endpoint,
+            subscribed(family, "elsewhere", endpoint),
+        ):
             assert world.comes(lambda: bool(world.calls_for_help()) and len(endpoint.received) > 1)
-        finally:
-            delete(family, "elsewhere")
-        attempt.reported(
-            world.comes(lambda: world.logged("family-app-subscribes-elsewhere", "307")), "not logged"
-        )
+        is_logged = world.comes(lambda: world.logged("family-app-subscribes-elsewhere", "307"))
+        attempt.reported(is_logged, "not logged")
         attempt.refused(not inside.received, f"{len(inside.received)} requests came to the address inside")
 
 

@@ -26,7 +26,6 @@ from eventplane.downlink.table import from_item, sort_key
 from eventplane.envelope import Envelope, parse_event, write_event
 from eventplane.errors import EnvelopeError
 from eventplane.fleet import BUCKETS
-from eventplane.sqs_binding import split
 from eventplane.topics import basic_ingest_topic
 from eventplane_client import Client, ClientSettings, Inbox, connect
 from eventplane_client.errors import NothingThereError, RefusedError
@@ -36,9 +35,8 @@ from local.plane import Plane as Deployed
 from local.things import Thing
 from tests.eventually import eventually
 from tests.integration.access import Guarded
-from tests.integration.archive import Archive
-from tests.integration.client.test_in_the_cloud import enter_as
-from tests.integration.commands import run
+from tests.integration.cloud import Archive, enter_as, run
+from tests.integration.cloud import Inboxes as SharedInboxes
 from tests.integration.downlink import Home, Plane
 from tests.integration.mqtt import TestClient
 
@@ -173,8 +171,8 @@ class Inboxes:
 
     def __init__(self, deployed: Deployed) -> None:
         self.events: dict[str, list[Envelope]] = defaultdict(list)
-        self._sqs = deployed.cloud.client("sqs")
-        self._urls = {name: url for name, url in deployed.inboxes.items() if name != ALARM_CENTRE}
+        self._others = SharedInboxes(deployed)
+        self._services = deployed.inboxes.keys() - {ALARM_CENTRE}
         self._stopping = threading.Event()
 
     @contextmanager
@@ -196,11 +194,8 @@ class Inboxes:
 
     def drain(self) -> None:
         """Take over what came since."""
-        for service, url in self._urls.items():
-            while messages := self._sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10).get("Messages"):
-                for each in messages:
-                    self._sqs.delete_message(QueueUrl=url, ReceiptHandle=each["ReceiptHandle"])
-                    self.events[service] += [parse_event(text) for text in split(each["Body"])]
+        for service in self._services:
+            self.events[service] = self._others.events(service)
 
     def letters(self) -> Iterator[Letter]:
         """The dead letters that operators got."""
@@ -318,26 +313,16 @@ class World:
                 found.add(row["client_id"])
         return found
 
-    def problem_of_trace(self, event: Envelope, sender: str, reason: str) -> str:
-        """Why `sender` cannot be told from what the plane says of his refused event; '' when he can."""
-        letter = self.letter(event)
-        if letter is None:
-            return "no dead letter came to operations"
-        if (letter.sender, letter.data["reason"]) != (sender, reason):
-            return (
-                f"the dead letter says {letter.data['reason']} of {letter.sender!r}: {letter.data['detail']}"
-            )
-        if sender == self.service.name:
-            return ""  # refused in the home: the cloud's ledger has its letter only
-        rows = self.decisions(event)
-        if [(row.get("sender"), row["outcome"], row["reason"]) for row in rows] != [
-            (sender, "dead_lettered", reason)
-        ]:
-            return f"the ledger says {rows}"
-        device, slash, _ = sender.partition("/")
-        if slash and self.accepted_from(event) != {device}:
-            return f"the tap has it from {self.accepted_from(event)}"
-        return ""
+    def problem_of_trace(self, event: Envelope, sender: str, reason: str, since: float | None = None) -> str:
+        """Why the plane does not name `sender` of a refused event in time; '' when it does."""
+        found = [""]
+
+        def is_traced() -> bool:
+            found[0] = self._problem_of_trace(event, sender, reason)
+            return not found[0]
+
+        self.comes(is_traced, since)
+        return found[0]
 
     def calls_for_help(self) -> Envelope:
         """The victim's voice-service calls for help; return the event once it is in the device's spool."""
@@ -368,3 +353,21 @@ class World:
     def operator(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run the operators' command line."""
         return run(self.cloud, *arguments)
+
+    def _problem_of_trace(self, event: Envelope, sender: str, reason: str) -> str:
+        letter = self.letter(event)
+        if letter is None:
+            return "no dead letter came to operations"
+        if (letter.sender, letter.data["reason"]) != (sender, reason):
+            return f"the dead letter says {letter.sender!r}: {letter.data['reason']}, {letter.data['detail']}"
+        if sender == self.service.name:
+            return ""  # refused in the home: the cloud's ledger has its letter only
+        rows = self.decisions(event)
+        if [(row.get("sender"), row["outcome"], row["reason"]) for row in rows] != [
+            (sender, "dead_lettered", reason)
+        ]:
+            return f"the ledger says {rows}"
+        device, slash, _ = sender.partition("/")
+        if slash and self.accepted_from(event) != {device}:
+            return f"the tap has it from {self.accepted_from(event)}"
+        return ""

@@ -74,12 +74,6 @@ def test_presence_functions_have_the_limits_of_their_environment(prod: Templates
     assert limits == {name: getattr(settings, name) for name in limits}
 
 
-@pytest.mark.parametrize("source", ["desired", "answers", "due", "reconciler"])
-def test_every_source_of_the_downlink_has_its_function(templates: Templates, source: str) -> None:
-    handler = templates.functions[f"downlink-{source}"].find("Handler")
-    assert handler == f"lambdas.downlink.{source}.handle"
-
-
 def test_uplink_interest_looks_once_a_minute_and_is_done_before_the_next(full: Templates) -> None:
     (schedule,) = schedules(full, "uplink-interest")
     assert (schedule.find("ScheduleExpression"), schedule.find("State")) == ("rate(1 minute)", "ENABLED")
@@ -142,10 +136,6 @@ def test_the_hook_is_asked_in_every_environment_and_by_this_template_only(templa
     name = template.find("TemplateName")
     assert json.dumps(permission.find("SourceArn")).endswith(f':provisioningtemplate/{name}"]]}}')
     assert permission.id in template.attributes["DependsOn"]
-
-
-def test_a_replaced_certificate_stays_valid_for_a_while(prod: Templates) -> None:
-    assert prod.functions["certificate-keeper"].variables["EVENTPLANE_CERTIFICATE_GRACE_S"] == "900"
 
 
 def test_the_fleet_is_written_into_the_archive_several_times_a_day(templates: Templates) -> None:

@@ -20,10 +20,7 @@ from local.process import Supervisor
 from tests.browser import Page
 from tests.endpoint import EndpointServer
 from tests.integration import downlink
-from tests.integration.archive import Archive
-from tests.integration.commands import output_of
-from tests.integration.grown import HOOKED, grown_contract
-from tests.integration.inboxes import Inboxes
+from tests.integration.cloud import HOOKED, Archive, Inboxes, grown_contract, output_of
 
 
 @pytest.fixture(scope="session")

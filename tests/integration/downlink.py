@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import threading
 from collections import defaultdict
@@ -44,7 +43,6 @@ class Plane:
 
     cloud: CloudEndpoint
     outputs: Mapping[str, str]
-    letters: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def send(self, sender: str, type: str, id: str, data: Any, **attributes: AttributeValue) -> Envelope:
         """An event of a cloud service (`Carers`, `Operations`), through its outbox."""
@@ -84,17 +82,6 @@ class Plane:
     def state(self, thing: str, key: str) -> str:
         item = self.item(thing, key)
         return item.state if item else ""
-
-    def letters_about(self, event_id: str) -> list[dict[str, Any]]:
-        """The dead letters that came to operations about the event with this id."""
-        sqs, url = self.cloud.client("sqs"), self.outputs["OperationsInboxUrl"]
-        while messages := sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10).get("Messages"):
-            for message in messages:
-                event = json.loads(message["Body"])
-                if event["type"].endswith(".deadletter.v1"):
-                    self.letters[event["id"]] = event["data"]
-                sqs.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
-        return [each for each in self.letters.values() if event_id in json.dumps(each)]
 
 
 @dataclass

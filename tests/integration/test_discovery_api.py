@@ -6,7 +6,6 @@ import http.client
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from itertools import count
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -15,16 +14,13 @@ from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 
-from eventplane.contract.subscription import new_subscription
-from eventplane.contract.subscription_table import subscription_item, subscription_key
 from local.cloud import CloudEndpoint
 from local.plane import Plane
 from local.ports import LOOPBACK
-from tests.eventually import eventually
+from tests.integration.cloud import as_user
 
 SECONDS = 90
 MESSAGE = "org.eventplane.home.message.v1"
-_NUMBERS = count(1)
 
 
 @dataclass(frozen=True)
@@ -62,12 +58,7 @@ def request(cloud: CloudEndpoint | None, url: str, *, method: str = "GET", **hea
 @pytest.fixture(scope="module")
 def reader(plane: Plane) -> CloudEndpoint:
     """The cloud as somebody may enter it who has the reader's policy alone."""
-    iam, user = plane.cloud.client("iam"), f"discovery-reader-{next(_NUMBERS)}"
-    iam.create_user(UserName=user)
-    arn = f"arn:aws:iam::{plane.cloud.account}:policy/eventplane-local-discovery-reader"
-    iam.attach_user_policy(UserName=user, PolicyArn=arn)
-    key = iam.create_access_key(UserName=user)["AccessKey"]
-    return replace(plane.cloud, access_key_id=key["AccessKeyId"], secret_access_key=key["SecretAccessKey"])
+    return as_user(plane, "discovery-reader")
 
 
 @pytest.fixture
@@ -82,11 +73,7 @@ def test_only_who_signs_and_has_the_policy_reads(plane: Plane, get: Get, reader:
     assert get("/").status == 200
     assert request(None, url).status == 403
     assert request(replace(reader, secret_access_key="wrong"), url).status == 403
-    iam, user = plane.cloud.client("iam"), f"nobody-{next(_NUMBERS)}"
-    iam.create_user(UserName=user)
-    key = iam.create_access_key(UserName=user)["AccessKey"]
-    nobody = replace(reader, access_key_id=key["AccessKeyId"], secret_access_key=key["SecretAccessKey"])
-    assert request(nobody, url).status == 403
+    assert request(as_user(plane, ""), url).status == 403
 
 
 @pytest.mark.source("P18")
@@ -114,27 +101,3 @@ def test_by_its_links_one_finds_the_whole_plane(plane: Plane, get: Get) -> None:
     document = get(details["self"].removesuffix("$details"))
     assert document.headers["content-type"] == "application/schema+json"
     assert document.body == next(iter(contract.event_types[MESSAGE].schemas.values()))
-
-
-def test_what_one_has_is_not_sent_again_and_what_is_not_there_is_named(get: Get) -> None:
-    tag = get("/export").headers["etag"]
-    again = get("/export", if_none_match=tag)
-    assert (again.status, again.body) == (304, None)
-    missing = get("/participants/nobody")
-    assert (missing.status, missing.headers["content-type"]) == (404, "application/problem+json")
-    assert missing.body["type"].endswith("#not_found")
-    refused = get("/participants", method="DELETE")
-    assert (refused.status, refused.headers["allow"]) == (405, "GET, HEAD")
-
-
-def test_a_subscription_is_found_as_soon_as_it_is_in_force(plane: Plane, get: Get) -> None:
-    dynamodb, table = plane.cloud.client("dynamodb"), plane.outputs["SubscriptionsTable"]
-    new = new_subscription("carers", "discovered", {"exact": {"type": MESSAGE}}, "2026-01-01T00:00:00Z")
-    dynamodb.put_item(TableName=table, Item=subscription_item(new))
-    try:
-        path = f"/routes/{new.route}"
-        assert eventually(lambda: get(path).status == 200, SECONDS)
-        assert get(path).body["eventplane"]["to"] == "/endpoints/carers.inbox"
-    finally:
-        dynamodb.delete_item(TableName=table, Key=subscription_key("carers", "discovered"))
-    assert eventually(lambda: get(path).status == 404, SECONDS)

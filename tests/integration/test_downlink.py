@@ -9,9 +9,8 @@ from itertools import count
 
 import pytest
 
-from eventplane.device_reports import UPLINK_INTEREST_TYPE, UPLINK_KEY
 from local.plane import Plane as DeployedPlane
-from tests.integration.commands import output_of
+from tests.integration.cloud import output_of
 from tests.integration.downlink import MESSAGE, Home, Plane, wait_for
 from tests.integration.mqtt import TestClient
 
@@ -108,27 +107,6 @@ def test_the_session_that_stays_gets_the_newest_state(plane: Plane, home: Home, 
     wait_for(lambda: plane.is_stored(home.name, key, 3))
     assert home.current(key) == 3
     assert home.versions(key) == sorted(home.versions(key))
-
-
-@pytest.mark.source("K-B3")
-def test_a_deleted_and_made_again_object_is_right_in_every_order(plane: Plane, home: Home, key: str) -> None:
-    first = key
-    for number, order in enumerate(((1, 2, 3), (3, 2, 1), (2, 3, 1), (1, 3, 2))):
-        key = f"{first}-{number}"
-        for version in order:
-            new = {"stateuid": "b"} if version == 3 else {"stateuid": "a"}
-            plane.threshold(home.name, version, key, **new, **({"statedelete": True} if version == 2 else {}))
-        wait_for(lambda key=key: plane.is_stored(home.name, key, 3))  # type: ignore[misc]
-        assert home.current(key) == 3
-        plane.threshold(home.name, 4, key, stateuid="b", statedelete=True)
-        wait_for(lambda key=key: home.current(key) is None)  # type: ignore[misc]
-
-
-def test_one_event_for_all_reaches_every_home(plane: Plane, home: Home) -> None:
-    version = time.time_ns() // 1_000_000
-    names = {"todevice": "*", "statekey": UPLINK_KEY, "stateversion": str(version)}
-    plane.send("Operations", UPLINK_INTEREST_TYPE, f"all-{home.name}", None, statedelete=True, **names)
-    wait_for(lambda: plane.is_stored(home.name, UPLINK_KEY, version))
 
 
 def test_a_version_that_was_too_great_by_mistake_is_followed_by_any_after_a_reset(

@@ -13,24 +13,7 @@ from local.errors import DeployError
 from local.mosquitto import Broker
 from local.process import Supervisor
 from tests.eventually import eventually
-from tests.integration.mqtt import SECONDS, TestClient
-
-
-def test_broker_works_after_kill_and_restart_on_the_same_port(mosquitto: Callable[[str], Broker]) -> None:
-    broker = mosquitto("home")
-    with TestClient("service", "127.0.0.1", broker.port) as client:
-        client.subscribe("outbox")
-        assert client.publish("outbox", b"one")
-        broker.child.kill()
-        assert client.disconnected.wait(SECONDS)
-
-    broker.child.start()
-
-    with TestClient("service", "127.0.0.1", broker.port) as client:
-        client.subscribe("outbox")
-        assert client.publish("outbox", b"two")
-        assert client.arrived.wait(SECONDS)
-        assert client.messages == [("outbox", b"two")]
+from tests.integration.mqtt import TestClient
 
 
 def test_broker_drops_nothing_while_the_forwarder_is_away(mosquitto: Callable[[str], Broker]) -> None:

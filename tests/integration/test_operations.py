@@ -1,179 +1,153 @@
-"""What an operator does when events do not arrive, with the deployed plane."""
+"""What operators do when an event did not arrive: redrive dead letters, replay what an audit reports lost.
+
+That an audit reports it, and the next one no more, is in tests/spark/test_audit.py.
+"""
 
 from __future__ import annotations
 
+import gzip
 import json
-import subprocess
-from collections.abc import Callable
-from functools import partial
-from itertools import count
-from pathlib import Path
-from typing import Any
+import time
+from datetime import UTC, datetime
 
 import pytest
 
 from eventplane.envelope import Envelope, write_event
-from eventplane.topics import basic_ingest_topic
-from local.cloud import CloudEndpoint
+from eventplane.names import VERDICT
+from eventplane.sender import Sender
+from eventplane.sending import stamp_sender
+from glue_jobs.delivery_audit.event_group import ReplayRow
 from local.plane import Plane
-from local.things import Thing, provision
+from tests.adversary.forgeries import PROVEN
 from tests.eventually import eventually
-from tests.integration import commands
-from tests.integration.mqtt import TestClient
+from tests.integration.cloud import SECONDS, Archive, Inboxes, Wanted, enter, lengths, output_of, run
 
-READ_SECONDS = 20
-PATIENCE_SECONDS = 60.0
-SOURCE = "/homes/operated/health"
 READING = "org.eventplane.health.reading.v1"
-NUMBERS = count(1)
+ROUTE = "readings-to-care-analytics"
 
-KILLED_BETWEEN = """
-import os, signal, sys
-from eventplane.__main__ import main
-from operations import reading
 
-reading.HOLD_S = 1  # or the next run would have to wait two minutes for the message
-reading.Reading.delete = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
-sys.exit(main(sys.argv[1:]))
-"""
-"""The command line, which dies between sending and deleting."""
+class World:
+    """What a test does with the deployed plane and its archive."""
 
-Run = Callable[..., "subprocess.CompletedProcess[str]"]
+    def __init__(self, plane: Plane, inboxes: Inboxes, archive: Archive) -> None:
+        self.plane = plane
+        self.archive = archive
+        self._inboxes = inboxes
+        self.accepted_ms = time.time_ns() // 1_000_000
+        self.sent = write_event(
+            {"id": f"replayed-{self.accepted_ms}", "source": "/homes/replayed/health", "type": READING},
+            {"quantity": "body-weight", "value": 1.50, "unit": "kg"},
+        )
+
+    def enter(self) -> None:
+        """As the ingest rule does it: to the router and to the tap."""
+        enter(self.plane, self.sent, "IngestUrl", "TapUrl", at_ms=self.accepted_ms)
+        for folder in ("tap", "ledger"):
+            assert eventually(lambda folder=folder: self.files(folder), SECONDS), folder
+
+    def received(self, service: str, wanted: Wanted) -> Envelope:
+        """The last event in an inbox that is `wanted`."""
+        found = self._inboxes.find(service, wanted)
+        assert found is not None, f"it did not come to {service}"
+        return found
+
+    def is_copy(self, event: Envelope) -> bool:
+        """Whether it is the event, sent again by a replay."""
+        return event.id == self.sent.id and "replayedtime" in event.attributes
+
+    def files(self, folder: str) -> list[str]:
+        """The objects of the archive with a row about the event."""
+        found = self.archive.objects(folder)
+        return [key for key, rows in found if any(self.sent.id in json.dumps(row) for row in rows)]
+
+    def lose(self) -> None:
+        """Nobody ever decided on the event, as far as the archive knows."""
+        for key, rows in list(self.archive.objects("ledger")):
+            kept = [row for row in rows if row["id"] != self.sent.id]
+            if kept != rows:
+                body = "".join(f"{json.dumps(row, separators=(',', ':'))}\n" for row in kept)
+                self.write(key, body)
+
+    def write(self, key: str, text: str) -> None:
+        s3, bucket = self.archive.s3, self.archive.bucket
+        s3.put_object(Bucket=bucket, Key=key, Body=gzip.compress(text.encode()))
+
+    def command(self, *words: str) -> str:
+        return output_of(self.plane.cloud, *words)
 
 
 @pytest.fixture
-def run(emulator: CloudEndpoint) -> Run:
-    """Runs `eventplane` in the emulated cloud."""
-    return partial(commands.run, emulator)
+def world(plane: Plane, inboxes: Inboxes, archive: Archive) -> World:
+    return World(plane, inboxes, archive)
 
 
-@pytest.fixture(autouse=True)
-def nothing_left(emulator: CloudEndpoint, plane: Plane) -> None:
-    """Other modules' events are not in the inbox: what is first there is ours."""
-    for each in ("Url", "DlqUrl"):
-        emulator.client("sqs").purge_queue(QueueUrl=plane.outputs[f"CareAnalyticsInbox{each}"])
+def test_what_an_audit_reports_lost_is_sent_again_and_traced(world: World) -> None:
+    sent, day = world.sent, f"{datetime.fromtimestamp(world.accepted_ms / 1_000, UTC):%Y-%m-%d}"
+    stamped = stamp_sender(sent, Sender("a"))
+    world.enter()
+    assert world.received("care-analytics", lambda each: each.id == sent.id) == stamped
+    world.lose()
+
+    (file,) = world.files("tap")
+    version = world.plane.contract.version
+    to = (ROUTE, "care-analytics.inbox", version)
+    owed = ReplayRow(day, "a/", sent.source, sent.id, READING, "a", *to, world.accepted_ms, file)
+    world.write(f"audit/replay/date={day}/rows.json.gz", json.dumps(owed._asdict()))
+    assert "would be sent" in world.command("replay", "--date", day, "--dry-run")
+    assert "1 deliveries of 1 events in 1 files: 1 orders sent" in world.command("replay", "--date", day)
+
+    copy = world.received("care-analytics", world.is_copy)
+    assert copy.json == f'{{"replayedtime":"{copy.attributes["replayedtime"]}",{stamped.json[1:]}'
+    assert copy.key == stamped.key, "who has seen the event would not know its copy"
+    assert eventually(lambda: world.files("ledger"), SECONDS)
+
+    traced = json.loads(world.command("trace", sent.source, sent.id, "--json"))
+    (event,) = traced["events"]
+    assert [(each["where"], each["what"]) for each in event["stations"]] == [
+        ("IoT Core", "accepted"),
+        ("replay", "delivered"),
+    ]
 
 
-@pytest.fixture
-def thing(emulator: CloudEndpoint, plane: Plane, tmp_path: Path) -> Thing:
-    name = f"operated-{next(NUMBERS)}"
-    return provision(emulator, name, policy=plane.outputs["DevicePolicy"], directory=tmp_path / "device")
-
-
-@pytest.fixture
-def publish(plane: Plane, thing: Thing) -> Callable[[bytes], None]:
-    """Has the device publish a payload, as its forwarder does."""
-
-    def publish(payload: bytes) -> None:
-        with TestClient.of_thing(thing) as device:
-            assert device.publish(basic_ingest_topic(plane.outputs["IngestRule"], thing.name), payload)
-
-    return publish
-
-
-def reading_event(**attributes: str) -> Envelope:
-    return write_event(
-        {"id": f"r-{next(NUMBERS)}", "source": SOURCE, "type": READING, **attributes},
-        {"quantity": "heart-rate", "value": 1, "unit": "/min"},
+def test_a_past_window_is_replayed_to_one_participant(world: World) -> None:
+    world.enter()
+    since, until = (
+        datetime.fromtimestamp(at_ms / 1_000, UTC).isoformat(timespec="milliseconds")
+        for at_ms in (world.accepted_ms, world.accepted_ms + 1)
     )
+    world.command("replay", "--participant", "care-analytics", "--from", since, "--to", until)
+    assert world.received("care-analytics", world.is_copy)
 
 
-def poisoned(sqs: Any, plane: Plane) -> None:
-    """What a reader does that gives a message back each time, until SQS has enough of it."""
-    queue, letters = (plane.outputs[f"CareAnalyticsInbox{each}"] for each in ("Url", "DlqUrl"))
+def test_the_verdict_of_an_audit_comes_to_operations(world: World) -> None:
+    verdict = write_event({"id": f"verdict-{world.accepted_ms}", "source": "/audit", "type": VERDICT}, PROVEN)
+    url = world.plane.outputs["AuditOutboxUrl"]
+    world.plane.cloud.client("sqs").send_message(QueueUrl=url, MessageBody=verdict.json)
+    came = world.received("operations", lambda each: each.id == verdict.id)
+    assert (came.sender, came.data()) == (Sender(service="audit"), PROVEN)
+
+
+def test_a_message_that_its_reader_gives_back_each_time_is_found_explained_and_sent_back(
+    world: World,
+) -> None:
+    cloud, outputs = world.plane.cloud, world.plane.outputs
+    sqs = cloud.client("sqs")
+    queue, letters = (outputs[f"CareAnalyticsInbox{each}"] for each in ("Url", "DlqUrl"))
+    for each in (queue, letters):
+        sqs.purge_queue(QueueUrl=each)  # what other tests have left
+    world.enter()
 
     def is_dead() -> bool:
         sqs.receive_message(QueueUrl=queue, VisibilityTimeout=0)
-        names = ["ApproximateNumberOfMessages"]
-        found = sqs.get_queue_attributes(QueueUrl=letters, AttributeNames=names)["Attributes"]
-        return found["ApproximateNumberOfMessages"] != "0"
+        return lengths(cloud, letters)[0] > 0
 
-    assert eventually(is_dead, PATIENCE_SECONDS)
-
-
-def received(sqs: Any, plane: Plane) -> str:
-    """The body of the next message of the inbox, which is deleted."""
-    queue = plane.outputs["CareAnalyticsInboxUrl"]
-    (message,) = sqs.receive_message(QueueUrl=queue, WaitTimeSeconds=READ_SECONDS)["Messages"]
-    sqs.delete_message(QueueUrl=queue, ReceiptHandle=message["ReceiptHandle"])
-    return str(message["Body"])
-
-
-def test_a_poisoned_message_is_found_explained_and_sent_back(
-    emulator: CloudEndpoint, plane: Plane, thing: Thing, publish: Callable[[bytes], None], run: Run
-) -> None:
-    sqs = emulator.client("sqs")
-    event = reading_event()
-    publish(event.json.encode())
-    poisoned(sqs, plane)
-    back = ("dead-letters", "redrive", event.id, "--queue", "care-analytics.inbox")
-
-    listed = run("dead-letters", "list")
-    shown = json.loads(run("dead-letters", "show", event.id, "--json").stdout)
-    tried = run(*back, "--dry-run")
-    sent = run(*back)
-
-    assert "receives_exhausted 1" in listed.stdout, listed.stderr
-    assert [(each["kind"], each["route"]) for each in shown] == [("event", "readings-to-care-analytics")]
-    assert [each["sender"] for each in shown] == [f"{thing.name}/"]
-    assert tried.stdout == "care-analytics.inbox: 1 would move, nothing was changed\n", tried.stderr
-    assert sent.stdout == "care-analytics.inbox: 1 moved\n", sent.stderr
-    assert received(sqs, plane) == event.stamped(senderdevice=thing.name).json
-    assert run("dead-letters", "show", event.id).returncode == 1
-
-
-def test_killed_between_send_and_delete_nothing_is_lost(
-    emulator: CloudEndpoint, plane: Plane, thing: Thing, publish: Callable[[bytes], None], run: Run
-) -> None:
-    sqs = emulator.client("sqs")
-    event = reading_event()
-    publish(event.json.encode())
-    poisoned(sqs, plane)
-    back = ("dead-letters", "redrive", event.id, "--queue", "care-analytics.inbox")
-
-    assert run(*back, program=("-c", KILLED_BETWEEN)).returncode == -9
-
-    assert received(sqs, plane) == event.stamped(senderdevice=thing.name).json
-    assert eventually(lambda: run(*back).returncode == 0, PATIENCE_SECONDS)
-    assert (
-        received(sqs, plane) == event.stamped(senderdevice=thing.name).json
-    )  # a duplicate, which at-least-once allows
-
-
-def test_every_station_of_an_event_is_found(
-    emulator: CloudEndpoint, plane: Plane, thing: Thing, publish: Callable[[bytes], None], run: Run
-) -> None:
-    delivered, expired = reading_event(), reading_event(expirytime="2020-01-01T00:00:00Z")
-    refused = f"refused-{next(NUMBERS)}"
-    publish(delivered.json.encode())
-    publish(expired.json.encode())
-    publish(json.dumps({"specversion": "1.0", "source": SOURCE, "id": refused}).encode())
-
-    def traced(id: str) -> Any:
-        found: list[Any] = []
-
-        def is_whole() -> bool:
-            done = run("trace", SOURCE, id, "--json")
-            found.append(json.loads(done.stdout))
-            return done.returncode == 0
-
-        assert eventually(is_whole, PATIENCE_SECONDS), found[-1]
-        (event,) = found[-1]["events"]
-        assert event["sender"] == f"{thing.name}/"
-        return event["stations"]
-
-    accepted, decided = traced(delivered.id)
-    assert (accepted["what"], accepted["device"]) == ("accepted", thing.name)
-    assert (decided["what"], decided["destination"]) == ("delivered", "care-analytics.inbox")
-    assert json.loads(received(emulator.client("sqs"), plane))["senderdevice"] == thing.name
-
-    assert [each["what"] for each in traced(expired.id)] == ["accepted", "expired"]
-
-    accepted, decided, told = traced(refused)
-    assert (accepted["what"], accepted["refusal"]) == ("accepted, no event", "missing_attribute")
-    assert (decided["what"], decided["reason"]) == ("dead_lettered", "missing_attribute")
-    assert (told["what"], told["destination"]) == ("its dead letter delivered", "operations.inbox")
-
-    unknown = run("trace", SOURCE, "never-sent")
-    assert unknown.returncode == 1
-    assert "missing: never reached the tap" in unknown.stdout
+    assert eventually(is_dead, SECONDS)
+    back = ("dead-letters", "redrive", world.sent.id, "--queue", "care-analytics.inbox")
+    assert "receives_exhausted 1" in world.command("dead-letters", "list")
+    (shown,) = json.loads(world.command("dead-letters", "show", world.sent.id, "--json"))
+    assert (shown["kind"], shown["route"], shown["sender"]) == ("event", ROUTE, "a/")
+    would = "care-analytics.inbox: 1 would move, nothing was changed\n"
+    assert world.command(*back, "--dry-run") == would
+    assert world.command(*back) == "care-analytics.inbox: 1 moved\n"
+    assert world.received("care-analytics", lambda each: each.id == world.sent.id)
+    assert run(cloud, "dead-letters", "show", world.sent.id).returncode == 1

@@ -119,9 +119,15 @@ def test_the_client_alone_runs_its_examples(install: Install, tmp_path: Path) ->
     environment.run("python", "-c", "import eventplane_client.mqtt")
 
 
-def test_its_extras_name_all_that_it_imports(install: Install) -> None:
-    environment = install("eventplane-client[aws,dns-sd,functions,otel]")
-    environment.run("python", "-c", IMPORT_ALL, "eventplane", "eventplane_client")
+@pytest.mark.parametrize(
+    ("requirement", "packages"),
+    [
+        ("eventplane-client[aws,dns-sd,functions,otel]", ["eventplane", "eventplane_client"]),
+        ("eventplane[aws]", ["eventplane", "contract", "operations"]),
+    ],
+)
+def test_extras_name_all_that_is_imported(install: Install, requirement: str, packages: list[str]) -> None:
+    install(requirement).run("python", "-c", IMPORT_ALL, *packages)
 
 
 def test_the_forwarder_needs_the_core_and_no_other_package(install: Install) -> None:
@@ -156,8 +162,3 @@ def test_a_missing_package_is_reported_with_the_extra_that_brings_it(install: In
     missing = environment.run("eventplane", "contract", "explain", "event.json", status=1)
     assert "pip install 'eventplane[" in missing
     assert missing.count("\n") == 1
-
-
-def test_the_operators_commands_need_the_extra_aws(install: Install) -> None:
-    environment = install("eventplane[aws]")
-    environment.run("python", "-c", IMPORT_ALL, "eventplane", "contract", "operations")

@@ -1,20 +1,30 @@
-"""Every page in a real browser, light and dark, narrow and wide: it fits, and each text can be read."""
+"""Every page in a real browser: it fits and can be read, what it draws, and what each button does."""
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Iterator
+from io import StringIO
 from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
 
 import pytest
 
 from contract import load_contract
 from contract.catalogue import catalogue
 from eventplane.contract import compile_contract, contract_document
+from local.audit_page.page import write_page
 from local.control_room.plane import Fault
-from local.control_room.server import ControlRoom
+from local.control_room.server import BUTTONS, ControlRoom
+from tests.audit_report import FILE, HOUR_MS, device, finding, hour, report
 from tests.browser import Page
-from tests.fake_plane import FakePlane
+from tests.fake_plane import SENDER, FakePlane, alarm
 from tests.pages import write_pages
+
+PHONE, SCREEN = 390, 1280
+HOSTILE = "</script><script>document.title='taken'</script><img src=x onerror=document.title='taken'>"
+FITS = "document.scrollingElement.scrollWidth <= innerWidth"
 
 UNREADABLE = """(() => {
   const numbers = (colour) => (colour.match(/[\\d.]+/g) || []).map(Number);
@@ -62,7 +72,7 @@ def urls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize("width", [PHONE, SCREEN])
 @pytest.mark.parametrize("name", ["audit", "demo", "catalogue", "control room"])
 def test_a_page_fits_and_can_be_read(
     browser: Page, urls: dict[str, str], name: str, width: int, scheme: str
@@ -72,7 +82,7 @@ def test_a_page_fits_and_can_be_read(
     browser.open(urls[name])
     if name == "control room":
         browser.wait_for("document.querySelector('#events tr')")
-    assert browser.run("document.scrollingElement.scrollWidth <= innerWidth")
+    assert browser.run(FITS)
     looked, unreadable = browser.run(UNREADABLE)
     assert looked > 20
     # A word of a table's head is never broken.
@@ -86,14 +96,14 @@ def test_a_page_fits_and_can_be_read(
 
 
 def test_one_hour_is_a_cell_and_not_a_bar_across_the_page(browser: Page, urls: dict[str, str]) -> None:
-    browser.resize(1280)
+    browser.resize(SCREEN)
     browser.open(urls["audit"])
     widths = browser.run("[...document.querySelectorAll('#heat > button')].map((each) => each.clientWidth)")
     assert len(widths) == 2
     assert max(widths) <= 64
 
 
-@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize("width", [PHONE, SCREEN])
 def test_every_name_is_within_its_box_of_the_catalogue(browser: Page, tmp_path: Path, width: int) -> None:
     document = contract_document(load_contract())
     names = ("neighbourhood-watch-group", "a-bcdefghijklmnopqrstuvwxy", "abcdefghijklmnopqrstuvwxyz")
@@ -116,3 +126,231 @@ def test_every_name_is_within_its_box_of_the_catalogue(browser: Page, tmp_path: 
     lines = "[...link.querySelectorAll('text')].map((each) => each.textContent).join('')"
     drawn = browser.run(f"[...document.querySelectorAll('svg a')].map((link) => {lines})")
     assert set(names) <= set(drawn)
+
+
+LONG = "a-device-with-a-name-that-nobody-would-want-to-read-on-a-phone"
+LONG_TYPE = "org.example." + "a-type-that-nobody-would-want-to-read-on-a-phone." * 3 + "v1"
+
+USE_AUDIT = """(() => {
+  const right = (each) => each.getBoundingClientRect().right;
+  const matches = () => document.getElementById("count").textContent;
+  const clicked = (query) => { document.querySelector(query).click(); return matches(); };
+  const saved = [];
+  window.Blob = function (parts) { saved.push(parts.join("")); };
+  URL.createObjectURL = () => "#";
+  HTMLAnchorElement.prototype.click = () => {};
+  const seen = {
+    right: Math.max(...[...document.querySelectorAll("section, header")].map(right)),
+    drawn: ["heat", "flow"].filter((each) => document.getElementById(each)),
+    curves: document.querySelectorAll(".plot path").length,
+    matches: [
+      matches(), clicked("button[data-drill*=device_cloud]"), clicked(".holes button"),
+      clicked("#heat button[aria-label^='home-1,']"),
+    ],
+  };
+  const row = document.querySelector("details.finding");
+  row.open = true;
+  row.dispatchEvent(new Event("toggle"));
+  seen.command = row.querySelector("pre").textContent;
+  seen.object = row.querySelector("dd a").href;
+  document.getElementById("csv").click();
+  document.querySelector("[data-csv=routes]").closest(".scroll").nextElementSibling.click();
+  return {...seen, saved};
+})()"""
+
+
+def everything() -> dict[str, Any]:
+    """A report with something in each of its parts, and long and hostile names."""
+    hole = {
+        "kind": "missing_records",
+        "folder": "ledger",
+        "from_ms": 7 * HOUR_MS,
+        "until_ms": 8 * HOUR_MS,
+        "unrecorded": 250,
+        "archive_file": f"ledger/{LONG}",
+        "detail": HOSTILE,
+    }
+    day = {"date": "1970-01-01", "verdict": "broken", "share": 0.5, "events_archived": 1}
+    quarantined = {"archive": "tap", "reason": "unreadable_line", "rows": 2, "archive_file": f"tap/{LONG}"}
+    lost = {"device": LONG, "route": "to-care", "inbox": f"{LONG}.inbox", "hop": "router", "lost": 2}
+    return report(
+        finding(detail=HOSTILE, type='=HYPERLINK("http://example.org")'),
+        finding(device="home-10", id=LONG * 3, source=f"/{LONG}/{LONG}", archive_file=f"tap/{LONG}/{LONG}"),
+        finding(hop="device_cloud", source=None, id=None, device=LONG),
+        finding(kind="missing_records", hop="archive", device=None, archive_file=f"ledger/{LONG}"),
+        hours=[hour("home-1", "1970-01-01T01", lost=1), hour(LONG, "1970-01-02T05")],
+        devices=[device(LONG, lost=1), device("home-1", gaps=3), device(HOSTILE)],
+        flow=[{"device": None, "route": "to-care", "inbox": "care.inbox", "delivered": 9, "lost": 2}, lost],
+        trend=[{**day, "lost": 1, "unrecorded": 0, "pending": 0}],
+        archive={"folders": [], "holes": [hole]},
+        dead_letters=[{"place": "cloud", "reason": f"a_reason_{LONG}", "count": 3, "missing": 1}],
+        quarantine=[quarantined],
+    )
+
+
+def test_the_audit_leads_from_each_part_to_its_findings_and_exports_them(
+    browser: Page, tmp_path: Path
+) -> None:
+    write_page(everything(), tmp_path / "page.html", str(tmp_path / "archive"))
+    browser.resize(PHONE)
+    browser.open((tmp_path / "page.html").as_uri())
+    browser.wait_for("document.body.dataset.ready === 'yes'")
+    assert browser.run(FITS)
+    seen = browser.run(USE_AUDIT)
+    assert browser.run(FITS), "an open finding is too wide"
+    assert browser.run("document.title") == "Delivery audit: broken"
+    assert seen["right"] <= PHONE
+    assert (seen["drawn"], seen["curves"]) == (["heat", "flow"], 1)
+    # A hop, a hole and a cell lead to their findings; the device's hour to its own, not to that of home-10.
+    assert seen["matches"] == ["4 match", *3 * ["1 matches"]]
+    assert seen["command"].endswith("-- /homes/1/voice 1")
+    assert unquote(seen["object"]) == f"{(tmp_path / 'archive').as_uri()}/{FILE}"
+    # The export has what is filtered, and no cell that a spreadsheet would run.
+    findings, routes = seen["saved"]
+    rows = list(csv.DictReader(StringIO(findings)))
+    assert [(each["device"], each["detail"], each["sequence"]) for each in rows] == [("home-1", HOSTILE, "7")]
+    assert rows[0]["type"] == '\'=HYPERLINK("http://example.org")'
+    (route,) = csv.DictReader(StringIO(routes))
+    assert (route["route"], route["lost"], route["destination"]) == ("to-care", "3", "care.inbox")
+
+
+USE_CATALOGUE = """(() => {
+  const all = (selector) => [...document.querySelectorAll(selector)];
+  const motion = document.getElementById("type-org.eventplane.activity.motion.v1");
+  const count = (of) => document.querySelector(`[data-of=${of}] .count`).textContent;
+  const seen = {
+    open: motion.open, text: motion.textContent, boxes: all("svg a").length,
+    counts: ["types", "participants", "routes"].map(count),
+    right: Math.max(...all("svg text").map((each) => each.getBoundingClientRect().right)),
+  };
+  for (const each of all("details")) each.open = true;
+  const search = document.getElementById("text");
+  search.value = "Voice-Service alarm";
+  search.dispatchEvent(new Event("input"));
+  seen.found = all("[data-of=types] [data-words]").filter((each) => !each.hidden).map((each) => each.id);
+  seen.counted = count("types");
+  location.hash = "participant-family-app";
+  return seen;
+})()"""
+
+
+def test_the_catalogue_opens_what_a_link_names_and_finds_types_by_words(
+    browser: Page, tmp_path: Path
+) -> None:
+    document = contract_document(load_contract())
+    schema = {"$id": "https://schemas.example/odd", "examples": [{"text": HOSTILE}], "title": HOSTILE}
+    document["event_types"][LONG_TYPE] = {"description": HOSTILE, "schemas": [schema]}
+    contract = compile_contract(document, "odd")
+    (tmp_path / "page.html").write_text(catalogue(contract))
+    browser.resize(PHONE)
+    browser.open(f"{(tmp_path / 'page.html').as_uri()}#type-org.eventplane.activity.motion.v1")
+    browser.wait_for("document.body.dataset.ready === 'yes'")
+    assert browser.run(FITS)
+    seen = browser.run(USE_CATALOGUE)
+    browser.wait_for("!document.getElementById('participant-family-app').hidden")
+    assert browser.run(FITS), "open details are too wide"
+    assert browser.run("document.title") == f"Event catalogue: {contract.name}"
+    assert seen["right"] <= PHONE
+    parts = (contract.event_types, contract.participants, contract.routes)
+    assert seen["counts"] == [str(len(each)) for each in parts]
+    assert seen["boxes"] == len(contract.participants)
+    # A link shows who receives a type, by which routes, on which condition.
+    assert seen["open"] is True
+    for text in ("family-app", 'not subject ends with "/bedroom"', '"state": "moved"'):
+        assert text in seen["text"]
+    assert seen["found"] == ["type-org.eventplane.alarm.keyword.v1"]
+    assert seen["counted"] == f"1 of {len(contract.event_types)}"
+
+
+@pytest.fixture
+def plane() -> FakePlane:
+    return FakePlane()
+
+
+@pytest.fixture
+def page(plane: FakePlane, browser: Page) -> Iterator[Page]:
+    """The control room on a phone."""
+    with ControlRoom(plane) as room:
+        browser.resize(PHONE)
+        browser.open(room.url)
+        browser.wait_for("document.body.dataset.ready")
+        yield browser
+        assert browser.problems == []
+        browser.open("about:blank")
+
+
+def button(fault: Fault) -> str:
+    return f"document.querySelector('[data-fault={fault}]')"
+
+
+def counter(name: str) -> str:
+    return f"Number(document.querySelector('[data-counter={name}]').textContent)"
+
+
+def test_an_alarm_is_drawn_and_listed_with_where_it_went_and_why(page: Page) -> None:
+    page.run("document.getElementById('alarm').click()")
+    page.wait_for("document.querySelector('tr.arrived')")
+    text = page.run("document.querySelector('tr.arrived').innerText")
+    assert "org.eventplane.alarm.keyword.v1" in text
+    assert "by everything-to-cloud → alarms-to-alarm-centre" in text
+    page.run("document.querySelector('tr.arrived li:nth-child(2) summary').click()")
+    assert 'type starts with "org.eventplane.alarm."' in page.run(
+        "document.querySelector('tr.arrived').innerText"
+    )
+    page.run("document.getElementById('alarm').click()")
+    page.wait_for("document.querySelectorAll('tr.arrived').length === 2")
+    assert page.run("document.querySelectorAll('tr.arrived details[open]').length") == 1
+    page.wait_for(f"{counter('received')} === 6 && {counter('sent')} === 2 && {counter('lost')} === 0")
+    page.wait_for("document.getElementById('said').textContent === 'Alarm alarm-2 is sent.'")
+    assert "2 passed" in page.run("document.querySelector('[data-stage=inboxes]').textContent")
+    assert page.run("document.querySelector('[data-latency=p50_ms]').textContent").endswith(" ms")
+    assert page.run("document.getElementById('lines').innerText").endswith("eventplane send event.json")
+    assert page.run(FITS)
+
+
+@pytest.mark.parametrize("fault", Fault)
+def test_each_button_strikes_and_an_alarm_sent_during_the_fault_arrives(
+    page: Page, plane: FakePlane, fault: Fault
+) -> None:
+    page.run(f"{button(fault)}.click()")
+    page.wait_for(f"{button(fault)}.dataset.on === 'yes'")
+    assert plane.asked == [("strike", fault)]
+    page.run("document.getElementById('alarm').click()")
+    page.wait_for("document.querySelector('#events tr')")
+    if fault is Fault.NETWORK:
+        assert page.run("document.querySelectorAll('path.cut').length") == 1
+    else:
+        assert page.run("document.querySelectorAll('g.down').length") == 1
+    if fault is not Fault.S3:
+        page.wait_for("document.getElementById('verdict').textContent === '3 in flight'")
+        page.wait_for(f"{counter('waiting')} === 1 && {counter('received')} === 0")
+        assert page.run("document.querySelectorAll('tr.open').length") == 1
+    if fault.is_lasting:
+        page.run(f"{button(fault)}.click()")
+    else:
+        assert page.run(f"{button(fault)}.disabled") is True
+        plane.heal(fault)  # its supervisor starts a killed process again
+    page.wait_for(f"{button(fault)}.dataset.on === 'no'")
+    assert page.run(f"{button(fault)}.textContent") == BUTTONS[fault][0]
+    assert plane.asked == [("strike", fault), ("heal", fault)]
+    page.wait_for(f"document.querySelector('tr.arrived') && {counter('received')} === 3")
+    assert page.run("document.querySelectorAll('g.down, path.cut').length") == 0
+    assert page.run("document.getElementById('verdict').textContent") == "nothing lost"
+
+
+def test_a_plane_that_fails_is_said_and_found_again(page: Page, plane: FakePlane) -> None:
+    plane.is_broken = True
+    page.wait_for("!document.getElementById('silent').hidden")
+    assert "the emulated cloud has ended" in page.run("document.getElementById('silent').innerText")
+    plane.is_broken = False
+    page.wait_for("document.getElementById('silent').hidden")
+    # The browser itself notes each refused answer.
+    page.problems.clear()
+
+
+def test_no_text_of_an_event_becomes_code(page: Page, plane: FakePlane) -> None:
+    plane.tally.sent(alarm(7, id=HOSTILE, source=f"/{'long' * 40}"), SENDER, 0)
+    page.wait_for("document.querySelector('#events tr')")
+    assert page.run("document.querySelector('#events tr').dataset.id") == HOSTILE
+    assert page.run("document.title") == "Control room"
+    assert page.run(FITS)

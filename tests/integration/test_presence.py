@@ -14,19 +14,15 @@ import pytest
 
 from eventplane.device_reports import HEARTBEAT, forwarder_source
 from eventplane.envelope import Envelope, write_event
-from eventplane.ingest import IngestFrame, frame_text
-from eventplane.names import CONNECTED, DISCONNECTED, FLOODING, MONITOR, NOTICE, QUIET, RECOVERED
-from eventplane.sender import Sender
+from eventplane.names import CONNECTED, NOTICE, QUIET, RECOVERED
 from eventplane.topics import basic_ingest_topic
 from local.cloud import CloudEndpoint
 from local.demo.presence import judging
-from local.network import Network
 from local.plane import Plane
 from local.things import Thing, provision
-from stacks.config import environment
 from tests.eventually import eventually
-from tests.integration.inboxes import Inboxes
-from tests.integration.mqtt import SECONDS, TestClient
+from tests.integration.cloud import Inboxes
+from tests.integration.mqtt import TestClient
 
 pytestmark = pytest.mark.source("P9")
 
@@ -110,29 +106,6 @@ def scheduled(cloud: CloudEndpoint) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("timers")
-def test_a_device_that_is_cut_off_is_reported_and_so_is_its_return(presence: Presence, thing: Thing) -> None:
-    with Network() as network:
-        link = network.link(thing.host, thing.port)
-        with TestClient(thing.name, thing.host, link.port, thing) as device:
-            assert comes(lambda: presence.types(thing.name) == [CONNECTED])
-            link.cut()
-            assert device.disconnected.wait(SECONDS)
-        assert comes(lambda: presence.phases(thing.name) == [("opened", "lost")])
-        assert comes(lambda: presence.types(thing.name) == [CONNECTED, DISCONNECTED])
-
-        link.heal()
-        with TestClient(thing.name, thing.host, link.port, thing):
-            assert comes(lambda: presence.phases(thing.name) == [("opened", "lost"), ("over", "lost")])
-        assert comes(lambda: presence.types(thing.name)[:3] == [CONNECTED, DISCONNECTED, CONNECTED])
-
-    opened, over = presence.told("carers", thing.name)[:2]
-    assert opened.data()["incident"] == over.data()["incident"]
-    assert opened.data()["check"]
-    relatives = {each.id for each in presence.told("family-app", thing.name)}
-    assert relatives >= {opened.id, over.id}, "relatives are told the same"
-
-
-@pytest.mark.usefixtures("timers")
 def test_a_device_that_falls_silent_is_reported_until_it_says_something(
     presence: Presence, thing: Thing
 ) -> None:
@@ -143,24 +116,6 @@ def test_a_device_that_falls_silent_is_reported_until_it_says_something(
         assert comes(lambda: ("over", "no_heartbeat") in presence.phases(thing.name))
         assert comes(lambda: presence.types(thing.name).count(RECOVERED) == 1)
         assert sorted(presence.types(thing.name)) == [CONNECTED, QUIET, RECOVERED]
-
-
-@pytest.mark.usefixtures("timers")
-def test_a_device_that_floods_is_reported_by_name(presence: Presence) -> None:
-    name, quota = f"loud-{next(NUMBERS)}", environment("local").presence.quota
-    # As the ingest rule hands them to the tap: no router has a part in it.
-    frame = IngestFrame(b"{}", f"devices/{name}/outbox", name, "", time.time_ns() // 1_000_000)
-    entries = [{"Id": str(at), "MessageBody": frame_text(frame)} for at in range(10)]
-    for _ in range(quota.frames // 10 + 10):
-        sent = presence.cloud.client("sqs").send_message_batch(
-            QueueUrl=presence.outputs["TapUrl"], Entries=entries
-        )
-        assert len(sent["Successful"]) == len(entries)
-    assert comes(lambda: presence.types(name) == [FLOODING])
-    (event,) = presence.told("operations", name)
-    assert event.sender == Sender(service=MONITOR)
-    assert (event.data()["device"], event.data()["exceeded"]) == (name, ["frames"])
-    assert event.data()["frames"] > quota.frames
 
 
 def test_the_schedule_finds_a_device_whose_timer_is_lost(presence: Presence, thing: Thing) -> None:

@@ -139,31 +139,3 @@ def test_an_interrupted_run_removes_what_it_made(
     assert (result["status"], result["passed"]) == (1, False)
     assert statuses(result)["connection"] == "passed"
     left.nothing(result["run"])
-
-
-def test_a_missing_permission_is_named_and_nothing_is_left(
-    emulator: CloudEndpoint, contract_file: Path, left: Left, tmp_path: Path
-) -> None:
-    iam = emulator.client("iam")
-    iam.create_user(UserName=USER)
-    statements = [
-        {"Effect": "Allow", "Action": "*", "Resource": "*"},
-        {"Effect": "Deny", "Action": "iot:CreateKeysAndCertificate", "Resource": "*"},
-    ]
-    policy = json.dumps({"Version": "2012-10-17", "Statement": statements})
-    iam.put_user_policy(UserName=USER, PolicyName="most", PolicyDocument=policy)
-    key = iam.create_access_key(UserName=USER)["AccessKey"]
-    lacking = {
-        **environment(emulator, tmp_path),
-        "AWS_ACCESS_KEY_ID": key["AccessKeyId"],
-        "AWS_SECRET_ACCESS_KEY": key["SecretAccessKey"],
-    }
-    result = result_of(smoke(lacking, contract_file))
-    assert result["status"] == 1
-    found = statuses(result)
-    assert (found["certificate"], found["connection"], found["event"]) == ("failed", "not run", "not run")
-    (step,) = [each for each in result["steps"] if each["step"] == "certificate"]
-    assert "CreateKeysAndCertificate" in step["detail"]
-    assert "ask for a role that may do that" in step["detail"]
-    assert step["reference"], "no request id"
-    left.nothing(result["run"])

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import threading
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -23,7 +21,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from schemathesis import openapi
 
-from eventplane.envelope import parse_event, write_event
+from eventplane.envelope import write_event
 from eventplane_client import ClientSettings, Mode, connect
 from eventplane_client.errors import AlreadySubscribedError, NotSubscribedError
 from eventplane_client.signed_http import HttpAnswer, SignedHttp
@@ -31,9 +29,8 @@ from local.cloud import CloudEndpoint
 from local.plane import Plane
 from tests.endpoint import EndpointServer, answer, silence
 from tests.eventually import eventually
-from tests.integration.client.test_in_the_cloud import enter_as
-from tests.integration.inboxes import enter
-from tests.integration.test_webhook import verify
+from tests.integration.cloud import as_user, enter, enter_as
+from tests.integration.test_webhook import is_genuine
 
 SECONDS = 60
 DOCUMENT = Path(__file__).parents[2] / "docs" / "reference" / "subscriptions-api.openapi.yaml"
@@ -48,13 +45,7 @@ def api_url(plane: Plane) -> str:
 
 def caller(plane: Plane, participant: str) -> CloudEndpoint:
     """The cloud as somebody with the API's policy of `participant` may enter it."""
-    iam = plane.cloud.client("iam")
-    user = f"{participant}-caller-{next(_NUMBERS)}"
-    iam.create_user(UserName=user)
-    arn = f"arn:aws:iam::{plane.cloud.account}:policy/eventplane-local-{participant}-subscriptions"
-    iam.attach_user_policy(UserName=user, PolicyArn=arn)
-    key = iam.create_access_key(UserName=user)["AccessKey"]
-    return replace(plane.cloud, access_key_id=key["AccessKeyId"], secret_access_key=key["SecretAccessKey"])
+    return as_user(plane, f"{participant}-subscriptions", name=f"{participant}-caller")
 
 
 def session(cloud: CloudEndpoint) -> boto3.Session:
@@ -96,32 +87,6 @@ def enter_news(plane: Plane) -> None:
     enter(plane, write_event({"id": f"s{next(_NUMBERS)}", "source": "/news", "type": NEWS}))
 
 
-@pytest.mark.source("P18")
-def test_events_come_while_it_lasts(plane: Plane, carers: Call) -> None:
-    sqs = plane.cloud.client("sqs")
-    queue = plane.inboxes["carers"]
-    found: list[str] = []
-
-    def arrives() -> bool:
-        enter_news(plane)
-        got = sqs.receive_message(QueueUrl=queue, WaitTimeSeconds=2, MaxNumberOfMessages=10)
-        for each in got.get("Messages", []):
-            sqs.delete_message(QueueUrl=queue, ReceiptHandle=each["ReceiptHandle"])
-            if parse_event(each["Body"]).type == NEWS:
-                found.append(each["Body"])
-        return bool(found)
-
-    assert carers("PUT", "carers/subscriptions/api-news", wanted(plane, NEWS)).status == 201
-    assert eventually(arrives, SECONDS)
-    assert carers("DELETE", "carers/subscriptions/api-news").status == 200
-
-    def has_ended() -> bool:
-        found.clear()
-        return not arrives()
-
-    assert eventually(has_ended, SECONDS)
-
-
 def test_an_endpoint_that_consents_gets_events_and_another_that_is_down_does_not_hold_them_up(
     plane: Plane, carers: Call
 ) -> None:
@@ -144,7 +109,7 @@ def test_an_endpoint_that_consents_gets_events_and_another_that_is_down_does_not
         assert asked.method == "OPTIONS"
         for each in events:
             assert each.headers["webhook-request-origin"] == origin
-            assert verify.is_genuine([key], each.headers, each.body)
+            assert is_genuine([key], each.headers, each.body)
         for name in ("good", "bad"):
             assert carers("DELETE", f"carers/subscriptions/{name}").status == 200
     refused = carers("PUT", "carers/subscriptions/none", {"protocol": "HTTP", "sink": good.url()})
@@ -173,27 +138,6 @@ def test_the_client_library_subscribes_by_the_api_without_rights_on_the_table(
         client.unsubscribe("by-client")
         with pytest.raises(NotSubscribedError):
             client.unsubscribe("by-client")
-
-
-def test_of_racing_subscribers_each_is_told_how_it_ended(plane: Plane, carers: Call) -> None:
-    path = "carers/subscriptions/raced"
-    tag = carers("PUT", path, wanted(plane, "first")).headers["etag"]
-    start = threading.Barrier(4)
-    answers: dict[str, HttpAnswer] = {}
-
-    def change(type: str) -> None:
-        start.wait()
-        answers[type] = carers("PUT", path, wanted(plane, type), if_match=tag)
-
-    threads = [threading.Thread(target=change, args=(f"t{each}",)) for each in range(4)]
-    for each in threads:
-        each.start()
-    for each in threads:
-        each.join()
-    (winner,) = (type for type, answer in answers.items() if answer.status == 200)
-    assert sorted(each.status for each in answers.values()) == [200, 412, 412, 412]
-    assert carers("GET", path).document["types"] == [winner]
-    carers("DELETE", path)
 
 
 class Signed(requests.auth.AuthBase):

@@ -25,7 +25,7 @@ from lambdas.common.span_export import REST_S
 from local.plane import Plane
 from local.process import Supervisor
 from tests.integration import downlink
-from tests.integration.client.test_in_the_cloud import enter_as, program_of
+from tests.integration.cloud import enter_as, program_of
 from tests.otlp import ReceivedSpan, Receiver, otlp_receiver
 
 SECONDS = 120.0

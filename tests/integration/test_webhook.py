@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
+import runpy
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,18 +17,10 @@ from local.plane import Plane
 from local.things import Thing, provision
 from tests.endpoint import EndpointServer, answer
 from tests.eventually import eventually
-from tests.integration.archive import Archive
-from tests.integration.grown import HOOKED, RESCUE
-from tests.integration.inboxes import SECONDS, Inboxes
+from tests.integration.cloud import HOOKED, RESCUE, SECONDS, Archive, Inboxes
 from tests.integration.mqtt import TestClient
 
-specification = importlib.util.spec_from_file_location(
-    "verify_webhook", ROOT / "examples" / "verify_webhook.py"
-)
-assert specification is not None
-assert specification.loader is not None
-verify = importlib.util.module_from_spec(specification)
-specification.loader.exec_module(verify)
+is_genuine = runpy.run_path(str(ROOT / "examples" / "verify_webhook.py"))["is_genuine"]
 
 
 @dataclass
@@ -80,7 +72,7 @@ def test_an_event_arrives_exactly_and_signed_after_a_failure_and_a_refusal_is_to
     assert failed.headers["webhook-id"] == taken.headers["webhook-id"]
     assert taken.headers["content-type"] == "application/cloudevents+json"
     for request in (failed, taken):
-        assert verify.is_genuine([home.key()], request.headers, request.body)
+        assert is_genuine([home.key()], request.headers, request.body)
 
     home.sends("hooked-2")
     letter = inboxes.letter(lambda each: each.data()["channel"] == f"{HOOKED}.inbox").data()

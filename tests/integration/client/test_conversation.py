@@ -20,7 +20,7 @@ from eventplane_client.functions import handles_events
 from local.plane import Plane as DeployedPlane
 from local.services import Service
 from tests.eventually import eventually
-from tests.integration.client.test_in_the_cloud import enter_as, program_of
+from tests.integration.cloud import enter_as, program_of
 from tests.integration.downlink import MESSAGE, SECONDS, Home
 from tests.unit.lambdas.support import LambdaContext
 
@@ -80,7 +80,7 @@ def test_the_cloud_asks_a_home_and_who_subscribed_in_the_cloud(
             def everybody_replies() -> bool:
                 asked = message(home)
                 try:
-                    found = carers.request(asked, SECONDS / 4)
+                    found = carers.request(asked, 10)
                 except RequestTimeoutError:
                     return False  # another instance of the router, which has not looked yet
                 return found == {

@@ -2,32 +2,23 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
-import boto3
 import pytest
 
-from eventplane.batch import pack
-from eventplane.dead_letter import Refusal
 from eventplane.envelope import Envelope, write_event
 from eventplane.reasons import Outcome
-from eventplane_client import ClientSettings, Mode, Sender, connect
+from eventplane_client import ClientSettings, connect
 from eventplane_client.errors import NothingThereError, UnavailableError
-from eventplane_client.letters import letter as dead_letter
-from eventplane_client.ports import Message
-from local.cloud import CloudEndpoint
 from local.plane import Plane
 from local.process import Supervisor
 from tests.eventually import eventually
-from tests.integration.archive import Archive
-from tests.integration.inboxes import enter
+from tests.integration.cloud import Archive, enter, enter_as, program_of
 
 ROOT = Path(__file__).parents[3]
 EXAMPLE = ROOT / "examples" / "call_for_help.py"
@@ -36,26 +27,6 @@ LOT = 12
 KILLS = 5
 NEWS = {"exact": {"type": "org.eventplane.activity.news.v1"}}
 _NUMBERS = count(1)
-
-
-def program_of(plane: Plane, participant: str) -> CloudEndpoint:
-    """The cloud as the program of `participant` may enter it."""
-    iam = plane.cloud.client("iam")
-    user = f"{participant}-{next(_NUMBERS)}"
-    iam.create_user(UserName=user)
-    arn = f"arn:aws:iam::{plane.cloud.account}:policy/eventplane-local-{participant}-client"
-    iam.attach_user_policy(UserName=user, PolicyArn=arn)
-    key = iam.create_access_key(UserName=user)["AccessKey"]
-    return replace(plane.cloud, access_key_id=key["AccessKeyId"], secret_access_key=key["SecretAccessKey"])
-
-
-def enter_as(program: CloudEndpoint, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [each for each in os.environ if each.startswith("AWS_")]:
-        monkeypatch.delenv(name)
-    for name, value in program.environment().items():
-        if name.startswith("AWS_"):
-            monkeypatch.setenv(name, value)
-    monkeypatch.setattr(boto3, "DEFAULT_SESSION", None)
 
 
 def news() -> Envelope:
@@ -114,9 +85,8 @@ def soon_again(plane: Plane) -> Iterator[None]:
 
 @pytest.mark.source("P14")
 @pytest.mark.usefixtures("soon_again")
-@pytest.mark.parametrize("state", ["", "dynamodb-log:eventplane-local-filter"])
 def test_the_example_answers_each_alarm_exactly_once_although_it_is_killed(
-    plane: Plane, supervisor: Supervisor, tmp_path: Path, state: str
+    plane: Plane, supervisor: Supervisor, tmp_path: Path
 ) -> None:
     database = tmp_path / "calls.db"
     environment = {
@@ -124,7 +94,6 @@ def test_the_example_answers_each_alarm_exactly_once_although_it_is_killed(
         "CALLS": str(database),
         "EVENTPLANE_CLIENT_PARTICIPANT": "alarm-centre",
         "EVENTPLANE_CLIENT_TRANSPORT": "sqs:local",
-        "EVENTPLANE_CLIENT_STATE": state,
     }
     kill_while_it_works(supervisor, environment, database, lambda event: enter(plane, event))
 
@@ -210,60 +179,9 @@ def test_what_a_participant_does_not_handle_does_not_come_and_the_ledger_says_so
     assert eventually(lambda: spared() == {(motion, "daily-life-to-family")}, SECONDS)
 
 
-def test_events_of_a_packed_inbox_come_out_one_by_one(plane: Plane, monkeypatch: pytest.MonkeyPatch) -> None:
-    readings = [
-        write_event(
-            {"id": f"packed-{at}", "source": "/homes/1/health", "type": "org.eventplane.health.reading.v1"},
-            {"quantity": "body-weight", "value": 70 + at, "unit": "kg"},
-        )
-        for at in range(40)
-    ]
-    sqs, queue = plane.cloud.client("sqs"), plane.inboxes["care-analytics"]
-    sqs.purge_queue(QueueUrl=queue)
-    enter(plane, pack(readings))
-
-    def lengths() -> tuple[int, int]:
-        names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
-        found = sqs.get_queue_attributes(QueueUrl=queue, AttributeNames=names)["Attributes"]
-        return int(found[names[0]]), int(found[names[1]])
-
-    assert eventually(lambda: lengths() == (1, 0), SECONDS)
-    enter_as(program_of(plane, "care-analytics"), monkeypatch)
-    with connect(ClientSettings("care-analytics", "sqs:local")) as analytics, analytics.subscribe() as inbox:
-        first, failing, *others = inbox.receive_batch(40, 10)
-        failing.nack()
-        for each in (first, *others):
-            each.ack()
-        again = inbox.receive(10)
-        assert (again.event.id, again.attempt) == (failing.event.id, 2)
-        again.ack()
-        with pytest.raises(NothingThereError):
-            inbox.receive(0)
-    assert [each.event.id for each in (first, failing, *others)] == [each.id for each in readings]
-    assert eventually(lambda: lengths() == (0, 0), SECONDS)
-
-
 def test_a_participants_program_may_not_read_or_route_for_another(
     plane: Plane, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     enter_as(program_of(plane, "carers"), monkeypatch)
     with pytest.raises(UnavailableError):
         connect(ClientSettings("family-app", "sqs:local"))
-
-
-def test_it_sends_over_its_outbox(plane: Plane, monkeypatch: pytest.MonkeyPatch) -> None:
-    enter_as(program_of(plane, "operations"), monkeypatch)
-    settings = ClientSettings("operations", "sqs:local", mode=Mode.AT_LEAST_ONCE)
-    unread = alarm()
-    letter = dead_letter(
-        "operations", Message(unread.json.encode(), 1, None), unread, Refusal("test", "unread")
-    )
-    with connect(settings) as operations, operations.subscribe() as inbox:
-        operations.put(letter)
-
-        def arrives() -> bool:
-            received = inbox.receive(10)
-            received.ack()
-            return received.event.claim == letter.claim and received.sender == Sender("", "operations")
-
-        assert eventually(arrives, SECONDS)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +22,22 @@ from eventplane_nats.connection import Connection
 from eventplane_nats.relay import Relay
 from eventplane_nats.streams import channels, make_stream
 from lambdas.common.metrics import metrics
+from lambdas.common.queue import Invocation, QueueMessage
 from lambdas.common.queue_function import queue_function
 from lambdas.router import handler as router
 from local.nats import NatsServer
 from tests.fakes.aws import FakeAws
-from tests.unit.lambdas.support import BUCKET, INTEREST, SUBSCRIPTIONS, TABLE, Cloud, LambdaContext, deploy
+from tests.unit.lambdas.support import (
+    BUCKET,
+    INTEREST,
+    SUBSCRIPTIONS,
+    TABLE,
+    Cloud,
+    LambdaContext,
+    deliver,
+    deploy,
+    sqs_event,
+)
 
 pytestmark = pytest.mark.source("P13", "N1")
 
@@ -105,35 +115,20 @@ class Plane:
         transport.put(event, SECONDS, durable=True)
 
     def route(self, participant: str) -> list[str]:
-        """Invoke the router of the outbox once, as Lambda does; the ids of messages that come again."""
+        """Invoke the router of the outbox once, as Lambda does; the messages that come again."""
         url = self.outboxes[participant]
         for name, value in {"SOURCE": f"{participant}.outbox", "SOURCE_QUEUE": url}.items():
             self._monkeypatch.setenv(f"EVENTPLANE_{name}", value)
         metrics.clear_metrics()
-        found = self.cloud.sqs.receive_message(
-            QueueUrl=url, MaxNumberOfMessages=10, MessageSystemAttributeNames=["All"]
-        )["Messages"]
-        records = [
-            {
-                "messageId": each["MessageId"],
-                "receiptHandle": each["ReceiptHandle"],
-                "body": each["Body"],
-                "attributes": each["Attributes"],
-            }
-            for each in found
-        ]
-        answer = queue_function(router.service)(
-            {"Records": records}, LambdaContext(aws_request_id=f"request-{next(self._invocations)}")
-        )
-        failed = [each["itemIdentifier"] for each in answer["batchItemFailures"]]
-        for each in found:
-            if each["MessageId"] in failed:
-                self.cloud.sqs.change_message_visibility(
-                    QueueUrl=url, ReceiptHandle=each["ReceiptHandle"], VisibilityTimeout=0
-                )
-            else:
-                self.cloud.sqs.delete_message(QueueUrl=url, ReceiptHandle=each["ReceiptHandle"])
-        return failed
+        function = queue_function(router.service)
+
+        def process(messages: list[QueueMessage], _: Invocation) -> list[str]:
+            context = LambdaContext(aws_request_id=f"request-{next(self._invocations)}")
+            answer = function(sqs_event(*messages), context)
+            return [each["itemIdentifier"] for each in answer["batchItemFailures"]]
+
+        _, again = deliver(self.cloud.sqs, url, process, wait_s=0)
+        return [*again]
 
 
 @pytest.fixture
@@ -185,27 +180,6 @@ def test_an_event_goes_from_sqs_through_the_router_to_a_reader_over_nats_and_the
     assert {("1", "desk.inbox", "delivered"), ("2", "bell.inbox", "delivered")} <= outcomes
 
 
-@pytest.mark.source("P17")
-def test_what_a_service_over_nats_sends_into_an_ordered_inbox_is_numbered(
-    plane: Plane, nats_server: NatsServer, contract: Contract, tmp_path: Path
-) -> None:
-    document = json.loads(contract.canonical)
-    document["participants"]["bell"]["inbox"]["ordering"] = "source"
-    file = tmp_path / "ordered.json"
-    file.write_bytes(compile_contract(document, "ordered").canonical)
-    settings = replace(desk_settings(nats_server, tmp_path), contract=str(file))
-    with connect(settings) as desk:
-        for number in (1, 2):
-            desk.put(write_event({"id": str(number), "source": "/desks/1", "type": SEEN}, {}))
-    with Relay("desk", nats_server.url, ENVIRONMENT, plane.cloud.sqs) as relay:
-        assert relay.relay(SECONDS) == 2
-    sent = plane.cloud.sqs.receive_message(QueueUrl=plane.outboxes["desk"], MaxNumberOfMessages=10)[
-        "Messages"
-    ]
-    positions = sorted(json.loads(each["Body"])["orderin"] for each in sent)
-    assert [each.rpartition("/")[2] for each in positions] == ["1", "2"]
-
-
 def test_while_nats_is_down_the_message_comes_again_and_other_inboxes_have_it_already(
     plane: Plane, nats_server: NatsServer, tmp_path: Path
 ) -> None:
@@ -225,40 +199,24 @@ def test_while_nats_is_down_the_message_comes_again_and_other_inboxes_have_it_al
             inbox.get(0)
 
 
-def test_the_relay_passes_on_what_is_no_event_and_the_router_makes_the_dead_letter(
+def test_the_relay_passes_on_what_is_no_event_and_bounds_what_is_too_large(
     plane: Plane, nats_server: NatsServer, operator: Connection
 ) -> None:
+    """SQS takes a mebibyte, a relay that met the limit would try for ever; the router makes dead letters."""
     outbox = f"eventplane-{ENVIRONMENT}-desk-outbox"
-    for body in (b"", b"\x00\xff garbage"):
+    for body in (b"", b"\x00\xff garbage", b"\0" * 1_000_000):
         operator.run(operator.jetstream.publish(outbox, body), SECONDS)
     with Relay("desk", nats_server.url, ENVIRONMENT, plane.cloud.sqs) as relay:
-        assert relay.relay(SECONDS) == 2
+        assert relay.relay(SECONDS) == 3
+    found = plane.cloud.sqs.receive_message(
+        QueueUrl=plane.outboxes["desk"], MaxNumberOfMessages=10, VisibilityTimeout=0
+    )["Messages"]
+    *_, large = sorted((each["Body"] for each in found), key=len)
+    assert len(large.encode()) <= 1024 * 1024
+    with pytest.raises(EnvelopeError, match=Reason.TOO_LARGE):
+        parse_event(large)
     assert plane.route("desk") == []
     assert {outcome for _, _, outcome in plane.cloud.outcomes()} == {"dead_lettered", "unrouted"}
-
-
-def test_the_relay_is_not_stopped_by_what_is_too_large_for_the_queue(
-    plane: Plane, nats_server: NatsServer, operator: Connection
-) -> None:
-    class Bounded:
-        """SQS takes a mebibyte, which moto does not know; a relay that meets the limit would try for ever."""
-
-        def get_queue_url(self, **named: Any) -> Any:
-            return plane.cloud.sqs.get_queue_url(**named)
-
-        def send_message(self, **named: Any) -> Any:
-            assert len(named["MessageBody"].encode()) <= 1024 * 1024
-            sent.append(named["MessageBody"])
-
-    sent: list[str] = []
-    outbox = f"eventplane-{ENVIRONMENT}-desk-outbox"
-    operator.run(operator.jetstream.publish(outbox, b"\0" * 1_000_000), SECONDS)
-    operator.run(operator.jetstream.publish(outbox, b"next"), SECONDS)
-    with Relay("desk", nats_server.url, ENVIRONMENT, Bounded()) as relay:
-        assert relay.relay(SECONDS) == 2
-    assert sent[1] == "next"
-    with pytest.raises(EnvelopeError, match=Reason.TOO_LARGE):
-        parse_event(sent[0])
 
 
 def test_the_relay_keeps_what_the_queue_does_not_take(

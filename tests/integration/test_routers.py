@@ -1,11 +1,11 @@
-"""The deployed routers: they follow a published contract, and what fails on the way comes again."""
+"""The deployed routers: published contracts, failures on the way, ordered channels, the urgent lane."""
 
 from __future__ import annotations
 
 import json
 import subprocess
-import sys
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
@@ -13,24 +13,38 @@ from typing import Any
 
 import pytest
 
+from eventplane.batch import pack_texts
 from eventplane.contract import Contract, compile_contract
 from eventplane.contract.publication import Head, contract_item, head_item
 from eventplane.envelope import Envelope, write_event
+from eventplane.resource_names import resource_name
 from eventplane.sender import Sender
 from eventplane.sending import stamp_sender
-from eventplane.topics import basic_ingest_topic
+from eventplane.sqs_binding import to_message
+from eventplane.topics import basic_ingest_topic, urgent_rule
+from eventplane_client.dynamodb import DynamoDbFilter
+from eventplane_client.dynamodb_table import TABLE
+from eventplane_client.inbox import Inbox
+from eventplane_client.outbox_order import OutboxOrder
+from eventplane_client.sqs import SqsTransport
 from local.cloud import CloudEndpoint
-from local.emulator import kill_functions
 from local.plane import Plane
 from local.things import provision
 from tests.eventually import eventually
-from tests.integration.archive import Archive
-from tests.integration.inboxes import Inboxes, enter
+from tests.integration.cloud import (
+    ROUND,
+    SECONDS,
+    VISIT,
+    Archive,
+    Inboxes,
+    enter,
+    grown_contract,
+    lengths,
+    run,
+)
 from tests.integration.mqtt import TestClient
 
-SECONDS = 60
 NUMBERS = count(1)
-ROOT = Path(__file__).parents[2]
 NEW = "org.eventplane.activity.new.v1"
 """A type that devices may send, and that no route leads to the alarm centre."""
 
@@ -56,11 +70,7 @@ def publish(
 ) -> subprocess.CompletedProcess[str]:
     file = directory / "contract.json"
     file.write_bytes(contract.canonical)
-    words = ["contract", "publish", "--env", "local", "--contract", str(file), *options]
-    return subprocess.run(
-        [sys.executable, "-m", "eventplane", *words],
-        cwd=ROOT, env=plane.cloud.environment(), capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    return run(plane.cloud, "contract", "publish", "--env", "local", "--contract", str(file), *options)
 
 
 @pytest.mark.source("P1", "P-W8")
@@ -101,18 +111,6 @@ def test_events_follow_a_published_route_and_nothing_that_is_broken_replaces_it(
     assert eventually(lambda: new.version in versions(), SECONDS)
     assert broken.version not in versions()
     assert publish(plane, tmp_path, new, "--withdraw").returncode == 0
-
-
-@pytest.mark.source("P5")
-def test_a_router_can_be_killed_and_what_comes_next_is_routed(plane: Plane, inboxes: Inboxes) -> None:
-    """The chaos runs kill functions by what the emulator sets in their environment."""
-    alarm = event("org.eventplane.alarm.keyword.v1")
-    enter(plane, alarm)
-    assert inboxes.arrives("alarm-centre", delivered(alarm))
-    assert kill_functions(plane.cloud, "router-device") > 0
-    alarm = event("org.eventplane.alarm.keyword.v1")
-    enter(plane, alarm)
-    assert inboxes.arrives("alarm-centre", delivered(alarm))
 
 
 def said(cloud: CloudEndpoint, function: str, *words: str) -> bool:
@@ -181,8 +179,103 @@ def test_what_the_rule_cannot_hand_over_arrives_all_the_same(
     assert inboxes.arrives("family-app", delivered(alarm, thing.name))
 
 
-def test_what_is_no_failure_of_a_rule_is_a_dead_letter(plane: Plane, inboxes: Inboxes) -> None:
-    sqs = plane.cloud.client("sqs")
-    sent = sqs.send_message(QueueUrl=plane.outputs["IngestErrorsUrl"], MessageBody="by mistake")
-    letter = inboxes.letter(lambda each: each.id == sent["MessageId"])
-    assert letter.attributes["deadletterreason"] == "bad_rule_failure"
+SOURCES = ("/watch/east", "/watch/west")
+ROUNDS = 12
+
+
+def send(cloud: CloudEndpoint, url: str, event: Envelope) -> None:
+    message = to_message(event)
+    cloud.client("sqs").send_message(
+        QueueUrl=url,
+        MessageBody=message.body,
+        MessageGroupId=message.group,
+        MessageDeduplicationId=message.deduplication,
+    )
+
+
+def night_round(source: str, number: int, **attributes: str) -> Envelope:
+    return write_event({"id": str(number), "source": source, "type": ROUND, **attributes})
+
+
+@pytest.mark.source("P17", "N3")
+def test_each_source_arrives_in_its_order_and_once(
+    emulator: CloudEndpoint, outputs: Mapping[str, str], inboxes: Inboxes
+) -> None:
+    outbox = outputs["NightWatchOutboxUrl"]
+    assert outbox.endswith(".fifo")
+    for number in range(ROUNDS):
+        for source in SOURCES:
+            send(emulator, outbox, night_round(source, number))
+            send(emulator, outbox, night_round(source, number))  # a sender that got no answer
+
+    assert eventually(lambda: len(inboxes.events("night-watch")) >= ROUNDS * len(SOURCES), SECONDS)
+    by_source = defaultdict(list)
+    for event in inboxes.events("night-watch"):
+        by_source[event.source].append(int(event.id))
+    assert by_source == {source: list(range(ROUNDS)) for source in SOURCES}
+
+
+@pytest.mark.source("P17", "F3")
+def test_readers_of_a_standard_inbox_get_what_a_service_numbered_in_order(
+    emulator: CloudEndpoint, outputs: Mapping[str, str]
+) -> None:
+    """Sent in reverse, as a standard queue may deliver; the second reader goes on where the first stopped."""
+    order = OutboxOrder(grown_contract(), "day-watch")
+    visits = [
+        order.numbered(write_event({"id": str(number), "source": "/watch", "type": VISIT}))
+        for number in range(ROUNDS)
+    ]
+    sqs, dynamodb = emulator.client("sqs"), emulator.client("dynamodb")
+    for visit in reversed(visits):
+        sqs.send_message(QueueUrl=outputs["DayWatchOutboxUrl"], MessageBody=visit.json)
+    found: list[str] = []
+    for _ in range(2):
+        transport = SqsTransport.find("day-watch", "local", sqs, max_receives=5)
+        table = resource_name("local", TABLE)
+        filter = DynamoDbFilter(dynamodb, table, "day-watch", lease=lambda: SECONDS)
+        with Inbox("day-watch", transport, filter) as inbox:
+            found += [inbox.get(SECONDS).id for _ in range(ROUNDS // 2)]
+    assert found == [str(number) for number in range(ROUNDS)]
+
+
+DEVICE_ROUTER = "eventplane-local-router-device"
+FRAMES = 60
+
+
+@pytest.fixture
+def standstill(emulator: CloudEndpoint, outputs: Mapping[str, str]) -> Iterator[None]:
+    """The router of all that is not urgent gets nothing: a flood that never ends looks like this to it."""
+    mapping = emulator.client("lambda").list_event_source_mappings(FunctionName=DEVICE_ROUTER)
+    (id,) = [each["UUID"] for each in mapping["EventSourceMappings"]]
+    emulator.client("lambda").update_event_source_mapping(UUID=id, Enabled=False)
+    yield
+    emulator.client("lambda").update_event_source_mapping(UUID=id, Enabled=True)
+    # And what stood there was not lost.
+    assert eventually(lambda: sum(lengths(emulator, outputs["IngestUrl"])) == 0, SECONDS)
+
+
+def reading(id: str) -> str:
+    data = '{"sensor": "s", "quantity": "temperature", "value": 20.5, "unit": "Cel"}'
+    return write_event(
+        {"id": id, "source": "/homes/a/s", "type": "org.eventplane.climate.reading.v1"}, data
+    ).json
+
+
+@pytest.mark.usefixtures("standstill")
+def test_an_alarm_arrives_while_all_telemetry_stands(
+    emulator: CloudEndpoint, outputs: Mapping[str, str], inboxes: Inboxes, tmp_path: Path
+) -> None:
+    thing = provision(emulator, "flooded-home", policy=outputs["DevicePolicy"], directory=tmp_path / "device")
+    rule = outputs["IngestRule"]
+    alarm = write_event(
+        {"id": "flooded-1", "source": "/homes/a/voice", "type": "org.eventplane.alarm.keyword.v1"}
+    )
+    flood = [pack_texts([reading(f"{frame}-{n}") for n in range(20)]) for frame in range(FRAMES)]
+    with TestClient.of_thing(thing) as device:
+        assert device.publish_all(basic_ingest_topic(rule, thing.name), flood)
+        assert device.publish(basic_ingest_topic(urgent_rule(rule), thing.name), pack_texts([alarm.json]))
+
+    assert inboxes.arrives("alarm-centre", stamp_sender(alarm, Sender(thing.name)))
+    assert sum(lengths(emulator, outputs["IngestUrl"])) == FRAMES
+    # The archive has both lanes.
+    assert eventually(lambda: sum(lengths(emulator, outputs["TapUrl"])) == 0, SECONDS)

@@ -1,0 +1,65 @@
+"""A participant leaves the deployed plane only after it was retired and its queues are empty."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import aws_cdk as cdk
+import pytest
+
+from local.plane import Plane
+from stacks.application import build
+from stacks.config import environment
+from stacks.deployment import Deployment, planned_stacks
+from stacks.removal import RemovalError, check_removals
+from tests.infrastructure.templates import NO_BUNDLING
+from tests.integration.cloud import HOOKED, grown_contract, lengths, run
+
+PREFLIGHT = ("-m", "stacks.preflight")
+
+
+class Retired(Deployment):
+    """As if the retirement had been deployed."""
+
+    def retired(self, stack: str) -> list[str]:
+        return ["night-watch"] if stack.endswith("-routing") else super().retired(stack)
+
+
+def test_what_is_deployed_again_as_it_is_removes_nothing(plane: Plane, plane_folder: Path) -> None:
+    deployment = Deployment(plane.cloud.client("cloudformation"), plane.cloud.client("sqs"))
+    planned = planned_stacks(plane_folder / "cdk.out")
+    messaging = next(each for each in planned if each.name.endswith("-messaging"))
+    assert {each.rsplit("/", 1)[-1] for each in deployment.queue_urls(messaging.name)} == {*messaging.queues}
+    done = run(plane.cloud, str(plane_folder / "cdk.out"), "local", program=PREFLIGHT)
+    assert done.returncode == 0, done.stderr
+    assert list(deployment.queue_urls("eventplane-never-messaging")) == []
+    assert deployment.retired("eventplane-never-routing") == []
+
+
+def test_a_participant_leaves_when_it_is_retired_and_its_queues_are_empty(
+    plane: Plane, tmp_path: Path
+) -> None:
+    local = replace(environment("local"), webhook_urls={HOOKED: "https://rescue.example/"})
+    app = cdk.App(outdir=str(tmp_path), context=NO_BUNDLING)
+    build(app, local, grown_contract(without_night_watch=True))
+    assembly = Path(app.synth().directory)
+    refused = run(plane.cloud, str(assembly), "local", program=PREFLIGHT)
+    assert refused.returncode == 1
+    assert "nothing was deployed, because 4 queue(s) would go" in refused.stderr
+    assert "Traceback" not in refused.stderr
+    for box in ("inbox", "inbox-dlq", "outbox", "outbox-dlq"):
+        assert f"night-watch-{box}.fifo" in refused.stderr
+
+    sqs, inbox = plane.cloud.client("sqs"), plane.outputs["NightWatchInboxUrl"]
+    deployment = Retired(plane.cloud.client("cloudformation"), sqs)
+    planned = planned_stacks(assembly)
+    sqs.send_message(QueueUrl=inbox, MessageBody="{}", MessageGroupId="g", MessageDeduplicationId="1")
+    with pytest.raises(RemovalError, match=r"night-watch-inbox.fifo: 1 message\(s\) are left"):
+        check_removals(deployment, planned)
+    (message,) = sqs.receive_message(QueueUrl=inbox)["Messages"]
+    assert lengths(plane.cloud, inbox) == (0, 1)
+    with pytest.raises(RemovalError):
+        check_removals(deployment, planned)
+    sqs.delete_message(QueueUrl=inbox, ReceiptHandle=message["ReceiptHandle"])
+    check_removals(deployment, planned)
