@@ -8,10 +8,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from edge import health_server as module
 from edge.daemon import _endpoint
-from edge.health import server as module
-from edge.health.server import MAX_HEAD_BYTES, HealthServer, Response, Snapshot, Snapshots, pages
-from edge.health.status import Finding, Health
+from edge.health_server import MAX_HEAD_BYTES, HealthServer, Response, Snapshot, Snapshots, pages
+from edge.health_status import Finding, Health
 from edge.settings import HealthSettings
 from tests.unit.edge.statuses import WELL
 

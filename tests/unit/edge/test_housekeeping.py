@@ -10,7 +10,7 @@ import pytest
 from edge.contract_updates import ActiveContract, active_contract
 from edge.errors import SettingProblem, SpoolCorruptError
 from edge.forwarder import Message, Reload, Stop
-from edge.health.server import Snapshot
+from edge.health_server import Snapshot
 from edge.housekeeping import Hangup, Housekeeping, Posted, SnapshotWanted
 from edge.metrics import Metrics, render
 from edge.systemd import ServiceManager

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from edge.health.status import Finding, Health, Status
+from edge.health_status import Finding, Health, Status
 from edge.metrics import METRICS, Metric, Metrics, heartbeat, read_all, render
 from edge.spool import Spool
 from eventplane.contract import Priority
