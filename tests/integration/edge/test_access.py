@@ -16,7 +16,7 @@ from eventplane_mqtt import Login
 from eventplane_mqtt.mailbox import Acknowledged, Connected, Disconnected, Received
 from local.process import Supervisor
 from tests.integration.access import Guarded, start_guarded
-from tests.integration.edge.conftest import SECONDS, CloudBroker, MakeHome, wait_for
+from tests.integration.edge.conftest import SECONDS, MakeHome, RecordingCloud, wait_for
 from tests.unit.eventplane_mqtt.probe import Probe
 
 READING = "org.eventplane.health.reading.v1"
@@ -57,7 +57,7 @@ def refusal(guarded: Guarded, login: Login | None, protocol: str) -> str:
 
 @pytest.mark.source("P2")
 def test_events_take_their_way_through_the_forwarder_as_without_rules(
-    make_home: MakeHome, guarded: Guarded, cloud: CloudBroker, monkeypatch: pytest.MonkeyPatch
+    make_home: MakeHome, guarded: Guarded, cloud: RecordingCloud, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("EVENTPLANE_LOG_LEVEL", "debug")
     login = guarded.login(FORWARDER)

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from local.mosquitto import find_mosquitto
 from local.process import Child, Supervisor
 from tests.integration.edge import ask_dns_sd
-from tests.integration.edge.conftest import MOSQUITTO, wait_for
+from tests.integration.edge.conftest import wait_for
 from tests.integration.edge.networks import Device, can_make_networks, join, make_device
 
 pytestmark = pytest.mark.skipif(not can_make_networks(), reason="this machine lets nobody make networks")
@@ -64,7 +65,7 @@ class House:
         return self.supervisor.start(name, self.device.argv(*command))
 
     def start_broker(self) -> None:
-        child = self.start("broker", MOSQUITTO, "-c", str(self.folder / "mosquitto.conf"))
+        child = self.start("broker", find_mosquitto(), "-c", str(self.folder / "mosquitto.conf"))
         wait_for(lambda: " running" in child.log.read_text())
 
     def start_announcement(self) -> Child:

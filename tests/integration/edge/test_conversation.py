@@ -17,7 +17,7 @@ from eventplane.device_reports import STARTED
 from eventplane.envelope import Envelope
 from eventplane.topics import handlers_answer_topic, handlers_topic, local_topic
 from eventplane_client.errors import RefusedError, RequestDroppedError, RequestTimeoutError
-from tests.integration.edge.conftest import SECONDS, THING, CloudBroker, Home, down, wait_for
+from tests.integration.edge.conftest import SECONDS, THING, Home, RecordingCloud, down, wait_for
 from tests.integration.mqtt import TestClient
 from tests.unit.eventplane.conversation.worlds import ask, plane
 
@@ -81,7 +81,7 @@ def test_what_is_no_reply_or_of_another_version_is_ignored(home: Home) -> None:
     assert button.request(ask("after"), SECONDS)["lamp"].answer == {"lit_by": "after"}
 
 
-def test_the_cloud_replies_to_a_home_and_asks_it(home: Home, cloud: CloudBroker) -> None:
+def test_the_cloud_replies_to_a_home_and_asks_it(home: Home, cloud: RecordingCloud) -> None:
     home.listen("lamp", bright)
     asking = in_background(lambda: home.connect("button").request(ask("far", far=True), SECONDS))
     wait_for(lambda: cloud.has({"far"}))
