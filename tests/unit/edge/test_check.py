@@ -202,12 +202,7 @@ def test_a_certificate_that_provisioning_will_bring_is_not_missed(
     # Without the table nobody brings it.
     assert not awaits_provisioning(settings(first_day))
     assert [setting for setting, _ in found(first_day)] == ["cloud.certificate", "cloud.key"]
-
-
-def test_one_that_is_there_is_looked_at_though_provisioning_could_bring_another(
-    cloud: CloudSettings, provisioning: ProvisioningSettings
-) -> None:
-    first_day = awaiting(cloud)
+    # One that is there is looked at, though provisioning could bring another.
     assert first_day.certificate is not None
     first_day.certificate.write_text("half of a certificate")
     assert not awaits_provisioning(settings(first_day, provisioning))

@@ -196,28 +196,21 @@ def spool_path(tmp_path: Path) -> Path:
     return tmp_path / "spool.db"
 
 
-def test_the_kept_contract_is_the_last_active_one(spool_path: Path) -> None:
-    assert last_contract(spool_path) is None
-    for each in (contract(), contract(uplink_prefix="org.eventplane.alarm.")):
-        keep_contract(each, spool_path)
-        assert last_contract(spool_path) == each
-
-
-def test_a_contract_that_is_kept_already_is_not_written_again(
+def test_the_kept_contract_is_the_last_active_one_and_written_when_it_changed_or_is_damaged(
     spool_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    keep_contract(contract(), spool_path)
-    monkeypatch.setattr(durable, "write", lambda *_: pytest.fail("flash wears out"))
-    keep_contract(contract(), spool_path)
-
-
-def test_a_damaged_kept_contract_is_unknown_and_written_anew(spool_path: Path) -> None:
-    keep_contract(contract(), spool_path)
+    assert last_contract(spool_path) is None
+    for each in (contract(), other()):
+        keep_contract(each, spool_path)
+        assert last_contract(spool_path) == each
+    with monkeypatch.context() as patched:
+        patched.setattr(durable, "write", lambda *_: pytest.fail("flash wears out"))
+        keep_contract(other(), spool_path)
     (file,) = spool_path.parent.iterdir()
     file.write_bytes(file.read_bytes()[:100])
     assert last_contract(spool_path) is None
-    keep_contract(contract(), spool_path)
-    assert last_contract(spool_path) == contract()
+    keep_contract(other(), spool_path)
+    assert last_contract(spool_path) == other()
 
 
 def test_without_room_the_contract_is_not_kept_and_that_is_logged(

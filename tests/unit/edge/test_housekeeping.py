@@ -14,7 +14,6 @@ from edge.health_server import Snapshot
 from edge.housekeeping import Hangup, Housekeeping, Posted, SnapshotWanted
 from edge.metrics import Metrics, render
 from edge.systemd import ServiceManager
-from eventplane.contract import Priority
 from eventplane_mqtt.mailbox import Connected, LinkName, Mailbox
 from tests.unit.edge.fakes import Device, contract, event
 from tests.unit.edge.test_without_disk import Disk
@@ -184,22 +183,6 @@ def test_a_stuck_line_starves_the_watchdog_until_it_moves(service: Service) -> N
     service.device.disconnect(LinkName.CLOUD)
     service.wait(after=WATCHDOG_S)
     assert service.heard() == ["WATCHDOG=1"]
-
-
-def test_another_thread_gets_a_snapshot_of_the_loop(service: Service) -> None:
-    service.device.send(event("e"))
-    status, _, families = service.snapshot()
-    assert (
-        f"eventplane_stored_total {service.device.spool.next_sequence - 1}" in render(families).splitlines()
-    )
-    assert [(each.destination, each.priority) for each in status.backlog if each.pending] == [
-        ("device.outbox", Priority.NORMAL)
-    ]
-    assert status.links[LinkName.CLOUD].up
-
-
-def test_who_asks_while_the_loop_hangs_is_not_kept_waiting(service: Service) -> None:
-    assert service.housekeeping.snapshots.ask(0.01) is None
 
 
 def test_a_new_contract_is_handed_on_and_ready_follows_the_turn_that_takes_it(service: Service) -> None:

@@ -281,23 +281,24 @@ class TestHoldings:
             assert spool.device_state("state", "x/y/1") is not None
             assert spool.state_count() == 4
 
-    def test_damage_to_a_text_is_found(self, path: Path) -> None:
-        with Spool(path) as spool:
-            spool.commit([], uptime_ms=0, states=[device_state("a/b/c", json="x" * 100)])
-            spool._db.execute("UPDATE device_state SET text = zeroblob(100)")
-            with pytest.raises(SpoolCorruptError):
-                spool.device_state("state", "a/b/c")
-
     @pytest.mark.parametrize(
-        "column", ["text", "checksum", "reset", "version", "deleted", "sequence", "sender", "source"]
+        ("column", "value"),
+        [
+            ("text", bytes(100)),
+            *(
+                (each, "no number")
+                for each in ("text", "checksum", "reset", "version", "deleted", "sequence")
+            ),
+            *((each, b"") for each in ("sender", "source")),
+        ],
     )
-    def test_what_has_the_type_of_another_column_is_damage(self, path: Path, column: str) -> None:
+    def test_a_row_with_another_text_or_the_type_of_another_column_is_damaged(
+        self, path: Path, column: str, value: bytes | str
+    ) -> None:
         with Spool(path) as spool:
-            spool.commit([], uptime_ms=0, states=[device_state("a/b/c"), device_state("a/b/d")])
-            spool._db.execute(
-                f"UPDATE device_state SET {column} = ? WHERE key = 'a/b/c'",  # noqa: S608
-                (b"" if column in ("sender", "source") else "no number",),
-            )
+            states = [device_state(each, json="x" * 100) for each in ("a/b/c", "a/b/d")]
+            spool.commit([], uptime_ms=0, states=states)
+            spool._db.execute(f"UPDATE device_state SET {column} = ? WHERE key = 'a/b/c'", (value,))  # noqa: S608
             with pytest.raises(SpoolCorruptError):
                 spool.device_state("state", "a/b/c")
         with Spool(path) as spool:
