@@ -16,7 +16,7 @@ from edge.metrics import Metrics, render
 from edge.systemd import ServiceManager
 from eventplane_mqtt.mailbox import Connected, LinkName, Mailbox
 from tests.unit.edge.fakes import Device, contract, event
-from tests.unit.edge.test_without_disk import Disk
+from tests.unit.edge.test_unstored import Disk
 
 WATCHDOG_S = 20.0
 STUCK_S = 3 * 30.0 + 0.25
