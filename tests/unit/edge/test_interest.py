@@ -17,7 +17,7 @@ from eventplane.envelope import Envelope
 from eventplane.interest.announcement import new_announcement, write_announcement
 from eventplane.interest.uplink import uplink_filters, uplink_interest_event
 from eventplane.reasons import Reason
-from eventplane.topics import handlers_answer_topic, handlers_topic, interest_topic
+from eventplane.topics import handlers_answer_topic, handlers_topic
 from eventplane_mqtt.mailbox import LinkName
 from tests.plane import shipped_contract
 from tests.unit.edge.downlinks import command, state
@@ -129,15 +129,6 @@ def test_an_announcement_that_is_wrong_is_refused_and_everything_is_forwarded(
     assert "announcement of display" in caplog.text
     home.send(event("1", subject="show"))
     assert home.ids_at("display") == ["1"]
-
-
-def test_a_stranger_s_announcement_is_refused_and_no_dead_letter(
-    home: Device, caplog: pytest.LogCaptureFixture
-) -> None:
-    with caplog.at_level(logging.WARNING, "edge.dispatch"):
-        home.turn(home.announcement_of("stranger", LOUD))
-    assert interest_topic("stranger") in caplog.text
-    assert home.letters() == []
 
 
 def test_a_command_that_its_service_does_not_handle_is_rejected(home: Device) -> None:

@@ -62,7 +62,12 @@ def value(lines: list[str], family: str) -> float:
 
 
 def test_each_metric_is_read_where_it_is_counted(metrics: Metrics, device: Device) -> None:
-    lines = page(metrics, metrics.status(device.time.seconds))
+    status = metrics.status(device.time.seconds)
+    assert status.links[LOCAL].for_s == 7.0
+    ages = {each.priority: each.oldest_s for each in status.backlog if each.destination == "device.outbox"}
+    assert ages[Priority.NORMAL] >= 7.0
+    assert ages[Priority.URGENT] == 0.0
+    lines = page(metrics, status)
     for line in (
         'eventplane_connects_total{link="cloud"} 3',
         'eventplane_connects_total{link="local"} 1',
@@ -97,18 +102,6 @@ def test_a_cloud_that_refuses_for_want_of_quota_is_progress(device: Device) -> N
     assert after.answered == before.answered + 1
     assert after.waiting == before.waiting == 1
     assert device.forwarder.uplink.acknowledge_s == 0.0
-
-
-def test_the_status_is_that_of_the_parts(metrics: Metrics, device: Device) -> None:
-    status = metrics.status(device.time.seconds)
-    assert status.links[CLOUD].up
-    assert not status.links[LOCAL].up
-    assert status.links[LOCAL].for_s == 7.0
-    assert status.pending == device.spool.backlog()["device.outbox"]
-    assert status.pressure >= 1.0
-    ages = {each.priority: each.oldest_s for each in status.backlog if each.destination == "device.outbox"}
-    assert ages[Priority.NORMAL] >= 7.0
-    assert ages[Priority.URGENT] == 0.0
 
 
 def test_a_drop_is_dated_when_it_is_seen_and_the_link_itself_did_not_change(device: Device) -> None:

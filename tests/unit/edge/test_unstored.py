@@ -39,17 +39,15 @@ def make_room(device: Device) -> None:
     device.resize(64 * 1024 * 1024)
 
 
-def test_it_is_sent_from_memory_and_its_sender_knows_that_it_is_not_stored(full: Device) -> None:
-    assert full.offer(FIRE) == [FULL]
+def test_only_an_urgent_event_is_sent_from_memory_and_every_sender_knows_that_it_is_not_stored(
+    full: Device,
+) -> None:
+    assert full.offer(FIRE, event("r", subject="show"), event("c", CHORE)) == [FULL] * 3
+    full.turn(after=1.0)
     assert full.delivered("call") == [DELIVERED.json.encode()]
     assert full.uplinked() == [["fire"]]
+    assert full.delivered("display") == []
     assert not full.spool.pending("call.inbox", 0)
-
-
-def test_only_what_is_urgent_is(full: Device) -> None:
-    assert full.offer(event("r", subject="show"), event("c", CHORE)) == [FULL, FULL]
-    full.turn(after=1.0)
-    assert (full.delivered("display"), full.uplinked()) == ([], [])
 
 
 def test_a_repetition_calls_nobody_again(full: Device) -> None:
