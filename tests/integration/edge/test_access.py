@@ -125,7 +125,7 @@ def test_a_client_id_of_another_service_takes_nothing_from_it(guarded: Guarded) 
 
 
 @pytest.mark.parametrize("protocol", ["3.1.1", "5"])
-def test_who_shows_no_password_or_a_wrong_one_hears_what_to_do(
+def test_a_missing_or_wrong_password_is_refused_with_a_remedy(
     guarded: Guarded, protocol: str, tmp_path: Path
 ) -> None:
     login = Login(FORWARDER, tmp_path / "password")

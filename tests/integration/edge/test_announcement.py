@@ -194,7 +194,7 @@ def test_a_second_device_finds_the_broker_also_for_a_service_with_nothing_config
     wait_for(lambda: house.found() == "")
 
 
-def test_the_uplink_hears_nothing(house: House) -> None:
+def test_nothing_is_announced_at_the_uplink(house: House) -> None:
     house.write_profile()
     house.start_announcement()
     wait_for(lambda: house.answers(house.second, HOME, 1) > 0)

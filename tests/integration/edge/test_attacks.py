@@ -144,7 +144,7 @@ def test_outboxes_that_the_contract_does_not_have_take_no_memory(
     assert peak_rss_mib(known_home.forwarder.pid) - idle < GROWTH_MIB
 
 
-def test_whoever_sends_more_than_the_forwarder_can_read_loses_the_connection(home: Home) -> None:
+def test_a_client_whose_message_is_oversize_loses_the_connection(home: Home) -> None:
     wait_for(lambda: home.problems() == [])
     with TestClient("health", "127.0.0.1", home.broker.port) as client:
         client._client.publish(NEIGHBOUR, b"x" * 1_100_000, qos=1)

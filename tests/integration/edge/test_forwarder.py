@@ -27,7 +27,7 @@ from tests.integration.edge.conftest import (
 ALARM = "org.eventplane.alarm.keyword.v1"
 
 
-def test_events_reach_the_cloud_numbered_and_in_their_own_words_and_are_counted(
+def test_events_reach_the_cloud_numbered_and_unchanged_and_are_counted(
     home: Home, cloud: RecordingCloud
 ) -> None:
     service = home.connect("health-service")

@@ -195,7 +195,7 @@ def test_sighup_loads_a_new_contract_and_a_broken_one_is_refused_then_and_at_the
     assert "the last valid contract, " in home.log()
 
 
-def test_at_its_most_talkative_it_tells_neither_keys_nor_payloads(
+def test_the_debug_log_has_neither_keys_nor_payloads(
     home: Home, cloud: RecordingCloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("EVENTPLANE_LOG_LEVEL", "debug")

@@ -118,7 +118,7 @@ def test_a_device_with_a_claim_comes_to_a_certificate_that_connects(
     assert aws.created == 1
 
 
-def test_after_refusals_a_key_from_the_cloud_is_stored_and_told_to_nobody(
+def test_after_refusals_a_key_from_the_cloud_is_stored_and_not_logged(
     device: Device, aws: FakeAws, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("EVENTPLANE_LOG_LEVEL", "debug")
@@ -140,7 +140,7 @@ def test_sigterm_ends_the_waiting(supervisor: Supervisor, tmp_path: Path, claim:
     assert child.wait() == 0
 
 
-def test_silence_has_an_end(aws: FakeAws, line: MqttCloud) -> None:
+def test_a_missing_answer_times_out(aws: FakeAws, line: MqttCloud) -> None:
     aws.silent = True
     with pytest.raises(NoAnswerError) as caught:
         replace(line, timeout_s=0.1).run(Exchange(TEMPLATE, THING, "csr"), _unexpected)

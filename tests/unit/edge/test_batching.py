@@ -221,7 +221,7 @@ def test_a_sender_that_waits_for_each_receipt_is_seldom_held_up() -> None:
     assert sent > 25_000
 
 
-def test_an_acknowledgement_in_between_says_nothing_about_the_company() -> None:
+def test_an_acknowledgement_that_ends_the_wait_keeps_a_busy_home_busy() -> None:
     group = GroupCommit()
     turns(group, 1, 0.002, 1.0)
     for number in range(100):

@@ -149,7 +149,7 @@ def test_without_a_profile_the_settings_say_where(capsys: pytest.CaptureFixture[
         (["discovery", "find", "--interfaces", "lo"], "lo: it is the loopback interface"),
     ],
 )
-def test_what_it_cannot_do_it_says(
+def test_a_command_that_cannot_run_prints_the_reason(
     capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
 ) -> None:
     assert main(arguments) == os.EX_CONFIG

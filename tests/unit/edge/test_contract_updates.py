@@ -73,7 +73,7 @@ def in_force(device: Device, file: Path) -> str:
 
 
 @pytest.mark.parametrize("compress", [False, True])
-def test_it_is_stored_told_and_stands_before_the_file_also_after_a_crash(
+def test_a_contract_of_the_cloud_is_stored_answered_and_preferred_to_the_file_also_after_a_crash(
     device: Device, file: Path, compress: bool
 ) -> None:
     text = packed(gzip.compress(other().canonical)) if compress else update(1, other())

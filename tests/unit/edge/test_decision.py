@@ -79,7 +79,7 @@ def test_one_event_refused_at_two_places_is_two_dead_letters() -> None:
         ({"expiry_s": 1}, {}, TWO_SECONDS, 51_000),
     ],
 )
-def test_a_delivery_expires_by_the_strictest_word(
+def test_the_shortest_expiry_applies_to_a_delivery(
     outbox: dict[str, object], uplink: dict[str, object], attributes: dict[str, str], expected: int | None
 ) -> None:
     plane = contract(sensor={"outbox": outbox}, **uplink)

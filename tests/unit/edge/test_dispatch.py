@@ -259,7 +259,7 @@ class TestPayloads:
         (letter,) = letters(device)
         assert str(letter["detail"]).endswith(NO_ATTRIBUTES) is is_advised
 
-    def test_of_what_is_larger_only_the_beginning_becomes_a_dead_letter(self, device: Device) -> None:
+    def test_only_the_beginning_of_an_oversize_message_becomes_a_dead_letter(self, device: Device) -> None:
         message = replace(device.from_service(b"x" * 4_096), oversize=3_000_000)
         device.turn(message)
         (letter,) = letters(device)

@@ -229,7 +229,7 @@ class TestQuestions:
         device.turn(device.question_of("call", "q", KEY))
         assert device.answers("call")[0].json is None
 
-    def test_what_is_no_question_is_acknowledged_and_ignored(self, device: Device) -> None:
+    def test_a_malformed_question_is_acknowledged_and_ignored(self, device: Device) -> None:
         question = device.question_of("display", "q", "")
         device.turn(question)
         assert device.answers("display") == []

@@ -101,7 +101,7 @@ def test_a_status_is_judged(status: Status, judgement: str) -> None:
     assert judged(status) == judgement
 
 
-def test_a_stuck_line_is_failing_and_the_gravest_comes_first() -> None:
+def test_a_stuck_uplink_is_failing_and_the_gravest_problem_comes_first() -> None:
     status = with_link(WELL, CLOUD, False, 5.0)
     assert judged(status, "nothing moves") == "failing: stuck cloud_down"
 
@@ -129,7 +129,7 @@ def test_every_problem_is_in_the_reference() -> None:
     assert all(f"| `{name}` |" in page for name in names)
 
 
-def test_the_document_says_what_is_wrong_and_what_to_do() -> None:
+def test_the_health_document_has_problem_and_remedy() -> None:
     findings = judge(with_link(WELL, LOCAL, False, 75.0), LIMITS)
     document = json.loads(to_json(findings, thing="home-1"))
     assert (document["status"], document["thing"]) == ("failing", "home-1")
@@ -173,7 +173,7 @@ def test_it_is_due_once_an_interval() -> None:
 
 
 @pytest.mark.source("P15")
-def test_a_connected_line_with_a_backlog_and_no_acknowledgement_is_stuck_until_it_moves() -> None:
+def test_a_connected_uplink_with_a_backlog_and_no_acknowledgement_is_stuck_until_it_moves() -> None:
     line = Line()
     line.complaint(1, 5, 2)
     assert line.complaint(1, 5, 2, after=89.9) is None

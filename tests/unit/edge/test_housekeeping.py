@@ -109,7 +109,7 @@ def test_messages_pass_in_order_and_its_own_do_not(service: Service) -> None:
     assert service.heard() == ["READY=1", "STOPPING=1"]
 
 
-def test_after_the_stop_nothing_else_is_said(service: Service) -> None:
+def test_after_the_stop_the_manager_hears_nothing_else(service: Service) -> None:
     service.contract_file.write_bytes(contract().canonical)
     service.wait(Hangup(), Stop())
     service.device.disconnect(LinkName.CLOUD)
@@ -136,7 +136,7 @@ def test_an_idle_loop_is_woken_for_the_watchdog_and_for_nothing_else(
     assert unwatched.housekeeping._timeout_s(None) is None
 
 
-def test_a_line_that_comes_or_goes_is_said_at_once(unwatched: Service) -> None:
+def test_a_connection_that_comes_or_goes_is_reported_at_once(unwatched: Service) -> None:
     assert unwatched.settle() == ["READY=1"]
     unwatched.device.disconnect(LinkName.CLOUD)
     unwatched.wait()
@@ -167,7 +167,7 @@ def test_a_disk_that_fails_and_comes_back_is_reported_at_once(
     assert "eventplane_spool_on_disk 1" in render(unwatched.snapshot().families)
 
 
-def test_a_stuck_line_starves_the_watchdog_until_it_moves(service: Service) -> None:
+def test_a_stuck_uplink_stops_the_keepalives_until_it_moves(service: Service) -> None:
     service.device.send(event("e"))
     service.settle()
     service.wait(after=STUCK_S)

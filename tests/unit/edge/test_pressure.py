@@ -121,7 +121,7 @@ def test_drop_oldest_makes_room_among_what_is_not_more_urgent(make: MakeDevice) 
     assert device.spool.pending("device.outbox", 2) == waiting + 1 - tally.count
 
 
-def test_what_is_under_way_is_not_dropped(make: MakeDevice) -> None:
+def test_deliveries_in_flight_are_not_evicted(make: MakeDevice) -> None:
     device = full_device(make, 0.75, CHORE, DROP_OLDEST)
     device.connect(CLOUD)
     under_way = len([each.id for each in device.sent_up()])

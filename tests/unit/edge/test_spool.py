@@ -174,7 +174,7 @@ def test_the_keys_of_the_last_events_outlive_them(path: Path, monkeypatch: pytes
         assert spool.recent_keys(10**6) == [key(n) for n in range(last - KEPT_KEYS + 1, last + 1)]
 
 
-def test_the_birth_is_told_until_something_is_stored(path: Path) -> None:
+def test_the_spools_origin_is_created_until_something_is_stored(path: Path) -> None:
     kinds = []
     for _ in range(3):
         with Spool(path) as spool:
@@ -184,7 +184,7 @@ def test_the_birth_is_told_until_something_is_stored(path: Path) -> None:
     assert kinds == ["created", "created", "resumed"]
 
 
-def test_life_goes_on_with_the_boot_and_stands_still_without_power(path: Path) -> None:
+def test_the_uptime_clock_runs_during_a_boot_and_stops_without_power(path: Path) -> None:
     with Spool(path, now_uptime=lambda: Uptime("a", 100)) as spool:
         assert spool.clock() == 0
         spool.commit([arrival(1)], uptime_ms=40)
@@ -328,7 +328,7 @@ def test_it_goes_on_after_a_restart(then: Uptime | None, expected: int) -> None:
     assert life() == expected + 500
 
 
-def test_the_system_tells_one_boot_and_goes_forward() -> None:
+def test_the_systems_uptime_has_one_boot_and_goes_forward() -> None:
     first, second = system_uptime(), system_uptime()
     assert first.boot == second.boot
     assert len(first.boot) == 36

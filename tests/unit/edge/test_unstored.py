@@ -50,7 +50,7 @@ def test_only_an_urgent_event_is_sent_from_memory_and_every_sender_knows_that_it
     assert not full.spool.pending("call.inbox", 0)
 
 
-def test_a_repetition_calls_nobody_again(full: Device) -> None:
+def test_a_duplicate_calls_the_service_no_second_time(full: Device) -> None:
     for _ in range(3):
         assert full.offer(FIRE, FIRE) == [FULL, FULL]
     full.confirm()
@@ -134,7 +134,7 @@ def test_it_is_counted_as_refused_each_time_and_as_sent_when_it_was(full: Device
     assert UNCONFIRMED not in {reason for _, reason in full.not_stored()}
 
 
-def test_a_service_that_can_never_handle_it_says_so_in_a_dead_letter(full: Device) -> None:
+def test_the_refusal_of_an_unstored_event_becomes_a_dead_letter(full: Device) -> None:
     full.offer(FIRE)
     make_room(full)
     refusal = Receipt(digest(DELIVERED.json.encode()), "no_line")
@@ -216,7 +216,7 @@ def disk(device: Device, monkeypatch: pytest.MonkeyPatch) -> Disk:
     return Disk(monkeypatch, "commit")
 
 
-def test_an_alarm_goes_to_the_call_service_and_the_cloud_and_its_sender_knows_that_nobody_stores_it(
+def test_without_a_disk_an_alarm_reaches_the_call_service_and_the_cloud_and_is_refused_to_its_sender(
     device: Device, disk: Disk
 ) -> None:
     assert device.offer(FIRE) == [FULL]
@@ -225,7 +225,7 @@ def test_an_alarm_goes_to_the_call_service_and_the_cloud_and_its_sender_knows_th
     assert device.local.last.acknowledged  # of what will not be stored the broker keeps no copy
 
 
-def test_the_cloud_is_told_at_once_until_it_acknowledges_that_and_as_often_as_a_heartbeat(
+def test_a_failed_disk_is_reported_to_the_cloud_at_once_and_with_each_heartbeat(
     device: Device, disk: Disk
 ) -> None:
     device.offer(FIRE)

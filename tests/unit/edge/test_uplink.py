@@ -135,7 +135,9 @@ class TestRefusal:
     """MQTT 5 says why a publish failed."""
 
     @pytest.mark.parametrize("failure", ["Not authorized", "topic name invalid", "unspecified error"])
-    def test_what_is_not_the_events_fault_ends_no_delivery(self, device: Device, failure: str) -> None:
+    def test_a_failure_that_is_not_about_the_event_ends_no_delivery(
+        self, device: Device, failure: str
+    ) -> None:
         for _ in range(10):
             device.send(event("fire", ALARM))
             device.turn(device.puback(1, failure=failure))
@@ -183,7 +185,7 @@ class TestPoison:
         assert '"id":"e7"' in base64.b64decode(letter.data()["original_base64"]).decode()
 
     @pytest.mark.parametrize(("type", "refused"), [(READING, TOPIC), (ALARM, URGENT_TOPIC)])
-    def test_a_topic_that_the_cloud_refuses_convicts_no_event(
+    def test_a_topic_that_the_cloud_refuses_makes_no_dead_letter(
         self, device: Device, type: str, refused: str
     ) -> None:
         device.send(event("a", type), after=1.0)
@@ -204,7 +206,7 @@ class TestPoison:
         assert parse_event(waiting.json).type == DEAD_LETTER
 
     @pytest.mark.parametrize("payload", [event("e"), b"x" * 60_000])
-    def test_a_cloud_that_refuses_everything_is_not_offered_dead_letters_for_ever(
+    def test_dead_letters_end_when_the_cloud_refuses_everything(
         self, device: Device, payload: Envelope | bytes
     ) -> None:
         device.send(payload)
@@ -217,7 +219,9 @@ class TestPoison:
         assert device.forwarder.counts.discards[Outcome.DROPPED, "refused_by_cloud"] >= 1
         assert device.spool.next_sequence < 8
 
-    def test_what_only_speaks_of_dead_letters_is_kept_whole(self, device: Device) -> None:
+    def test_the_dead_letter_of_an_event_that_mentions_dead_letters_keeps_the_whole_event(
+        self, device: Device
+    ) -> None:
         spoken = event("e", subject=DEAD_LETTER, pad="x" * 20_000)
         device.send(spoken)
         device.turn(after=1.0)
@@ -243,7 +247,7 @@ class TestPoison:
         assert device.spool.backlog() == {"device.outbox": 0}
         assert device.spool.next_sequence == 9
 
-    def test_neither_does_a_line_that_ends_before_anything_is_sent(
+    def test_a_connection_that_ends_before_anything_is_sent_makes_no_dead_letter(
         self, device: Device, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """The connection answers the probe; when the event's turn comes it is over: no packet id."""
@@ -297,7 +301,7 @@ class TestPace:
 
 
 class TestProbe:
-    def test_a_silent_line_is_asked_for_a_sign_of_life(self, device: Device) -> None:
+    def test_an_idle_connection_is_probed(self, device: Device) -> None:
         device.turn(after=299.0)
         assert device.uplinked() == []
         device.turn(after=1.0)
@@ -310,9 +314,7 @@ class TestProbe:
 
     @pytest.mark.source("P-W2")
     @pytest.mark.parametrize("single", [False, True], ids=["batches", "single events"])
-    def test_a_dead_line_is_found_out_by_a_loop_that_wakes_up_by_itself(
-        self, make: MakeDevice, single: bool
-    ) -> None:
+    def test_the_loop_wakes_up_and_finds_a_dead_connection(self, make: MakeDevice, single: bool) -> None:
         device = make(single=single)
         stuck, before = device.cloud.last, device.time.seconds
         for _ in range(2):
@@ -335,7 +337,7 @@ class TestSingle:
         payloads = [payload for _, _, payload in single.cloud.last.published]
         assert [parse_event(each).id for each in payloads] == ["a", "b"]
 
-    def test_a_silent_line_is_asked_without_a_publish(self, single: Device) -> None:
+    def test_an_idle_connection_is_pinged_without_a_publish(self, single: Device) -> None:
         for pings in (1, 2):
             single.turn(after=299.0)
             assert single.cloud.last.pings == pings - 1

@@ -244,7 +244,7 @@ def test_a_full_disk_is_named_and_changes_nothing(
     assert identity.path.read_text() == OLD
 
 
-def test_two_at_once_are_one_too_many(identity: Identity) -> None:
+def test_only_one_provisioning_runs_at_a_time(identity: Identity) -> None:
     with identity.locked(), pytest.raises(IdentityFileError, match="another provisioning"), identity.locked():
         pytest.fail("both hold the lock")
     with identity.locked():
