@@ -146,6 +146,12 @@ def test_one_that_this_program_cannot_read_leaves_it_to_the_file(device: Device,
     assert in_force(device, file) == contract().version
 
 
+def test_without_either_the_problem_names_the_file(device: Device, tmp_path: Path) -> None:
+    found = active_contract(tmp_path / "nowhere.json", device.spool)
+    assert isinstance(found, SettingProblem)
+    assert "nowhere.json" in str(found)
+
+
 def test_a_damaged_spool_gives_no_contract_so_that_the_one_in_force_stays(device: Device, file: Path) -> None:
     device.send_down(update(1, other()))
     device.spool._db.execute("UPDATE device_state SET text = zeroblob(10)")

@@ -59,6 +59,7 @@ def test_the_hint_follows_the_contract() -> None:
     planes = [contract(), URGENT_OUTBOX]
     hint = UrgentHint(lambda: planes[-1])
     assert hint.may_be_urgent(OUTBOX, b"")
+    assert not hint.may_be_urgent(local_topic("stranger", "outbox"), b"")
     planes.reverse()
     assert not hint.may_be_urgent(OUTBOX, b"")
 

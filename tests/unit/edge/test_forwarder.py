@@ -108,6 +108,7 @@ def test_a_refused_event_takes_no_number_of_an_ordered_inbox(make: MakeDevice) -
         (b'{"specversion":"1.0"}', "missing_attribute"),
         (event("e", "com.example.unknown").json.encode(), "unrouted"),
         (event("e", deviceepoch="forged").json.encode(), "reserved_attribute"),
+        (event("e", orderin="cloud/normal/0123abcd/1").json.encode(), "reserved_attribute"),
         (event("e", pad="x" * (96 * 1024 - 150)).json.encode(), "too_large"),
         # Nearly as large as the broker lets through.
         (b"x" * 999_000, "too_large"),
