@@ -10,7 +10,7 @@ from shutil import which
 
 from edge.certificate import read_validity
 from edge.errors import SettingProblem
-from edge.health.status import EXPIRES_SOON_S
+from edge.health_status import EXPIRES_SOON_S
 from edge.settings import CloudSettings, LocalSettings, ProvisioningSettings, Settings
 from eventplane_mqtt import Login
 from eventplane_mqtt.endpoint import PasswordFileError, is_private

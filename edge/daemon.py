@@ -16,7 +16,7 @@ from edge.contract_updates import ActiveContract, active_contract, keep_contract
 from edge.decision import RECENT_EVENTS
 from edge.errors import SettingProblem
 from edge.forwarder import Forwarder, Message, Stop
-from edge.health.server import HealthServer, Snapshots, pages
+from edge.health_server import HealthServer, Snapshots, pages
 from edge.housekeeping import Hangup, Housekeeping, Posted
 from edge.metrics import Metrics
 from edge.settings import HealthSettings, Settings

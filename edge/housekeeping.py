@@ -14,8 +14,8 @@ from time import monotonic
 from edge.contract_updates import ActiveContract
 from edge.errors import SettingProblem
 from edge.forwarder import Message, Reload, Stop
-from edge.health.server import Snapshot, Snapshots
-from edge.health.status import Finding, Status, Watchdog, judge, summary
+from edge.health_server import Snapshot, Snapshots
+from edge.health_status import Finding, Status, Watchdog, judge, summary
 from edge.metrics import Metrics, read_all
 from edge.packing import BatchingDelays
 from edge.settings import Settings

@@ -17,7 +17,7 @@ from edge.certificate import CertificateFile
 from edge.counts import Counts
 from edge.errors import SpoolError
 from edge.forwarder import Forwarder
-from edge.health.status import Backlog, Finding, LinkState, Progress, Status
+from edge.health_status import Backlog, Finding, LinkState, Progress, Status
 from edge.spool import Spool
 from edge.uplink import Uplink
 from eventplane.contract import Contract, Place, Priority

@@ -54,9 +54,8 @@ def start_mosquitto(
     """
     directory.mkdir(parents=True, exist_ok=True)
     port = free_port()
-    return Broker(
-        port, _start(supervisor, name, directory, _local_profile(port, directory.resolve(), access), port)
-    )
+    profile = _local_profile(port, directory.resolve(), access)
+    return Broker(port, start_configured(supervisor, name, directory, profile, port))
 
 
 @dataclass(frozen=True)
@@ -69,11 +68,12 @@ class CloudBroker:
 
 
 def start_cloud_broker(
-    supervisor: Supervisor, directory: Path, authority: Authority, name: str = "cloud-broker"
+    supervisor: Supervisor, directory: Path, authority: Authority, settings: str = ""
 ) -> CloudBroker:
     """Start a broker that demands client certificates of `authority` and keeps every queued message.
 
-    What it acknowledged it has saved when it is stopped. Raises what `start_mosquitto` raises.
+    What it acknowledged it has saved when it is stopped. `settings` are more lines of its configuration.
+    Raises what `start_mosquitto` raises.
     """
     directory.mkdir(parents=True, exist_ok=True)
     server = authority.issue("cloud")
@@ -83,19 +83,27 @@ def start_cloud_broker(
         f"max_queued_messages 0\npersistence true\npersistence_location {directory.resolve()}/\n"
         f"listener {plain_port} {LOOPBACK}\nlistener {port} {LOOPBACK}\n"
         f"cafile {authority.ca}\ncertfile {server.certificate}\nkeyfile {server.key}\n"
-        "require_certificate true\n"
+        f"require_certificate true\n{settings}"
     )
-    return CloudBroker(port, plain_port, _start(supervisor, name, directory, text, port))
+    return CloudBroker(port, plain_port, start_configured(supervisor, "cloud-broker", directory, text, port))
 
 
-def _start(supervisor: Supervisor, name: str, directory: Path, configuration: str, port: int) -> Child:
+def start_configured(
+    supervisor: Supervisor, name: str, directory: Path, configuration: str, port: int
+) -> Child:
+    """Start a broker with this `configuration`, which listens on `port` of the loopback interface."""
+    file = directory.resolve() / "mosquitto.conf"
+    file.write_text(configuration)
+    return supervisor.start(name, [find_mosquitto(), "-c", str(file)], ready=lambda: is_listening(port))
+
+
+def find_mosquitto() -> str:
+    """Return the path of Mosquitto's program. Raises ToolMissingError."""
     # Debian installs it where only root's PATH looks.
     program = shutil.which("mosquitto", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
     if program is None:
         raise ToolMissingError("mosquitto")
-    file = directory.resolve() / "mosquitto.conf"
-    file.write_text(configuration)
-    return supervisor.start(name, [program, "-c", str(file)], ready=lambda: is_listening(port))
+    return program
 
 
 def _local_profile(port: int, directory: Path, access: Access | None) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import socket
 import subprocess
 import sys
@@ -27,8 +26,8 @@ from eventplane.device_reports import key_digest
 from eventplane.envelope import Envelope
 from eventplane_mqtt.endpoint import TlsFiles
 from local.certificates import Authority
-from local.mosquitto import start_mosquitto
-from local.ports import LOOPBACK, free_port, is_listening
+from local.mosquitto import start_configured, start_mosquitto
+from local.ports import LOOPBACK, free_port
 from local.process import Child, Supervisor
 from tools import device_image
 
@@ -212,8 +211,7 @@ def start_bridge(site: Site, name: str) -> Contender:
     directory.mkdir(parents=True)
     identity = site.authority.issue(name)
     port = free_port()
-    file = directory / "mosquitto.conf"
-    file.write_text(
+    configuration = (
         f"user root\nlistener {port} {LOOPBACK}\nallow_anonymous true\npersistence false\n"
         "max_queued_messages 1000000\nmax_queued_bytes 4294967296\nmax_inflight_messages 100\n"
         "set_tcp_nodelay true\nlog_type error\nlog_type notice\nlog_dest stderr\n"
@@ -222,13 +220,8 @@ def start_bridge(site: Site, name: str) -> Contender:
         f"bridge_keyfile {identity.key}\nremote_clientid {name}\ncleansession false\n"
         "restart_timeout 1\ntry_private false\nnotifications false\ntopic eventplane/# out 1\n"
     )
-    child = site.supervisor.start(name, [mosquitto(), "-c", str(file)], ready=lambda: is_listening(port))
+    child = start_configured(site.supervisor, name, directory, configuration, port)
     return Contender(child, port, directory)
-
-
-def mosquitto() -> str:
-    """Return the broker's program; Debian installs it where only root's PATH looks."""
-    return shutil.which("mosquitto", path="/usr/sbin:/usr/local/sbin:/usr/bin") or "mosquitto"
 
 
 def fill(path: Path, count: int, size: int, first: int = 0) -> Path:

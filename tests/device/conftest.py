@@ -15,7 +15,7 @@ from local.certificates import Authority
 from local.process import Supervisor
 from tests.device.image import DeviceFile, build_package, make_image
 from tests.device.machine import AGENT_FILES, HOST, EmulatedDevice
-from tests.integration.edge.conftest import RULE, THING, CloudBroker
+from tests.integration.edge.conftest import RULE, THING, RecordingCloud
 from tests.integration.edge.provisioning_service import CREATE, REGISTER, TEMPLATE, FakeAws
 
 NOT_ROOT = "only root can make and enter another root directory"
@@ -36,7 +36,7 @@ class Plane(NamedTuple):
     """A device that was switched on for the first time, and the cloud that it finds."""
 
     device: EmulatedDevice
-    cloud: CloudBroker
+    cloud: RecordingCloud
     aws: FakeAws
 
 
@@ -54,7 +54,7 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plane]:
     packages = [build_package(folder / "forwarder.deb"), build_package(folder / "next.deb", NEXT_VERSION)]
     authority = Authority(folder / "certificates", ("127.0.0.1", HOST))
     with Supervisor(folder / "run") as supervisor:
-        cloud = CloudBroker(supervisor, folder / "cloud", authority)
+        cloud = RecordingCloud(supervisor, folder / "cloud", authority)
         with FakeAws(cloud, authority) as aws:
             for topic in (CREATE, REGISTER):
                 aws.subscribe(topic)

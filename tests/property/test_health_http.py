@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edge.health.server import MAX_HEAD_BYTES, Response, is_complete, read_path
+from edge.health_server import MAX_HEAD_BYTES, Response, is_complete, read_path
 
 PATH = "/-_.~%abc0189"
 anything = st.one_of(

@@ -31,7 +31,7 @@ from lambdas.http_sink.signing import signature_headers
 from local.certificates import Authority
 from local.process import Child, Supervisor
 from tests.eventually import eventually
-from tests.integration.edge.conftest import SECONDS, CloudBroker, Home, wait_for
+from tests.integration.edge.conftest import SECONDS, Home, RecordingCloud, wait_for
 from tests.unit.client.test_functions import record
 from tests.unit.client.worlds import create_filter_table
 from tests.unit.lambdas.support import LambdaContext
@@ -73,7 +73,7 @@ def test_every_example_is_listed_and_tested() -> None:
 
 
 def test_the_thermometer_s_readings_reach_the_cloud_although_its_forwarder_was_killed(
-    home: Home, cloud: CloudBroker, start: Callable[..., Child], tmp_path: Path
+    home: Home, cloud: RecordingCloud, start: Callable[..., Child], tmp_path: Path
 ) -> None:
     sensor = tmp_path / "temp"
     sensor.write_text("21500\n")
@@ -92,7 +92,7 @@ def test_the_thermometer_s_readings_reach_the_cloud_although_its_forwarder_was_k
 
 
 def test_the_voice_service_says_who_answered(
-    home: Home, cloud: CloudBroker, start: Callable[..., Child], tmp_path: Path
+    home: Home, cloud: RecordingCloud, start: Callable[..., Child], tmp_path: Path
 ) -> None:
     start(
         "call_for_help",
@@ -106,7 +106,7 @@ def test_the_voice_service_says_who_answered(
 
 
 def test_the_voice_service_stores_the_alarm_as_soon_as_there_is_a_forwarder(
-    home: Home, cloud: CloudBroker
+    home: Home, cloud: RecordingCloud
 ) -> None:
     home.forwarder.kill()
     with raise_alarm(home, timeout_s=1) as voice:

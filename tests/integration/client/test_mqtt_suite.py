@@ -20,7 +20,7 @@ from local.certificates import Authority
 from local.mosquitto import start_mosquitto
 from local.process import Supervisor
 from tests.eventually import eventually
-from tests.integration.edge.conftest import CloudBroker, Home, start_home
+from tests.integration.edge.conftest import Home, RecordingCloud, start_home
 from tests.integration.mqtt import TestClient
 from tests.unit.client.test_contract_suite import *  # noqa: F403
 from tests.unit.client.worlds import MAX_RECEIVES, Steps, event, sent_by
@@ -37,7 +37,7 @@ class MqttWorld:
     sender = "voice-service"
     idle_s = 3.0
 
-    def __init__(self, home: Home, cloud: CloudBroker, directory: Path) -> None:
+    def __init__(self, home: Home, cloud: RecordingCloud, directory: Path) -> None:
         self._home = home
         self._cloud = cloud
         self._directory = directory
@@ -123,17 +123,17 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 
 
 @pytest.fixture(scope="module")
-def cloud(authority: Authority, tmp_path_factory: pytest.TempPathFactory) -> Iterator[CloudBroker]:
+def cloud(authority: Authority, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RecordingCloud]:
     folder = tmp_path_factory.mktemp("cloud-of-home")
     with Supervisor(folder / "run") as supervisor:
-        broker = CloudBroker(supervisor, folder / "cloud", authority)
+        broker = RecordingCloud(supervisor, folder / "cloud", authority)
         yield broker
         broker.close()
 
 
 @pytest.fixture(scope="module")
 def home(
-    authority: Authority, cloud: CloudBroker, tmp_path_factory: pytest.TempPathFactory
+    authority: Authority, cloud: RecordingCloud, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Home]:
     folder = tmp_path_factory.mktemp("home")
     with Supervisor(folder / "run") as supervisor:
@@ -144,7 +144,7 @@ def home(
 
 
 @pytest.fixture
-def world(home: Home, cloud: CloudBroker, tmp_path: Path) -> Iterator[MqttWorld]:
+def world(home: Home, cloud: RecordingCloud, tmp_path: Path) -> Iterator[MqttWorld]:
     it = MqttWorld(home, cloud, tmp_path)
     yield it
     it.close()

@@ -18,7 +18,7 @@ from eventplane_client.notices import Expired, Notice, log_notice
 from eventplane_client.subscription import NoSubscriptions
 from local.process import Supervisor
 from tests.integration.client.test_in_the_cloud import kill_while_it_works
-from tests.integration.edge.conftest import SECONDS, CloudBroker, Home, wait_for
+from tests.integration.edge.conftest import SECONDS, Home, RecordingCloud, wait_for
 from tests.unit.client.worlds import event, lasting
 
 
@@ -40,7 +40,7 @@ def test_the_example_answers_each_alarm_exactly_once_although_it_is_killed(
 
 @pytest.mark.source("C4")
 def test_what_expired_before_its_service_handled_it_the_forwarder_counts_as_expired(
-    home: Home, cloud: CloudBroker, tmp_path: Path
+    home: Home, cloud: RecordingCloud, tmp_path: Path
 ) -> None:
     notices: list[Notice] = []
     transport = MqttTransport("call-service", "127.0.0.1", home.broker.port, max_receives=5)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import getpass
 import json
-import shutil
 import socket
 import sys
 import threading
@@ -28,8 +26,8 @@ from eventplane.topics import basic_ingest_topic, device_topic, urgent_rule
 from eventplane_client import Client, connect
 from eventplane_client.mqtt import MqttTransport
 from local.certificates import Authority
-from local.mosquitto import Broker, start_mosquitto
-from local.ports import free_port, is_listening
+from local.mosquitto import Broker, start_cloud_broker, start_mosquitto
+from local.ports import free_port
 from local.process import Child, Supervisor
 from tests.eventually import eventually
 from tests.integration.mqtt import TestClient
@@ -37,41 +35,19 @@ from tests.integration.mqtt import TestClient
 THING = "home-1"
 RULE = "ingest"
 READING = "org.eventplane.health.reading.v1"
-MOSQUITTO = shutil.which("mosquitto", path="/usr/sbin:/usr/local/sbin:/usr/bin") or "mosquitto"
 SECONDS = 60.0
 """How long anything may take on a busy machine; nothing here is about speed."""
 
 
-def start_tls_broker(supervisor: Supervisor, directory: Path, authority: Authority, more: str = "") -> Broker:
-    """A Mosquitto that asks for client certificates of `authority`. `more` comes before its listener."""
-    directory.mkdir(parents=True)
-    server, port = authority.issue("cloud"), free_port()
-    profile = directory / "cloud.conf"
-    profile.write_text(
-        f"user {getpass.getuser()}\nallow_anonymous true\nper_listener_settings false\n"
-        f"max_queued_messages 100000\n{more}listener {port} 127.0.0.1\ncafile {authority.ca}\n"
-        f"certfile {server.certificate}\nkeyfile {server.key}\nrequire_certificate true\n"
-    )
-    return Broker(
-        port, supervisor.start("cloud", [MOSQUITTO, "-c", str(profile)], ready=lambda: is_listening(port))
-    )
+class RecordingCloud:
+    """A broker in IoT Core's place, and a subscriber that counts what reached it.
 
-
-class CloudBroker:
-    """A Mosquitto that plays IoT Core, and a subscriber that counts what reached it.
-
-    The subscriber has a port of its own, without TLS, and a lasting session.
+    The subscriber has a lasting session, so it misses nothing that the broker acknowledged.
     """
 
     def __init__(self, supervisor: Supervisor, directory: Path, authority: Authority) -> None:
-        self.plain_port = free_port()
-        broker = start_tls_broker(
-            supervisor,
-            directory,
-            authority,
-            f"persistence true\npersistence_location {directory}/\nlistener {self.plain_port} 127.0.0.1\n",
-        )
-        self.port, self._child = broker.port, broker.child
+        self._broker = start_cloud_broker(supervisor, directory, authority)
+        self.port, self.plain_port = self._broker.port, self._broker.plain_port
         self.payloads: list[bytes] = []
         self._events: list[Envelope] = []
         self._ids: set[str] = set()
@@ -92,10 +68,10 @@ class CloudBroker:
     def stop(self) -> None:
         """Stop in good order: what it acknowledged, it has saved."""
         self._close_subscriber()
-        self._child.stop()
+        self._broker.child.stop()
 
     def start(self) -> None:
-        self._child.start()
+        self._broker.child.start()
         self._open_subscriber()
 
     def close(self) -> None:
@@ -247,8 +223,8 @@ def authority(tmp_path: Path) -> Authority:
 
 
 @pytest.fixture
-def cloud(supervisor: Supervisor, tmp_path: Path, authority: Authority) -> Iterator[CloudBroker]:
-    broker = CloudBroker(supervisor, tmp_path / "cloud", authority)
+def cloud(supervisor: Supervisor, tmp_path: Path, authority: Authority) -> Iterator[RecordingCloud]:
+    broker = RecordingCloud(supervisor, tmp_path / "cloud", authority)
     yield broker
     broker.close()
 
@@ -281,7 +257,7 @@ def make_home(
 
 
 @pytest.fixture
-def home(make_home: MakeHome, cloud: CloudBroker, home_contract: Contract) -> Home:
+def home(make_home: MakeHome, cloud: RecordingCloud, home_contract: Contract) -> Home:
     return make_home(cloud.port, contract=home_contract)
 
 

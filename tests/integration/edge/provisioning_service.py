@@ -9,7 +9,7 @@ from typing import Any
 from paho.mqtt.client import Client, MQTTMessage
 
 from local.certificates import Authority
-from tests.integration.edge.conftest import THING, CloudBroker
+from tests.integration.edge.conftest import THING, RecordingCloud
 from tests.integration.mqtt import TestClient
 
 TEMPLATE = "fleet"
@@ -22,7 +22,7 @@ REFUSAL = {"statusCode": 403, "errorCode": "AccessDenied", "errorMessage": "the 
 class FakeAws(TestClient):
     """Answers provisioning requests with certificates of `authority`; refuses once what `refuses` names."""
 
-    def __init__(self, cloud: CloudBroker, authority: Authority) -> None:
+    def __init__(self, cloud: RecordingCloud, authority: Authority) -> None:
         super().__init__("aws", "127.0.0.1", cloud.plain_port)
         self.life = timedelta(days=300)
         self.refuses: list[str] = []

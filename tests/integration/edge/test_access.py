@@ -16,7 +16,7 @@ from eventplane_mqtt import Login
 from eventplane_mqtt.mailbox import Acknowledged, Connected, Disconnected, Received
 from local.process import Supervisor
 from tests.integration.access import Guarded, start_guarded
-from tests.integration.edge.conftest import SECONDS, CloudBroker, MakeHome, wait_for
+from tests.integration.edge.conftest import SECONDS, MakeHome, RecordingCloud, wait_for
 from tests.unit.eventplane_mqtt.probe import Probe
 
 READING = "org.eventplane.health.reading.v1"
@@ -57,7 +57,7 @@ def refusal(guarded: Guarded, login: Login | None, protocol: str) -> str:
 
 @pytest.mark.source("P2")
 def test_events_take_their_way_through_the_forwarder_as_without_rules(
-    make_home: MakeHome, guarded: Guarded, cloud: CloudBroker, monkeypatch: pytest.MonkeyPatch
+    make_home: MakeHome, guarded: Guarded, cloud: RecordingCloud, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("EVENTPLANE_LOG_LEVEL", "debug")
     login = guarded.login(FORWARDER)
@@ -125,7 +125,7 @@ def test_a_client_id_of_another_service_takes_nothing_from_it(guarded: Guarded) 
 
 
 @pytest.mark.parametrize("protocol", ["3.1.1", "5"])
-def test_who_shows_no_password_or_a_wrong_one_hears_what_to_do(
+def test_a_missing_or_wrong_password_is_refused_with_a_remedy(
     guarded: Guarded, protocol: str, tmp_path: Path
 ) -> None:
     login = Login(FORWARDER, tmp_path / "password")

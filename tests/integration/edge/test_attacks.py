@@ -15,7 +15,7 @@ from benchmarks.processes import peak_rss_mib, rss_mib
 from eventplane.envelope import write_event
 from eventplane.names import SEQUENCE
 from eventplane.topics import local_topic
-from tests.integration.edge.conftest import CloudBroker, Home, wait_for
+from tests.integration.edge.conftest import Home, RecordingCloud, wait_for
 from tests.integration.mqtt import TestClient
 
 NEIGHBOUR = local_topic("health-service", "outbox")
@@ -56,13 +56,13 @@ def start(home: Home) -> None:
     wait_for(lambda: home.logged("local broker connected") > before)
 
 
-def sequences(cloud: CloudBroker) -> dict[str, int]:
+def sequences(cloud: RecordingCloud) -> dict[str, int]:
     """The device's number of each event that arrived."""
     return {each.id: int(str(each.attributes[SEQUENCE])) for each in cloud.events}
 
 
 @pytest.fixture
-def known_home(home: Home, cloud: CloudBroker) -> Home:
+def known_home(home: Home, cloud: RecordingCloud) -> Home:
     """A home whose broker keeps messages for the forwarder: an alarm and a reading have gone through."""
     with Publisher(home.broker.port) as publisher:
         for topic, name, type_ in ((ALARMS, "first-alarm", ALARM), (NEIGHBOUR, "first-reading", READING)):
@@ -76,7 +76,7 @@ def known_home(home: Home, cloud: CloudBroker) -> Home:
 
 
 def test_a_backlog_is_stored_once_and_an_alarm_before_its_end_though_both_sides_restart(
-    known_home: Home, cloud: CloudBroker
+    known_home: Home, cloud: RecordingCloud
 ) -> None:
     stop(known_home)
     with Publisher(known_home.broker.port) as publisher:
@@ -100,7 +100,7 @@ def test_a_backlog_is_stored_once_and_an_alarm_before_its_end_though_both_sides_
 
 
 def test_an_alarm_does_not_wait_until_the_flood_before_it_is_stored(
-    known_home: Home, cloud: CloudBroker
+    known_home: Home, cloud: RecordingCloud
 ) -> None:
     flood = 2 * BACKLOG
     with Publisher(known_home.broker.port, "neighbour") as neighbour:
@@ -115,7 +115,7 @@ def test_an_alarm_does_not_wait_until_the_flood_before_it_is_stored(
 
 
 def test_what_the_broker_kept_at_qos_0_during_a_restart_arrives_in_bounded_memory(
-    known_home: Home, cloud: CloudBroker
+    known_home: Home, cloud: RecordingCloud
 ) -> None:
     assert known_home.forwarder.pid is not None
     idle = rss_mib(known_home.forwarder.pid)
@@ -130,7 +130,7 @@ def test_what_the_broker_kept_at_qos_0_during_a_restart_arrives_in_bounded_memor
 
 
 def test_outboxes_that_the_contract_does_not_have_take_no_memory(
-    known_home: Home, cloud: CloudBroker
+    known_home: Home, cloud: RecordingCloud
 ) -> None:
     assert known_home.forwarder.pid is not None
     idle = rss_mib(known_home.forwarder.pid)
@@ -144,7 +144,7 @@ def test_outboxes_that_the_contract_does_not_have_take_no_memory(
     assert peak_rss_mib(known_home.forwarder.pid) - idle < GROWTH_MIB
 
 
-def test_whoever_sends_more_than_the_forwarder_can_read_loses_the_connection(home: Home) -> None:
+def test_a_client_whose_message_is_oversize_loses_the_connection(home: Home) -> None:
     wait_for(lambda: home.problems() == [])
     with TestClient("health", "127.0.0.1", home.broker.port) as client:
         client._client.publish(NEIGHBOUR, b"x" * 1_100_000, qos=1)

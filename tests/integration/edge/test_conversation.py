@@ -17,7 +17,7 @@ from eventplane.device_reports import STARTED
 from eventplane.envelope import Envelope
 from eventplane.topics import handlers_answer_topic, handlers_topic, local_topic
 from eventplane_client.errors import RefusedError, RequestDroppedError, RequestTimeoutError
-from tests.integration.edge.conftest import SECONDS, THING, CloudBroker, Home, down, wait_for
+from tests.integration.edge.conftest import SECONDS, THING, Home, RecordingCloud, down, wait_for
 from tests.integration.mqtt import TestClient
 from tests.unit.eventplane.conversation.worlds import ask, plane
 
@@ -59,7 +59,7 @@ def test_all_handlers_reply_also_to_many_requests_at_once(home: Home) -> None:
     assert [each["lamp"].answer for each in found] == [{"lit_by": f"q{each}"} for each in range(40)]
 
 
-def test_what_is_no_reply_or_of_another_version_is_ignored(home: Home) -> None:
+def test_malformed_replies_and_those_of_another_version_are_ignored(home: Home) -> None:
     home.listen("lamp", bright)
     button = home.connect("button")
     request = ask("r", replyto="button", correlationid="c")
@@ -81,7 +81,7 @@ def test_what_is_no_reply_or_of_another_version_is_ignored(home: Home) -> None:
     assert button.request(ask("after"), SECONDS)["lamp"].answer == {"lit_by": "after"}
 
 
-def test_the_cloud_replies_to_a_home_and_asks_it(home: Home, cloud: CloudBroker) -> None:
+def test_the_cloud_replies_to_a_home_and_asks_it(home: Home, cloud: RecordingCloud) -> None:
     home.listen("lamp", bright)
     asking = in_background(lambda: home.connect("button").request(ask("far", far=True), SECONDS))
     wait_for(lambda: cloud.has({"far"}))
@@ -140,7 +140,7 @@ def test_a_request_is_sent_again_after_an_outage_as_its_guarantee_says(home: Hom
 
 
 @pytest.mark.source("C7")
-def test_whom_nobody_hears_is_waited_for_no_more_until_it_is_heard(home: Home) -> None:
+def test_a_silent_peer_is_not_awaited_until_it_answers_again(home: Home) -> None:
     changes: list[PeerChanged] = []
 
     def listen(change: PeerChanged) -> None:

@@ -16,7 +16,7 @@ from eventplane.downlink.device import AckStatus
 from eventplane.downlink.wire import VERSION
 from eventplane.envelope import Envelope, write_event
 from eventplane.reasons import Reason
-from tests.integration.edge.conftest import SECONDS, CloudBroker, Home, down, wait_for
+from tests.integration.edge.conftest import SECONDS, Home, RecordingCloud, down, wait_for
 
 THRESHOLD = "org.eventplane.setting.threshold.v1"
 RING = "org.eventplane.command.ring.v1"
@@ -49,7 +49,7 @@ def home_contract() -> Contract:
 
 @pytest.mark.source("K2")
 def test_states_and_commands_are_stored_delivered_answered_and_told_to_who_starts_later(
-    home: Home, cloud: CloudBroker
+    home: Home, cloud: RecordingCloud
 ) -> None:
     answer = cloud.send_until_answered(event(THRESHOLD, 1, data={"c": 19}), KEY, 1)
     assert answer.result is AckStatus.STORED
@@ -75,7 +75,7 @@ def test_states_and_commands_are_stored_delivered_answered_and_told_to_who_start
 
 
 def test_whatever_is_killed_no_older_state_follows_a_newer_and_the_last_one_comes(
-    home: Home, cloud: CloudBroker
+    home: Home, cloud: RecordingCloud
 ) -> None:
     came: list[int] = []
     home.listen("climate-service", lambda each: came.append(int(str(each.attributes[VERSION]))))
@@ -96,7 +96,7 @@ def test_whatever_is_killed_no_older_state_follows_a_newer_and_the_last_one_come
 
 
 def test_a_contract_comes_down_and_stays_in_force_and_a_broken_one_is_refused(
-    home: Home, cloud: CloudBroker
+    home: Home, cloud: RecordingCloud
 ) -> None:
     other = plane(climate=THRESHOLD, call=RING, voice=RING)
     key = contract_key(other.name)

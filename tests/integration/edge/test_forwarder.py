@@ -16,8 +16,8 @@ from eventplane.names import EPOCH, SEQUENCE
 from tests.integration.edge.conftest import (
     SECONDS,
     THING,
-    CloudBroker,
     Home,
+    RecordingCloud,
     event,
     ids,
     send,
@@ -27,8 +27,8 @@ from tests.integration.edge.conftest import (
 ALARM = "org.eventplane.alarm.keyword.v1"
 
 
-def test_events_reach_the_cloud_numbered_and_in_their_own_words_and_are_counted(
-    home: Home, cloud: CloudBroker
+def test_events_reach_the_cloud_numbered_and_unchanged_and_are_counted(
+    home: Home, cloud: RecordingCloud
 ) -> None:
     service = home.connect("health-service")
     send(service, 0, 100)
@@ -51,7 +51,7 @@ def test_events_reach_the_cloud_numbered_and_in_their_own_words_and_are_counted(
 
 @pytest.mark.source("P1", "P10")
 def test_an_alarm_rings_at_home_and_is_done_with_the_services_own_receipt(
-    home: Home, cloud: CloudBroker
+    home: Home, cloud: RecordingCloud
 ) -> None:
     calls: list[Envelope] = []
     stubborn = threading.Event()
@@ -76,7 +76,7 @@ def test_an_alarm_rings_at_home_and_is_done_with_the_services_own_receipt(
 
 @pytest.mark.source("P5", "P8", "N5")
 def test_nothing_is_lost_or_stored_twice_when_parts_are_killed_mid_stream(
-    home: Home, cloud: CloudBroker
+    home: Home, cloud: RecordingCloud
 ) -> None:
     cloud.stop()
     service = home.connect("health-service")
@@ -103,7 +103,7 @@ def test_nothing_is_lost_or_stored_twice_when_parts_are_killed_mid_stream(
     assert_one_epoch_without_gaps(cloud)
 
 
-def assert_one_epoch_without_gaps(cloud: CloudBroker) -> None:
+def assert_one_epoch_without_gaps(cloud: RecordingCloud) -> None:
     """The numbers that arrived are those of one life of the spool, none missing and none given twice."""
     stamps = {(each.attributes[EPOCH], int(str(each.attributes[SEQUENCE])), each.id) for each in cloud.events}
     assert len({epoch for epoch, _, _ in stamps}) == 1
@@ -111,7 +111,7 @@ def assert_one_epoch_without_gaps(cloud: CloudBroker) -> None:
 
 
 def test_the_command_send_stores_an_alarm_of_one_s_own_which_goes_to_the_cloud(
-    home: Home, cloud: CloudBroker, tmp_path: Path
+    home: Home, cloud: RecordingCloud, tmp_path: Path
 ) -> None:
     file = tmp_path / "event.yaml"
     file.write_text(

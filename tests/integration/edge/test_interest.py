@@ -9,7 +9,7 @@ from eventplane.contract import Contract, compile_contract, contract_document
 from eventplane.device_reports import UPLINK_KEY
 from eventplane.envelope import Envelope, write_event
 from eventplane.interest.uplink import uplink_interest_event
-from tests.integration.edge.conftest import SECONDS, CloudBroker, Home, down, wait_for
+from tests.integration.edge.conftest import SECONDS, Home, RecordingCloud, down, wait_for
 
 MOTION = "org.eventplane.activity.motion.v1"
 DOOR = "org.eventplane.activity.door.v1"
@@ -39,7 +39,7 @@ def event(id: str, type: str) -> Envelope:
     return write_event({"id": id, "source": "/homes/1/activity", "type": type}, {"state": "moved"})
 
 
-def test_what_is_not_handled_does_not_come_until_it_is_withdrawn(home: Home, cloud: CloudBroker) -> None:
+def test_what_is_not_handled_does_not_come_until_it_is_withdrawn(home: Home, cloud: RecordingCloud) -> None:
     came: list[str] = []
     voice = home.listen("voice-service", lambda each: came.append(each.id), handles=[DOORS])
     wait_for(lambda: home.logged(ANNOUNCED) == 1)
@@ -83,7 +83,9 @@ def wanted(version: int, *filters: object, deleted: bool = False) -> str:
 
 
 @pytest.mark.source("C8")
-def test_the_device_sends_up_what_the_cloud_wants_and_what_is_urgent(home: Home, cloud: CloudBroker) -> None:
+def test_the_device_sends_up_what_the_cloud_wants_and_what_is_urgent(
+    home: Home, cloud: RecordingCloud
+) -> None:
     sensor, voice = home.connect("activity-service"), home.connect("voice-service")
     sensor.put(event("1", MOTION), SECONDS)
     wait_for(lambda: cloud.has({"1"}))  # while nobody knows

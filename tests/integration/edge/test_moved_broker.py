@@ -15,10 +15,10 @@ from eventplane_mqtt import PinnedCertificate
 from eventplane_mqtt.discovery import broker as discovered
 from eventplane_mqtt.mailbox import Disconnected
 from local.certificates import Authority
-from local.mosquitto import Broker
+from local.mosquitto import Broker, find_mosquitto
 from local.ports import free_port, is_listening
 from local.process import Child, Supervisor
-from tests.integration.edge.conftest import MOSQUITTO, CloudBroker, Home, MakeHome, event, wait_for
+from tests.integration.edge.conftest import Home, MakeHome, RecordingCloud, event, wait_for
 from tests.unit.eventplane_mqtt.probe import Probe
 
 CHECK_EVERY_S = 0.5
@@ -48,7 +48,7 @@ class Movable:
 
     def move(self, name: str, ready: Callable[[], bool]) -> None:
         """Start a Mosquitto with the profile as it is now, and stop the one before."""
-        started = self.supervisor.start(name, [MOSQUITTO, "-c", str(self.profile)], ready=ready)
+        started = self.supervisor.start(name, [find_mosquitto(), "-c", str(self.profile)], ready=ready)
         self.broker.stop()
         self.broker = started
 
@@ -59,7 +59,7 @@ def movable(
     supervisor: Supervisor,
     mosquitto: Callable[[str], Broker],
     tmp_path: Path,
-    cloud: CloudBroker,
+    cloud: RecordingCloud,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Movable:
     monkeypatch.setattr(discovered, "CHECK_EVERY_S", CHECK_EVERY_S)  # of the services
@@ -79,7 +79,7 @@ def is_listening_at(path: Path) -> bool:
 
 @pytest.mark.source("C9")
 def test_a_broker_that_moves_is_found_at_its_new_port_socket_or_certificate(
-    movable: Movable, cloud: CloudBroker, authority: Authority, tmp_path: Path
+    movable: Movable, cloud: RecordingCloud, authority: Authority, tmp_path: Path
 ) -> None:
     home = movable.home
     service = home.transport("health-service", profile=movable.profile)
@@ -119,7 +119,7 @@ def test_a_broker_that_moves_is_found_at_its_new_port_socket_or_certificate(
 
 @pytest.mark.source("C9")
 def test_a_client_with_nothing_configured_finds_the_broker_of_its_device(
-    movable: Movable, cloud: CloudBroker, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    movable: Movable, cloud: RecordingCloud, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(connection, "DEFAULT_PROFILE", movable.profile)
     for name in [each for each in os.environ if each.startswith("EVENTPLANE_CLIENT_")]:

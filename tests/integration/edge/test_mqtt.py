@@ -11,10 +11,10 @@ import pytest
 
 from eventplane_mqtt.mailbox import Acknowledged, Connected, Disconnected, LinkName, Received
 from local.certificates import Authority
-from local.mosquitto import Broker
+from local.mosquitto import Broker, start_cloud_broker
 from local.ports import free_port
 from local.process import Supervisor
-from tests.integration.edge.conftest import SECONDS, start_tls_broker, wait_for
+from tests.integration.edge.conftest import SECONDS, wait_for
 from tests.integration.mqtt import TestClient
 from tests.unit.eventplane_mqtt.probe import Probe, Slow, files
 
@@ -97,7 +97,7 @@ def test_over_tls_as_well(
     supervisor: Supervisor, tmp_path: Path, authority: Authority, topic: str, version: str
 ) -> None:
     limits = f"max_inflight_messages 20000\ntls_version {version}\n"
-    broker = start_tls_broker(supervisor, tmp_path / "tls", authority, limits)
+    broker = start_cloud_broker(supervisor, tmp_path / "tls", authority, limits)
     tls = files(authority, authority.issue("c"))
     payloads = [*MANY, *(bytes([n]) * 250_000 for n in range(40))]
     exchange(Probe(broker.port, tls=tls, subscriptions=(topic,)), topic, payloads)

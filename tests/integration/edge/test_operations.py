@@ -14,7 +14,7 @@ from contract.loader import load_contract
 from eventplane.envelope import write_event
 from eventplane_client import Client
 from eventplane_client.errors import NoRoomError, RefusedError
-from tests.integration.edge.conftest import READING, SECONDS, CloudBroker, Home, event, send, wait_for
+from tests.integration.edge.conftest import READING, SECONDS, Home, RecordingCloud, event, send, wait_for
 
 
 def put(service: Client, count: int) -> None:
@@ -79,7 +79,7 @@ def signal_forwarder(home: Home, number: signal.Signals) -> None:
 
 
 def test_it_is_in_service_before_any_broker_and_says_which_are_missing(
-    home: Home, cloud: CloudBroker, manager: Manager
+    home: Home, cloud: RecordingCloud, manager: Manager
 ) -> None:
     home.broker.child.kill()
     cloud.stop()
@@ -92,7 +92,7 @@ def test_it_is_in_service_before_any_broker_and_says_which_are_missing(
 
 @pytest.mark.source("P8")
 def test_without_a_disk_it_is_in_service_and_an_alarm_reaches_the_cloud_from_memory(
-    home: Home, cloud: CloudBroker, manager: Manager, tmp_path: Path
+    home: Home, cloud: RecordingCloud, manager: Manager, tmp_path: Path
 ) -> None:
     place = tmp_path / "blocked"
     place.write_text("a file in the place of the directory")
@@ -116,7 +116,7 @@ def test_without_a_disk_it_is_in_service_and_an_alarm_reaches_the_cloud_from_mem
 
 @pytest.mark.source("P15")
 def test_it_feeds_the_watchdog_while_its_loop_turns_and_only_then(
-    home: Home, cloud: CloudBroker, manager: Manager, tmp_path: Path
+    home: Home, cloud: RecordingCloud, manager: Manager, tmp_path: Path
 ) -> None:
     restart(home, manager, watchdog_s=0.5)
     manager.hear("READY=1")
@@ -137,7 +137,7 @@ def test_it_feeds_the_watchdog_while_its_loop_turns_and_only_then(
 
 
 def test_a_silent_cloud_neither_starves_the_watchdog_nor_delays_the_stop(
-    home: Home, cloud: CloudBroker, manager: Manager
+    home: Home, cloud: RecordingCloud, manager: Manager
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as black_hole:
         port = f"port = {black_hole.getsockname()[1]}\nrule"
@@ -156,7 +156,7 @@ def test_a_silent_cloud_neither_starves_the_watchdog_nor_delays_the_stop(
 
 @pytest.mark.source("P-W8")
 def test_sighup_loads_a_new_contract_and_a_broken_one_is_refused_then_and_at_the_start(
-    home: Home, cloud: CloudBroker, manager: Manager, tmp_path: Path
+    home: Home, cloud: RecordingCloud, manager: Manager, tmp_path: Path
 ) -> None:
     restart(home, manager)
     manager.hear("READY=1")
@@ -195,8 +195,8 @@ def test_sighup_loads_a_new_contract_and_a_broken_one_is_refused_then_and_at_the
     assert "the last valid contract, " in home.log()
 
 
-def test_at_its_most_talkative_it_tells_neither_keys_nor_payloads(
-    home: Home, cloud: CloudBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_the_debug_log_has_neither_keys_nor_payloads(
+    home: Home, cloud: RecordingCloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("EVENTPLANE_LOG_LEVEL", "debug")
     restart(home)

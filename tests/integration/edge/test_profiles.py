@@ -15,9 +15,9 @@ from eventplane_mqtt.discovery.profile import load_profile
 from eventplane_mqtt.endpoint import BrokerAddress
 from eventplane_mqtt.mailbox import Connected
 from local.certificates import Authority
+from local.mosquitto import find_mosquitto
 from local.ports import free_port
 from local.process import Supervisor
-from tests.integration.edge.conftest import MOSQUITTO
 from tests.odd_profiles import ODD_PROFILES, Odd
 from tests.unit.eventplane_mqtt.probe import Probe
 
@@ -60,14 +60,14 @@ def test_mosquitto_answers_where_the_profile_leads(odd: Odd, tmp_path: Path, sup
     file, filled = write_profile(odd, tmp_path)
     address = choose(load_profile(file), has_login=odd.has_login)
     assert str(address) == filled(odd.address or "")
-    supervisor.start("mosquitto", [MOSQUITTO, "-c", str(file)], ready=lambda: is_answered(address))
+    supervisor.start("mosquitto", [find_mosquitto(), "-c", str(file)], ready=lambda: is_answered(address))
 
 
 @pytest.mark.parametrize("odd", REFUSED, ids=lambda odd: odd.name)
 def test_mosquitto_refuses_what_is_refused_here(odd: Odd, tmp_path: Path) -> None:
     file, _ = write_profile(odd, tmp_path)
     ended = subprocess.run(
-        [MOSQUITTO, "-c", str(file)], capture_output=True, text=True, timeout=60, check=False
+        [find_mosquitto(), "-c", str(file)], capture_output=True, text=True, timeout=60, check=False
     )
     assert ended.returncode != 0
     assert "Error" in ended.stderr

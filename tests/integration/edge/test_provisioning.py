@@ -23,7 +23,7 @@ from local.certificates import Authority
 from local.mosquitto import Broker
 from local.ports import free_port
 from local.process import Child, Supervisor
-from tests.integration.edge.conftest import SECONDS, THING, CloudBroker, wait_for
+from tests.integration.edge.conftest import SECONDS, THING, RecordingCloud, wait_for
 from tests.integration.edge.provisioning_service import CREATE, CREATE_WITH_KEY, REGISTER, TEMPLATE, FakeAws
 
 
@@ -33,17 +33,17 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 
 
 @pytest.fixture(scope="module")
-def cloud(tmp_path_factory: pytest.TempPathFactory, authority: Authority) -> Iterator[CloudBroker]:
+def cloud(tmp_path_factory: pytest.TempPathFactory, authority: Authority) -> Iterator[RecordingCloud]:
     """One for all tests here: each has a device of its own, and answers of its own."""
     folder = tmp_path_factory.mktemp("cloud")
     with Supervisor(folder / "run") as supervisor:
-        broker = CloudBroker(supervisor, folder / "cloud", authority)
+        broker = RecordingCloud(supervisor, folder / "cloud", authority)
         yield broker
         broker.close()
 
 
 @pytest.fixture
-def aws(cloud: CloudBroker, authority: Authority) -> Iterator[FakeAws]:
+def aws(cloud: RecordingCloud, authority: Authority) -> Iterator[FakeAws]:
     with FakeAws(cloud, authority) as it:
         for topic in (CREATE, CREATE_WITH_KEY, REGISTER):
             it.subscribe(topic)
@@ -57,7 +57,7 @@ def claim(authority: Authority) -> TlsFiles:
 
 
 @pytest.fixture
-def line(cloud: CloudBroker, claim: TlsFiles) -> MqttCloud:
+def line(cloud: RecordingCloud, claim: TlsFiles) -> MqttCloud:
     """What the program uses, to be tried step by step."""
     unused = Path("unused")
     settings = CloudSettings(
@@ -102,7 +102,7 @@ class Device:
 
 
 @pytest.fixture
-def device(supervisor: Supervisor, tmp_path: Path, cloud: CloudBroker, claim: TlsFiles) -> Device:
+def device(supervisor: Supervisor, tmp_path: Path, cloud: RecordingCloud, claim: TlsFiles) -> Device:
     return Device(supervisor, tmp_path, cloud.port, claim)
 
 
@@ -118,7 +118,7 @@ def test_a_device_with_a_claim_comes_to_a_certificate_that_connects(
     assert aws.created == 1
 
 
-def test_after_refusals_a_key_from_the_cloud_is_stored_and_told_to_nobody(
+def test_after_refusals_a_key_from_the_cloud_is_stored_and_not_logged(
     device: Device, aws: FakeAws, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("EVENTPLANE_LOG_LEVEL", "debug")
@@ -140,7 +140,7 @@ def test_sigterm_ends_the_waiting(supervisor: Supervisor, tmp_path: Path, claim:
     assert child.wait() == 0
 
 
-def test_silence_has_an_end(aws: FakeAws, line: MqttCloud) -> None:
+def test_a_missing_answer_times_out(aws: FakeAws, line: MqttCloud) -> None:
     aws.silent = True
     with pytest.raises(NoAnswerError) as caught:
         replace(line, timeout_s=0.1).run(Exchange(TEMPLATE, THING, "csr"), _unexpected)
@@ -164,7 +164,7 @@ def test_a_forwarder_waits_for_its_certificate_and_outlives_its_replacement(
     supervisor: Supervisor,
     mosquitto: Callable[[str], Broker],
     tmp_path: Path,
-    cloud: CloudBroker,
+    cloud: RecordingCloud,
     claim: TlsFiles,
     aws: FakeAws,
 ) -> None:

@@ -214,25 +214,6 @@ def test_it_confirms_what_its_handler_has_done_and_refuses_what_is_no_event(
     assert handled == ["1"]
 
 
-def test_a_refusal_is_told_to_who_waits_and_to_who_left_it_to_the_client(
-    shared_broker: Broker, sensor: str, outbox: str, forwarder: TestClient
-) -> None:
-    refused: list[tuple[bytes, str]] = []
-    with closing(
-        MqttTransport(sensor, port=shared_broker.port, on_refused=lambda *told: refused.append(told))
-    ) as client:
-        client.send(b"same")
-        with ThreadPoolExecutor(1) as pool:
-            waiting = pool.submit(client.put, b"same", SECONDS)
-            wait_for(lambda: client._window._waiting[digest(b"same")].awaited == 1)
-            receipts = write_receipts([Receipt(digest(b"same"), "unrouted")])
-            wait_for(lambda: (outbox, b"same") in forwarder.messages)
-            forwarder.publish(receipt_topic(sensor, "outbox"), receipts)
-            with pytest.raises(RefusedError):
-                waiting.result(SECONDS)
-        wait_for(lambda: refused == [(b"same", "unrouted")])
-
-
 class FullForwarder:
     """Has no room for the first `refusals` requests, and confirms nothing unless it `confirms`.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from edge.health.status import Backlog, LinkState, Status
+from edge.health_status import Backlog, LinkState, Status
 from eventplane.contract import Priority
 from eventplane_mqtt.mailbox import LinkName
 

@@ -110,24 +110,34 @@ def test_the_delay_of_an_event_is_looked_up_once(make: MakeDevice, monkeypatch: 
     device.crash()
 
 
-@pytest.mark.parametrize("member", ["correlationid", "replyto"])
-def test_requests_and_replies_do_not_wait(member: str) -> None:
-    delays = BatchingDelays(plane(), 300_000)
-    front = '{"senderservice":"sensor",'
-    waiting = PendingDelivery(Delivery("device.outbox", 1, 1), front + f'"{member}":"x"}}', None, 1_000)
-    assert delays.due_ms([waiting]) == (0 if member == "correlationid" else 61_000)
+SENSOR = '{"senderservice":"sensor"}'
 
 
-def test_what_an_event_says_in_its_data_is_not_its_sender() -> None:
-    delays = BatchingDelays(plane(), 300_000)
-    text = '{"senderservice":"display","data":{"senderservice":"sensor"}}'
-    assert delays.due_ms([PendingDelivery(Delivery("device.outbox", 1, 1), text, None, 1_000)]) == 0
+@pytest.mark.parametrize(
+    ("text", "longest_ms", "due_ms"),
+    [
+        (SENSOR, 300_000, 61_000),
+        (SENSOR, 200, 1_200),
+        (SENSOR, 0, 0),
+        ('{"senderservice":"sensor","correlationid":"x"}', 300_000, 0),
+        ('{"senderservice":"sensor","replyto":"x"}', 300_000, 61_000),
+        ('{"senderservice":"display","data":{"senderservice":"sensor"}}', 300_000, 0),
+    ],
+    ids=[
+        "as long as its outbox says",
+        "as long as the device is set to wait",
+        "a device that never waits",
+        "a request or reply",
+        "an event that is only addressed",
+        "a sender in the data is none",
+    ],
+)
+def test_when_an_event_stored_at_one_second_is_due(text: str, longest_ms: int, due_ms: int) -> None:
+    pending = PendingDelivery(Delivery("device.outbox", 1, 1), text, None, 1_000)
+    assert BatchingDelays(plane(), longest_ms).due_ms([pending]) == due_ms
 
 
-def test_a_device_may_be_set_to_wait_less() -> None:
-    waiting = PendingDelivery(Delivery("device.outbox", 1, 1), '{"senderservice":"sensor"}', None, 1_000)
-    assert BatchingDelays(plane(), 200).due_ms([waiting]) == 1_200
-    assert BatchingDelays(plane(), 0).due_ms([waiting]) == 0
+def test_the_longest_delay_is_the_lesser_of_contract_and_device() -> None:
     assert (BatchingDelays(plane(), 300_000).longest_s, BatchingDelays(plane(), 0).longest_s) == (60.0, 0.0)
 
 
@@ -141,12 +151,6 @@ def texts(count: int, noise: int) -> list[str]:
 
 def ids(payload: bytes) -> list[str]:
     return [each.id for each in unpack(payload) if isinstance(each, Envelope)]
-
-
-def test_all_that_fits_goes_together() -> None:
-    payload, count = pack_first(texts(100, 10), MAX_PAYLOAD_BYTES)
-    assert count == 100
-    assert ids(payload) == [str(n) for n in range(100)]
 
 
 def test_a_batch_that_does_not_compress_is_cut_to_the_limit() -> None:
@@ -188,8 +192,13 @@ def turns(
     return found
 
 
-def test_a_quiet_home_waits_for_nothing() -> None:
-    assert set(turns(GroupCommit(), 1, 1.5 / BUSY_PER_S, 10.0)) == {0.0}
+@pytest.mark.parametrize(
+    ("per_turn", "every_s", "linger_s"),
+    [(1, 1.5 / BUSY_PER_S, 0.0), (500, 0.1, LINGER_S)],
+    ids=["a quiet home", "many messages a turn"],
+)
+def test_only_a_busy_home_shares_commits(per_turn: int, every_s: float, linger_s: float) -> None:
+    assert turns(GroupCommit(), per_turn, every_s, 10.0)[-1] == linger_s
 
 
 def test_a_busy_home_shares_commits_after_a_moment_and_no_longer_when_it_is_quiet_again() -> None:
@@ -198,10 +207,6 @@ def test_a_busy_home_shares_commits_after_a_moment_and_no_longer_when_it_is_quie
     assert found[-1] == LINGER_S
     assert found.index(LINGER_S) < 100
     assert turns(group, 2, 0.1, 1.0, start=1.0)[-1] == 0.0
-
-
-def test_many_messages_a_turn_are_busy_as_well() -> None:
-    assert turns(GroupCommit(), 500, 0.1, 1.0)[-1] == LINGER_S
 
 
 def test_a_sender_that_waits_for_each_receipt_is_seldom_held_up() -> None:
@@ -216,7 +221,7 @@ def test_a_sender_that_waits_for_each_receipt_is_seldom_held_up() -> None:
     assert sent > 25_000
 
 
-def test_an_acknowledgement_in_between_says_nothing_about_the_company() -> None:
+def test_an_acknowledgement_that_ends_the_wait_keeps_a_busy_home_busy() -> None:
     group = GroupCommit()
     turns(group, 1, 0.002, 1.0)
     for number in range(100):

@@ -35,15 +35,12 @@ def filled(*texts: str) -> tuple[VolatileQueue, list[tuple[str, str | None]]]:
 
 
 @pytest.mark.source("N4")
-def test_it_keeps_the_newest_within_its_bounds() -> None:
+def test_it_keeps_the_newest_within_its_bounds_of_number_and_text() -> None:
     queue, ends = filled(*map(str, range(MOST_EVENTS + 2)))
     assert ends == [("0", OVERFLOW), ("1", OVERFLOW)]
     assert [each.json for each in queue.peek(2)] == ["2", "3"]
     queue.take()
     assert [each.json for each in queue.peek(1)] == ["3"]
-
-
-def test_its_text_is_bounded_as_well() -> None:
     _, ends = filled(*(letter * (MOST_CHARACTERS // 2) for letter in "abc"))
     assert ends == [("a", OVERFLOW)]
 

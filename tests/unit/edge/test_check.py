@@ -136,7 +136,7 @@ def test_it_warns_before_a_certificate_expires(cloud: CloudSettings) -> None:
     assert expires_soon(cloud, NOW) is None
 
 
-def test_a_contract_that_cannot_be_used_is_said_with_its_file(tmp_path: Path) -> None:
+def test_a_contract_that_cannot_be_used_is_reported_with_its_file(tmp_path: Path) -> None:
     file = tmp_path / "contract.json"
     missing = read_contract(file)
     assert isinstance(missing, SettingProblem)
@@ -149,7 +149,7 @@ def test_a_contract_that_cannot_be_used_is_said_with_its_file(tmp_path: Path) ->
     assert read.version == contract().version
 
 
-def test_the_command_says_all_that_is_wrong_and_touches_no_spool(
+def test_the_check_command_reports_all_problems_and_touches_no_spool(
     cloud: CloudSettings, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file, compiled = tmp_path / "edge.toml", tmp_path / "contract.json"
@@ -202,19 +202,14 @@ def test_a_certificate_that_provisioning_will_bring_is_not_missed(
     # Without the table nobody brings it.
     assert not awaits_provisioning(settings(first_day))
     assert [setting for setting, _ in found(first_day)] == ["cloud.certificate", "cloud.key"]
-
-
-def test_one_that_is_there_is_looked_at_though_provisioning_could_bring_another(
-    cloud: CloudSettings, provisioning: ProvisioningSettings
-) -> None:
-    first_day = awaiting(cloud)
+    # One that is there is looked at, though provisioning could bring another.
     assert first_day.certificate is not None
     first_day.certificate.write_text("half of a certificate")
     assert not awaits_provisioning(settings(first_day, provisioning))
     assert "cloud.certificate" in [setting for setting, _ in found(first_day, provisioning=provisioning)]
 
 
-def test_one_that_cannot_be_seen_is_not_awaited(
+def test_a_certificate_in_an_unreadable_place_is_not_awaited(
     cloud: CloudSettings, provisioning: ProvisioningSettings, tmp_path: Path
 ) -> None:
     (tmp_path / "file").touch()
@@ -259,7 +254,7 @@ def test_a_password_for_the_homes_broker(
     assert all(problem in each.problem and "secret" not in str(each) for each in problems if problem)
 
 
-def test_a_profile_that_leads_nowhere_is_told(cloud: CloudSettings, tmp_path: Path) -> None:
+def test_a_profile_without_a_usable_listener_is_reported(cloud: CloudSettings, tmp_path: Path) -> None:
     profile = tmp_path / "mosquitto.conf"
     asked = settings(cloud, local=LocalSettings(profile=profile))
     assert [each.setting for each in file_problems(asked, NOW)] == ["local.profile"]

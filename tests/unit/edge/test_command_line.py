@@ -13,7 +13,7 @@ from edge import parts
 from edge.command_line import EX_WRONG_COMMAND_LINE, PROGRAM, USAGE, main
 from edge.daemon import _warn_of_limits
 from edge.errors import SettingsError, SpoolError
-from edge.parts import PARTS, NoAnswers, PartMissingError, has_part, require_part
+from edge.parts import NoAnswers, PartMissingError
 from edge.settings import Settings, load_settings
 from eventplane import __version__
 from eventplane.contract import Contract
@@ -149,7 +149,7 @@ def test_without_a_profile_the_settings_say_where(capsys: pytest.CaptureFixture[
         (["discovery", "find", "--interfaces", "lo"], "lo: it is the loopback interface"),
     ],
 )
-def test_what_it_cannot_do_it_says(
+def test_a_command_that_cannot_run_prints_the_reason(
     capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
 ) -> None:
     assert main(arguments) == os.EX_CONFIG
@@ -181,12 +181,6 @@ def _no_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parts.PathFinder, "find_spec", lambda *_: None)
 
 
-def test_a_checkout_has_all_parts() -> None:
-    assert all(map(has_part, PARTS))
-    for part in PARTS:
-        require_part(part)
-
-
 @pytest.mark.usefixtures("_no_parts")
 @pytest.mark.parametrize(
     ("table", "settings"),
@@ -206,19 +200,14 @@ def test_a_setting_without_its_part_is_refused_by_name(
     tmp_path: Path, table: str, settings: dict[str, str]
 ) -> None:
     file = tmp_path / "forwarder.toml"
+    file.write_text(SETTINGS)
+    assert load_settings(file, {}).thing == "home-1"
     file.write_text(SETTINGS + table)
     with pytest.raises(SettingsError) as refused:
         load_settings(file, {})
     found = {each.setting: each.problem for each in refused.value.problems if "leaves out" in each.problem}
     assert found.keys() == settings.keys()
     assert all(f"part {part!r}" in found[name] for name, part in settings.items())
-
-
-@pytest.mark.usefixtures("_no_parts")
-def test_settings_that_need_no_part_are_accepted(tmp_path: Path) -> None:
-    file = tmp_path / "forwarder.toml"
-    file.write_text(SETTINGS)
-    assert load_settings(file, {}).thing == "home-1"
 
 
 @pytest.mark.usefixtures("_no_parts")

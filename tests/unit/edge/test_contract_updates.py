@@ -73,7 +73,7 @@ def in_force(device: Device, file: Path) -> str:
 
 
 @pytest.mark.parametrize("compress", [False, True])
-def test_it_is_stored_told_and_stands_before_the_file_also_after_a_crash(
+def test_a_contract_of_the_cloud_is_stored_answered_and_preferred_to_the_file_also_after_a_crash(
     device: Device, file: Path, compress: bool
 ) -> None:
     text = packed(gzip.compress(other().canonical)) if compress else update(1, other())
@@ -146,7 +146,7 @@ def test_one_that_this_program_cannot_read_leaves_it_to_the_file(device: Device,
     assert in_force(device, file) == contract().version
 
 
-def test_without_either_it_says_why(device: Device, tmp_path: Path) -> None:
+def test_without_either_the_problem_names_the_file(device: Device, tmp_path: Path) -> None:
     found = active_contract(tmp_path / "nowhere.json", device.spool)
     assert isinstance(found, SettingProblem)
     assert "nowhere.json" in str(found)
@@ -196,28 +196,21 @@ def spool_path(tmp_path: Path) -> Path:
     return tmp_path / "spool.db"
 
 
-def test_the_kept_contract_is_the_last_active_one(spool_path: Path) -> None:
-    assert last_contract(spool_path) is None
-    for each in (contract(), contract(uplink_prefix="org.eventplane.alarm.")):
-        keep_contract(each, spool_path)
-        assert last_contract(spool_path) == each
-
-
-def test_a_contract_that_is_kept_already_is_not_written_again(
+def test_the_kept_contract_is_the_last_active_one_and_written_when_it_changed_or_is_damaged(
     spool_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    keep_contract(contract(), spool_path)
-    monkeypatch.setattr(durable, "write", lambda *_: pytest.fail("flash wears out"))
-    keep_contract(contract(), spool_path)
-
-
-def test_a_damaged_kept_contract_is_unknown_and_written_anew(spool_path: Path) -> None:
-    keep_contract(contract(), spool_path)
+    assert last_contract(spool_path) is None
+    for each in (contract(), other()):
+        keep_contract(each, spool_path)
+        assert last_contract(spool_path) == each
+    with monkeypatch.context() as patched:
+        patched.setattr(durable, "write", lambda *_: pytest.fail("flash wears out"))
+        keep_contract(other(), spool_path)
     (file,) = spool_path.parent.iterdir()
     file.write_bytes(file.read_bytes()[:100])
     assert last_contract(spool_path) is None
-    keep_contract(contract(), spool_path)
-    assert last_contract(spool_path) == contract()
+    keep_contract(other(), spool_path)
+    assert last_contract(spool_path) == other()
 
 
 def test_without_room_the_contract_is_not_kept_and_that_is_logged(

@@ -10,11 +10,11 @@ from eventplane.contract import Contract, compile_contract, contract_document
 from eventplane.dead_letter import Refusal
 from eventplane.device_reports import key_digest
 from eventplane.envelope import Envelope, parse_event
-from tests.unit.edge.fakes import ALARM, CHORE, DEAD_LETTER, START, contract, event, ordered
+from tests.unit.edge.fakes import ALARM, CHORE, DEAD_LETTER, READING, START, contract, event, ordered
 
 TWO_SECONDS = {"time": "2001-01-01T00:00:00Z", "expirytime": "2001-01-01T00:00:02Z"}
 SLOT = SequenceNumber(1, uptime_ms=50_000)
-READING = "org.eventplane.reading.v1"
+BEST_EFFORT = {"delivery_guarantee": "best_effort"}
 
 
 def accept(plane: Contract, offered: Envelope | bytes) -> Decision:
@@ -38,12 +38,21 @@ def test_the_rank_is_the_types_and_else_the_channels() -> None:
     assert [each.arrival.rank for each in decisions if each.arrival] == [0, 1, 2]
 
 
-def test_a_contract_that_routes_no_dead_letters_does_not_make_them_vanish() -> None:
-    plane = contract(uplink_prefix="org.eventplane.reading.")
-    verdict = accept(plane, b"garbage")
-    assert verdict.refused == "not_json"
-    assert stored(verdict) == {"device.outbox": None}
-    assert parse_event(verdict.arrival.json).type == DEAD_LETTER
+@pytest.mark.parametrize(
+    "plane",
+    [
+        contract(uplink_prefix="org.eventplane.reading."),
+        contract(sensor={"outbox": {"expiry_s": 10}}),
+        contract(sensor={"outbox": BEST_EFFORT}),
+    ],
+    ids=["no route takes dead letters", "the channel's events expire", "the channel promises nothing"],
+)
+def test_a_malformed_message_becomes_a_stored_dead_letter_that_does_not_expire(plane: Contract) -> None:
+    decision = accept(plane, b"garbage")
+    assert decision.refused == "not_json"
+    assert stored(decision) == {"device.outbox": None}
+    assert decision.arrival is not None
+    assert parse_event(decision.arrival.json).type == DEAD_LETTER
 
 
 def test_one_event_refused_at_two_places_is_two_dead_letters() -> None:
@@ -70,7 +79,7 @@ def test_one_event_refused_at_two_places_is_two_dead_letters() -> None:
         ({"expiry_s": 1}, {}, TWO_SECONDS, 51_000),
     ],
 )
-def test_a_delivery_expires_by_the_strictest_word(
+def test_the_shortest_expiry_applies_to_a_delivery(
     outbox: dict[str, object], uplink: dict[str, object], attributes: dict[str, str], expected: int | None
 ) -> None:
     plane = contract(sensor={"outbox": outbox}, **uplink)
@@ -78,81 +87,53 @@ def test_a_delivery_expires_by_the_strictest_word(
     assert stored(verdict) == {"device.outbox": expected}
 
 
-def test_a_dead_letter_does_not_inherit_the_expiry_of_its_channel() -> None:
-    plane = contract(sensor={"outbox": {"expiry_s": 10}})
-    verdict = accept(plane, b"garbage")
-    assert stored(verdict) == {"device.outbox": None}
+BOTH = ["display.inbox", "device.outbox"]
 
 
-def test_a_best_effort_outbox_gives_no_number() -> None:
-    plane = contract(sensor={"outbox": {"delivery_guarantee": "best_effort"}})
-    offered = event("e", READING, subject="show")
-    sent = offered.stamped(senderservice="sensor")
-    verdict = accept(plane, offered)
-    assert verdict.arrival is None
-    assert verdict.volatile == (
-        VolatileEvent("display.inbox", READING, sent.json, key_digest(sent.key)),
-        VolatileEvent("device.outbox", READING, sent.json, key_digest(sent.key)),
-    )
-
-
-@pytest.mark.source("P4")
-def test_a_best_effort_destination_takes_nothing_from_the_others() -> None:
-    plane = contract(display={"inbox": {"delivery_guarantee": "best_effort"}})
-    offered = event("e", READING, subject="show")
-    sent = offered.stamped(senderservice="sensor")
-    verdict = accept(plane, offered)
-    assert stored(verdict) == {"device.outbox": None}
-    assert verdict.volatile == (VolatileEvent("display.inbox", READING, sent.json, key_digest(sent.key)),)
-
-
-@pytest.mark.source("P4", "C1")
-def test_an_event_that_asks_for_less_is_stored_nowhere() -> None:
-    plane = contract()
-    verdict = accept(plane, event("e", READING, subject="show", deliveryguarantee="best_effort"))
-    assert verdict.arrival is None
-    assert [each.destination for each in verdict.volatile] == ["display.inbox", "device.outbox"]
+def guaranteed(route: str | None = None, event_type: str | None = None, again: str | None = None) -> Contract:
+    """The plane with guarantees of the display's route and the readings' type, and `again` a second route."""
+    document = contract_document(contract())
+    document["routes"]["shows"]["delivery_guarantee"] = route
+    document["event_types"][READING] = {"description": "d", "delivery_guarantee": event_type}
+    if again is not None:
+        document["routes"]["also-shows"] = document["routes"]["shows"] | {"delivery_guarantee": again}
+    return compile_contract(document, "guarantees")
 
 
 @pytest.mark.source("P4", "C1")
 @pytest.mark.parametrize(
-    ("route", "event_type", "kept"),
+    ("plane", "attributes", "kept"),
     [
-        (None, None, ["display.inbox", "device.outbox"]),
-        ("best_effort", None, ["device.outbox"]),
-        (None, "best_effort", []),
-        ("at_least_once", "best_effort", ["display.inbox"]),
+        (contract(), {}, BOTH),
+        (contract(sensor={"outbox": BEST_EFFORT}), {}, []),
+        (contract(display={"inbox": BEST_EFFORT}), {}, ["device.outbox"]),
+        (contract(), {"deliveryguarantee": "best_effort"}, []),
+        (guaranteed(route="best_effort"), {}, ["device.outbox"]),
+        (guaranteed(event_type="best_effort"), {}, []),
+        (guaranteed("at_least_once", "best_effort"), {}, ["display.inbox"]),
+        (guaranteed(again="best_effort"), {}, BOTH),
+    ],
+    ids=[
+        "all at least once",
+        "the outbox says best effort",
+        "one destination says so",
+        "the event says so",
+        "one route says so",
+        "the type says so",
+        "a route goes before the type",
+        "of two routes to one channel the stronger counts",
     ],
 )
-def test_the_guarantee_of_a_route_goes_before_that_of_the_type(
-    route: str | None, event_type: str | None, kept: list[str]
+def test_what_is_best_effort_is_not_stored_and_takes_nothing_from_the_rest(
+    plane: Contract, attributes: dict[str, str], kept: list[str]
 ) -> None:
-    document = contract_document(contract())
-    document["routes"]["shows"]["delivery_guarantee"] = route
-    document["event_types"][READING] = {"description": "d", "delivery_guarantee": event_type}
-    plane = compile_contract(document, "guarantees")
-    verdict = accept(plane, event("e", READING, subject="show"))
-    assert sorted(stored(verdict), reverse=True) == kept
-    assert len(kept) + len(verdict.volatile) == 2
-
-
-@pytest.mark.source("P4")
-def test_two_routes_to_one_channel_are_one_delivery_with_the_stronger_guarantee() -> None:
-    document = contract_document(contract())
-    again = document["routes"]["shows"] | {"delivery_guarantee": "best_effort"}
-    document["routes"]["also-shows"] = again
-    plane = compile_contract(document, "guarantees")
-    verdict = accept(plane, event("e", READING, subject="show"))
-    assert sorted(stored(verdict)) == ["device.outbox", "display.inbox"]
-    assert verdict.volatile == ()
-
-
-def test_what_is_no_event_is_a_dead_letter_also_where_nothing_is_promised() -> None:
-    plane = contract(sensor={"outbox": {"delivery_guarantee": "best_effort"}})
-    forged = event("e", deviceepoch="mine").json.encode()
-    verdict = made(plane).accept(forged, plane.channel("sensor.outbox"), SLOT)
-    assert verdict.refused == "reserved_attribute"
-    assert verdict.arrival is not None
+    offered = event("e", READING, subject="show", **attributes)
+    sent = offered.stamped(senderservice="sensor")
+    decision = accept(plane, offered)
+    assert sorted(stored(decision), reverse=True) == kept
+    assert decision.volatile == tuple(
+        VolatileEvent(each, READING, sent.json, key_digest(sent.key)) for each in BOTH if each not in kept
+    )
 
 
 @pytest.mark.source("P17")
@@ -175,11 +156,3 @@ def test_what_goes_up_to_an_ordered_inbox_is_numbered_for_it() -> None:
         f"cloud/normal/{rule}/2",
         f"cloud/low/{rule}/1",
     ]
-
-
-@pytest.mark.source("P17")
-def test_nobody_numbers_for_the_device() -> None:
-    plane = contract()
-    forged = event("1", READING, orderin="cloud/normal/0123abcd/1")
-    verdict = accept(plane, forged)
-    assert verdict.refused == "reserved_attribute"

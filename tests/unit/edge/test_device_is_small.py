@@ -74,7 +74,7 @@ def test_the_program_does_not_load_what_only_the_standard_library_imports() -> N
     assert not modules & {"dis", "real-inspect", "real-ipaddress"}
 
 
-def test_it_is_there_for_everything_that_reads_it() -> None:
+def test_a_lazy_module_loads_when_it_is_read() -> None:
     read = "import inspect; from inspect import signature; assert inspect.signature is signature"
     split = "import urllib.parse; assert urllib.parse.urlsplit('http://[::1]:80/').hostname == '::1'"
     strict = "import ipaddress; assert ipaddress.ip_address('::1').is_loopback"

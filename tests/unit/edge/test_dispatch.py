@@ -9,9 +9,9 @@ import pytest
 
 from contract.acl import FORWARDER, acl
 from edge.components import first_session_has_it, make_links
-from edge.counts import NotStored
 from edge.decision import NO_ATTRIBUTES
 from edge.dispatch import MOST_UNKNOWN, UNKNOWN_EVERY_S, UrgentHint, subscriptions
+from eventplane.contract import Contract
 from eventplane.reasons import Reason
 from eventplane.topics import OUTBOXES, URGENT_CLIENT_SUFFIX, local_topic
 from eventplane_mqtt import Endpoint, Login
@@ -34,36 +34,34 @@ def letters(device: Device) -> list[dict[str, object]]:
     return [each.data() for each in device.waiting(type=DEAD_LETTER)]
 
 
-class TestUrgentHint:
-    """Of an outbox that carries other events too, the urgent session leaves these to the first."""
+OUTBOX = local_topic("sensor", "outbox")
+URGENT_OUTBOX = contract(sensor={"outbox": {"priority": "urgent"}})
 
-    TOPIC = local_topic("sensor", "outbox")
 
-    @pytest.fixture
-    def hint(self) -> UrgentHint:
-        plane = contract()
-        return UrgentHint(lambda: plane)
+@pytest.mark.parametrize(
+    ("plane", "payload", "expected"),
+    [
+        (contract(), event("1", ALARM).json.encode(), True),
+        (contract(), event("1", READING).json.encode(), False),
+        (contract(), b"garbage", False),
+        (contract(), b'{"type": "x", "severitynumber": 21}', True),
+        (URGENT_OUTBOX, event("1", READING).json.encode(), True),
+    ],
+    ids=["an urgent type", "another type", "no event", "a severity", "an urgent outbox"],
+)
+def test_the_urgent_session_takes_from_a_mixed_outbox_what_may_be_urgent(
+    plane: Contract, payload: bytes, expected: bool
+) -> None:
+    assert UrgentHint(lambda: plane).may_be_urgent(OUTBOX, payload) is expected
 
-    def test_an_urgent_type_may_be_urgent(self, hint: UrgentHint) -> None:
-        assert hint.may_be_urgent(self.TOPIC, event("1", ALARM).json.encode())
 
-    def test_another_type_is_not(self, hint: UrgentHint) -> None:
-        assert not hint.may_be_urgent(self.TOPIC, event("1", READING).json.encode())
-        assert not hint.may_be_urgent(self.TOPIC, b"garbage")
-
-    def test_a_severity_may_make_any_type_urgent(self, hint: UrgentHint) -> None:
-        assert hint.may_be_urgent(self.TOPIC, b'{"type": "x", "severitynumber": 21}')
-
-    def test_everything_of_an_urgent_outbox_may_be_urgent(self) -> None:
-        plane = contract(sensor={"outbox": {"priority": "urgent"}})
-        assert UrgentHint(lambda: plane).may_be_urgent(self.TOPIC, event("1", READING).json.encode())
-
-    def test_it_follows_the_contract(self) -> None:
-        planes = [contract(), contract(sensor={"outbox": {"priority": "urgent"}})]
-        hint = UrgentHint(lambda: planes[-1])
-        assert hint.may_be_urgent(self.TOPIC, b"")
-        planes.reverse()
-        assert not hint.may_be_urgent(self.TOPIC, b"")
+def test_the_hint_follows_the_contract() -> None:
+    planes = [contract(), URGENT_OUTBOX]
+    hint = UrgentHint(lambda: planes[-1])
+    assert hint.may_be_urgent(OUTBOX, b"")
+    assert not hint.may_be_urgent(local_topic("stranger", "outbox"), b"")
+    planes.reverse()
+    assert not hint.may_be_urgent(OUTBOX, b"")
 
 
 class TestFirstSessionHasIt:
@@ -114,16 +112,15 @@ class TestSessions:
         assert set(subscriptions(plane, URGENT)) == {
             local_topic(each, "outbox") for each in ("voice-service", "health-service", "call-service")
         }
+        # Without `sends` a service may send anything, unless others alone may send the urgent types.
+        plane = contract(sensor={"sends": [READING]}, display={"sends": [ALARM]})
+        assert subscriptions(plane, URGENT) == (local_topic("display", "outbox"),)
 
     def test_the_first_session_has_every_outbox_and_no_other_topic_twice(self) -> None:
         first = subscriptions(shipped_contract(), LOCAL)
         assert OUTBOXES in first
         assert not [each for each in first if each.endswith("/outbox") and each != OUTBOXES]
         assert len(set(first)) == len(first) > 10
-
-    def test_a_service_without_sends_may_be_urgent_unless_no_urgent_type_is_left_to_it(self) -> None:
-        plane = contract(sensor={"sends": [READING]}, display={"sends": [ALARM]})
-        assert subscriptions(plane, URGENT) == (local_topic("display", "outbox"),)
 
     def test_the_urgent_user_reads_outboxes_and_writes_nothing(self) -> None:
         rules = acl(shipped_contract()).split("\n\n")
@@ -223,13 +220,6 @@ class TestUnknownOutboxes:
         device.turn(over(device, LOCAL, b"later", STRANGE))
         assert len(letters(device)) == MOST_UNKNOWN + 1
 
-    def test_what_was_counted_is_reported(self, device: Device) -> None:
-        flood = [over(device, LOCAL, b"%d" % number, STRANGE) for number in range(MOST_UNKNOWN + 5)]
-        device.turn(*flood)
-        assert device.forwarder.counts.not_stored == {NotStored(OUTBOXES, "", Reason.UNKNOWN_CHANNEL): 5}
-        device.turn(after=61.0)
-        assert device.not_stored() == {(OUTBOXES, Reason.UNKNOWN_CHANNEL): 5}
-
 
 class TestRetained:
     """The broker repeats what it retains over each connection, however old it is."""
@@ -253,26 +243,24 @@ class TestRetained:
 
 
 class TestPayloads:
-    @pytest.mark.parametrize("payload", [b'{"temperature": 21}', b"21.5", b"\xff\x00", b"{}"])
-    def test_a_payload_without_attributes_gets_the_advice_to_send_structured_mode(
-        self, device: Device, payload: bytes
+    @pytest.mark.parametrize(
+        ("payload", "is_advised"),
+        [
+            (b'{"temperature": 21}', True),
+            (b"21.5", True),
+            (b"\xff\x00", True),
+            (b"{}", True),
+            (event("e").json.replace('"id"', '"idd"').encode(), False),
+        ],
+    )
+    def test_only_a_payload_without_any_attribute_gets_the_advice_to_send_structured_mode(
+        self, device: Device, payload: bytes, is_advised: bool
     ) -> None:
         device.send(payload)
         (letter,) = letters(device)
-        assert str(letter["detail"]).endswith(NO_ATTRIBUTES)
+        assert str(letter["detail"]).endswith(NO_ATTRIBUTES) is is_advised
 
-    def test_an_event_with_one_attribute_missing_does_not(self, device: Device) -> None:
-        device.send(event("e").json.replace('"id"', '"idd"').encode())
-        (letter,) = letters(device)
-        assert "structured" not in str(letter["detail"])
-
-    def test_what_is_as_large_as_the_broker_lets_through_becomes_a_dead_letter(self, device: Device) -> None:
-        device.send(b"x" * 999_000)
-        (letter,) = letters(device)
-        assert letter["original_bytes"] == 999_000
-        assert device.receipts()[-1].refused == "too_large"
-
-    def test_of_what_is_larger_only_the_beginning_becomes_a_dead_letter(self, device: Device) -> None:
+    def test_only_the_beginning_of_an_oversize_message_becomes_a_dead_letter(self, device: Device) -> None:
         message = replace(device.from_service(b"x" * 4_096), oversize=3_000_000)
         device.turn(message)
         (letter,) = letters(device)

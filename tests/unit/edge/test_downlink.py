@@ -57,14 +57,6 @@ def test_nothing_is_acknowledged_when_the_commit_fails(
     assert device.delivered("display") == []
 
 
-def test_a_message_of_a_bygone_connection_is_stored_but_not_acknowledged(device: Device) -> None:
-    stale = device.from_cloud(state(1))
-    device.reconnect(CLOUD)
-    device.turn(stale)
-    assert held(device) == state(1)
-    assert device.cloud.last.acknowledged == []
-
-
 @pytest.mark.source("K2")
 def test_a_repetition_is_answered_again_and_not_delivered_again_also_after_a_crash(device: Device) -> None:
     device.send_down(state(1), state(1))
@@ -225,24 +217,19 @@ class TestBounds:
 class TestQuestions:
     @pytest.mark.source("N6")
     def test_a_service_that_starts_later_asks_for_the_current_state(self, device: Device) -> None:
-        device.send_down(state(1), state(2))
-        device.turn(
-            device.question_of("display", "q1", KEY), device.question_of("display", "q2", "no/such/key")
-        )
-        answers = device.answers("display")
-        assert [(each.id, each.json) for each in answers] == [("q1", state(2)), ("q2", None)]
-
-    def test_it_is_told_nothing_that_it_would_not_be_sent(self, device: Device) -> None:
-        device.send_down(state(1))
+        device.send_down(state(1), state(2), state(1, "k/deleted"), state(2, "k/deleted", deleted=True))
+        keys = (KEY, "no/such/key", "k/deleted")
+        device.turn(*(device.question_of("display", key, key) for key in keys))
+        assert [(each.id, each.json) for each in device.answers("display")] == [
+            (KEY, state(2)),
+            ("no/such/key", None),
+            ("k/deleted", None),
+        ]
+        # No route brings it to this one.
         device.turn(device.question_of("call", "q", KEY))
         assert device.answers("call")[0].json is None
 
-    def test_what_is_deleted_is_no_state(self, device: Device) -> None:
-        device.send_down(state(1), state(2, deleted=True))
-        device.turn(device.question_of("display", "q", KEY))
-        assert device.answers("display")[0].json is None
-
-    def test_what_is_no_question_is_acknowledged_and_ignored(self, device: Device) -> None:
+    def test_a_malformed_question_is_acknowledged_and_ignored(self, device: Device) -> None:
         question = device.question_of("display", "q", "")
         device.turn(question)
         assert device.answers("display") == []

@@ -44,15 +44,27 @@ def test_what_expired_while_the_cloud_was_away_is_counted_and_not_sent(offline: 
     assert offline.forwarder.counts.discards == {(Outcome.EXPIRED, "expirytime"): 1}
 
 
+@pytest.mark.source("C4")
 @pytest.mark.parametrize(
-    ("attributes", "seconds"),
-    [(SHORT, 30.0), ({"expirytime": "2001-01-01T00:00:00Z"}, 1_000.0)],
-    ids=["its time lasts", "without a time of its own the cloud decides"],
+    ("attributes", "seconds", "jump"),
+    [
+        (SHORT, 30.0, timedelta()),
+        ({"expirytime": "2001-01-01T00:00:00Z"}, 1_000.0, timedelta()),
+        (SHORT, 0.0, timedelta(days=9000)),
+        (SHORT, 0.0, timedelta(days=-9000)),
+    ],
+    ids=[
+        "its time lasts",
+        "without a time of its own the cloud decides",
+        "the wall clock jumps ahead",
+        "the wall clock jumps back",
+    ],
 )
 def test_it_is_sent_while_it_has_not_expired(
-    offline: Device, attributes: dict[str, str], seconds: float
+    offline: Device, attributes: dict[str, str], seconds: float, jump: timedelta
 ) -> None:
     offline.send(event("e", **attributes))
+    offline.time.wrong_by = jump
     offline.turn(after=seconds)
     back(offline)
     offline.turn(after=1.0)
@@ -77,16 +89,6 @@ def test_what_the_cloud_sent_back_can_still_expire(device: Device) -> None:
     assert device.uplinked()[1:] == [["good"]]
     device.turn(after=1.0)
     assert told(device) == [("device.outbox", Outcome.EXPIRED, "expirytime", 1)]
-
-
-@pytest.mark.source("C4")
-@pytest.mark.parametrize("jump", [timedelta(days=9000), timedelta(days=-9000)])
-def test_a_jump_of_the_wall_clock_expires_nothing(offline: Device, jump: timedelta) -> None:
-    offline.send(event("e", **SHORT))
-    offline.time.wrong_by = jump
-    back(offline)
-    offline.turn(after=1.0)
-    assert offline.uplinked() == [["e"]]
 
 
 def test_the_life_goes_on_across_a_restart(offline: Device) -> None:

@@ -17,7 +17,7 @@ from eventplane.envelope import Envelope
 from eventplane.interest.announcement import new_announcement, write_announcement
 from eventplane.interest.uplink import uplink_filters, uplink_interest_event
 from eventplane.reasons import Reason
-from eventplane.topics import handlers_answer_topic, handlers_topic, interest_topic
+from eventplane.topics import handlers_answer_topic, handlers_topic
 from eventplane_mqtt.mailbox import LinkName
 from tests.plane import shipped_contract
 from tests.unit.edge.downlinks import command, state
@@ -89,7 +89,7 @@ def test_dead_letters_and_reports_always_go_up(home: Device) -> None:
 
 
 @pytest.mark.parametrize("withdrawal", [b"", None])
-def test_what_is_withdrawn_is_unknown_and_said_once(home: Device, withdrawal: bytes | None) -> None:
+def test_a_withdrawn_interest_is_forgotten(home: Device, withdrawal: bytes | None) -> None:
     home.turn(home.announcement_of("display", LOUD))
     if withdrawal is None:
         home.reconnect(LOCAL)
@@ -101,7 +101,7 @@ def test_what_is_withdrawn_is_unknown_and_said_once(home: Device, withdrawal: by
 
 
 @pytest.mark.source("C8")
-def test_over_a_new_connection_the_broker_says_it_again(home: Device) -> None:
+def test_a_new_connection_brings_the_retained_announcement_again(home: Device) -> None:
     home.turn(home.announcement_of("display", LOUD))
     home.disconnect(LOCAL)
     # Mosquitto sends what it keeps before it confirms the subscription.
@@ -129,15 +129,6 @@ def test_an_announcement_that_is_wrong_is_refused_and_everything_is_forwarded(
     assert "announcement of display" in caplog.text
     home.send(event("1", subject="show"))
     assert home.ids_at("display") == ["1"]
-
-
-def test_a_stranger_s_announcement_is_refused_and_no_dead_letter(
-    home: Device, caplog: pytest.LogCaptureFixture
-) -> None:
-    with caplog.at_level(logging.WARNING, "edge.dispatch"):
-        home.turn(home.announcement_of("stranger", LOUD))
-    assert interest_topic("stranger") in caplog.text
-    assert home.letters() == []
 
 
 def test_a_command_that_its_service_does_not_handle_is_rejected(home: Device) -> None:
@@ -179,7 +170,9 @@ def test_what_the_cloud_wants_holds_after_a_crash_and_until_it_is_deleted(home: 
         state(2, UPLINK_KEY, type=UPLINK_INTEREST_TYPE, data={"version": 1}),
     ],
 )
-def test_a_broken_word_of_the_cloud_is_refused_and_the_one_before_stays(home: Device, broken: str) -> None:
+def test_a_malformed_interest_of_the_cloud_is_refused_and_the_former_one_stays(
+    home: Device, broken: str
+) -> None:
     home.send_down(wanted_up(1, LOUD))
     home.send_down(broken)
     answers = [(each.result, each.reason) for each in home.acknowledgements()]
@@ -201,7 +194,7 @@ def test_without_the_contract_s_word_everything_goes_up(make: MakeDevice) -> Non
     assert "2" not in [each.id for each in up(device)]
 
 
-def test_what_was_not_wanted_is_told_with_the_next_manifest_and_never_hastens_a_report(
+def test_unwanted_events_are_reported_with_the_next_manifest_and_no_earlier(
     make: MakeDevice,
 ) -> None:
     device = make(forward="wanted", batching_delay_ms=0, first_manifest_s=1_000)
@@ -217,7 +210,7 @@ def test_what_was_not_wanted_is_told_with_the_next_manifest_and_never_hastens_a_
     ]
 
 
-def test_nobody_waits_for_who_withdrew_though_everything_is_forwarded() -> None:
+def test_a_participant_that_withdrew_is_not_awaited_and_gets_everything() -> None:
     interest, shown = Interest(), event("1", subject="show")
     announced = write_announcement(new_announcement("display", [SHOWN]))
 
@@ -233,7 +226,7 @@ def test_nobody_waits_for_who_withdrew_though_everything_is_forwarded() -> None:
 
 
 @pytest.mark.source("C7")
-def test_who_asks_learns_who_handles_its_request_and_by_which_announcement(make: MakeDevice) -> None:
+def test_the_asker_learns_the_handlers_of_its_request_and_their_announcements(make: MakeDevice) -> None:
     device = make(plane=conversation())
     device.turn(device.announcement_of("lamp", {"exact": {"type": ask().type}}))
 

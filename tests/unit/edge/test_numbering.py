@@ -34,7 +34,7 @@ def test_it_knows_the_last_urgent_ones_whatever_follows() -> None:
     assert len(recent._urgent) == MOST_URGENT
 
 
-def test_keys_that_start_alike_are_told_apart() -> None:
+def test_keys_with_a_common_prefix_are_distinguished() -> None:
     alike = [b"\0" * 8 + number.to_bytes(8, "big") for number in range(1, 400)]
     recent = RecentKeys(1_000, alike[:300])
     assert [each in recent for each in alike] == [True] * 300 + [False] * 99
@@ -76,6 +76,6 @@ def test_a_lifetime_is_a_difference_on_the_events_own_clock(
         ("not an event", BY_CHANNEL),
     ],
 )
-def test_who_said_that_it_expires(json: str, reason: str) -> None:
+def test_the_reason_of_an_expiry_is_the_event_or_the_channel(json: str, reason: str) -> None:
     waiting = PendingDelivery(Delivery("device.outbox", 1, 1), json, expires_ms=1000 + 5250, stored_ms=1000)
     assert why_expired(waiting) == reason

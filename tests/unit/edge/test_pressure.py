@@ -101,15 +101,6 @@ def test_an_event_that_is_large_costs_no_more_events_when_only_their_number_is_s
     assert tally.count == 2  # one for the cloud and one for the call service
 
 
-@pytest.mark.source("N4")
-def test_a_smaller_number_than_what_waits_drops_nothing_by_itself(make: MakeDevice) -> None:
-    device = counted_device(make, 500)
-    device.turn(after=1.0)
-    assert device.spool.used_deliveries >= 500
-    assert answers(device, READING) == [FULL]
-    assert device.spool.loss_reports() == []
-
-
 @pytest.mark.source("C6")
 def test_within_one_turn_no_more_comes_in_than_there_is_room(make: MakeDevice) -> None:
     device = full_device(make, 0.5)
@@ -130,7 +121,7 @@ def test_drop_oldest_makes_room_among_what_is_not_more_urgent(make: MakeDevice) 
     assert device.spool.pending("device.outbox", 2) == waiting + 1 - tally.count
 
 
-def test_what_is_under_way_is_not_dropped(make: MakeDevice) -> None:
+def test_deliveries_in_flight_are_not_evicted(make: MakeDevice) -> None:
     device = full_device(make, 0.75, CHORE, DROP_OLDEST)
     device.connect(CLOUD)
     under_way = len([each.id for each in device.sent_up()])

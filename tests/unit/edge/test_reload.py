@@ -57,7 +57,7 @@ class TestReload:
         device.send(event("e", subject="show"))
         assert len(device.delivered("display")) == 1
 
-    def test_what_no_route_takes_on_is_kept_and_somebody_hears_of_it(
+    def test_events_without_a_route_are_kept_and_logged(
         self, device: Device, caplog: pytest.LogCaptureFixture
     ) -> None:
         device.disconnect(LOCAL)
@@ -128,7 +128,7 @@ class TestDamage:
         device.turn(after=1.0)
         assert "e" in {id for batch in device.uplinked() for id in batch}
 
-    def test_when_the_cloud_says_what_it_wants(
+    def test_damage_found_while_an_interest_of_the_cloud_is_stored(
         self, make: MakeDevice, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         device = make(forward="wanted", batching_delay_ms=0)

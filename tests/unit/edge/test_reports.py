@@ -58,7 +58,7 @@ ALL = [
 
 
 @pytest.mark.parametrize("report", ALL, ids=lambda each: each.type)
-def test_every_report_is_what_the_contract_says_and_has_a_reader(report: Envelope) -> None:
+def test_every_report_fits_its_schema_and_has_a_reader(report: Envelope) -> None:
     plane = shipped_contract()
     (schema,) = plane.event_types[report.type].schemas.values()
     jsonschema.validate(report.data(), dict(schema))
@@ -74,14 +74,14 @@ def test_a_manifest_writes_digests_as_everybody_can_compare_them() -> None:
 
 
 @pytest.mark.parametrize("report", ALL, ids=lambda each: each.type)
-def test_what_stands_for_others_is_known_as_such(report: Envelope) -> None:
+def test_reports_about_other_events_are_irreplaceable(report: Envelope) -> None:
     assert is_irreplaceable(report.json) is (report.type not in (HEARTBEAT, DISK_FAILED))
 
 
 @pytest.mark.parametrize(
     "json", [event("e").json, event("e", subject=MANIFEST).json, f"not an event {MANIFEST}"]
 )
-def test_what_only_speaks_of_reports_is_none(json: str) -> None:
+def test_an_event_that_mentions_a_report_is_no_report(json: str) -> None:
     assert not is_irreplaceable(json)
 
 
@@ -178,7 +178,7 @@ def test_an_event_that_the_cloud_refused_is_reported_as_ended(make: MakeDevice) 
     ]
 
 
-def test_a_start_with_nothing_new_says_so_once_the_process_has_lived_for_a_while(make: MakeDevice) -> None:
+def test_a_start_without_new_events_sends_an_empty_manifest_after_a_while(make: MakeDevice) -> None:
     device = make(connected=False, first_manifest_s=60.0)
     device.turn(after=59.0)
     assert device.waiting(type=MANIFEST) == []
@@ -199,7 +199,7 @@ def test_a_restart_loop_states_once_what_was_stored_before_it(make: MakeDevice) 
     assert stated(report)["device.outbox"] == (2, 4, 3)
 
 
-def test_what_tells_of_others_outlives_the_channel_that_carries_it(make: MakeDevice) -> None:
+def test_irreplaceable_reports_do_not_expire_with_their_channel(make: MakeDevice) -> None:
     device = make(connected=False, settled=False, plane=contract(expiry_s=10))
     device.send(event("e"), b"garbage")
     device.restart(connected=False)
@@ -211,7 +211,7 @@ def test_what_tells_of_others_outlives_the_channel_that_carries_it(make: MakeDev
     assert [each.type for each in device.sent_up()] == [STARTED, DEAD_LETTER, MANIFEST, DISCARDED]
 
 
-def test_a_heartbeat_tells_figures_and_goes_when_newer_ones_say_more(make: MakeDevice) -> None:
+def test_a_heartbeat_has_figures_and_expires_when_newer_ones_exist(make: MakeDevice) -> None:
     device = make(connected=False, heartbeat_s=300.0)
     device.turn(after=299.0)
     assert device.waiting(2, HEARTBEAT) == []
@@ -250,7 +250,7 @@ def test_reports_wait_for_a_minute_when_there_is_no_room(make: MakeDevice) -> No
 
 
 @pytest.mark.parametrize(("acknowledged", "hop"), [(True, "iot_rule"), (False, "device_cloud")])
-def test_the_audit_takes_a_forwarder_s_word_for_what_the_cloud_acknowledged(
+def test_the_audit_counts_what_a_manifest_states_as_acknowledged(
     device: Device, acknowledged: bool, hop: str
 ) -> None:
     device.send(*(event(f"e{n}", ALARM) for n in range(3)))  # numbers 2 to 4
@@ -280,7 +280,7 @@ def test_the_largest_report_fits_an_event() -> None:
     assert len(stamp(report, "e" * 16, 10**11).json) > 50_000
 
 
-def test_a_report_never_tells_more_kinds_than_fit_an_event() -> None:
+def test_a_report_lists_no_more_kinds_than_fit_an_event() -> None:
     counts = Counts()
     for number in range(3 * MOST_KINDS):
         counts.lost(NotStored("sensor.outbox", f"type-{number}", "offline"))

@@ -114,7 +114,7 @@ def test_one_out_of_range_is_named_with_its_range(tmp_path: Path, name: str, val
     assert it.remedy.startswith("give ")
 
 
-def test_all_that_is_wrong_is_said_at_once(tmp_path: Path) -> None:
+def test_all_problems_are_reported_at_once(tmp_path: Path) -> None:
     values = {**COMPLETE, "thing": "", "cloud.port": 0, "cloud.prot": 8883, "health.port": "x"}
     del values["cloud.host"], values["cloud.ca"]
     environment = {"EVENTPLANE_LOCAL_PORT": "0"}

@@ -174,7 +174,7 @@ def test_the_keys_of_the_last_events_outlive_them(path: Path, monkeypatch: pytes
         assert spool.recent_keys(10**6) == [key(n) for n in range(last - KEPT_KEYS + 1, last + 1)]
 
 
-def test_the_birth_is_told_until_something_is_stored(path: Path) -> None:
+def test_the_spools_origin_is_created_until_something_is_stored(path: Path) -> None:
     kinds = []
     for _ in range(3):
         with Spool(path) as spool:
@@ -184,7 +184,7 @@ def test_the_birth_is_told_until_something_is_stored(path: Path) -> None:
     assert kinds == ["created", "created", "resumed"]
 
 
-def test_life_goes_on_with_the_boot_and_stands_still_without_power(path: Path) -> None:
+def test_the_uptime_clock_runs_during_a_boot_and_stops_without_power(path: Path) -> None:
     with Spool(path, now_uptime=lambda: Uptime("a", 100)) as spool:
         assert spool.clock() == 0
         spool.commit([arrival(1)], uptime_ms=40)
@@ -281,23 +281,24 @@ class TestHoldings:
             assert spool.device_state("state", "x/y/1") is not None
             assert spool.state_count() == 4
 
-    def test_damage_to_a_text_is_found(self, path: Path) -> None:
-        with Spool(path) as spool:
-            spool.commit([], uptime_ms=0, states=[device_state("a/b/c", json="x" * 100)])
-            spool._db.execute("UPDATE device_state SET text = zeroblob(100)")
-            with pytest.raises(SpoolCorruptError):
-                spool.device_state("state", "a/b/c")
-
     @pytest.mark.parametrize(
-        "column", ["text", "checksum", "reset", "version", "deleted", "sequence", "sender", "source"]
+        ("column", "value"),
+        [
+            ("text", bytes(100)),
+            *(
+                (each, "no number")
+                for each in ("text", "checksum", "reset", "version", "deleted", "sequence")
+            ),
+            *((each, b"") for each in ("sender", "source")),
+        ],
     )
-    def test_what_has_the_type_of_another_column_is_damage(self, path: Path, column: str) -> None:
+    def test_a_row_with_another_text_or_the_type_of_another_column_is_damaged(
+        self, path: Path, column: str, value: bytes | str
+    ) -> None:
         with Spool(path) as spool:
-            spool.commit([], uptime_ms=0, states=[device_state("a/b/c"), device_state("a/b/d")])
-            spool._db.execute(
-                f"UPDATE device_state SET {column} = ? WHERE key = 'a/b/c'",  # noqa: S608
-                (b"" if column in ("sender", "source") else "no number",),
-            )
+            states = [device_state(each, json="x" * 100) for each in ("a/b/c", "a/b/d")]
+            spool.commit([], uptime_ms=0, states=states)
+            spool._db.execute(f"UPDATE device_state SET {column} = ? WHERE key = 'a/b/c'", (value,))  # noqa: S608
             with pytest.raises(SpoolCorruptError):
                 spool.device_state("state", "a/b/c")
         with Spool(path) as spool:
@@ -327,7 +328,7 @@ def test_it_goes_on_after_a_restart(then: Uptime | None, expected: int) -> None:
     assert life() == expected + 500
 
 
-def test_the_system_tells_one_boot_and_goes_forward() -> None:
+def test_the_systems_uptime_has_one_boot_and_goes_forward() -> None:
     first, second = system_uptime(), system_uptime()
     assert first.boot == second.boot
     assert len(first.boot) == 36

@@ -67,7 +67,7 @@ def origin_of(path: Path) -> tuple[str, int | None, int]:
 
 
 @pytest.mark.parametrize("contents", [b"something else entirely" * 100, b"\0" * 4096, b"SQLite format 3\0"])
-def test_what_is_no_database_is_set_aside_untouched(path: Path, contents: bytes) -> None:
+def test_a_file_that_is_no_database_is_set_aside_untouched(path: Path, contents: bytes) -> None:
     path.write_bytes(contents)
     with Spool(path) as spool:
         assert spool.origin.kind == "recovered"
@@ -105,7 +105,7 @@ def test_one_damaged_page_costs_one_batch(path: Path) -> None:
 
 
 @pytest.mark.source("F-W1")
-def test_the_damage_is_told_until_it_has_been_reported(path: Path) -> None:
+def test_the_damage_is_the_spools_origin_until_it_has_been_reported(path: Path) -> None:
     path.write_bytes(b"garbage" * 1000)
     Spool(path).close()
     with Spool(path) as spool:
@@ -231,7 +231,7 @@ def test_a_damaged_header_of_the_log_loses_nothing(
 
 
 @pytest.mark.parametrize("left_of_the_log", [0, 1, 31, 32, 3000])
-def test_a_log_that_was_cut_short_or_is_gone_is_told_with_the_numbers(
+def test_a_truncated_or_missing_log_is_reported_with_the_lost_numbers(
     path: Path, tmp_path: Path, left_of_the_log: int
 ) -> None:
     left = crashed(path, tmp_path / "crashed")
@@ -242,7 +242,7 @@ def test_a_log_that_was_cut_short_or_is_gone_is_told_with_the_numbers(
         assert spool.origin.lost_ranges == ((found + 1, 10),)
 
 
-def test_a_database_that_is_gone_is_told_with_the_number_of_its_events(path: Path) -> None:
+def test_a_missing_database_is_reported_with_the_number_of_its_events(path: Path) -> None:
     with Spool(path) as spool:
         fill(spool, 20)
         spool.commit([], [cloud(n) for n in range(1, 8)], uptime_ms=0)

@@ -103,7 +103,7 @@ def test_a_disk_that_others_have_filled(small_disk: SmallDisk) -> None:
         assert spool.pending(CLOUD, 1) == 100
 
 
-def test_a_limit_that_sqlite_has_no_word_for(tmp_path: Path) -> None:
+def test_the_spool_survives_a_limit_of_the_file_size(tmp_path: Path) -> None:
     with limited_files(512 * KIB) as lift:
         check_it_survives(tmp_path / "spool.db", lift)
 
@@ -151,7 +151,7 @@ def test_a_disk_that_breaks_is_no_damage_and_its_spool_goes_on_when_it_is_back(t
         (errno.EDQUOT, SpoolFullError),
     ],
 )
-def test_a_disk_that_fails_is_told_from_a_full_one(
+def test_a_failing_disk_and_a_full_disk_raise_different_errors(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, expected: type[SpoolError]
 ) -> None:
     """SQLite has one error for all of them."""
@@ -201,7 +201,7 @@ def test_a_disk_that_does_not_take_the_note(
 
 
 @pytest.mark.source("N4")
-def test_the_capacity_is_a_wall_for_arrivals_only(tmp_path: Path) -> None:
+def test_the_capacity_limits_new_events_only(tmp_path: Path) -> None:
     path = tmp_path / "spool.db"
     with Spool(path, capacity_bytes=1024 * KIB) as spool:
         last = fill_up(spool)

@@ -31,7 +31,7 @@ def manager_socket(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[t
         yield it, name
 
 
-def test_it_hears_what_we_say(manager_socket: tuple[socket.socket, str]) -> None:
+def test_the_manager_receives_each_notification(manager_socket: tuple[socket.socket, str]) -> None:
     heard, address = manager_socket
     manager = ServiceManager({"NOTIFY_SOCKET": address}, os.getpid())
     manager.ready("all is\nwell")
@@ -55,7 +55,7 @@ def test_a_reload_carries_the_time_of_the_monotonic_clock(manager_socket: tuple[
     assert before <= int(value) <= time.monotonic_ns() // 1000
 
 
-def test_a_manager_that_does_not_listen_holds_nobody_up(tmp_path: Path) -> None:
+def test_a_manager_that_does_not_listen_delays_nothing(tmp_path: Path) -> None:
     ServiceManager({"NOTIFY_SOCKET": str(tmp_path / "nobody")}, 1).ready("s")
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as deaf:
         deaf.bind(str(tmp_path / "deaf"))

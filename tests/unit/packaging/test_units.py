@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from edge.command_line import EX_WRONG_COMMAND_LINE
-from edge.health.server import PATIENCE_S
+from edge.health_server import PATIENCE_S
 from edge.spool.recovery import SALVAGE_S
 from tools.device_image import PACKAGING
 

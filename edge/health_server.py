@@ -16,7 +16,7 @@ from queue import Empty, SimpleQueue
 from time import monotonic
 from typing import NamedTuple
 
-from edge.health.status import Finding, Health, Status, overall, to_json
+from edge.health_status import Finding, Health, Status, overall, to_json
 from edge.metrics import CONTENT_TYPE, Families, render
 
 _log = logging.getLogger(__name__)
