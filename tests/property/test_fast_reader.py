@@ -23,7 +23,7 @@ from eventplane.limits import (
     MAX_REMEMBERED_VALUES,
 )
 from tests.fuzz.targets import learn_forms, outcome
-from tests.property.test_envelope_properties import EVENTS
+from tests.property.strategies import EVENTS
 
 Edits = list[tuple[float, int, str]]
 
