@@ -183,32 +183,6 @@ def test_what_is_larger_than_the_broker_takes_is_not_sent_but_refused() -> None:
     assert (report.mid, report.failure) == (mid, "packet too large: 108 bytes, the broker takes 100")
 
 
-def test_a_repetition_on_the_same_connection_is_one_message_with_one_puback() -> None:
-    wire = up()
-    assert (
-        len(wire.receive(broker.publish(b"t", b"x", 4), broker.publish(b"t", b"x", 4, duplicate=True))) == 1
-    )
-    for _ in range(2):
-        wire.session.acknowledge(4)
-    assert wire.sent() == codec.encode_puback(4)
-    assert len(wire.receive(broker.publish(b"t", b"y", 4, duplicate=True))) == 1
-
-
-def test_an_id_that_the_broker_uses_again_too_early_is_acknowledged_when_both_are_done() -> None:
-    wire = up()
-    assert len(wire.receive(broker.publish(b"t", b"x", 4), broker.publish(b"t", b"y", 4))) == 2
-    wire.session.acknowledge(4)
-    assert wire.sent() == b""
-    wire.session.acknowledge(4)
-    assert wire.sent() == codec.encode_puback(4)
-
-
-def test_what_was_never_received_is_not_acknowledged() -> None:
-    wire = up()
-    wire.session.acknowledge(4)
-    assert wire.sent() == b""
-
-
 def test_a_ping_goes_out_when_nothing_else_did() -> None:
     wire = up()
     assert wire.session.deadline() == wire.now + 30
