@@ -189,26 +189,27 @@ def test_an_event_that_names_its_sender_is_refused(name: str, sender: Sender) ->
     assert name in caught.value.detail
 
 
-def test_an_event_that_names_another_device_is_refused() -> None:
+def test_a_device_s_event_names_this_device_or_none() -> None:
+    for members in ({}, {"senderservice": None}, {"senderdevice": None}):
+        assert sender_in_frame("home-1", members) == Sender("home-1")
     with pytest.raises(EnvelopeError, match="reserved_attribute"):
         stamp_sender(event(ALARM).stamped(senderdevice="home-2"), Sender("home-1"))
 
 
-@pytest.mark.parametrize("members", [{}, {"senderservice": None}, {"senderdevice": None}])
-def test_a_frame_without_a_service_is_the_device_s(members: dict[str, Any]) -> None:
-    assert sender_in_frame("home-1", members) == Sender("home-1")
-
-
-def test_the_texts_of_senders_differ_where_the_senders_do() -> None:
-    senders = [Sender("a", "b"), Sender("a"), Sender(service="a"), Sender(service="b"), Sender()]
-    assert [str(each) for each in senders] == ["a/b", "a/", "a", "b", ""]
-
-
 @pytest.mark.parametrize(
-    "sender", [VOICE, HOME, CARERS, Sender("home-1", "a/b"), Sender("home-1", "/"), Sender()]
+    ("sender", "text"),
+    [
+        (VOICE, "home-1/voice"),
+        (HOME, "home-1/"),
+        (CARERS, "carers"),
+        (Sender("home-1", "a/b"), "home-1/a/b"),
+        (Sender("home-1", "/"), "home-1//"),
+        (Sender(), ""),
+    ],
 )
-def test_a_sender_is_read_from_its_text(sender: Sender) -> None:
-    assert parse_sender(str(sender)) == sender
+def test_a_sender_is_read_from_its_text(sender: Sender, text: str) -> None:
+    assert str(sender) == text
+    assert parse_sender(text) == sender
 
 
 def test_by_its_records_a_service_s_dead_letter_may_be_about_any_channel() -> None:

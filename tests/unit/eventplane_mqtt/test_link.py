@@ -20,13 +20,6 @@ def link(wires: Wires) -> Link:
     return Link(LinkName.CLOUD, wires.dial, Backoff(1.0, 60.0, Random(1).random), connect_timeout_s=5.0)
 
 
-def test_it_dials_at_once_and_then_not_again(link: Link, wires: Wires) -> None:
-    link.tick(100.0)
-    link.tick(101.0)
-    assert [wire.generation for wire in wires.all] == [1]
-    assert not link.up
-
-
 def test_an_attempt_without_an_answer_is_given_up(link: Link, wires: Wires) -> None:
     link.tick(0.0)
     link.tick(14.9)

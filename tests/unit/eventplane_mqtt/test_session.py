@@ -196,14 +196,6 @@ def test_a_ping_goes_out_when_nothing_else_did() -> None:
     assert wire.wait(1) == codec.PINGREQ
 
 
-def test_a_ping_without_an_answer_ends_it() -> None:
-    wire = up()
-    assert wire.wait(30) == codec.PINGREQ
-    assert wire.session.deadline() == wire.now + 30
-    wire.wait(30)
-    assert "no answer to PINGREQ within 30 s" in ended(wire)
-
-
 def test_a_broker_that_is_busy_sending_is_alive() -> None:
     wire = up()
     assert wire.wait(30) == codec.PINGREQ
@@ -212,7 +204,7 @@ def test_a_broker_that_is_busy_sending_is_alive() -> None:
     assert wire.wait(29) == b""
     assert wire.session.ended is None
     wire.wait(1)
-    assert "PINGREQ" in ended(wire)
+    assert "no answer to PINGREQ within 30 s" in ended(wire)
 
 
 def test_each_pingresp_answers_the_oldest_question() -> None:

@@ -45,13 +45,6 @@ def profile(tmp_path: Path) -> Profile:
     return Profile(tmp_path)
 
 
-def test_each_dial_goes_where_the_profile_leads_by_then(profile: Profile) -> None:
-    profile.says(1884)
-    assert profile.connect() == at(1884)
-    profile.says(1885)
-    assert profile.connect() == at(1885)
-
-
 def test_without_a_profile_the_settings_count_and_with_a_broken_one_what_it_said_before(
     profile: Profile, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -88,6 +81,9 @@ def test_a_move_is_said_once_and_only_when_two_looks_agree(profile: Profile) -> 
     assert not profile.moved()
     profile.says(1885)
     assert [profile.moved() for _ in range(4)] == [False, True, False, False]
+    profile.says(70_000)
+    assert not any(profile.moved() for _ in range(3))
+    assert profile.finder.complaint
 
 
 def test_who_went_back_to_the_former_address_is_not_sent_there_again(profile: Profile) -> None:
@@ -99,14 +95,6 @@ def test_who_went_back_to_the_former_address_is_not_sent_there_again(profile: Pr
     assert not any(profile.moved() for _ in range(3))
     profile.says(1884)
     assert not any(profile.moved() for _ in range(3))
-
-
-def test_a_broken_profile_moves_nobody(profile: Profile) -> None:
-    profile.says(1884)
-    profile.connect()
-    profile.says(70_000)
-    assert not any(profile.moved() for _ in range(3))
-    assert profile.finder.complaint
 
 
 def test_between_two_looks_the_disk_is_left_alone(profile: Profile) -> None:
