@@ -14,7 +14,7 @@ from contract.checks import check
 from contract.edit import add_entry, append_item
 from contract.explain import explain_filter
 from eventplane.cesql import parse
-from eventplane.contract import compile_contract, load_compiled
+from eventplane.contract import load_compiled
 from eventplane.contract.possibilities import possible
 from eventplane.envelope import write_event
 from eventplane.filters import All, Exact, Filter, Not, Prefix, Sql, Suffix
@@ -22,6 +22,7 @@ from eventplane.filters import Any as AnyOf
 from eventplane.limits import MAX_DETAIL_CHARACTERS
 from lambdas.router.payload import PayloadCheck
 from tests.property.strategies import json_values
+from tests.small_contract import small_contract
 
 NAMES = st.sampled_from(["type", "subject", "level"])
 VALUES = st.sampled_from(["a", "ab", "b", "true", "1"])
@@ -87,28 +88,14 @@ READ = st.sets(st.tuples(st.sampled_from("abc"), st.sampled_from(SERVICES)), min
 def test_a_service_is_named_in_a_loop_if_and_only_if_its_events_can_come_back(
     sent: dict[str, set[str]], read: set[tuple[str, str]]
 ) -> None:
-    contract = compile_contract(
-        {
-            "format": 2,
-            "name": "small",
-            "participants": {
-                "home": {"kind": "device", "description": "d"},
-                **{
-                    each: {
-                        "kind": "cloud_service",
-                        "description": "d",
-                        "sends": sorted(sent[each]) if each in sent else None,
-                    }
-                    for each in SERVICES
-                },
-            },
-            "event_types": {each: {"description": "d"} for each in "abc"},
-            "routes": {
-                f"{type}-to-{reader}": {"filter": {"exact": {"type": type}}, "to": f"{reader}.inbox"}
-                for type, reader in read
-            },
-        },
-        "small",
+    services = {
+        each: {"kind": "cloud_service", "sends": sorted(sent[each]) if each in sent else None}
+        for each in SERVICES
+    }
+    contract = small_contract(
+        {"home": "device", **services},
+        {f"{type}-to-{reader}": ({"exact": {"type": type}}, f"{reader}.inbox") for type, reader in read},
+        {each: {} for each in "abc"},
     )
     assert load_compiled(contract.canonical) == contract
     reached = {each: {reader for type, reader in read if type in sent.get(each, ())} for each in SERVICES}
@@ -142,15 +129,10 @@ KEYWORDS: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
 @given(KEYWORDS, JSON)
 def test_the_check_agrees_with_the_library(keywords: dict[str, Any], data: Any) -> None:
     schema = {"$id": ID, **keywords}
-    contract = compile_contract(
-        {
-            "format": 2,
-            "name": "small",
-            "participants": {"home": {"kind": "device", "description": "d"}},
-            "event_types": {"t": {"description": "d", "schemas": [schema], "schema_check": "strict"}},
-            "routes": {"up": {"filter": {"exact": {"type": "t"}}, "to": "home.outbox"}},
-        },
-        "small",
+    contract = small_contract(
+        {"home": "device"},
+        {"up": ({"exact": {"type": "t"}}, "home.outbox")},
+        {"t": {"schemas": [schema], "schema_check": "strict"}},
     )
     event = write_event({"id": "1", "source": "/s", "type": "t"}, {"a": data})
     refusal = PayloadCheck(contract).of_message()(event)

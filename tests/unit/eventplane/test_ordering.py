@@ -15,37 +15,30 @@ from eventplane.sender import Sender
 from eventplane.sending import sent_again, stamp_sender
 from eventplane_client.memory import MemoryPlane, MemoryTransport
 from eventplane_client.outbox_order import OutboxOrder
+from tests.small_contract import small_contract
 
 pytestmark = pytest.mark.source("P17", "F3")
 
 RING, KNOCK = "org.example.ring.v1", "org.example.knock.v1"
 
 
-def plane(
-    *, desk: dict[str, Any] | None = None, rings: dict[str, Any] | None = None, **more: Any
-) -> Contract:
+def plane(*, desk: dict[str, Any] | None = None, rings: dict[str, Any] | None = None) -> Contract:
     """A bell on a device and a porter in the cloud, whose rings go to the ordered inbox of a desk."""
-    document: dict[str, Any] = {
-        "format": 7,
-        "name": "bells",
-        "participants": {
-            "device": {"kind": "device", "description": "a house"},
-            "bell": {"kind": "device_service", "description": "rings"},
-            "porter": {"kind": "cloud_service", "description": "rings too"},
-            "desk": {
-                "kind": "cloud_service",
-                "description": "listens",
-                "inbox": {"ordering": "source", **(desk or {})},
-            },
-            "hall": {"kind": "cloud_service", "description": "listens to all, in any order"},
+    ordered = {"kind": "cloud_service", "inbox": {"ordering": "source", **(desk or {})}}
+    return small_contract(
+        {
+            "device": "device",
+            "bell": "device_service",
+            "porter": "cloud_service",
+            "desk": ordered,
+            "hall": "cloud_service",
         },
-        "routes": {
-            "up": {"filter": {"prefix": {"type": "org."}}, "to": "device.outbox"},
+        {
+            "up": ({"prefix": {"type": "org."}}, "device.outbox"),
             "rings": {"filter": {"exact": {"type": RING}}, "to": "desk.inbox", **(rings or {})},
-            "all": {"filter": {"prefix": {"type": "org."}}, "to": "hall.inbox"},
+            "all": ({"prefix": {"type": "org."}}, "hall.inbox"),
         },
-    }
-    return compile_contract(document, "bells")
+    )
 
 
 def event(id: str = "1", type: str = RING, **attributes: str) -> Envelope:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from eventplane.contract import Contract, compile_contract
+from eventplane.contract import Contract
 from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.device_reports import (
     ACKNOWLEDGED,
@@ -22,6 +22,7 @@ from eventplane.names import NOTICE, REPLY_TYPE, VERDICT
 from eventplane.reasons import Reason
 from eventplane.sender import PLANE, PLANE_CLIENT, Sender, parse_sender, sender_in_frame
 from eventplane.sending import SendingRights, stamp_sender, without_stamp
+from tests.small_contract import small_contract
 
 ALARM = "org.example.alarm.v1"
 READING = "org.example.reading.v1"
@@ -35,20 +36,13 @@ CARERS, DESK = Sender(service="carers"), Sender(service="desk")
 
 def contract(**sends: list[str] | None) -> Contract:
     """`voice` and `sensor` are on the device, the others in the cloud; None: no `sends`."""
-
-    def participant(name: str, kind: str) -> dict[str, Any]:
-        said = sends.get(name)
-        return {"kind": kind, "description": name} | ({} if said is None else {"sends": said})
-
-    named = {"device": "device", "voice": "device_service", "sensor": "device_service"}
-    named |= dict.fromkeys(("carers", "desk", "presence-monitor", "audit", "downlink"), "cloud_service")
-    document = {
-        "format": 5,
-        "name": "test",
-        "participants": {name: participant(name, kind) for name, kind in named.items()},
-        "routes": {"all": {"filter": {"prefix": {"type": "org."}}, "to": "desk.inbox"}},
+    kinds = {"device": "device", "voice": "device_service", "sensor": "device_service"}
+    kinds |= dict.fromkeys(("carers", "desk", "presence-monitor", "audit", "downlink"), "cloud_service")
+    participants = {
+        name: {"kind": kind} | ({} if sends.get(name) is None else {"sends": sends[name]})
+        for name, kind in kinds.items()
     }
-    return compile_contract(document, "test")
+    return small_contract(participants, {"all": ({"prefix": {"type": "org."}}, "desk.inbox")})
 
 
 CONTRACT = contract(

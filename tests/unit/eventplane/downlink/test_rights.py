@@ -6,46 +6,40 @@ from typing import Any
 
 import pytest
 
-from eventplane.contract import Downlink, compile_contract
+from eventplane.contract import Downlink
 from eventplane.device_reports import DEVICE_CONTRACT, UPLINK_INTEREST_TYPE, UPLINK_KEY
 from eventplane.downlink.addressing import addressed
 from eventplane.downlink.rights import CONTRACT_KEYS, DownlinkRights
 from eventplane.envelope import Envelope, write_event
 from eventplane.reasons import Reason
 from eventplane.sender import Sender
+from tests.small_contract import small_contract
 
 TELL, OTHER = "tell", "other"
 ONE, NORTH, ALL = Sender(service="one"), Sender(service="north-desk"), Sender(service="all-desk")
 SECOND, SILENT = Sender(service="second"), Sender(service="silent")
 
 
-def _rights() -> DownlinkRights:
-    def cloud(*sends: str, **more: Any) -> dict[str, Any]:
-        return {"kind": "cloud_service", "description": "d", "sends": list(sends), **more}
+def _cloud(*sends: str, **more: Any) -> dict[str, Any]:
+    return {"kind": "cloud_service", "sends": list(sends), **more}
 
-    document = {
-        "format": 6,
-        "name": "small",
-        "participants": {
-            "device": {"kind": "device", "description": "d"},
-            "bell": {"kind": "device_service", "description": "d", "sends": [TELL]},
-            "one": cloud(TELL, DEVICE_CONTRACT, UPLINK_INTEREST_TYPE, may_address="one"),
-            "north-desk": cloud(TELL, may_address=["north", "east"]),
-            "all-desk": cloud(TELL, may_address="everyone"),
-            "second": cloud(TELL, OTHER),
-            "silent": cloud(),
-            "downlink": cloud(),
+
+RIGHTS = DownlinkRights(
+    small_contract(
+        {
+            "device": "device",
+            "bell": {"kind": "device_service", "sends": [TELL]},
+            "one": _cloud(TELL, DEVICE_CONTRACT, UPLINK_INTEREST_TYPE, may_address="one"),
+            "north-desk": _cloud(TELL, may_address=["north", "east"]),
+            "all-desk": _cloud(TELL, may_address="everyone"),
+            "second": _cloud(TELL, OTHER),
+            "silent": _cloud(),
+            "downlink": _cloud(),
         },
-        "event_types": {
-            TELL: {"description": "d", "downlink": "state"},
-            OTHER: {"description": "d", "downlink": "state"},
-        },
-        "routes": {"down": {"filter": {"exact": {"type": TELL}}, "to": "device.inbox"}},
-    }
-    return DownlinkRights(compile_contract(document, "small"))
-
-
-RIGHTS = _rights()
+        {"down": ({"exact": {"type": TELL}}, "device.inbox")},
+        {TELL: {"downlink": "state"}, OTHER: {"downlink": "state"}},
+    )
+)
 
 
 def event(sender: Sender, type: str = TELL, **attributes: Any) -> Envelope:
