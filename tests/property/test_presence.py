@@ -93,7 +93,7 @@ def test_any_order_and_any_repetition_end_in_the_same_state_and_events_alternate
         max_size=20,
     )
 )
-def test_who_looks_only_when_something_is_due_says_the_same_as_who_always_looks(
+def test_judging_when_due_reports_the_same_as_judging_always(
     steps: list[tuple[int, str]],
 ) -> None:
     """That is what the index is for: it may leave nothing out, and need not be asked twice for nothing."""

@@ -123,7 +123,7 @@ def test_poison_is_found_and_nothing_else(count: int, data: st.DataObject) -> No
 
 @pytest.mark.source("P15")
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 3)), max_size=200))
-def test_an_outage_convicts_nobody(connections: list[tuple[bool, int]]) -> None:
+def test_an_outage_makes_no_event_poison(connections: list[tuple[bool, int]]) -> None:
     """Connections that answer some publishes and then none, nor the probe while anybody is tried."""
     waiting = [Delivery("device.outbox", 1, number) for number in range(40)]
     detector = PoisonDetector()
@@ -144,7 +144,7 @@ def test_an_outage_convicts_nobody(connections: list[tuple[bool, int]]) -> None:
 
 @example([False, False, True, *[False] * 7])
 @given(st.lists(st.booleans(), max_size=200))
-def test_what_passes_once_in_eight_is_no_poison(passes: list[bool]) -> None:
+def test_an_event_that_passes_once_in_eight_attempts_is_no_poison(passes: list[bool]) -> None:
     """The line works but for this event, and that one is cut at most seven times in a row: three and four."""
     event = Publish((Delivery("device.outbox", 1, 1),), 1, 0.0, False)
     detector, cuts = PoisonDetector(), 0

@@ -136,7 +136,9 @@ def test_a_connect_that_cannot_be_sent_or_is_not_answered_ends_the_connection(
 
 
 @pytest.mark.parametrize("end", [Connection.abandon, lambda connection: connection.close(0.1)])
-def test_nobody_answers_is_no_reason_to_hang(black_hole: int, end: Callable[[Connection], None]) -> None:
+def test_a_connection_without_an_answer_can_be_ended(
+    black_hole: int, end: Callable[[Connection], None]
+) -> None:
     probe = Probe(black_hole)
     end(probe.connection)
     probe.next(Disconnected)

@@ -47,9 +47,7 @@ def test_a_lost_connection_is_dialled_again_after_the_backoff(link: Link, wires:
     assert wires.last.generation == 2
 
 
-def test_a_line_that_connects_and_drops_at_once_backs_off_like_one_that_does_not_connect(
-    link: Link, wires: Wires
-) -> None:
+def test_a_connection_that_drops_at_once_counts_as_a_failed_attempt(link: Link, wires: Wires) -> None:
     now, dialled = 0.0, []
     for _ in range(12):
         link.tick(now)
@@ -63,9 +61,7 @@ def test_a_line_that_connects_and_drops_at_once_backs_off_like_one_that_does_not
     assert link.connects == 12
 
 
-def test_a_line_that_stood_as_long_as_the_longest_wait_starts_again_with_the_shortest(
-    link: Link, wires: Wires
-) -> None:
+def test_a_connection_that_was_up_for_the_longest_backoff_resets_it(link: Link, wires: Wires) -> None:
     now = 0.0
     for stood in [0.0] * 10 + [60.0]:
         link.tick(now)
@@ -76,7 +72,7 @@ def test_a_line_that_stood_as_long_as_the_longest_wait_starts_again_with_the_sho
     assert now - last <= 3.0
 
 
-def test_news_of_a_bygone_connection_is_no_news(link: Link) -> None:
+def test_reports_of_an_earlier_connection_are_ignored(link: Link) -> None:
     link.tick(0.0)
     link.disconnected(1, "gone", 0.0)
     link.tick(60.0)
@@ -98,7 +94,7 @@ def test_an_acknowledgement_goes_only_over_the_connection_of_its_message(link: L
 
 
 @pytest.mark.parametrize("up", [True, False])
-def test_closed_is_for_good(link: Link, wires: Wires, up: bool) -> None:
+def test_a_closed_link_stays_closed(link: Link, wires: Wires, up: bool) -> None:
     link.tick(0.0)
     if up:
         link.connected(1, 0.0)
@@ -109,7 +105,7 @@ def test_closed_is_for_good(link: Link, wires: Wires, up: bool) -> None:
     assert len(wires.all) == 1
 
 
-def test_publishing_while_down_is_a_mistake_of_ours(link: Link) -> None:
+def test_publishing_while_down_is_an_error(link: Link) -> None:
     with pytest.raises(RuntimeError, match="down"):
         link.publish("topic", b"")
 
