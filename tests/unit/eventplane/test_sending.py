@@ -212,3 +212,4 @@ def test_by_its_records_a_service_s_dead_letter_may_be_about_any_channel() -> No
     assert rights.may_have_sent(HOME, DEAD_LETTER_TYPE, router_source("home-1"))
     assert not rights.may_have_sent(HOME, DEAD_LETTER_TYPE, router_source("home-2"))
     assert not rights.may_have_sent(FORWARDER, HEARTBEAT, forwarder_source("home-2"))
+    assert not SendingRights(CONTRACT).may_have_sent(SENSOR, ALARM, "/s")
