@@ -95,7 +95,7 @@ MODULES: Final[Mapping[str, Module]] = {
             "tests/property/test_conversation.py",
             "tests/property/test_deliveries.py",
             "tests/property/test_downlink.py",
-            "tests/property/test_envelope_properties.py",
+            "tests/property/test_envelope.py",
             "tests/property/test_fast_reader.py",
             "tests/property/test_fleet.py",
             "tests/property/test_route_index.py",
@@ -166,7 +166,7 @@ MODULES: Final[Mapping[str, Module]] = {
     ),
     "audit": Module(
         ("glue_jobs/delivery_audit/*",),
-        ("tests/unit/glue_jobs", "tests/property/test_judge.py"),
+        ("tests/unit/glue_jobs", "tests/property/test_audit.py"),
         # These are column expressions of Spark, which tests/spark tests.
         (
             "glue_jobs/delivery_audit/cesql*.py",

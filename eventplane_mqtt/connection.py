@@ -15,11 +15,12 @@ from select import POLLIN, poll
 from time import monotonic
 from typing import Final
 
+from eventplane_mqtt.dial import dial
 from eventplane_mqtt.endpoint import Endpoint, place
 from eventplane_mqtt.errors import MqttError
 from eventplane_mqtt.mailbox import Disconnected, LinkName, Message, Received, Share
 from eventplane_mqtt.session import Session, Skips
-from eventplane_mqtt.transport import CHUNK_BYTES, Transport, dial
+from eventplane_mqtt.transport import CHUNK_BYTES, Transport
 
 _END_OF_STREAM: Final = b""
 
@@ -282,7 +283,7 @@ class Connection:
                 self._emit(message)
 
     def _wait(self, file: int, events: int, deadline: float) -> None:
-        """See `eventplane_mqtt.transport.Wait`."""
+        """See `eventplane_mqtt.dial.Wait`."""
         watch = poll()
         watch.register(self._self_pipe, POLLIN)
         watch.register(file, events)

@@ -46,7 +46,7 @@ VALID = signed(datetime(2024, 1, 1, tzinfo=UTC), datetime(2034, 1, 1, tzinfo=UTC
 
 
 @given(st.one_of(st.text(), st.binary().map(pem)))
-def test_nonsense_is_refused_by_name(text: str) -> None:
+def test_other_text_is_refused_by_name(text: str) -> None:
     with contextlib.suppress(ValueError):
         read_validity(text)
 

@@ -67,13 +67,14 @@ FUNCTIONS = st.sampled_from(
 )
 WATCHED = [
     function
-    for name, arity in [
-        *[
-            (name, 1)
-            for name in ("LENGTH", "LOWER", "UPPER", "TRIM", "ABS", "INT", "BOOL", "STRING", "CONCAT")
-        ],
-        *[("CONCAT_WS", 1), ("LEFT", 2), ("RIGHT", 2), ("SUBSTRING", 2), ("SUBSTRING", 3)],
-    ]
+    for name, arities in {
+        **dict.fromkeys(("LENGTH", "LOWER", "UPPER", "TRIM", "ABS", "INT", "BOOL", "STRING", "CONCAT"), (1,)),
+        "CONCAT_WS": (1,),
+        "LEFT": (2,),
+        "RIGHT": (2,),
+        "SUBSTRING": (2, 3),
+    }.items()
+    for arity in arities
     if (function := BUILTINS.resolve(name, arity))
 ]
 LEAVES = st.one_of(LITERALS, st.builds(Attribute, NAMES), st.builds(Exists, NAMES))
@@ -99,18 +100,7 @@ TREES = st.one_of(CONDITIONS, larger(CONDITIONS | LEAVES), st.recursive(LEAVES, 
 WORDS = st.sampled_from(
     [
         *"(),=<>+-*/%'\\é_a1",
-        "!=",
-        "AND",
-        "or",
-        "not",
-        "LIKE",
-        "in",
-        "EXISTS",
-        "true",
-        "'x'",
-        '"y"',
-        "f(",
-        "-2",
+        *("!=", "AND", "or", "not", "LIKE", "in", "EXISTS", "true", "'x'", '"y"', "f(", "-2"),
     ]
 )
 SOUP = st.lists(WORDS, max_size=30).map(" ".join)

@@ -1,5 +1,6 @@
 """A schedule of faults is the seed's alone, keeps to its time, and is as crowded as its mode says."""
 
+from collections.abc import Callable
 from itertools import pairwise
 
 import pytest
@@ -79,15 +80,18 @@ def test_a_steady_kill_strikes_once_a_period() -> None:
     )
 
 
-@pytest.mark.parametrize(("kinds", "seconds"), [(["a"], 100.0), (["a", "b"], 2.0)])
-def test_what_does_not_fit_is_refused(kinds: list[str], seconds: float) -> None:
+@pytest.mark.parametrize(
+    "plan",
+    [
+        lambda: schedule(1, ["a"], 1, 100.0, Mode.PAIRS, Pace(2, 3, 1)),
+        lambda: schedule(1, ["a", "b"], 1, 2.0, Mode.PAIRS, Pace(2, 3, 1)),
+        lambda: every(3, ["a", "b"], 10, 1),
+    ],
+    ids=["too few kinds", "too short for a pair", "too short for a kill"],
+)
+def test_a_plan_that_does_not_fit_is_refused(plan: Callable[[], object]) -> None:
     with pytest.raises(ScheduleError):
-        schedule(1, kinds, 1, seconds, Mode.PAIRS, Pace(2, 3, 1))
-
-
-def test_a_steady_kill_that_never_comes_is_refused() -> None:
-    with pytest.raises(ScheduleError):
-        every(3, ["a", "b"], 10, 1)
+        plan()
 
 
 def test_what_cannot_be_made_is_refused_with_what_can() -> None:

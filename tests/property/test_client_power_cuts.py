@@ -52,6 +52,6 @@ def test_no_cut_forgets_what_was_handed_out_or_calls_for_healing(run: Sequence[C
     assert findings(run, CUTS) == []
 
 
-def test_a_disk_that_never_syncs_is_found_out(run: Sequence[Call]) -> None:
+def test_a_disk_that_never_syncs_is_detected(run: Sequence[Call]) -> None:
     careless = [each for each in run if not isinstance(each, Sync)]
     assert len(findings(careless, 50)) > 10

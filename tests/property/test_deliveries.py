@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from contract.explain import explain
 from edge.decision import SequenceNumber
-from eventplane.contract import Contract, Place, Priority, compile_contract
+from eventplane.contract import Contract, Place, Priority
 from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.device_reports import HEARTBEAT, forwarder_source, router_source
 from eventplane.envelope import Envelope, parse_event, write_event
@@ -22,6 +22,7 @@ from eventplane.ordering import position_in
 from eventplane.reasons import Outcome
 from tests.examples import examples
 from tests.routing import THING, decider, framed, routed
+from tests.small_contract import small_contract
 
 READERS = ("desk", "porter")
 ORDINARY = ("org.example.a.v1", "org.example.b.v1", "org.urgent.v1")
@@ -45,27 +46,21 @@ ATTRIBUTES: dict[str, st.SearchStrategy[Any]] = {
 
 def contract_of(routes: dict[str, list[object]], inbox: dict[str, Any]) -> Contract:
     """A bell in a house whose events go up, and readers in the cloud with these filters and inboxes."""
-    readers = {name: {"kind": "cloud_service", "description": "Reads.", "inbox": inbox} for name in READERS}
-    return compile_contract(
+    return small_contract(
         {
-            "format": 7,
-            "name": "example",
-            "participants": {
-                "device": {"kind": "device", "description": "A house."},
-                "bell": {"kind": "device_service", "description": "Rings."},
-                **readers,
-            },
-            "event_types": {"org.urgent.v1": {"priority": "urgent", "description": "Help."}},
-            "routes": {
-                "up": {"filter": {"prefix": {"type": "org."}}, "to": "device.outbox"},
-                **{
-                    f"to-{name}-{at}": {"filter": filter, "to": f"{name}.inbox"}
-                    for name, filters in routes.items()
-                    for at, filter in enumerate(filters)
-                },
+            "device": "device",
+            "bell": "device_service",
+            **{name: {"kind": "cloud_service", "inbox": inbox} for name in READERS},
+        },
+        {
+            "up": ({"prefix": {"type": "org."}}, "device.outbox"),
+            **{
+                f"to-{name}-{at}": (filter, f"{name}.inbox")
+                for name, filters in routes.items()
+                for at, filter in enumerate(filters)
             },
         },
-        "example",
+        {"org.urgent.v1": {"priority": "urgent"}},
     )
 
 
@@ -174,7 +169,7 @@ GUARANTEES = st.sampled_from([BEST_EFFORT, AT_LEAST_ONCE])
 def planes(draw: st.DrawFn) -> Contract:
     """A sender and two readers on the device, and the same in the cloud, with the same declarations."""
     outbox = {"delivery_guarantee": draw(GUARANTEES)}
-    participants: dict[str, Any] = {"device": {"kind": "device", "description": "d"}}
+    participants: dict[str, Any] = {"device": "device"}
     routes = {}
     inboxes = {name: draw(GUARANTEES) for name in ("a", "b")}
     of_routes = {
@@ -182,7 +177,7 @@ def planes(draw: st.DrawFn) -> Contract:
         for name, inbox in inboxes.items()
     }
     for place in ("device", "cloud"):
-        kind = {"kind": f"{place}_service", "description": "d"}
+        kind = {"kind": f"{place}_service"}
         participants[f"{place}-sender"] = {**kind, "outbox": outbox}
         for name, inbox in inboxes.items():
             participants[f"{place}-{name}"] = {**kind, "inbox": {"delivery_guarantee": inbox}}
@@ -191,17 +186,8 @@ def planes(draw: st.DrawFn) -> Contract:
                 "to": f"{place}-{name}.inbox",
                 "delivery_guarantee": of_routes[name],
             }
-    types = {"org.declared": {"description": "d", "delivery_guarantee": draw(st.none() | GUARANTEES)}}
-    return compile_contract(
-        {
-            "format": 7,
-            "name": "alike",
-            "participants": participants,
-            "event_types": types,
-            "routes": routes,
-        },
-        "alike",
-    )
+    guarantee = draw(st.none() | GUARANTEES)
+    return small_contract(participants, routes, {"org.declared": {"delivery_guarantee": guarantee}})
 
 
 @pytest.mark.source("P4", "C1")

@@ -23,23 +23,14 @@ from eventplane.limits import (
     MAX_REMEMBERED_VALUES,
 )
 from tests.fuzz.targets import learn_forms, outcome
-from tests.property.test_envelope_properties import EVENTS
+from tests.property.strategies import EVENTS
 
 Edits = list[tuple[float, int, str]]
 
 READERS = ("standard library", "orjson")
 CHARACTERS = [
-    '"',
-    "\\",
-    "\\u0041",
-    "\\ud800",
-    "\\ud83d\\ude00",
-    "\\n",
-    "\\u0000",
-    "\x7f",
-    "\x00",
-    "\ufffe",
-    "é",
+    *('"', "\\", "\\u0041", "\\ud800", "\\ud83d\\ude00", "\\n", "\\u0000"),
+    *("\x7f", "\x00", "\ufffe", "é"),
 ]
 MARKS = ["{", "}", "[", "]", ":", ",", " ", "\n", "{}", "[]", "null", "true", "NaN", "-Infinity", "\ufeff"]
 NUMBERS = ["1", "-0", "1.0", "1e5", "1e999", "-1E+400", "0.1e-999", "01", "9" * 20, "9" * 400, "9" * 1_001]
@@ -49,20 +40,8 @@ DEEP = ["[" * 64, "]" * 64, '{"a":' * 63, "}" * 63, "[" * 9_000, "x" * MAX_EVENT
 PIECES = st.sampled_from([*CHARACTERS, *MARKS, *NUMBERS, *MEMBERS, *ODD, *DEEP])
 EDITS = st.lists(st.tuples(st.floats(0, 1), st.integers(0, 6), PIECES | st.text(max_size=2)), max_size=3)
 VALUES = [
-    "1",
-    "0",
-    "true",
-    "false",
-    "null",
-    "[]",
-    '["x"]',
-    "{}",
-    '{"a":1}',
-    "1.5",
-    '""',
-    '"x"',
-    '"\\u0001"',
-    '"1.0"',
+    *("1", "0", "true", "false", "null", "[]", '["x"]', "{}", '{"a":1}', "1.5"),
+    *('""', '"x"', '"\\u0001"', '"1.0"'),
 ]
 GOOD = {
     "specversion": '"1.0"',

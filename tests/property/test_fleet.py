@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,11 +9,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from eventplane.fleet import (
     Device,
-    FleetTable,
     LifecycleState,
     RefusedError,
     RegistrationRequest,
-    change,
     decommissioned,
     from_item,
     made,
@@ -56,44 +51,6 @@ devices = st.builds(
 @given(devices)
 def test_an_item_holds_all_of_a_device(device: Device) -> None:
     assert from_item(to_item(device)) == device
-
-
-class Client:
-    """DynamoDB in memory, with the conditions of the registry; others write before each of our writes."""
-
-    class exceptions:  # noqa: N801 - boto3's name
-        class ConditionalCheckFailedException(Exception):  # noqa: N818 - boto3's name
-            pass
-
-    def __init__(self) -> None:
-        self.items: dict[str, Any] = {}
-        self.others: list[Device] = []
-
-    def get_item(self, **request: Any) -> dict[str, Any]:
-        item = self.items.get(request["Key"]["thing"]["S"])
-        return {"Item": item} if item else {}
-
-    def put_item(self, **request: Any) -> None:
-        if self.others:
-            assert FleetTable(self, "t").write(self.others.pop())
-        found = self.items.get(request["Item"]["thing"]["S"])
-        if request["ConditionExpression"] == "attribute_not_exists(#k)":
-            fits = found is None
-        else:
-            fits = found is not None and found["revision"] == request["ExpressionAttributeValues"][":r"]
-        if not fits:
-            raise self.exceptions.ConditionalCheckFailedException
-        self.items[request["Item"]["thing"]["S"]] = request["Item"]
-
-
-def test_a_concurrent_write_is_not_lost() -> None:
-    client = Client()
-    table = FleetTable(client, "t")
-    first = change(table, "home", lambda found: found or made("home", 1))
-    client.others = [replace(first, reason="another's")]
-    after = change(table, "home", lambda found: replace(found or first, registrations=7))
-    assert (after.reason, after.registrations, after.revision) == ("another's", 7, 3)
-    assert table.read("home") == after
 
 
 class Life(RuleBasedStateMachine):

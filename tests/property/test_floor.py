@@ -24,6 +24,7 @@ from eventplane.names import REPLY_TYPE
 from tests.examples import sampled
 from tests.plane import shipped_contract
 from tests.routing import decider
+from tests.small_contract import small_contract
 
 Document = dict[str, Any]
 Change = Callable[[Document], object]
@@ -31,53 +32,35 @@ Change = Callable[[Document], object]
 
 def odd_image() -> Contract:
     """Alarms by type, by family, by their outbox and by their destination; services that say nothing."""
-    service = {"kind": "device_service", "description": "d"}
-    return compile_contract(
+    service = {"kind": "device_service"}
+    return small_contract(
         {
-            "format": 7,
-            "name": "odd",
-            "participants": {
-                "home": {
-                    "kind": "device",
-                    "description": "d",
-                    "sends": ["dev.*"],
-                    "outbox": {"expiry_s": 600},
-                },
-                "button": {
-                    **service,
-                    "sends": ["a.ring", "b.*"],
-                    "outbox": {"expiry_s": 60, "priority": "low"},
-                },
-                "smoke": {**service, "sends": ["s.*", "t.plain"], "outbox": {"priority": "urgent"}},
-                "mute": {**service, "inbox": {"receipts": True}},
-                "siren": {**service, "sends": [], "inbox": {"priority": "urgent"}},
-                "lamp": {
-                    **service,
-                    "sends": [],
-                    "inbox": {"expiry_s": 30, "delivery_guarantee": "best_effort"},
-                },
-                "desk": {"kind": "cloud_service", "description": "d", "sends": []},
-            },
-            "event_types": {
-                "a.ring": {"description": "d", "priority": "urgent"},
-                "t.plain": {"description": "d", "priority": "normal"},
-                "b.low": {"description": "d", "priority": "low"},
-                "b.lively": {"description": "d", "delivery_guarantee": "best_effort"},
-            },
-            "routes": {
-                "rings": {"filter": {"exact": {"type": "a.ring"}}, "to": "siren.inbox"},
-                "loud": {"filter": {"exact": {"loud": "yes"}}, "to": "siren.inbox"},
-                "smoke": {
-                    "filter": {"sql": "type LIKE 's.%' AND subject <> 'test'"},
-                    "to": "mute.inbox",
-                    "delivery_guarantee": "at_least_once",
-                },
-                "lights": {"filter": {"suffix": {"type": ".ring"}}, "to": "lamp.inbox"},
-                "up": {"filter": {"not": {"prefix": {"type": "t."}}}, "to": "home.outbox"},
-                "desk": {"filter": {"exact": {"type": "a.ring"}}, "to": "desk.inbox"},
-            },
+            "home": {"kind": "device", "sends": ["dev.*"], "outbox": {"expiry_s": 600}},
+            "button": {**service, "sends": ["a.ring", "b.*"], "outbox": {"expiry_s": 60, "priority": "low"}},
+            "smoke": {**service, "sends": ["s.*", "t.plain"], "outbox": {"priority": "urgent"}},
+            "mute": {**service, "inbox": {"receipts": True}},
+            "siren": {**service, "sends": [], "inbox": {"priority": "urgent"}},
+            "lamp": {**service, "sends": [], "inbox": {"expiry_s": 30, "delivery_guarantee": "best_effort"}},
+            "desk": {"kind": "cloud_service", "sends": []},
         },
-        "odd",
+        {
+            "rings": ({"exact": {"type": "a.ring"}}, "siren.inbox"),
+            "loud": ({"exact": {"loud": "yes"}}, "siren.inbox"),
+            "smoke": {
+                "filter": {"sql": "type LIKE 's.%' AND subject <> 'test'"},
+                "to": "mute.inbox",
+                "delivery_guarantee": "at_least_once",
+            },
+            "lights": ({"suffix": {"type": ".ring"}}, "lamp.inbox"),
+            "up": ({"not": {"prefix": {"type": "t."}}}, "home.outbox"),
+            "desk": ({"exact": {"type": "a.ring"}}, "desk.inbox"),
+        },
+        {
+            "a.ring": {"priority": "urgent"},
+            "t.plain": {"priority": "normal"},
+            "b.low": {"priority": "low"},
+            "b.lively": {"delivery_guarantee": "best_effort"},
+        },
     )
 
 

@@ -164,7 +164,7 @@ class Faults:
 @pytest.mark.source("C-W2")
 @given(st.lists(st.one_of(arrive, arrive, happen, answer), max_size=25))
 @settings(max_examples=examples(80), deadline=None, suppress_health_check=[HealthCheck.too_slow])
-def test_whatever_happens_what_was_receipted_is_delivered_or_told_as_lost(
+def test_what_was_receipted_is_delivered_or_reported_as_lost(
     story: list[tuple[str, Any]],
 ) -> None:
     with tempfile.TemporaryDirectory() as directory:

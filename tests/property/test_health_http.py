@@ -31,8 +31,6 @@ def test_every_input_is_a_path_or_a_refusal(received: bytes) -> None:
         assert answer.isprintable()
     else:
         assert answer.status in (400, 405)
-        head, _, body = answer.encode().partition(b"\r\n\r\n")
-        assert f"Content-Length: {len(body)}".encode() in head
 
 
 @given(st.text(PATH, max_size=50), st.text(PATH, max_size=50), st.binary(max_size=300))
@@ -44,13 +42,9 @@ def test_a_request_is_understood_whatever_its_headers(path: str, query: str, hea
 
 @given(st.binary(max_size=MAX_HEAD_BYTES), st.integers(0, MAX_HEAD_BYTES))
 def test_reading_in_pieces_comes_to_the_same_end(received: bytes, cut: int) -> None:
-    """What was complete stays so, however much follows."""
+    """What was complete stays so, however much follows; no more than the limit is waited for."""
     assert not is_complete(received[:cut]) or is_complete(received)
-
-
-@given(st.binary(max_size=100))
-def test_more_than_we_take_is_never_waited_for(tail: bytes) -> None:
-    assert is_complete(b"x" * (MAX_HEAD_BYTES + 1) + tail)
+    assert is_complete(received.ljust(MAX_HEAD_BYTES + 1))
 
 
 @given(st.text(), st.sampled_from([200, 400, 404, 405, 503]))

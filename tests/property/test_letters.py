@@ -12,12 +12,9 @@ from eventplane.dead_letter import DEAD_LETTER_TYPE
 from operations import text
 from operations.dead_letters_text import letter_document, letter_text
 from operations.letters import Letter, read_letter
+from tests.property.strategies import json_values
 
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
-    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
-    max_leaves=8,
-)
+JSON = json_values(st.text())
 MEMBERS = st.fixed_dictionaries(
     {},
     optional={

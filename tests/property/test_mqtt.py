@@ -1,7 +1,8 @@
-"""The MQTT layer against everything that a line can bring, in whatever pieces."""
+"""MQTT against everything that a broker can send, in any pieces; the mailbox under any puts and waits."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from itertools import pairwise
 
@@ -13,7 +14,16 @@ from paho.mqtt.properties import Properties
 
 from eventplane_mqtt import Endpoint, codec
 from eventplane_mqtt.codec import ConnAck, Decoder, Packet, ProtocolError, Publish
-from eventplane_mqtt.mailbox import Acknowledged, Connected, LinkName, Received
+from eventplane_mqtt.mailbox import (
+    BATCH_BYTES,
+    BATCH_MESSAGES,
+    Acknowledged,
+    Connected,
+    LinkName,
+    Mailbox,
+    Message,
+    Received,
+)
 from eventplane_mqtt.session import Session
 from tests.unit.eventplane_mqtt import broker_packets as broker
 
@@ -165,32 +175,26 @@ actions = st.one_of(
 
 
 @given(st.lists(actions, max_size=40))
-def test_no_puback_goes_out_while_a_message_with_its_id_is_in_hand(
+def test_a_puback_goes_out_when_all_messages_with_its_id_are_acknowledged(
     steps: list[tuple[str, int, bool]],
 ) -> None:
     session = started(4)
     session.receive(broker.connack() + broker.suback(1, b"\1"), 0.0)
     session.take_messages()
     session.take_bytes(10_000)
-    in_hand: dict[int, int] = {}
+    in_hand = Counter[int]()
     for action, mid, duplicate in steps:
+        before, expected = in_hand[mid], b""
         if action == "receive":
             session.receive(broker.publish(b"t", b"x", mid, duplicate=duplicate), 0.0)
             reported = len(session.take_messages())
-            assert reported == (not (duplicate and in_hand.get(mid)))
-            in_hand[mid] = in_hand.get(mid, 0) + reported
+            assert reported == (not (duplicate and before))
+            in_hand[mid] += reported
         else:
             session.acknowledge(mid)
-            in_hand[mid] = max(0, in_hand.get(mid, 0) - 1)
-        for puback in cut_pubacks(session.take_bytes(10_000)):
-            assert puback == mid
-            assert action == "acknowledge"
-            assert in_hand[mid] == 0
-
-
-def cut_pubacks(data: bytes) -> list[int]:
-    assert len(data) % 4 == 0
-    return [int.from_bytes(data[i + 2 : i + 4], "big") for i in range(0, len(data), 4)]
+            in_hand[mid] = max(0, before - 1)
+            expected = codec.encode_puback(mid) if before == 1 else b""
+        assert session.take_bytes(10_000) == expected
 
 
 @pytest.mark.source("P-W6")
@@ -217,3 +221,66 @@ def test_publishes_keep_to_the_brokers_window_and_none_is_left_behind(
             assert session.take_messages() == [Acknowledged(LinkName.LOCAL, 1, mid)]
             waiting.remove(mid)
     assert waiting == []
+
+
+SHARE_BYTES = 200_000
+
+sizes = st.sampled_from([0, 100, 5_000, 90_000, BATCH_BYTES + 1])
+mailbox_steps = st.one_of(
+    st.tuples(st.sampled_from(list(LinkName)), st.lists(sizes, min_size=1, max_size=8)),
+    st.tuples(st.just("many"), st.sampled_from(list(LinkName))),
+    st.tuples(st.just("control"), st.none()),
+    st.tuples(st.just("wait"), st.none()),
+)
+
+
+@given(st.lists(mailbox_steps, max_size=40))
+def test_every_message_is_taken_once_in_the_order_of_its_link(actions: list[tuple[object, object]]) -> None:
+    mailbox: Mailbox[Message] = Mailbox()
+    shares = {each: mailbox.share(each, SHARE_BYTES) for each in LinkName}
+    put: dict[object, list[Message]] = {each: [] for each in (*LinkName, "control")}
+    taken: dict[object, list[Message]] = {each: [] for each in put}
+    paused: set[LinkName] = set()
+
+    def take() -> list[Message]:
+        is_urgent_waiting = shares[LinkName.URGENT].waiting > 0
+        batch = mailbox.wait(0)
+        received = [each for each in batch if isinstance(each, Received)]
+        control = [each for each in batch if not isinstance(each, Received)]
+        assert batch[: len(control)] == control
+        taken["control"] += control
+        assert len(received) <= BATCH_MESSAGES
+        large = [each for each in received if each.memory_bytes > BATCH_BYTES]
+        assert sum(each.memory_bytes for each in received if each not in large) <= BATCH_BYTES + 100_000
+        assert len(large) <= len(LinkName)
+        assert not is_urgent_waiting or received[0].link is LinkName.URGENT
+        for each in received:
+            taken[each.link].append(each)
+        return batch
+
+    for kind, argument in actions:
+        if kind == "wait":
+            take()
+        elif kind == "control":
+            put["control"].append(Acknowledged(LinkName.CLOUD, 1, len(put["control"])))
+            mailbox.put(put["control"][-1])
+        else:
+            link = argument if kind == "many" else kind
+            assert isinstance(link, LinkName)
+            lengths = [0] * 600 if kind == "many" else argument
+            assert isinstance(lengths, list)
+            if not shares[link].may_read(lambda link=link: paused.discard(link)):  # type: ignore[misc]
+                paused.add(link)
+                continue
+            messages = [
+                Received(link, 1, len(put[link]) + n, "t", bytes(size)) for n, size in enumerate(lengths)
+            ]
+            shares[link].put(messages)
+            put[link] += messages
+        for link, share in shares.items():
+            assert share.waiting == len(put[link]) - len(taken[link])
+    while take():
+        pass
+    assert taken == put
+    assert not paused
+    assert all(share.waiting_bytes == 0 for share in shares.values())

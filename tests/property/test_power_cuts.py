@@ -44,7 +44,7 @@ def test_no_cut_loses_revives_or_breaks_anything(run: Sequence[Call]) -> None:
     assert findings.cuts == examples(CUTS)
 
 
-def test_a_disk_that_never_syncs_is_found_out(run: Sequence[Call]) -> None:
+def test_a_disk_that_never_syncs_is_detected(run: Sequence[Call]) -> None:
     careless = [each for each in run if not isinstance(each, Sync)]
     findings = cut_everywhere(careless, 50, 1)
     assert findings.lost + findings.failed > 10

@@ -13,7 +13,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventplane.fleet import BUCKETS, bucket_of
 from lambdas.common.queue import Invocation, QueueMessage
 from lambdas.common.sender import TAKEN, Answer
 from lambdas.common.sender import Message as SqsMessage
@@ -62,24 +61,16 @@ def _said(draw: st.DrawFn, line: Line, at_ms: int, version: int, session: str) -
 
 
 @given(life=lives(), data=st.data())
-def test_any_order_and_any_repetition_end_in_the_same_state(
+def test_any_order_and_any_repetition_end_in_the_same_state_and_events_alternate(
     life: list[Observation], data: st.DataObject
 ) -> None:
-    repeated = data.draw(st.lists(st.sampled_from(life)))
-    state = DeviceState("home-1")
-    for observation in data.draw(st.permutations(life + repeated)):
-        state = observation.apply(state)
-    assert state.sighting == life[-1].said
-
-
-@given(life=lives(), data=st.data())
-def test_events_alternate_and_end_with_what_is_so(life: list[Observation], data: st.DataObject) -> None:
     repeated = data.draw(st.lists(st.sampled_from(life)))
     home, now_ms = Home(), START
     for observation in data.draw(st.permutations(life + repeated)):
         now_ms += data.draw(st.sampled_from([0, S, MINUTE, 3 * MINUTE, HOUR]))
         home.observe(observation)
         home.judge(now_ms)
+    assert home.state.sighting == life[-1].said
     final_ms = max(now_ms, *(each.said.at_ms for each in life)) + HOUR
     home.judge(final_ms)
     home.judge(final_ms + HOUR)
@@ -102,7 +93,7 @@ def test_events_alternate_and_end_with_what_is_so(life: list[Observation], data:
         max_size=20,
     )
 )
-def test_who_looks_only_when_something_is_due_says_the_same_as_who_always_looks(
+def test_judging_when_due_reports_the_same_as_judging_always(
     steps: list[tuple[int, str]],
 ) -> None:
     """That is what the index is for: it may leave nothing out, and need not be asked twice for nothing."""
@@ -124,11 +115,6 @@ def test_who_looks_only_when_something_is_due_says_the_same_as_who_always_looks(
             lazy.judge(now_ms)
             assert len(lazy.events) > before
         assert lazy.events == eager.events
-
-
-@given(st.text(min_size=1))
-def test_every_device_has_one_bucket(device: str) -> None:
-    assert bucket_of(device) == bucket_of(device) in range(BUCKETS)
 
 
 class Killed(BaseException):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from contract.checks import check
 from contract.explain import outcomes
 from edge.decision import SequenceNumber
-from eventplane.contract import Contract, ParticipantKind, compile_contract
+from eventplane.contract import Contract, ParticipantKind
 from eventplane.downlink.addressing import addressed
 from eventplane.downlink.rights import DownlinkRights
 from eventplane.downlink.wire import DownlinkError
@@ -18,6 +18,7 @@ from eventplane.envelope import Envelope, parse_event, write_event
 from eventplane.reach import Reachability
 from eventplane.reasons import Outcome
 from tests.routing import decider, framed, routed
+from tests.small_contract import small_contract
 
 TYPES = ["a.x", "a.y", "b.x", "org.eventplane.conversation.reply.v1"]
 NUMBER = SequenceNumber(1, uptime_ms=5)
@@ -91,14 +92,8 @@ EVENTS = st.fixed_dictionaries(
 def test_explain_and_reach_agree_with_forwarder_and_routers(
     participants: dict[str, Any], routes: list[dict[str, Any]], attributes: dict[str, Any]
 ) -> None:
-    document = {
-        "format": 7,
-        "name": "any",
-        "participants": participants,
-        "event_types": {each: {"description": "d"} for each in TYPES},
-        "routes": {f"route-{at}": each for at, each in enumerate(routes)},
-    }
-    contract = compile_contract(document, "any")
+    named = {f"route-{at}": each for at, each in enumerate(routes)}
+    contract = small_contract(participants, named, {each: {} for each in TYPES})
     check(contract)
     reach = Reachability(contract)
     event = write_event(attributes)

@@ -12,12 +12,13 @@ from hypothesis import strategies as st
 
 from contract import load_contract
 from contract.explain import outcomes
-from eventplane.contract import Contract, compile_contract
+from eventplane.contract import Contract
 from eventplane.envelope import write_event
 from eventplane.registry.build import build_registry
 from eventplane.registry.document import export
 from eventplane.registry.model import GROUPS
 from eventplane.registry.view import RegistryError, look_up
+from tests.small_contract import small_contract
 
 BASE = "https://registry.example"
 DEVICE_SERVICES = ("bell", "chime")
@@ -44,7 +45,6 @@ def contracts(draw: st.DrawFn) -> Contract:
     services = {
         each: {
             "kind": "device_service" if each in DEVICE_SERVICES else "cloud_service",
-            "description": f"The {each}.",
             "sends": draw(SENT),
         }
         for each in SERVICES
@@ -56,18 +56,10 @@ def contracts(draw: st.DrawFn) -> Contract:
         ]
         for each in TYPES
     }
-    return compile_contract(
-        {
-            "format": 2,
-            "name": "small",
-            "participants": {
-                "home": {"kind": "device", "description": "A home.", "sends": draw(SENT)},
-                **services,
-            },
-            "event_types": {each: {"description": "e", "schemas": schemas[each]} for each in TYPES},
-            "routes": {name: {"filter": filter, "to": to} for name, (filter, to) in draw(ROUTES).items()},
-        },
-        "small",
+    return small_contract(
+        {"home": {"kind": "device", "sends": draw(SENT)}, **services},
+        draw(ROUTES),
+        {each: {"schemas": schemas[each]} for each in TYPES},
     )
 
 

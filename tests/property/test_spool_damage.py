@@ -73,7 +73,7 @@ def test_pairs_of_damages_that_lost_events_silently_are_found_out() -> None:
     st.floats(0, 1),
 )
 @settings(max_examples=examples(100), suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_any_bytes_anywhere(
+def test_no_damage_loses_events_silently(
     taken: list[Snapshot],
     directory: Callable[[], Path],
     which: int,

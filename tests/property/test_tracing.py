@@ -14,7 +14,7 @@ from eventplane.reasons import Outcome
 from eventplane.tracing.context import Hop, context_of, span_id, traceparent
 from eventplane.tracing.spans import RoutingRecord, Span, inbox_context, otlp_json, router_spans
 from tests.otlp import decode_traces
-from tests.property.test_envelope_properties import EVENTS
+from tests.property.strategies import EVENTS
 from tests.unit.eventplane.test_tracing import record
 
 SHARE = st.floats(0, 1)

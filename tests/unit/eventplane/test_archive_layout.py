@@ -58,24 +58,15 @@ KNOWN = {
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda each: each.name)
-def test_a_version_keeps_the_columns_of_those_before(folder: Folder) -> None:
+def test_a_version_keeps_the_columns_of_those_before_and_names_each_once(folder: Folder) -> None:
     assert folder.version == len(KNOWN[folder.name])
     assert [each.name for each in folder.columns] == " ".join(KNOWN[folder.name]).split()
+    compacted = [each.name for each in folder.compacted_columns or folder.columns]
+    assert len({*folder.partitions, *compacted}) == len(folder.partitions) + len(compacted)
+    if folder.compaction:
+        assert {*folder.compaction.identity, *folder.compaction.order} <= {*compacted}
 
 
 def test_every_column_has_a_meaning_and_no_other_word_has_one() -> None:
     used = {column.name for folder in FOLDERS for column in folder.compacted_columns or folder.columns}
     assert used == set(_MEANINGS)
-
-
-def test_no_table_has_a_column_twice() -> None:
-    for folder in FOLDERS:
-        names = [*folder.partitions, *(each.name for each in folder.compacted_columns or folder.columns)]
-        assert len(names) == len(set(names)), folder.name
-
-
-def test_a_compaction_names_existing_columns() -> None:
-    for folder in FOLDERS:
-        if folder.compaction:
-            names = {each.name for each in folder.compacted_columns}
-            assert {*folder.compaction.identity, *folder.compaction.order} <= names

@@ -26,12 +26,6 @@ class DeviceQuotaError(QuotaError):
     message = "{device}: {who} has more than {most:,}"
 
 
-class ComputedError(EventPlaneError):
-    def __init__(self, names: list[str]) -> None:
-        super().__init__(f"{len(names)} names: {', '.join(names)}")
-        self.names = names
-
-
 def test_the_message_is_the_template_with_fields_properties_and_formats():
     assert str(QuotaError("lamp", 1000)) == "lamp has more than 1,000 events; remove some of lamp"
     assert str(QuotaError(most=2, who="lamp", unit="routes")).startswith("lamp has more than 2 routes")
@@ -65,11 +59,6 @@ def test_an_error_survives_copying_and_pickling(remake):
 def test_wrong_fields_are_refused_with_their_names(values, named):
     with pytest.raises(TypeError, match="who, most, unit"):
         QuotaError(*values, **named)
-
-
-def test_an_error_may_compute_its_text():
-    error = ComputedError(["a", "b"])
-    assert (str(error), error.names) == ("2 names: a, b", ["a", "b"])
 
 
 def test_a_value_with_braces_is_no_template():

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from eventplane.attributes import AttributeValue
-from eventplane.contract import Channel, Contract, DeliveryGuarantee, Place, Route, compile_contract
+from eventplane.contract import Channel, Contract, DeliveryGuarantee, Place, Route
 from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.device_reports import MANIFEST
 from eventplane.envelope import Envelope, write_event
@@ -22,6 +22,7 @@ from eventplane.guarantee import (
     is_promised,
     why_expired,
 )
+from tests.small_contract import small_contract
 
 BEST_EFFORT, AT_LEAST_ONCE = DeliveryGuarantee.BEST_EFFORT, DeliveryGuarantee.AT_LEAST_ONCE
 RING, QUIET = "org.example.ring.v1", "org.example.quiet.v1"
@@ -55,25 +56,11 @@ def event(type: str = RING, **attributes: AttributeValue) -> Envelope:
 
 
 def plane(**outbox: str) -> Contract:
-    return compile_contract(
-        {
-            "format": 7,
-            "name": "guarantees",
-            "participants": {
-                "device": {"kind": "device", "description": "d", "outbox": outbox},
-                "desk": {"kind": "cloud_service", "description": "d"},
-            },
-            "event_types": {QUIET: {"description": "d", "delivery_guarantee": "best_effort"}},
-            "routes": {
-                "sure": {
-                    "filter": {"prefix": {"type": "org."}},
-                    "to": "desk.inbox",
-                    "delivery_guarantee": "at_least_once",
-                },
-                "to-desk": {"filter": {"prefix": {"type": "org."}}, "to": "desk.inbox"},
-            },
-        },
-        "guarantees",
+    every = {"filter": {"prefix": {"type": "org."}}, "to": "desk.inbox"}
+    return small_contract(
+        {"device": {"kind": "device", "outbox": outbox}, "desk": "cloud_service"},
+        {"sure": {**every, "delivery_guarantee": "at_least_once"}, "to-desk": every},
+        {QUIET: {"delivery_guarantee": "best_effort"}},
     )
 
 

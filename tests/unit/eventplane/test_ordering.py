@@ -15,37 +15,30 @@ from eventplane.sender import Sender
 from eventplane.sending import sent_again, stamp_sender
 from eventplane_client.memory import MemoryPlane, MemoryTransport
 from eventplane_client.outbox_order import OutboxOrder
+from tests.small_contract import small_contract
 
 pytestmark = pytest.mark.source("P17", "F3")
 
 RING, KNOCK = "org.example.ring.v1", "org.example.knock.v1"
 
 
-def plane(
-    *, desk: dict[str, Any] | None = None, rings: dict[str, Any] | None = None, **more: Any
-) -> Contract:
+def plane(*, desk: dict[str, Any] | None = None, rings: dict[str, Any] | None = None) -> Contract:
     """A bell on a device and a porter in the cloud, whose rings go to the ordered inbox of a desk."""
-    document: dict[str, Any] = {
-        "format": 7,
-        "name": "bells",
-        "participants": {
-            "device": {"kind": "device", "description": "a house"},
-            "bell": {"kind": "device_service", "description": "rings"},
-            "porter": {"kind": "cloud_service", "description": "rings too"},
-            "desk": {
-                "kind": "cloud_service",
-                "description": "listens",
-                "inbox": {"ordering": "source", **(desk or {})},
-            },
-            "hall": {"kind": "cloud_service", "description": "listens to all, in any order"},
+    ordered = {"kind": "cloud_service", "inbox": {"ordering": "source", **(desk or {})}}
+    return small_contract(
+        {
+            "device": "device",
+            "bell": "device_service",
+            "porter": "cloud_service",
+            "desk": ordered,
+            "hall": "cloud_service",
         },
-        "routes": {
-            "up": {"filter": {"prefix": {"type": "org."}}, "to": "device.outbox"},
+        {
+            "up": ({"prefix": {"type": "org."}}, "device.outbox"),
             "rings": {"filter": {"exact": {"type": RING}}, "to": "desk.inbox", **(rings or {})},
-            "all": {"filter": {"prefix": {"type": "org."}}, "to": "hall.inbox"},
+            "all": ({"prefix": {"type": "org."}}, "hall.inbox"),
         },
-    }
-    return compile_contract(document, "bells")
+    )
 
 
 def event(id: str = "1", type: str = RING, **attributes: str) -> Envelope:
@@ -62,9 +55,6 @@ def test_only_events_routed_to_an_ordered_inbox_are_counted() -> None:
     assert counters(plane(), event(type=KNOCK)) == []
     assert counters(plane(desk={"ordering": "none"}), event()) == []
     assert counters(plane(desk={"transport": "sqs_fifo"}), event()) == []
-
-
-def test_best_effort_events_are_not_counted() -> None:
     assert counters(plane(), event(deliveryguarantee="best_effort")) == []
     assert counters(plane(rings={"delivery_guarantee": "best_effort"}), event()) == []
 
@@ -84,24 +74,24 @@ def test_a_position_is_found_by_the_inbox_and_belongs_to_the_device_and_its_epoc
     assert position_in(event(), "desk") is None
 
 
+FROM_DEVICE = {"deviceepoch": "e", "senderdevice": "home-1"}
+
+
 @pytest.mark.parametrize(
-    "text", ["desk/normal/x/0", "desk/normal/x/-1", "desk", "desk/1/", f"desk/n/x/{'9' * 40}"]
+    "attributes",
+    [
+        *(
+            FROM_DEVICE | {"orderin": text}
+            for text in ("desk/normal/x/0", "desk/normal/x/-1", "desk", "desk/1/", f"desk/n/x/{'9' * 40}")
+        ),
+        FROM_DEVICE | {"orderin": f"desk/{'n' * 100}/x/1"},
+        FROM_DEVICE | {"orderin": "desk/normal/x/1", "deviceepoch": "e" * 100},
+        # Without an epoch of the service it was counted by another sender.
+        {"orderin": "desk/urgent/x/17", "deviceepoch": "e", "senderservice": "porter"},
+    ],
 )
-def test_a_malformed_position_is_ignored(text: str) -> None:
-    numbered = event(orderin=text, deviceepoch="e", senderdevice="home-1")
-    assert position_in(numbered, "desk") is None
-
-
-def test_a_position_without_an_epoch_was_counted_by_another_sender() -> None:
-    sent_on = event(orderin="desk/urgent/x/17", deviceepoch="e", senderservice="porter")
-    assert position_in(sent_on, "desk") is None
-
-
-def test_positions_with_long_names_are_ignored() -> None:
-    numbered = event(orderin=f"desk/{'n' * 100}/x/1", deviceepoch="e", senderdevice="home-1")
-    assert position_in(numbered, "desk") is None
-    numbered = event(orderin="desk/normal/x/1", deviceepoch="e" * 100, senderdevice="home-1")
-    assert position_in(numbered, "desk") is None
+def test_a_malformed_or_foreign_position_is_ignored(attributes: dict[str, str]) -> None:
+    assert position_in(event(**attributes), "desk") is None
 
 
 def test_a_position_counted_by_other_guarantees_is_removed() -> None:
@@ -154,11 +144,6 @@ def test_more_ordered_inboxes_than_fit_an_event_are_refused() -> None:
         document["participants"][f"desk-{number}"] = document["participants"]["desk"]
     with pytest.raises(ContractError, match="10 standard inboxes"):
         compile_contract(document, "many")
-
-
-def test_a_contract_with_ordered_inboxes_has_a_format_of_its_own() -> None:
-    assert json.loads(plane().canonical)["format"] == 7
-    assert json.loads(plane(desk={"ordering": "none"}).canonical)["format"] < 7
 
 
 def test_interest_in_an_ordered_inbox_is_refused() -> None:

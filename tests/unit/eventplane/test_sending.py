@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from eventplane.contract import Contract, compile_contract
+from eventplane.contract import Contract
 from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.device_reports import (
     ACKNOWLEDGED,
@@ -22,6 +22,7 @@ from eventplane.names import NOTICE, REPLY_TYPE, VERDICT
 from eventplane.reasons import Reason
 from eventplane.sender import PLANE, PLANE_CLIENT, Sender, parse_sender, sender_in_frame
 from eventplane.sending import SendingRights, stamp_sender, without_stamp
+from tests.small_contract import small_contract
 
 ALARM = "org.example.alarm.v1"
 READING = "org.example.reading.v1"
@@ -35,20 +36,13 @@ CARERS, DESK = Sender(service="carers"), Sender(service="desk")
 
 def contract(**sends: list[str] | None) -> Contract:
     """`voice` and `sensor` are on the device, the others in the cloud; None: no `sends`."""
-
-    def participant(name: str, kind: str) -> dict[str, Any]:
-        said = sends.get(name)
-        return {"kind": kind, "description": name} | ({} if said is None else {"sends": said})
-
-    named = {"device": "device", "voice": "device_service", "sensor": "device_service"}
-    named |= dict.fromkeys(("carers", "desk", "presence-monitor", "audit", "downlink"), "cloud_service")
-    document = {
-        "format": 5,
-        "name": "test",
-        "participants": {name: participant(name, kind) for name, kind in named.items()},
-        "routes": {"all": {"filter": {"prefix": {"type": "org."}}, "to": "desk.inbox"}},
+    kinds = {"device": "device", "voice": "device_service", "sensor": "device_service"}
+    kinds |= dict.fromkeys(("carers", "desk", "presence-monitor", "audit", "downlink"), "cloud_service")
+    participants = {
+        name: {"kind": kind} | ({} if sends.get(name) is None else {"sends": sends[name]})
+        for name, kind in kinds.items()
     }
-    return compile_contract(document, "test")
+    return small_contract(participants, {"all": ({"prefix": {"type": "org."}}, "desk.inbox")})
 
 
 CONTRACT = contract(
@@ -189,26 +183,27 @@ def test_an_event_that_names_its_sender_is_refused(name: str, sender: Sender) ->
     assert name in caught.value.detail
 
 
-def test_an_event_that_names_another_device_is_refused() -> None:
+def test_a_device_s_event_names_this_device_or_none() -> None:
+    for members in ({}, {"senderservice": None}, {"senderdevice": None}):
+        assert sender_in_frame("home-1", members) == Sender("home-1")
     with pytest.raises(EnvelopeError, match="reserved_attribute"):
         stamp_sender(event(ALARM).stamped(senderdevice="home-2"), Sender("home-1"))
 
 
-@pytest.mark.parametrize("members", [{}, {"senderservice": None}, {"senderdevice": None}])
-def test_a_frame_without_a_service_is_the_device_s(members: dict[str, Any]) -> None:
-    assert sender_in_frame("home-1", members) == Sender("home-1")
-
-
-def test_the_texts_of_senders_differ_where_the_senders_do() -> None:
-    senders = [Sender("a", "b"), Sender("a"), Sender(service="a"), Sender(service="b"), Sender()]
-    assert [str(each) for each in senders] == ["a/b", "a/", "a", "b", ""]
-
-
 @pytest.mark.parametrize(
-    "sender", [VOICE, HOME, CARERS, Sender("home-1", "a/b"), Sender("home-1", "/"), Sender()]
+    ("sender", "text"),
+    [
+        (VOICE, "home-1/voice"),
+        (HOME, "home-1/"),
+        (CARERS, "carers"),
+        (Sender("home-1", "a/b"), "home-1/a/b"),
+        (Sender("home-1", "/"), "home-1//"),
+        (Sender(), ""),
+    ],
 )
-def test_a_sender_is_read_from_its_text(sender: Sender) -> None:
-    assert parse_sender(str(sender)) == sender
+def test_a_sender_is_read_from_its_text(sender: Sender, text: str) -> None:
+    assert str(sender) == text
+    assert parse_sender(text) == sender
 
 
 def test_by_its_records_a_service_s_dead_letter_may_be_about_any_channel() -> None:
@@ -217,3 +212,4 @@ def test_by_its_records_a_service_s_dead_letter_may_be_about_any_channel() -> No
     assert rights.may_have_sent(HOME, DEAD_LETTER_TYPE, router_source("home-1"))
     assert not rights.may_have_sent(HOME, DEAD_LETTER_TYPE, router_source("home-2"))
     assert not rights.may_have_sent(FORWARDER, HEARTBEAT, forwarder_source("home-2"))
+    assert not SendingRights(CONTRACT).may_have_sent(SENSOR, ALARM, "/s")

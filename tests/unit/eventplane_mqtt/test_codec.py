@@ -100,7 +100,7 @@ def test_a_length_takes_as_many_bytes_as_it_needs(size: int) -> None:
         lambda: encode_subscribe(4, 1, ["ok", "\udfff"], 1),
     ],
 )
-def test_what_mqtt_has_no_place_for_is_refused(send: object) -> None:
+def test_texts_that_mqtt_cannot_carry_are_refused(send: object) -> None:
     with pytest.raises(UnsendableError) as error:
         send()  # type: ignore[operator]
     assert error.value.problem
@@ -186,15 +186,15 @@ def test_what_a_broker_sends_is_read(version: int, data: bytes, expected: Packet
         (4, b"\xd0\x01\x00", "PINGRESP"),
     ],
 )
-def test_what_is_malformed_is_named(version: int, data: bytes, name: str) -> None:
+def test_a_malformed_packet_is_refused_by_name(version: int, data: bytes, name: str) -> None:
     with pytest.raises(ProtocolError) as error:
         decode(data, version)
     assert error.value.packet == name
 
 
-def test_what_was_good_before_the_first_error_is_not_lost() -> None:
-    packets = Decoder(4, LIMIT).feed(broker.puback(1) + b"\x00\x00")
-    assert next(packets) == PubAck(1, 0)
+def test_packets_before_the_first_error_are_returned_one_by_one() -> None:
+    packets = Decoder(4, LIMIT).feed(broker.puback(1) + broker.publish(b"t", b"") + b"\x00\x00")
+    assert [next(packets), next(packets)] == [PubAck(1, 0), Publish("t", b"", 0, False, False)]
     with pytest.raises(ProtocolError):
         next(packets)
 
@@ -225,12 +225,7 @@ def test_of_a_publish_beyond_the_limit_the_beginning_is_kept(version: int, piece
     assert packets == [Publish("t", payload[:4096], 7, False, False, oversize=500_000), PubAck(1, 0)]
 
 
-def test_a_publish_is_not_decoded_before_it_is_asked_for() -> None:
-    packets = Decoder(4, LIMIT).feed(broker.publish(b"t", b"") + b"\0\0")
-    assert next(packets) == Publish("t", b"", 0, False, False)
-
-
-def test_nothing_is_set_aside_for_what_a_length_merely_claims() -> None:
+def test_no_memory_is_reserved_for_a_claimed_length() -> None:
     decoder = Decoder(4, 2**29)
     tracemalloc.start()
     try:

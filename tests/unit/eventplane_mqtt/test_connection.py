@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import fcntl
 import re
 import socket
 import ssl
+import termios
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
@@ -20,9 +22,51 @@ from local.certificates import Authority, Identity
 from tests.eventually import eventually
 from tests.unit.eventplane_mqtt import broker_packets
 from tests.unit.eventplane_mqtt.probe import SECONDS, Probe, Slow, files
-from tests.unit.eventplane_mqtt.scripted_broker import ScriptedBroker
 
 CONNECT_BYTES = 15
+
+
+class ScriptedBroker:
+    """Listens on 127.0.0.1:`port`; `accept` a connection, then `send` to it and see what was `received`."""
+
+    def __init__(self) -> None:
+        self._server = socket.create_server(("127.0.0.1", 0))
+        self._server.settimeout(SECONDS)
+        self.port: int = self._server.getsockname()[1]
+        self._peer: socket.socket | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.close()
+        self.hang_up()
+
+    def accept(self) -> None:
+        self._peer, _ = self._server.accept()
+        self._peer.settimeout(SECONDS)
+
+    def send(self, data: bytes) -> None:
+        assert self._peer is not None
+        self._peer.sendall(data)
+
+    def received(self, count: int) -> bytes:
+        """The next `count` bytes; fewer at the end of the stream."""
+        assert self._peer is not None
+        data = b""
+        while len(data) < count and (more := self._peer.recv(count - len(data))):
+            data += more
+        return data
+
+    def has_delivered(self) -> bool:
+        """Whether all that was sent is at the other side's kernel; `hang_up` may throw away the rest."""
+        assert self._peer is not None
+        return not any(fcntl.ioctl(self._peer, termios.TIOCOUTQ, bytes(4)))
+
+    def hang_up(self) -> None:
+        if self._peer is not None:
+            self._peer.close()
+            self._peer = None
 
 
 @pytest.fixture
@@ -92,7 +136,9 @@ def test_a_connect_that_cannot_be_sent_or_is_not_answered_ends_the_connection(
 
 
 @pytest.mark.parametrize("end", [Connection.abandon, lambda connection: connection.close(0.1)])
-def test_nobody_answers_is_no_reason_to_hang(black_hole: int, end: Callable[[Connection], None]) -> None:
+def test_a_connection_without_an_answer_can_be_ended(
+    black_hole: int, end: Callable[[Connection], None]
+) -> None:
     probe = Probe(black_hole)
     end(probe.connection)
     probe.next(Disconnected)

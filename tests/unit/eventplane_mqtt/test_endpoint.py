@@ -39,7 +39,9 @@ def stat_of(mode: int, owner: int) -> os.stat_result:
         (0o601, 1000, False),
     ],
 )
-def test_nobody_but_the_owner_and_a_group_that_root_chose(mode: int, owner: int, private: bool) -> None:
+def test_a_private_file_is_readable_by_its_owner_and_a_group_that_root_chose(
+    mode: int, owner: int, private: bool
+) -> None:
     assert is_private(stat_of(mode, owner)) is private
 
 
@@ -69,20 +71,20 @@ def test_a_password_is_a_line_of_any_bytes_up_to_a_limit(
 
 
 @pytest.mark.parametrize("content", [b"", b"\n", b"secret\nsecond\n", b"secret" * MAX_PASSWORD_BYTES])
-def test_what_is_no_password_is_refused_without_being_told(tmp_path: Path, content: bytes) -> None:
+def test_a_malformed_password_is_refused_and_not_shown(tmp_path: Path, content: bytes) -> None:
     with pytest.raises(PasswordFileError, match="one line") as error:
         login(tmp_path, content).password()
     assert "secret" not in str(error.value)
 
 
-def test_one_that_others_may_read_is_refused(tmp_path: Path) -> None:
+def test_a_password_file_that_others_may_read_is_refused(tmp_path: Path) -> None:
     it = login(tmp_path, b"secret", 0o604)
     with pytest.raises(PasswordFileError) as error:
         it.password()
     assert (error.value.path, error.value.remedy) == (it.password_file, f"chmod 600 {it.password_file}")
 
 
-def test_one_that_is_missing_is_named(tmp_path: Path) -> None:
+def test_a_missing_password_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(PasswordFileError, match="No such file"):
         Login("me", tmp_path / "absent").password()
 

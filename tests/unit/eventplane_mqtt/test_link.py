@@ -20,13 +20,6 @@ def link(wires: Wires) -> Link:
     return Link(LinkName.CLOUD, wires.dial, Backoff(1.0, 60.0, Random(1).random), connect_timeout_s=5.0)
 
 
-def test_it_dials_at_once_and_then_not_again(link: Link, wires: Wires) -> None:
-    link.tick(100.0)
-    link.tick(101.0)
-    assert [wire.generation for wire in wires.all] == [1]
-    assert not link.up
-
-
 def test_an_attempt_without_an_answer_is_given_up(link: Link, wires: Wires) -> None:
     link.tick(0.0)
     link.tick(14.9)
@@ -54,9 +47,7 @@ def test_a_lost_connection_is_dialled_again_after_the_backoff(link: Link, wires:
     assert wires.last.generation == 2
 
 
-def test_a_line_that_connects_and_drops_at_once_backs_off_like_one_that_does_not_connect(
-    link: Link, wires: Wires
-) -> None:
+def test_a_connection_that_drops_at_once_counts_as_a_failed_attempt(link: Link, wires: Wires) -> None:
     now, dialled = 0.0, []
     for _ in range(12):
         link.tick(now)
@@ -87,9 +78,7 @@ def test_an_urgent_event_waits_at_most_five_times_the_shortest_delay(link: Link,
     assert link.deadline() == due, "an attempt that is under way is not given up sooner"
 
 
-def test_a_line_that_stood_as_long_as_the_longest_wait_starts_again_with_the_shortest(
-    link: Link, wires: Wires
-) -> None:
+def test_a_connection_that_was_up_for_the_longest_backoff_resets_it(link: Link, wires: Wires) -> None:
     now = 0.0
     for stood in [0.0] * 10 + [60.0]:
         link.tick(now)
@@ -100,7 +89,7 @@ def test_a_line_that_stood_as_long_as_the_longest_wait_starts_again_with_the_sho
     assert now - last <= 3.0
 
 
-def test_news_of_a_bygone_connection_is_no_news(link: Link) -> None:
+def test_reports_of_an_earlier_connection_are_ignored(link: Link) -> None:
     link.tick(0.0)
     link.disconnected(1, "gone", 0.0)
     link.tick(60.0)
@@ -122,7 +111,7 @@ def test_an_acknowledgement_goes_only_over_the_connection_of_its_message(link: L
 
 
 @pytest.mark.parametrize("up", [True, False])
-def test_closed_is_for_good(link: Link, wires: Wires, up: bool) -> None:
+def test_a_closed_link_stays_closed(link: Link, wires: Wires, up: bool) -> None:
     link.tick(0.0)
     if up:
         link.connected(1, 0.0)
@@ -133,7 +122,7 @@ def test_closed_is_for_good(link: Link, wires: Wires, up: bool) -> None:
     assert len(wires.all) == 1
 
 
-def test_publishing_while_down_is_a_mistake_of_ours(link: Link) -> None:
+def test_publishing_while_down_is_an_error(link: Link) -> None:
     with pytest.raises(RuntimeError, match="down"):
         link.publish("topic", b"")
 

@@ -5,16 +5,15 @@ from __future__ import annotations
 import os
 import signal
 import threading
+from collections.abc import Callable
 
 import pytest
 
 from eventplane_mqtt.mailbox import (
     BATCH_BYTES,
-    BATCH_MESSAGES,
     OVERHEAD_BYTES,
     Acknowledged,
     Connected,
-    Disconnected,
     LinkName,
     Mailbox,
     Message,
@@ -50,14 +49,6 @@ def of(link: LinkName, batch: list[Message]) -> list[Message]:
     return [each for each in batch if isinstance(each, Received) and each.link is link]
 
 
-def test_an_urgent_message_comes_before_a_backlog_of_others(mailbox: Mailbox[Message]) -> None:
-    fill(mailbox.share(LOCAL, LIMIT), LOCAL, 5_000)
-    (alarm,) = fill(mailbox.share(URGENT, LIMIT), URGENT, 1)
-    batch = mailbox.wait(0)
-    assert batch[0] is alarm
-    assert len(batch) == BATCH_MESSAGES
-
-
 def test_an_urgent_flood_leaves_a_part_of_each_batch_to_the_other_links(mailbox: Mailbox[Message]) -> None:
     fill(mailbox.share(URGENT, LIMIT), URGENT, 5_000)
     fill(mailbox.share(LOCAL, LIMIT), LOCAL, 5_000)
@@ -73,21 +64,6 @@ def test_links_share_a_batch_by_bytes_not_by_messages(mailbox: Mailbox[Message])
     batch = mailbox.wait(0)
     assert len(of(LOCAL, batch)) == 256
     assert len(of(CLOUD, batch)) == 4
-
-
-def test_what_is_left_of_a_batch_comes_without_another_put(mailbox: Mailbox[Message]) -> None:
-    messages = fill(mailbox.share(LOCAL, LIMIT), LOCAL, 2_500)
-    batches = [mailbox.wait(None) for _ in range(3)]
-    assert [len(each) for each in batches] == [1_000, 1_000, 500]
-    assert [each for batch in batches for each in batch] == messages
-    assert mailbox.wait(0) == []
-
-
-def test_a_connections_end_overtakes_its_messages_and_loses_none(mailbox: Mailbox[Message]) -> None:
-    messages = fill(mailbox.share(LOCAL, LIMIT), LOCAL, 2)
-    gone = Disconnected(LOCAL, 1, "gone")
-    mailbox.put(gone)
-    assert mailbox.wait(0) == [gone, *messages]
 
 
 def test_a_full_share_stops_its_connection_until_it_is_half_empty() -> None:
@@ -146,41 +122,40 @@ def test_a_signal_handler_may_put_at_any_time(mailbox: Mailbox[Message]) -> None
         signal.signal(signal.SIGUSR1, before)
 
 
+class Control:
+    """The mailbox' queue; when the loop waits in it for the first time, `meanwhile` happens."""
+
+    def __init__(self, mailbox: Mailbox[Message], meanwhile: Callable[[], object]) -> None:
+        self._queue = mailbox._control
+        self._meanwhile: Callable[[], object] | None = meanwhile
+        mailbox._control = self  # type: ignore[assignment]
+
+    def get(self, timeout: float) -> object:
+        if (happen := self._meanwhile) is not None:
+            self._meanwhile = None
+            happen()
+        return self._queue.get(timeout=timeout)
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._queue, name)
+
+
 @pytest.mark.parametrize("ending", ["control", "urgent", "full batch"])
 def test_lingering_ends_at_once_for_what_must_not_wait(mailbox: Mailbox[Message], ending: str) -> None:
     local, urgent = mailbox.share(LOCAL, LIMIT), mailbox.share(URGENT, LIMIT)
     fill(local, LOCAL, 1)
-    lingering = threading.Event()
-    queue = mailbox._control
 
     def end() -> None:
-        assert lingering.wait(FOREVER_S)
-        fill(local, LOCAL, 1)  # does not end it
         match ending:
             case "control":
-                mailbox.put(ACKNOWLEDGED)  # nor does this
                 mailbox.put(CONNECTED)
             case "urgent":
                 fill(urgent, URGENT, 1)
             case _:
                 fill(local, LOCAL, 8, LARGE)
 
-    class Control:
-        """The queue, which tells when the loop waits in it."""
-
-        def get(self, timeout: float) -> object:
-            lingering.set()
-            return queue.get(timeout=timeout)
-
-        def __getattr__(self, name: str) -> object:
-            return getattr(queue, name)
-
-    mailbox._control = Control()  # type: ignore[assignment]
-    thread = threading.Thread(target=end)
-    thread.start()
-    batch = mailbox.wait(FOREVER_S, linger_s=2 * FOREVER_S)
-    thread.join()
-    assert len(of(LOCAL, batch)) >= 2
+    Control(mailbox, end)
+    assert len(mailbox.wait(FOREVER_S, linger_s=2 * FOREVER_S)) >= 2
 
 
 def test_lingering_gathers_what_comes_meanwhile_and_no_acknowledgement_ends_it(
@@ -189,8 +164,13 @@ def test_lingering_gathers_what_comes_meanwhile_and_no_acknowledgement_ends_it(
     share = mailbox.share(LOCAL, LIMIT)
     mailbox.put(ACKNOWLEDGED)
     messages = fill(share, LOCAL, 1)
-    threading.Timer(0.01, share.put, [messages]).start()
-    assert mailbox.wait(FOREVER_S, linger_s=1.0) == [ACKNOWLEDGED, *messages * 2]
+
+    def put_more() -> None:
+        share.put(messages)
+        mailbox.put(ACKNOWLEDGED)
+
+    Control(mailbox, put_more)
+    assert mailbox.wait(FOREVER_S, linger_s=0.2) == [ACKNOWLEDGED, ACKNOWLEDGED, *messages * 2]
 
 
 def test_dropped_messages_are_reported_at_the_first_and_at_each_power_of_ten(

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import gzip
-import json
 import random
 from collections.abc import Collection, Iterable
 from dataclasses import replace
@@ -12,12 +9,8 @@ from typing import Any, cast
 
 import pytest
 
-from eventplane.contract import Contract
 from eventplane.ledger import (
-    MAX_LEDGER_CHARACTERS,
-    MAX_LEDGER_MESSAGE_BYTES,
     LedgerMessage,
-    LedgerMessageError,
     LedgerRecord,
     ledger_texts,
     parse_ledger_text,
@@ -33,12 +26,6 @@ from tests.unit.lambdas.support import BUCKET, NOW_MS, Cloud, invocation, messag
 pytestmark = pytest.mark.source("P4")
 
 NOISE = random.Random(1)
-NO_TEXT = base64.b64encode(gzip.compress(b"\xff", mtime=0)).decode()
-
-
-def noisy(number: int) -> str:
-    """A line that hardly gets smaller by compression."""
-    return json.dumps({"id": f"{number}-{NOISE.randbytes(40_000).hex()}"})
 
 
 def held(*lines: str, contracts: dict[str, bytes] | None = None) -> QueueMessage:
@@ -68,46 +55,6 @@ def records(number: int) -> list[LedgerRecord]:
         )
         for each in range(number)
     ]
-
-
-def test_lines_and_contracts_come_out_as_they_went_in(contract: Contract) -> None:
-    lines = ['{"id":"a\\nb"}', '{"id":"\u2028 ü"}']
-    ((text, _),) = ledger_texts(lines, {contract.version: contract.canonical})
-    read = parse_ledger_text(text)
-    assert (list(read.lines), dict(read.contracts)) == (lines, {contract.version: contract.canonical})
-
-
-def test_what_does_not_fit_one_message_takes_several_with_the_contracts_first(contract: Contract) -> None:
-    lines = [noisy(number) for number in range(60)]
-    parts = ledger_texts(lines, {contract.version: contract.canonical})
-    assert len(parts) > 2
-    assert max(len(text) for text, _ in parts) <= MAX_LEDGER_MESSAGE_BYTES
-    read = [parse_ledger_text(text) for text, _ in parts]
-    assert [line for each in read for line in each.lines] == lines
-    assert [bool(each.contracts) for each in read] == [True] + [False] * (len(parts) - 1)
-
-
-def test_names_that_compress_well_make_no_message_that_is_too_large_to_read() -> None:
-    lines = ["a" * (MAX_LEDGER_CHARACTERS // 3)] * 10
-    parts = [parse_ledger_text(text) for text, _ in ledger_texts(lines, {})]
-    assert max(sum(map(len, each.lines)) for each in parts) <= MAX_LEDGER_CHARACTERS
-    assert [line for each in parts for line in each.lines] == lines
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "[]",
-        '{"format":2,"lines":"","contracts":{}}',
-        '{"format":1,"lines":"AAAA","contracts":{}}',
-        '{"format":1,"contracts":{}}',
-        json.dumps({"format": 1, "lines": NO_TEXT, "contracts": {}}),
-    ],
-)
-def test_a_message_that_cannot_be_read_is_refused(text: str) -> None:
-    with pytest.raises(LedgerMessageError):
-        parse_ledger_text(text)
 
 
 def writing(cloud: Cloud, *messages: QueueMessage, s3: Any = None, **options: Any) -> frozenset[str]:

@@ -3,12 +3,11 @@
 import json
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
 from eventplane.cesql import mixed_logic, parse
-from eventplane.contract import Contract, compile_contract, load_compiled
+from eventplane.contract import Contract, load_compiled
 from eventplane.contract.canonical import canonical_bytes
 from eventplane.contract.subscription import (
     Subscription,
@@ -20,6 +19,7 @@ from eventplane.contract.subscription import (
 from eventplane.envelope import parse_event
 from eventplane.interest.announcement import new_announcement, with_interest
 from eventplane_client.subscription import checked_filter
+from tests.small_contract import small_contract
 
 MIXED = "subject = 'a' AND level = 1 OR urgent"
 PLAIN = "subject = 'a' AND (level = 1 OR urgent)"
@@ -55,20 +55,10 @@ def test_each_chain_is_named_once() -> None:
 
 
 def contract(expression: str, right: str = PLAIN) -> Contract:
-    return compile_contract(document(expression, right), "small")
-
-
-def document(expression: str, right: str = PLAIN) -> dict[str, Any]:
-    return {
-        "format": 8,
-        "name": "small",
-        "participants": {
-            "device": {"kind": "device", "description": "a device"},
-            "desk": {"kind": "cloud_service", "description": "listens", "may_subscribe": {"sql": right}},
-        },
-        "event_types": {},
-        "routes": {"to-desk": {"filter": {"any": [{"sql": expression}]}, "to": "desk.inbox"}},
-    }
+    return small_contract(
+        {"device": "device", "desk": {"kind": "cloud_service", "may_subscribe": {"sql": right}}},
+        {"to-desk": ({"any": [{"sql": expression}]}, "desk.inbox")},
+    )
 
 
 @pytest.mark.parametrize(

@@ -58,7 +58,10 @@ def test_a_handlers_answer_is_read_as_it_was_written(
     thing: str, names: tuple[str, ...], again: bool, problem: str | None
 ) -> None:
     answer = HandlersAnswer("1", thing, names, again, problem)
-    assert read_handlers_answer(write_handlers_answer(answer)) == answer
+    written = write_handlers_answer(answer)
+    assert read_handlers_answer(written) == answer
+    # A later version may add members.
+    assert read_handlers_answer(written[:-1] + b',"mood":"good"}') == answer
 
 
 def test_a_handlers_question_has_the_attributes_of_the_event_only() -> None:
@@ -91,8 +94,3 @@ def test_other_bytes_are_no_handlers_question_or_answer(payload: bytes) -> None:
         read_handlers_question(payload, "x.inbox")
     with pytest.raises(QuestionError):
         read_handlers_answer(payload)
-
-
-def test_members_that_a_later_version_adds_are_ignored() -> None:
-    payload = b'{"id":"i","thing":"t","handlers":["lamp"],"comes_again":false,"mood":"good"}'
-    assert read_handlers_answer(payload) == HandlersAnswer("i", "t", ("lamp",), False)

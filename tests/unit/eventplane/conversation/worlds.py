@@ -6,36 +6,35 @@ from typing import Any
 
 from eventplane.contract import Contract, compile_contract
 from eventplane.envelope import Envelope, write_event
+from tests.small_contract import small_document
 
 ASK = "org.example.ask.v1"
 
 
 def document() -> dict[str, Any]:
-    return {
-        "format": 5,
-        "name": "talk",
-        "participants": {
-            "device": {"kind": "device", "description": "d"},
-            "button": {"kind": "device_service", "description": "d", "asks": [ASK]},
-            "lamp": {"kind": "device_service", "description": "d", "inbox": {"receipts": True}},
-            "chime": {"kind": "device_service", "description": "d"},
-            "desk": {"kind": "cloud_service", "description": "d", "asks": ["org.example.*"]},
-            "porter": {"kind": "cloud_service", "description": "d"},
-            "hook": {"kind": "cloud_service", "description": "d", "inbox": {"webhook": {}}},
-            "downlink": {"kind": "cloud_service", "description": "d"},
+    asked = {"exact": {"type": ASK}}
+    return small_document(
+        {
+            "device": "device",
+            "button": {"kind": "device_service", "asks": [ASK]},
+            "lamp": {"kind": "device_service", "inbox": {"receipts": True}},
+            "chime": "device_service",
+            "desk": {"kind": "cloud_service", "asks": ["org.example.*"]},
+            "porter": "cloud_service",
+            "hook": {"kind": "cloud_service", "inbox": {"webhook": {}}},
+            "downlink": "cloud_service",
         },
-        "event_types": {},
-        "routes": {
-            "to-lamp": {"filter": {"exact": {"type": ASK}}, "to": "lamp.inbox"},
-            "to-chime": {"filter": {"exact": {"type": ASK, "loud": "true"}}, "to": "chime.inbox"},
-            "up": {"filter": {"exact": {"type": ASK, "far": "true"}}, "to": "device.outbox"},
-            "to-porter": {"filter": {"exact": {"type": ASK}}, "to": "porter.inbox"},
-            "to-hook": {"filter": {"exact": {"type": ASK}}, "to": "hook.inbox"},
-            "to-desk": {"filter": {"exact": {"type": ASK}}, "to": "desk.inbox"},
-            "to-downlink": {"filter": {"exact": {"type": ASK}}, "to": "downlink.inbox"},
-            "down": {"filter": {"exact": {"type": ASK, "near": "true"}}, "to": "device.inbox"},
+        {
+            "to-lamp": (asked, "lamp.inbox"),
+            "to-chime": ({"exact": {"type": ASK, "loud": "true"}}, "chime.inbox"),
+            "up": ({"exact": {"type": ASK, "far": "true"}}, "device.outbox"),
+            "to-porter": (asked, "porter.inbox"),
+            "to-hook": (asked, "hook.inbox"),
+            "to-desk": (asked, "desk.inbox"),
+            "to-downlink": (asked, "downlink.inbox"),
+            "down": ({"exact": {"type": ASK, "near": "true"}}, "device.inbox"),
         },
-    }
+    )
 
 
 def plane() -> Contract:

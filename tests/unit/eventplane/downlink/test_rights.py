@@ -6,46 +6,40 @@ from typing import Any
 
 import pytest
 
-from eventplane.contract import Downlink, compile_contract
+from eventplane.contract import Downlink
 from eventplane.device_reports import DEVICE_CONTRACT, UPLINK_INTEREST_TYPE, UPLINK_KEY
 from eventplane.downlink.addressing import addressed
 from eventplane.downlink.rights import CONTRACT_KEYS, DownlinkRights
 from eventplane.envelope import Envelope, write_event
 from eventplane.reasons import Reason
 from eventplane.sender import Sender
+from tests.small_contract import small_contract
 
 TELL, OTHER = "tell", "other"
 ONE, NORTH, ALL = Sender(service="one"), Sender(service="north-desk"), Sender(service="all-desk")
 SECOND, SILENT = Sender(service="second"), Sender(service="silent")
 
 
-def _rights() -> DownlinkRights:
-    def cloud(*sends: str, **more: Any) -> dict[str, Any]:
-        return {"kind": "cloud_service", "description": "d", "sends": list(sends), **more}
+def _cloud(*sends: str, **more: Any) -> dict[str, Any]:
+    return {"kind": "cloud_service", "sends": list(sends), **more}
 
-    document = {
-        "format": 6,
-        "name": "small",
-        "participants": {
-            "device": {"kind": "device", "description": "d"},
-            "bell": {"kind": "device_service", "description": "d", "sends": [TELL]},
-            "one": cloud(TELL, DEVICE_CONTRACT, UPLINK_INTEREST_TYPE, may_address="one"),
-            "north-desk": cloud(TELL, may_address=["north", "east"]),
-            "all-desk": cloud(TELL, may_address="everyone"),
-            "second": cloud(TELL, OTHER),
-            "silent": cloud(),
-            "downlink": cloud(),
+
+RIGHTS = DownlinkRights(
+    small_contract(
+        {
+            "device": "device",
+            "bell": {"kind": "device_service", "sends": [TELL]},
+            "one": _cloud(TELL, DEVICE_CONTRACT, UPLINK_INTEREST_TYPE, may_address="one"),
+            "north-desk": _cloud(TELL, may_address=["north", "east"]),
+            "all-desk": _cloud(TELL, may_address="everyone"),
+            "second": _cloud(TELL, OTHER),
+            "silent": _cloud(),
+            "downlink": _cloud(),
         },
-        "event_types": {
-            TELL: {"description": "d", "downlink": "state"},
-            OTHER: {"description": "d", "downlink": "state"},
-        },
-        "routes": {"down": {"filter": {"exact": {"type": TELL}}, "to": "device.inbox"}},
-    }
-    return DownlinkRights(compile_contract(document, "small"))
-
-
-RIGHTS = _rights()
+        {"down": ({"exact": {"type": TELL}}, "device.inbox")},
+        {TELL: {"downlink": "state"}, OTHER: {"downlink": "state"}},
+    )
+)
 
 
 def event(sender: Sender, type: str = TELL, **attributes: Any) -> Envelope:
@@ -64,11 +58,6 @@ def refused(sender: Sender, *groups: str, type: str = TELL, **to: str) -> str | 
     sent = event(sender, type, **(to or {"todevice": "home-1"}))
     refusal = RIGHTS.refusal(sent, addressed(sent, Downlink.STATE, 1_000), groups)
     return refusal and refusal.reason
-
-
-@pytest.mark.parametrize("sender", [ONE, NORTH, ALL, SECOND])
-def test_a_cloud_service_may_send_to_devices(sender: Sender) -> None:
-    assert RIGHTS.entry_refusal(event(sender), Downlink.STATE, "state/one/lamp") is None
 
 
 @pytest.mark.parametrize(
@@ -101,6 +90,8 @@ def test_a_type_that_the_sender_may_not_send_is_refused_on_the_way_down() -> Non
     assert refused(SILENT) == Reason.SENDER_NOT_ALLOWED
     assert refused(ALL, type=OTHER) == Reason.SENDER_NOT_ALLOWED
     assert refused(SECOND, type=OTHER) is None
+    for sender in (ONE, NORTH, ALL, SECOND):
+        assert RIGHTS.entry_refusal(event(sender), Downlink.STATE, "state/one/lamp") is None
 
 
 def test_the_whole_check_has_the_rules_of_the_entry() -> None:

@@ -38,7 +38,7 @@ MULTICAST, POINT_TO_POINT = 0x1000, 0x10
         (f"listener 1883 ::1\nlistener 8883 192.0.2.7\n{TLS}", [Service(SECURE, 8883, ("192.0.2.7",))]),
     ],
 )
-def test_others_hear_of_what_they_reach(profile: str, announced: list[Service]) -> None:
+def test_listeners_that_the_home_reaches_are_announced(profile: str, announced: list[Service]) -> None:
     assert services(read_profile(profile), HOME) == announced
 
 
@@ -54,7 +54,7 @@ def test_others_hear_of_what_they_reach(profile: str, announced: list[Service]) 
         "listener 0 /run/mqtt.sock\n",
     ],
 )
-def test_what_nobody_in_the_home_reaches_is_not_announced(profile: str) -> None:
+def test_listeners_that_the_home_does_not_reach_are_not_announced(profile: str) -> None:
     with pytest.raises(UnreachableError, match=r"add a listener at 192\.0\.2\.7"):
         services(read_profile(profile), HOME)
 

@@ -73,7 +73,7 @@ class World:
         self.tick()
 
 
-def test_nobody_is_dialled_until_somebody_is_announced() -> None:
+def test_nothing_is_dialled_until_a_broker_is_announced() -> None:
     world = World()
     world.tick()
     assert (world.dialled, world.link.deadline()) == ([], None)
@@ -85,7 +85,7 @@ def test_nobody_is_dialled_until_somebody_is_announced() -> None:
     assert world.link.deadline() is not None
 
 
-def test_the_addresses_are_dialled_in_turn_and_what_worked_first() -> None:
+def test_the_addresses_are_dialled_in_turn_and_the_one_that_worked_first() -> None:
     world = World()
     world.browser.found = (OURS, OTHERS)
     world.tick()
@@ -99,7 +99,7 @@ def test_the_addresses_are_dialled_in_turn_and_what_worked_first() -> None:
     assert [each.host for each in world.dialled[-2:]] == ["2001:db8::7", "2001:db8::7"]
 
 
-def test_a_line_that_stands_stays_though_its_broker_is_announced_no_more() -> None:
+def test_a_connection_stays_though_its_broker_is_announced_no_more() -> None:
     world = World()
     world.browser.found = (OURS,)
     world.tick()
@@ -127,7 +127,7 @@ def test_a_line_that_stands_stays_though_its_broker_is_announced_no_more() -> No
         ("", None, True, [], "home-1 8883: it uses TLS, and no certificate"),
     ],
 )
-def test_only_who_may_be_trusted_with_it_is_dialled(
+def test_only_a_trusted_broker_is_dialled(
     thing: str,
     certificate: PinnedCertificate | None,
     login: bool,
@@ -144,7 +144,7 @@ def test_only_who_may_be_trusted_with_it_is_dialled(
         assert complaint in (world.link.complaint or "")
 
 
-def test_without_the_library_a_service_says_so_and_leaves_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_library_is_an_error_that_leaves_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "zeroconf", None)
     monkeypatch.delitem(sys.modules, "eventplane_mqtt.discovery.dns_sd")
     before = threading.active_count()
@@ -153,7 +153,7 @@ def test_without_the_library_a_service_says_so_and_leaves_no_thread(monkeypatch:
     assert threading.active_count() == before
 
 
-class Line:
+class FakeZeroconf:
     """What the library knows of the network at one interface; `tell` is of the service `name`."""
 
     def __init__(self) -> None:
@@ -181,34 +181,36 @@ class Line:
 
 
 @pytest.fixture
-def line(monkeypatch: pytest.MonkeyPatch) -> Line:
-    it = Line()
+def network(monkeypatch: pytest.MonkeyPatch) -> FakeZeroconf:
+    it = FakeZeroconf()
     monkeypatch.setattr(dns_sd, "_open", lambda _: it)
     return it
 
 
-def test_a_browser_follows_announcements_and_interfaces(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_browser_follows_announcements_and_interfaces(
+    network: FakeZeroconf, monkeypatch: pytest.MonkeyPatch
+) -> None:
     changed = threading.Semaphore(0)
     interfaces = [HOME]
     monkeypatch.setattr(dns_sd, "home_interfaces", lambda _: interfaces)
     monkeypatch.setattr(dns_sd, "_CHECK_EVERY_S", 0.01)
     opened = threading.Event()
 
-    def browse(_line: Line, kinds: list[str], listener: Any) -> None:
+    def browse(_network: FakeZeroconf, kinds: list[str], listener: Any) -> None:
         assert kinds == [PLAIN, SECURE]
-        _line.listener = listener
+        _network.listener = listener
         opened.set()
 
     monkeypatch.setattr(dns_sd, "ServiceBrowser", browse)
     browser = BrokerBrowser((), changed.release)
     assert opened.wait(SECONDS)
     for event, found in (("add", True), ("remove", False), ("update", True)):
-        line.tell(event)
+        network.tell(event)
         assert changed.acquire(timeout=SECONDS)
         assert [each.thing for each in browser.found] == (["home-1"] if found else [])
     interfaces.clear()
     assert changed.acquire(timeout=SECONDS)
-    assert (browser.found, line.is_closed) == ((), True)
+    assert (browser.found, network.is_closed) == ((), True)
     browser.close()
 
 
@@ -231,12 +233,12 @@ def test_an_interface_that_cannot_be_used_ends_nothing(
     assert "home0: brokers cannot be found there" in caplog.text
 
 
-def test_a_name_that_is_none_does_not_hide_the_others(
-    line: Line, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+def test_a_malformed_name_does_not_hide_the_others(
+    network: FakeZeroconf, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def browse(_line: Any, kinds: list[str], listener: Any) -> None:
+    def browse(_network: Any, kinds: list[str], listener: Any) -> None:
         for name in ("a\x00b", "good"):
-            listener.add_service(_line, PLAIN, f"{name}.{PLAIN}")
+            listener.add_service(_network, PLAIN, f"{name}.{PLAIN}")
 
     monkeypatch.setattr(dns_sd, "ServiceBrowser", browse)
     with caplog.at_level(logging.WARNING):
@@ -245,9 +247,9 @@ def test_a_name_that_is_none_does_not_hide_the_others(
 
 
 def test_a_name_that_is_taken_is_an_error_and_announcing_goes_on(
-    line: Line, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    network: FakeZeroconf, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    line.is_taken = True
+    network.is_taken = True
     with pytest.raises(MulticastDnsError, match="home0: multicast DNS: NonUniqueName"):
         DnsSdAnnouncer(HOME, "home-1").announce([Service(PLAIN, 1884, HOME.addresses)])
     profile = tmp_path / "mosquitto.conf"
@@ -257,12 +259,12 @@ def test_a_name_that_is_taken_is_an_error_and_announcing_goes_on(
     )
     updater.update()
     assert "nothing is announced on home0" in caplog.text
-    assert line.is_closed
-    line.is_taken, line.is_closed = False, False
+    assert network.is_closed
+    network.is_taken, network.is_closed = False, False
     with caplog.at_level(logging.INFO):
         updater.update()
     assert "announced _mqtt._tcp" in caplog.text
     # Without a goodbye the sockets are freed.
     updater.close()
-    assert line.is_closed
+    assert network.is_closed
     assert "home0: not withdrawn" in caplog.text

@@ -45,14 +45,7 @@ def profile(tmp_path: Path) -> Profile:
     return Profile(tmp_path)
 
 
-def test_each_dial_goes_where_the_profile_leads_by_then(profile: Profile) -> None:
-    profile.says(1884)
-    assert profile.connect() == at(1884)
-    profile.says(1885)
-    assert profile.connect() == at(1885)
-
-
-def test_without_a_profile_the_settings_count_and_with_a_broken_one_what_it_said_before(
+def test_without_a_profile_the_settings_count_and_with_a_broken_one_its_last_address(
     profile: Profile, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert profile.finder.next() == FALLBACK
@@ -69,7 +62,7 @@ def test_without_a_profile_the_settings_count_and_with_a_broken_one_what_it_said
     ]
 
 
-def test_where_nobody_answers_every_second_dial_goes_to_what_worked(profile: Profile) -> None:
+def test_without_an_answer_every_second_dial_goes_to_the_address_that_worked(profile: Profile) -> None:
     profile.says(1884)
     assert [profile.finder.next() for _ in range(3)] == [at(1884)] * 3
     profile.finder.connected()
@@ -80,7 +73,7 @@ def test_where_nobody_answers_every_second_dial_goes_to_what_worked(profile: Pro
     assert [profile.finder.next() for _ in range(3)] == [at(1885)] * 3
 
 
-def test_a_move_is_said_once_and_only_when_two_looks_agree(profile: Profile) -> None:
+def test_a_move_is_reported_once_and_only_when_two_checks_agree(profile: Profile) -> None:
     profile.says(1884)
     profile.connect()
     assert not any(profile.moved() for _ in range(3))
@@ -88,9 +81,12 @@ def test_a_move_is_said_once_and_only_when_two_looks_agree(profile: Profile) -> 
     assert not profile.moved()
     profile.says(1885)
     assert [profile.moved() for _ in range(4)] == [False, True, False, False]
+    profile.says(70_000)
+    assert not any(profile.moved() for _ in range(3))
+    assert profile.finder.complaint
 
 
-def test_who_went_back_to_the_former_address_is_not_sent_there_again(profile: Profile) -> None:
+def test_a_connection_to_the_former_address_stays_when_the_profile_returns_to_it(profile: Profile) -> None:
     profile.says(1884)
     profile.connect()
     profile.says(1885)
@@ -101,15 +97,7 @@ def test_who_went_back_to_the_former_address_is_not_sent_there_again(profile: Pr
     assert not any(profile.moved() for _ in range(3))
 
 
-def test_a_broken_profile_moves_nobody(profile: Profile) -> None:
-    profile.says(1884)
-    profile.connect()
-    profile.says(70_000)
-    assert not any(profile.moved() for _ in range(3))
-    assert profile.finder.complaint
-
-
-def test_between_two_looks_the_disk_is_left_alone(profile: Profile) -> None:
+def test_the_profile_is_not_read_between_two_checks(profile: Profile) -> None:
     profile.says(1884)
     profile.connect()
     assert not profile.finder.has_moved(100.0)
@@ -118,7 +106,7 @@ def test_between_two_looks_the_disk_is_left_alone(profile: Profile) -> None:
     assert profile.finder.complaint is None
 
 
-def test_the_line_leaves_a_broker_that_moved_and_goes_on_at_the_new_one(
+def test_the_link_leaves_a_broker_that_moved_and_dials_the_new_one(
     profile: Profile, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)

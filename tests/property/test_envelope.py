@@ -12,63 +12,16 @@ from hypothesis import strategies as st
 from opentelemetry.sdk.trace import TracerProvider
 
 from edge.numbering import stamp
-from eventplane.attributes import KNOWN
 from eventplane.batch import pack, unpack
 from eventplane.conversation.messages import write_request
 from eventplane.downlink import wire
-from eventplane.envelope import ROUTER_HOPS, Envelope, parse_event, sent_on, write_event
+from eventplane.envelope import ROUTER_HOPS, Envelope, parse_event, sent_on
 from eventplane.names import CORRELATION_ID, EPOCH, EXPIRY_TIME, REPLY_DEVICE, REPLY_TO, SEQUENCE
 from eventplane.replay import REPLAYED_TIME, marked
 from eventplane.sender import SENDER_DEVICE, SENDER_SERVICE, Sender
 from eventplane.sending import stamp_sender
 from eventplane_client.otel import OpenTelemetry
-
-TEXT = st.text(st.characters(exclude_categories=["Cs", "Cc", "Cn"]), min_size=1, max_size=20)
-NAME = st.from_regex(r"[a-z][a-z0-9]{0,10}", fullmatch=True).filter(lambda name: name not in {"data", *KNOWN})
-EXTENSIONS = st.fixed_dictionaries(
-    {},
-    optional={
-        "severitynumber": st.integers(1, 24),
-        "severitytext": st.sampled_from(["TRACE", "Fatal", "bad"]),
-        "traceparent": st.builds(
-            "00-{:032x}-{:016x}-{:02x}".format,
-            st.integers(1, 2**128 - 1),
-            st.integers(1, 2**64 - 1),
-            st.integers(0, 255),
-        ),
-        "tracestate": TEXT | st.just(""),
-        "sequence": TEXT,
-        "partitionkey": TEXT,
-        "expirytime": st.datetimes().map(lambda at: f"{at.isoformat()}Z"),
-        "dataschema": st.just("urn:a:b"),
-    },
-)
-VALUE = TEXT | st.integers(-(2**31), 2**31 - 1) | st.booleans()
-JSON = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers(-(2**53), 2**53)
-    | st.floats(allow_nan=False, allow_infinity=False)
-    | TEXT,
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXT, inner, max_size=4),
-    max_leaves=10,
-)
-EVENTS = st.builds(
-    lambda id, known, extensions, data: write_event(
-        {
-            **known,
-            **extensions,
-            "id": id,
-            "source": "/homes/1/voice",
-            "type": "org.example.thing.v1",
-        },
-        data,
-    ),
-    TEXT,
-    EXTENSIONS,
-    st.dictionaries(NAME, VALUE, max_size=4),
-    JSON,
-)
+from tests.property.strategies import EVENTS, JSON, TEXT
 
 
 @given(st.lists(EVENTS, max_size=5))

@@ -1,0 +1,173 @@
+"""Contracts: possible answers, loops, explanations, payload checks, and edits of the file in any layout."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from contract.checks import check
+from contract.edit import add_entry, append_item
+from contract.explain import explain_filter
+from eventplane.cesql import parse
+from eventplane.contract import load_compiled
+from eventplane.contract.possibilities import possible
+from eventplane.envelope import write_event
+from eventplane.filters import All, Exact, Filter, Not, Prefix, Sql, Suffix
+from eventplane.filters import Any as AnyOf
+from eventplane.limits import MAX_DETAIL_CHARACTERS
+from lambdas.router.payload import PayloadCheck
+from tests.property.strategies import json_values
+from tests.small_contract import small_contract
+
+NAMES = st.sampled_from(["type", "subject", "level"])
+VALUES = st.sampled_from(["a", "ab", "b", "true", "1"])
+EXPRESSIONS = st.sampled_from(
+    [
+        "type = 'a'",
+        "NOT (type LIKE 'a%')",
+        "EXISTS level AND level > 0",
+        "subject = 'b' OR type = 'ab'",
+        "level XOR subject",
+        "1 / 0 = 1 OR type = 'a'",
+        "level",
+        "TRUE",
+    ]
+)
+LEAVES = st.one_of(
+    st.builds(Exact, NAMES, VALUES),
+    st.builds(Prefix, NAMES, VALUES),
+    st.builds(Suffix, NAMES, VALUES),
+    st.builds(lambda text: Sql(parse(text)), EXPRESSIONS),
+)
+
+
+def _joined(filters: st.SearchStrategy[Filter]) -> st.SearchStrategy[Filter]:
+    lists = st.lists(filters, min_size=1, max_size=3).map(tuple)
+    return st.one_of(st.builds(All, lists), st.builds(AnyOf, lists), st.builds(Not, filters))
+
+
+FILTERS: st.SearchStrategy[Filter] = st.recursive(LEAVES, _joined, max_leaves=6)
+EVENTS = st.fixed_dictionaries(
+    {"type": VALUES}, optional={"subject": VALUES, "level": VALUES | st.booleans()}
+)
+
+
+@given(FILTERS, EVENTS, st.sets(NAMES))
+def test_an_answer_is_among_the_possible_ones(
+    filter: Filter, event: dict[str, str | bool], names: set[str]
+) -> None:
+    known = {name: value for name, value in event.items() if name in names}
+    assert filter.matches(event) in possible(filter, known)
+
+
+@given(FILTERS, EVENTS)
+def test_an_explanation_agrees_with_itself(filter: Filter, event: dict[str, str | bool]) -> None:
+    waiting = [explain_filter(filter, event)]
+    assert waiting[0].matched is filter.matches(event)
+    while waiting:
+        condition = waiting.pop()
+        answers = [each.matched for each in condition.parts]
+        if condition.text in ("all of", "any of", "not"):
+            assert condition.matched is {"all of": all, "any of": any, "not": lambda one: not one[0]}[
+                condition.text
+            ](answers)
+        waiting += condition.parts
+
+
+SERVICES = "pqrs"
+SENT = st.dictionaries(st.sampled_from(SERVICES), st.sets(st.sampled_from("abc")))
+READ = st.sets(st.tuples(st.sampled_from("abc"), st.sampled_from(SERVICES)), min_size=1)
+
+
+@given(SENT, READ)
+def test_a_service_is_named_in_a_loop_if_and_only_if_its_events_can_come_back(
+    sent: dict[str, set[str]], read: set[tuple[str, str]]
+) -> None:
+    services = {
+        each: {"kind": "cloud_service", "sends": sorted(sent[each]) if each in sent else None}
+        for each in SERVICES
+    }
+    contract = small_contract(
+        {"home": "device", **services},
+        {f"{type}-to-{reader}": ({"exact": {"type": type}}, f"{reader}.inbox") for type, reader in read},
+        {each: {} for each in "abc"},
+    )
+    assert load_compiled(contract.canonical) == contract
+    reached = {each: {reader for type, reader in read if type in sent.get(each, ())} for each in SERVICES}
+    for _ in SERVICES:
+        reached = {each: known.union(*(reached[other] for other in known)) for each, known in reached.items()}
+    loops = [each.message for each in check(contract) if each.message.startswith("a loop")]
+    named = {each for each in SERVICES if any(f"{each} sends" in message for message in loops)}
+    assert named == {each for each in SERVICES if each in reached[each]}
+
+
+ID = "https://schemas.example.org/v1"
+JSON = json_values(st.text("ab", max_size=2))
+KEYWORDS: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
+    {},
+    optional={
+        "type": st.sampled_from(["object", "array", "number", "integer", "string", "null"]),
+        "enum": st.lists(JSON, max_size=3),
+        "multipleOf": st.sampled_from([0.01, 3, 2.5]),
+        "maximum": st.integers(),
+        "pattern": st.sampled_from(["^a*$", "b"]),
+        "required": st.lists(st.sampled_from(["a", "b"]), unique=True),
+        "uniqueItems": st.booleans(),
+        "properties": st.just({"a": {"$ref": "#"}}),
+        "items": st.just({"$ref": "#"}),
+        "unevaluatedProperties": st.booleans(),
+    },
+)
+
+
+@pytest.mark.source("P11")
+@given(KEYWORDS, JSON)
+def test_the_check_agrees_with_the_library(keywords: dict[str, Any], data: Any) -> None:
+    schema = {"$id": ID, **keywords}
+    contract = small_contract(
+        {"home": "device"},
+        {"up": ({"exact": {"type": "t"}}, "home.outbox")},
+        {"t": {"schemas": [schema], "schema_check": "strict"}},
+    )
+    event = write_event({"id": "1", "source": "/s", "type": "t"}, {"a": data})
+    refusal = PayloadCheck(contract).of_message()(event)
+    assert (refusal is None) is jsonschema.Draft202012Validator(schema).is_valid({"a": data})
+    assert refusal is None or 0 < len(refusal.detail) <= MAX_DETAIL_CHARACTERS
+
+
+KEYS = st.text("abcxyz-.", min_size=1, max_size=6).filter(lambda name: yaml.safe_load(f"[{name}]") == [name])
+TEXTS = st.text(st.characters(exclude_categories=("C",)) | st.sampled_from("\n\t"), max_size=90)
+ENTRIES = json_values(TEXTS, keys=KEYS)
+SECTIONS = st.dictionaries(KEYS, ENTRIES, max_size=4) | st.none()
+DOCUMENTS = st.dictionaries(KEYS, ENTRIES, max_size=3)
+
+
+def text_of(document: Any, is_flow: bool | None, indent: int) -> str:
+    return yaml.safe_dump(
+        document, default_flow_style=is_flow, indent=indent, sort_keys=False, allow_unicode=True
+    )
+
+
+@given(DOCUMENTS, SECTIONS, ENTRIES, st.sampled_from([True, False, None]), st.integers(2, 6))
+def test_an_entry_is_added_at_the_end_of_its_section(
+    document: dict[str, Any], section: dict[str, Any] | None, value: Any, is_flow: bool | None, indent: int
+) -> None:
+    text = text_of({**document, "section": section}, is_flow, indent)
+    expected = {**document, "section": {**(section or {}), "new entry": value}}
+    assert yaml.safe_load(add_entry(text, ("section",), "new entry", value)) == expected
+
+
+@given(DOCUMENTS, st.lists(KEYS, max_size=5), st.sampled_from([True, False, None]), st.integers(2, 6))
+def test_an_item_is_added_at_the_end_of_its_list(
+    document: dict[str, Any], items: list[str], is_flow: bool | None, indent: int
+) -> None:
+    participant = {"kind": "x", "sends": items, "asks": []}
+    text = text_of({"p": {"a": participant}, **document}, is_flow, indent)
+    expected = {"p": {"a": {**participant, "sends": [*items, "org.x.v1"]}}, **document}
+    if "p" not in document:
+        assert yaml.safe_load(append_item(text, ("p", "a", "sends"), "org.x.v1")) == expected
