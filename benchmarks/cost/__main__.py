@@ -16,7 +16,7 @@ from benchmarks.cloud.plane import Deployed, Device, deployed_plane
 from benchmarks.cost.deployment import MONTH_S, Deployment
 from benchmarks.cost.meter import Meter
 from benchmarks.cost.months import Key, Reads, Usage, idle, jobs, requests, storage
-from benchmarks.cost.prices import Units, billed, dollars, eventbridge
+from benchmarks.cost.prices import billed, dollars, eventbridge, listed
 from benchmarks.cost.regimes import Regime, regimes
 from benchmarks.cost.site import Observed, Site
 from benchmarks.results import Figure
@@ -113,7 +113,7 @@ def _regimes(found: Counted, production: Deployment) -> Iterator[Figure]:
             f"{name}_total", total, "USD/M", regime.aim, False, "EventBridge", bridge, note=regime.note
         )
         for part, units in parts.items():
-            note = f"{regime.note}; units an event: {_listed(units)}"
+            note = f"{regime.note}; units an event: {listed(units)}"
             yield Figure(f"{name}_{part}", MILLION * dollars(units), "USD/M", note=note)
         yield Figure(f"{name}_fill", seen.fill, "messages", note="of an invocation of the router")
         objects = MILLION * sum(seen.written.objects.values())
@@ -134,7 +134,7 @@ def _idle(found: Counted, deployments: Mapping[str, Deployment]) -> Iterator[Fig
         note = "what an account with nothing else is billed: without the units that are always free"
         yield Figure(f"idle_{name}_billed", dollars(billed(total)), "USD/month", note=note)
         for part, units in {**parts, "jobs": jobs(deployment)}.items():
-            yield Figure(f"idle_{name}_{part}", dollars(units), "USD/month", note=_listed(units))
+            yield Figure(f"idle_{name}_{part}", dollars(units), "USD/month", note=listed(units))
 
 
 def _overhead(found: Counted) -> Iterator[Figure]:
@@ -150,10 +150,6 @@ def _overhead(found: Counted) -> Iterator[Figure]:
     yield Figure("reports_of_a_device", usd, "USD/month", note=note)
     connected = dollars({"iot_minute": MONTH_S / 60})
     yield Figure("connection_of_a_device", connected, "USD/month", note="30 days")
-
-
-def _listed(units: Units) -> str:
-    return ", ".join(f"{name} {number:.4g}" for name, number in sorted(units.items()))
 
 
 if __name__ == "__main__":

@@ -18,6 +18,8 @@ PRICES: Final = {name: each["usd"] / each["per"] for name, each in _ROWS.items()
 FREE: Final = {name: float(each["free"]) for name, each in _ROWS.items() if "free" in each}
 """Units of a month that each account gets for nothing."""
 
+_NAMES: Final[Mapping[str, str]] = {name: each["name"] for name, each in _ROWS.items()}
+
 IOT_BYTES: Final = 5 * 1024
 """What one message, rule or action of IoT Core is metered by."""
 
@@ -28,6 +30,11 @@ SQS_BYTES: Final = 64 * 1024
 def dollars(units: Mapping[str, float]) -> float:
     """What `units` cost."""
     return sum(number * PRICES[name] for name, number in units.items())
+
+
+def listed(units: Mapping[str, float]) -> str:
+    """Return the numbers of `units` in words, for the note of a figure."""
+    return ", ".join(f"{_NAMES[name]} {number:.3g}" for name, number in sorted(units.items()) if number)
 
 
 def billed(units: Mapping[str, float]) -> dict[str, float]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from argparse import Namespace
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from itertools import count
 from time import monotonic_ns, sleep
@@ -15,7 +15,7 @@ from typing import Final
 
 from benchmarks.cloud.plane import deployed_plane
 from benchmarks.cost.deployment import Deployment
-from benchmarks.cost.prices import dollars
+from benchmarks.cost.prices import dollars, listed, scaled
 from benchmarks.downlink.site import DownlinkMeter, Site, Update, Used
 from benchmarks.results import Figure, percentiles
 from benchmarks.runner import Benchmark
@@ -138,16 +138,13 @@ def _bill(name: str, used: Used, updates: int, note: str) -> list[Figure]:
     """Requests and US dollars of what was `used` for `updates`."""
     requests = sum(used.requests.values()) / updates
     cost = MILLION * dollars(used.units) / updates
-    note = f"an update: {_listed(used.requests, updates)}; {note}"
-    priced = f"list prices; units an update: {_listed(used.units, updates)}"
+    by_call = ", ".join(f"{name} {number / updates:.3g}" for name, number in sorted(used.requests.items()))
+    note = f"an update: {by_call}; {note}"
+    priced = f"list prices; units an update: {listed(scaled(used.units, 1 / updates))}"
     return [
         Figure(f"{name}_requests", requests, "requests", note=note),
         Figure(f"{name}_cost", cost, "USD/M", note=priced),
     ]
-
-
-def _listed(numbers: Mapping[str, float], updates: int) -> str:
-    return ", ".join(f"{name} {number / updates:.3g}" for name, number in sorted(numbers.items()))
 
 
 BENCHMARK = Benchmark(
