@@ -17,6 +17,7 @@ from edge.uptime_clock import Uptime
 from eventplane.contract import Priority
 from eventplane.reasons import Outcome
 from tests.examples import examples
+from tests.scratch import SCRATCH
 from tests.unit.edge.spools import arrival
 
 DESTINATIONS = ("device.outbox", "call.inbox")
@@ -37,7 +38,7 @@ class QueuesMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.directory = Path(tempfile.mkdtemp())
+        self.directory = Path(tempfile.mkdtemp(dir=SCRATCH))
         self.life = 0
         self.spool = Spool(self.directory / "spool.db", now_uptime=lambda: Uptime("boot", self.life))
         self.queues = DeliveryQueues(self.spool, Counts())

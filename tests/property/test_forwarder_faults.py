@@ -25,6 +25,7 @@ from eventplane.receipts import Receipt, digest, write_receipts
 from eventplane.topics import local_topic
 from eventplane_mqtt.mailbox import LinkName
 from tests.examples import examples
+from tests.scratch import SCRATCH
 from tests.unit.edge.fakes import ALARM, CHORE, READING, Device, contract, event
 
 LOCAL, CLOUD = LinkName.LOCAL, LinkName.CLOUD
@@ -167,7 +168,7 @@ class Faults:
 def test_what_was_receipted_is_delivered_or_reported_as_lost(
     story: list[tuple[str, Any]],
 ) -> None:
-    with tempfile.TemporaryDirectory() as directory:
+    with tempfile.TemporaryDirectory(dir=SCRATCH) as directory:
         faults = Faults(Path(directory) / "spool.db")
 
         def commit(spool: Spool, *given: Any, **named: Any) -> None:

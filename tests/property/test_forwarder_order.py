@@ -17,6 +17,7 @@ from eventplane.receipts import Receipt, digest, write_receipts
 from eventplane.topics import local_topic
 from eventplane_mqtt.mailbox import LinkName
 from tests.examples import examples
+from tests.scratch import SCRATCH
 from tests.unit.edge.fakes import ALARM, CHORE, READING, Device, ids, ordered
 
 LOCAL, CLOUD = LinkName.LOCAL, LinkName.CLOUD
@@ -143,7 +144,7 @@ def assert_numbered(events: list[Envelope]) -> None:
 def test_first_deliveries_of_a_source_and_priority_are_in_order_and_complete(
     story: list[tuple[str, list[object]]],
 ) -> None:
-    with tempfile.TemporaryDirectory() as directory:
+    with tempfile.TemporaryDirectory(dir=SCRATCH) as directory:
         home = Home(Path(directory) / "spool.db")
         home.device.connect()
         for what, details in story:
@@ -165,7 +166,7 @@ def test_first_deliveries_of_a_source_and_priority_are_in_order_and_complete(
 @given(st.integers(1, 40), st.integers(1, 6))
 @settings(max_examples=examples(20), deadline=None)
 def test_urgent_overtakes_everything_that_waits(waiting: int, urgent: int) -> None:
-    with tempfile.TemporaryDirectory() as directory:
+    with tempfile.TemporaryDirectory(dir=SCRATCH) as directory:
         home = Home(Path(directory) / "spool.db")
         home.device.connect(LOCAL)
         home.arrive([("a", READING if number % 2 else CHORE) for number in range(waiting)])

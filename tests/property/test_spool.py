@@ -15,6 +15,7 @@ from edge.spool import Delivery, DeviceState, Discard, Manifest, Spool, StoredEv
 from edge.spool.database import TableTotals
 from eventplane.reasons import Outcome
 from tests.examples import examples
+from tests.scratch import SCRATCH
 from tests.unit.edge.spools import device_state, key, waiting
 
 pytestmark = pytest.mark.source("C-W3")
@@ -47,7 +48,7 @@ class SpoolMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.directory = Path(tempfile.mkdtemp())
+        self.directory = Path(tempfile.mkdtemp(dir=SCRATCH))
         self.path = self.directory / "spool.db"
         self.spool = Spool(self.path)
         self.epoch = self.spool.epoch

@@ -17,6 +17,7 @@ from eventplane.reasons import Outcome
 from eventplane.receipts import SPOOL_FULL, Receipt, digest, write_receipts
 from eventplane_mqtt.mailbox import LinkName
 from tests.examples import examples
+from tests.scratch import SCRATCH
 from tests.unit.edge.fakes import ALARM, CHORE, READING, Device, contract, event
 
 pytestmark = pytest.mark.source("N4", "C6")
@@ -106,7 +107,7 @@ class CountedDevice:
 def test_no_more_deliveries_wait_than_there_is_room_for(
     when_full: WhenFull, steps: list[tuple[str, list[tuple[str, bool]]]]
 ) -> None:
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(dir=SCRATCH) as folder:
         it = CountedDevice(Path(folder) / "spool.db", when_full)
         for what, kinds in steps:
             if what == "arrive":

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
 from random import Random
 from unittest.mock import patch
@@ -20,6 +22,7 @@ from edge.spool.log import CommitNote
 from eventplane.device_reports import STARTED
 from eventplane.envelope import Envelope
 from tests.examples import examples
+from tests.scratch import SCRATCH
 from tests.unit.edge.fakes import READING, Device, event
 
 pytestmark = pytest.mark.source("F-W1", "C-W3")
@@ -35,9 +38,11 @@ def taken(tmp_path_factory: pytest.TempPathFactory) -> list[Snapshot]:
 
 
 @pytest.fixture
-def directory(tmp_path: Path) -> Iterator[Callable[[], Path]]:
-    numbers = iter(range(1 << 20))
-    return lambda: tmp_path / str(next(numbers))
+def directory() -> Iterator[Callable[[], Path]]:
+    """Return a new directory at each call, where a sync costs nothing."""
+    numbers = count()
+    with tempfile.TemporaryDirectory(dir=SCRATCH) as folder:
+        yield lambda: Path(folder) / str(next(numbers))
 
 
 def test_what_is_not_damaged_is_as_it_was(taken: list[Snapshot], directory: Callable[[], Path]) -> None:
