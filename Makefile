@@ -65,7 +65,7 @@ LINTED = $(if $(AREA),$(PACKAGE) $(UNIT_TESTS) $(PROPERTY_TESTS),.)
 # worker more than processors; in `make test` rooms run beside them. Only tests/integration needs schemathesis.
 WORKERS = --numprocesses=$(shell echo $$(( $$(nproc) + $(if $(FAST),1,0) ))) --dist=worksteal -p no:schemathesis
 
-# The tests of the whole system wait as much as they compute, so three parts run side by side, the longest first. A room is
+# The tests of the whole system wait as much as they compute, so four parts run side by side, the longest first. A room is
 # one process: one cloud, one deployed plane, one Spark session serve all of its tests.
 LONG_ROOMS := integration device e2e spark cloud-faults
 SHORT_ROOMS := edge adversary infrastructure
@@ -74,7 +74,7 @@ room_integration := tests/integration --ignore=tests/integration/edge
 room_e2e := tests/e2e --ignore=tests/e2e/test_cloud_faults.py
 room_cloud-faults := tests/e2e/test_cloud_faults.py
 room_edge := tests/integration/edge
-PARTS := --no-print-directory --jobs=3 --output-sync=target --keep-going
+PARTS := --no-print-directory --jobs=4 --output-sync=target --keep-going
 
 test: setup ## Run every check and test
 	@$(MAKE) $(PARTS) $(addprefix room-,$(LONG_ROOMS)) unit $(addprefix room-,$(SHORT_ROOMS)) types lint docs

@@ -1,4 +1,4 @@
-"""The emulated cloud. This is the only file that knows which emulator it is (ministack)."""
+"""The emulated cloud. Only this file and `emulator_program` know which emulator it is (ministack)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ from local.process import Supervisor, kill_by_environment
 EMULATOR: Final = "emulator"
 """The name of its process, and of its log."""
 
-PROGRAM: Final = Path(__file__).parent.parent / ".venv-emulator" / "bin" / "ministack"
+PYTHON: Final = Path(__file__).parent.parent / ".venv-emulator" / "bin" / "python"
+PROGRAM: Final = Path(__file__).with_name("emulator_program.py")
 REGION: Final = "us-east-1"
 ACCOUNT: Final = "000000000000"
 READY_SECONDS: Final = 60.0
@@ -76,7 +77,7 @@ def start_emulator(
         ProcessDiedError, ProcessLateError: it did not come up.
         MqttListenerError: it came up, but devices cannot connect.
     """
-    if not PROGRAM.exists():
+    if not PYTHON.exists():
         raise ToolMissingError("the emulated cloud")
     port, mqtt_port = port or free_port(), free_port()
     url = f"http://{LOOPBACK}:{port}"
@@ -84,7 +85,7 @@ def start_emulator(
     home.mkdir(parents=True, exist_ok=True)
     supervisor.start(
         EMULATOR,
-        [str(PROGRAM)],
+        [str(PYTHON), "-P", str(PROGRAM)],
         env=_environment(port, mqtt_port, home)
         | ({"AWS_ENDPOINT_URL": functions_call} if functions_call else {})
         | ({"LAMBDA_WARM_TTL_SECONDS": str(functions_idle_s)} if functions_idle_s else {}),

@@ -1,18 +1,24 @@
 #!/usr/bin/env bash
 # Runs a command in the root directory of a Debian for armv7l, as its root; every program of it is emulated:
-#   tools/armhf-root.sh ROOT COMMAND...
+#   tools/armhf-root.sh [--outside] ROOT COMMAND...
+# With --outside the command is one of this machine; what it starts in ROOT is emulated.
 # Needs root. The kernel starts the emulator (ROOT/qemu-arm-static) by an entry of binfmt_misc that only a user
 # namespace of this command's own sees (Linux 6.7), so nothing changes on this machine. An older kernel needs the entry
 # of the package qemu-user-static.
 set -euo pipefail
 
+enter=chroot
+if [ "$1" = --outside ]; then
+  enter=
+  shift
+fi
 root=$(realpath "$1")
 shift
 
 # In the namespaces: register the emulator if need be, provide what programs expect, run the command.
 # shellcheck disable=SC2016
 inner='
-  root=$1; registered=$2; shift 2
+  root=$1; enter=$2; registered=$3; shift 3
   if [ -z "$registered" ]; then
     read -r _ # until root has its users
     mount -t binfmt_misc binfmt_misc /proc/sys/fs/binfmt_misc || exit 125
@@ -26,16 +32,17 @@ inner='
   done
   mount --rbind /proc "$root/proc"
   export LC_ALL=C DEBIAN_FRONTEND=noninteractive HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin
-  exec chroot "$root" "$@"
+  [ -z "$enter" ] || set -- chroot "$root" "$@"
+  exec "$@"
 '
 if [ -e /proc/sys/fs/binfmt_misc/qemu-arm ]; then
-  exec unshare --mount --pid --fork --kill-child sh -eu -c "$inner" sh "$root" yes "$@" </dev/null
+  exec unshare --mount --pid --fork --kill-child sh -eu -c "$inner" sh "$root" "$enter" yes "$@" </dev/null
 fi
 
 folder=$(mktemp --directory)
 trap 'kill "${child:-}" 2>/dev/null || true; rm -rf "$folder"' EXIT
 mkfifo "$folder/go"
-unshare --user --mount --pid --fork --kill-child sh -eu -c "$inner" sh "$root" "" "$@" <"$folder/go" &
+unshare --user --mount --pid --fork --kill-child sh -eu -c "$inner" sh "$root" "$enter" "" "$@" <"$folder/go" &
 child=$!
 exec {go}>"$folder/go"
 until [ "$(readlink "/proc/$child/ns/user")" != "$(readlink /proc/self/ns/user)" ]; do :; done

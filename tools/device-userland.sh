@@ -3,6 +3,7 @@
 # that runs it (qemu-arm-static):
 #   userland  what every Debian has, Python and Mosquitto
 #   machine   a whole device besides: kernel (in build/device/kernel), systemd, OpenSSL; tests/device boots it
+# Both are a copy of build/device/base, where what they share is installed once.
 # The packages come over this machine's own apt configuration, signatures checked; nothing is installed on this
 # machine. DEVICE_SOURCES names another sources file, for a machine that is not Debian 12. Needs root.
 set -euo pipefail
@@ -10,14 +11,13 @@ cd "$(dirname "$0")/.."
 
 kind=${1:-userland}
 # usr-is-merged: the root has the merged /usr from the start, so nothing needs to convert it.
-packages=('?essential' usr-is-merged python3 mosquitto)
+base=('?essential' usr-is-merged python3 mosquitto)
 case $kind in
-  userland) packages+=(systemd-standalone-sysusers) ;;
-  machine) packages+=(busybox-static mosquitto-clients openssl procps systemd systemd-sysv udev) ;;
+  userland) packages=(systemd-standalone-sysusers) ;;
+  machine) packages=(busybox-static mosquitto-clients openssl procps systemd systemd-sysv udev) ;;
   *) echo "usage: $0 [userland|machine]" >&2; exit 2 ;;
 esac
 build=$PWD/build/device
-target=$build/$kind
 say() { printf 'device-userland: %s\n' "$*" >&2; }
 
 for program in apt-get dpkg dpkg-deb tar unshare; do
@@ -25,24 +25,79 @@ for program in apt-get dpkg dpkg-deb tar unshare; do
 done
 
 digest=$(cat "$0" tools/armhf-root.sh ${DEVICE_SOURCES:+"$DEVICE_SOURCES"} | sha256sum)
-[ -f "$target/.made-from" ] && [ "$(cat "$target/.made-from")" = "$digest" ] && exit
+is_made() { [ -f "$build/$1/.made-from" ] && [ "$(cat "$build/$1/.made-from")" = "$digest" ]; }
 
-say "$target ..."
-apt=$build/apt-$kind
-rm -rf "$target" "$apt" # two versions of a package must not mix
-mkdir -p "$target"/usr/{bin,lib,sbin} "$apt"/{lists,cache/archives}/partial
-# As in every Debian 12: the programs of / are those of /usr.
-for folder in bin lib sbin; do ln -s "usr/$folder" "$target/$folder"; done
-: >"$apt/status" # as if nothing were installed: all that is needed is fetched
-options=(-o "Dir::State=$apt" -o "Dir::State::status=$apt/status" -o "Dir::Cache=$apt/cache"
-  -o APT::Architecture=armhf -o APT::Architectures::=armhf -o APT::Install-Recommends=false
-  -o Acquire::Languages=none -o "APT::Sandbox::User=$(id -un)" --quiet=2)
-if [ -n "${DEVICE_SOURCES:-}" ]; then
-  options+=(-o "Dir::Etc::SourceList=$(realpath "$DEVICE_SOURCES")" -o Dir::Etc::SourceParts=-)
+# fetch NAME STATUS PACKAGE...: downloads to $apt what the packages need and dpkg's file STATUS does not have.
+fetch() {
+  apt=$build/apt-$1
+  options=(-o "Dir::State=$apt" -o "Dir::State::status=$2" -o "Dir::Cache=$apt/cache"
+    -o APT::Architecture=armhf -o APT::Architectures::=armhf -o APT::Install-Recommends=false
+    -o Acquire::Languages=none -o "APT::Sandbox::User=$(id -un)" --quiet=2)
+  if [ -n "${DEVICE_SOURCES:-}" ]; then
+    options+=(-o "Dir::Etc::SourceList=$(realpath "$DEVICE_SOURCES")" -o Dir::Etc::SourceParts=-)
+  fi
+  rm -rf "$apt" # two versions of a package must not mix
+  mkdir -p "$apt"/{lists,cache/archives}/partial
+  # A source that has no armhf, or is just being updated, is no reason to stop: the next step names what it lacks.
+  apt-get "${options[@]}" update || say "not every source could be read; going on with the others"
+  apt-get "${options[@]}" --yes --download-only install "${@:3}"
+}
+
+# install_fetched ROOT: installs the packages in $apt. This machine's dpkg unpacks them, which takes a quarter of the time
+# of the emulated one; the scripts of the packages run in the root.
+install_fetched() {
+  printf '#!/bin/sh\nexit 101\n' >"$1/usr/sbin/policy-rc.d" # no service is started here
+  chmod +x "$1/usr/sbin/policy-rc.d"
+  {
+    tools/armhf-root.sh --outside "$1" dpkg --root="$1" --force-architecture --force-depends --force-unsafe-io \
+      --unpack "$apt"/cache/archives/*.deb &&
+      tools/armhf-root.sh "$1" dpkg --configure --pending
+  } >"$apt/log" 2>&1 || { tail -n 40 "$apt/log" >&2; say "the packages could not be installed, see $apt/log"; exit 1; }
+  rm "$1/usr/sbin/policy-rc.d"
+}
+
+make_base() {
+  local target=$build/base emulator
+  rm -rf "$target"
+  mkdir -p "$target"/usr/{bin,lib,sbin}
+  # As in every Debian 12: the programs of / are those of /usr.
+  for folder in bin lib sbin; do ln -s "usr/$folder" "$target/$folder"; done
+  fetch base /dev/null "${base[@]}"
+
+  # The emulator is this machine's own program, so it comes from this machine's own lists.
+  if ! emulator=$(command -v qemu-arm-static); then
+    (cd "$apt/cache" && apt-get --quiet=2 download qemu-user-static)
+    dpkg-deb --extract "$apt"/cache/qemu-user-static_*.deb "$apt/emulator"
+    emulator=$apt/emulator/usr/bin/qemu-arm-static
+  fi
+  cp "$emulator" "$target/qemu-arm-static"
+
+  # The scripts of the packages need what they are about to install, so all files come first.
+  for package in "$apt"/cache/archives/*.deb; do
+    dpkg-deb --fsys-tarfile "$package" | tar --extract --directory "$target" --keep-directory-symlink
+  done
+  [ -e "$target/usr/bin/python3.11" ] || {
+    say "Python 3.11 is wanted, as in Debian 12: name sources of it with DEVICE_SOURCES"
+    exit 1
+  }
+  for name in passwd group; do cp "$target/usr/share/base-passwd/$name.master" "$target/etc/$name"; done
+  mkdir -p "$target"/dev "$target"/var/lib/dpkg/{info,updates,triggers}
+  touch "$target"/var/lib/dpkg/{status,available}
+  install_fetched "$target"
+}
+
+is_made "$kind" && exit
+if ! is_made base; then
+  say "$build/base ..."
+  make_base
+  printf '%s\n' "$digest" >"$build/base/.made-from"
 fi
-# A source that has no armhf, or is just being updated, is no reason to stop: the next step names what it lacks.
-apt-get "${options[@]}" update || say "not every source could be read; going on with the others"
-apt-get "${options[@]}" --yes --download-only install "${packages[@]}"
+target=$build/$kind
+say "$target ..."
+rm -rf "$target"
+cp --archive --reflink=auto "$build/base" "$target"
+rm "$target/.made-from"
+fetch "$kind" "$target/var/lib/dpkg/status" "${packages[@]}"
 if [ "$kind" = machine ]; then
   # The kernel alone: what Debian installs with it makes an initial ramdisk, and the tests make their own.
   kernel=$(apt-cache "${options[@]}" depends linux-image-armmp | sed -n 's/^ *Depends: \(linux-image-.*-armmp\)$/\1/p')
@@ -50,34 +105,5 @@ if [ "$kind" = machine ]; then
   rm -rf "$build/kernel"
   dpkg-deb --extract "$apt/cache/$kernel"_*.deb "$build/kernel"
 fi
-
-# The emulator is this machine's own program, so it comes from this machine's own lists.
-if ! emulator=$(command -v qemu-arm-static); then
-  (cd "$apt/cache" && rm -f qemu-user-static_*.deb && apt-get --quiet=2 download qemu-user-static)
-  dpkg-deb --extract "$apt"/cache/qemu-user-static_*.deb "$apt/emulator"
-  emulator=$apt/emulator/usr/bin/qemu-arm-static
-fi
-cp "$emulator" "$target/qemu-arm-static"
-
-# The scripts of the packages need what they are about to install, so all files come first.
-for package in "$apt"/cache/archives/*.deb; do
-  dpkg-deb --fsys-tarfile "$package" | tar --extract --directory "$target" --keep-directory-symlink
-done
-[ -e "$target/usr/bin/python3.11" ] || {
-  say "Python 3.11 is wanted, as in Debian 12: name sources of it with DEVICE_SOURCES"
-  exit 1
-}
-for name in passwd group; do cp "$target/usr/share/base-passwd/$name.master" "$target/etc/$name"; done
-mkdir -p "$target"/dev "$target"/var/lib/dpkg/{info,updates,triggers}
-touch "$target"/var/lib/dpkg/{status,available}
-printf '#!/bin/sh\nexit 101\n' >"$target/usr/sbin/policy-rc.d" # no service is started here
-chmod +x "$target/usr/sbin/policy-rc.d"
-mkdir "$target/root/archives"
-cp "$apt"/cache/archives/*.deb "$target/root/archives"
-tools/armhf-root.sh "$target" sh -euc '
-  dpkg --force-depends --unpack /root/archives/*.deb
-  dpkg --configure --pending
-  test -z "$(dpkg --audit)"
-' >"$apt/log" 2>&1 || { tail -n 40 "$apt/log" >&2; say "the packages could not be installed, see $apt/log"; exit 1; }
-rm -rf "$target/root/archives" "$target/usr/sbin/policy-rc.d"
+install_fetched "$target"
 printf '%s\n' "$digest" >"$target/.made-from"

@@ -14,4 +14,6 @@ with Path("/dev/virtio-ports/agent").open("r+b", buffering=0) as port:
             status, output, errors = 127, b"", str(error).encode()
         answer = {"status": status, "output": output.decode("utf-8", "replace")}
         answer["errors"] = errors.decode("utf-8", "replace")
-        port.write(json.dumps(answer).encode() + b"\n")
+        rest = memoryview(json.dumps(answer).encode() + b"\n")
+        while rest:  # a write to the port takes at most 32 KiB
+            rest = rest[port.write(rest) :]

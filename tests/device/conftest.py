@@ -21,9 +21,9 @@ from tests.integration.edge.provisioning_service import CREATE, REGISTER, TEMPLA
 NOT_ROOT = "only root can make and enter another root directory"
 NEXT_VERSION = "999.0"
 IDENTITY = "/var/lib/eventplane/identity.pem"
-WATCHDOG = "/etc/systemd/system/eventplane-forwarder.service.d/watchdog.conf"
-_SHORT_WATCHDOG = DeviceFile(b"[Service]\nWatchdogSec=20\n")
-"""The unit's own minute, which tests/unit/packaging checks, would only be waited for."""
+SHORT_WAITS = "/etc/systemd/system/eventplane-forwarder.service.d/short-waits.conf"
+_SHORT_WAITS = DeviceFile(b"[Service]\nWatchdogSec=20\nRestartSec=1\n")
+"""Instead of the unit's own minute, which tests/unit/packaging checks, and five seconds."""
 UNITS = (
     "eventplane-provisioning.timer",
     "systemd-networkd.service",
@@ -58,7 +58,7 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plane]:
         with FakeAws(cloud, authority) as aws:
             for topic in (CREATE, REGISTER):
                 aws.subscribe(topic)
-            files = {**AGENT_FILES, **_settings(authority, cloud.port), WATCHDOG: _SHORT_WATCHDOG}
+            files = {**AGENT_FILES, **_settings(authority, cloud.port), SHORT_WAITS: _SHORT_WAITS}
             image = make_image(folder, packages, files, UNITS)
             device = EmulatedDevice(supervisor, folder, image)
             yield Plane(device, cloud, aws)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
+import json
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -39,15 +41,6 @@ class Desk:
             self._start()
         return self.folder.read()
 
-    @property
-    def environment(self) -> dict[str, str]:
-        """What a shell has that has sourced the plane's file."""
-        file = shlex.quote(str(self.running and self.folder.environment))
-        shell = subprocess.run(
-            ["bash", "-c", f". {file} && env -0"], check=True, capture_output=True, text=True
-        )
-        return dict(each.split("=", 1) for each in shell.stdout.split("\0") if each)
-
     def command(self, *words: str) -> subprocess.CompletedProcess[str]:
         """Run `python -m local.up` for this plane, and return what came of it."""
         line = [sys.executable, "-m", "local.up", *words, "--folder", str(self.folder.path)]
@@ -73,6 +66,13 @@ class Desk:
         except NotUpError:
             return False
         return True
+
+
+def state(running: Running) -> dict[str, Any]:
+    """Return what the control room shows."""
+    with urllib.request.urlopen(f"{running.control_room}state", timeout=30) as answer:  # noqa: S310 - our own
+        document: dict[str, Any] = json.load(answer)
+        return document
 
 
 @pytest.fixture(scope="session")

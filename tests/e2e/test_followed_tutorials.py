@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from local.ports import free_port
-from tests.e2e.conftest import Desk
+from tests.e2e.conftest import Desk, state
 from tests.tutorials import FOLDER, ROOT, Reader, clean_environment
 
 SECONDS = 300.0
@@ -48,6 +48,7 @@ def test_each_command_prints_what_the_page_shows(desk: Desk, tmp_path: Path, pag
     environment["PATH"] = f"{ROOT / 'tools' / 'bin'}:{environment['PATH']}"
     with Reader(project, tmp_path / "terminals", environment, prelude=prelude, seconds=SECONDS) as reader:
         reader.follow(_on_a_free_port(FOLDER / f"{page}.md", tmp_path))
+    assert state(desk.running)["contract"] == desk.running.contract_version
 
 
 def _on_a_free_port(page: Path, folder: Path) -> Path:

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,20 +15,17 @@ from eventplane.contract import ParticipantKind
 from eventplane.sqs_binding import split
 from local.control_room.plane import Fault
 from local.control_room.server import BUTTONS
-from local.deploy import ROOT
 from local.ports import LOOPBACK
 from local.up.folder import Running, end_leftovers
 from local.up.plane import ALARM
 from stacks.names import inbox_url_output
 from tests.browser import Page
-from tests.e2e.conftest import Desk
+from tests.e2e.conftest import Desk, state
 from tests.eventually import eventually
 from tests.integration.mqtt import TestClient
 
 ROOM_S = 150.0
 """How long an alarm may take: a message that a killed router had in its hands comes again after 35 s."""
-
-NEW = "laundry-service"
 
 
 @pytest.fixture
@@ -55,19 +49,9 @@ def page(browser: Page, running: Running) -> Iterator[Page]:
     browser.open("about:blank")
 
 
-def ask(running: Running, method: str, path: str) -> dict[str, Any]:
-    """Do what a button of the control room does."""
-    address = f"{running.control_room.rstrip('/')}{path}"
-    headers = {"Origin": running.control_room.rstrip("/")}
-    request = urllib.request.Request(address, method=method, headers=headers)  # noqa: S310 - our own
-    with urllib.request.urlopen(request, timeout=30) as answer:  # noqa: S310
-        document: dict[str, Any] = json.load(answer)
-        return document
-
-
 def shown(running: Running, id: str, inbox: str) -> dict[str, Any] | None:
     """What the control room shows of the arrival of an event, None before it."""
-    for event in ask(running, "GET", "/state")["events"]:
+    for event in state(running)["events"]:
         for delivery in event["deliveries"]:
             if (event["id"], delivery["inbox"]) == (id, inbox) and delivery["after_ms"] is not None:
                 return dict(delivery)
@@ -121,7 +105,7 @@ def test_each_button_breaks_the_plane_and_an_alarm_sent_meanwhile_arrives(page: 
 
 def test_nothing_is_lost_in_the_end(running: Running) -> None:
     def is_complete() -> bool:
-        counters = ask(running, "GET", "/state")["counters"]
+        counters = state(running)["counters"]
         return bool(counters["due"] == counters["received"] and not counters["lost"])
 
     assert eventually(is_complete, ROOM_S, every_s=0.5)
@@ -131,28 +115,6 @@ def test_a_second_one_says_where_the_first_is(running: Running, desk: Desk) -> N
     second = desk.command("start")
     assert second.returncode == 1
     assert running.control_room in second.stdout
-
-
-def test_a_new_participant_is_deployed_by_publish_and_gets_what_is_sent(running: Running, desk: Desk) -> None:
-    def eventplane(*words: str) -> str:
-        line = [sys.executable, "-m", "eventplane", *words]
-        environment = {**desk.environment, "PYTHONPATH": str(ROOT)}
-        done = subprocess.run(
-            line, cwd=desk.project, env=environment, capture_output=True, text=True, check=False
-        )
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-    eventplane("new", "participant", NEW, "--kind", "cloud-service", "--receives", ALARM)
-    published = desk.command("publish")
-    assert published.returncode == 0, published.stdout
-    assert inbox_url_output(NEW) in desk.running.outputs
-    assert ask(running, "GET", "/state")["contract"] == desk.running.contract_version
-    id = ask(running, "POST", "/alarm")["id"]
-    shown = eventplane("inbox", NEW, "--follow", "--most", "1", "--timeout", str(ROOM_S), "--json")
-    assert id in shown
-    again = desk.command("publish")
-    assert (again.returncode, "nothing has changed" in again.stdout) == (0, True)
 
 
 def test_a_webhook_without_its_url_is_not_published(running: Running, desk: Desk) -> None:
