@@ -3,12 +3,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
 
+from tests.scratch import SCRATCH
 from tests.unit.edge.disks import SmallDisk, small_disk_at
 from tests.unit.edge.fakes import Device, MakeDevice
+
+
+@pytest.fixture
+def tmp_path() -> Iterator[Path]:
+    """A folder where a sync costs nothing."""
+    with TemporaryDirectory(dir=SCRATCH) as folder:
+        yield Path(folder)
 
 
 @pytest.fixture
