@@ -95,21 +95,6 @@ def test_offline_it_is_dropped_and_counted(device: Device) -> None:
     assert "e" not in [each.id for each in device.sent_up()]
 
 
-@pytest.mark.source("P4", "C1")
-def test_of_one_channel_only_the_event_that_asks_for_less_is_gone_after_an_outage(make: MakeDevice) -> None:
-    device = make(plane=contract())
-    device.turn(Disconnected(CLOUD, device.cloud_link.generation, "gone"))
-    less = event("less", deliveryguarantee="best_effort")
-    device.send(less, event("kept"))
-    assert device.forwarder.counts.not_stored == {NotStored("device.outbox", READING, OFFLINE): 1}
-    assert [each.refused for each in device.receipts()] == [None, None]
-    device.redial(CLOUD)
-    device.turn(after=1.0)
-    sent = [each.id for each in device.sent_up()]
-    assert "kept" in sent
-    assert "less" not in sent
-
-
 def test_while_a_connection_is_being_made_it_waits(make: MakeDevice) -> None:
     device = make(connected=False, plane=PLANE)
     device.connect(LOCAL)

@@ -9,6 +9,7 @@ import pytest
 
 from contract.acl import FORWARDER, acl
 from edge.components import first_session_has_it, make_links
+from edge.counts import NotStored
 from edge.decision import NO_ATTRIBUTES
 from edge.dispatch import MOST_UNKNOWN, UNKNOWN_EVERY_S, UrgentHint, subscriptions
 from eventplane.contract import Contract
@@ -219,6 +220,13 @@ class TestUnknownOutboxes:
         device.turn(after=UNKNOWN_EVERY_S)
         device.turn(over(device, LOCAL, b"later", STRANGE))
         assert len(letters(device)) == MOST_UNKNOWN + 1
+
+    def test_what_was_counted_is_reported(self, device: Device) -> None:
+        flood = [over(device, LOCAL, b"%d" % number, STRANGE) for number in range(MOST_UNKNOWN + 5)]
+        device.turn(*flood)
+        assert device.forwarder.counts.not_stored == {NotStored(OUTBOXES, "", Reason.UNKNOWN_CHANNEL): 5}
+        device.turn(after=61.0)
+        assert device.not_stored() == {(OUTBOXES, Reason.UNKNOWN_CHANNEL): 5}
 
 
 class TestRetained:

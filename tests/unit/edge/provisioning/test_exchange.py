@@ -33,21 +33,22 @@ def said(**body: Any) -> bytes:
 CREATED = said(certificateId="1", certificatePem="cert", certificateOwnershipToken="token", privateKey="key")
 
 
-def test_it_asks_for_a_certificate_for_its_own_key() -> None:
-    it = exchange("csr")
-    assert (it.first.step, it.first.topic) == ("create", FROM_REQUEST)
-    assert json.loads(it.first.payload) == {"certificateSigningRequest": "csr"}
-    created = it.answer(f"{FROM_REQUEST}/accepted", CREATED)
+@pytest.mark.parametrize(
+    ("signing_request", "topic", "asked", "private_key"),
+    [("csr", FROM_REQUEST, {"certificateSigningRequest": "csr"}, None), (None, CREATE, {}, "key")],
+    ids=["a certificate for its own key", "a key as well"],
+)
+def test_it_asks_for_what_it_lacks_and_listens_for_the_answers(
+    signing_request: str | None, topic: str, asked: dict[str, str], private_key: str | None
+) -> None:
+    it = exchange(signing_request)
+    assert (it.first.step, it.first.topic, json.loads(it.first.payload)) == ("create", topic, asked)
+    assert set(it.topics) == {
+        f"{each}/{word}" for each in (topic, REGISTER) for word in ("accepted", "rejected")
+    }
+    created = it.answer(f"{topic}/accepted", CREATED)
     assert isinstance(created, Created)
-    assert (created.certificate, created.private_key) == ("cert", None)
-
-
-def test_it_asks_for_a_key_as_well_when_it_has_none() -> None:
-    it = exchange(None)
-    assert (it.first.topic, json.loads(it.first.payload)) == (CREATE, {})
-    created = it.answer(f"{CREATE}/accepted", CREATED)
-    assert isinstance(created, Created)
-    assert created.private_key == "key"
+    assert (created.certificate, created.private_key) == ("cert", private_key)
 
 
 def test_it_registers_with_the_token_and_its_name_and_is_done() -> None:
@@ -60,14 +61,6 @@ def test_it_registers_with_the_token_and_its_name_and_is_done() -> None:
         "parameters": {"SerialNumber": "home-1"},
     }
     assert isinstance(it.answer(f"{REGISTER}/accepted", said(thingName="home-1")), Registered)
-
-
-@pytest.mark.parametrize("signing_request", ["csr", None])
-def test_it_listens_where_it_will_be_answered(signing_request: str | None) -> None:
-    it = exchange(signing_request)
-    assert set(it.topics) == {
-        f"{topic}/{word}" for topic in (it.first.topic, REGISTER) for word in ("accepted", "rejected")
-    }
 
 
 def test_an_answer_that_comes_twice_or_late_or_from_elsewhere_changes_nothing() -> None:
@@ -123,21 +116,20 @@ def test_whatever_is_answered_nothing_but_our_errors_comes_out(payload: bytes, w
         exchange().answer(f"{FROM_REQUEST}/{word}", payload)
 
 
-def test_the_request_is_for_the_key_and_in_the_things_name() -> None:
-    made = make_signing_request("home-1:a_b")
+@pytest.mark.parametrize(
+    ("thing", "common_name"),
+    [("home-1:a_b", "home-1:a_b"), ("home-" + "x" * 115, "home-" + "x" * 59)],
+    ids=["a short name", "a longer name than a certificate may have"],
+)
+def test_the_request_is_for_the_key_and_in_the_things_name(thing: str, common_name: str) -> None:
+    made = make_signing_request(thing)
     key = load_pem_private_key(made.private_key.encode(), None)
     request = x509.load_pem_x509_csr(made.request.encode())
     assert isinstance(key, ec.EllipticCurvePrivateKey)
     assert key.curve.name == "secp256r1"
     assert request.public_key() == key.public_key()
     assert request.is_signature_valid
-    assert request.subject.rfc4514_string() == "CN=home-1:a_b"
-
-
-def test_a_thing_may_have_a_longer_name_than_a_certificate() -> None:
-    name = "home-" + "x" * 115
-    request = x509.load_pem_x509_csr(make_signing_request(name).request.encode())
-    assert request.subject.rfc4514_string() == f"CN={name[:64]}"
+    assert request.subject.rfc4514_string() == f"CN={common_name}"
 
 
 def test_a_device_without_openssl_is_told_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -356,20 +356,19 @@ def test_a_power_cut_before_any_operation_leaves_a_pair_that_works(
 
 DAY_S = 86_400
 START = datetime(1970, 1, 1, tzinfo=UTC)
-NEVER_TOO_OLD = 10_000 * DAY_S
-
-
-def valid_for(days: int) -> Validity:
-    return Validity(START, START + timedelta(days=days))
 
 
 @pytest.mark.parametrize(
-    ("day", "due"), [(-400, False), (0, False), (239, False), (241, True), (359, True), (400, True)]
+    ("life_days", "day", "due"),
+    [
+        *((360, day, False) for day in (-400, 0, 239)),
+        *((360, day, True) for day in (241, 359, 400)),
+        (24 * 365, 499, False),
+        (24 * 365, 501, True),
+    ],
 )
-def test_it_is_due_in_the_last_third_of_its_life(day: int, due: bool) -> None:
-    assert is_due(valid_for(360), day * DAY_S, NEVER_TOO_OLD) is due
-
-
-@pytest.mark.parametrize(("day", "due"), [(99, False), (101, True)])
-def test_it_is_due_at_its_greatest_age_however_long_it_lives(day: int, due: bool) -> None:
-    assert is_due(valid_for(24 * 365), day * DAY_S, 100 * DAY_S) is due
+def test_a_certificate_is_due_in_the_last_third_of_its_life_and_at_500_days(
+    life_days: int, day: int, due: bool
+) -> None:
+    validity = Validity(START, START + timedelta(days=life_days))
+    assert is_due(validity, day * DAY_S, 500 * DAY_S) is due
