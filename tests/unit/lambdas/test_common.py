@@ -186,6 +186,13 @@ def test_a_queue_that_sets_no_wait_keeps_the_message_all_the_same(
     assert unwilling.asked == []
 
 
+def test_a_message_of_a_fifo_queue_has_its_group() -> None:
+    batch = sqs_event(message("m1", "x"))
+    assert [(each.receipt, each.group) for each in read_messages(batch)] == [("handle-m1", None)]
+    batch["Records"][0]["attributes"]["MessageGroupId"] = "g"
+    assert read_messages(batch)[0].group == "g"
+
+
 @pytest.mark.source("P4", "P15")
 def test_no_message_takes_another_with_it_and_none_is_begun_without_time() -> None:
     handled: list[str] = []

@@ -1,4 +1,4 @@
-"""The HTTP connection against endpoints that behave, and that do not; asking one for its consent."""
+"""The HTTP connection to endpoints that work or fail, and the request for an endpoint's consent."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def post(endpoint: Endpoint) -> EndpointResponse:
     return endpoint.send("POST", {"content-type": "text/plain"}, BODY)
 
 
-def test_a_request_arrives_whole_and_its_answer_is_told() -> None:
+def test_a_request_is_sent_whole_and_its_answer_returned() -> None:
     with talking(answer(202, b"thank\nyou", x_trace="7")) as (server, endpoint):
         told = post(endpoint)
     (request,) = server.received
@@ -90,7 +90,7 @@ def test_a_connection_closed_meanwhile_is_replaced_without_a_failure() -> None:
         assert server.connections == 2
 
 
-def test_a_connection_left_alone_for_long_is_not_trusted() -> None:
+def test_a_connection_that_was_idle_for_long_is_replaced() -> None:
     now_ms = 0
     with talking(clock=lambda: now_ms) as (server, endpoint):
         post(endpoint)
@@ -109,7 +109,7 @@ def heralded(line: socket.socket, end: threading.Event) -> bool:
     return answer(200, b"done", x_trace="7")(line, end)
 
 
-def test_an_interim_answer_is_not_the_answer() -> None:
+def test_interim_answers_are_skipped() -> None:
     with talking(heralded, answer(422), answer(204)) as (server, endpoint):
         told = post(endpoint)
         assert (told.status, told.headers, told.excerpt) == (
@@ -128,7 +128,7 @@ def heralds_for_ever(line: socket.socket, end: threading.Event) -> bool:
 
 
 @pytest.mark.parametrize("play", [silence, drips, heralds_for_ever])
-def test_an_attempt_ends_in_time_however_the_endpoint_dawdles(play: Play) -> None:
+def test_an_attempt_ends_in_time_when_the_endpoint_is_slow(play: Play) -> None:
     with talking(play, timeout_s=SHORT_S) as (server, endpoint):
         with pytest.raises(UnreachableError, match=r"no answer within 0\.3 s"):
             post(endpoint)
@@ -137,7 +137,7 @@ def test_an_attempt_ends_in_time_however_the_endpoint_dawdles(play: Play) -> Non
         assert server.connections == 2
 
 
-def test_a_kept_connection_that_falls_silent_is_given_no_second_timeout() -> None:
+def test_a_silent_kept_connection_gets_no_second_timeout() -> None:
     with talking(answer(204), silence, timeout_s=SHORT_S) as (server, endpoint):
         post(endpoint)
         with pytest.raises(UnreachableError, match="no answer within"):
@@ -149,7 +149,7 @@ def test_a_kept_connection_that_falls_silent_is_given_no_second_timeout() -> Non
     "said",
     [b"", b"HTTP/1.1 20", b"HTTP/1.1 200 OK\r\ncontent-le", b"SSH-2.0-OpenSSH\r\n", b"\x00\x01\r\n\r\n"],
 )
-def test_half_an_answer_is_none(said: bytes) -> None:
+def test_an_incomplete_answer_is_a_failure(said: bytes) -> None:
     with talking(says(said)) as (_, endpoint), pytest.raises(UnreachableError):
         post(endpoint)
 
@@ -162,14 +162,14 @@ def test_half_an_answer_is_none(said: bytes) -> None:
         b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nnonsense\r\n",
     ],
 )
-def test_the_status_stands_when_the_body_breaks_off(said: bytes) -> None:
+def test_the_status_counts_when_the_body_is_incomplete(said: bytes) -> None:
     with talking(says(said)) as (server, endpoint):
         assert post(endpoint).status == 200
         assert post(endpoint).status == 204
         assert server.connections == 2
 
 
-def test_a_body_without_an_end_is_read_in_part() -> None:
+def test_an_endless_body_is_read_in_part() -> None:
     sent = 0
 
     def floods(line: socket.socket, _end: object) -> bool:
@@ -202,7 +202,7 @@ def believing(ca: Path) -> ssl.SSLContext:
     return ssl.create_default_context(cafile=str(ca))
 
 
-def test_tls_with_a_believed_certificate_is_used_and_kept(authority: Authority) -> None:
+def test_tls_with_a_trusted_certificate_keeps_its_connection(authority: Authority) -> None:
     with EndpointServer(tls=server_side(authority.issue("good"))) as server:
         tls = believing(authority.ca)
         with closing(anywhere(server.url(), tls=tls)) as endpoint:
@@ -220,7 +220,7 @@ def test_tls_with_a_believed_certificate_is_used_and_kept(authority: Authority) 
         ("old", True, "127.0.0.1", "certificate has expired"),
     ],
 )
-def test_a_certificate_that_is_not_the_endpoint_s_is_refused(
+def test_a_certificate_of_another_issuer_host_or_time_is_refused(
     authority: Authority, name: str, believes: bool, host: str, said: str
 ) -> None:
     identity = authority.issue(name, age=timedelta(days=90 if name == "old" else 0))
@@ -287,7 +287,7 @@ def on_the_internet(url: str = "https://hook.example/in") -> Endpoint:
         ("2001:0:4136:e378::1", "Teredo"),
     ],
 )
-def test_a_name_that_leads_to_a_private_address_is_never_connected_to(
+def test_a_name_with_a_private_address_gets_no_connection(
     monkeypatch: pytest.MonkeyPatch, address: str, kind: str
 ) -> None:
     resolver = Resolver(monkeypatch, [address])
@@ -298,7 +298,7 @@ def test_a_name_that_leads_to_a_private_address_is_never_connected_to(
     assert "hook.example leads to" in refused.value.detail
 
 
-def test_a_name_that_leads_elsewhere_the_second_time_gains_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_name_is_checked_at_each_look_up(monkeypatch: pytest.MonkeyPatch) -> None:
     resolver = Resolver(monkeypatch, [PUBLIC], ["127.0.0.1"])
     endpoint = on_the_internet()
     with pytest.raises(UnreachableError):
@@ -324,7 +324,7 @@ def test_only_listed_ports_are_connected_to(monkeypatch: pytest.MonkeyPatch) -> 
     assert resolver.connected == [PUBLIC]
 
 
-def test_a_listening_endpoint_on_this_machine_gets_no_connection() -> None:
+def test_an_endpoint_on_this_machine_gets_no_connection() -> None:
     with EndpointServer(answer(200)) as server:
         url = server.url().replace("http:", "https:")
         reach = SinkReach(SinkScope.INTERNET, frozenset({server.port}))
@@ -356,7 +356,7 @@ ORIGIN = "eventplane-dev-alarm-centre"
         ({"allow": "OPTIONS, POST"}, None, 1, "no consent: HTTP 200"),
     ],
 )
-def test_only_the_header_is_a_consent(
+def test_only_the_header_counts_as_consent(
     allowed: dict[str, str], rate: int | None, status: int, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ["--rate", str(rate)] if rate else []
@@ -378,7 +378,7 @@ def test_only_the_header_is_a_consent(
         ("events", "is not a URL with a host"),
     ],
 )
-def test_an_address_that_no_deployment_takes_is_refused(
+def test_a_url_that_no_deployment_accepts_is_refused(
     url: str, problem: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as ended:
@@ -387,7 +387,7 @@ def test_an_address_that_no_deployment_takes_is_refused(
     assert problem in capsys.readouterr().err
 
 
-def test_a_host_that_does_not_exist_is_said_in_words(
+def test_an_unknown_host_is_reported_in_plain_words(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def unknown(*_: object, **__: object) -> None:
@@ -400,6 +400,6 @@ def test_a_host_that_does_not_exist_is_said_in_words(
     assert "gaierror" not in out
 
 
-def test_an_endpoint_that_is_down_gives_none(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_endpoint_that_is_down_gives_no_consent(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([f"http://127.0.0.1:{free_port()}/", "--origin", ORIGIN]) == 1
     assert "no consent: ConnectionRefusedError" in capsys.readouterr().out
