@@ -1,4 +1,4 @@
-"""The ledger's way to the archive: by its queue, or else by S3, and each contract before its lines."""
+"""How the ledger reaches the archive: by its queue, otherwise by S3, and each contract before its lines."""
 
 from __future__ import annotations
 
@@ -70,24 +70,18 @@ def records(number: int) -> list[LedgerRecord]:
     ]
 
 
-def test_lines_and_contracts_come_out_as_they_went_in(contract: Contract) -> None:
-    lines = ['{"id":"a\\nb"}', '{"id":"\u2028 ü"}']
-    ((text, _),) = ledger_texts(lines, {contract.version: contract.canonical})
-    read = parse_ledger_text(text)
-    assert (list(read.lines), dict(read.contracts)) == (lines, {contract.version: contract.canonical})
-
-
-def test_what_does_not_fit_one_message_takes_several_with_the_contracts_first(contract: Contract) -> None:
-    lines = [noisy(number) for number in range(60)]
+def test_many_lines_take_several_messages_with_the_contracts_first(contract: Contract) -> None:
+    lines = ['{"id":"a\\nb"}', '{"id":"\u2028 ü"}', *(noisy(number) for number in range(60))]
     parts = ledger_texts(lines, {contract.version: contract.canonical})
     assert len(parts) > 2
     assert max(len(text) for text, _ in parts) <= MAX_LEDGER_MESSAGE_BYTES
     read = [parse_ledger_text(text) for text, _ in parts]
     assert [line for each in read for line in each.lines] == lines
-    assert [bool(each.contracts) for each in read] == [True] + [False] * (len(parts) - 1)
+    own = {contract.version: contract.canonical}
+    assert [dict(each.contracts) for each in read] == [own] + [{}] * (len(parts) - 1)
 
 
-def test_names_that_compress_well_make_no_message_that_is_too_large_to_read() -> None:
+def test_a_message_is_bounded_by_its_uncompressed_size() -> None:
     lines = ["a" * (MAX_LEDGER_CHARACTERS // 3)] * 10
     parts = [parse_ledger_text(text) for text, _ in ledger_texts(lines, {})]
     assert max(sum(map(len, each.lines)) for each in parts) <= MAX_LEDGER_CHARACTERS
@@ -105,7 +99,7 @@ def test_names_that_compress_well_make_no_message_that_is_too_large_to_read() ->
         json.dumps({"format": 1, "lines": NO_TEXT, "contracts": {}}),
     ],
 )
-def test_a_message_that_cannot_be_read_is_refused(text: str) -> None:
+def test_a_malformed_message_is_refused(text: str) -> None:
     with pytest.raises(LedgerMessageError):
         parse_ledger_text(text)
 
@@ -158,7 +152,7 @@ def test_the_writer_reads_one_message_at_a_time(cloud: Cloud, monkeypatch: pytes
     assert done == ["read 1", "line of 1", "read 2", "line of 2"]
 
 
-def test_messages_that_there_is_no_time_for_or_no_object_come_again(cloud: Cloud) -> None:
+def test_messages_without_time_or_without_an_object_are_redelivered(cloud: Cloud) -> None:
     left = iter([RESERVE_MS, RESERVE_MS - 1])
     first, second = held('{"id":"1"}'), held('{"id":"22"}', '{"id":"3"}')
     assert writing(cloud, first, second, remaining_ms=lambda: next(left)) == {second.id}
@@ -166,7 +160,7 @@ def test_messages_that_there_is_no_time_for_or_no_object_come_again(cloud: Cloud
     assert writing(cloud, second, s3=FailingClient(cloud.s3, "put_object")) == {second.id}
 
 
-def test_without_its_contract_a_message_comes_again_and_takes_no_other_with_it(cloud: Cloud) -> None:
+def test_a_message_whose_contract_cannot_be_filed_is_redelivered_alone(cloud: Cloud) -> None:
     class NoContracts:
         def put_object(self, *, Key: str, **request: Any) -> Any:  # noqa: N803
             client = FailingClient(cloud.s3, "put_object") if Key.startswith("contracts/") else cloud.s3
@@ -181,7 +175,7 @@ def test_without_its_contract_a_message_comes_again_and_takes_no_other_with_it(c
     assert cloud.keys("contracts/") == []
 
 
-def test_a_contract_goes_with_the_first_records_and_not_again(cloud: Cloud) -> None:
+def test_a_contract_is_sent_with_the_first_records_only(cloud: Cloud) -> None:
     ledger = cloud.ledger_of()
     for name in ("one", "two"):
         ledger.file(cloud.contract)
@@ -190,7 +184,7 @@ def test_a_contract_goes_with_the_first_records_and_not_again(cloud: Cloud) -> N
     assert found == [[cloud.contract.version], []]
 
 
-def test_what_the_queue_refuses_goes_to_the_archive_with_its_contract(cloud: Cloud) -> None:
+def test_records_that_the_queue_refuses_go_to_the_archive_with_their_contract(cloud: Cloud) -> None:
     ledger = cloud.ledger_of(sqs=FailingClient(cloud.sqs, "send_message_batch"))
     ledger.file(cloud.contract)
     ledger.write("request-7", records(2), NOW_MS, lambda: True)
@@ -201,7 +195,7 @@ def test_what_the_queue_refuses_goes_to_the_archive_with_its_contract(cloud: Clo
     assert [line["id"] for line in cloud.lines("ledger/")] == ["0", "1"]
 
 
-def test_a_contract_that_neither_takes_goes_with_the_next_records(cloud: Cloud) -> None:
+def test_a_contract_that_neither_queue_nor_archive_took_goes_with_the_next_records(cloud: Cloud) -> None:
     sqs = FailingClient(cloud.sqs, "send_message_batch")
     ledger = cloud.ledger_of(sqs=sqs, s3=FailingClient(cloud.s3, "put_object"))
     ledger.file(cloud.contract)
@@ -213,7 +207,7 @@ def test_a_contract_that_neither_takes_goes_with_the_next_records(cloud: Cloud) 
     assert cloud.keys("contracts/") == [f"contracts/{cloud.contract.version}.json"]
 
 
-def test_no_call_for_the_ledger_but_the_first_begins_without_time(cloud: Cloud) -> None:
+def test_only_the_first_call_for_the_ledger_begins_without_time(cloud: Cloud) -> None:
     sqs = FailingClient(cloud.sqs, "send_message_batch")
     ledger = cloud.ledger_of(sqs=sqs)
     with pytest.raises(LedgerError):
