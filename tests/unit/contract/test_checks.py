@@ -1,4 +1,4 @@
-"""Warnings about contracts that are valid and probably not meant; and the ways of events."""
+"""Warnings about contracts that are valid and probably wrong; and the paths of events."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def to_desk(filter: dict[str, Any]) -> Routes:
 EXACT_RING = {"exact": {"type": RING}}
 
 
-def test_an_inbox_without_a_route_is_named_where_somebody_counts_on_it() -> None:
+def test_an_inbox_without_a_route_is_named_where_a_reader_expects_events() -> None:
     up = {"up": where(EXACT_RING, "device.outbox")}
     inboxes = {f"participants.{name}.inbox" for name in ("desk", "shop")}
     assert {each.path for each in check(plane(up))} == inboxes
@@ -120,7 +120,7 @@ def test_an_urgent_type_at_best_effort_is_named(priority: str, is_doubtful: bool
         ({"all": [{"prefix": {"type": "org."}}, {"not": {"exact": {"subject": "/a"}}}]}, None, ""),
     ],
 )
-def test_a_doubtful_filter_is_named_by_its_place_and_a_good_one_is_left_alone(
+def test_a_doubtful_filter_is_named_by_its_place(
     filter: dict[str, Any], path: str | None, message: str
 ) -> None:
     warned = found(plane(to_desk(filter)))
@@ -142,7 +142,7 @@ def test_routes_that_miss_or_repeat_something_are_named() -> None:
     assert "no route leads to the uplink" in no_uplink["participants.device.outbox"]
 
 
-def test_an_expression_shows_the_place() -> None:
+def test_a_warning_about_an_expression_marks_its_place() -> None:
     (warning,) = (each for each in check(plane(to_desk({"sql": "a = 1 AND NOT b = 2"}))) if each.excerpt)
     assert warning.excerpt.splitlines()[0] == str(parse("a = 1 AND NOT b = 2"))
     assert warning.excerpt.splitlines()[1].strip() == "^"
@@ -184,7 +184,7 @@ IN_FIFO = {"transport": "sqs_fifo", "ordering": "source"}
         (IN_FIFO, "shop", {"outbox": IN_FIFO}, None),
     ],
 )
-def test_events_that_nothing_orders_are_named(
+def test_an_ordered_inbox_with_unordered_senders_is_named(
     inbox: dict[str, str], sender: str, settings: dict[str, Any], expected: str | None
 ) -> None:
     desk = {"sends": [], "inbox": inbox}
@@ -197,7 +197,7 @@ def test_events_that_nothing_orders_are_named(
 @pytest.mark.parametrize(
     ("priority", "inbox"), [("urgent", IN_ORDER), ("normal", IN_ORDER), ("urgent", {"ordering": "none"})]
 )
-def test_an_alarm_that_waits_for_a_lost_one_is_named(priority: str, inbox: dict[str, str]) -> None:
+def test_an_alarm_that_can_wait_for_a_lost_event_is_named(priority: str, inbox: dict[str, str]) -> None:
     sends = {"desk": {"inbox": inbox}, "lamp": {}}
     contract = plane(to_desk(EXACT_RING), sends, **{RING: {"priority": priority}})
     is_named = "gap_timeout_s" in found(contract).get("routes.to-desk", "")
@@ -211,7 +211,7 @@ def test_without_declared_types_a_device_may_send_anything_into_an_ordered_inbox
 
 
 @pytest.mark.source("P17")
-def test_dead_letters_come_into_an_ordered_inbox_in_any_order() -> None:
+def test_dead_letters_are_not_ordered() -> None:
     letters = {"exact": {"type": DEAD_LETTER_TYPE}}
     contract = plane(to_desk(letters), {"desk": {"sends": [], "inbox": IN_ORDER}})
     assert "dead letters" in found(contract)["participants.desk.inbox.ordering"]
@@ -304,14 +304,14 @@ ASK, ANSWER = to("switch.inbox", "a"), to("lamp.inbox", "b")
         ),
     ],
 )
-def test_services_whose_events_come_back_to_them_are_a_loop(
+def test_services_that_receive_the_consequences_of_their_events_are_a_loop(
     sends: Sends, routes: Routes, expected: dict[str, str]
 ) -> None:
     named = {f"participants.{name}.sends": f"a loop: {way}" for name, way in expected.items()}
     assert loops(sends, routes) == named
 
 
-def test_a_family_is_taken_for_its_declared_members() -> None:
+def test_a_family_stands_for_its_declared_types() -> None:
     routes = {"y": to("switch.inbox", "x.y"), "b": ANSWER}
     sends = {"lamp": ["x.*"], "switch": ["b"]}
     assert loops(sends, routes, "x.y b") != {}
@@ -454,7 +454,7 @@ UP_PRESSED = to("device.outbox", PRESSED)
         ),
     ],
 )
-def test_a_type_that_does_not_come_to_its_readers_is_named_with_the_remedy(
+def test_a_type_that_does_not_reach_its_readers_is_named_with_the_remedy(
     routes: Routes, sends: Sends, messages: list[str], remedy: str
 ) -> None:
     warned = warnings(plane(routes, sends, PRESSED))
@@ -505,7 +505,7 @@ STARTED = "org.eventplane.device.started.v1"
         ),
     ],
 )
-def test_who_receives_a_type_is_known_by_its_ways(
+def test_the_receivers_of_a_type_are_known_by_its_paths(
     routes: Routes, sender: str, ways: dict[str, tuple[str, bool]]
 ) -> None:
     *_, last = routes.values()
@@ -514,7 +514,7 @@ def test_who_receives_a_type_is_known_by_its_ways(
     assert reached(plane(routes, sends, event_type), sender, event_type) == ways
 
 
-def test_the_shipped_contract_with_a_newcomer_s_type_has_one_warning_and_explain_agrees() -> None:
+def test_a_new_type_in_the_shipped_contract_has_one_warning_and_explain_agrees() -> None:
     document = contract_document(plane_contract())
     assert check(plane_contract()) == ()
     document["participants"]["laundry-service"] = {

@@ -59,7 +59,7 @@ def test_the_diagram_has_every_participant_and_every_route(contract: Contract) -
 
 
 @pytest.mark.source("P4")
-def test_arrows_show_guarantees_the_way_down_and_undeclared_senders() -> None:
+def test_the_diagram_shows_guarantees_the_downlink_and_undeclared_senders() -> None:
     plain = diagram(small())
     assert "  p_desk --> cloud_router" in plain
     assert 'cloud_router == "to-desk" ==> p_desk' in plain or 'cloud_router -- "to-desk" --> p_desk' in plain
@@ -71,7 +71,7 @@ def test_arrows_show_guarantees_the_way_down_and_undeclared_senders() -> None:
         assert 'cloud_router -- "down" --> home' in text
 
 
-def test_changes_are_named_field_by_field() -> None:
+def test_a_diff_names_each_changed_field() -> None:
     schemas = f"event_types/{RING}/schemas"
     first = {"$id": "a:1", "required": ["x"], "additionalProperties": True}
     old = small({schemas: [first], "routes/gone": {"filter": {"sql": "TRUE"}, "to": "desk.inbox"}})
@@ -126,7 +126,7 @@ READ_AND_WRITTEN = {
 """The topics of a service, below its name, by its right."""
 
 
-def test_the_access_rules_give_each_service_its_own_topics_and_the_forwarder_the_other_ends(
+def test_each_service_has_its_own_topics_and_the_forwarder_their_other_ends(
     contract: Contract, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["contract", "acl"]) == 0

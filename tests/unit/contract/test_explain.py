@@ -53,7 +53,7 @@ def test_the_routes_of_a_place_or_all_are_explained() -> None:
     assert explanation_table(()) == "no route to show"
 
 
-def test_an_expression_is_taken_apart_at_and_and_or() -> None:
+def test_an_expression_is_split_at_and_and_or() -> None:
     found = condition({"sql": "level > 2 AND (missing = 'x' OR subject LIKE '/bath%')\n AND urgent"})
     assert found.text == "sql level > 2 AND (missing = 'x' OR subject LIKE '/bath%') AND urgent"
     level, either, urgent = found.parts
@@ -64,7 +64,7 @@ def test_an_expression_is_taken_apart_at_and_and_or() -> None:
     assert [each.partition(":")[0] for each in found.errors] == ["missingAttribute"]
 
 
-def test_conditions_are_cast_as_and_casts_them_and_what_joins_nothing_has_no_parts() -> None:
+def test_conditions_are_cast_as_and_casts_them() -> None:
     loud, subject = condition({"sql": "loud AND subject"}).parts
     assert (loud.matched, subject.matched) == (True, False)
     assert subject.errors[0].startswith("cast:")
@@ -328,7 +328,7 @@ def test_an_event_is_followed_over_every_hop(
         ),
     ],
 )
-def test_why_nobody_receives_an_event(
+def test_an_event_without_receivers_has_the_reason_and_a_remedy(
     routes: Routes, type: str, sender: str, attributes: dict[str, str], problem: str, remedy: str
 ) -> None:
     found = outcome(laundry(**routes), type, sender, **attributes)
@@ -337,7 +337,7 @@ def test_why_nobody_receives_an_event(
     assert remedy in found.remedy
 
 
-def test_another_sender_replaces_the_one_that_is_stamped_and_a_device_is_named_as_a_whole() -> None:
+def test_a_given_sender_replaces_the_stamped_one() -> None:
     # A forwarder sends its own reports up, also without a route.
     report = write_event({"id": "1", "source": "/a", "type": "org.eventplane.device.canary.v1"})
     (own,) = outcomes(CONTRACT, report, "+canary/")
@@ -356,7 +356,7 @@ def test_another_sender_replaces_the_one_that_is_stamped_and_a_device_is_named_a
         ({"todevice": "a", "statekey": "a"}, "device.inbox refuses it (invalid_state_key): "),
     ],
 )
-def test_an_event_that_the_downlink_refuses_comes_to_no_device(address: dict[str, str], problem: str) -> None:
+def test_an_event_that_the_downlink_refuses_reaches_no_device(address: dict[str, str], problem: str) -> None:
     found = outcome(laundry(), "dim", **DOWN, **address)
     assert found.receipts == ()
     assert found.problem.startswith(problem)
@@ -372,7 +372,7 @@ def explained(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[str]:
     return capsys.readouterr().out.splitlines()[2:]
 
 
-def test_the_summary_begins_the_page_and_matches_leaves_out_the_rest(
+def test_the_output_begins_with_a_summary_and_matches_omits_other_routes(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     words = (str(EXAMPLES / "battery.json"), "--contract", str(EXAMPLES / "doorbell.yaml"))
@@ -388,7 +388,7 @@ def test_the_summary_begins_the_page_and_matches_leaves_out_the_rest(
     assert "it is refused (sender_not_allowed)" in "\n".join(explained(capsys, *words, "--sender", "chime"))
 
 
-def test_the_routes_that_are_shown_are_those_of_the_event_with_its_sender(
+def test_the_routes_shown_are_those_of_the_event_with_its_sender(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     routes = {"of-desk": {"filter": {"exact": {"senderservice": "desk"}}, "to": "shop.inbox"}}
@@ -406,7 +406,7 @@ def test_the_routes_that_are_shown_are_those_of_the_event_with_its_sender(
     assert 'senderservice = "desk"' in "\n".join(lines)
 
 
-def test_dead_letters_are_the_plane_s_and_the_device_s() -> None:
+def test_dead_letters_are_sent_by_the_plane_and_by_devices() -> None:
     event = write_event({"id": "1", "source": "/a", "type": "org.eventplane.deadletter.v1"})
     assert {each.sender: received(each) for each in outcomes(CONTRACT, event)} == {
         "eventplane": {"operations.inbox": "dead-letters-to-operations"},
@@ -414,7 +414,7 @@ def test_dead_letters_are_the_plane_s_and_the_device_s() -> None:
     }
 
 
-def test_senders_with_the_same_outcome_are_one_paragraph(
+def test_senders_with_the_same_outcome_share_a_paragraph(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file, contract = tmp_path / "event.yaml", tmp_path / "contract.json"

@@ -1,4 +1,4 @@
-"""Interest in the contract: what is valid, the contract that it makes, and what the uplink has to carry."""
+"""Interest in the contract: valid announcements, the derived contract, and the interest of the uplink."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MOTION: dict[str, Any] = {"exact": {"type": "org.eventplane.activity.motion.v1"}
 DOOR: dict[str, Any] = {"exact": {"type": "org.eventplane.activity.door.v1"}}
 
 
-def test_it_makes_a_contract_with_a_version_of_its_own_that_reads_back() -> None:
+def test_interest_makes_a_contract_with_its_own_version() -> None:
     assert with_interest(CONTRACT, []) == (CONTRACT, {})
     derived, refused = with_interest(CONTRACT, [new_announcement("family-app", [MOTION])])
     assert refused == {}
@@ -59,7 +59,7 @@ def test_announcements_of_one_participant_add_up_in_any_order(announcements: lis
         Announcement("family-app", ('{"new":{}}',)),
     ],
 )
-def test_one_that_is_wrong_takes_no_other_with_it_and_leaves_its_reader_s_interest_unknown(
+def test_a_wrong_announcement_makes_only_its_reader_s_interest_unknown(
     wrong: Announcement,
 ) -> None:
     others = [new_announcement("carers", [MOTION]), new_announcement("family-app", [DOOR])]
@@ -100,7 +100,7 @@ def test_an_item_that_cannot_be_read_is_reported(until_s: str, filters: str, err
     assert isinstance(found, error)
 
 
-def test_the_uplink_has_to_carry_what_some_route_takes_whatever_its_reader_announced() -> None:
+def test_the_uplink_carries_what_any_route_takes_without_regard_to_announcements() -> None:
     filters = uplink_filters(CONTRACT)
     assert {"exact": {"type": "org.eventplane.device.heartbeat.v1"}} in filters
     derived, _ = with_interest(CONTRACT, [new_announcement("family-app", [DOOR])])

@@ -1,4 +1,4 @@
-"""What the registry says of the plane's own contract, and what it refuses."""
+"""The registry of the plane's own contract, and what it refuses."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_a_message_and_a_route_have_their_guarantee() -> None:
         assert "delivery_guarantee" not in get(path).body["eventplane"]
 
 
-def test_a_participant_has_the_types_that_it_sends_and_asks() -> None:
+def test_a_participant_lists_the_types_that_it_sends_and_asks() -> None:
     said = get("/participants/carers").body["eventplane"]
     assert said["sends"] == ["org.eventplane.home.*"]
     assert said["asks"] == ["org.eventplane.home.message.v1"]
@@ -69,7 +69,7 @@ def test_a_participant_has_the_types_that_it_sends_and_asks() -> None:
 @pytest.mark.parametrize(
     ("event_type", "every"), [(KEYWORD, True), ("org.eventplane.activity.motion.v1", False)]
 )
-def test_a_route_that_looks_at_more_than_the_type_does_not_promise_every_event(
+def test_a_route_with_more_conditions_than_the_type_does_not_promise_every_event(
     event_type: str, every: bool
 ) -> None:
     receivers = get(f"{MESSAGES}/{event_type}").body["eventplane"]["receivers"]
@@ -77,7 +77,7 @@ def test_a_route_that_looks_at_more_than_the_type_does_not_promise_every_event(
     assert family["every_event"] is every
 
 
-def test_a_schema_is_the_document_and_its_metadata_are_beside_it() -> None:
+def test_a_schema_is_the_document_with_its_metadata_in_details() -> None:
     document, details = get(SCHEMA), get(f"{SCHEMA}$details").body
     assert document.content_type == "application/schema+json"
     assert document.body == next(iter(CONTRACT.event_types[KEYWORD].schemas.values()))
@@ -147,7 +147,7 @@ def test_an_endpoint_has_the_settings_of_its_channel() -> None:
         (f"{SCHEMA}/versions/7", NotFoundError),
     ],
 )
-def test_a_path_or_entity_that_is_not_there_is_refused_by_name(
+def test_an_unknown_path_or_entity_is_refused_by_name(
     path: str, error: type[ApiNotFoundError | NotFoundError]
 ) -> None:
     with pytest.raises(error) as caught:
@@ -164,6 +164,6 @@ def test_a_collection_comes_in_pages() -> None:
 
 
 @pytest.mark.parametrize("limit", ["", "0", "101", "1.5", "\u00b2", "9" * 5_000])
-def test_a_limit_that_means_nothing_is_refused(limit: str) -> None:
+def test_a_malformed_limit_is_refused(limit: str) -> None:
     with pytest.raises(BadFlagError, match="ask for 1 to 100"):
         get("/routes", limit=limit)
