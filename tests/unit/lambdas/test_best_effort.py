@@ -136,25 +136,6 @@ def test_promised_deliveries_go_first_even_before_more_urgent_ones(
     ]
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        (),
-        ("event_types", READING),
-        ("participants", "care-analytics", "inbox"),
-        ("participants", "device", "outbox"),
-    ],
-    ids=["event", "type", "inbox", "outbox"],
-)
-def test_best_effort_can_be_declared_by_event_type_inbox_or_outbox(
-    cloud: Cloud, contract: Contract, route: Route, path: tuple[str, ...]
-) -> None:
-    asked = {} if path else {"deliveryguarantee": BEST_EFFORT}
-    plane = at_best_effort(contract, *path) if path else contract
-    assert route(message("m1", frame(event("1", **asked))), CARE, plane=plane) == frozenset()
-    assert written(cloud) == [(CARE, "dropped", FAILED, 1)]
-
-
 def test_a_dead_letter_of_a_best_effort_event_is_promised(
     cloud: Cloud, contract: Contract, route: Route
 ) -> None:
@@ -163,11 +144,3 @@ def test_a_dead_letter_of_a_best_effort_event_is_promised(
     assert route(sent, "operations.inbox", plane=plane) == {"m1"}
     assert route(sent, attempt=2, plane=plane) == frozenset()
     assert len(cloud.letters()) == 1
-
-
-def test_an_event_that_asks_for_at_least_once_is_a_dead_letter_with_the_remedy(cloud: Cloud) -> None:
-    greedy = event("1").json.replace("{", '{"deliveryguarantee":"at_least_once",', 1)
-    assert cloud.route(message("m1", frame(greedy.encode()))) == frozenset()
-    (letter,) = cloud.letters()
-    assert letter["reason"] == "attribute_value"
-    assert "write `best_effort`, or leave it out" in letter["detail"]

@@ -292,8 +292,8 @@ class TestPacks:
 
     def test_full_frames_are_few_calls(self, contract: Contract) -> None:
         sender = Recorder()
-        done, failed = Sending(contract, most=250)(sender, *frames(1_000, 1_000), has_time=times(1))
-        assert (len(done), failed, sender.sizes()) == (2_000, set(), [250] * 8)
+        done, failed = Sending(contract, most=250)(sender, *frames(500, 500), has_time=times(1))
+        assert (len(done), failed, sender.sizes()) == (1_000, set(), [250] * 4)
 
     def test_alarms_are_not_delayed_by_packs(self, sending: Sending) -> None:
         sender = Recorder()

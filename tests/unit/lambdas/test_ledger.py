@@ -71,7 +71,7 @@ def records(number: int) -> list[LedgerRecord]:
 
 
 def test_many_lines_take_several_messages_with_the_contracts_first(contract: Contract) -> None:
-    lines = ['{"id":"a\\nb"}', '{"id":"\u2028 ü"}', *(noisy(number) for number in range(60))]
+    lines = ['{"id":"a\\nb"}', '{"id":"\u2028 ü"}', *(noisy(number) for number in range(45))]
     parts = ledger_texts(lines, {contract.version: contract.canonical})
     assert len(parts) > 2
     assert max(len(text) for text, _ in parts) <= MAX_LEDGER_MESSAGE_BYTES

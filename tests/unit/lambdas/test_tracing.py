@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import socket
-import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 from urllib.parse import urlsplit
@@ -19,6 +16,8 @@ from lambdas.common import span_export
 from lambdas.common.aws import QUICK
 from lambdas.common.span_export import MAX_SPANS, REST_S, SpanExport, invocation_links
 from lambdas.router.span_recorder import SpanRecorder, span_recorder
+from local.ports import free_port
+from tests.endpoint import EndpointServer, drips
 from tests.otlp import Receiver, otlp_receiver
 from tests.unit.lambdas.support import ALARM, Cloud, event, frame, message
 
@@ -116,51 +115,23 @@ def test_an_unsampled_invocation_is_not_linked(header: str) -> None:
     assert invocation_links({"_X_AMZN_TRACE_ID": header}) == ()
 
 
-@contextmanager
-def nobody() -> Iterator[str]:
-    with socket.socket() as closed:
-        closed.bind(("127.0.0.1", 0))
-        yield f"http://127.0.0.1:{closed.getsockname()[1]}"
-
-
-@contextmanager
-def dripping() -> Iterator[str]:
-    is_over = threading.Event()
-    with socket.create_server(("127.0.0.1", 0)) as server:
-
-        def drip() -> None:
-            connection, _ = server.accept()
-            with connection:
-                # Each byte comes within the socket's own timeout: only a bound on the whole ends this.
-                while not is_over.wait(0.02):
-                    try:
-                        connection.sendall(b"H")
-                    except OSError:
-                        return
-
-        thread = threading.Thread(target=drip)
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.getsockname()[1]}"
-        finally:
-            is_over.set()
-            thread.join()
-
-
-@contextmanager
-def refusing() -> Iterator[str]:
-    with otlp_receiver() as receiver:
-        receiver.status = 503
-        yield receiver.url
-
-
-@pytest.mark.parametrize(("collector", "patience_s"), [(nobody, 60.0), (dripping, 0.1), (refusing, 60.0)])
+@pytest.mark.parametrize(
+    ("collector", "patience_s"), [("closed port", 60.0), ("slow", 0.1), ("refusing", 60.0)]
+)
 def test_a_failing_collector_loses_no_event(
-    cloud: Cloud, route: Route, monkeypatch: pytest.MonkeyPatch, collector: Any, patience_s: float
+    cloud: Cloud,
+    route: Route,
+    receiver: Receiver,
+    monkeypatch: pytest.MonkeyPatch,
+    collector: str,
+    patience_s: float,
 ) -> None:
     monkeypatch.setattr(span_export, "PATIENCE_S", patience_s)
-    with collector() as url:
-        assert route(url) == frozenset()
+    receiver.status = 503
+    # Each byte of the slow one comes within the socket's own timeout: only a limit on the whole ends that.
+    with EndpointServer(drips) as slow:
+        ports = {"closed port": free_port(), "slow": slow.port, "refusing": urlsplit(receiver.url).port}
+        assert route(f"http://127.0.0.1:{ports[collector]}") == frozenset()
     assert cloud.copies() == {"care-analytics.inbox": 1}
 
 

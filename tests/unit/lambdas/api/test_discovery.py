@@ -94,14 +94,6 @@ def test_a_process_that_could_not_read_the_tables_answers_503(call: Call, cloud:
     assert call("/routes").status == 200
 
 
-def test_a_collection_is_read_page_by_page(call: Call, contract: Contract) -> None:
-    first = call("/routes", query={"limit": "2"})
-    link = first.headers["Link"]
-    assert link.startswith(f"<https://{HOST}/routes?limit=2&after=")
-    assert len(first.body) == 2
-    assert f"count={len(contract.routes)}" in link
-
-
 @pytest.mark.parametrize(
     ("path", "changes", "status", "type"),
     [

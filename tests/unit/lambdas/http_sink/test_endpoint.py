@@ -240,6 +240,7 @@ def test_a_handshake_ends_in_time(authority: Authority) -> None:
 
 INTERNET = SinkReach(SinkScope.INTERNET, frozenset({443, 8443}))
 PUBLIC = "93.184.215.14"
+HOOK = "https://hook.example/in"
 
 
 class Resolver:
@@ -265,7 +266,7 @@ class Resolver:
         raise ConnectionRefusedError
 
 
-def on_the_internet(url: str = "https://hook.example/in") -> Endpoint:
+def on_the_internet(url: str = HOOK) -> Endpoint:
     return Endpoint(url, timeout_s=LONG_S, clock=system_clock, reach=INTERNET)
 
 
@@ -298,29 +299,33 @@ def test_a_name_with_a_private_address_gets_no_connection(
     assert "hook.example leads to" in refused.value.detail
 
 
-def test_a_name_is_checked_at_each_look_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    resolver = Resolver(monkeypatch, [PUBLIC], ["127.0.0.1"])
-    endpoint = on_the_internet()
-    with pytest.raises(UnreachableError):
-        post(endpoint)
-    with pytest.raises(ForbiddenTargetError):
-        post(endpoint)
-    assert resolver.connected == [PUBLIC]
-
-
-def test_of_several_addresses_only_public_ones_are_tried(monkeypatch: pytest.MonkeyPatch) -> None:
-    resolver = Resolver(monkeypatch, ["10.0.0.1", PUBLIC])
-    with pytest.raises(UnreachableError):
-        post(on_the_internet())
-    assert resolver.connected == [PUBLIC]
-
-
-def test_only_listed_ports_are_connected_to(monkeypatch: pytest.MonkeyPatch) -> None:
-    resolver = Resolver(monkeypatch, [PUBLIC], [PUBLIC])
-    with pytest.raises(ForbiddenTargetError, match="port 22, not one of: 443, 8443"):
-        post(on_the_internet("https://hook.example:22/"))
-    with pytest.raises(UnreachableError):
-        post(on_the_internet("https://hook.example:8443/"))
+@pytest.mark.parametrize(
+    ("answers", "urls", "problems"),
+    [
+        # The second look-up leads to a private address.
+        ([[PUBLIC], ["127.0.0.1"]], [HOOK, HOOK], [UnreachableError, ForbiddenTargetError]),
+        # Of several addresses only public ones are tried.
+        ([["10.0.0.1", PUBLIC]], [HOOK], [UnreachableError]),
+        # Only listed ports are connected to.
+        (
+            [[PUBLIC], [PUBLIC]],
+            ["https://hook.example:22/", "https://hook.example:8443/"],
+            [ForbiddenTargetError, UnreachableError],
+        ),
+    ],
+    ids=["second look-up", "several addresses", "ports"],
+)
+def test_only_public_addresses_and_listed_ports_are_connected_to(
+    monkeypatch: pytest.MonkeyPatch,
+    answers: list[list[str]],
+    urls: list[str],
+    problems: list[type[Exception]],
+) -> None:
+    resolver = Resolver(monkeypatch, *answers)
+    endpoints = {url: on_the_internet(url) for url in urls}
+    for url, problem in zip(urls, problems, strict=True):
+        with pytest.raises(problem):
+            post(endpoints[url])
     assert resolver.connected == [PUBLIC]
 
 
