@@ -232,38 +232,6 @@ DOWN = {"way": "down"}
 
 
 @pytest.mark.parametrize(
-    ("routes", "type", "attributes", "expected"),
-    [
-        (UP, PRESSED, {}, BOTH),
-        (
-            {},
-            "dim",
-            {**DOWN, "todevice": "home-1"},
-            {"device.inbox": "dim-down", "lamp.inbox": "dim-down -> dim-to-lamp"},
-        ),
-        # What comes from a device does not go down.
-        (
-            {**UP, "down": to("device.inbox"), "pressed-to-lamp": to("lamp.inbox")},
-            PRESSED,
-            {},
-            {**BOTH, "lamp.inbox": "pressed-to-lamp"},
-        ),
-        # What a device without a forwarder sent enters in the cloud.
-        (
-            {},
-            PRESSED,
-            {"senderdevice": "home-1"},
-            {"desk.inbox": "pressed-to-desk", "shop.inbox": "pressed-to-shop"},
-        ),
-    ],
-)
-def test_an_event_is_followed_over_every_hop(
-    routes: Routes, type: str, attributes: dict[str, str], expected: dict[str, str]
-) -> None:
-    assert received(outcome(laundry(**routes), type, **attributes)) == expected
-
-
-@pytest.mark.parametrize(
     ("routes", "type", "sender", "attributes", "problem", "remedy"),
     [
         (
