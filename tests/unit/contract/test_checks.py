@@ -43,8 +43,8 @@ UP = where({"prefix": {"type": "org."}}, "device.outbox")
 def plane(routes: Routes, sends: Sends | None = None, types: str = RING, **more: Any) -> Contract:
     """Two services on the device and two in the cloud, which send `sends`: a list, or all of the settings.
 
-    Without `sends` nobody says what it sends; a service that is not in it sends nothing. `more` are settings
-    of types and services.
+    Without `sends` no service declares it; a service that is not in `sends` sends nothing. `more` are
+    settings of types and services.
     """
     services = {
         name: {"kind": kind, "description": "d", **_settings(sends, name), **more.get(name, {})}
@@ -69,7 +69,7 @@ def _settings(sends: Sends | None, name: str) -> dict[str, Any]:
 
 
 def found(contract: Contract) -> dict[str, str]:
-    """Warnings by path, without those about inboxes that nobody writes."""
+    """Return warnings by path, without those about unused inboxes."""
     return {each.path: each.message for each in check(contract) if not each.path.endswith(".inbox")}
 
 
@@ -313,7 +313,7 @@ def test_a_family_stands_for_its_declared_types() -> None:
     assert loops(sends, routes, "x b") == {}
 
 
-# Types that nobody sends, or that are not declared.
+# Types without a sender, or that are not declared.
 
 READERS = {"up": to("device.outbox", way="up"), "a": to("desk.inbox", "a"), "b": to("shop.inbox", "b")}
 
@@ -323,7 +323,7 @@ READERS = {"up": to("device.outbox", way="up"), "a": to("desk.inbox", "a"), "b":
     [
         ({"lamp": ["a"], "switch": []}, ["event_types.b"]),
         ({"lamp": ["a"], "switch": ["b"]}, []),
-        # While a sender does not say what it sends: the switch must send, or what is it there for?
+        # A sender without `sends`: a device service without a route to it is presumed to send.
         ({"lamp": ["a"], "switch": SILENT}, []),
         ({"lamp": SILENT, "switch": SILENT}, []),
         # An outbox with settings is one in use.
@@ -345,7 +345,7 @@ def test_a_sent_type_that_is_not_declared_is_named() -> None:
     }
 
 
-# Who receives events of a type, and the types that do not come.
+# The receivers of a type, and types that do not reach their readers.
 
 
 def warnings(contract: Contract) -> list[tuple[str, str]]:
@@ -460,7 +460,7 @@ def test_a_type_that_does_not_reach_its_readers_is_named_with_the_remedy(
 STARTED = "org.eventplane.device.started.v1"
 
 
-# tests/property/test_reach.py has who receives what in general; these are as narrow as they can be.
+# tests/property/test_reach.py tests the receivers of any contract; these show that no more are named.
 @pytest.mark.parametrize(
     ("routes", "sender", "ways"),
     [

@@ -25,7 +25,7 @@ from eventplane.contract import (
     load_compiled,
 )
 from eventplane.contract.participants import MAX_PARTICIPANT_NAME, RESERVED_NAMES
-from eventplane.dead_letter import DEAD_LETTER_TYPE, Refusal, dead_letter
+from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.device_reports import MANIFEST
 from eventplane.envelope import write_event
 from eventplane.names import NOTICE
@@ -103,20 +103,6 @@ def test_the_priority_is_that_of_the_type_otherwise_the_event_otherwise_the_chan
     contract = small(PRIORITIES)
     event = write_event({"id": "1", "source": "/a", "type": type, **attributes})
     assert contract.priority(event, contract.channel("bell.outbox")) is expected
-
-
-@pytest.mark.parametrize("place", list(Place))
-def test_dead_letters_of_the_plane_are_routed_everywhere(contract: Contract, place: Place) -> None:
-    letter = dead_letter(
-        id="1",
-        source="/devices/d/router",
-        time="2026-01-01T00:00:00Z",
-        refusal=Refusal("not_json", "x"),
-        channel="voice-service.outbox",
-        original=b"\xff",
-        contract_version=contract.version,
-    )
-    assert Router(contract, place).route(letter)
 
 
 @pytest.mark.source("P10")

@@ -1,4 +1,4 @@
-"""Explanations: the router's own answer, and the reasons condition by condition."""
+"""Explanations: the router's decision, and the reason condition by condition."""
 
 import io
 import json

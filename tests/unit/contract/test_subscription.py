@@ -169,14 +169,6 @@ ENDPOINT = new_subscription(
 )
 
 
-def test_the_route_of_an_endpoint_leads_to_the_subscribers() -> None:
-    derived, _ = with_subscriptions(CONTRACT, [ENDPOINT, subscription()])
-    assert {each.name: each.destination for each in subscribed_routes(derived)} == {
-        "carers-subscribes-posted": "subscribers.inbox",
-        "family-app-subscribes-news": "family-app.inbox",
-    }
-
-
 @pytest.mark.parametrize("is_retired", [True, False])
 def test_without_the_subscribers_only_their_routes_are_left_out(is_retired: bool) -> None:
     document = json.loads(CONTRACT.canonical)

@@ -96,7 +96,7 @@ class TestPublished:
             good = with_route(cloud.contract, "good")
             cloud.publish(good)
         publish_broken(cloud, kind)
-        # Also in a process that starts now, and for the next good one it is no hindrance.
+        # The same holds in a new process, and the next good contract is used.
         fresh = cloud.in_force()
         assert later(cloud, in_force) == seen(fresh) == good
         better = with_route(cloud.contract, "better")
@@ -175,7 +175,7 @@ class TestTablesThatFail:
         assert {"good", NEWS_ROUTE} <= routes(later(cloud, in_force))
         cloud.clock.now_ms += RETRY_MS
         seen(in_force)
-        # What is down is not asked again before the interval is over.
+        # A failing table is not read again before the interval is over.
         assert (counted, dynamodb.asked.count(("get_item", TABLE))) == (["ContractUnchecked"], 3)
         dynamodb.targets = {SUBSCRIPTIONS}
         cloud.publish(with_route(cloud.contract, "new"))
@@ -188,7 +188,7 @@ class TestTablesThatFail:
         cloud.subscribe("news", NEWS)
         dynamodb = failing(cloud, table)
         in_force = cloud.in_force(dynamodb)
-        # What is known already is better than what came with the code.
+        # A known publication is preferred to the bundled contract.
         assert unseen(in_force) == (cloud.contract if table == TABLE else new)
         dynamodb.targets.clear()
         cloud.clock.now_ms += RETRY_MS
@@ -201,7 +201,7 @@ class TestTablesThatFail:
             unseen(in_force)
         cloud.clock.now_ms += RETRY_MS - 1
         unseen(in_force)
-        # The first table that fails ends the look: each takes seconds where nobody answers.
+        # The first failing table ends the look: each takes seconds when it does not answer.
         assert dynamodb.asked == [("get_item", TABLE)]
         cloud.clock.now_ms += 1
         unseen(in_force)
@@ -253,7 +253,7 @@ class TestTablesThatFail:
         dynamodb.targets = {SUBSCRIPTIONS}
         cloud.clock.now_ms += 1
         cloud.subscribe("news", NEWS)
-        # Until it is in force, the router goes on; then it knows that it does not know.
+        # The router continues until it is in force; then the contract is unseen.
         cloud.clock.now_ms += 1_000 * IN_FORCE_S - 2
         assert NEWS_ROUTE not in routes(seen(in_force))
         cloud.clock.now_ms += 1
@@ -332,7 +332,7 @@ class TestSubscriptions:
         cloud.clock.now_ms += RETRY_MS
         before = seen(in_force)
         assert {"new", NEWS_ROUTE} <= routes(before)
-        # Of the same publication the last engine stays, of another one what it says itself is at hand.
+        # The last engine of the same publication stays; of another one its own routes are known.
         with monkeypatch.context() as patched:
             patched.setattr("lambdas.router.active_contract.with_subscriptions", broken)
             cloud.subscribe("more", "org.eventplane.alarm.more.v1")
@@ -424,7 +424,7 @@ class TestInterest:
         assert derived.version != cloud.contract.version
         assert self.interested(derived) == {"family-app.inbox"}
         assert seen(cloud.in_force()).version == derived.version  # every router comes to the same
-        # What is only renewed makes no other version.
+        # A renewal makes no other version.
         self.announce(cloud, leased_s=2 * INTERVAL_MS // 1_000)
         self.announce(cloud, leased_s=2 * INTERVAL_MS // 1_000, by="two")
         assert later(cloud, in_force) == derived

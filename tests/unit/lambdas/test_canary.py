@@ -70,7 +70,7 @@ def _serve(listener: socket.socket, gateway: Gateway) -> None:
     try:
         connection, _ = listener.accept()
     except OSError:
-        return  # nobody came
+        return  # no connection
     with connection, connection.makefile("rb") as stream:
         connection.settimeout(5)
         lines = iter(stream.readline, b"\r\n")
@@ -297,7 +297,7 @@ class TestQueues:
 
     def test_dead_letters_of_all_queues_are_one_figure(self, cloud: Cloud, queues: Queues) -> None:
         queues.look()
-        # An empty plane says that it was looked at.
+        # The figures of an empty plane show that the check ran.
         assert written() == {"DeadLetters": [0], "Backlog": [0]}
         metrics.clear_metrics()
         for name, number in (("dev-tap-dlq", 2), ("dev-watch-dlq", 1), ("prod-tap-dlq", 4)):

@@ -112,7 +112,7 @@ def test_a_contract_is_filed_once_by_all_functions(cloud: Cloud) -> None:
     assert cloud.read(f"contracts/{cloud.contract.version}.json") == cloud.contract.canonical
 
 
-# The second says that two were at it at a time, and not that one of them did it (Amazon S3 guide).
+# The second reports a concurrent request, which may have failed too (Amazon S3 guide).
 @pytest.mark.parametrize("code", ["AccessDenied", "ConditionalRequestConflict"])
 def test_any_other_refusal_to_file_is_raised(cloud: Cloud, contract: Contract, code: str) -> None:
     archive = Archive(FailingClient(cloud.s3, "put_object", code=code), BUCKET)
@@ -138,7 +138,7 @@ def test_the_wait_grows_up_to_its_limit_with_jitter() -> None:
 @pytest.mark.parametrize("max_receives", [5, 50, 1_000])
 def test_an_outage_of_an_hour_makes_no_dead_letters(max_receives: int) -> None:
     shortest = [outage_wait_s(each, lambda: 0.0, max_receives) for each in range(1, max_receives + 1)]
-    # Fifty, as an outbox has by default, bridge far more.
+    # Fifty receives, an outbox's default, bridge far more.
     assert sum(shortest) >= 3_600 * (1 if max_receives < 50 else 4)
 
 
@@ -174,7 +174,7 @@ def test_only_failed_messages_wait_by_their_attempts(cloud: Cloud, batch: list[Q
     redelivery = Redelivery(cloud.sqs, cloud.source, lambda: 1.0)
     assert redelivery.answer(batch, {"m1", "m3"}, lambda: 30_000) == failures("m1", "m3")
     assert waits(cloud) == [2, 30, 50, *[30] * 22]
-    # A reader that knows the waits sets them, up to the longest.
+    # A reader may set the waits itself, up to the longest.
     redelivery.answer(batch, {"m1": 7, "m2": 900}, lambda: 30_000)
     assert waits(cloud)[:3] == [7, 900, 50]
 
@@ -265,7 +265,7 @@ def test_functions_of_one_service_write_one_metric_and_retries_by_function_too()
     assert written() == [
         ({"service": "eventplane-dev-router-audit"}, {"Retried": [2]}),
         (router, {"DeviceFlooding": [1]}),
-        # No DeadLettered: a 0 would be paid for. The gauge says that somebody looked.
+        # No DeadLettered: a 0 would cost money. The gauge's 0 means that the check ran.
         (router, {"Delivered": [3], "Retried": [2], "DeadLetters": [0]}),
     ]
 
@@ -305,7 +305,7 @@ def test_a_wrong_clock_is_corrected_by_the_queue_s_time(ahead_ms: int) -> None:
     clock = QueueClock(lambda: now_ms)
     clock.observe([received(NOW_MS - 30_000), received(NOW_MS), received(None)])
     assert (clock(), clock.skew_ms) == (NOW_MS, ahead_ms)
-    # What was received before says nothing of the present, and what was once known holds meanwhile.
+    # An earlier receive says nothing about the present; the known skew is used meanwhile.
     clock.observe([received(NOW_MS - MINUTE_MS, attempt=2)])
     assert clock() == NOW_MS
     now_ms = NOW_MS

@@ -40,7 +40,7 @@ from tests.unit.lambdas.support import (
 )
 
 LIMIT_S = 20
-"""How long a test waits for what has to happen, seconds."""
+"""The longest wait of a test, seconds."""
 CARE = "https://care-analytics.inbox"
 
 
@@ -146,11 +146,11 @@ def test_a_call_that_does_not_end_leaves_the_ledger_its_time(
     sender = Recorder(hang)
     dispatch = router._dispatch = Dispatch(sender, cloud.queues)
     stuck, alarm = frames(10)[0], message("m1", frame(event("1", ALARM)))
-    # When a call starts, and when its answer is waited for.
+    # The times at which a call starts and at which its answer is awaited.
     seconds = iter([0.0, 30.0] * 2)
     with monkeypatch.context() as patched:
         patched.setattr("lambdas.router.dispatch.monotonic", lambda: next(seconds))
-        # The second call waits for the thread of the first, and is not made when that goes on.
+        # The second call waits for the thread of the first, and is not made when that continues.
         for _ in range(2):
             assert router.process([stuck], invocation()) == {"m0"}
     assert router.process([alarm], invocation()) == frozenset()
@@ -257,9 +257,9 @@ class TestPacks:
         assert (sender.sizes(), failed) == ([50, 50, 1], set())
         hints = {tuple(each.hints[name] for name in ("route", "events")) for _, (each, *_) in sender.calls}
         assert ("readings-to-care-analytics", "50") in hints
-        # Ledger and audit see single events as before.
+        # The ledger has single events.
         assert [step.record.outcome for step in done] == [Outcome.DELIVERED] * 101
-        # An inbox that says nothing gets one event a message.
+        # An inbox without the setting gets one event a message.
         single = Recorder()
         Sending(contract)(single, *frames(5))
         assert single.sizes() == [1] * 5

@@ -1,4 +1,4 @@
-"""The functions' entries: settings in, partial batch response out; wired once, and when."""
+"""The functions' entries: their settings, partial batch responses, and when they are wired."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ class Rules:
         self.urls = {name: cloud.queue(name) for name in ("ingest", "ingest-urgent", "tap")}
 
     def process(self, *messages: QueueMessage, sqs: Any = None, remaining_ms: int = 30_000) -> frozenset[str]:
-        """The ids of the failures that come again."""
+        """Return the ids of the failures that are redelivered."""
         service = IngestErrorsService(
             ways_in=tuple(self.urls.values()),
             letters_to=(self.urls["ingest"], self.urls["tap"]),
@@ -119,7 +119,7 @@ def test_a_malformed_failure_is_a_dead_letter_for_router_and_tap(rules: Rules, b
     assert (letter.event.source, letter.event.id, frame.client_id) == (SOURCE, "m1", SOURCE)
     data = letter.event.data()
     assert (data["reason"], data["channel"], data["attempt"]) == ("bad_rule_failure", "device.outbox", 2)
-    assert data["sender"] is None, "nobody vouches for what it says"
+    assert data["sender"] is None, "it has no verified sender"
     assert base64.b64decode(data["original_base64"]).decode() == body
 
 

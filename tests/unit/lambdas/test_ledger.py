@@ -105,7 +105,7 @@ def test_a_malformed_message_is_refused(text: str) -> None:
 
 
 def writing(cloud: Cloud, *messages: QueueMessage, s3: Any = None, **options: Any) -> frozenset[str]:
-    """Have the writer archive messages; the ids of those that come again."""
+    """Archive messages; return the ids of those that are redelivered."""
     writer = LedgerWriter(archive=Archive(s3 or cloud.s3, BUCKET), clock=cloud.clock)
     return writer.process(messages, Invocation("i", options.get("remaining_ms", lambda: 30_000)))
 
@@ -125,9 +125,9 @@ def test_the_writer_makes_one_object_of_a_batch_and_files_each_contract_first_an
     assert writing(cloud, *batch, s3=Counting()) == frozenset()
     assert [line["id"] for line in cloud.lines("ledger/date=2026-01-01/hour=00/")] == ["1", "22", "3"]
     assert cloud.read(f"contracts/{cloud.contract.version}.json") == cloud.contract.canonical
-    # The contract lies there before a line that names it.
+    # The contract is filed before a line that names it.
     assert [key.split("/")[0] for key in puts] == ["contracts", "ledger"]
-    # A batch that comes again replaces its object.
+    # A redelivered batch replaces its object.
     writing(cloud, *batch[::-1])
     assert len(cloud.keys("ledger/")) == 1
 
@@ -218,7 +218,7 @@ def test_only_the_first_call_for_the_ledger_begins_without_time(cloud: Cloud) ->
     with pytest.raises(LedgerError):
         ledger.write("one", records(1), NOW_MS, lambda: next(left))
     assert cloud.keys() == [f"contracts/{cloud.contract.version}.json"]
-    # The contract is there, so that the lines have the time the next time.
+    # The contract is filed now, so that the next time is enough for the lines.
     ledger.write("two", records(1), NOW_MS, lambda: True)
     assert len(cloud.lines("ledger/")) == 1
 

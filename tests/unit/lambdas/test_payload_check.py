@@ -277,7 +277,7 @@ def test_the_shipped_contract_checks_payloads_but_not_of_alarms(contract: Contra
     urgent = {name for name, each in contract.event_types.items() if each.priority is Priority.URGENT}
     assert urgent
     assert not urgent & checked
-    # Nor what the plane says of devices: carers have to hear it, whatever is wrong with it.
+    # Nor the plane's reports about devices: carers must get them, even malformed ones.
     assert not {each for each in checked if ".device." in each or ".notice." in each}
 
 

@@ -245,7 +245,7 @@ def test_a_past_window_is_replayed_to_its_participant_only(
     assert cloud.copies() == {}
     rows = set(cloud.ledger_rows("route", "reason", "entered_at_ms"))
     assert rows == {("to-newcomer", "replay", ACCEPTED_MS)}
-    # Filed first: whoever finds the record finds the contract.
+    # It is filed before the records that name it.
     assert f"contracts/{plane.version}.json" in cloud.keys("contracts/")
 
 

@@ -81,7 +81,7 @@ def test_extensions_are_delivered_as_they_were_written(cloud: Cloud) -> None:
 def test_the_ledger_has_a_record_of_each_delivery(cloud: Cloud) -> None:
     cloud.route(message("m1", frame(event("1", ALARM)), attempt=3))
 
-    # Inboxes are written side by side: the order of the records says nothing.
+    # Inboxes are written in parallel: the records have no order.
     (found,) = [each for each in cloud.decisions() if each["destination"] == CENTRE]
     assert found == {
         "decided_at_ms": NOW_MS,

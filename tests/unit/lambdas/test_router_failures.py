@@ -64,7 +64,7 @@ def unable(client: Any, method: str, *urls: str) -> FailingClient:
 
 
 def again(router: RouterService, *messages: QueueMessage, attempt: int = 1) -> frozenset[str]:
-    """Route messages at an attempt; the ids of those that come again."""
+    """Route messages at an attempt; return the ids of those that are redelivered."""
     return router.process([replace(each, attempt=attempt) for each in messages], invocation())
 
 
@@ -81,7 +81,7 @@ def test_a_refusing_queue_fails_only_the_messages_with_events_for_it(cloud: Clou
         plane=with_sends(cloud.contract, "activity-service", "com.example.unknown"),
     )
     assert failed == {"m1", "m3"}
-    # What was sent of a failed message is a fact; what was only decided is decided again.
+    # Deliveries of a failed message are recorded; other decisions are made again.
     assert [row[:2] for row in recorded(cloud)] == [("1", FAMILY), ("2", CARE), ("3", FAMILY)]
 
 
@@ -241,7 +241,7 @@ class TestFilterTime:
 
 @pytest.mark.source("P4", "N1")
 class TestCopies:
-    """A process makes no copies of what it has sent of a message that comes again."""
+    """A process makes no copies of the events that it has sent of a redelivered message."""
 
     def test_without_s3_events_arrive_once_and_are_acknowledged(self, cloud: Cloud) -> None:
         assert cloud.route(SENT, s3=unable(cloud.s3, "put_object")) == frozenset()
@@ -285,7 +285,7 @@ class TestCopies:
 
         with pytest.raises(Killed):
             cloud.route(SENT, ledger_sqs=RefusingSqs(cloud.sqs, kill))
-        # Nothing of it was acknowledged, so the queue gives the message to another process.
+        # Nothing of it was acknowledged, so the queue redelivers the message to another process.
         assert cloud.route(SENT) == frozenset()
         assert cloud.copies() == dict.fromkeys(ONCE, 2)
 
@@ -313,7 +313,7 @@ class TestCopies:
         steps = list(planner.plan(SENT, NOW_MS))
         memory.end(steps[:2], (), {"m1"}, is_written=False)
         assert memory.unwritten == [step.record for step in steps[:2]]
-        # What failed at best effort has no delivery that could be forgotten with it.
+        # A dropped best-effort delivery has no event that could be evicted with it.
         dropped = [replace(step, event=None, tried_once=True) for step in steps]
         for _ in range(3):
             memory.end(dropped, (), {"m1"}, is_written=False)
@@ -383,7 +383,7 @@ class TestTablesThatHang:
         look._patience_s = 0.0
         cloud.clock.now_ms += INTERVAL_MS
         assert isinstance(look.engine(), Engine)
-        # Until subscriptions may be in force that it does not know.
+        # It does so until subscriptions may be in force that it does not know.
         cloud.clock.advance(IN_FORCE_S)
         assert isinstance(look.engine(), Unseen)
 

@@ -59,7 +59,7 @@ class Cold:
         self._router = self.cloud.router(engine=in_force.engine, source=self._source, sqs=self.sqs)
 
     def route(self, *messages: QueueMessage) -> frozenset[str]:
-        """The ids of messages that come again."""
+        """Return the ids of messages that are redelivered."""
         return self._router.process(messages, invocation())
 
     def end_the_throttling(self) -> None:
@@ -72,7 +72,7 @@ class Cold:
 
 @pytest.fixture
 def cloud(cloud: Cloud) -> Cloud:
-    """By a contract that comes with the code."""
+    """A plane whose bundled contract lets two participants send more."""
     cloud.contract = with_sends(with_sends(cloud.contract, "activity-service", NEW), "family-app", ALARM)
     return cloud
 
@@ -111,7 +111,7 @@ def test_an_alarm_is_sent_at_once_and_completed_by_the_contract_in_force(cloud: 
 
     router.end_the_throttling()
     assert router.route(replace(sent, attempt=2)) == frozenset()
-    # It is not sent there again, and the ledger says so by the contract in force.
+    # It is not sent there again; the ledger records that by the contract in force.
     assert cloud.copies() == {CARERS: 1}
     names = ("basis", "contract_version", "destination", "outcome", "reason")
     assert [row[2:] for row in cloud.ledger_rows(*names) if row[:2] == ("in_force", published.version)] == [

@@ -91,7 +91,7 @@ def test_a_message_without_time_is_redelivered_and_not_in_the_object_s_name(
     assert writer.process([GOOD, other, BAD], Invocation("i", lambda: next(left, RESERVE_MS - 1))) == {"m3"}
     assert {line["message_id"] for line in cloud.lines("tap/")} == {"m1"}
     assert len(cloud.lines("quarantine/")) == 1
-    # It cannot replace the object of another delivery of the batch, which has all of it.
+    # It cannot replace the complete object of another delivery of the batch.
     (part,) = cloud.keys("tap/")
     writer.process([GOOD], invocation())
     assert cloud.keys("tap/") == [part]
@@ -100,7 +100,7 @@ def test_a_message_without_time_is_redelivered_and_not_in_the_object_s_name(
 
 
 class Flood:
-    """A device that floods, and an archive writer that tells the queue `monitor`."""
+    """A flooding device, and an archive writer that reports it to the queue `monitor`."""
 
     def __init__(self, cloud: Cloud) -> None:
         self.cloud = cloud
@@ -112,7 +112,7 @@ class Flood:
     def write(
         self, *, s3: Any = None, sqs: Any = None, remaining_ms: Callable[[], int] = lambda: 60_000
     ) -> int:
-        """The number of messages that come again."""
+        """Return the number of messages that are redelivered."""
         quota = Quota(window_s=60, frames=600, events=60_000, bytes=6_000_000)
         writer = TapWriter(
             archive=Archive(s3 or self.cloud.s3, BUCKET),

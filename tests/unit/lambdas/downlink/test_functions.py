@@ -257,6 +257,11 @@ def test_without_time_nothing_begins_and_every_message_is_redelivered(world: Wor
     assert world.desire(state(1), remaining_ms=lambda: 1) == {"m0"}
     assert (len(world.things()), world.sent) == (0, [])
     world.desire(state(1))
+    world.taken("work")
+    resets = one_reset(KEY_OF_PULSE, "home-1"), fleet_reset(KEY_OF_PULSE)
+    left = iter([60_000, 1] * 2)
+    assert world.do_work(*resets, remaining_ms=lambda: next(left, 1)) == {"m0", "m1"}
+    assert world.item().reset == 0
     world.clock.now_ms += HOUR
     assert not world.reconcile(remaining_ms=lambda: 1).is_complete
 
@@ -274,7 +279,7 @@ def test_the_slower_writer_reads_and_decides_again(world: World, monkeypatch: py
     world.desire(state(3))
     message = world.item().message
     assert (message and message.version) == 3
-    # One that others keep writing comes again.
+    # A message whose item others keep writing is redelivered.
     monkeypatch.setattr(DesiredTable, "write", lambda *_: None)
     monkeypatch.setattr(DesiredTable, "remove", lambda *_: False)
     assert world.desire(state(4)) == {"m0"}
@@ -290,7 +295,7 @@ def test_the_work_queue_accepts_redriven_failures_of_the_rule_and_ignores_claims
     assert world.do_work(rule_failure(json.dumps(told).encode())) == frozenset()
     assert world.versions("home-2") == [1]
     assert world.do_work({"subscribed": "claim-home-1"}) == frozenset()
-    # What is no work comes again until it is a dead letter.
+    # Malformed work is redelivered until it is a dead letter.
     assert world.do_work({"what": "is this"}) == {"m0"}
 
 
@@ -347,15 +352,6 @@ def test_a_redelivered_reset_changes_nothing(world: World) -> None:
         world.store("home-1")
         before = world.item()
     assert (before.fence, world.item(), world.sent) == (1, before, [])
-
-
-def test_without_time_a_reset_is_redelivered(world: World) -> None:
-    world.desire(state(1))
-    world.taken("work")
-    orders = one_reset(KEY_OF_PULSE, "home-1"), fleet_reset(KEY_OF_PULSE)
-    calls = iter([60_000, 1] * 2)
-    assert world.do_work(*orders, remaining_ms=lambda: next(calls, 1)) == {"m0", "m1"}
-    assert world.item().reset == 0
 
 
 def test_a_device_without_an_item_can_be_reset(world: World) -> None:

@@ -57,7 +57,7 @@ def test_the_rest_of_an_event_for_many_is_checked_too(world: World) -> None:
     forged = {**rest, "event": by(state(1, "*"), senderdevice="home-2")}
     world.desire(json.dumps({"downlink": forged}))
     assert world.reasons() == ["sender_not_allowed"]
-    # What a router writes is an event, whatever members its sender gave it.
+    # What a router writes is an event, with any members of its sender.
     for name in ("downlink", "Downlink"):
         world.desire(json.dumps(json.loads(state(1)) | {name: {**rest, "event": state(7, "home-2")}}))
     assert len(world.reasons()) == 2
@@ -105,7 +105,7 @@ def two(world: World) -> World:
 
 
 def test_a_key_belongs_to_its_first_sender_until_that_leaves_the_contract(two: World) -> None:
-    """A second sender could otherwise bury what the first one says beneath newer versions."""
+    """A second sender could otherwise replace the first one's state by newer versions."""
     two.desire(by(state(1, type=NOTE), senderservice="notes"))
     two.desire(state(2))
     said = refused(two)
@@ -119,7 +119,7 @@ def test_a_key_belongs_to_its_first_sender_until_that_leaves_the_contract(two: W
 
 
 def test_commands_of_two_senders_with_one_id_are_both_sent(two: World) -> None:
-    """`source` and `id` are claims: who copied them must not make another's command a repetition."""
+    """`source` and `id` are claims: a copy of them must not make another's command a duplicate."""
     names = {"type": SHARED, "statekey": "command/home/say", "id": "same"}
     two.desire(by(command(1, **names), senderservice="notes"), command(1, **names))
     for _ in range(2):
@@ -134,7 +134,7 @@ def test_a_version_far_ahead_is_refused(world: World) -> None:
     world.desire(
         state(5), state(1, id="burn", stateversion=burnt), state(1, "*", id="all", stateversion=burnt)
     )
-    # One letter for an event to all devices, not one for each.
+    # One dead letter for an event to all devices, not one for each.
     letters = world.letters()
     assert [each["reason"] for each in letters] == ["version_jump"] * 2
     assert all("desired reset" in each["detail"] for each in letters)

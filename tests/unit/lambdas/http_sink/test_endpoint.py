@@ -29,7 +29,7 @@ from local.ports import free_port
 from tests.endpoint import EndpointServer, Play, answer, drips, says, silence
 
 BODY = b'{"a":1}'
-# Short where a test waits for it to pass; otherwise nothing comes near it.
+# The short one is for tests that wait for it.
 SHORT_S = 0.3
 LONG_S = 20.0
 
@@ -75,7 +75,7 @@ def test_a_connection_is_used_again_unless_the_endpoint_closes_it(play: Play) ->
     with talking(play, answer(200)) as (server, endpoint):
         post(endpoint)
         assert post(endpoint).status == 200
-        # Chunked, as it stands above, ends with the connection.
+        # The chunked answer above ends with its connection.
         assert server.connections == (2 if play.__qualname__.startswith("says") else 1)
 
 
@@ -132,7 +132,7 @@ def test_an_attempt_ends_in_time_when_the_endpoint_is_slow(play: Play) -> None:
     with talking(play, timeout_s=SHORT_S) as (server, endpoint):
         with pytest.raises(UnreachableError, match=r"no answer within 0\.3 s"):
             post(endpoint)
-        # The late connection is gone: its answer would be taken for the next one's.
+        # The late connection is closed: its answer would be taken for the next one's.
         assert post(endpoint).status == 204
         assert server.connections == 2
 
@@ -175,7 +175,7 @@ def test_an_endless_body_is_read_in_part() -> None:
     def floods(line: socket.socket, _end: object) -> bool:
         nonlocal sent
         line.sendall(b"HTTP/1.1 400 Bad\r\ntransfer-encoding: chunked\r\n\r\n")
-        while True:  # until the other side has had enough
+        while True:  # until the other side closes
             line.sendall(b"1000\r\n" + b"x" * 4_096 + b"\r\n")
             sent += 4_096
 
@@ -244,7 +244,7 @@ HOOK = "https://hook.example/in"
 
 
 class Resolver:
-    """Gives the addresses of each look-up in turn, and sees where sockets connect to."""
+    """Returns the addresses of each look-up in turn, and records where sockets connect to."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *answers: list[str]) -> None:
         self.answers = list(answers)
@@ -352,7 +352,7 @@ ORIGIN = "eventplane-dev-alarm-centre"
         ({"webhook_allowed_origin": "*", "webhook_allowed_rate": "120"}, 100, 0, "120 requests a minute"),
         ({"webhook_allowed_origin": "*", "webhook_allowed_rate": "60"}, 100, 1, "`requests_per_minute: 60`"),
         ({"webhook_allowed_origin": "*", "webhook_allowed_rate": "60"}, None, 1, "`requests_per_minute: 60`"),
-        # More than a limit says, and more than int() converts.
+        # More than the contract's limit, and more digits than int() converts.
         ({"webhook_allowed_origin": "*", "webhook_allowed_rate": "60001"}, 100, 0, "consent\n"),
         ({"webhook_allowed_origin": "*", "webhook_allowed_rate": "9" * 4_301}, 100, 0, "consent\n"),
         ({"webhook_allowed_origin": "*", "webhook_allowed_rate": "-60"}, 100, 0, "consent\n"),

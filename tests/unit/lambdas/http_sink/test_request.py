@@ -70,7 +70,7 @@ def test_binary_mode_sends_attributes_as_headers_and_the_exact_data() -> None:
         "ce-id": "A-7%20%C3%A9%25%22",
         "ce-source": "/homes/1/voice",
         "ce-type": "org.example.ring.v1",
-        # All nine digits, as the producer wrote them.
+        # All nine digits of the producer.
         "ce-time": "2026-01-01T00:00:00.123456789+01:00",
         "ce-subject": "K%C3%BCche",
         "ce-urgent": "true",
@@ -261,7 +261,7 @@ def test_known_keys_are_used_while_secrets_manager_fails(secrets: FakeSecrets, c
     client.targets = {""}
     clock.now_ms += KEEP_MS
     assert keys.get() == raw(FIRST)
-    # It is not asked for every event; when it is back, it is asked in its turn.
+    # It is read again only after the interval, also when it is back.
     client.end()
     secrets.put_secret_value(SecretId=SECRET, SecretString=SECOND)
     assert keys.get() == raw(FIRST)
@@ -269,19 +269,19 @@ def test_known_keys_are_used_while_secrets_manager_fails(secrets: FakeSecrets, c
     assert keys.get() == raw(SECOND, FIRST)
 
 
-def test_without_an_answer_there_is_no_key(secrets: FakeSecrets, clock: FakeClock) -> None:
-    keys = SigningKeys(FailingClient(secrets, code="AccessDenied"), SECRET, clock)
-    expected = r"secret webhook: it could not be read .* put a key of 24 bytes"
-    with pytest.raises(SigningKeyError, match=expected):
-        keys.get()
-
-
 @pytest.mark.parametrize("value", [None, "x", "short", "c2hvcnQ=", "not base64!" * 8])
-def test_a_malformed_key_is_refused(secrets: FakeSecrets, clock: FakeClock, value: str | None) -> None:
+def test_a_missing_or_malformed_key_is_refused(
+    secrets: FakeSecrets, clock: FakeClock, value: str | None
+) -> None:
     if value is not None:
         secrets.create_secret(Name=SECRET, SecretString=value)
     with pytest.raises(SigningKeyError, match="no version of it is a key"):
         SigningKeys(secrets, SECRET, clock).get()
+    unreadable = FailingClient(secrets, code="AccessDenied")
+    with pytest.raises(
+        SigningKeyError, match="secret webhook: it could not be read .* put a key of 24 bytes"
+    ):
+        SigningKeys(unreadable, SECRET, clock).get()
 
 
 def test_a_malformed_new_key_leaves_the_previous_one_in_use(secrets: FakeSecrets, clock: FakeClock) -> None:

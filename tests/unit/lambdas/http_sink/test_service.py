@@ -207,7 +207,7 @@ def test_an_event_that_failed_for_too_long_is_a_dead_letter(hook: Hook) -> None:
         plays=(answer(500), answer(500)),
     )
     assert failed == {"m1"}
-    # One more attempt when the age is reached, and not long after it.
+    # The last attempt is when the age is reached.
     assert hook.waits == {"m1": 1}
     assert hook.outcomes() == [("2", "dead_lettered", "endpoint_failed", 500)]
     (letter,) = hook.letters()
@@ -293,7 +293,7 @@ def test_no_attempt_begins_without_time_for_its_timeout(hook: Hook) -> None:
     failed, server = delivered(hook, alarm("1", attempt=50, age_s=9_999), remaining_ms=needed - 1)
     assert failed == {"m1"}
     assert not server.received
-    # Not tried is not failed: it comes again at once, however old.
+    # It was not tried, so it did not fail: it is redelivered at once, at any age.
     assert hook.waits == {"m1": 1}
     assert not delivered(hook, alarm("1"), remaining_ms=needed)[0]
 
@@ -342,7 +342,7 @@ def test_a_defect_in_one_message_does_not_affect_the_others(
     failed, _ = delivered(hook, alarm("1"), alarm("2"))
     assert failed == {"m1"}
     assert hook.outcomes() == [("2", "delivered", None, 204)]
-    # Nor does it turn around for ever.
+    # It is not redelivered without end.
     assert not delivered(hook, alarm("1", age_s=600))[0]
     assert hook.letters()[0]["reason"] == "defect"
 

@@ -94,7 +94,7 @@ def test_each_sink_gets_its_own_events_signed_with_its_own_key(table: Subscripti
     with EndpointServer() as one, EndpointServer() as other:
         table.add(subscription("one", one.url()))
         assert failed(batch("one")) == []
-        # One that is new is known with its first event.
+        # A new subscription is found with its first event.
         table.add(subscription("other", other.url()))
         assert failed(batch("one", "other", "one", first=2)) == []
         assert (ids(one), ids(other)) == (["1", "2", "4"], ["3"])
@@ -117,7 +117,10 @@ def test_a_failing_sink_does_not_delay_the_others(table: SubscriptionTable, play
         assert ids(good) == ["2", "4"]
 
 
-def test_a_dead_sink_costs_one_attempt_and_then_rests(table: SubscriptionTable) -> None:
+def test_a_dead_sink_costs_one_attempt_and_then_rests(
+    table: SubscriptionTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(subscribers, "TIMEOUT_S", 0.3)
     with EndpointServer(is_mute=True) as dead:
         table.add(subscription("dead", dead.url()))
         assert failed(batch("dead", "dead")) == ["m1", "m2"]
@@ -146,7 +149,7 @@ def test_an_event_of_an_ended_subscription_is_dropped_and_logged(
         table.add(ending)
         assert failed(batch("ending")) == []
         table.remove(ending)
-        # It is known until the next look, or until a route comes that is not.
+        # It is known until the next look, or until an event of an unknown route.
         assert failed(batch("other", first=2)) == []
         assert failed(batch("ending", first=3)) == []
         assert ids(server) == ["1"]
@@ -204,7 +207,7 @@ def test_a_route_that_cannot_be_read_is_not_presumed_ended(cloud: Cloud, table: 
         table.add(subscription("one", server.url()))
         assert failed(batch("one")) == []
         cloud.dynamodb.delete_table(TableName=SUBSCRIPTIONS)
-        # What is known goes on; of the other one nobody can tell.
+        # A known route keeps its events; whether the other one has ended is unknown.
         assert failed(batch("other", first=2)) == ["m2"]
         assert failed(batch("one", first=3)) == []
         assert ids(server) == ["1", "3"]
@@ -248,7 +251,7 @@ def test_a_sink_that_is_not_on_the_internet_gets_no_request(
 
 
 class Plays:
-    """Attempts that end as told."""
+    """Attempts with these results."""
 
     def __init__(self, *answers: int | Failure) -> None:
         self.answers = list(answers)

@@ -99,8 +99,8 @@ def test_a_decommissioned_device_is_not_reported(world: World) -> None:
     read = world.state()
     for device in ("home-1", "never-seen"):
         world.dynamodb.update_item(**gone_request(TABLE, device))
-    assert world.table.write(read, None) is None, "whoever had read it before overwrites nothing"
-    assert world.reconcile().sent == 0, "nor what was due before"
+    assert world.table.write(read, None) is None, "an earlier reader overwrites nothing"
+    assert world.reconcile().sent == 0, "an earlier deadline reports nothing"
     for device in ("home-1", "never-seen"):
         world.record(
             *(lifecycle(line, START + HOUR, 1, device=device) for line in (Line.CONNECTED, Line.DISCONNECTED))
@@ -163,7 +163,7 @@ def test_a_heartbeat_does_not_move_the_index_entry(world: World) -> None:
         world.clock.now_ms += 5 * MINUTE
         world.record(heartbeat(sequence), heartbeats=True)
         assert world.state().due_ms == due_ms
-    # Once in so many intervals the judge looks, says nothing, and moves it.
+    # When it is due the judge reports nothing and moves it.
     assert (world.reconcile().devices, world.sent()) == (1, [])
     assert world.state().due_ms == world.clock() + 15 * MINUTE
 
