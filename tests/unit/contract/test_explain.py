@@ -2,6 +2,7 @@
 
 import io
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,6 @@ from eventplane.contract import (
     Contract,
     Place,
     Problem,
-    compile_contract,
     contract_document,
     load_compiled,
 )
@@ -21,6 +21,7 @@ from eventplane.contract.filter_reader import read_filter
 from eventplane.envelope import write_event
 from operations.explain_command import explanation_table
 from tests.plane import shipped_contract
+from tests.unit.contract.small import Routes, services, to, where
 
 EXAMPLES = Path(__file__).parents[3] / "docs" / "examples"
 CONTRACT = shipped_contract()
@@ -180,41 +181,25 @@ def test_an_event_that_cannot_be_read_is_one_line_with_the_file_and_the_remedy(
 
 
 PRESSED = "com.example.laundry.pressed.v1"
-Routes = dict[str, dict[str, Any]]
-
-
-def to(destination: str, type: str = PRESSED, **attributes: str) -> dict[str, Any]:
-    return {"filter": {"exact": {"type": type, **attributes}}, "to": destination}
+pressed_to = partial(to, type=PRESSED)
 
 
 def laundry(**changes: Any) -> Contract:
-    """The contract of somebody new: a type of a service on the device, with two routes in the cloud."""
-    services = {
-        "laundry": {"kind": "device_service", "description": "d", "sends": [PRESSED]},
-        "lamp": {"kind": "device_service", "description": "d", "sends": []},
-        "desk": {"kind": "cloud_service", "description": "d", "sends": ["dim"]},
-        "shop": {"kind": "cloud_service", "description": "d", "sends": []},
+    """The contract of somebody new: a type of the switch on the device, with two routes in the cloud."""
+    routes = {
+        "everything-to-cloud": where({"prefix": {"type": "org."}}, "device.outbox"),
+        "pressed-to-desk": pressed_to("desk.inbox"),
+        "pressed-to-shop": pressed_to("shop.inbox"),
+        "dim-down": to("device.inbox", "dim", way="down"),
+        "dim-to-lamp": to("lamp.inbox", "dim"),
+        **changes,
     }
-    document = {
-        "format": 2,
-        "name": "laundry",
-        "participants": {"device": {"kind": "device", "description": "d", "sends": []}, **services},
-        "event_types": {each: {"description": "d"} for each in (PRESSED, "dim")},
-        "routes": {
-            "everything-to-cloud": {"filter": {"prefix": {"type": "org."}}, "to": "device.outbox"},
-            "pressed-to-desk": to("desk.inbox"),
-            "pressed-to-shop": to("shop.inbox"),
-            "dim-down": to("device.inbox", "dim", way="down"),
-            "dim-to-lamp": to("lamp.inbox", "dim"),
-            **changes,
-        },
-    }
-    return compile_contract(document, "laundry")
+    return services(routes, {"switch": [PRESSED], "desk": ["dim"]}, f"{PRESSED} dim")
 
 
-UP: Routes = {"pressed-up": to("device.outbox")}
+UP: Routes = {"pressed-up": pressed_to("device.outbox")}
 NO_READER: Routes = {name: to("desk.inbox", "none") for name in ("pressed-to-desk", "pressed-to-shop")}
-ATTIC: Routes = {name: to("desk.inbox", floor="attic") for name in NO_READER}
+ATTIC: Routes = {name: pressed_to("desk.inbox", floor="attic") for name in NO_READER}
 BOTH = {"desk.inbox": "pressed-up -> pressed-to-desk", "shop.inbox": "pressed-up -> pressed-to-shop"}
 
 
@@ -252,7 +237,7 @@ DOWN = {"way": "down"}
             "let dim-down take it, or add a route to device.inbox",
         ),
         (
-            {"everything-to-cloud": to("device.outbox"), **ATTIC},
+            {"everything-to-cloud": pressed_to("device.outbox"), **ATTIC},
             PRESSED,
             "",
             {},
@@ -260,7 +245,7 @@ DOWN = {"way": "down"}
             "",
         ),
         (
-            {**UP, **NO_READER, "dim-down": to("device.inbox")},
+            {**UP, **NO_READER, "dim-down": pressed_to("device.inbox")},
             PRESSED,
             "",
             {},
@@ -268,7 +253,7 @@ DOWN = {"way": "down"}
             "",
         ),
         (
-            {**UP, **NO_READER, "pressed-to-desk": {**to("desk.inbox"), "interest": []}},
+            {**UP, **NO_READER, "pressed-to-desk": {**pressed_to("desk.inbox"), "interest": []}},
             PRESSED,
             "",
             {},
@@ -310,8 +295,8 @@ def test_a_given_sender_replaces_the_stamped_one() -> None:
     report = write_event({"id": "1", "source": "/a", "type": "org.eventplane.device.canary.v1"})
     (own,) = outcomes(CONTRACT, report, "+canary/")
     assert received(own) == {"canary.inbox": "canary-to-canary"}
-    found = outcome(laundry(**UP), PRESSED, "laundry", senderservice="lamp")
-    assert (found.sender, received(found)) == ("laundry", BOTH)
+    found = outcome(laundry(**UP), PRESSED, "switch", senderservice="lamp")
+    assert (found.sender, received(found)) == ("switch", BOTH)
     assert outcome(laundry(), PRESSED, senderdevice="home-1").sender == "home-1/"
 
 
