@@ -102,25 +102,24 @@ def test_the_interest_is_published_once_as_a_valid_state(world: World) -> None:
     assert not world.wants(NEWS)
 
 
-def test_a_subscription_and_its_end_are_published(world: World) -> None:
+@pytest.mark.parametrize(
+    "begin",
+    [
+        lambda world: world.subscribe(NEWS),
+        lambda world: world.cloud.publish(with_route(world.contract, "new", type=NEWS)),
+    ],
+    ids=["subscription", "published contract"],
+)
+def test_a_new_interest_and_its_end_are_published(world: World, begin: Callable[[World], None]) -> None:
     world.publish()
-    world.subscribe(NEWS)
+    begin(world)
     assert world.publish()
     assert world.wants(NEWS)
     world.unsubscribe(NEWS)
-    assert world.publish()
-    assert not world.wants(NEWS)
-    assert not world.publish()
-
-
-def test_a_published_contract_and_its_withdrawal_are_published(world: World) -> None:
-    world.publish()
-    world.cloud.publish(with_route(world.contract, "new", type=NEWS))
-    assert world.publish()
-    assert world.wants(NEWS)
     world.cloud.withdraw()
     assert world.publish()
     assert not world.wants(NEWS)
+    assert not world.publish()
 
 
 @pytest.mark.parametrize(("is_there", "problem"), [(False, "0000"), (True, r"nobody\.inbox has no queue")])
