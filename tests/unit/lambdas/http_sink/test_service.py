@@ -266,26 +266,26 @@ def test_a_dead_letter_that_is_refused_goes_to_the_queue_of_last_resort(hook: Ho
     assert hook.cloud.bodies("last-resort") == [letter.json]
 
 
-def test_a_dead_letter_that_no_queue_takes_keeps_the_event(hook: Hook) -> None:
-    hook.cloud.aws.others["sqs"] = FailingClient(hook.cloud.sqs, "send_message_batch")
-    failed, _ = delivered(hook, alarm("1"), alarm("2"), plays=(answer(400),))
-    assert failed == {"m1"}
-    assert hook.waits == {"m1": 2}
-    assert hook.outcomes() == [("2", "delivered", None, 204)]
-
-
-def test_a_failed_record_redelivers_no_event(hook: Hook) -> None:
-    hook.cloud.aws.others["s3"] = FailingClient(hook.cloud.s3, "put_object")
-    failed, server = delivered(hook, alarm("1"))
-    assert not failed
-    assert len(server.received) == 1
-
-
-def test_without_a_key_nothing_is_sent(hook: Hook) -> None:
-    hook.cloud.aws.others["secretsmanager"] = FailingClient(hook.cloud.aws.secrets, code="AccessDenied")
-    failed, server = delivered(hook, alarm("1"), alarm("2"))
-    assert failed == {"m1", "m2"}
-    assert not server.received
+@pytest.mark.parametrize(
+    ("service", "method", "play", "waits", "outcomes"),
+    [
+        # A dead letter that no queue takes keeps the event.
+        ("sqs", "send_message_batch", answer(400), {"m1": 2}, [("2", "delivered", None, 204)]),
+        # A record that cannot be written redelivers no event.
+        ("s3", "put_object", answer(204), {}, []),
+        # Without a key nothing is sent.
+        ("secretsmanager", "*", None, {"m1": 2, "m2": 2}, []),
+    ],
+)
+def test_a_failing_aws_service_loses_no_event(
+    hook: Hook, service: str, method: str, play: Play | None, waits: dict[str, int], outcomes: list[Any]
+) -> None:
+    aws = hook.cloud.aws
+    clients = {"sqs": aws.sqs, "s3": aws.s3, "secretsmanager": aws.secrets}
+    aws.others[service] = FailingClient(clients[service], method)
+    _, server = delivered(hook, alarm("1"), alarm("2"), plays=(play,) if play else ())
+    assert (hook.waits, hook.outcomes()) == (waits, outcomes)
+    assert len(server.received) == (2 if play else 0)
 
 
 def test_no_attempt_begins_without_time_for_its_timeout(hook: Hook) -> None:
