@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import shlex
+import shutil
 from pathlib import Path
 
 import pytest
@@ -14,8 +17,12 @@ from eventplane.topics import OUTBOXES, URGENT_CLIENT_SUFFIX
 from operations.command_line import main
 from tests.plane import shipped_contract
 from tests.unit.contract.small import RING, small
+from tools import tables
 
 GOLDEN = Path(__file__).parent / "golden" / "format-1.json"
+ROOT = Path(__file__).parents[3]
+PAGE = (ROOT / "docs" / "reference" / "contract.md").read_text()
+"""The reference page, whose examples are run."""
 
 
 @pytest.fixture(scope="module")
@@ -150,3 +157,33 @@ def test_each_service_has_its_own_topics_and_the_forwarder_their_other_ends(
         other = {"read": "write", "write": "read"}
         expected |= {f"{other[right]} eventplane/{name}/{topic}" for right, topic in rule}
     assert rights[FORWARDER] == expected
+
+
+def examples() -> str:
+    """The text of all console blocks: commands, and what they print."""
+    return "\n".join(re.findall(r"```console\n(.*?)\n```", PAGE, re.DOTALL))
+
+
+def test_every_example_of_the_page_prints_what_it_shows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(ROOT / "docs" / "examples", tmp_path / "docs" / "examples")
+    monkeypatch.chdir(tmp_path)
+    printed = []
+    for command in re.findall(r"^\$ (.*)", examples(), re.MULTILINE):
+        program, *arguments = shlex.split(command)
+        assert program == "eventplane"
+        main(arguments)
+        output = capsys.readouterr()
+        printed.append(f"$ {command}\n{output.out}{output.err}")
+    assert len(printed) == 2
+    assert "".join(printed).rstrip() == examples()
+
+
+def test_the_contract_on_the_page_is_the_example() -> None:
+    (shown,) = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+    assert shown == (ROOT / "docs" / "examples" / "doorbell.yaml").read_text()
+
+
+def test_the_table_of_settings_is_current() -> None:
+    assert tables.current(PAGE) == PAGE

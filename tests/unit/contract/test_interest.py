@@ -10,11 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eventplane.contract import load_compiled
-from eventplane.contract.publication import Item
 from eventplane.filters import Any as AnyOf
 from eventplane.filters import Exact
 from eventplane.interest.announcement import Announcement, AnnouncementError, new_announcement, with_interest
-from eventplane.interest.table import InterestTable, LeasedAnnouncement, interest_item
+from eventplane.interest.table import InterestTable
 from eventplane.interest.uplink import uplink_filters
 from tests.plane import shipped_contract
 
@@ -69,21 +68,6 @@ def test_a_wrong_announcement_makes_only_its_reader_s_interest_unknown(
     assert concerned == {"carers.inbox", "family-app.inbox"} - {f"{wrong.participant}.inbox"}
 
 
-def read(item: Item) -> list[LeasedAnnouncement | Exception]:
-    """Return what the table of this one item has: the announcement, or why it cannot be read."""
-    found: list[LeasedAnnouncement | Exception] = []
-    client = Mock()
-    client.get_paginator.return_value.paginate.return_value = [{"Items": [item]}]
-    found += InterestTable(client, "t", lambda _, error: found.append(error)).all()
-    return found
-
-
-@pytest.mark.parametrize("filters", [[], [MOTION, DOOR]])
-def test_an_item_is_read_as_it_was_written(filters: list[object]) -> None:
-    leased = LeasedAnnouncement(new_announcement("family-app", filters), 1_000)
-    assert read(interest_item(leased, "program-1")) == [leased]
-
-
 @pytest.mark.parametrize(
     ("until_s", "filters", "error"),
     [
@@ -96,7 +80,12 @@ def test_an_item_is_read_as_it_was_written(filters: list[object]) -> None:
     ],
 )
 def test_an_item_that_cannot_be_read_is_reported(until_s: str, filters: str, error: type[Exception]) -> None:
-    (found,) = read({"participant": {"S": "a"}, "expires": {"N": until_s}, "filters": {"S": filters}})
+    item = {"participant": {"S": "a"}, "expires": {"N": until_s}, "filters": {"S": filters}}
+    client = Mock()
+    client.get_paginator.return_value.paginate.return_value = [{"Items": [item]}]
+    reported: list[Exception] = []
+    assert InterestTable(client, "t", lambda _, found: reported.append(found)).all() == frozenset()
+    (found,) = reported
     assert isinstance(found, error)
 
 
