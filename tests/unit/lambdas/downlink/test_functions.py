@@ -28,6 +28,7 @@ from tests.unit.lambdas.downlink.world import (
     HOUR,
     KEY_OF_PULSE,
     PRESENCE,
+    START,
     S,
     World,
     command,
@@ -285,6 +286,15 @@ def test_the_slower_writer_reads_and_decides_again(world: World, monkeypatch: py
     assert world.desire(state(4)) == {"m0"}
     with pytest.raises(NotChangedError, match="home-1"):
         world.parts.items.change("home-1", f"s#{KEY_OF_PULSE}", lambda _item, _now_ms: Step(None))
+
+
+def test_an_expired_command_is_neither_sent_nor_a_dead_letter(world: World) -> None:
+    world.desire(command(1, "home-2", expirytime="2026-01-01T00:00:01Z"))
+    assert world.item("home-2", COMMANDS).due_at_ms == START + S
+    world.clock.now_ms = START + 2 * S
+    world.reconcile()
+    world.subscribed("home-2")
+    assert (world.sent, world.reasons()) == ([], [])
 
 
 def test_the_work_queue_accepts_redriven_failures_of_the_rule_and_ignores_claims(world: World) -> None:
