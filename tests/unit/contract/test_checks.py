@@ -284,7 +284,7 @@ READERS = {"up": to("device.outbox", way="up"), "a": to("desk.inbox", "a"), "b":
         ({"lamp": ["a"], "shop": {"sends": None, "outbox": {"max_receives": 9}}}, []),
     ],
 )
-def test_a_type_that_nobody_sends_is_named(sends: Sends, expected: list[str]) -> None:
+def test_a_type_without_a_sender_is_named(sends: Sends, expected: list[str]) -> None:
     contract = services(READERS, {"desk": SILENT, "shop": SILENT, **sends}, f"a b {DEAD_LETTER_TYPE}")
     assert [each.path for each in check(contract) if "declares that it sends it" in each.message] == expected
 

@@ -157,13 +157,6 @@ def test_a_filter_that_is_too_long_is_refused_before_it_is_read(read: list[objec
     assert set(with_subscriptions(CONTRACT, [fat])[1]) == {fat}
 
 
-def test_a_participant_cannot_use_the_quota_of_the_others() -> None:
-    own = [subscription(f"n{number}") for number in range(MAX_OWN + 1)]
-    derived, refused = with_subscriptions(CONTRACT, [*own, subscription(participant="carers")])
-    assert len(derived.routes) == len(CONTRACT.routes) + MAX_OWN + 1
-    assert {each.participant for each in refused} == {"family-app"}
-
-
 ENDPOINT = new_subscription(
     "carers", "posted", NEWS, NOW, json.dumps({"protocol": "HTTP", "sink": "https://example.org/"})
 )
