@@ -71,3 +71,50 @@ def problems(changes: Mapping[str, Any]) -> tuple[Problem, ...]:
 def written_format(contract: Contract) -> int:
     """The format of the compiled form."""
     return int(json.loads(contract.canonical)["format"])
+
+
+KINDS = {
+    "lamp": "device_service",
+    "switch": "device_service",
+    "desk": "cloud_service",
+    "shop": "cloud_service",
+}
+Routes = dict[str, dict[str, Any]]
+Sends = dict[str, Any]
+
+
+def to(destination: str, type: str = "", **attributes: str) -> dict[str, Any]:
+    """A route for what has these attributes."""
+    return {"filter": {"exact": {**({"type": type} if type else {}), **attributes}}, "to": destination}
+
+
+def where(filter: dict[str, Any], destination: str) -> dict[str, Any]:
+    return {"filter": filter, "to": destination}
+
+
+def services(routes: Routes, sends: Sends | None = None, types: str = RING, **more: Any) -> Contract:
+    """Two services on the device and two in the cloud, which send `sends`: a list, or all of the settings.
+
+    Without `sends` no service declares it; a service that is not in `sends` sends nothing. `more` are
+    settings of types and services.
+    """
+    made = {
+        name: {"kind": kind, "description": "d", **_settings(sends, name), **more.get(name, {})}
+        for name, kind in KINDS.items()
+    }
+    device = {"kind": "device", "description": "d", **({} if sends is None else {"sends": []})}
+    document = {
+        "format": 7,
+        "name": "small",
+        "participants": {"device": device, **made},
+        "event_types": {each: {"description": "d", **more.get(each, {})} for each in types.split()},
+        "routes": routes,
+    }
+    return compile_contract(document, "small")
+
+
+def _settings(sends: Sends | None, name: str) -> dict[str, Any]:
+    if sends is None:
+        return {}
+    given = sends.get(name, [])
+    return given if isinstance(given, dict) else {"sends": given}

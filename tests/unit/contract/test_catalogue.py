@@ -44,7 +44,7 @@ def test_the_command_writes_the_page_and_says_where(
 
 
 @pytest.mark.source("P4")
-def test_it_has_the_guarantees_of_types_and_routes() -> None:
+def test_the_page_has_the_guarantees_of_types_and_routes() -> None:
     document = contract_document(plane())
     document["event_types"][RING]["delivery_guarantee"] = "best_effort"
     document["routes"]["to-desk"]["delivery_guarantee"] = "at_least_once"
@@ -54,8 +54,9 @@ def test_it_has_the_guarantees_of_types_and_routes() -> None:
     assert "<dt>Guarantee</dt>" not in catalogue(plane())
 
 
-def test_it_has_every_part_of_the_contract() -> None:
+def test_the_page_has_every_part_of_the_contract() -> None:
     page = html.unescape(catalogue(CONTRACT))
+    assert "The schema has no example." not in page
     for participant in CONTRACT.participants.values():
         assert f'id="participant-{participant.name}"' in page
         assert participant.description in page
@@ -75,32 +76,24 @@ def test_it_has_every_part_of_the_contract() -> None:
     assert "http" not in page.replace("https://json-schema.org", ""), "it needs nothing else"
 
 
-def test_every_payload_schema_of_the_plane_has_an_example() -> None:
-    assert "The schema has no example." not in catalogue(CONTRACT)
-
-
-def test_it_names_what_is_missing() -> None:
-    page = catalogue(plane(sends=None))
+def test_the_page_names_what_is_missing_and_what_is_asked() -> None:
+    document = contract_document(plane(sends=None))
+    document["participants"]["desk"]["asks"] = [RING]
+    document["format"] = 5
+    page = catalogue(compile_contract(document, "small"))
     for words in (
         "Nobody: no route takes it.",
         "It does not say what.",
         "No schema: the payload is anything.",
         "HTTPS (a webhook), at least once",
+        "<dt>Replies</dt><dd>SQS, at least once",
     ):
         assert words in page
-
-
-def test_it_has_the_types_that_are_asked() -> None:
-    document = contract_document(plane())
-    document["participants"]["desk"]["asks"] = [RING]
-    document["format"] = 5
-    page = catalogue(compile_contract(document, "small"))
     (asked,) = re.findall("<dt>Asks</dt><dd>(.*?)</dd>", page)
     assert f'href="#type-{RING}"' in asked
-    assert "<dt>Replies</dt><dd>SQS, at least once" in page
 
 
-def test_arrows_lead_where_events_go() -> None:
+def test_arrows_follow_the_routes_of_events() -> None:
     contract = plane(sends=[RING], outbox={"priority": "urgent"})
     arrows = {
         each.title: (each.style, each.x1 < each.x2) for each in picture(contract, flows(contract)).arrows
@@ -110,18 +103,7 @@ def test_arrows_lead_where_events_go() -> None:
         "uplink: up": ("normal", True),
         f"desk receives: {RING}": ("normal", True),
     }
-
-
-def test_a_participant_that_gets_nothing_has_no_arrow() -> None:
     document = contract_document(plane(sends=[]))
     document["routes"].pop("to-desk")
     contract = compile_contract(document, "small")
     assert [each.title for each in picture(contract, flows(contract)).arrows] == ["uplink: up"]
-
-
-def test_settings_are_shown_in_words() -> None:
-    text = settings_text(CONTRACT.participants["climate-service"].outbox)
-    assert (
-        text == "MQTT in the home, at least once, priority low, expires after 7 d, "
-        "waits up to 5 min for a batch, drops the oldest when full"
-    )

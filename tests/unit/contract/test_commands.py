@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import shlex
+import shutil
 from pathlib import Path
 
 import pytest
@@ -14,8 +17,12 @@ from eventplane.topics import OUTBOXES, URGENT_CLIENT_SUFFIX
 from operations.command_line import main
 from tests.plane import shipped_contract
 from tests.unit.contract.small import RING, small
+from tools import tables
 
 GOLDEN = Path(__file__).parent / "golden" / "format-1.json"
+ROOT = Path(__file__).parents[3]
+PAGE = (ROOT / "docs" / "reference" / "contract.md").read_text()
+"""The reference page, whose examples are run."""
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +66,7 @@ def test_the_diagram_has_every_participant_and_every_route(contract: Contract) -
 
 
 @pytest.mark.source("P4")
-def test_arrows_show_guarantees_the_way_down_and_undeclared_senders() -> None:
+def test_the_diagram_shows_guarantees_the_downlink_and_undeclared_senders() -> None:
     plain = diagram(small())
     assert "  p_desk --> cloud_router" in plain
     assert 'cloud_router == "to-desk" ==> p_desk' in plain or 'cloud_router -- "to-desk" --> p_desk' in plain
@@ -71,7 +78,7 @@ def test_arrows_show_guarantees_the_way_down_and_undeclared_senders() -> None:
         assert 'cloud_router -- "down" --> home' in text
 
 
-def test_changes_are_named_field_by_field() -> None:
+def test_a_diff_names_each_changed_field() -> None:
     schemas = f"event_types/{RING}/schemas"
     first = {"$id": "a:1", "required": ["x"], "additionalProperties": True}
     old = small({schemas: [first], "routes/gone": {"filter": {"sql": "TRUE"}, "to": "desk.inbox"}})
@@ -126,7 +133,7 @@ READ_AND_WRITTEN = {
 """The topics of a service, below its name, by its right."""
 
 
-def test_the_access_rules_give_each_service_its_own_topics_and_the_forwarder_the_other_ends(
+def test_each_service_has_its_own_topics_and_the_forwarder_their_other_ends(
     contract: Contract, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["contract", "acl"]) == 0
@@ -150,3 +157,33 @@ def test_the_access_rules_give_each_service_its_own_topics_and_the_forwarder_the
         other = {"read": "write", "write": "read"}
         expected |= {f"{other[right]} eventplane/{name}/{topic}" for right, topic in rule}
     assert rights[FORWARDER] == expected
+
+
+def examples() -> str:
+    """The text of all console blocks: commands, and what they print."""
+    return "\n".join(re.findall(r"```console\n(.*?)\n```", PAGE, re.DOTALL))
+
+
+def test_every_example_of_the_page_prints_what_it_shows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(ROOT / "docs" / "examples", tmp_path / "docs" / "examples")
+    monkeypatch.chdir(tmp_path)
+    printed = []
+    for command in re.findall(r"^\$ (.*)", examples(), re.MULTILINE):
+        program, *arguments = shlex.split(command)
+        assert program == "eventplane"
+        main(arguments)
+        output = capsys.readouterr()
+        printed.append(f"$ {command}\n{output.out}{output.err}")
+    assert len(printed) == 2
+    assert "".join(printed).rstrip() == examples()
+
+
+def test_the_contract_on_the_page_is_the_example() -> None:
+    (shown,) = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+    assert shown == (ROOT / "docs" / "examples" / "doorbell.yaml").read_text()
+
+
+def test_the_table_of_settings_is_current() -> None:
+    assert tables.current(PAGE) == PAGE

@@ -1,4 +1,4 @@
-"""The compiled form lasts: an earlier program's is read, a later one's is refused by name."""
+"""Compiled contracts of all earlier formats are readable; one of a later format is refused by name."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def golden(number: int) -> bytes:
 
 @pytest.mark.source("P11")
 @pytest.mark.parametrize("number", range(1, FORMAT + 1))
-def test_a_contract_of_every_format_is_readable_for_ever(number: int) -> None:
+def test_a_contract_of_every_format_is_readable(number: int) -> None:
     raw = golden(number)
     contract = load_compiled(raw)
     version, read, expected = VERSIONS[number]
@@ -138,7 +138,7 @@ def test_a_file_of_format_1_is_read_and_compiled_to_todays_form(tmp_path: Path) 
     assert load_compiled(contract.canonical) == contract
 
 
-def test_the_version_is_of_what_stands_there_so_that_later_settings_do_not_change_it() -> None:
+def test_later_settings_do_not_change_the_version_of_an_earlier_contract() -> None:
     document = json.loads(golden(1))
     for participant in document["participants"].values():
         for box in ("inbox", "outbox"):

@@ -1,4 +1,4 @@
-"""Interest in the contract: what is valid, the contract that it makes, and what the uplink has to carry."""
+"""Interest in the contract: valid announcements, the derived contract, and the interest of the uplink."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eventplane.contract import load_compiled
-from eventplane.contract.publication import Item
 from eventplane.filters import Any as AnyOf
 from eventplane.filters import Exact
 from eventplane.interest.announcement import Announcement, AnnouncementError, new_announcement, with_interest
-from eventplane.interest.table import InterestTable, LeasedAnnouncement, interest_item
+from eventplane.interest.table import InterestTable
 from eventplane.interest.uplink import uplink_filters
 from tests.plane import shipped_contract
 
@@ -23,7 +22,7 @@ MOTION: dict[str, Any] = {"exact": {"type": "org.eventplane.activity.motion.v1"}
 DOOR: dict[str, Any] = {"exact": {"type": "org.eventplane.activity.door.v1"}}
 
 
-def test_it_makes_a_contract_with_a_version_of_its_own_that_reads_back() -> None:
+def test_interest_makes_a_contract_with_its_own_version() -> None:
     assert with_interest(CONTRACT, []) == (CONTRACT, {})
     derived, refused = with_interest(CONTRACT, [new_announcement("family-app", [MOTION])])
     assert refused == {}
@@ -59,7 +58,7 @@ def test_announcements_of_one_participant_add_up_in_any_order(announcements: lis
         Announcement("family-app", ('{"new":{}}',)),
     ],
 )
-def test_one_that_is_wrong_takes_no_other_with_it_and_leaves_its_reader_s_interest_unknown(
+def test_a_wrong_announcement_makes_only_its_reader_s_interest_unknown(
     wrong: Announcement,
 ) -> None:
     others = [new_announcement("carers", [MOTION]), new_announcement("family-app", [DOOR])]
@@ -67,21 +66,6 @@ def test_one_that_is_wrong_takes_no_other_with_it_and_leaves_its_reader_s_intere
     assert set(refused) == {wrong}
     concerned = {each.destination for each in derived.routes if each.interest is not None}
     assert concerned == {"carers.inbox", "family-app.inbox"} - {f"{wrong.participant}.inbox"}
-
-
-def read(item: Item) -> list[LeasedAnnouncement | Exception]:
-    """Return what the table of this one item has: the announcement, or why it cannot be read."""
-    found: list[LeasedAnnouncement | Exception] = []
-    client = Mock()
-    client.get_paginator.return_value.paginate.return_value = [{"Items": [item]}]
-    found += InterestTable(client, "t", lambda _, error: found.append(error)).all()
-    return found
-
-
-@pytest.mark.parametrize("filters", [[], [MOTION, DOOR]])
-def test_an_item_is_read_as_it_was_written(filters: list[object]) -> None:
-    leased = LeasedAnnouncement(new_announcement("family-app", filters), 1_000)
-    assert read(interest_item(leased, "program-1")) == [leased]
 
 
 @pytest.mark.parametrize(
@@ -96,11 +80,16 @@ def test_an_item_is_read_as_it_was_written(filters: list[object]) -> None:
     ],
 )
 def test_an_item_that_cannot_be_read_is_reported(until_s: str, filters: str, error: type[Exception]) -> None:
-    (found,) = read({"participant": {"S": "a"}, "expires": {"N": until_s}, "filters": {"S": filters}})
+    item = {"participant": {"S": "a"}, "expires": {"N": until_s}, "filters": {"S": filters}}
+    client = Mock()
+    client.get_paginator.return_value.paginate.return_value = [{"Items": [item]}]
+    reported: list[Exception] = []
+    assert InterestTable(client, "t", lambda _, found: reported.append(found)).all() == frozenset()
+    (found,) = reported
     assert isinstance(found, error)
 
 
-def test_the_uplink_has_to_carry_what_some_route_takes_whatever_its_reader_announced() -> None:
+def test_the_uplink_carries_what_any_route_takes_without_regard_to_announcements() -> None:
     filters = uplink_filters(CONTRACT)
     assert {"exact": {"type": "org.eventplane.device.heartbeat.v1"}} in filters
     derived, _ = with_interest(CONTRACT, [new_announcement("family-app", [DOOR])])

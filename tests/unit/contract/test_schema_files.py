@@ -39,7 +39,7 @@ def problems(file: Path) -> tuple[Problem, ...]:
     return caught.value.problems
 
 
-def test_the_files_stand_in_the_contract_in_the_order_of_the_list(tmp_path: Path) -> None:
+def test_the_schemas_are_in_the_contract_in_the_order_of_the_list(tmp_path: Path) -> None:
     newer = {"$id": ID + ".1", "allOf": [{"$ref": "reading.v1"}]}
     types = {"t": {"schemas": ["new.json", "old.json"], "schema_check": "known"}}
     contract = load_contract(plane(tmp_path, types, old=GOOD, new=newer))
@@ -65,7 +65,7 @@ def test_the_files_stand_in_the_contract_in_the_order_of_the_list(tmp_path: Path
         ([], "not of type 'object', 'boolean'"),
     ],
 )
-def test_a_schema_that_no_router_could_use_is_one_problem(tmp_path: Path, schema: Any, message: str) -> None:
+def test_an_unusable_schema_is_one_problem(tmp_path: Path, schema: Any, message: str) -> None:
     types = {"t": {"schemas": ["good.json", "bad.json"], "schema_check": "strict"}}
     (problem,) = problems(plane(tmp_path, types, good=GOOD | {"$id": "a:1"}, bad=schema))
     assert problem.path == "event_types.t.schemas[1]"
@@ -73,7 +73,7 @@ def test_a_schema_that_no_router_could_use_is_one_problem(tmp_path: Path, schema
     assert problem.remedy
 
 
-def test_every_file_at_fault_is_named_at_once(tmp_path: Path) -> None:
+def test_every_faulty_file_is_named_at_once(tmp_path: Path) -> None:
     types = {
         "t": {"schemas": ["none.json", "bad.json"], "schema_check": "known"},
         "t2": {"schemas": ["good.json", "good.json"]},
@@ -94,7 +94,7 @@ def test_every_file_at_fault_is_named_at_once(tmp_path: Path) -> None:
     assert "another schema has" in found["event_types.t3.schemas[0]"].message
 
 
-def test_format_1_asks_for_no_more_than_it_did(tmp_path: Path) -> None:
+def test_schemas_of_format_1_keep_their_rules(tmp_path: Path) -> None:
     types = {"t": {"schema": "old.json"}}
     old = {"$ref": "https://elsewhere.example/never-followed"}
     assert load_contract(plane(tmp_path, types, 1, old=old)).event_types["t"].schemas == {"": old}

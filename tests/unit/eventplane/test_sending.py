@@ -18,10 +18,10 @@ from eventplane.device_reports import (
 )
 from eventplane.envelope import Envelope, parse_event, write_event
 from eventplane.errors import EnvelopeError
-from eventplane.names import NOTICE, REPLY_TYPE, VERDICT
+from eventplane.names import EPOCH, NOTICE, REPLY_TYPE, SEQUENCE, VERDICT
 from eventplane.reasons import Reason
 from eventplane.sender import PLANE, PLANE_CLIENT, Sender, parse_sender, sender_in_frame
-from eventplane.sending import SendingRights, stamp_sender, without_stamp
+from eventplane.sending import SendingRights, sent_again, stamp_sender, without_stamp
 from tests.small_contract import small_contract
 
 ALARM = "org.example.alarm.v1"
@@ -212,4 +212,14 @@ def test_by_its_records_a_service_s_dead_letter_may_be_about_any_channel() -> No
     assert rights.may_have_sent(HOME, DEAD_LETTER_TYPE, router_source("home-1"))
     assert not rights.may_have_sent(HOME, DEAD_LETTER_TYPE, router_source("home-2"))
     assert not rights.may_have_sent(FORWARDER, HEARTBEAT, forwarder_source("home-2"))
-    assert not SendingRights(CONTRACT).may_have_sent(SENSOR, ALARM, "/s")
+    # Of any other type the contract decides.
+    declared = SendingRights(CONTRACT)
+    assert declared.may_have_sent(VOICE, ALARM, "/s")
+    assert not declared.may_have_sent(VOICE, MESSAGE, "/s")
+
+
+def test_a_received_event_is_sent_again_without_its_sender_and_numbers() -> None:
+    sent = event(ALARM)
+    numbered = sent.stamped(**VOICE.attributes, **{EPOCH: "e", SEQUENCE: "000000000001"})
+    assert sent_again(numbered).attributes == sent.attributes
+    assert sent_again(sent) is sent

@@ -102,7 +102,7 @@ def with_packs(contract: Contract, most: int) -> Contract:
 
 
 def frame(payload: bytes | Envelope) -> str:
-    """What the ingest rule writes of a publish."""
+    """Return what the ingest rule writes of a publish."""
     payload = payload.json.encode() if isinstance(payload, Envelope) else payload
     return json.dumps(
         {
@@ -153,7 +153,7 @@ def deliver(
     wait_s: int = 2,
     remaining_ms: Callable[[], int] = lambda: 60_000,
 ) -> tuple[int, frozenset[str]]:
-    """Have a function read up to ten messages of a queue; how many it got, and the bodies that come again.
+    """Have a function read up to ten messages of a queue; return their number and the redelivered bodies.
 
     Those are visible again after `wait_s` seconds, as are all when the function is killed.
     """
@@ -261,10 +261,10 @@ class Cloud:
         id: str = "invocation-1",
         **options: Any,
     ) -> frozenset[str]:
-        """Have a new process route `messages`; the ids of those that come again."""
+        """Route `messages` in a new process; return the ids of those that are redelivered."""
         return self.router(plane, **options).process(messages, Invocation(id, remaining_ms))
 
-    # What came of it.
+    # Results.
 
     def received(self, address: str) -> list[dict[str, Any]]:
         """All messages of an inbox that were not received yet."""
@@ -300,7 +300,7 @@ class Cloud:
         return sorted(tuple(line[name] for name in names) for line in self.decisions())
 
     def outcomes(self) -> list[tuple[Any, ...]]:
-        """What the ledger says: event id, destination, outcome."""
+        """Return the ledger's event ids, destinations and outcomes."""
         return self.ledger_rows("id", "destination", "outcome")
 
     def keys(self, prefix: str = "") -> list[str]:
@@ -371,7 +371,7 @@ def seen(in_force: ActiveContract[Engine]) -> Contract:
 
 
 def unseen(in_force: ActiveContract[Engine]) -> Contract:
-    """The contract that is at hand while the one in force is not known."""
+    """The contract that is known while the one in force is not."""
     engine = in_force.engine()
     assert not in_force.is_seen
     assert isinstance(engine, Unseen)

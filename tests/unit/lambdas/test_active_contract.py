@@ -1,4 +1,4 @@
-"""Which contract a function goes by, whatever the tables hold and whether they answer."""
+"""Which contract a function uses, by what the tables contain and whether they answer."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def failing(cloud: Cloud, *tables: str) -> FailingClient:
 
 class TestPublished:
     @pytest.mark.source("P13", "P-W1")
-    def test_it_is_followed_within_the_interval_and_withdrawn_again(self, cloud: Cloud) -> None:
+    def test_it_is_used_within_the_interval_and_withdrawn_again(self, cloud: Cloud) -> None:
         in_force = cloud.in_force()
         assert seen(in_force) is cloud.contract
         new = with_route(cloud.contract, "new")
@@ -82,7 +82,7 @@ class TestPublished:
         cloud.withdraw()
         assert later(cloud, in_force) == cloud.contract
 
-    def test_one_for_another_deployment_is_none_of_ours(self, cloud: Cloud) -> None:
+    def test_a_contract_of_another_deployment_is_ignored(self, cloud: Cloud) -> None:
         ours, cloud.contract = cloud.contract, with_route(cloud.contract, "other-base")
         cloud.publish(with_route(ours, "new"))
         cloud.contract = ours
@@ -90,20 +90,20 @@ class TestPublished:
 
     @pytest.mark.parametrize("is_first", [True, False])
     @pytest.mark.parametrize("kind", ["missing", "damaged", "renamed", "unreachable", "without source"])
-    def test_a_broken_one_never_replaces_a_good_one(self, cloud: Cloud, kind: str, is_first: bool) -> None:
+    def test_a_broken_contract_replaces_no_good_one(self, cloud: Cloud, kind: str, is_first: bool) -> None:
         in_force, good = cloud.in_force(), cloud.contract
         if not is_first:
             good = with_route(cloud.contract, "good")
             cloud.publish(good)
         publish_broken(cloud, kind)
-        # Also in a process that starts now, and for the next good one it is no hindrance.
+        # The same holds in a new process, and the next good contract is used.
         fresh = cloud.in_force()
         assert later(cloud, in_force) == seen(fresh) == good
         better = with_route(cloud.contract, "better")
         cloud.publish(better)
         assert later(cloud, fresh) == seen(in_force) == better
 
-    def test_a_broken_one_is_read_once_and_counted_at_every_look(
+    def test_a_broken_contract_is_read_once_and_counted_at_every_look(
         self, cloud: Cloud, counted: list[str]
     ) -> None:
         publish_broken(cloud, "unreachable")
@@ -115,9 +115,7 @@ class TestPublished:
         assert (counted, client.asked.count(("get_item", TABLE))) == (["ContractRefused"] * 3, 4)
 
     @pytest.mark.parametrize("spoil", [True, False])
-    def test_one_that_is_published_again_is_in_force_at_the_next_look(
-        self, cloud: Cloud, spoil: bool
-    ) -> None:
+    def test_a_contract_published_again_is_in_force_at_the_next_look(self, cloud: Cloud, spoil: bool) -> None:
         new = with_route(cloud.contract, "new")
         if spoil:
             put(cloud, TABLE, contract_key(new.version), compiled={"B": b"not zlib"})
@@ -127,7 +125,7 @@ class TestPublished:
         cloud.publish(new)
         assert later(cloud, in_force) == new
 
-    def test_a_head_that_is_none_changes_nothing_and_a_new_process_waits_for_one(self, cloud: Cloud) -> None:
+    def test_a_malformed_head_changes_nothing_and_a_new_process_waits(self, cloud: Cloud) -> None:
         in_force = cloud.in_force()
         assert seen(in_force) == cloud.contract
         put(cloud, TABLE, head_key(cloud.contract.version))
@@ -167,7 +165,7 @@ def with_nobody(contract: Contract) -> Contract:
 
 
 class TestTablesThatFail:
-    def test_once_seen_what_a_table_said_last_stays(self, cloud: Cloud, counted: list[str]) -> None:
+    def test_what_a_table_contained_last_stays_in_force(self, cloud: Cloud, counted: list[str]) -> None:
         dynamodb = failing(cloud)
         in_force = cloud.in_force(dynamodb)
         cloud.publish(with_route(cloud.contract, "good"))
@@ -177,7 +175,7 @@ class TestTablesThatFail:
         assert {"good", NEWS_ROUTE} <= routes(later(cloud, in_force))
         cloud.clock.now_ms += RETRY_MS
         seen(in_force)
-        # What is down is not asked again before the interval is over.
+        # A failing table is not read again before the interval is over.
         assert (counted, dynamodb.asked.count(("get_item", TABLE))) == (["ContractUnchecked"], 3)
         dynamodb.targets = {SUBSCRIPTIONS}
         cloud.publish(with_route(cloud.contract, "new"))
@@ -190,31 +188,27 @@ class TestTablesThatFail:
         cloud.subscribe("news", NEWS)
         dynamodb = failing(cloud, table)
         in_force = cloud.in_force(dynamodb)
-        # What is known already is better than what came with the code.
+        # A known publication is preferred to the bundled contract.
         assert unseen(in_force) == (cloud.contract if table == TABLE else new)
         dynamodb.targets.clear()
         cloud.clock.now_ms += RETRY_MS
         assert {"new", NEWS_ROUTE} <= routes(seen(in_force))
 
-    def test_the_next_look_for_what_is_unseen_waits_for_a_second_not_for_the_interval(
-        self, cloud: Cloud
-    ) -> None:
+    def test_an_unseen_contract_is_looked_for_every_second(self, cloud: Cloud) -> None:
         dynamodb = failing(cloud, TABLE)
         in_force = cloud.in_force(dynamodb)
         for _ in range(5):
             unseen(in_force)
         cloud.clock.now_ms += RETRY_MS - 1
         unseen(in_force)
-        # The first table that fails ends the look: each takes seconds where nobody answers.
+        # The first failing table ends the look: each takes seconds when it does not answer.
         assert dynamodb.asked == [("get_item", TABLE)]
         cloud.clock.now_ms += 1
         unseen(in_force)
         assert len(dynamodb.asked) == 2
 
     @pytest.mark.parametrize("was_seen", [True, False])
-    def test_tables_that_hang_leave_the_time_to_send_alarms_by_what_is_known(
-        self, cloud: Cloud, was_seen: bool
-    ) -> None:
+    def test_tables_that_hang_leave_the_time_to_send_alarms(self, cloud: Cloud, was_seen: bool) -> None:
         class Hanging(FailingClient):
             def _meet(self, name: str, request: dict[str, Any]) -> None:
                 if request["TableName"] in self.targets:
@@ -239,7 +233,7 @@ class TestTablesThatFail:
         cloud.clock.now_ms += 2 * WORST_CALL_MS
         seen(in_force)
 
-    def test_a_clock_that_is_put_back_does_not_postpone_the_next_look(self, cloud: Cloud) -> None:
+    def test_a_clock_set_back_does_not_postpone_the_next_look(self, cloud: Cloud) -> None:
         dynamodb = failing(cloud, TABLE)
         in_force = cloud.in_force(dynamodb)
         unseen(in_force)
@@ -247,11 +241,11 @@ class TestTablesThatFail:
         cloud.clock.now_ms -= 600_000
         seen(in_force)
 
-    def test_interest_need_not_be_known_because_without_it_more_is_delivered(self, cloud: Cloud) -> None:
+    def test_unreadable_interest_does_not_delay_the_contract(self, cloud: Cloud) -> None:
         assert seen(cloud.in_force(failing(cloud, INTEREST))) == cloud.contract
 
     @pytest.mark.source("F3")
-    def test_a_router_that_could_not_read_what_may_be_in_force_says_so(self, cloud: Cloud) -> None:
+    def test_a_router_that_cannot_read_what_may_be_in_force_is_unseen(self, cloud: Cloud) -> None:
         """A subscription that was written when the table could just not be read any more."""
         dynamodb = failing(cloud)
         in_force = cloud.in_force(dynamodb)
@@ -259,7 +253,7 @@ class TestTablesThatFail:
         dynamodb.targets = {SUBSCRIPTIONS}
         cloud.clock.now_ms += 1
         cloud.subscribe("news", NEWS)
-        # Until it is in force, the router goes on; then it knows that it does not know.
+        # The router continues until it is in force; then the contract is unseen.
         cloud.clock.now_ms += 1_000 * IN_FORCE_S - 2
         assert NEWS_ROUTE not in routes(seen(in_force))
         cloud.clock.now_ms += 1
@@ -269,7 +263,7 @@ class TestTablesThatFail:
         assert NEWS_ROUTE in routes(seen(in_force))
 
     @pytest.mark.source("F3")
-    def test_what_does_not_deliver_events_answers_by_what_it_read_last(self, cloud: Cloud) -> None:
+    def test_a_function_that_delivers_no_events_uses_what_it_read_last(self, cloud: Cloud) -> None:
         dynamodb = failing(cloud)
         in_force = cloud.in_force(dynamodb, delivers=False)
         seen(in_force)
@@ -277,7 +271,7 @@ class TestTablesThatFail:
         cloud.clock.advance(10 * IN_FORCE_S)
         seen(in_force)
 
-    def test_whatever_ends_a_look_at_a_table_the_others_are_read(
+    def test_a_failed_look_at_one_table_does_not_stop_the_others(
         self, cloud: Cloud, counted: list[str], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         cloud.publish(with_route(cloud.contract, "new"))
@@ -291,7 +285,7 @@ def broken(*_: object) -> Any:
 
 
 class TestSubscriptions:
-    def test_they_are_in_force_after_the_interval_under_a_version_of_their_own(self, cloud: Cloud) -> None:
+    def test_subscriptions_are_in_force_after_the_interval_with_their_own_version(self, cloud: Cloud) -> None:
         in_force = cloud.in_force()
         seen(in_force)
         cloud.subscribe("news", NEWS)
@@ -306,7 +300,7 @@ class TestSubscriptions:
         cloud.unsubscribe("news")
         assert later(cloud, in_force) == cloud.contract
 
-    def test_one_that_is_wrong_takes_no_other_with_it(self, cloud: Cloud) -> None:
+    def test_a_wrong_subscription_does_not_affect_the_others(self, cloud: Cloud) -> None:
         cloud.publish(with_nobody(cloud.contract))
         cloud.subscribe("news", NEWS)
         for participant in ("unknown", "nobody"):
@@ -317,7 +311,7 @@ class TestSubscriptions:
         found = {each for each in routes(seen(cloud.in_force())) if "-subscribes-" in each}
         assert found == {NEWS_ROUTE}
 
-    def test_what_no_engine_can_be_made_of_leaves_the_contract_s_own_routes(
+    def test_without_an_engine_for_the_subscriptions_the_contract_s_own_routes_stay(
         self, cloud: Cloud, counted: list[str]
     ) -> None:
         in_force = cloud.in_force()
@@ -325,7 +319,7 @@ class TestSubscriptions:
         in_force._build = broken
         assert (seen(in_force), counted) == (cloud.contract, ["SubscriptionRefused"])
 
-    def test_it_is_unseen_until_an_engine_is_made_of_what_was_read(
+    def test_the_contract_is_unseen_until_an_engine_is_built(
         self, cloud: Cloud, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         new, newer = (with_route(cloud.contract, name) for name in ("new", "newer"))
@@ -338,7 +332,7 @@ class TestSubscriptions:
         cloud.clock.now_ms += RETRY_MS
         before = seen(in_force)
         assert {"new", NEWS_ROUTE} <= routes(before)
-        # Of the same publication the last engine stays, of another one what it says itself is at hand.
+        # The last engine of the same publication stays; of another one its own routes are known.
         with monkeypatch.context() as patched:
             patched.setattr("lambdas.router.active_contract.with_subscriptions", broken)
             cloud.subscribe("more", "org.eventplane.alarm.more.v1")
@@ -357,9 +351,7 @@ class TestSubscriptions:
             max_size=12,
         )
     )
-    def test_what_is_subscribed_is_routed_from_the_moment_on(
-        self, steps: list[tuple[int, bool, bool]]
-    ) -> None:
+    def test_a_subscription_is_routed_from_its_moment_on(self, steps: list[tuple[int, bool, bool]]) -> None:
         """Time passes, the table answers or not, somebody subscribes or not; each time an event is routed."""
         now_ms = 0
         written: list[tuple[int, Subscription]] = []
@@ -424,9 +416,7 @@ class TestInterest:
         """The inboxes (or routes) whose readers' interest is known."""
         return {getattr(each, what) for each in contract.routes if each.interest is not None}
 
-    def test_it_is_in_force_after_the_interval_and_unknown_again_when_its_lease_is_over(
-        self, cloud: Cloud
-    ) -> None:
+    def test_interest_is_in_force_after_the_interval_until_its_lease_ends(self, cloud: Cloud) -> None:
         in_force = cloud.in_force()
         seen(in_force)
         self.announce(cloud)
@@ -434,19 +424,19 @@ class TestInterest:
         assert derived.version != cloud.contract.version
         assert self.interested(derived) == {"family-app.inbox"}
         assert seen(cloud.in_force()).version == derived.version  # every router comes to the same
-        # What is only renewed makes no other version.
+        # A renewal makes no other version.
         self.announce(cloud, leased_s=2 * INTERVAL_MS // 1_000)
         self.announce(cloud, leased_s=2 * INTERVAL_MS // 1_000, by="two")
         assert later(cloud, in_force) == derived
         assert later(cloud, in_force) == cloud.contract
 
-    def test_it_goes_along_with_subscriptions_of_the_same_participant(self, cloud: Cloud) -> None:
+    def test_interest_applies_to_subscriptions_of_the_same_participant(self, cloud: Cloud) -> None:
         self.announce(cloud)
         cloud.subscribe("news", NEWS)
         concerned = self.interested(seen(cloud.in_force()), "name")
         assert concerned == {"daily-life-to-family", "notices-to-relatives", NEWS_ROUTE}
 
-    def test_an_item_that_is_wrong_takes_no_other_with_it(self, cloud: Cloud) -> None:
+    def test_a_wrong_announcement_does_not_affect_the_others(self, cloud: Cloud) -> None:
         cloud.publish(with_route(cloud.contract, "new"))
         self.announce(cloud)
         self.announce(cloud, participant="nobody")
@@ -458,7 +448,7 @@ class TestInterest:
         assert self.interested(found) == {"family-app.inbox"}
         assert "new" in routes(found)
 
-    def test_while_it_cannot_be_read_what_was_announced_holds_for_its_lease(
+    def test_unreadable_interest_stays_until_its_lease_ends(
         self, cloud: Cloud, caplog: pytest.LogCaptureFixture
     ) -> None:
         dynamodb = failing(cloud)
@@ -472,7 +462,7 @@ class TestInterest:
         assert "(Throttling) when calling the scan" in warned["error"]
 
 
-def test_a_look_that_ends_in_another_thread_is_never_seen_by_half(cloud: Cloud) -> None:
+def test_a_look_in_another_thread_is_never_half_visible(cloud: Cloud) -> None:
     published = with_route(cloud.contract, "new", "carers.inbox")
     cloud.publish(published)
     for moment in count():

@@ -1,4 +1,4 @@
-"""Best effort in the cloud: tried once, after what is promised, and never a reason to come again."""
+"""Best effort in the cloud: tried once, after promised deliveries, and never redelivered."""
 
 from __future__ import annotations
 
@@ -77,9 +77,7 @@ def written(cloud: Cloud) -> list[tuple[Any, ...]]:
     return cloud.ledger_rows("destination", "outcome", "reason", "attempt")
 
 
-def test_a_delivery_that_succeeds_is_like_any_other_and_tells_a_webhook_what_it_is(
-    cloud: Cloud, route: Route
-) -> None:
+def test_a_delivery_that_succeeds_is_recorded_and_marked_for_webhooks(cloud: Cloud, route: Route) -> None:
     assert route() == frozenset()
     assert written(cloud) == [(CENTRE, "delivered", None, 1), (FAMILY, "delivered", None, 1)]
     told = {}
@@ -94,7 +92,7 @@ def test_a_delivery_that_succeeds_is_like_any_other_and_tells_a_webhook_what_it_
 
 
 @pytest.mark.parametrize("code", ["Throttling", "InvalidMessageContents"])
-def test_a_delivery_that_fails_is_dropped_and_its_message_is_done(
+def test_a_delivery_that_fails_is_dropped_and_its_message_acknowledged(
     cloud: Cloud, route: Route, code: str
 ) -> None:
     assert route(SENT, FAMILY, code=code) == frozenset()
@@ -105,7 +103,7 @@ def test_a_delivery_that_fails_is_dropped_and_its_message_is_done(
 @pytest.mark.parametrize(
     ("refusing", "first"), [([CENTRE], ("delivered", None)), ([CENTRE, FAMILY], ("dropped", FAILED))]
 )
-def test_when_a_message_comes_again_its_deliveries_are_not_repeated(
+def test_deliveries_of_a_redelivered_message_are_not_repeated(
     cloud: Cloud, route: Route, refusing: list[str], first: tuple[str, str | None]
 ) -> None:
     assert route(SENT, *refusing) == {"m1"}
@@ -120,7 +118,7 @@ def test_when_a_message_comes_again_its_deliveries_are_not_repeated(
 
 
 @pytest.mark.parametrize("is_fifo", [False, True])
-def test_what_is_promised_goes_first_whatever_is_more_urgent(
+def test_promised_deliveries_go_first_even_before_more_urgent_ones(
     cloud: Cloud, contract: Contract, is_fifo: bool
 ) -> None:
     events = [event("1", ALARM), event("2", READING)]
@@ -138,26 +136,7 @@ def test_what_is_promised_goes_first_whatever_is_more_urgent(
     ]
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        (),
-        ("event_types", READING),
-        ("participants", "care-analytics", "inbox"),
-        ("participants", "device", "outbox"),
-    ],
-    ids=["event", "type", "inbox", "outbox"],
-)
-def test_each_who_may_ask_for_best_effort_gets_it(
-    cloud: Cloud, contract: Contract, route: Route, path: tuple[str, ...]
-) -> None:
-    asked = {} if path else {"deliveryguarantee": BEST_EFFORT}
-    plane = at_best_effort(contract, *path) if path else contract
-    assert route(message("m1", frame(event("1", **asked))), CARE, plane=plane) == frozenset()
-    assert written(cloud) == [(CARE, "dropped", FAILED, 1)]
-
-
-def test_a_dead_letter_is_promised_also_of_what_came_at_best_effort(
+def test_a_dead_letter_of_a_best_effort_event_is_promised(
     cloud: Cloud, contract: Contract, route: Route
 ) -> None:
     plane = at_best_effort(contract, "participants", "device", "outbox")
@@ -165,11 +144,3 @@ def test_a_dead_letter_is_promised_also_of_what_came_at_best_effort(
     assert route(sent, "operations.inbox", plane=plane) == {"m1"}
     assert route(sent, attempt=2, plane=plane) == frozenset()
     assert len(cloud.letters()) == 1
-
-
-def test_an_event_that_asks_for_more_is_a_dead_letter_that_says_what_to_do(cloud: Cloud) -> None:
-    greedy = event("1").json.replace("{", '{"deliveryguarantee":"at_least_once",', 1)
-    assert cloud.route(message("m1", frame(greedy.encode()))) == frozenset()
-    (letter,) = cloud.letters()
-    assert letter["reason"] == "attribute_value"
-    assert "write `best_effort`, or leave it out" in letter["detail"]

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,13 @@ from aws_lambda_powertools.metrics.provider.cloudwatch_emf import cloudwatch
 from botocore.exceptions import ClientError, ReadTimeoutError
 from botocore.httpsession import URLLib3Session
 from botocore.retries.standard import ExponentialBackoff
+from hypothesis import given
+from hypothesis import strategies as st
 
 from eventplane.contract import Contract
 from eventplane.envelope import write_event
-from eventplane.sqs_binding import to_message
+from eventplane.sqs_binding import CLOCK_TOLERANCE_MS, QueueClock, to_message
+from eventplane.values import timestamp_of_ms
 from lambdas.common.archive import Archive
 from lambdas.common.aws import PATIENT, QUICK, WORST_CALL_MS, Patience, client
 from lambdas.common.backoff import FACTOR, FIRST_S, LONGEST_S, outage_wait_s, wait_s
@@ -28,7 +32,18 @@ from lambdas.common.redelivery import Redelivery, handle_each
 from lambdas.common.sender import TAKEN, Answer, Fate
 from lambdas.common.sqs import MAX_BYTES, MAX_ENTRIES, SqsSender, batches
 from tests.fakes.faults import FailingClient
-from tests.unit.lambdas.support import BUCKET, NOW_MS, Cloud, event, failures, figures, message, sqs_event
+from tests.unit.lambdas.support import (
+    ALARM,
+    BUCKET,
+    NOW_MS,
+    Cloud,
+    event,
+    failures,
+    figures,
+    frame,
+    message,
+    sqs_event,
+)
 
 
 @pytest.mark.parametrize("patience", [PATIENT, QUICK])
@@ -63,7 +78,7 @@ def test_a_batch_has_at_most_ten_messages_and_one_mebibyte_with_its_attributes()
     assert all(sum(each.bytes for each in batch) <= MAX_BYTES for batch in cut)
 
 
-def test_an_entry_that_the_answer_forgets_was_not_taken() -> None:
+def test_an_entry_missing_from_the_answer_is_tried_again() -> None:
     class Forgetful:
         def send_message_batch(self, **_: Any) -> Any:
             return {"Successful": [{"Id": "1"}]}
@@ -87,7 +102,7 @@ def test_a_fifo_queue_gets_groups_and_deduplication(cloud: Cloud) -> None:
     assert groups["1"] == groups["2"] != groups["3"]
 
 
-def test_a_contract_is_filed_once_also_by_another_function(cloud: Cloud) -> None:
+def test_a_contract_is_filed_once_by_all_functions(cloud: Cloud) -> None:
     for _ in range(2):
         s3 = FailingClient(cloud.s3, targets=())
         archive = Archive(s3, BUCKET)
@@ -97,7 +112,7 @@ def test_a_contract_is_filed_once_also_by_another_function(cloud: Cloud) -> None
     assert cloud.read(f"contracts/{cloud.contract.version}.json") == cloud.contract.canonical
 
 
-# The second says that two were at it at a time, and not that one of them did it (Amazon S3 guide).
+# The second reports a concurrent request, which may have failed too (Amazon S3 guide).
 @pytest.mark.parametrize("code", ["AccessDenied", "ConditionalRequestConflict"])
 def test_any_other_refusal_to_file_is_raised(cloud: Cloud, contract: Contract, code: str) -> None:
     archive = Archive(FailingClient(cloud.s3, "put_object", code=code), BUCKET)
@@ -113,7 +128,7 @@ def test_equal_lines_make_equal_objects(cloud: Cloud) -> None:
     assert one == two
 
 
-def test_the_wait_grows_up_to_its_limit_and_is_never_the_same_for_all() -> None:
+def test_the_wait_grows_up_to_its_limit_with_jitter() -> None:
     longest = [wait_s(attempt, lambda: 1.0) for attempt in range(1, 8)]
     assert longest == [FIRST_S, FIRST_S * FACTOR, FIRST_S * FACTOR**2, FIRST_S * FACTOR**3, *[LONGEST_S] * 3]
     assert [wait_s(attempt, lambda: 0.0) for attempt in (1, 2, 9)] == [1, 5, 450]
@@ -123,11 +138,11 @@ def test_the_wait_grows_up_to_its_limit_and_is_never_the_same_for_all() -> None:
 @pytest.mark.parametrize("max_receives", [5, 50, 1_000])
 def test_an_outage_of_an_hour_makes_no_dead_letters(max_receives: int) -> None:
     shortest = [outage_wait_s(each, lambda: 0.0, max_receives) for each in range(1, max_receives + 1)]
-    # Fifty, as an outbox has by default, bridge far more.
+    # Fifty receives, an outbox's default, bridge far more.
     assert sum(shortest) >= 3_600 * (1 if max_receives < 50 else 4)
 
 
-def test_after_an_outage_messages_wait_for_less_time_than_it_took() -> None:
+def test_after_an_outage_messages_wait_for_less_time_than_it_lasted() -> None:
     away_s = 0
     for attempt in range(1, 47):
         assert outage_wait_s(attempt, lambda: 1.0, 50) <= FIRST_S + away_s
@@ -155,11 +170,11 @@ def waits(cloud: Cloud) -> list[float]:
     return [(each.visible_ms - cloud.clock()) / 1_000 for each in cloud.sqs.queue(cloud.source).messages]
 
 
-def test_only_what_failed_waits_each_by_its_own_attempts(cloud: Cloud, batch: list[QueueMessage]) -> None:
+def test_only_failed_messages_wait_by_their_attempts(cloud: Cloud, batch: list[QueueMessage]) -> None:
     redelivery = Redelivery(cloud.sqs, cloud.source, lambda: 1.0)
     assert redelivery.answer(batch, {"m1", "m3"}, lambda: 30_000) == failures("m1", "m3")
     assert waits(cloud) == [2, 30, 50, *[30] * 22]
-    # A reader that knows the waits sets them, up to the longest.
+    # A reader may set the waits itself, up to the longest.
     redelivery.answer(batch, {"m1": 7, "m2": 900}, lambda: 30_000)
     assert waits(cloud)[:3] == [7, 900, 50]
 
@@ -174,9 +189,7 @@ def test_many_waits_are_set_ten_at_a_time_while_there_is_time(
     assert waits(cloud)[20:] == [30] * 5 != waits(cloud)[15:20]
 
 
-def test_a_queue_that_sets_no_wait_keeps_the_message_all_the_same(
-    cloud: Cloud, batch: list[QueueMessage]
-) -> None:
+def test_a_failed_wait_does_not_acknowledge_the_message(cloud: Cloud, batch: list[QueueMessage]) -> None:
     unwilling = FailingClient(cloud.sqs, "change_message_visibility_batch", code="AccessDenied")
     unknown = [QueueMessage("m1", "", 0, 1, receipt="gone")]
     for sqs, messages in ((unwilling, batch), (cloud.sqs, unknown)):
@@ -186,8 +199,15 @@ def test_a_queue_that_sets_no_wait_keeps_the_message_all_the_same(
     assert unwilling.asked == []
 
 
+def test_a_message_of_a_fifo_queue_has_its_group() -> None:
+    batch = sqs_event(message("m1", "x"))
+    assert [(each.receipt, each.group) for each in read_messages(batch)] == [("handle-m1", None)]
+    batch["Records"][0]["attributes"]["MessageGroupId"] = "g"
+    assert read_messages(batch)[0].group == "g"
+
+
 @pytest.mark.source("P4", "P15")
-def test_no_message_takes_another_with_it_and_none_is_begun_without_time() -> None:
+def test_a_failed_message_does_not_affect_others_and_none_begins_without_time() -> None:
     handled: list[str] = []
 
     def handle(each: QueueMessage) -> bool:
@@ -240,17 +260,17 @@ def written() -> list[tuple[dict[str, str], dict[str, Any]]]:
     return found
 
 
-def test_functions_that_do_the_same_write_one_metric_and_retries_are_also_by_function() -> None:
+def test_functions_of_one_service_write_one_metric_and_retries_by_function_too() -> None:
     router = {"service": "eventplane-dev-router"}
     assert written() == [
         ({"service": "eventplane-dev-router-audit"}, {"Retried": [2]}),
         (router, {"DeviceFlooding": [1]}),
-        # No DeadLettered: a 0 would be paid for. The gauge says that somebody looked.
+        # No DeadLettered: a 0 would cost money. The gauge's 0 means that the check ran.
         (router, {"Delivered": [3], "Retried": [2], "DeadLetters": [0]}),
     ]
 
 
-def test_what_another_thread_counts_while_figures_are_written_is_not_lost(
+def test_a_count_of_another_thread_during_a_flush_is_not_lost(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     other = threading.Thread(target=count, args=(Metric.CONTRACT_UNCHECKED,))
@@ -270,3 +290,51 @@ def test_what_another_thread_counts_while_figures_are_written_is_not_lost(
         {"Messages"},
         {"ContractUnchecked"},
     ]
+
+
+MINUTE_MS = 60_000
+
+
+def received(at_ms: int | None, attempt: int = 1) -> QueueMessage:
+    return replace(message("m1", "", attempt), received_at_ms=at_ms)
+
+
+@pytest.mark.parametrize("ahead_ms", [10 * MINUTE_MS, -10 * MINUTE_MS])
+def test_a_wrong_clock_is_corrected_by_the_queue_s_time(ahead_ms: int) -> None:
+    now_ms = NOW_MS + ahead_ms
+    clock = QueueClock(lambda: now_ms)
+    clock.observe([received(NOW_MS - 30_000), received(NOW_MS), received(None)])
+    assert (clock(), clock.skew_ms) == (NOW_MS, ahead_ms)
+    # An earlier receive says nothing about the present; the known skew is used meanwhile.
+    clock.observe([received(NOW_MS - MINUTE_MS, attempt=2)])
+    assert clock() == NOW_MS
+    now_ms = NOW_MS
+    clock.observe([received(NOW_MS)])
+    assert (clock(), clock.skew_ms) == (NOW_MS, 0)
+
+
+@given(st.integers(-(10**8), 10**8), st.lists(st.integers(0, 10**6), min_size=1, max_size=10))
+def test_the_corrected_time_is_right_within_the_tolerance(ahead_ms: int, waited_ms: list[int]) -> None:
+    clock = QueueClock(lambda: NOW_MS + ahead_ms)
+    clock.observe([received(NOW_MS - each) for each in waited_ms])
+    assert NOW_MS - min(waited_ms) - CLOCK_TOLERANCE_MS <= clock() <= NOW_MS + CLOCK_TOLERANCE_MS
+
+
+def test_the_start_of_a_function_is_not_an_error_of_the_clock() -> None:
+    clock = QueueClock(lambda: NOW_MS)
+    for waited_ms in (CLOCK_TOLERANCE_MS, -CLOCK_TOLERANCE_MS):
+        clock.observe([received(NOW_MS - waited_ms)])
+        assert (clock(), clock.skew_ms) == (NOW_MS, 0)
+
+
+@pytest.mark.parametrize(("minutes", "outcome"), [(5, "delivered"), (-1, "expired")])
+def test_a_router_ten_minutes_ahead_expires_events_by_the_queue_s_time(
+    cloud: Cloud, minutes: int, outcome: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counted: list[str] = []
+    monkeypatch.setattr("lambdas.router.service.count", counted.append)
+    alarm = event("1", ALARM, expirytime=timestamp_of_ms(NOW_MS + minutes * MINUTE_MS))
+    cloud.clock.now_ms += 10 * MINUTE_MS
+    assert cloud.route(replace(message("m1", frame(alarm)), received_at_ms=NOW_MS)) == frozenset()
+    rows = cloud.ledger_rows("outcome", "decided_at_ms", "received_at_ms")
+    assert (rows, counted) == ([(outcome, NOW_MS, NOW_MS)] * 2, ["ClockSkew"])

@@ -1,4 +1,4 @@
-"""How planned deliveries are sent: in parallel, packed, whole messages first, in order in FIFO queues."""
+"""How planned deliveries are sent: in parallel, packed, by whole messages, in order in FIFO queues."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from tests.unit.lambdas.support import (
 )
 
 LIMIT_S = 20
-"""How long a test waits for what has to happen, seconds."""
+"""The longest wait of a test, seconds."""
 CARE = "https://care-analytics.inbox"
 
 
@@ -103,7 +103,7 @@ def times(number: int) -> Callable[[], bool]:
     return lambda: next(left, False)
 
 
-def test_so_many_calls_are_in_flight_at_a_time_and_no_more(contract: Contract) -> None:
+def test_the_number_of_calls_in_flight_is_limited(contract: Contract) -> None:
     together = threading.Barrier(THREADS)
     lock, now, most = threading.Lock(), 0, 0
 
@@ -123,7 +123,7 @@ def test_so_many_calls_are_in_flight_at_a_time_and_no_more(contract: Contract) -
 
 @pytest.mark.source("P4")
 @pytest.mark.parametrize(("size", "calls", "half", "failed"), [(100, 25, 2, {2, 3}), (200, 22, 1, {1, 2, 3})])
-def test_when_time_ends_whole_messages_are_done_but_the_one_in_flight(
+def test_when_time_ends_whole_messages_are_done_except_the_one_in_flight(
     contract: Contract, size: int, calls: int, half: int, failed: set[int]
 ) -> None:
     done, again = Sending(contract)(Recorder(), *frames(*[size] * 4), has_time=times(calls))
@@ -146,11 +146,11 @@ def test_a_call_that_does_not_end_leaves_the_ledger_its_time(
     sender = Recorder(hang)
     dispatch = router._dispatch = Dispatch(sender, cloud.queues)
     stuck, alarm = frames(10)[0], message("m1", frame(event("1", ALARM)))
-    # When a call starts, and when its answer is waited for.
+    # The times at which a call starts and at which its answer is awaited.
     seconds = iter([0.0, 30.0] * 2)
     with monkeypatch.context() as patched:
         patched.setattr("lambdas.router.dispatch.monotonic", lambda: next(seconds))
-        # The second call waits for the thread of the first, and is not made when that goes on.
+        # The second call waits for the thread of the first, and is not made when that continues.
         for _ in range(2):
             assert router.process([stuck], invocation()) == {"m0"}
     assert router.process([alarm], invocation()) == frozenset()
@@ -200,7 +200,7 @@ class TestOrder:
         assert [id for ids in sender.ids(self.URL) for id in ids] == [f"0-{at}" for at in range(100)]
 
     @pytest.mark.source("P17")
-    def test_in_a_fifo_queue_nothing_overtakes_what_failed_in_its_group(self, fifo: Sending) -> None:
+    def test_in_a_fifo_queue_no_event_overtakes_one_that_failed_in_its_group(self, fifo: Sending) -> None:
         events = [event(str(at), partitionkey="odd" if at % 2 else "even") for at in range(30)]
         sender = Recorder(poison='"id":"5"', fate=Fate.AGAIN)
         done, failed = fifo(sender, message("m1", frame(pack(events))))
@@ -213,7 +213,7 @@ class TestOrder:
     def queued(*groups: str | None) -> list[QueueMessage]:
         return [QueueMessage(f"m{at}", "", 0, 1, "", group) for at, group in enumerate(groups)]
 
-    def test_a_standard_queue_is_one_wave(self) -> None:
+    def test_a_standard_queue_is_one_group(self) -> None:
         messages = self.queued(None, None, None)
         assert list(fifo_groups(messages, set())) == [messages]
         assert list(fifo_groups([], set())) == []
@@ -222,7 +222,7 @@ class TestOrder:
     @given(
         groups=st.lists(st.sampled_from([None, "a", "b", "c"]), max_size=10), bad=st.sets(st.integers(0, 9))
     )
-    def test_of_every_group_a_prefix_is_done_in_its_order_and_the_rest_is_not_tried(
+    def test_a_prefix_of_each_group_is_done_in_order_and_the_rest_not_tried(
         self, groups: list[str | None], bad: set[int]
     ) -> None:
         messages = self.queued(*groups)
@@ -249,15 +249,17 @@ class TestPacks:
     def sending(self, contract: Contract) -> Sending:
         return Sending(contract, most=50)
 
-    def test_events_of_an_invocation_share_messages_up_to_what_the_contract_says(
+    def test_events_of_an_invocation_share_messages_up_to_the_contract_s_limit(
         self, sending: Sending, contract: Contract
     ) -> None:
         sender = Recorder()
         done, failed = sending(sender, *frames(40, 40, 21))
         assert (sender.sizes(), failed) == ([50, 50, 1], set())
-        # Ledger and audit see single events as before.
+        hints = {tuple(each.hints[name] for name in ("route", "events")) for _, (each, *_) in sender.calls}
+        assert ("readings-to-care-analytics", "50") in hints
+        # The ledger has single events.
         assert [step.record.outcome for step in done] == [Outcome.DELIVERED] * 101
-        # An inbox that says nothing gets one event a message.
+        # An inbox without the setting gets one event a message.
         single = Recorder()
         Sending(contract)(single, *frames(5))
         assert single.sizes() == [1] * 5
@@ -270,13 +272,7 @@ class TestPacks:
         assert sender.sizes() == [5, 1, 1, 1]
         assert {step.record.priority for step in done if step.record.id[0] == "a"} == {Priority.URGENT}
 
-    def test_a_pack_carries_one_route_and_its_hints(self, sending: Sending) -> None:
-        sender = Recorder()
-        sending(sender, *frames(3))
-        ((packed,),) = (batch for url, batch in sender.calls if url == CARE)
-        assert (packed.hints["route"], packed.hints["events"]) == ("readings-to-care-analytics", "3")
-
-    def test_an_event_that_sqs_will_never_take_is_alone_a_dead_letter(self, sending: Sending) -> None:
+    def test_only_the_event_that_sqs_refuses_for_good_is_a_dead_letter(self, sending: Sending) -> None:
         sender = Recorder(poison='"id":"0-1"')
         done, failed = sending(sender, *frames(3))
         assert (sender.sizes(), failed) == ([3, 1, 1, 1], set())
@@ -284,20 +280,20 @@ class TestPacks:
         dead, rest = Outcome.DEAD_LETTERED, Outcome.DELIVERED
         assert found == {"0-0": rest, "0-1": dead, "0-2": rest}
 
-    def test_a_pack_that_fails_brings_back_each_message_with_an_event_in_it(self, sending: Sending) -> None:
+    def test_each_message_with_an_event_in_a_failed_pack_is_redelivered(self, sending: Sending) -> None:
         sender = Recorder(poison='"id":"1-0"', fate=Fate.AGAIN)
         done, failed = sending(sender, *frames(30, 10, 30))
         assert (sender.sizes(), failed, len(done)) == ([50, 20], {"m0", "m1", "m2"}, 20)
 
-    def test_without_time_nothing_is_sent_and_everything_comes_again(self, sending: Sending) -> None:
+    def test_without_time_nothing_is_sent_and_every_message_is_redelivered(self, sending: Sending) -> None:
         sender = Recorder()
         assert sending(sender, *frames(3, 3), has_time=times(0)) == ([], {"m0", "m1"})
         assert sender.calls == []
 
     def test_full_frames_are_few_calls(self, contract: Contract) -> None:
         sender = Recorder()
-        done, failed = Sending(contract, most=250)(sender, *frames(1_000, 1_000), has_time=times(1))
-        assert (len(done), failed, sender.sizes()) == (2_000, set(), [250] * 8)
+        done, failed = Sending(contract, most=250)(sender, *frames(500, 500), has_time=times(1))
+        assert (len(done), failed, sender.sizes()) == (1_000, set(), [250] * 4)
 
     def test_alarms_are_not_delayed_by_packs(self, sending: Sending) -> None:
         sender = Recorder()
@@ -306,7 +302,7 @@ class TestPacks:
 
 
 @pytest.mark.parametrize(("bound", "most"), [("MAX_DELIVERIES", 20), ("MAX_PLANNED_BYTES", 6_000)])
-def test_the_messages_of_an_invocation_are_bounded_and_what_came_most_often_goes_first(
+def test_an_invocation_plans_a_bounded_number_of_messages_the_most_redelivered_first(
     cloud: Cloud, monkeypatch: pytest.MonkeyPatch, bound: str, most: int
 ) -> None:
     monkeypatch.setattr(service, bound, most)

@@ -102,7 +102,7 @@ def fleet(cloud: Cloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iter
         module.service.cache_clear()
 
 
-def test_two_writers_do_not_overwrite_each_other(fleet: Fleet) -> None:
+def test_concurrent_writers_do_not_overwrite_each_other(fleet: Fleet) -> None:
     fleet.write(PROVISIONED)
     read = fleet.device
     fleet.write(read, reason="first")
@@ -123,7 +123,7 @@ class TestHook:
             "parameters": {"SerialNumber": serial},
         }
 
-    def test_a_device_that_was_made_is_allowed_and_recorded(
+    def test_a_manufactured_device_is_allowed_and_recorded(
         self, fleet: Fleet, capsys: pytest.CaptureFixture[str]
     ) -> None:
         fleet.write(made(THING, NOW_MS))
@@ -142,7 +142,7 @@ class TestHook:
         assert metric["reason"] == logged["reason"] == "unknown"
         assert len(logged["thing"]) <= 256
 
-    def test_a_registry_that_does_not_answer_allows_nothing(self, fleet: Fleet) -> None:
+    def test_without_the_registry_no_device_is_allowed(self, fleet: Fleet) -> None:
         fleet.cloud.dynamodb.delete_table(TableName=TABLE)
         with pytest.raises(ClientError, match="ResourceNotFoundException"):
             hook.handle(self.asked(), LambdaContext())
@@ -153,9 +153,7 @@ def connected(certificate: str, thing: str = THING) -> QueueMessage:
 
 
 class TestRotation:
-    def test_the_certificate_that_was_seen_is_the_devices_and_those_before_are_retired(
-        self, fleet: Fleet
-    ) -> None:
+    def test_a_seen_certificate_becomes_current_and_earlier_ones_are_retired(self, fleet: Fleet) -> None:
         old, lost, new = (fleet.certificate() for _ in range(3))
         fleet.write(PROVISIONED, certificate=old, pending=new, replaced=frozenset({lost, "f" * 64}))
         assert fleet.handle(connected(new), connected(new)) == failures()
@@ -169,9 +167,7 @@ class TestRotation:
         assert fleet.iot.statuses == {old: "INACTIVE", lost: "INACTIVE", new: "ACTIVE"}
         assert fleet.iot.attached[THING] == {new}
 
-    def test_a_connection_that_the_rule_could_not_hand_over_counts_once_it_is_redriven(
-        self, fleet: Fleet
-    ) -> None:
+    def test_a_redriven_connection_counts(self, fleet: Fleet) -> None:
         new = fleet.certificate()
         fleet.write(made(THING, NOW_MS), pending=new)
         lifecycle = {"clientId": THING, "principalIdentifier": new, "eventType": "connected"}
@@ -186,7 +182,7 @@ class TestRotation:
         assert (fleet.graces(), fleet.iot.attached[THING]) == ([], {old, new})
         assert fleet.device == replace(device, revision=1)
 
-    def test_the_end_of_a_grace_that_no_longer_counts_retires_nothing(self, fleet: Fleet) -> None:
+    def test_an_outdated_end_of_a_grace_period_retires_nothing(self, fleet: Fleet) -> None:
         current, taken_back = fleet.certificate(), fleet.certificate()
         fleet.write(made(THING, NOW_MS), certificate=current, pending=taken_back)
         late = json.dumps({"thing": THING, "retire": [current, taken_back]})
@@ -194,7 +190,7 @@ class TestRotation:
         assert fleet.handle(message("1", late), message("2", unknown)) == failures()
         assert fleet.iot.attached[THING] == {current, taken_back}
 
-    def test_a_decommissioned_device_that_comes_back_is_locked_out(self, fleet: Fleet) -> None:
+    def test_a_decommissioned_device_that_connects_is_locked_out(self, fleet: Fleet) -> None:
         late = fleet.certificate()
         fleet.write(decommissioned(made(THING, NOW_MS), "", NOW_MS))
         assert fleet.handle(connected(late)) == failures()
@@ -210,14 +206,12 @@ class TestRotation:
         assert (after.state, after.suspended) == (LifecycleState.QUARANTINED, {old, in_flight})
         assert hook.handle(TestHook.asked(), LambdaContext()) == {"allowProvisioning": False}
 
-    def test_devices_that_the_registry_does_not_know_are_left_alone(self, fleet: Fleet) -> None:
+    def test_unknown_devices_are_left_alone(self, fleet: Fleet) -> None:
         by_hand = fleet.certificate()
         assert fleet.handle(connected(by_hand), connected("x", "claim-home-2")) == failures()
         assert fleet.iot.statuses[by_hand] == "ACTIVE"
 
-    def test_what_cannot_be_read_or_has_no_time_comes_again_and_takes_no_other_with_it(
-        self, fleet: Fleet
-    ) -> None:
+    def test_a_message_that_is_malformed_or_without_time_is_redelivered_alone(self, fleet: Fleet) -> None:
         new = fleet.certificate()
         fleet.write(made(THING, NOW_MS), pending=new)
         assert fleet.handle(connected(new), remaining_ms=29_999) == failures(new)
@@ -266,7 +260,7 @@ class TestSnapshot:
             snapshot.FleetSnapshot(read=half, archive=archive, clock=fleet.cloud.clock).write()
         assert fleet.cloud.keys() == []
 
-    def test_a_device_of_before_is_in_its_state_since_its_last_change(self, fleet: Fleet) -> None:
+    def test_an_item_without_since_ms_has_the_time_of_its_last_change(self, fleet: Fleet) -> None:
         item = to_item(replace(made("home-1", 7), state=LifecycleState.PROVISIONED))
         del item["since_ms"]
         fleet.cloud.dynamodb.put_item(TableName=TABLE, Item=item)

@@ -1,4 +1,4 @@
-"""The functions' entries: settings in, partial batch response out; wired once, and when."""
+"""The functions' entries: their settings, partial batch responses, and when they are wired."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_a_good_batch_is_acknowledged_whole(deployed: Cloud, handler: ModuleType
     assert invoke(handler, GOOD, message("m2", "no frame")) == failures()
 
 
-def test_the_router_s_ledger_gets_to_the_archive_by_its_writer(deployed: Cloud) -> None:
+def test_the_ledger_writer_archives_the_router_s_ledger(deployed: Cloud) -> None:
     invoke(router, GOOD)
     assert deployed.copies() == {"care-analytics.inbox": 1}
     assert invoke(ledger, message("m1", *deployed.sqs.bodies(deployed.ledger))) == failures()
@@ -103,7 +103,7 @@ def redelivered(monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[int]]:
     ("priority", "attempt", "least_s", "most_s"),
     [("normal", 3, 25, 50), ("urgent", 100, 10, LONGEST_URGENT_S)],
 )
-def test_a_message_waits_by_its_attempts_and_an_urgent_one_seconds_however_often_it_came(
+def test_a_failed_message_waits_by_its_attempts_and_an_urgent_one_for_seconds(
     deployed: Cloud,
     monkeypatch: pytest.MonkeyPatch,
     priority: str,
@@ -121,7 +121,7 @@ def test_a_message_waits_by_its_attempts_and_an_urgent_one_seconds_however_often
 
 
 @pytest.mark.parametrize("handler", [router, replay])
-def test_a_batch_waits_for_the_contract_in_force_and_not_longer(
+def test_a_batch_waits_until_the_contract_in_force_is_known(
     deployed: Cloud,
     handler: ModuleType,
     capsys: pytest.CaptureFixture[str],
@@ -141,7 +141,7 @@ def test_a_batch_waits_for_the_contract_in_force_and_not_longer(
     assert handle(batch, LambdaContext()) == failures()
 
 
-def test_the_router_tells_a_collector_of_its_spans_where_it_is_told_to(
+def test_the_router_exports_its_spans_where_a_collector_is_set(
     deployed: Cloud, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("lambdas.common.span_export.PATIENCE_S", 60.0)  # on a busy machine
@@ -152,7 +152,7 @@ def test_the_router_tells_a_collector_of_its_spans_where_it_is_told_to(
     assert {each.service for each in receiver.spans} == {"device", "function"}
 
 
-def test_the_figures_of_an_invocation_are_in_its_log_and_so_is_what_did_not_arrive(
+def test_an_invocation_writes_its_figures_and_logs_undelivered_events(
     deployed: Cloud, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     odd = message("m2", frame(event("2", "com.example.unknown", traceparent=TRACE)))
@@ -192,7 +192,7 @@ def test_in_lambda_the_reader_is_wired_at_import_and_once(
         wire.assert_called_once_with()
 
 
-def test_messages_that_failed_are_named_and_counted_and_wait(
+def test_failed_messages_are_named_counted_and_delayed(
     fake_aws: FakeAws, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     waits = redelivered(monkeypatch)
@@ -223,7 +223,7 @@ print(len(fast_reader._json))
 
 
 @pytest.mark.parametrize(("absent", "used"), [(False, 1), (True, 0)])
-def test_functions_read_with_orjson_where_they_have_it(absent: bool, used: int) -> None:
+def test_functions_read_with_orjson_where_it_is_installed(absent: bool, used: int) -> None:
     if not absent:
         pytest.importorskip("orjson")
     command = [sys.executable, "-c", _READ.format(absent=absent)]

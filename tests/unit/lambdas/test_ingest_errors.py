@@ -1,4 +1,4 @@
-"""What becomes of a publish that a rule could not hand to a queue, and of what is no such thing."""
+"""A publish that a rule could not write to a queue is written there later; anything else is a dead letter."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Rules:
         self.urls = {name: cloud.queue(name) for name in ("ingest", "ingest-urgent", "tap")}
 
     def process(self, *messages: QueueMessage, sqs: Any = None, remaining_ms: int = 30_000) -> frozenset[str]:
-        """The ids of the failures that come again."""
+        """Return the ids of the failures that are redelivered."""
         service = IngestErrorsService(
             ways_in=tuple(self.urls.values()),
             letters_to=(self.urls["ingest"], self.urls["tap"]),
@@ -76,7 +76,7 @@ def rules(cloud: Cloud) -> Rules:
 
 @pytest.mark.parametrize("missed", [["ingest"], ["tap"], ["ingest-urgent"], ["ingest", "tap"]])
 @pytest.mark.parametrize("form", ["{url}", "arn:aws:sqs:us-east-1:123456789012:{name}", "{name}"])
-def test_exactly_the_queues_that_missed_it_get_the_frame(rules: Rules, missed: list[str], form: str) -> None:
+def test_the_frame_goes_to_the_queues_that_missed_it(rules: Rules, missed: list[str], form: str) -> None:
     body = failure(*(form.format(url=rules.urls[name], name=name) for name in missed))
     assert rules.process(message("m1", body)) == frozenset()
 
@@ -89,7 +89,7 @@ def test_exactly_the_queues_that_missed_it_get_the_frame(rules: Rules, missed: l
 
 
 @pytest.mark.parametrize("resources", [[], ["elsewhere"], ["", "tap"]])
-def test_what_failed_nobody_knows_where_goes_to_router_and_tap(rules: Rules, resources: list[str]) -> None:
+def test_a_failure_without_a_known_queue_goes_to_router_and_tap(rules: Rules, resources: list[str]) -> None:
     assert rules.process(message("m1", failure(*resources))) == frozenset()
     assert sorted(rules.received()) == ["ingest", "tap"]
 
@@ -108,9 +108,7 @@ def test_what_failed_nobody_knows_where_goes_to_router_and_tap(rules: Rules, res
         failure("ingest", clientId=PLANE_CLIENT),
     ],
 )
-def test_what_is_no_failure_is_a_dead_letter_that_takes_the_way_of_all_events(
-    rules: Rules, body: str
-) -> None:
+def test_a_malformed_failure_is_a_dead_letter_for_router_and_tap(rules: Rules, body: str) -> None:
     assert rules.process(message("m1", body, attempt=2)) == frozenset()
 
     found = rules.received()
@@ -121,29 +119,29 @@ def test_what_is_no_failure_is_a_dead_letter_that_takes_the_way_of_all_events(
     assert (letter.event.source, letter.event.id, frame.client_id) == (SOURCE, "m1", SOURCE)
     data = letter.event.data()
     assert (data["reason"], data["channel"], data["attempt"]) == ("bad_rule_failure", "device.outbox", 2)
-    assert data["sender"] is None, "nobody vouches for what it says"
+    assert data["sender"] is None, "it has no verified sender"
     assert base64.b64decode(data["original_base64"]).decode() == body
 
 
-def test_a_queue_that_refuses_fails_only_its_own(cloud: Cloud, rules: Rules) -> None:
+def test_a_refusing_queue_fails_only_its_own_messages(cloud: Cloud, rules: Rules) -> None:
     unwilling = FailingClient(cloud.sqs, "send_message_batch", targets={rules.urls["tap"]})
     messages = [message("m1", failure("ingest")), message("m2", failure("tap")), message("m3", "no json")]
     assert rules.process(*messages, sqs=unwilling) == {"m2", "m3"}
     assert len(rules.received()["ingest"]) == 2
 
 
-def test_without_time_everything_comes_again(rules: Rules) -> None:
+def test_without_time_every_message_is_redelivered(rules: Rules) -> None:
     assert rules.process(message("m1", failure("tap")), remaining_ms=RESERVE_MS - 1) == {"m1"}
 
 
 @given(st.text() | st.recursive(st.none() | st.booleans() | st.text(), st.lists).map(json.dumps))
-def test_whatever_comes_is_a_failure_or_is_named_none(body: str) -> None:
+def test_any_other_text_is_refused(body: str) -> None:
     with pytest.raises(NoFailureError, match="see who else writes"):
         parse_failure(body)
 
 
 @given(st.binary())
-def test_the_payload_comes_back_byte_for_byte(payload: bytes) -> None:
+def test_the_payload_is_restored_byte_for_byte(payload: bytes) -> None:
     assert parse_failure(rule_failure(payload, "x")).payload == payload
 
 

@@ -1,4 +1,4 @@
-"""The replay: what an audit misses, and what somebody new asks for, from the tap's files to the inboxes."""
+"""The replay of events that an audit reports lost, and of a past window, from the tap's files to inboxes."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def reasons(cloud: Cloud) -> list[str]:
     return [each["reason"] for each in cloud.letters()]
 
 
-def test_what_is_owed_arrives_marked_and_is_recorded_as_of_then(cloud: Cloud, replay: Replay) -> None:
+def test_a_lost_event_is_replayed_marked_and_recorded(cloud: Cloud, replay: Replay) -> None:
     lost, kept = event("1", ALARM), event("2")
     tapped(cloud, kept, lost, lost)
     order = owed(cloud, lost, route="daily-life-to-family")
@@ -136,7 +136,7 @@ def test_what_is_owed_arrives_marked_and_is_recorded_as_of_then(cloud: Cloud, re
     assert expected.items() <= line.items()
 
 
-def test_of_two_senders_of_one_name_the_one_that_is_owed_gets_through(cloud: Cloud, replay: Replay) -> None:
+def test_of_two_senders_of_one_id_only_the_lost_event_is_replayed(cloud: Cloud, replay: Replay) -> None:
     true, forged = event("1"), event("1", subject="forged")
     senders = (("home-2", forged), ("home-1", true), ("home-2", forged))
     write(cloud, (tap_line(each, client=client) for client, each in senders))
@@ -151,7 +151,7 @@ def test_of_two_senders_of_one_name_the_one_that_is_owed_gets_through(cloud: Clo
 
 
 @pytest.mark.source("P4", "C1")
-def test_what_is_at_best_effort_is_replayed_at_least_once(cloud: Cloud, replay: Replay) -> None:
+def test_a_best_effort_event_is_replayed_at_least_once(cloud: Cloud, replay: Replay) -> None:
     lost = event("1", deliveryguarantee="best_effort")
     tapped(cloud, lost)
     assert replay(owed(cloud, lost), sqs=FailingClient(cloud.sqs, "send_message_batch")) == {"m1"}
@@ -168,7 +168,7 @@ def test_what_is_at_best_effort_is_replayed_at_least_once(cloud: Cloud, replay: 
         (event("1"), 8, "channel_expiry"),  # counts from when it was accepted
     ],
 )
-def test_what_has_expired_meanwhile_is_recorded_and_not_sent(
+def test_an_event_that_expired_meanwhile_is_recorded_and_not_sent(
     cloud: Cloud, replay: Replay, late: Envelope, age_days: int, reason: str
 ) -> None:
     accepted_ms = NOW_MS - age_days * DAY_MS
@@ -179,7 +179,7 @@ def test_what_has_expired_meanwhile_is_recorded_and_not_sent(
 
 
 @pytest.mark.parametrize("is_file_there", [True, False])
-def test_an_event_that_is_not_in_the_tap_is_a_dead_letter_and_no_loop(
+def test_an_event_that_is_not_in_the_tap_is_a_dead_letter(
     cloud: Cloud, replay: Replay, is_file_there: bool
 ) -> None:
     if is_file_there:
@@ -191,7 +191,7 @@ def test_an_event_that_is_not_in_the_tap_is_a_dead_letter_and_no_loop(
     assert [line["type"] for line in cloud.decisions()] == ["org.eventplane.deadletter.v1"]
 
 
-def test_a_destination_that_is_gone_is_a_dead_letter_of_the_event(cloud: Cloud, replay: Replay) -> None:
+def test_a_removed_destination_is_a_dead_letter_of_the_event(cloud: Cloud, replay: Replay) -> None:
     lost = event("1")
     tapped(cloud, lost)
 
@@ -212,7 +212,7 @@ def test_a_destination_that_is_gone_is_a_dead_letter_of_the_event(cloud: Cloud, 
 
 
 @pytest.mark.parametrize("wrong", [{"version": "0123456789abcdef"}, {"route": "no-route"}, None])
-def test_a_bad_order_is_a_dead_letter_and_the_others_go_on(
+def test_a_bad_order_is_a_dead_letter_and_does_not_affect_the_others(
     cloud: Cloud, replay: Replay, wrong: dict[str, str] | None
 ) -> None:
     lost = event("1")
@@ -224,7 +224,7 @@ def test_a_bad_order_is_a_dead_letter_and_the_others_go_on(
 
 
 @pytest.mark.parametrize("named", [{"participant": "newcomer"}, {"route": "to-newcomer"}])
-def test_a_past_window_goes_to_who_is_new_and_to_nobody_else(
+def test_a_past_window_is_replayed_to_its_participant_only(
     cloud: Cloud, replay: Replay, named: dict[str, str]
 ) -> None:
     def grow(document: dict[str, Any]) -> None:
@@ -245,7 +245,7 @@ def test_a_past_window_goes_to_who_is_new_and_to_nobody_else(
     assert cloud.copies() == {}
     rows = set(cloud.ledger_rows("route", "reason", "entered_at_ms"))
     assert rows == {("to-newcomer", "replay", ACCEPTED_MS)}
-    # Filed first: whoever finds the record finds the contract.
+    # It is filed before the records that name it.
     assert f"contracts/{plane.version}.json" in cloud.keys("contracts/")
 
 
@@ -258,7 +258,7 @@ def test_a_past_window_goes_to_who_is_new_and_to_nobody_else(
         (0, NOW_MS, {"route": "no-route"}, ["destination_gone"]),
     ],
 )
-def test_what_is_outside_of_the_window_is_not_sent_and_nobody_gets_a_window(
+def test_a_window_sends_only_its_events_and_needs_a_destination(
     cloud: Cloud, replay: Replay, from_ms: int, to_ms: int, named: dict[str, str], expected: list[str]
 ) -> None:
     tapped(cloud, event("1"))
@@ -266,14 +266,14 @@ def test_what_is_outside_of_the_window_is_not_sent_and_nobody_gets_a_window(
     assert (reasons(cloud), cloud.copies()) == (expected, {})
 
 
-def test_a_window_tells_nobody_again_of_events_that_were_refused(cloud: Cloud, replay: Replay) -> None:
+def test_a_window_skips_refused_events(cloud: Cloud, replay: Replay) -> None:
     plane = changed(cloud.contract, lambda each: each["event_types"][READING].update(schema_check="strict"))
     tapped(cloud, event("1", dataschema="https://schemas.example.org/none"))
     assert replay(WindowOrder(FILE, 0, NOW_MS, participant="care-analytics"), plane=plane) == frozenset()
     assert (cloud.decisions(), cloud.copies()) == ([], {})
 
 
-def test_an_order_comes_again_when_a_queue_the_ledger_or_the_time_fails(cloud: Cloud, replay: Replay) -> None:
+def test_an_order_is_redelivered_when_queue_ledger_or_time_fails(cloud: Cloud, replay: Replay) -> None:
     lost = event("1")
     tapped(cloud, lost)
     order = owed(cloud, lost)
@@ -286,14 +286,14 @@ def test_an_order_comes_again_when_a_queue_the_ledger_or_the_time_fails(cloud: C
     assert cloud.copies() == {}
 
 
-def test_a_damaged_file_comes_again_and_does_not_touch_other_orders(cloud: Cloud, replay: Replay) -> None:
+def test_an_order_for_a_damaged_file_is_redelivered_alone(cloud: Cloud, replay: Replay) -> None:
     tapped(cloud, event("1"))
     cloud.s3.put_object(Bucket=BUCKET, Key=FILE, Body=cloud.read(FILE)[:-9])
     assert replay(owed(cloud, event("1")), "by mistake") == {"m1"}
     assert reasons(cloud) == ["bad_order"]
 
 
-def test_a_large_file_is_done_in_portions_each_with_its_part_of_the_ledger(
+def test_a_large_file_is_replayed_in_portions_each_with_its_ledger_records(
     cloud: Cloud, replay: Replay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "PORTION", 3)
@@ -303,7 +303,7 @@ def test_a_large_file_is_done_in_portions_each_with_its_part_of_the_ledger(
     assert (len(cloud.decisions()), cloud.copies()) == (8, {INBOX: 8})
 
 
-def test_an_event_that_went_round_too_often_goes_no_further(cloud: Cloud, replay: Replay) -> None:
+def test_an_event_at_the_hop_limit_is_not_replayed(cloud: Cloud, replay: Replay) -> None:
     tired, young = event("1", routerhops=8), event("2", routerhops=1)
     tapped(cloud, tired, young)
     assert replay(owed(cloud, tired, young)) == frozenset()
@@ -312,7 +312,7 @@ def test_an_event_that_went_round_too_often_goes_no_further(cloud: Cloud, replay
     assert reasons(cloud) == ["hop_limit"]
 
 
-def test_of_the_contracts_of_long_ago_only_the_last_ones_are_kept(
+def test_only_the_last_used_contracts_are_kept_in_memory(
     cloud: Cloud, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(orders, "MAX_KEPT", 2)

@@ -1,4 +1,4 @@
-"""What a router does that has just started and cannot read which contract is in force."""
+"""A router that has just started and cannot read which contract is in force."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Cold:
         self._router = self.cloud.router(engine=in_force.engine, source=self._source, sqs=self.sqs)
 
     def route(self, *messages: QueueMessage) -> frozenset[str]:
-        """The ids of messages that come again."""
+        """Return the ids of messages that are redelivered."""
         return self._router.process(messages, invocation())
 
     def end_the_throttling(self) -> None:
@@ -72,7 +72,7 @@ class Cold:
 
 @pytest.fixture
 def cloud(cloud: Cloud) -> Cloud:
-    """By a contract that comes with the code."""
+    """A plane whose bundled contract lets two participants send more."""
     cloud.contract = with_sends(with_sends(cloud.contract, "activity-service", NEW), "family-app", ALARM)
     return cloud
 
@@ -82,9 +82,7 @@ def queued(id: str, *events: Envelope, attempt: int = 1) -> QueueMessage:
 
 
 @pytest.mark.parametrize("throttled", [TABLE, SUBSCRIPTIONS])
-def test_what_is_due_on_a_route_that_is_not_known_yet_waits_and_arrives_there(
-    cloud: Cloud, throttled: str
-) -> None:
+def test_an_event_for_an_unknown_route_waits_and_is_delivered_there(cloud: Cloud, throttled: str) -> None:
     router = Cold(cloud, throttled)
     if throttled == TABLE:
         cloud.publish(with_route(cloud.contract, "new", CARERS, NEW))
@@ -100,7 +98,7 @@ def test_what_is_due_on_a_route_that_is_not_known_yet_waits_and_arrives_there(
     assert router.decisions() == [("1", CARERS, "delivered", "in_force")]
 
 
-def test_an_alarm_goes_at_once_and_again_by_the_contract_in_force(cloud: Cloud) -> None:
+def test_an_alarm_is_sent_at_once_and_completed_by_the_contract_in_force(cloud: Cloud) -> None:
     router = Cold(cloud)
     published = with_route(cloud.contract, "new", CARERS, ALARM)
     cloud.publish(published)
@@ -113,7 +111,7 @@ def test_an_alarm_goes_at_once_and_again_by_the_contract_in_force(cloud: Cloud) 
 
     router.end_the_throttling()
     assert router.route(replace(sent, attempt=2)) == frozenset()
-    # It is not sent there again, and the ledger says so by the contract in force.
+    # It is not sent there again; the ledger records that by the contract in force.
     assert cloud.copies() == {CARERS: 1}
     names = ("basis", "contract_version", "destination", "outcome", "reason")
     assert [row[2:] for row in cloud.ledger_rows(*names) if row[:2] == ("in_force", published.version)] == [
@@ -123,7 +121,7 @@ def test_an_alarm_goes_at_once_and_again_by_the_contract_in_force(cloud: Cloud) 
     ]
 
 
-def test_of_a_mixed_frame_only_the_urgent_events_go_ahead(cloud: Cloud) -> None:
+def test_only_urgent_events_of_a_mixed_frame_are_sent_at_once(cloud: Cloud) -> None:
     router = Cold(cloud)
     sent = queued("m1", event("1", READING), event("2", ALARM), event("3", NEW))
     assert router.route(sent, queued("m2", event("4"))) == {"m1", "m2"}
@@ -147,7 +145,7 @@ def test_a_process_makes_no_copies_of_an_alarm_and_others_make_few(cloud: Cloud)
     assert cloud.copies()[CENTRE] == UNSEEN_RECEIVES
 
 
-def test_an_alarm_that_its_inbox_refused_at_first_does_not_wait_for_the_tables(cloud: Cloud) -> None:
+def test_an_alarm_that_its_inbox_refused_first_does_not_wait_for_the_tables(cloud: Cloud) -> None:
     router = Cold(cloud, inbox=CENTRE)
     for attempt in range(1, UNSEEN_AGAIN + 2):
         if attempt == UNSEEN_RECEIVES + 1:
@@ -156,13 +154,13 @@ def test_an_alarm_that_its_inbox_refused_at_first_does_not_wait_for_the_tables(c
     assert cloud.copies()[CENTRE] == 1
 
 
-def test_what_the_contract_at_hand_would_refuse_is_no_dead_letter(cloud: Cloud) -> None:
+def test_an_event_that_only_the_known_contract_refuses_is_no_dead_letter(cloud: Cloud) -> None:
     unreadable, wrong = message("m1", "no frame"), queued("m2", event("1", ALARM, deviceepoch="x"))
     assert Cold(cloud).route(unreadable, wrong) == {"m1", "m2"}
     assert cloud.letters() == []
 
 
-def test_what_a_queue_will_never_take_is_a_dead_letter_on_the_same_basis(cloud: Cloud) -> None:
+def test_an_event_that_a_queue_refuses_for_good_is_a_dead_letter_on_the_same_basis(cloud: Cloud) -> None:
     router = Cold(cloud, inbox=CENTRE, code="InvalidMessageContents")
     assert router.route(queued("m1", event("1", ALARM))) == {"m1"}
     assert len(cloud.letters()) == 1
@@ -170,7 +168,7 @@ def test_what_a_queue_will_never_take_is_a_dead_letter_on_the_same_basis(cloud: 
     assert found == {(ALARM, "delivered", "bundled"), (DEAD_LETTER_TYPE, "delivered", "bundled")}
 
 
-def test_a_fifo_source_gets_everything_back_in_order(cloud: Cloud) -> None:
+def test_messages_of_a_fifo_source_are_redelivered_in_order(cloud: Cloud) -> None:
     group = [replace(message(f"m{at}", event(str(at), ALARM).json), group="a") for at in range(3)]
     assert Cold(cloud, source="family-app.outbox").route(*group) == {"m0", "m1", "m2"}
     assert cloud.copies() == {}

@@ -11,7 +11,6 @@ import pytest
 from eventplane.names import SENDERS
 from eventplane.sqs_binding import to_message
 from lambdas.common.sender import TAKEN, Answer, Fate, Message
-from lambdas.common.sqs import SqsSender
 from lambdas.router.senders import NoSenderError, Senders, SeveralSendersError
 from tests.packages import install
 from tests.unit.lambdas.support import Cloud, event
@@ -57,16 +56,7 @@ class Broken:
         return list(self._answers)
 
 
-def test_the_sender_of_sqs_is_registered_like_any_other(cloud: Cloud) -> None:
-    assert {"http", "https"} <= set(entry_points(group=SENDERS).names)
-    for each in ("http", "https"):
-        (registered,) = entry_points(group=SENDERS, name=each)
-        assert isinstance(registered.load()(), SqsSender)
-    url = cloud.queue("some-inbox")
-    assert Senders.of([url]).send(url, BATCH) == [TAKEN, TAKEN]
-
-
-def test_a_package_adds_a_sender_without_a_change_of_the_routers(
+def test_a_package_adds_a_sender_without_a_change_to_the_routers(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, cloud: Cloud
 ) -> None:
     install(monkeypatch, tmp_path, "pigeon_sender", {SENDERS: {"pigeon": "pigeon_sender:Sender"}}, PIGEON)
@@ -86,9 +76,7 @@ def test_a_router_whose_destination_has_no_sender_does_not_start(cloud: Cloud) -
     assert {"http", "https"} <= set(wrong.value.known)
 
 
-def test_two_senders_of_one_protocol_are_refused_instead_of_chosen_from(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_two_senders_of_one_protocol_are_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in ("pigeon_north", "pigeon_south"):
         install(monkeypatch, tmp_path / name, name, {SENDERS: {"pigeon": f"{name}:Sender"}}, PIGEON)
     with pytest.raises(SeveralSendersError) as wrong:
@@ -99,7 +87,7 @@ def test_two_senders_of_one_protocol_are_refused_instead_of_chosen_from(
 @pytest.mark.parametrize(
     "code", ["import no_such_library", "def Sender():\n    raise OSError('no_such_library')"]
 )
-def test_a_package_that_cannot_be_loaded_stops_no_other(
+def test_a_package_that_cannot_be_loaded_does_not_affect_the_others(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, cloud: Cloud, code: str
 ) -> None:
     install(monkeypatch, tmp_path, "pigeon_sender", {SENDERS: {"pigeon": "pigeon_sender:Sender"}}, code)
@@ -128,7 +116,7 @@ def test_a_sender_that_could_not_be_opened_is_opened_later(
         ([TAKEN] * 3, "its sender answered 3 times for 2 messages"),
     ],
 )
-def test_a_sender_that_breaks_its_promise_loses_nothing_and_stops_no_other(
+def test_a_sender_that_raises_or_miscounts_loses_nothing_and_does_not_affect_the_others(
     answers: Sequence[Answer] | None, detail: str
 ) -> None:
     senders = Senders({"pigeon": Broken(answers), "https": Broken([TAKEN, TAKEN])})

@@ -1,4 +1,4 @@
-"""What the tap keeps, whatever devices and rules hand over."""
+"""What the tap archives of frames, and of malformed ones."""
 
 from __future__ import annotations
 
@@ -47,16 +47,14 @@ def test_a_keepalive_without_events_leaves_nothing(cloud: Cloud, writer: TapWrit
     assert [line["message_id"] for line in cloud.lines("tap/")] == ["m1", "m1"]
 
 
-def test_an_item_that_is_no_event_is_kept_with_its_bytes(cloud: Cloud, writer: TapWriter) -> None:
+def test_a_malformed_item_is_kept_with_its_bytes(cloud: Cloud, writer: TapWriter) -> None:
     writer.process([message("m1", frame(b"\xff\xfe"))], invocation())
     (line,) = cloud.lines("tap/")
     assert (line["event"], line["refusal"]) == (None, "not_utf8")
     assert base64.b64decode(line["original_base64"]) == b"\xff\xfe"
 
 
-def test_what_is_no_frame_goes_to_the_quarantine_and_not_round_in_circles(
-    cloud: Cloud, writer: TapWriter
-) -> None:
+def test_a_malformed_frame_goes_to_the_quarantine(cloud: Cloud, writer: TapWriter) -> None:
     assert writer.process([GOOD, BAD], invocation()) == frozenset()
     assert len(cloud.lines("tap/")) == 2
     (line,) = cloud.lines("quarantine/")
@@ -71,7 +69,7 @@ def test_a_repeated_batch_replaces_its_object_in_any_order(cloud: Cloud, writer:
 
 
 @pytest.mark.parametrize("broken", ["tap_records", "parse_frame"])
-def test_a_defect_met_by_one_message_does_not_touch_the_others(
+def test_a_defect_in_one_message_does_not_affect_the_others(
     cloud: Cloud, writer: TapWriter, monkeypatch: pytest.MonkeyPatch, broken: str
 ) -> None:
     real = getattr(module, broken)
@@ -85,7 +83,7 @@ def test_a_defect_met_by_one_message_does_not_touch_the_others(
     assert (len(cloud.lines("tap/")), len(cloud.lines("quarantine/"))) == (2, 1)
 
 
-def test_what_there_is_no_time_for_comes_again_and_is_not_named_in_the_object(
+def test_a_message_without_time_is_redelivered_and_not_in_the_object_s_name(
     cloud: Cloud, writer: TapWriter
 ) -> None:
     other = message("m3", frame(pack([event(str(number)) for number in range(9)])))
@@ -93,7 +91,7 @@ def test_what_there_is_no_time_for_comes_again_and_is_not_named_in_the_object(
     assert writer.process([GOOD, other, BAD], Invocation("i", lambda: next(left, RESERVE_MS - 1))) == {"m3"}
     assert {line["message_id"] for line in cloud.lines("tap/")} == {"m1"}
     assert len(cloud.lines("quarantine/")) == 1
-    # It cannot replace the object of another delivery of the batch, which has all of it.
+    # It cannot replace the complete object of another delivery of the batch.
     (part,) = cloud.keys("tap/")
     writer.process([GOOD], invocation())
     assert cloud.keys("tap/") == [part]
@@ -102,7 +100,7 @@ def test_what_there_is_no_time_for_comes_again_and_is_not_named_in_the_object(
 
 
 class Flood:
-    """A device that floods, and an archive writer that tells the queue `monitor`."""
+    """A flooding device, and an archive writer that reports it to the queue `monitor`."""
 
     def __init__(self, cloud: Cloud) -> None:
         self.cloud = cloud
@@ -114,7 +112,7 @@ class Flood:
     def write(
         self, *, s3: Any = None, sqs: Any = None, remaining_ms: Callable[[], int] = lambda: 60_000
     ) -> int:
-        """The number of messages that come again."""
+        """Return the number of messages that are redelivered."""
         quota = Quota(window_s=60, frames=600, events=60_000, bytes=6_000_000)
         writer = TapWriter(
             archive=Archive(s3 or self.cloud.s3, BUCKET),
@@ -132,20 +130,18 @@ def flood(cloud: Cloud) -> Flood:
     return Flood(cloud)
 
 
-def test_the_monitor_is_told_of_a_device_that_floods_and_of_no_other(flood: Flood) -> None:
+def test_a_flooding_device_is_reported_to_the_monitor(flood: Flood) -> None:
     assert flood.write() == 0
     size = sum(len(parse_frame(each.body).payload) for each in flood.messages)
     assert flood.told() == [("home-1", Traffic((NOW_MS - 1_000) // 60_000, 20, 40, size))]
+    # What could not be archived is counted once it is.
+    assert flood.write(s3=FailingClient(flood.cloud.s3, "put_object")) == 21
+    assert flood.told() == []
     del flood.messages[5:]
     assert (flood.write(), flood.told()) == (0, [])
 
 
-def test_what_was_not_archived_comes_again_and_is_counted_then(cloud: Cloud, flood: Flood) -> None:
-    assert flood.write(s3=FailingClient(cloud.s3, "put_object")) == 21
-    assert flood.told() == []
-
-
-def test_a_monitor_that_cannot_be_told_holds_up_no_frame(cloud: Cloud, flood: Flood) -> None:
+def test_an_unreachable_monitor_delays_no_frame(cloud: Cloud, flood: Flood) -> None:
     assert flood.write(sqs=FailingClient(cloud.sqs, "send_message_batch")) == 0
     left = iter([60_000] * 20)
     assert flood.write(remaining_ms=lambda: next(left, TELLING_MS - 1)) == 0

@@ -71,13 +71,13 @@ def test_a_subscription_lives_from_create_to_delete(call: Call, cloud: Cloud) ->
     assert cloud.subscriptions.all() == frozenset()
 
 
-def test_requests_are_counted_refused_ones_too(call: Call, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_request_is_counted(call: Call, capsys: pytest.CaptureFixture[str]) -> None:
     assert [call("GET").status, call("GET", "none").status] == [200, 404]
     counted = [figures(line) for line in capsys.readouterr().out.splitlines() if "_aws" in line]
     assert counted == [{"Requests": 1}] * 2
 
 
-def test_put_creates_under_a_name_and_is_the_same_when_repeated(call: Call) -> None:
+def test_put_creates_under_a_name_and_is_idempotent(call: Call) -> None:
     first, again = (call("PUT", "news", WANTED) for _ in range(2))
     assert (first.status, again.status) == (201, 200)
     assert first.body == again.body
@@ -86,9 +86,7 @@ def test_put_creates_under_a_name_and_is_the_same_when_repeated(call: Call) -> N
     assert call("PUT", "No Name", WANTED).body["problems"][0]["path"] == "name"
 
 
-def test_what_a_program_wrote_without_the_api_is_like_any_other_and_keeps_its_place(
-    call: Call, cloud: Cloud
-) -> None:
+def test_a_subscription_written_without_the_api_is_shown_and_keeps_its_age(call: Call, cloud: Cloud) -> None:
     cloud.subscriptions.add(new_subscription("carers", "news", NEWS, "2020-01-01T00:00:00.000Z"))
     shown = call("GET", "news").body
     assert shown == {"id": "news", **WANTED, "effectivefilter": within(NEWS)}
@@ -117,7 +115,7 @@ EVENT = {"id": "1", "source": "/bells/1", "type": "ring", "subject": "front door
         ({"filters": [{"not": {"all": [{"exact": {"type": "ring"}}]}}]}, False),
     ],
 )
-def test_source_types_and_filters_have_to_agree(
+def test_source_types_and_filters_must_all_match(
     call: Call, cloud: Cloud, wanted: dict[str, Any], taken: bool
 ) -> None:
     sink = {"protocol": "SQS", "sink": INBOXES["carers"]}
@@ -161,17 +159,19 @@ def test_source_types_and_filters_have_to_agree(
         ({"sinkcredential": {"credentialtype": "PLAIN"}}, "sinkcredential"),
     ],
 )
-def test_what_is_wrong_is_named_and_nothing_is_written(
+def test_a_wrong_member_is_named_and_nothing_is_written(
     call: Call, cloud: Cloud, change: dict[str, Any], path: str
 ) -> None:
     for answer in (call("POST", body={**WANTED, **change}), call("PUT", "news", {**WANTED, **change})):
         assert (answer.status, answer.headers["Content-Type"]) == (400, "application/problem+json")
         assert [each["path"] for each in answer.body["problems"]] == [path]
-        assert answer.body["problems"][0]["remedy"]
+        remedy = answer.body["problems"][0]["remedy"]
+        assert remedy
+        assert "sink" not in change or remedy == f"write {INBOXES['carers']}"
     assert cloud.subscriptions.all() == frozenset()
 
 
-def test_the_work_of_all_filters_of_a_participant_has_a_bound(call: Call, cloud: Cloud) -> None:
+def test_the_cost_of_all_filters_of_a_participant_is_bounded(call: Call, cloud: Cloud) -> None:
     costly = {**WANTED, "filters": [{"sql": f"subject LIKE '%{'x' * 90}%'"}]}
     assert [call("PUT", name, costly).status for name in ("a", "b")] == [201, 201]
     for answer in (call("POST", body=costly), call("PUT", "c", costly)):
@@ -183,22 +183,17 @@ def test_the_work_of_all_filters_of_a_participant_has_a_bound(call: Call, cloud:
     assert {each.name for each in cloud.subscriptions.of("carers")} == {"a", "b", "c"}
 
 
-def test_a_sink_that_is_not_ones_own_is_answered_with_ones_own(call: Call) -> None:
-    answer = call("POST", body={**WANTED, "sink": "arn:aws:sqs:us-east-1:111111111111:mine"})
-    assert answer.body["problems"][0]["remedy"] == f"write {INBOXES['carers']}"
-
-
 @pytest.mark.parametrize("body", ["", "{", "[]", "1", "null", '{"a": 1, "a": 2}', '{"a": NaN}', "[" * 5_000])
-def test_what_is_no_subscription_is_refused(call: Call, body: str) -> None:
+def test_a_malformed_body_is_refused(call: Call, body: str) -> None:
     assert call("POST", body=body).status == 400
 
 
-def test_a_body_says_that_it_is_json(call: Call) -> None:
+def test_a_body_must_be_json(call: Call) -> None:
     assert call("POST", body=WANTED, content_type="text/plain").status == 415
     assert call("POST", body=WANTED, content_type="application/json; charset=utf-8").status == 201
 
 
-def test_who_is_no_cloud_service_in_use_is_not_found(call: Call) -> None:
+def test_only_cloud_services_in_use_are_found(call: Call) -> None:
     for method, id in (("GET", None), ("POST", None), ("GET", "a"), ("PUT", "a"), ("DELETE", "a")):
         answer = call(method, id, WANTED if method in ("POST", "PUT") else None, participant="call-service")
         assert (answer.status, answer.body["title"]) == (404, "not found")
@@ -212,7 +207,7 @@ def test_who_is_no_cloud_service_in_use_is_not_found(call: Call) -> None:
     assert send(handler.handle, "GET", "/elsewhere").status == 404
 
 
-def test_each_path_says_what_can_be_done(call: Call) -> None:
+def test_each_path_lists_its_methods(call: Call) -> None:
     for id, methods in ((None, "GET, POST, OPTIONS"), ("news", "GET, PUT, DELETE, OPTIONS")):
         answer = call("OPTIONS", id)
         assert (answer.status, answer.headers["Allow"]) == (200, methods)
@@ -221,7 +216,7 @@ def test_each_path_says_what_can_be_done(call: Call) -> None:
         assert (refused.status, refused.headers["Allow"]) == (405, methods)
 
 
-def test_a_participant_has_so_many_and_no_more(call: Call, cloud: Cloud) -> None:
+def test_a_participant_has_a_quota_of_subscriptions(call: Call, cloud: Cloud) -> None:
     for number in range(MAX_OWN):
         cloud.subscriptions.add(new_subscription("carers", f"n{number}", NEWS, DAWN))
     for answer in (call("POST", body=WANTED), call("PUT", "one-more", WANTED)):
@@ -234,7 +229,7 @@ def test_a_participant_has_so_many_and_no_more(call: Call, cloud: Cloud) -> None
     assert len(cloud.subscriptions.of("carers")) == MAX_OWN
 
 
-def test_what_does_not_answer_is_asked_again_later_and_grants_nothing(
+def test_an_unreadable_table_is_a_503_and_grants_nothing(
     call: Call, cloud: Cloud, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The contract that came with the code may allow what was published since does not."""
@@ -253,14 +248,6 @@ def test_what_does_not_answer_is_asked_again_later_and_grants_nothing(
     assert cloud.subscriptions.all() == frozenset()
 
 
-MOTION = {"id": "1", "source": "/s", "type": "org.eventplane.activity.motion.v1"}
-KITCHEN, BEDROOM = ({**MOTION, "subject": f"home-1/{room}"} for room in ("kitchen", "bedroom"))
-READING, MESSAGE, LETTER = (
-    {"id": "1", "source": "/s", "type": f"org.eventplane.{name}.v1"}
-    for name in ("health.reading", "home.message", "deadletter")
-)
-
-
 def posted(call: Call, body: dict[str, Any]) -> Any:
     """What the API answers the family's app that wants events at an endpoint of its own."""
     with endpoint.EndpointServer(endpoint.answer(200, webhook_allowed_origin="*")) as server:
@@ -268,34 +255,18 @@ def posted(call: Call, body: dict[str, Any]) -> Any:
         return call("PUT", "all", {**body, **sink}, participant="family-app")
 
 
-def reached(cloud: Cloud, event: dict[str, Any]) -> set[str]:
-    """The inboxes that get an event by the shipped contract with all subscriptions that can be used."""
-    contract, _ = with_subscriptions(shipped_contract(), cloud.subscriptions.all())
-    return {each.destination for each in Router(contract, Place.CLOUD).route(write_event(event))}
-
-
-def test_who_asks_for_everything_gets_what_the_contract_lets_it_subscribe_to(
-    call: Call, cloud: Cloud
-) -> None:
+def test_a_subscription_to_everything_is_limited_by_may_subscribe(call: Call, cloud: Cloud) -> None:
     created = posted(call, {"filters": [{"sql": "TRUE"}]})
     assert created.status == 201
     assert created.body["effectivefilter"] == within({"sql": "TRUE"}, "family-app")
-    assert "subscribers.inbox" in reached(cloud, KITCHEN)
-    assert not any(
-        "subscribers.inbox" in reached(cloud, each) for each in (BEDROOM, READING, MESSAGE, LETTER)
-    )
-
-
-def test_an_item_that_the_participant_wrote_itself_is_no_way_round(call: Call, cloud: Cloud) -> None:
-    letters = {"exact": {"type": LETTER["type"]}}
-    for name, filter in (("all", {"sql": "TRUE"}), ("more", letters)):
-        cloud.subscriptions.add(new_subscription("family-app", name, filter, DAWN))
-    assert not any("family-app.inbox" in reached(cloud, each) for each in (BEDROOM, READING, MESSAGE, LETTER))
+    # Also of an item that the participant wrote without the API.
+    letters = {"exact": {"type": "org.eventplane.deadletter.v1"}}
+    cloud.subscriptions.add(new_subscription("family-app", "more", letters, DAWN))
     assert call("GET", "more", participant="family-app").body["effectivefilter"] is None
 
 
-def test_what_the_contract_does_not_allow_is_refused_with_the_remedy(call: Call) -> None:
-    refused = posted(call, {"types": [MESSAGE["type"]]})
+def test_a_filter_outside_may_subscribe_is_refused_with_the_remedy(call: Call) -> None:
+    refused = posted(call, {"types": ["org.eventplane.home.message.v1"]})
     assert refused.status == 400
     (problem,) = refused.body["problems"]
     assert (problem["path"], problem["message"]) == ("filter", "'family-app' may subscribe to no such event")
@@ -305,7 +276,7 @@ def test_what_the_contract_does_not_allow_is_refused_with_the_remedy(call: Call)
 FILE = Path(__file__).parents[4] / "docs" / "reference" / "subscriptions-api.openapi.yaml"
 
 
-def test_the_openapi_document_has_the_paths_words_and_limits_of_the_code() -> None:
+def test_the_openapi_document_agrees_with_the_code() -> None:
     document = yaml.safe_load(FILE.read_text())
     paths = {
         path.replace("{", "<").replace("}", ">"): {each.upper() for each in item if each != "parameters"}

@@ -1,4 +1,4 @@
-"""Devices are told what the cloud wants when it changes, by nothing but what is in force."""
+"""The cloud's interest is published to devices when the contract in force changes it."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def world(cloud: Cloud) -> World:
     return World(cloud)
 
 
-def test_all_devices_are_told_once_by_a_state_that_the_plane_takes(world: World) -> None:
+def test_the_interest_is_published_once_as_a_valid_state(world: World) -> None:
     assert world.publish()
     assert not world.publish()
     (event,) = world.sent
@@ -102,29 +102,28 @@ def test_all_devices_are_told_once_by_a_state_that_the_plane_takes(world: World)
     assert not world.wants(NEWS)
 
 
-def test_a_subscription_and_its_end_are_told(world: World) -> None:
+@pytest.mark.parametrize(
+    "begin",
+    [
+        lambda world: world.subscribe(NEWS),
+        lambda world: world.cloud.publish(with_route(world.contract, "new", type=NEWS)),
+    ],
+    ids=["subscription", "published contract"],
+)
+def test_a_new_interest_and_its_end_are_published(world: World, begin: Callable[[World], None]) -> None:
     world.publish()
-    world.subscribe(NEWS)
+    begin(world)
     assert world.publish()
     assert world.wants(NEWS)
     world.unsubscribe(NEWS)
+    world.cloud.withdraw()
     assert world.publish()
     assert not world.wants(NEWS)
     assert not world.publish()
 
 
-def test_a_published_contract_and_its_withdrawal_are_told(world: World) -> None:
-    world.publish()
-    world.cloud.publish(with_route(world.contract, "new", type=NEWS))
-    assert world.publish()
-    assert world.wants(NEWS)
-    world.cloud.withdraw()
-    assert world.publish()
-    assert not world.wants(NEWS)
-
-
 @pytest.mark.parametrize(("is_there", "problem"), [(False, "0000"), (True, r"nobody\.inbox has no queue")])
-def test_a_published_contract_that_no_router_takes_changes_nothing(
+def test_a_contract_that_no_router_accepts_changes_nothing(
     world: World, is_there: bool, problem: str
 ) -> None:
     def lose(document: dict[str, Any]) -> None:
@@ -140,7 +139,7 @@ def test_a_published_contract_that_no_router_takes_changes_nothing(
     assert world.sent == []
 
 
-def test_subscriptions_that_cannot_be_read_are_not_taken_for_none(world: World) -> None:
+def test_unreadable_subscriptions_are_not_taken_for_none(world: World) -> None:
     world.subscribe(NEWS)
     world.publish()
     with pytest.raises(ClientError):
@@ -148,7 +147,7 @@ def test_subscriptions_that_cannot_be_read_are_not_taken_for_none(world: World) 
     assert len(world.sent) == 1
 
 
-def test_a_crash_before_it_is_remembered_tells_again_also_what_was_before(world: World) -> None:
+def test_after_a_crash_before_the_record_the_interest_is_published_again(world: World) -> None:
     world.subscribe(NEWS)
     world.publish()
 
@@ -166,7 +165,7 @@ def test_a_crash_before_it_is_remembered_tells_again_also_what_was_before(world:
     assert world.wants(NEWS)
 
 
-def test_of_two_at_a_time_the_one_that_devices_go_by_is_remembered(world: World) -> None:
+def test_of_two_concurrent_publications_the_one_in_use_is_recorded(world: World) -> None:
     def overtaken() -> None:
         world.on_send = int
         world.subscribe(NEWS)
@@ -182,7 +181,7 @@ def test_of_two_at_a_time_the_one_that_devices_go_by_is_remembered(world: World)
     assert world.wants(SPORT)
 
 
-def test_a_clock_that_goes_back_makes_no_older_version(world: World) -> None:
+def test_versions_grow_when_the_clock_goes_back(world: World) -> None:
     world.publish()
     world.cloud.clock.advance(-3_600)
     world.subscribe(NEWS)
@@ -190,7 +189,7 @@ def test_a_clock_that_goes_back_makes_no_older_version(world: World) -> None:
     assert world.wants(NEWS)
 
 
-def test_what_does_not_fit_lets_everything_up_and_stays_an_error(
+def test_an_interest_that_does_not_fit_is_withdrawn_and_reported(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world.publish()
@@ -205,7 +204,7 @@ def test_what_does_not_fit_lets_everything_up_and_stays_an_error(
     assert world.wants("org.eventplane.climate.reading.v1")
 
 
-def test_its_memory_is_no_devices_and_never_due(world: World) -> None:
+def test_the_record_of_the_publication_belongs_to_no_device(world: World) -> None:
     world.publish()
     (item,) = world.cloud.dynamodb.items(DESIRED)
     assert not {desired.INDEX_KEY, desired.INDEX_SORT_KEY} & set(item)

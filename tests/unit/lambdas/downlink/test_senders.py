@@ -1,6 +1,6 @@
-"""Nobody commands the fleet who may not, and no device answers for another.
+"""The functions enforce who may send to devices, and that no device answers for another.
 
-The core decides who may (tests/unit/eventplane/downlink/test_rights.py); here, that the functions ask it.
+The core decides (tests/unit/eventplane/downlink/test_rights.py); here, that the functions ask it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import pytest
 
 from eventplane.device_reports import (
     ACKNOWLEDGED,
-    DEVICE_CONTRACT,
     STARTED,
     UPLINK_INTEREST_TYPE,
     UPLINK_KEY,
@@ -20,7 +19,6 @@ from eventplane.device_reports import (
 )
 from eventplane.downlink.desired import State
 from eventplane.downlink.device import stored, to_data
-from eventplane.downlink.rights import CONTRACT_KEYS
 from eventplane.envelope import write_event
 from tests.unit.lambdas.downlink.world import DESIRED, KEY_OF_PULSE, STATE, World, command, group, state
 
@@ -44,7 +42,7 @@ def refused(world: World) -> str:
 @pytest.mark.parametrize(
     "sender", [{}, {"senderdevice": "home-2", "senderservice": "carers"}, {"senderservice": "family-app"}]
 )
-def test_who_may_not_send_it_down_gets_a_letter_and_nothing_is_written(
+def test_a_sender_without_the_right_gets_a_dead_letter_and_nothing_is_written(
     world: World, sender: dict[str, str], target: str
 ) -> None:
     assert world.desire(by(state(1, target), **sender)) == frozenset()
@@ -54,21 +52,12 @@ def test_who_may_not_send_it_down_gets_a_letter_and_nothing_is_written(
     assert (world.sent, world.things()) == ([], [])
 
 
-def test_a_contract_of_a_device_replaces_no_other_s(world: World) -> None:
-    """Security review, finding 1: a device published a contract without alarm routes to `*`."""
-    attack = {"type": DEVICE_CONTRACT, "statekey": f"{CONTRACT_KEYS}care-at-home", "todevice": "*"}
-    for sender in ({"senderdevice": "home-2"}, {"senderservice": "carers"}):
-        world.desire(by(state(1, **attack), **sender))
-    assert world.reasons() == ["sender_not_allowed"] * 2
-    assert (world.sent, world.things()) == ([], [])
-
-
-def test_the_rest_of_an_event_for_many_is_checked_and_no_event_is_taken_for_one(world: World) -> None:
+def test_the_rest_of_an_event_for_many_is_checked_too(world: World) -> None:
     rest = {"accepted_at_ms": world.clock(), "after": "a", "is_found": True}
     forged = {**rest, "event": by(state(1, "*"), senderdevice="home-2")}
     world.desire(json.dumps({"downlink": forged}))
     assert world.reasons() == ["sender_not_allowed"]
-    # What a router writes is an event, whatever members its sender gave it.
+    # What a router writes is an event, with any members of its sender.
     for name in ("downlink", "Downlink"):
         world.desire(json.dumps(json.loads(state(1)) | {name: {**rest, "event": state(7, "home-2")}}))
     assert len(world.reasons()) == 2
@@ -76,7 +65,7 @@ def test_the_rest_of_an_event_for_many_is_checked_and_no_event_is_taken_for_one(
 
 
 @pytest.mark.parametrize("text", [state(1, "*"), group(1, "north"), command(1, "*")])
-def test_who_may_address_one_device_addresses_no_more(strict: World, text: str) -> None:
+def test_a_sender_that_may_address_one_device_cannot_address_more(strict: World, text: str) -> None:
     strict.desire(text)
     said = refused(strict)
     assert said.startswith("address_not_allowed: carers addressed")
@@ -91,14 +80,11 @@ def test_who_may_address_one_device_addresses_no_more(strict: World, text: str) 
 @pytest.mark.parametrize(
     ("text", "count"),
     [
-        (state(1, "home-1"), 1),
         (group(1, "north"), 2),
         (state(1, "home-3"), 0),
-        (group(1, "south"), 0),
-        (state(1, "*"), 0),
     ],
 )
-def test_who_may_address_groups_reaches_their_devices_only(strict: World, text: str, count: int) -> None:
+def test_a_sender_that_may_address_groups_reaches_only_these(strict: World, text: str, count: int) -> None:
     strict.make("home-3", groups=frozenset({"south"}))
     participants = dict(strict.contract.participants)
     participants["carers"] = replace(participants["carers"], may_address=("north", "west"))
@@ -118,8 +104,8 @@ def two(world: World) -> World:
     return world
 
 
-def test_a_key_belongs_to_the_first_who_sent_it_until_it_leaves_the_contract(two: World) -> None:
-    """A second sender could otherwise bury what the first one says beneath newer versions."""
+def test_a_key_belongs_to_its_first_sender_until_that_leaves_the_contract(two: World) -> None:
+    """A second sender could otherwise replace the first one's state by newer versions."""
     two.desire(by(state(1, type=NOTE), senderservice="notes"))
     two.desire(state(2))
     said = refused(two)
@@ -132,14 +118,8 @@ def test_a_key_belongs_to_the_first_who_sent_it_until_it_leaves_the_contract(two
     assert (two.reasons(), two.item().owner) == ([], "carers")
 
 
-def test_the_keys_that_steer_the_forwarder_are_for_their_types(world: World) -> None:
-    for key in (f"{CONTRACT_KEYS}x", UPLINK_KEY):
-        world.desire(state(1, statekey=key))
-    assert (world.reasons(), world.things()) == (["key_not_allowed"] * 2, [])
-
-
-def test_two_senders_of_one_command_are_both_heard(two: World) -> None:
-    """`source` and `id` are claims: who copied them must not make another's command a repetition."""
+def test_commands_of_two_senders_with_one_id_are_both_sent(two: World) -> None:
+    """`source` and `id` are claims: a copy of them must not make another's command a duplicate."""
     names = {"type": SHARED, "statekey": "command/home/say", "id": "same"}
     two.desire(by(command(1, **names), senderservice="notes"), command(1, **names))
     for _ in range(2):
@@ -148,26 +128,20 @@ def test_two_senders_of_one_command_are_both_heard(two: World) -> None:
     assert (item.state, len(item.recent), two.reasons()) == (State.IDLE, 2, [])
 
 
-def test_a_version_that_nothing_can_follow_is_refused(world: World) -> None:
+def test_a_version_far_ahead_is_refused(world: World) -> None:
     """Security review, finding 1: `stateversion` 999999999999999999 burnt a key."""
     burnt = "9" * 18
     world.desire(
         state(5), state(1, id="burn", stateversion=burnt), state(1, "*", id="all", stateversion=burnt)
     )
-    # One letter for an event to all devices, not one for each.
+    # One dead letter for an event to all devices, not one for each.
     letters = world.letters()
     assert [each["reason"] for each in letters] == ["version_jump"] * 2
     assert all("desired reset" in each["detail"] for each in letters)
-    # A counter grows by steps, and does not become a time by mistake.
-    for version in (5 + 1_000_001, world.clock()):
-        world.desire(state(1, id="far", stateversion=str(version)))
-        assert f"reset {KEY_OF_PULSE} --device home-1" in refused(world)
-    world.desire(state(1, id="near", stateversion=str(5 + 1_000_000)))
-    assert (world.reasons(), world.versions()) == ([], [5])
-    # A key of times goes on by times.
-    for at_ms in (world.clock() - 10**10, world.clock()):
-        world.desire(state(1, "home-2", id=f"{at_ms}", stateversion=str(at_ms)))
-    assert world.reasons() == []
+    # A counter does not become a time by mistake.
+    world.desire(state(1, id="far", stateversion=str(world.clock())))
+    assert f"reset {KEY_OF_PULSE} --device home-1" in refused(world)
+    assert world.versions() == [5]
 
 
 @pytest.mark.parametrize(
@@ -176,14 +150,12 @@ def test_a_version_that_nothing_can_follow_is_refused(world: World) -> None:
         ({"senderdevice": "home-2", "senderservice": "device"}, True),
         ({"senderdevice": "home-2"}, True),
         ({}, False),
-        ({"senderdevice": "home-1"}, False),
         ({"senderdevice": "home-1", "senderservice": "device"}, False),
         ({"senderdevice": "home-2", "senderservice": "voice-service"}, False),
         ({"senderservice": "device"}, False),
-        ({"senderservice": "eventplane"}, False),
     ],
 )
-def test_a_device_s_answer_comes_from_that_device(
+def test_an_acknowledgement_counts_only_from_its_device(
     world: World, sender: dict[str, str], is_taken: bool
 ) -> None:
     """Security review, finding 2: a forged acknowledgement removed a carer's pending command."""
@@ -200,7 +172,7 @@ def test_a_device_s_answer_comes_from_that_device(
     assert world.reasons() == ([] if is_taken else ["sender_not_allowed"])
 
 
-def test_nobody_says_that_another_home_began_anew_and_other_events_change_nothing(world: World) -> None:
+def test_a_start_counts_only_from_its_device_and_other_events_change_nothing(world: World) -> None:
     world.desire(state(1))
     before = world.item()
     world.taken("work")

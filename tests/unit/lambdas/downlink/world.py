@@ -1,4 +1,4 @@
-"""A small world for the downlink: a fleet, its presence, devices' inboxes, and the functions."""
+"""The downlink in memory: a fleet, its presence, devices' inboxes, and the functions."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ class World:
     # The functions.
 
     def desire(self, *bodies: str, remaining_ms: Callable[[], int] = lambda: 60_000) -> frozenset[str]:
-        """Take in messages of the devices' inbox, and what they leave there."""
+        """Process messages of the devices' inbox, and those that they leave there."""
         writer = DesiredStateWriter(self.parts, self.queues["inbox"])
         failed = writer.process(self._messages(bodies), Invocation("i", remaining_ms))
         while rest := self.taken("inbox"):
@@ -136,11 +136,11 @@ class World:
         return failed
 
     def answer(self, thing: str, *answers: Acknowledgement, epoch: str = "life-1") -> frozenset[str]:
-        """The device acknowledges; the ids of messages that come again."""
+        """The device acknowledges; return the ids of redelivered messages."""
         return self.say(thing, ACKNOWLEDGED, to_data(answers, epoch))
 
     def store(self, thing: str, epoch: str = "life-1") -> frozenset[str]:
-        """The device stores all that was published since, and says so."""
+        """The device stores and acknowledges all that was published since."""
         mine = [incoming for to, incoming in self.sent if to == thing]
         self.sent = [each for each in self.sent if each[0] != thing]
         return self.answer(thing, *map(stored, mine), epoch=epoch)
@@ -189,7 +189,7 @@ class World:
         reconciler = Reconciler(self.parts)
         return reconciler.reconcile(range(16), remaining_ms)
 
-    # What came of it.
+    # Results.
 
     def item(self, thing: str = "home-1", sk: str = f"s#{KEY_OF_PULSE}") -> Desired:
         item = self.table.read(thing, sk)

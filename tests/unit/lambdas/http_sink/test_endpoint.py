@@ -1,4 +1,4 @@
-"""The HTTP connection against endpoints that behave, and that do not; asking one for its consent."""
+"""The HTTP connection to endpoints that work or fail, and the request for an endpoint's consent."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from local.ports import free_port
 from tests.endpoint import EndpointServer, Play, answer, drips, says, silence
 
 BODY = b'{"a":1}'
-# Short where a test waits for it to pass; otherwise nothing comes near it.
+# The short one is for tests that wait for it.
 SHORT_S = 0.3
 LONG_S = 20.0
 
@@ -53,44 +53,54 @@ def post(endpoint: Endpoint) -> EndpointResponse:
     return endpoint.send("POST", {"content-type": "text/plain"}, BODY)
 
 
-def test_a_request_arrives_whole_and_its_answer_is_told() -> None:
-    with talking(answer(202, b"thank\nyou", x_trace="7")) as (server, endpoint):
+def with_interim_answers(line: socket.socket, end: threading.Event) -> bool:
+    """Three interim answers, the last alone in its packet, then the final one."""
+    line.sendall(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nlink: </x>\r\n\r\n")
+    line.sendall(b"HTTP/1.1 102 Processing\r\n\r\n")
+    return answer(202, b"thank\nyou", x_trace="7")(line, end)
+
+
+@pytest.mark.parametrize("play", [answer(202, b"thank\nyou", x_trace="7"), with_interim_answers])
+def test_a_request_is_sent_whole_and_its_answer_returned(play: Play) -> None:
+    with talking(play) as (server, endpoint):
         told = post(endpoint)
-    (request,) = server.received
+        assert post(endpoint).status == 204
+    request, _ = server.received
     assert (request.method, request.target, request.body) == ("POST", "/events?site=7", BODY)
     assert request.headers["host"] == f"127.0.0.1:{server.port}"
-    assert (told.status, told.phrase, told.headers["x-trace"]) == (202, "Words", "7")
-    assert told.excerpt == "thank you"
+    assert (told.status, told.phrase, told.excerpt) == (202, "Words", "thank you")
+    assert told.headers == {"x-trace": "7", "content-length": "9"}
+    assert server.connections == 1
+
+
+def answers_and_closes(line: socket.socket, _end: object) -> bool:
+    line.sendall(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n")
+    return False
 
 
 @pytest.mark.parametrize(
-    "play",
+    ("play", "status", "connections"),
     [
-        answer(204),
-        answer(500, b"x" * 1_000),
-        says(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n"),
+        (answer(204), 204, 1),
+        (answer(500, b"x" * 1_000), 500, 1),
+        (answers_and_closes, 200, 2),
+        (says(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n"), 200, 2),
+        # The status counts although the body is incomplete.
+        (says(b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nhalf"), 200, 2),
+        (says(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nff\r\nhalf"), 200, 2),
+        (says(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nnonsense\r\n"), 200, 2),
     ],
+    ids=["empty", "error", "closed", "chunked", "half a body", "half a chunk", "no chunk"],
 )
-def test_a_connection_is_used_again_unless_the_endpoint_closes_it(play: Play) -> None:
-    with talking(play, answer(200)) as (server, endpoint):
-        post(endpoint)
-        assert post(endpoint).status == 200
-        # Chunked, as it stands above, ends with the connection.
-        assert server.connections == (2 if play.__qualname__.startswith("says") else 1)
+def test_a_connection_is_used_again_unless_the_endpoint_closes_it(
+    play: Play, status: int, connections: int
+) -> None:
+    with talking(play, answer(201)) as (server, endpoint):
+        assert [post(endpoint).status, post(endpoint).status] == [status, 201]
+        assert server.connections == connections
 
 
-def test_a_connection_closed_meanwhile_is_replaced_without_a_failure() -> None:
-    def answers_and_leaves(line: socket.socket, _end: object) -> bool:
-        line.sendall(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n")
-        return False
-
-    with talking(answers_and_leaves, answer(201)) as (server, endpoint):
-        assert post(endpoint).status == 200
-        assert post(endpoint).status == 201
-        assert server.connections == 2
-
-
-def test_a_connection_left_alone_for_long_is_not_trusted() -> None:
+def test_a_connection_that_was_idle_for_long_is_replaced() -> None:
     now_ms = 0
     with talking(clock=lambda: now_ms) as (server, endpoint):
         post(endpoint)
@@ -102,25 +112,6 @@ def test_a_connection_left_alone_for_long_is_not_trusted() -> None:
         assert server.connections == 2
 
 
-def heralded(line: socket.socket, end: threading.Event) -> bool:
-    """Three interim answers, the last alone in its packet, then the final one."""
-    line.sendall(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nlink: </x>\r\n\r\n")
-    line.sendall(b"HTTP/1.1 102 Processing\r\n\r\n")
-    return answer(200, b"done", x_trace="7")(line, end)
-
-
-def test_an_interim_answer_is_not_the_answer() -> None:
-    with talking(heralded, answer(422), answer(204)) as (server, endpoint):
-        told = post(endpoint)
-        assert (told.status, told.headers, told.excerpt) == (
-            200,
-            {"x-trace": "7", "content-length": "4"},
-            "done",
-        )
-        assert [post(endpoint).status, post(endpoint).status] == [422, 204]
-        assert server.connections == 1
-
-
 def heralds_for_ever(line: socket.socket, end: threading.Event) -> bool:
     while not end.wait(0.05):
         line.sendall(b"HTTP/1.1 102 Processing\r\n\r\n")
@@ -128,16 +119,16 @@ def heralds_for_ever(line: socket.socket, end: threading.Event) -> bool:
 
 
 @pytest.mark.parametrize("play", [silence, drips, heralds_for_ever])
-def test_an_attempt_ends_in_time_however_the_endpoint_dawdles(play: Play) -> None:
+def test_an_attempt_ends_in_time_when_the_endpoint_is_slow(play: Play) -> None:
     with talking(play, timeout_s=SHORT_S) as (server, endpoint):
         with pytest.raises(UnreachableError, match=r"no answer within 0\.3 s"):
             post(endpoint)
-        # The late connection is gone: its answer would be taken for the next one's.
+        # The late connection is closed: its answer would be taken for the next one's.
         assert post(endpoint).status == 204
         assert server.connections == 2
 
 
-def test_a_kept_connection_that_falls_silent_is_given_no_second_timeout() -> None:
+def test_a_silent_kept_connection_gets_no_second_timeout() -> None:
     with talking(answer(204), silence, timeout_s=SHORT_S) as (server, endpoint):
         post(endpoint)
         with pytest.raises(UnreachableError, match="no answer within"):
@@ -149,33 +140,18 @@ def test_a_kept_connection_that_falls_silent_is_given_no_second_timeout() -> Non
     "said",
     [b"", b"HTTP/1.1 20", b"HTTP/1.1 200 OK\r\ncontent-le", b"SSH-2.0-OpenSSH\r\n", b"\x00\x01\r\n\r\n"],
 )
-def test_half_an_answer_is_none(said: bytes) -> None:
+def test_an_incomplete_answer_is_a_failure(said: bytes) -> None:
     with talking(says(said)) as (_, endpoint), pytest.raises(UnreachableError):
         post(endpoint)
 
 
-@pytest.mark.parametrize(
-    "said",
-    [
-        b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nhalf",
-        b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nff\r\nhalf",
-        b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nnonsense\r\n",
-    ],
-)
-def test_the_status_stands_when_the_body_breaks_off(said: bytes) -> None:
-    with talking(says(said)) as (server, endpoint):
-        assert post(endpoint).status == 200
-        assert post(endpoint).status == 204
-        assert server.connections == 2
-
-
-def test_a_body_without_an_end_is_read_in_part() -> None:
+def test_an_endless_body_is_read_in_part() -> None:
     sent = 0
 
     def floods(line: socket.socket, _end: object) -> bool:
         nonlocal sent
         line.sendall(b"HTTP/1.1 400 Bad\r\ntransfer-encoding: chunked\r\n\r\n")
-        while True:  # until the other side has had enough
+        while True:  # until the other side closes
             line.sendall(b"1000\r\n" + b"x" * 4_096 + b"\r\n")
             sent += 4_096
 
@@ -202,7 +178,7 @@ def believing(ca: Path) -> ssl.SSLContext:
     return ssl.create_default_context(cafile=str(ca))
 
 
-def test_tls_with_a_believed_certificate_is_used_and_kept(authority: Authority) -> None:
+def test_tls_with_a_trusted_certificate_keeps_its_connection(authority: Authority) -> None:
     with EndpointServer(tls=server_side(authority.issue("good"))) as server:
         tls = believing(authority.ca)
         with closing(anywhere(server.url(), tls=tls)) as endpoint:
@@ -220,7 +196,7 @@ def test_tls_with_a_believed_certificate_is_used_and_kept(authority: Authority) 
         ("old", True, "127.0.0.1", "certificate has expired"),
     ],
 )
-def test_a_certificate_that_is_not_the_endpoint_s_is_refused(
+def test_a_certificate_of_another_issuer_host_or_time_is_refused(
     authority: Authority, name: str, believes: bool, host: str, said: str
 ) -> None:
     identity = authority.issue(name, age=timedelta(days=90 if name == "old" else 0))
@@ -240,10 +216,11 @@ def test_a_handshake_ends_in_time(authority: Authority) -> None:
 
 INTERNET = SinkReach(SinkScope.INTERNET, frozenset({443, 8443}))
 PUBLIC = "93.184.215.14"
+HOOK = "https://hook.example/in"
 
 
 class Resolver:
-    """Gives the addresses of each look-up in turn, and sees where sockets connect to."""
+    """Returns the addresses of each look-up in turn, and records where sockets connect to."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *answers: list[str]) -> None:
         self.answers = list(answers)
@@ -265,7 +242,7 @@ class Resolver:
         raise ConnectionRefusedError
 
 
-def on_the_internet(url: str = "https://hook.example/in") -> Endpoint:
+def on_the_internet(url: str = HOOK) -> Endpoint:
     return Endpoint(url, timeout_s=LONG_S, clock=system_clock, reach=INTERNET)
 
 
@@ -287,7 +264,7 @@ def on_the_internet(url: str = "https://hook.example/in") -> Endpoint:
         ("2001:0:4136:e378::1", "Teredo"),
     ],
 )
-def test_a_name_that_leads_to_a_private_address_is_never_connected_to(
+def test_a_name_with_a_private_address_gets_no_connection(
     monkeypatch: pytest.MonkeyPatch, address: str, kind: str
 ) -> None:
     resolver = Resolver(monkeypatch, [address])
@@ -298,33 +275,37 @@ def test_a_name_that_leads_to_a_private_address_is_never_connected_to(
     assert "hook.example leads to" in refused.value.detail
 
 
-def test_a_name_that_leads_elsewhere_the_second_time_gains_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    resolver = Resolver(monkeypatch, [PUBLIC], ["127.0.0.1"])
-    endpoint = on_the_internet()
-    with pytest.raises(UnreachableError):
-        post(endpoint)
-    with pytest.raises(ForbiddenTargetError):
-        post(endpoint)
+@pytest.mark.parametrize(
+    ("answers", "urls", "problems"),
+    [
+        # The second look-up leads to a private address.
+        ([[PUBLIC], ["127.0.0.1"]], [HOOK, HOOK], [UnreachableError, ForbiddenTargetError]),
+        # Of several addresses only public ones are tried.
+        ([["10.0.0.1", PUBLIC]], [HOOK], [UnreachableError]),
+        # Only listed ports are connected to.
+        (
+            [[PUBLIC], [PUBLIC]],
+            ["https://hook.example:22/", "https://hook.example:8443/"],
+            [ForbiddenTargetError, UnreachableError],
+        ),
+    ],
+    ids=["second look-up", "several addresses", "ports"],
+)
+def test_only_public_addresses_and_listed_ports_are_connected_to(
+    monkeypatch: pytest.MonkeyPatch,
+    answers: list[list[str]],
+    urls: list[str],
+    problems: list[type[Exception]],
+) -> None:
+    resolver = Resolver(monkeypatch, *answers)
+    endpoints = {url: on_the_internet(url) for url in urls}
+    for url, problem in zip(urls, problems, strict=True):
+        with pytest.raises(problem):
+            post(endpoints[url])
     assert resolver.connected == [PUBLIC]
 
 
-def test_of_several_addresses_only_public_ones_are_tried(monkeypatch: pytest.MonkeyPatch) -> None:
-    resolver = Resolver(monkeypatch, ["10.0.0.1", PUBLIC])
-    with pytest.raises(UnreachableError):
-        post(on_the_internet())
-    assert resolver.connected == [PUBLIC]
-
-
-def test_only_listed_ports_are_connected_to(monkeypatch: pytest.MonkeyPatch) -> None:
-    resolver = Resolver(monkeypatch, [PUBLIC], [PUBLIC])
-    with pytest.raises(ForbiddenTargetError, match="port 22, not one of: 443, 8443"):
-        post(on_the_internet("https://hook.example:22/"))
-    with pytest.raises(UnreachableError):
-        post(on_the_internet("https://hook.example:8443/"))
-    assert resolver.connected == [PUBLIC]
-
-
-def test_a_listening_endpoint_on_this_machine_gets_no_connection() -> None:
+def test_an_endpoint_on_this_machine_gets_no_connection() -> None:
     with EndpointServer(answer(200)) as server:
         url = server.url().replace("http:", "https:")
         reach = SinkReach(SinkScope.INTERNET, frozenset({server.port}))
@@ -347,7 +328,7 @@ ORIGIN = "eventplane-dev-alarm-centre"
         ({"webhook_allowed_origin": "*", "webhook_allowed_rate": "120"}, 100, 0, "120 requests a minute"),
         ({"webhook_allowed_origin": "*", "webhook_allowed_rate": "60"}, 100, 1, "`requests_per_minute: 60`"),
         ({"webhook_allowed_origin": "*", "webhook_allowed_rate": "60"}, None, 1, "`requests_per_minute: 60`"),
-        # More than a limit says, and more than int() converts.
+        # More than the contract's limit, and more digits than int() converts.
         ({"webhook_allowed_origin": "*", "webhook_allowed_rate": "60001"}, 100, 0, "consent\n"),
         ({"webhook_allowed_origin": "*", "webhook_allowed_rate": "9" * 4_301}, 100, 0, "consent\n"),
         ({"webhook_allowed_origin": "*", "webhook_allowed_rate": "-60"}, 100, 0, "consent\n"),
@@ -356,7 +337,7 @@ ORIGIN = "eventplane-dev-alarm-centre"
         ({"allow": "OPTIONS, POST"}, None, 1, "no consent: HTTP 200"),
     ],
 )
-def test_only_the_header_is_a_consent(
+def test_only_the_header_counts_as_consent(
     allowed: dict[str, str], rate: int | None, status: int, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ["--rate", str(rate)] if rate else []
@@ -378,7 +359,7 @@ def test_only_the_header_is_a_consent(
         ("events", "is not a URL with a host"),
     ],
 )
-def test_an_address_that_no_deployment_takes_is_refused(
+def test_a_url_that_no_deployment_accepts_is_refused(
     url: str, problem: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as ended:
@@ -387,7 +368,7 @@ def test_an_address_that_no_deployment_takes_is_refused(
     assert problem in capsys.readouterr().err
 
 
-def test_a_host_that_does_not_exist_is_said_in_words(
+def test_an_unknown_host_is_reported_in_plain_words(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def unknown(*_: object, **__: object) -> None:
@@ -400,6 +381,6 @@ def test_a_host_that_does_not_exist_is_said_in_words(
     assert "gaierror" not in out
 
 
-def test_an_endpoint_that_is_down_gives_none(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_endpoint_that_is_down_gives_no_consent(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([f"http://127.0.0.1:{free_port()}/", "--origin", ORIGIN]) == 1
     assert "no consent: ConnectionRefusedError" in capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""What an answer means, and how long an event then waits."""
+"""What an endpoint's answer means, and how long an event then waits."""
 
 from __future__ import annotations
 
@@ -29,22 +29,20 @@ def judged(status: int, **headers: str) -> Failure:
         (308, MOVED),
     ],
 )
-def test_what_no_attempt_can_change_is_permanent(status: int, reason: str) -> None:
+def test_a_refusal_or_a_move_is_permanent(status: int, reason: str) -> None:
     failure = judged(status)
     assert (failure.reason, failure.status, failure.is_permanent) == (reason, status, True)
     assert failure.detail.startswith(f"HTTP {status} Words: because")
+    moved = judged(status, location="https://new.example/").detail
+    assert moved.endswith("(to https://new.example/)") is (reason == MOVED)
 
 
 @pytest.mark.parametrize("status", [408, 425, 429, 500, 501, 502, 503, 504, 599, 302, 303, 307, 101, 999])
-def test_everything_else_may_get_better_but_for_2xx_which_is_a_delivery(status: int) -> None:
+def test_2xx_is_a_delivery_and_any_other_status_is_tried_again(status: int) -> None:
     assert judge(EndpointResponse(200 + status % 100, "", {}, ""), NOW_MS) is None
     failure = judged(status)
     assert (failure.reason, failure.is_permanent) == (FAILED, False)
     assert failure.is_general is (status in (429, 503))
-
-
-def test_where_an_endpoint_has_moved_to_is_told() -> None:
-    assert judged(301, location="https://new.example/").detail.endswith("(to https://new.example/)")
 
 
 @pytest.mark.parametrize(
@@ -74,7 +72,7 @@ def test_retry_after_is_seconds_or_a_date(value: str, seconds: float | None) -> 
 
 
 @given(st.text(max_size=40))
-def test_no_retry_after_breaks_the_judge(value: str) -> None:
+def test_any_retry_after_is_accepted(value: str) -> None:
     seconds = judged(429, **{"retry-after": value}).retry_after_s
     assert seconds is None or seconds >= 0
 
@@ -93,7 +91,7 @@ def test_a_wait_is_within_its_bounds(attempt: int, asked: float | None, left_s: 
     assert wait >= min(asked_for, left_s)
 
 
-def test_the_backoff_doubles_up_to_its_end_and_jitters_over_all_of_it() -> None:
+def test_the_backoff_doubles_up_to_its_limit_with_full_jitter() -> None:
     longest = [delay_s(attempt, None, 86_400, lambda _low, high: high) for attempt in (1, 2, 3, 8, 9, 1_000)]
     assert longest == [2, 4, 8, 256, 300, 300]
     assert delay_s(9, None, 86_400, lambda low, _high: low) == 1

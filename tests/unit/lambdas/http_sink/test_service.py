@@ -1,4 +1,4 @@
-"""What becomes of an inbox's messages: a real endpoint on this machine, AWS in memory."""
+"""The webhook function: deliveries to an endpoint on this machine, with AWS in memory."""
 
 from __future__ import annotations
 
@@ -16,8 +16,10 @@ from contract import load_contract
 from eventplane.contract import Contract, compile_contract
 from eventplane.dead_letter import DEAD_LETTER_TYPE
 from eventplane.envelope import Envelope, parse_event
+from eventplane.settings import SettingsError
 from eventplane.sqs_binding import pack
 from lambdas.common.queue import QueueMessage
+from lambdas.common.queue_function import queue_function
 from lambdas.http_sink import parts
 from lambdas.http_sink import webhook as handler
 from lambdas.http_sink.delivery import RESERVE_MS, Delivery
@@ -32,15 +34,20 @@ from tests.unit.lambdas.support import (
     NOW_MS,
     READ,
     Cloud,
+    LambdaContext,
     deploy,
     event,
+    failures,
+    figures,
     invocation,
     message,
+    sqs_event,
 )
 
 KEY = "k" * 64
 TIMEOUT_S = 5
 SOURCE = "alarm-centre.inbox"
+TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
 
 @cache
@@ -114,7 +121,7 @@ def alarm(
     return replace(given, sent_at_ms=NOW_MS - 1_000 * age_s, receipt=f"h{id}", group=group)
 
 
-def handed_over(
+def delivered(
     hook: Hook,
     *messages: QueueMessage,
     plays: tuple[Play, ...] = (),
@@ -130,7 +137,7 @@ def handed_over(
 
 @pytest.mark.parametrize("mode", ["structured", "binary"])
 def test_events_are_delivered_signed_over_one_connection_and_recorded(hook: Hook, mode: str) -> None:
-    failed, server = handed_over(hook, alarm("1"), alarm("2"), mode=mode)
+    failed, server = delivered(hook, alarm("1"), alarm("2"), mode=mode)
     assert (failed, len(server.received), server.connections) == (frozenset(), 2, 1)
     request = server.received[0]
     assert request.method == "POST"
@@ -148,7 +155,7 @@ def test_events_are_delivered_signed_over_one_connection_and_recorded(hook: Hook
 
 def test_a_refused_event_is_a_dead_letter_at_once_and_the_next_is_delivered(hook: Hook) -> None:
     for _ in range(2):
-        failed, _ = handed_over(hook, alarm("1"), alarm("2"), plays=(answer(400, b"no such site"),))
+        failed, _ = delivered(hook, alarm("1"), alarm("2"), plays=(answer(400, b"no such site"),))
         assert not failed
     assert hook.outcomes() == [("1", "dead_lettered", "endpoint_refused", 400), ("2", "delivered", None, 204)]
     letter, again = map(parse_event, hook.cloud.bodies("outbox"))
@@ -182,25 +189,25 @@ def test_a_failure_is_tried_again_later_and_then_delivered(hook: Hook) -> None:
         (says(b""), 2),
     ],
 )
-def test_a_busy_endpoint_is_asked_once_and_everyone_waits_as_it_says(
+def test_a_busy_endpoint_gets_one_request_and_all_events_wait_for_its_retry_after(
     hook: Hook, play: Play, wait_s: int
 ) -> None:
-    failed, server = handed_over(hook, alarm("1"), alarm("2"), alarm("3"), plays=(play,))
+    failed, server = delivered(hook, alarm("1"), alarm("2"), alarm("3"), plays=(play,))
     assert failed == {"m1", "m2", "m3"}
     assert len(server.received) == 1
     assert hook.waits == {"m1": wait_s, "m2": wait_s, "m3": wait_s}
     assert not hook.outcomes()
 
 
-def test_an_event_that_grew_too_old_is_a_dead_letter(hook: Hook) -> None:
-    failed, _ = handed_over(
+def test_an_event_that_failed_for_too_long_is_a_dead_letter(hook: Hook) -> None:
+    failed, _ = delivered(
         hook,
         alarm("1", attempt=9, age_s=599),
         alarm("2", attempt=9, age_s=600),
         plays=(answer(500), answer(500)),
     )
     assert failed == {"m1"}
-    # One more attempt when the age is reached, and not long after it.
+    # The last attempt is when the age is reached.
     assert hook.waits == {"m1": 1}
     assert hook.outcomes() == [("2", "dead_lettered", "endpoint_failed", 500)]
     (letter,) = hook.letters()
@@ -210,19 +217,19 @@ def test_an_event_that_grew_too_old_is_a_dead_letter(hook: Hook) -> None:
 def test_the_last_reception_that_the_contract_allows_is_the_last_attempt(hook: Hook) -> None:
     late = alarm("3", attempt=50, age_s=9_999)
     plays = (answer(500), answer(500), answer(204))
-    assert handed_over(hook, alarm("1", attempt=49), alarm("2", attempt=50), late, plays=plays)[0] == {"m1"}
+    assert delivered(hook, alarm("1", attempt=49), alarm("2", attempt=50), late, plays=plays)[0] == {"m1"}
     assert hook.outcomes() == [("2", "dead_lettered", "endpoint_failed", 500), ("3", "delivered", None, 204)]
 
 
 def test_an_event_at_best_effort_is_tried_once_and_dropped(hook: Hook) -> None:
     once = replace(alarm("1"), is_best_effort=True)
-    assert handed_over(hook, once, plays=(answer(500),))[0] == frozenset()
+    assert delivered(hook, once, plays=(answer(500),))[0] == frozenset()
     assert (hook.outcomes(), hook.letters()) == ([("1", "dropped", "endpoint_failed", 500)], [])
 
 
-def test_what_has_expired_is_not_delivered_and_recorded(hook: Hook) -> None:
+def test_an_expired_event_is_recorded_and_not_delivered(hook: Hook) -> None:
     over = alarm("3", expirytime="2025-12-31T23:59:59Z")
-    failed, server = handed_over(hook, alarm("1", age_s=59), alarm("2", age_s=60), over, expiry_s=60)
+    failed, server = delivered(hook, alarm("1", age_s=59), alarm("2", age_s=60), over, expiry_s=60)
     assert not failed
     assert [parse_event(each.body).id for each in server.received] == ["1"]
     assert hook.outcomes() == [
@@ -241,10 +248,10 @@ def test_what_has_expired_is_not_delivered_and_recorded(hook: Hook) -> None:
     ],
     ids=["no event", "no pack", "not in binary"],
 )
-def test_what_cannot_be_read_or_written_is_a_dead_letter_with_its_bytes(
+def test_a_malformed_message_is_a_dead_letter_with_its_bytes(
     hook: Hook, body: str, id: str, reason: str
 ) -> None:
-    failed, server = handed_over(hook, message("m1", body), mode="binary")
+    failed, server = delivered(hook, message("m1", body), mode="binary")
     assert (failed, server.received) == (frozenset(), [])
     (letter,) = hook.letters()
     assert (letter["reason"], letter["original_bytes"]) == (reason, len(body))
@@ -253,62 +260,62 @@ def test_what_cannot_be_read_or_written_is_a_dead_letter_with_its_bytes(
 
 def test_a_dead_letter_that_is_refused_goes_to_the_queue_of_last_resort(hook: Hook) -> None:
     letter = event("1", DEAD_LETTER_TYPE)
-    failed, _ = handed_over(hook, message("m1", letter.json), plays=(answer(400),))
+    failed, _ = delivered(hook, message("m1", letter.json), plays=(answer(400),))
     assert not failed
     assert not hook.letters()
     assert hook.cloud.bodies("last-resort") == [letter.json]
 
 
-def test_a_dead_letter_that_no_queue_takes_keeps_the_event(hook: Hook) -> None:
-    hook.cloud.aws.others["sqs"] = FailingClient(hook.cloud.sqs, "send_message_batch")
-    failed, _ = handed_over(hook, alarm("1"), alarm("2"), plays=(answer(400),))
-    assert failed == {"m1"}
-    assert hook.waits == {"m1": 2}
-    assert hook.outcomes() == [("2", "delivered", None, 204)]
+@pytest.mark.parametrize(
+    ("service", "method", "play", "waits", "outcomes"),
+    [
+        # A dead letter that no queue takes keeps the event.
+        ("sqs", "send_message_batch", answer(400), {"m1": 2}, [("2", "delivered", None, 204)]),
+        # A record that cannot be written redelivers no event.
+        ("s3", "put_object", answer(204), {}, []),
+        # Without a key nothing is sent.
+        ("secretsmanager", "*", None, {"m1": 2, "m2": 2}, []),
+    ],
+)
+def test_a_failing_aws_service_loses_no_event(
+    hook: Hook, service: str, method: str, play: Play | None, waits: dict[str, int], outcomes: list[Any]
+) -> None:
+    aws = hook.cloud.aws
+    clients = {"sqs": aws.sqs, "s3": aws.s3, "secretsmanager": aws.secrets}
+    aws.others[service] = FailingClient(clients[service], method)
+    _, server = delivered(hook, alarm("1"), alarm("2"), plays=(play,) if play else ())
+    assert (hook.waits, hook.outcomes()) == (waits, outcomes)
+    assert len(server.received) == (2 if play else 0)
 
 
-def test_a_record_that_cannot_be_written_brings_no_event_back(hook: Hook) -> None:
-    hook.cloud.aws.others["s3"] = FailingClient(hook.cloud.s3, "put_object")
-    failed, server = handed_over(hook, alarm("1"))
-    assert not failed
-    assert len(server.received) == 1
-
-
-def test_without_a_key_nothing_is_sent(hook: Hook) -> None:
-    hook.cloud.aws.others["secretsmanager"] = FailingClient(hook.cloud.aws.secrets, code="AccessDenied")
-    failed, server = handed_over(hook, alarm("1"), alarm("2"))
-    assert failed == {"m1", "m2"}
-    assert not server.received
-
-
-def test_no_attempt_begins_that_the_invocation_could_not_finish(hook: Hook) -> None:
+def test_no_attempt_begins_without_time_for_its_timeout(hook: Hook) -> None:
     needed = RESERVE_MS + 1_000 * TIMEOUT_S
-    failed, server = handed_over(hook, alarm("1", attempt=50, age_s=9_999), remaining_ms=needed - 1)
+    failed, server = delivered(hook, alarm("1", attempt=50, age_s=9_999), remaining_ms=needed - 1)
     assert failed == {"m1"}
     assert not server.received
-    # Not tried is not failed: it comes again at once, however old.
+    # It was not tried, so it did not fail: it is redelivered at once, at any age.
     assert hook.waits == {"m1": 1}
-    assert not handed_over(hook, alarm("1"), remaining_ms=needed)[0]
+    assert not delivered(hook, alarm("1"), remaining_ms=needed)[0]
 
 
 def test_an_attempt_without_an_answer_costs_its_timeout_once(hook: Hook) -> None:
-    failed, server = handed_over(hook, alarm("1"), alarm("2"), plays=(silence,), timeout_s=1)
+    failed, server = delivered(hook, alarm("1"), alarm("2"), plays=(silence,), timeout_s=1)
     assert failed == {"m1", "m2"}
     assert len(server.received) == 1
 
 
-def test_the_rate_is_kept_and_what_has_no_turn_in_this_invocation_waits_for_one(hook: Hook) -> None:
-    failed, server = handed_over(hook, alarm("1"), alarm("2"), alarm("3"), requests_per_minute=60)
+def test_the_rate_is_kept_and_events_beyond_the_invocation_wait(hook: Hook) -> None:
+    failed, server = delivered(hook, alarm("1"), alarm("2"), alarm("3"), requests_per_minute=60)
     assert not failed
     assert len(server.received) == 3
     assert hook.slept == [2.0, 2.0]
-    failed, server = handed_over(hook, alarm("4"), alarm("5"), requests_per_minute=2)
+    failed, server = delivered(hook, alarm("4"), alarm("5"), requests_per_minute=2)
     assert failed == {"m5"}
     assert hook.waits == {"m5": 60}
 
 
-def test_in_a_fifo_queue_nothing_overtakes_what_waits(hook: Hook) -> None:
-    failed, server = handed_over(
+def test_in_a_fifo_queue_no_event_overtakes_one_that_waits(hook: Hook) -> None:
+    failed, server = delivered(
         hook,
         alarm("1", group="a"),
         alarm("2", group="b"),
@@ -321,7 +328,7 @@ def test_in_a_fifo_queue_nothing_overtakes_what_waits(hook: Hook) -> None:
     assert hook.waits == {"m1": 2, "m3": 2}
 
 
-def test_a_defect_met_by_one_message_leaves_the_others_alone(
+def test_a_defect_in_one_message_does_not_affect_the_others(
     hook: Hook, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     attempt = Delivery.attempt
@@ -332,15 +339,15 @@ def test_a_defect_met_by_one_message_leaves_the_others_alone(
         return attempt(self, given, remaining_ms)
 
     monkeypatch.setattr(Delivery, "attempt", broken)
-    failed, _ = handed_over(hook, alarm("1"), alarm("2"))
+    failed, _ = delivered(hook, alarm("1"), alarm("2"))
     assert failed == {"m1"}
     assert hook.outcomes() == [("2", "delivered", None, 204)]
-    # Nor does it turn around for ever.
-    assert not handed_over(hook, alarm("1", age_s=600))[0]
+    # It is not redelivered without end.
+    assert not delivered(hook, alarm("1", age_s=600))[0]
     assert hook.letters()[0]["reason"] == "defect"
 
 
-def test_a_name_that_leads_inside_is_tried_until_the_end_and_then_a_dead_letter_that_says_so(
+def test_a_private_address_is_retried_and_then_a_dead_letter_with_the_reason(
     hook: Hook,
 ) -> None:
     service = hook.service("https://127.0.0.1/", sinks="internet")
@@ -358,7 +365,7 @@ def packed(*ids: str, attempt: int = 1) -> QueueMessage:
     return replace(message("m", body, attempt), receipt="h")
 
 
-def test_a_packed_message_comes_again_for_the_event_that_failed_alone(hook: Hook) -> None:
+def test_a_packed_message_is_redelivered_for_its_failed_event_alone(hook: Hook) -> None:
     with EndpointServer(answer(204), answer(500), answer(204), answer(204)) as server:
         service = hook.service(server.url())
         assert service.process([packed("1", "2", "3")], invocation(60_000, "i1")) == {"m": 2}
@@ -368,7 +375,7 @@ def test_a_packed_message_comes_again_for_the_event_that_failed_alone(hook: Hook
     assert hook.outcomes() == [(id, "delivered", None, 204) for id in ("1", "2", "3")]
 
 
-def test_an_event_that_makes_the_endpoint_fail_does_not_hold_up_the_same_others_for_ever(hook: Hook) -> None:
+def test_the_order_of_attempts_in_a_packed_message_changes(hook: Hook) -> None:
     with EndpointServer(answer(503), answer(204), answer(204), answer(503)) as server:
         places = iter((2, 1, 0))  # in which the three go into the second attempt
         service = replace(
@@ -381,8 +388,8 @@ def test_an_event_that_makes_the_endpoint_fail_does_not_hold_up_the_same_others_
     assert [json.loads(each.body)["id"] for each in server.received] == ["1", "3", "2", "1"]
 
 
-def test_a_refused_event_of_a_packed_message_is_alone_a_dead_letter(hook: Hook) -> None:
-    failed, _ = handed_over(hook, packed("1", "2"), plays=(answer(204), answer(410)))
+def test_only_the_refused_event_of_a_packed_message_is_a_dead_letter(hook: Hook) -> None:
+    failed, _ = delivered(hook, packed("1", "2"), plays=(answer(204), answer(410)))
     assert failed == frozenset()
     assert [(id, outcome) for id, outcome, *_ in hook.outcomes()] == [
         ("1", "delivered"),
@@ -392,8 +399,52 @@ def test_a_refused_event_of_a_packed_message_is_alone_a_dead_letter(hook: Hook) 
     assert json.loads(base64.b64decode(letter["original_base64"]))["id"] == "2"
 
 
-def test_items_of_a_packed_message_that_are_no_events_are_dead_letters_of_their_own(hook: Hook) -> None:
+def test_each_malformed_item_of_a_packed_message_is_a_dead_letter(hook: Hook) -> None:
     body = f'[{{"id":1}},{event("1", ALARM).json},{{"id":2}}]'
-    failed, _ = handed_over(hook, replace(message("m", body), receipt="h"))
+    failed, _ = delivered(hook, replace(message("m", body), receipt="h"))
     assert failed == frozenset()
     assert len({parse_event(body).id for body in hook.cloud.bodies("outbox")}) == 2
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "problem"),
+    [
+        ("EVENTPLANE_CONCURRENCY", "0", "is 0, not 1 or more"),
+        ("EVENTPLANE_SOURCE", "family-app.inbox", "names family-app.inbox, which is no webhook"),
+    ],
+)
+def test_a_wrong_setting_is_named(
+    hook: Hook, variable: str, value: str, problem: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(variable, value)
+    with pytest.raises(SettingsError, match=f"{variable} {problem}"):
+        hook.service("https://desk.example/")
+
+
+def test_an_invocation_writes_its_figures_and_logs_each_event_that_did_not_arrive(
+    hook: Hook, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    expired = alarm("3", expirytime="2025-12-31T23:59:59Z", traceparent=TRACE)
+    on_a_route = (replace(each, route="urgent-alarms") for each in (alarm("2", traceparent=TRACE), expired))
+    batch = sqs_event(alarm("1"), *on_a_route, message("m4", "no event"))
+    with EndpointServer(answer(204), answer(500)) as server:
+        hook.service(server.url())
+        reader = cache(handler.service)
+        assert queue_function(reader)(batch, LambdaContext(remaining_ms=60_000)) == failures("m2")
+        reader().process.__self__.attempt.__self__.endpoint.close()  # type: ignore[attr-defined]
+    assert figures(capsys.readouterr().out) == {
+        "Messages": 4,
+        "Delivered": 1,
+        "Retried": 1,
+        "Expired": 1,
+        "DeadLettered": 1,
+    }
+    logged = {each["message_id"]: each for each in map(vars, caplog.records) if "reason" in each}
+    assert {id: line["reason"] for id, line in logged.items()} == {
+        "m2": "endpoint_failed",
+        "m3": "expirytime",
+        "m4": "not_json",
+    }
+    for line in (logged["m2"], logged["m3"]):
+        assert (line["event_source"], line["event_type"]) == ("/homes/1", ALARM)
+        assert (line["traceparent"], line["route"]) == (TRACE, "urgent-alarms")

@@ -1,4 +1,4 @@
-"""The functions around the table: nothing is lost, whoever crashes, repeats, or is faster."""
+"""The presence functions around their table: crashes, repetitions and concurrent writers lose nothing."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def cut(world: World) -> None:
     world.clock.now_ms = START + 2 * HOUR
 
 
-def test_a_device_is_cut_reported_and_comes_back(world: World) -> None:
+def test_a_device_is_reported_absent_and_back(world: World) -> None:
     cut(world)
     assert world.reconcile().sent == 2
     assert world.words() == ["disconnected", "notice opened"]
@@ -94,13 +94,13 @@ def test_a_device_is_cut_reported_and_comes_back(world: World) -> None:
     assert (world.reconcile(START + 9 * HOUR).devices, indexed(world)) == (0, 0)
 
 
-def test_of_a_decommissioned_device_nothing_is_said(world: World) -> None:
+def test_a_decommissioned_device_is_not_reported(world: World) -> None:
     cut(world)
     read = world.state()
     for device in ("home-1", "never-seen"):
         world.dynamodb.update_item(**gone_request(TABLE, device))
-    assert world.table.write(read, None) is None, "whoever had read it before overwrites nothing"
-    assert world.reconcile().sent == 0, "nor what was due before"
+    assert world.table.write(read, None) is None, "an earlier reader overwrites nothing"
+    assert world.reconcile().sent == 0, "an earlier deadline reports nothing"
     for device in ("home-1", "never-seen"):
         world.record(
             *(lifecycle(line, START + HOUR, 1, device=device) for line in (Line.CONNECTED, Line.DISCONNECTED))
@@ -155,7 +155,7 @@ def test_a_batch_is_recorded_and_reconciled_by_buckets_and_pages(world: World) -
     assert {each["subject"] for each in world.sent()} == set(names) - mine
 
 
-def test_a_heartbeat_moves_no_entry_of_the_index(world: World) -> None:
+def test_a_heartbeat_does_not_move_the_index_entry(world: World) -> None:
     world.record(heartbeat(1), heartbeats=True)
     due_ms = world.state().due_ms
     assert due_ms == START + 15 * MINUTE
@@ -163,12 +163,12 @@ def test_a_heartbeat_moves_no_entry_of_the_index(world: World) -> None:
         world.clock.now_ms += 5 * MINUTE
         world.record(heartbeat(sequence), heartbeats=True)
         assert world.state().due_ms == due_ms
-    # Once in so many intervals the judge looks, says nothing, and moves it.
+    # When it is due the judge reports nothing and moves it.
     assert (world.reconcile().devices, world.sent()) == (1, [])
     assert world.state().due_ms == world.clock() + 15 * MINUTE
 
 
-def test_what_was_sent_before_a_crash_is_sent_again_as_the_same_events(world: World) -> None:
+def test_events_sent_before_a_crash_are_sent_again_with_the_same_ids(world: World) -> None:
     cut(world)
 
     def crash() -> None:
@@ -183,7 +183,7 @@ def test_what_was_sent_before_a_crash_is_sent_again_as_the_same_events(world: Wo
     assert world.reconcile(world.clock() + MINUTE).sent == 0
 
 
-def test_a_device_that_comes_back_while_its_absence_is_sent_is_reported_as_back(world: World) -> None:
+def test_a_device_that_returns_while_its_absence_is_sent_is_reported_as_back(world: World) -> None:
     cut(world)
     back = lambda: world.record(lifecycle(Line.CONNECTED, world.clock(), 1))  # noqa: E731
     world.reconcile(sqs=Hooked(world.sqs, "send_message_batch", before=back))
@@ -193,14 +193,14 @@ def test_a_device_that_comes_back_while_its_absence_is_sent_is_reported_as_back(
     assert world.words() == ["connected", "notice over"]
 
 
-def test_two_judges_at_once_say_it_once(world: World) -> None:
+def test_two_concurrent_judges_report_once(world: World) -> None:
     cut(world)
     overtaken = Hooked(world.dynamodb, "put_item", before=world.reconcile)
     assert world.reconcile(dynamodb=overtaken).sent == 0
     assert world.words() == ["disconnected", "notice opened"]
 
 
-def test_a_device_that_is_always_busy_comes_again(world: World) -> None:
+def test_a_message_of_a_device_that_others_keep_writing_is_redelivered(world: World) -> None:
     versions = iter(range(1, 100))
 
     def write() -> None:
@@ -213,18 +213,7 @@ def test_a_device_that_is_always_busy_comes_again(world: World) -> None:
     assert world.state().revision == 6
 
 
-def test_a_reconciler_ends_in_time_and_leaves_the_rest_due(world: World) -> None:
-    world.record(*ups(*(f"home-{number}" for number in range(30))))
-    world.clock.now_ms = START + HOUR
-    left = iter([60_000] * 10)
-    done = world.reconciler().reconcile(range(BUCKETS), 0, lambda: next(left, 0))
-    assert not done.is_complete
-    assert 0 < done.sent <= done.devices < 30
-    assert world.reconcile().sent == 30 - done.sent
-    assert len(world.sent()) == 30
-
-
-def test_without_time_no_further_bucket_is_looked_at_and_no_batch_sent(world: World) -> None:
+def test_without_time_no_further_bucket_is_read_and_no_batch_sent(world: World) -> None:
     mine = [each for each in (f"home-{number}" for number in range(300)) if bucket_of(each) == 0]
     world.record(*ups(*mine))
     world.clock.now_ms = START + HOUR
@@ -238,7 +227,7 @@ def test_without_time_no_further_bucket_is_looked_at_and_no_batch_sent(world: Wo
     assert len(world.sent()) == len(mine)
 
 
-def test_a_device_that_dynamodb_does_not_get_to_comes_again(world: World) -> None:
+def test_a_message_of_an_unprocessed_key_is_redelivered(world: World) -> None:
     class Throttled:
         def batch_get_item(self, RequestItems: Any) -> Any:  # noqa: N803 - boto3's word
             return {"Responses": {}, "UnprocessedKeys": RequestItems}
@@ -246,7 +235,7 @@ def test_a_device_that_dynamodb_does_not_get_to_comes_again(world: World) -> Non
     assert world.record(UP, dynamodb=Throttled()) == {"m0"}
 
 
-def test_no_device_suffers_for_another(world: World) -> None:
+def test_a_failure_for_one_device_does_not_affect_others(world: World) -> None:
     class Refusing:
         """DynamoDB takes everything but `home-1`."""
 
@@ -267,7 +256,7 @@ def test_no_device_suffers_for_another(world: World) -> None:
 
 
 @pytest.mark.parametrize("known", ['{"sighting": {"line": "up"}}', '{"unsent": ["{}"]}', '{"unsent": [1]}'])
-def test_a_damaged_item_is_nobody_elses_problem(world: World, known: str) -> None:
+def test_a_damaged_item_does_not_affect_other_devices(world: World, known: str) -> None:
     bodies = ups("home-0", "home-1", "home-2")
     world.record(*bodies)
     item = world.dynamodb.items(TABLE)[1]
@@ -276,7 +265,7 @@ def test_a_damaged_item_is_nobody_elses_problem(world: World, known: str) -> Non
     assert world.reconcile(START + HOUR).sent == 2
 
 
-def test_without_time_messages_come_again(world: World) -> None:
+def test_messages_without_time_are_redelivered(world: World) -> None:
     bodies = ups("home-0", "home-1", "home-2")
     left = iter([30_000, 30_000])
     assert world.record(*bodies, remaining_ms=lambda: next(left, 0)) == {"m1", "m2"}

@@ -1,8 +1,7 @@
-"""Timers: what is to be said is said at its moment, by nobody but the timer that was armed for it."""
+"""Timers: a device is judged at its deadline, by the timer that was armed for it."""
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
@@ -33,14 +32,6 @@ def beat(world: World, sequence: int, **figures: Any) -> None:
     world.record(heartbeat(sequence, **figures), heartbeats=True)
 
 
-def test_a_device_that_is_cut_off_is_reported_when_its_time_is_over_and_nobody_sweeps(world: World) -> None:
-    cut(world)
-    world.fire(world.clock() + SETTLED_MS - 1)
-    assert world.words() == []
-    world.fire(world.clock() + 1)
-    assert (world.words(), world.waiting) == (GONE, [])
-
-
 def test_a_late_deadline_is_reached_in_steps(world: World) -> None:
     beat(world, 1, interval_s=3_600)
     assert 3 * HOUR > S * MAX_DELAY_S
@@ -50,7 +41,7 @@ def test_a_late_deadline_is_reached_in_steps(world: World) -> None:
     assert world.words() == QUIET
 
 
-def test_a_timer_that_is_obsolete_or_of_nobody_ends(world: World) -> None:
+def test_an_obsolete_timer_and_one_of_an_unknown_device_end(world: World) -> None:
     beat(world, 1)
     world.arm(Timer("home-1", START + 5 * MINUTE).body)
     world.arm(Timer("home-2", START).body)
@@ -59,7 +50,7 @@ def test_a_timer_that_is_obsolete_or_of_nobody_ends(world: World) -> None:
     assert world.words() == []
 
 
-def test_a_message_whose_timer_is_refused_comes_again_and_arms_it(world: World) -> None:
+def test_a_message_whose_timer_is_refused_is_redelivered_and_arms_it(world: World) -> None:
     body = lifecycle(Line.CONNECTED, START)
     world.timer_sqs = FailingClient(world.sqs, "send_message_batch")
     assert world.record(body) == {"m0"}
@@ -69,7 +60,7 @@ def test_a_message_whose_timer_is_refused_comes_again_and_arms_it(world: World) 
     assert world.words() == ["connected"]
 
 
-def test_a_refused_next_timer_is_armed_when_the_one_before_comes_again(world: World) -> None:
+def test_a_refused_timer_is_armed_when_the_one_before_is_redelivered(world: World) -> None:
     beat(world, 1)
     world.clock.now_ms += 5 * MINUTE
     beat(world, 2)
@@ -82,7 +73,7 @@ def test_a_refused_next_timer_is_armed_when_the_one_before_comes_again(world: Wo
     assert world.words() == QUIET
 
 
-def test_what_the_outbox_refuses_is_sent_when_the_timer_comes_again(world: World) -> None:
+def test_events_that_the_outbox_refuses_are_sent_when_the_timer_is_redelivered(world: World) -> None:
     cut(world)
     world.fire(world.clock() + SETTLED_MS, sqs=FailingClient(world.sqs, "send_message_batch"))
     assert world.words() == []
@@ -90,7 +81,7 @@ def test_what_the_outbox_refuses_is_sent_when_the_timer_comes_again(world: World
     assert world.words() == GONE
 
 
-def test_a_timer_that_meets_the_work_of_another_leaves_it_alone(world: World) -> None:
+def test_a_timer_leaves_unsent_events_of_a_concurrent_timer_alone(world: World) -> None:
     """Who decided sends; a second timer that fires meanwhile would send the same events again."""
     cut(world)
     world.clock.now_ms += SETTLED_MS
@@ -126,7 +117,7 @@ def test_a_lost_timer_is_found_by_the_reconciler_and_counted(world: World) -> No
 
 
 @pytest.mark.parametrize(("late_ms", "counted"), [(PUNCTUAL_MS, 0), (PUNCTUAL_MS + 1, 1)])
-def test_a_device_that_is_judged_late_is_counted(world: World, late_ms: int, counted: int) -> None:
+def test_a_late_judgement_is_counted(world: World, late_ms: int, counted: int) -> None:
     cut(world)
     world.clock.now_ms += SETTLED_MS + late_ms
     world.fire()
@@ -144,15 +135,9 @@ def test_a_device_that_is_judged_late_is_counted(world: World, late_ms: int, cou
         '{"device": "home-1", "due_ms": -1}',
     ],
 )
-def test_what_is_no_timer_is_refused_and_comes_again(world: World, body: str) -> None:
+def test_a_malformed_timer_is_refused_and_redelivered(world: World, body: str) -> None:
     with pytest.raises(UnreadableTimerError):
         read_timer(body)
     world.arm(body)
     world.fire(START + S)
     assert [each.receives for each in world.waiting] == [1]
-
-
-def test_a_timer_is_written_as_it_is_read() -> None:
-    timer = Timer("home-1", START)
-    assert read_timer(timer.body) == timer
-    assert json.loads(timer.body) == {"device": "home-1", "due_ms": START}

@@ -1,4 +1,4 @@
-"""A small world for the presence monitor: statements about devices, limits, and the functions."""
+"""The presence monitor in memory: observations of devices, limits, and the functions."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def sent(window: int, frames: int = 1_001, **others: int) -> Observation:
 
 @dataclass
 class Home:
-    """One device, without any AWS: what is observed and when it is judged makes `events`."""
+    """One device without AWS: `events` result from observations and the times of judgement."""
 
     state: DeviceState = field(default_factory=lambda: DeviceState("home-1"))
     events: list[dict[str, Any]] = field(default_factory=list)
@@ -110,7 +110,7 @@ class Home:
             self.state = observation.apply(self.state)
 
     def judge(self, now_ms: int) -> list[dict[str, Any]]:
-        """The events said at a moment, which are sent at once."""
+        """Judge at a moment; return the new events, which are sent at once."""
         judged = WATCH.judge(self.state, now_ms)
         said = [json.loads(each) for each in judged.unsent]
         self.events += said
@@ -118,12 +118,12 @@ class Home:
         return said
 
     def said(self, now_ms: int) -> list[str]:
-        """The types of the events said at a moment, by their last word."""
+        """Judge at a moment; return the new events in one word each."""
         return [word(each) for each in self.judge(now_ms)]
 
 
 def word(event: dict[str, Any]) -> str:
-    """What an event says, in one word."""
+    """Return an event's type or phase in one word."""
     name: str = event["type"].split(".")[-2]
     return f"notice {event['data']['phase']}" if name == "carer" else name
 
@@ -178,7 +178,7 @@ class World:
         return Reconciler(made, Judge(made, self.outbox))
 
     def reconcile(self, now_ms: int | None = None, buckets: Sequence[int] = range(16), **clients: Any) -> Any:
-        """Reconcile at a moment, whatever is due by then."""
+        """Reconcile at a moment everything that is due by then."""
         self.clock.now_ms = self.clock() if now_ms is None else now_ms
         return self.reconciler(**clients).reconcile(buckets, 0, lambda: 60_000)
 
@@ -206,11 +206,11 @@ class World:
         return self.table.read([device])[device]
 
     def sent(self) -> list[dict[str, Any]]:
-        """The events in the outbox that nobody took yet."""
+        """Take the events in the outbox."""
         return [json.loads(body) for body in self.sqs.take(self.outbox)]
 
     def words(self) -> list[str]:
-        """What the events in the outbox say, each in one word, sorted."""
+        """Take the events in the outbox; return them in one word each, sorted."""
         return sorted(word(each) for each in self.sent())
 
 
