@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from tests.fakes.client import FakeClient
+from botocore.credentials import Credentials
+
+from tests.fakes.client import REGION, FakeClient
 from tests.fakes.clock import FakeClock
 from tests.fakes.dynamodb import FakeDynamoDb
 from tests.fakes.iot import FakeIot
@@ -40,3 +42,11 @@ class FakeAws:
         return found[service]
 
     create_client = client
+
+    # As a session of boto3.
+
+    region_name = REGION
+
+    def get_credentials(self) -> Any:
+        """Credentials that nothing checks."""
+        return Credentials("testing", "testing")
