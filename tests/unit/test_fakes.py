@@ -548,3 +548,20 @@ def test_a_deleted_thing_is_not_found(client: Clients) -> None:
     iot.delete_thing(thingName="home-1")
     with pytest.raises(iot.exceptions.ResourceNotFoundException):
         iot.describe_thing(thingName="home-1")
+
+
+def test_a_table_can_be_protected_from_deletion(dynamodb: Any) -> None:
+    create_table(dynamodb, "table", "key")
+    for is_protected in (True, False):
+        dynamodb.update_table(TableName="table", DeletionProtectionEnabled=is_protected)
+        described = dynamodb.describe_table(TableName="table")["Table"]
+        assert described["DeletionProtectionEnabled"] is is_protected
+
+
+def test_the_caller_s_account_is_the_resources_account(client: Clients) -> None:
+    account = client("sts").get_caller_identity()["Account"]
+    assert f":{account}:" in client("iot").create_thing(thingName="home-1")["thingArn"]
+
+
+def test_a_client_names_its_region(client: Clients) -> None:
+    assert client("sqs").meta.region_name == "us-east-1"
