@@ -54,7 +54,15 @@ class Fleet:
     def register(self, serial: str) -> bool:
         """Put a device that was made on the list; whether it is new there. Raises `DeviceNameError`."""
         new = made(serial, self.clock())
-        return change(self.store, serial, lambda found: found or new).changed_at_ms == new.changed_at_ms
+        is_new = False
+
+        def listed(found: Device | None) -> Device:
+            nonlocal is_new
+            is_new = found is None
+            return found or new
+
+        change(self.store, serial, listed)
+        return is_new
 
     def show(self, thing: str) -> Device:
         """Raises `UnknownDeviceError`."""

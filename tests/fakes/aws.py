@@ -9,13 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from tests.fakes.client import FakeClient
+from botocore.credentials import Credentials
+
+from tests.fakes.client import REGION, FakeClient
 from tests.fakes.clock import FakeClock
 from tests.fakes.dynamodb import FakeDynamoDb
 from tests.fakes.iot import FakeIot
 from tests.fakes.s3 import FakeS3
 from tests.fakes.secrets import FakeSecrets
 from tests.fakes.sqs import FakeSqs
+from tests.fakes.sts import FakeSts
 
 
 class FakeAws:
@@ -31,12 +34,21 @@ class FakeAws:
         self.s3 = FakeS3(self.clock)
         self.secrets = FakeSecrets()
         self.iot = FakeIot()
+        self.sts = FakeSts()
         self.others = others
 
     def client(self, service: str, *_: Any, **__: Any) -> Any:
         """The client of `service`: what `boto3.client` and a session of botocore make."""
-        known: Iterable[FakeClient] = (self.sqs, self.dynamodb, self.s3, self.secrets, self.iot)
+        known: Iterable[FakeClient] = (self.sqs, self.dynamodb, self.s3, self.secrets, self.iot, self.sts)
         found = {each.service: each for each in known} | self.others
         return found[service]
 
     create_client = client
+
+    # As a session of boto3.
+
+    region_name = REGION
+
+    def get_credentials(self) -> Any:
+        """Credentials that nothing checks."""
+        return Credentials("testing", "testing")

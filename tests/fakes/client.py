@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from functools import cache, wraps
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 from botocore import xform_name
@@ -37,6 +38,7 @@ class FakeClient:
     def __init__(self) -> None:
         self._lock = threading.RLock()
         self.exceptions = _exceptions(self.service)
+        self.meta = SimpleNamespace(region_name=REGION)
 
     def get_paginator(self, operation: str) -> Paginator:
         """As boto3's."""

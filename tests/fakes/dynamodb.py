@@ -37,6 +37,7 @@ class FakeTable:
     types: Mapping[str, str]
     indexes: dict[str, FakeIndex] = field(default_factory=dict)
     items: dict[Key, Item] = field(default_factory=dict)
+    is_protected: bool = False
 
     def key(self, item: Mapping[str, Any]) -> Key:
         return tuple(sort_value(item[name]) for name in self.primary.names)
@@ -98,7 +99,12 @@ class FakeDynamoDb(FakeClient):
     def describe_table(self, *, TableName: str) -> Any:
         table = self._table(TableName, "DescribeTable")
         arn = f"arn:aws:dynamodb:{REGION}:{ACCOUNT}:table/{TableName}"
-        return {"Table": {"TableName": TableName, "TableArn": arn, "ItemCount": len(table.items)}}
+        described = {"TableName": TableName, "TableArn": arn, "ItemCount": len(table.items)}
+        return {"Table": {**described, "DeletionProtectionEnabled": table.is_protected}}
+
+    def update_table(self, *, TableName: str, DeletionProtectionEnabled: bool) -> Any:
+        self._table(TableName, "UpdateTable").is_protected = DeletionProtectionEnabled
+        return {"TableDescription": self.describe_table(TableName=TableName)["Table"]}
 
     # Items.
 

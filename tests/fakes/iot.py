@@ -1,4 +1,4 @@
-"""AWS IoT's control plane in memory: things, and the certificates that are attached to them."""
+"""AWS IoT's control plane in memory: things, their certificates, and the certificates' policies."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from tests.fakes.client import ACCOUNT, REGION, FakeClient
 
 
 class FakeIot(FakeClient):
-    """A boto3 client of AWS IoT. `attached` are certificates by thing, `statuses` all by id."""
+    """A boto3 client of AWS IoT. `attached` are certificates by thing, `statuses` all by id, `policies`
+    the ids of certificates by the policy that is attached to them."""
 
     service = "iot"
 
@@ -17,6 +18,7 @@ class FakeIot(FakeClient):
         super().__init__()
         self.attached: dict[str, set[str]] = {}
         self.statuses: dict[str, str] = {}
+        self.policies: dict[str, set[str]] = {}
         self.arns = f"arn:aws:iot:{REGION}:{ACCOUNT}:"
         self._numbers = count(1)
 
@@ -48,6 +50,35 @@ class FakeIot(FakeClient):
         id = self._known(certificateId)
         described = {"certificateId": id, "certificateArn": f"{self.arns}cert/{id}"}
         return {"certificateDescription": {**described, "status": self.statuses[id]}}
+
+    def create_policy(self, *, policyName: str, policyDocument: str, **_: Any) -> Any:
+        self.policies.setdefault(policyName, set())
+        return {"policyName": policyName, "policyDocument": policyDocument}
+
+    def attach_policy(self, *, policyName: str, target: str) -> Any:
+        self._policy(policyName).add(self._known(target))
+        return {}
+
+    def detach_policy(self, *, policyName: str, target: str) -> Any:
+        self._policy(policyName).discard(self._known(target))
+        return {}
+
+    def list_attached_policies(self, *, target: str, **_: Any) -> Any:
+        id = self._known(target)
+        return {"policies": [{"policyName": each} for each, ids in self.policies.items() if id in ids]}
+
+    def describe_thing(self, *, thingName: str) -> Any:
+        self._of(thingName)
+        return {"thingName": thingName, "thingArn": f"{self.arns}thing/{thingName}"}
+
+    def delete_thing(self, *, thingName: str, **_: Any) -> Any:
+        self.attached.pop(thingName, None)
+        return {}
+
+    def _policy(self, name: str) -> set[str]:
+        if name not in self.policies:
+            raise self.refusal("ResourceNotFoundException", f"no policy {name}", "Policy")
+        return self.policies[name]
 
     def _of(self, thing: str) -> set[str]:
         if thing not in self.attached:

@@ -43,6 +43,7 @@ def fake_aws(monkeypatch: pytest.MonkeyPatch) -> FakeAws:
 
     fake = FakeAws()
     monkeypatch.setattr(boto3, "client", fake.client)
+    monkeypatch.setattr(boto3, "Session", lambda: fake)
     monkeypatch.setattr(aws, "_session", lambda: fake)
     return fake
 

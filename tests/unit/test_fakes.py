@@ -525,3 +525,43 @@ def test_a_client_fails_where_and_as_long_as_it_is_told() -> None:
     failing.send_message(QueueUrl=urls[0], MessageBody="b")
     assert failing.asked == [("send_message", urls[each]) for each in (1, 0, 0)]
     assert sqs.bodies(urls[0]) == ["b"]
+
+
+def test_a_policy_is_attached_to_certificates(client: Clients) -> None:
+    iot = client("iot")
+    arn = iot.create_keys_and_certificate(setAsActive=True)["certificateArn"]
+    iot.create_policy(policyName="quarantine", policyDocument="{}")
+    for _ in range(2):
+        iot.attach_policy(policyName="quarantine", target=arn)
+    attached = iot.list_attached_policies(target=arn)["policies"]
+    assert [each["policyName"] for each in attached] == ["quarantine"]
+    iot.detach_policy(policyName="quarantine", target=arn)
+    assert iot.list_attached_policies(target=arn)["policies"] == []
+    with pytest.raises(iot.exceptions.ResourceNotFoundException):
+        iot.attach_policy(policyName="missing", target=arn)
+
+
+def test_a_deleted_thing_is_not_found(client: Clients) -> None:
+    iot = client("iot")
+    iot.create_thing(thingName="home-1")
+    assert iot.describe_thing(thingName="home-1")["thingName"] == "home-1"
+    iot.delete_thing(thingName="home-1")
+    with pytest.raises(iot.exceptions.ResourceNotFoundException):
+        iot.describe_thing(thingName="home-1")
+
+
+def test_a_table_can_be_protected_from_deletion(dynamodb: Any) -> None:
+    create_table(dynamodb, "table", "key")
+    for is_protected in (True, False):
+        dynamodb.update_table(TableName="table", DeletionProtectionEnabled=is_protected)
+        described = dynamodb.describe_table(TableName="table")["Table"]
+        assert described["DeletionProtectionEnabled"] is is_protected
+
+
+def test_the_caller_s_account_is_the_resources_account(client: Clients) -> None:
+    account = client("sts").get_caller_identity()["Account"]
+    assert f":{account}:" in client("iot").create_thing(thingName="home-1")["thingArn"]
+
+
+def test_a_client_names_its_region(client: Clients) -> None:
+    assert client("sqs").meta.region_name == "us-east-1"

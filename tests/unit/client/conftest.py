@@ -48,8 +48,6 @@ def extenders_end(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.fixture(params=WORLDS)
 def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
-    if request.param.startswith("sqs"):
-        request.getfixturevalue("aws")
     it = make_world(request.param, tmp_path)
     yield it
     it.close()

@@ -12,7 +12,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import boto3
 import pytest
 
 from eventplane.contract import compile_contract
@@ -58,6 +57,7 @@ from eventplane_client.memory import MemoryPlane, MemoryTransport
 from eventplane_client.notices import DeadLettered, Notice, PeerChanged
 from tests.dynamodb import create_table
 from tests.eventually import eventually
+from tests.fakes.aws import FakeAws
 from tests.unit.eventplane.conversation.worlds import ASK, ask, document, plane
 
 SECONDS = 30
@@ -409,9 +409,9 @@ class TestContractInForce:
     """The deployed contract, what is published, subscribed and announced."""
 
     @pytest.fixture
-    def tables(self, aws: None, monkeypatch: pytest.MonkeyPatch) -> Any:
+    def tables(self, fake_aws: FakeAws, monkeypatch: pytest.MonkeyPatch) -> Any:
         monkeypatch.setattr(contract_in_force, "REFRESH_S", 0.0)
-        dynamodb = boto3.client("dynamodb")
+        dynamodb = fake_aws.dynamodb
         for name, keys in TABLES.items():
             create_table(dynamodb, name, *keys)
         return dynamodb
@@ -466,18 +466,18 @@ class TestContractInForce:
             assert self.names(in_force) == {"porter"}
             assert in_force.announced() == {PORTER: at_ms}
 
-    def test_tables_that_do_not_answer_are_named(self, aws: None) -> None:
+    def test_tables_that_do_not_answer_are_named(self, fake_aws: FakeAws) -> None:
         with pytest.raises(UnavailableError, match="desk"):
-            self.of("desk", boto3.client("dynamodb")).handlers(ask())
+            self.of("desk", fake_aws.dynamodb).handlers(ask())
 
 
 class TestOverSqs:
     """What `connect` makes of the settings."""
 
     @pytest.fixture(autouse=True)
-    def queues(self, aws: None) -> None:
+    def queues(self, fake_aws: FakeAws) -> None:
         for name in ("desk-inbox", "desk-outbox", "desk-replies", "porter-inbox", "porter-outbox"):
-            boto3.client("sqs").create_queue(QueueName=f"eventplane-test-{name}")
+            fake_aws.sqs.create_queue(QueueName=f"eventplane-test-{name}")
 
     def test_who_asks_needs_the_contract(self, tmp_path: Path) -> None:
         with connect(ClientSettings("desk", "sqs:test")) as desk, pytest.raises(ClientSettingsError):

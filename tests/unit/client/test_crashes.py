@@ -90,7 +90,7 @@ def test_a_crash_at_any_step_loses_and_repeats_nothing(
     request: pytest.FixtureRequest, kind: str, batch: int
 ) -> None:
     if kind.startswith("sqs"):
-        request.getfixturevalue("aws")
+        request.getfixturevalue("fake_aws")
     at, cuts = 1, 0
     while True:
         for after in (False, True):

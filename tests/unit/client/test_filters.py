@@ -85,7 +85,7 @@ class Readers:
 @pytest.fixture(params=[*SHARED, "sqlite"])
 def readers(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Readers]:
     if request.param.startswith("dynamodb"):
-        request.getfixturevalue("aws")
+        request.getfixturevalue("fake_aws")
     it = Readers(request.param, tmp_path)
     yield it
     it.kill()

@@ -22,6 +22,7 @@ from eventplane_client.ports import Message, MessageFilter, Mode, digest
 from eventplane_client.reader import Doubt
 from eventplane_client.resequencer import GAP_TIMEOUT_S
 from eventplane_client.telemetry import Handling, NoTelemetry
+from tests.fakes.aws import FakeAws
 from tests.unit.client.worlds import (
     MAX_RECEIVES,
     READER,
@@ -273,7 +274,7 @@ def test_what_was_in_hand_when_lambda_killed_the_function_is_its_programs_to_dec
 ) -> None:
     """Without a program to ask, an alarm is a dead letter of its reader's inbox."""
     if filters == "dynamodb":
-        request.getfixturevalue("aws")
+        request.getfixturevalue("fake_aws")
     doubts: list[str] = []
 
     def decide(event: Envelope) -> bool:
@@ -342,7 +343,7 @@ def test_what_an_invocation_could_not_give_back_is_in_doubt_in_the_same_process_
 
 
 def test_the_plane_of_an_environment_is_found_and_its_queue_checked(
-    aws: None, monkeypatch: pytest.MonkeyPatch
+    fake_aws: FakeAws, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sqs = boto3.client("sqs")
     create_filter_table(boto3.client("dynamodb"), "eventplane-test-filter")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import boto3
 import pytest
 
 from contract import load_contract
@@ -16,14 +15,15 @@ from eventplane_client.errors import ClosedError, InterestError, UnavailableErro
 from eventplane_client.interest import checked_announcement
 from tests.dynamodb import create_table
 from tests.eventually import eventually
+from tests.fakes.aws import FakeAws
 
 ALARMS = {"prefix": {"type": "org.eventplane.alarm."}}
 DOORS = {"exact": {"type": "org.eventplane.activity.door.v1"}}
 
 
 @pytest.fixture
-def dynamodb(aws: None) -> Any:
-    client = boto3.client("dynamodb")
+def dynamodb(fake_aws: FakeAws) -> Any:
+    client = fake_aws.dynamodb
     create_table(client, "interest", PARTITION, SORT)
     return client
 

@@ -30,6 +30,7 @@ from eventplane_client.memory_filter import Memory, MemoryFilter
 from eventplane_client.signed_http import SignedHttp
 from eventplane_client.sqs import SqsTransport
 from eventplane_client.subscription import NoSubscriptions
+from tests.fakes.aws import FakeAws
 from tests.unit.client.worlds import READER, create_filter_table, event
 
 
@@ -51,8 +52,8 @@ class Failing:
 
 
 @pytest.fixture
-def sqs(aws: None) -> Any:
-    client = boto3.client("sqs")
+def sqs(fake_aws: FakeAws) -> Any:
+    client = fake_aws.sqs
     dead = client.create_queue(QueueName="dead")["QueueUrl"]
     arn = client.get_queue_attributes(QueueUrl=dead, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
     redrive = json.dumps({"deadLetterTargetArn": arn, "maxReceiveCount": 7})
@@ -88,12 +89,10 @@ def test_it_finds_queues_of_both_kinds_and_keeps_the_last_receive_for_a_dead_let
 def test_a_message_has_its_attempt_its_time_and_the_route_over_which_it_came(sqs: Any) -> None:
     route = {"route": {"StringValue": "alarms", "DataType": "String"}}
     url = sqs.get_queue_url(QueueName=f"eventplane-test-{READER}-inbox")["QueueUrl"]
-    before_ms = int(time.time()) * 1_000
     sqs.send_message(QueueUrl=url, MessageBody=event("a").json, MessageAttributes=route)
     (message,) = find(sqs).receive(10, 0)
     assert (message.body, message.attempt, message.route) == (event("a").json.encode(), 1, "alarms")
-    assert message.sent_at_ms is not None
-    assert message.sent_at_ms >= before_ms
+    assert message.sent_at_ms == sqs.clock()
 
 
 def test_a_queue_that_delivers_nothing_after_the_lease_is_refused(sqs: Any) -> None:
@@ -153,8 +152,9 @@ def test_at_most_once_hands_out_nothing_that_comes_again(sqs: Any) -> None:
     deaf = find(Failing(sqs, "Throttling"))
     with Inbox(READER, deaf, None, mode=Mode.AT_MOST_ONCE) as inbox, pytest.raises(NothingThereError):
         inbox.get(0)
+    sqs.clock.advance(1)
     with Inbox(READER, find(sqs), None, mode=Mode.AT_MOST_ONCE) as inbox:
-        assert inbox.get(20).id == "a"
+        assert inbox.get(5).id == "a"
 
 
 def test_the_settings_lead_to_it(sqs: Any) -> None:
@@ -201,8 +201,8 @@ def test_expiry_goes_by_the_queues_clock_where_that_of_this_machine_is_wrong(
                 inbox.get(0)
 
 
-def test_in_a_fifo_inbox_nothing_overtakes_what_was_given_back(aws: None) -> None:
-    client = boto3.client("sqs")
+def test_in_a_fifo_inbox_nothing_overtakes_what_was_given_back(fake_aws: FakeAws) -> None:
+    client = fake_aws.sqs
     attributes = {"FifoQueue": "true", "VisibilityTimeout": "600"}
     url = client.create_queue(QueueName="in.fifo", Attributes=attributes)["QueueUrl"]
     for id in "abc":

@@ -33,6 +33,7 @@ from eventplane_client.errors import (
 from eventplane_client.signed_http import HttpAnswer
 from lambdas.api import subscriptions as handler
 from tests.dynamodb import create_table
+from tests.fakes.aws import FakeAws
 from tests.unit.lambdas.api.conftest import INBOXES, send
 
 NEWS = {"exact": {"type": "org.eventplane.alarm.news.v1"}}
@@ -51,8 +52,8 @@ class NoNetwork:
 
 
 @pytest.fixture
-def table(aws: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SubscriptionTable]:
-    client = boto3.client("dynamodb")
+def table(fake_aws: FakeAws, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SubscriptionTable]:
+    client = fake_aws.dynamodb
     create_table(client, "subscriptions", PARTITION, SORT)
     create_table(client, "contracts", KEY)
     create_table(client, "interest", PARTITION, interest_table.SORT)
@@ -146,8 +147,8 @@ IN_FORCE = timedelta(seconds=IN_FORCE_S)
 
 
 @pytest.fixture
-def dynamodb(aws: None) -> Any:
-    client = boto3.client("dynamodb")
+def dynamodb(fake_aws: FakeAws) -> Any:
+    client = fake_aws.dynamodb
     create_table(client, "subscriptions", PARTITION, SORT)
     return client
 

@@ -7,12 +7,8 @@ import itertools
 import json
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from functools import cache
 from pathlib import Path
 from typing import Any, Protocol
-
-import boto3
-from moto.sqs.models import sqs_backends
 
 from eventplane.envelope import Envelope, parse_event, write_event
 from eventplane.sender import Sender
@@ -31,7 +27,7 @@ from eventplane_client.sqlite_filter import SqliteFilter
 from eventplane_client.sqs import SqsTransport
 from eventplane_client.subscription import NoSubscriptions
 from tests.dynamodb import create_table
-from tests.unit.queues import create_queue
+from tests.fakes.aws import FakeAws
 
 READER = "alarm-centre"
 SENDER = "family-app"
@@ -213,7 +209,7 @@ class MemoryWorld:
 
 
 class SqsWorld:
-    """Queues and table as moto plays them; the sender's outbox is the reader's inbox. Steps are calls.
+    """Queues and a table in memory; the sender's outbox is the reader's inbox. Steps are calls.
 
     Like the plane's, the inbox takes away what is received oftener than its limit: `taken_away`.
     """
@@ -225,19 +221,23 @@ class SqsWorld:
     def __init__(
         self, filter: type[DynamoDbFilter] | type[DynamoDbLogFilter], max_receives: int = MAX_RECEIVES
     ) -> None:
-        self._sqs, self._dynamodb = _clients()
-        number = next(_numbers)
-        self._names = [f"{name}-{number}" for name in ("inbox", "outbox", "nowhere", "dead")]
-        self._table = f"filters-{number}"
+        aws = FakeAws()
+        self._sqs, self._dynamodb = aws.sqs, aws.dynamodb
+        self._table = "filters"
         self._make_filter = filter
         self._max_receives = max_receives
         self._now = 1_700_000_000.0
-        self._inbox, self._outbox, self._nowhere, dead = (
-            create_queue(name, VisibilityTimeout=str(VISIBILITY_S)) for name in self._names
+        self._inbox, self._outbox, self._nowhere, self._dead = (
+            self._sqs.create_queue(QueueName=name, Attributes={"VisibilityTimeout": str(VISIBILITY_S)})[
+                "QueueUrl"
+            ]
+            for name in ("inbox", "outbox", "nowhere", "dead")
         )
         self._sqs.set_queue_attributes(
             QueueUrl=self._inbox,
-            Attributes={"RedrivePolicy": redrive(self._sqs, dead, min(max_receives + 1, _MOST_RECEIVES))},
+            Attributes={
+                "RedrivePolicy": redrive(self._sqs, self._dead, min(max_receives + 1, _MOST_RECEIVES))
+            },
         )
         create_filter_table(self._dynamodb, self._table)
 
@@ -268,34 +268,24 @@ class SqsWorld:
         self.hurry()
 
     def hurry(self) -> None:
-        for message in self._queue()._messages:
-            message.change_visibility(0)
+        for message in self._sqs.queue(self._inbox).messages:
+            message.visible_ms = 0
 
     def deliver(self, body: Envelope | bytes) -> None:
         text = body.json if isinstance(body, Envelope) else body.decode()
         self._sqs.send_message(QueueUrl=self._inbox, MessageBody=text)
 
     def pending(self) -> int:
-        return len(self._queue()._messages)
+        return len(self._sqs.bodies(self._inbox))
 
     def taken_away(self) -> int:
-        return len(self._queue(3)._messages)
+        return len(self._sqs.bodies(self._dead))
 
     def letters(self, least: int = 0) -> list[Envelope]:
-        return [parse_event(each.body) for each in self._queue(1)._messages]
+        return [parse_event(each) for each in self._sqs.bodies(self._outbox)]
 
     def close(self) -> None:
         pass
-
-    def _queue(self, at: int = 0) -> Any:
-        (queues,) = (each["us-east-1"].queues for each in sqs_backends.values())
-        return queues[self._names[at]]
-
-
-@cache
-def _clients() -> tuple[Any, Any]:
-    """Making one takes longer than a test."""
-    return boto3.client("sqs"), boto3.client("dynamodb")
 
 
 def sent_by(participant: str, body: Envelope | bytes) -> bytes:

@@ -25,6 +25,7 @@ from eventplane.contract.publication import KEY, Head, cloud_destinations, contr
 from operations.cloud import Cloud
 from operations.command_line import main
 from tests.dynamodb import create_table
+from tests.fakes.aws import FakeAws
 from tests.plane import shipped_contract
 from tests.unit.contract.small import document, small
 
@@ -35,8 +36,8 @@ QUEUES = {each.address: f"https://queue/{each.participant}" for each in cloud_de
 
 
 @pytest.fixture
-def dynamodb(aws: None) -> Any:
-    client = boto3.client("dynamodb")
+def dynamodb(fake_aws: FakeAws) -> Any:
+    client = fake_aws.dynamodb
     create_table(client, TABLE, KEY)
     return client
 
@@ -147,7 +148,7 @@ class Answers:
         self._variables = variables
 
     def __call__(self, service: str) -> Any:
-        return self if service != "dynamodb" else boto3.Session().client(service)
+        return self if service != "dynamodb" else boto3.client(service)
 
     def describe_stacks(self, StackName: str) -> Any:  # noqa: N803
         if self._outputs is None:

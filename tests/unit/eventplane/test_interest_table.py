@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import boto3
-
 from eventplane.contract.publication import Item
 from eventplane.interest.announcement import new_announcement
 from eventplane.interest.table import (
@@ -17,14 +15,15 @@ from eventplane.interest.table import (
     interest_item,
 )
 from tests.dynamodb import create_table
+from tests.fakes.aws import FakeAws
 
 
 def leased(participant: str) -> LeasedAnnouncement:
     return LeasedAnnouncement(new_announcement(participant, [{"exact": {"type": "a"}}]), 100)
 
 
-def test_a_malformed_announcement_makes_its_participant_s_interest_unknown(aws: None) -> None:
-    dynamodb: Any = boto3.client("dynamodb")
+def test_a_malformed_announcement_makes_its_participant_s_interest_unknown(fake_aws: FakeAws) -> None:
+    dynamodb = fake_aws.dynamodb
     create_table(dynamodb, "interest", PARTITION, SORT)
     newer = interest_item(leased("desk"), "new") | {"filters": {"S": '[{"dialect of tomorrow": {}}]'}}
     for item in (interest_item(leased("desk"), "old"), newer, interest_item(leased("porter"), "one")):

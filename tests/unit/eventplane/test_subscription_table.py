@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import boto3
 import pytest
 
 from eventplane.contract.subscription import MAX_OWN, Subscription, new_subscription
 from eventplane.contract.subscription_table import PARTITION, SORT, SubscriptionTable
 from tests.dynamodb import create_table
+from tests.fakes.aws import FakeAws
 
 NOW = "2026-01-01T00:00:00.000Z"
 
@@ -20,8 +20,8 @@ def subscription(name: str = "news", participant: str = "carers", document: str 
 
 
 @pytest.fixture
-def dynamodb(aws: None) -> Any:
-    client = boto3.client("dynamodb")
+def dynamodb(fake_aws: FakeAws) -> Any:
+    client = fake_aws.dynamodb
     create_table(client, "subscriptions", PARTITION, SORT)
     return client
 

@@ -1,11 +1,11 @@
-"""The plane's queues and archive, as moto plays them, and the commands that look after them."""
+"""The plane's queues and archive, in memory, and the commands that look after them."""
 
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
-import boto3
 import pytest
 
 from eventplane import resource_names
@@ -13,6 +13,7 @@ from eventplane.__main__ import main
 from eventplane.contract import Contract, ParticipantKind
 from eventplane.contract.publication import cloud_inboxes
 from operations import reading
+from tests.fakes.aws import FakeAws
 from tests.plane import plane_contract
 from tests.unit.operations.support import ENVIRONMENT, Folder, Plane, Run, RunJson
 
@@ -60,9 +61,10 @@ def folder(tmp_path: Path) -> Folder:
 
 
 @pytest.fixture
-def plane(contract: Contract, aws: None, monkeypatch: pytest.MonkeyPatch) -> Plane:
+def plane(contract: Contract, fake_aws: FakeAws, monkeypatch: pytest.MonkeyPatch) -> Plane:
     monkeypatch.setattr(reading, "_LONG_POLL_S", 0)
-    plane = Plane(boto3.client("sqs"), boto3.client("s3"))
+    fake_aws.clock.now_ms = time.time_ns() // 1_000_000  # the commands read the machine's clock
+    plane = Plane(fake_aws.sqs, fake_aws.s3)
     outboxes = (service.outbox for service in contract.of_kind(ParticipantKind.CLOUD_SERVICE))
     channels = [*cloud_inboxes(contract), *outboxes]
     for name in ["ingest", "tap", *map(resource_names.channel_queue, channels)]:

@@ -22,7 +22,6 @@ from eventplane.ledger import LedgerRecord, TapRecord, to_line
 from eventplane.reasons import Outcome
 from eventplane.sender import THE_PLANE, Sender
 from eventplane.sqs_binding import to_message
-from tests.unit.queues import create_queue
 
 ENVIRONMENT = "test"
 READING = "org.eventplane.health.reading.v1"
@@ -41,7 +40,7 @@ class Killed(BaseException):
 
 
 class Client:
-    """The SQS client that the commands get: without move tasks, which moto does not play, and with faults."""
+    """The SQS client that the commands get: without move tasks, and with faults."""
 
     def __init__(self, client: Any) -> None:
         self.client = client
@@ -75,7 +74,7 @@ class Plane:
         fifo = {"FifoQueue": "true"} if is_fifo else {}
         for each in (name, resource_names.dead_letter_queue(name)):
             full = resource_names.queue_name(ENVIRONMENT, each, is_fifo=is_fifo)
-            self.urls[each] = create_queue(full, **fifo)
+            self.urls[each] = self.sqs.create_queue(QueueName=full, Attributes=fifo)["QueueUrl"]
 
     def send(self, queue: str, event: Envelope, **more: Any) -> str:
         """Put `event` into a queue as a router does; the message's id."""

@@ -8,12 +8,12 @@ from datetime import date
 from io import BytesIO
 from typing import IO
 
-import boto3
 import pytest
 
 from eventplane.ledger import LEDGER
 from eventplane.reasons import Outcome
 from operations.archive import BucketArchive, Days, json_object
+from tests.fakes.aws import FakeAws
 from tests.unit.operations.support import MemoryArchive, ledger_line
 
 DAY = date(2026, 1, 1)
@@ -52,9 +52,9 @@ def test_objects_are_not_read_far_ahead_of_whoever_takes_their_rows() -> None:
 
 
 def test_a_bucket_gives_one_contract_by_its_name_and_names_an_object_that_left_meanwhile(
-    aws: None, monkeypatch: pytest.MonkeyPatch
+    fake_aws: FakeAws, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    s3 = boto3.client("s3")
+    s3 = fake_aws.s3
     s3.create_bucket(Bucket="archive")
     s3.put_object(Bucket="archive", Key="contracts/v1.json", Body=b"{}")
     archive = BucketArchive(s3, "archive")

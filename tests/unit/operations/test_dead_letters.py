@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
-from moto.sqs.models import sqs_backends
 
 from eventplane.ingest import parse_frame
 from eventplane.reasons import Outcome
@@ -116,19 +115,16 @@ def test_killed_between_send_and_delete_nothing_is_lost(three: Plane, run: Run) 
         run(*REDRIVE)
     assert (three.count(DLQ), three.received(DLQ)) == (3, [])  # still there, hidden
     three.client.faults = {}
-    show_again(DLQ)
+    show_again(three, DLQ)
     assert run(*REDRIVE)[0] == 0
     assert ids(three, INBOX) == ["1", "1", "2", "2", "3", "3"]  # twice, as at-least-once has it
     assert three.count(DLQ) == 0
 
 
-def show_again(queue: str) -> None:
+def show_again(plane: Plane, queue: str) -> None:
     """What the end of the visibility timeout does."""
-    for backend in sqs_backends["123456789012"].values():
-        for each in backend.queues.values():
-            if each.name == f"eventplane-test-{queue}":
-                for message in each._messages:
-                    message.change_visibility(0)
+    for message in plane.sqs.queue(plane.urls[queue]).messages:
+        message.visible_ms = 0
 
 
 def test_a_message_that_sqs_refuses_stays(three: Plane, run: Run) -> None:
@@ -305,6 +301,6 @@ def test_an_error_says_what_to_do(
 ) -> None:
     if expected == 2:
         # Wrong words are found before credentials are missed.
-        monkeypatch.setattr("boto3.Session.get_credentials", lambda _: None)
+        monkeypatch.setattr("tests.fakes.aws.FakeAws.get_credentials", lambda _: None)
     status, _, err = run("dead-letters", *arguments)
     assert (status, remedy in err) == (expected, True)

@@ -15,6 +15,7 @@ from eventplane.resource_names import resource_name
 from operations import desired
 from operations.desired import DesiredItems
 from tests.dynamodb import create_table
+from tests.fakes.aws import FakeAws
 from tests.unit.operations.support import ENVIRONMENT, Run, RunJson
 
 TABLE = resource_name(ENVIRONMENT, keys.TABLE)
@@ -31,10 +32,10 @@ def state(thing: str, key: str, version: int, **more: Any) -> Desired:
 
 
 @pytest.fixture
-def items(aws: None, monkeypatch: pytest.MonkeyPatch) -> DesiredItems:
+def items(fake_aws: FakeAws, monkeypatch: pytest.MonkeyPatch) -> DesiredItems:
     """A state, a tombstone, commands, and another device's state, read two at a time."""
     monkeypatch.setattr(desired, "_PAGE", 2)
-    client = boto3.client("dynamodb")
+    client = fake_aws.dynamodb
     create_table(client, TABLE, keys.PARTITION_KEY, keys.SORT_KEY)
     tombstone = message(3, is_deleted=True)
     for each in (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import boto3
 import pytest
@@ -13,10 +14,21 @@ from eventplane.resource_names import resource_name
 from operations.fleet.access import DeviceAccess
 from operations.fleet.disposal import Disposal
 from tests.dynamodb import create_table
+from tests.fakes.aws import FakeAws
+from tests.fakes.client import FakeClient
 from tests.unit.operations.support import ENVIRONMENT, Run, RunJson
 
 MADE_MS = 1_767_225_600_000
 PROVISIONED = LifecycleState.PROVISIONED
+
+
+class NoDeviceData(FakeClient):
+    """A client of AWS IoT's data plane that knows no shadow."""
+
+    service = "iot-data"
+
+    def get_thing_shadow(self, *, thingName: str) -> Any:  # noqa: N803
+        raise self.refusal("ResourceNotFoundException", f"no shadow of {thingName}", "GetThingShadow")
 
 
 def table(name: str, environment: str = ENVIRONMENT) -> str:
@@ -24,8 +36,9 @@ def table(name: str, environment: str = ENVIRONMENT) -> str:
 
 
 @pytest.fixture
-def registry(aws: None) -> FleetTable:
-    client = boto3.client("dynamodb")
+def registry(fake_aws: FakeAws) -> FleetTable:
+    fake_aws.others["iot-data"] = NoDeviceData()
+    client = fake_aws.dynamodb
     create_table(client, table(FLEET_TABLE), FLEET_KEY)
     return FleetTable(client, table(FLEET_TABLE))
 
@@ -164,13 +177,13 @@ def test_a_device_that_is_decommissioned_is_never_reported_as_away(
         known.append(item["known"]["S"])
 
     monkeypatch.setattr(DeviceAccess, "cut", cut)
-    monkeypatch.setattr(Disposal, "_retained", lambda *_: [])  # moto plays no retained messages
+    monkeypatch.setattr(Disposal, "_retained", lambda *_: [])  # the fake has no retained messages
     assert run("fleet", "decommission", "home-1")[0] == 0
     assert known == ['{"is_gone": true}'], "presence has to know it before the connection ends"
 
 
 class Things:
-    """AWS IoT as moto plays it; `cut` has the connections that were ended."""
+    """AWS IoT in memory; `cut` has the connections that were ended."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.iot = boto3.client("iot")
@@ -181,7 +194,7 @@ class Things:
             assert not with_session, "what is queued for a quarantined device has to stay"
             self.cut.append(thing)
 
-        # moto plays no connections.
+        # The fake has no connections.
         monkeypatch.setattr(DeviceAccess, "cut", cut)
 
     def certificate(self, thing: str, status: str = "ACTIVE") -> str:

@@ -168,7 +168,9 @@ def test_where_data_is_kept_nothing_is_taken_unasked(plane: Plane, fleet: str, r
 
 
 def test_a_malformed_message_is_shown_escaped(plane: Plane, run: Run) -> None:
-    plane.sqs.send_message(QueueUrl=plane.urls["carers-inbox"], MessageBody="no \x1b[2J event")
+    plane.sqs.send_message(QueueUrl=plane.urls["carers-inbox"], MessageBody="no event")
+    (message,) = plane.sqs.queue(plane.urls["carers-inbox"]).messages
+    message.body = "no \x1b[2J event"
     _, out, _ = run("inbox", "carers")
     assert "no route  no \\x1b[2J event" in out
 
