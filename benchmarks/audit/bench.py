@@ -7,24 +7,25 @@ audit of one day of them lists and opens.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import shutil
 import sys
-import tempfile
+from argparse import Namespace
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final
 
 from benchmarks.audit.accesses import watched
 from benchmarks.audit.agreement import check
 from benchmarks.audit.processes import Measured, measured
 from benchmarks.audit.questions import STEPS, Form
-from benchmarks.results import Figure, machine_load, write
+from benchmarks.results import Figure
+from benchmarks.runner import Benchmark
 from glue_jobs.common.session import ClassArchive
 from local.archive_generator.contracts import audited_contracts
 from local.archive_generator.generator import Plan, generate
@@ -249,8 +250,13 @@ def _for_fleets(largest: Run) -> Iterator[Figure]:
         yield Figure("audit_largest_compaction", took, "CPU-s/M", higher_is_better=False, note=note)
 
 
-def figures(runs: Sequence[Run], days: Sequence[OneDay]) -> Iterator[Figure]:
-    """Return what is to be known of all runs, of each form the smallest first."""
+def sizes(options: Namespace) -> Iterator[Figure]:
+    """Measure an archive of each size, and yield the figures of all runs, of each form the smallest first."""
+    runs = list[Run]()
+    for events in sorted(options.events):
+        with TemporaryDirectory(prefix="audit-bench-") as folder:
+            runs += run(Plan(events, without=WITHOUT), Path(folder))
+    runs.sort(key=lambda each: list(Form).index(each.form))
     for each in runs:
         yield from _of_run(each)
     for form in Form:
@@ -266,35 +272,29 @@ def figures(runs: Sequence[Run], days: Sequence[OneDay]) -> Iterator[Figure]:
             usd = hours * FLEX_USD_A_DPU_HOUR
             yield Figure(f"audit_100_million_on_flex_{form}", usd, "USD", higher_is_better=False, note=note)
             yield from _for_fleets(large[-1])
-    for day in days:
-        note = f"of {day.objects:,} in {DAYS} days; an audit of {DAY}"
-        counts = {
-            "objects_listed": day.objects_listed,
-            "objects_opened": day.objects_opened,
-            "folders_listed": day.folders_listed,
-        }
-        for name, count in counts.items():
-            yield Figure(f"audit_one_day_{day.form}_{name}", count, "", higher_is_better=False, note=note)
 
 
-def main() -> None:
-    """Measure, write, print."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.audit.bench", description=__doc__)
-    parser.add_argument("--events", type=int, nargs="+", default=list(SIZES))
-    parser.add_argument("--days", action=argparse.BooleanOptionalAction, default=True, help="one day of many")
-    arguments = parser.parse_args()
-    load, runs, days = machine_load(), list[Run](), list[OneDay]()
-    for events in sorted(arguments.events):
-        with tempfile.TemporaryDirectory(prefix="audit-bench-") as folder:
-            runs += run(Plan(events, without=WITHOUT), Path(folder))
-    runs.sort(key=lambda each: list(Form).index(each.form))
-    if arguments.days:
-        with tempfile.TemporaryDirectory(prefix="audit-bench-") as folder:
-            days += one_day(Path(folder))
-    command = f"python -m benchmarks.audit.bench --events {' '.join(map(str, arguments.events))}"
-    clock = "one run; CPU-seconds of all its processes together, wall clock where it says so"
-    write("audit", [load, *figures(runs, days)], command, clock)
+def days(_: Namespace) -> Iterator[Figure]:
+    """Yield what the audit of one day among many lists and opens."""
+    with TemporaryDirectory(prefix="audit-bench-") as folder:
+        for day in one_day(Path(folder)):
+            note = f"of {day.objects:,} in {DAYS} days; an audit of {DAY}"
+            counts = {
+                "objects_listed": day.objects_listed,
+                "objects_opened": day.objects_opened,
+                "folders_listed": day.folders_listed,
+            }
+            for name, count in counts.items():
+                yield Figure(f"audit_one_day_{day.form}_{name}", count, "", higher_is_better=False, note=note)
 
+
+BENCHMARK = Benchmark(
+    "audit",
+    {"sizes": sizes, "days": days},
+    "one run; CPU-seconds of all its processes together, wall clock where it says so",
+    {"--events": {"type": int, "nargs": "+", "default": list(SIZES)}},
+    notes_load=True,
+)
 
 if __name__ == "__main__":
-    main()
+    sys.exit(BENCHMARK.main())

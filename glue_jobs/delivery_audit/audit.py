@@ -52,6 +52,7 @@ from glue_jobs.delivery_audit.event_group import (
     Verdict,
 )
 from glue_jobs.delivery_audit.expect import attributes_of, expected_routes, filters_of
+from glue_jobs.delivery_audit.figures import Figures
 from glue_jobs.delivery_audit.findings import Finding
 from glue_jobs.delivery_audit.judging import (
     Judged,
@@ -66,7 +67,6 @@ from glue_jobs.delivery_audit.judging import (
     unreadable_hours,
     usages,
 )
-from glue_jobs.delivery_audit.report import Figures
 from glue_jobs.delivery_audit.rules import Rules, Watermark, Window
 from glue_jobs.delivery_audit.screen import Screened, screened
 

@@ -293,17 +293,25 @@ class _Device:
     def _is_beyond_view(self, arrival: Arrival) -> bool:
         """Return whether the tap may have had the event though the device misses no number.
 
-        Its hour is gone, or damaged and the device's first, so that no number precedes the gap, or nothing
-        came later.
+        Its hour is gone, or damaged and the device's first without its first number, so that no number
+        precedes the gap, or nothing came later.
         """
         if arrival.hour in self._scope.gone:
             return True
-        if arrival.hour in self._scope.damaged and all(arrival.hour <= each.hour for each in self._hours):
+        if arrival.hour in self._scope.damaged and not self._is_preceded(arrival.hour):
             return True
         newest = self._attestation.newest
         attested_ms = newest.report.accepted_at_ms if newest else 0
         hours = [each.hour for each in self._hours if each.numbers]
         return bool(hours) and arrival.entered_at_ms > attested_ms and arrival.hour >= max(hours)
+
+    def _is_preceded(self, hour: int) -> bool:
+        """Return whether a number, or the start of all numbers, precedes whatever this hour lacks."""
+        if any(each.hour < hour for each in self._hours):
+            return True
+        lost = {each.epoch for each in self._reports.births if each.lost_epoch}
+        first = [epoch for epoch, seen in self._seen.items() if seen.hours[0] == hour]
+        return bool(first) and all(self._seen[each].ranges[0][0] == 1 and each not in lost for each in first)
 
     def _strays(self) -> tuple[list[Finding], Counter[tuple[str, str, str | None]]]:
         """Return findings for what nobody but the ledger knows, and what is in holes by day and route."""

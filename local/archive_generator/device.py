@@ -36,6 +36,15 @@ _REASONS: Final = {
 }
 
 
+def pause_ms(events: int) -> float:
+    """Return how long it is between two frames of a device that sends so many `events` an hour."""
+    return FRAME * _step_ms(events)
+
+
+def _step_ms(events: int) -> float:
+    return (NEWS_MS - 10_000) / max(1, events)
+
+
 class _Stated:
     """What was stored for one destination since the last manifest."""
 
@@ -151,7 +160,7 @@ class Device:
 
     def moments(self, hour_ms: int, events: int) -> Iterator[tuple[int, int, int]]:
         """When each of an hour's `events` is recorded and its frame accepted (Unix ms), and which it is."""
-        step = (NEWS_MS - 10_000) / max(1, events)
+        step = _step_ms(events)
         for first in range(0, events, FRAME):
             places = range(first, min(first + FRAME, events))
             recorded = [hour_ms + 10_000 + int(place * step) for place in places]

@@ -17,8 +17,9 @@ from eventplane.contract import Contract, Priority
 from eventplane.envelope import Envelope
 from eventplane.ledger import HANDOVERS, LEDGER, TAP, to_line
 from eventplane.reasons import Outcome
+from glue_jobs.delivery_audit.contracts import INTERVAL_MS, STALE_AFTER
 from glue_jobs.delivery_audit.findings import Hop, Kind
-from local.archive_generator.device import FRAME, HOUR_MS, NEWS_MS, REPORTS_MS, Device
+from local.archive_generator.device import FRAME, HOUR_MS, NEWS_MS, REPORTS_MS, Device, pause_ms
 from local.archive_generator.faults import FAULTS, fact, lost_on_the_way_up
 from local.archive_generator.flows import Flow, Routing, flows
 from local.archive_generator.holes import QUIET, make_holes
@@ -322,10 +323,15 @@ class Generator:
         return right_case(event, passage, routing, overtaken_at_ms, self._predecessor(passage))
 
     def _predecessor(self, passage: Passage) -> Routing | None:
-        """What routers decided by before, where its successor has long been in force and goes on to be."""
+        """Return what routers decided by before, where its successor has long been in force and stays so.
+
+        None as well where devices send so rarely that no decisions around it show that.
+        """
         second_ms = START_MS + (self._plan.hours + 1) // 2 * HOUR_MS
         is_sure = (
-            passage.accepted_at_ms - second_ms > STALE_MS and passage.accepted_at_ms % HOUR_MS < STALE_MS
+            passage.accepted_at_ms - second_ms > STALE_MS
+            and passage.accepted_at_ms % HOUR_MS < STALE_MS
+            and pause_ms(self._plan.events_an_hour - 1) <= STALE_AFTER * INTERVAL_MS
         )
         return self._routings[0] if is_sure and len(self._routings) > 1 else None
 

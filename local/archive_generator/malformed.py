@@ -55,9 +55,10 @@ def refused_item(case: Case, recorded: bool) -> tuple[list[TapRecord], list[Ledg
     Not `recorded`, it has vanished: lost at the router. It has no names; its time of acceptance tells it.
     """
     passage = case.passage
-    message = f"{passage.tap_message}-refused"
-    # Its own millisecond, so that the time tells it.
-    at_ms = passage.accepted_at_ms + 1
+    item = f"{passage.index}-refused"
+    message = f"{passage.tap_message}-{item}"
+    # A millisecond of its own, though one frame has several of them: the time identifies it.
+    at_ms = passage.accepted_at_ms + 1 + passage.index
     payload = b'{"specversion":"1.0","id":"no type"}'
     frame = IngestFrame(payload, case.tap[0].topic, passage.client_id, "", at_ms)
     tap = tap_records(frame, message, passage.archived_at_ms + 1)
@@ -72,7 +73,7 @@ def refused_item(case: Case, recorded: bool) -> tuple[list[TapRecord], list[Ledg
         destination=None,
         outcome=Outcome.DEAD_LETTERED,
         reason=reason,
-        message_id=f"{passage.router_message}-refused",
+        message_id=f"{passage.router_message}-{item}",
         sender=str(Sender(passage.client_id)),
     )
     ends = [

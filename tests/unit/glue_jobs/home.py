@@ -92,7 +92,7 @@ class Home:
             elif word == "simple":
                 self.simple(number)
             elif word == "start":
-                self.started()
+                self.started(**more)
             else:
                 self.send(number, **{"tap": word == "send", "uplink": word != "keep", **more})
         return self

@@ -38,10 +38,10 @@ from glue_jobs.delivery_audit.event_group import (
     TapRow,
     Verdict,
 )
+from glue_jobs.delivery_audit.figures import Figures
 from glue_jobs.delivery_audit.findings import BROKEN_KINDS, Finding
 from glue_jobs.delivery_audit.judge import judge
 from glue_jobs.delivery_audit.judging import usages
-from glue_jobs.delivery_audit.report import Figures
 from glue_jobs.delivery_audit.rules import LAST_MS, LATENESS_S, Rules, Watermark, Window
 from tests.spark.small_archive import SmallArchive
 

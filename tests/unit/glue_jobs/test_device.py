@@ -306,6 +306,24 @@ class TestHoles:
         judged = until_midnight(day(home.live("wait 1"))).judged(replace(SCOPE, damaged=frozenset(damaged)))
         assert {each.kind for each in judged.findings} == kinds
 
+    @pytest.mark.parametrize(
+        ("start", "kinds"),
+        [
+            ("start, send 3", {"forged"}),
+            ("lose 1 ledger=True, send 3", set()),
+            ("start birth=recovered lost_epoch=e0, send 3", {"epoch_change"}),
+        ],
+        ids=["from number 1 on", "without number 1", "after another epoch"],
+    )
+    def test_what_a_damaged_first_hour_may_lack_is_before_its_least_number(
+        self, start: str, kinds: set[str]
+    ) -> None:
+        home = Home().live(start)
+        home.in_ledger(("voice", "//home-1", "stray"))
+        until_midnight(day(home.live("manifest, wait 1")))
+        judged = home.judged(replace(SCOPE, damaged=frozenset({HOUR})))
+        assert {each.kind for each in judged.findings} == kinds
+
     def test_what_follows_the_last_manifest_may_be_in_a_hole(self) -> None:
         """The last object of the tap is gone: nothing that came later would show a gap."""
         home = day(Home()).live("wait -1")

@@ -26,9 +26,10 @@ from glue_jobs.delivery_audit.event_group import (
     RouteCount,
     RowCount,
 )
+from glue_jobs.delivery_audit.figures import Figures
 from glue_jobs.delivery_audit.findings import Finding
 from glue_jobs.delivery_audit.judging import Judged
-from glue_jobs.delivery_audit.report import Figures, latency, report
+from glue_jobs.delivery_audit.report import latency, report
 from glue_jobs.delivery_audit.rules import Watermark, Window
 from tests.spark.small_archive import small_contract
 

@@ -13,12 +13,7 @@ import pytest
 from eventplane.archive_layout import last_report
 from eventplane.envelope import parse_event
 from eventplane.names import VERDICT
-from glue_jobs.delivery_audit.findings import (
-    BROKEN_KINDS,
-    INCOMPLETE_KINDS,
-    Kind,
-    weight_of,
-)
+from glue_jobs.delivery_audit.findings import Kind, weight_of
 from glue_jobs.delivery_audit.verdict import (
     digest_of,
     lines,
@@ -128,15 +123,6 @@ def test_the_verdict_is_proven_only_where_everything_was_judged_and_attested(
 ) -> None:
     verdict = verdict_of({**TOTALS, **totals}, kinds, covered)
     assert (verdict.word, verdict.reasons) == (word, reasons)
-
-
-def test_each_kind_has_one_weight() -> None:
-    assert not {*BROKEN_KINDS} & {*INCOMPLETE_KINDS}
-    assert [weight_of(each) for each in ("lost", "missing_records", "late")] == [
-        "broken",
-        "incomplete",
-        "allowed",
-    ]
 
 
 def test_the_docs_have_each_kind_with_its_weight() -> None:

@@ -33,8 +33,9 @@ from local.archive_generator.truth import PLANTED, QUARANTINED, TRUTH, read_trut
 
 RIGHT = Plan(events=800, hours=4, events_an_hour=25, fault_every=0, trouble_every=0, rows=300)
 FAULTY = Plan(
-    events=7_200, hours=24, events_an_hour=25, fault_every=6, trouble_every=12, rows=300, holes=True
+    events=11_520, hours=24, events_an_hour=40, fault_every=10, trouble_every=12, rows=300, holes=True
 )
+SPARSE = Plan(events=1_800, hours=6, events_an_hour=25, fault_every=6)
 SENT = Sent("ab", "e1", 7, "2026-03-01T12:00:00.000Z", 5)
 PASSAGE = Passage("home-1", 11, 12, 13, 14, "t-1", 3, "r-1")
 
@@ -50,6 +51,13 @@ def right(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def faulty(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("faulty")
     generate(root, FAULTY, audited_contracts())
+    return root
+
+
+@pytest.fixture(scope="module")
+def sparse(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("sparse")
+    generate(root, SPARSE, audited_contracts())
     return root
 
 
@@ -127,6 +135,23 @@ def test_every_kind_is_planted(faulty: Path) -> None:
     planted = {f"{fact['kind']} {fact['hop'] or '-'}" for fact in read_truth(faulty / TRUTH)}
     # Tampered with is an archive that has been audited.
     assert planted == PLANTED - {"altered_object archive"}
+
+
+def test_no_stale_decision_is_planted_where_too_few_others_show_it(sparse: Path) -> None:
+    planted = Counter(fact["kind"] for fact in read_truth(sparse / TRUTH))
+    assert planted[Kind.STALE_CONTRACT] == 0
+    assert planted[Kind.CAUSALITY] > 0  # faults behind the one that never fits are planted
+
+
+def test_each_refused_item_has_a_time_of_its_own(sparse: Path) -> None:
+    """Several of one frame at the same time would be one item to the audit."""
+    items = Counter(
+        (fact["device"], fact["at_ms"])
+        for fact in read_truth(sparse / TRUTH)
+        if fact["detail"] == "missing_attribute"
+    )
+    assert items
+    assert set(items.values()) == {1}
 
 
 def test_what_is_refused_for_its_sender_ends_so_on_each_of_its_routes() -> None:
